@@ -22,6 +22,8 @@ const RECORDED: [&str; 4] = [
 ];
 /// How many nodes are under way at once.
 const LIMITS: [usize; 3] = [1, 3, 16];
+/// What a graph is fed with whose index lies in a scratch file: some pages.
+const SCARCE_BYTES: usize = 1 << 16;
 
 /// `cargo dev feeder`.
 #[derive(Debug, clap::Args)]
@@ -60,14 +62,23 @@ pub fn test_feeder(options: &FeederOptions) -> Result<()> {
     let mut nodes = 0;
     for file in &files {
         for limit in LIMITS {
-            let issued = issue_all(file, limit)?;
+            let issued = issue_all(open_in_memory(file)?, limit)?;
             nodes += issued.lines().count();
-            let others = [
-                Some(("C", &program)),
-                stock.as_ref().map(|stock| ("Chakra", stock)),
+            let mut others = vec![
+                ("C", run_feeder(&program, file, limit, None)?),
+                (
+                    "C with a scratch file",
+                    run_feeder(&program, file, limit, Some(&folder))?,
+                ),
+                (
+                    "Rust with a scratch file",
+                    issue_all(open_with_scratch(file)?, limit)?,
+                ),
             ];
-            for (name, other) in others.into_iter().flatten() {
-                let printed = run_feeder(other, file, limit)?;
+            if let Some(stock) = &stock {
+                others.push(("Chakra", run_feeder(stock, file, limit, None)?));
+            }
+            for (name, printed) in others {
                 ensure!(
                     printed == issued,
                     "{}, {limit} at once: by {name} in another order",
@@ -83,7 +94,7 @@ pub fn test_feeder(options: &FeederOptions) -> Result<()> {
         "C"
     };
     println!(
-        "{} graphs, {nodes} nodes issued: the same order by Rust and {others}",
+        "{} graphs, {nodes} nodes issued: the same order by Rust and {others}, in memory and with a scratch file",
         files.len()
     );
     Ok(())
@@ -185,15 +196,24 @@ fn graphs_in(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// A line for each node, in the order of issue.
-fn issue_all(path: &Path, limit: usize) -> Result<String> {
+fn open_in_memory(path: &Path) -> Result<Feeder<File>> {
     let file = File::open(path).with_context(|| path.display().to_string())?;
-    let feeder = Feeder::new(file, IssueOrder::Stock);
-    let mut feeder = feeder.with_context(|| path.display().to_string())?;
+    Feeder::new(file, IssueOrder::Stock).with_context(|| path.display().to_string())
+}
+
+fn open_with_scratch(path: &Path) -> Result<Feeder<File>> {
+    let file = File::open(path).with_context(|| path.display().to_string())?;
+    let scratch = tempfile::tempfile()?;
+    Feeder::with_scratch(file, IssueOrder::Stock, scratch, SCARCE_BYTES)
+        .with_context(|| path.display().to_string())
+}
+
+/// A line for each node, in the order of issue.
+fn issue_all(mut feeder: Feeder<File>, limit: usize) -> Result<String> {
     let (mut lines, mut under_way) = (String::new(), VecDeque::new());
     loop {
         while under_way.len() < limit
-            && let Some(id) = feeder.issue_next()
+            && let Some(id) = feeder.issue_next()?
         {
             writeln!(lines, "{id}")?;
             under_way.push_back(id);
@@ -205,9 +225,14 @@ fn issue_all(path: &Path, limit: usize) -> Result<String> {
     }
 }
 
-fn run_feeder(program: &Path, file: &Path, limit: usize) -> Result<String> {
+/// What a program prints; with a folder its scratch file lies there, of which a page is in memory.
+fn run_feeder(program: &Path, file: &Path, limit: usize, scratch: Option<&Path>) -> Result<String> {
     let mut command = Command::new(program);
-    let ran = command.arg(file).arg(limit.to_string()).output();
+    command.arg(file).arg(limit.to_string());
+    if let Some(folder) = scratch {
+        command.arg(folder).arg("0");
+    }
+    let ran = command.output();
     let ran = ran.with_context(|| program.display().to_string())?;
     if !ran.status.success() {
         let said = String::from_utf8_lossy(&ran.stderr);

@@ -1,7 +1,8 @@
-/* Issues all nodes of a graph, as a simulator does: issue.c FILE NODES
+/* Issues all nodes of a graph, as a simulator does: issue.c FILE NODES [FOLDER MIB]
 
    Up to NODES nodes are under way at once; the one that was issued first ends first. Prints the ids in the order of issue, and
-   at the end how long all nodes take by themselves.
+   at the end how long all nodes take by themselves. With a folder, what is known of the graph lies in a file there, of which so
+   many MiB are in memory.
 
    cc -I crates/etlink-feeder/include crates/etlink-feeder/examples/issue.c target/release/libetlink_feeder.a \
      -lpthread -ldl -lm -o issue */
@@ -13,11 +14,13 @@
 #include <stdlib.h>
 
 int main(int count, char **words) {
-  if (count != 3 || atoi(words[2]) < 1) {
-    fprintf(stderr, "issue FILE NODES\n");
+  if ((count != 3 && count != 5) || atoi(words[2]) < 1) {
+    fprintf(stderr, "issue FILE NODES [FOLDER MIB]\n");
     return 2;
   }
-  EtlinkFeeder *feeder = etlink_feeder_open(words[1], ETLINK_ORDER_STOCK);
+  EtlinkFeeder *feeder =
+      count == 3 ? etlink_feeder_open(words[1], ETLINK_ORDER_STOCK)
+                 : etlink_feeder_open_with_scratch(words[1], ETLINK_ORDER_STOCK, words[3], strtoull(words[4], NULL, 10) << 20);
   if (*etlink_feeder_error(feeder)) {
     fprintf(stderr, "%s\n", etlink_feeder_error(feeder));
     etlink_feeder_close(feeder);
@@ -28,7 +31,8 @@ int main(int count, char **words) {
   size_t first = 0, going = 0;
   uint64_t id = 0, micros = 0;
   for (;;) {
-    while (going < limit && etlink_feeder_issue_next(feeder, &id) == 1) {
+    int issued = 0;
+    while (going < limit && (issued = etlink_feeder_issue_next(feeder, &id)) == 1) {
       EtlinkNode *node = etlink_feeder_node(feeder, id);
       if (!node) {
         fprintf(stderr, "%s\n", etlink_feeder_error(feeder));
@@ -39,9 +43,12 @@ int main(int count, char **words) {
       under_way[(first + going++) % limit] = id;
       printf("%" PRIu64 "\n", id);
     }
-    if (!going)
+    if (!going && !issued)
       break;
-    etlink_feeder_end(feeder, under_way[first]);
+    if (issued < 0 || !etlink_feeder_end(feeder, under_way[first])) {
+      fprintf(stderr, "%s\n", etlink_feeder_error(feeder));
+      return 1;
+    }
     first = (first + 1) % limit;
     going--;
   }

@@ -2,10 +2,11 @@
 //! error how long that took.
 //!
 //! ```sh
-//! cargo run --release -p etlink-feeder --example order -- run.0.et 4 [by-id]
+//! cargo run --release -p etlink-feeder --example order -- run.0.et 4 [by-id] [FOLDER MIB]
 //! ```
 //! Up to 4 nodes are under way at once; the one that was issued first ends first. 0: none is
-//! issued, the graph is read alone.
+//! issued, the graph is read alone. With a folder, what is known of the graph lies in a file there,
+//! of which so many MiB are in memory; the file is gone at the end.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -22,15 +23,25 @@ use std::time::Instant;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut words = std::env::args().skip(1);
-    let path = words.next().ok_or("order FILE NODES [by-id]")?;
+    let path = words
+        .next()
+        .ok_or("order FILE NODES [by-id] [FOLDER MIB]")?;
     let limit: usize = words.next().ok_or("how many nodes at once?")?.parse()?;
-    let order = match words.next().as_deref() {
+    let mut words = words.peekable();
+    let order = match words.next_if(|word| word == "by-id") {
         None => IssueOrder::Stock,
-        Some("by-id") => IssueOrder::ById,
-        Some(other) => return Err(format!("{other} is no order").into()),
+        Some(_) => IssueOrder::ById,
     };
     let begun = Instant::now();
-    let mut feeder = Feeder::new(File::open(path)?, order)?;
+    let graph = File::open(path)?;
+    let mut feeder = match words.next() {
+        None => Feeder::new(graph, order)?,
+        Some(folder) => {
+            let scratch = tempfile::tempfile_in(folder)?;
+            let mib: usize = words.next().ok_or("how many MiB?")?.parse()?;
+            Feeder::with_scratch(graph, order, scratch, mib << 20)?
+        }
+    };
     eprintln!("read {:.3} s", begun.elapsed().as_secs_f64());
     if limit == 0 {
         return Ok(());
@@ -39,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut under_way = VecDeque::new();
     loop {
         while under_way.len() < limit
-            && let Some(id) = feeder.issue_next()
+            && let Some(id) = feeder.issue_next()?
         {
             // a simulator wants to know what it is
             feeder.node(id)?;

@@ -44,6 +44,19 @@ extern "C" {
 EtlinkFeeder *etlink_feeder_open(const char *path, uint32_t order);
 
 /*
+ The same with a graph of any size in `memory_bytes` of memory: what is known of it lies in a file
+ without a name in `folder`, which is gone when the feeder is closed or the program ends. It takes
+ some 50 bytes a node and 12 a dependency. Nodes are issued in the same order.
+
+ Beside `memory_bytes` the feeder takes about one MB and the largest node. Once the file cannot be
+ read or written, as the disk is full, each call fails and `etlink_feeder_error` says why.
+ */
+EtlinkFeeder *etlink_feeder_open_with_scratch(const char *path,
+                                              uint32_t order,
+                                              const char *folder,
+                                              uint64_t memory_bytes);
+
+/*
  Frees a feeder. Null is nothing to free.
  */
 void etlink_feeder_close(EtlinkFeeder *feeder);

@@ -1,11 +1,16 @@
 //! Why a graph cannot be fed.
 
+use crate::storage::ScratchError;
+
 /// Why a graph cannot be fed. The name of the file is the caller's to add.
 #[derive(Debug, thiserror::Error)]
 pub enum FeederError {
     /// The file cannot be read.
     #[error("cannot read it")]
     Io(#[from] std::io::Error),
+    /// The scratch file cannot be read or written.
+    #[error("the scratch file cannot be used")]
+    Scratch(#[source] std::io::Error),
     /// It ends within a message.
     #[error("it is cut: the message at byte {offset} has {bytes} bytes, and the file ends before")]
     Cut {
@@ -86,4 +91,10 @@ pub enum FeederError {
         /// The id.
         id: u64,
     },
+}
+
+impl From<ScratchError> for FeederError {
+    fn from(ScratchError(error): ScratchError) -> FeederError {
+        FeederError::Scratch(error)
+    }
 }

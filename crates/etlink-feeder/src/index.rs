@@ -1,12 +1,15 @@
-//! What stays of a graph in memory: ids, places in the file, and which node waits for which.
+//! What stays of a graph: ids, places in the file, and which node waits for which.
 
 use crate::error::FeederError;
+use crate::sorted_ids::SortedIds;
 use crate::stock_set::StockSet;
+use crate::storage::{ScratchError, Storage};
 use etlink_chakra::proto::GlobalMetadata;
 use etlink_chakra::proto::attribute_proto::Value;
 use prost::Message;
 use prost::encoding::{WireType, decode_key, decode_varint};
 use std::io::{BufRead, BufReader, Cursor, ErrorKind, Read};
+use std::ops::Range;
 
 /// Field numbers of `Node` in Chakra's schema.
 const ID: u32 = 1;
@@ -33,32 +36,40 @@ fn packing_tool(magic: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// A graph without what its nodes do: 24 bytes a node, and 4 a dependency.
-#[derive(Clone, Debug, Default)]
-pub struct GraphIndex {
+/// A graph without what its nodes do: 20 bytes a node, and 4 a dependency.
+#[derive(Debug)]
+pub(crate) struct GraphIndex<S: Storage> {
     metadata: GlobalMetadata,
     /// In the order of the file.
-    ids: Vec<u64>,
+    ids: S::Column<u64>,
     /// Where the message of each node begins: its length, then its bytes.
-    offsets: Vec<u64>,
-    /// Places of nodes by their ids, where the file has them in another order.
-    by_id: Option<Vec<u32>>,
-    /// How many nodes each waits for.
-    parents: Vec<u32>,
+    offsets: S::Column<u64>,
+    /// Where the file has the nodes in another order than that of their ids.
+    by_id: Option<SortedIds<S>>,
     /// Where the children of each node begin in `children`.
-    first_child: Vec<u32>,
+    first_child: S::Column<u32>,
     /// Nodes that wait for another one, in the order of the file.
-    children: Vec<u32>,
-    /// Nodes that wait for none, in the order in which Chakra's feeder finds them.
-    roots: Vec<u32>,
+    children: S::Column<u32>,
 }
 
-impl GraphIndex {
+/// Where a graph begins.
+#[derive(Debug)]
+pub(crate) struct GraphBegin<S: Storage> {
+    /// How many nodes each waits for, by their places.
+    pub(crate) parents: S::Column<u32>,
+    /// Nodes that wait for none, in the order in which Chakra's feeder finds them.
+    pub(crate) roots: S::Column<u32>,
+}
+
+impl<S: Storage> GraphIndex<S> {
     /// Reads a graph once, from its beginning to its end.
     ///
     /// # Errors
     /// It cannot be read, is cut, or is no graph whose nodes can all be issued.
-    pub fn read(mut source: impl Read) -> Result<GraphIndex, FeederError> {
+    pub(crate) fn read(
+        mut source: impl Read,
+        storage: &mut S,
+    ) -> Result<(GraphIndex<S>, GraphBegin<S>), FeederError> {
         let mut magic = vec![];
         source.by_ref().take(4).read_to_end(&mut magic)?;
         if let Some(tool) = packing_tool(&magic) {
@@ -71,107 +82,136 @@ impl GraphIndex {
         })?;
         let mut index = GraphIndex {
             metadata: metadata.ok_or(FeederError::NoNodes)?,
-            ..GraphIndex::default()
+            ids: S::Column::default(),
+            offsets: S::Column::default(),
+            by_id: None,
+            first_child: S::Column::default(),
+            children: S::Column::default(),
         };
-        let mut deps = Dependencies::default();
-        while messages
-            .next(|offset, bytes| index.add(offset, bytes, &mut deps))?
-            .is_some()
-        {
-            index.check_last()?;
-        }
+        let (deps, is_sorted) = index.read_nodes(&mut messages, storage)?;
+        drop(messages);
         index.check_count()?;
-        index.order_ids()?;
-        index.connect(deps)?;
-        Ok(index)
+        if !is_sorted {
+            index.by_id = Some(SortedIds::of(&index.ids, storage)?);
+        }
+        let deps = index.resolve(deps, storage)?;
+        let roots = index.find_roots(&deps, storage)?;
+        let parents = index.connect(&deps, storage)?;
+        storage.free(deps.parents);
+        storage.free(deps.ends);
+        // no circle has all its nodes behind what they wait for
+        if deps.has_forward {
+            index.check_cycles(&parents, &roots, storage)?;
+        }
+        Ok((index, GraphBegin { parents, roots }))
     }
 
     /// What the file says of itself.
-    pub fn metadata(&self) -> &GlobalMetadata {
+    pub(crate) fn metadata(&self) -> &GlobalMetadata {
         &self.metadata
     }
 
     /// How many nodes there are.
-    pub fn len(&self) -> usize {
-        self.ids.len()
-    }
-
-    /// Whether there are none; a graph that was read has some.
-    pub fn is_empty(&self) -> bool {
-        self.ids.is_empty()
+    pub(crate) fn len(&self) -> usize {
+        S::len(&self.ids)
     }
 
     /// Ids of all nodes, in the order of the file.
-    pub(crate) fn ids(&self) -> &[u64] {
+    pub(crate) fn ids(&self) -> &S::Column<u64> {
         &self.ids
     }
 
     /// The id of the node at a place in the file.
-    pub(crate) fn id(&self, place: u32) -> u64 {
-        self.ids[place as usize]
+    pub(crate) fn id(&self, place: u32, storage: &mut S) -> Result<u64, ScratchError> {
+        storage.get(&self.ids, place as usize)
     }
 
     /// Where its message begins, bytes.
-    pub(crate) fn offset(&self, place: u32) -> u64 {
-        self.offsets[place as usize]
+    pub(crate) fn offset(&self, place: u32, storage: &mut S) -> Result<u64, ScratchError> {
+        storage.get(&self.offsets, place as usize)
     }
 
-    /// How many nodes each waits for, by their places.
-    pub(crate) fn parent_counts(&self) -> &[u32] {
-        &self.parents
-    }
-
-    /// Nodes that wait for this one.
-    pub(crate) fn children(&self, place: u32) -> &[u32] {
+    /// Which of `children()` wait for a node.
+    pub(crate) fn child_range(
+        &self,
+        place: u32,
+        storage: &mut S,
+    ) -> Result<Range<usize>, ScratchError> {
         let place = place as usize;
-        let begin = self.first_child[place] as usize;
-        let end = self.first_child[place + 1] as usize;
-        &self.children[begin..end]
+        let begin = storage.get(&self.first_child, place)? as usize;
+        let end = storage.get(&self.first_child, place + 1)? as usize;
+        Ok(begin..end)
     }
 
-    /// Nodes that wait for none.
-    pub(crate) fn roots(&self) -> &[u32] {
-        &self.roots
+    /// Nodes that wait for another one, one node's after the other's.
+    pub(crate) fn children(&self) -> &S::Column<u32> {
+        &self.children
     }
 
     /// The place of a node. Takes a step in most files, and a search in those with gaps in their ids.
-    pub(crate) fn place(&self, id: u64) -> Option<u32> {
-        if let Some(by_id) = &self.by_id {
-            let found = by_id.binary_search_by_key(&id, |place| self.id(*place));
-            return found.ok().map(|rank| by_id[rank]);
+    pub(crate) fn place(&self, id: u64, storage: &mut S) -> Result<Option<u32>, ScratchError> {
+        match &self.by_id {
+            None => Ok(find(&self.ids, id, storage)?.map(|place| place as u32)),
+            Some(sorted) => match find(&sorted.ids, id, storage)? {
+                Some(rank) => storage.get(&sorted.places, rank).map(Some),
+                None => Ok(None),
+            },
         }
-        let first = *self.ids.first()?;
-        let guess = usize::try_from(id.checked_sub(first)?).ok()?;
-        if self.ids.get(guess) == Some(&id) {
-            return Some(guess as u32);
-        }
-        self.ids.binary_search(&id).ok().map(|place| place as u32)
     }
 
-    /// Takes a node in; `None` if it is none.
-    fn add(&mut self, offset: u64, bytes: &[u8], deps: &mut Dependencies) -> Option<()> {
-        let id = scan_node(bytes, deps)?;
-        self.ids.push(id);
-        self.offsets.push(offset);
-        deps.close();
-        Some(())
+    /// How many nodes have a lower id.
+    pub(crate) fn rank(&self, place: u32, storage: &mut S) -> Result<usize, ScratchError> {
+        let Some(sorted) = &self.by_id else {
+            return Ok(place as usize);
+        };
+        let id = self.id(place, storage)?;
+        // it is there: the ids were sorted
+        Ok(find(&sorted.ids, id, storage)?.unwrap_or_default())
     }
 
-    /// A file of zeros is a node 0 at each byte: it is not read to its end.
-    fn check_last(&self) -> Result<(), FeederError> {
-        match self.ids[..] {
-            [.., last, id] if last == id => Err(FeederError::RepeatedId { id }),
-            _ => Ok(()),
+    /// The node before which so many have a lower id.
+    pub(crate) fn at_rank(&self, rank: usize, storage: &mut S) -> Result<u32, ScratchError> {
+        match &self.by_id {
+            None => Ok(rank as u32),
+            Some(sorted) => storage.get(&sorted.places, rank),
         }
+    }
+
+    /// Dependencies of all nodes, and whether their ids rise.
+    fn read_nodes(
+        &mut self,
+        messages: &mut Messages<impl Read>,
+        storage: &mut S,
+    ) -> Result<(Dependencies<S>, bool), FeederError> {
+        let mut deps = Dependencies {
+            ids: S::Column::default(),
+            ends: S::Column::default(),
+        };
+        let mut own = NodeDependencies::default();
+        let (mut last, mut is_sorted) = (None, true);
+        while let Some((offset, id)) =
+            messages.next(|offset, bytes| Some((offset, scan_node(bytes, &mut own)?)))?
+        {
+            // a file of zeros is a node 0 at each byte: it is not read to its end
+            if last == Some(id) {
+                return Err(FeederError::RepeatedId { id });
+            }
+            is_sorted &= last < Some(id);
+            last = Some(id);
+            storage.push(&mut self.ids, id)?;
+            storage.push(&mut self.offsets, offset)?;
+            deps.add(&mut own, storage)?;
+        }
+        Ok((deps, is_sorted))
     }
 
     /// A file that was cut between two nodes is whole to protobuf.
     fn check_count(&self) -> Result<(), FeederError> {
-        let found = self.ids.len() as u64;
+        let found = self.len() as u64;
         if found == 0 {
             return Err(FeederError::NoNodes);
         }
-        if self.ids.len() > MAX_COUNT {
+        if self.len() > MAX_COUNT {
             return Err(FeederError::TooLarge);
         }
         let stated = self.metadata.attr.iter().find_map(|attr| {
@@ -188,165 +228,244 @@ impl GraphIndex {
         }
     }
 
-    fn order_ids(&mut self) -> Result<(), FeederError> {
-        if self.ids.is_sorted_by(|id, next| id < next) {
-            return Ok(());
-        }
-        let mut by_id: Vec<u32> = (0..self.ids.len() as u32).collect();
-        by_id.sort_unstable_by_key(|place| self.id(*place));
-        let mut pairs = by_id.windows(2);
-        if let Some(pair) = pairs.find(|pair| self.id(pair[0]) == self.id(pair[1])) {
-            let id = self.id(pair[0]);
-            return Err(FeederError::RepeatedId { id });
-        }
-        self.by_id = Some(by_id);
-        Ok(())
-    }
-
-    /// From each node's dependencies to each node's children.
-    fn connect(&mut self, deps: Dependencies) -> Result<(), FeederError> {
-        let mut parents = self.resolve(&deps)?;
-        let ends = deps.ends;
-        self.find_roots(&parents, &ends);
-        // of a node that depends on another twice, by data and by control, one counts
-        let count = self.ids.len();
-        self.parents = vec![0; count];
-        let mut child_counts = vec![0_u32; count + 1];
-        let mut begin = 0;
-        for (place, end) in ends.iter().enumerate() {
-            let own = &mut parents[begin..*end as usize];
-            own.sort_unstable();
-            let mut last = None;
-            for parent in own {
-                if last != Some(*parent) {
-                    last = Some(*parent);
-                    self.parents[place] += 1;
-                    child_counts[*parent as usize + 1] += 1;
-                } else {
-                    *parent = u32::MAX;
-                }
-            }
-            begin = *end as usize;
-        }
-        for place in 1..child_counts.len() {
-            child_counts[place] += child_counts[place - 1];
-        }
-        let mut children = vec![0; child_counts[count] as usize];
-        let mut next = child_counts.clone();
-        let mut begin = 0;
-        for (child, end) in ends.iter().enumerate() {
-            let own = &parents[begin..*end as usize];
-            for parent in own.iter().filter(|parent| **parent != u32::MAX) {
-                let slot = &mut next[*parent as usize];
-                children[*slot as usize] = child as u32;
-                *slot += 1;
-            }
-            begin = *end as usize;
-        }
-        self.first_child = child_counts;
-        self.children = children;
-        self.check_cycles()
-    }
-
-    /// All nodes can be issued.
-    fn check_cycles(&self) -> Result<(), FeederError> {
-        let mut left = self.parents.clone();
-        let mut ready = self.roots.clone();
-        let mut issued = 0;
-        while let Some(place) = ready.pop() {
-            issued += 1;
-            for child in self.children(place) {
-                let left = &mut left[*child as usize];
-                *left -= 1;
-                if *left == 0 {
-                    ready.push(*child);
-                }
-            }
-        }
-        match left.iter().position(|left| *left > 0) {
-            Some(place) => Err(FeederError::Cycle {
-                id: self.ids[place],
-                nodes: self.ids.len() - issued,
-            }),
-            None => Ok(()),
-        }
-    }
-
     /// Ids of dependencies as places of nodes.
-    fn resolve(&self, deps: &Dependencies) -> Result<Vec<u32>, FeederError> {
-        if deps.ids.len() > MAX_COUNT {
+    fn resolve(&self, deps: Dependencies<S>, storage: &mut S) -> Result<Parents<S>, FeederError> {
+        let count = S::len(&deps.ids);
+        if count > MAX_COUNT {
             return Err(FeederError::TooLarge);
         }
-        let mut places = Vec::with_capacity(deps.ids.len());
-        let mut begin = 0;
-        for (place, end) in deps.ends.iter().enumerate() {
-            for id in &deps.ids[begin..*end as usize] {
-                let parent = self.place(*id).ok_or(FeederError::MissingNode {
-                    node: self.ids[place],
-                    missing: *id,
-                })?;
-                places.push(parent);
+        let mut parents = storage.with_room(count);
+        let (mut has_forward, mut begin) = (false, 0);
+        for place in 0..self.len() {
+            let end = storage.get(&deps.ends, place)? as usize;
+            for at in begin..end {
+                let missing = storage.get(&deps.ids, at)?;
+                let Some(parent) = self.place(missing, storage)? else {
+                    let node = self.id(place as u32, storage)?;
+                    return Err(FeederError::MissingNode { node, missing });
+                };
+                has_forward |= parent as usize >= place;
+                storage.push(&mut parents, parent)?;
             }
-            begin = *end as usize;
+            begin = end;
         }
-        Ok(places)
+        storage.free(deps.ids);
+        Ok(Parents {
+            parents,
+            ends: deps.ends,
+            has_forward,
+        })
     }
 
     /// Chakra's feeder enters each node into a map, and behind it those of its dependencies that are
     /// not in it yet (`_DependancyLayer::add_node`). Then it goes through that map for nodes without
     /// dependencies.
-    fn find_roots(&mut self, parents: &[u32], ends: &[u32]) {
+    fn find_roots(
+        &self,
+        deps: &Parents<S>,
+        storage: &mut S,
+    ) -> Result<S::Column<u32>, ScratchError> {
         let mut all = StockSet::default();
         let mut own = StockSet::default();
+        let mut parents = vec![];
         let mut begin = 0;
-        for (place, end) in ends.iter().enumerate() {
-            let place = place as u32;
-            all.insert(place, &self.ids);
-            let deps = &parents[begin..*end as usize];
+        for place in 0..self.len() as u32 {
+            all.insert(place, &self.ids, storage)?;
+            let end = storage.get(&deps.ends, place as usize)? as usize;
+            storage.read(&deps.parents, begin..end, &mut parents)?;
+            begin = end;
             // most files have a node behind all that it depends on
-            if deps.iter().any(|parent| *parent > place) {
-                own.clear();
-                for parent in deps {
-                    own.insert(*parent, &self.ids);
+            if parents.iter().any(|parent| *parent > place) {
+                own.clear(storage)?;
+                for parent in &parents {
+                    own.insert(*parent, &self.ids, storage)?;
                 }
-                for parent in own.iter() {
-                    all.insert(parent, &self.ids);
+                let mut next = own.first();
+                while let Some(parent) = next {
+                    all.insert(parent, &self.ids, storage)?;
+                    next = own.after(parent, storage)?;
                 }
             }
-            begin = *end as usize;
         }
-        let waits = |place: u32| {
-            let place = place as usize;
-            let begin = if place == 0 { 0 } else { ends[place - 1] };
-            begin < ends[place]
-        };
-        self.roots = all.iter().filter(|place| !waits(*place)).collect();
+        own.free(storage);
+        let mut roots = S::Column::default();
+        let mut next = all.first();
+        while let Some(place) = next {
+            if !deps.waits(place, storage)? {
+                storage.push(&mut roots, place)?;
+            }
+            next = all.after(place, storage)?;
+        }
+        all.free(storage);
+        Ok(roots)
     }
+
+    /// From each node's dependencies to each node's children; how many nodes each waits for.
+    fn connect(
+        &mut self,
+        deps: &Parents<S>,
+        storage: &mut S,
+    ) -> Result<S::Column<u32>, ScratchError> {
+        let count = self.len();
+        let mut parents = storage.with_room(count);
+        // by node how many children the one two places before it has
+        let mut first_child = storage.with_room(count + 2);
+        storage.resize(&mut first_child, count + 2, 0)?;
+        let mut edges = 0;
+        deps.each_node(storage, |_, own, storage| {
+            storage.push(&mut parents, own.len() as u32)?;
+            edges += own.len();
+            for parent in own {
+                storage.add(&mut first_child, *parent as usize + 2, 1)?;
+            }
+            Ok(())
+        })?;
+        // where the children of the one before it begin
+        let mut sum = 0;
+        for place in 0..count + 2 {
+            sum = storage.add(&mut first_child, place, sum)?;
+        }
+        let mut children = storage.with_room(edges);
+        storage.resize(&mut children, edges, 0)?;
+        // where they end, so that its own begin there
+        deps.each_node(storage, |child, own, storage| {
+            for parent in own {
+                let slot = storage.add(&mut first_child, *parent as usize + 1, 1)? - 1;
+                storage.set(&mut children, slot as usize, child)?;
+            }
+            Ok(())
+        })?;
+        storage.resize(&mut first_child, count + 1, 0)?;
+        self.first_child = first_child;
+        self.children = children;
+        Ok(parents)
+    }
+
+    /// All nodes can be issued.
+    fn check_cycles(
+        &self,
+        parents: &S::Column<u32>,
+        roots: &S::Column<u32>,
+        storage: &mut S,
+    ) -> Result<(), FeederError> {
+        let mut left = storage.copy(parents)?;
+        let mut ready = storage.copy(roots)?;
+        let mut issued = 0;
+        while let Some(place) = storage.pop(&mut ready)? {
+            issued += 1;
+            for at in self.child_range(place, storage)? {
+                let child = storage.get(&self.children, at)?;
+                if storage.add(&mut left, child as usize, u32::MAX)? == 0 {
+                    storage.push(&mut ready, child)?;
+                }
+            }
+        }
+        storage.free(ready);
+        let nodes = self.len() - issued;
+        for place in 0..self.len() {
+            if nodes > 0 && storage.get(&left, place)? > 0 {
+                let id = storage.get(&self.ids, place)?;
+                return Err(FeederError::Cycle { id, nodes });
+            }
+        }
+        storage.free(left);
+        Ok(())
+    }
+}
+
+/// The place of an id in a column whose ids rise: a step if they have no gaps, else a search.
+fn find<S: Storage>(
+    ids: &S::Column<u64>,
+    id: u64,
+    storage: &mut S,
+) -> Result<Option<usize>, ScratchError> {
+    let count = S::len(ids);
+    if count == 0 {
+        return Ok(None);
+    }
+    let first = storage.get(ids, 0)?;
+    let Some(guess) = id.checked_sub(first) else {
+        return Ok(None);
+    };
+    if let Ok(guess) = usize::try_from(guess)
+        && guess < count
+        && storage.get(ids, guess)? == id
+    {
+        return Ok(Some(guess));
+    }
+    storage.search(ids, id)
 }
 
 /// Dependencies of all nodes, one node's after the other's.
-#[derive(Default)]
-struct Dependencies {
+struct Dependencies<S: Storage> {
     /// Those by data first, as Chakra's feeder takes them.
-    ids: Vec<u64>,
+    ids: S::Column<u64>,
     /// Where those of each node end.
-    ends: Vec<u32>,
-    /// Those by control of the node that is read.
-    ctrl: Vec<u64>,
+    ends: S::Column<u32>,
 }
 
-impl Dependencies {
-    /// The node is read.
-    fn close(&mut self) {
-        self.ids.append(&mut self.ctrl);
+impl<S: Storage> Dependencies<S> {
+    /// Those of the next node, which are taken out of `own`.
+    fn add(&mut self, own: &mut NodeDependencies, storage: &mut S) -> Result<(), ScratchError> {
+        storage.extend(&mut self.ids, &own.data)?;
+        storage.extend(&mut self.ids, &own.ctrl)?;
+        own.data.clear();
+        own.ctrl.clear();
         // more than 32 bits can count is refused when all is read
-        self.ends
-            .push(u32::try_from(self.ids.len()).unwrap_or(u32::MAX));
+        let end = u32::try_from(S::len(&self.ids)).unwrap_or(u32::MAX);
+        storage.push(&mut self.ends, end)
     }
 }
 
+/// Places of nodes that others wait for, one node's after the other's.
+struct Parents<S: Storage> {
+    parents: S::Column<u32>,
+    /// Where those of each node end.
+    ends: S::Column<u32>,
+    /// Whether a node stands before one that it waits for, or waits for itself.
+    has_forward: bool,
+}
+
+impl<S: Storage> Parents<S> {
+    fn waits(&self, place: u32, storage: &mut S) -> Result<bool, ScratchError> {
+        let place = place as usize;
+        let begin = match place {
+            0 => 0,
+            _ => storage.get(&self.ends, place - 1)?,
+        };
+        Ok(begin < storage.get(&self.ends, place)?)
+    }
+
+    /// Calls `take` with each node and those that it waits for. Of one that it depends on twice, by
+    /// data and by control, one counts.
+    fn each_node(
+        &self,
+        storage: &mut S,
+        mut take: impl FnMut(u32, &[u32], &mut S) -> Result<(), ScratchError>,
+    ) -> Result<(), ScratchError> {
+        let mut own = vec![];
+        let mut begin = 0;
+        for place in 0..S::len(&self.ends) {
+            let end = storage.get(&self.ends, place)? as usize;
+            storage.read(&self.parents, begin..end, &mut own)?;
+            own.sort_unstable();
+            own.dedup();
+            take(place as u32, &own, storage)?;
+            begin = end;
+        }
+        Ok(())
+    }
+}
+
+/// Ids of the dependencies of one node.
+#[derive(Default)]
+struct NodeDependencies {
+    data: Vec<u64>,
+    ctrl: Vec<u64>,
+}
+
 /// The id of a node; its dependencies are added. `None`: it is no node.
-fn scan_node(mut bytes: &[u8], deps: &mut Dependencies) -> Option<u64> {
+fn scan_node(mut bytes: &[u8], deps: &mut NodeDependencies) -> Option<u64> {
     let mut id = 0;
     while !bytes.is_empty() {
         let (field, wire_type) = decode_key(&mut bytes).ok()?;
@@ -356,7 +475,7 @@ fn scan_node(mut bytes: &[u8], deps: &mut Dependencies) -> Option<u64> {
                 match field {
                     ID => id = value,
                     CTRL_DEPS => deps.ctrl.push(value),
-                    DATA_DEPS => deps.ids.push(value),
+                    DATA_DEPS => deps.data.push(value),
                     _ => {}
                 }
             }
@@ -366,7 +485,7 @@ fn scan_node(mut bytes: &[u8], deps: &mut Dependencies) -> Option<u64> {
                 bytes = rest;
                 let list = match field {
                     CTRL_DEPS => &mut deps.ctrl,
-                    DATA_DEPS => &mut deps.ids,
+                    DATA_DEPS => &mut deps.data,
                     _ => continue,
                 };
                 while !block.is_empty() {

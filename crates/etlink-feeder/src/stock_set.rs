@@ -6,6 +6,8 @@
 //! (`_M_insert_bucket_begin`, `_M_rehash_aux`, `_M_erase`) and `_Prime_rehash_policy` of
 //! `src/c++11/hashtable_c++0x.cc`, the same since GCC 4.9.
 
+use crate::storage::{ScratchError, Storage};
+
 /// Sizes of sets that grow by one element at a time: each is the first prime of the library's list
 /// that is at least twice the one before.
 const BUCKETS: [u64; 28] = [
@@ -48,34 +50,55 @@ const BEFORE_FIRST: u32 = u32::MAX - 1;
 ///
 /// A node has its place in the list by its own number, and knows the one before it. So nothing is
 /// searched for: all calls take constant time, whatever the ids are.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct StockSet {
+#[derive(Debug)]
+pub(crate) struct StockSet<S: Storage> {
     /// Of each bucket the element before its first one.
-    buckets: Vec<u32>,
+    buckets: S::Column<u32>,
     /// Index in `BUCKETS` of the next size.
     sizes_used: usize,
     first: Option<u32>,
     /// By place the next element.
-    next: Vec<u32>,
+    next: S::Column<u32>,
     /// By place the element before; `NONE` of one that is not in the set.
-    previous: Vec<u32>,
+    previous: S::Column<u32>,
     len: usize,
 }
 
-impl StockSet {
+impl<S: Storage> Default for StockSet<S> {
+    fn default() -> StockSet<S> {
+        StockSet {
+            buckets: S::Column::default(),
+            sizes_used: 0,
+            first: None,
+            next: S::Column::default(),
+            previous: S::Column::default(),
+            len: 0,
+        }
+    }
+}
+
+impl<S: Storage> StockSet<S> {
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     /// Empty, as newly made; what was allocated stays.
-    pub(crate) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self, storage: &mut S) -> Result<(), ScratchError> {
         while let Some(place) = self.first {
-            self.set_first(self.next[place as usize]);
-            self.previous[place as usize] = NONE;
+            self.first = self.after(place, storage)?;
+            storage.set(&mut self.previous, place as usize, NONE)?;
         }
-        self.buckets.clear();
+        storage.clear(&mut self.buckets);
         self.sizes_used = 0;
         self.len = 0;
+        Ok(())
+    }
+
+    /// Gives up its room.
+    pub(crate) fn free(self, storage: &mut S) {
+        storage.free(self.buckets);
+        storage.free(self.next);
+        storage.free(self.previous);
     }
 
     /// The element that comes first.
@@ -83,150 +106,206 @@ impl StockSet {
         self.first
     }
 
-    /// All elements, in their order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
-        std::iter::successors(self.first, |place| {
-            Some(self.next[*place as usize]).filter(|next| *next != NONE)
-        })
+    /// The element that comes behind another one.
+    pub(crate) fn after(&self, place: u32, storage: &mut S) -> Result<Option<u32>, ScratchError> {
+        let next = storage.get(&self.next, place as usize)?;
+        Ok((next != NONE).then_some(next))
     }
 
     /// Adds an element, unless it is there.
-    pub(crate) fn insert(&mut self, place: u32, ids: &[u64]) {
+    pub(crate) fn insert(
+        &mut self,
+        place: u32,
+        ids: &S::Column<u64>,
+        storage: &mut S,
+    ) -> Result<(), ScratchError> {
         let slot = place as usize;
-        if self.previous.len() <= slot {
-            self.previous.resize(slot + 1, NONE);
-            self.next.resize(slot + 1, NONE);
+        if S::len(&self.previous) <= slot {
+            storage.resize(&mut self.previous, slot + 1, NONE)?;
+            storage.resize(&mut self.next, slot + 1, NONE)?;
         }
-        if self.previous[slot] != NONE {
-            return;
+        if storage.get(&self.previous, slot)? != NONE {
+            return Ok(());
         }
         // at most one element a bucket, on average
-        if self.len == self.buckets.len() {
-            self.grow(ids);
+        if self.len == S::len(&self.buckets) {
+            self.grow(ids, storage)?;
         }
-        self.link(place, ids);
+        self.link(place, ids, storage)?;
         self.len += 1;
+        Ok(())
     }
 
     /// Removes an element, if it is there.
-    pub(crate) fn remove(&mut self, place: u32, ids: &[u64]) {
+    pub(crate) fn remove(
+        &mut self,
+        place: u32,
+        ids: &S::Column<u64>,
+        storage: &mut S,
+    ) -> Result<(), ScratchError> {
         let slot = place as usize;
-        let before = match self.previous.get(slot) {
-            Some(before) if *before != NONE => *before,
-            _ => return,
+        if slot >= S::len(&self.previous) {
+            return Ok(());
+        }
+        let before = storage.get(&self.previous, slot)?;
+        if before == NONE {
+            return Ok(());
+        }
+        let next = storage.get(&self.next, slot)?;
+        let bucket = self.bucket(place, ids, storage)?;
+        let next_bucket = match next {
+            NONE => None,
+            next => Some(self.bucket(next, ids, storage)?),
         };
-        let next = self.next[slot];
-        let bucket = self.bucket(place, ids);
-        let next_bucket = (next != NONE).then(|| self.bucket(next, ids));
-        let was_first_of_bucket = self.buckets[bucket] == before;
+        let was_first_of_bucket = storage.get(&self.buckets, bucket)? == before;
         if next_bucket != Some(bucket) {
             if let Some(next_bucket) = next_bucket {
-                self.buckets[next_bucket] = before;
+                storage.set(&mut self.buckets, next_bucket, before)?;
             }
             if was_first_of_bucket {
-                self.buckets[bucket] = NONE;
+                storage.set(&mut self.buckets, bucket, NONE)?;
             }
         }
-        self.set_after(before, next);
-        self.previous[slot] = NONE;
+        self.set_after(before, next, storage)?;
+        storage.set(&mut self.previous, slot, NONE)?;
         self.len -= 1;
+        Ok(())
     }
 
-    fn bucket(&self, place: u32, ids: &[u64]) -> usize {
+    fn bucket(
+        &self,
+        place: u32,
+        ids: &S::Column<u64>,
+        storage: &mut S,
+    ) -> Result<usize, ScratchError> {
         // the hash of a number is the number
-        (ids[place as usize] % self.buckets.len() as u64) as usize
-    }
-
-    fn set_first(&mut self, place: u32) {
-        self.first = (place != NONE).then_some(place);
+        let id = storage.get(ids, place as usize)?;
+        Ok((id % S::len(&self.buckets) as u64) as usize)
     }
 
     /// `next` comes behind `before`.
-    fn set_after(&mut self, before: u32, next: u32) {
+    fn set_after(&mut self, before: u32, next: u32, storage: &mut S) -> Result<(), ScratchError> {
         match before {
-            BEFORE_FIRST => self.set_first(next),
-            before => self.next[before as usize] = next,
+            BEFORE_FIRST => self.first = (next != NONE).then_some(next),
+            before => storage.set(&mut self.next, before as usize, next)?,
         }
         if next != NONE {
-            self.previous[next as usize] = before;
+            storage.set(&mut self.previous, next as usize, before)?;
         }
+        Ok(())
     }
 
     /// Puts an element at the beginning of its bucket, which is that of the list if it has none yet.
-    fn link(&mut self, place: u32, ids: &[u64]) {
-        let bucket = self.bucket(place, ids);
-        let before = match self.buckets[bucket] {
+    fn link(
+        &mut self,
+        place: u32,
+        ids: &S::Column<u64>,
+        storage: &mut S,
+    ) -> Result<(), ScratchError> {
+        let bucket = self.bucket(place, ids, storage)?;
+        let own = storage.get(&self.buckets, bucket)?;
+        let before = match own {
             NONE => BEFORE_FIRST,
             before => before,
         };
         let second = match before {
             BEFORE_FIRST => self.first.unwrap_or(NONE),
-            before => self.next[before as usize],
+            before => storage.get(&self.next, before as usize)?,
         };
-        self.set_after(place, second);
-        self.set_after(before, place);
-        if self.buckets[bucket] == NONE {
+        self.set_after(place, second, storage)?;
+        self.set_after(before, place, storage)?;
+        if own == NONE {
             if second != NONE {
-                let bucket_of_second = self.bucket(second, ids);
-                self.buckets[bucket_of_second] = place;
+                let bucket_of_second = self.bucket(second, ids, storage)?;
+                storage.set(&mut self.buckets, bucket_of_second, place)?;
             }
-            self.buckets[bucket] = BEFORE_FIRST;
+            storage.set(&mut self.buckets, bucket, BEFORE_FIRST)?;
         }
+        Ok(())
     }
 
     /// More buckets; all elements are linked anew, in the order in which they were.
-    fn grow(&mut self, ids: &[u64]) {
+    fn grow(&mut self, ids: &S::Column<u64>, storage: &mut S) -> Result<(), ScratchError> {
         let size = BUCKETS[self.sizes_used.min(BUCKETS.len() - 1)];
         self.sizes_used += 1;
-        self.buckets.clear();
-        self.buckets.resize(size as usize, NONE);
+        storage.clear(&mut self.buckets);
+        storage.resize(&mut self.buckets, size as usize, NONE)?;
         let mut place = self.first.take();
         while let Some(element) = place {
-            place = Some(self.next[element as usize]).filter(|next| *next != NONE);
-            self.link(element, ids);
+            place = self.after(element, storage)?;
+            self.link(element, ids, storage)?;
         }
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::storage::Memory;
 
-    fn order(set: &StockSet) -> Vec<u32> {
-        set.iter().collect()
+    /// A set in memory and its ids: nothing fails.
+    struct TestSet {
+        set: StockSet<Memory>,
+        ids: Vec<u64>,
+    }
+
+    impl TestSet {
+        fn new(ids: impl Iterator<Item = u64>) -> TestSet {
+            TestSet {
+                set: StockSet::default(),
+                ids: ids.collect(),
+            }
+        }
+
+        fn insert(&mut self, place: u32) {
+            let inserted = self.set.insert(place, &self.ids, &mut Memory);
+            inserted.expect("memory does not fail");
+        }
+
+        fn remove(&mut self, place: u32) {
+            let removed = self.set.remove(place, &self.ids, &mut Memory);
+            removed.expect("memory does not fail");
+        }
+
+        fn order(&self) -> Vec<u32> {
+            let after = |place: &u32| self.set.after(*place, &mut Memory);
+            std::iter::successors(self.set.first(), |place| {
+                after(place).expect("memory does not fail")
+            })
+            .collect()
+        }
     }
 
     /// What `std::unordered_set<uint64_t>` of GCC 12 gives, by a program that inserts and erases the
     /// same numbers.
     #[test]
     fn elements_come_in_the_order_of_the_library() {
-        let ids = Vec::from_iter(0..60);
-        let mut set = StockSet::default();
+        let mut set = TestSet::new(0..60);
         for place in 0..20 {
-            set.insert(place, &ids);
+            set.insert(place);
         }
         let twenty = [
             19, 18, 17, 16, 15, 14, 13, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12,
         ];
-        assert_eq!(order(&set), twenty);
+        assert_eq!(set.order(), twenty);
         for place in [19, 0, 7] {
-            set.remove(place, &ids);
+            set.remove(place);
         }
-        set.insert(42, &ids);
-        set.insert(7, &ids);
+        set.insert(42);
+        set.insert(7);
         let changed = [
             7, 18, 17, 16, 15, 14, 42, 13, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12,
         ];
-        assert_eq!(order(&set), changed);
-        assert_eq!(set.first(), Some(7));
-        assert_eq!(set.len(), 19);
+        assert_eq!(set.order(), changed);
+        assert_eq!(set.set.first(), Some(7));
+        assert_eq!(set.set.len(), 19);
     }
 
     /// The same program, with 200,000 numbers that xorshift draws; an FNV digest of each tenth order.
     #[test]
     fn it_stays_in_that_order_as_it_grows_and_shrinks() {
-        let ids = Vec::from_iter(0..60_000);
-        let mut set = StockSet::default();
+        let mut set = TestSet::new(0..60_000);
         let (mut drawn, mut digest) = (88_172_645_463_325_252_u64, 1_469_598_103_934_665_603_u64);
         for round in 0..200_000 {
             drawn ^= drawn << 13;
@@ -234,40 +313,42 @@ mod tests {
             drawn ^= drawn << 17;
             let place = ((drawn >> 20) % 60_000) as u32;
             if drawn & 3 != 0 {
-                set.insert(place, &ids);
+                set.insert(place);
             } else {
-                set.remove(place, &ids);
+                set.remove(place);
             }
             if round % 20_000 == 0 {
-                for place in set.iter() {
+                for place in set.order() {
                     digest = (digest ^ u64::from(place)).wrapping_mul(1_099_511_628_211);
                 }
             }
         }
-        assert_eq!((set.len(), digest), (43_512, 17_052_399_314_745_545_118));
+        assert_eq!(
+            (set.set.len(), digest),
+            (43_512, 17_052_399_314_745_545_118)
+        );
     }
 
     #[test]
     fn it_is_a_set() {
         let mut draw = fastrand::Rng::with_seed(3);
-        let ids = Vec::from_iter((0..400).map(|id| id * 29));
-        let mut set = StockSet::default();
+        let mut set = TestSet::new((0..400).map(|id| id * 29));
         let mut known = std::collections::BTreeSet::new();
         for _ in 0..5_000 {
             let place = draw.u32(0..400);
             if draw.bool() {
-                set.insert(place, &ids);
+                set.insert(place);
                 known.insert(place);
             } else {
-                set.remove(place, &ids);
+                set.remove(place);
                 known.remove(&place);
             }
-            assert_eq!(set.len(), known.len());
+            assert_eq!(set.set.len(), known.len());
         }
-        let mut found = order(&set);
+        let mut found = set.order();
         found.sort_unstable();
         assert_eq!(found, Vec::from_iter(known));
-        set.clear();
-        assert_eq!((set.first(), set.len()), (None, 0));
+        set.set.clear(&mut Memory).expect("memory does not fail");
+        assert_eq!((set.set.first(), set.set.len()), (None, 0));
     }
 }

@@ -1,41 +1,12 @@
 //! Graphs that are fed to their end, and files that are none.
 #![allow(clippy::expect_used, reason = "tests")]
 
-use etlink_chakra::messages::{ChakraMessage, write_et};
-use etlink_chakra::proto::attribute_proto::Value;
-use etlink_chakra::proto::{AttributeProto, GlobalMetadata, Node};
+mod graphs;
+
 use etlink_feeder::{Feeder, FeederError, IssueOrder};
-use std::collections::{BTreeSet, VecDeque};
+use graphs::{DIAMOND, Drawn, draw_graph, file, issue_all};
+use std::collections::BTreeSet;
 use std::io::Cursor;
-
-/// A node, by its id and those that it waits for by data and by control.
-type Drawn<'a> = (u64, &'a [u64], &'a [u64]);
-
-fn file(nodes: &[Drawn<'_>]) -> Vec<u8> {
-    let count = AttributeProto {
-        name: "node_count".to_owned(),
-        value: Some(Value::Uint64Val(nodes.len() as u64)),
-        ..AttributeProto::default()
-    };
-    let metadata = GlobalMetadata {
-        version: "0.0.4".to_owned(),
-        attr: vec![count],
-    };
-    let mut bytes = vec![];
-    write_et(&ChakraMessage::Metadata(metadata), &mut bytes).expect("memory takes it");
-    for (id, data, ctrl) in nodes {
-        let node = Node {
-            id: *id,
-            name: format!("node {id}"),
-            duration_micros: id.wrapping_mul(3),
-            data_deps: data.to_vec(),
-            ctrl_deps: ctrl.to_vec(),
-            ..Node::default()
-        };
-        write_et(&ChakraMessage::Node(Box::new(node)), &mut bytes).expect("memory takes it");
-    }
-    bytes
-}
 
 fn open(bytes: &[u8]) -> Result<Feeder<Cursor<&[u8]>>, FeederError> {
     Feeder::new(Cursor::new(bytes), IssueOrder::Stock)
@@ -45,46 +16,21 @@ fn refused(bytes: &[u8]) -> String {
     open(bytes).expect_err("it is no graph").to_string()
 }
 
-/// Ids in the order of issue; up to `limit` nodes are under way, and end as they were issued.
-fn issue_all(feeder: &mut Feeder<Cursor<&[u8]>>, limit: usize) -> Vec<u64> {
-    let (mut issued, mut under_way) = (vec![], VecDeque::new());
-    loop {
-        while under_way.len() < limit
-            && let Some(id) = feeder.issue_next()
-        {
-            under_way.push_back(id);
-            issued.push(id);
-        }
-        let Some(id) = under_way.pop_front() else {
-            return issued;
-        };
-        feeder.end(id).expect("it was issued");
-    }
-}
-
-/// A diamond: 1 and 2 wait for 0, and 3 for both; 3 waits for 1 twice.
-const DIAMOND: [Drawn<'_>; 4] = [
-    (0, &[], &[]),
-    (1, &[0], &[]),
-    (2, &[], &[0]),
-    (3, &[1, 2], &[1]),
-];
-
 #[test]
 fn nodes_are_issued_when_all_that_they_wait_for_has_ended() {
     let bytes = file(&DIAMOND);
     let mut feeder = open(&bytes).expect("a graph");
-    assert_eq!((feeder.index().len(), feeder.ready()), (4, 1));
-    assert_eq!(feeder.first_ready(), Some(0));
-    assert_eq!(feeder.issue_next(), Some(0));
-    assert_eq!(feeder.issue_next(), None);
+    assert_eq!((feeder.nodes(), feeder.ready()), (4, 1));
+    assert_eq!(feeder.first_ready().expect("no scratch"), Some(0));
+    assert_eq!(feeder.issue_next().expect("no scratch"), Some(0));
+    assert_eq!(feeder.issue_next().expect("no scratch"), None);
     feeder.end(0).expect("it was issued");
     assert_eq!((feeder.ready(), feeder.issued(), feeder.ended()), (2, 0, 1));
     feeder.issue(1).expect("it waits for 0 alone");
     feeder.push_back(1).expect("it was issued");
     feeder.issue(1).expect("it was taken back");
     feeder.end(1).expect("it was issued");
-    assert_eq!(feeder.issue_next(), Some(2));
+    assert_eq!(feeder.issue_next().expect("no scratch"), Some(2));
     assert_eq!(feeder.ready(), 0);
     feeder.end(2).expect("it was issued");
     assert_eq!(issue_all(&mut feeder, 1), [3]);
@@ -219,7 +165,7 @@ fn damaged_files_are_an_error_or_a_graph() {
         }
         if let Ok(mut feeder) = open(&damaged) {
             let issued = issue_all(&mut feeder, 3);
-            assert!(issued.len() <= feeder.index().len());
+            assert!(issued.len() <= feeder.nodes());
             for id in issued {
                 // it may be no node to protobuf, which wants names in UTF-8
                 let _ = feeder.node(id);
@@ -234,29 +180,11 @@ fn damaged_files_are_an_error_or_a_graph() {
 fn all_nodes_are_issued_once_in_an_order_that_their_dependencies_allow() {
     let mut draw = fastrand::Rng::with_seed(5);
     for _ in 0..300 {
-        let count = draw.usize(1..60);
-        let mut ids: Vec<u64> = (0..count as u64).map(|id| id * 7 + 3).collect();
-        if draw.bool() {
-            draw.shuffle(&mut ids);
-        }
-        let deps: Vec<(Vec<u64>, Vec<u64>)> = (0..count)
-            .map(|place| {
-                let mut some = |most: usize| -> Vec<u64> {
-                    let most = most.min(place);
-                    (0..most).map(|_| ids[draw.usize(0..place)]).collect()
-                };
-                (some(3), some(2))
-            })
-            .collect();
-        let mut nodes: Vec<Drawn<'_>> = ids
+        let graph = draw_graph(&mut draw, 60);
+        let nodes: Vec<Drawn<'_>> = graph
             .iter()
-            .zip(&deps)
-            .map(|(id, (data, ctrl))| (*id, &data[..], &ctrl[..]))
+            .map(|node| (node.0, &node.1[..], &node.2[..]))
             .collect();
-        // a file may have a node before what it waits for
-        if draw.bool() {
-            draw.shuffle(&mut nodes);
-        }
         let bytes = file(&nodes);
         for order in [IssueOrder::Stock, IssueOrder::ById] {
             let mut feeder = Feeder::new(Cursor::new(&bytes[..]), order).expect("a graph");
@@ -267,7 +195,7 @@ fn all_nodes_are_issued_once_in_an_order_that_their_dependencies_allow() {
                 assert!(data.iter().chain(*ctrl).all(|dep| seen.contains(dep)));
                 assert!(seen.insert(*id), "{id} was issued twice");
             }
-            assert_eq!(issued.len(), count);
+            assert_eq!(issued.len(), nodes.len());
         }
     }
 }

@@ -192,6 +192,9 @@ fn device_outcome<E: Debug>(result: Result<DeviceTrace, E>) -> Outcome {
     outcome_of(result, |sight, trace| sight.device(&trace))
 }
 
+/// What is in memory of a graph that lies in a scratch file: a few pages.
+const PAGED_BYTES: usize = 1 << 15;
+
 const EVERYTHING: KinetoReadOptions = KinetoReadOptions {
     threads: 1,
     shapes: true,
@@ -210,39 +213,60 @@ fn read_kineto(document: &[u8], _: &Path) -> Outcome {
     device_outcome(etlink_kineto::read(document, EVERYTHING))
 }
 
-/// A graph whose nodes are issued and read, in both orders as many.
+/// A graph whose nodes are issued and read, in both orders as many; with pages in the place of memory
+/// the same, or refused for the same reason.
 fn feed_graph(document: &[u8], _: &Path) -> Outcome {
     let feeder = Feeder::new(Cursor::new(document), IssueOrder::Stock);
+    let paged = feed_paged(document, IssueOrder::Stock);
+    if let Err(error) = &feeder {
+        assert_eq!(paged, Err(format!("{error:?}")), "with a scratch file");
+    }
     outcome_of(feeder, |sight, mut feeder| {
-        sight.count(feeder.index().len());
-        let mut unread = 0;
-        while let Some(id) = feeder.issue_next() {
+        sight.count(feeder.nodes());
+        let (mut issued, mut unread) = (vec![], 0);
+        while let Ok(Some(id)) = feeder.issue_next() {
+            issued.push(id);
             unread += usize::from(feeder.node(id).is_err());
-            let ended = feeder.end(id);
-            assert!(
-                ended.is_ok(),
-                "a node that was issued does not end: {ended:?}"
-            );
+            end_issued(&mut feeder, id);
         }
         sight.count(unread);
         sight.count(feeder.ended());
+        assert_eq!(paged, Ok(issued), "issued with a scratch file");
         let by_id = Feeder::new(Cursor::new(document), IssueOrder::ById);
-        let ended = by_id.map(|mut by_id| {
-            while let Some(id) = by_id.issue_next() {
-                let ended = by_id.end(id);
-                assert!(
-                    ended.is_ok(),
-                    "a node that was issued does not end: {ended:?}"
-                );
+        let issued = by_id.map(|mut by_id| {
+            let mut issued = vec![];
+            while let Ok(Some(id)) = by_id.issue_next() {
+                issued.push(id);
+                end_issued(&mut by_id, id);
             }
-            by_id.ended()
+            issued
         });
-        assert_eq!(
-            ended.ok(),
-            Some(feeder.ended()),
-            "issued in the other order"
-        );
+        let issued = issued.unwrap_or_default();
+        assert_eq!(issued.len(), feeder.ended(), "issued in the other order");
+        let paged = feed_paged(document, IssueOrder::ById);
+        assert_eq!(paged, Ok(issued), "issued by id with a scratch file");
     })
+}
+
+/// The nodes that are issued where some pages are in memory, or why there are none.
+fn feed_paged(document: &[u8], order: IssueOrder) -> Result<Vec<u64>, String> {
+    let scratch = Cursor::new(vec![]);
+    let feeder = Feeder::with_scratch(Cursor::new(document), order, scratch, PAGED_BYTES);
+    let mut feeder = feeder.map_err(|error| format!("{error:?}"))?;
+    let mut issued = vec![];
+    while let Some(id) = feeder.issue_next().map_err(|error| format!("{error:?}"))? {
+        issued.push(id);
+        end_issued(&mut feeder, id);
+    }
+    Ok(issued)
+}
+
+fn end_issued(feeder: &mut Feeder<Cursor<&[u8]>>, id: u64) {
+    let ended = feeder.end(id);
+    assert!(
+        ended.is_ok(),
+        "a node that was issued does not end: {ended:?}"
+    );
 }
 
 /// A host trace and a device trace with a mark between them, linked; the graph is written, read and
