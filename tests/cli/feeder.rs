@@ -45,7 +45,7 @@ fn nodes_are_issued_in_the_order_of_chakras_feeder() {
         let mut under_way = VecDeque::new();
         loop {
             while under_way.len() < limit
-                && let Some(id) = feeder.issue_next()
+                && let Some(id) = feeder.issue_next().expect("reads")
             {
                 assert_eq!(feeder.node(id).expect("it is there").id, id);
                 found = (found ^ id).wrapping_mul(1_099_511_628_211);

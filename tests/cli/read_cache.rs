@@ -62,7 +62,8 @@ fn a_rank_is_made_again_where_something_else_differs() {
         "analyze kineto_trace_0.json.gz --json --rank 3",
         "findings . --json",
         "replay . --json",
-        "replay . --json --what-if remove:op:aten::mm",
+        "replay . --json --what-if graphs",
+        "replay . --json --what-if fuse=AllReduce --what-if graphs",
     ];
     let answer = |line: &str| {
         let ran = tool.run(line);
@@ -99,6 +100,48 @@ fn a_rank_is_made_again_where_something_else_differs() {
     tool.run(parquet).exits(0);
     tool.run(parquet).exits(0);
     assert!(tool.path("tables/nodes").exists());
+}
+
+/// Groups of a written graph lie in a file beside it.
+#[test]
+fn a_graph_is_read_again_where_its_groups_changed() {
+    let tool = Tool::new();
+    tool.run("merge {pairs}/tpdp4-2.15.0 -o run").exits(0);
+    tool.shell("touch -d -1hour run/*").exits(0);
+    let command = "analyze run/tpdp4-2.15.0.0.et --json";
+    let cached = format!("{command} --cache kept");
+    let first = tool.run(&cached).exits(0).stdout;
+    assert!(tool.run(&cached).exits(0).stdout == first);
+    let mut groups: serde_json::Value =
+        serde_json::from_slice(&tool.read("run/comm_group.json")).expect("groups");
+    for ranks in groups.as_object_mut().expect("groups").values_mut() {
+        *ranks = serde_json::json!([0, 1, 2, 3, 4, 5]);
+    }
+    tool.file("run/comm_group.json", groups.to_string());
+    let plain = tool.run(command).exits(0).stdout;
+    assert!(plain != first && tool.run(&cached).exits(0).stdout == plain);
+    tool.file("run/comm_group.json", "{");
+    tool.run(&cached).exits(2);
+}
+
+/// A page knows ranks by their places.
+#[test]
+fn a_page_of_other_ranks_is_drawn_anew() {
+    let tool = Tool::new();
+    let copy = |rank: u32| {
+        let line =
+            format!("cp {{pairs}}/tpdp4-2.15.0/*_{rank}.json.gz run && touch -d -1hour run/*");
+        tool.shell(&line).exits(0);
+    };
+    tool.shell("mkdir run").exits(0);
+    copy(1);
+    copy(2);
+    tool.run("report run -o first.html --cache kept").exits(0);
+    tool.shell("rm run/*_2.json.gz").exits(0);
+    copy(0);
+    tool.run("report run -o cached.html --cache kept").exits(0);
+    tool.run("report run -o plain.html").exits(0);
+    assert!(tool.read("cached.html") == tool.read("plain.html"));
 }
 
 #[test]

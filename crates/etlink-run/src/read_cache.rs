@@ -193,12 +193,14 @@ impl ReadCache {
     }
 
     /// What a report makes of a rank: from its entry, else what `make` gives, which becomes an entry.
+    /// `found` is called where it was there.
     ///
     /// # Errors
     /// Those of `make`; they are not kept.
     pub(crate) fn rank_result<V: BorshSerialize + BorshDeserialize>(
         &self,
         rank: &RankKey<'_>,
+        found: impl FnOnce(),
         make: impl FnOnce() -> Result<V, RunError>,
     ) -> Result<V, RunError> {
         let Some(before) = self.result_key(rank) else {
@@ -214,6 +216,7 @@ impl ReadCache {
                 usage.found_results += 1;
                 let oldest = usage.oldest_result.map(|oldest| oldest.min(written));
                 usage.oldest_result = oldest.or(Some(written));
+                found();
                 return Ok(made);
             }
             Ok(None) => {}
@@ -221,9 +224,13 @@ impl ReadCache {
         }
         let made = make()?;
         // files that changed meanwhile are of neither state
-        if self.result_key(rank).as_ref() == Some(&before)
-            && rank.paths.iter().all(|path| has_settled(path))
-        {
+        let beside = rank.beside.iter().filter(|path| path.exists());
+        let mut paths = rank
+            .paths
+            .iter()
+            .copied()
+            .chain(beside.map(PathBuf::as_path));
+        if self.result_key(rank).as_ref() == Some(&before) && paths.all(has_settled) {
             let made_to = |out: &mut dyn Write| borsh::to_writer(out, &made);
             if let Err(error) = self.write_entry(&entry, &before, made_to) {
                 self.note_problem(&entry, &error);
@@ -236,7 +243,13 @@ impl ReadCache {
     fn result_key(&self, rank: &RankKey<'_>) -> Option<String> {
         let mut states = vec![];
         for path in &rank.paths {
-            states.push(FileState::now(path)?);
+            states.push(Some(FileState::now(path)?));
+        }
+        for path in &rank.beside {
+            states.push(match path.exists() {
+                true => Some(FileState::now(path)?),
+                false => None,
+            });
         }
         let key = ResultKey {
             etlink: env!("CARGO_PKG_VERSION"),
@@ -284,6 +297,8 @@ impl ReadCache {
 pub(crate) struct RankKey<'r> {
     /// Its files.
     pub(crate) paths: Vec<&'r Path>,
+    /// Files that are read with them where they are there.
+    pub(crate) beside: Vec<PathBuf>,
     /// What is known of it beside what is in them.
     pub(crate) files: String,
     /// All else that what is made of it depends on.
@@ -295,7 +310,8 @@ pub(crate) struct RankKey<'r> {
 struct ResultKey<'p> {
     etlink: &'static str,
     build: &'p str,
-    states: &'p [FileState],
+    /// None of one that is not there.
+    states: &'p [Option<FileState>],
     files: &'p str,
     settings: &'p [(String, String)],
 }
@@ -312,14 +328,18 @@ impl FileState {
     /// `None` of what is no file, and of a database of which a part lies in a log beside it.
     fn now(path: &Path) -> Option<FileState> {
         let data = std::fs::metadata(path).ok()?;
-        let mut log = path.as_os_str().to_owned();
-        log.push("-wal");
-        if Path::new(&log).exists() {
+        let place = path.canonicalize().ok()?;
+        let has_log = ["-wal", "-journal"].iter().any(|ending| {
+            let mut log = place.clone().into_os_string();
+            log.push(ending);
+            Path::new(&log).exists()
+        });
+        if has_log {
             return None;
         }
         let changed = data.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
         data.is_file().then_some(FileState {
-            place: path.canonicalize().ok()?.to_str()?.to_owned(),
+            place: place.to_str()?.to_owned(),
             bytes: data.len(),
             changed_ns: changed.as_nanos(),
         })
@@ -550,6 +570,7 @@ mod tests {
         let settings = [("setting".to_owned(), setting.to_owned())];
         let key = RankKey {
             paths: vec![trace],
+            beside: vec![trace.with_file_name("groups.json")],
             files: String::new(),
             settings: &settings,
         };
@@ -557,7 +578,7 @@ mod tests {
             *calls += 1;
             Ok(format!("made with {setting}"))
         };
-        cache.rank_result(&key, make).expect("is made")
+        cache.rank_result(&key, || (), make).expect("is made")
     }
 
     #[test]
@@ -581,10 +602,19 @@ mod tests {
         let other = cache.clone().with_results("two".to_owned());
         made(&other, &trace, "a", &mut calls);
         assert_eq!(calls, 6);
+        // what is read with it
+        let groups = trace.with_file_name("groups.json");
+        for (text, made_anew) in [("{}", 7), ("[]", 8)] {
+            std::fs::write(&groups, text).expect("writes");
+            age(&groups, made_anew);
+            made(&other, &trace, "a", &mut calls);
+            made(&other, &trace, "a", &mut calls);
+            assert_eq!(u64::from(calls), made_anew);
+        }
         // a database that has a part of its content elsewhere
         std::fs::write(format!("{}-wal", trace.display()), "rows").expect("writes");
         made(&other, &trace, "a", &mut calls);
-        assert_eq!(calls, 7);
+        assert_eq!(calls, 9);
     }
 
     #[test]

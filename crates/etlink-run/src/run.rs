@@ -238,11 +238,17 @@ impl RunOptions {
     /// tell.
     fn may_be_cut(&self, files: &RankFiles) -> bool {
         let beside = [&files.capture, &files.flight, &files.metrics];
+        let traces = [&files.host, &files.device];
         self.allow_windows
             && !self.strict
             && self.steps_by.is_none()
             && files.process.is_none()
+            && !files.manifest.is_interleaved
             && beside.iter().all(|file| file.is_none())
+            && traces
+                .into_iter()
+                .flatten()
+                .all(|file| storage::is_file(file))
     }
 
     /// Whether a rank is among those that were asked for, if any were.
@@ -338,7 +344,14 @@ impl RunSet {
             }
         };
         budget.check_parts(needs.iter().zip(ranks.iter().map(parts)))?;
-        let gate = Arc::new(budget.gate(&needs));
+        let mut let_in = needs.clone();
+        if options.allow_windows {
+            // one that is larger is linked window by window, in all the room there is
+            for need in &mut let_in {
+                need.bytes = need.bytes.min(budget.for_ranks());
+            }
+        }
+        let gate = Arc::new(budget.gate(&let_in));
         // threads that cannot have a rank of their own help with another's
         let in_parallel = gate.at_once(threads);
         let threads_each = budget.threads_each(ranks.len(), in_parallel);
@@ -796,6 +809,8 @@ impl<'s> RankEntry<'s> {
         work: impl Fn((u64, &Progress)) -> Result<T, WindowFailure>,
     ) -> Result<T, RunError> {
         let mut no_windows = NoWindows::TooLarge;
+        // it takes all the room there is
+        self.set.gate.wait_alone(self.index);
         // what a window takes is a guess: where it was too little, there are more of them
         for share in [1, 2, 4] {
             let watch = RankWatch::new(&self.set.gate, self.index);
@@ -830,10 +845,19 @@ impl<'s> RankEntry<'s> {
         progress.with_memory(RankWatch::new(&self.set.gate, self.index))
     }
 
+    /// Says that its result was at hand, so that what it takes tells nothing of other ranks.
+    pub(crate) fn mark_idle(self) {
+        self.set.gate.mark_idle(self.index);
+    }
+
     /// What to say of a rank that could not go on.
     fn refused_by(self, watch: &RankWatch) -> Option<RunError> {
         let (over, read) = watch.refusal()?;
         let need = &self.set.needs[self.index];
+        if self.set.options.cache.is_some() {
+            // of a parsed trace fewer bytes are read than the file has
+            return Some(self.set.budget.oversized(need, over.needed.max(need.bytes)));
+        }
         // of what was read in part the rest would take as much for each byte
         let whole = u128::from(over.needed) * u128::from(need.unpacked.max(read));
         let needed = u64::try_from(whole / u128::from(read.max(1))).unwrap_or(u64::MAX);

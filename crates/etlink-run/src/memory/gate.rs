@@ -49,7 +49,11 @@ struct GateState {
     /// The most that was used until now.
     most: u64,
     done: usize,
-    /// What the process held at most when the first job was done.
+    /// Of these, how many took what jobs take.
+    measured: usize,
+    /// Jobs at work that take next to nothing, and tell nothing of the others.
+    idle: BTreeSet<usize>,
+    /// What the process held at most when the first measured job was done.
     after_first: u64,
     /// By how much needs are multiplied, in thousandths; none before a job was measured.
     scale: Option<u64>,
@@ -192,7 +196,9 @@ impl MemoryGate {
 
     /// What is left for a job, by what the process holds.
     fn room_left(&self, state: &GateState, need: u64, jobs: Jobs) -> RoomLeft {
-        let held = self.held().filter(|_| self.is_measured && state.done > 0);
+        let held = self
+            .held()
+            .filter(|_| self.is_measured && state.measured > 0);
         let Some(Held { now, most }) = held else {
             return RoomLeft::Enough;
         };
@@ -209,7 +215,7 @@ impl MemoryGate {
 
     /// By how much the most that the process held has grown with each job.
     fn grown_each(&self, state: &GateState, most: u64) -> u64 {
-        let after = state.done.saturating_sub(1).max(1) as u64;
+        let after = state.measured.saturating_sub(1).max(1) as u64;
         most.saturating_sub(state.after_first) / after
     }
 
@@ -219,7 +225,7 @@ impl MemoryGate {
             return;
         }
         let Some(held) = self.held() else { return };
-        if state.done == 0 {
+        if state.measured == 0 {
             state.after_first = held.most;
         }
         let taken = held.most.saturating_sub(state.kept);
@@ -279,7 +285,7 @@ impl MemoryGate {
         }
         let is_first = {
             let state = self.lock();
-            state.done == 0 && state.running.len() < 2
+            state.measured == 0 && state.running.len() < 2
         };
         // what was read says more than a guess; behind another job a part of it is free
         let needed = match self.held().filter(|_| is_first) {
@@ -312,6 +318,11 @@ impl MemoryGate {
         state.alone = Some(at);
         state.running.insert(at);
         true
+    }
+
+    /// Says that a job takes next to nothing: its result was at hand.
+    pub(crate) fn mark_idle(&self, at: usize) {
+        self.lock().idle.insert(at);
     }
 
     /// Whether something that need not stay may: there is still room for two of the largest jobs.
@@ -379,7 +390,10 @@ struct Entered<'g> {
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
         let mut state = self.gate.lock();
-        self.gate.learn(&mut state);
+        if !state.idle.remove(&self.at) {
+            self.gate.learn(&mut state);
+            state.measured += 1;
+        }
         state.running.remove(&self.at);
         if state.alone == Some(self.at) {
             state.alone = None;

@@ -28,6 +28,7 @@ use crate::run::{LinkedRank, RankEntry, RankLink, RunSet, RunSource, with_manife
 use crate::text;
 use etlink_chakra::RooflineDevice;
 use etlink_chakra::astra::{NetworkBackend, file};
+use etlink_chakra::et::has_windows;
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::RankSummary;
 use etlink_model::GlobalRank;
@@ -84,7 +85,8 @@ impl MergeOptions {
     /// Whether the file of a rank that is larger than memory can be written window by window; see
     /// [`RunOptions::allow_windows`](crate::run::RunOptions::allow_windows).
     pub fn allows_windows(&self) -> bool {
-        self.is_et() && self.simulator.is_none()
+        let form = job::write_options(self.chakra, RankContext::default());
+        self.is_et() && self.simulator.is_none() && has_windows(&form)
     }
 
     /// Whether all ranks of a run become one file.

@@ -8,8 +8,9 @@ use super::step::{FailedRank, ReportPhase, ReportStep};
 use crate::error::RunError;
 use crate::memory::gate::keeping;
 use crate::read_cache::RankKey;
-use crate::run::{RankEntry, RunSet};
+use crate::run::{RankEntry, RunSet, RunSource};
 use borsh::{BorshDeserialize, BorshSerialize};
+use etlink_chakra::astra::file;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -286,27 +287,21 @@ fn cached_result<V: BorshSerialize + BorshDeserialize>(
     let (Some(cache), Some(settings)) = (&entry.set.options.cache, settings) else {
         return job(entry);
     };
-    // what stands beside a written graph is in none of the rank's files
-    if files.graph.is_some() {
-        return job(entry);
-    }
     let paths = [&files.host, &files.device, &files.capture];
-    let more = [&files.flight, &files.metrics];
+    let more = [&files.flight, &files.metrics, &files.graph];
+    let paths = paths.into_iter().chain(more).flatten();
+    // of a written graph the groups are read, too
+    let graph = files.graph.as_ref().or(files.device.as_ref());
+    let groups = graph.map(|graph| graph.with_file_name(file::GROUPS));
+    let folder = entry.run().folder.display();
+    let (is_alone, place) = (entry.is_alone(), entry.place());
     let key = RankKey {
-        paths: paths
-            .into_iter()
-            .chain(more)
-            .flatten()
-            .map(PathBuf::as_path)
-            .collect(),
-        files: format!(
-            "{} {:?} {files:?}",
-            entry.run().folder.display(),
-            entry.is_alone()
-        ),
+        paths: paths.map(PathBuf::as_path).collect(),
+        beside: groups.into_iter().collect(),
+        files: format!("{folder}, alone: {is_alone}, place: {place}, {files:?}"),
         settings,
     };
-    cache.rank_result(&key, || job(entry))
+    cache.rank_result(&key, || entry.mark_idle(), || job(entry))
 }
 
 /// All that what is made of a rank depends on beside its files; `None` where it is not to be cached.
@@ -325,7 +320,7 @@ fn cache_settings(runs: &RunSet, work: &ReportWork) -> Option<Vec<(String, Strin
         ("kept events", format!("{:?}", how.keep)),
         ("only traces", how.traces_only.to_string()),
         ("ranks of the source", runs.whole_len().to_string()),
-        ("one rank", runs.source.is_one_rank().to_string()),
+        ("source", source_kind(&runs.source).to_owned()),
         ("room", room.count().to_string()),
     ]);
     let settings = settings.into_iter();
@@ -334,6 +329,16 @@ fn cache_settings(runs: &RunSet, work: &ReportWork) -> Option<Vec<(String, Strin
             .map(|(name, value)| (name.to_owned(), value))
             .collect(),
     )
+}
+
+/// A file is read as what it is, a pair as a host and a device trace.
+fn source_kind(source: &RunSource) -> &'static str {
+    match source {
+        RunSource::Folder(_) => "folder",
+        RunSource::File(_) => "file",
+        RunSource::Files(_) => "files",
+        RunSource::Rank(_) => "pair",
+    }
 }
 
 /// Options that a report's part depends on, with their values.

@@ -45,7 +45,7 @@ pub(super) fn read_ranks(
     let asked: Vec<String> = questions.iter().map(ToString::to_string).collect();
     let work = ReportWork {
         command: "replay",
-        settings: vec![("--what-if", asked.join(" "))],
+        settings: vec![("--what-if", format!("{asked:?}"))],
         cache_settings: Some(vec![]),
     };
     let read = |rank: RankEntry<'_>| read_rank(rank, questions).map_err(rank_error);
