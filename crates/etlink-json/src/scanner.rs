@@ -587,6 +587,12 @@ mod tests {
             pairs(text, true),
             Ok(own(&[("name", r#"a", "b" c"#), ("pid", "1")]))
         );
+        // no key follows the comma of a killed process either
+        let text = r#"{"pid": 1, "name": "a", "b" c",}"#;
+        assert_eq!(
+            pairs(text, true),
+            Ok(own(&[("pid", "1"), ("name", r#"a", "b" c"#)]))
+        );
     }
 
     #[test]
