@@ -342,6 +342,70 @@ mod tests {
     }
 
     #[test]
+    fn the_list_may_stand_far_behind_the_beginning() {
+        // longer than the piece that is read at once
+        let before = format!(r#"{{"devices":"{}","#, "x".repeat(3 * READ_BYTES));
+        let (header, chunks) = cut(&format!(r#"{before}"traceEvents":[{{"ph":"X"}}]}}"#));
+        assert_eq!(header, before + r#""traceEvents":["#);
+        assert_eq!(chunks.concat(), r#"{"ph":"X"}]}"#);
+    }
+
+    /// Gives the text in pieces of one byte, each after a signal, and then fails.
+    struct Failing<'a> {
+        text: &'a [u8],
+        interrupted: bool,
+    }
+
+    impl Read for Failing<'_> {
+        fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+            self.interrupted = !self.interrupted;
+            if self.interrupted {
+                return Err(ErrorKind::Interrupted.into());
+            }
+            let (first, rest) = self.text.split_first().ok_or(ErrorKind::TimedOut)?;
+            into[0] = *first;
+            self.text = rest;
+            Ok(1)
+        }
+    }
+
+    #[test]
+    fn a_signal_is_no_error_and_an_error_says_where() {
+        let text = br#"{"traceEvents":[{"ph":"X"}, "#;
+        let source = Failing {
+            text,
+            interrupted: false,
+        };
+        let error = ChunkReader::open(source, LAYOUT).err().expect("fails");
+        let JsonReadError::Io { offset, source } = error else {
+            panic!("another error: {error}");
+        };
+        assert_eq!(offset, text.len() as u64);
+        assert_eq!(source.kind(), ErrorKind::TimedOut);
+    }
+
+    #[test]
+    fn what_has_no_end_is_refused() {
+        let endless = || std::io::repeat(b'x').take(2 * MAX_ELEMENT_BYTES as u64);
+        // a source may give less than it is asked for
+        let error = ChunkReader::open(b"y".chain(endless()), LAYOUT).err();
+        assert!(matches!(error, Some(JsonReadError::TooLarge { offset: 0 })));
+        let before = r#"{"traceEvents":[{"ph":"X"},{"ph":""#;
+        let mut cutter =
+            ChunkReader::open(before.as_bytes().chain(endless()), LAYOUT).expect("opens");
+        let mut last = None;
+        let error = loop {
+            match cutter.next(vec![]) {
+                Ok(Some(chunk)) => last = Some(chunk.text),
+                Ok(None) => panic!("it was read"),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(last.as_deref(), Some(&br#"{"ph":"X"},"#[..]));
+        assert!(matches!(error, JsonReadError::TooLarge { offset: 27 }));
+    }
+
+    #[test]
     fn no_array_says_so() {
         let error = ChunkReader::open(&b"{\"nodes\": []}"[..], LAYOUT)
             .err()

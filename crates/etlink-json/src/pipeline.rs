@@ -482,6 +482,24 @@ mod tests {
     }
 
     #[test]
+    fn a_bad_element_across_a_border_is_told_where_it_begins() {
+        // the first chunk has 128 KiB of text and is cut inside the bad element
+        let text = document(600, |i| {
+            if i == 500 {
+                let inner = vec![r#"{"ph": 1}"#; 11_000].join(",");
+                format!(r#"{{"ph": "bad", "args": [{inner}], oops}}"#)
+            } else {
+                clean(i)
+            }
+        });
+        let bad = text.find(r#"{"ph": "bad""#).map(|at| at as u64);
+        for threads in [1, 2] {
+            let damage = read(&text, threads).1.damage;
+            assert_eq!((damage.skipped > 0, damage.first_offset), (true, bad));
+        }
+    }
+
+    #[test]
     fn an_element_that_never_closes_costs_one_element() {
         let text = document(20_000, |i| {
             if i == 7_000 {

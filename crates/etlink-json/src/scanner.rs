@@ -478,6 +478,38 @@ mod tests {
     }
 
     #[test]
+    fn values_are_numbers_or_not() {
+        let uint = |text: &str| JsonValue::Word(text.as_bytes()).uint();
+        assert_eq!(uint("12"), Some(12));
+        assert_eq!(uint("+12"), Some(12));
+        assert_eq!(uint("18446744073709551615"), Some(u64::MAX));
+        for text in ["", "-1", "1.5", "18446744073709551616", "null"] {
+            assert_eq!(uint(text), None, "{text:?}");
+        }
+        let boolean = |text: &str| JsonValue::Word(text.as_bytes()).boolean();
+        for (text, want) in [
+            ("true", Some(true)),
+            ("True", Some(true)),
+            ("false", Some(false)),
+            ("False", Some(false)),
+            ("0", None),
+        ] {
+            assert_eq!(boolean(text), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_caller_may_read_on_by_itself() {
+        let mut scanner = JsonScanner::new(b"[1, 22 rest");
+        assert!(scanner.eat(b'['));
+        scanner.advance(3);
+        assert_eq!(scanner.rest(), b"22 rest");
+        scanner.advance(2);
+        assert_eq!(scanner.rest(), b" rest");
+        assert_eq!(scanner.text_since(1), b"1, 22");
+    }
+
+    #[test]
     fn an_object_is_left_from_any_place() {
         let text = r#"{"a": {"b": "}", "c": [{}]}, "d": "-7"}, 3]"#;
         let mut scanner = JsonScanner::new(text.as_bytes());
@@ -586,6 +618,12 @@ mod tests {
         assert_eq!(
             pairs(text, true),
             Ok(own(&[("name", r#"a", "b" c"#), ("pid", "1")]))
+        );
+        // no key follows the comma of a killed process either
+        let text = r#"{"pid": 1, "name": "a", "b" c",}"#;
+        assert_eq!(
+            pairs(text, true),
+            Ok(own(&[("pid", "1"), ("name", r#"a", "b" c"#)]))
         );
     }
 

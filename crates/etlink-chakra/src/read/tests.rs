@@ -89,6 +89,14 @@ fn an_etplus_comes_back() {
     let graph = read(etplus_bytes().as_slice()).expect("reads");
     assert_eq!((graph.format, graph.len()), (FileKind::EtPlus, 10));
     assert_eq!(check(&graph), []);
+    for index in 0..graph.len() {
+        let (place, on_device) = (graph.place_of(index), graph.is_cpu_op[index] == Some(false));
+        assert_eq!(
+            (place.stream.is_some(), place.tid.is_some()),
+            (on_device, !on_device),
+            "{index}"
+        );
+    }
     assert_eq!(
         (graph.name_of(4), graph.start_ns[4], graph.duration_ns[4]),
         ("gemm<float>", Some(9_000), 700)
@@ -207,6 +215,19 @@ fn every_cut_is_damage() {
             }
         }
     }
+}
+
+#[test]
+fn a_file_without_its_last_node_says_how_many_there_are() {
+    let bytes = et_bytes();
+    let cuts = (1..bytes.len()).rev();
+    let graph = cuts
+        .filter_map(|cut| read(&bytes[..cut]).ok())
+        .find(|graph| count(&graph.findings, FindingKind::Truncated) == 0)
+        .expect("cut between two messages");
+    assert_eq!(count(&graph.findings, FindingKind::NodeCountDiffers), 1);
+    let damage = graph.damage().expect("told");
+    assert!(damage.contains("9 of 10 nodes are there"), "{damage}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! CUDA graphs as PyTorch's own CUPTI collector writes them: `testdata/graphs`.
 
-use crate::support::{anomalies, read};
+use crate::support::{anomalies, document, kernel, read};
 use etlink_kineto::{KinetoWriteOptions, write};
 use etlink_model::{AnomalyKind, DeviceTrace, RowKind};
 
@@ -93,4 +93,42 @@ fn an_arrow_without_its_row_is_counted() {
         kinds.contains(&(AnomalyKind::GraphDependencyLost, 4)),
         "{kinds:?}"
     );
+}
+
+#[test]
+fn arrows_of_which_all_ends_are_gone_are_counted() {
+    let lost = STREAMS.replace("\"ph\":\"f\"", "\"ph\":\"t\"");
+    assert_ne!(lost, STREAMS);
+    let trace = read(&lost);
+    assert_eq!(dependencies(&trace), [""; 0]);
+    assert_eq!(anomalies(&trace), [(AnomalyKind::GraphDependencyLost, 12)]);
+}
+
+#[test]
+fn an_arrow_may_be_off_by_what_two_roundings_make() {
+    for (cause, effect, is_found) in [
+        ("1.500", "2.000", true),
+        ("1.502", "2.002", true),
+        ("1.498", "1.998", true),
+        ("1.503", "2.000", false),
+        ("1.497", "2.000", false),
+        ("1.500", "2.003", false),
+        ("1.500", "1.997", false),
+    ] {
+        let arrow = |phase: &str, time: &str| {
+            format!(
+                r#"{{"ph": "{phase}", "id": {}, "cat": "ac2g", "name": "d", "pid": 0, "tid": 7, "ts": {time}}}"#,
+                1i64 << 40
+            )
+        };
+        let node = |at: u32| kernel(&format!(r#""correlation": 5, "graph node id": {at}"#), at);
+        let trace = read(document(&[
+            node(1),
+            node(2),
+            arrow("s", cause),
+            arrow("f", effect),
+        ]));
+        let found = dependencies(&trace).len();
+        assert_eq!(found, usize::from(is_found), "{cause} to {effect}");
+    }
 }

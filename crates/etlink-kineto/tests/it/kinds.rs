@@ -361,7 +361,12 @@ fn copies_have_the_bytes_of_their_calls() {
 fn what_was_counted_of_a_kernel_is_kept() {
     let range = r#"{"ph": "X", "cat": "cuda_profiler_range", "name": "gemm", "pid": 0, "tid": 0,
         "ts": 3.000, "dur": 2.500, "args": {"smsp__warps_launched.avg": "12.5", "a\u0062": 7}}"#;
-    let trace = read(document(&[range.to_owned()]));
+    // neither an event of another category nor an instant has counts
+    let trace = read(document(&[
+        range.to_owned(),
+        range.replace("cuda_profiler_range", "cuda_event"),
+        range.replace("\"X\"", "\"i\""),
+    ]));
     let counted = &trace.counter_ranges;
     let names: Vec<&str> = counted
         .name

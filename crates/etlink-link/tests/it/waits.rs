@@ -2,7 +2,7 @@
 
 use crate::support::{alone, anomalies, checked, delays, device, edges, thread};
 use etlink_link::{EdgeKind, LinkOptions, NodeKind};
-use etlink_model::{AnomalyKind, DurationNs, TimeNs};
+use etlink_model::{AnomalyKind, DurationNs, RowIdx, TimeNs};
 use etlink_testing::{DeviceQueue, KinetoFlavour, TraceBuilder, grows_evenly};
 
 const SEVEN: DeviceQueue = DeviceQueue {
@@ -140,6 +140,53 @@ fn a_device_whose_clock_is_off_is_waited_for() {
     }
     let damaged = checked(alone(&blocking_copies(0, true)));
     assert_eq!(damaged.report.device_clocks, []);
+}
+
+#[test]
+fn rows_of_a_clock_that_drifts_are_brought_to_the_time_of_the_host() {
+    // 300 us ahead at first, and 200 ns more in each ms
+    let ahead = |at: i64| at + 300_000 + at / 5_000;
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    let starts: Vec<i64> = (0..20).map(|step| step * 10_000_000).collect();
+    for &at in &starts {
+        let kernel = (ahead(at + 6_000), ahead(at + 90_000));
+        draw.launch(main, (at, at + 4_000), SEVEN, "k", kernel);
+        let id = draw.next_correlation();
+        draw.call(main, "hipMemcpyWithStream", (at + 10_000, at + 101_000), id);
+        let copy = (ahead(at + 91_000), ahead(at + 99_500));
+        draw.memcpy(SEVEN, "CopyDeviceToHost", copy, id, 64);
+    }
+    let trace = alone(&draw);
+    let kernels = (0..).map(RowIdx).step_by(2);
+    for (row, at) in kernels.zip(starts) {
+        let start = trace.host_time(row, trace.device.rows.start[row.index()]);
+        // No row starts before its call or ends after the one that waits for it: that is all that
+        // is known, but for the rounding of a ns.
+        let off = start.0 - (at + 6_000);
+        assert!((-6_001..=1_501).contains(&off), "{row:?}: {off} ns");
+    }
+}
+
+#[test]
+fn copies_that_no_call_waits_for_say_nothing_of_the_clock() {
+    // call   ==                       ==
+    // copy                 =                        =      by the clock of the host
+    for (call, copy) in [
+        ("hipMemcpyWithStream", "CopyHostToDevice"),
+        ("hipMemcpyAsync", "CopyHostToDevice"),
+        ("hipMemcpyAsync", "CopyDeviceToHost"),
+    ] {
+        let mut draw = TraceBuilder::default();
+        let main = draw.thread();
+        for at in (0..20).map(|step| step * 200_000) {
+            let id = draw.next_correlation();
+            draw.call(main, call, (at, at + 2_000), id);
+            draw.memcpy(SEVEN, copy, (at + 90_000, at + 90_500), id, 64);
+        }
+        let clocks = alone(&draw).report.device_clocks;
+        assert_eq!(clocks, [], "{copy} by {call}");
+    }
 }
 
 /// Devices with three kernels each, by clocks that are 50 us behind the host's.
