@@ -97,9 +97,9 @@ pub(super) fn join_summary(report: &JoinReport) -> String {
         text += &failed_line(&failed.name, &failed.message);
     }
     let failed = report.failed.len();
-    let linked = report.ranks - failed;
+    let linked = count((report.ranks - failed) as u64, "rank");
     let shards = count(u64::from(report.shards), "shard");
-    text + &format!("{linked} ranks joined, of {shards}; {failed} failed\n")
+    text + &format!("{linked} joined, of {shards}; {failed} failed\n")
 }
 
 /// What is left to do before a simulator runs what was written into `output`.
