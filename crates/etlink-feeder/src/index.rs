@@ -153,14 +153,14 @@ impl<S: Storage> GraphIndex<S> {
         match &self.by_id {
             None => Ok(find(&self.ids, id, storage)?.map(|place| place as u32)),
             Some(sorted) => match find(&sorted.ids, id, storage)? {
-                Some(rank) => storage.get(&sorted.places, rank).map(Some),
+                Some(position) => storage.get(&sorted.places, position).map(Some),
                 None => Ok(None),
             },
         }
     }
 
     /// How many nodes have a lower id.
-    pub(crate) fn rank(&self, place: u32, storage: &mut S) -> Result<usize, ScratchError> {
+    pub(crate) fn position(&self, place: u32, storage: &mut S) -> Result<usize, ScratchError> {
         let Some(sorted) = &self.by_id else {
             return Ok(place as usize);
         };
@@ -170,10 +170,14 @@ impl<S: Storage> GraphIndex<S> {
     }
 
     /// The node before which so many have a lower id.
-    pub(crate) fn at_rank(&self, rank: usize, storage: &mut S) -> Result<u32, ScratchError> {
+    pub(crate) fn at_position(
+        &self,
+        position: usize,
+        storage: &mut S,
+    ) -> Result<u32, ScratchError> {
         match &self.by_id {
-            None => Ok(rank as u32),
-            Some(sorted) => storage.get(&sorted.places, rank),
+            None => Ok(position as u32),
+            Some(sorted) => storage.get(&sorted.places, position),
         }
     }
 

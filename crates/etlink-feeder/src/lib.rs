@@ -14,10 +14,10 @@
 pub mod c_api;
 mod error;
 mod feeder;
+mod id_order_set;
 mod index;
 mod paged_file;
 mod progress;
-mod rank_set;
 mod sorted_ids;
 mod stock_set;
 mod storage;

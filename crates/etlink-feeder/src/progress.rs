@@ -1,8 +1,8 @@
 //! Which nodes may be issued: the state of a feeder, wherever it lies.
 
 use crate::error::FeederError;
+use crate::id_order_set::IdOrderSet;
 use crate::index::GraphIndex;
-use crate::rank_set::RankSet;
 use crate::stock_set::StockSet;
 use crate::storage::{ScratchError, Storage, Value};
 use std::io::Read;
@@ -64,7 +64,7 @@ pub(crate) struct Progress<S: Storage> {
 #[derive(Debug)]
 enum ReadyNodes<S: Storage> {
     Stock(StockSet<S>),
-    ById(RankSet<S>),
+    ById(IdOrderSet<S>),
 }
 
 impl<S: Storage> ReadyNodes<S> {
@@ -76,7 +76,7 @@ impl<S: Storage> ReadyNodes<S> {
     ) -> Result<(), ScratchError> {
         match self {
             ReadyNodes::Stock(set) => set.insert(place, index.ids(), storage),
-            ReadyNodes::ById(set) => set.insert(index.rank(place, storage)?, storage),
+            ReadyNodes::ById(set) => set.insert(index.position(place, storage)?, storage),
         }
     }
 
@@ -88,7 +88,7 @@ impl<S: Storage> ReadyNodes<S> {
     ) -> Result<(), ScratchError> {
         match self {
             ReadyNodes::Stock(set) => set.remove(place, index.ids(), storage),
-            ReadyNodes::ById(set) => set.remove(index.rank(place, storage)?, storage),
+            ReadyNodes::ById(set) => set.remove(index.position(place, storage)?, storage),
         }
     }
 
@@ -96,7 +96,7 @@ impl<S: Storage> ReadyNodes<S> {
         match self {
             ReadyNodes::Stock(set) => Ok(set.first()),
             ReadyNodes::ById(set) => match set.first(storage)? {
-                Some(rank) => index.at_rank(rank, storage).map(Some),
+                Some(position) => index.at_position(position, storage).map(Some),
                 None => Ok(None),
             },
         }
@@ -123,7 +123,7 @@ impl<S: Storage> Progress<S> {
         let (index, begin) = GraphIndex::read(source, &mut storage)?;
         let mut ready = match order {
             IssueOrder::Stock => ReadyNodes::Stock(StockSet::default()),
-            IssueOrder::ById => ReadyNodes::ById(RankSet::new(index.len(), &mut storage)?),
+            IssueOrder::ById => ReadyNodes::ById(IdOrderSet::new(index.len(), &mut storage)?),
         };
         for at in 0..S::len(&begin.roots) {
             let root = storage.get(&begin.roots, at)?;

@@ -1,19 +1,19 @@
-//! A set of ranks (how many nodes have a lower id) whose lowest one is found at once.
+//! A set of positions (how many nodes have a lower id) whose lowest one is found at once.
 
 use crate::storage::{ScratchError, Storage};
 
-/// A bit for each rank, and above 64 words a bit each for those that have any: seven levels are
+/// A bit for each position, and above 64 words a bit each for those that have any: seven levels are
 /// enough for all nodes that there can be.
 #[derive(Debug)]
-pub(crate) struct RankSet<S: Storage> {
-    /// From the bits of the ranks to a single word.
+pub(crate) struct IdOrderSet<S: Storage> {
+    /// From the bits of the positions to a single word.
     levels: Vec<S::Column<u64>>,
     len: usize,
 }
 
-impl<S: Storage> RankSet<S> {
-    /// No rank, of `count` that there are.
-    pub(crate) fn new(count: usize, storage: &mut S) -> Result<RankSet<S>, ScratchError> {
+impl<S: Storage> IdOrderSet<S> {
+    /// No position, of `count` that there are.
+    pub(crate) fn new(count: usize, storage: &mut S) -> Result<IdOrderSet<S>, ScratchError> {
         let mut levels = vec![];
         let mut words = count;
         loop {
@@ -22,7 +22,7 @@ impl<S: Storage> RankSet<S> {
             storage.resize(&mut level, words, 0)?;
             levels.push(level);
             if words == 1 {
-                return Ok(RankSet { levels, len: 0 });
+                return Ok(IdOrderSet { levels, len: 0 });
             }
         }
     }
@@ -31,9 +31,9 @@ impl<S: Storage> RankSet<S> {
         self.len
     }
 
-    /// Adds a rank, unless it is there.
-    pub(crate) fn insert(&mut self, rank: usize, storage: &mut S) -> Result<(), ScratchError> {
-        let mut at = rank;
+    /// Adds a position, unless it is there.
+    pub(crate) fn insert(&mut self, position: usize, storage: &mut S) -> Result<(), ScratchError> {
+        let mut at = position;
         for (height, level) in self.levels.iter_mut().enumerate() {
             let word = storage.get(level, at / 64)?;
             let with = word | 1 << (at % 64);
@@ -50,9 +50,9 @@ impl<S: Storage> RankSet<S> {
         Ok(())
     }
 
-    /// Removes a rank, if it is there.
-    pub(crate) fn remove(&mut self, rank: usize, storage: &mut S) -> Result<(), ScratchError> {
-        let mut at = rank;
+    /// Removes a position, if it is there.
+    pub(crate) fn remove(&mut self, position: usize, storage: &mut S) -> Result<(), ScratchError> {
+        let mut at = position;
         for (height, level) in self.levels.iter_mut().enumerate() {
             let word = storage.get(level, at / 64)?;
             let without = word & !(1 << (at % 64));
@@ -71,7 +71,7 @@ impl<S: Storage> RankSet<S> {
         Ok(())
     }
 
-    /// The lowest rank.
+    /// The lowest position.
     pub(crate) fn first(&self, storage: &mut S) -> Result<Option<usize>, ScratchError> {
         if self.len == 0 {
             return Ok(None);
@@ -95,19 +95,21 @@ mod tests {
     fn it_is_a_set_whose_lowest_is_known() {
         let mut draw = fastrand::Rng::with_seed(7);
         for count in [1, 64, 65, 4_096, 300_000] {
-            let set = RankSet::new(count, &mut Memory);
+            let set = IdOrderSet::new(count, &mut Memory);
             let mut set = set.expect("memory does not fail");
             let mut known = BTreeSet::new();
             for _ in 0..3_000 {
-                let rank = draw.usize(0..count);
+                let position = draw.usize(0..count);
                 if draw.bool() {
-                    set.insert(rank, &mut Memory).expect("memory does not fail");
-                    known.insert(rank);
+                    set.insert(position, &mut Memory)
+                        .expect("memory does not fail");
+                    known.insert(position);
                 } else {
-                    let rank = known.first().copied().filter(|_| draw.bool());
-                    let rank = rank.unwrap_or(draw.usize(0..count));
-                    set.remove(rank, &mut Memory).expect("memory does not fail");
-                    known.remove(&rank);
+                    let position = known.first().copied().filter(|_| draw.bool());
+                    let position = position.unwrap_or(draw.usize(0..count));
+                    set.remove(position, &mut Memory)
+                        .expect("memory does not fail");
+                    known.remove(&position);
                 }
                 assert_eq!(set.len(), known.len());
                 let first = set.first(&mut Memory).expect("memory does not fail");
