@@ -305,7 +305,12 @@ impl WindowTraces<'_> {
         let windows = all_ops.div_ceil(left).saturating_add(1);
         let windows = usize::try_from(windows).unwrap_or(usize::MAX);
         if windows > MOST_WINDOWS {
-            return Err(WindowFailure::TooLarge);
+            // more memory helps nobody whose rank cannot be cut
+            let how = self.how(MOST_WINDOWS, Seams::Ops, &[]);
+            return Err(match survey(&mut device, host.as_ref(), how) {
+                Ok(_) => WindowFailure::TooLarge,
+                Err(error) => WindowFailure::NoWindows(error),
+            });
         }
         let mut failure = None;
         // steps are the better places: less goes over from one to the next

@@ -371,8 +371,8 @@ impl WindowCounts {
         }
         let windows = survey.windows.len();
         report.notes.push(format!(
-            "linked in {windows} parts, for memory: where ops and host nodes contradict each other, \
-             and ids that come twice, are not counted, also where that is damage"
+            "linked in {windows} parts, for memory: not all anomalies are counted, also where they are \
+             damage"
         ));
         report
     }

@@ -105,7 +105,7 @@ impl RunSet {
         let Some(ReportPhase { folder, step }) = self.options.phase.clone() else {
             let settings = cache_settings(self, work);
             let results = self.map_ranks_retaining(|entry| {
-                let mut made = cached_result(entry, &settings, &job);
+                let mut made = cached_result(entry, settings.as_deref(), &job);
                 let kept = made.as_mut().map_or(0, |made| keep(entry, made));
                 (made, kept)
             })?;
@@ -280,7 +280,7 @@ fn read_results<V: BorshDeserialize>(
 /// What `job` makes of a rank, which may have been made before with these settings.
 fn cached_result<V: BorshSerialize + BorshDeserialize>(
     entry: RankEntry<'_>,
-    settings: &Option<Vec<(String, String)>>,
+    settings: Option<&[(String, String)]>,
     job: impl Fn(RankEntry<'_>) -> Result<V, RunError>,
 ) -> Result<V, RunError> {
     let files = entry.files();

@@ -17,9 +17,9 @@ pub struct ResourceArgs {
     #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     // 0, which the library takes for all cores, is refused: it looks like a mistake of a script
     pub threads: Option<u32>,
-    /// Memory to stay within, such as `16G` or `500M` (`Gi`, `Mi`: powers of two); what takes more
-    /// is refused and nothing written, of a folder as many ranks are read at once as fit [default:
-    /// what the system can give]
+    /// Memory to stay within, such as `16G` or `500M` (`Gi`, `Mi`: powers of two); of a folder as many
+    /// ranks are read at once as fit, and a rank that takes more is refused (`link` and `merge` link it
+    /// in parts into a `.et` where they can) [default: what the system can give]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub memory: Option<ByteSize>,
 }
