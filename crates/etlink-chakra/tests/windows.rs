@@ -10,10 +10,11 @@ use etlink_host::HostReadOptions;
 use etlink_kineto::KinetoReadOptions;
 use etlink_link::ranks::{RankSummary, join_ranks};
 use etlink_link::windows::{
-    LinkedWindow, Seams, Survey, SurveyOptions, WindowError, WindowLinker, WindowSummary, survey,
+    LinkedWindow, Seams, Survey, SurveyOptions, WindowCounts, WindowError, WindowLinker,
+    WindowSummary, survey,
 };
-use etlink_link::{LinkOptions, TensorEdges};
-use etlink_model::{DurationNs, GlobalRank, HostTrace, TimeNs, WantedNodes};
+use etlink_link::{LinkOptions, LinkReport, TensorEdges};
+use etlink_model::{Anomalies, DurationNs, GlobalRank, HostTrace, TimeNs, WantedNodes};
 use etlink_testing::{HostSchema, Machine, all_reduce_steps, random_program};
 use std::io::Read;
 use std::path::Path;
@@ -22,6 +23,7 @@ use std::path::Path;
 struct WholeRank {
     /// Its `.et`.
     bytes: Vec<u8>,
+    report: LinkReport,
     summary: RankSummary,
     sizes: Vec<Option<i64>>,
     /// What it is written with, as the only rank of its run.
@@ -77,6 +79,7 @@ impl Pair {
         let [summary] = ranks;
         Some(WholeRank {
             bytes,
+            report: trace.report,
             summary,
             sizes,
             agreement,
@@ -106,6 +109,7 @@ impl Pair {
         let survey = survey(&mut device, listed.as_ref(), how).map_err(|error| (None, error))?;
         let mut seen = EtSurvey::default();
         let (mut summary, mut sizes) = (WindowSummary::new(&survey), vec![]);
+        let mut counts = WindowCounts::new(&survey);
         let mut linker = WindowLinker::new(&survey, how.link);
         for (place, window) in survey.windows.iter().enumerate() {
             let seam = match place {
@@ -116,6 +120,7 @@ impl Pair {
             let linked = linked.map_err(|error| (Some(seam), error))?;
             seen.add(&linked, options)
                 .map_err(|error| (Some(seam), error))?;
+            counts.add(&linked, window);
             let places = summary.add(&survey, &linked);
             sizes.extend(simulated_window_sizes(&linked, &places));
         }
@@ -123,6 +128,10 @@ impl Pair {
         let summary = summary.finish(&survey, GlobalRank(0));
         assert_eq!(format!("{summary:?}"), format!("{:?}", whole.summary));
         assert_eq!(sizes, whole.sizes);
+        assert_eq!(
+            counted(counts.finish(&survey)),
+            counted(whole.report.clone())
+        );
         let mut bytes = vec![];
         let mut writer = EtWindowWriter::new(&seen, *options);
         let mut linker = WindowLinker::new(&survey, how.link);
@@ -150,6 +159,14 @@ impl Pair {
         let host = self.read_host(Some(&nodes), link.tensor_deps);
         linker.link(host, device)
     }
+}
+
+/// A report without its sentences: what was wrong, and all other counts.
+fn counted(mut report: LinkReport) -> (Anomalies, String) {
+    report.notes.clear();
+    // kinds come in the order of files in one, and of windows in the other
+    let anomalies = std::mem::take(&mut report.anomalies);
+    (anomalies, format!("{report:#?}"))
 }
 
 fn unpacked(path: &Path) -> Vec<u8> {

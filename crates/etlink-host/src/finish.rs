@@ -16,25 +16,45 @@ pub(crate) fn finish(trace: &mut HostTrace) {
     // Everything below finds nodes by binary search, so the order comes first.
     sort_nodes(trace);
     number_collectives(trace);
-    count_rf_ids(
-        &trace
-            .nodes
-            .rf_id
-            .iter()
-            .filter_map(|id| id.get())
-            .map(|id| id.0)
-            .collect::<Vec<_>>(),
-        &mut trace.anomalies,
-    );
+    let rf_ids = trace.nodes.rf_id.iter().filter_map(|id| id.get());
+    let rf_ids = rf_ids.map(|id| id.0).collect();
+    count_rf_ids(rf_ids, &mut trace.anomalies);
     let roots = ThreadRoots::find(trace);
     adopt_orphans(trace, &roots);
     break_cycles(trace, &roots);
 }
 
+/// As [`finish`] for a part of the nodes: of a parent that was not read nothing is known.
+pub(crate) fn finish_part(trace: &mut HostTrace) {
+    sort_nodes(trace);
+    number_collectives(trace);
+}
+
 /// By id, each once.
 pub(crate) fn sort_listed(trace: &mut HostTrace) {
-    trace.listed.sort_by_key(|node| node.id);
-    trace.listed.dedup_by_key(|node| node.id);
+    let HostTrace {
+        listed,
+        listed_roots,
+        listed_groups,
+        anomalies,
+        ..
+    } = trace;
+    let lists = [listed, listed_roots, listed_groups];
+    let mut ids: Vec<u64> = vec![];
+    lists
+        .iter()
+        .for_each(|list| ids.extend(list.iter().map(|node| node.id)));
+    ids.sort_unstable();
+    for pair in ids.windows(2).filter(|pair| pair[0] == pair[1]) {
+        anomalies.note(AnomalyKind::DuplicateNodeId, || format!("id {}", pair[0]));
+    }
+    ids.clear();
+    for list in lists {
+        list.sort_by_key(|node| node.id);
+        list.dedup_by_key(|node| node.id);
+        ids.extend(list.iter().map(|node| node.rf_id).filter(|id| *id != 0));
+    }
+    count_rf_ids(ids, anomalies);
 }
 
 /// By id; of equal ids the first in the file stays.
@@ -71,8 +91,7 @@ fn number_collectives(trace: &mut HostTrace) {
     trace.collectives.reorder(&order);
 }
 
-fn count_rf_ids(ids: &[u64], anomalies: &mut Anomalies) {
-    let mut ids = ids.to_vec();
+fn count_rf_ids(mut ids: Vec<u64>, anomalies: &mut Anomalies) {
     ids.sort_unstable();
     for pair in ids.windows(2).filter(|pair| pair[0] == pair[1]) {
         anomalies.note(AnomalyKind::DuplicateRfId, || format!("rf_id {}", pair[0]));

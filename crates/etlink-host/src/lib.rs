@@ -185,9 +185,10 @@ pub fn read_part<R: Read + Send>(
     trace.bytes = bytes;
     trace.header = header;
     // Order and parents can only be mended once all lists have been read.
-    match wanted.is_some_and(|wanted| wanted.only_ids) {
-        true => finish::sort_listed(&mut trace),
-        false => finish::finish(&mut trace),
+    match wanted {
+        None => finish::finish(&mut trace),
+        Some(wanted) if wanted.only_ids => finish::sort_listed(&mut trace),
+        Some(_) => finish::finish_part(&mut trace),
     }
     let lists_behind = header::count_lists(&trailer, LAYOUT.array);
     let name = Some(format!("{:?}", LAYOUT.array)).filter(|_| lists_behind > 0);

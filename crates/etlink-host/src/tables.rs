@@ -71,11 +71,16 @@ impl NodeChunk {
         self.trace.text.truncate(text);
         if wanted.is_some_and(|wanted| wanted.only_ids) {
             let rf_id = row.rf_id.0;
+            let trace = &mut self.trace;
             // Nodes that the observer makes itself are no ops.
-            let own = [&b"[pytorch|profiler|execution_"[..], groups::NODE];
-            if !own.iter().any(|own| node.name.starts_with(own)) {
-                self.trace.listed.push(ListedNode { id, rf_id });
-            }
+            let list = if node.name.starts_with(b"[pytorch|profiler|execution_") {
+                &mut trace.listed_roots
+            } else if node.name.starts_with(groups::NODE) {
+                &mut trace.listed_groups
+            } else {
+                &mut trace.listed
+            };
+            list.push(ListedNode { id, rf_id });
         } else {
             self.trace.collectives.truncate(records);
         }
@@ -230,6 +235,8 @@ impl HostTraceBuilder {
         shift_rows(&mut part.nodes, all);
         all.nodes.append(&mut part.nodes);
         all.listed.append(&mut part.listed);
+        all.listed_roots.append(&mut part.listed_roots);
+        all.listed_groups.append(&mut part.listed_groups);
         all.collectives.append(&mut part.collectives);
         all.text.append(&mut part.text);
         all.anomalies.merge(std::mem::take(&mut part.anomalies));

@@ -457,6 +457,36 @@ fn ids_alone_are_listed_in_order_and_once() {
     assert_eq!(part.nodes.len(), 0);
 }
 
+/// A list counts ids that stand twice as the whole does, also of nodes that are no ops. A part keeps
+/// parents that it does not have.
+#[test]
+fn double_ids_of_a_list_are_those_of_the_whole() {
+    let process = "[pytorch|profiler|execution_trace|process]";
+    let group = "## process_group:init ##";
+    let text = document(&[
+        Node::new(1, 1, process).text(),
+        Node::new(3, 1, group).rf_id(8).text(),
+        Node::new(4, 1, "a").rf_id(7).text(),
+        Node::new(5, 4, "b").rf_id(7).text(),
+        Node::new(6, 4, "c").rf_id(8).text(),
+        Node::new(6, 4, "c").rf_id(8).text(),
+        Node::new(1, 1, process).text(),
+    ]);
+    let wanted = WantedNodes {
+        only_ids: true,
+        ..WantedNodes::default()
+    };
+    let options = HostReadOptions::default();
+    let list = crate::read_part(text.as_bytes(), options, Some(&wanted)).expect("reads");
+    assert_eq!(list.anomalies, read(&text).anomalies);
+    let wanted = WantedNodes {
+        ids: 5..7,
+        ..WantedNodes::default()
+    };
+    let part = crate::read_part(text.as_bytes(), options, Some(&wanted)).expect("reads");
+    assert_eq!(part.nodes.parent, [4, 4]);
+}
+
 #[test]
 fn record_functions_that_two_nodes_claim_are_counted() {
     let text = document(&[

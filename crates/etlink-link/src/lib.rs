@@ -51,7 +51,7 @@ pub use thread_work::{HandedWork, ThreadWork};
 pub use trace::{CollectiveRef, LinkedTrace};
 
 use device::{clocks, launch, waits};
-use etlink_model::{AnomalyKind, DeviceTrace, HostTrace};
+use etlink_model::{AnomalyKind, DeviceTrace, HostTrace, OpIdx};
 use graph::build;
 use host::comms;
 use host::nest::{self, Nesting};
@@ -109,9 +109,7 @@ pub fn link(
     host.iter_mut().for_each(|host| host.tensors = None);
     let mut anomalies = std::mem::take(&mut report.anomalies);
     anomalies.add(AnomalyKind::TensorUsersDropped, used.dropped, first_dropped);
-    let first_overlap = nesting
-        .first_overlap
-        .map(|op| format!("{:?}", device.names.get(device.ops.name[op.index()])));
+    let first_overlap = nesting.first_overlap.map(|op| overlap_name(&device, op));
     anomalies.add(AnomalyKind::PartialOverlap, nesting.overlaps, first_overlap);
     let (differences, (mut launches, unlaunched)) = rayon::join(
         || {
@@ -197,6 +195,11 @@ pub fn link(
     trace.report.anomalies = anomalies;
     counts::count_trace(&mut trace);
     Ok(trace)
+}
+
+/// A range that overlaps another, for messages.
+fn overlap_name(device: &DeviceTrace, op: OpIdx) -> String {
+    format!("{:?}", device.names.get(device.ops.name[op.index()]))
 }
 
 /// Matches the ops of the two traces and compares these. Nothing matches without a host trace.

@@ -113,6 +113,12 @@ pub struct HostTrace {
     /// Ids of all ops by id, where these were asked for in place of the nodes.
     #[serde(skip)]
     pub listed: Vec<ListedNode>,
+    /// The same of the nodes that the observer makes itself: of the process and its threads…
+    #[serde(skip)]
+    pub listed_roots: Vec<ListedNode>,
+    /// … and of process groups.
+    #[serde(skip)]
+    pub listed_groups: Vec<ListedNode>,
     /// What was wrong.
     #[serde(with = "crate::anomaly::stored")]
     pub anomalies: Anomalies,

@@ -41,7 +41,7 @@ impl WantedNodes {
     }
 }
 
-/// Numbers of a host op.
+/// Numbers of a host node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ListedNode {
     /// `id`.

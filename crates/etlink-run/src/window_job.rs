@@ -73,7 +73,7 @@ pub(crate) fn can_use_windows(job: &LinkJob, among: RankContext<'_>) -> bool {
     let files = job.host.iter().chain([&job.device]);
     is_chakra
         && !has_more
-        // which damage there is, is known of a whole trace alone
+        // whether host nodes are their own ancestors is known of a whole trace alone
         && !job.strict
         // a pipe can be read once
         && files.into_iter().all(|file| storage::is_file(file))

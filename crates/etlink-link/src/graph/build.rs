@@ -37,7 +37,35 @@ struct Graph<'t> {
     row_slot: Vec<SlotIdx>,
     /// All but program order.
     edges: Vec<SlotEdge>,
+    /// What is counted: each window has all rows and calls.
+    counted: Counted,
     anomalies: &'t mut Anomalies,
+}
+
+/// Of which rows, calls and nodes anomalies are counted.
+#[derive(Clone, Copy)]
+struct Counted {
+    rows: bool,
+    /// From when to when calls end and nodes begin.
+    from: TimeNs,
+    until: TimeNs,
+}
+
+impl Counted {
+    fn new(cut: Option<&Cut<'_>>) -> Counted {
+        let whole = (TimeNs(i64::MIN), TimeNs(i64::MAX));
+        let (from, until) = cut.map_or(whole, |cut| cut.wanted);
+        Counted {
+            // what they are counted for is the same in all windows
+            rows: from == whole.0,
+            from,
+            until,
+        }
+    }
+
+    fn has(self, time: TimeNs) -> bool {
+        self.from <= time && time < self.until
+    }
 }
 
 /// An edge between nodes that have no numbers yet.
@@ -152,6 +180,7 @@ pub(crate) fn build_cut(
         waiting: vec![],
         row_slot,
         edges,
+        counted: Counted::new(cut.as_ref()),
         anomalies,
     };
     let begin = device.window().map_or(TimeNs(0), |(begin, _)| begin);
@@ -512,7 +541,8 @@ impl Graph<'_> {
                 ended
                     .iter()
                     .for_each(|previous| self.edge(EdgeKind::StreamOrder, previous.slot, waits));
-                if order.push(Stretch { end, start, slot }, ended) {
+                let overlaps = order.push(Stretch { end, start, slot }, ended);
+                if overlaps && self.counted.rows {
                     self.anomalies
                         .note(AnomalyKind::StreamOverlap, || row_name(self.device, row));
                 }
@@ -541,9 +571,11 @@ impl Graph<'_> {
     fn launch_of(&mut self, row: RowIdx) -> Option<Launch> {
         let call = self.launches.row_call[row.index()].get()?.index();
         if self.launches.no_launch[row.index()] == NoLaunch::StartsBeforeCall {
-            self.anomalies.note(AnomalyKind::StartBeforeLaunch, || {
-                row_name(self.device, row)
-            });
+            if self.counted.rows {
+                self.anomalies.note(AnomalyKind::StartBeforeLaunch, || {
+                    row_name(self.device, row)
+                });
+            }
             return None;
         }
         let (begun, ended) = (
@@ -605,9 +637,15 @@ impl Graph<'_> {
                 }),
                 // `wait_in` found other work in the call's last part: the call cannot have waited
                 // there.
-                None => self.anomalies.note(AnomalyKind::WaitContradicted, || {
-                    row_name(self.device, wait.from)
-                }),
+                None => {
+                    let (calls, call) = (&self.device.calls, wait.to.index());
+                    let ended = calls.start[call] + calls.duration[call];
+                    if self.counted.has(ended) {
+                        self.anomalies.note(AnomalyKind::WaitContradicted, || {
+                            row_name(self.device, wait.from)
+                        });
+                    }
+                }
             }
         }
     }
@@ -618,6 +656,7 @@ impl Graph<'_> {
             device,
             mut draft,
             edges,
+            counted,
             anomalies,
             ..
         } = self;
@@ -636,22 +675,26 @@ impl Graph<'_> {
             // The gap is between the slot and the one before, whose length has to leave it out.
             .filter_map(|(slot, waited)| Some((node_at(slot.before()?), *waited)))
             .collect();
-        let made = edges.len();
-        let numbered = edges.into_iter().map(|edge| Edge {
-            to: node_at(edge.to),
-            kind: edge.kind,
-            from: node_at(edge.from),
-            inferred: edge.inferred,
+        let mut contradicted = 0;
+        let numbered = edges.into_iter().filter_map(|edge| {
+            let (from, to) = (node_at(edge.from), node_at(edge.to));
+            // The numbers are by place, so an edge to a lower number contradicts the times. Dropping
+            // it here is what makes the graph acyclic.
+            if from >= to {
+                contradicted += u64::from(counted.has(draft.place(edge.to)));
+                return None;
+            }
+            Some(Edge {
+                to,
+                kind: edge.kind,
+                from,
+                inferred: edge.inferred,
+            })
         });
-        // The numbers are by place, so an edge to a lower number contradicts the times. Dropping it
-        // here is what makes the graph acyclic. The list is mapped where it lies.
-        let edges: Vec<Edge> = numbered.filter(|edge| edge.from < edge.to).collect();
+        // the list is mapped where it lies
+        let edges: Vec<Edge> = numbered.collect();
         drop(numbers);
-        anomalies.add(
-            AnomalyKind::WaitContradicted,
-            (made - edges.len()) as u64,
-            None,
-        );
+        anomalies.add(AnomalyKind::WaitContradicted, contradicted, None);
         let (mut nodes, edges) = rayon::join(
             || draft.nodes(&order, device, op_communicates),
             || {

@@ -92,10 +92,11 @@ pub(crate) fn tensor_deps(host: &HostTrace, which: TensorEdges) -> TensorDeps {
     let mut users = TensorUsers::new(which);
     let nodes = 0..host.nodes.len();
     let pairs = users.add_nodes(host, nodes.map(HostIdx::new));
+    let (dropped, first_dropped) = users.dropped();
     TensorDeps {
         pairs,
-        dropped: users.written.dropped + users.read.dropped,
-        first_dropped: users.written.first_dropped.or(users.read.first_dropped),
+        dropped,
+        first_dropped,
     }
 }
 
@@ -120,6 +121,13 @@ impl TensorUsers {
     /// How many nodes there were so far.
     pub(crate) fn len(&self) -> usize {
         self.threads.len()
+    }
+
+    /// How many users were forgotten, and the first of them.
+    pub(crate) fn dropped(&self) -> (u64, Option<HostIdx>) {
+        let (written, read) = (&self.written, &self.read);
+        let first = written.first_dropped.or(read.first_dropped);
+        (written.dropped + read.dropped, first)
     }
 
     /// The thread of a node.

@@ -265,12 +265,26 @@ pub(crate) fn differences(
     matching: &Matching,
     op_parent: &[OpIdx],
 ) -> Anomalies {
+    let is_op = |id| host.find(id).is_some_and(|node| !host.is_root(node));
+    differences_of(host, device, matching, op_parent, (|_| true, is_op))
+}
+
+/// The same of those ops that are `wanted`. `is_op`: a node of the whole host trace has this id, and
+/// is no root.
+pub(crate) fn differences_of(
+    host: &HostTrace,
+    device: &DeviceTrace,
+    matching: &Matching,
+    op_parent: &[OpIdx],
+    (wanted, is_op): (impl Fn(usize) -> bool, impl Fn(u64) -> bool),
+) -> Anomalies {
     let mut anomalies = Anomalies::default();
     for (op, node) in matching
         .op_host
         .iter()
         .enumerate()
         .filter_map(|(op, node)| Some((op, node.get()?)))
+        .filter(|(op, _)| wanted(*op))
     {
         let place = || {
             format!(
@@ -287,11 +301,7 @@ pub(crate) fn differences(
         let other = enclosing
             .get()
             .is_some_and(|enclosing| host.nodes.id[enclosing.index()] != recorded);
-        if other
-            && host
-                .find(recorded)
-                .is_some_and(|parent| !host.is_root(parent))
-        {
+        if other && is_op(recorded) {
             anomalies.note(AnomalyKind::ParentDiffers, place);
         }
         let (of_host, of_device) = (

@@ -10,7 +10,7 @@ pub enum WindowError {
     #[error("that is possible for PyTorch's own traces alone")]
     OtherRecorder,
     /// No step begins inside the trace.
-    #[error("there is no place at which it could be cut: steps (`ProfilerStep#`) are one")]
+    #[error("it is cut where a step (`ProfilerStep#`) or an outer op begins, and none does")]
     NoSteps,
     /// Ops are matched by order.
     #[error("its ops have no ids by which the host trace's nodes are found")]

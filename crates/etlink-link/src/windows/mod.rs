@@ -13,6 +13,7 @@
 //! lead from a node whose number is known. Where one does not, there is no seam: an error, never
 //! another graph.
 
+mod anomalies;
 mod error;
 mod numbers;
 mod summary;
@@ -35,6 +36,7 @@ use crate::notes;
 use crate::options::LinkOptions;
 use crate::report::LinkReport;
 use crate::trace::LinkedTrace;
+use anomalies::{DroppedUsers, count_orphans, other_names, window_differences};
 use etlink_model::{Anomalies, DeviceTrace, HostIdx, HostTrace, NodeIdx, OpIdx, ThreadIdx, TimeNs};
 use numbers::Numbers;
 use rustc_hash::FxHashMap;
@@ -51,6 +53,7 @@ pub struct WindowLinker<'s> {
     /// The thread of the device trace that a thread of the host trace is; `None`: it is several.
     thread_of: FxHashMap<HostTid, Option<ThreadIdx>>,
     numbers: Numbers,
+    dropped: DroppedUsers,
     next: usize,
 }
 
@@ -62,6 +65,12 @@ pub struct LinkedWindow {
     pub nodes: WindowNodes,
     /// [`Survey::one_group`].
     pub one_group: bool,
+    /// What was wrong in it, beside what the survey has counted.
+    anomalies: Anomalies,
+    /// Its ids that both traces have, under different names.
+    same_id_other_name: u64,
+    /// It has host nodes that may be their own ancestors.
+    has_later_parents: bool,
 }
 
 impl LinkedWindow {
@@ -85,6 +94,7 @@ impl<'s> WindowLinker<'s> {
             followed: FollowedPlaces::default(),
             thread_of: FxHashMap::default(),
             numbers: Numbers::new(survey),
+            dropped: DroppedUsers::default(),
             next: 0,
         }
     }
@@ -121,11 +131,19 @@ impl<'s> WindowLinker<'s> {
             pairs,
             readers,
             writers,
-        } = self.tensor_pairs(window, host.as_ref(), &device, &matching)?;
+        } = self.tensor_pairs(window, host.as_ref(), (&device, &matching), &mut anomalies)?;
         // needed no more, and large
         host.iter_mut().for_each(|host| host.tensors = None);
         let survey = self.survey;
         let nesting = nest::nest_between(&device, survey.handoffs.clone(), survey.recorded.clone());
+        let mut has_later_parents = false;
+        let mut same_id_other_name = 0;
+        if let Some(host) = &host {
+            let pair = (host, &device, &matching);
+            anomalies.merge(window_differences(survey, window, pair, &nesting.op_parent));
+            has_later_parents = count_orphans(survey, window, host, &mut anomalies);
+            same_id_other_name = other_names(window, pair);
+        }
         let row_op = launch::row_owners(&device, &nesting, &matching.op_host, &survey.launches);
         let mut launches = survey.launches.clone();
         launches.row_op = row_op;
@@ -211,6 +229,9 @@ impl<'s> WindowLinker<'s> {
             trace,
             nodes,
             one_group: survey.one_group,
+            anomalies,
+            same_id_other_name,
+            has_later_parents,
         })
     }
 
@@ -227,8 +248,8 @@ impl<'s> WindowLinker<'s> {
         &mut self,
         window: &LinkWindow,
         host: Option<&HostTrace>,
-        device: &DeviceTrace,
-        matching: &Matching,
+        (device, matching): (&DeviceTrace, &Matching),
+        anomalies: &mut Anomalies,
     ) -> Result<WindowTensors, WindowError> {
         let Some(host) = host.filter(|host| host.tensors.is_some()) else {
             return Ok(WindowTensors::default());
@@ -246,6 +267,7 @@ impl<'s> WindowLinker<'s> {
             .collect();
         let base = self.users.len();
         let users = self.users.add_nodes(host, rows.iter().copied());
+        self.dropped.note(&self.users, (host, &rows), anomalies);
         let (mut inside, mut over) = (vec![], vec![]);
         for (reader, writer) in users {
             let reader = rows[reader.index() - base];
@@ -308,6 +330,7 @@ pub struct WindowCounts {
     report: LinkReport,
     /// Ids of host nodes that are matched.
     matched: Vec<u64>,
+    has_later_parents: bool,
 }
 
 impl WindowCounts {
@@ -316,13 +339,17 @@ impl WindowCounts {
         WindowCounts {
             report: survey.report.clone(),
             matched: vec![],
+            has_later_parents: false,
         }
     }
 
     /// Adds the next window.
     pub fn add(&mut self, linked: &LinkedWindow, window: &LinkWindow) {
         let (trace, report) = (&linked.trace, &mut self.report);
-        let is_own = |start: TimeNs| window.from <= start && start < window.until;
+        report.anomalies.merge(linked.anomalies.clone());
+        report.unmatched.same_id_other_name += linked.same_id_other_name;
+        self.has_later_parents |= linked.has_later_parents;
+        let is_own = |start: TimeNs| window.has(start);
         for node in linked.nodes.own.clone() {
             *report.nodes.entry(trace.nodes.kind[node]).or_default() += 1;
             for edge in trace.edges.deps(NodeIdx::new(node)).iter() {
@@ -348,6 +375,7 @@ impl WindowCounts {
         let WindowCounts {
             mut report,
             mut matched,
+            has_later_parents,
         } = self;
         report.nodes.sort_unstable_keys();
         report.edges.sort_unstable_keys();
@@ -370,10 +398,14 @@ impl WindowCounts {
             }
         }
         let windows = survey.windows.len();
-        report.notes.push(format!(
-            "linked in {windows} parts, for memory: not all anomalies are counted, also where they are \
-             damage"
-        ));
+        // a part does not show how a chain of parents goes on in another
+        let uncounted = match has_later_parents {
+            true => "; host nodes that are their own ancestors are not counted",
+            false => "",
+        };
+        report
+            .notes
+            .push(format!("linked in {windows} parts, for memory{uncounted}"));
         report
     }
 }

@@ -1,7 +1,7 @@
 //! What is known of a rank before its first window is linked.
 
 use super::error::WindowError;
-use crate::describe;
+use crate::device::capture::rows_of_graph_launches;
 use crate::device::clocks::{self, DeviceClock};
 use crate::device::launch::{self, Launches};
 use crate::device::waits::{self, Waits};
@@ -16,9 +16,10 @@ use crate::notes::{self, DeviceOps};
 use crate::options::LinkOptions;
 use crate::ranks::{RankSummary, StepRanges, has_one_group};
 use crate::report::{LinkReport, TimeWindow};
+use crate::{describe, overlap_name};
 use etlink_model::{
-    AnomalyKind, CollectiveKind, DeviceTrace, DurationNs, HostIdx, HostTrace, OpIdx, ThreadIdx,
-    TimeNs, WantedNodes, WantedOps,
+    AnomalyKind, CollectiveKind, DeviceTrace, DurationNs, HostIdx, HostTrace, ListedNode, OpIdx,
+    ThreadIdx, TimeNs, WantedNodes, WantedOps,
 };
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -77,7 +78,10 @@ pub struct Survey {
     pub(super) steps: StepRanges,
     /// In how many ranges Gloo communicates.
     pub(super) gloo_ranges: u64,
+    /// Ids of the host trace's ops, of its process groups, and of its roots.
     pub(super) host_ids: Vec<u64>,
+    pub(super) group_ids: Vec<u64>,
+    pub(super) root_ids: Vec<u64>,
     pub(super) device_ops: DeviceOps,
     pub(super) has_damage: bool,
     pub(super) window: (TimeNs, TimeNs),
@@ -107,6 +111,17 @@ pub struct LinkWindow {
 }
 
 impl Survey {
+    /// Whether the host trace has an op or a process group of this id. O(log n).
+    pub(super) fn has_op(&self, id: u64) -> bool {
+        let lists = [&self.host_ids, &self.group_ids];
+        lists.iter().any(|ids| ids.binary_search(&id).is_ok())
+    }
+
+    /// Whether the host trace has a node of this id. O(log n).
+    pub(super) fn has_node(&self, id: u64) -> bool {
+        self.has_op(id) || self.root_ids.binary_search(&id).is_ok()
+    }
+
     /// Whether a device trace of which a part of the ops was read has the calls, rows and threads that
     /// were surveyed.
     pub(super) fn is_of(&self, device: &DeviceTrace) -> bool {
@@ -117,6 +132,11 @@ impl Survey {
 }
 
 impl LinkWindow {
+    /// Whether what begins then is its own.
+    pub(super) fn has(&self, start: TimeNs) -> bool {
+        self.from <= start && start < self.until
+    }
+
     /// The host nodes to read, beside the ops that were read.
     pub fn nodes_of(&self, device: &DeviceTrace) -> WantedNodes {
         let ids = device.ops.rf_id.iter().filter_map(|id| id.get());
@@ -160,7 +180,8 @@ pub fn survey(
         return Err(WindowError::HostCollectives);
     }
     let mut anomalies = std::mem::take(&mut report.anomalies);
-    anomalies.add(AnomalyKind::PartialOverlap, nesting.overlaps, None);
+    let first_overlap = nesting.first_overlap.map(|op| overlap_name(device, op));
+    anomalies.add(AnomalyKind::PartialOverlap, nesting.overlaps, first_overlap);
     anomalies.merge(unlaunched);
     report.device_clocks = clocks::device_clocks(device, &launches);
     let unshifted = launches.no_launch.clone();
@@ -188,7 +209,9 @@ pub fn survey(
         gloo_ranges: gloo_ranges(device).count() as u64,
         largest: largest(device, &windows),
         windows,
-        host_ids: host.map_or(vec![], listed_ids),
+        host_ids: host.map_or(vec![], |host| listed_ids(&host.listed)),
+        group_ids: host.map_or(vec![], |host| listed_ids(&host.listed_groups)),
+        root_ids: host.map_or(vec![], |host| listed_ids(&host.listed_roots)),
         device_ops: DeviceOps::of(device),
         has_damage,
         one_group: has_one_group(device, host),
@@ -204,8 +227,8 @@ pub fn survey(
     })
 }
 
-fn listed_ids(host: &HostTrace) -> Vec<u64> {
-    host.listed.iter().map(|node| node.id).collect()
+fn listed_ids(listed: &[ListedNode]) -> Vec<u64> {
+    listed.iter().map(|node| node.id).collect()
 }
 
 /// How many ops the largest window has, with those around it.
@@ -271,6 +294,9 @@ fn count_device(
             reason => *report.no_launch.entry(*reason).or_default() += 1,
         }
     }
+    let in_graphs = rows_of_graph_launches(device, &launches.row_call);
+    report.graph_rows = in_graphs.len() as u64;
+    report.graph_launches = in_graphs.chunk_by(|a, b| a.0 == b.0).count() as u64;
 }
 
 /// Cuts the time of a trace.
