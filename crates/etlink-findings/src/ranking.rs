@@ -12,7 +12,7 @@ use crate::sentence;
 use crate::text::sum_ns;
 use etlink_analyze::{KernelRules, RankAnalysis};
 use etlink_link::LinkedTrace;
-use etlink_model::{GlobalRank, NodeIdx};
+use etlink_model::{CollectiveKind, GlobalRank, NodeIdx};
 use etlink_replay::{EditableGraph, GraphEdits, ReplayGraph, ReplayRun};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -42,6 +42,10 @@ const SMALL_MESSAGE: u64 = 65_536;
 
 /// What helps where messages are small.
 const SMALL_MESSAGE_REMEDY: &str =
+    "begin it earlier, beside computation, or put many small messages into one";
+
+/// The same of collectives that DDP and FSDP put into buckets.
+const SMALL_BUCKET_REMEDY: &str =
     "begin it earlier, beside computation, or put many small messages into one: larger buckets";
 
 /// What helps where there is no message: of barriers alone it is known that they have no bytes.
@@ -422,6 +426,17 @@ fn finding_of(one: Replayed, found: &RunFindings) -> RunFinding {
     finding
 }
 
+/// Whether DDP or FSDP puts such a communication into buckets, by its name.
+fn has_buckets(subject: &str) -> bool {
+    let bucketed = [
+        CollectiveKind::AllReduce,
+        CollectiveKind::ReduceScatter,
+        CollectiveKind::AllGather,
+    ];
+    let kind = subject.split(' ').next();
+    bucketed.iter().any(|known| kind == Some(known.name()))
+}
+
 /// To record stacks is advice for a trace that has none.
 fn host_work_remedy(evidence: &CauseEvidence) -> &'static str {
     match evidence.stacks {
@@ -446,6 +461,7 @@ fn plain_finding(
     let other = other.filter(|_| program != ProgramKind::Torch);
     let remedy = match candidate.kind {
         _ if bytes == Some(0) => BARRIER_REMEDY,
+        _ if is_small && has_buckets(&candidate.subject) => SMALL_BUCKET_REMEDY,
         _ if is_small => SMALL_MESSAGE_REMEDY,
         // What names the line is of the program already.
         CauseKind::HostWork if other.is_none() || candidate.evidence.python.is_some() => {
@@ -461,5 +477,36 @@ fn plain_finding(
         evidence: candidate.evidence.clone(),
         remedy: program.in_its_words(remedy),
         ..RunFinding::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn larger_buckets_are_advised_where_there_are_buckets() {
+        let remedy = |subject: &str, bytes| {
+            let mut candidate = CauseCandidate {
+                kind: CauseKind::ExposedCommunication,
+                subject: subject.to_owned(),
+                ..CauseCandidate::default()
+            };
+            candidate.evidence.message_bytes = Some(bytes);
+            plain_finding(&candidate, &[], ProgramKind::Torch).remedy
+        };
+        for subject in [
+            "all_reduce of data, 2 ranks",
+            "reduce_scatter of ranks 0, 1",
+            "all_gather",
+        ] {
+            assert!(remedy(subject, 8).contains("larger buckets"), "{subject}");
+        }
+        for subject in ["send of pp, 2 ranks", "recv", "all_to_all of ep, 8 ranks"] {
+            let told = remedy(subject, 8);
+            assert!(told.contains("many small messages"), "{subject}: {told}");
+            assert!(!told.contains("buckets"), "{subject}: {told}");
+        }
+        assert!(!remedy("all_reduce of data, 2 ranks", SMALL_MESSAGE).contains("buckets"));
     }
 }
