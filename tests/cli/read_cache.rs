@@ -180,8 +180,8 @@ fn the_note_says_how_many_and_how_old() {
     assert!(!first.stderr.contains("not parsed"), "{}", first.shown());
     // another command on the same traces, which needs more of the host's
     let second = tool.run("replay {pairs}/ddp2-2.15.0 --cache kept").exits(0);
-    let note = "note: 2 traces were not parsed again: kept has the parsed form, and the files are \
-                as they were then; the oldest was parsed ";
+    let note = "note: 2 trace files were not parsed again: kept has the parsed form, and the files \
+                are as they were then; the oldest parsed form is ";
     assert!(second.stderr.contains(note), "{}", second.shown());
     let third = tool.run(command).exits(0);
     let note = "note: 2 ranks were not linked again: kept has what this command made of the same \
@@ -215,6 +215,6 @@ fn a_cache_that_cannot_be_written_is_a_note() {
     let tool = Tool::new();
     tool.file("kept", "a file");
     let ran = tool.run("ranks {pairs}/ddp2-2.15.0 --cache kept").exits(0);
-    let note = "note: the cache could not be used: kept";
+    let note = "note: the cache could not be used: kept is a file; name a folder";
     assert!(ran.stderr.contains(note), "{}", ran.shown());
 }

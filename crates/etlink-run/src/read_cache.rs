@@ -65,6 +65,10 @@ pub struct CacheUsage {
     pub oldest_result: Option<SystemTime>,
     /// Why an entry could not be read or written: the first such error.
     pub problem: Option<String>,
+    /// How many entries were damaged, and were made anew.
+    pub damaged: u64,
+    /// The first of them, and what is wrong with it.
+    pub first_damaged: Option<String>,
 }
 
 /// What was read of a trace. Two readings of one trace are two entries.
@@ -165,7 +169,7 @@ impl ReadCache {
                 return Ok(tables);
             }
             Ok(None) => {}
-            Err(error) => self.note_problem(&entry, &error),
+            Err(error) => self.note_unread(&entry, &error),
         }
         let tables = parse()?;
         // a trace that changed meanwhile is of neither state
@@ -220,7 +224,7 @@ impl ReadCache {
                 return Ok(made);
             }
             Ok(None) => {}
-            Err(error) => self.note_problem(&entry, &error),
+            Err(error) => self.note_unread(&entry, &error),
         }
         let made = make()?;
         // files that changed meanwhile are of neither state
@@ -284,8 +288,22 @@ impl ReadCache {
 
     fn note_problem(&self, entry: &Path, error: &dyn std::error::Error) {
         let mut usage = self.lock();
-        let problem = || format!("{}: {}", entry.display(), text::error_chain(error));
+        let problem = || match self.folder.exists() && !self.folder.is_dir() {
+            true => format!("{} is a file; name a folder", self.folder.display()),
+            false => format!("{}: {}", entry.display(), text::error_chain(error)),
+        };
         usage.problem.get_or_insert_with(problem);
+    }
+
+    fn note_unread(&self, entry: &Path, error: &EntryError) {
+        let error = match error {
+            EntryError::Unread(error) => return self.note_problem(entry, error),
+            EntryError::Damaged(error) => error,
+        };
+        let mut usage = self.lock();
+        usage.damaged += 1;
+        let first = || format!("{}: {}", entry.display(), text::error_chain(error));
+        usage.first_damaged.get_or_insert_with(first);
     }
 
     fn lock(&self) -> MutexGuard<'_, CacheUsage> {
@@ -368,18 +386,27 @@ fn has_settled(trace: &Path) -> bool {
     age.is_some_and(|age| age >= SETTLING)
 }
 
+/// Why nothing is made of an entry.
+#[derive(Debug)]
+enum EntryError {
+    /// The system does not give it.
+    Unread(io::Error),
+    /// Its content is not what was written.
+    Damaged(io::Error),
+}
+
 /// What `decode` makes of an entry, and when it was written; `None` where there is no entry of this
 /// state.
 fn read_entry<T>(
     entry: &Path,
     key: &str,
     decode: impl FnOnce(&[u8]) -> io::Result<T>,
-) -> io::Result<Option<(T, SystemTime)>> {
+) -> Result<Option<(T, SystemTime)>, EntryError> {
     let file = match File::open(entry) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        file => file?,
+        file => file.map_err(EntryError::Unread)?,
     };
-    let data = file.metadata()?;
+    let data = file.metadata().map_err(EntryError::Unread)?;
     if !data.is_file() {
         return Ok(None);
     }
@@ -388,13 +415,32 @@ fn read_entry<T>(
     stored
         .by_ref()
         .take(MOST_KEY_BYTES)
-        .read_until(b'\n', &mut first)?;
+        .read_until(b'\n', &mut first)
+        .map_err(EntryError::Unread)?;
     if first != key.as_bytes() {
-        return Ok(None);
+        return match is_key(&first) {
+            true => Ok(None),
+            false => Err(EntryError::Damaged(io::Error::other(
+                "its first line is cut or overwritten",
+            ))),
+        };
     }
+    let decoded = unpacked(stored).and_then(|content| decode(&content));
+    let decoded = decoded.map_err(EntryError::Damaged)?;
+    let written = data.modified().map_err(EntryError::Unread)?;
+    Ok(Some((decoded, written)))
+}
+
+/// Whether a first line can be that of another state, or of another version.
+fn is_key(line: &[u8]) -> bool {
+    let is_whole = line.ends_with(b"\n");
+    is_whole && serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(line).is_ok()
+}
+
+fn unpacked(stored: impl BufRead) -> io::Result<Vec<u8>> {
     let mut content = vec![];
     zstd::Decoder::with_buffer(stored)?.read_to_end(&mut content)?;
-    Ok(Some((decode(&content)?, data.modified()?)))
+    Ok(content)
 }
 
 /// A folder that only its user can read: traces name programs and their files.
@@ -536,11 +582,20 @@ mod tests {
         let entry = entry_of(&cache);
         let whole = std::fs::read(&entry).expect("reads");
         let tables = whole.iter().position(|byte| *byte == b'\n').expect("a key") + 1;
-        let places = [tables, tables + 9, whole.len() / 2, whole.len() - 1];
+        // those before the tables cut the first line; one that is changed there is of another state
+        let places = [
+            tables,
+            tables + 9,
+            whole.len() / 2,
+            whole.len() - 1,
+            0,
+            tables / 2,
+        ];
         for place in places {
             for damaged in [
                 whole[..place].to_vec(),
                 [&whole[..place], &[!whole[place]], &whole[place + 1..]].concat(),
+                [&whole[..place], b"\n"].concat(),
             ] {
                 std::fs::write(&entry, damaged).expect("writes");
                 let other = ReadCache::new(cache.folder().to_owned());
@@ -548,8 +603,9 @@ mod tests {
                 read.expect("a trace");
                 let usage = other.usage();
                 assert_eq!((usage.found, usage.stored), (0, 1), "at {place}");
-                let problem = usage.problem.expect("it is said");
-                assert!(problem.contains(".parsed: "), "{problem}");
+                assert_eq!((usage.problem, usage.damaged), (None, 1), "at {place}");
+                let first = usage.first_damaged.expect("it is said");
+                assert!(first.contains(".parsed: "), "{first}");
             }
         }
         cache.read(&trace, READING, never).expect("a whole entry");
@@ -562,7 +618,10 @@ mod tests {
         let read = cache.read(&trace, READING, || parse(&trace));
         read.expect("a trace");
         let problem = cache.usage().problem.expect("it is said");
-        assert!(problem.contains("cache"), "{problem}");
+        assert!(
+            problem.ends_with("cache is a file; name a folder"),
+            "{problem}"
+        );
     }
 
     /// What was made of a rank with some settings, and how often it was.
@@ -627,8 +686,8 @@ mod tests {
         let whole = std::fs::read(&entry).expect("reads");
         std::fs::write(&entry, &whole[..whole.len() - 3]).expect("writes");
         assert_eq!(made(&cache, &trace, "a", &mut calls), "made with a");
-        let problem = cache.usage().problem.expect("it is said");
-        assert!(calls == 2 && problem.contains(".made: "), "{problem}");
+        let first = cache.usage().first_damaged.expect("it is said");
+        assert!(calls == 2 && first.contains(".made: "), "{first}");
         made(&cache, &trace, "a", &mut calls);
         assert_eq!(calls, 2);
     }

@@ -4,7 +4,7 @@ use crate::notes::print_note;
 use etlink_run::{CacheUsage, ReadCache, text};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::time::UNIX_EPOCH;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 const VARIABLE: &str = "ETLINK_CACHE";
 
@@ -48,50 +48,109 @@ pub fn note_usage() {
 }
 
 fn usage_notes(folder: &Path, usage: &CacheUsage) -> Vec<String> {
+    let folder = folder.display();
     let mut notes = vec![];
-    if usage.found > 0 {
-        let age = usage.oldest.and_then(|oldest| oldest.elapsed().ok());
-        let age = age.map_or_else(String::new, |age| {
-            format!("; the oldest was parsed {} ago", text_of_age(age.as_secs()))
-        });
+    if usage.found_results > 0 {
         notes.push(format!(
-            "{} not parsed again: {} has the parsed form, and the files are as they were then{age}",
-            counted(usage.found),
-            folder.display()
+            "{} not linked again: {folder} has what this command made of the same files{}",
+            counted(usage.found_results, "rank", ""),
+            age_text("the oldest result", usage.oldest_result)
         ));
     }
-    if usage.found_results > 0 {
-        let age = usage.oldest_result.and_then(|oldest| oldest.elapsed().ok());
-        let age = age.map_or_else(String::new, |age| {
-            format!("; the oldest result is {} old", text_of_age(age.as_secs()))
-        });
-        let verb = if usage.found_results == 1 {
-            "was"
-        } else {
-            "were"
+    if usage.found > 0 {
+        // a rank can have two, and those of a rank that is not linked again are not counted
+        let whose = match usage.found_results {
+            0 => "",
+            _ => " of other ranks",
         };
         notes.push(format!(
-            "{} {verb} not linked again: {} has what this command made of the same files{age}",
-            text::count(usage.found_results, "rank"),
-            folder.display()
+            "{} not parsed again: {folder} has the parsed form, and the files are as they were then{}",
+            counted(usage.found, "trace file", whose),
+            age_text("the oldest parsed form", usage.oldest)
         ));
+    }
+    if let Some(first) = &usage.first_damaged {
+        let (those, first_of) = match usage.damaged {
+            1 => ("1 damaged entry of the cache was".to_owned(), ""),
+            many => (
+                format!("{many} damaged entries of the cache were"),
+                "first: ",
+            ),
+        };
+        notes.push(format!("{those} made anew ({first_of}{first})"));
     }
     let problem = usage.problem.iter();
     notes.extend(problem.map(|problem| format!("the cache could not be used: {problem}")));
     notes
 }
 
-fn counted(traces: u64) -> String {
-    let verb = if traces == 1 { "was" } else { "were" };
-    format!("{} {verb}", text::count(traces, "trace"))
+/// `1 rank was`, `2 trace files of other ranks were`.
+fn counted(count: u64, what: &str, whose: &str) -> String {
+    let verb = if count == 1 { "was" } else { "were" };
+    format!("{}{whose} {verb}", text::count(count, what))
+}
+
+/// How old what was found is, where that is known.
+fn age_text(what: &str, written: Option<SystemTime>) -> String {
+    let age = written.and_then(|written| written.elapsed().ok());
+    age.map_or_else(String::new, |age| {
+        format!("; {what} is {} old", text_of_age(age.as_secs()))
+    })
 }
 
 /// An age in the unit that fits it.
 fn text_of_age(seconds: u64) -> String {
-    let units = [(86_400, "days"), (3_600, "hours"), (60, "minutes")];
+    let units = [(86_400, "day"), (3_600, "hour"), (60, "minute")];
     let fitting = units.into_iter().find(|(length, _)| seconds >= 2 * length);
     match fitting {
-        Some((length, unit)) => format!("{} {unit}", seconds / length),
-        None => format!("{seconds} seconds"),
+        Some((length, unit)) => text::count(seconds / length, unit),
+        None => text::count(seconds, "second"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn ranks_and_trace_files_are_told_apart() {
+        let ago = |seconds| SystemTime::now().checked_sub(Duration::from_secs(seconds));
+        let usage = CacheUsage {
+            found: 2,
+            oldest: ago(1),
+            found_results: 1,
+            oldest_result: ago(7_300),
+            damaged: 1,
+            first_damaged: Some("c/1.made: incomplete frame".to_owned()),
+            ..CacheUsage::default()
+        };
+        let notes = usage_notes(Path::new("c"), &usage);
+        assert!(
+            notes[0].starts_with("1 rank was not linked again"),
+            "{notes:?}"
+        );
+        assert!(
+            notes[0].ends_with("the oldest result is 2 hours old"),
+            "{notes:?}"
+        );
+        assert!(
+            notes[1].starts_with("2 trace files of other ranks were"),
+            "{notes:?}"
+        );
+        assert!(notes[1].ends_with(" is 1 second old"), "{notes:?}");
+        assert_eq!(
+            notes[2],
+            "1 damaged entry of the cache was made anew (c/1.made: incomplete frame)"
+        );
+        let usage = CacheUsage {
+            found: 1,
+            ..CacheUsage::default()
+        };
+        let notes = usage_notes(Path::new("c"), &usage);
+        assert!(
+            notes[0].starts_with("1 trace file was not parsed"),
+            "{notes:?}"
+        );
     }
 }
