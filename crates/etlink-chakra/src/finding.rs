@@ -6,7 +6,9 @@ use serde::Serialize;
 use std::cmp::Reverse;
 
 /// How many examples a finding keeps.
-const EXAMPLES: usize = 5;
+pub const EXAMPLES: usize = 5;
+/// How many cycles it keeps: who mends a file wants all of them.
+const CYCLES: usize = 1_000;
 
 macro_rules! findings {
     ($($(#[$doc:meta])+ $name:ident $rule:literal = $severity:ident, $text:literal;)*) => {
@@ -169,7 +171,7 @@ pub struct Finding {
     pub severity: Severity,
     /// How often the file has it.
     pub count: u64,
-    /// The first places.
+    /// The first places: at most [`EXAMPLES`], and more of cycles.
     pub examples: Vec<FindingExample>,
 }
 
@@ -206,7 +208,11 @@ impl Findings {
             examples: vec![],
         });
         finding.count += 1;
-        if finding.examples.len() < EXAMPLES {
+        let most = match kind {
+            FindingKind::Cycle => CYCLES,
+            _ => EXAMPLES,
+        };
+        if finding.examples.len() < most {
             finding.examples.push(example());
         }
     }

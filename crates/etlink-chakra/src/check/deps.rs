@@ -87,6 +87,9 @@ fn note_dangling(graph: &ChakraGraph, missing: &BTreeMap<u64, MissingId>, findin
     }
 }
 
+/// How many nodes of a cycle are named.
+const NODES_OF_CYCLE: usize = 1_000;
+
 fn note_cycles(graph: &ChakraGraph, edges: &[(u32, u32)], findings: &mut Findings) {
     for cycle in cycles::cycles(graph.len(), edges) {
         let Some(&first) = cycle.first() else {
@@ -94,10 +97,13 @@ fn note_cycles(graph: &ChakraGraph, edges: &[(u32, u32)], findings: &mut Finding
         };
         let ids: Vec<String> = cycle
             .iter()
-            .take(8)
+            .take(NODES_OF_CYCLE)
             .map(|&node| graph.id[node as usize].to_string())
             .collect();
-        let more = if cycle.len() > 8 { ", …" } else { "" };
+        let more = match cycle.len() > NODES_OF_CYCLE {
+            true => ", …",
+            false => "",
+        };
         findings.add(FindingKind::Cycle, cycle.len() as u64, || {
             example(
                 graph,

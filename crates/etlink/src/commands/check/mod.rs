@@ -10,7 +10,7 @@ use crate::notes;
 use crate::table::cut;
 use anyhow::{Context, Result, bail};
 use etlink_chakra::check::{self, CheckRule, RULES, RankNodes, check_ranks};
-use etlink_chakra::finding::{Finding, FindingExample, FindingKind, Severity};
+use etlink_chakra::finding::{EXAMPLES, Finding, FindingExample, FindingKind, Severity};
 use etlink_chakra::read;
 use etlink_chakra::read::{FileKind, GraphSummary};
 use etlink_run::discover::unreadable_paths;
@@ -288,13 +288,17 @@ fn describe_file(checked: &Checked) -> String {
             finding.count,
             finding.kind.describe()
         );
-        for example in &finding.examples {
+        for example in finding.examples.iter().take(EXAMPLES) {
             let place = match finding.kind {
                 // whole: the reason stands behind a path that may be long
                 FindingKind::Unreadable => example.detail.clone(),
                 _ => describe_example(example),
             };
             let _ = writeln!(out, "    {place}");
+        }
+        let more = finding.examples.len().saturating_sub(EXAMPLES);
+        if more > 0 {
+            let _ = writeln!(out, "    {more} more, which --json lists");
         }
     }
     out
