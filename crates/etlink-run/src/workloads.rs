@@ -4,7 +4,7 @@
 
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
-use crate::file_kind::may_be_file;
+use crate::file_kind::{is_folder, may_be_file};
 use crate::graphs::{GraphSet, find_graph_sets, groups_beside, is_merged};
 use crate::input;
 use crate::made_run::MadeRun;
@@ -48,8 +48,17 @@ pub enum WorkloadError {
         /// Its node, and why.
         source: Box<ScaleError>,
     },
+    /// A file is given.
+    #[error(
+        "{} is a file: give the folder with the graphs of all ranks, as `etlink merge` writes them",
+        path.display()
+    )]
+    IsFile {
+        /// The file.
+        path: PathBuf,
+    },
     /// The folder is not of one run.
-    #[error("{} has {runs} runs of written graphs: give the folder of one", folder.display())]
+    #[error("{}", not_one_run(folder, *runs))]
     NotOneRun {
         /// The folder.
         folder: PathBuf,
@@ -142,6 +151,11 @@ pub fn scale_run(
     folder: &Path,
     overwrite: bool,
 ) -> Result<WorkloadReport, WorkloadError> {
+    if !is_folder(source) && storage::is_file(source) {
+        return Err(WorkloadError::IsFile {
+            path: source.to_owned(),
+        });
+    }
     let mut sets = find_graph_sets(source)?;
     let runs = sets.len();
     let (Some(found), 1) = (sets.pop(), runs) else {
@@ -177,7 +191,26 @@ pub fn scale_run(
     let network = network_beside(&prefix, options.ranks)?;
     let mut report = write_set(&name, &set, network, folder, overwrite)?;
     report.notes.extend(passed_by);
+    report.notes.extend(untied_note(&set));
     Ok(report)
+}
+
+fn not_one_run(folder: &Path, runs: usize) -> String {
+    let folder = folder.display();
+    match runs {
+        0 => format!(
+            "{folder} has no written graphs of a run: make them with `etlink merge TRACES -o DIR`"
+        ),
+        several => format!("{folder} has {several} runs of written graphs: give the folder of one"),
+    }
+}
+
+/// What to say where no collective and no message ties the ranks of a run together.
+fn untied_note(set: &WorkloadSet) -> Option<String> {
+    (!set.communicates()).then(|| {
+        "no rank communicates: the copies run beside each other, and more ranks take no more time"
+            .to_owned()
+    })
 }
 
 /// The run that is copied shall not be lost to its copies.
