@@ -85,7 +85,7 @@ fn the_wrong_kind_of_file_is_named() {
         .exits(2)
         .complains(&[
             "is a PyTorch execution trace",
-            "--device wants a Kineto trace",
+            "where a device trace (Kineto) is wanted",
         ]);
     tool.run("inspect notes.txt")
         .exits(2)

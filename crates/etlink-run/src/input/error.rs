@@ -198,6 +198,10 @@ impl WantedTrace {
                 format!("{name} is {is}; {option} wants a {what}")
             }
             InputKind::Unknown => format!("{name} is no {what}: it does not begin like one"),
+            // commands take a device trace with an option or without one
+            InputKind::HostTrace if self == WantedTrace::Device => {
+                format!("{name} is {is}, where a device trace (Kineto) is wanted")
+            }
             _ => format!("{name} is {is}, but {option} wants a {what}"),
         }
     }
