@@ -1,7 +1,7 @@
 //! `--memory`: what would take more is refused before work starts; what fits comes out the same.
 
 use crate::tool::{Tool, gzip, unpacked};
-use etlink_testing::{TraceBuilder, all_reduce_steps};
+use etlink_testing::{DeviceQueue, HostSchema, TraceBuilder, all_reduce_steps};
 
 const PAIR: &str = "--host {pairs}/tpdp4-2.15.0/torch_et_0.json.gz \
     --device {pairs}/tpdp4-2.15.0/kineto_trace_0.json.gz";
@@ -19,6 +19,12 @@ fn sizes_are_numbers_with_units() {
         "{}",
         ran.stderr
     );
+    for (size, meant) in [("20", "did you mean 20M or 20G?"), ("20k", "18.0 MB")] {
+        let ran = tool.run(&format!("link {PAIR} --memory {size}")).exits(2);
+        for part in ["takes some 18.0 MB", meant] {
+            assert!(ran.stderr.contains(part), "{size}: {}", ran.stderr);
+        }
+    }
     for size in ["2000000000", "1.5G", "500M", "2GiB", "2Gi", "0.5tb"] {
         tool.run(&format!("link {PAIR} --memory {size}")).exits(0);
     }
@@ -85,14 +91,14 @@ fn fewer_threads_are_a_remedy() {
 fn unknown_sizes_are_not_refused() {
     let device = unpacked("tpdp4-2.15.0/kineto_trace_0.json.gz");
     Tool::new()
-        .run_with("link --device - --memory 1K", &device)
+        .run_with("link --device - --memory 1M", &device)
         .exits(0);
 }
 
 /// A fifth more than the command says it takes to link the largest rank: sizes of files tell that, and
 /// what is held is measured later.
 fn small_budget(tool: &Tool, line: &str) -> String {
-    let refused = tool.run(&format!("{line} --memory 1")).exits(2).stderr;
+    let refused = tool.run(&format!("{line} --memory 1M")).exits(2).stderr;
     let (_, takes) = refused.split_once("take about ").expect("an estimate");
     let megabytes: f64 = takes
         .split(' ')
@@ -169,13 +175,96 @@ fn a_rank_that_is_larger_than_memory_is_linked_window_by_window() {
         "link {pair} -o parts.trace.json -j 1 --memory 20.2M"
     ))
     .exits(2)
-    .complains(&["unpacked take about", "allow more with --memory"])
-    .lacks("in parts");
+    .complains(&["to let the rank be linked in parts write a .et, allow more with --memory"]);
     // so little holds no window either
     tool.run(&format!("link {pair} -o none.et -j 1 --memory 3M"))
         .exits(2)
         .complains(&["unpacked take about", "allow more with --memory"]);
     assert!(!tool.path("none.et").exists());
+}
+
+/// What is wrong in a rank is counted once, in parts as in the whole: here of each of 40 steps one
+/// kernel that overlaps another on its stream.
+#[test]
+fn what_is_wrong_in_a_rank_is_counted_in_parts_too() {
+    let tool = Tool::new();
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    for step in 0..40 {
+        let begin = 1_000_000 + step * 5_000_000;
+        draw.annotation(
+            main,
+            &format!("ProfilerStep#{step}"),
+            begin,
+            begin + 4_900_000,
+        );
+        for (at, start) in [(0, 9_000), (20_000, 12_000)] {
+            let call = begin + 1_000_000 + at;
+            let row = (call + start, call + start + 30_000);
+            let queue = DeviceQueue::stream(7);
+            draw.launch(main, (call, call + 5_000), queue, "gemm", row);
+        }
+        for op in 0..300 {
+            let start = begin + 1_200_000 + op * 10_000;
+            draw.op(main, "aten::add", start, start + 4_000);
+        }
+    }
+    tool.file("kineto.json", draw.kineto());
+    tool.file("et.json", draw.host(HostSchema::V1_1_1));
+    let pair = "--host et.json --device kineto.json -j 1";
+    let report = |more: &str| {
+        let ran = tool.run(&format!("link {pair} {more} --json")).exits(0);
+        let is_in_parts = ran.json()["report"]["notes"].to_string().contains(" parts");
+        let mut report = ran.json()["report"].take();
+        report["notes"].take();
+        (report, is_in_parts)
+    };
+    let (whole, is_in_parts) = report("-o whole.et");
+    assert!(!is_in_parts);
+    let counted = whole["anomalies"].as_array().expect("a list");
+    let overlap = counted.iter().find(|one| one["kind"] == "stream_overlap");
+    assert_eq!(overlap.expect("it is there")["count"], 40);
+    let (parts, is_in_parts) = report("-o parts.et --memory 20M");
+    assert!(is_in_parts);
+    assert_eq!(parts, whole);
+    assert!(tool.read("whole.et") == tool.read("parts.et"));
+}
+
+/// A rank that is kept whole for an option says which, and only that.
+#[test]
+fn a_rank_that_an_option_keeps_whole_says_so() {
+    let tool = Tool::new();
+    for rank in [0, 1] {
+        let name = format!("run/kineto_trace_{rank}.json");
+        tool.file(&name, all_reduce_steps(rank, 2, 16, 1_000));
+    }
+    let merge = "merge run -o out -j 1 --memory 20M";
+    let remedy = "to let the rank be linked in parts leave out";
+    for (option, left_out) in [
+        ("--strict", "--strict, allow more"),
+        (
+            "--no-gaps --latency node",
+            "--latency node and --no-gaps, allow",
+        ),
+        ("--pack zstd", "--pack zstd, allow"),
+    ] {
+        let ran = tool.run(&format!("{merge} {option}")).exits(2);
+        let told = format!("{remedy} {left_out}");
+        assert!(ran.stderr.contains(&told), "{option}: {}", ran.shown());
+        assert!(!tool.path("out").exists(), "{option}");
+    }
+    let one = "link --device run/kineto_trace_0.json -j 1";
+    tool.run(&format!("{one} --memory 20M"))
+        .exits(2)
+        .complains(&["to let the rank be linked in parts write the graph with -o x.et"]);
+    // more memory is all that helps a command without parts
+    tool.run("analyze run -j 1 --memory 20M")
+        .exits(2)
+        .complains(&["allow more with --memory"])
+        .lacks("in parts");
+    tool.run(&format!("{one} -o x.et --memory 3M"))
+        .exits(2)
+        .complains(&["of which etlink itself takes some 18.0 MB"]);
 }
 
 /// Two ranks that are larger than memory and one that is not: merged as without a limit, also by

@@ -59,7 +59,9 @@ impl JoinedRun {
 
 /// Why figures of who came late may be wrong: clocks of which nothing is known, and those for
 /// which no offset fits.
-pub fn clock_notes(clocks: &[RankClock]) -> Vec<String> {
+///
+/// `is_written`: times are those of written graphs, which may have been aligned before.
+pub fn clock_notes(clocks: &[RankClock], is_written: bool) -> Vec<String> {
     let mut notes = vec![];
     let unknown: Vec<GlobalRank> = clocks
         .iter()
@@ -67,12 +69,18 @@ pub fn clock_notes(clocks: &[RankClock]) -> Vec<String> {
         .map(|clock| clock.rank)
         .collect();
     if let Some(first) = clocks.first().filter(|_| !unknown.is_empty()) {
-        notes.push(format!(
-            "nothing tells how the clock of rank {} lies to that of rank {}: who came late is by \
-            their own clocks",
-            first_ranks(&unknown),
-            first.rank
-        ));
+        let (ranks, first) = (first_ranks(&unknown), first.rank);
+        notes.push(match is_written {
+            false => format!(
+                "nothing tells how the clock of rank {ranks} lies to that of rank {first}: who came \
+                 late is by their own clocks"
+            ),
+            true => format!(
+                "nothing in the graphs tells how far times of rank {ranks} are from the clock of rank \
+                 {first}: who came late is by the times as they were written, which `etlink merge` \
+                 has by one clock where the traces tell it"
+            ),
+        });
     }
     // each by itself: how far the nearest offset misses differs
     for clock in clocks.iter().filter(|clock| clock.contradicted) {

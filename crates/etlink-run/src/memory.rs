@@ -3,6 +3,7 @@
 
 pub(crate) mod gate;
 pub(crate) mod limit;
+pub(crate) mod obstacle;
 mod resident;
 mod system;
 mod unpacked;
@@ -10,6 +11,7 @@ pub(crate) mod watch;
 mod work;
 
 pub use limit::{MemoryLimit, NoWindows, OversizedRank};
+pub use obstacle::PartsObstacle;
 pub use work::RankOperation;
 
 use crate::Progress;
@@ -237,6 +239,7 @@ impl MemoryBudget {
 
     /// A rank that turned out to take more than there is.
     pub(crate) fn oversized(&self, need: &RankMemory, needed: u64) -> RunError {
+        let other_threads = fixed_bytes(self.threads) - fixed_bytes(1);
         RunError::OversizedRank(Box::new(OversizedRank {
             files: need.files.clone(),
             unpacked: need.unpacked,
@@ -244,8 +247,10 @@ impl MemoryBudget {
             needed: with_base(needed).max(self.total.saturating_add(self.total / 20)),
             others: 0,
             limit: self.limit(),
-            fits_one_thread: false,
+            fits_one_thread: self.threads > 1
+                && with_base(needed).saturating_sub(other_threads) <= self.total,
             no_windows: None,
+            obstacles: vec![],
         }))
     }
 
@@ -255,19 +260,31 @@ impl MemoryBudget {
     /// [`RunError::OversizedRank`], of the largest.
     pub fn check(&self, needs: &[RankMemory]) -> Result<(), RunError> {
         let whole = needs.iter().map(|need| (need, 1));
-        self.check_parts(whole)
+        self.check_parts(whole, 0)
     }
 
-    /// The same of ranks of which each can be cut into so many parts.
+    /// The same of ranks of which each can be cut into so many parts. `beside`: what is taken beside
+    /// a part, bytes.
     ///
     /// # Errors
     /// [`RunError::OversizedRank`], of the largest.
     pub(crate) fn check_parts<'n>(
         &self,
         needs: impl DoubleEndedIterator<Item = (&'n RankMemory, u64)> + Clone,
+        beside: u64,
     ) -> Result<(), RunError> {
+        let room = self.for_ranks();
+        let is_too_large = |need: &RankMemory, parts: u64| {
+            let is_cut = need.bytes > room && parts > 1;
+            let room = if is_cut {
+                room.saturating_sub(beside)
+            } else {
+                room
+            };
+            need.bytes > 0 && need.bytes / parts > room
+        };
         let too_large = needs
-            .filter(|(need, parts)| need.bytes > 0 && need.bytes / parts > self.for_ranks())
+            .filter(|(need, parts)| is_too_large(need, *parts))
             .map(|(need, _)| need);
         let count = too_large.clone().count();
         // the first of the largest, whatever else is in the folder
@@ -282,7 +299,14 @@ impl MemoryBudget {
             limit: self.limit(),
             fits_one_thread: worst.bytes.saturating_add(fixed_bytes(1)) <= self.total,
             no_windows: None,
+            obstacles: vec![],
         })))
+    }
+
+    /// Whether one thread leaves clearly more for a rank than there is with all of them.
+    pub(crate) fn has_more_alone(&self) -> bool {
+        let alone = self.total.saturating_sub(fixed_bytes(1));
+        alone > self.for_ranks().saturating_add(self.for_ranks() / 4)
     }
 
     /// How much there is, for messages.
@@ -319,6 +343,11 @@ fn percent_of(bytes: u64, percent: u64) -> u64 {
 /// What a process holds that takes so much for ranks.
 pub(crate) fn with_base(bytes: u64) -> u64 {
     bytes.saturating_add(BASE)
+}
+
+/// What the process takes with one thread before it reads anything.
+pub fn least() -> ByteSize {
+    ByteSize(fixed_bytes(1))
 }
 
 fn fixed_bytes(threads: usize) -> u64 {

@@ -194,6 +194,11 @@ impl Target {
         &self.path
     }
 
+    /// How it is packed.
+    pub fn packing(&self) -> Packing {
+        self.packing
+    }
+
     /// Whether it is the standard output of this process, which then has no room for reports.
     pub fn is_stdout(&self) -> bool {
         matches!(self.place, OutputPlace::Stdout)

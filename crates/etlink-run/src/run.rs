@@ -20,9 +20,13 @@ use crate::joined::JoinedRun;
 use crate::measurements::sort_measurements;
 use crate::membership::{Excluded, Members, MembershipRule, RunMember};
 use crate::memory::gate::{KeptTooMuch, MemoryGate, in_budget, keeping};
+use crate::memory::obstacle::packing_bytes;
 use crate::memory::watch::RankWatch;
-use crate::memory::{MemoryBudget, NoWindows, OversizedRank, RankMemory, RankOperation, with_base};
+use crate::memory::{
+    MemoryBudget, NoWindows, OversizedRank, PartsObstacle, RankMemory, RankOperation, with_base,
+};
 use crate::merged::{self, MergedContent, read_merged};
+use crate::output::Packing;
 use crate::phases::{PhaseError, ReportPhase, Shard};
 use crate::read_cache::ReadCache;
 use crate::step_pattern::StepPattern;
@@ -37,11 +41,15 @@ use etlink_link::ranks::RankSummary;
 use etlink_link::windows::WindowError;
 use etlink_link::{LinkReport, LinkedTrace, TensorEdges};
 use etlink_model::GlobalRank;
-use etlink_model::KeepEvents;
+use etlink_model::{KeepEvents, Setting};
 use etlink_torch::RankSelection;
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Ranks that a note looks for: one more than it names.
+const MOST_NAMED: usize = 9;
 
 /// More threads than this never help, and a mistyped number shall not start thousands.
 const MAX_THREADS: usize = 64;
@@ -190,6 +198,10 @@ pub struct RunOptions {
     pub work: RankOperation,
     /// A rank that is larger than memory is linked window by window where its job can be.
     pub allow_windows: bool,
+    /// What of the output keeps it from that.
+    pub parts_obstacles: Vec<PartsObstacle>,
+    /// Its file is packed so.
+    pub packing: Packing,
     /// What steps are called; `None`: names that are known tell them.
     pub steps_by: Option<StepPattern>,
     /// Refuse damaged traces, and pairs of two runs.
@@ -221,6 +233,8 @@ impl Default for RunOptions {
             keep: KeepEvents::Graph,
             work: RankOperation::default(),
             allow_windows: false,
+            parts_obstacles: vec![],
+            packing: Packing::Plain,
             steps_by: None,
             strict: false,
             allow_mismatch: false,
@@ -249,6 +263,62 @@ impl RunOptions {
                 .into_iter()
                 .flatten()
                 .all(|file| storage::is_file(file))
+    }
+
+    /// What keeps a rank from being linked window by window and can be changed; nothing where
+    /// something else does, too.
+    fn obstacles(&self, files: &RankFiles, is_one_rank: bool) -> Vec<PartsObstacle> {
+        let has_parts = self.allow_windows || !self.parts_obstacles.is_empty();
+        // files beside the traces of a folder are no options
+        let beside = [&files.capture, &files.metrics];
+        let is_found = !is_one_rank && beside.iter().any(|file| file.is_some());
+        let is_fixed = files.process.is_some()
+            || files.flight.is_some()
+            || files.manifest.is_interleaved
+            || is_found;
+        if !has_parts || is_fixed {
+            return vec![];
+        }
+        let traces = [&files.host, &files.device];
+        let mut traces = traces.into_iter().flatten();
+        let own = [
+            (self.strict, PartsObstacle::Strict),
+            (self.steps_by.is_some(), PartsObstacle::StepsBy),
+            (files.capture.is_some(), PartsObstacle::Capture),
+            (files.metrics.is_some(), PartsObstacle::Metrics),
+            (
+                !traces.all(|file| storage::is_file(file)),
+                PartsObstacle::Pipe,
+            ),
+        ];
+        let own = own.into_iter().filter(|(is_there, _)| *is_there);
+        let mut all = self.parts_obstacles.clone();
+        all.extend(own.map(|(_, obstacle)| obstacle));
+        // said only where nothing else is in the way: it need not be
+        if all.is_empty() && self.packing == Packing::Zstd {
+            all.push(PartsObstacle::Zstd);
+        }
+        all
+    }
+
+    /// What to say of ranks that were asked for and are not in a run whose files all name theirs.
+    fn missing_note(&self, run: &RunFiles) -> Option<String> {
+        let asked = self.ranks.as_ref()?;
+        let known: Option<BTreeSet<i64>> = run.ranks.iter().map(|files| files.rank).collect();
+        let known = known?;
+        let asked = asked.iter().map(i64::from);
+        // a range can be long, and a note names the first few
+        let missing = asked.filter(|rank| !known.contains(rank)).take(MOST_NAMED);
+        let missing: Vec<i64> = missing.collect();
+        let name = match &missing[..] {
+            [] => return None,
+            [one] => format!("rank {one}"),
+            several => format!("ranks {}", text::first_ranks(several)),
+        };
+        Some(format!(
+            "{} names {name}, of which there is no trace",
+            Setting::Ranks
+        ))
     }
 
     /// Whether a rank is among those that were asked for, if any were.
@@ -306,9 +376,13 @@ impl RunSet {
 
     fn of_runs(
         source: RunSource,
-        runs: Vec<RunFiles>,
+        mut runs: Vec<RunFiles>,
         mut options: RunOptions,
     ) -> Result<RunSet, RunError> {
+        for run in &mut runs {
+            let missing = options.missing_note(run);
+            run.notes.extend(missing);
+        }
         if let Some(phase) = &options.phase {
             if source.is_one_rank() {
                 return Err(PhaseError::OneTrace.into());
@@ -343,7 +417,24 @@ impl RunSet {
                 false => 1,
             }
         };
-        budget.check_parts(needs.iter().zip(ranks.iter().map(parts)))?;
+        let beside = packing_bytes(options.packing);
+        let checked = budget.check_parts(needs.iter().zip(ranks.iter().map(parts)), beside);
+        checked.map_err(|error| match error {
+            RunError::OversizedRank(rank) => {
+                let is_its = |place: &&(usize, usize)| {
+                    let files = &runs[place.0].ranks[place.1];
+                    let own = files.device.as_ref().or(files.graph.as_ref());
+                    own.is_some_and(|own| rank.files.contains(own))
+                };
+                let files = ranks.iter().find(is_its);
+                let obstacles = files.map_or(vec![], |place| {
+                    let files = &runs[place.0].ranks[place.1];
+                    options.obstacles(files, source.is_one_rank())
+                });
+                RunError::OversizedRank(Box::new(OversizedRank { obstacles, ..*rank }))
+            }
+            error => error,
+        })?;
         let mut let_in = needs.clone();
         if options.allow_windows {
             // one that is larger is linked window by window, in all the room there is
@@ -583,6 +674,16 @@ impl RunSet {
         }
     }
 
+    /// What a run is called beside others; empty where it is the only one of a folder.
+    pub fn run_name(&self, run: usize) -> String {
+        let folder = &self.runs[run].folder;
+        match folder.as_os_str().is_empty() {
+            // a folder with traces of its own, and others below
+            true if self.runs.len() > 1 => self.source_name(),
+            _ => folder.display().to_string(),
+        }
+    }
+
     /// What to say where one run is wanted, and there are several: it names two of them.
     pub(crate) fn several_runs(&self) -> RunError {
         let [first, second, ..] = &self.runs[..] else {
@@ -759,7 +860,7 @@ impl<'s> RankEntry<'s> {
             RunError::OversizedRank(rank) if self.may_have_windows(job, among) => {
                 self.in_windows(job, *rank, |how| window_job::link_windows(job, among, how))
             }
-            error => Err(error),
+            error => Err(self.with_obstacles(error)),
         }
     }
 
@@ -785,8 +886,18 @@ impl<'s> RankEntry<'s> {
                 report.rank = report.rank.or(self.files().rank.map(GlobalRank));
                 Ok(RankLink::Windows(Box::new(windowed), own))
             }
-            error => Err(error),
+            error => Err(self.with_obstacles(error)),
         }
+    }
+
+    /// Where the rank is too large: with what keeps it from being linked window by window.
+    fn with_obstacles(self, error: RunError) -> RunError {
+        let RunError::OversizedRank(rank) = error else {
+            return error;
+        };
+        let is_one_rank = self.set.source.is_one_rank();
+        let obstacles = self.set.options.obstacles(self.files(), is_one_rank);
+        RunError::OversizedRank(Box::new(OversizedRank { obstacles, ..*rank }))
     }
 
     /// Links it as a whole, if it is not known to be larger than memory.
@@ -816,7 +927,8 @@ impl<'s> RankEntry<'s> {
             let watch = RankWatch::new(&self.set.gate, self.index);
             let progress = self.set.options.progress.clone();
             let progress = progress.with_memory(watch.clone());
-            let room = self.set.budget.for_ranks() / share;
+            let beside = packing_bytes(self.set.options.packing);
+            let room = self.set.budget.for_ranks().saturating_sub(beside) / share;
             let failure = match work((room, &progress)) {
                 Ok(done) => return Ok(done),
                 Err(failure) => failure,
@@ -833,8 +945,17 @@ impl<'s> RankEntry<'s> {
             }
             break;
         }
+        let is_too_large = no_windows == NoWindows::TooLarge;
+        // what else there is must be of use: a rank without a place to cut at stays whole
+        let obstacles = match is_too_large && self.set.options.packing == Packing::Zstd {
+            true => vec![PartsObstacle::Zstd],
+            false => vec![],
+        };
         Err(RunError::OversizedRank(Box::new(OversizedRank {
+            fits_one_thread: rank.fits_one_thread
+                || is_too_large && self.set.budget.has_more_alone(),
             no_windows: Some(no_windows),
+            obstacles,
             ..rank
         })))
     }

@@ -19,6 +19,11 @@ impl RankSelection {
             .iter()
             .any(|(first, last)| (*first..=*last).contains(&rank))
     }
+
+    /// Each of them, in the order in which they were typed. A range can be long.
+    pub fn iter(&self) -> impl Iterator<Item = u32> {
+        self.0.iter().flat_map(|(first, last)| *first..=*last)
+    }
 }
 
 impl FromStr for RankSelection {
@@ -51,6 +56,7 @@ mod tests {
         let ranks: RankSelection = "0, 8-15,20".parse().expect("ranks");
         let chosen: Vec<u32> = (0..30).filter(|rank| ranks.has(*rank)).collect();
         assert_eq!(chosen, [0, 8, 9, 10, 11, 12, 13, 14, 15, 20]);
+        assert_eq!(ranks.iter().collect::<Vec<_>>(), chosen);
         assert_eq!(
             serde_json::to_string(&ranks).expect("json"),
             "[[0,0],[8,15],[20,20]]"

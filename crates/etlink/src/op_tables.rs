@@ -143,12 +143,9 @@ pub fn read_tables(config: &OpTableConfig<'_>) -> Result<RunTables> {
 /// What is to be known of the folders, such as one in it that cannot be read.
 fn notes_of(runs: &RunSet) -> Vec<String> {
     let is_one = runs.runs.len() == 1;
-    let names = runs.runs.iter().map(|run| {
-        if is_one {
-            String::new()
-        } else {
-            run.folder.display().to_string()
-        }
+    let names = (0..runs.runs.len()).map(|run| match is_one {
+        true => String::new(),
+        false => runs.run_name(run),
     });
     let names: Vec<String> = names.collect();
     let noted = names.iter().zip(&runs.runs);

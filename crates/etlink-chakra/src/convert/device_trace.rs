@@ -40,8 +40,18 @@ pub fn linked_trace(
     if device.rows.is_empty() && device.ops.is_empty() {
         return Ok(None);
     }
-    etlink_link::link(None, device, LinkOptions::default()).map(Some)
+    let has_no_device_work = device.rows.is_empty() && device.calls.is_empty();
+    let mut trace = etlink_link::link(None, device, LinkOptions::default())?;
+    if has_no_device_work {
+        // in place of what is said of a device trace that has none
+        trace.report.notes = vec![NO_DEVICE_NODES.to_owned()];
+    }
+    Ok(Some(trace))
 }
+
+/// What is said of a graph of host ops alone.
+const NO_DEVICE_NODES: &str = "the graph has no device nodes and no calls that launch: of a CPU run, or \
+                               its traces have none";
 
 /// What names of a host trace's roots begin with.
 const ROOT: &str = "[pytorch|profiler|execution_trace|";

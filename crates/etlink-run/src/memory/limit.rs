@@ -1,5 +1,7 @@
 //! How much memory there is, for messages.
 
+use super::least;
+use super::obstacle::{PartsObstacle, parts_remedy};
 use bytesize::ByteSize;
 use etlink_link::windows::WindowError;
 use etlink_model::{Setting, advice};
@@ -52,6 +54,8 @@ pub struct OversizedRank {
     pub fits_one_thread: bool,
     /// Why it is not linked window by window, where that was tried.
     pub no_windows: Option<NoWindows>,
+    /// What keeps it from being linked so, and can be changed.
+    pub obstacles: Vec<PartsObstacle>,
 }
 
 impl Display for OversizedRank {
@@ -68,11 +72,12 @@ impl Display for OversizedRank {
         };
         write!(
             f,
-            "{}: {} unpacked take about {} of memory to link{others}, but {}{}{}",
+            "{}: {} unpacked take about {} of memory to link{others}, but {}{}{}{}",
             files.join(" and "),
             display_size(self.unpacked),
             display_size(self.needed),
             self.limit,
+            self.least_text(),
             self.no_windows_text(),
             advice(Some(self.remedy()))
         )
@@ -80,6 +85,18 @@ impl Display for OversizedRank {
 }
 
 impl OversizedRank {
+    /// Where there is less than etlink takes for itself.
+    fn least_text(&self) -> String {
+        let least = least();
+        match self.limit.bytes < least.as_u64() {
+            true => format!(
+                ", of which etlink itself takes some {}",
+                least.display().si()
+            ),
+            false => String::new(),
+        }
+    }
+
     fn no_windows_text(&self) -> String {
         match &self.no_windows {
             Some(NoWindows::NoSeam(reason)) => {
@@ -109,8 +126,9 @@ impl OversizedRank {
             }
             _ => String::new(),
         };
+        let in_parts = parts_remedy(&self.obstacles).unwrap_or_default();
         format!(
-            "{fewer_threads}{no_tensors}allow more with {}, or record fewer steps",
+            "{fewer_threads}{in_parts}{no_tensors}allow more with {}, or record fewer steps",
             Setting::Memory
         )
     }

@@ -23,6 +23,7 @@ use crate::Progress;
 use crate::discover::{RankFiles, RunFiles};
 use crate::error::RunError;
 use crate::job::{self, ChakraOptions, JobReport, LinkJob, RankContext};
+use crate::memory::PartsObstacle;
 use crate::output::{FileSet, OutputError, OutputFormat, Packing, Piece, Target};
 use crate::run::{LinkedRank, RankEntry, RankLink, RunSet, RunSource, with_manifest};
 use crate::text;
@@ -87,6 +88,11 @@ impl MergeOptions {
     pub fn allows_windows(&self) -> bool {
         let form = job::write_options(self.chakra, RankContext::default());
         self.is_et() && self.simulator.is_none() && has_windows(&form)
+    }
+
+    /// What of it keeps such a rank from that.
+    pub fn parts_obstacles(&self) -> Vec<PartsObstacle> {
+        PartsObstacle::of_output(Some(self.format), self.chakra, self.simulator.is_some())
     }
 
     /// Whether all ranks of a run become one file.

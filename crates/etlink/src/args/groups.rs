@@ -20,7 +20,7 @@ pub struct ResourceArgs {
     /// Memory to stay within, such as `16G` or `500M` (`Gi`, `Mi`: powers of two); of a folder as many
     /// ranks are read at once as fit, and a rank that takes more is refused (`link` and `merge` link it
     /// in parts into a `.et` where they can) [default: what the system can give]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
     pub memory: Option<ByteSize>,
 }
 
@@ -264,8 +264,25 @@ fn parse_pattern(text: &str) -> Result<StepPattern, String> {
     })
 }
 
-fn parse_size(text: &str) -> Result<ByteSize, &'static str> {
-    text.parse()
+/// Nobody means fewer bytes than this, in which no program starts.
+const LEAST_MEMORY: ByteSize = ByteSize::mb(1);
+
+fn parse_memory(text: &str) -> Result<ByteSize, String> {
+    let size: ByteSize = text
+        .parse()
         // bytesize's own error does not say what a size looks like
-        .map_err(|_| "a size is a number and a unit, such as 16G, 500M or 2GiB")
+        .map_err(|_| "a size is a number and a unit, such as 16G, 500M or 2GiB")?;
+    if size >= LEAST_MEMORY {
+        return Ok(size);
+    }
+    // a number alone is of bytes
+    let is_number = text.bytes().all(|digit| digit.is_ascii_digit());
+    let meant = match is_number && size.as_u64() > 0 {
+        true => format!("; did you mean {text}M or {text}G?"),
+        false => String::new(),
+    };
+    Err(format!(
+        "etlink takes some {} before it reads anything{meant}",
+        etlink_run::memory::least().display().si()
+    ))
 }

@@ -293,6 +293,7 @@ fn analyzed_run<T>(runs: &RunSet, results: RunResults<Ranked<T>>) -> AnalyzedRun
     AnalyzedRun {
         measured,
         run: run.folder.display().to_string(),
+        name: runs.run_name(results.run),
         notes,
         ranks,
         excluded,

@@ -22,6 +22,7 @@ use crate::kernel_rules::{ReadRules, read_rules};
 use crate::run_findings::{FoundRank, findings_of_run, head_findings, retained_bytes};
 use anyhow::{Result, bail};
 use card::CardTarget;
+use chakra::RankForm;
 use etlink_analyze::{
     HardwarePeaks, Options, RankAnalysis, RunTotals, analyze, is_counted_step, peak_metrics,
     run_totals,
@@ -311,7 +312,9 @@ impl Analyzed {
         };
         // a doubtful clock matters only where somebody came late by it
         if stragglers.iter().any(|rank| rank.last > 0) {
-            told.notes.extend(clock_notes(&joined.clocks));
+            let mut forms = told.ranks.iter().map(|rank| rank.form);
+            let is_written = forms.any(|form| form != RankForm::Traces);
+            told.notes.extend(clock_notes(&joined.clocks, is_written));
         }
         Analyzed {
             total,

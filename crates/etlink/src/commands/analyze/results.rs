@@ -33,6 +33,9 @@ pub(super) struct AnalyzedTrace<'a> {
 pub(super) struct AnalyzedRun<T> {
     /// Folder of the run, empty for a file.
     pub(super) run: String,
+    /// What it is called in text: as its folder, or as the source where it lies there beside others.
+    #[serde(skip)]
+    pub(super) name: String,
     /// What is to be known of the files.
     pub(super) notes: Vec<String>,
     /// Each rank.
@@ -81,7 +84,7 @@ impl<T> AnalyzedRun<T> {
     where
         T: 'r,
     {
-        notes::print_of_runs(runs.map(|run| (run.run.as_str(), run.notes_of())));
+        notes::print_of_runs(runs.map(|run| (run.name.as_str(), run.notes_of())));
     }
 
     pub(super) fn notes_of(&self) -> Vec<String> {

@@ -36,6 +36,9 @@ use waits::RankUtilization;
 struct RanksReport {
     /// Folder of the run.
     run: String,
+    /// What it is called in text.
+    #[serde(skip)]
+    name: String,
     /// What is odd about the files and in them.
     notes: Vec<String>,
     /// Number of ranks of the run, as most traces say it.
@@ -186,7 +189,9 @@ fn compare_runs(source: RunSource, options: RunOptions) -> Result<Phased<Vec<Ran
     }
     let mut compared = vec![];
     for results in runs.collect_runs(ranks, true)? {
-        compared.push(compare_ranks(&runs.runs[results.run], results, align));
+        let name = runs.run_name(results.run);
+        let run = &runs.runs[results.run];
+        compared.push(compare_ranks((run, name), results, align));
     }
     Ok(Phased::Report(compared))
 }
@@ -236,7 +241,11 @@ fn summarize_rank(
     }))
 }
 
-fn compare_ranks(run: &RunFiles, results: RunResults<RankDetails>, align: bool) -> RanksReport {
+fn compare_ranks(
+    (run, name): (&RunFiles, String),
+    results: RunResults<RankDetails>,
+    align: bool,
+) -> RanksReport {
     // The join has the ranks in this order, those with a summary.
     let ranks = results.members.ranks.iter();
     let ranks = ranks.filter(|member| member.summary.is_some());
@@ -259,6 +268,7 @@ fn compare_ranks(run: &RunFiles, results: RunResults<RankDetails>, align: bool) 
         began_steps_later,
         are_apart: run.are_apart,
         run: run.folder.display().to_string(),
+        name,
         notes,
         excluded: results.excluded(),
         world_size: results.members.world_size,

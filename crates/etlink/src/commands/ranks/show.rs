@@ -76,10 +76,9 @@ pub(super) fn skews_csv(all: &[RanksReport]) -> Result<String> {
 
 /// Who was late, what the transfers of each kind and group were like, and the worst ones.
 pub(super) fn report_table(one: &RanksReport, top: usize) -> String {
-    let run = if one.run.is_empty() {
-        String::new()
-    } else {
-        format!("{}: ", one.run)
+    let run = match &one.name[..] {
+        "" => String::new(),
+        name => format!("{name}: "),
     };
     let met = match one.collectives.len() {
         1 => "1 matched collective or message".to_owned(),
@@ -115,14 +114,16 @@ fn notes_of(one: &RanksReport) -> Vec<String> {
         all.push(format!("{count} {what}{first}"));
     }
     if !one.collectives.is_empty() {
-        all.extend(clock_notes(&one.clocks));
+        all.extend(clock_notes(&one.clocks, false));
     }
     all
 }
 
 /// What people should know first, of all runs.
 pub(super) fn print_notes(compared: &[RanksReport]) {
-    let runs = compared.iter().map(|one| (one.run.as_str(), notes_of(one)));
+    let runs = compared
+        .iter()
+        .map(|one| (one.name.as_str(), notes_of(one)));
     notes::print_of_runs(runs);
 }
 

@@ -94,7 +94,10 @@ impl ReplayConfig {
 fn check_folder_args(args: &ReplayArgs) -> Result<()> {
     if args.output.is_some() {
         // `merge --format perfetto` draws all ranks, as they were measured
-        bail!("-o writes a trace for Perfetto of one rank; give its traces as --host and --device");
+        bail!(
+            "-o writes the replay of one rank for Perfetto, and this is a folder; give the traces of \
+             one as --host and --device"
+        );
     }
     if args.link.rank.is_some() {
         bail!(

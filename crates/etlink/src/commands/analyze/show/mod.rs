@@ -18,11 +18,11 @@ type Shown = (String, Grid);
 
 pub(super) fn run_text(one: &Analyzed, args: &AnalyzeArgs) -> String {
     let mut out = String::new();
-    if !one.told.run.is_empty() {
+    if !one.told.name.is_empty() {
         let _ = writeln!(
             out,
             "{}: {}",
-            one.told.run,
+            one.told.name,
             count(one.told.ranks.len() as u64, "rank")
         );
     }
