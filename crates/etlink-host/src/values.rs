@@ -249,7 +249,7 @@ fn walk_value<'a>(
 ) -> Result<(), BrokenJson> {
     let mut depth = 0usize;
     loop {
-        while depth > 0 && values.eat(b',') {}
+        while values.eat(b',') {}
         match values.peek() {
             Some(b']') if depth > 0 => {
                 values.eat(b']');
@@ -413,6 +413,7 @@ mod tests {
             (r#"[1,2,3,4,5,"cuda:0"]"#, [1, 2, 3, 4, 5], "cuda:0"),
             ("[1,2,3,4,5]", [1, 2, 3, 4, 5], ""),
             (r#"[1, 2, 3, 4, 5, "cpu", "x"]"#, [1, 2, 3, 4, 5], "cpu"),
+            (r#"[1,2,3,4,5,6,7,"cpu"]"#, [1, 2, 3, 4, 5], "cpu"),
             (r#"[1,2,-3,4]"#, [1, 2, 0, 4, 0], ""),
             ("[]", [0; 5], ""),
         ] {
