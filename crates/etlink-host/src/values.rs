@@ -384,6 +384,11 @@ mod tests {
                 r#"["GenericList[Tensor(float),Tensor(float)]"]"#,
                 &[1],
             ),
+            (
+                format!("[[\"<None>\",{one}]]"),
+                r#"["Tuple[GenericList[Int,Int],Tensor(float)]"]"#,
+                &[1],
+            ),
             (format!("[{one},{one}]"), r#"["Tensor(float)"]"#, &[1]),
             (
                 format!("[nan,-inf,{one}]"),
