@@ -215,7 +215,7 @@ fn keys_behind_the_usual_ones_are_stepped_over() {
         r#""strides": [[8,1]], "more": [7]}"#,
     );
     let attribute = usual.replace(r#""value": 3}"#, r#""value": 3, "more": 7}"#);
-    let want = read(&document(&[usual.clone()]));
+    let want = read(&document(std::slice::from_ref(&usual)));
     for other in [lists, attribute] {
         assert_ne!(other, usual);
         let trace = read(&document(&[other]));
