@@ -370,6 +370,17 @@ mod tests {
         }
     }
 
+    /// Whether it is a message stands as a boolean or as a number.
+    #[test]
+    fn a_number_says_that_it_is_a_message() {
+        for (said, p2p) in [("true", true), ("1", true), ("false", false), ("0", false)] {
+            let inputs = format!(r#"[[9,{said}],["0",""],3,"send",[],[],0,1,4]"#);
+            let trace = old(&inputs, "[]", "[]", "[]");
+            let (row, _) = only(&trace);
+            assert_eq!((row.seq, row.p2p), (9, p2p), "{said}");
+        }
+    }
+
     #[test]
     fn a_record_without_anything() {
         for inputs in ["[]", "[1,2]", r#"["<None>"]"#, r#"["allreduce"]"#] {

@@ -191,7 +191,7 @@ pub fn read_part<R: Read + Send>(
         Some(_) => finish::finish_part(&mut trace),
     }
     let lists_behind = header::count_lists(&trailer, LAYOUT.array);
-    let name = Some(format!("{:?}", LAYOUT.array)).filter(|_| lists_behind > 0);
+    let name = Some(format!("{:?}", LAYOUT.array));
     trace
         .anomalies
         .add(AnomalyKind::RepeatedKey, lists_behind, name);

@@ -437,4 +437,16 @@ mod tests {
             .map(|name| trace.names.get(*name));
         assert_eq!(names.collect::<Vec<_>>(), ["0", "99", "default_pg", ""]);
     }
+
+    #[test]
+    fn a_record_without_group_is_in_no_group_that_has_no_backend_id() {
+        let group = init(2, r#"[{"pg_name": "0", "pg_desc": "default_pg"}]"#);
+        let comm = Node::new(3, 1, "record_param_comms")
+            .inputs(r#"[12,0,0,"barrier",[],[],2]"#, "[]")
+            .text();
+        let trace = read(&document(&[group, comm]));
+        let record = trace.collectives.row(0);
+        let names = [record.group_name, record.group_desc];
+        assert_eq!(names.map(|name| trace.names.get(name)), ["", ""]);
+    }
 }

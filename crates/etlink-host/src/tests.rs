@@ -205,6 +205,36 @@ fn a_node_whose_last_list_is_broken_is_left_out() {
     }
 }
 
+/// Foreign files have keys that PyTorch does not write, also behind those that it does.
+#[test]
+fn keys_behind_the_usual_ones_are_stepped_over() {
+    // on one line, as PyTorch writes arguments
+    let usual = attr_node(r#", "strides": [[8,1]]"#, "").replace("\n    ", " ");
+    let lists = usual.replace(
+        r#""strides": [[8,1]]}"#,
+        r#""strides": [[8,1]], "more": [7]}"#,
+    );
+    let attribute = usual.replace(r#""value": 3}"#, r#""value": 3, "more": 7}"#);
+    let want = read(&document(std::slice::from_ref(&usual)));
+    for other in [lists, attribute] {
+        assert_ne!(other, usual);
+        let trace = read(&document(&[other]));
+        assert_eq!(trace.nodes, want.nodes);
+        assert_eq!(trace.text, want.text);
+    }
+}
+
+#[test]
+fn arguments_that_are_no_lists_are_none() {
+    let lists = r#"{"values": {"a": [1]}, "shapes": 7, "types": "x"}"#;
+    let node = format!(r#"{{"id": 5, "name": "a", "ctrl_deps": 1, "inputs": {lists}}}"#);
+    let trace = read(&document(&[node]));
+    let inputs = trace.nodes.inputs[0];
+    assert_eq!(text(&trace, inputs.values), "[]");
+    let names = [inputs.shapes, inputs.types];
+    assert_eq!(names.map(|name| trace.names.get(name)), ["[]", "[]"]);
+}
+
 #[test]
 fn linked_traces_can_be_read() {
     let nodes = [
@@ -383,6 +413,23 @@ fn a_forked_child_ends_the_file_before_its_parent() {
     );
 }
 
+/// As above, where nodes begin with their ids, and with damage before and behind all lists.
+#[test]
+fn damage_around_the_lists_of_a_forked_child_is_counted() {
+    let node = |id: u64| attr_node("", "").replace("\"id\": 5", &format!("\"id\": {id}"));
+    let damage = r#""w": [2, "x" y]"#;
+    let text = format!(
+        "{{\"schema\": \"1.1.1\",\n{damage},\n\"nodes\": [{}], \"finish_ts\": 5}}, {}],\n{damage},\n\
+         \"finish_ts\": 9}}",
+        node(2),
+        node(3)
+    );
+    let trace = read(&text);
+    assert_eq!(trace.nodes.id, [2, 3]);
+    assert_eq!(trace.header.finish_ms, Some(9));
+    assert_eq!(trace.anomalies.count(AnomalyKind::HeaderDamaged), 2);
+}
+
 /// Damage behind the end of the first list, which a child wrote: its place is that in the file.
 #[test]
 fn damage_of_a_list_behind_the_end_is_counted_at_its_place_in_the_file() {
@@ -437,6 +484,9 @@ fn so_many_lists_are_read_and_no_more() {
 #[test]
 fn ids_alone_are_listed_in_order_and_once() {
     let text = document(&[
+        Node::new(1, 1, crate::PROCESS_NODE).text(),
+        Node::new(3, 1, crate::THREAD_NODE).text(),
+        Node::new(4, 3, "## process_group:init ##").text(),
         Node::new(9, 1, "c").rf_id(4).text(),
         Node::new(2, 1, "a").rf_id(7).text(),
         Node::new(9, 1, "c").rf_id(4).text(),

@@ -249,7 +249,7 @@ fn walk_value<'a>(
 ) -> Result<(), BrokenJson> {
     let mut depth = 0usize;
     loop {
-        while depth > 0 && values.eat(b',') {}
+        while values.eat(b',') {}
         match values.peek() {
             Some(b']') if depth > 0 => {
                 values.eat(b']');
@@ -384,6 +384,11 @@ mod tests {
                 r#"["GenericList[Tensor(float),Tensor(float)]"]"#,
                 &[1],
             ),
+            (
+                format!("[[\"<None>\",{one}]]"),
+                r#"["Tuple[GenericList[Int,Int],Tensor(float)]"]"#,
+                &[1],
+            ),
             (format!("[{one},{one}]"), r#"["Tensor(float)"]"#, &[1]),
             (
                 format!("[nan,-inf,{one}]"),
@@ -413,6 +418,7 @@ mod tests {
             (r#"[1,2,3,4,5,"cuda:0"]"#, [1, 2, 3, 4, 5], "cuda:0"),
             ("[1,2,3,4,5]", [1, 2, 3, 4, 5], ""),
             (r#"[1, 2, 3, 4, 5, "cpu", "x"]"#, [1, 2, 3, 4, 5], "cpu"),
+            (r#"[1,2,3,4,5,6,7,"cpu"]"#, [1, 2, 3, 4, 5], "cpu"),
             (r#"[1,2,-3,4]"#, [1, 2, 0, 4, 0], ""),
             ("[]", [0; 5], ""),
         ] {

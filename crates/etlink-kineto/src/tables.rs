@@ -434,7 +434,7 @@ impl ChunkTables {
         let per_sm = blocks_per_sm.and_then(parse_float).unwrap_or(0.0);
         let count = (blocks / per_sm).round();
         // A quotient of 0, or one that is no number, says nothing about the device.
-        if count.is_finite() && (1.0..1e6).contains(&count) {
+        if (1.0..1e6).contains(&count) {
             self.trace.note_multiprocessors(device, count as u32);
         }
     }

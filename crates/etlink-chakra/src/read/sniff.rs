@@ -229,6 +229,21 @@ mod tests {
                 b"{\n  \"attr\": [{\"name\": \"pid\", \"uint64Val\": \"7\"",
                 FileKind::ChakraJson,
             ),
+            (
+                b"{\"schema\": \"1.1.1\", \"nodes\": \
+                    [{\"id\": 1, \"name\": \"[pytorch|profiler|execution_trace|process]\"}, \
+                    {\"name\": \"[pytorch|profiler|execution_trace|thread]\"",
+                FileKind::EtPlus,
+            ),
+            (
+                b"{\"schema\": \"1.1.1\", \"nodes\": \
+                    [{\"id\": 2, \"name\": \"[pytorch|profiler|execution_trace|thread]\"}, \
+                    {\"name\": \"[pytorch|profiler|execution_trace|process]\"",
+                FileKind::HostTrace,
+            ),
+            (b"{\"ph\": 7, \"acid\": true}", FileKind::Unknown),
+            // its last field is longer than the message
+            (b"\x04\x08\x01\x12\x09abcdefghi", FileKind::Unknown),
             (b"[\x0a\x050.0.4\x12\x54", FileKind::ChakraEt),
             (b"\x07\x0a\x050.0.4\x02\x08\x01", FileKind::ChakraEt),
             (b"\x00\x04\x08\x01\x18\x04", FileKind::ChakraEt),

@@ -1,5 +1,6 @@
 //! What the writers wrote comes back; damage is named; nothing panics.
 
+use super::graph::DepLatencies;
 use super::*;
 use crate::check::check;
 use crate::et::write_et;
@@ -82,6 +83,22 @@ fn an_et_comes_back() {
         (summary.ctrl_deps, summary.data_deps, summary.window_ns),
         (6, 4, Some((0, 90_300)))
     );
+}
+
+#[test]
+fn latencies_of_one_kind_of_deps_are_kept() {
+    let mut graph = ChakraGraph::default();
+    let of = |ctrl: &[i64], data: &[i64]| DepLatencies {
+        ctrl: ctrl.to_vec(),
+        data: data.to_vec(),
+    };
+    for latencies in [of(&[], &[]), of(&[5], &[]), of(&[], &[7])] {
+        graph.push_latencies(&latencies);
+        graph.push(&GraphNode::default(), &[], &[]);
+    }
+    let mut kept = Vec::from_iter(graph.dep_latencies.keys().copied());
+    kept.sort_unstable();
+    assert_eq!(kept, [1, 2]);
 }
 
 #[test]

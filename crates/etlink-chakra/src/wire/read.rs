@@ -115,8 +115,13 @@ fn attr_value<'a>(tag: u32, field: Field<'a>) -> Option<AttrValue<'a>> {
             Some(AttrValue::Int(bits.cast_signed()))
         }
         (SINT32_VAL | SINT64_VAL, Field::Number(bits)) => Some(AttrValue::Int(decode_zigzag(bits))),
-        (FIXED32_VAL | FIXED64_VAL | SFIXED32_VAL | SFIXED64_VAL, Field::Fixed(bits)) => {
+        (FIXED32_VAL | FIXED64_VAL | SFIXED64_VAL, Field::Fixed(bits)) => {
             Some(AttrValue::Int(bits.cast_signed()))
+        }
+        (SFIXED32_VAL, Field::Fixed(bits)) => {
+            // the sign is in the highest of 32 bits, not of 64
+            let value = (bits as u32).cast_signed();
+            Some(AttrValue::Int(value.into()))
         }
         (DOUBLE_VAL, Field::Fixed(bits)) => Some(AttrValue::Float(f64::from_bits(bits))),
         (FLOAT_VAL, Field::Fixed(bits)) => {
@@ -133,4 +138,68 @@ fn attr_value<'a>(tag: u32, field: Field<'a>) -> Option<AttrValue<'a>> {
 /// The number that protobuf's zigzag encoding stands for.
 fn decode_zigzag(bits: u64) -> i64 {
     (bits >> 1).cast_signed() ^ -(bits & 1).cast_signed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::AttributeProto;
+    use crate::proto::attribute_proto::Value;
+    use proptest::prelude::*;
+    use prost::Message;
+
+    /// The value that prost writes so, as it is read.
+    fn read_again(value: Value) -> AttrValue<'static> {
+        let message = AttributeProto {
+            value: Some(value),
+            ..AttributeProto::default()
+        };
+        let bytes = message.encode_to_vec();
+        match attr(&bytes).expect("it is whole").value {
+            AttrValue::Int(number) => AttrValue::Int(number),
+            AttrValue::Float(number) => AttrValue::Float(number),
+            other => panic!("{other:?} is no number"),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_number_comes_back(short in any::<i32>(), long in any::<i64>()) {
+            for value in [
+                Value::Int32Val(short),
+                Value::Sint32Val(short),
+                Value::Sfixed32Val(short),
+            ] {
+                prop_assert_eq!(read_again(value), AttrValue::Int(short.into()));
+            }
+            for value in [
+                Value::Uint32Val(short.cast_unsigned()),
+                Value::Fixed32Val(short.cast_unsigned()),
+            ] {
+                prop_assert_eq!(read_again(value), AttrValue::Int(short.cast_unsigned().into()));
+            }
+            for value in [
+                Value::Int64Val(long),
+                Value::Sint64Val(long),
+                Value::Sfixed64Val(long),
+                Value::Uint64Val(long.cast_unsigned()),
+                Value::Fixed64Val(long.cast_unsigned()),
+            ] {
+                prop_assert_eq!(read_again(value), AttrValue::Int(long));
+            }
+            let (single, double) = (short as f32 / 8.0, long as f64 / 8.0);
+            let read = read_again(Value::FloatVal(single));
+            prop_assert_eq!(read, AttrValue::Float(single.into()));
+            prop_assert_eq!(read_again(Value::DoubleVal(double)), AttrValue::Float(double));
+        }
+    }
+
+    #[test]
+    fn a_list_is_read_packed_or_not() {
+        let mut all = vec![];
+        numbers(Field::Number(7), &mut all).expect("a number");
+        numbers(Field::Block(&[1, 0x80, 1, 3]), &mut all).expect("a packed list");
+        assert_eq!(all, [7, 1, 128, 3]);
+        assert!(numbers(Field::Block(&[0x80]), &mut all).is_err(), "cut");
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::support::{anomalies, document, op, ops, read};
 use etlink_kineto::KinetoReadOptions;
-use etlink_model::{AnomalyKind, GlobalRank, KeepEvents};
+use etlink_model::{AnomalyKind, GlobalRank, KeepEvents, QueueIdx, ThreadIdx, TimeNs};
 use etlink_testing::TraceBuilder;
 
 #[test]
@@ -218,6 +218,90 @@ fn multiprocessors_by_kernels_and_by_properties() {
         r#""deviceProperties": [{"id": 0, "name": "a", "numSms": 304}, {"id": 1, "numSms": 304}],"#;
     let trace = read(format!("{{{head}\"traceEvents\": [{}]}}", op("a", 1)));
     assert_eq!(trace.multiprocessors(2), Some(304), "all are alike");
+    // of numbers that no device can have nothing is known
+    for per_sm in ["1000", "0", "1e-9", "x"] {
+        let trace = read(document(&[kernel(0, "[3, 1, 1]", per_sm)]));
+        assert_eq!(trace.multiprocessors(0), None, "{per_sm}");
+    }
+    let head = r#""deviceProperties": [{"id": 0, "numSms": 0}],"#;
+    let trace = read(format!("{{{head}\"traceEvents\": [{}]}}", op("a", 1)));
+    assert_eq!(trace.multiprocessors(0), None);
+}
+
+/// A recording that comes back from another format says in which order it named threads and queues.
+#[test]
+fn threads_and_queues_are_numbered_as_the_recording_named_them() {
+    let event = |kind: &str, thread: i64, at: i64| {
+        format!(
+            concat!(
+                r#"{{"ph": "X", "cat": "{kind}", "name": "n", "pid": 1, "tid": {thread}, "#,
+                r#""ts": {at}, "dur": 1, "args": {{"device": 0, "stream": {thread}}}}}"#,
+            ),
+            kind = kind,
+            thread = thread,
+            at = at
+        )
+    };
+    let mut events = vec![];
+    for (thread, at) in [(5, 1), (6, 2), (7, 3)] {
+        events.push(event("cpu_op", thread, at));
+        events.push(event("kernel", thread, at));
+    }
+    let order = concat!(
+        r#""etlinkOrder": {"first_start_ns": 2000, "threads": [[1, 7], [1, 9], [1, 5]], "#,
+        r#""queues": [[0, 0, 6], [0, 0, 5], [0]]}"#,
+    );
+    let trace = read(format!(
+        "{{\"traceEvents\": [{}], {order}}}",
+        events.join(",")
+    ));
+    let tid = |thread: &ThreadIdx| trace.label(trace.threads[thread.index()].tid);
+    let stream = |queue: &QueueIdx| trace.queues[queue.index()].stream;
+    let threads: Vec<String> = trace
+        .threads
+        .iter()
+        .map(|one| trace.label(one.tid))
+        .collect();
+    assert_eq!(
+        threads,
+        ["7", "5", "6"],
+        "those that it does not name come last"
+    );
+    let queues: Vec<i64> = trace.queues.iter().map(|queue| queue.stream).collect();
+    assert_eq!(queues, [6, 5, 7]);
+    // the events are where they were
+    assert_eq!(
+        Vec::from_iter(trace.ops.thread.iter().map(tid)),
+        ["5", "6", "7"]
+    );
+    assert_eq!(
+        Vec::from_iter(trace.rows.queue.iter().map(stream)),
+        [5, 6, 7]
+    );
+    assert_eq!(trace.first_start, Some(TimeNs(2_000)));
+}
+
+/// Names of threads and processes stand in events that say whose they are.
+#[test]
+fn a_name_of_nothing_and_one_of_nobody_are_left_out() {
+    let name = |what: &str, ids: &str, name: &str| {
+        format!(r#"{{"ph": "M", "name": "{what}", {ids} "args": {{"name": "{name}"}}}}"#)
+    };
+    let events = [
+        name("thread_name", r#""pid": 1, "tid": 2,"#, "main"),
+        name("thread_name", r#""pid": 1, "tid": 2,"#, ""),
+        name("thread_name", r#""pid": 3,"#, "of no thread"),
+        name("thread_name", r#""tid": 3,"#, "of no process"),
+        name("process_name", "", "of no process"),
+        name("process_name", r#""pid": 4,"#, "python"),
+    ];
+    let trace = read(document(&events));
+    let threads = trace.thread_names.iter();
+    let threads = threads.map(|(thread, name)| (trace.label(thread.tid), trace.names.get(*name)));
+    assert_eq!(Vec::from_iter(threads), [("2".to_owned(), "main")]);
+    let processes = trace.process_names.iter();
+    let processes = processes.map(|(pid, name)| (trace.label(*pid), trace.names.get(*name)));
+    assert_eq!(Vec::from_iter(processes), [("4".to_owned(), "python")]);
 }
 
 #[test]

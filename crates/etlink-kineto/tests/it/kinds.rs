@@ -1,6 +1,6 @@
 //! One row of every kind: which table takes it, what its columns say.
 
-use crate::support::{anomalies, document, events, ops, read, rows};
+use crate::support::{anomalies, document, events, kernel, op, ops, read, rows};
 use etlink_model::{
     AuxiliaryEvent, AuxiliaryKind, Collective, Correlation, CpuOp, DeviceRow, DurationNs,
     KeepEvents, NameId, QueueIdx, RfId, RowKind, RuntimeCall, ThreadIdx, TimeNs, TrackLabel,
@@ -358,6 +358,47 @@ fn copies_have_the_bytes_of_their_calls() {
 }
 
 #[test]
+fn only_copies_have_the_bytes_of_calls_that_they_name() {
+    let call = |args: &str| {
+        format!(
+            concat!(
+                r#"{{"ph": "X", "cat": "cuda_runtime", "name": "hipMemcpyAsync", "pid": 1, "#,
+                r#""tid": 1, "ts": 1, "dur": 1, "args": {{{args} "size": "77"}}}}"#,
+            ),
+            args = args
+        )
+    };
+    let copy = |args: &str| kernel(args, 9).replace("\"kernel\"", "\"gpu_memcpy\"");
+    let events = [
+        // a copy that a kernel carries out
+        call(r#""correlation": 1,"#),
+        kernel(r#""correlation": 1"#, 2),
+        // neither says of which call it is
+        call(""),
+        copy(r#""stream": 7"#),
+        // its call is not recorded
+        copy(r#""correlation": 5"#),
+    ];
+    assert_eq!(read(document(&events)).rows.bytes, [0, 0, 0]);
+}
+
+#[test]
+fn only_nodes_of_graphs_are_annotated_and_only_streams_are_kept_of_ops() {
+    let node = r#""correlation": 3, "graph node id": 8, "annotation": "layer 1""#;
+    let events = [
+        kernel(node, 1),
+        kernel(r#""correlation": 4, "annotation": "layer 2""#, 2),
+        op("a", 3).replace("\"args\": {", "\"args\": {\"stream\": -1, "),
+        op("b", 4).replace("\"args\": {", "\"args\": {\"stream\": 0, "),
+    ];
+    let trace = read(document(&events));
+    let notes = trace.node_annotations.iter();
+    let notes = notes.map(|(key, note)| (*key, trace.names.get(*note)));
+    assert_eq!(Vec::from_iter(notes), [((Correlation(3), 8), "layer 1")]);
+    assert_eq!(trace.stream_ops.stream, [0]);
+}
+
+#[test]
 fn what_was_counted_of_a_kernel_is_kept() {
     let range = r#"{"ph": "X", "cat": "cuda_profiler_range", "name": "gemm", "pid": 0, "tid": 0,
         "ts": 3.000, "dur": 2.500, "args": {"smsp__warps_launched.avg": "12.5", "a\u0062": 7}}"#;
@@ -555,6 +596,10 @@ fn record_ids_absent_zero_and_written() {
             "{ids:?}"
         );
     }
+    // one op with an id is enough, wherever it stands
+    let with = op("a", 1).replace("\"args\": {", "\"args\": {\"Record function id\": 0, ");
+    let trace = read(document(&[with, op("b", 2)]));
+    assert!(trace.has_rf_ids);
 }
 
 #[test]

@@ -163,6 +163,17 @@ fn pid_and_tid_in_every_spelling() {
         TrackLabel::Text(trace.names.find("Spans").expect("name"))
     );
     assert_eq!(anomalies(&trace), [(AnomalyKind::NoThread, 1)]);
+    for half in [r#""pid": 9, "#, r#""tid": 8, "#] {
+        let trace = read(document(&[event(half, 1)]));
+        assert_eq!(anomalies(&trace), [(AnomalyKind::NoThread, 1)], "{half}");
+    }
+}
+
+/// Tracers write a correlation of 0 for what has none.
+#[test]
+fn a_correlation_of_zero_is_none() {
+    let trace = read(document(&[kernel(r#""correlation": 0"#, 1), kernel("", 2)]));
+    assert_eq!(trace.rows.correlation, [Correlation::NONE; 2]);
 }
 
 #[test]

@@ -77,3 +77,24 @@ pub(super) fn last_of(arrivals: &[CollectiveArrival]) -> Option<(CollectiveArriv
     let alone = last.at_ns.since(before.at_ns).min(waits.clone().max()?);
     Some((*last, waits.fold(0, i64::saturating_add), alone))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ranks::join_ranks;
+    use crate::ranks::testing::{message, rank};
+    use etlink_model::CollectiveKind::{Recv, Send};
+
+    #[test]
+    fn a_sender_that_has_gone_on_met_nobody() {
+        for (received, waits_ns, is_meeting) in [(50, 0, false), (3, 3, true)] {
+            let mut ranks = [0, 1].map(|at| rank(at, 2, &[]));
+            message(&mut ranks[0], Send, Some(1), 0);
+            message(&mut ranks[1], Recv, Some(0), received);
+            let join = join_ranks(&ranks);
+            let found = arrivals_of(&ranks, &[], &join.matches[0]);
+            let (arrivals, meets) = found.expect("both are there");
+            assert_eq!((arrivals[0].waits_ns, meets), (waits_ns, is_meeting));
+        }
+    }
+}

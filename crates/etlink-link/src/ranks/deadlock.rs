@@ -192,6 +192,7 @@ pub fn order_conflicts(ranks: &[RankSummary], join: &RunJoin) -> Vec<JoinProblem
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ranks::testing::{collective, message, rank};
     use CommRole::{Meets, Receives, Sends};
 
     fn run(queues: &[&[(u32, CommRole)]]) -> Vec<u32> {
@@ -236,6 +237,18 @@ mod tests {
             [0],
             "a circle of three"
         );
+    }
+
+    #[test]
+    fn nobody_waits_for_a_sender_without_a_trace() {
+        let mut ranks = [0, 1].map(|at| rank(at, 3, &[&[0, 1]]));
+        message(&mut ranks[0], CollectiveKind::Recv, Some(2), 0);
+        for summary in &mut ranks {
+            collective(summary, CollectiveKind::AllReduce, 0, 1, (10, 15));
+        }
+        let join = crate::ranks::join_ranks(&ranks);
+        assert_eq!(join.matches.len(), 2);
+        assert!(order_conflicts(&ranks, &join).is_empty());
     }
 
     #[test]

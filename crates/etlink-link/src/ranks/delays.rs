@@ -491,3 +491,39 @@ fn wider_channels(
     }
     wider
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shared(ns: i64, later: i64, doings: &[i64]) -> (i64, Vec<(u32, DelayShare, i64)>) {
+        let doings = (0u32..).map(RankIdx).zip(doings.iter().copied());
+        let way = WayBack {
+            began_later: (RankIdx(9), later),
+            doings: doings.collect(),
+        };
+        let mut givers = Charges::new();
+        let given = way.share(ns, &mut givers);
+        let givers = givers
+            .into_iter()
+            .map(|((rank, share), ns)| (rank.0, share, ns));
+        (given, givers.collect())
+    }
+
+    #[test]
+    fn those_above_a_level_share_what_is_handed_on() {
+        use DelayShare::{Begin, Doing};
+        let doings = [10, 6, 1];
+        assert_eq!(shared(3, 0, &doings), (3, vec![(0, Doing, 3)]));
+        assert_eq!(
+            shared(8, 0, &doings),
+            (8, vec![(0, Doing, 6), (1, Doing, 2)])
+        );
+        // who began later gives first
+        let want = vec![(0, Doing, 3), (9, Begin, 5)];
+        assert_eq!(shared(8, 5, &doings), (8, want));
+        // no more than all did
+        let want = vec![(0, Doing, 10), (1, Doing, 6), (2, Doing, 1)];
+        assert_eq!(shared(50, 0, &doings), (17, want));
+    }
+}

@@ -132,6 +132,18 @@ fn a_rank_that_fits_nobody_is_a_stranger() {
 }
 
 #[test]
+fn a_rank_whose_partners_have_no_traces_is_no_stranger() {
+    let [first, second] = pair([&[7], &[7]]);
+    let mut third = rank(2, 4, &[&[2, 3], &[1, 2]]);
+    collective(&mut third, AllReduce, 0, 1, (0, 5));
+    let mut ranks = [first, second, third];
+    assert_eq!(join_ranks(&ranks).ranks_without_match(3), []);
+    // a collective that it has alone fits nobody either
+    collective(&mut ranks[2], AllReduce, 1, 1, (10, 15));
+    assert_eq!(join_ranks(&ranks).ranks_without_match(3), [RankIdx(2)]);
+}
+
+#[test]
 fn an_uneven_all_to_all_is_no_problem() {
     let mut ranks = pair([&[1], &[1]]);
     ranks

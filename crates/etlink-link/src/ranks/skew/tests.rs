@@ -53,6 +53,18 @@ fn bus_bandwidth_by_type() {
 }
 
 #[test]
+fn a_transfer_of_no_time_has_no_bandwidth() {
+    let mut ranks = [0, 1].map(|at| rank(at, 2, &[&[0, 1]]));
+    for (summary, start) in ranks.iter_mut().zip([0, 320]) {
+        collective(summary, AllReduce, 0, 5, (start, 320));
+    }
+    let join = join_ranks(&ranks);
+    let skews = collective_skews(&ranks, &join, &[]);
+    assert_eq!(skews[0].transfer_ns, None);
+    assert_eq!(skews[0].algorithm_bandwidth, None);
+}
+
+#[test]
 fn aligned_clocks_decide_who_was_late() {
     let (mut ranks, join) = late(AllReduce);
     let communication = &mut ranks[2].communications[0];

@@ -179,3 +179,40 @@ fn what_a_rank_brought_with_it_is_told_apart() {
         "later meetings compare with the first"
     );
 }
+
+#[test]
+fn a_first_step_began_later_where_the_recording_shows_it() {
+    let of = |rank: i64, recorded: i64, begin: i64| RankSummary {
+        rank: GlobalRank(rank),
+        window_ns: (UnixNs(recorded), UnixNs(1_000)),
+        steps: RankSteps {
+            all: vec![StepSpan {
+                name: "step 1".to_owned(),
+                start_ns: UnixNs(begin),
+                end_ns: UnixNs(900),
+                work: Default::default(),
+            }],
+            by_comm: vec![],
+        },
+        ..RankSummary::default()
+    };
+    // the third began to record within a step
+    let ranks = [of(0, 0, 100), of(1, 0, 150), of(2, 120, 150)];
+    let later = [0, 1, 2, 3].map(|rank| step_began_later(&ranks, &[], GlobalRank(rank)));
+    assert_eq!(later, [false, true, false, false]);
+}
+
+#[test]
+fn a_rank_that_only_began_late_is_among_the_worst() {
+    let of = |rank: i64, caused_ns: i64, began_late_ns: i64| StragglerStats {
+        rank: GlobalRank(rank),
+        caused_ns,
+        began_late_ns,
+        ..StragglerStats::default()
+    };
+    let sums = RankSums {
+        ranks: vec![of(0, 0, 5), of(1, 0, 0), of(2, 3, 0)],
+    };
+    let worst = sums.worst();
+    assert_eq!(Vec::from_iter(worst.iter().map(|one| one.rank.0)), [2, 0]);
+}
