@@ -105,8 +105,10 @@ fn check_types(root: &Path, tests: &VirtualEnv) -> Result<()> {
 /// The wheel of a debug build, installed into an environment with other packages.
 pub(crate) fn install_into(folder: PathBuf, packages: &[&str]) -> Result<VirtualEnv> {
     let root = repository_root()?;
+    // beside the environment: other suites that run at the same time build theirs
+    let wheels = folder.with_file_name("wheels");
     let env = VirtualEnv::make(folder, &[&[BUILDER], packages].concat())?;
-    let wheel = build_wheel(&root, &root.join("target/wheel/dist"), &env, false)?;
+    let wheel = build_wheel(&root, &wheels, &env, false)?;
     env.install_wheel(&wheel)?;
     Ok(env)
 }

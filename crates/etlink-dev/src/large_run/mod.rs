@@ -16,7 +16,8 @@ use etlink_dev::generate::ranks::{RankTemplate, ScenarioSettings, SharedObject};
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use store::Store;
 
@@ -47,9 +48,12 @@ pub struct LargeRunOptions {
     /// How many shards are written; the others are alike [default: all]
     #[arg(long, value_name = "N")]
     written_shards: Option<u32>,
-    /// Only these: ranks, summaries, join, write, merge
+    /// Only these: ranks, summaries, join, write, merge, ray
     #[arg(long, value_name = "STEP,...", value_delimiter = ',')]
     only: Vec<String>,
+    /// A Python that has the wheel of etlink, Ray and psutil: merges on a cluster of two workers, too
+    #[arg(long, value_name = "PROGRAM")]
+    python: Option<PathBuf>,
     /// Memory of each process
     #[arg(long, value_name = "SIZE", default_value = "1G")]
     memory: String,
@@ -205,6 +209,41 @@ impl LargeRun {
         }
         if is_wanted("merge") {
             measure("`merge`", &merge("whole"), &self.unpacked)?;
+        }
+        if let (true, Some(python)) = (is_wanted("ray"), &options.python) {
+            self.measure_ray(options, python)?;
+        }
+        Ok(())
+    }
+
+    /// The same by `etlink.ray`, whose workers are no children of the process that asks for them:
+    /// the recipe says what they took.
+    fn measure_ray(&self, options: &LargeRunOptions, python: &Path) -> Result<()> {
+        let recipe = repository_root()?.join("crates/etlink-dev/recipes/large_ray.py");
+        for command in ["merge", "ranks"] {
+            let mut run = Command::new(python);
+            run.arg(&recipe)
+                .args([command, &format!("s3://{BUCKET}/{TRACES}")])
+                .arg(format!("s3://{BUCKET}/ray"))
+                .args([&options.shards.to_string(), &options.memory])
+                .env("RAY_USAGE_STATS_ENABLED", "0")
+                .stderr(Stdio::inherit());
+            for setting in self.environment() {
+                if let Some((name, value)) = setting.split_once('=') {
+                    run.env(name, value);
+                }
+            }
+            let output = run.output()?;
+            if !output.status.success() {
+                bail!("etlink.ray.{command}: {}", output.status);
+            }
+            let usage: ProcessUsage = serde_json::from_slice(&output.stdout)?;
+            let mut sum = StepSum::default();
+            sum.add(usage, &self.unpacked);
+            self.print(
+                &format!("`etlink.ray.{command}`, {} shards", options.shards),
+                &sum,
+            );
         }
         Ok(())
     }

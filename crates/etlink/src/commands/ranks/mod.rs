@@ -15,13 +15,13 @@ use crate::{notes, table};
 use anyhow::Result;
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_analyze::{DeviceUse, KernelRules, device_use};
-use etlink_link::TensorEdges;
 use etlink_link::ranks::{
     CollectiveMatch, CollectiveSkew, JoinProblem, JoinProblemKind, Mismatch, RankClock,
     RankSummary, RunJoin, StepStragglers, StragglerStats, order_conflicts, rank_list,
     step_began_later,
 };
-use etlink_model::GlobalRank;
+use etlink_link::{LinkReport, TensorEdges};
+use etlink_model::{AnomalyKind, GlobalRank};
 use etlink_run::discover::RunFiles;
 use etlink_run::membership::{Excluded, Exclusion};
 use etlink_run::phases::{Phased, ReportWork};
@@ -67,6 +67,9 @@ struct RanksReport {
     /// Ranks recorded other iterations, by the manifest of the recording.
     #[serde(skip)]
     are_apart: bool,
+    /// Ranks whose traces end before their recordings did.
+    #[serde(skip)]
+    cut: Vec<GlobalRank>,
 }
 
 /// What is kept of a rank.
@@ -76,6 +79,8 @@ struct RankDetails {
     details: Vec<String>,
     /// Of its devices.
     devices: DeviceUse,
+    /// Its trace ends before its recording did.
+    is_cut: bool,
 }
 
 /// Which runs are compared, and how that is printed.
@@ -236,9 +241,16 @@ fn summarize_rank(
         value: RankDetails {
             details: linked.details(),
             devices: device_use(&linked.trace, rules),
+            is_cut: is_cut(&linked.report.report),
         },
         summary: linked.summary,
     }))
+}
+
+/// Whether what came last in a rank's traces is missing.
+fn is_cut(report: &LinkReport) -> bool {
+    let kinds = [AnomalyKind::Truncated, AnomalyKind::SourceEnded];
+    kinds.iter().any(|kind| report.anomalies.count(*kind) > 0)
 }
 
 fn compare_ranks(
@@ -249,8 +261,14 @@ fn compare_ranks(
     // The join has the ranks in this order, those with a summary.
     let ranks = results.members.ranks.iter();
     let ranks = ranks.filter(|member| member.summary.is_some());
-    let devices: Vec<&DeviceUse> = ranks.map(|member| &member.value.devices).collect();
+    let details: Vec<&RankDetails> = ranks.map(|member| &member.value).collect();
+    let devices: Vec<&DeviceUse> = details.iter().map(|details| &details.devices).collect();
     let mut joined = results.join(align);
+    let cut = joined.summaries.iter().zip(&details);
+    let cut = cut
+        .filter(|(_, details)| details.is_cut)
+        .map(|(summary, _)| summary.rank)
+        .collect();
     let utilization = waits::rank_utilizations(&joined, &devices);
     let not_compared = not_compared(&joined.matches);
     let conflicts = order_conflicts(&joined.summaries, &joined.matches);
@@ -267,6 +285,7 @@ fn compare_ranks(
     RanksReport {
         began_steps_later,
         are_apart: run.are_apart,
+        cut,
         run: run.folder.display().to_string(),
         name,
         notes,

@@ -5,7 +5,7 @@ use crate::notes;
 use crate::table::{Grid, Limit, count, csv_text, percent, signed_time, time};
 use crate::unjoined::unjoined_text;
 use anyhow::Result;
-use etlink_link::ranks::{CollectiveSkew, RankClock, StragglerStats};
+use etlink_link::ranks::{CollectiveSkew, RankClock, StragglerStats, rank_list};
 use etlink_model::GlobalRank;
 use etlink_run::joined::clock_notes;
 use etlink_run::membership::{Excluded, absent_note};
@@ -92,6 +92,7 @@ pub(super) fn report_table(one: &RanksReport, top: usize) -> String {
         return out;
     }
     out += &who_held_up(one);
+    out += &cut_text(one);
     out += &by_step(one);
     out += &by_rank(one);
     out += &clocks_table(one);
@@ -186,6 +187,18 @@ fn who_held_up(one: &RanksReport) -> String {
         time(waited),
         said.join(", ")
     )
+}
+
+/// What the sentence before cannot know.
+fn cut_text(one: &RanksReport) -> String {
+    match &one.cut[..] {
+        [] => String::new(),
+        [rank] => format!("the trace of rank {rank} is cut: waits after its end are not counted\n"),
+        several => format!(
+            "the traces of {} are cut: waits after their ends are not counted\n",
+            rank_list("rank", several)
+        ),
+    }
 }
 
 fn percent_of(part: i64, whole: i64) -> String {
