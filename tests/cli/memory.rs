@@ -175,7 +175,9 @@ fn a_rank_that_is_larger_than_memory_is_linked_window_by_window() {
         "link {pair} -o parts.trace.json -j 1 --memory 20.2M"
     ))
     .exits(2)
-    .complains(&["to let the rank be linked in parts write a .et, allow more with --memory"]);
+    .complains(&[
+        "write a .et, so that the rank may be linked in parts, or allow more with --memory",
+    ]);
     // so little holds no window either
     tool.run(&format!("link {pair} -o none.et -j 1 --memory 3M"))
         .exits(2)
@@ -239,24 +241,24 @@ fn a_rank_that_an_option_keeps_whole_says_so() {
         tool.file(&name, all_reduce_steps(rank, 2, 16, 1_000));
     }
     let merge = "merge run -o out -j 1 --memory 20M";
-    let remedy = "to let the rank be linked in parts leave out";
+    let remedy = "so that the rank may be linked in parts";
     for (option, left_out) in [
-        ("--strict", "--strict, allow more"),
+        ("--strict", "leave out --strict"),
         (
             "--no-gaps --latency node",
-            "--latency node and --no-gaps, allow",
+            "leave out --latency node and --no-gaps",
         ),
-        ("--pack zstd", "--pack zstd, allow"),
+        ("--pack zstd", "write files that are not packed by zstd"),
     ] {
         let ran = tool.run(&format!("{merge} {option}")).exits(2);
-        let told = format!("{remedy} {left_out}");
+        let told = format!("{left_out}, {remedy}, or allow more");
         assert!(ran.stderr.contains(&told), "{option}: {}", ran.shown());
         assert!(!tool.path("out").exists(), "{option}");
     }
     let one = "link --device run/kineto_trace_0.json -j 1";
     tool.run(&format!("{one} --memory 20M"))
         .exits(2)
-        .complains(&["to let the rank be linked in parts write the graph with -o x.et"]);
+        .complains(&["write the graph with -o x.et, so that the rank may be linked in parts"]);
     // more memory is all that helps a command without parts
     tool.run("analyze run -j 1 --memory 20M")
         .exits(2)

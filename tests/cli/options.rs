@@ -157,6 +157,11 @@ fn ranks_are_chosen_in_every_command_of_runs() {
     tool.run("check out --ranks 2")
         .exits(0)
         .says("tpdp4-2.15.0.2.et: ok");
+    // rank 0 has a file, though it is left out
+    tool.run("generate ring --ranks 3 -o ring").exits(0);
+    tool.run("check ring --ranks 1,2")
+        .exits(0)
+        .notes("--ranks leaves out 1 of 3 files");
     tool.run("check out --ranks 7")
         .exits(2)
         .complains(&["--ranks"]);

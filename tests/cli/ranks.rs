@@ -729,7 +729,7 @@ fn a_rank_that_is_cut_keeps_what_it_has() {
     let whole = draw(RUN[2]);
     tool.file("run/kineto_trace_2.json", &whole[..whole.len() * 6 / 10]);
     let ran = tool.run("merge run -o out --for astra-sim").exits(0);
-    let cut = "the trace of rank 2 is cut: waits after its end are not counted\n";
+    let cut = "the device trace of rank 2 is cut: waits after its end are not counted\n";
     tool.run("ranks run")
         .exits(0)
         .says(cut)

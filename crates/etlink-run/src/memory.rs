@@ -239,7 +239,6 @@ impl MemoryBudget {
 
     /// A rank that turned out to take more than there is.
     pub(crate) fn oversized(&self, need: &RankMemory, needed: u64) -> RunError {
-        let other_threads = fixed_bytes(self.threads) - fixed_bytes(1);
         RunError::OversizedRank(Box::new(OversizedRank {
             files: need.files.clone(),
             unpacked: need.unpacked,
@@ -247,8 +246,8 @@ impl MemoryBudget {
             needed: with_base(needed).max(self.total.saturating_add(self.total / 20)),
             others: 0,
             limit: self.limit(),
-            fits_one_thread: self.threads > 1
-                && with_base(needed).saturating_sub(other_threads) <= self.total,
+            // what was held is little more than one thread would be allowed
+            fits_one_thread: false,
             no_windows: None,
             obstacles: vec![],
         }))

@@ -23,6 +23,7 @@ use etlink_kineto::KinetoReadOptions;
 use etlink_model::KeepEvents;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -46,6 +47,8 @@ const SETTLING: Duration = Duration::from_millis(100);
 pub struct ReadCache {
     folder: PathBuf,
     usage: Arc<Mutex<CacheUsage>>,
+    /// Traces that this process has looked for: a command that reads one again finds its own entry.
+    met: Arc<Mutex<BTreeSet<PathBuf>>>,
     /// The program whose results are kept; `None`: only parsed traces are.
     build: Option<String>,
 }
@@ -53,7 +56,7 @@ pub struct ReadCache {
 /// What a cache was good for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CacheUsage {
-    /// Traces that came from it.
+    /// Trace files that came from it, and were in it before.
     pub found: u64,
     /// When the oldest of these was parsed.
     pub oldest: Option<SystemTime>,
@@ -121,6 +124,7 @@ impl ReadCache {
         ReadCache {
             folder,
             usage: Arc::default(),
+            met: Arc::default(),
             build: None,
         }
     }
@@ -163,9 +167,11 @@ impl ReadCache {
         });
         match found {
             Ok(Some((tables, written))) => {
-                let mut usage = self.lock();
-                usage.found += 1;
-                usage.oldest = Some(usage.oldest.map_or(written, |oldest| oldest.min(written)));
+                if self.is_first_time(trace) {
+                    let mut usage = self.lock();
+                    usage.found += 1;
+                    usage.oldest = Some(usage.oldest.map_or(written, |oldest| oldest.min(written)));
+                }
                 return Ok(tables);
             }
             Ok(None) => {}
@@ -179,7 +185,10 @@ impl ReadCache {
                 Ok(())
             };
             match self.write_entry(&entry, &before, tables_to) {
-                Ok(()) => self.lock().stored += 1,
+                Ok(()) => {
+                    self.is_first_time(trace);
+                    self.lock().stored += 1;
+                }
                 Err(error) => self.note_problem(&entry, &error),
             }
         }
@@ -284,6 +293,12 @@ impl ReadCache {
             Ok(())
         })?;
         Ok(())
+    }
+
+    /// Whether this process has neither found nor stored a trace before.
+    fn is_first_time(&self, trace: &Path) -> bool {
+        let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
+        met.insert(trace.to_owned())
     }
 
     fn note_problem(&self, entry: &Path, error: &dyn std::error::Error) {
@@ -507,8 +522,15 @@ mod tests {
         let parsed = parsed.expect("a trace");
         let again = cache.read(&trace, READING, never).expect("an entry");
         assert_eq!(format!("{parsed:?}"), format!("{again:?}"));
+        // its own entry says nothing of what earlier commands left
         let usage = cache.usage();
-        assert_eq!((usage.stored, usage.found, usage.problem), (1, 1, None));
+        assert_eq!((usage.stored, usage.found, usage.problem), (1, 0, None));
+        let later = ReadCache::new(cache.folder().to_owned());
+        for _ in 0..2 {
+            later.read(&trace, READING, never).expect("an entry");
+        }
+        let usage = later.usage();
+        assert_eq!((usage.stored, usage.found, usage.problem), (0, 1, None));
         assert!(usage.oldest.is_some());
     }
 

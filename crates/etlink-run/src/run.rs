@@ -307,9 +307,17 @@ impl RunOptions {
         let known: Option<BTreeSet<i64>> = run.ranks.iter().map(|files| files.rank).collect();
         let known = known?;
         let asked = asked.iter().map(i64::from);
-        // a range can be long, and a note names the first few
-        let missing = asked.filter(|rank| !known.contains(rank)).take(MOST_NAMED);
-        let missing: Vec<i64> = missing.collect();
+        let mut missing: Vec<i64> = vec![];
+        for rank in asked.filter(|rank| !known.contains(rank)) {
+            // a range can be long, and a note names the first few
+            if missing.len() == MOST_NAMED {
+                break;
+            }
+            if !missing.contains(&rank) {
+                missing.push(rank);
+            }
+        }
+        missing.sort_unstable();
         let name = match &missing[..] {
             [] => return None,
             [one] => format!("rank {one}"),

@@ -370,8 +370,12 @@ impl WindowTraces<'_> {
             let mut device = self.read_device(None)?;
             let host = self.list_host()?;
             let how = self.how(whole.windows, whole.seams, &not_at);
-            whole.survey =
-                survey(&mut device, host.as_ref(), how).map_err(WindowFailure::NoWindows)?;
+            whole.survey = match survey(&mut device, host.as_ref(), how) {
+                Ok(survey) => survey,
+                // no place is left of those that there were, and why the last was none is the reason
+                Err(WindowError::NoSteps) => return Err(WindowFailure::NoWindows(error)),
+                Err(other) => return Err(WindowFailure::NoWindows(other)),
+            };
         }
     }
 

@@ -53,19 +53,14 @@ fn usage_notes(folder: &Path, usage: &CacheUsage) -> Vec<String> {
     if usage.found_results > 0 {
         notes.push(format!(
             "{} not linked again: {folder} has what this command made of the same files{}",
-            counted(usage.found_results, "rank", ""),
+            counted(usage.found_results, "rank"),
             age_text("the oldest result", usage.oldest_result)
         ));
     }
     if usage.found > 0 {
-        // a rank can have two, and those of a rank that is not linked again are not counted
-        let whose = match usage.found_results {
-            0 => "",
-            _ => " of other ranks",
-        };
         notes.push(format!(
             "{} not parsed again: {folder} has the parsed form, and the files are as they were then{}",
-            counted(usage.found, "trace file", whose),
+            counted(usage.found, "trace file"),
             age_text("the oldest parsed form", usage.oldest)
         ));
     }
@@ -84,10 +79,10 @@ fn usage_notes(folder: &Path, usage: &CacheUsage) -> Vec<String> {
     notes
 }
 
-/// `1 rank was`, `2 trace files of other ranks were`.
-fn counted(count: u64, what: &str, whose: &str) -> String {
+/// `1 rank was`, `2 trace files were`.
+fn counted(count: u64, what: &str) -> String {
     let verb = if count == 1 { "was" } else { "were" };
-    format!("{}{whose} {verb}", text::count(count, what))
+    format!("{} {verb}", text::count(count, what))
 }
 
 /// How old what was found is, where that is known.
@@ -134,10 +129,7 @@ mod tests {
             notes[0].ends_with("the oldest result is 2 hours old"),
             "{notes:?}"
         );
-        assert!(
-            notes[1].starts_with("2 trace files of other ranks were"),
-            "{notes:?}"
-        );
+        assert!(notes[1].starts_with("2 trace files were"), "{notes:?}");
         assert!(notes[1].ends_with(" is 1 second old"), "{notes:?}");
         assert_eq!(
             notes[2],

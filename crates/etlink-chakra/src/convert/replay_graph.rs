@@ -18,7 +18,7 @@ const NAMED_NODES: usize = 4;
 #[derive(Debug, thiserror::Error)]
 pub enum ConvertError {
     /// Nodes wait for each other.
-    #[error("{error}: {nodes}; `etlink check --json` lists them")]
+    #[error("{error}: {nodes}; `etlink check --json` lists up to 1,000")]
     Cycle {
         /// The cycle, with the number of its nodes.
         error: etlink_replay::Error,

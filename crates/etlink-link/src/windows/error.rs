@@ -9,8 +9,8 @@ pub enum WindowError {
     /// Read by another reader.
     #[error("that is possible for PyTorch's own traces alone")]
     OtherRecorder,
-    /// No step begins inside the trace.
-    #[error("it is cut where a step (`ProfilerStep#`) or an outer op begins, and none does")]
+    /// No step begins inside the trace where the host trace can be cut as well.
+    #[error("no step (`ProfilerStep#`) and no outer op begins where it could be cut")]
     NoSteps,
     /// Ops are matched by order.
     #[error("its ops have no ids by which the host trace's nodes are found")]
@@ -21,6 +21,9 @@ pub enum WindowError {
     /// Ids come twice.
     #[error("several ops have one record function id")]
     RepeatedIds,
+    /// Which of two host nodes is kept is known of a whole trace alone.
+    #[error("several host nodes have one id")]
+    RepeatedNodes,
     /// Several processes.
     #[error("it has ops of several processes")]
     SeveralProcesses,

@@ -400,7 +400,9 @@ impl WindowCounts {
         let windows = survey.windows.len();
         // a part does not show how a chain of parents goes on in another
         let uncounted = match has_later_parents {
-            true => "; host nodes that are their own ancestors are not counted",
+            true => {
+                "; host nodes that are their own ancestors are counted as ops with another parent, if at all"
+            }
             false => "",
         };
         report

@@ -254,8 +254,11 @@ fn check(device: &DeviceTrace, host: Option<&HostTrace>) -> Result<(), WindowErr
     if processes.any(|process| Some(process) != first) {
         return Err(WindowError::SeveralProcesses);
     }
-    if host.is_none() {
+    let Some(host) = host else {
         return Ok(());
+    };
+    if host.anomalies.count(AnomalyKind::DuplicateNodeId) > 0 {
+        return Err(WindowError::RepeatedNodes);
     }
     let mut ids: Vec<u64> = vec![];
     ids.extend(ops.rf_id.iter().filter_map(|id| id.get()).map(|id| id.0));

@@ -92,7 +92,8 @@ impl MergeOptions {
 
     /// What of it keeps such a rank from that.
     pub fn parts_obstacles(&self) -> Vec<PartsObstacle> {
-        PartsObstacle::of_output(Some(self.format), self.chakra, self.simulator.is_some())
+        self.chakra
+            .parts_obstacles(Some(self.format), self.simulator.is_some())
     }
 
     /// Whether all ranks of a run become one file.
@@ -341,7 +342,7 @@ fn rank_file_name_of(runs: &RunSet, run: &RunFiles, label: &str, options: &Merge
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{}: nothing was replaced: {failed} of its ranks failed, and {file} of an earlier run would \
-     be lost: mend the traces, write to another folder, or remove the file",
+     be lost: do what is said of each, write to another folder, or remove the file",
     folder.display()
 )]
 pub struct IncompleteReplacement {

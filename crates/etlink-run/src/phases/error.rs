@@ -120,7 +120,7 @@ pub enum PhaseError {
     /// Ranks failed, and files of an earlier run would stay where theirs belong.
     #[error(
         "{}: {failed} ranks failed, and {file} of an earlier run would stay beside the others: \
-         mend the traces, write to another folder, or remove the file",
+         do what is said of each, write to another folder, or remove the file",
         folder.display()
     )]
     EarlierRankStays {

@@ -275,9 +275,10 @@ fn parse_memory(text: &str) -> Result<ByteSize, String> {
     if size >= LEAST_MEMORY {
         return Ok(size);
     }
-    // a number alone is of bytes
+    // a number alone is of bytes; more gigabytes than this has no machine
+    const MOST_MEANT: u64 = 10_000;
     let is_number = text.bytes().all(|digit| digit.is_ascii_digit());
-    let meant = match is_number && size.as_u64() > 0 {
+    let meant = match is_number && (1..MOST_MEANT).contains(&size.as_u64()) {
         true => format!("; did you mean {text}M or {text}G?"),
         false => String::new(),
     };

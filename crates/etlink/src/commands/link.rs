@@ -8,7 +8,7 @@ use crate::{Outcome, allocator, notes, table};
 use anyhow::{Result, bail};
 use etlink_model::KeepEvents;
 use etlink_run::job::{ChakraOptions, JobReport, LinkJob, RankContext};
-use etlink_run::memory::{PartsObstacle, RankOperation};
+use etlink_run::memory::RankOperation;
 use etlink_run::output::{Packing, Target, refuse_input};
 use etlink_run::{Progress, RankTraces, Run, RunOptions, RunSource, is_folder};
 use std::path::Path;
@@ -111,7 +111,7 @@ fn link_traces(config: LinkConfig) -> Result<JobReport> {
         options.allow_windows = true;
     }
     let format = target.map(|target| target.format);
-    options.parts_obstacles = PartsObstacle::of_output(format, config.chakra, false);
+    options.parts_obstacles = config.chakra.parts_obstacles(format, false);
     options.packing = target.map_or(Packing::Plain, Target::packing);
     let run = Run::open(RunSource::Rank(config.traces), options)?;
     note_idle_measurements(run.set());

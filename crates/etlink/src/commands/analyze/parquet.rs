@@ -97,7 +97,7 @@ impl TableFiles {
                 bail!(
                     "{}: no table was replaced: {} of the traces are left out, and {first} of an \
                     earlier run would be \
-                     lost: mend the traces, write to another folder, or remove the file",
+                     lost: do what is said of each, write to another folder, or remove the file",
                     files.set.folder().display(),
                     run.excluded.len()
                 );

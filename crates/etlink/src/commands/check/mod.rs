@@ -111,12 +111,12 @@ pub fn run(args: CheckArgs) -> Result<Outcome> {
             files.push(path.clone());
         }
     }
-    if args.choice.ranks.is_some() {
-        files.retain(|file| is_chosen(&args.choice, file));
-        if files.is_empty() {
-            bail!("there is no file of the ranks that --ranks names");
-        }
+    let all_files = files.len();
+    files.retain(|file| is_chosen(&args.choice, file));
+    if files.is_empty() {
+        bail!("there is no file of the ranks that --ranks names");
     }
+    let left_out = all_files - files.len();
     let threads = args.resources.start()?;
     let budget = MemoryBudget::new(args.resources.memory, threads);
     let needs: Vec<RankMemory> = files
@@ -127,8 +127,16 @@ pub fn run(args: CheckArgs) -> Result<Outcome> {
     budget.check(&needs)?;
     let results = budget.map(&needs, |at| check_file(&files[at]));
     let mut checked = checked_files(&files, results)?;
-    let sets = compare_ranks(&mut checked);
-    checked.extend(sets);
+    if left_out == 0 {
+        let sets = compare_ranks(&mut checked);
+        checked.extend(sets);
+    } else {
+        // a rank whose file is left out would seem to have none
+        notes::print_note(&format!(
+            "--ranks leaves out {left_out} of {all_files} files: each file is checked, not how ranks \
+             fit together"
+        ));
+    }
     if !rules.is_empty() {
         checked.iter_mut().for_each(|file| file.keep_rules(&rules));
     }

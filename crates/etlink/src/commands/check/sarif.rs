@@ -4,7 +4,7 @@
 
 use super::Checked;
 use etlink_chakra::check::{CheckRule, RULES};
-use etlink_chakra::finding::{Finding, FindingExample};
+use etlink_chakra::finding::{EXAMPLES, Finding, FindingExample};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -46,6 +46,8 @@ fn result(file: &Checked, finding: &Finding) -> Value {
     let places: Vec<Value> = finding
         .examples
         .iter()
+        // JSON has them all
+        .take(EXAMPLES)
         .map(|example| location(&file.file, example))
         .collect();
     let detail = finding

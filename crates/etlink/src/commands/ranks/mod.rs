@@ -15,13 +15,13 @@ use crate::{notes, table};
 use anyhow::Result;
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_analyze::{DeviceUse, KernelRules, device_use};
+use etlink_link::TensorEdges;
 use etlink_link::ranks::{
     CollectiveMatch, CollectiveSkew, JoinProblem, JoinProblemKind, Mismatch, RankClock,
     RankSummary, RunJoin, StepStragglers, StragglerStats, order_conflicts, rank_list,
     step_began_later,
 };
-use etlink_link::{LinkReport, TensorEdges};
-use etlink_model::{AnomalyKind, GlobalRank};
+use etlink_model::{AnomalyKind, DeviceTrace, GlobalRank};
 use etlink_run::discover::RunFiles;
 use etlink_run::membership::{Excluded, Exclusion};
 use etlink_run::phases::{Phased, ReportWork};
@@ -67,7 +67,7 @@ struct RanksReport {
     /// Ranks recorded other iterations, by the manifest of the recording.
     #[serde(skip)]
     are_apart: bool,
-    /// Ranks whose traces end before their recordings did.
+    /// Ranks whose device traces end before their recordings did.
     #[serde(skip)]
     cut: Vec<GlobalRank>,
 }
@@ -79,7 +79,7 @@ struct RankDetails {
     details: Vec<String>,
     /// Of its devices.
     devices: DeviceUse,
-    /// Its trace ends before its recording did.
+    /// Its device trace ends before its recording did.
     is_cut: bool,
 }
 
@@ -241,16 +241,16 @@ fn summarize_rank(
         value: RankDetails {
             details: linked.details(),
             devices: device_use(&linked.trace, rules),
-            is_cut: is_cut(&linked.report.report),
+            is_cut: is_cut(&linked.trace.device),
         },
         summary: linked.summary,
     }))
 }
 
-/// Whether what came last in a rank's traces is missing.
-fn is_cut(report: &LinkReport) -> bool {
+/// Whether what came last is missing: all times are those of the device trace.
+fn is_cut(device: &DeviceTrace) -> bool {
     let kinds = [AnomalyKind::Truncated, AnomalyKind::SourceEnded];
-    kinds.iter().any(|kind| report.anomalies.count(*kind) > 0)
+    kinds.iter().any(|kind| device.anomalies.count(*kind) > 0)
 }
 
 fn compare_ranks(

@@ -193,9 +193,11 @@ fn who_held_up(one: &RanksReport) -> String {
 fn cut_text(one: &RanksReport) -> String {
     match &one.cut[..] {
         [] => String::new(),
-        [rank] => format!("the trace of rank {rank} is cut: waits after its end are not counted\n"),
+        [rank] => {
+            format!("the device trace of rank {rank} is cut: waits after its end are not counted\n")
+        }
         several => format!(
-            "the traces of {} are cut: waits after their ends are not counted\n",
+            "the device traces of {} are cut: waits after their ends are not counted\n",
             rank_list("rank", several)
         ),
     }
