@@ -62,7 +62,7 @@ fn the_wrong_kind_of_file_is_named() {
             "linked.et",
             &[
                 "linked.et is a Chakra execution trace",
-                "--device wants a Kineto trace",
+                "where a device trace (Kineto) is wanted",
             ],
         ),
         (
@@ -468,4 +468,74 @@ fn random_bytes_do_no_harm() {
             tool.run("check out.et").exits(0);
         }
     }
+}
+
+/// What a file breaks is not known before it is read, whichever rules are asked for.
+#[test]
+fn a_file_that_is_not_read_keeps_to_no_rule() {
+    let tool = Tool::new();
+    tool.file("run/x.1.et", "garbage, and no graph at all");
+    tool.run(&format!("link --device {DEVICE} -o run/x.0.et"))
+        .exits(0);
+    tool.run("check run --rule ET105")
+        .exits(1)
+        .says("x.1.et: faults, not read")
+        .lacks("ok, not read");
+}
+
+/// Nodes that wait for each other stand in that order; JSON has their ids.
+#[test]
+fn a_circle_of_nodes_is_in_the_order_of_waiting() {
+    let tool = Tool::new();
+    let node = |id: u64, dep: u64| {
+        format!(
+            "{{\"id\": \"{id}\", \"name\": \"n\", \"type\": \"COMP_NODE\", \"dataDeps\": [\"{dep}\"]}}\n"
+        )
+    };
+    let nodes = [(1, 3), (2, 1), (3, 2)].map(|(id, dep)| node(id, dep));
+    let metadata = "{\"version\": \"0.0.4\"}\n";
+    tool.file("x.json", format!("{metadata}{}", nodes.concat()));
+    tool.run("check x.json")
+        .exits(1)
+        .says("3 nodes, each waits for the next, the last for the first: 1, 3, 2");
+    let json = tool.run("check x.json --json").exits(1).json();
+    let findings = json[0]["findings"].as_array().expect("a list");
+    let cycle = findings.iter().find(|one| one["rule"] == "ET105");
+    let nodes = &cycle.expect("a cycle")["examples"][0]["nodes"];
+    assert_eq!(nodes, &serde_json::json!([1, 3, 2]));
+}
+
+/// Kineto's own names have no rank, and a file whose begin is damaged does not say it either.
+#[test]
+fn a_damaged_file_is_named_beside_the_rank_that_lacks_its_trace() {
+    let tool = Tool::new();
+    for rank in [0, 1] {
+        let host = unpacked(&format!("ddp2-2.15.0/torch_et_{rank}.json.gz"));
+        tool.file(&format!("run/torch_et_{rank}.json"), host);
+        let device = unpacked(&format!("ddp2-2.15.0/kineto_trace_{rank}.json.gz"));
+        let device = if rank == 1 {
+            b"garbage".to_vec()
+        } else {
+            device
+        };
+        tool.file(&format!("run/host_{rank}0.1.pt.trace.json"), device);
+    }
+    tool.run("merge run -o out")
+        .exits(1)
+        .says("failed: 1: run/torch_et_1.json: a host trace without a device trace")
+        .notes("host_10.1.pt.trace.json is no trace that etlink knows: it may be damaged, and the device trace that rank 1 lacks");
+}
+
+/// Recordings count before what was made of them, and it is said that this lies there.
+#[test]
+fn merged_json_beside_recordings_is_named() {
+    let tool = Tool::new();
+    tool.shell("mkdir run; cp {pairs}/ddp2-2.15.0/*.gz run/")
+        .exits(0);
+    tool.run("merge run -o run/made --format etplus").exits(0);
+    tool.shell("mv run/made/*.json.gz run/; rm -r run/made")
+        .exits(0);
+    tool.run("merge run -o out").exits(0).notes(
+        "2 files, such as run.0.json.gz, are merged JSON (ET+): the recordings beside them are read instead",
+    );
 }

@@ -357,3 +357,14 @@ fn time_that_no_op_shows_is_told_where_nothing_stands_out() {
          host in 90 % of that; record with --with-stack to see what does",
     );
 }
+
+/// A note of one run among several says which.
+#[test]
+fn notes_of_several_runs_name_them() {
+    let tool = Tool::new();
+    tool.shell("mkdir -p both; cp -r {pairs}/ddp2-2.15.0 both/a; cp -r {pairs}/ddp2-2.4.1 both/b")
+        .exits(0);
+    tool.run("findings both --ranks 0,7")
+        .exits(0)
+        .notes("note: 2 runs (a, b): --ranks names rank 7, of which there is no trace");
+}

@@ -109,6 +109,9 @@ fn a_recorded_run_becomes_one_of_more_ranks() {
     tool.run("scale parts --ranks 8 -o undecided")
         .exits(2)
         .complains(&["--data-parallel", "ranks [0, 1]"]);
+    tool.run("scale parts --ranks 8 --data-parallel none -o apart")
+        .exits(0)
+        .notes("no group has ranks of several copies: the copies run beside each other");
     tool.run("merge {pairs}/experts2-2.15.0 --for astra-sim -o experts")
         .exits(0);
     tool.run("scale experts --ranks 8 -o refused")

@@ -87,26 +87,76 @@ fn fewer_threads_are_a_remedy() {
         .exits(0);
 }
 
+/// How much comes from standard input shows when it is read.
 #[test]
-fn unknown_sizes_are_not_refused() {
+fn what_comes_from_standard_input_keeps_to_the_memory() {
+    let tool = Tool::new();
     let device = unpacked("tpdp4-2.15.0/kineto_trace_0.json.gz");
-    Tool::new()
-        .run_with("link --device - --memory 1M", &device)
+    tool.run_with("link --device - --memory 40M", &device)
         .exits(0);
+    tool.run_with("link --device - --memory 1M", &device)
+        .exits(2)
+        .complains(&["standard input: ", "unpacked take about", "allow more"]);
+    // beyond what is let in, it is not read to its end
+    tool.run_with("analyze - --memory 22M -j 1", &many_ops(200_000))
+        .exits(2)
+        .complains(&["standard input: ", "unpacked of it take about"]);
+}
+
+/// So many short ops, one after the other.
+fn many_ops(ops: i64) -> Vec<u8> {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    for op in 0..ops {
+        draw.op(main, "aten::add", op * 10_000, op * 10_000 + 4_000);
+    }
+    draw.kineto()
+}
+
+/// Whoever allows what a refusal names is let in. Only events that are shorter than most are known
+/// when they were read, and then a second refusal names enough.
+#[test]
+fn what_a_refusal_names_is_enough() {
+    let tool = Tool::new();
+    tool.file("short/kineto_trace_0.json", many_ops(60_000));
+    let commands = ["analyze", "replay", "top", "findings"];
+    let runs = [
+        ("{pairs}/transformer-2.15.0", 1, &commands[..]),
+        // of a folder findings keep a rank's graph beside that, which is told by itself
+        ("short", 2, &commands[..3]),
+    ];
+    for (source, refusals, commands) in runs {
+        for command in commands {
+            for threads in ["-j 1", "-j 4"] {
+                let mut memory = "19M".to_owned();
+                for _ in 0..refusals {
+                    let ran = tool.run(&format!("{command} {source} {threads} --memory {memory}"));
+                    if ran.code == 0 {
+                        break;
+                    }
+                    memory = named_memory(&ran.exits(2).stderr);
+                }
+                tool.run(&format!("{command} {source} {threads} --memory {memory}"))
+                    .exits(0);
+            }
+        }
+    }
 }
 
 /// A fifth more than the command says it takes to link the largest rank: sizes of files tell that, and
 /// what is held is measured later.
 fn small_budget(tool: &Tool, line: &str) -> String {
     let refused = tool.run(&format!("{line} --memory 1M")).exits(2).stderr;
-    let (_, takes) = refused.split_once("take about ").expect("an estimate");
-    let megabytes: f64 = takes
-        .split(' ')
-        .next()
-        .and_then(|number| number.parse().ok())
-        .expect("a number");
-    assert!(takes.contains(" MB of memory"), "{refused}");
+    let named = named_memory(&refused);
+    let megabytes: f64 = named.trim_end_matches("MB").parse().expect("a number");
     format!("{:.1}MB", 1.2 * megabytes)
+}
+
+/// What a refusal says that the command takes.
+fn named_memory(refused: &str) -> String {
+    let (_, takes) = refused.split_once("take about ").expect("an estimate");
+    let (megabytes, _) = takes.split_once(" MB of memory").expect("megabytes");
+    format!("{megabytes}MB")
 }
 
 #[test]
@@ -170,6 +220,11 @@ fn a_rank_that_is_larger_than_memory_is_linked_window_by_window() {
         .notes("linked in ")
         .notes(" parts, for memory");
     assert!(tool.read("whole.et") == tool.read("parts.et"));
+    let cached =
+        "link {pair} -o cached.et -j 1 --memory 20.2M --cache kept".replace("{pair}", pair);
+    tool.run(&cached)
+        .exits(0)
+        .notes("what is linked in parts is neither taken from the cache nor kept in it");
     // a view keeps all events, and is drawn as a whole
     tool.run(&format!(
         "link {pair} -o parts.trace.json -j 1 --memory 20.2M"

@@ -5,6 +5,18 @@ use crate::tool::Tool;
 const MLP: &str = "--host {pairs}/mlp-2.15.0/torch_et_0.json.gz \
     --device {pairs}/mlp-2.15.0/kineto_trace_0.json.gz";
 
+/// Each command says of its options what it does itself.
+#[test]
+fn measurements_are_those_that_the_command_takes() {
+    let tool = Tool::new();
+    for command in ["report", "findings"] {
+        let help = tool.run(&format!("{command} --help")).exits(0);
+        let help = help.says("the CSV of Nsight Compute");
+        assert!(!help.stdout.contains("workload card"), "{command}");
+    }
+    tool.run("analyze --help").exits(0).says("a workload card");
+}
+
 #[test]
 fn force_is_refused_with_the_names_of_the_two_options() {
     let tool = Tool::new();

@@ -734,6 +734,10 @@ fn a_rank_that_is_cut_keeps_what_it_has() {
         .exits(0)
         .says(cut)
         .notes("note: rank 2: damage: the file ends");
+    let cut = "the device trace of rank 2 is cut: what came after its end is not counted\n";
+    for command in ["analyze", "findings"] {
+        tool.run(&format!("{command} run")).exits(0).says(cut);
+    }
     let json = tool.run("ranks run --json").exits(0).json();
     assert!(
         json[0]["notes"][0]

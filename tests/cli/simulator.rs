@@ -317,6 +317,28 @@ fn what_a_simulator_adds_to_a_plain_file_of_several_threads_is_said() {
     }
 }
 
+/// Where the cut trace lacks who waits for whom, threads take no time before their first event.
+#[test]
+fn threads_of_a_cut_trace_do_not_wait_for_what_was_not_read() {
+    let tool = Tool::new();
+    let mut device = unpacked("tpdp4-2.15.0/kineto_trace_2.json.gz");
+    device.truncate(device.len() / 2);
+    tool.file("cut.json", device);
+    tool.run("link --host {pairs}/tpdp4-2.15.0/torch_et_2.json.gz --device cut.json -o cut.et")
+        .exits(0)
+        // 236.6 ms with the time of which nothing was read
+        .notes("takes 66.571 ms")
+        .notes("side by side, or waited for what the cut trace lacks");
+    let kinds = kinds(&tool, "cut.et");
+    let nodes = nodes(&tool, "cut.et");
+    let boundaries = nodes
+        .iter()
+        .zip(&kinds)
+        .filter(|(_, kind)| *kind == "boundary");
+    let durations: Vec<u64> = boundaries.map(|(node, _)| node.duration_micros).collect();
+    assert_eq!(durations, [0; 5]);
+}
+
 /// Communications with what a simulator reads of each, and when it began; no ids and deps.
 fn communications(tool: &Tool, name: &str) -> Vec<Node> {
     let read = [

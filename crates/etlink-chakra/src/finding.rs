@@ -158,6 +158,9 @@ pub struct FindingExample {
     /// What exactly.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub detail: String,
+    /// Ids of the nodes of a cycle, in the order in which they wait: each for the next.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<u64>,
 }
 
 /// A kind of fault, with how often it occurs.

@@ -6,7 +6,7 @@ use crate::matching::Matching;
 use crate::options::LinkOptions;
 use crate::recorder_advice::without_device_rows;
 use crate::report::LinkReport;
-use etlink_model::{Anomalies, AnomalyKind, DeviceTrace, DurationNs, HostTrace, RfId, TrackLabel};
+use etlink_model::{AnomalyKind, DeviceTrace, DurationNs, HostTrace, RfId, TrackLabel};
 
 /// Notes about two traces that are linked.
 pub(crate) fn about_pair(
@@ -63,7 +63,7 @@ pub(crate) fn about_device(
     }
     if device.rows.is_empty() && device.calls.is_empty() {
         // Kineto writes what devices did behind the ops.
-        if is_cut(&device.anomalies) {
+        if device.anomalies.is_cut() {
             notes.push(
                 "the device trace is cut, and has no device rows and no runtime calls before that \
                  place: what devices did may be in the part that is missing"
@@ -186,7 +186,7 @@ fn host_world(host: &HostTrace) -> Option<i64> {
 /// What is known to have gone wrong while recording, which explains ops that are missing.
 fn damage(host: &HostTrace, device: &DeviceTrace, notes: &mut Vec<String>) -> bool {
     let before = notes.len();
-    if is_cut(&host.anomalies) {
+    if host.anomalies.is_cut() {
         notes.push(
             "the host trace is cut: its process was killed, or left before its observer \
              was unregistered; the last ops are missing"
@@ -199,7 +199,7 @@ fn damage(host: &HostTrace, device: &DeviceTrace, notes: &mut Vec<String>) -> bo
                 .into(),
         );
     }
-    if is_cut(&device.anomalies) {
+    if device.anomalies.is_cut() {
         notes.push("the device trace is cut: all whole events are used".into());
     }
     if host.anomalies.count(AnomalyKind::DuplicateNodeId) > 0 {
@@ -210,11 +210,6 @@ fn damage(host: &HostTrace, device: &DeviceTrace, notes: &mut Vec<String>) -> bo
         );
     }
     notes.len() > before
-}
-
-/// Whether the end of a file is missing.
-fn is_cut(anomalies: &Anomalies) -> bool {
-    anomalies.count(AnomalyKind::Truncated) + anomalies.count(AnomalyKind::SourceEnded) > 0
 }
 
 /// Why ids do not tell which ops are the same; nothing where no trace of such a PyTorch has any.

@@ -8,11 +8,13 @@ use crate::graph::edges::{Edge, Edges};
 use crate::graph::kinds::{EdgeKind, MatchRule, NoLaunch, NodeKind};
 use crate::graph::nodes::{Node, Nodes};
 use crate::host::comms::HostComm;
+use crate::ranks::RankSteps;
 use crate::report::LinkReport;
 use etlink_model::{
     CallIdx, Collective, CollectiveKind, DeviceTrace, DurationNs, HostIdx, HostTrace,
-    KernelMetrics, NameId, Names, NodeIdx, OpIdx, RowIdx, TimeNs,
+    KernelMetrics, NameId, Names, NodeIdx, OpIdx, RowIdx, ThreadIdx, TimeNs,
 };
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// What is known of a node's communication, with the table that its names are in.
@@ -28,6 +30,15 @@ impl CollectiveRef<'_> {
     /// What kind it is.
     pub fn kind(&self) -> CollectiveKind {
         self.record.kind(self.names)
+    }
+}
+
+/// Threads for which the program waits, though what shows it may be in the part of the trace that is
+/// missing: those with the steps. None of a whole trace, which shows all that it has recorded. O(ops).
+pub(crate) fn awaited_despite_cut(device: &DeviceTrace) -> BTreeSet<ThreadIdx> {
+    match device.anomalies.is_cut() {
+        true => RankSteps::threads_of(device),
+        false => BTreeSet::new(),
     }
 }
 
@@ -142,8 +153,14 @@ impl LinkedTrace {
 
     /// Per thread, whether it only looks on: nothing on another thread or on a queue waits for it,
     /// while there are threads of which that is not so. NCCL's watchdog is one. O(edges).
+    ///
+    /// A device trace that is cut may lack what shows who waits: of it, threads that have the steps
+    /// are taken as awaited.
     pub fn passive_threads(&self) -> Vec<bool> {
-        let awaited = self.awaited_threads(self.edges.iter());
+        let mut awaited = self.awaited_threads(self.edges.iter());
+        for thread in awaited_despite_cut(&self.device) {
+            awaited[thread.index()] = true;
+        }
         let any = awaited.contains(&true);
         awaited.iter().map(|awaited| !awaited && any).collect()
     }

@@ -166,6 +166,18 @@ pub struct Anomaly {
     pub first: Option<String>,
 }
 
+/// What a kind says, after how often that is so: `3 nodes whose id another node has`. Of what is said
+/// of the file as a whole there is one, which needs no number.
+pub fn counted_text(count: u64, description: &str) -> String {
+    let is_of_file = ["the ", "a "]
+        .iter()
+        .any(|article| description.starts_with(article));
+    match is_of_file && count <= 1 {
+        true => description.to_owned(),
+        false => format!("{count} {description}"),
+    }
+}
+
 /// Counts by kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Anomalies {
@@ -205,6 +217,11 @@ impl Anomalies {
     /// How many of `kind`.
     pub fn count(&self, kind: AnomalyKind) -> u64 {
         self.counts.get(&kind).map_or(0, |a| a.count)
+    }
+
+    /// Whether the end of a file is missing.
+    pub fn is_cut(&self) -> bool {
+        self.count(AnomalyKind::Truncated) > 0 || self.count(AnomalyKind::SourceEnded) > 0
     }
 
     /// What occurred, in the order of [`AnomalyKind`].

@@ -417,6 +417,7 @@ fn sort_out(
     let mut by_rank = RankCandidates::new();
     let mut loose: Vec<TraceCandidate> = vec![];
     let mut metrics: Vec<TraceCandidate> = vec![];
+    let mut others = OtherFiles::default();
     for candidate in candidates {
         let side = match candidate.kind {
             InputKind::HostTrace => 0,
@@ -434,6 +435,14 @@ fn sort_out(
             }
             // Other tables and settings lie in such folders, and nobody takes them for traces.
             InputKind::Unknown if is_measured(&candidate.path) => continue,
+            InputKind::Unknown => {
+                others.unknown.push(file_name(&candidate.path));
+                continue;
+            }
+            InputKind::EtPlus => {
+                others.merged.push(file_name(&candidate.path));
+                continue;
+            }
             kind => {
                 let (name, what) = (file_name(&candidate.path), kind.describe());
                 run.unused.push(format!("{name} is {what}: not used"));
@@ -458,6 +467,7 @@ fn sort_out(
     });
     let Some(split) = split else {
         fill_run(&mut run, by_rank, loose, facts.listed.as_ref(), &facts);
+        others.note(&mut run);
         if !run.ranks.is_empty() {
             give_metrics(&mut run, std::mem::take(&mut metrics));
         }
@@ -482,6 +492,7 @@ fn sort_out(
         runs.push(own);
     }
     if let Some(first) = runs.first_mut() {
+        others.note(first);
         for file in metrics {
             let name = file_name(&file.path);
             first.notes.push(format!(
@@ -494,6 +505,48 @@ fn sort_out(
         runs,
         dumps,
         metrics: vec![],
+    }
+}
+
+/// Names of files that are no recordings, and lie where recordings do.
+#[derive(Default)]
+struct OtherFiles {
+    /// Of no kind that is known, as files are whose begin is damaged.
+    unknown: Vec<String>,
+    /// Merged JSON.
+    merged: Vec<String>,
+}
+
+impl OtherFiles {
+    /// What there is to say of them to a run.
+    fn note(self, run: &mut RunFiles) {
+        let lacks_device = |rank: &&RankFiles| rank.host.is_some() && rank.device.is_none();
+        let lacking: Vec<&str> = run
+            .ranks
+            .iter()
+            .filter(lacks_device)
+            .map(|rank| rank.label.as_str())
+            .collect();
+        let what = InputKind::Unknown.describe();
+        for name in self.unknown {
+            match lacking.is_empty() {
+                true => run.unused.push(format!("{name} is {what}: not used")),
+                false => run.notes.push(format!(
+                    "{name} is {what}: it may be damaged, and the device trace that rank {} lacks",
+                    text::first_ranks(&lacking)
+                )),
+            }
+        }
+        let Some(first) = self.merged.first().filter(|_| !run.ranks.is_empty()) else {
+            return;
+        };
+        run.notes.push(match self.merged.len() {
+            1 => format!("{first} is merged JSON (ET+): the recordings beside it are read instead"),
+            several => format!(
+                "{several} files, such as {first}, are merged JSON (ET+): the recordings beside them \
+                 are read instead"
+            ),
+        });
     }
 }
 

@@ -83,12 +83,13 @@ pub fn display_name(path: &Path) -> String {
 /// It cannot be read, is a folder or empty, or its first bytes cannot be unpacked.
 pub fn open(path: &Path, threads: usize, progress: &Progress) -> Result<InputFile, InputError> {
     let input = match path == Path::new("-") {
-        true => from_source(
-            display_name(path),
-            None,
-            threads,
-            Box::new(std::io::stdin()),
-        )?,
+        true => {
+            let source = Box::new(std::io::stdin());
+            watched(
+                from_source(display_name(path), None, threads, source)?,
+                progress,
+            )
+        }
         false => open_file(path, threads, progress)?,
     };
     // tables tell more than the text of the first pages, which need not have them all
@@ -120,10 +121,18 @@ fn open_file(path: &Path, threads: usize, progress: &Progress) -> Result<InputFi
         Box::new(progress.watch(file.content, stored.unwrap_or(0))),
     )?;
     input.stored_path = stored.map(|_| path.to_owned());
-    if let Some(watch) = progress.memory() {
-        input.content = Box::new(watch.watch(input.content));
+    Ok(watched(input, progress))
+}
+
+/// The same, whose reading waits or fails where memory is short.
+fn watched(input: InputFile, progress: &Progress) -> InputFile {
+    let Some(watch) = progress.memory() else {
+        return input;
+    };
+    InputFile {
+        content: Box::new(watch.watch(input.content)),
+        ..input
     }
-    Ok(input)
 }
 
 /// Opens a file for a reader that tells kinds apart by itself; an empty one is for it to judge.

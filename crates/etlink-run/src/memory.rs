@@ -18,11 +18,11 @@ use crate::Progress;
 use crate::error::RunError;
 use crate::input::database::event_rows;
 use crate::input::{self, InputKind};
-use crate::storage;
+use crate::storage::{self, StoredKind};
 use crate::text::file_name;
 use bytesize::ByteSize;
 use etlink_flight_recorder::{MAX_DUMP_BYTES, MAX_DUMP_VALUES};
-use gate::MemoryGate;
+use gate::{MemoryGate, OverBudget};
 use std::path::{Path, PathBuf};
 
 /// Peak memory per byte of host trace, in percent. Measured: see [`DEVICE_PERCENT`].
@@ -53,6 +53,10 @@ const IN_TURN_PERCENT: u64 = 150;
 /// The same, of what is kept beside that of a device trace for an export that leaves nothing out:
 /// the text of arguments, and columns of events that no graph needs.
 const DETAILS_PERCENT: u64 = 110;
+/// Bytes of trace for each event, to tell what work takes from sizes of files: of 430,000 events of a
+/// device trace 368, of 230,000 nodes of a host trace 828. Shorter events are known when they are read.
+const HOST_EVENT_BYTES: u64 = 750;
+const DEVICE_EVENT_BYTES: u64 = 340;
 /// Peak memory per row of a database that becomes an event, bytes. Peak RSS of `etlink link -o x.et`
 /// with 2 threads, of an export with 1.0 million device rows, 2.5 million calls and 4.0 million ranges:
 /// 225. This is that and a sixth.
@@ -96,6 +100,12 @@ pub struct RankMemory {
     /// Beyond what the process takes anyway, bytes; 0 where sizes are not known (standard input,
     /// pipes).
     pub bytes: u64,
+    /// The size of a file is not known: it is standard input or a pipe.
+    pub(crate) is_unknown: bool,
+    /// How many events its traces may have, of PyTorch; 0 of others.
+    events: u64,
+    /// What its work may take beyond that, for messages; 0 where linking takes most.
+    at_work: u64,
 }
 
 impl RankMemory {
@@ -103,14 +113,22 @@ impl RankMemory {
     /// tell.
     pub fn of(host: Option<&Path>, device: Option<&Path>) -> RankMemory {
         // a file that is not there is refused by name when it is opened
-        let size =
-            |path: Option<&Path>| path.map_or(0, |path| unpacked::unpacked_size(path).unwrap_or(0));
-        let (host_bytes, device_bytes) = (size(host), size(device));
+        let [host_size, device_size] = [host, device].map(|path| path.map(unpacked::unpacked_size));
+        let is_unknown = [(host, host_size), (device, device_size)]
+            .into_iter()
+            .any(|(path, size)| size == Some(None) && path.is_some_and(has_no_size));
+        let bytes = |size: Option<Option<u64>>| size.flatten().unwrap_or(0);
+        let (host_bytes, device_bytes) = (bytes(host_size), bytes(device_size));
         // most of a large report is samples and calls of the C library, which are not read
         let rows = device.and_then(event_rows);
+        let percent = device.map_or(DEVICE_PERCENT, device_percent);
         let device_need = match rows {
             Some(rows) => rows.saturating_mul(ROW_BYTES),
-            None => percent_of(device_bytes, device.map_or(DEVICE_PERCENT, device_percent)),
+            None => percent_of(device_bytes, percent),
+        };
+        let events = match rows.is_none() && percent == DEVICE_PERCENT {
+            true => host_bytes / HOST_EVENT_BYTES + device_bytes / DEVICE_EVENT_BYTES,
+            false => 0,
         };
         let files = host.into_iter().chain(device).map(Path::to_owned).collect();
         let bytes = percent_of(host_bytes, HOST_PERCENT).saturating_add(device_need);
@@ -118,7 +136,27 @@ impl RankMemory {
             files,
             unpacked: host_bytes.saturating_add(device_bytes),
             bytes,
+            is_unknown,
+            events,
+            at_work: 0,
         }
+    }
+
+    /// The same where so much is done with its traces. Which events they have is not known before they
+    /// are read, so that a rank is let in by what linking takes; a refusal names this.
+    pub(crate) fn for_work(self, work: RankOperation) -> RankMemory {
+        RankMemory {
+            at_work: match self.events {
+                0 => 0,
+                events => work.bytes_of_events(events),
+            },
+            ..self
+        }
+    }
+
+    /// What is named where it is refused: no less than the rank will be found to take.
+    fn named(&self) -> u64 {
+        self.bytes.max(gate::limit_for(self.at_work))
     }
 
     /// Of merged JSON.
@@ -128,6 +166,9 @@ impl RankMemory {
             files: vec![path.to_owned()],
             unpacked,
             bytes: percent_of(unpacked, MERGED_PERCENT),
+            is_unknown: false,
+            events: 0,
+            at_work: 0,
         }
     }
 
@@ -137,6 +178,9 @@ impl RankMemory {
             files: vec![],
             unpacked: 0,
             bytes,
+            is_unknown: false,
+            events: 0,
+            at_work: 0,
         }
     }
 
@@ -158,6 +202,8 @@ impl RankMemory {
             files,
             unpacked: self.unpacked.saturating_add(other.unpacked),
             bytes: self.bytes.saturating_add(other.bytes),
+            is_unknown: self.is_unknown || other.is_unknown,
+            ..self
         }
     }
 
@@ -177,6 +223,7 @@ impl RankMemory {
             files,
             unpacked: self.unpacked.saturating_add(size),
             bytes: self.bytes.saturating_add(need),
+            ..self
         }
     }
 
@@ -234,14 +281,25 @@ impl MemoryBudget {
         let room = self.for_ranks();
         // one that is larger is linked window by window, in all the room there is
         let bytes = needs.iter().map(|need| need.bytes.min(room)).collect();
-        MemoryGate::new(bytes, room, self.total.saturating_sub(BASE), self.threads)
+        let limit = self.total.saturating_sub(BASE);
+        let gate = MemoryGate::new(bytes, room, limit, self.threads);
+        match needs.iter().any(|need| need.is_unknown) {
+            true => gate.of_unknown(),
+            false => gate,
+        }
     }
 
-    /// A rank that turned out to take more than there is.
-    pub(crate) fn oversized(&self, need: &RankMemory, needed: u64) -> RunError {
+    /// A rank that turned out to take more than there is, when so many bytes of it were read.
+    pub(crate) fn oversized(&self, need: &RankMemory, over: OverBudget, read: u64) -> RunError {
+        let guess = match over.is_read {
+            true => 0,
+            false => need.named(),
+        };
+        let needed = gate::limit_for(over.needed).max(guess);
         RunError::OversizedRank(Box::new(OversizedRank {
             files: need.files.clone(),
-            unpacked: need.unpacked,
+            unpacked: need.unpacked.max(read),
+            is_part: need.is_unknown && !over.is_read,
             // what is held is looked at before all of it is taken
             needed: with_base(needed).max(self.total.saturating_add(self.total / 20)),
             others: 0,
@@ -293,13 +351,25 @@ impl MemoryBudget {
         Err(RunError::OversizedRank(Box::new(OversizedRank {
             files: worst.files.clone(),
             unpacked: worst.unpacked,
-            needed: worst.bytes.saturating_add(fixed_bytes(self.threads)),
+            is_part: false,
+            needed: worst.named().saturating_add(fixed_bytes(self.threads)),
             others: count - 1,
             limit: self.limit(),
-            fits_one_thread: worst.bytes.saturating_add(fixed_bytes(1)) <= self.total,
+            fits_one_thread: worst.named().saturating_add(fixed_bytes(1)) <= self.total,
             no_windows: None,
             obstacles: vec![],
         })))
+    }
+
+    /// What the process takes with so much for a rank, with all threads.
+    pub(crate) fn with_threads(&self, bytes: u64) -> u64 {
+        bytes.saturating_add(fixed_bytes(self.threads))
+    }
+
+    /// Whether with one thread there is enough for what takes so much with all of them.
+    pub(crate) fn fits_alone(&self, needed: u64) -> bool {
+        let bytes = needed.saturating_sub(fixed_bytes(self.threads));
+        self.threads > 1 && bytes.saturating_add(fixed_bytes(1)) <= self.total
     }
 
     /// Whether one thread leaves clearly more for a rank than there is with all of them.
@@ -334,6 +404,12 @@ impl MemoryBudget {
     }
 }
 
+/// Whether what has no size is standard input or a pipe, and not absent.
+fn has_no_size(path: &Path) -> bool {
+    let is_other = || storage::file_data(path).is_ok_and(|data| data.kind == StoredKind::Other);
+    path == Path::new("-") || is_other()
+}
+
 fn percent_of(bytes: u64, percent: u64) -> u64 {
     // divided first: estimates of damaged sizes come near the end of u64
     (bytes / 100).saturating_mul(percent)
@@ -362,6 +438,9 @@ mod tests {
             files: vec!["rank.json".into()],
             unpacked: bytes,
             bytes,
+            is_unknown: false,
+            events: 0,
+            at_work: 0,
         }
     }
 

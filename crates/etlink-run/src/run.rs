@@ -19,7 +19,7 @@ use crate::job::{self, JobReport, JobSeconds, LinkJob, OpenedTrace, RankContext}
 use crate::joined::JoinedRun;
 use crate::measurements::sort_measurements;
 use crate::membership::{Excluded, Members, MembershipRule, RunMember};
-use crate::memory::gate::{KeptTooMuch, MemoryGate, in_budget, keeping};
+use crate::memory::gate::{KeptTooMuch, MemoryGate, OverBudget, in_budget, keeping};
 use crate::memory::obstacle::packing_bytes;
 use crate::memory::watch::RankWatch;
 use crate::memory::{
@@ -414,7 +414,7 @@ impl RunSet {
         let threads = thread_count(options.threads);
         let needs: Vec<RankMemory> = ranks
             .iter()
-            .map(|&(run, place)| rank_memory(&runs[run], place, ranks.len(), options.keep))
+            .map(|&(run, place)| rank_memory(&runs[run], place, ranks.len(), &options))
             .collect();
         // before anything is read: a rank that does not fit fails now, not after the others
         let budget = MemoryBudget::new(options.memory.map(ByteSize), threads);
@@ -766,7 +766,7 @@ impl<'s> RankEntry<'s> {
         }
         // as in one process, where it comes after others
         let (run, place) = set.ranks[self.index];
-        rank_memory(&set.runs[run], place, set.whole_len(), set.options.keep).bytes
+        rank_memory(&set.runs[run], place, set.whole_len(), &set.options).bytes
     }
 
     /// Its folder and label, for messages.
@@ -927,7 +927,7 @@ impl<'s> RankEntry<'s> {
         rank: OversizedRank,
         work: impl Fn((u64, &Progress)) -> Result<T, WindowFailure>,
     ) -> Result<T, RunError> {
-        let mut no_windows = NoWindows::TooLarge;
+        let mut no_windows = NoWindows::TooLarge { needed: None };
         // it takes all the room there is
         self.set.gate.wait_alone(self.index);
         // what a window takes is a guess: where it was too little, there are more of them
@@ -944,7 +944,10 @@ impl<'s> RankEntry<'s> {
             match failure {
                 WindowFailure::Run(_) if watch.refusal().is_some() => continue,
                 WindowFailure::Run(error) => return Err(error),
-                WindowFailure::TooLarge => {}
+                WindowFailure::TooLarge(bytes) => {
+                    let needed = Some(self.set.budget.with_threads(bytes));
+                    no_windows = NoWindows::TooLarge { needed };
+                }
                 WindowFailure::NoWindows(WindowError::Changed) => {
                     let inputs = job::inputs(job);
                     return Err(RunError::ChangedInputs { inputs });
@@ -953,15 +956,21 @@ impl<'s> RankEntry<'s> {
             }
             break;
         }
-        let is_too_large = no_windows == NoWindows::TooLarge;
+        let is_too_large = matches!(no_windows, NoWindows::TooLarge { .. });
+        let parts_fit_alone = match no_windows {
+            NoWindows::TooLarge {
+                needed: Some(needed),
+            } => self.set.budget.fits_alone(needed),
+            NoWindows::TooLarge { needed: None } => self.set.budget.has_more_alone(),
+            NoWindows::NoSeam(_) => false,
+        };
         // what else there is must be of use: a rank without a place to cut at stays whole
         let obstacles = match is_too_large && self.set.options.packing == Packing::Zstd {
             true => vec![PartsObstacle::Zstd],
             false => vec![],
         };
         Err(RunError::OversizedRank(Box::new(OversizedRank {
-            fits_one_thread: rank.fits_one_thread
-                || is_too_large && self.set.budget.has_more_alone(),
+            fits_one_thread: rank.fits_one_thread || parts_fit_alone,
             no_windows: Some(no_windows),
             obstacles,
             ..rank
@@ -983,14 +992,16 @@ impl<'s> RankEntry<'s> {
     fn refused_by(self, watch: &RankWatch) -> Option<RunError> {
         let (over, read) = watch.refusal()?;
         let need = &self.set.needs[self.index];
+        let budget = &self.set.budget;
         if self.set.options.cache.is_some() {
             // of a parsed trace fewer bytes are read than the file has
-            return Some(self.set.budget.oversized(need, over.needed.max(need.bytes)));
+            let needed = over.needed.max(need.bytes);
+            return Some(budget.oversized(need, OverBudget { needed, ..over }, need.unpacked));
         }
         // of what was read in part the rest would take as much for each byte
         let whole = u128::from(over.needed) * u128::from(need.unpacked.max(read));
         let needed = u64::try_from(whole / u128::from(read.max(1))).unwrap_or(u64::MAX);
-        Some(self.set.budget.oversized(need, needed))
+        Some(budget.oversized(need, OverBudget { needed, ..over }, read))
     }
 
     /// Whether the rank may stay in memory until all are done, beside those that are worked on.
@@ -1029,6 +1040,13 @@ impl<'s> RankEntry<'s> {
     /// As [`RankEntry::link`]; or the file is a host trace, which has no times.
     pub fn load(self) -> Result<RankContent, RunError> {
         self.set.options.cancellation.check()?;
+        let watch = RankWatch::new(&self.set.gate, self.index);
+        let progress = self.set.options.progress.clone();
+        let loaded = self.load_watched(&progress.with_memory(watch.clone()));
+        loaded.map_err(|error| self.refused_by(&watch).unwrap_or(error))
+    }
+
+    fn load_watched(self, progress: &Progress) -> Result<RankContent, RunError> {
         let (files, options) = (self.files(), &self.set.options);
         let threads = self.set.threads_each;
         // not a pair, so that what a file is decides what it has
@@ -1039,7 +1057,7 @@ impl<'s> RankEntry<'s> {
             _ => return Ok(RankContent::Linked(Box::new(self.link()?))),
         };
         options.progress.phase("reading");
-        let mut input = input::open(path, threads, &self.watched_progress())?;
+        let mut input = input::open(path, threads, progress)?;
         input.process = files.process;
         let is_unknown = matches!(
             input.kind,
@@ -1068,7 +1086,7 @@ impl<'s> RankEntry<'s> {
         }
         let name = input.name.clone();
         let (graph, unread) = if input.kind == InputKind::EtPlus {
-            match read_merged(input, threads, &self.watched_progress())? {
+            match read_merged(input, threads, progress)? {
                 MergedContent::Traces(traces) => {
                     return self.link_opened(OpenedTrace::Merged(traces));
                 }
@@ -1481,7 +1499,7 @@ fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>, Run
 }
 
 /// What one of so many ranks takes; a host trace alone is not read.
-fn rank_memory(run: &RunFiles, place: usize, ranks: usize, keep: KeepEvents) -> RankMemory {
+fn rank_memory(run: &RunFiles, place: usize, ranks: usize, options: &RunOptions) -> RankMemory {
     let files = &run.ranks[place];
     if let Some(graph) = &files.graph {
         return RankMemory::of(None, Some(graph)).in_turn();
@@ -1498,11 +1516,12 @@ fn rank_memory(run: &RunFiles, place: usize, ranks: usize, keep: KeepEvents) -> 
         .iter()
         .filter(|other| other.device == files.device);
     let mut memory = RankMemory::of(host, device).and(files.capture.as_deref());
+    memory = memory.for_work(options.work);
     if files.process.is_some() {
         memory = memory.of_one_process(in_file.count());
     }
     memory = memory.and_dump(files.flight.as_deref().filter(|_| device.is_some()));
-    if keep == KeepEvents::Everything {
+    if options.keep == KeepEvents::Everything {
         memory = memory.with_details(device);
     }
     if ranks > 1 { memory.in_turn() } else { memory }

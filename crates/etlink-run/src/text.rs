@@ -1,6 +1,6 @@
 //! Figures and names in messages and notes.
 
-use etlink_model::{Anomalies, Severity};
+use etlink_model::{Anomalies, Severity, counted_text};
 use indexmap::IndexMap;
 use std::error::Error;
 use std::path::Path;
@@ -54,7 +54,7 @@ pub fn infos(anomalies: &Anomalies) -> Vec<String> {
     let mut infos = vec![];
     for (kind, anomaly) in anomalies.iter() {
         if kind.severity() == Severity::Info {
-            infos.push(format!("{} {}", anomaly.count, kind.describe()));
+            infos.push(counted_text(anomaly.count, kind.describe()));
         }
     }
     infos

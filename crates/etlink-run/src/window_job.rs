@@ -52,8 +52,8 @@ const MOST_TRIES: usize = 4;
 pub(crate) enum WindowFailure {
     /// It cannot be cut.
     NoWindows(WindowError),
-    /// A window is too large as well.
-    TooLarge,
+    /// A window is too large as well: it takes so much beyond what the process takes, bytes.
+    TooLarge(u64),
     /// As if it was linked as a whole.
     Run(RunError),
 }
@@ -221,6 +221,11 @@ impl CountedRank {
         let mut report = self.linked.clone();
         report.notes.extend(job.manifest.cost.clone());
         report.notes.extend(self.whole.step_note.clone());
+        if job.cache.is_some() {
+            report.notes.push(
+                "what is linked in parts is neither taken from the cache nor kept in it".to_owned(),
+            );
+        }
         JobReport {
             host: job.host.as_ref().map(|path| path.display().to_string()),
             device: job.device.display().to_string(),
@@ -299,16 +304,20 @@ impl WindowTraces<'_> {
             output: 0,
         };
         let all_ops = (device.ops.len() as u64).saturating_mul(OP_BYTES);
-        let left = room
-            .saturating_sub(fixed_bytes(host.as_ref(), &device))
-            .max(1);
+        let fixed = fixed_bytes(host.as_ref(), &device);
+        let left = room.saturating_sub(fixed).max(1);
+        let largest = |survey: &Survey| (survey.largest as u64).saturating_mul(OP_BYTES);
+        let too_large = |survey: &Survey| {
+            let needed = fixed.saturating_add(largest(survey));
+            WindowFailure::TooLarge(needed)
+        };
         let windows = all_ops.div_ceil(left).saturating_add(1);
         let windows = usize::try_from(windows).unwrap_or(usize::MAX);
         if windows > MOST_WINDOWS {
             // more memory helps nobody whose rank cannot be cut
             let how = self.how(MOST_WINDOWS, Seams::Ops, &[]);
             return Err(match survey(&mut device, host.as_ref(), how) {
-                Ok(_) => WindowFailure::TooLarge,
+                Ok(survey) => too_large(&survey),
                 Err(error) => WindowFailure::NoWindows(error),
             });
         }
@@ -317,7 +326,7 @@ impl WindowTraces<'_> {
         for seams in [Seams::Steps, Seams::Ops] {
             let how = self.how(windows, seams, &[]);
             match survey(&mut device, host.as_ref(), how) {
-                Ok(survey) if (survey.largest as u64).saturating_mul(OP_BYTES) <= left => {
+                Ok(survey) if largest(&survey) <= left => {
                     return Ok(SurveyedRank {
                         survey,
                         bytes,
@@ -327,14 +336,15 @@ impl WindowTraces<'_> {
                         states,
                     });
                 }
-                Ok(_) => failure = Some(WindowFailure::TooLarge),
+                Ok(survey) => failure = Some(too_large(&survey)),
                 // what steps say is more than that nothing else is a place either
                 Err(error) => {
                     failure.get_or_insert(WindowFailure::NoWindows(error));
                 }
             }
         }
-        Err(failure.unwrap_or(WindowFailure::TooLarge))
+        // both loops leave one
+        Err(failure.unwrap_or(WindowFailure::TooLarge(fixed)))
     }
 
     fn how<'o>(&self, windows: usize, seams: Seams, not_at: &'o [TimeNs]) -> SurveyOptions<'o> {

@@ -191,7 +191,7 @@ pub fn scale_run(
     let network = network_beside(&prefix, options.ranks)?;
     let mut report = write_set(&name, &set, network, folder, overwrite)?;
     report.notes.extend(passed_by);
-    report.notes.extend(untied_note(&set));
+    report.notes.extend(untied_note(&set, graphs.len()));
     Ok(report)
 }
 
@@ -205,12 +205,25 @@ fn not_one_run(folder: &Path, runs: usize) -> String {
     }
 }
 
-/// What to say where no collective and no message ties the ranks of a run together.
-fn untied_note(set: &WorkloadSet) -> Option<String> {
-    (!set.communicates()).then(|| {
-        "no rank communicates: the copies run beside each other, and more ranks take no more time"
-            .to_owned()
-    })
+/// What to say where no collective and no message ties the copies of a run, of so many ranks each,
+/// together.
+fn untied_note(set: &WorkloadSet, ranks: usize) -> Option<String> {
+    let copy_of = |rank: &u32| *rank as usize / ranks.max(1);
+    let spans = |group: &Vec<u32>| {
+        let copies = group.first().zip(group.last());
+        copies.is_some_and(|(first, last)| copy_of(first) != copy_of(last))
+    };
+    // messages stay within a copy
+    if set.ranks.len() <= ranks || set.groups.values().any(spans) {
+        return None;
+    }
+    let why = match set.communicates() {
+        true => "no group has ranks of several copies",
+        false => "no rank communicates",
+    };
+    Some(format!(
+        "{why}: the copies run beside each other, and more ranks take no more time"
+    ))
 }
 
 /// The run that is copied shall not be lost to its copies.

@@ -46,6 +46,7 @@ pub use etlink_tables as tables;
 mod allocator;
 mod args;
 mod commands;
+mod cut_traces;
 pub mod documents;
 mod kernel_rules;
 mod kernel_work;

@@ -1,13 +1,37 @@
 //! Nodes that wait for each other.
 
+use petgraph::Direction;
 use petgraph::algo::{kosaraju_scc, toposort};
-use petgraph::graph::DiGraph;
+use petgraph::graph::{DiGraph, NodeIndex};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
 
-/// Groups of nodes that wait for each other, ascending. `edges` are pairs of nodes, each waiting
-/// for the first of its pair. O(nodes + edges).
+/// Nodes that wait for each other.
+pub(super) struct Cycle {
+    /// Each waits for the next, and the last for the first, which is the lowest of all.
+    pub(super) circle: Vec<u32>,
+    /// More that wait for these, and these for them; ascending.
+    pub(super) others: Vec<u32>,
+}
+
+impl Cycle {
+    /// All of them.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = u32> {
+        self.circle.iter().chain(&self.others).copied()
+    }
+
+    /// How many they are.
+    pub(super) fn len(&self) -> usize {
+        self.circle.len() + self.others.len()
+    }
+}
+
+/// Groups of nodes that wait for each other, by their lowest node. `edges` are pairs of nodes, the
+/// second waiting for the first. O(nodes + edges).
 ///
 /// Both algorithms of petgraph keep a stack of their own, so a chain of any length is fine.
-pub(super) fn cycles(nodes: usize, edges: &[(u32, u32)]) -> Vec<Vec<u32>> {
+pub(super) fn cycles(nodes: usize, edges: &[(u32, u32)]) -> Vec<Cycle> {
     let mut graph: DiGraph<(), ()> = DiGraph::with_capacity(nodes, edges.len());
     graph.extend_with_edges(edges);
     // nearly all files have no cycle, and sorting costs half of finding the components
@@ -18,11 +42,66 @@ pub(super) fn cycles(nodes: usize, edges: &[(u32, u32)]) -> Vec<Vec<u32>> {
     for component in kosaraju_scc(&graph) {
         // A node that waits for itself is a finding of its own.
         if component.len() > 1 {
-            let mut nodes: Vec<u32> = component.iter().map(|node| node.index() as u32).collect();
-            nodes.sort_unstable();
-            cycles.push(nodes);
+            cycles.push(cycle_of(&graph, component));
         }
     }
-    cycles.sort_unstable();
+    cycles.sort_unstable_by(|a, b| a.circle.cmp(&b.circle));
     cycles
+}
+
+/// A shortest circle through the lowest node of a component. O(component + its edges).
+fn cycle_of(graph: &DiGraph<(), ()>, mut component: Vec<NodeIndex>) -> Cycle {
+    component.sort_unstable();
+    let first = component[0];
+    let members: FxHashSet<NodeIndex> = component.iter().copied().collect();
+    // per node, the one that waits for it
+    let mut waiting: FxHashMap<NodeIndex, NodeIndex> = FxHashMap::default();
+    let mut next = VecDeque::from([first]);
+    'search: while let Some(node) = next.pop_front() {
+        let mut awaited: Vec<NodeIndex> = graph
+            .neighbors_directed(node, Direction::Incoming)
+            .filter(|other| members.contains(other) && *other != node)
+            .collect();
+        awaited.sort_unstable();
+        for other in awaited {
+            if let Entry::Vacant(unseen) = waiting.entry(other) {
+                unseen.insert(node);
+                next.push_back(other);
+            }
+            if other == first {
+                break 'search;
+            }
+        }
+    }
+    let mut circle = vec![first];
+    let mut node = first;
+    while let Some(&other) = waiting.get(&node).filter(|other| **other != first) {
+        circle.push(other);
+        node = other;
+    }
+    // it was found from its end
+    circle[1..].reverse();
+    let inside: FxHashSet<NodeIndex> = circle.iter().copied().collect();
+    let others = component.iter().filter(|node| !inside.contains(node));
+    Cycle {
+        others: others.map(|node| node.index() as u32).collect(),
+        circle: circle.iter().map(|node| node.index() as u32).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_circle_is_in_the_order_of_waiting() {
+        // 0 waits for 2, 2 for 3, 3 for 0; 1 waits for 2, and 2 for 1; 4 waits for 5, and 5 for 4
+        let edges = [(2, 0), (3, 2), (0, 3), (2, 1), (1, 2), (5, 4), (4, 5)];
+        let found = cycles(7, &edges);
+        let all: Vec<_> = found
+            .iter()
+            .map(|one| (&one.circle[..], &one.others[..]))
+            .collect();
+        assert_eq!(all, [(&[0, 2, 3][..], &[1][..]), (&[4, 5], &[])]);
+    }
 }

@@ -92,23 +92,24 @@ const NODES_OF_CYCLE: usize = 1_000;
 
 fn note_cycles(graph: &ChakraGraph, edges: &[(u32, u32)], findings: &mut Findings) {
     for cycle in cycles::cycles(graph.len(), edges) {
-        let Some(&first) = cycle.first() else {
+        let Some(&first) = cycle.circle.first() else {
             continue;
         };
-        let ids: Vec<String> = cycle
-            .iter()
-            .take(NODES_OF_CYCLE)
-            .map(|&node| graph.id[node as usize].to_string())
-            .collect();
-        let more = match cycle.len() > NODES_OF_CYCLE {
-            true => ", …",
-            false => "",
+        let nodes = cycle.nodes().take(NODES_OF_CYCLE);
+        let nodes = nodes.map(|node| graph.id[node as usize]).collect();
+        let order = match cycle.others.len() {
+            0 => "each waits for the next, the last for the first".to_owned(),
+            _ => format!(
+                "each of the first {} waits for the next",
+                cycle.circle.len()
+            ),
         };
-        findings.add(FindingKind::Cycle, cycle.len() as u64, || {
-            example(
+        findings.add(FindingKind::Cycle, cycle.len() as u64, || FindingExample {
+            nodes,
+            ..example(
                 graph,
                 first as usize,
-                format!("{} nodes: {}{more}", cycle.len(), ids.join(", ")),
+                format!("{} nodes, {order}", cycle.len()),
             )
         });
     }

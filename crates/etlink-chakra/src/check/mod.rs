@@ -55,7 +55,7 @@ pub fn cycle_of_nodes(graph: &ChakraGraph) -> Vec<Option<u32>> {
     }
     let mut of = vec![None; graph.len()];
     for (number, cycle) in (0..).zip(cycles::cycles(graph.len(), &edges)) {
-        for node in cycle {
+        for node in cycle.nodes() {
             of[node as usize] = Some(number);
         }
     }
@@ -66,8 +66,8 @@ fn example(graph: &ChakraGraph, index: usize, detail: impl Into<String>) -> Find
     FindingExample {
         id: Some(graph.id[index]),
         name: graph.name_of(index).to_owned(),
-        offset: None,
         detail: detail.into(),
+        ..FindingExample::default()
     }
 }
 

@@ -116,6 +116,7 @@ impl RankNodes {
             name: comm.name.clone(),
             offset: None,
             detail: format!("rank {}: {}", self.rank, detail.into()),
+            ..FindingExample::default()
         }
     }
 }

@@ -3,7 +3,9 @@
 use super::placement::{NodeNumbers, runs_on_device};
 use crate::proto::NodeType;
 use crate::read::{ChakraGraph, NodePlacement};
-use etlink_model::{Correlation, DurationNs, NodeIdx, ResourceIdx, TimeNs, TrackLabel};
+use etlink_model::{
+    Correlation, DurationNs, NodeIdx, ResourceIdx, TimeNs, TrackLabel, counted_text,
+};
 use etlink_replay::{
     EdgeKind, GraphBuilder, LabelSource, ReplayDep, ReplayGraph, ReplayKind, ReplayNode, Resource,
     stream_resource, thread_resource,
@@ -191,7 +193,7 @@ fn notes(file: &ChakraGraph, graph: &ReplayGraph, duplicates: u64, dangling: u64
     let findings = file.findings.clone().into_sorted();
     let mut notes: Vec<String> = findings
         .iter()
-        .map(|finding| format!("{} {}", finding.count, finding.kind.describe()))
+        .map(|finding| counted_text(finding.count, finding.kind.describe()))
         .collect();
     if dangling > 0 {
         notes.push(format!(

@@ -207,6 +207,7 @@ fn invalid_utf8(graph: &mut ChakraGraph, id: Option<u64>, name: &str, offset: u6
             name: name.to_owned(),
             offset: Some(offset),
             detail: String::new(),
+            ..FindingExample::default()
         });
 }
 
@@ -344,6 +345,7 @@ fn finish(
                 name: name.clone().into_owned(),
                 offset: Some(offset),
                 detail,
+                ..FindingExample::default()
             });
     }
     for (label, text) in [

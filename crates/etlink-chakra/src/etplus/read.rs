@@ -178,6 +178,7 @@ fn push_element(graph: &mut ChakraGraph, element: &TreeElement) {
                 name: element.name.clone(),
                 offset: None,
                 detail: missing,
+                ..FindingExample::default()
             });
         }
     }

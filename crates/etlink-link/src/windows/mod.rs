@@ -40,6 +40,7 @@ use anomalies::{DroppedUsers, count_orphans, other_names, window_differences};
 use etlink_model::{Anomalies, DeviceTrace, HostIdx, HostTrace, NodeIdx, OpIdx, ThreadIdx, TimeNs};
 use numbers::Numbers;
 use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
 
 /// Links the windows of a rank, one after the other.
 pub struct WindowLinker<'s> {
@@ -65,6 +66,8 @@ pub struct LinkedWindow {
     pub nodes: WindowNodes,
     /// [`Survey::one_group`].
     pub one_group: bool,
+    /// [`Survey::awaited`].
+    awaited: BTreeSet<ThreadIdx>,
     /// What was wrong in it, beside what the survey has counted.
     anomalies: Anomalies,
     /// Its ids that both traces have, under different names.
@@ -79,7 +82,11 @@ impl LinkedWindow {
     pub fn awaited_threads(&self) -> Vec<bool> {
         let own = self.nodes.own.clone().map(NodeIdx::new);
         let edges = own.flat_map(|node| self.trace.edges.deps(node).iter());
-        self.trace.awaited_threads(edges)
+        let mut awaited = self.trace.awaited_threads(edges);
+        for thread in &self.awaited {
+            awaited[thread.index()] = true;
+        }
+        awaited
     }
 }
 
@@ -229,6 +236,7 @@ impl<'s> WindowLinker<'s> {
             trace,
             nodes,
             one_group: survey.one_group,
+            awaited: survey.awaited.clone(),
             anomalies,
             same_id_other_name,
             has_later_parents,

@@ -16,12 +16,14 @@ use crate::notes::{self, DeviceOps};
 use crate::options::LinkOptions;
 use crate::ranks::{RankSummary, StepRanges, has_one_group};
 use crate::report::{LinkReport, TimeWindow};
+use crate::trace::awaited_despite_cut;
 use crate::{describe, overlap_name};
 use etlink_model::{
     AnomalyKind, CollectiveKind, DeviceTrace, DurationNs, HostIdx, HostTrace, ListedNode, OpIdx,
     ThreadIdx, TimeNs, WantedNodes, WantedOps,
 };
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// How a rank is cut.
@@ -86,6 +88,8 @@ pub struct Survey {
     pub(super) has_damage: bool,
     pub(super) window: (TimeNs, TimeNs),
     pub(super) threads: usize,
+    /// Threads that are awaited, whatever windows show.
+    pub(super) awaited: BTreeSet<ThreadIdx>,
     pub(super) calls: usize,
     pub(super) handoffs: Vec<Handoff>,
     pub(super) recorded: Vec<RecordedWait>,
@@ -219,6 +223,7 @@ pub fn survey(
         report,
         window,
         threads: device.threads.len(),
+        awaited: awaited_despite_cut(device),
         calls: device.calls.len(),
         handoffs: nesting.handoffs,
         recorded: nesting.recorded,

@@ -191,9 +191,14 @@ impl WantedTrace {
             InputKind::NsysReport | InputKind::ParquetTable | InputKind::OtherSqlite => {
                 format!("{name} is {is}")
             }
-            InputKind::ChakraEt | InputKind::ChakraJson => {
-                format!("{name} is {is}, which is linked already; {option} wants a {what}")
-            }
+            InputKind::ChakraEt | InputKind::ChakraJson => match self == WantedTrace::Device {
+                true => format!(
+                    "{name} is {is}, which is linked already, where a device trace (Kineto) is wanted"
+                ),
+                false => {
+                    format!("{name} is {is}, which is linked already; {option} wants a {what}")
+                }
+            },
             InputKind::FlightRecorder | InputKind::NcclInspector => {
                 format!("{name} is {is}; {option} wants a {what}")
             }

@@ -88,6 +88,8 @@ struct Held {
 pub(crate) struct OverBudget {
     /// What the process would hold beyond what it held before, bytes.
     pub(crate) needed: u64,
+    /// All was read, so that what it takes is known.
+    pub(crate) is_read: bool,
 }
 
 impl MemoryGate {
@@ -109,6 +111,14 @@ impl MemoryGate {
             before: held.map_or(0, |held| held.now),
             state: Mutex::default(),
             freed: Condvar::new(),
+        }
+    }
+
+    /// The same where some needs are not known, so that what the process holds has to be looked at.
+    pub(crate) fn of_unknown(self) -> MemoryGate {
+        MemoryGate {
+            is_measured: resident().is_some(),
+            ..self
         }
     }
 
@@ -263,7 +273,10 @@ impl MemoryGate {
             if state.running.first().is_none_or(|first| *first >= at) {
                 return match now <= part_of(self.limit, FIRST_PERCENT) {
                     true => Ok(()),
-                    false => Err(OverBudget { needed: now }),
+                    false => Err(OverBudget {
+                        needed: now,
+                        is_read: false,
+                    }),
                 };
             }
             state = self
@@ -294,7 +307,10 @@ impl MemoryGate {
         };
         match needed <= self.limit {
             true => Ok(()),
-            false => Err(OverBudget { needed }),
+            false => Err(OverBudget {
+                needed,
+                is_read: true,
+            }),
         }
     }
 
@@ -371,6 +387,13 @@ fn sum(sum: u64, next: &u64) -> u64 {
 
 fn part_of(total: u64, percent: u64) -> u64 {
     total / 100 * percent
+}
+
+/// For how much a process has to be let in that holds so much, as it is looked at.
+pub(crate) fn limit_for(bytes: u64) -> u64 {
+    (bytes / LOOKED_PERCENT)
+        .saturating_mul(100)
+        .saturating_add(2 * 100)
 }
 
 fn scaled(bytes: u64, scale: Option<u64>) -> u64 {

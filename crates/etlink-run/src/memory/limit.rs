@@ -2,6 +2,7 @@
 
 use super::least;
 use super::obstacle::{PartsObstacle, parts_remedy};
+use crate::input::display_name;
 use bytesize::ByteSize;
 use etlink_link::windows::WindowError;
 use etlink_model::{Setting, advice};
@@ -33,8 +34,11 @@ impl Display for MemoryLimit {
 pub enum NoWindows {
     /// It cannot be cut.
     NoSeam(WindowError),
-    /// A part of it takes more memory than there is as well.
-    TooLarge,
+    /// A part of it takes more memory than there is as well: so much, bytes, where that is known.
+    TooLarge {
+        /// What the process takes with the largest part.
+        needed: Option<u64>,
+    },
 }
 
 /// A rank that takes more memory than there is.
@@ -44,6 +48,8 @@ pub struct OversizedRank {
     pub files: Vec<PathBuf>,
     /// Their unpacked size, bytes.
     pub unpacked: u64,
+    /// That is what was read until then: how much there is, is not known of standard input and pipes.
+    pub is_part: bool,
     /// The memory that linking takes, bytes.
     pub needed: u64,
     /// How many other ranks are too large as well.
@@ -60,22 +66,22 @@ pub struct OversizedRank {
 
 impl Display for OversizedRank {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        let files: Vec<String> = self
-            .files
-            .iter()
-            .map(|file| file.display().to_string())
-            .collect();
+        let files: Vec<String> = self.files.iter().map(|file| display_name(file)).collect();
         let others = match self.others {
             0 => String::new(),
             1 => " (1 more rank is too large as well)".to_owned(),
             more => format!(" ({more} more ranks are too large as well)"),
         };
+        let unpacked = match self.is_part {
+            true => "unpacked of it",
+            false => "unpacked",
+        };
         write!(
             f,
-            "{}: {} unpacked take about {} of memory to link{others}, but {}{}{}{}",
+            "{}: {} {unpacked} take about {} of memory to link{others}, but {}{}{}{}",
             files.join(" and "),
             display_size(self.unpacked),
-            display_size(self.needed),
+            enough_size(self.needed),
             self.limit,
             self.least_text(),
             self.no_windows_text(),
@@ -102,9 +108,15 @@ impl OversizedRank {
             Some(NoWindows::NoSeam(reason)) => {
                 format!(". It cannot be linked in parts, as {reason}")
             }
-            Some(NoWindows::TooLarge) => {
+            Some(NoWindows::TooLarge { needed: None }) => {
                 ". The parts that it can be cut into are too large as well".to_owned()
             }
+            Some(NoWindows::TooLarge {
+                needed: Some(needed),
+            }) => format!(
+                ". The parts that it can be cut into take about {}",
+                enough_size(*needed)
+            ),
             None => String::new(),
         }
     }
@@ -134,6 +146,35 @@ impl OversizedRank {
     }
 }
 
+/// A size that is enough: rounded up, as whoever gives what a message names is not to be refused.
+fn enough_size(bytes: u64) -> String {
+    let mut unit = 1;
+    while bytes / unit >= 1000 {
+        unit *= 1000;
+    }
+    // the tenth that is shown
+    let step = (unit / 10).max(1);
+    display_size(bytes.div_ceil(step).saturating_mul(step))
+}
+
 pub(crate) fn display_size(bytes: u64) -> String {
     ByteSize(bytes).display().si().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_named_is_enough() {
+        for (bytes, named) in [
+            (237_149_000, "237.2 MB"),
+            (237_100_000, "237.1 MB"),
+            (999_950_001, "1.0 GB"),
+            (39_010_000_000, "39.1 GB"),
+            (999, "999 B"),
+        ] {
+            assert_eq!(enough_size(bytes), named);
+        }
+    }
 }

@@ -48,19 +48,23 @@ impl RankOperation {
 
     /// What the traces of a rank take at most until the work is done, bytes.
     pub(crate) fn bytes(self, host: Option<&HostTrace>, device: &DeviceTrace) -> u64 {
-        let (per_event, per_name) = self.costs();
+        let (_, per_name) = self.costs();
         let host_events = host.map_or(0, |host| host.nodes.len());
         let host_names = host.map_or(0, |host| host.names.count());
         let events = device_events(device) + host_events;
         let names = device.names.count() + host_names;
-        let events = (events as u64).saturating_mul(per_event);
         let names = (names as u64).saturating_mul(per_name);
+        self.bytes_of_events(events as u64).saturating_add(names)
+    }
+
+    /// What so many events take at most, with few names, bytes.
+    pub(crate) fn bytes_of_events(self, events: u64) -> u64 {
+        let (per_event, _) = self.costs();
         let fixed = match self {
             RankOperation::Replay => REPLAY_BYTES,
             _ => 0,
         };
-        let tables = events.saturating_add(names);
-        tables.saturating_add(fixed)
+        events.saturating_mul(per_event).saturating_add(fixed)
     }
 }
 

@@ -10,6 +10,10 @@ use std::path::PathBuf;
 /// `etlink analyze`.
 #[derive(Debug, Args)]
 #[command(
+    mut_arg("metrics", |metrics| metrics.help(
+        "What was measured beside one trace: the CSV of Nsight Compute, the result of a benchmark of \
+        vLLM or SGLang, a workload card; may be given more than once, and is found in a folder"
+    )),
     after_help = "Exit codes: 0 done; 1 done, but a trace was left out: it could not be read, is \
         not of the run, or is damaged under --strict; 2 no trace could be read."
 )]

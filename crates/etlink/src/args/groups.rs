@@ -141,9 +141,7 @@ pub struct OneTraceArgs {
     /// Host trace of the Kineto trace, as for `link`
     #[arg(long, value_name = "ET")]
     pub host: Option<PathBuf>,
-    /// What was measured beside one trace: the CSV of Nsight Compute, and for `analyze` the result
-    /// of a benchmark of vLLM or SGLang and a workload card; may be given more than once, and is
-    /// found in a folder
+    /// What was measured beside one trace: the CSV of Nsight Compute; it is found in a folder
     #[arg(long, value_name = "FILE")]
     pub metrics: Vec<PathBuf>,
     /// Rank, when the trace does not say

@@ -2,6 +2,7 @@
 
 use super::{note_idle_measurements, print_document, print_report, print_run_files, print_shard};
 use crate::args::FindingsArgs;
+use crate::cut_traces::{NOTHING_LATER, cut_line};
 use crate::kernel_rules::{ReadRules, read_rules};
 use crate::rank_error::rank_error;
 use crate::record_tables::records_table;
@@ -11,6 +12,7 @@ use crate::table::{count, percent, time};
 use crate::{Outcome, notes};
 use anyhow::{Context, Result};
 use arrow_array::RecordBatch;
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_analyze::{KernelRules, Options, UtilizationWindow, analyze};
 use etlink_findings::{CauseEvidence, KINDS, RunFinding, RunFindings};
 use etlink_link::TensorEdges;
@@ -51,6 +53,20 @@ pub struct FindingsReport {
     /// What it would gain from.
     #[serde(flatten)]
     pub found: RunFindings,
+    /// What it is called in text: as its folder, or as the source where it lies there beside others.
+    #[serde(skip)]
+    name: String,
+    /// Which device traces are cut, a line; empty where none is.
+    #[serde(skip)]
+    cut_line: String,
+}
+
+/// What is kept of a rank.
+#[derive(BorshSerialize, BorshDeserialize)]
+struct FindingsRank {
+    found: FoundRank,
+    /// Its device trace ends before its recording did.
+    is_cut: bool,
 }
 
 pub fn run(args: FindingsArgs) -> Result<Outcome> {
@@ -79,6 +95,10 @@ pub fn run(args: FindingsArgs) -> Result<Outcome> {
     if args.print.json {
         print_document("etlink.findings", &FindingsDocument { runs: reports })?;
     } else {
+        let notes = reports
+            .iter()
+            .map(|report| (report.name.as_str(), report.all_notes()));
+        notes::print_of_runs(notes);
         print_report(&reports.iter().map(findings_text).collect::<String>())?;
     }
     Ok(outcome)
@@ -129,6 +149,7 @@ impl FindingsReport {
                 .iter()
                 .map(|share| share.sentence.clone()),
         );
+        sentences.extend(self.cut_line.lines().map(str::to_owned));
         sentences
     }
 }
@@ -176,7 +197,7 @@ fn find_in_runs(
     let find = |rank: RankEntry<'_>| find_in_rank(rank, rules).map_err(rank_error);
     let ranks = runs.rank_results(&work, find, |_, found| {
         let found = found.as_ref();
-        found.map_or(0, |rank| rank.value.retained_bytes())
+        found.map_or(0, |rank| rank.value.found.retained_bytes())
     });
     progress.finish();
     let ranks = match ranks? {
@@ -200,7 +221,10 @@ fn find_in_runs(
 }
 
 /// None of a rank that was not asked for.
-fn find_in_rank(rank: RankEntry<'_>, rules: &KernelRules) -> Result<Option<RankResult<FoundRank>>> {
+fn find_in_rank(
+    rank: RankEntry<'_>,
+    rules: &KernelRules,
+) -> Result<Option<RankResult<FindingsRank>>> {
     if rank.has_no_times() && !rank.is_wanted(None) {
         return Ok(None);
     }
@@ -215,12 +239,15 @@ fn find_in_rank(rank: RankEntry<'_>, rules: &KernelRules) -> Result<Option<RankR
     Ok(Some(RankResult {
         label: rank.label().to_owned(),
         notes: report_notes(&linked.report.report),
-        value: FoundRank::new(trace, graph, rules, &analysis),
+        value: FindingsRank {
+            found: FoundRank::new(trace, graph, rules, &analysis),
+            is_cut: trace.device.anomalies.is_cut(),
+        },
         summary: linked.summary,
     }))
 }
 
-fn run_report(runs: &RunSet, results: RunResults<FoundRank>) -> Result<FindingsReport> {
+fn run_report(runs: &RunSet, results: RunResults<FindingsRank>) -> Result<FindingsReport> {
     let run = &runs.runs[results.run];
     let excluded = results.excluded();
     let mut notes = run.notes.clone();
@@ -231,10 +258,13 @@ fn run_report(runs: &RunSet, results: RunResults<FoundRank>) -> Result<FindingsR
     }
     let absent = results.members.absent;
     let mut ranks = results.members.ranks;
+    let cut = ranks.iter().filter(|rank| rank.value.is_cut);
+    let cut: Vec<&str> = cut.map(|rank| rank.label.as_str()).collect();
+    let cut_line = cut_line(&cut, ranks.len() + excluded.len() == 1, NOTHING_LATER);
     let (found, job_step_ns) = match ranks.len() {
         0 => (RunFindings::default(), None),
         // one rank waits for nobody here, and its own clock is good enough
-        1 => (ranks.remove(0).value.alone(), None),
+        1 => (ranks.remove(0).value.found.alone(), None),
         _ => findings_of_ranks(ranks, runs.options.align)?,
     };
     Ok(FindingsReport {
@@ -244,12 +274,14 @@ fn run_report(runs: &RunSet, results: RunResults<FoundRank>) -> Result<FindingsR
         absent,
         job_step_ns,
         found,
+        name: runs.run_name(results.run),
+        cut_line,
     })
 }
 
 /// The ranks as one graph, and the step time of the job.
 fn findings_of_ranks(
-    ranks: Vec<RankResult<FoundRank>>,
+    ranks: Vec<RankResult<FindingsRank>>,
     align: bool,
 ) -> Result<(RunFindings, Option<i64>)> {
     let (mut summaries, mut found) = (vec![], vec![]);
@@ -259,7 +291,7 @@ fn findings_of_ranks(
             continue;
         };
         summaries.push(summary);
-        found.push(rank.value);
+        found.push(rank.value.found);
     }
     let joined = JoinedRun::new(summaries, align);
     let steps = job_step_times(&joined.summaries, &joined.clocks);
@@ -272,14 +304,10 @@ fn findings_of_ranks(
 
 /// A line about the run, then one per finding.
 fn findings_text(report: &FindingsReport) -> String {
-    notes::print_all(&report.notes);
-    for excluded in &report.excluded {
-        notes::print_note(&excluded.note());
-    }
     let found = &report.found;
     let mut out = String::new();
-    if !report.run.is_empty() {
-        let _ = writeln!(out, "{}: {}", report.run, count(found.ranks, "rank"));
+    if !report.name.is_empty() {
+        let _ = writeln!(out, "{}: {}", report.name, count(found.ranks, "rank"));
     }
     if let Some(job_ns) = report.job_step_ns {
         // Ranks do not begin together: the replay has to begin with the first of them.
@@ -309,7 +337,7 @@ fn findings_text(report: &FindingsReport) -> String {
     if let Some(communication) = &found.communication {
         let _ = writeln!(out, "{}", communication.sentence);
     }
-    out
+    out + &report.cut_line
 }
 
 /// A device that idles for more than this of the time is worth a word, be its cause unknown.

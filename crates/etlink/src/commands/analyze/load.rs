@@ -217,6 +217,8 @@ fn analyze_rank<T>(
         trace.report.anomalies.clone(),
     );
     let card = CardFacts::from_trace(&trace, entry.files());
+    // of a written graph its notes say what is missing
+    let is_cut = form == RankForm::Traces && trace.device.anomalies.is_cut();
     let (said, found) = say(trace, of)?;
     let files = entry.files();
     // a written graph stands for the traces that it was made of
@@ -233,6 +235,7 @@ fn analyze_rank<T>(
         card,
         found,
         form,
+        is_cut,
     };
     Ok(Some(RankResult {
         label,

@@ -2,6 +2,7 @@
 
 use super::card::CardFacts;
 use super::chakra::RankForm;
+use crate::cut_traces::{NOTHING_LATER, cut_line};
 use crate::run_findings::FoundRank;
 use crate::{notes, table};
 use borsh::{BorshDeserialize, BorshSerialize};
@@ -64,6 +65,9 @@ pub(super) struct Ranked<T> {
     /// What it was read from.
     #[serde(skip)]
     pub(super) form: RankForm,
+    /// Its device trace ends before its recording did.
+    #[serde(skip)]
+    pub(super) is_cut: bool,
     #[serde(flatten)]
     pub(super) said: T,
     /// What it has in common with the others.
@@ -108,6 +112,14 @@ impl<T> AnalyzedRun<T> {
             }
         }
         all
+    }
+
+    /// What its figures lack: a line, where device traces are cut.
+    pub(super) fn cut_line(&self) -> String {
+        let cut = self.ranks.iter().filter(|rank| rank.is_cut);
+        let labels: Vec<&str> = cut.map(|rank| rank.label.as_str()).collect();
+        let is_only_trace = self.ranks.len() + self.excluded.len() == 1;
+        cut_line(&labels, is_only_trace, NOTHING_LATER)
     }
 
     /// What a rank is called in notes. Of a single trace you know which one is meant.

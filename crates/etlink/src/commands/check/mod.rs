@@ -13,6 +13,7 @@ use etlink_chakra::check::{self, CheckRule, RULES, RankNodes, check_ranks};
 use etlink_chakra::finding::{EXAMPLES, Finding, FindingExample, FindingKind, Severity};
 use etlink_chakra::read;
 use etlink_chakra::read::{FileKind, GraphSummary};
+use etlink_model::counted_text;
 use etlink_run::discover::unreadable_paths;
 use etlink_run::graphs::{groups_beside, prefix_and_rank, written_files};
 use etlink_run::input;
@@ -48,10 +49,11 @@ impl Checked {
         self.ok && (!strict || self.findings.is_empty())
     }
 
-    /// Leaves out what breaks other rules.
+    /// Leaves out what breaks other rules. A file that is not read may break any.
     fn keep_rules(&mut self, rules: &[&str]) {
-        self.findings
-            .retain(|finding| rules.contains(&finding.rule));
+        self.findings.retain(|finding| {
+            finding.kind == FindingKind::Unreadable || rules.contains(&finding.rule)
+        });
         self.ok = has_no_error(&self.findings);
     }
 }
@@ -291,10 +293,9 @@ fn describe_file(checked: &Checked) -> String {
         };
         let _ = writeln!(
             out,
-            "  {grade} {}: {} {}",
+            "  {grade} {}: {}",
             finding.rule,
-            finding.count,
-            finding.kind.describe()
+            counted_text(finding.count, finding.kind.describe())
         );
         for example in finding.examples.iter().take(EXAMPLES) {
             let place = match finding.kind {
@@ -323,5 +324,10 @@ fn describe_example(example: &FindingExample) -> String {
         offset,
         Some(cut(&example.detail, NAME_LETTERS, 0)).filter(|detail| !detail.is_empty()),
     ];
-    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    let place = parts.into_iter().flatten().collect::<Vec<_>>().join(", ");
+    let nodes: Vec<String> = example.nodes.iter().map(u64::to_string).collect();
+    match nodes.is_empty() {
+        true => place,
+        false => format!("{place}: {}", cut(&nodes.join(", "), NAME_LETTERS, 0)),
+    }
 }

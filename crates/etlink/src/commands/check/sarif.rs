@@ -91,6 +91,10 @@ fn location(file: &str, example: &FindingExample) -> Value {
     if !example.detail.is_empty() {
         location["message"] = json!({ "text": example.detail });
     }
+    if !example.nodes.is_empty() {
+        // what the format leaves to its writers
+        location["properties"] = json!({ "nodes": example.nodes });
+    }
     location
 }
 

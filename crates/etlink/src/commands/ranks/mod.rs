@@ -21,7 +21,7 @@ use etlink_link::ranks::{
     RankSummary, RunJoin, StepStragglers, StragglerStats, order_conflicts, rank_list,
     step_began_later,
 };
-use etlink_model::{AnomalyKind, DeviceTrace, GlobalRank};
+use etlink_model::GlobalRank;
 use etlink_run::discover::RunFiles;
 use etlink_run::membership::{Excluded, Exclusion};
 use etlink_run::phases::{Phased, ReportWork};
@@ -241,16 +241,10 @@ fn summarize_rank(
         value: RankDetails {
             details: linked.details(),
             devices: device_use(&linked.trace, rules),
-            is_cut: is_cut(&linked.trace.device),
+            is_cut: linked.trace.device.anomalies.is_cut(),
         },
         summary: linked.summary,
     }))
-}
-
-/// Whether what came last is missing: all times are those of the device trace.
-fn is_cut(device: &DeviceTrace) -> bool {
-    let kinds = [AnomalyKind::Truncated, AnomalyKind::SourceEnded];
-    kinds.iter().any(|kind| device.anomalies.count(*kind) > 0)
 }
 
 fn compare_ranks(

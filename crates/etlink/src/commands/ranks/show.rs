@@ -1,11 +1,12 @@
 //! The comparison for people and for tables.
 
 use super::RanksReport;
+use crate::cut_traces::{NO_WAITS, cut_line};
 use crate::notes;
 use crate::table::{Grid, Limit, count, csv_text, percent, signed_time, time};
 use crate::unjoined::unjoined_text;
 use anyhow::Result;
-use etlink_link::ranks::{CollectiveSkew, RankClock, StragglerStats, rank_list};
+use etlink_link::ranks::{CollectiveSkew, RankClock, StragglerStats};
 use etlink_model::GlobalRank;
 use etlink_run::joined::clock_notes;
 use etlink_run::membership::{Excluded, absent_note};
@@ -191,16 +192,9 @@ fn who_held_up(one: &RanksReport) -> String {
 
 /// What the sentence before cannot know.
 fn cut_text(one: &RanksReport) -> String {
-    match &one.cut[..] {
-        [] => String::new(),
-        [rank] => {
-            format!("the device trace of rank {rank} is cut: waits after its end are not counted\n")
-        }
-        several => format!(
-            "the device traces of {} are cut: waits after their ends are not counted\n",
-            rank_list("rank", several)
-        ),
-    }
+    let labels: Vec<String> = one.cut.iter().map(GlobalRank::to_string).collect();
+    let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+    cut_line(&labels, false, NO_WAITS)
 }
 
 fn percent_of(part: i64, whole: i64) -> String {

@@ -22,7 +22,7 @@ use config::ReplayConfig;
 use etlink_chakra::convert::{self, NodeNames};
 use etlink_chakra::read::ChakraGraph;
 use etlink_link::{LinkReport, LinkedTrace};
-use etlink_model::{AnomalyKind, NodeIdx, Severity, TimeNs};
+use etlink_model::{AnomalyKind, NodeIdx, Severity, TimeNs, counted_text};
 use etlink_replay::{
     AnswerRange, CrossStepFigures, EdgeKind, LabelSource, PathReport, ReplayFigures, ReplayGraph,
     ReplayRun, ReplaySettings, StartExplanation, TrustFigures, work_makespan,
@@ -257,7 +257,7 @@ fn trace_notes(report: &LinkReport) -> Vec<String> {
         .notes
         .iter()
         .cloned()
-        .chain(damage.map(|(kind, anomaly)| format!("{} {}", anomaly.count, kind.describe())))
+        .chain(damage.map(|(kind, anomaly)| counted_text(anomaly.count, kind.describe())))
         .collect()
 }
 

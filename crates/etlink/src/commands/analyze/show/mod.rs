@@ -54,6 +54,7 @@ pub(super) fn run_text(one: &Analyzed, args: &AnalyzeArgs) -> String {
             count(last.collectives, "collective"),
         );
     }
+    out += &one.told.cut_line();
     let limit = Limit {
         lines: args.rows.rows,
         option: "--rows",
