@@ -258,6 +258,19 @@ mod tests {
         }
     }
 
+    /// Not all recorders escape control characters, of which some are keys of metadata.
+    #[test]
+    fn json_that_begins_like_a_message_of_metadata() {
+        let version = r#"ph", "ts", a name with 34 bytes..."#;
+        let attribute = r#"a text that no reader of attributes takes as one, "X""#;
+        let head = format!("[\n\"{version}\x12\x35{attribute}");
+        assert_eq!((version.len(), attribute.len()), (34, 53));
+        assert_eq!(
+            (head.len(), sniff(head.as_bytes())),
+            (92, FileKind::KinetoTrace)
+        );
+    }
+
     /// Of 91 and 123 bytes the length is the code of a bracket.
     #[test]
     fn a_first_message_that_begins_like_json() {

@@ -186,7 +186,7 @@ pub(crate) fn build_cut(
     let begin = device.window().map_or(TimeNs(0), |(begin, _)| begin);
     graph.draft.add_boundaries(begin);
     graph.add_handoffs(between.handoffs);
-    graph.add_recorded_waits(begin, between);
+    graph.add_recorded_waits(between);
     let late_readers = cut.map_or(0, |cut| graph.count_late_readers(cut));
     graph.add_tensors(between.tensors);
     let written = cut.map_or(vec![], |cut| graph.written_places(cut));
@@ -291,7 +291,7 @@ impl Graph<'_> {
     }
 
     /// What went on after a recorded wait, after what let it go on.
-    fn add_recorded_waits(&mut self, begin: TimeNs, between: BetweenThreads<'_>) {
+    fn add_recorded_waits(&mut self, between: BetweenThreads<'_>) {
         for wait in between.recorded {
             let released = wait.after.and_then(|after| between.release_slot[after]);
             let Some(from) = released else { continue };
@@ -301,7 +301,7 @@ impl Graph<'_> {
             let boundary = self.draft.tracks[wait.thread.index()].start;
             // A thread that another one has started did not live before.
             let is_first = boundary.after() == to && wait.start == wait.end;
-            if is_first && self.draft.place(to) == wait.end && wait.end > begin {
+            if is_first && self.draft.place(to) == wait.end {
                 self.draft.end_boundary(boundary);
                 to = boundary;
             }
@@ -614,7 +614,7 @@ impl Graph<'_> {
                 self.row_slot[wait.to.index()],
             );
             let delay = row.before();
-            let delay = delay.filter(|delay| self.draft.waits_before(*delay, wait.to));
+            let delay = delay.filter(|delay| self.draft.is_wait(*delay));
             let to = delay.unwrap_or(row);
             // The clocks' error can put the cause's place behind the effect's; a shift of one place
             // mends that where the queue allows it.
@@ -788,3 +788,6 @@ pub(crate) fn host_collectives(
         .map(|op| kind_of(OpIdx::new(op)).is_some_and(|kind| kind != CollectiveKind::Other))
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -284,12 +284,9 @@ impl Draft {
             return None;
         }
         let waited = left.min(until) - self.place(own);
-        if waited > DurationNs(0) {
-            self.add_wait_gap(own, waited);
-            // The slice now begins where the wait ends: the time before is the gap that `wait_gaps`
-            // has.
-            self.place[own.index()] += waited.0;
-        }
+        self.add_wait_gap(own, waited);
+        // The slice now begins where the wait ends: the time before is the gap that `wait_gaps` has.
+        self.place[own.index()] += waited.0;
         Some(own)
     }
 
@@ -297,8 +294,7 @@ impl Draft {
     /// between takes no time. Left as it is where an op begins between. O(slots between).
     pub(crate) fn wait_between(&mut self, first: SlotIdx, last: SlotIdx) {
         let between = first.index()..last.index();
-        let begins_op =
-            |at: usize| self.kind[at] == NodeKind::HostOp && self.first[at] && at != first.index();
+        let begins_op = |at: usize| self.kind[at] == NodeKind::HostOp && self.first[at];
         if between.clone().any(begins_op) || last <= first {
             return;
         }
@@ -326,12 +322,9 @@ impl Draft {
         }
     }
 
-    /// Whether a slot is the unexplained wait before row `row`.
-    pub(crate) fn waits_before(&self, slot: SlotIdx, row: RowIdx) -> bool {
-        let at = slot.index();
-        slot >= self.first_row()
-            && self.kind[at] == NodeKind::UnexplainedWait
-            && self.source[at] == row.0
+    /// Whether a slot is an unexplained wait: the row that waits has the next slot.
+    pub(crate) fn is_wait(&self, slot: SlotIdx) -> bool {
+        self.kind[slot.index()] == NodeKind::UnexplainedWait
     }
 
     /// The last node of those from `slot` on that ends by `end`.
@@ -524,6 +517,7 @@ fn take<T: Copy + Send + Sync>(order: &[SlotIdx], column: &mut Vec<T>) -> Vec<T>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::graph::testing::{slices, slot};
 
     /// Three threads, of which one has no nodes, and two queues; long enough for several pieces.
     #[test]
@@ -563,5 +557,108 @@ mod tests {
         assert_eq!(want.len(), 3 * PIECE + PIECE / 2 + 2 * PIECE);
         want.sort_by_key(|slot| draft.place(*slot));
         assert!(draft.order() == want);
+    }
+
+    /// Two threads with two calls each: slots 1 and 2, 5 and 6. Their boundaries are 0 and 4.
+    fn two_threads() -> Draft {
+        let mut draft = slices(NodeKind::Runtime, &[&[100, 200, 300], &[100, 200, 300]], 0);
+        draft.add_boundaries(TimeNs(50));
+        draft
+    }
+
+    #[test]
+    fn what_is_around_a_time_is_of_the_same_thread() {
+        let draft = two_threads();
+        for (time, ended, begins) in [
+            (50, None, Some(4)),
+            (70, None, Some(5)),
+            (100, Some(4), Some(5)),
+            (250, Some(5), None),
+            (300, Some(6), None),
+        ] {
+            let want = (ended.map(slot), begins.map(slot));
+            assert_eq!(draft.around(ThreadIdx(1), TimeNs(time)), want, "{time}");
+        }
+    }
+
+    #[test]
+    fn wait_gaps_before_one_slot_add_up() {
+        let mut draft = two_threads();
+        draft.add_wait_gap(slot(2), DurationNs(30));
+        draft.add_wait_gap(slot(2), DurationNs(20));
+        assert_eq!(draft.end(slot(1)), TimeNs(150));
+    }
+
+    #[test]
+    fn a_call_waits_for_what_ends_in_it_or_not_much_later() {
+        let late = 200 + CLOCK_TOLERANCE.0;
+        for (begun, until, goes_on) in [
+            // the next call begins as this one ends
+            (110, 210, Some(200)),
+            (110, 150, Some(150)),
+            // it had ended before the call
+            (50, 60, Some(100)),
+            (200, 201, None),
+            (110, late, Some(200)),
+            (110, late + 1, None),
+        ] {
+            let mut draft = two_threads();
+            let waits = draft.wait_in(slot(1), TimeNs(200), TimeNs(begun), TimeNs(until));
+            let told = waits.map(|slot| (slot, draft.place(slot)));
+            assert_eq!(told, goes_on.map(|at| (slot(1), TimeNs(at))), "{until}");
+            assert_eq!(draft.place(slot(2)), TimeNs(200), "{until}");
+        }
+    }
+
+    /// A slice of an op that goes on is no work of its own.
+    #[test]
+    fn a_thread_waits_between_two_slots_unless_an_op_begins() {
+        for (begins, waits) in [(false, true), (true, false)] {
+            let mut draft = slices(NodeKind::Runtime, &[&[100, 200, 300, 400, 500, 600]], 0);
+            draft.kind[3] = NodeKind::HostOp;
+            draft.first[3] = begins;
+            draft.add_wait_gap(slot(1), DurationNs(7));
+            draft.add_wait_gap(slot(3), DurationNs(5));
+            draft.wait_between(slot(1), slot(5));
+            let places = [1, 2, 3, 4, 5].map(|at| draft.place(slot(at)).0);
+            let gaps: Vec<(SlotIdx, DurationNs)> = draft.wait_gaps.into_iter().collect();
+            let (want, gap) = match waits {
+                true => ([100, 100, 100, 100, 500], (slot(5), DurationNs(400))),
+                false => ([100, 200, 300, 400, 500], (slot(3), DurationNs(5))),
+            };
+            assert_eq!(places, want);
+            assert_eq!(gaps, [(slot(1), DurationNs(7)), gap]);
+        }
+        let mut draft = two_threads();
+        draft.wait_between(slot(2), slot(2));
+        assert!(draft.wait_gaps.is_empty());
+    }
+
+    /// Slots 0 and 1 are rows of one queue, slot 2 of another.
+    #[test]
+    fn a_row_moves_as_far_as_its_queue_allows() {
+        for (second, moved, place) in [(20, 0, 10), (31, 0, 31), (20, 1, 31)] {
+            let mut draft = Draft::new([].into_iter(), 3);
+            let mut first = draft.next_row();
+            for (queue, places) in [(0, &[10, second][..]), (1, &[30])] {
+                for place in places {
+                    let queue = QueueIdx(queue);
+                    draft.add_row(NodeKind::DeviceOp, RowIdx(0), queue, TimeNs(*place));
+                }
+                draft.close_queue(first);
+                first = draft.next_row();
+            }
+            draft.move_behind(slot(moved), slot(2));
+            assert_eq!(draft.place(slot(moved)), TimeNs(place), "{second} {moved}");
+        }
+    }
+
+    #[test]
+    fn an_op_that_communicates_is_a_collective_in_its_first_slice() {
+        let mut draft = slices(NodeKind::HostOp, &[&[100, 200, 300]], 0);
+        (draft.source[2], draft.first[2]) = (0, false);
+        let order = draft.order();
+        let nodes = draft.nodes(&order, &DeviceTrace::default(), &[true]);
+        assert_eq!(nodes.kind, [NodeKind::Collective, NodeKind::HostOp]);
     }
 }

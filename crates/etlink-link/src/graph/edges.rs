@@ -148,3 +148,38 @@ impl<'e> NodeDeps<'e> {
         self.from[begin..end].binary_search(&from).is_ok()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn edge(kind: EdgeKind, from: u32, inferred: bool) -> Edge {
+        Edge {
+            to: NodeIdx(2),
+            kind,
+            from: NodeIdx(from),
+            inferred,
+        }
+    }
+
+    #[test]
+    fn of_an_edge_that_is_stated_and_inferred_the_stated_one_stays() {
+        let stated = edge(EdgeKind::Launch, 0, false);
+        let edges = Edges::new(vec![edge(EdgeKind::Launch, 0, true), stated, stated], 3);
+        assert_eq!(edges.iter().collect::<Vec<Edge>>(), [stated]);
+    }
+
+    #[test]
+    fn deps_are_found_by_kind_and_node() {
+        let all = vec![
+            edge(EdgeKind::Launch, 0, false),
+            edge(EdgeKind::StreamOrder, 1, false),
+        ];
+        let edges = Edges::new(all, 3);
+        let deps = edges.deps(NodeIdx(2));
+        let has = |kind| [0, 1].map(|from| deps.contains(kind, NodeIdx(from)));
+        assert_eq!(has(EdgeKind::Launch), [true, false]);
+        assert_eq!(has(EdgeKind::StreamOrder), [false, true]);
+        assert_eq!(has(EdgeKind::EventWait), [false, false]);
+    }
+}

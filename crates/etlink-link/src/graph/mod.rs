@@ -5,3 +5,6 @@ pub(crate) mod draft;
 pub(crate) mod edges;
 pub(crate) mod kinds;
 pub(crate) mod nodes;
+
+#[cfg(test)]
+mod testing;

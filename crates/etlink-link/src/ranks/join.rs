@@ -342,10 +342,12 @@ fn differs(ranks: &[RankSummary], members: &[MatchMember]) -> Option<Mismatch> {
     let pairs = members
         .windows(2)
         .map(|pair| (side(ranks, pair[0]), side(ranks, pair[1])));
-    // The two sides of a message must differ in kind, those of a collective must agree.
-    if pairs.clone().any(|((_, one), (_, other))| {
-        (one.kind == other.kind) == one.is_message() || one.is_message() != other.is_message()
-    }) {
+    // The two sides of a message must differ in kind, those of a collective must agree. No channel
+    // has both messages and collectives.
+    if pairs
+        .clone()
+        .any(|((_, one), (_, other))| (one.kind == other.kind) == one.is_message())
+    {
         return Some(Mismatch::Kind);
     }
     if pairs

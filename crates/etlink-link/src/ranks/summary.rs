@@ -331,3 +331,6 @@ fn group_of(known: &GroupResolver<'_>, found: &CollectiveRef<'_>) -> GroupIdenti
         None => GroupIdentity::Named(found.names.get(found.record.group_name).to_owned()),
     }
 }
+
+#[cfg(test)]
+mod tests;

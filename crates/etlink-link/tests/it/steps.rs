@@ -2,7 +2,7 @@
 
 use crate::support::alone;
 use etlink_link::ranks::RankSummary;
-use etlink_model::{CommIdx, GlobalRank, StepIdx};
+use etlink_model::{CommIdx, GlobalRank, StepIdx, StepWork};
 use etlink_testing::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
 
 const MS: i64 = 1_000_000;
@@ -82,6 +82,45 @@ fn ids_tell_steps_that_are_displaced_in_time() {
         RankSummary::from_trace(&trace, GlobalRank(0)).steps.by_comm,
         [StepIdx(0), StepIdx(1)]
     );
+}
+
+/// Where they end steps their times count: what was launched behind one is of the next step.
+#[test]
+fn times_tell_optimizer_steps_that_are_displaced() {
+    let ranges = [
+        ("Optimizer.step#SGD.step", 18, 19),
+        ("Optimizer.step#SGD.step", 28, 29),
+    ];
+    let draw = drawn(&ranges, &[12, 30, 40]);
+    let text = String::from_utf8(draw.kineto()).expect("text");
+    // the first one is written 20 ms late, its id is what it was
+    let late = text.replacen("18000.000", "38000.000", 1);
+    assert_ne!(text, late);
+    let device = etlink_kineto::read(late.as_bytes(), etlink_kineto::KinetoReadOptions::default())
+        .expect("reads");
+    let trace =
+        etlink_link::link(None, device, etlink_link::LinkOptions::default()).expect("links");
+    assert_eq!(
+        RankSummary::from_trace(&trace, GlobalRank(0)).steps.by_comm,
+        [StepIdx(0), StepIdx(1), StepIdx(2)]
+    );
+}
+
+#[test]
+fn a_profiler_step_does_the_work_of_the_annotation_inside() {
+    let ranges = [
+        ("ProfilerStep#1", 10, 20),
+        ("ProfilerStep#2", 20, 30),
+        ("execute_new_1_cached_0", 21, 29),
+    ];
+    let summary = RankSummary::from_trace(&alone(&drawn(&ranges, &[12])), GlobalRank(0));
+    let works: Vec<bool> = summary
+        .steps
+        .all
+        .iter()
+        .map(|step| step.work == StepWork::default())
+        .collect();
+    assert_eq!(works, [true, false]);
 }
 
 #[test]

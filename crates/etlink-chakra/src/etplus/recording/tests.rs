@@ -1,7 +1,15 @@
-//! Columns as they are written and read.
+//! Columns as they are written and read; what comes out of a drawn trace, whole, damaged or without its
+//! recording.
 
 use super::column::{Coding, NumberList, write_numbers};
+use super::{RecordedTraces, RecordingError, recorded_traces};
+use crate::etplus::write_etplus;
+use crate::testing::sample;
+use etlink_host::HostReadOptions;
+use etlink_link::LinkedTrace;
+use etlink_model::{Correlation, DeviceTrace, DurationNs, RowIdx, RowKind, TimeNs};
 use proptest::prelude::*;
+use serde_json::{Value, json};
 
 fn written(coding: Coding, numbers: &[i64]) -> String {
     let mut out = vec![];
@@ -43,6 +51,163 @@ fn other_lengths_are_refused() {
     }
     for text in ["[1.5]", "[\"1\"]", "[[1]]", "{}", "[18446744073709551615]"] {
         assert!(serde_json::from_str::<NumberList>(text).is_err(), "{text}");
+    }
+}
+
+fn document(trace: &LinkedTrace) -> Value {
+    let mut bytes = vec![];
+    write_etplus(trace, &mut bytes).expect("writes");
+    serde_json::from_slice(&bytes).expect("JSON")
+}
+
+fn traces_of(document: &Value) -> Result<RecordedTraces, RecordingError> {
+    let bytes = serde_json::to_vec(document).expect("JSON");
+    let read = etlink_host::read_linked(&bytes[..], HostReadOptions::default());
+    let (lines, behind) = read.expect("nodes");
+    let graph = crate::read::read(&bytes[..]).expect("nodes");
+    recorded_traces(lines, &graph, &behind)
+}
+
+/// The file has what the device trace says of an op's communication at the op's node.
+#[test]
+fn a_record_of_the_device_trace_does_not_become_one_of_the_host_trace() {
+    let traces = traces_of(&document(&sample(true))).expect("its traces");
+    assert_eq!(traces.device.collectives.len(), 1);
+    let host = traces.host.expect("a host trace");
+    assert_eq!(host.collectives.len(), 0);
+    assert!(host.nodes.collective.iter().all(|row| *row == u32::MAX));
+}
+
+#[test]
+fn numbers_end_with_what_they_number() {
+    let mut trace = sample(true);
+    let dependencies = &mut trace.device.graph_dependencies;
+    dependencies.effect.push(RowIdx(2));
+    dependencies.cause.push(RowIdx(0));
+    let sound = document(&trace);
+    let device = traces_of(&sound).expect("its traces").device;
+    let no_row = "a number names a row that is not there";
+    let (threads, queues) = (device.threads.len(), device.queues.len());
+    let (names, records) = (device.names.count(), device.collectives.len());
+    let rows = device.rows.len();
+    for (column, numbers, what) in [
+        ("ops/columns/thread", json!([threads, 0, 0]), no_row),
+        ("rows/columns/queue", json!([queues, 0, 0]), no_row),
+        ("calls/columns/name", json!([names, 0]), no_row),
+        ("ops/columns/collective", json!([records, 0, 0]), no_row),
+        ("graph_dependencies/columns/effect", json!([rows]), no_row),
+        ("graph_dependencies/columns/cause", json!([rows]), no_row),
+        (
+            "rows/columns/node",
+            json!([11, 0, 0]),
+            "there is no node 11",
+        ),
+        (
+            "host/columns/node",
+            json!([1, 1, 0, 2, 2, 1]),
+            "two nodes of the host trace are one of the file",
+        ),
+        (
+            "host/columns/id",
+            json!([1, 1, 8, 0, 4, 6]),
+            "ids of the host trace do not ascend",
+        ),
+    ] {
+        let mut damaged = sound.clone();
+        let place = damaged.pointer_mut(&format!("/recording/tables/{column}"));
+        *place.expect(column) = numbers;
+        let error = traces_of(&damaged).expect_err(column).to_string();
+        assert!(error.contains(what), "{column}: {error}");
+    }
+}
+
+/// Places of nodes of [`sample`] in the file: an op, its kernel and a copy that no op owns.
+const OP: usize = 3;
+const KERNEL: usize = 4;
+const COPY: usize = 9;
+
+/// The device trace of the nodes of [`sample`] alone, of which some say something else.
+fn rebuilt(changes: &[(usize, &str, Value)]) -> DeviceTrace {
+    let mut document = document(&sample(true));
+    document
+        .as_object_mut()
+        .expect("members")
+        .remove("recording");
+    for (node, key, value) in changes {
+        document["nodes"][node][key] = value.clone();
+    }
+    traces_of(&document).expect("its traces").device
+}
+
+/// When the kernel of [`sample`] was launched, if it was.
+fn launch_of_kernel(changes: &[(usize, &str, Value)]) -> Option<TimeNs> {
+    let device = rebuilt(changes);
+    let rows = 0..device.rows.len();
+    let mut kernels = rows.filter(|row| device.names.get(device.rows.name[*row]) == "gemm<float>");
+    let correlation = device.rows.correlation[kernels.next().expect("the kernel")];
+    assert_ne!(correlation, Correlation(0));
+    let mut calls = (0..device.calls.len()).map(|call| device.calls.row(call));
+    let call = calls.find(|call| call.correlation == correlation);
+    call.map(|call| call.start)
+}
+
+/// The op runs from 2.5 us to 22.5 us.
+#[test]
+fn a_rebuilt_launch_is_in_its_op_and_not_behind_its_row() {
+    for (changes, launch) in [
+        (&[][..], Some(9_000)),
+        (&[(KERNEL, "ts", json!(2.5))], Some(2_500)),
+        (&[(KERNEL, "ts", json!(2.499))], None),
+        (&[(KERNEL, "ts", json!(22.5))], Some(22_499)),
+        (&[(OP, "inclusive_dur", json!(0))], Some(2_500)),
+    ] {
+        assert_eq!(launch_of_kernel(changes), launch.map(TimeNs), "{changes:?}");
+    }
+}
+
+#[test]
+fn a_rebuilt_row_can_take_no_time_and_no_less() {
+    let shortest = |device: DeviceTrace| device.rows.duration.iter().min().copied();
+    for (us, rows, least) in [(0.0, 3, 0), (-1.0, 2, 650)] {
+        let device = rebuilt(&[(KERNEL, "inclusive_dur", json!(us))]);
+        assert_eq!(device.rows.len(), rows, "{us}");
+        assert_eq!(shortest(device), Some(DurationNs(least)), "{us}");
+    }
+}
+
+#[test]
+fn rebuilt_copies_and_memsets_are_known_by_their_names() {
+    for (name, kind, category) in [
+        ("Memcpy DtoD", RowKind::Memcpy, "gpu_memcpy"),
+        ("Memset (Device)", RowKind::Memset, "gpu_memset"),
+        ("fill", RowKind::Kernel, "kernel"),
+    ] {
+        let device = rebuilt(&[(COPY, "name", json!(name))]);
+        let mut rows = (0..device.rows.len()).map(|row| device.rows.row(row));
+        let row = rows.find(|row| device.names.get(row.name) == name);
+        let row = row.expect(name);
+        let known = (row.kind, device.names.get(row.category));
+        assert_eq!(known, (kind, category), "{name}");
+    }
+}
+
+/// A run without devices has ops alone.
+#[test]
+fn ops_or_rows_alone_have_times() {
+    for (is_row, ops, rows) in [(true, 3, 0), (false, 0, 3)] {
+        let mut document = document(&sample(true));
+        document
+            .as_object_mut()
+            .expect("members")
+            .remove("recording");
+        for node in document["nodes"].as_array_mut().expect("nodes") {
+            let node = node.as_object_mut().expect("a node");
+            if node.contains_key("cat") == is_row {
+                node.remove("ts");
+            }
+        }
+        let device = traces_of(&document).expect("its traces").device;
+        assert_eq!((device.ops.len(), device.rows.len()), (ops, rows));
     }
 }
 

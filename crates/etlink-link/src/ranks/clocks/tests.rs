@@ -266,6 +266,44 @@ fn of_ranks_of_one_machine_no_clock_is_estimated() {
     }
 }
 
+/// Names of machines are not believed where clocks differ: one that fits no offset tells no difference.
+#[test]
+fn a_clock_that_no_offset_fits_sets_no_ranks_of_one_machine_apart() {
+    let mut ranks = drawn(&[0, 50_000_000], &[&[0, 1]], 9);
+    for (communication, round) in ranks[1].communications.iter_mut().zip(0..) {
+        communication.start_ns.0 += round * 300_000;
+        communication.end_ns.0 += round * 300_000;
+    }
+    assert!(offsets(&ranks)[1].contradicted);
+    for summary in &mut ranks {
+        summary.machine = Some("a".into());
+    }
+    let clock = offsets(&ranks)[1];
+    assert!(clock.by_machine && clock.offset_ns == 0, "{clock:?}");
+}
+
+/// Ranks 1 and 2 share collectives with ranks 0 and 3, and rank 3's clock is another by rank 2.
+#[test]
+fn of_ways_that_are_equally_sure_the_first_by_rank_counts() {
+    let groups: [&[u64]; 4] = [&[0, 1], &[0, 2], &[1, 3], &[2, 3]];
+    let mut ranks: Vec<RankSummary> = (0..4).map(|at| rank(at, 4, &groups)).collect();
+    for (number, group) in (0u32..).zip(groups) {
+        for round in 0..4 {
+            let off = if number == 3 { 4_000 } else { 0 };
+            for (member, off) in group.iter().zip([0, off]) {
+                let is_late = (round % 2 == 0) == (*member == group[0]);
+                let begin = round * 1_000_000 + if is_late { 80_000 } else { 0 };
+                let end = round * 1_000_000 + 90_000;
+                let span = (begin + off, end + off);
+                collective(&mut ranks[*member as usize], AllReduce, number, round, span);
+            }
+        }
+    }
+    let found = offsets(&ranks);
+    assert_eq!(found[1].uncertainty_ns, found[2].uncertainty_ns);
+    assert_eq!(found[3].offset_ns, 0, "{:?}", found[3]);
+}
+
 #[test]
 fn drift_on_the_way_is_kept_where_the_last_pair_tells_none() {
     let drift = |ppb, uncertainty_ppb, applied| {

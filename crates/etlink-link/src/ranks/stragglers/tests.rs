@@ -161,6 +161,31 @@ fn delay_that_is_handed_on_is_charged_where_it_arose() {
     assert_eq!(charged, [(1000, 0, 0), (0, 500, 500), (0, 0, 500)]);
 }
 
+/// Each rank waits for the one before. The recording of rank 1 begins at the moment at which rank 0 has
+/// come: what came before holds up nobody.
+#[test]
+fn a_wait_that_ends_as_a_rank_begins_is_none_of_it() {
+    let groups: [&[u64]; 3] = [&[0, 1], &[1, 2], &[2, 3]];
+    let mut ranks: Vec<RankSummary> = (0..4).map(|at| rank(at, 4, &groups)).collect();
+    for (at, starts) in [(0, [600, 100]), (1, [710, 210]), (2, [820, 320])] {
+        for (member, start) in starts.into_iter().enumerate() {
+            let span = (start, starts[0] + 10);
+            collective(&mut ranks[at + member], AllReduce, at as u32, 1, span);
+        }
+    }
+    ranks[1].window_ns.0 = UnixNs(600);
+    let sums = straggler_stats(&ranks, &join_ranks(&ranks), &[]);
+    let charged: Vec<_> = sums
+        .iter()
+        .map(|rank| (rank.caused_ns, rank.handed_on_ns, rank.began_late_ns))
+        .collect();
+    let late = 500;
+    assert_eq!(
+        charged,
+        [(late, 0, 0), (0, 0, 2 * late), (0, late, 0), (0, 0, 0)]
+    );
+}
+
 #[test]
 fn what_a_rank_brought_with_it_is_told_apart() {
     let mut ranks: Vec<RankSummary> = (0..2).map(|at| rank(at, 2, &[&[0, 1]])).collect();
