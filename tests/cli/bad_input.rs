@@ -536,6 +536,6 @@ fn merged_json_beside_recordings_is_named() {
     tool.shell("mv run/made/*.json.gz run/; rm -r run/made")
         .exits(0);
     tool.run("merge run -o out").exits(0).notes(
-        "2 files, such as run.0.json.gz, are merged JSON (ET+): the recordings beside them are read instead",
+        "2 files, such as run.0.json.gz, are merged JSON (ET+): not read, as recordings lie beside them",
     );
 }

@@ -368,3 +368,19 @@ fn notes_of_several_runs_name_them() {
         .exits(0)
         .notes("note: 2 runs (a, b): --ranks names rank 7, of which there is no trace");
 }
+
+/// Which of two traces is rank 0's, nobody knows; notes say so, and no option that was not given.
+#[test]
+fn where_no_rank_is_sure_the_reason_is_told() {
+    let tool = Tool::new();
+    for name in ["before", "after"] {
+        tool.file(&format!("run/{name}.json"), rank_of_two(0, 2).kineto());
+    }
+    for command in ["findings", "replay"] {
+        let ran = tool.run(&format!("{command} run")).exits(2);
+        let ran = ran
+            .notes("2 device traces are of rank 0")
+            .complains(&["its rank is not sure"]);
+        assert!(!ran.stderr.contains("--ranks"), "{}", ran.shown());
+    }
+}

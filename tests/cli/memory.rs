@@ -100,7 +100,18 @@ fn what_comes_from_standard_input_keeps_to_the_memory() {
     // beyond what is let in, it is not read to its end
     tool.run_with("analyze - --memory 22M -j 1", &many_ops(200_000))
         .exits(2)
-        .complains(&["standard input: ", "unpacked of it take about"]);
+        .complains(&[
+            "standard input: ",
+            "unpacked, and more that is to come, take about",
+        ]);
+    for command in ["top", "inspect"] {
+        tool.run_with(
+            &format!("{command} - --memory 18M -j 1"),
+            &many_ops(200_000),
+        )
+        .exits(2)
+        .complains(&["standard input: what was read takes about", "allow more"]);
+    }
 }
 
 /// So many short ops, one after the other.
@@ -124,6 +135,7 @@ fn what_a_refusal_names_is_enough() {
         ("{pairs}/transformer-2.15.0", 1, &commands[..]),
         // of a folder findings keep a rank's graph beside that, which is told by itself
         ("short", 2, &commands[..3]),
+        ("short/kineto_trace_0.json", 2, &commands[..3]),
     ];
     for (source, refusals, commands) in runs {
         for command in commands {

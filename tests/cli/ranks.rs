@@ -729,12 +729,11 @@ fn a_rank_that_is_cut_keeps_what_it_has() {
     let whole = draw(RUN[2]);
     tool.file("run/kineto_trace_2.json", &whole[..whole.len() * 6 / 10]);
     let ran = tool.run("merge run -o out --for astra-sim").exits(0);
-    let cut = "the device trace of rank 2 is cut: waits after its end are not counted\n";
+    let cut = "the device trace of rank 2 is cut: what its missing part has is not counted, and may be of any time\n";
     tool.run("ranks run")
         .exits(0)
         .says(cut)
         .notes("note: rank 2: damage: the file ends");
-    let cut = "the device trace of rank 2 is cut: what came after its end is not counted\n";
     for command in ["analyze", "findings"] {
         tool.run(&format!("{command} run")).exits(0).says(cut);
     }
@@ -788,7 +787,7 @@ fn a_rank_that_is_cut_before_its_time_base_is_called_cut() {
     let ran = tool.run("replay run").exits(1);
     assert!(ran.stdout.contains("its file is cut before its time base"));
     let not_joined = "0 is not joined with the others: its file is cut before its time base";
-    let by_itself = "those of the others; its file is written by itself";
+    let by_itself = "those of the others; its file is written beside theirs";
     tool.run("merge run -o out")
         .exits(0)
         .notes(not_joined)

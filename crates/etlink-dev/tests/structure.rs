@@ -327,5 +327,5 @@ fn add_modules(folder: &Path, path: &[String], modules: &mut Modules) {
 
 /// Test modules are no part of the library.
 fn is_test(name: &str) -> bool {
-    ["tests", "testing", "build"].contains(&name)
+    ["tests", "testing"].contains(&name)
 }

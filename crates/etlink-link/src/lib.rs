@@ -250,5 +250,6 @@ fn describe(
         report.anomalies.merge(host.anomalies.clone());
     }
     report.anomalies.merge(device.anomalies.clone());
+    report.device_is_cut = device.anomalies.is_cut();
     Ok(())
 }

@@ -85,6 +85,9 @@ pub struct LinkReport {
     pub device_clocks: Vec<DeviceClock>,
     /// What the device trace covers.
     pub window: TimeWindow,
+    /// The end of the device trace's file is missing.
+    #[serde(skip)]
+    pub device_is_cut: bool,
     /// What was wrong.
     pub anomalies: Anomalies,
 }

@@ -528,23 +528,47 @@ impl OtherFiles {
             .map(|rank| rank.label.as_str())
             .collect();
         let what = InputKind::Unknown.describe();
-        for name in self.unknown {
-            match lacking.is_empty() {
-                true => run.unused.push(format!("{name} is {what}: not used")),
-                false => run.notes.push(format!(
-                    "{name} is {what}: it may be damaged, and the device trace that rank {} lacks",
-                    text::first_ranks(&lacking)
-                )),
-            }
+        // settings and scripts lie in such folders as well
+        let is_named_so = |name: &str| name.contains("trace") || name.contains("kineto");
+        let (traces, others): (Vec<String>, Vec<String>) = self
+            .unknown
+            .into_iter()
+            .partition(|name| !lacking.is_empty() && is_named_so(name));
+        let unused = others
+            .iter()
+            .map(|name| format!("{name} is {what}: not used"));
+        run.unused.extend(unused);
+        if let Some(first) = traces.first() {
+            let ranks = text::first_ranks(&lacking);
+            run.notes.push(match traces.len() {
+                1 => format!(
+                    "{first} is {what}: it may be damaged, and the device trace that rank {ranks} lacks"
+                ),
+                several => format!(
+                    "{several} files, such as {first}, are {what}: they may be damaged, and device traces \
+                     that rank {ranks} lacks"
+                ),
+            });
+        }
+        if run.ranks.is_empty() {
+            let merged = InputKind::EtPlus.describe();
+            let unused = self
+                .merged
+                .iter()
+                .map(|name| format!("{name} is {merged}: not used"));
+            run.unused.extend(unused);
         }
         let Some(first) = self.merged.first().filter(|_| !run.ranks.is_empty()) else {
             return;
         };
         run.notes.push(match self.merged.len() {
-            1 => format!("{first} is merged JSON (ET+): the recordings beside it are read instead"),
+            1 => format!(
+                "{first} is merged JSON (ET+): not read, as recordings lie beside it; to read it, give \
+                 it a folder of its own"
+            ),
             several => format!(
-                "{several} files, such as {first}, are merged JSON (ET+): the recordings beside them \
-                 are read instead"
+                "{several} files, such as {first}, are merged JSON (ET+): not read, as recordings lie \
+                 beside them; to read them, give them a folder of their own"
             ),
         });
     }
@@ -613,7 +637,8 @@ fn pick_file(
             .collect();
         notes.push(format!(
             "{} {kind} traces are of rank {rank} ({}): none is joined with the other ranks; leave \
-            one of them in the folder, or say in their names which ranks they are of",
+            one of them in the folder, or say in their names which ranks they are of; two runs need a \
+            folder each",
             all.len(),
             names.join(", ")
         ));

@@ -6,7 +6,7 @@
 use crate::cancel::Cancelled;
 use crate::file_error::FileError;
 use crate::input::{InputError, InputKind};
-use crate::memory::limit::{MemoryLimit, OversizedRank, display_size};
+use crate::memory::limit::{MemoryLimit, OversizedRank, enough_size};
 use crate::output::OutputError;
 use crate::phases::{PhaseError, StoredError};
 use crate::text;
@@ -422,7 +422,7 @@ pub enum RunError {
     /// What stays of all ranks takes more memory than there is.
     #[error(
         "{source_name}: what is kept of all {ranks} ranks takes about {}, and {limit}{}",
-        display_size(*needed),
+        enough_size(*needed),
         advice(self.remedy())
     )]
     RanksTooLarge {

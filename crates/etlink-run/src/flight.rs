@@ -88,7 +88,7 @@ fn matches_note(matches: &FlightMatches) -> String {
     } = *matches;
     if is_other_run {
         return "the flight recorder's dump beside it has no collective of the time of the trace: \
-                it is of another run, its buffer was too small (TORCH_FR_BUFFER_SIZE), or the trace \
+                it is cut or of another run, its buffer was too small (TORCH_FR_BUFFER_SIZE), or the trace \
                 has only sends and receives of Gloo, which PyTorch does not keep; it is not used. \
                 Of a hang, `etlink ranks` of a folder with the dumps alone says more"
             .to_owned();

@@ -300,8 +300,7 @@ impl MemoryBudget {
             files: need.files.clone(),
             unpacked: need.unpacked.max(read),
             is_part: need.is_unknown && !over.is_read,
-            // what is held is looked at before all of it is taken
-            needed: with_base(needed).max(self.total.saturating_add(self.total / 20)),
+            needed: self.more_than_there_is(with_base(needed)),
             others: 0,
             limit: self.limit(),
             // what was held is little more than one thread would be allowed
@@ -309,6 +308,12 @@ impl MemoryBudget {
             no_windows: None,
             obstacles: vec![],
         }))
+    }
+
+    /// What to name where so much was held, and there was no room for the rest: what is held is
+    /// looked at before all of it is taken, so that it may be less than there is.
+    pub(crate) fn more_than_there_is(&self, held: u64) -> u64 {
+        held.max(self.total.saturating_add(self.total / 20))
     }
 
     /// Refuses ranks of which one alone takes more than there is.
@@ -355,7 +360,7 @@ impl MemoryBudget {
             needed: worst.named().saturating_add(fixed_bytes(self.threads)),
             others: count - 1,
             limit: self.limit(),
-            fits_one_thread: worst.named().saturating_add(fixed_bytes(1)) <= self.total,
+            fits_one_thread: worst.bytes.saturating_add(fixed_bytes(1)) <= self.total,
             no_windows: None,
             obstacles: vec![],
         })))

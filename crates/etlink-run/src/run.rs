@@ -572,7 +572,7 @@ impl RunSet {
         RunError::RanksTooLarge {
             source_name: self.source_name(),
             ranks,
-            needed: with_base(kept),
+            needed: self.budget.more_than_there_is(with_base(kept)),
             limit: self.budget.limit(),
         }
     }
@@ -820,23 +820,17 @@ impl<'s> RankEntry<'s> {
     pub fn link(self) -> Result<LinkedRank, RunError> {
         self.set.options.cancellation.check()?;
         let job = self.job()?;
-        let (trace, report) = self.link_job(&job, None)?;
+        let (trace, report) = self.link_job(&job)?;
         Ok(self.linked(trace, report))
     }
 
     /// Reads and links by a job of this rank; it waits, or ends, where memory is short.
-    pub(crate) fn link_job(
-        self,
-        job: &LinkJob,
-        opened: Option<OpenedTrace>,
-    ) -> Result<(LinkedTrace, JobReport), RunError> {
-        let can_repeat = opened.is_none();
-        let mut opened = opened;
+    pub(crate) fn link_job(self, job: &LinkJob) -> Result<(LinkedTrace, JobReport), RunError> {
         loop {
             let watch = RankWatch::new(&self.set.gate, self.index);
             let progress = self.set.options.progress.clone();
             let progress = progress.with_memory(watch.clone());
-            let error = match job::link_opened(job, opened.take(), &progress) {
+            let error = match job::link_opened(job, None, &progress) {
                 Ok(linked) => return Ok(linked),
                 Err(error) => error,
             };
@@ -844,7 +838,7 @@ impl<'s> RankEntry<'s> {
                 return Err(error);
             };
             // beside others there was no room; alone there may be
-            if !can_repeat || !self.set.gate.wait_alone(self.index) {
+            if !self.set.gate.wait_alone(self.index) {
                 return Err(refused);
             }
         }
@@ -913,7 +907,7 @@ impl<'s> RankEntry<'s> {
         let need = &self.set.needs[self.index];
         // by the size of its files, then by what reading it takes
         self.set.budget.check(std::slice::from_ref(need))?;
-        self.link_job(job, None)
+        self.link_job(job)
     }
 
     fn may_have_windows(self, job: &LinkJob, among: RankContext<'_>) -> bool {
@@ -945,7 +939,10 @@ impl<'s> RankEntry<'s> {
                 WindowFailure::Run(_) if watch.refusal().is_some() => continue,
                 WindowFailure::Run(error) => return Err(error),
                 WindowFailure::TooLarge(bytes) => {
-                    let needed = Some(self.set.budget.with_threads(bytes));
+                    let needed = self.set.budget.with_threads(bytes.saturating_add(beside));
+                    // beyond what the whole takes, or of a part of the room, it would mislead
+                    let is_of_use = share == 1 && needed < rank.needed;
+                    let needed = is_of_use.then_some(needed);
                     no_windows = NoWindows::TooLarge { needed };
                 }
                 WindowFailure::NoWindows(WindowError::Changed) => {
@@ -988,19 +985,33 @@ impl<'s> RankEntry<'s> {
         self.set.gate.mark_idle(self.index);
     }
 
+    /// What to say of an error of reading where memory was short; `None` of any other error.
+    pub fn memory_refusal(self, error: &(dyn std::error::Error + 'static)) -> Option<RunError> {
+        let mut causes = std::iter::successors(Some(error), |error| error.source());
+        let over = causes.find_map(|cause| {
+            let inner = cause.downcast_ref::<std::io::Error>()?.get_ref()?;
+            inner.downcast_ref::<OverBudget>()
+        })?;
+        let need = &self.set.needs[self.index];
+        Some(self.set.budget.oversized(need, *over, 0))
+    }
+
     /// What to say of a rank that could not go on.
     fn refused_by(self, watch: &RankWatch) -> Option<RunError> {
         let (over, read) = watch.refusal()?;
         let need = &self.set.needs[self.index];
         let budget = &self.set.budget;
-        if self.set.options.cache.is_some() {
+        if self.set.options.cache.is_some() && !need.is_unknown {
             // of a parsed trace fewer bytes are read than the file has
             let needed = over.needed.max(need.bytes);
             return Some(budget.oversized(need, OverBudget { needed, ..over }, need.unpacked));
         }
         // of what was read in part the rest would take as much for each byte
         let whole = u128::from(over.needed) * u128::from(need.unpacked.max(read));
-        let needed = u64::try_from(whole / u128::from(read.max(1))).unwrap_or(u64::MAX);
+        let needed = match over.is_read {
+            true => over.needed,
+            false => u64::try_from(whole / u128::from(read.max(1))).unwrap_or(u64::MAX),
+        };
         Some(budget.oversized(need, OverBudget { needed, ..over }, read))
     }
 
@@ -1042,7 +1053,8 @@ impl<'s> RankEntry<'s> {
         self.set.options.cancellation.check()?;
         let watch = RankWatch::new(&self.set.gate, self.index);
         let progress = self.set.options.progress.clone();
-        let loaded = self.load_watched(&progress.with_memory(watch.clone()));
+        let progress = progress.with_memory(watch.clone());
+        let loaded = self.load_watched(&progress);
         loaded.map_err(|error| self.refused_by(&watch).unwrap_or(error))
     }
 
@@ -1079,7 +1091,7 @@ impl<'s> RankEntry<'s> {
             return Err(input.refuse_kind(WantedTrace::Times).into());
         }
         if input.kind.is_device_trace() && is_file {
-            return self.link_opened(OpenedTrace::File(input));
+            return self.link_opened(OpenedTrace::File(input), progress);
         }
         if input.kind == InputKind::HostTrace {
             return Err(InputError::HostAlone { name: input.name }.into());
@@ -1088,7 +1100,7 @@ impl<'s> RankEntry<'s> {
         let (graph, unread) = if input.kind == InputKind::EtPlus {
             match read_merged(input, threads, progress)? {
                 MergedContent::Traces(traces) => {
-                    return self.link_opened(OpenedTrace::Merged(traces));
+                    return self.link_opened(OpenedTrace::Merged(traces), progress);
                 }
                 // their times are by another clock than those of recordings: such a rank would pass
                 // for one of another run, or the others would
@@ -1124,8 +1136,13 @@ impl<'s> RankEntry<'s> {
         })))
     }
 
-    fn link_opened(self, opened: OpenedTrace) -> Result<RankContent, RunError> {
-        let (trace, report) = self.link_job(&self.job()?, Some(opened))?;
+    /// What was opened cannot be read anew: it goes on with the watch that it was opened with.
+    fn link_opened(
+        self,
+        opened: OpenedTrace,
+        progress: &Progress,
+    ) -> Result<RankContent, RunError> {
+        let (trace, report) = job::link_opened(&self.job()?, Some(opened), progress)?;
         Ok(RankContent::Linked(Box::new(self.linked(trace, report))))
     }
 

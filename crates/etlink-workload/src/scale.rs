@@ -86,7 +86,7 @@ pub enum ScaleError {
         recorded: u32,
     },
     /// A group that is not listed.
-    #[error("group {name:?} is not in comm_group.json; it has {}", known.join(", "))]
+    #[error("group {name:?} is not in comm_group.json, {}", listed_text(known))]
     UnknownGroup {
         /// Its name.
         name: String,
@@ -253,6 +253,15 @@ struct RecordedGroups {
     groups: BTreeMap<String, (Vec<u32>, bool)>,
 }
 
+/// What a list of groups has.
+fn listed_text(names: &[String]) -> String {
+    match names {
+        [] => "which is missing beside the files, or lists no group: `etlink merge` writes it"
+            .to_owned(),
+        names => format!("which has {}", names.join(", ")),
+    }
+}
+
 impl RecordedGroups {
     fn new(
         recorded: &BTreeMap<u32, &ChakraMessages>,
@@ -315,7 +324,12 @@ fn rewrite(
         NodeType::CommCollNode => {
             let group = text(&node.attr, "pg_name").unwrap_or_default();
             let Some((ranks, is_shared)) = groups.groups.get(&group) else {
-                let known = groups.groups.keys().cloned().collect();
+                // these two are known without being listed
+                let listed = groups
+                    .groups
+                    .keys()
+                    .filter(|name| !["", "0"].contains(&&***name));
+                let known = listed.cloned().collect();
                 return Err(ScaleError::UnknownGroup { name: group, known });
             };
             let spans = *is_shared && !is_kept(node, place, &group, options)?;

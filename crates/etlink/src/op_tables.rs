@@ -184,11 +184,12 @@ fn trace_table(
     let set = entry.set;
     let (group, threads, progress) = (config.group, set.threads_each, &set.options.progress);
     // not linked: PyTorch makes this table of the profiler's events alone
-    let mut trace = job::read_for_figures(
+    let read = job::read_for_figures(
         entry.open_device()?,
         threads,
         entry.set.options.cache.as_ref(),
-    )?;
+    );
+    let mut trace = read.map_err(|error| entry.memory_refusal(&error).unwrap_or(error))?;
     // a trace of nothing but Python frames still has rows under --python
     if trace.window().is_none() && trace.auxiliary.kind.is_empty() {
         return Err(etlink_link::Error::empty_device(&trace))

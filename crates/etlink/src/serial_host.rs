@@ -27,7 +27,7 @@ pub(crate) fn serial_host_note<'r>(
         }
         let of_rank = name.map_or(String::new(), |name| format!(" of rank {name}"));
         let host_ns = i64::try_from(written.host_ns).unwrap_or(i64::MAX);
-        let why = match linked.report.anomalies.is_cut() {
+        let why = match linked.report.device_is_cut {
             true => "as its threads ran side by side, or waited for what the cut trace lacks",
             false => "as its threads ran side by side",
         };

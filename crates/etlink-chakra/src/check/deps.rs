@@ -104,12 +104,16 @@ fn note_cycles(graph: &ChakraGraph, edges: &[(u32, u32)], findings: &mut Finding
                 cycle.circle.len()
             ),
         };
+        let listed = match cycle.len() > NODES_OF_CYCLE {
+            true => format!(" (the first {NODES_OF_CYCLE} are listed)"),
+            false => String::new(),
+        };
         findings.add(FindingKind::Cycle, cycle.len() as u64, || FindingExample {
             nodes,
             ..example(
                 graph,
                 first as usize,
-                format!("{} nodes, {order}", cycle.len()),
+                format!("{} nodes, {order}{listed}", cycle.len()),
             )
         });
     }

@@ -156,6 +156,7 @@ impl Store {
             "GET" if asked => Answer::ok(self.list(request).into_bytes()).write(out),
             "GET" | "HEAD" => self.send_object(request, out),
             "PUT" => self.put(request).write(out),
+            "POST" if request.query("delete").is_some() => self.delete_listed(request).write(out),
             "POST" => self.post(request).write(out),
             "DELETE" => self.delete(request).write(out),
             _ => Answer::refused(405).write(out),
@@ -297,6 +298,20 @@ impl Store {
             b"<CompleteMultipartUploadResult><ETag>\"1\"</ETag></CompleteMultipartUploadResult>"
                 .to_vec(),
         )
+    }
+
+    /// Removes several objects, which the body names. No name of etlink's has a character that XML escapes.
+    fn delete_listed(&self, request: &Request) -> Answer {
+        let body = String::from_utf8_lossy(&request.body);
+        let mut answer = "<?xml version=\"1.0\"?><DeleteResult>".to_owned();
+        let mut state = self.lock();
+        for named in body.split("<Key>").skip(1) {
+            let key = named.split("</Key>").next().unwrap_or_default();
+            let bucket = request.path.trim_end_matches('/');
+            state.objects.remove(&format!("{bucket}/{key}"));
+            let _ = write!(answer, "<Deleted><Key>{key}</Key></Deleted>");
+        }
+        Answer::ok((answer + "</DeleteResult>").into_bytes())
     }
 
     fn delete(&self, request: &Request) -> Answer {

@@ -72,15 +72,17 @@ impl Display for OversizedRank {
             1 => " (1 more rank is too large as well)".to_owned(),
             more => format!(" ({more} more ranks are too large as well)"),
         };
-        let unpacked = match self.is_part {
-            true => "unpacked of it",
-            false => "unpacked",
+        let size = display_size(self.unpacked);
+        let unpacked = match (self.unpacked, self.is_part) {
+            // of standard input, which was not counted
+            (0, _) => "what was read takes".to_owned(),
+            (_, true) => format!("{size} unpacked, and more that is to come, take"),
+            (_, false) => format!("{size} unpacked take"),
         };
         write!(
             f,
-            "{}: {} {unpacked} take about {} of memory to link{others}, but {}{}{}{}",
+            "{}: {unpacked} about {} of memory to link{others}, but {}{}{}{}",
             files.join(" and "),
-            display_size(self.unpacked),
             enough_size(self.needed),
             self.limit,
             self.least_text(),
@@ -138,16 +140,20 @@ impl OversizedRank {
             }
             _ => String::new(),
         };
+        let to_file = match self.is_part {
+            true => "save it to a file, whose size tells what it takes, ",
+            false => "",
+        };
         let in_parts = parts_remedy(&self.obstacles).unwrap_or_default();
         format!(
-            "{fewer_threads}{in_parts}{no_tensors}allow more with {}, or record fewer steps",
+            "{to_file}{fewer_threads}{in_parts}{no_tensors}allow more with {}, or record fewer steps",
             Setting::Memory
         )
     }
 }
 
 /// A size that is enough: rounded up, as whoever gives what a message names is not to be refused.
-fn enough_size(bytes: u64) -> String {
+pub(crate) fn enough_size(bytes: u64) -> String {
     let mut unit = 1;
     while bytes / unit >= 1000 {
         unit *= 1000;

@@ -584,7 +584,7 @@ impl Merger<'_> {
         job.strict = false;
         let (mut linked, piece) = match self.options.is_timeline() {
             true => {
-                let (trace, mut linked) = entry.link_job(&job, None)?;
+                let (trace, mut linked) = entry.link_job(&job)?;
                 let piece = self.write_rank(&trace, &job, joined, &rank.label, &mut linked)?;
                 (linked, piece)
             }

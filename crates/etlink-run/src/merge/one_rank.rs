@@ -47,7 +47,7 @@ pub(crate) fn write_member(runs: &RunSet, rank: i64) -> Result<WrittenMember, Ru
     let joined = MergedRun::new(&options, &runs.options, "", members);
     notes.extend(joined.excluded.iter().map(|excluded| excluded.note()));
     let entry = runs.entry(place);
-    let (trace, mut report) = entry.link_job(&entry.job()?, None)?;
+    let (trace, mut report) = entry.link_job(&entry.job()?)?;
     report.report.rank = report.report.rank.or(Some(GlobalRank(rank)));
     let context = joined.rank_context(&options, entry.label());
     let options = job::write_options(ChakraOptions::default(), context);

@@ -2,7 +2,7 @@
 
 use super::{note_idle_measurements, print_document, print_report, print_run_files, print_shard};
 use crate::args::FindingsArgs;
-use crate::cut_traces::{NOTHING_LATER, cut_line};
+use crate::cut_traces::cut_line;
 use crate::kernel_rules::{ReadRules, read_rules};
 use crate::rank_error::rank_error;
 use crate::record_tables::records_table;
@@ -10,7 +10,7 @@ use crate::run_findings::{FoundRank, joined_findings};
 use crate::run_query::RunQuery;
 use crate::table::{count, percent, time};
 use crate::{Outcome, notes};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use arrow_array::RecordBatch;
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_analyze::{KernelRules, Options, UtilizationWindow, analyze};
@@ -209,15 +209,31 @@ fn find_in_runs(
     let results = runs.collect_runs(ranks, !runs.source.is_one_rank())?;
     // nothing found in nothing would pass for a run without a fault
     if results.iter().all(|run| run.members.ranks.is_empty()) {
-        let failed = results.into_iter().flat_map(|run| run.failed);
-        let errors = failed.map(|(_, error)| error).collect();
-        return Err(RunError::no_trace_taken(errors).into());
+        return Err(nothing_taken(&runs, results));
     }
     let mut reports = vec![];
     for run in results {
         reports.push(run_report(&runs, run)?);
     }
     Ok(Phased::Report(reports))
+}
+
+/// Why there is nothing to look for findings in; notes say the rest.
+fn nothing_taken(runs: &RunSet, results: Vec<RunResults<FindingsRank>>) -> anyhow::Error {
+    let (mut errors, mut excluded) = (vec![], vec![]);
+    for run in results {
+        notes::print_all(&run_notes(runs, &run));
+        excluded.extend(run.members.excluded);
+        errors.extend(run.failed.into_iter().map(|(_, error)| error));
+    }
+    match excluded.first() {
+        Some(first) if errors.is_empty() => anyhow!(
+            "{}: no rank could be taken: {}",
+            runs.source_name(),
+            first.message
+        ),
+        _ => RunError::no_trace_taken(errors).into(),
+    }
 }
 
 /// None of a rank that was not asked for.
@@ -247,20 +263,26 @@ fn find_in_rank(
     }))
 }
 
-fn run_report(runs: &RunSet, results: RunResults<FindingsRank>) -> Result<FindingsReport> {
-    let run = &runs.runs[results.run];
-    let excluded = results.excluded();
-    let mut notes = run.notes.clone();
+/// What is said of a run beside its findings.
+fn run_notes(runs: &RunSet, results: &RunResults<FindingsRank>) -> Vec<String> {
+    let mut notes = runs.runs[results.run].notes.clone();
     notes.extend_from_slice(&results.rank_notes);
     notes.extend(results.members.mismatch_notes());
     if runs.options.ranks.is_none() {
         notes.extend(results.members.absent_note());
     }
+    notes
+}
+
+fn run_report(runs: &RunSet, results: RunResults<FindingsRank>) -> Result<FindingsReport> {
+    let run = &runs.runs[results.run];
+    let excluded = results.excluded();
+    let notes = run_notes(runs, &results);
     let absent = results.members.absent;
     let mut ranks = results.members.ranks;
     let cut = ranks.iter().filter(|rank| rank.value.is_cut);
     let cut: Vec<&str> = cut.map(|rank| rank.label.as_str()).collect();
-    let cut_line = cut_line(&cut, ranks.len() + excluded.len() == 1, NOTHING_LATER);
+    let cut_line = cut_line(&cut, ranks.len() + excluded.len() == 1);
     let (found, job_step_ns) = match ranks.len() {
         0 => (RunFindings::default(), None),
         // one rank waits for nobody here, and its own clock is good enough

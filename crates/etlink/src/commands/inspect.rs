@@ -83,7 +83,8 @@ pub fn run(args: InspectArgs) -> Result<Outcome> {
 fn inspect_file(file: &Path, options: &RunOptions) -> Result<(Map<String, Value>, bool)> {
     let run = Run::open(RunSource::File(file.to_owned()), options.clone())?;
     options.progress.phase("reading");
-    let input = run.only_rank()?.open_file()?;
+    let rank = run.only_rank()?;
+    let input = rank.open_file()?;
     // before the content is read, which takes the input
     let (kind, stored) = (input.kind, input.stored_bytes);
     let what = if input.is_view {
@@ -114,7 +115,10 @@ fn inspect_file(file: &Path, options: &RunOptions) -> Result<(Map<String, Value>
     facts.insert("what".into(), json!(what));
     facts.insert("taken_by".into(), json!(taken_by));
     facts.extend(stored.map(|bytes| ("stored_bytes".into(), json!(bytes))));
-    let (contents, damaged) = found?;
+    let (contents, damaged) = found.map_err(|error| {
+        let refusal = rank.memory_refusal(error.as_ref());
+        refusal.map_or(error, Into::into)
+    })?;
     facts.extend(contents);
     Ok((facts, damaged))
 }

@@ -60,7 +60,7 @@ impl JoinProblemKind {
             JoinProblemKind::OrderDiffers => "communications that ranks do in opposite order",
             JoinProblemKind::GlooUnrecorded => {
                 "collectives of Gloo without group and size, which are not joined: PyTorch records \
-                these for NCCL, not for Gloo; record with NCCL, put dumps of the flight recorder beside the traces, or call \
+                these for NCCL, not for Gloo, and a cut trace may lack them; record with NCCL, put dumps of the flight recorder beside the traces, or call \
                 record_param_comms"
             }
         }

@@ -2,7 +2,7 @@
 
 use super::card::CardFacts;
 use super::chakra::RankForm;
-use crate::cut_traces::{NOTHING_LATER, cut_line};
+use crate::cut_traces::cut_line;
 use crate::run_findings::FoundRank;
 use crate::{notes, table};
 use borsh::{BorshDeserialize, BorshSerialize};
@@ -119,7 +119,7 @@ impl<T> AnalyzedRun<T> {
         let cut = self.ranks.iter().filter(|rank| rank.is_cut);
         let labels: Vec<&str> = cut.map(|rank| rank.label.as_str()).collect();
         let is_only_trace = self.ranks.len() + self.excluded.len() == 1;
-        cut_line(&labels, is_only_trace, NOTHING_LATER)
+        cut_line(&labels, is_only_trace)
     }
 
     /// What a rank is called in notes. Of a single trace you know which one is meant.

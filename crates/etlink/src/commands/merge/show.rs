@@ -217,7 +217,7 @@ fn common_rows(joined: &MergedRun, ranks: &[MergedRank]) -> String {
         let is_written = joined.timeline.is_none()
             && same_run.any(|rank| rank.label == excluded.label && rank.error.is_none());
         let by_itself = match is_written {
-            true => "; its file is written by itself",
+            true => "; its file is written beside theirs, and is no part of their run",
             false => "",
         };
         notes::print_note(&format!(

@@ -1,7 +1,7 @@
 //! The comparison for people and for tables.
 
 use super::RanksReport;
-use crate::cut_traces::{NO_WAITS, cut_line};
+use crate::cut_traces::cut_line;
 use crate::notes;
 use crate::table::{Grid, Limit, count, csv_text, percent, signed_time, time};
 use crate::unjoined::unjoined_text;
@@ -194,7 +194,7 @@ fn who_held_up(one: &RanksReport) -> String {
 fn cut_text(one: &RanksReport) -> String {
     let labels: Vec<String> = one.cut.iter().map(GlobalRank::to_string).collect();
     let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
-    cut_line(&labels, false, NO_WAITS)
+    cut_line(&labels, false)
 }
 
 fn percent_of(part: i64, whole: i64) -> String {

@@ -6,10 +6,10 @@ use super::all_ranks::{AllRanks, Collectives, Local, RankChange, RankReport};
 use super::questions::RankAnswers;
 use super::steps::{RankStep, ReplaySteps};
 use super::{ReplayConfig, Replayed, UnusedRules, replay_graph, table};
-use crate::Outcome;
 use crate::commands::{print_json, print_report, print_run_files, print_shard};
 use crate::rank_columns::RankColumns;
 use crate::run_findings::SUMMARY_BYTES;
+use crate::{Outcome, notes};
 use anyhow::{Context, Result, anyhow, bail};
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::ranks::{JoinProblem, JoinProblemKind, RankClock};
@@ -186,6 +186,8 @@ fn nothing_to_replay(runs: &RunSet, read: read::ReadRuns) -> anyhow::Error {
     let mut errors = vec![];
     let mut reasons = vec![];
     for (results, idle) in read.runs.into_iter().zip(read.idle_notes) {
+        // an error may refer to them
+        notes::print_all(&runs.runs[results.run].notes);
         let excluded = results.members.excluded.into_iter();
         let run_reasons = excluded.map(|excluded| excluded.message).chain(idle);
         let name = runs.run_title(results.run);

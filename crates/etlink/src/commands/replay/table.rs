@@ -10,6 +10,7 @@ use etlink_replay::{
     EdgeKind, NodeLabel, NodeTime, PathCause, PathReport, PathStepReport, PathTrust, ReplayFigures,
     StartExplanation, StartReason, StepLength, TrustFigures, median_step,
 };
+use etlink_run::text;
 use std::cmp::Reverse;
 use std::fmt::Write;
 
@@ -387,7 +388,7 @@ fn path_trust_text(trust: &PathTrust) -> String {
 /// What the ranks did together, and each of them.
 fn add_ranks(all: &AllRanks, rows: &mut FactRows) {
     for excluded in &all.excluded {
-        rows.add("left out", &excluded.label, &excluded.message);
+        rows.add("left out", &text::rank(&excluded.label), &excluded.message);
     }
     // nothing was run: zeros would look like collectives that were not joined
     if all.ranks.is_empty() {
