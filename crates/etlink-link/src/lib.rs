@@ -24,6 +24,7 @@ pub mod limits;
 mod matching;
 mod notes;
 mod options;
+mod passive_threads;
 pub mod ranks;
 mod recorder_advice;
 mod report;

@@ -4,17 +4,15 @@ use crate::device::calls::{self, Does};
 use crate::device::capture::CapturedOps;
 use crate::device::clocks;
 use crate::device::launch_queue::FullQueue;
-use crate::graph::edges::{Edge, Edges};
-use crate::graph::kinds::{EdgeKind, MatchRule, NoLaunch, NodeKind};
+use crate::graph::edges::Edges;
+use crate::graph::kinds::{MatchRule, NoLaunch, NodeKind};
 use crate::graph::nodes::{Node, Nodes};
 use crate::host::comms::HostComm;
-use crate::ranks::RankSteps;
 use crate::report::LinkReport;
 use etlink_model::{
     CallIdx, Collective, CollectiveKind, DeviceTrace, DurationNs, HostIdx, HostTrace,
-    KernelMetrics, NameId, Names, NodeIdx, OpIdx, RowIdx, ThreadIdx, TimeNs,
+    KernelMetrics, NameId, Names, NodeIdx, OpIdx, RowIdx, TimeNs,
 };
-use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// What is known of a node's communication, with the table that its names are in.
@@ -30,15 +28,6 @@ impl CollectiveRef<'_> {
     /// What kind it is.
     pub fn kind(&self) -> CollectiveKind {
         self.record.kind(self.names)
-    }
-}
-
-/// Threads for which the program waits, though what shows it may be in the part of the trace that is
-/// missing: those with the steps. None of a whole trace, which shows all that it has recorded. O(ops).
-pub(crate) fn awaited_despite_cut(device: &DeviceTrace) -> BTreeSet<ThreadIdx> {
-    match device.anomalies.is_cut() {
-        true => RankSteps::threads_of(device),
-        false => BTreeSet::new(),
     }
 }
 
@@ -149,36 +138,6 @@ impl LinkedTrace {
     pub fn records_waits(&self) -> bool {
         let mut calls = calls::all(&self.device).into_iter();
         !self.device.syncs.is_empty() || calls.any(Does::blocks)
-    }
-
-    /// Per thread, whether it only looks on: nothing on another thread or on a queue waits for it,
-    /// while there are threads of which that is not so. NCCL's watchdog is one. O(edges).
-    ///
-    /// A device trace that is cut may lack what shows who waits: of it, threads that have the steps
-    /// are taken as awaited.
-    pub fn passive_threads(&self) -> Vec<bool> {
-        let mut awaited = self.awaited_threads(self.edges.iter());
-        for thread in awaited_despite_cut(&self.device) {
-            awaited[thread.index()] = true;
-        }
-        let any = awaited.contains(&true);
-        awaited.iter().map(|awaited| !awaited && any).collect()
-    }
-
-    /// Per thread, whether another thread or a queue waits for it by one of these edges.
-    pub(crate) fn awaited_threads(&self, edges: impl Iterator<Item = Edge>) -> Vec<bool> {
-        let nodes = &self.nodes;
-        let mut awaited = vec![false; self.device.threads.len()];
-        for edge in edges {
-            let (from, to) = (edge.from.index(), edge.to.index());
-            if edge.kind != EdgeKind::ProgramOrder
-                && !nodes.on_device[from]
-                && (nodes.on_device[to] || nodes.track[to] != nodes.track[from])
-            {
-                awaited[nodes.track[from].index()] = true;
-            }
-        }
-        awaited
     }
 
     /// A time of a device row by the host's clock, which times of nodes and calls are by. Rows keep

@@ -14,9 +14,9 @@ use crate::host::recorded_waits::RecordedWait;
 use crate::host::scope::is_scope;
 use crate::notes::{self, DeviceOps};
 use crate::options::LinkOptions;
+use crate::passive_threads::awaited_despite_cut;
 use crate::ranks::{RankSummary, StepRanges, has_one_group};
 use crate::report::{LinkReport, TimeWindow};
-use crate::trace::awaited_despite_cut;
 use crate::{describe, overlap_name};
 use etlink_model::{
     AnomalyKind, CollectiveKind, DeviceTrace, DurationNs, HostIdx, HostTrace, ListedNode, OpIdx,

@@ -388,7 +388,7 @@ fn path_trust_text(trust: &PathTrust) -> String {
 /// What the ranks did together, and each of them.
 fn add_ranks(all: &AllRanks, rows: &mut FactRows) {
     for excluded in &all.excluded {
-        rows.add("left out", &text::rank(&excluded.label), &excluded.message);
+        rows.add("left out", text::rank(&excluded.label), &excluded.message);
     }
     // nothing was run: zeros would look like collectives that were not joined
     if all.ranks.is_empty() {
