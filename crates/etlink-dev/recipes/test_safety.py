@@ -269,6 +269,13 @@ class Signals(Safety):
         for cycle in filter(lambda cycle: cycle["whole"], rank["cycles"]):
             self.assert_pair(cycle)
 
+    def test_a_step_counts_at_whose_end_a_handler_raises(self):
+        ran = self.record(SCHEDULE, "python interrupted_step.py")
+        self.assertEqual(ran.stdout, "caught in step 3\n")
+        (rank,) = self.manifest()["ranks"]
+        self.assertEqual((rank["notes"], rank["steps"]), ([], 8))
+        self.assert_steps(rank, (3, 4))
+
     def test_signals_that_come_while_a_cycle_is_saved_are_handled_once(self):
         ran = self.record(SCHEDULE, "python signalled.py")
         self.assertEqual(ran.stdout, "caught loop plain raises\n")

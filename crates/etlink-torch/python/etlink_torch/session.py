@@ -103,11 +103,21 @@ class Session:
             raise
 
     def count_interrupted(self, made):
-        """A handler of the program has raised, perhaps before this step was counted."""
-        if self.made < made:
+        """A handler of the program has raised, perhaps before this step was counted: then it is now."""
+        if self.made >= made:
+            return
+        if made < self.idle_until:
             self.made = made
-            if self.window is not None:
-                self.fail("a signal handler of the program raised an error at the end of a step: the cycle is given up")
+            return
+        try:
+            with deferred(has_defaults=False):
+                self.end_step_of_cycle()
+        except BaseException:
+            # by another handler, in these few lines
+            if self.made < made and self.window is not None:
+                self.made = made
+                self.fail("signal handlers of the program raised errors at the end of a step: the cycle is given up")
+            raise
 
     def end_step_of_cycle(self):
         """In a cycle, just before one, or where it is not known yet whether one begins."""
