@@ -11,6 +11,7 @@ import pickle
 import resource
 import signal
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -404,6 +405,54 @@ print(len(os.listdir("/proc/self/fd")) < 30, found)
         line = ["python", "-c", self.OTHER_EACH_TIME, str(self.folder / "steps")]
         ran = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=60)
         self.assertEqual((ran.returncode, ran.stdout), (0, f"True {self.folder}/steps was opened 20 times already\n"), ran.stderr)
+
+    BESIDE = """
+import contextlib, os, sys, threading
+from etlink_torch import descriptors, files
+folder = sys.argv[1]
+ended, done, refused = threading.Event(), [0], []
+def work():
+    while not ended.is_set():
+        try:
+            files.write_whole(folder + "/ours", "OURS" * 100)
+            files.write_new(folder + "/new", folder + "/own", "NEW")
+            with descriptors.held(folder + "/ours", os.O_RDONLY) as file:
+                assert file.read(1000) == b"OURS" * 100
+            assert "ours" in descriptors.names_in(folder)
+            descriptors.opened(folder + "/kept", os.O_RDWR | os.O_CREAT).close()
+            os.remove(folder + "/new")
+            done[0] += 1
+        except OSError as error:
+            refused.append(error)
+if CLOSING != "by c":
+    descriptors.KEEPER.keep(None)
+thread = threading.Thread(target=work, daemon=True)
+thread.start()
+def close_each(first, end):
+    for number in range(first, end):
+        with contextlib.suppress(OSError):
+            os.close(number)
+close = {"range": lambda first, end: os.closerange(first, end), "each": close_each}[CLOSING]
+for _ in range(2000):
+    close(3, 200)
+    opened = [os.open(f"{folder}/program_{number}", os.O_RDWR | os.O_CREAT | os.O_TRUNC) for number in range(10)]
+    for number in opened:
+        os.write(number, b"CHECKPOINT")
+    for number in opened:
+        assert os.pread(number, 100, 0) == b"CHECKPOINT"
+ended.set()
+thread.join()
+print(done[0] > 20, refused[:3])
+"""
+
+    def test_a_thread_of_ours_beside_a_program_that_closes_what_it_does_not_know(self):
+        """Whatever it does with files: those of the program stay open and have what the program wrote."""
+        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)}
+        for how in ("range", "each"):
+            with self.subTest(how), tempfile.TemporaryDirectory() as folder:
+                program = self.BESIDE.replace("CLOSING", repr(how))
+                ran = subprocess.run(["python", "-c", program, folder], env=environment, capture_output=True, text=True, timeout=300)
+                self.assertEqual((ran.returncode, ran.stdout, ran.stderr), (0, "True []\n", ""))
 
     def test_a_program_that_closes_what_it_does_not_know(self):
         """Its own files, which get the numbers of ours, have what it wrote; steps are counted and recorded."""

@@ -10,7 +10,7 @@ import shutil
 import socket
 
 from . import flight_recorder, memory_snapshot
-from .descriptors import opened
+from .descriptors import held, opened
 from .guard import Failure, attempt
 from .process import clock
 
@@ -91,10 +91,9 @@ def write_whole(path, text):
     """Replaces a small file: readers see the old text or the new one."""
     temporary = path + ".new"
     try:
-        with open(temporary, "w") as file:
+        with held(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as file:
             file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+            file.sync()
         os.replace(temporary, path)
     except BaseException:
         attempt(os.remove, temporary)
@@ -117,15 +116,13 @@ def write_new(path, own, text):
 
 def write_at_once(path, text):
     """Raises if the file is there."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-    try:
-        os.write(descriptor, text.encode())
-    except BaseException:
-        # an empty request would be one
-        attempt(os.remove, path)
-        raise
-    finally:
-        os.close(descriptor)
+    with held(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644) as file:
+        try:
+            file.write(text)
+        except BaseException:
+            # an empty request would be one
+            attempt(os.remove, path)
+            raise
 
 
 def file_names(rank):

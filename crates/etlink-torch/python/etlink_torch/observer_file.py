@@ -2,7 +2,7 @@
 
 import os
 
-from .descriptors import Descriptor, high_numbers, keep_open, number_of
+from .descriptors import KEEPER, Descriptor, high_numbers, number_of
 from .guard import Failure, attempt
 
 CLOSED = "the program closed the file into which PyTorch wrote the host trace: the cycle is given up"
@@ -12,7 +12,7 @@ class ObserverFile:
     """An observer of ours that is registered, with the file that it has open."""
 
     def __init__(self, observer, path):
-        self.observer, self.path, self.patches = observer, path, None
+        self.observer, self.path = observer, path
         # None: not known, as on a system that does not say what a process has open
         self.descriptor = None
         self.is_registered = False
@@ -28,7 +28,7 @@ class ObserverFile:
         number = number_of(self.path)
         if number is None:
             return
-        self.patches = keep_open()
+        KEEPER.keep(self)
         self.descriptor = Descriptor(number)
         if not self.descriptor.is_ours():
             # a file system on which it is another one each time
@@ -55,9 +55,7 @@ class ObserverFile:
 
     def release(self):
         """The program may close what it likes again."""
-        patches, self.patches = self.patches, None
-        if patches is not None:
-            attempt(patches.undo)
+        attempt(KEEPER.let_go, self)
 
     def forget(self):
         self.release()

@@ -16,7 +16,6 @@ of both plans the one that has the name first counts, because to make a file wit
 """
 
 import _thread
-import glob
 import json
 import math
 import os
@@ -24,7 +23,7 @@ import statistics
 import threading
 import time
 
-from .descriptors import opened
+from .descriptors import KEEPER, held, names_in, opened
 from .files import write_new, write_whole
 from .guard import attempt, describe
 from .process import rank_and_world
@@ -72,6 +71,7 @@ class Watcher:
         attempt(self.signal.wake_main)
         if self.signal.is_missed:
             attempt(self.report.note, NOT_HANDLED.format(self.signal.chosen))
+        KEEPER.keep(self)
         _thread.start_new_thread(self.watch, ())
 
     def handle_signal(self):
@@ -135,13 +135,10 @@ class Watcher:
     def read(self, name):
         """The object in a file of the work folder, or None; opened anew each time, which file systems of several machines take for a reason to look."""
         try:
-            descriptor = os.open(os.path.join(self.report.folder, name), os.O_RDONLY)
+            with held(os.path.join(self.report.folder, name), os.O_RDONLY) as file:
+                text, found = file.read(MOST_BYTES), os.fstat(file.number)
         except FileNotFoundError:
             return None
-        try:
-            text, found = os.read(descriptor, MOST_BYTES), os.fstat(descriptor)
-        finally:
-            os.close(descriptor)
         content = attempt(json.loads, text)
         content = content if isinstance(content, dict) else {}
         content.setdefault("id", "{}.{}".format(found.st_ino, found.st_mtime_ns))
@@ -216,11 +213,12 @@ class Watcher:
     def peers(self):
         """The processes that are to record, or were, by rank."""
         found = []
-        for path in glob.glob(os.path.join(glob.escape(self.report.folder), "*.armed")):
-            peer, key = self.read(os.path.basename(path)), os.path.basename(path)[: -len(".armed")]
+        for name in names_in(self.report.folder):
+            key, ending = os.path.splitext(name)
+            peer = self.read(name) if ending == ".armed" else None
             if not peer or "rank" not in peer or peer["excluded"]:
                 continue
-            lives = key == self.report.key or is_locked(path[: -len("armed")] + "alive")
+            lives = key == self.report.key or is_locked(os.path.join(self.report.folder, key + ".alive"))
             found.append(dict(peer, key=key, lives=lives and not peer["ended"]))
         return sorted(found, key=lambda peer: (peer["rank"], peer["key"]))
 
@@ -293,8 +291,8 @@ class Watcher:
 
     def steps_made(self, peer):
         """As each process writes it every 100 ms, if it makes steps."""
-        with open(os.path.join(self.report.folder, peer["key"] + ".steps")) as file:
-            return int(file.read() or 0)
+        with held(os.path.join(self.report.folder, peer["key"] + ".steps"), os.O_RDONLY) as file:
+            return int(file.read(MOST_BYTES) or 0)
 
     def beside_every(self, begin, length):
         """The first step from `begin` on before which no recording of `--every` has to end."""
@@ -368,11 +366,13 @@ class Watcher:
         if self.started and not self.ended:
             self.ended = True
             attempt(self.write_status, True)
+        attempt(KEEPER.let_go, self)
         attempt(self.signal.uninstall)
 
     def forked(self):
         """In a forked child: nothing of it is its own."""
         self.ended = True
+        attempt(KEEPER.let_go, self)
         attempt(self.signal.uninstall)
 
 
@@ -407,16 +407,18 @@ def is_locked(path):
     import fcntl
 
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        with held(path, os.O_RDONLY) as file:
+            return not attempt(has_shared_lock, file.number)
     except FileNotFoundError:
         return False
-    try:
-        fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return False
-    except OSError:
-        return True
-    finally:
-        os.close(descriptor)
+
+
+def has_shared_lock(descriptor):
+    """Raises if another process has locked it."""
+    import fcntl
+
+    fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    return True
 
 
 class SlowSteps:
