@@ -388,23 +388,55 @@ print("lives")
 class Descriptors(Safety):
     OTHER_EACH_TIME = """
 import os, sys
-from etlink_torch import descriptors
-numbers = iter(range(1000))
-descriptors.identity = lambda number: next(numbers)
-file = descriptors.OwnFile(sys.argv[1])
-for _ in range(100):
-    try:
-        file.write(b"1", 0)
-    except OSError as error:
-        found = error
-print(len(os.listdir("/proc/self/fd")) < 30, found)
+from etlink_torch import descriptors, files
+numbers = iter(range(100_000))
+descriptors.identity_by = lambda look, place: next(numbers)
+if sys.argv[2] == "no link":
+    descriptors.link_of = lambda number: None
+file = descriptors.OwnFile(sys.argv[1] + "/steps")
+for number in range(100):
+    file.write(b"%d" % number, 0)
+    files.write_whole(sys.argv[1] + "/whole", str(number))
+    with descriptors.held(sys.argv[1] + "/whole", os.O_RDONLY) as whole:
+        assert whole.read(100) == b"%d" % number
+print(len(os.listdir("/proc/self/fd")) < 20, open(sys.argv[1] + "/steps").read())
 """
 
     def test_a_file_system_on_which_a_file_is_another_one_each_time(self):
+        for link in ("link", "no link"):
+            with self.subTest(link):
+                self.assertEqual(self.run_alone(self.OTHER_EACH_TIME, link), "True 99\n")
+
+    def run_alone(self, program, *arguments):
+        """What a program with the hook's modules prints that runs in a folder of its own."""
         environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)}
-        line = ["python", "-c", self.OTHER_EACH_TIME, str(self.folder / "steps")]
-        ran = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=60)
-        self.assertEqual((ran.returncode, ran.stdout), (0, f"True {self.folder}/steps was opened 20 times already\n"), ran.stderr)
+        with tempfile.TemporaryDirectory() as folder:
+            line = ["python", "-c", program, folder, *arguments]
+            ran = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=300)
+        self.assertEqual((ran.returncode, ran.stderr), (0, ""), ran.stdout)
+        return ran.stdout
+
+    LATE = """
+import os, sys
+from etlink_torch import descriptors, files
+descriptors.KEEPER.keep(None)
+is_at, opened = descriptors.Descriptor.is_at, []
+def is_at_and_closed(self, path, before):
+    found = is_at(self, path, before)
+    if not opened:
+        # a call of the program that had looked before whether the number is ours
+        descriptors.CLOSE(self.number)
+        opened.append(os.open(sys.argv[1] + "/program", os.O_RDWR | os.O_CREAT))
+        assert opened == [self.number]
+        os.write(opened[0], b"CHECKPOINT")
+    return found
+descriptors.Descriptor.is_at = is_at_and_closed
+files.write_whole(sys.argv[1] + "/ours", "OURS")
+print(os.pread(opened[0], 100, 0), open(sys.argv[1] + "/ours").read())
+"""
+
+    def test_a_number_that_is_closed_while_it_is_looked_at_is_the_programs(self):
+        self.assertEqual(self.run_alone(self.LATE), "b'CHECKPOINT' OURS\n")
 
     BESIDE = """
 import contextlib, os, sys, threading
@@ -424,17 +456,22 @@ def work():
             done[0] += 1
         except OSError as error:
             refused.append(error)
-if CLOSING != "by c":
-    descriptors.KEEPER.keep(None)
+descriptors.KEEPER.keep(None)
 thread = threading.Thread(target=work, daemon=True)
 thread.start()
 def close_each(first, end):
     for number in range(first, end):
         with contextlib.suppress(OSError):
             os.close(number)
-close = {"range": lambda first, end: os.closerange(first, end), "each": close_each}[CLOSING]
-for _ in range(2000):
+close = {"range": lambda first, end: os.closerange(first, end), "each": close_each}[sys.argv[2]]
+for _ in range(1000):
     close(3, 200)
+    ends = os.pipe()
+    for end in ends:
+        os.close(end)
+    for end in ends:
+        with contextlib.suppress(OSError):
+            assert not os.readlink(f"/proc/self/fd/{end}").startswith("pipe:"), "the program's own close was passed over"
     opened = [os.open(f"{folder}/program_{number}", os.O_RDWR | os.O_CREAT | os.O_TRUNC) for number in range(10)]
     for number in opened:
         os.write(number, b"CHECKPOINT")
@@ -446,13 +483,10 @@ print(done[0] > 20, refused[:3])
 """
 
     def test_a_thread_of_ours_beside_a_program_that_closes_what_it_does_not_know(self):
-        """Whatever it does with files: those of the program stay open and have what the program wrote."""
-        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)}
+        """Whatever it does with files: those of the program stay open until it closes them, and have what it wrote."""
         for how in ("range", "each"):
-            with self.subTest(how), tempfile.TemporaryDirectory() as folder:
-                program = self.BESIDE.replace("CLOSING", repr(how))
-                ran = subprocess.run(["python", "-c", program, folder], env=environment, capture_output=True, text=True, timeout=300)
-                self.assertEqual((ran.returncode, ran.stdout, ran.stderr), (0, "True []\n", ""))
+            with self.subTest(how):
+                self.assertEqual(self.run_alone(self.BESIDE, how), "True []\n")
 
     def test_a_program_that_closes_what_it_does_not_know(self):
         """Its own files, which get the numbers of ours, have what it wrote; steps are counted and recorded."""

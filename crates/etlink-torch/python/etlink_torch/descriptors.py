@@ -7,7 +7,8 @@ what is open.
 
 import contextlib
 import os
-import threading
+import time
+from threading import get_ident
 
 from .guard import attempt
 from .steps.patches import Patches
@@ -21,12 +22,18 @@ OPEN = {}
 """Each `Descriptor` by its number."""
 CLOSE = os.close
 """The program's is replaced, so that it closes none of ours."""
-TURN = threading.RLock()
-"""Of who opens a file of ours and looks at its number, and of who closes numbers that are not known."""
+CLOSING = []
+"""Calls that close numbers in this moment, as (thread, when it began): they may not know of one that is ours since."""
 LISTED = []
-"""Folders that are listed at this moment. Python does not say under which number it has one open."""
+"""Folders that are listed in this moment, as `identity` calls them. Python does not say under which number it has one open."""
 MOST_WAITED_S = 1
-"""A file system may hang. The program does not."""
+"""A call that began earlier to close numbers ended, and could not say so: a handler of the program raised in it."""
+SETTLED_S = 0.001
+"""A call that has looked whether a number is ours is past closing it then."""
+TRIES = 5
+PLAIN = []
+"""Where no look ever finds the file that was opened, files are opened without a look. It has what happened, once it did."""
+DELETED = " (deleted)"
 
 
 def identity(number):
@@ -108,21 +115,47 @@ def number_of(path):
 
 
 class Descriptor:
-    def __init__(self, number):
+    """A number under which a file of ours is open, until the program closes it by other means than those of Python."""
+
+    def __init__(self, number, path=None):
         self.number, self.identity = number, None
-        # False: a file system on which no look says that it is this file
-        self.is_known = True
-        # whether it is open for longer than a moment
-        self.stays = False
-        # before the look: from then on the program closes it no more
+        # where it leads to, if the system says that
+        self.link = None
+        # whether it is open for a moment, which a forked child has not part in
+        self.is_brief = False
+        # whether the program closes it no more; before that it may be another file's already
+        self.is_certain = path is None
         OPEN[number] = self
         self.identity = identity(number)
+        if path is not None:
+            self.link = link_of(number)
 
     def is_ours(self):
-        return self.identity is not None and identity(self.number) == self.identity
+        if self.identity is not None and identity(self.number) == self.identity:
+            return True
+        # a file system on which it is another one at each look
+        return self.link is not None and link_of(self.number) in (self.link, self.link + DELETED)
+
+    def is_at(self, path, before):
+        """Whether it leads to the file that was opened at a path, where by now another one may be. `before`: what was there."""
+        place = os.path.realpath(path)
+        if self.link in (place, place + DELETED):
+            return True
+        # it is called otherwise there, as where capitals do not count, or the system does not say it
+        return self.identity is not None and self.identity in (before, identity_at(path))
+
+    def make_certain(self):
+        """Says whether it is ours by now. From then on it stays so."""
+        self.is_certain = True
+        wait_for_closing()
+        return self.is_ours()
+
+    def is_lost(self):
+        """Where looks say nothing, it never is."""
+        return not PLAIN and not self.is_ours()
 
     def check(self):
-        if self.is_known and not self.is_ours():
+        if self.is_lost():
             raise OSError(CLOSED.format("a file of the recording"))
 
     def read(self, most):
@@ -147,10 +180,18 @@ class Descriptor:
     def close(self):
         """The number stays known until it is closed: the program may close it just now, and open another file."""
         try:
-            if self.is_ours() or not self.is_known:
+            if self.is_ours() or PLAIN and self.is_brief:
                 CLOSE(self.number)
         finally:
             self.forget()
+
+
+def link_of(number):
+    """Where a number leads to; None: the system does not say it, or it is closed."""
+    try:
+        return os.readlink("/proc/self/fd/{}".format(number))
+    except OSError:
+        return None
 
 
 def opened(path, flags, mode=0o600):
@@ -160,13 +201,14 @@ def opened(path, flags, mode=0o600):
     with held(path, flags, mode) as low:
         higher = attempt(duplicate, fcntl.F_DUPFD_CLOEXEC, low.number)
         if higher is None:
-            low.stays = True
+            low.is_brief = False
             return low
-        descriptor = Descriptor(higher)
-        if low.is_known and descriptor.identity != low.identity:
-            descriptor.forget()
-            raise OSError(CLOSED.format(path))
-        return descriptor
+        descriptor = Descriptor(higher, path)
+        is_same = descriptor.identity == low.identity or descriptor.link == low.link is not None
+        if descriptor.make_certain() and is_same or PLAIN:
+            return descriptor
+        descriptor.forget()
+        raise OSError(CLOSED.format(path))
 
 
 @contextlib.contextmanager
@@ -180,76 +222,68 @@ def held(path, flags, mode=0o666):
     try:
         yield descriptor
     finally:
-        if not descriptor.stays:
+        if descriptor.is_brief:
             descriptor.close()
 
 
 def certain(path, flags, mode):
-    """An open file, whose number the program had not closed when it was looked at. From then on `Keeper` keeps it."""
+    """An open file that the program closes no more."""
     before = identity_at(path)
-    for _ in range(MOST_OPENED):
-        with turn():
-            descriptor = Descriptor(os.open(path, flags, mode))
-            if is_at(descriptor.number, path, before):
-                # there are file systems on which it is another one each time that it is looked at
-                descriptor.is_known = descriptor.is_ours()
+    for _ in range(0 if PLAIN else TRIES):
+        descriptor = Descriptor(os.open(path, flags, mode), path)
+        descriptor.is_brief = True
+        try:
+            if descriptor.is_at(path, before) and descriptor.make_certain():
                 return descriptor
+        except BaseException:
+            descriptor.close()
+            raise
+        # the program has closed it, and may have a file of its own there
         descriptor.forget()
         # it was made here
         flags &= ~os.O_EXCL
-    raise OSError("{} was opened {} times already".format(path, MOST_OPENED))
-
-
-def is_at(number, path, before):
-    """Whether a number leads to the file that was opened at a path, where by now another one may be. `before`: what was there."""
-    link = attempt(os.readlink, "/proc/self/fd/{}".format(number))
-    if link is None:
-        # it is closed, or the system does not say it
-        found = identity(number)
-        return found is not None and found in (before, identity_at(path))
-    place = os.path.realpath(path)
-    return link in (place, place + " (deleted)")
+    if not PLAIN:
+        PLAIN.append(path)
+    descriptor = Descriptor(os.open(path, flags, mode))
+    descriptor.is_brief, descriptor.is_certain = True, False
+    return descriptor
 
 
 def names_in(folder):
-    """As `os.listdir`. The program closes nothing meanwhile."""
-    LISTED.append(folder)
+    """As `os.listdir`. The program does not close the folder meanwhile."""
+    listed = identity_at(folder)
+    LISTED.append(listed)
     try:
-        with turn():
-            return os.listdir(folder)
+        wait_for_closing()
+        return os.listdir(folder)
     finally:
-        LISTED.remove(folder)
+        LISTED.remove(listed)
+
+
+def wait_for_closing():
+    """For calls of other threads that close numbers and began before."""
+    if not KEEPER.users:
+        return
+    time.sleep(SETTLED_S)
+    for call in list(CLOSING):
+        thread, begun = call
+        while call in CLOSING and thread != get_ident() and time.monotonic() < begun + MOST_WAITED_S:
+            time.sleep(SETTLED_S)
+        if time.monotonic() >= begun + MOST_WAITED_S:
+            attempt(CLOSING.remove, call)
 
 
 def forked():
-    """In a forked child, which has not the thread whose turn it was."""
-    global TURN
-    TURN = threading.RLock()
+    """In a forked child, which has only the thread that made it."""
+    CLOSING.clear()
     LISTED.clear()
+    for descriptor in list(OPEN.values()):
+        if descriptor.is_brief:
+            descriptor.forget()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=forked)
-
-
-@contextlib.contextmanager
-def turn():
-    lock = take_turn()
-    try:
-        yield
-    finally:
-        end_turn(lock)
-
-
-def take_turn():
-    """The lock that `end_turn` gives back; None: it was not to be had."""
-    lock = TURN
-    return lock if lock.acquire(timeout=MOST_WAITED_S) else None
-
-
-def end_turn(lock):
-    if lock is not None:
-        lock.release()
 
 
 class OwnFile:
@@ -269,7 +303,7 @@ class OwnFile:
 
     def write(self, data, place):
         """Whether the program had closed it."""
-        was_closed = not self.descriptor.is_ours()
+        was_closed = self.descriptor.is_lost()
         if was_closed:
             self.open()
         os.pwrite(self.descriptor.number, data, place)
@@ -310,8 +344,12 @@ KEEPER = Keeper()
 
 def is_kept(number):
     """Whether a number that the program closes is one of ours, and still our file."""
+    if not isinstance(number, int):
+        return False
     descriptor = OPEN.get(number)
-    return descriptor is not None and descriptor.is_ours()
+    if descriptor is not None and descriptor.is_certain and descriptor.is_ours():
+        return True
+    return bool(LISTED) and identity(number) in LISTED
 
 
 def replace_closing():
@@ -326,7 +364,7 @@ def replace_closing():
 
 
 def named_as(original, function):
-    for name in ("__module__", "__name__", "__qualname__", "__doc__", "__text_signature__"):
+    for name in ("__module__", "__name__", "__qualname__", "__doc__"):
         attempt(setattr, function, name, getattr(original, name, None))
     return function
 
@@ -336,28 +374,35 @@ def close_others(original):
         if attempt(is_kept, fd):
             # an error would be ours, where the program closes all that it finds open
             return None
-        lock = attempt(take_turn) if LISTED else None
-        try:
-            return original(fd)
-        finally:
-            attempt(end_turn, lock)
+        return original(fd)
 
     return named_as(original, close)
 
 
 def close_others_of_range(original):
-    def closerange(fd_low, fd_high):
-        lock = attempt(take_turn)
+    def closerange(fd_low, fd_high, /):
+        call = attempt(begin_closing)
         try:
             for low, high in attempt(gaps, fd_low, fd_high) or [(fd_low, fd_high)]:
-                original(low, high)
+                # a folder may be listed since a moment ago, under a number of its own
+                if not (LISTED and attempt(is_kept, low)):
+                    original(low, high)
         finally:
-            attempt(end_turn, lock)
+            attempt(CLOSING.remove, call)
 
     return named_as(original, closerange)
 
 
+def begin_closing():
+    call = get_ident(), time.monotonic()
+    CLOSING.append(call)
+    return call
+
+
 def gaps(low, high):
-    """Parts of a range of numbers without ours. None: there are none."""
+    """Parts of a range of numbers without ours; while a folder is listed, each open number by itself. None: there are none."""
     kept = sorted(number for number in list(OPEN) if low <= number < high and is_kept(number))
+    if LISTED:
+        numbers = sorted(set(map(int, os.listdir("/dev/fd"))).difference(kept))
+        return [(number, number + 1) for number in numbers if low <= number < high]
     return list(zip([low, *(number + 1 for number in kept)], [*kept, high]))

@@ -86,7 +86,7 @@ pub enum OwnProfilerArg {
     /// not used
     #[default]
     Adopt,
-    /// From where it is made nothing is recorded
+    /// From where it warms up or records, nothing is recorded
     Leave,
 }
 
