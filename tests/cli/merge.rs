@@ -449,6 +449,39 @@ fn a_cycle_without_the_trace_of_a_rank_leaves_the_others_whole() {
 }
 
 #[test]
+fn damaged_traces_are_named_beside_cycles_that_lack_some() {
+    let ranks = two_ranks();
+    for (damaged, note) in [
+        (
+            &[1][..],
+            "host_10.1.pt.trace.json is no trace that etlink knows: it may be damaged, and a trace that \
+             one of the cycles lacks",
+        ),
+        (
+            &[1, 2],
+            "2 files, such as host_10.1.pt.trace.json, are no trace that etlink knows: they may be \
+             damaged, and one of them the device trace that rank 1 lacks",
+        ),
+    ] {
+        let tool = Tool::new();
+        for (rank, [host, device]) in ranks.iter().enumerate() {
+            put(&tool, "job/torch_et_R.json", rank, host);
+            for cycle in [1, 2] {
+                let is_damaged = rank == 1 && damaged.contains(&cycle);
+                let name = format!("job/host_R0.{cycle}.pt.trace.json");
+                put(
+                    &tool,
+                    &name,
+                    rank,
+                    if is_damaged { b"garbage" } else { device },
+                );
+            }
+        }
+        tool.run("merge job -o out").notes(note);
+    }
+}
+
+#[test]
 fn profiles_by_stage_are_runs() {
     let ranks = two_ranks();
     let tool = Tool::new();

@@ -56,6 +56,31 @@ impl DevicePeaks {
         })
     }
 
+    /// What names of devices with known peaks have in them: `h100 pcie`. Those that begin as a name
+    /// does, if there are any, else all.
+    pub fn names_like(name: &str) -> Vec<String> {
+        let name = name.to_lowercase();
+        let all: Vec<DevicePeaks> = all_peaks().collect();
+        let is_like = |peaks: &&DevicePeaks| {
+            peaks
+                .words
+                .first()
+                .is_some_and(|first| name.contains(first))
+        };
+        let similar: Vec<String> = all.iter().filter(is_like).map(DevicePeaks::name).collect();
+        match similar.is_empty() {
+            true => all.iter().map(DevicePeaks::name).collect(),
+            false => similar,
+        }
+    }
+
+    /// The words that its name has.
+    fn name(&self) -> String {
+        let words = self.words.iter().filter(|word| !word.starts_with('!'));
+        let words: Vec<&str> = words.copied().collect();
+        words.join(" ")
+    }
+
     /// 10¹² operations per second.
     pub fn tflops(&self, precision: Precision) -> Option<f64> {
         self.tflops[precision as usize]
@@ -123,6 +148,14 @@ mod tests {
                 assert!(known, "{word} of {line}");
             }
         }
+    }
+
+    #[test]
+    fn names_that_are_like_an_unknown_one_are_listed() {
+        let similar = DevicePeaks::names_like("NVIDIA H100");
+        assert_eq!(similar, ["h100 nvl", "h100 pcie", "h100 80gb hbm3"]);
+        let all = DevicePeaks::names_like("TPU v5");
+        assert_eq!(all.len(), table_lines().count());
     }
 
     #[test]

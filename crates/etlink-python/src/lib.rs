@@ -23,7 +23,7 @@ mod _etlink {
     #[pymodule_export]
     use super::hta::HtaHandle;
     #[pymodule_export]
-    use super::merge_phase::{merge_phase, remove_phases, written_graphs};
+    use super::merge_phase::{list_merge_ranks, merge_phase, remove_phases, written_graphs};
     #[pymodule_export]
     use super::report_phase::PhasedReport;
     #[pymodule_export]

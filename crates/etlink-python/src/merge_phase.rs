@@ -2,13 +2,13 @@
 
 use crate::errors::advised_exception;
 use crate::worker::run_cancellable;
-use anyhow::Context;
+use anyhow::{Context, Result};
 use etlink::documents::{MergePhase, RunQuery, merge_phase as run_phase};
 use etlink_run::graphs::is_graph_name;
-use etlink_run::merge::phases::remove_phase_files;
+use etlink_run::merge::phases::{PHASE_FOLDER, remove_phase_files};
 use etlink_run::phases::Shard;
 use etlink_run::storage::{self, path_without_secrets};
-use etlink_run::{RunOptions, RunSource};
+use etlink_run::{Run, RunError, RunOptions, RunSource};
 use etlink_torch::RankSelection;
 use pyo3::prelude::*;
 use std::ffi::OsString;
@@ -78,6 +78,41 @@ pub(crate) fn merge_phase(
         let files = result.files.into_iter().map(PathBuf::into_os_string);
         Ok((files.collect(), result.failed))
     })
+}
+
+/// How many ranks the folder `source` has, of those that are asked for. Stores what was found in it
+/// for the phases of a merge into `folder`.
+#[pyfunction]
+pub(crate) fn list_merge_ranks(
+    py: Python<'_>,
+    source: PathBuf,
+    folder: PathBuf,
+    ranks: Option<String>,
+) -> PyResult<usize> {
+    run_cancellable(py, move |call| {
+        let ranks = ranks.map(|ranks| ranks.parse::<RankSelection>());
+        let options = RunOptions {
+            // nothing is linked, and needs memory
+            shard: Shard::NONE,
+            ranks: ranks.transpose()?,
+            listing: Some(path_without_secrets(folder).join(PHASE_FOLDER)),
+            traces_only: true,
+            ..RunOptions::default()
+        };
+        let source = RunSource::Folder(path_without_secrets(source));
+        Ok(listed_ranks(source, call.options(options))?.0)
+    })
+}
+
+/// How many ranks a run has of those that are asked for, and where it is stored which.
+pub(crate) fn listed_ranks(source: RunSource, options: RunOptions) -> Result<(usize, OsString)> {
+    let run = Run::open(source, options)?;
+    let count = run.set().whole_len();
+    if count == 0 {
+        return Err(RunError::NoRankAsked.into());
+    }
+    let listing = run.set().listing().context("phases have a folder")?;
+    Ok((count, listing.into_os_string()))
 }
 
 /// The Chakra files that lie in a folder, in order; none where there is no folder.

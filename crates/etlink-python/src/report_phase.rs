@@ -1,6 +1,7 @@
 //! Reports in phases, for clusters: `etlink.ray` runs each shard as a task, and joins what they give.
 
 use crate::errors::advised_exception;
+use crate::merge_phase::listed_ranks;
 use crate::table::{Table, TableSource};
 use crate::worker::{Call, run_cancellable};
 use anyhow::{Result, bail};
@@ -69,6 +70,16 @@ impl PhasedReport {
                 what_if,
                 critical_path: true,
             },
+        })
+    }
+
+    /// How many ranks the folder has, of those that were asked for. Stores what was found in it for
+    /// the shards, and returns where.
+    fn list_ranks(&self, py: Python<'_>) -> PyResult<(usize, OsString)> {
+        let query = self.query(ReportStep::Join);
+        run_cancellable(py, move |call| {
+            let run = query(call);
+            listed_ranks(run.source, run.options)
         })
     }
 

@@ -467,7 +467,8 @@ fn sort_out(
     });
     let Some(split) = split else {
         fill_run(&mut run, by_rank, loose, facts.listed.as_ref(), &facts);
-        others.note(&mut run);
+        let lacking = LackingTraces::of_run(&run);
+        others.note(&mut run, lacking);
         if !run.ranks.is_empty() {
             give_metrics(&mut run, std::mem::take(&mut metrics));
         }
@@ -491,8 +492,9 @@ fn sort_out(
         dumps::pair_dumps(&mut own, &dumps);
         runs.push(own);
     }
+    let lacking = LackingTraces::of_cycles(&runs);
     if let Some(first) = runs.first_mut() {
-        others.note(first);
+        others.note(first, lacking);
         for file in metrics {
             let name = file_name(&file.path);
             first.notes.push(format!(
@@ -518,50 +520,48 @@ struct OtherFiles {
 }
 
 impl OtherFiles {
-    /// What there is to say of them to a run.
-    fn note(self, run: &mut RunFiles) {
-        let lacks_device = |rank: &&RankFiles| rank.host.is_some() && rank.device.is_none();
-        let lacking: Vec<&str> = run
-            .ranks
-            .iter()
-            .filter(lacks_device)
-            .map(|rank| rank.label.as_str())
-            .collect();
+    /// Has a run say what lies beside it. `lacking`: what a damaged file may be.
+    fn note(self, run: &mut RunFiles, lacking: Option<LackingTraces>) {
+        Self::note_unknown(self.unknown, run, lacking);
+        Self::note_merged(&self.merged, run);
+    }
+
+    fn note_unknown(unknown: Vec<String>, run: &mut RunFiles, lacking: Option<LackingTraces>) {
         let what = InputKind::Unknown.describe();
         // settings and scripts lie in such folders as well
         let is_named_so = |name: &str| name.contains("trace") || name.contains("kineto");
-        let (traces, others): (Vec<String>, Vec<String>) = self
-            .unknown
+        let (traces, others): (Vec<String>, Vec<String>) = unknown
             .into_iter()
-            .partition(|name| !lacking.is_empty() && is_named_so(name));
+            .partition(|name| lacking.is_some() && is_named_so(name));
         let unused = others
             .iter()
             .map(|name| format!("{name} is {what}: not used"));
         run.unused.extend(unused);
-        if let Some(first) = traces.first() {
-            let ranks = text::first_ranks(&lacking);
-            run.notes.push(match traces.len() {
-                1 => format!(
-                    "{first} is {what}: it may be damaged, and the device trace that rank {ranks} lacks"
-                ),
-                several => format!(
-                    "{several} files, such as {first}, are {what}: they may be damaged, and device traces \
-                     that rank {ranks} lacks"
-                ),
-            });
-        }
-        if run.ranks.is_empty() {
-            let merged = InputKind::EtPlus.describe();
-            let unused = self
-                .merged
-                .iter()
-                .map(|name| format!("{name} is {merged}: not used"));
-            run.unused.extend(unused);
-        }
-        let Some(first) = self.merged.first().filter(|_| !run.ranks.is_empty()) else {
+        let (Some(first), Some(lacking)) = (traces.first(), lacking) else {
             return;
         };
-        run.notes.push(match self.merged.len() {
+        let lacking = lacking.describe(traces.len());
+        run.notes.push(match traces.len() {
+            1 => format!("{first} is {what}: it may be damaged, and {lacking}"),
+            several => format!(
+                "{several} files, such as {first}, are {what}: they may be damaged, and {lacking}"
+            ),
+        });
+    }
+
+    fn note_merged(merged: &[String], run: &mut RunFiles) {
+        let Some(first) = merged.first() else {
+            return;
+        };
+        if run.ranks.is_empty() {
+            let what = InputKind::EtPlus.describe();
+            let unused = merged
+                .iter()
+                .map(|name| format!("{name} is {what}: not used"));
+            run.unused.extend(unused);
+            return;
+        }
+        run.notes.push(match merged.len() {
             1 => format!(
                 "{first} is merged JSON (ET+): not read, as recordings lie beside it; to read it, give \
                  it a folder of its own"
@@ -571,6 +571,53 @@ impl OtherFiles {
                  beside them; to read them, give them a folder of their own"
             ),
         });
+    }
+}
+
+/// Traces that are not there, and that damaged files may be.
+enum LackingTraces {
+    /// The device traces of these ranks, which have a host trace alone.
+    Devices(Vec<String>),
+    /// A cycle has no trace of a rank of which another one has.
+    OfCycles,
+}
+
+impl LackingTraces {
+    /// `None` where all are there.
+    fn of_run(run: &RunFiles) -> Option<LackingTraces> {
+        let lacks_device = |rank: &&RankFiles| rank.host.is_some() && rank.device.is_none();
+        let lacking = run.ranks.iter().filter(lacks_device);
+        let lacking: Vec<String> = lacking.map(|rank| rank.label.clone()).collect();
+        (!lacking.is_empty()).then_some(LackingTraces::Devices(lacking))
+    }
+
+    /// The same of the cycles of one folder.
+    fn of_cycles(cycles: &[RunFiles]) -> Option<LackingTraces> {
+        let ranks = |run: &RunFiles| -> BTreeSet<Option<i64>> {
+            run.ranks.iter().map(|found| found.rank).collect()
+        };
+        let mut pairs = cycles.windows(2);
+        let are_unequal = pairs.any(|pair| ranks(&pair[0]) != ranks(&pair[1]));
+        // a rank of which no cycle has a device trace lacks it in the first one as well
+        let of_first = cycles.first().and_then(LackingTraces::of_run);
+        of_first.or(are_unequal.then_some(LackingTraces::OfCycles))
+    }
+
+    /// What so many files may be.
+    fn describe(&self, files: usize) -> String {
+        match (self, files) {
+            (LackingTraces::OfCycles, 1) => "a trace that one of the cycles lacks".to_owned(),
+            (LackingTraces::OfCycles, _) => "traces that some of the cycles lack".to_owned(),
+            (LackingTraces::Devices(ranks), files) => {
+                let names = text::first_ranks(ranks);
+                match (ranks.len(), files) {
+                    (1, 1) => format!("the device trace that rank {names} lacks"),
+                    (1, _) => format!("one of them the device trace that rank {names} lacks"),
+                    (_, 1) => format!("one of the device traces that ranks {names} lack"),
+                    _ => format!("device traces that ranks {names} lack"),
+                }
+            }
+        }
     }
 }
 
@@ -591,7 +638,7 @@ fn fill_run(
             let known = device.as_ref().or(host.as_ref());
             run.ranks.push(RankFiles {
                 rank: Some(rank),
-                told_by: known.map_or(RankRule::Unknown, |known| known.told_by),
+                told_by: known.map_or(RankRule::Unknown, |known| known.told_by.clone()),
                 label: rank.to_string(),
                 host: host.map(|host| host.path),
                 is_device_unsure: has_devices && device.is_none(),

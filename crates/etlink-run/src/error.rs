@@ -14,6 +14,17 @@ use etlink_model::{AdvisedError, Anomalies, Setting, advice};
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
+/// Why a rank with a host trace has no device trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoDevice {
+    /// Several device traces claim the rank, which a note of the run names.
+    Unsure,
+    /// Nothing tells its rank.
+    UnknownRank,
+    /// There is none.
+    Missing,
+}
+
 /// Why work on a run failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -131,17 +142,17 @@ pub enum RunError {
     #[error(
         "{}: a host trace {} has no times: there is nothing to link",
         host.display(),
-        if *is_unsure {
-            "whose device trace is not sure, see the notes,"
-        } else {
-            "without a device trace of the same rank beside it"
+        match why {
+            NoDevice::Unsure => "whose device trace is not sure, see the notes,",
+            NoDevice::UnknownRank => "whose rank nothing tells, as `torch_et_0` in its name would,",
+            NoDevice::Missing => "without a device trace of the same rank beside it",
         }
     )]
     NoDeviceTrace {
         /// The host trace that it has.
         host: PathBuf,
-        /// Several device traces claim the rank, which a note of the run names.
-        is_unsure: bool,
+        /// Why it has none.
+        why: NoDevice,
     },
     /// No trace of the source is of a rank that was asked for.
     #[error("there is no trace of the ranks that {} names", Setting::Ranks)]

@@ -334,8 +334,24 @@ impl JobTraces {
     }
 }
 
-/// Reads and links. A trace of the job may be open already.
+/// Reads the files of a job, and links.
+pub(crate) fn link_files(
+    job: &LinkJob,
+    progress: &Progress,
+) -> Result<(LinkedTrace, JobReport), RunError> {
+    read_and_link(job, None, progress)
+}
+
+/// Reads and links. One trace of the job is open already.
 pub(crate) fn link_opened(
+    job: &LinkJob,
+    opened: OpenedTrace,
+    progress: &Progress,
+) -> Result<(LinkedTrace, JobReport), RunError> {
+    read_and_link(job, Some(opened), progress)
+}
+
+fn read_and_link(
     job: &LinkJob,
     opened: Option<OpenedTrace>,
     progress: &Progress,

@@ -84,7 +84,7 @@ mod window_job;
 pub mod workloads;
 
 pub use cancel::{Cancellation, Cancelled};
-pub use error::{RunError, remedy_of};
+pub use error::{NoDevice, RunError, remedy_of};
 pub use file_error::{FileAction, FileError};
 pub use file_kind::is_folder;
 pub use joined::JoinedRun;

@@ -5,10 +5,11 @@ use crate::error::RunError;
 use crate::input::{self, InputFile, InputKind};
 use etlink_metrics::{RequestLatencies, WorkloadCard};
 use etlink_model::MetricProfile;
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 /// A file that was measured beside the traces of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MeasurementFile {
     /// Where it is.
     pub path: PathBuf,

@@ -93,7 +93,7 @@ fn device_percent(path: &Path) -> u64 {
 }
 
 /// What one rank takes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct RankMemory {
     files: Vec<PathBuf>,
     pub(crate) unpacked: u64,
@@ -138,7 +138,7 @@ impl RankMemory {
             bytes,
             is_unknown,
             events,
-            at_work: 0,
+            ..RankMemory::default()
         }
     }
 
@@ -166,21 +166,15 @@ impl RankMemory {
             files: vec![path.to_owned()],
             unpacked,
             bytes: percent_of(unpacked, MERGED_PERCENT),
-            is_unknown: false,
-            events: 0,
-            at_work: 0,
+            ..RankMemory::default()
         }
     }
 
     /// Of a rank whose files were looked at elsewhere.
     pub(crate) fn counted(bytes: u64) -> RankMemory {
         RankMemory {
-            files: vec![],
-            unpacked: 0,
             bytes,
-            is_unknown: false,
-            events: 0,
-            at_work: 0,
+            ..RankMemory::default()
         }
     }
 
@@ -443,9 +437,7 @@ mod tests {
             files: vec!["rank.json".into()],
             unpacked: bytes,
             bytes,
-            is_unknown: false,
-            events: 0,
-            at_work: 0,
+            ..RankMemory::default()
         }
     }
 

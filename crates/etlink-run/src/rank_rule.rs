@@ -1,22 +1,24 @@
 //! By what files are known to be a rank's, in words: notes of `-v` say it of each rank.
 
 use regex::Regex;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 /// By what the rank of traces is known.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RankRule {
     /// Nothing tells it.
     #[default]
     Unknown,
     /// A name like those of this layout.
-    Name(&'static str),
+    Name(Cow<'static, str>),
     /// The traces say it themselves; names like those of this layout do not.
-    Content(Option<&'static str>),
+    Content(Option<Cow<'static, str>>),
     /// The manifest of the recording.
     Manifest,
     /// What a report says of its processes.
-    Processes(&'static str),
+    Processes(Cow<'static, str>),
     /// The name of the folder that they lie in.
     Folder,
     /// There is one host trace and one device trace.
@@ -57,24 +59,25 @@ impl RankRule {
         let lower = stem.to_lowercase();
         let mut known = NAME_LAYOUTS.iter();
         let known = known.find(|(pattern, _)| pattern.is_match(&lower));
-        RankRule::Name(match known {
+        let layout: &str = match known {
             Some((_, layout)) => layout,
             None if lower.contains("rank") => "`rank` in the name",
             None => "the number in the name",
-        })
+        };
+        RankRule::Name(layout.into())
     }
 
     /// That of a trace which says its rank, and whose name does not.
     pub(crate) fn of_content(stem: &str) -> RankRule {
         let is_tensorboard = stem.ends_with(".pt.trace");
-        RankRule::Content(is_tensorboard.then_some("<worker>.<time>.pt.trace"))
+        RankRule::Content(is_tensorboard.then(|| "<worker>.<time>.pt.trace".into()))
     }
 
     /// The rule in words, behind "by".
-    pub(crate) fn describe(self) -> String {
+    pub(crate) fn describe(&self) -> String {
         match self {
             RankRule::Unknown => "the name of its file, as nothing tells its rank".to_owned(),
-            RankRule::Name(layout) => layout.to_owned(),
+            RankRule::Name(layout) => layout.to_string(),
             RankRule::Content(None) => "the rank that the trace says".to_owned(),
             RankRule::Content(Some(names)) => {
                 format!("the rank that the trace says (names of TensorBoard's handler, `{names}`)")
@@ -92,7 +95,7 @@ impl RankRule {
 }
 
 /// Folders that are parts of one run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FolderLayout {
     /// Host traces in one folder, device traces in another.
     Sides,

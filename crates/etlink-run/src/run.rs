@@ -7,7 +7,7 @@
 use crate::Progress;
 use crate::cancel::Cancellation;
 use crate::discover::{self, RankFiles, RunFiles, discover};
-use crate::error::RunError;
+use crate::error::{NoDevice, RunError};
 use crate::file_error::{FileAction, FileContext};
 use crate::file_kind::{is_absence, is_folder};
 use crate::flight;
@@ -27,7 +27,7 @@ use crate::memory::{
 };
 use crate::merged::{self, MergedContent, read_merged};
 use crate::output::Packing;
-use crate::phases::{PhaseError, ReportPhase, Shard};
+use crate::phases::{FolderState, PhaseError, ReportPhase, RunListing, Shard};
 use crate::read_cache::ReadCache;
 use crate::step_pattern::StepPattern;
 use crate::storage::{self, is_url};
@@ -190,6 +190,9 @@ pub struct RunOptions {
     pub shard: Shard,
     /// Which part of a report is done here; its shard counts. `None`: all of it.
     pub phase: Option<ReportPhase>,
+    /// The folder in which the phases of a merge keep what they have found; `None`: that of `phase`,
+    /// if there is one.
+    pub listing: Option<PathBuf>,
     /// Which dependencies through tensors become edges.
     pub tensor_deps: TensorEdges,
     /// What to read that no graph needs.
@@ -229,6 +232,7 @@ impl Default for RunOptions {
             ranks: None,
             shard: Shard::WHOLE,
             phase: None,
+            listing: None,
             tensor_deps: TensorEdges::default(),
             keep: KeepEvents::Graph,
             work: RankOperation::default(),
@@ -301,6 +305,12 @@ impl RunOptions {
         all
     }
 
+    /// Where phases hand to each other what they have.
+    fn phase_folder(&self) -> Option<&Path> {
+        let phase = self.phase.as_ref().map(|phase| &phase.folder);
+        self.listing.as_ref().or(phase).map(PathBuf::as_path)
+    }
+
     /// What to say of ranks that were asked for and are not in a run whose files all name theirs.
     fn missing_note(&self, run: &RunFiles) -> Option<String> {
         let asked = self.ranks.as_ref()?;
@@ -348,6 +358,8 @@ pub struct RunSet {
     pub options: RunOptions,
     /// Each run, by its folder.
     pub runs: Vec<RunFiles>,
+    /// Of its folder, where that is worked on in phases.
+    pub(crate) state: FolderState,
     /// Per rank, its run and its place there.
     pub ranks: Vec<(usize, usize)>,
     /// The same for the ranks of all shards.
@@ -368,8 +380,15 @@ impl RunSet {
     /// is.
     pub fn open(source: RunSource, options: RunOptions) -> Result<RunSet, RunError> {
         source.check_options(&options)?;
-        let runs = find_runs(&source, options.traces_only)?;
-        RunSet::of_runs(source, runs, options)
+        let (RunSource::Folder(folder), Some(phases)) = (&source, options.phase_folder()) else {
+            let runs = find_runs(&source, options.traces_only)?;
+            return RunSet::of_runs(source, runs, options);
+        };
+        let state = FolderState::of(folder);
+        let find = || find_runs(&source, options.traces_only);
+        let runs = RunListing::runs(phases, folder, &state, options.traces_only, find)?;
+        let set = RunSet::of_runs(source, runs, options)?;
+        Ok(RunSet { state, ..set })
     }
 
     /// The ranks of merged JSON in a folder, whatever else lies there.
@@ -458,6 +477,7 @@ impl RunSet {
             source,
             options,
             runs,
+            state: FolderState::default(),
             ranks,
             listed,
             needs,
@@ -481,6 +501,11 @@ impl RunSet {
     /// How many there are in all shards.
     pub fn whole_len(&self) -> usize {
         self.listed.len()
+    }
+
+    /// Where what was found in the folder is kept for other shards, if it is.
+    pub fn listing(&self) -> Option<PathBuf> {
+        self.options.phase_folder().map(RunListing::path)
     }
 
     /// Whether only a part of the ranks of a report is worked on here.
@@ -830,7 +855,7 @@ impl<'s> RankEntry<'s> {
             let watch = RankWatch::new(&self.set.gate, self.index);
             let progress = self.set.options.progress.clone();
             let progress = progress.with_memory(watch.clone());
-            let error = match job::link_opened(job, None, &progress) {
+            let error = match job::link_files(job, &progress) {
                 Ok(linked) => return Ok(linked),
                 Err(error) => error,
             };
@@ -1142,7 +1167,7 @@ impl<'s> RankEntry<'s> {
         opened: OpenedTrace,
         progress: &Progress,
     ) -> Result<RankContent, RunError> {
-        let (trace, report) = job::link_opened(&self.job()?, Some(opened), progress)?;
+        let (trace, report) = job::link_opened(&self.job()?, opened, progress)?;
         Ok(RankContent::Linked(Box::new(self.linked(trace, report))))
     }
 
@@ -1556,7 +1581,11 @@ pub fn no_device(files: &RankFiles) -> RunError {
     let host = files.host.as_deref().unwrap_or(Path::new("?"));
     RunError::NoDeviceTrace {
         host: host.to_owned(),
-        is_unsure: files.is_device_unsure,
+        why: match files.rank {
+            _ if files.is_device_unsure => NoDevice::Unsure,
+            Some(_) => NoDevice::Missing,
+            None => NoDevice::UnknownRank,
+        },
     }
 }
 

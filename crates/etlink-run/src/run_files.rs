@@ -6,10 +6,11 @@ use crate::rank_rule::{FolderLayout, RankRule};
 use crate::text;
 use crate::text::file_name;
 use etlink_torch::Rank;
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 /// The traces of one rank, as far as they are there.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankFiles {
     /// Rank, if any name or file tells.
     pub rank: Option<i64>,
@@ -39,7 +40,7 @@ pub struct RankFiles {
 }
 
 /// The traces of one folder.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunFiles {
     /// The folder, relative to where the search began.
     pub folder: PathBuf,
@@ -192,7 +193,7 @@ impl RunFiles {
 }
 
 /// A folder of a job that several launchers recorded, each perhaps into a folder of its own.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct JobPart {
     /// The job, as its launcher says it.
     pub job: String,
@@ -255,7 +256,7 @@ impl FlightFolder {
 }
 
 /// What the manifest of a recording says of a rank that a trace need not.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ManifestEntry {
     /// Number of ranks.
     pub world_size: Option<i64>,

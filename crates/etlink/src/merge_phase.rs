@@ -4,10 +4,11 @@ use crate::run_query::RunQuery;
 use crate::written_files::open_to_write;
 use anyhow::Result;
 use etlink_run::merge::phases::{
-    JoinReport, ShardReport, join_shards, summarize_shard, write_shard,
+    JoinReport, PHASE_FOLDER, ShardReport, join_shards, summarize_shard, write_shard,
 };
 use etlink_run::merge::{AstraSimOptions, MergeOptions};
 use etlink_run::phases::Shard;
+use etlink_run::run::RunOptions;
 use std::path::{Path, PathBuf};
 
 /// A phase, and the part of the ranks that it works on.
@@ -52,7 +53,14 @@ pub fn merge_phase(
         overwrite,
         ..MergeOptions::default()
     };
-    let runs = open_to_write(run, &options, shard)?;
+    let run = RunQuery {
+        options: RunOptions {
+            listing: Some(folder.join(PHASE_FOLDER)),
+            ..run.options.clone()
+        },
+        ..run.clone()
+    };
+    let runs = open_to_write(&run, &options, shard)?;
     Ok(match phase {
         MergePhase::Summaries(_) => {
             PhaseResult::of_shard(summarize_shard(&runs, folder, &options)?)

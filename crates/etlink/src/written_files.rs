@@ -99,12 +99,18 @@ pub(crate) fn open_to_write(
         ..run.options.clone()
     };
     let opened = Run::open(source.clone(), options.clone())?;
-    if let RunSource::Folder(folder) = &source {
+    let within = &opened.files().folder;
+    let is_in_subfolder = !within.as_os_str().is_empty();
+    if let RunSource::Folder(folder) = &source
+        && is_in_subfolder
+    {
         // outputs lie as the traces do: a run in a subfolder would be written into one of its name
-        source = RunSource::Folder(folder.join(&opened.files().folder));
+        source = RunSource::Folder(folder.join(within));
     }
     let options = RunOptions {
         keep,
+        // there is one, and it is of the folder above
+        listing: options.listing.filter(|_| !is_in_subfolder),
         // graphs that were written before have no events to be joined by
         traces_only: true,
         ..options

@@ -10,10 +10,10 @@ use etlink_replay::GraphEdits;
 pub(super) fn change_device(trace: &LinkedTrace, name: &str) -> Result<GraphEdits, String> {
     let rows = &trace.device.rows;
     let peaks = |name: &str| DevicePeaks::find(name, None);
-    let other = peaks(name).ok_or_else(|| format!("the peaks of {name:?} are not known"))?;
+    let other = peaks(name).ok_or_else(|| unknown_device(name))?;
     let own_name = trace.device.header.devices.first();
     let own_name = own_name.ok_or("it does not name its device")?;
-    let own = peaks(own_name).ok_or_else(|| format!("the peaks of {own_name:?} are not known"))?;
+    let own = peaks(own_name).ok_or_else(|| unknown_device(own_name))?;
     let memory = own.gb_per_s.zip(other.gb_per_s);
     let (own_memory, other_memory) =
         memory.ok_or("the memory bandwidth of one of the devices is not known")?;
@@ -49,6 +49,13 @@ pub(super) fn change_device(trace: &LinkedTrace, name: &str) -> Result<GraphEdit
         return Err("it has no kernels".to_owned());
     }
     Ok(edits)
+}
+
+fn unknown_device(name: &str) -> String {
+    format!(
+        "the peaks of {name:?} are not known; names that are known have in them: {}",
+        DevicePeaks::names_like(name).join(", ")
+    )
 }
 
 /// By the roof: what takes longer, to compute or to move.

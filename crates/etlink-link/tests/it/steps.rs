@@ -64,22 +64,31 @@ fn a_collective_is_of_the_step_that_launched_it() {
     );
 }
 
+/// Steps of the communications where the first range that begins at `time`, in µs as Kineto writes them,
+/// begins at `written` instead.
+fn steps_of_displaced(draw: &TraceBuilder, time: &str, written: &str) -> Vec<StepIdx> {
+    let text = String::from_utf8(draw.kineto()).expect("text");
+    let displaced = text.replacen(time, written, 1);
+    assert_ne!(text, displaced);
+    let device = etlink_kineto::read(
+        displaced.as_bytes(),
+        etlink_kineto::KinetoReadOptions::default(),
+    )
+    .expect("reads");
+    let trace =
+        etlink_link::link(None, device, etlink_link::LinkOptions::default()).expect("links");
+    RankSummary::from_trace(&trace, GlobalRank(0)).steps.by_comm
+}
+
 #[test]
 fn ids_tell_steps_that_are_displaced_in_time() {
     let draw = drawn(
         &[("ProfilerStep#7", 10, 20), ("ProfilerStep#8", 20, 30)],
         &[12, 21],
     );
-    let text = String::from_utf8(draw.kineto()).expect("text");
     // the second step's range is written 5 ms late, its id is what it was
-    let late = text.replacen("20000.000", "25000.000", 1);
-    assert_ne!(text, late);
-    let device = etlink_kineto::read(late.as_bytes(), etlink_kineto::KinetoReadOptions::default())
-        .expect("reads");
-    let trace =
-        etlink_link::link(None, device, etlink_link::LinkOptions::default()).expect("links");
     assert_eq!(
-        RankSummary::from_trace(&trace, GlobalRank(0)).steps.by_comm,
+        steps_of_displaced(&draw, "20000.000", "25000.000"),
         [StepIdx(0), StepIdx(1)]
     );
 }
@@ -92,16 +101,9 @@ fn times_tell_optimizer_steps_that_are_displaced() {
         ("Optimizer.step#SGD.step", 28, 29),
     ];
     let draw = drawn(&ranges, &[12, 30, 40]);
-    let text = String::from_utf8(draw.kineto()).expect("text");
     // the first one is written 20 ms late, its id is what it was
-    let late = text.replacen("18000.000", "38000.000", 1);
-    assert_ne!(text, late);
-    let device = etlink_kineto::read(late.as_bytes(), etlink_kineto::KinetoReadOptions::default())
-        .expect("reads");
-    let trace =
-        etlink_link::link(None, device, etlink_link::LinkOptions::default()).expect("links");
     assert_eq!(
-        RankSummary::from_trace(&trace, GlobalRank(0)).steps.by_comm,
+        steps_of_displaced(&draw, "18000.000", "38000.000"),
         [StepIdx(0), StepIdx(1), StepIdx(2)]
     );
 }

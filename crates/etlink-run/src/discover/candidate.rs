@@ -92,7 +92,9 @@ pub(super) fn look_at(
         return vec![TraceCandidate {
             rank: whole.rank.or(inside.rank),
             told_by: match (whole.rank, inside.rank) {
-                (None, Some(_)) => RankRule::Processes(only.told_by.unwrap_or("what it says")),
+                (None, Some(_)) => {
+                    RankRule::Processes(only.told_by.unwrap_or("what it says").into())
+                }
                 _ => whole.told_by,
             },
             inside,
@@ -108,7 +110,7 @@ pub(super) fn look_at(
         processes.len(),
         first.told_by.unwrap_or("nothing that is known")
     ));
-    let told_by = RankRule::Processes(first.told_by.unwrap_or("what it says"));
+    let told_by = RankRule::Processes(first.told_by.unwrap_or("what it says").into());
     let mut all = vec![];
     for process in processes {
         let inside = Inside {
@@ -119,7 +121,7 @@ pub(super) fn look_at(
             process: Some(process.process),
             by_order: process.by_order,
             rank: inside.rank,
-            told_by,
+            told_by: told_by.clone(),
             inside,
             ..whole.clone()
         });

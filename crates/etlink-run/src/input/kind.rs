@@ -2,11 +2,21 @@
 
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_chakra::read::FileKind;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What a file is, by its content.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, BorshSerialize, BorshDeserialize,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    Serialize,
+    Deserialize,
+    BorshSerialize,
+    BorshDeserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum InputKind {

@@ -156,13 +156,20 @@ impl ShardFiles<'_> {
 
     /// Reads the value that [`ShardFiles::write`] wrote.
     pub(crate) fn read<T: DeserializeOwned>(&self, shard: Shard) -> Result<T, PhaseError> {
+        let bytes = self.read_packed(shard)?;
+        postcard::from_bytes(&bytes).map_err(|_| PhaseError::Damaged {
+            path: self.path(shard),
+        })
+    }
+
+    /// Reads what is [packed](pack) behind its first line.
+    pub(crate) fn read_packed(&self, shard: Shard) -> Result<Vec<u8>, PhaseError> {
         let StoredShard { path, mut content } = self.open(shard)?;
         let mut packed = vec![];
         if let Err(error) = content.read_to_end(&mut packed) {
             return Err(PhaseError::unreadable(&path, error));
         }
-        let content = unpack(&packed).and_then(|bytes| postcard::from_bytes(&bytes).ok());
-        content.ok_or(PhaseError::Damaged { path })
+        unpack(&packed).ok_or(PhaseError::Damaged { path })
     }
 }
 

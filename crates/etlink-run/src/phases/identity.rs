@@ -1,12 +1,11 @@
 //! What a phase was run on, and how: later phases refuse what was done otherwise.
 
 use super::error::PhaseError;
+use super::listing::{FileState, FolderState};
 use super::shard::Shard;
 use crate::run_files::RankFiles;
-use crate::storage;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
-use std::time::UNIX_EPOCH;
 
 /// What was summarized, and how: the same in all phases and shards.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,12 +24,17 @@ pub(crate) struct RankIdentity {
     /// What its run's outputs begin with.
     name: String,
     label: String,
-    /// Of each of its files the size and the time of the last change, ns since the Unix epoch.
-    files: Vec<(u64, u128)>,
+    files: Vec<FileState>,
 }
 
 impl RankIdentity {
-    pub(crate) fn new(folder: &Path, name: &str, files: &RankFiles) -> RankIdentity {
+    /// `state`: that of the folder in which its files were found.
+    pub(crate) fn new(
+        folder: &Path,
+        name: &str,
+        files: &RankFiles,
+        state: &FolderState,
+    ) -> RankIdentity {
         let paths = [&files.host, &files.device, &files.capture];
         let more = [&files.flight, &files.metrics, &files.graph];
         let paths = paths.into_iter().chain(more).flatten();
@@ -38,20 +42,9 @@ impl RankIdentity {
             folder: folder.display().to_string(),
             name: name.to_owned(),
             label: files.label.clone(),
-            files: paths.map(|path| file_state(path)).collect(),
+            files: paths.map(|path| state.file(path)).collect(),
         }
     }
-}
-
-/// Size and time of the last change; zeros of what cannot be asked, and fails when it is read.
-fn file_state(path: &Path) -> (u64, u128) {
-    let Ok(data) = storage::file_data(path) else {
-        return (0, 0);
-    };
-    let since = data
-        .changed
-        .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    (data.bytes, since.map_or(0, |since| since.as_nanos()))
 }
 
 impl PhaseIdentity {

@@ -14,6 +14,7 @@
 mod error;
 mod files;
 mod identity;
+mod listing;
 mod reports;
 mod shard;
 mod step;
@@ -22,6 +23,7 @@ mod stored;
 pub use error::{PhaseError, StoredError};
 pub(crate) use files::ShardFiles;
 pub(crate) use identity::{PhaseIdentity, RankIdentity};
+pub(crate) use listing::{FolderState, RunListing};
 pub use reports::{Phased, ReportWork, ShardResults};
 pub use shard::{Shard, ShardError};
 pub use step::{FailedRank, ReportPhase, ReportStep};

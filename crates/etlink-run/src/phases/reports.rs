@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Counted up whenever what a report makes of a rank is stored otherwise.
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 
 /// What a report does with each rank.
 pub struct ReportWork {
@@ -362,7 +362,12 @@ fn report_identity(runs: &RunSet, work: &ReportWork) -> PhaseIdentity {
     for &(run, place) in &runs.listed {
         let files = &runs.runs[run];
         // of its run no output is named
-        ranks.push(RankIdentity::new(&files.folder, "", &files.ranks[place]));
+        ranks.push(RankIdentity::new(
+            &files.folder,
+            "",
+            &files.ranks[place],
+            &runs.state,
+        ));
     }
     PhaseIdentity::new(ranks, settings)
 }

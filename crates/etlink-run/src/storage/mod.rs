@@ -75,7 +75,8 @@ pub struct FolderEntry {
     pub path: PathBuf,
     /// Links to folders are none: they can go in circles.
     pub is_folder: bool,
-    is_object: bool,
+    /// What a store says of an object when it lists it.
+    object: Option<FileData>,
 }
 
 impl FolderEntry {
@@ -87,13 +88,24 @@ impl FolderEntry {
     /// Whether it is a file, or a link to one, or the system does not say what it is; no pipe, which
     /// would be waited for.
     pub fn may_be_file(&self) -> bool {
-        if self.is_object || self.is_folder || is_url(&self.path) {
-            return self.is_object;
+        if self.object.is_some() || self.is_folder || is_url(&self.path) {
+            return self.object.is_some();
         }
         match std::fs::metadata(&self.path) {
             Ok(data) => data.is_file(),
             // who opens it is told why
             Err(error) => error.kind() != ErrorKind::NotFound,
+        }
+    }
+
+    /// What is known of it: of an object what its store said when it was listed.
+    ///
+    /// # Errors
+    /// It is gone, or cannot be asked for.
+    pub fn data(&self) -> io::Result<FileData> {
+        match self.object {
+            Some(object) => Ok(object),
+            None => file_data(&self.path),
         }
     }
 }
@@ -230,19 +242,19 @@ pub fn list(folder: &Path) -> io::Result<Vec<FolderEntry>> {
         entries.push(FolderEntry {
             path: entry.path(),
             is_folder: entry.file_type().is_ok_and(|kind| kind.is_dir()),
-            is_object: false,
+            object: None,
         });
     }
     Ok(entries)
 }
 
-/// An entry of an object store.
+/// An entry of an object store; `object`: none of a folder.
 #[cfg(feature = "object-store")]
-fn object_entry(folder: &Path, name: &str, is_folder: bool) -> FolderEntry {
+fn object_entry(folder: &Path, name: &str, object: Option<FileData>) -> FolderEntry {
     FolderEntry {
         path: folder.join(name),
-        is_folder,
-        is_object: !is_folder,
+        is_folder: object.is_none(),
+        object,
     }
 }
 

@@ -52,7 +52,7 @@ fn head(place: &Place) -> io::Result<ObjectMeta> {
 }
 
 fn folder_data(place: &Place) -> io::Result<FileData> {
-    let (objects, folders) = list_names(place)?;
+    let (objects, folders) = list_entries(place)?;
     // a bucket is there, whatever is in it
     if objects.is_empty() && folders.is_empty() && !place.key.as_ref().is_empty() {
         return Err(store_error(
@@ -137,25 +137,25 @@ pub(super) fn list(folder: &Path) -> io::Result<Vec<FolderEntry>> {
             "a web server does not say what is in a folder: give the URL of a file",
         ));
     }
-    let (objects, folders) = list_names(&place)?;
-    let entry =
-        |is_folder: bool| move |key: &Key| Some(object_entry(folder, key.filename()?, is_folder));
-    let files = objects.iter().filter_map(entry(false));
-    Ok(files
-        .chain(folders.iter().filter_map(entry(true)))
-        .collect())
+    let (objects, folders) = list_entries(&place)?;
+    let entry = |key: &Key, object| Some(object_entry(folder, key.filename()?, object));
+    let files = objects
+        .iter()
+        .filter_map(|object| entry(&object.location, Some(file_of(object))));
+    let folders = folders.iter().filter_map(|key| entry(key, None));
+    Ok(files.chain(folders).collect())
 }
 
 /// Objects and folders right below a folder.
-fn list_names(place: &Place) -> io::Result<(Vec<Key>, Vec<Key>)> {
+fn list_entries(place: &Place) -> io::Result<(Vec<ObjectMeta>, Vec<Key>)> {
     let place = place.clone();
     wait_for(async move {
         let prefix = Some(&place.key).filter(|key| !key.as_ref().is_empty());
         let found = place.store.objects.list_with_delimiter(prefix).await;
         let found = found.map_err(|error| store_error(place.service, error))?;
-        let objects = found.objects.into_iter().map(|object| object.location);
+        let objects = found.objects.into_iter();
         // consoles mark an empty folder by an object of its name
-        let objects = objects.filter(|key| *key != place.key);
+        let objects = objects.filter(|object| object.location != place.key);
         Ok((objects.collect(), found.common_prefixes))
     })
 }

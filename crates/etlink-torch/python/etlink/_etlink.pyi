@@ -9,12 +9,14 @@ __all__ = [
     "RunHandle",
     "Schedule",
     "Table",
+    "list_merge_ranks",
     "merge_phase",
     "remove_phases",
     "run_command",
     "written_graphs",
 ]
 
+def list_merge_ranks(source: str, folder: str, ranks: str | None) -> int: ...
 def merge_phase(
     source: str,
     folder: str,
@@ -63,6 +65,7 @@ class PhasedReport:
         scale: list[str],
         what_if: list[str],
     ) -> PhasedReport: ...
+    def list_ranks(self) -> tuple[int, str]: ...
     def summarize(self, command: str, shard: tuple[int, int]) -> str: ...
     def analyze(self) -> tuple[list[Table], list[str]]: ...
     def ranks(self) -> tuple[list[Table], list[str]]: ...

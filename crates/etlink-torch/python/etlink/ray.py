@@ -28,7 +28,6 @@ from . import _etlink
 from ._error import Error
 from ._results import Replay, RunTables
 from ._run import Path, _bytes, _path_text, _questions, _rank_list, _scale_rules
-from ._run import open as open_run
 from ._table import Table
 from ._urls import in_object_store
 
@@ -78,19 +77,22 @@ def merge(
     if simulator not in (None, "astra-sim"):
         raise Error(f"there is no simulator {simulator!r}; give 'astra-sim', or None")
     chosen, asked = _rank_list(ranks), _bytes(memory)
-    count = len(open_run(paths[0], ranks=chosen))
+    selection = None if chosen is None else ",".join(map(str, chosen))
     if not overwrite:
         _refuse_graphs(paths[1])
     ray = _import_ray()
     if not ray.is_initialized():
         ray.init()
     most = _task_memory(ray, asked)
+    parts = _shard_count(ray, shards)
     # what an earlier merge left is of no use
     _etlink.remove_phases(paths[1])
+    # tasks find there which files are whose, and need not look for themselves
+    parts = min(parts, _etlink.list_merge_ranks(paths[0], paths[1], selection))
     settings: dict[str, Any] = {
         "source": paths[0],
         "folder": paths[1],
-        "ranks": None if chosen is None else ",".join(map(str, chosen)),
+        "ranks": selection,
         "memory": most,
         "threads": 1,
         "strict": bool(strict),
@@ -98,7 +100,6 @@ def merge(
     }
     # a task that is done again finds what it wrote before
     cluster = _Cluster(ray, _run_phase, {**settings, "overwrite": True}, most, retries, progress)
-    parts = _shard_count(ray, shards, count)
     files: list[str] = []
     failed: dict[str, str] = {}
     for phase, tasks in [("summaries", parts), ("join", 1), ("write", parts)]:
@@ -216,17 +217,10 @@ class _ReportCluster:
         retries: int,
         progress: Progress | None,
     ) -> None:
-        path = _shared_path(source)
-        chosen, asked = _rank_list(ranks), _bytes(memory)
-        count = len(open_run(path, ranks=chosen))
-        self.ray = _import_ray()
-        if not self.ray.is_initialized():
-            self.ray.init()
-        self.most = _task_memory(self.ray, asked)
-        self.parts = _shard_count(self.ray, shards, count)
-        self.retries, self.progress, self.asked = retries, progress, asked
+        chosen, self.asked = _rank_list(ranks), _bytes(memory)
+        self.retries, self.progress = retries, progress
         self.settings: dict[str, Any] = {
-            "source": path,
+            "source": _shared_path(source),
             "ranks": None if chosen is None else ",".join(map(str, chosen)),
             "strict": bool(strict),
             "sequences_of": None,
@@ -234,6 +228,19 @@ class _ReportCluster:
             "scale": [],
             "what_if": [],
         }
+        with tempfile.TemporaryDirectory(prefix="etlink-") as folder:
+            count, path = self.phased(folder, self.settings).list_ranks()
+            # which files are whose: tasks need not look for themselves
+            self.listing = _stored(path)
+        self.ray = _import_ray()
+        if not self.ray.is_initialized():
+            self.ray.init()
+        self.most = _task_memory(self.ray, self.asked)
+        self.parts = min(_shard_count(self.ray, shards), count)
+
+    def phased(self, folder: str, settings: dict[str, Any]) -> _etlink.PhasedReport:
+        """The report, as this process joins it."""
+        return _etlink.PhasedReport(folder=folder, memory=self.asked, threads=0, **settings)
 
     def report(
         self,
@@ -243,17 +250,17 @@ class _ReportCluster:
     ) -> Joined:
         settings = {**self.settings, **query}
         of_task = {**settings, "memory": self.most, "threads": 1, "command": command}
+        # once for all tasks of a machine
+        listing = self.ray.put(self.listing)
         cluster = _Cluster(
-            self.ray, _summarize, of_task, self.most, self.retries, self.progress
+            self.ray, _summarize, of_task, self.most, self.retries, self.progress, listing
         )
+        # of this machine alone: what shards have for the join comes through Ray
         with tempfile.TemporaryDirectory(prefix="etlink-") as folder:
-            for name, summaries in cluster.run("summaries", self.parts):
-                with open(os.path.join(folder, name), "wb") as file:
-                    file.write(summaries)
-            report = _etlink.PhasedReport(
-                folder=folder, memory=self.asked, threads=0, **settings
-            )
-            joined = join(report)
+            _store(folder, self.listing)
+            for stored in cluster.run("summaries", self.parts):
+                _store(folder, stored)
+            joined = join(self.phased(folder, settings))
         if self.progress is not None:
             self.progress("join", 1, 1)
         return joined
@@ -270,8 +277,9 @@ class _Cluster:
         memory: int,
         retries: int,
         progress: Progress | None,
+        *more: Any,
     ) -> None:
-        self.ray, self.settings, self.progress = ray, settings, progress
+        self.ray, self.settings, self.progress, self.more = ray, settings, progress, more
         self.task = ray.remote(work).options(
             num_cpus=1, memory=memory, max_retries=retries, name="etlink"
         )
@@ -279,7 +287,8 @@ class _Cluster:
     def run(self, phase: str, shards: int) -> Iterator[Any]:
         """What came of each shard, in the order in which they are done."""
         waiting = [
-            self.task.remote(self.settings, phase, (shard, shards)) for shard in range(shards)
+            self.task.remote(self.settings, phase, (shard, shards), *self.more)
+            for shard in range(shards)
         ]
         try:
             while waiting:
@@ -308,17 +317,31 @@ def _run_phase(
     return _etlink.merge_phase(phase=phase, shard=shard, **settings)
 
 
+_StoredFile = tuple[str, bytes]
+"""The name of a file, and what is in it."""
+
+
 def _summarize(
-    settings: dict[str, Any], phase: str, shard: tuple[int, int]
-) -> tuple[str, bytes]:
-    """A task: what a report needs of one shard. The name of the file, and what is in it."""
+    settings: dict[str, Any], phase: str, shard: tuple[int, int], listing: _StoredFile
+) -> _StoredFile:
+    """A task: what a report needs of one shard."""
     of_report = {name: value for name, value in settings.items() if name != "command"}
     # on this machine alone: what is in the file goes through Ray
     with tempfile.TemporaryDirectory(prefix="etlink-") as folder:
+        _store(folder, listing)
         report = _etlink.PhasedReport(folder=folder, **of_report)
-        path = report.summarize(settings["command"], shard)
-        with open(path, "rb") as file:
-            return os.path.basename(path), file.read()
+        return _stored(report.summarize(settings["command"], shard))
+
+
+def _stored(path: str) -> _StoredFile:
+    with open(path, "rb") as file:
+        return os.path.basename(path), file.read()
+
+
+def _store(folder: str, stored: _StoredFile) -> None:
+    name, content = stored
+    with open(os.path.join(folder, name), "wb") as file:
+        file.write(content)
 
 
 def _import_ray() -> Any:
@@ -330,7 +353,7 @@ def _import_ray() -> Any:
         raise Error(f"Ray is not installed; {remedy}", remedy=remedy) from error
 
 
-def _shard_count(ray: Any, asked: int | None, ranks: int) -> int:
+def _shard_count(ray: Any, asked: int | None) -> int:
     if asked is None:
         processors = int(ray.cluster_resources().get("CPU", 1))
         asked = max(1, processors) * SHARDS_PER_CPU
@@ -338,7 +361,7 @@ def _shard_count(ray: Any, asked: int | None, ranks: int) -> int:
         raise TypeError(f"shards is an int, not {type(asked).__name__}")
     if asked < 1:
         raise Error(f"{asked} shards are no shards; give at least 1")
-    return min(asked, ranks)
+    return asked
 
 
 def _task_memory(ray: Any, asked: int | None) -> int:

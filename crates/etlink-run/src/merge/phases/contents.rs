@@ -34,7 +34,12 @@ pub(super) fn merge_identity(runs: &RunSet, options: &MergeOptions) -> PhaseIden
     for &(run, place) in &runs.listed {
         let files = &runs.runs[run];
         let rank = &files.ranks[place];
-        ranks.push(RankIdentity::new(&files.folder, &names[run], rank));
+        ranks.push(RankIdentity::new(
+            &files.folder,
+            &names[run],
+            rank,
+            &runs.state,
+        ));
     }
     PhaseIdentity::new(ranks, settings)
 }

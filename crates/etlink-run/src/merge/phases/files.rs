@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 
 /// Counted up whenever what is in the files changes.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 /// Where they lie, in the output folder.
 pub const PHASE_FOLDER: &str = ".etlink-phases";

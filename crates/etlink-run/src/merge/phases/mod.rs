@@ -22,7 +22,7 @@ pub use write::write_shard;
 
 use super::{MergeOptions, MergedRank};
 use crate::error::RunError;
-use crate::phases::PhaseError;
+use crate::phases::{PhaseError, RunListing};
 use crate::run::RunSet;
 use crate::storage;
 use files::PhaseFile;
@@ -53,8 +53,10 @@ pub fn remove_phase_files(output: &Path) -> Result<(), RunError> {
             kind.remove(output, shard)?;
         }
     }
+    let folder = output.join(PHASE_FOLDER);
+    RunListing::remove(&folder)?;
     // a folder that has something else stays
-    let _ = storage::remove_empty_folder(&output.join(PHASE_FOLDER));
+    let _ = storage::remove_empty_folder(&folder);
     Ok(())
 }
 

@@ -13,6 +13,7 @@ use etlink_chakra::astra::NetworkBackend;
 use etlink_model::KeepEvents;
 use etlink_run::Progress;
 use etlink_run::memory::RankOperation;
+use etlink_run::merge::phases::PHASE_FOLDER;
 use etlink_run::merge::{AstraSimOptions, MergeOptions, MergedRun, merge};
 use etlink_run::output::{OutputFormat, Packing};
 use etlink_run::phases::Shard;
@@ -83,6 +84,7 @@ impl MergeConfig {
                     Some(PhaseName::Join) => Shard::NONE,
                     _ => args.shard.unwrap_or(Shard::WHOLE),
                 },
+                listing: args.phase.map(|_| args.output.join(PHASE_FOLDER)),
                 ..how.reading.run_options(Some(&args.choice))?
             },
             options,
