@@ -801,3 +801,25 @@ fn times_that_no_trace_should_have_do_no_harm() {
         .exits(2)
         .complains(&["x.json", "more than 146 years"]);
 }
+
+/// Two programs that one machine ran within a minute, and files of both in one folder.
+#[test]
+fn a_rank_of_which_nothing_fits_the_others_is_named_by_all_reports() {
+    let tool = Tool::new();
+    for rank in 0..4 {
+        let pair = if rank == 2 {
+            "pipeline4-2.15.0"
+        } else {
+            "tpdp4-2.15.0"
+        };
+        for what in ["torch_et", "kineto_trace"] {
+            let trace = unpacked(&format!("{pair}/{what}_{rank}.json.gz"));
+            tool.file(&format!("run/{what}_{rank}.json"), trace);
+        }
+    }
+    for command in ["ranks", "findings", "replay", "analyze"] {
+        tool.run(&format!("{command} run")).notes(
+            "nothing that rank 2 communicates fits the others: its trace is probably of another run",
+        );
+    }
+}

@@ -542,3 +542,12 @@ fn a_quicker_network_changes_what_bytes_take() {
     asked("ddp2-2.15.0").notes("all_reduce of group \"0\" has too few sizes");
     asked("tpdp4-2.15.0").notes("barrier of group \"0\" has no bytes");
 }
+
+/// A message goes from one rank to another, however many there are.
+#[test]
+fn more_ranks_change_no_messages() {
+    let tool = Tool::new();
+    tool.run("replay {pairs}/pipeline4-2.15.0 --what-if ranks=8")
+        .exits(2)
+        .complains(&["no collective is known to be of all 4 ranks"]);
+}

@@ -35,6 +35,13 @@ impl JoinedRun {
         }
     }
 
+    /// Notes on ranks of which nothing fits the others.
+    pub fn stranger_notes(&self) -> Vec<String> {
+        let strangers = self.matches.ranks_without_match(self.summaries.len());
+        let ranks = strangers.into_iter().map(|at| &self.summaries[at.index()]);
+        ranks.map(|summary| stranger_note(summary.rank)).collect()
+    }
+
     /// A rank's clock against the first rank's, by the rank's place.
     pub fn clock(&self, place: usize) -> RankClock {
         // times are not aligned: each rank has its own clock
@@ -55,6 +62,13 @@ impl JoinedRun {
     pub fn collective_skews(&self) -> Vec<CollectiveSkew> {
         collective_skews(&self.summaries, &self.matches, &self.clocks)
     }
+}
+
+/// What is said of a rank whose communication is none of the others'.
+pub fn stranger_note(rank: GlobalRank) -> String {
+    format!(
+        "nothing that rank {rank} communicates fits the others: its trace is probably of another run"
+    )
 }
 
 /// Why figures of who came late may be wrong: clocks of which nothing is known, and those for

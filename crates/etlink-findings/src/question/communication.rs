@@ -3,7 +3,7 @@
 use super::transfer_cost::{RankAnswer, TransferClass};
 use etlink_link::ranks::bus_factor;
 use etlink_link::{CollectiveRef, LinkedTrace, NodeKind};
-use etlink_model::{NodeIdx, dtype_bytes};
+use etlink_model::{CollectiveKind, NodeIdx, dtype_bytes};
 use etlink_replay::GraphEdits;
 use std::collections::BTreeSet;
 
@@ -77,8 +77,13 @@ pub(super) fn change_ranks(trace: &LinkedTrace, ranks: u64) -> Result<RankAnswer
     let mut answer = RankAnswer::default();
     let by_latency = (ranks as f64).log2() / (world as f64).log2();
     for (node, collective) in records(trace) {
+        // A message is between two ranks, whatever the size of its group.
+        let is_message = matches!(
+            collective.kind(),
+            CollectiveKind::Send | CollectiveKind::Recv
+        );
         // Other groups, of tensor or pipeline parallel ranks, keep their size.
-        if collective.record.group_size == world {
+        if collective.record.group_size == world && !is_message {
             let factor = |size: u64| bus_factor(collective.kind(), size as f64);
             let factors = (factor(ranks) / factor(world), by_latency);
             let bytes = message_bytes(&collective);

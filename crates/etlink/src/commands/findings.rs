@@ -277,7 +277,7 @@ fn run_notes(runs: &RunSet, results: &RunResults<FindingsRank>) -> Vec<String> {
 fn run_report(runs: &RunSet, results: RunResults<FindingsRank>) -> Result<FindingsReport> {
     let run = &runs.runs[results.run];
     let excluded = results.excluded();
-    let notes = run_notes(runs, &results);
+    let mut notes = run_notes(runs, &results);
     let absent = results.members.absent;
     let mut ranks = results.members.ranks;
     let cut = ranks.iter().filter(|rank| rank.value.is_cut);
@@ -287,7 +287,11 @@ fn run_report(runs: &RunSet, results: RunResults<FindingsRank>) -> Result<Findin
         0 => (RunFindings::default(), None),
         // one rank waits for nobody here, and its own clock is good enough
         1 => (ranks.remove(0).value.found.alone(), None),
-        _ => findings_of_ranks(ranks, runs.options.align)?,
+        _ => {
+            let (found, job_step_ns, strangers) = findings_of_ranks(ranks, runs.options.align)?;
+            notes.extend(strangers);
+            (found, job_step_ns)
+        }
     };
     Ok(FindingsReport {
         run: run.folder.display().to_string(),
@@ -301,11 +305,11 @@ fn run_report(runs: &RunSet, results: RunResults<FindingsRank>) -> Result<Findin
     })
 }
 
-/// The ranks as one graph, and the step time of the job.
+/// The ranks as one graph, the step time of the job, and notes on ranks that do not fit.
 fn findings_of_ranks(
     ranks: Vec<RankResult<FindingsRank>>,
     align: bool,
-) -> Result<(RunFindings, Option<i64>)> {
+) -> Result<(RunFindings, Option<i64>, Vec<String>)> {
     let (mut summaries, mut found) = (vec![], vec![]);
     for rank in ranks {
         let Some(summary) = rank.summary else {
@@ -320,8 +324,9 @@ fn findings_of_ranks(
     let job_ns = steps
         .iter()
         .fold(0i64, |sum, (_, ns)| sum.saturating_add(*ns));
+    let strangers = joined.stranger_notes();
     let findings = joined_findings(&joined, found)?;
-    Ok((findings, (!steps.is_empty()).then_some(job_ns)))
+    Ok((findings, (!steps.is_empty()).then_some(job_ns), strangers))
 }
 
 /// A line about the run, then one per finding.

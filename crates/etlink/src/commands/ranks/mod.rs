@@ -271,6 +271,7 @@ fn compare_ranks(
     let mut notes = run.notes.clone();
     notes.extend_from_slice(&results.rank_notes);
     notes.extend(results.members.mismatch_notes());
+    notes.extend(joined.stranger_notes());
     notes.extend(unrecorded_note(&joined.summaries));
     let all = joined.summaries.iter().map(|summary| summary.rank);
     let began_steps_later = all

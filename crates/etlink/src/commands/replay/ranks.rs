@@ -270,6 +270,7 @@ fn replay_run(
         ranks: &names,
         collectives: &joints,
     };
+    notes.extend(join.stranger_notes());
     notes.extend(unrecorded_note(&join.matches.problems));
     if let Some(absent) = absent_note {
         notes.push(format!("{absent}: what waits for them counts as transfer"));
