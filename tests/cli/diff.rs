@@ -196,6 +196,85 @@ fn a_step_that_is_slower_by_more_than_steps_vary_is_real() {
     assert_eq!(json["waiting"][0]["name"], "cudaStreamSynchronize");
 }
 
+/// A rank of two with the steps from `first` on, each as many us long as `lengths` say.
+fn draw_rank(rank: i64, first: i64, lengths: &[i64]) -> Vec<u8> {
+    let mut draw = TraceBuilder::default();
+    draw.distributed(rank, 2);
+    let main = draw.thread();
+    for (step, micros) in (first..).zip(lengths) {
+        let begin = step * 300 * US;
+        let name = format!("ProfilerStep#{step}");
+        draw.annotation(main, &name, begin, begin + micros * US);
+        draw.op(main, "aten::mm", begin + 10 * US, begin + 50 * US);
+    }
+    // of a rank without steps too there is something to compare
+    draw.op(main, "aten::mm", 2_500 * US, 2_540 * US);
+    draw.kineto()
+}
+
+/// Ranks of 100 and 200 us a step; the slow one has so many steps.
+fn draw_two_ranks(tool: &Tool, folder: &str, slow: &[i64]) {
+    tool.file(
+        &format!("{folder}/kineto_trace_0.json"),
+        draw_rank(0, 3, &[100, 101, 99, 100]),
+    );
+    tool.file(
+        &format!("{folder}/kineto_trace_1.json"),
+        draw_rank(1, 3, slow),
+    );
+}
+
+#[test]
+fn a_step_is_that_of_the_slowest_rank_also_where_ranks_lack_steps() {
+    let tool = Tool::new();
+    draw_two_ranks(&tool, "whole", &[200, 202, 198, 200]);
+    draw_two_ranks(&tool, "cut", &[200, 202, 198]);
+    draw_two_ranks(&tool, "short", &[200]);
+    draw_two_ranks(&tool, "none", &[]);
+    let rule = ["--fail-if", "step > 5%"].map(String::from);
+    let diff = |before: &str, after: &str| {
+        let words = ["diff", before, after].map(String::from);
+        tool.run_words(&[&words[..], &rule].concat())
+    };
+    let lacks = "step times are of the 3 steps that all ranks have: ProfilerStep#6 is missing, cut or \
+                 empty on rank 1";
+    for (before, after, cut) in [("cut", "whole", "before"), ("whole", "cut", "after")] {
+        diff(before, after)
+            .exits(0)
+            .says("step 200.000 us -> 200.000 us (+0.0 %)")
+            .says(": may be chance\n")
+            .notes(&format!("note: {cut}: {lacks}"));
+    }
+    let both = diff("cut", "cut").exits(0);
+    both.notes(&format!("note: 2 runs (before, after): {lacks}"));
+    let json = tool.run("diff cut whole --json").exits(0).json();
+    assert_eq!(json["step"]["steps"], json!([3, 4]));
+    assert_eq!(
+        json["runs"][0]["incomplete_steps"],
+        json!([{"step": "ProfilerStep#6", "ranks": [1]}])
+    );
+    assert_eq!(json["runs"][1].get("incomplete_steps"), None);
+    assert!(
+        json["notes"].to_string().contains("before: step times are"),
+        "{json}"
+    );
+    // of one step, or none, nobody knows whether a rule holds
+    diff("short", "whole").exits(2).complains(&[
+        "--fail-if step > 5%: not known: only one step is on all ranks of the run before: \
+         ProfilerStep#4 is missing, cut or empty on rank 1",
+    ]);
+    diff("whole", "none").exits(2).complains(&[
+        "--fail-if step > 5%: not known: no step is on all ranks of the run after: ProfilerStep#3 is \
+         missing, cut or empty on rank 1",
+    ]);
+    let none = tool.run("diff whole none").exits(0).notes(
+        "after: step times are not compared, as no step is on all ranks: 4 steps (ProfilerStep#3, \
+         ProfilerStep#4, ProfilerStep#5, …) are missing, cut or empty on rank 1",
+    );
+    assert!(!none.stdout.contains("\nstep "), "{}", none.shown());
+    assert!(!none.stdout.starts_with("step "), "{}", none.shown());
+}
+
 #[test]
 fn the_cut_rest_of_a_step_halves_no_mean() {
     let tool = Tool::new();

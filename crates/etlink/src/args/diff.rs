@@ -10,7 +10,7 @@ use std::path::PathBuf;
 #[command(
     after_help = "Exit codes: 0 done; 1 done, but a rule of --fail-if holds, or a trace was left \
         out: it could not be read, or is damaged under --strict; 2 no trace of one of the runs \
-        could be read, or a rule is none or names what neither run has."
+        could be read, or a rule is none, names what neither run has, or is for steps that ranks lack."
 )]
 pub struct DiffArgs {
     /// Kineto trace of the run before, or a folder with those of its ranks

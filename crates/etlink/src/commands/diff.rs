@@ -47,7 +47,7 @@ pub fn run(args: DiffArgs) -> Result<Outcome> {
     let before = run_tables(&args, &args.before, &rules, &options)?;
     let after = run_tables(&args, &args.after, &rules, &options)?;
     let diff = run_diff::diff_tables(&before, &after);
-    let of_folders = [&before.notes[..], &after.notes].concat();
+    let of_folders = notes::name_sides([before.notes.clone(), after.notes.clone()]);
     let mut excluded = before.excluded;
     excluded.extend(after.excluded);
     let (before, after) = (before.tables, after.tables);
@@ -57,7 +57,7 @@ pub fn run(args: DiffArgs) -> Result<Outcome> {
             .iter()
             .map(|note| (table.file.clone(), note.as_str()))
     });
-    let notes = [of_folders, same_notes(notes)].concat();
+    let notes = [of_folders, same_notes(notes), run_diff::step_notes(&diff)].concat();
     let compared = DiffReport {
         before: &args.before,
         after: &args.after,
@@ -145,6 +145,7 @@ impl DiffDocument {
         let mut sentences = run_diff::diff_sentences(&self.0);
         sentences.push(run_diff::sums_sentence(&self.0));
         sentences.extend(run_diff::outside_sentences(&self.0));
+        sentences.extend(run_diff::step_notes(&self.0));
         sentences
     }
 

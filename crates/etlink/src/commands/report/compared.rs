@@ -37,6 +37,7 @@ pub(super) fn compare_with(
     let mut sentences = run_diff::diff_sentences(&diff);
     sentences.push(run_diff::sums_sentence(&diff));
     sentences.extend(run_diff::outside_sentences(&diff));
+    sentences.extend(run_diff::step_notes(&diff));
     let [trees_before, trees_after]: [Vec<&CallTree>; 2] = [&first, &second].map(|run| {
         let tables = run.tables.iter();
         tables.filter_map(|table| table.tree.as_ref()).collect()
