@@ -425,6 +425,58 @@ fn a_slower_rank_is_predicted_from_the_run_before() {
 }
 
 #[test]
+fn a_validation_says_what_is_odd_in_either_run() {
+    let tool = Tool::new();
+    for (folder, ranks) in [("before", 0..2), ("after", 0..1)] {
+        for rank in ranks {
+            let mut trace = work_and_reduce(rank, 300, 200);
+            if folder == "before" && rank == 1 {
+                // the disk was full
+                trace.truncate(trace.len() - 200);
+            }
+            tool.file(&format!("{folder}/kineto_trace_{rank}.json"), trace);
+        }
+    }
+    let said = tool.run("replay --validate before after").exits(0);
+    said.notes("note: before: rank 1: the file ends before its list does")
+        .notes("note: after: no trace of rank 1: what waits for them counts as transfer");
+    let json = tool
+        .run("replay --validate before after --json")
+        .exits(0)
+        .json();
+    assert!(
+        json["notes"].to_string().contains("after: no trace of"),
+        "{json}"
+    );
+    assert_eq!(json["excluded"], json!([]));
+    // a trace that cannot be read is no part of the run
+    tool.file("after/kineto_trace_1.json", "[1, 2");
+    let said = tool.run("replay --validate before after --json").exits(1);
+    assert_eq!(said.json()["excluded"][0]["label"], "1");
+}
+
+#[test]
+fn two_programs_predict_nothing_of_each_other() {
+    let tool = Tool::new();
+    for rank in [0, 1] {
+        let trace = work_and_reduce(rank, 300, 200);
+        tool.file(&format!("one/kineto_trace_{rank}.json"), trace);
+        let mut other = TraceBuilder::default();
+        other.distributed(rank, 2);
+        let main = other.thread();
+        other.op(main, "other::op", 0, 50_000);
+        tool.file(&format!("other/kineto_trace_{rank}.json"), other.kineto());
+    }
+    let why = "have no node in common, so they are of different programs: give two runs";
+    tool.run("replay --validate one other")
+        .exits(2)
+        .complains(&["one and other", why]);
+    tool.run("replay --validate one/kineto_trace_0.json other/kineto_trace_0.json")
+        .exits(2)
+        .complains(&["one/kineto_trace_0.json and other/kineto_trace_0.json", why]);
+}
+
+#[test]
 fn an_explained_transfer_says_who_came_last_and_that_its_start_is_inferred() {
     let tool = Tool::new();
     tool.file("run/kineto_trace_0.json", draw(0, 0, [20_000, 200_000]));
