@@ -32,7 +32,7 @@ pub(super) fn compare_with(
     };
     let (first, second) = (read(before)?, read(&args.path)?);
     // those of the later run are printed with its page
-    notes::print_all(&first.notes);
+    notes::print_all(&notes::name_sides([first.notes.clone(), vec![]]));
     let diff = run_diff::diff_tables(&first, &second);
     let mut sentences = run_diff::diff_sentences(&diff);
     sentences.push(run_diff::sums_sentence(&diff));
