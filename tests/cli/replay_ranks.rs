@@ -476,6 +476,42 @@ fn two_programs_predict_nothing_of_each_other() {
         .complains(&["one/kineto_trace_0.json and other/kineto_trace_0.json", why]);
 }
 
+/// Steps from the third on, each of so many us.
+fn draw_steps(rank: i64, lengths_us: &[i64]) -> Vec<u8> {
+    let mut draw = TraceBuilder::default();
+    draw.distributed(rank, 2);
+    let main = draw.thread();
+    for (step, micros) in (3..).zip(lengths_us) {
+        let (begin, end) = (step * MS, step * MS + micros * 1_000);
+        draw.annotation(main, &format!("ProfilerStep#{step}"), begin, end);
+        draw.op(main, "aten::mm", begin, end);
+    }
+    draw.kineto()
+}
+
+#[test]
+fn the_step_is_of_those_that_all_ranks_have() {
+    let tool = Tool::new();
+    for (folder, cut) in [
+        ("one", &[600][..]),
+        ("two", &[600, 600]),
+        ("all", &[600; 3]),
+    ] {
+        let whole = draw_steps(0, &[500, 500, 900]);
+        tool.file(&format!("{folder}/kineto_trace_0.json"), whole);
+        let cut = draw_steps(1, cut);
+        tool.file(&format!("{folder}/kineto_trace_1.json"), cut);
+    }
+    let step = |folder: &str| tool.run(&format!("replay {folder}")).exits(0);
+    // rank 0 has two steps more
+    step("one")
+        .says("600.000 us  the only step that all ranks have, until its device work has ended");
+    step("two").says("median of 2 steps that all ranks have, from end to end of rank ");
+    step("all").says("median of 3 steps, from end to end of rank ");
+    let json = tool.run("replay one --json").exits(0).json();
+    assert_eq!(json[0]["steps"].as_array().map(Vec::len), Some(4));
+}
+
 #[test]
 fn an_explained_transfer_says_who_came_last_and_that_its_start_is_inferred() {
     let tool = Tool::new();
