@@ -196,6 +196,159 @@ fn a_step_that_is_slower_by_more_than_steps_vary_is_real() {
     assert_eq!(json["waiting"][0]["name"], "cudaStreamSynchronize");
 }
 
+/// A rank of a run of so many with the steps from `first` on, each as many us long as `lengths` say.
+fn draw_rank([rank, world_size]: [i64; 2], first: i64, lengths: &[i64]) -> Vec<u8> {
+    let mut draw = TraceBuilder::default();
+    draw.distributed(rank, world_size);
+    let main = draw.thread();
+    for (step, micros) in (first..).zip(lengths) {
+        let begin = step * 300 * US;
+        let name = format!("ProfilerStep#{step}");
+        draw.annotation(main, &name, begin, begin + micros * US);
+        draw.op(main, "aten::mm", begin + 10 * US, begin + 50 * US);
+    }
+    // of a rank without steps too there is something to compare
+    draw.op(main, "aten::mm", 2_500 * US, 2_540 * US);
+    draw.kineto()
+}
+
+/// Ranks of 100 and 200 us a step; the slow one has so many steps.
+fn draw_two_ranks(tool: &Tool, folder: &str, slow: &[i64]) {
+    tool.file(
+        &format!("{folder}/kineto_trace_0.json"),
+        draw_rank([0, 2], 3, &[100, 101, 99, 100]),
+    );
+    tool.file(
+        &format!("{folder}/kineto_trace_1.json"),
+        draw_rank([1, 2], 3, slow),
+    );
+}
+
+#[test]
+fn a_step_is_that_of_the_slowest_rank_also_where_ranks_lack_steps() {
+    let tool = Tool::new();
+    draw_two_ranks(&tool, "whole", &[200, 202, 198, 200]);
+    draw_two_ranks(&tool, "cut", &[200, 202, 198]);
+    draw_two_ranks(&tool, "short", &[200]);
+    draw_two_ranks(&tool, "none", &[]);
+    let rule = ["--fail-if", "step > 5%"].map(String::from);
+    let diff = |before: &str, after: &str| {
+        let words = ["diff", before, after].map(String::from);
+        tool.run_words(&[&words[..], &rule].concat())
+    };
+    let lacks = "step times are of the 3 steps that all ranks have: ProfilerStep#6 is missing, cut or \
+                 empty on rank 1";
+    for (before, after, cut) in [("cut", "whole", "before"), ("whole", "cut", "after")] {
+        diff(before, after)
+            .exits(0)
+            .says("step 200.000 us -> 200.000 us (+0.0 %)")
+            .says(": may be chance\n")
+            .notes(&format!("note: {cut}: {lacks}"));
+    }
+    let both = diff("cut", "cut").exits(0);
+    both.notes(&format!("note: 2 runs (before, after): {lacks}"));
+    let json = tool.run("diff cut whole --json").exits(0).json();
+    assert_eq!(json["step"]["steps"], json!([3, 4]));
+    assert_eq!(
+        json["runs"][0]["incomplete_steps"],
+        json!([{"step": "ProfilerStep#6", "ranks": [1]}])
+    );
+    assert_eq!(json["runs"][1].get("incomplete_steps"), None);
+    assert!(
+        json["notes"].to_string().contains("before: step times are"),
+        "{json}"
+    );
+    // of one step, or none, nobody knows whether a rule holds
+    diff("short", "whole").exits(2).complains(&[
+        "--fail-if step > 5%: not known: only one step is on all ranks of the run before: \
+         ProfilerStep#4 is missing, cut or empty on rank 1",
+    ]);
+    diff("whole", "none").exits(2).complains(&[
+        "--fail-if step > 5%: not known: no step is on all ranks of the run after: ProfilerStep#3 is \
+         missing, cut or empty on rank 1",
+    ]);
+    let none = tool.run("diff whole none").exits(0).notes(
+        "after: step times are not compared, as no step is on all ranks: 4 steps (ProfilerStep#3, \
+         ProfilerStep#4, ProfilerStep#5, …) are missing, cut or empty on rank 1",
+    );
+    assert!(!none.stdout.contains("\nstep "), "{}", none.shown());
+    assert!(!none.stdout.starts_with("step "), "{}", none.shown());
+}
+
+#[test]
+fn ranks_that_are_no_part_of_a_run_are_named_and_not_compared() {
+    let tool = Tool::new();
+    let lengths = [200, 202, 198, 200];
+    draw_two_ranks(&tool, "whole", &lengths);
+    draw_two_ranks(&tool, "foreign", &lengths);
+    tool.file(
+        "foreign/kineto_trace_1.json",
+        draw_rank([1, 64], 3, &lengths),
+    );
+    tool.file("absent/kineto_trace_1.json", draw_rank([1, 2], 3, &lengths));
+    tool.run("diff whole absent")
+        .exits(0)
+        .says("after: absent, 1 rank, 4 steps\n")
+        .notes("note: after: no trace of rank 0");
+    tool.run("diff absent absent --ranks 1")
+        .exits(0)
+        .lacks("no trace of rank 0");
+    let why = "rank 1 is left out: it is of a run of 64 ranks, most others of one of 2 (--allow-mismatch \
+               takes it in)";
+    tool.run("diff foreign whole")
+        .exits(1)
+        .says("before: foreign, 1 rank, 4 steps\n")
+        .notes(&format!("note: before: {why}"))
+        .notes("note: before: no trace of rank 1");
+    let json = tool.run("diff foreign whole --json").exits(1).json();
+    assert_eq!(json["excluded"][0]["label"], "1");
+    assert!(json["notes"].to_string().contains(why), "{json}");
+    tool.run("diff foreign whole --allow-mismatch")
+        .exits(0)
+        .says("before: foreign, 2 ranks, 8 steps\n")
+        .notes("note: before: rank 1: taken in by --allow-mismatch: it is of a run of 64 ranks");
+    tool.run("report foreign whole -o page.html")
+        .exits(1)
+        .notes(&format!("note: before: {why}"));
+}
+
+#[test]
+fn a_cut_trace_is_named() {
+    let tool = Tool::new();
+    let lengths = [200, 202, 198, 200];
+    draw_two_ranks(&tool, "whole", &lengths);
+    draw_two_ranks(&tool, "cut", &lengths);
+    let mut trace = draw_rank([1, 2], 3, &lengths);
+    trace.truncate(trace.len() - 200);
+    tool.file("cut/kineto_trace_1.json", trace);
+    tool.run("diff whole cut").exits(0).notes(
+        "note: after: the device trace of rank 1 is cut: what its missing part has is not counted, and \
+         may be of any time",
+    );
+}
+
+#[test]
+fn several_runs_are_not_one_side_of_a_comparison() {
+    let tool = Tool::new();
+    let lengths = [200, 202, 198, 200];
+    draw_two_ranks(&tool, "whole", &lengths);
+    for rank in [0, 1] {
+        for cycle in [1, 2] {
+            tool.file(
+                &format!("cycles/kineto_trace_{rank}.cycle{cycle}.json"),
+                draw_rank([rank, 2], 3, &lengths),
+            );
+        }
+    }
+    tool.run("diff whole cycles").exits(2).complains(&[
+        "cycles has 2 runs",
+        "give one of them, such as cycles/cycle1 or cycles/cycle2",
+    ]);
+    tool.run("diff whole cycles/cycle1")
+        .exits(0)
+        .says("after: cycles/cycle1, 2 ranks, 8 steps\n");
+}
+
 #[test]
 fn the_cut_rest_of_a_step_halves_no_mean() {
     let tool = Tool::new();

@@ -425,6 +425,94 @@ fn a_slower_rank_is_predicted_from_the_run_before() {
 }
 
 #[test]
+fn a_validation_says_what_is_odd_in_either_run() {
+    let tool = Tool::new();
+    for (folder, ranks) in [("before", 0..2), ("after", 0..1)] {
+        for rank in ranks {
+            let mut trace = work_and_reduce(rank, 300, 200);
+            if folder == "before" && rank == 1 {
+                // the disk was full
+                trace.truncate(trace.len() - 200);
+            }
+            tool.file(&format!("{folder}/kineto_trace_{rank}.json"), trace);
+        }
+    }
+    let said = tool.run("replay --validate before after").exits(0);
+    said.notes("note: before: rank 1: the file ends before its list does")
+        .notes("note: after: no trace of rank 1: what waits for them counts as transfer");
+    let json = tool
+        .run("replay --validate before after --json")
+        .exits(0)
+        .json();
+    assert!(
+        json["notes"].to_string().contains("after: no trace of"),
+        "{json}"
+    );
+    assert_eq!(json["excluded"], json!([]));
+    // a trace that cannot be read is no part of the run
+    tool.file("after/kineto_trace_1.json", "[1, 2");
+    let said = tool.run("replay --validate before after --json").exits(1);
+    assert_eq!(said.json()["excluded"][0]["label"], "1");
+}
+
+#[test]
+fn two_programs_predict_nothing_of_each_other() {
+    let tool = Tool::new();
+    for rank in [0, 1] {
+        let trace = work_and_reduce(rank, 300, 200);
+        tool.file(&format!("one/kineto_trace_{rank}.json"), trace);
+        let mut other = TraceBuilder::default();
+        other.distributed(rank, 2);
+        let main = other.thread();
+        other.op(main, "other::op", 0, 50_000);
+        tool.file(&format!("other/kineto_trace_{rank}.json"), other.kineto());
+    }
+    let why = "have no node in common, so they are of different programs: give two runs";
+    tool.run("replay --validate one other")
+        .exits(2)
+        .complains(&["one and other", why]);
+    tool.run("replay --validate one/kineto_trace_0.json other/kineto_trace_0.json")
+        .exits(2)
+        .complains(&["one/kineto_trace_0.json and other/kineto_trace_0.json", why]);
+}
+
+/// Steps from the third on, each of so many us.
+fn draw_steps(rank: i64, lengths_us: &[i64]) -> Vec<u8> {
+    let mut draw = TraceBuilder::default();
+    draw.distributed(rank, 2);
+    let main = draw.thread();
+    for (step, micros) in (3..).zip(lengths_us) {
+        let (begin, end) = (step * MS, step * MS + micros * 1_000);
+        draw.annotation(main, &format!("ProfilerStep#{step}"), begin, end);
+        draw.op(main, "aten::mm", begin, end);
+    }
+    draw.kineto()
+}
+
+#[test]
+fn the_step_is_of_those_that_all_ranks_have() {
+    let tool = Tool::new();
+    for (folder, cut) in [
+        ("one", &[600][..]),
+        ("two", &[600, 600]),
+        ("all", &[600; 3]),
+    ] {
+        let whole = draw_steps(0, &[500, 500, 900]);
+        tool.file(&format!("{folder}/kineto_trace_0.json"), whole);
+        let cut = draw_steps(1, cut);
+        tool.file(&format!("{folder}/kineto_trace_1.json"), cut);
+    }
+    let step = |folder: &str| tool.run(&format!("replay {folder}")).exits(0);
+    // rank 0 has two steps more
+    step("one")
+        .says("600.000 us  the only step that all ranks have, until its device work has ended");
+    step("two").says("median of 2 steps that all ranks have, from end to end of rank ");
+    step("all").says("median of 3 steps, from end to end of rank ");
+    let json = tool.run("replay one --json").exits(0).json();
+    assert_eq!(json[0]["steps"].as_array().map(Vec::len), Some(4));
+}
+
+#[test]
 fn an_explained_transfer_says_who_came_last_and_that_its_start_is_inferred() {
     let tool = Tool::new();
     tool.file("run/kineto_trace_0.json", draw(0, 0, [20_000, 200_000]));

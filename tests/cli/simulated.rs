@@ -362,3 +362,39 @@ fn recordings_of_some_ranks_tell_no_transfers_with_others() {
         "{some:?}"
     );
 }
+
+#[test]
+fn what_is_odd_in_the_recording_is_said() {
+    let tool = simulated(RUN);
+    let put = |folder: &str, ranks: &[i64]| {
+        for rank in ranks {
+            for kind in ["torch_et", "kineto_trace"] {
+                let name = format!("{kind}_{rank}.json");
+                let trace = unpacked(&format!("{RUN}/{name}.gz"));
+                tool.file(&format!("{folder}/{name}"), trace);
+            }
+        }
+    };
+    put("absent", &[0]);
+    tool.run("simulated sim --against absent")
+        .exits(0)
+        .notes("note: absent: no trace of rank 1");
+    let json = document(&tool, "sim --against absent");
+    assert!(
+        json["notes"]
+            .to_string()
+            .contains("absent: no trace of rank 1"),
+        "{json}"
+    );
+    assert_eq!(json["excluded"], serde_json::json!([]));
+    // a trace that cannot be read is no part of the recording
+    put("broken", &[0, 1]);
+    tool.file("broken/kineto_trace_1.json", "[1, 2");
+    let said = tool.run("simulated sim --against broken").exits(1);
+    said.notes("note: broken: rank 1 is left out: ");
+    let json = tool
+        .run("simulated sim --against broken --json")
+        .exits(1)
+        .json();
+    assert_eq!(json["excluded"][0]["label"], "1");
+}

@@ -11,12 +11,14 @@
 //! what the host waits for devices stands apart. Of the linked traces of both runs come the step
 //! times with their spread, classes, and utilization.
 
+mod common_steps;
 mod fail_rule;
 mod likeness;
 mod parts;
 mod step_change;
 mod tree_change;
 
+pub use common_steps::IncompleteStep;
 pub use fail_rule::{FailRule, FailRuleError};
 pub use likeness::RunLikeness;
 pub use parts::PartChange;
@@ -24,6 +26,7 @@ pub use step_change::{ChangeVerdict, StepChange};
 pub use tree_change::{TreeChange, tree_changes};
 
 use crate::analysis::RankAnalysis;
+use crate::diff::common_steps::CommonSteps;
 use crate::outside_work::OutsideCause;
 use crate::short_names::short_names;
 use crate::top::{KeyAverage, KeyAverages};
@@ -43,6 +46,11 @@ pub struct RunSide {
     /// More steps, by which nothing is divided: what the recording cuts
     /// ([`StepExclusion`](crate::StepExclusion)).
     pub excluded_steps: u64,
+    /// Steps that all ranks have: step times are of these.
+    pub common_steps: u64,
+    /// Steps that some ranks lack, which are in no step time.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub incomplete_steps: Vec<IncompleteStep>,
     /// Own time of all host rows, per unit, ns.
     pub self_host_ns: i64,
     /// Time of all device rows, per unit, ns.
@@ -118,7 +126,7 @@ pub struct RunDiff {
     pub runs: [RunSide; 2],
     /// Whether they do the same on the same device.
     pub likeness: RunLikeness,
-    /// Step times, where both runs have steps.
+    /// Step times, where both runs have steps that all their ranks have.
     pub step: Option<StepChange>,
     /// Share of its steps, or recording, in which a device is busy, also with communication in
     /// which it may only wait for other ranks.
@@ -170,8 +178,12 @@ pub fn compare_runs(tops: [&[&KeyAverages]; 2], ranks: [&[&RankAnalysis]; 2]) ->
         Some([first?, second?])
     };
     let mut diff = diff_tables(tops, excluded);
-    for (run, ranks) in diff.runs.iter_mut().zip(ranks) {
+    let common = ranks.map(CommonSteps::new);
+    let step = StepChange::from_ranks(ranks, &common);
+    for ((run, ranks), common) in diff.runs.iter_mut().zip(ranks).zip(common) {
         run.outside = outside_sums(ranks);
+        run.common_steps = common.steps.len() as u64;
+        run.incomplete_steps = common.incomplete;
     }
     let (op_shares, ops) = parts::graph_op_changes(ranks, units);
     let ops_are_told = op_shares.iter().all(|share| *share >= LEAST_OP_SHARE);
@@ -179,7 +191,7 @@ pub fn compare_runs(tops: [&[&KeyAverages]; 2], ranks: [&[&RankAnalysis]; 2]) ->
         op_shares,
         ops: if ops_are_told { ops } else { vec![] },
         likeness: RunLikeness::from_runs(tops, ranks, &diff.changes),
-        step: StepChange::from_ranks(ranks),
+        step,
         utilization: shares(|sum| sum.busy_share),
         compute_or_copy: shares(Utilization::compute_or_copy_share),
         classes: parts::class_changes(ranks, units),
@@ -271,6 +283,8 @@ fn diff_tables(sides: [&[&KeyAverages]; 2], excluded: [u64; 2]) -> RunDiff {
             ranks: sides[side].len() as u64,
             steps: steps[side].saturating_sub(excluded[side]),
             excluded_steps: excluded[side],
+            common_steps: 0,
+            incomplete_steps: vec![],
             self_host_ns,
             device_ns,
             outside: vec![],
@@ -294,6 +308,21 @@ fn diff_tables(sides: [&[&KeyAverages]; 2], excluded: [u64; 2]) -> RunDiff {
         },
         waiting: parts::waiting_changes(sides, units),
         changes,
+    }
+}
+
+impl RunSide {
+    /// What step times are of, where ranks lack steps; none where all have the same.
+    pub fn common_steps_note(&self) -> Option<String> {
+        if self.incomplete_steps.is_empty() {
+            return None;
+        }
+        let lacking = common_steps::lacking_texts(&self.incomplete_steps).join("; ");
+        Some(match self.common_steps {
+            0 => format!("step times are not compared, as no step is on all ranks: {lacking}"),
+            1 => format!("step times are of the only step that all ranks have: {lacking}"),
+            steps => format!("step times are of the {steps} steps that all ranks have: {lacking}"),
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::discover::RunFiles;
 use crate::error::RunError;
 use crate::joined::JoinedRun;
-use crate::run::{RankEntry, RunOptions, RunSet, RunSource};
+use crate::run::{JoinedMembers, RankEntry, RunOptions, RunSet, RunSource};
 
 /// The one run of a source.
 pub struct Run {
@@ -18,13 +18,8 @@ impl Run {
     /// Those of [`RunSet::open`]; or the source has several runs, and the error names two.
     pub fn open(source: RunSource, options: RunOptions) -> Result<Run, RunError> {
         let set = RunSet::open(source, options)?;
-        match &set.runs[..] {
-            [files] => Ok(Run {
-                files: files.clone(),
-                set,
-            }),
-            _ => Err(set.several_runs()),
-        }
+        let files = set.only_run()?.clone();
+        Ok(Run { set, files })
     }
 
     /// The run as a set of one, to work on its ranks in parallel.
@@ -68,6 +63,14 @@ impl Run {
     /// # Errors
     /// No rank could be linked: the first error.
     pub fn join(&self) -> Result<JoinedRun, RunError> {
+        Ok(self.join_members()?.joined)
+    }
+
+    /// The same, with what is to be known of its traces.
+    ///
+    /// # Errors
+    /// No rank could be linked: the first error.
+    pub fn join_members(&self) -> Result<JoinedMembers, RunError> {
         let mut joined = self.set.join();
         debug_assert_eq!(joined.len(), 1, "a result for each run");
         joined.pop().unwrap_or(Err(RunError::NoRankAsked))

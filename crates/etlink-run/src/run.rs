@@ -667,7 +667,7 @@ impl RunSet {
     ///
     /// # Errors
     /// No rank of the run could be linked: the first error.
-    pub fn join(&self) -> Vec<Result<JoinedRun, RunError>> {
+    pub fn join(&self) -> Vec<Result<JoinedMembers, RunError>> {
         let ranks = self.map_ranks(|rank| Some(summarize_rank(rank)));
         let Ok(runs) = self.collect_runs(ranks, true) else {
             // the only error there is, and it is the same for all
@@ -685,10 +685,39 @@ impl RunSet {
                 let errors = run.failed.into_iter().map(|(_, error)| error);
                 joined.push(Err(RunError::no_trace_taken(errors.collect())));
             } else {
-                joined.push(Ok(run.join(self.options.align)));
+                let mut notes = self.runs[run.run].notes.clone();
+                notes.extend_from_slice(&run.rank_notes);
+                notes.extend(self.member_notes(&run.members));
+                joined.push(Ok(JoinedMembers {
+                    joined: run.join(self.options.align),
+                    notes,
+                    excluded: run.excluded(),
+                }));
             }
         }
         joined
+    }
+
+    /// What is to be known of the ranks that are taken for a run: those that do not fit, and, where all
+    /// were asked for, those without a trace.
+    pub fn member_notes<T>(&self, members: &Members<T>) -> Vec<String> {
+        let mut notes: Vec<String> = members.mismatch_notes().collect();
+        // whoever asked for some ranks knows that the others are not here
+        if self.options.ranks.is_none() {
+            notes.extend(members.absent_note());
+        }
+        notes
+    }
+
+    /// The files of the only run.
+    ///
+    /// # Errors
+    /// There are several runs, and the error names two.
+    pub fn only_run(&self) -> Result<&RunFiles, RunError> {
+        match &self.runs[..] {
+            [files] => Ok(files),
+            _ => Err(self.several_runs()),
+        }
     }
 
     /// What a run is called in messages: its folder, or the names of its written graphs.
@@ -718,7 +747,7 @@ impl RunSet {
     }
 
     /// What to say where one run is wanted, and there are several: it names two of them.
-    pub(crate) fn several_runs(&self) -> RunError {
+    fn several_runs(&self) -> RunError {
         let [first, second, ..] = &self.runs[..] else {
             debug_assert!(false, "one run is no reason to complain");
             return RunError::NoRankAsked;
@@ -1186,11 +1215,16 @@ impl<'s> RankEntry<'s> {
         Ok(GroupRanks::new(listed.unwrap_or_default(), all))
     }
 
+    /// What its trace has in common with those of other ranks; `None` where its rank is not sure.
+    pub fn summary(self, trace: &LinkedTrace) -> Option<RankSummary> {
+        rank_summary(trace, self.files(), self.is_alone())
+    }
+
     fn linked(self, trace: LinkedTrace, mut report: JobReport) -> LinkedRank {
         let files = self.files();
         // the trace's own word counts: names hold local ranks on several hosts
         report.report.rank = report.report.rank.or(files.rank.map(GlobalRank));
-        let summary = rank_summary(&trace, files, self.is_alone());
+        let summary = self.summary(&trace);
         LinkedRank {
             trace,
             report,
@@ -1338,6 +1372,17 @@ impl<T> RunMember for RankResult<T> {
     fn summary(&self) -> Option<&RankSummary> {
         self.summary.as_ref()
     }
+}
+
+/// The ranks of a run joined, and what is to be known of its traces.
+#[derive(Clone, Debug)]
+pub struct JoinedMembers {
+    /// The ranks that belong to it.
+    pub joined: JoinedRun,
+    /// Notes on its files, and on ranks without one.
+    pub notes: Vec<String>,
+    /// Traces that could not be read, or are not of this run.
+    pub excluded: Vec<Excluded>,
 }
 
 /// What was made of the ranks of a run.

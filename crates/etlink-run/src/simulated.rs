@@ -6,6 +6,7 @@ use crate::file_kind::may_be_file;
 use crate::graphs::{GraphSet, find_graph_sets, groups_beside, is_graph_name, prefix_and_rank};
 use crate::input;
 use crate::joined::JoinedRun;
+use crate::membership::Excluded;
 use crate::storage::{self, StoredKind};
 use etlink_chakra::convert::GroupRanks;
 use etlink_chakra::read::{self, ChakraGraph, ChakraReadError};
@@ -143,6 +144,8 @@ pub struct SimulationResult {
     pub graphs: PathBuf,
     /// What a reader should know first.
     pub notes: Vec<String>,
+    /// Traces of the recording that are not in it; who reads the recording knows them.
+    pub excluded: Vec<Excluded>,
     /// The figures.
     #[serde(flatten)]
     pub report: SimulationReport,
@@ -218,6 +221,7 @@ impl SimulationFiles {
             log: self.log,
             graphs: self.graphs.prefix,
             notes,
+            excluded: vec![],
             report,
             run,
             measured,

@@ -105,6 +105,11 @@ pub fn name_runs<'n>(runs: impl Iterator<Item = (&'n str, Vec<String>)>) -> Vec<
     named
 }
 
+/// Notes of two runs that are compared, each after `before` or `after`.
+pub fn name_sides([before, after]: [Vec<String>; 2]) -> Vec<String> {
+    name_runs([("before", before), ("after", after)].into_iter())
+}
+
 /// The first few of a list.
 fn first_names(names: &[&str]) -> String {
     match names {

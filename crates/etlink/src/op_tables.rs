@@ -1,6 +1,7 @@
 //! Tables of PyTorch's profiler from recorded traces, for `top` and `diff`.
 
 use crate::commands::print_run_files;
+use crate::cut_traces::cut_line;
 use crate::notes;
 use crate::rank_error::rank_error;
 use crate::table;
@@ -9,14 +10,14 @@ use etlink_analyze::top::{
     CallTree, KeyAverages, Options, TopGroup, TopOrder, TreeOptions, call_tree, key_averages,
 };
 use etlink_analyze::{CountedWork, KernelRules, Options as AnalysisOptions, RankAnalysis, analyze};
-use etlink_link::ranks::RankSteps;
+use etlink_link::ranks::{RankSteps, RankSummary};
 use etlink_link::{LinkReport, LinkedTrace};
 use etlink_model::{Anomalies, DeviceTrace, GlobalRank, HostIdx};
 use etlink_run::discover::ManifestEntry;
 use etlink_run::job::{self, LinkJob};
 use etlink_run::membership::Excluded;
 use etlink_run::memory::RankOperation;
-use etlink_run::run::{self, RankEntry, RunOptions, RunSet, RunSource};
+use etlink_run::run::{self, RankEntry, RankResult, RunOptions, RunSet, RunSource};
 use etlink_run::{Progress, RunError};
 use serde::Serialize;
 use std::path::Path;
@@ -35,9 +36,12 @@ pub struct OpTable {
     #[serde(flatten)]
     /// The table itself.
     pub top: KeyAverages,
-    /// Where [`Wanted::rules`] ask for it.
+    /// Where [`OpTableConfig::rules`] ask for it.
     #[serde(skip)]
     pub analysis: Option<RankAnalysis>,
+    /// What it has in common with other ranks, where rules ask for it and its rank is sure.
+    #[serde(skip)]
+    summary: Option<RankSummary>,
     /// What called what, where that is config.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tree: Option<CallTree>,
@@ -79,7 +83,7 @@ pub struct OpTableConfig<'a> {
     /// Also what called what.
     pub tree: bool,
     pub each_module: bool,
-    /// Rules for kernels, where the trace is to be analysed too.
+    /// Rules for kernels, where the traces are to be analysed too, as those of one run.
     pub rules: Option<&'a KernelRules>,
 }
 
@@ -109,10 +113,17 @@ pub fn read_tables(config: &OpTableConfig<'_>) -> Result<RunTables> {
         ..config.options.clone()
     };
     let runs = RunSet::open(config.source.clone(), options)?;
+    if config.rules.is_some() {
+        // several runs have no step time together
+        runs.only_run()?;
+    }
     progress.phase("reading");
     let all = runs.map_ranks(|rank| table_of_rank(config, rank).transpose());
     progress.finish();
     print_run_files(&runs);
+    if config.rules.is_some() {
+        return tables_of_run(&runs, all);
+    }
     let (mut tables, mut failed) = (vec![], vec![]);
     // a trace that cannot be read does not hide the tables of the others
     for (index, table) in all.into_iter().enumerate() {
@@ -135,6 +146,52 @@ pub fn read_tables(config: &OpTableConfig<'_>) -> Result<RunTables> {
     Ok(RunTables {
         tables,
         notes: notes_of(&runs),
+        excluded,
+        errors,
+    })
+}
+
+/// The tables of the ranks that belong to one run.
+fn tables_of_run(runs: &RunSet, all: Vec<Option<Result<OpTable>>>) -> Result<RunTables> {
+    let mut errors = vec![];
+    let mut results = vec![];
+    for (index, made) in all.into_iter().enumerate() {
+        let Some(made) = made else {
+            results.push(None);
+            continue;
+        };
+        let result = made.map(|mut table| RankResult {
+            label: runs.entry(index).label().to_owned(),
+            summary: table.summary.take(),
+            notes: vec![],
+            value: table,
+        });
+        results.push(Some(result.map_err(|error| {
+            errors.push(format!("{error:#}"));
+            rank_error(error)
+        })));
+    }
+    // a trace of an unknown rank has figures all the same
+    let mut of_runs = runs.collect_runs(results, false)?;
+    let results = of_runs.pop().ok_or(RunError::NoRankAsked)?;
+    if results.members.ranks.is_empty() {
+        let errors = results.failed.into_iter().map(|(_, error)| error);
+        return Err(RunError::no_trace_taken(errors.collect()).into());
+    }
+    let mut notes = runs.runs[results.run].notes.clone();
+    notes.extend(runs.member_notes(&results.members));
+    // of the others an error is printed
+    notes.extend(results.members.excluded.iter().map(Excluded::note));
+    let members = results.members.ranks.iter();
+    let cut = members.filter(|rank| rank.value.anomalies.is_cut());
+    let cut: Vec<&str> = cut.map(|rank| rank.label.as_str()).collect();
+    let cut_line = cut_line(&cut, runs.source.is_one_rank());
+    notes.extend(cut_line.lines().map(str::to_owned));
+    let excluded = results.excluded();
+    let ranks = results.members.ranks.into_iter();
+    Ok(RunTables {
+        tables: ranks.map(|rank| rank.value).collect(),
+        notes,
         excluded,
         errors,
     })
@@ -226,7 +283,9 @@ fn trace_table(
         counted: None,
     };
     // the host trace is read for shapes alone: only where they are wanted and missing
-    let mut analysis = None;
+    let (mut analysis, mut summary) = (None, None);
+    // a trace that was named alone is compared with no other rank
+    let is_rank_of_run = !set.source.is_one_rank();
     let (mut top, report) = match host.filter(|_| group == TopGroup::Shape && !has_shapes(&trace)) {
         None => {
             let report = LinkReport {
@@ -239,6 +298,7 @@ fn trace_table(
                     let job = LinkJob::reading(None, device.to_owned(), threads);
                     let linked = job::link_read(&job, trace, progress)?;
                     analysis = Some(analyze(&linked, rules, &AnalysisOptions::default()));
+                    summary = entry.summary(&linked).filter(|_| is_rank_of_run);
                     key_averages(&linked.device, compared_options(options, &linked))
                 }
             };
@@ -255,6 +315,7 @@ fn trace_table(
             let (top, linked) = pair_table(&job, trace, options, is_compared, progress)?;
             let analyzed = |rules| analyze(&linked, rules, &AnalysisOptions::default());
             analysis = config.rules.map(analyzed);
+            summary = entry.summary(&linked).filter(|_| is_rank_of_run);
             (top, linked.report)
         }
     };
@@ -281,6 +342,7 @@ fn trace_table(
         anomalies: report.anomalies,
         top,
         analysis,
+        summary,
         tree,
     })
 }

@@ -1,5 +1,6 @@
 //! Two runs compared, for `diff` and for the page of `report`.
 
+use crate::notes;
 use crate::op_tables::RunTables;
 use crate::table::{count, percent, time};
 use etlink_analyze::RankAnalysis;
@@ -26,6 +27,16 @@ pub fn diff_sentences(diff: &RunDiff) -> Vec<String> {
     }
     out.extend(busy_sentence(diff));
     out
+}
+
+/// What the step times of each run are of, where its ranks lack steps: a note each, with the name of
+/// the run.
+pub fn step_notes(diff: &RunDiff) -> Vec<String> {
+    let notes = diff
+        .runs
+        .each_ref()
+        .map(|run| Vec::from_iter(run.common_steps_note()));
+    notes::name_sides(notes)
 }
 
 /// How busy devices are, with communication told apart where there is some.

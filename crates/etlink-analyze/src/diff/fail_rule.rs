@@ -8,9 +8,10 @@
 //! ```
 //! A rule compares the change from the first run to the second: `step > 5%` holds where a step
 //! takes more than 5 % longer, `utilization < -3%` where devices are busy for 3 points less of the
-//! time. `step` holds only where the change is more than chance, by Welch's test.
+//! time. `step` holds only where the change is more than chance, by Welch's test. Where ranks lack
+//! steps, and none or one is left that all of a run have, nobody knows whether it holds.
 
-use super::{ChangeVerdict, PartChange, RunDiff};
+use super::{ChangeVerdict, PartChange, RunDiff, RunSide};
 use crate::rules::RowClass;
 use std::str::FromStr;
 
@@ -42,6 +43,18 @@ pub enum FailRuleError {
         rule: String,
         /// What is missing.
         what: String,
+    },
+    /// Ranks lack steps, and what is left does not tell.
+    #[error("--fail-if {rule}: not known: {left} all ranks of the run {run}: {lacking}")]
+    StepNotKnown {
+        /// The rule.
+        rule: String,
+        /// `before` or `after`.
+        run: &'static str,
+        /// Which steps are left.
+        left: &'static str,
+        /// The first step that is not, and the ranks that lack it.
+        lacking: String,
     },
 }
 
@@ -146,6 +159,7 @@ impl FailRule {
         };
         let times = match &self.figure {
             FailFigure::Step => {
+                self.refuse_lacking(diff)?;
                 let step = diff.step.as_ref().ok_or_else(|| missing("steps"))?;
                 if step.verdict == ChangeVerdict::WithinSpread {
                     return Ok(false);
@@ -193,6 +207,28 @@ impl FailRule {
             FailAmount::Percent(_) if times[0] == 0 && cost == 0.0 => self.compare(0.0),
             FailAmount::Percent(_) => self.compare(100.0 * cost / times[0] as f64),
         })
+    }
+
+    /// Refuses step times of a run whose ranks lack so many steps that nothing can be compared: of
+    /// one that is left nobody knows by how much steps vary.
+    fn refuse_lacking(&self, diff: &RunDiff) -> Result<(), FailRuleError> {
+        let error = |run: &RunSide, name: &'static str| {
+            let left = match run.common_steps {
+                0 => "no step is on",
+                1 => "only one step is on",
+                _ => return None,
+            };
+            let lacking = run.incomplete_steps.first()?;
+            Some(FailRuleError::StepNotKnown {
+                rule: self.text.clone(),
+                run: name,
+                left,
+                lacking: lacking.to_string(),
+            })
+        };
+        let [before, after] = &diff.runs;
+        let error = error(before, "before").or_else(|| error(after, "after"));
+        error.map_or(Ok(()), Err)
     }
 
     fn compare(&self, change: f64) -> bool {

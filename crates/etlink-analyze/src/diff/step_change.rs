@@ -1,15 +1,15 @@
 //! How long a step takes in two runs, and whether the difference is more than chance.
 //!
-//! A step of a run with several ranks takes as long as that of its slowest rank, where all ranks
-//! have as many steps; else the steps of all ranks count one by one. The *spread* of a run is the
-//! standard deviation of its step times. A change is *real* where the means differ by more than
+//! A step of a run with several ranks takes as long as that of its slowest rank. It counts where all
+//! ranks have it ([`CommonSteps`]). The *spread* of a run is the standard deviation of its step times. A change is *real* where the means differ by more than
 //! `t · √(s₁²/n₁ + s₂²/n₂)`: Welch's test at 95 %, with Student's `t` for the degrees of freedom of
 //! Welch and Satterthwaite. One step has no spread: nobody can know. Steps that the recording cuts do
 //! not count ([`StepExclusion`](crate::StepExclusion)).
 
+use super::common_steps::CommonSteps;
 use crate::analysis::RankAnalysis;
 use crate::duration_stats::DurationStats;
-use crate::steps::{StepTime, counted_steps, step_period};
+use crate::steps::{StepTime, step_period};
 use serde::Serialize;
 
 /// The two-sided 95 % points of Student's t, by degrees of freedom from 1
@@ -34,7 +34,7 @@ pub enum ChangeVerdict {
 /// The step times of two runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StepChange {
-    /// Steps that the means are of.
+    /// Steps that the means are of: those that all ranks of the run have.
     pub steps: [u64; 2],
     /// Mean step times, ns.
     pub times_ns: [i64; 2],
@@ -58,9 +58,12 @@ pub struct StepChange {
 }
 
 impl StepChange {
-    /// None where a run has no steps.
-    pub(super) fn from_ranks(runs: [&[&RankAnalysis]; 2]) -> Option<StepChange> {
-        let stats = runs.map(step_stats);
+    /// None where a run has no steps that all its ranks have; `common` are these.
+    pub(super) fn from_ranks(
+        runs: [&[&RankAnalysis]; 2],
+        common: &[CommonSteps<'_>; 2],
+    ) -> Option<StepChange> {
+        let stats = common.each_ref().map(step_stats);
         if stats.iter().any(|stats| stats.count == 0) {
             return None;
         }
@@ -79,15 +82,16 @@ impl StepChange {
             }
             _ => ChangeVerdict::SpreadUnknown,
         };
+        let mean_of =
+            |time_of: fn(&StepTime) -> i64| common.each_ref().map(|run| mean_time(run, time_of));
         Some(StepChange {
             steps: stats.map(|stats| stats.count),
             times_ns,
             spreads_ns,
-            whole_ns: runs.map(|ranks| mean_time(ranks, StepTime::whole_ns)),
+            whole_ns: mean_of(StepTime::whole_ns),
             periods_ns: runs.map(longest_period),
-            before_recording_ns: runs
-                .map(|ranks| mean_time(ranks, |step| step.before_recording_ns)),
-            between_ops_ns: runs.map(|ranks| mean_time(ranks, |step| step.between_ops_ns)),
+            before_recording_ns: mean_of(|step| step.before_recording_ns),
+            between_ops_ns: mean_of(|step| step.between_ops_ns),
             cost_ns,
             verdict,
         })
@@ -125,30 +129,17 @@ fn longest_period(ranks: &[&RankAnalysis]) -> Option<i64> {
     periods.max()
 }
 
-/// Of all steps of all ranks.
-fn mean_time(ranks: &[&RankAnalysis], time_of: fn(&StepTime) -> i64) -> i64 {
-    let steps = ranks.iter().flat_map(|rank| counted_steps(&rank.steps));
+/// Over all ranks.
+fn mean_time(common: &CommonSteps<'_>, time_of: fn(&StepTime) -> i64) -> i64 {
     let mut stats = DurationStats::default();
+    let steps = common.steps.iter().flatten();
     steps.for_each(|step| stats.add(time_of(step)));
     stats.mean_ns().round() as i64
 }
 
-fn step_stats(ranks: &[&RankAnalysis]) -> DurationStats {
+fn step_stats(common: &CommonSteps<'_>) -> DurationStats {
     let mut stats = DurationStats::default();
-    let ranks: Vec<Vec<&StepTime>> = ranks
-        .iter()
-        .map(|rank| counted_steps(&rank.steps).collect())
-        .collect();
-    let most = ranks.iter().map(Vec::len).max().unwrap_or(0);
-    if ranks.iter().all(|steps| steps.len() == most) {
-        for step in 0..most {
-            let each = ranks.iter().map(|steps| steps[step].duration_ns);
-            stats.add(each.max().unwrap_or(0));
-        }
-    } else {
-        let steps = ranks.iter().flatten();
-        steps.for_each(|step| stats.add(step.duration_ns));
-    }
+    common.longest().for_each(|ns| stats.add(ns));
     stats
 }
 

@@ -9,11 +9,12 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit codes: 0 done; 1 done, but a rule of --fail-if holds, or a trace was left \
-        out: it could not be read, or is damaged under --strict; 2 no trace of one of the runs \
-        could be read, or a rule is none or names what neither run has."
+        out: it could not be read, is of another run, or is damaged under --strict; 2 no trace of \
+        one of the runs could be read, a folder has several runs, or a rule is none, names what \
+        neither run has, or is for steps that ranks lack."
 )]
 pub struct DiffArgs {
-    /// Kineto trace of the run before, or a folder with those of its ranks
+    /// Kineto trace of the run before, or a folder with those of the ranks of one run
     #[arg(value_name = "BEFORE")]
     pub before: PathBuf,
     /// The same of the run after

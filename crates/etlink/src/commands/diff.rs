@@ -47,17 +47,8 @@ pub fn run(args: DiffArgs) -> Result<Outcome> {
     let before = run_tables(&args, &args.before, &rules, &options)?;
     let after = run_tables(&args, &args.after, &rules, &options)?;
     let diff = run_diff::diff_tables(&before, &after);
-    let of_folders = [&before.notes[..], &after.notes].concat();
-    let mut excluded = before.excluded;
-    excluded.extend(after.excluded);
-    let (before, after) = (before.tables, after.tables);
-    let notes = before.iter().chain(&after).flat_map(|table| {
-        table
-            .notes
-            .iter()
-            .map(|note| (table.file.clone(), note.as_str()))
-    });
-    let notes = [of_folders, same_notes(notes)].concat();
+    let notes = all_notes([&before, &after], &diff);
+    let excluded = [before.excluded, after.excluded].concat();
     let compared = DiffReport {
         before: &args.before,
         after: &args.after,
@@ -101,7 +92,15 @@ pub fn run(args: DiffArgs) -> Result<Outcome> {
 }
 
 /// What changed between two runs.
-pub struct DiffDocument(diff::RunDiff);
+#[derive(Serialize)]
+pub struct DiffDocument {
+    /// What is to be known of the traces of both.
+    notes: Vec<String>,
+    /// Traces of either run that are not compared.
+    excluded: Vec<Excluded>,
+    #[serde(flatten)]
+    diff: diff::RunDiff,
+}
 
 impl DiffDocument {
     /// Reads two runs and compares them.
@@ -116,7 +115,13 @@ impl DiffDocument {
                 ..OpTableConfig::by_name(run.source.clone(), run.options.clone())
             })
         });
-        Ok(DiffDocument(run_diff::diff_tables(&before?, &after?)))
+        let (before, after) = (before?, after?);
+        let diff = run_diff::diff_tables(&before, &after);
+        Ok(DiffDocument {
+            notes: all_notes([&before, &after], &diff),
+            excluded: [before.excluded, after.excluded].concat(),
+            diff,
+        })
     }
 
     /// The names of its tables.
@@ -127,7 +132,7 @@ impl DiffDocument {
     /// # Errors
     /// There is none of this name.
     pub fn table(&self, name: &str) -> Result<RecordBatch> {
-        let diff = &self.0;
+        let diff = &self.diff;
         match name {
             "changes" => records_table(None, &diff.changes),
             "classes" => records_table(None, &diff.classes),
@@ -142,9 +147,10 @@ impl DiffDocument {
 
     /// What changed most, a sentence each.
     pub fn sentences(&self) -> Vec<String> {
-        let mut sentences = run_diff::diff_sentences(&self.0);
-        sentences.push(run_diff::sums_sentence(&self.0));
-        sentences.extend(run_diff::outside_sentences(&self.0));
+        let mut sentences = run_diff::diff_sentences(&self.diff);
+        sentences.push(run_diff::sums_sentence(&self.diff));
+        sentences.extend(run_diff::outside_sentences(&self.diff));
+        sentences.extend(self.notes.iter().cloned());
         sentences
     }
 
@@ -153,8 +159,20 @@ impl DiffDocument {
     /// # Errors
     /// Not by anything in it.
     pub fn to_json(&self) -> Result<String> {
-        Ok(serde_json::to_string(&self.0)?)
+        Ok(serde_json::to_string(self)?)
     }
+}
+
+/// What is to be known of the folders, of traces, and of what step times are of.
+fn all_notes(runs: [&RunTables; 2], diff: &diff::RunDiff) -> Vec<String> {
+    let tables = runs.into_iter().flat_map(|run| &run.tables);
+    let of_traces = tables.flat_map(|table| {
+        let notes = table.notes.iter();
+        notes.map(|note| (table.file.clone(), note.as_str()))
+    });
+    let of_folders = notes::name_sides(runs.map(|run| run.notes.clone()));
+    let of_traces = same_notes(of_traces);
+    [of_folders, of_traces, run_diff::step_notes(diff)].concat()
 }
 
 /// The profiler's tables of a run's ranks.

@@ -28,7 +28,15 @@ pub fn run(args: SimulatedArgs) -> Result<Outcome> {
         Some(against) => Some((against.as_path(), args.reading.run_options(None)?)),
         None => None,
     };
-    let result = read_simulation(files, against, target.is_some())?;
+    let read = read_simulation(files, against, target.is_some())?;
+    let mut result = read.result;
+    // with the name that was typed: notes on the simulation stand beside them
+    let recording = args.against.iter().map(|path| path.display().to_string());
+    let recording: String = recording.collect();
+    let of_recording = [(&recording[..], read.recording_notes)];
+    result
+        .notes
+        .extend(notes::name_runs(of_recording.into_iter()));
     for note in &result.notes {
         notes::print_note(note);
     }
@@ -41,7 +49,8 @@ pub fn run(args: SimulatedArgs) -> Result<Outcome> {
     } else if has_room {
         print_report(&describe(&result, args.rows.rows))?;
     }
-    Ok(match result.report.stuck.is_empty() {
+    let is_whole = result.report.stuck.is_empty() && result.excluded.is_empty();
+    Ok(match is_whole {
         true => Outcome::Done,
         false => Outcome::Found,
     })

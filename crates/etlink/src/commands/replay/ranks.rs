@@ -18,6 +18,7 @@ use etlink_replay::{
     CollectiveNodes, CrossStepFigures, JoinOutcome, JoinedCollectives, JoinedGraph, RankFigures,
     RankLabels, RankNames, ReplayGraph, ReplayRun,
 };
+use etlink_run::membership::Excluded;
 use etlink_run::phases::Phased;
 use etlink_run::run::{RankResult, RunResults, RunSet};
 use etlink_run::{JoinedRun, Progress, RunError, RunOptions, RunSource};
@@ -104,12 +105,7 @@ fn replay_read(
         }
         let mut notes = runs.runs[results.run].notes.clone();
         notes.extend(idle);
-        if config.options.ranks.is_some() {
-            notes.push(format!(
-                "ranks that {} does not name: what waits for them counts as transfer",
-                Setting::Ranks
-            ));
-        }
+        notes.extend(unasked_note(&config.options));
         let name = runs.run_title(results.run);
         if has_no_ranks(&results) {
             replayed.push(run_without_ranks(config, name, notes, results));
@@ -124,9 +120,23 @@ fn replay_read(
     Ok(replayed)
 }
 
+/// What is to be known where only some ranks were asked for.
+fn unasked_note(options: &RunOptions) -> Option<String> {
+    options.ranks.as_ref().map(|_| {
+        format!(
+            "ranks that {} does not name: what waits for them counts as transfer",
+            Setting::Ranks
+        )
+    })
+}
+
 /// The ranks of a run as one graph, with what its nodes are called.
 pub(super) struct RunTogether {
     pub(super) joined: JoinedGraph,
+    /// What is to be known of the files.
+    pub(super) notes: Vec<String>,
+    /// Traces that could not be read, or are not of this run.
+    pub(super) excluded: Vec<Excluded>,
     names: Vec<RankNames>,
     collectives: Vec<CollectiveNodes>,
 }
@@ -134,23 +144,32 @@ pub(super) struct RunTogether {
 impl RunTogether {
     /// Opens a folder with one run.
     pub(super) fn open(source: RunSource, options: RunOptions) -> Result<RunTogether> {
-        let align = options.align;
+        let (align, unasked) = (options.align, unasked_note(&options));
         let mut runs = RunSet::open(source, options)?;
         let read: read::ReadRuns = read::read_ranks(&mut runs, &[])?.whole::<anyhow::Error>()?;
         if read.runs.iter().all(has_no_ranks) {
             return Err(nothing_to_replay(&runs, read));
         }
-        let mut of_runs = read
-            .runs
-            .into_iter()
-            .filter(|results| !has_no_ranks(results));
-        let (Some(results), None) = (of_runs.next(), of_runs.next()) else {
+        let of_runs = read.runs.into_iter().zip(read.idle_notes);
+        let mut of_runs = of_runs.filter(|(results, _)| !has_no_ranks(results));
+        let (Some((results, idle)), None) = (of_runs.next(), of_runs.next()) else {
             bail!(
                 "{} has several runs: name the folder of one",
                 runs.source_name()
             );
         };
-        RunTogether::join(kept_ranks(results.members.ranks), align)
+        let mut notes = runs.runs[results.run].notes.clone();
+        notes.extend(idle);
+        notes.extend(unasked);
+        notes.extend(member_notes(&results));
+        let excluded = results.excluded();
+        let mut together = RunTogether::join(kept_ranks(results.members.ranks), align)?;
+        notes.append(&mut together.notes);
+        Ok(RunTogether {
+            notes,
+            excluded,
+            ..together
+        })
     }
 
     fn join(kept: KeptRanks, align: bool) -> Result<RunTogether> {
@@ -163,6 +182,8 @@ impl RunTogether {
         let nodes = etlink_replay::collective_nodes(&join.summaries, &join.matches);
         Ok(RunTogether {
             joined: etlink_replay::join_graphs(&columns.ranks, &nodes.collectives)?,
+            notes: Vec::from_iter(unrecorded_note(&join.matches.problems)),
+            excluded: vec![],
             names,
             collectives: nodes.collectives,
         })
@@ -241,10 +262,8 @@ fn replay_run(
     results: RunResults<ReplayRank>,
 ) -> Result<(Replayed, UnusedRules)> {
     let excluded = results.excluded();
-    notes.extend_from_slice(&results.rank_notes);
-    notes.extend(results.members.mismatch_notes());
+    notes.extend(member_notes(&results));
     let (world_size, absent) = (results.members.world_size, results.members.absent.clone());
-    let absent_note = results.members.absent_note();
     let KeptRanks {
         columns: mut kept,
         names,
@@ -272,9 +291,6 @@ fn replay_run(
     };
     notes.extend(join.stranger_notes());
     notes.extend(unrecorded_note(&join.matches.problems));
-    if let Some(absent) = absent_note {
-        notes.push(format!("{absent}: what waits for them counts as transfer"));
-    }
     if !measured && !joints.is_empty() {
         notes.push(
             "without start times a collective lasts on each rank as long as its node says"
@@ -310,6 +326,16 @@ fn replay_run(
         problems: join.matches.problems,
     });
     Ok((replayed, unused))
+}
+
+/// What is to be known of the ranks of a run, and of those that have no trace here.
+fn member_notes(results: &RunResults<ReplayRank>) -> Vec<String> {
+    let mut notes = results.rank_notes.clone();
+    notes.extend(results.members.mismatch_notes());
+    if let Some(absent) = results.members.absent_note() {
+        notes.push(format!("{absent}: what waits for them counts as transfer"));
+    }
+    notes
 }
 
 /// Ranks that only communicate through these do not wait for each other in the replay.

@@ -12,6 +12,7 @@ use etlink_replay::{
 };
 use etlink_run::text;
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// So many of the worst are shown; JSON has more.
@@ -288,8 +289,10 @@ struct MedianStep {
     rank: Option<GlobalRank>,
     /// Steps that the median is of.
     count: usize,
-    /// Steps that it leaves out.
+    /// Steps that it leaves out as cut or empty.
     excluded: usize,
+    /// Some rank has more steps than all ranks have.
+    is_of_common: bool,
     /// The most time in one of them in which only work from before the recording runs, ns.
     before_ns: i64,
     unchanged_ns: DurationNs,
@@ -299,9 +302,17 @@ struct MedianStep {
 impl MedianStep {
     fn new(steps: &[RankStep]) -> Option<MedianStep> {
         let mut longest: Option<MedianStep> = None;
-        for own in steps.chunk_by(|step, next| step.rank == next.rank) {
-            // What a recording cuts is no step like the others.
-            let counted = own.iter().filter(|step| step.excluded.is_none());
+        let common = common_steps(steps);
+        let is_common = |step: &RankStep| {
+            let common = common.as_ref();
+            common.is_none_or(|common| common.contains(&step.length.step[..]))
+        };
+        // What a recording cuts is no step like the others.
+        let is_whole = |step: &&RankStep| step.excluded.is_none();
+        let is_of_common = steps.iter().filter(is_whole).any(|step| !is_common(step));
+        for own in ranks_of(steps) {
+            // The last steps may be slow ones: of a rank that lacks them that would not show.
+            let counted = own.iter().filter(is_whole).filter(|step| is_common(step));
             let lengths: Vec<StepLength> =
                 counted.clone().map(|step| step.length.clone()).collect();
             let Some((unchanged_ns, ns)) = median_step(&lengths) else {
@@ -312,7 +323,8 @@ impl MedianStep {
                 longest = Some(MedianStep {
                     rank: own.first().and_then(|step| step.rank),
                     count: lengths.len(),
-                    excluded: own.len() - lengths.len(),
+                    excluded: own.iter().filter(|step| !is_whole(step)).count(),
+                    is_of_common,
                     before_ns: counted
                         .map(|step| step.before_recording_ns)
                         .max()
@@ -326,17 +338,20 @@ impl MedianStep {
     }
 
     fn add(&self, is_changed: bool, rows: &mut FactRows) {
+        let of_all = if self.is_of_common {
+            " that all ranks have"
+        } else {
+            ""
+        };
         let steps = match (self.count, self.excluded) {
-            (1, 0) => "the only step, until its device work has ended".to_owned(),
-            (1, excluded) => {
-                format!(
-                    "the only step but {excluded} cut or empty, until its device work has ended"
-                )
-            }
-            (count, 0) => format!("median of {count} steps, from end to end"),
-            (count, excluded) => {
-                format!("median of {count} steps, from end to end, without {excluded} cut or empty")
-            }
+            (1, 0) => format!("the only step{of_all}, until its device work has ended"),
+            (1, excluded) => format!(
+                "the only step{of_all} but {excluded} cut or empty, until its device work has ended"
+            ),
+            (count, 0) => format!("median of {count} steps{of_all}, from end to end"),
+            (count, excluded) => format!(
+                "median of {count} steps{of_all}, from end to end, without {excluded} cut or empty"
+            ),
         };
         let before = match self.before_ns {
             0 => String::new(),
@@ -363,6 +378,21 @@ impl MedianStep {
             format!("{steps}{before}{rank}{change}"),
         );
     }
+}
+
+fn ranks_of(steps: &[RankStep]) -> impl Iterator<Item = &[RankStep]> {
+    steps.chunk_by(|step, next| step.rank == next.rank)
+}
+
+/// The names of the steps that all ranks have whole; none where they have no name in common, as those
+/// of inference, which say what a step does.
+fn common_steps(steps: &[RankStep]) -> Option<BTreeSet<&str>> {
+    let names = ranks_of(steps).map(|own| -> BTreeSet<&str> {
+        let whole = own.iter().filter(|step| step.excluded.is_none());
+        whole.map(|step| &step.length.step[..]).collect()
+    });
+    let common = names.reduce(|common, own| &common & &own)?;
+    (!common.is_empty()).then_some(common)
 }
 
 fn path_trust_text(trust: &PathTrust) -> String {

@@ -1,13 +1,16 @@
 //! `etlink replay --validate A B`: what was predicted, and what came true.
 
 use super::ranks::RunTogether;
+use super::trace_notes;
 use crate::args::ReplayArgs;
 use crate::commands::{json_document, print_text};
 use crate::table::{FactRows, fold_lines, percent, signed_time, time};
 use crate::{Outcome, notes};
 use anyhow::{Context, Result, bail};
 use etlink_chakra::convert::{self, NodeNames};
-use etlink_replay::{Validation, graph_from_trace, validate};
+use etlink_link::LinkedTrace;
+use etlink_replay::{LabelSource, ReplayGraph, Validation, graph_from_trace, validate};
+use etlink_run::membership::Excluded;
 use etlink_run::{RankContent, Run, RunOptions, RunSource};
 use serde::Serialize;
 use std::path::Path;
@@ -17,90 +20,150 @@ use std::path::Path;
 struct Validated {
     before: String,
     after: String,
+    /// What is to be known of the traces of both.
+    notes: Vec<String>,
+    /// Traces of either run that are not in it.
+    excluded: Vec<Excluded>,
     #[serde(flatten)]
     validation: Validation,
 }
 
+/// A prediction, and what is to be known of the two runs.
+struct Predicted {
+    validation: Validation,
+    notes: [Vec<String>; 2],
+    excluded: Vec<Excluded>,
+}
+
 pub(super) fn validate_traces(args: &ReplayArgs, before: &Path, after: &Path) -> Result<Outcome> {
-    let options = args.reading.run_options(Some(&args.choice))?;
+    let options = RunOptions {
+        align: !args.no_align,
+        ..args.reading.run_options(Some(&args.choice))?
+    };
     let sources = [before, after].map(RunSource::from_path);
-    let validation = match sources.each_ref().map(RunSource::is_one_rank) {
-        [true, true] => {
-            let one = load_content(before, &options)?;
-            let other = load_content(after, &options)?;
-            validate_contents(&one, &other).context("no graph of a trace")?
-        }
+    let predicted = match sources.each_ref().map(RunSource::is_one_rank) {
+        [true, true] => validate_files([before, after], &options)?,
         [false, false] => validate_folders(sources, &options)?,
         _ => bail!("--validate takes two traces, or two folders with the traces of all ranks"),
     };
+    if predicted.validation.matched == 0 {
+        // a figure would look like an answer
+        bail!(
+            "{} and {} have no node in common, so they are of different programs: give two runs \
+             of one program, before and after a change",
+            before.display(),
+            after.display()
+        );
+    }
     let validated = Validated {
         before: before.display().to_string(),
         after: after.display().to_string(),
-        validation,
+        notes: notes::name_sides(predicted.notes),
+        excluded: predicted.excluded,
+        validation: predicted.validation,
     };
     if args.print.json {
         print_text(&json_document("etlink.validation", &validated)?)?;
     } else {
+        notes::print_all(&validated.notes);
         print_text(&fold_lines(&validation_text(&validated)))?;
     }
-    Ok(Outcome::Done)
+    Ok(match validated.excluded.is_empty() {
+        true => Outcome::Done,
+        false => Outcome::Found,
+    })
 }
 
 /// All ranks of each run as one graph, in which a rank that is late holds the others up.
-fn validate_folders(sources: [RunSource; 2], options: &RunOptions) -> Result<Validation> {
+fn validate_folders(sources: [RunSource; 2], options: &RunOptions) -> Result<Predicted> {
     let [before, after] = sources;
     let before = RunTogether::open(before, options.clone())?;
     let after = RunTogether::open(after, options.clone())?;
-    Ok(validate(
+    let validation = validate(
         (&before.joined.graph, &before.labels()),
         (&after.joined.graph, &after.labels()),
-    ))
+    );
+    let sides = [before, after];
+    let notes = sides.each_ref().map(|run| {
+        let excluded = run.excluded.iter().map(Excluded::note);
+        run.notes.iter().cloned().chain(excluded).collect()
+    });
+    Ok(Predicted {
+        validation,
+        notes,
+        excluded: sides.into_iter().flat_map(|run| run.excluded).collect(),
+    })
+}
+
+/// Two traces, two written graphs, or one of each.
+fn validate_files([before, after]: [&Path; 2], options: &RunOptions) -> Result<Predicted> {
+    let (before_content, after_content) = (
+        load_content(before, options)?,
+        load_content(after, options)?,
+    );
+    let of_file =
+        |content, path: &Path| FileGraph::new(content).with_context(|| path.display().to_string());
+    let before = of_file(&before_content, before)?;
+    let after = of_file(&after_content, after)?;
+    Ok(Predicted {
+        validation: validate(
+            (&before.graph, before.labels.source()),
+            (&after.graph, after.labels.source()),
+        ),
+        notes: [before.notes, after.notes],
+        excluded: vec![],
+    })
 }
 
 fn load_content(path: &Path, options: &RunOptions) -> Result<RankContent> {
     let run = Run::open(RunSource::from_path(path), options.clone())?;
-    let content = run.only_rank()?.load()?;
+    let content = run.only_rank()?.load()?.refuse_damage(options)?;
     if let RankContent::Linked(linked) = &content {
         notes::print_details(&path.display().to_string(), &linked.details());
     }
     Ok(content)
 }
 
-fn validate_contents(one: &RankContent, other: &RankContent) -> Result<Validation> {
-    Ok(match (one, other) {
-        (RankContent::Linked(one), RankContent::Linked(other)) => {
-            let graphs = (
-                graph_from_trace(&one.trace)?,
-                graph_from_trace(&other.trace)?,
-            );
-            validate((&graphs.0, &one.trace), (&graphs.1, &other.trace))
+/// The graph of one file.
+struct FileGraph<'c> {
+    graph: ReplayGraph,
+    labels: FileLabels<'c>,
+    notes: Vec<String>,
+}
+
+/// What its nodes are called.
+enum FileLabels<'c> {
+    Trace(&'c LinkedTrace),
+    Written(NodeNames<'c>),
+}
+
+impl<'c> FileGraph<'c> {
+    fn new(content: &'c RankContent) -> Result<FileGraph<'c>> {
+        Ok(match content {
+            RankContent::Linked(linked) => FileGraph {
+                graph: graph_from_trace(&linked.trace)?,
+                labels: FileLabels::Trace(&linked.trace),
+                notes: trace_notes(&linked.report.report),
+            },
+            RankContent::Written(written) => {
+                let (graph, notes) = convert::replay_graph(&written.graph)?;
+                FileGraph {
+                    graph,
+                    labels: FileLabels::Written(NodeNames(&written.graph)),
+                    notes,
+                }
+            }
+        })
+    }
+}
+
+impl FileLabels<'_> {
+    fn source(&self) -> &dyn LabelSource {
+        match self {
+            FileLabels::Trace(trace) => *trace,
+            FileLabels::Written(names) => names,
         }
-        (RankContent::Linked(one), RankContent::Written(other)) => {
-            let file = &other.graph;
-            let graphs = (
-                graph_from_trace(&one.trace)?,
-                convert::replay_graph(file)?.0,
-            );
-            validate((&graphs.0, &one.trace), (&graphs.1, &NodeNames(file)))
-        }
-        (RankContent::Written(one), RankContent::Linked(other)) => {
-            let file = &one.graph;
-            let graphs = (
-                convert::replay_graph(file)?.0,
-                graph_from_trace(&other.trace)?,
-            );
-            validate((&graphs.0, &NodeNames(file)), (&graphs.1, &other.trace))
-        }
-        (RankContent::Written(one), RankContent::Written(other)) => {
-            let files = (&one.graph, &other.graph);
-            let graphs = (
-                convert::replay_graph(files.0)?.0,
-                convert::replay_graph(files.1)?.0,
-            );
-            let labels = (NodeNames(files.0), NodeNames(files.1));
-            validate((&graphs.0, &labels.0), (&graphs.1, &labels.1))
-        }
-    })
+    }
 }
 
 fn validation_text(validated: &Validated) -> String {

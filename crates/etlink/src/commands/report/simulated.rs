@@ -24,7 +24,8 @@ pub(super) fn simulated_part(
         keep: KeepEvents::Graph,
         ..options
     };
-    let result = read_simulation(files, Some((recording, options)), false)?;
+    // the page itself says what is to be known of the recording
+    let result = read_simulation(files, Some((recording, options)), false)?.result;
     let report = &result.report;
     let spans = communication_spans(report, &result.run, result.measured.as_ref());
     let part = SimulatedPart {
