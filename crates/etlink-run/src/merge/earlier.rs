@@ -1,6 +1,6 @@
 //! What an earlier run left in the folder of a run.
 
-use super::{MergeOptions, simulator};
+use super::{MergeOptions, names, simulator};
 use crate::file_error::{FileAction, FileContext};
 use crate::graphs::prefix_and_rank;
 use crate::input::InputError;
@@ -22,6 +22,8 @@ const HEAD_BYTES: u64 = 4096;
 pub(crate) struct EarlierFiles {
     /// One for each rank, or the one of all.
     pub(crate) ranks: Vec<String>,
+    /// Of ranks that were not joined with the others.
+    pub(crate) not_joined: Vec<String>,
     /// The list of process groups.
     pub(crate) groups: Option<String>,
     /// What only a simulator reads.
@@ -74,6 +76,13 @@ impl EarlierFiles {
                     return Err(OutputError::NotOurs { path });
                 }
                 earlier.ranks.push(file_name.to_owned());
+            } else if let Some(joined) = names::joined_name(file_name)
+                && is_named(options, &path.with_file_name(joined), name)
+            {
+                if !is_ours(&path) {
+                    return Err(OutputError::NotOurs { path });
+                }
+                earlier.not_joined.push(file_name.to_owned());
             } else if path.extension().is_some_and(|ending| ending == "et") {
                 other_graphs.push(path);
             }
@@ -91,6 +100,7 @@ impl EarlierFiles {
         }
         // folders are listed in any order, and a message names the first
         earlier.ranks.sort();
+        earlier.not_joined.sort();
         if options.is_et() {
             earlier.simulator = simulator::earlier_files(options, folder)?;
         }
@@ -141,6 +151,13 @@ impl EarlierFiles {
             Err(OutputError::GroupsOfOthers { path })
         }
     }
+}
+
+/// Whether a file has the name that one of a rank has which is joined, packed or not.
+fn is_named(options: &MergeOptions, path: &Path, name: &str) -> bool {
+    let file_name = path.file_name().map(|name| name.to_string_lossy());
+    is_packed_rank(options, path, name)
+        || file_name.is_some_and(|file_name| is_of_rank(options, path, &file_name, name))
 }
 
 fn is_of_rank(options: &MergeOptions, path: &Path, file_name: &str, name: &str) -> bool {
