@@ -29,7 +29,7 @@ use crate::output::{FileSet, OutputError, OutputFormat, Packing, Piece, Target};
 use crate::run::{LinkedRank, RankEntry, RankLink, RunSet, RunSource, with_manifest};
 use crate::text;
 use etlink_chakra::RooflineDevice;
-use etlink_chakra::astra::{NetworkBackend, file};
+use etlink_chakra::astra::NetworkBackend;
 use etlink_chakra::et::has_windows;
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::RankSummary;
@@ -300,6 +300,9 @@ fn output_place(
     let outputs = rank_outputs(runs, run, options);
     let name = output_name(runs, run);
     let earlier = EarlierFiles::find(options, set.folder(), &name, &outputs, false)?;
+    if options.simulator.is_some() {
+        earlier.check_other_run(set.folder())?;
+    }
     if options.simulator.is_some() && runs.options.ranks.is_some() {
         earlier.check_simulation(set.folder(), &outputs)?;
     }
@@ -626,16 +629,12 @@ impl Merger<'_> {
         Ok(())
     }
 
-    /// Refuses a list of groups that the files of other ranks were not written with.
+    /// Refuses a list of groups that files which stay were not written with.
     fn check_groups(&self, runs: &[MergedRun]) -> Result<(), OutputError> {
-        if self.runs.options.ranks.is_none() {
-            return Ok(());
-        }
+        let is_part = self.runs.options.ranks.is_some();
         for (place, joined) in self.places.iter().zip(runs) {
-            if let Some(RunPlace { set, earlier }) = place
-                && set.has(file::GROUPS)
-            {
-                earlier.check_groups(set, &joined.agreed.groups)?;
+            if let Some(RunPlace { set, earlier }) = place {
+                earlier.check_groups(set, &joined.agreed.groups, is_part)?;
             }
         }
         Ok(())
@@ -705,8 +704,7 @@ impl Merger<'_> {
             .ranks
             .iter()
             .chain(&earlier.not_joined)
-            .chain(&earlier.groups)
-            .chain(&earlier.simulator);
+            .chain(earlier.beside());
         all.filter(|name| !set.has(name)).cloned().collect()
     }
 

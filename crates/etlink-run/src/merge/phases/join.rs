@@ -13,7 +13,6 @@ use crate::merge::{KnownRank, MergeOptions, MergedRun, output_name, rank_outputs
 use crate::output::{FileSet, OutputError, OutputFormat};
 use crate::phases::{FailedRank, PhaseError};
 use crate::run::RunSet;
-use etlink_chakra::astra::file;
 use etlink_link::ranks::RankClock;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -256,15 +255,14 @@ impl ShardJoiner<'_> {
             }
             .into());
         }
+        if self.options.simulator.is_some() {
+            earlier.check_other_run(set.folder())?;
+        }
         if self.options.simulator.is_some() && self.runs.options.ranks.is_some() {
             earlier.check_simulation(set.folder(), &outputs)?;
         }
         let stale = before.filter(|file| !written.contains(*file));
-        let stale: Vec<String> = stale
-            .chain(&earlier.groups)
-            .chain(&earlier.simulator)
-            .cloned()
-            .collect();
+        let stale: Vec<String> = stale.chain(earlier.beside()).cloned().collect();
         // a part of the ranks removes nothing
         let is_whole = self.runs.options.ranks.is_none();
         if let Some(first) = stale.first()
@@ -302,12 +300,11 @@ impl PlaceBeside {
             let joined = &runs[self.run];
             simulator::write_files(joiner.options, &self.set, &self.name, joined)?;
         }
+        let is_part = joiner.runs.options.ranks.is_some();
+        let groups = &runs[self.run].agreed.groups;
+        self.earlier.check_groups(&self.set, groups, is_part)?;
         // a part of the ranks is no whole run: the files of the others are still theirs
-        if joiner.runs.options.ranks.is_some() {
-            if self.set.has(file::GROUPS) {
-                let groups = &runs[self.run].agreed.groups;
-                self.earlier.check_groups(&self.set, groups)?;
-            }
+        if is_part {
             self.set.replace(vec![])?;
             return Ok(());
         }
