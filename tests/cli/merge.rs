@@ -505,6 +505,28 @@ fn a_file_and_its_packed_twin_are_one() {
 }
 
 #[test]
+fn what_is_damaged_is_said() {
+    let tool = Tool::new();
+    tool.shell("cp -r {pairs}/ddp2-2.15.0 run && rm -f run/RECIPE run/kineto_trace_1.json.gz")
+        .exits(0);
+    let device = unpacked("ddp2-2.15.0/kineto_trace_1.json.gz");
+    // a longer trace was there before
+    let behind = &device[device.len() - 300..];
+    tool.file("run/kineto_trace_1.json", [&device[..], behind].concat());
+    let said = "note: 1: damage: text behind the end";
+    for (code, options) in [
+        (0, "-o out"),
+        (0, "-o phases --phase summaries --shard 0/1"),
+        (1, "-o strict --strict"),
+    ] {
+        tool.run(&format!("merge run {options}"))
+            .exits(code)
+            .says(" 1 damage,")
+            .notes(said);
+    }
+}
+
+#[test]
 fn the_same_bytes_at_any_thread_count() {
     let tool = Tool::new();
     tool.run("merge {pairs}/tpdp4-2.15.0 -o one -j 1").exits(0);

@@ -13,6 +13,7 @@ use etlink_run::job::JobReport;
 use etlink_run::membership::absent_note;
 use etlink_run::merge::phases::JoinReport;
 use etlink_run::merge::{MergedRank, MergedRun};
+use etlink_run::run::report_notes;
 use indexmap::IndexMap;
 use std::path::Path;
 
@@ -33,7 +34,7 @@ pub(super) fn merge_summary(
     }
     let mut rows = FactRows::default();
     let mut errors = String::new();
-    let mut rank_notes: Vec<(String, &str)> = vec![];
+    let mut rank_notes: Vec<(String, String)> = vec![];
     for rank in ranks {
         let name = rank.name();
         match (&rank.linked, &rank.error) {
@@ -43,13 +44,8 @@ pub(super) fn merge_summary(
                     format!("{} in", mb(linked.bytes.host + linked.bytes.device)),
                     describe_rank(linked) + not_joined_text(rank, joined),
                 );
-                rank_notes.extend(
-                    linked
-                        .report
-                        .notes
-                        .iter()
-                        .map(|note| (name.clone(), note.as_str())),
-                );
+                let said = report_notes(&linked.report).into_iter();
+                rank_notes.extend(said.map(|note| (name.clone(), note)));
             }
             (None, error) => {
                 // a result, no note: -q must not hide that a rank is missing
@@ -58,7 +54,10 @@ pub(super) fn merge_summary(
         }
     }
     // a thousand ranks have mostly the same to note: each note comes once
-    notes::print_all(&same_notes(rank_notes.into_iter()));
+    let each = rank_notes.iter();
+    notes::print_all(&same_notes(
+        each.map(|(name, note)| (name.clone(), note.as_str())),
+    ));
     if notes::is_verbose() {
         print_infos(ranks);
     }
