@@ -778,6 +778,31 @@ fn a_simulation_says_that_an_empty_rank_stands_for_one_that_is_not_joined() {
 }
 
 #[test]
+fn a_rank_that_is_checked_without_the_others_is_told() {
+    let tool = Tool::new();
+    put(&tool, &RUN);
+    tool.run("merge run -o out").exits(0);
+    tool.shell("mkdir one && cp out/run.0.et out/comm_group.json one")
+        .exits(0);
+    tool.run("check one")
+        .exits(1)
+        .says("one/run.*.et: faults, 1 rank alone")
+        .says("ET501: 3 ranks that take part in communication and have no file");
+    let alone = "out/run.0.et is checked alone, and it communicates: give its folder";
+    tool.run("check out/run.0.et").exits(0).notes(alone);
+    let together = tool.run("check out").exits(0);
+    assert_eq!(together.stderr, "");
+    // one rank that has nobody to fit
+    let whole = tool.run("merge {pairs}/mlp-2.15.0 -o single");
+    whole.exits(0);
+    for path in ["single", "single/mlp-2.15.0.0.et"] {
+        let ran = tool.run(&format!("check {path}")).exits(0);
+        assert_eq!(ran.stderr, "");
+        assert_eq!(ran.stdout.lines().count(), 1, "{}", ran.shown());
+    }
+}
+
+#[test]
 fn ranks_of_other_runs_are_left_out() {
     let tool = Tool::new();
     put(&tool, &RUN);
