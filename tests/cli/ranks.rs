@@ -714,12 +714,18 @@ fn the_file_that_a_rank_had_while_it_was_joined_goes() {
         ahead_ns: DAY_NS,
         ..RUN[3]
     };
-    let (joined, by_itself) = ("run.3.et".to_owned(), "run.3.not_joined.et".to_owned());
     // of all ranks, and of some, which keep the files of the others
-    for options in ["", "--ranks 1-3"] {
+    for (options, ending) in [
+        ("", "et"),
+        ("--ranks 1-3", "et"),
+        ("--ranks 1-3 --format etplus", "json.gz"),
+    ] {
+        let [joined, by_itself, first] =
+            ["3", "3.not_joined", "0"].map(|rank| format!("run.{rank}.{ending}"));
+        let form = options.trim_start_matches("--ranks 1-3");
         let tool = Tool::new();
         put(&tool, &RUN);
-        tool.run("merge run -o out").exits(0);
+        tool.run(&format!("merge run -o out {form}")).exits(0);
         let before = tool.files("out");
         put(&tool, &[another_day]);
         tool.run(&format!("merge run -o out {options}")).exits(2);
@@ -728,10 +734,7 @@ fn the_file_that_a_rank_had_while_it_was_joined_goes() {
         let names = file_names(&tool, "out");
         assert!(!names.contains(&joined), "{options}: {names:?}");
         assert!(names.contains(&by_itself), "{options}: {names:?}");
-        assert!(
-            names.contains(&"run.0.et".to_owned()),
-            "{options}: {names:?}"
-        );
+        assert!(names.contains(&first), "{options}: {names:?}");
         put(&tool, &[RUN[3]]);
         tool.run(&format!("merge run -f -o out {options}")).exits(0);
         let after = tool.files("out");

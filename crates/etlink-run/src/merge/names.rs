@@ -13,7 +13,7 @@ use std::path::Path;
 const NOT_JOINED: &str = ".not_joined";
 
 /// How names of ranks' files end.
-const ENDINGS: [&str; 4] = [".et", ".et.gz", ".et.zst", ".json.gz"];
+const ENDINGS: [&str; 5] = [".et", ".et.gz", ".et.zst", ".json", ".json.gz"];
 
 /// The file of a rank by its label; `name` is what the files of its run begin with.
 pub(super) fn rank_file_name(
