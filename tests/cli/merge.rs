@@ -538,6 +538,74 @@ fn a_file_and_its_packed_twin_are_one() {
 }
 
 #[test]
+fn what_is_damaged_is_said() {
+    let tool = Tool::new();
+    tool.shell("cp -r {pairs}/ddp2-2.15.0 run && rm -f run/RECIPE run/kineto_trace_1.json.gz")
+        .exits(0);
+    let device = unpacked("ddp2-2.15.0/kineto_trace_1.json.gz");
+    // a longer trace was there before
+    let behind = &device[device.len() - 300..];
+    tool.file("run/kineto_trace_1.json", [&device[..], behind].concat());
+    let said = "note: 1: damage: text behind the end";
+    for (code, options) in [
+        (0, "-o out"),
+        (0, "-o phases --phase summaries --shard 0/1"),
+        (1, "-o strict --strict"),
+    ] {
+        tool.run(&format!("merge run {options}"))
+            .exits(code)
+            .says(" 1 damage,")
+            .notes(said);
+    }
+}
+
+/// A copy that was cut while it was unpacked.
+#[test]
+fn a_packed_trace_is_read_where_the_plain_one_is_cut() {
+    let device = unpacked("ddp2-2.15.0/kineto_trace_1.json.gz");
+    let host = unpacked("ddp2-2.15.0/torch_et_1.json.gz");
+    for bytes in [device.len() / 2, 0] {
+        let tool = Tool::new();
+        tool.shell("cp -r {pairs}/ddp2-2.15.0 run && rm -f run/RECIPE && cp -r run whole")
+            .exits(0);
+        tool.run("merge whole -o out").exits(0);
+        let rank = tool.read("out/whole.1.et");
+        tool.file("run/kineto_trace_1.json", &device[..bytes]);
+        tool.file("run/torch_et_1.json", &host[..host.len() * 2 / 3]);
+        tool.run("merge run -o out2")
+            .exits(0)
+            .notes("run/kineto_trace_1.json is cut: run/kineto_trace_1.json.gz beside it is read")
+            .notes("run/torch_et_1.json is cut: run/torch_et_1.json.gz beside it is read");
+        assert!(tool.read("out2/run.1.et") == rank, "{bytes}");
+    }
+    // packed by zstd, and by both
+    let tool = Tool::new();
+    tool.file("run/kineto_trace_1.json", &device[..1000]);
+    let packed = zstd::encode_all(&device[..], 0).expect("packs");
+    tool.file("run/kineto_trace_1.json.zst", packed);
+    tool.run("merge run -o out")
+        .exits(0)
+        .notes("kineto_trace_1.json.zst beside it is read")
+        .says(" 0 damage,");
+    tool.file("run/kineto_trace_1.json.gz", crate::tool::gzip(&device));
+    tool.run("merge run -o out -f")
+        .exits(0)
+        .notes("kineto_trace_1.json.gz beside it is read")
+        .notes("kineto_trace_1.json.zst is there twice: it is left out")
+        .says("1 linked, 0 failed");
+    // both are cut: the one that has more
+    let tool = Tool::new();
+    tool.file("run/kineto_trace_1.json", &device[..device.len() / 2]);
+    tool.file(
+        "run/kineto_trace_1.json.gz",
+        crate::tool::gzip(&device[..1000]),
+    );
+    tool.run("merge run -o out")
+        .exits(0)
+        .notes("kineto_trace_1.json.gz is there unpacked too: it is left out");
+}
+
+#[test]
 fn the_same_bytes_at_any_thread_count() {
     let tool = Tool::new();
     tool.run("merge {pairs}/tpdp4-2.15.0 -o one -j 1").exits(0);

@@ -313,6 +313,76 @@ fn a_rank_that_was_not_joined_is_not_written_later() {
         .says("failed: 2: it failed when it was summarized");
 }
 
+/// By the clock of a machine that is a year ahead: as of another run.
+fn set_ahead(tool: &Tool, rank: u32) {
+    let name = format!("run/kineto_trace_{rank}.json");
+    let text = String::from_utf8(tool.read(&name)).expect("text");
+    let base = "\"baseTimeNanoseconds\": ";
+    let at = text.find(base).expect("a time base") + base.len();
+    let digits = text[at..]
+        .find(|c: char| !c.is_ascii_digit())
+        .expect("an end");
+    let ahead = text[at..at + digits].parse::<i64>().expect("a time") + 31_536_000_000_000_000;
+    let text = format!("{}{ahead}{}", &text[..at], &text[at + digits..]);
+    tool.file(&name, text);
+}
+
+#[test]
+fn phases_name_a_rank_that_is_not_joined_as_one_merge_does() {
+    for options in ["", "--format etplus", "--for astra-sim"] {
+        let tool = four_ranks();
+        run_phases(&tool, "run -f", [0, 0, 0]);
+        set_ahead(&tool, 2);
+        tool.run("merge run -o one").exits(1);
+        run_phases(&tool, &format!("run -f {options}"), [0, 1, 0]);
+        let names = Vec::from_iter(results(&tool, "out").into_keys());
+        let is_there = |name: &str| names.iter().any(|file| file == name);
+        let ending = if options.contains("etplus") {
+            "json.gz"
+        } else {
+            "et"
+        };
+        let is_simulated = options.contains("astra-sim");
+        let by_itself = format!("run.2.not_joined.{ending}");
+        assert_eq!(is_there(&by_itself), !is_simulated, "{options}: {names:?}");
+        let joined = format!("run.2.{ending}");
+        assert_eq!(is_there(&joined), is_simulated, "{options}: {names:?}");
+        if options.is_empty() {
+            assert_eq!(results(&tool, "one"), results(&tool, "out"));
+        }
+    }
+}
+
+#[test]
+fn a_phase_of_some_ranks_replaces_what_a_rank_was_while_it_was_joined() {
+    let tool = Tool::new();
+    let put = |rank: u64, ranks: u64| {
+        let trace = all_reduce_rank(rank, ranks, 0);
+        tool.file(&format!("run/kineto_trace_{rank}.json"), trace);
+    };
+    (0..4).for_each(|rank| put(rank, 4));
+    tool.run("merge run -o out").exits(0);
+    put(3, 8);
+    // without `-f` nothing is replaced
+    let before = tool.files("out");
+    run_phases(&tool, "run --ranks 1-3", [0, 2, 2]);
+    assert_eq!(results(&tool, "out"), before);
+    run_phases(&tool, "run --ranks 1-3 -f", [0, 1, 0]);
+    let names = Vec::from_iter(results(&tool, "out").into_keys());
+    let apart = [
+        "comm_group.json",
+        "run.0.et",
+        "run.1.et",
+        "run.2.et",
+        "run.3.not_joined.et",
+    ];
+    assert_eq!(names, apart);
+    put(3, 4);
+    run_phases(&tool, "run --ranks 1-3 -f", [0, 0, 0]);
+    let names = Vec::from_iter(results(&tool, "out").into_keys());
+    assert_eq!(names, Vec::from_iter(before.into_keys()));
+}
+
 /// Gives the file the time of the last change that it had.
 fn set_changed(tool: &Tool, state: &fs::Metadata) {
     let path = tool.path("run/torch_et_2.json");

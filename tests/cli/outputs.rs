@@ -418,6 +418,44 @@ fn a_foreign_file_of_an_outputs_name_stays() {
     }
 }
 
+/// One list of groups is of all files of a folder: that of another run would not fit them.
+#[test]
+fn a_merge_does_not_replace_what_the_ranks_of_another_run_need() {
+    let (first, other) = ("{pairs}/tpdp4-2.15.0", "{pairs}/ddp2-2.15.0");
+    let tool = Tool::new();
+    tool.run(&format!("merge {first} -o out")).exits(0);
+    let before = tool.files("out");
+    let named = [
+        "out/comm_group.json would no longer fit tpdp4-2.15.0.0.et beside it",
+        "which is of another run: write to another folder, or remove the files of that run first",
+    ];
+    tool.run(&format!("merge {other} -o out -f"))
+        .exits(2)
+        .complains(&named);
+    tool.run(&format!("merge {other} -o out -f --for astra-sim"))
+        .exits(2)
+        .complains(&named);
+    assert!(tool.files("out") == before);
+    // nor what a simulator has of it
+    tool.run(&format!("merge {first} -o sim --for astra-sim"))
+        .exits(0);
+    let before = tool.files("sim");
+    tool.run(&format!("merge {other} -o sim -f --for astra-sim"))
+        .exits(2)
+        .complains(&["sim/README.md would no longer fit tpdp4-2.15.0.0.et beside it"]);
+    assert!(tool.files("sim") == before);
+    // a run without groups needs no list
+    tool.run("merge {pairs}/mlp-2.15.0 -o sim -f").exits(0);
+    let mut after = tool.files("sim");
+    assert!(after.remove("mlp-2.15.0.0.et").is_some());
+    assert!(after == before);
+    tool.run("check sim").exits(0);
+    // the same run under another name has the same list
+    tool.shell("cp -r {pairs}/tpdp4-2.15.0 renamed").exits(0);
+    tool.run("merge renamed -o out -f").exits(0);
+    tool.run("check out").exits(0);
+}
+
 #[test]
 fn some_ranks_for_a_simulator_do_not_replace_the_others_by_idle_ones() {
     let tool = Tool::new();

@@ -637,7 +637,8 @@ fn two_files_of_one_rank_are_not_guessed_between() {
     tool.file("run/device_1.json", draw(RUN[1]));
     let ran = tool
         .run("merge run -o out")
-        .exits(0)
+        .exits(1)
+        .says("3 linked, 2 not joined, 0 failed")
         .notes("2 device traces are of rank 1")
         .notes("no trace of rank 1");
     assert!(
@@ -656,6 +657,154 @@ fn two_files_of_one_rank_are_not_guessed_between() {
     tool.run("check sim").exits(0).says("4 ranks together");
 }
 
+/// The files of a folder.
+fn file_names(tool: &Tool, folder: &str) -> Vec<String> {
+    tool.files(folder).into_keys().collect()
+}
+
+#[test]
+fn the_file_of_a_rank_that_is_not_joined_is_no_rank_of_the_run() {
+    let another_day = Drawn {
+        ahead_ns: DAY_NS,
+        ..RUN[3]
+    };
+    // without communications a rank is written before the others are known
+    let mut silent = TraceBuilder::new(KinetoFlavour::Cuda);
+    silent.distributed(3, 8);
+    let main = silent.thread();
+    silent.op(main, "aten::add", MS, 2 * MS);
+    for (options, stranger, ending) in [
+        ("", draw(another_day), "et"),
+        ("-j1 --memory 100M", draw(another_day), "et"),
+        ("--pack zstd", draw(another_day), "et.zst"),
+        ("--no-align", silent.kineto(), "et"),
+        ("--format etplus", draw(another_day), "json.gz"),
+    ] {
+        let tool = Tool::new();
+        put(&tool, &RUN[..3]);
+        tool.file("run/kineto_trace_3.json", stranger);
+        let by_itself = format!("run.3.not_joined.{ending}");
+        let ran = tool.run(&format!("merge run -o out {options}"));
+        ran.exits(1)
+            .notes("3 is not joined with the others: it")
+            .notes(&format!("; it is written by itself: {by_itself}"))
+            .says("s, not joined")
+            .says("3 linked, 1 not joined, 0 failed");
+        let names = file_names(&tool, "out");
+        assert!(names.contains(&by_itself), "{options}: {names:?}");
+        assert!(
+            !names.contains(&format!("run.3.{ending}")),
+            "{options}: {names:?}"
+        );
+        let json = tool.run(&format!("merge run -f -o out {options} --json"));
+        let json = json.exits(1).json();
+        assert_eq!(json["ranks"][3]["output"], format!("out/{by_itself}"));
+        assert_eq!(file_names(&tool, "out"), names, "{options}");
+        // another tool that reads the folder sees three ranks
+        if ending == "et" {
+            tool.run("convert out out.goal").exits(0).says("of 3 ranks");
+        }
+        tool.run(&format!("check out/{by_itself}")).exits(0);
+    }
+}
+
+#[test]
+fn the_file_that_a_rank_had_while_it_was_joined_goes() {
+    let another_day = Drawn {
+        ahead_ns: DAY_NS,
+        ..RUN[3]
+    };
+    // of all ranks, and of some, which keep the files of the others
+    for (options, ending) in [
+        ("", "et"),
+        ("--ranks 1-3", "et"),
+        ("--ranks 1-3 --format etplus", "json.gz"),
+    ] {
+        let [joined, by_itself, first] =
+            ["3", "3.not_joined", "0"].map(|rank| format!("run.{rank}.{ending}"));
+        let form = options.trim_start_matches("--ranks 1-3");
+        let tool = Tool::new();
+        put(&tool, &RUN);
+        tool.run(&format!("merge run -o out {form}")).exits(0);
+        let before = tool.files("out");
+        put(&tool, &[another_day]);
+        tool.run(&format!("merge run -o out {options}")).exits(2);
+        assert!(tool.files("out") == before, "{options}");
+        tool.run(&format!("merge run -f -o out {options}")).exits(1);
+        let names = file_names(&tool, "out");
+        assert!(!names.contains(&joined), "{options}: {names:?}");
+        assert!(names.contains(&by_itself), "{options}: {names:?}");
+        assert!(names.contains(&first), "{options}: {names:?}");
+        put(&tool, &[RUN[3]]);
+        tool.run(&format!("merge run -f -o out {options}")).exits(0);
+        let after = tool.files("out");
+        assert!(
+            after.keys().eq(before.keys()),
+            "{options}: {:?}",
+            after.keys()
+        );
+        // some ranks are by the clock of the first of them
+        assert!(after == before || !options.is_empty());
+        let before = after;
+        // a rank that fails keeps what it had
+        tool.file("run/kineto_trace_3.json", "this is no trace");
+        tool.run(&format!("merge run -f -o out {options}")).exits(2);
+        assert!(tool.files("out") == before, "{options}");
+    }
+    // whatever else has the name stays
+    let tool = Tool::new();
+    put(&tool, &RUN);
+    tool.file("out/run.3.not_joined.et", "precious");
+    tool.run("merge run -f -o out").exits(2).complains(&[
+        "out/run.3.not_joined.et has the name of an output, but etlink did not write it",
+    ]);
+    assert_eq!(tool.read("out/run.3.not_joined.et"), b"precious");
+}
+
+#[test]
+fn a_simulation_says_that_an_empty_rank_stands_for_one_that_is_not_joined() {
+    let tool = Tool::new();
+    put(&tool, &RUN);
+    put(
+        &tool,
+        &[Drawn {
+            ahead_ns: DAY_NS,
+            ..RUN[3]
+        }],
+    );
+    tool.run("merge run -o sim --for astra-sim")
+        .exits(1)
+        .notes("nothing is written of it, and an empty rank takes its place in the simulation")
+        .says("not joined and not written")
+        .says("3 linked, 1 not joined, 0 failed");
+    tool.run("check sim").exits(0).says("4 ranks together");
+}
+
+#[test]
+fn a_rank_that_is_checked_without_the_others_is_told() {
+    let tool = Tool::new();
+    put(&tool, &RUN);
+    tool.run("merge run -o out").exits(0);
+    tool.shell("mkdir one && cp out/run.0.et out/comm_group.json one")
+        .exits(0);
+    tool.run("check one")
+        .exits(1)
+        .says("one/run.*.et: faults, 1 rank alone")
+        .says("ET501: 3 ranks that take part in communication and have no file");
+    let alone = "out/run.0.et is checked alone, and it communicates: give its folder";
+    tool.run("check out/run.0.et").exits(0).notes(alone);
+    let together = tool.run("check out").exits(0);
+    assert_eq!(together.stderr, "");
+    // one rank that has nobody to fit
+    let whole = tool.run("merge {pairs}/mlp-2.15.0 -o single");
+    whole.exits(0);
+    for path in ["single", "single/mlp-2.15.0.0.et"] {
+        let ran = tool.run(&format!("check {path}")).exits(0);
+        assert_eq!(ran.stderr, "");
+        assert_eq!(ran.stdout.lines().count(), 1, "{}", ran.shown());
+    }
+}
+
 #[test]
 fn ranks_of_other_runs_are_left_out() {
     let tool = Tool::new();
@@ -667,14 +816,14 @@ fn ranks_of_other_runs_are_left_out() {
             ..RUN[3]
         }],
     );
-    tool.run("merge run -o out").exits(0).notes(
+    tool.run("merge run -o out").exits(1).notes(
         "3 is not joined with the others: it was recorded 86399 s after the others: of another run",
     );
     tool.run("ranks run")
         .exits(1)
         .notes("3 is left out: it was recorded 86399 s after");
     put(&tool, &[Drawn { world: 8, ..RUN[3] }]);
-    tool.run("merge run -o world").exits(0).notes(
+    tool.run("merge run -o world").exits(1).notes(
         "3 is not joined with the others: it is of a run of 8 ranks, most others of one of 4",
     );
     assert_eq!(
@@ -787,15 +936,18 @@ fn a_rank_that_is_cut_before_its_time_base_is_called_cut() {
     let ran = tool.run("replay run").exits(1);
     assert!(ran.stdout.contains("its file is cut before its time base"));
     let not_joined = "0 is not joined with the others: its file is cut before its time base";
-    let by_itself = "those of the others; its file is written beside theirs";
+    let by_itself = "those of the others; it is written by itself: run.0.not_joined.et";
     tool.run("merge run -o out")
-        .exits(0)
+        .exits(1)
         .notes(not_joined)
         .notes(by_itself);
     let timeline = tool.run("merge run -o view --format perfetto").exits(1);
     let timeline = timeline.notes(not_joined);
-    assert!(!timeline.stderr.contains(by_itself), "{}", timeline.shown());
-    tool.run("check out/run.0.et").exits(0);
+    let timeline = timeline.notes("those of the others; nothing is written of it");
+    timeline
+        .says("not joined and not written")
+        .says("1 linked, 1 not joined, 0 failed");
+    tool.run("check out/run.0.not_joined.et").exits(0);
 }
 
 #[test]

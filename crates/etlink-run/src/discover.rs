@@ -12,6 +12,7 @@ mod cycles;
 mod dumps;
 mod layouts;
 mod measured;
+mod twins;
 mod unexported;
 
 pub use crate::run_files::{FlightFile, FlightFolder, ManifestEntry, RankFiles, RunFiles};
@@ -33,6 +34,7 @@ use layouts::join_folders;
 use measured::{StrayMeasurements, give_metrics};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use twins::without_packed_twins;
 use unexported::{Unexported, note_reports};
 
 /// Finds the runs in `root` and its subfolders, in order of their paths. A subfolder or a file that
@@ -222,22 +224,9 @@ pub fn sort_out_files(mut files: Vec<PathBuf>) -> Result<Vec<RunFiles>, RunError
     Ok(runs)
 }
 
-/// A file that lies there plain and packed is one file (`gunzip -k`): the plain one.
+/// Files of which none is the same as another.
 fn without_twins(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<String>) {
-    let is_packed = |file: &Path| {
-        let ending = file.extension();
-        ending.is_some_and(|ending| ending == "gz" || ending == "zst")
-    };
-    let plain: BTreeSet<PathBuf> = files
-        .iter()
-        .filter(|file| !is_packed(file))
-        .cloned()
-        .collect();
-    let (twins, files): (Vec<_>, Vec<_>) = files
-        .into_iter()
-        .partition(|file| is_packed(file) && plain.contains(&file.with_extension("")));
-    let note = |twin: &PathBuf| format!("{} is there unpacked too: it is left out", twin.display());
-    let mut notes: Vec<String> = twins.iter().map(note).collect();
+    let (files, mut notes) = without_packed_twins(files);
     let (files, drawn) = without_drawn_profiles(files);
     notes.extend(drawn);
     (files, notes)

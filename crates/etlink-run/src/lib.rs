@@ -18,7 +18,7 @@
 //! let runs = RunSet::open(source, RunOptions::default())?;
 //! let options = MergeOptions::default();
 //! let report = merge(&runs, output, &options)?;
-//! assert!(report.is_complete(&options));
+//! assert!(report.is_complete());
 //! assert_eq!(report.runs[0].ranks, [0, 1].map(GlobalRank));
 //! assert!(output.join("ddp2-2.15.0.1.et").is_file());
 //! # Ok(())

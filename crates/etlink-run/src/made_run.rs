@@ -46,6 +46,7 @@ impl MadeRun<'_> {
         let none = BTreeSet::new();
         let earlier = EarlierFiles::find(options, self.folder, self.name, &none, is_alone)?;
         let mut names = earlier.ranks;
+        names.extend(earlier.not_joined);
         if !is_alone {
             names.extend(earlier.groups);
             names.extend(earlier.simulator);

@@ -12,6 +12,7 @@ mod work;
 
 pub use limit::{MemoryLimit, NoWindows, OversizedRank};
 pub use obstacle::PartsObstacle;
+pub(crate) use unpacked::unpacked_size;
 pub use work::RankOperation;
 
 use crate::Progress;

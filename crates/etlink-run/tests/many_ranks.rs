@@ -59,7 +59,7 @@ fn merge_peak(source: &RunSource, output: &Path) -> usize {
     peak_of(|| {
         let runs = RunSet::open(source.clone(), options()).expect("opens");
         let report = merge(&runs, output, &MergeOptions::default()).expect("merges");
-        assert!(report.is_complete(&MergeOptions::default()));
+        assert!(report.is_complete());
         std::fs::remove_dir_all(output).expect("removes");
     })
 }

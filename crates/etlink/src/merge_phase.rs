@@ -25,7 +25,7 @@ pub enum MergePhase {
 /// What a phase did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PhaseResult {
-    /// The files of ranks that were written.
+    /// The files of the run's ranks that were written.
     pub files: Vec<PathBuf>,
     /// Ranks that failed, each with its reason.
     pub failed: Vec<(String, String)>,
@@ -80,6 +80,8 @@ impl PhaseResult {
                     let reason = "damaged, and strict was given".to_owned();
                     result.failed.push((name, reason));
                 }
+                // its file is none of a rank of the run
+                (Some(_), _) if rank.not_joined => {}
                 (Some(linked), _) => result.files.extend(linked.output.map(PathBuf::from)),
                 (None, error) => result.failed.push((name, error.unwrap_or_default())),
             }

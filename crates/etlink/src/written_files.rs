@@ -5,7 +5,7 @@ use crate::table::count;
 use anyhow::{Context, Result, bail};
 use etlink_model::KeepEvents;
 use etlink_run::job::{LinkJob, RankContext};
-use etlink_run::merge::{AstraSimOptions, MergeOptions, MergeReport, merge};
+use etlink_run::merge::{AstraSimOptions, MergeOptions, MergeReport, MergedRank, merge};
 use etlink_run::output::{OutputFormat, Target};
 use etlink_run::phases::Shard;
 use etlink_run::run::{RunOptions, RunSet, RunSource};
@@ -14,7 +14,8 @@ use etlink_run::{Run, RunError};
 use std::path::{Path, PathBuf};
 
 /// Writes a Chakra file for each rank into `folder`, as `etlink merge` does; with `simulator` also
-/// what ASTRA-sim needs to run them. Returns the files of ranks.
+/// what ASTRA-sim needs to run them. Returns the files of the ranks of the run: not those of ranks
+/// that were not joined with the others.
 ///
 /// # Errors
 /// No rank could be linked, or files are there that must not be replaced.
@@ -32,7 +33,8 @@ pub fn write_chakra(
     let runs = open_to_write(run, &options, Shard::WHOLE)?;
     let report = merge(&runs, folder, &options)?;
     check_complete(&report, &options)?;
-    let linked = report.ranks.into_iter().filter_map(|rank| rank.linked);
+    let of_run = report.ranks.into_iter().filter(|rank| !rank.not_joined);
+    let linked = of_run.filter_map(|rank| rank.linked);
     Ok(linked
         .filter_map(|linked| linked.output.map(PathBuf::from))
         .collect())
@@ -127,12 +129,16 @@ fn check_complete(report: &MergeReport, options: &MergeOptions) -> Result<()> {
     if let Some(incomplete) = &report.incomplete {
         bail!("{incomplete}");
     }
+    // a file for each rank is of use without the others; a simulation or one timeline is not
+    let needs_all = options.simulator.is_some() || options.is_timeline();
+    let mut excluded = report.runs.iter().flat_map(|run| &run.excluded);
+    if let Some(excluded) = excluded.next().filter(|_| needs_all && failed.is_none()) {
+        bail!(excluded.note());
+    }
     match failed {
         Some(failed) => bail!("{failed}"),
-        None if !report.is_complete(options) => {
-            let mut excluded = report.runs.iter().flat_map(|run| &run.excluded);
-            let first = excluded.next().map(|one| one.note());
-            bail!(first.unwrap_or_else(|| "not all ranks could be written".to_owned()))
+        None if report.ranks.iter().any(MergedRank::is_bad) => {
+            bail!("not all ranks could be written")
         }
         None if report.ranks.iter().all(|rank| rank.linked.is_none()) => {
             Err(RunError::NoRankAsked.into())

@@ -103,6 +103,11 @@ impl RankNodes {
         self.rank
     }
 
+    /// Whether it has collectives or messages, which other ranks have to fit.
+    pub fn communicates(&self) -> bool {
+        !self.comms.is_empty()
+    }
+
     fn after(&self, node: u32) -> &[u32] {
         let start = node
             .checked_sub(1)

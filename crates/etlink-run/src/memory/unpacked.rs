@@ -15,7 +15,7 @@ const DEFLATE_MOST: u64 = 1032;
 const WRAP: u64 = 1 << 32;
 
 /// Unpacked size of a file as its ends tell it, bytes; `None` for what is no file.
-pub(super) fn unpacked_size(path: &Path) -> Option<u64> {
+pub(crate) fn unpacked_size(path: &Path) -> Option<u64> {
     // pipes are not to be opened twice
     let data = storage::file_data(path).ok()?;
     if data.kind != StoredKind::File {

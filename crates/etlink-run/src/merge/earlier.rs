@@ -1,18 +1,19 @@
 //! What an earlier run left in the folder of a run.
 
-use super::{MergeOptions, simulator};
+use super::{MergeOptions, names, simulator};
 use crate::file_error::{FileAction, FileContext};
-use crate::graphs::prefix_and_rank;
+use crate::graphs::{is_graph_name, prefix_and_rank};
 use crate::input::InputError;
 use crate::output::{FileSet, OutputError, OutputFormat, Packing};
 use crate::storage;
+use crate::text::file_name;
 use crate::{Progress, input};
 use etlink_chakra::astra::{self, file};
 use etlink_perfetto::PerfettoOrigin;
 use memchr::memmem;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// All formats say within this who wrote them.
 const HEAD_BYTES: u64 = 4096;
@@ -22,10 +23,14 @@ const HEAD_BYTES: u64 = 4096;
 pub(crate) struct EarlierFiles {
     /// One for each rank, or the one of all.
     pub(crate) ranks: Vec<String>,
+    /// Of ranks that were not joined with the others.
+    pub(crate) not_joined: Vec<String>,
     /// The list of process groups.
     pub(crate) groups: Option<String>,
     /// What only a simulator reads.
     pub(crate) simulator: Vec<String>,
+    /// A file of a rank of another run, which the list of groups and the simulator's files are of.
+    other_run: Option<PathBuf>,
 }
 
 impl EarlierFiles {
@@ -74,7 +79,14 @@ impl EarlierFiles {
                     return Err(OutputError::NotOurs { path });
                 }
                 earlier.ranks.push(file_name.to_owned());
-            } else if path.extension().is_some_and(|ending| ending == "et") {
+            } else if let Some(joined) = names::joined_name(file_name)
+                && is_named(options, &path.with_file_name(joined), name)
+            {
+                if !is_ours(&path) {
+                    return Err(OutputError::NotOurs { path });
+                }
+                earlier.not_joined.push(file_name.to_owned());
+            } else if is_graph_name(&path) {
                 other_graphs.push(path);
             }
         }
@@ -91,10 +103,37 @@ impl EarlierFiles {
         }
         // folders are listed in any order, and a message names the first
         earlier.ranks.sort();
+        earlier.not_joined.sort();
+        other_graphs.sort();
         if options.is_et() {
             earlier.simulator = simulator::earlier_files(options, folder)?;
         }
+        if earlier.groups.is_some() || !earlier.simulator.is_empty() {
+            earlier.other_run = other_graphs
+                .into_iter()
+                .find(|path| is_of_other_run(path, name) && is_ours(path));
+        }
         Ok(earlier)
+    }
+
+    /// What goes beside the files of ranks. What another run's ranks need stays.
+    pub(super) fn beside(&self) -> impl Iterator<Item = &String> + Clone {
+        let all = self.groups.iter().chain(&self.simulator);
+        all.filter(|_| self.other_run.is_none())
+    }
+
+    /// Whether the files of a simulation would replace those that another run's ranks need.
+    ///
+    /// # Errors
+    /// They would.
+    pub(super) fn check_other_run(&self, folder: &Path) -> Result<(), OutputError> {
+        match (&self.other_run, self.simulator.first()) {
+            (Some(other), Some(name)) => Err(OutputError::BesideOtherRun {
+                path: folder.join(name),
+                other: file_name(other),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// Whether files of ranks that stay are part of another simulation.
@@ -117,7 +156,8 @@ impl EarlierFiles {
         Ok(())
     }
 
-    /// Whether files that stay would have another list of groups.
+    /// Whether files that stay would have another list of groups: those of another run, and where
+    /// `is_part` of the ranks was written, those of the other ranks.
     ///
     /// # Errors
     /// They would.
@@ -125,22 +165,41 @@ impl EarlierFiles {
         &self,
         set: &FileSet,
         groups: &BTreeMap<u32, Vec<u64>>,
+        is_part: bool,
     ) -> Result<(), OutputError> {
-        let is_alone = self.ranks.iter().all(|name| set.has(name));
-        let Some(name) = self.groups.as_ref().filter(|_| !is_alone) else {
+        let is_alone = !is_part || self.ranks.iter().all(|name| set.has(name));
+        let Some(name) = self.groups.as_ref().filter(|_| set.has(file::GROUPS)) else {
             return Ok(());
         };
+        if is_alone && self.other_run.is_none() {
+            return Ok(());
+        }
         let path = set.folder().join(name);
         let before = storage::read(&path).with_path(FileAction::Read, &path)?;
         let mut after = vec![];
         etlink_chakra::write_groups(groups, &mut after).with_path(FileAction::Read, &path)?;
         // groups are numbered among those of the ranks at hand: a number may mean another group
-        if before == after {
-            Ok(())
-        } else {
-            Err(OutputError::GroupsOfOthers { path })
+        match &self.other_run {
+            _ if before == after => Ok(()),
+            Some(other) => Err(OutputError::BesideOtherRun {
+                path,
+                other: file_name(other),
+            }),
+            None => Err(OutputError::GroupsOfOthers { path }),
         }
     }
+}
+
+/// Whether a graph is named as that of a rank of another run.
+fn is_of_other_run(path: &Path, name: &str) -> bool {
+    prefix_and_rank(path).is_some_and(|(prefix, _)| !prefix.ends_with(name))
+}
+
+/// Whether a file has the name that one of a rank has which is joined, packed or not.
+fn is_named(options: &MergeOptions, path: &Path, name: &str) -> bool {
+    let file_name = path.file_name().map(|name| name.to_string_lossy());
+    is_packed_rank(options, path, name)
+        || file_name.is_some_and(|file_name| is_of_rank(options, path, &file_name, name))
 }
 
 fn is_of_rank(options: &MergeOptions, path: &Path, file_name: &str, name: &str) -> bool {

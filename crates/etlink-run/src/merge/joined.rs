@@ -60,6 +60,12 @@ pub struct MergedRun {
     /// Label of each joined rank.
     #[serde(skip)]
     labels: Vec<String>,
+    /// Ranks of a simulator, each of which has a file.
+    #[serde(skip)]
+    simulated: u64,
+    /// It becomes a simulation or a timeline, which are of all ranks.
+    #[serde(skip)]
+    is_of_all: bool,
 }
 
 impl MergedRun {
@@ -97,10 +103,11 @@ impl MergedRun {
         let mut agreed = agree(&facts, &sizes, &join, options.simulator.is_some());
         agreed.set_device(RooflineDevice::of_run(devices));
         let mut network = None;
+        let mut simulated = 0;
         if options.simulator.is_some() {
             let ranks: Vec<GlobalRank> = facts.iter().map(|facts| facts.rank).collect();
-            let ranks = simulated_ranks(&ranks, members.world_size);
-            network = fit_network(&agreed, &facts, &join, &clocks, ranks);
+            simulated = simulated_ranks(&ranks, members.world_size);
+            network = fit_network(&agreed, &facts, &join, &clocks, simulated);
             set_waits(&mut agreed, &facts, &join, &clocks, network.as_ref());
         }
         let common = TimelineContext::from_join(options, &facts, &join, &clocks);
@@ -129,6 +136,8 @@ impl MergedRun {
             agreed,
             network,
             labels,
+            simulated,
+            is_of_all: options.simulator.is_some() || options.is_timeline(),
             ..joined
         }
     }
@@ -183,7 +192,26 @@ impl MergedRun {
             agreed: RunAgreement::default(),
             network: None,
             labels: vec![],
+            simulated: 0,
+            is_of_all: false,
         }
+    }
+
+    /// Whether traces were left out of it. Where no rank is sure there is no run that any could be left
+    /// out of; a simulation and a timeline have nothing then.
+    pub fn is_short(&self) -> bool {
+        !self.excluded.is_empty() && (self.is_of_all || !self.ranks.is_empty())
+    }
+
+    /// Whether its files are for a simulator, in which a rank that was not joined has no place.
+    pub fn is_simulated(&self) -> bool {
+        self.simulated > 0
+    }
+
+    /// Whether an empty rank stands in for one that was not joined: a simulator wants a file of each.
+    pub fn is_idle(&self, label: &str) -> bool {
+        let rank: Option<u64> = label.parse().ok();
+        rank.is_some_and(|rank| rank < self.simulated) && !self.has(label)
     }
 
     pub(super) fn rank_place(&self, label: &str) -> Option<usize> {

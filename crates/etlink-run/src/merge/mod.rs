@@ -6,6 +6,7 @@
 
 mod earlier;
 mod joined;
+mod names;
 mod one_rank;
 pub mod phases;
 mod simulator;
@@ -20,7 +21,7 @@ pub use timeline_context::TimelineReport;
 pub(crate) use traced_device::traced_device;
 
 use crate::Progress;
-use crate::discover::{RankFiles, RunFiles};
+use crate::discover::RunFiles;
 use crate::error::RunError;
 use crate::job::{self, ChakraOptions, JobReport, LinkJob, RankContext};
 use crate::memory::PartsObstacle;
@@ -28,7 +29,7 @@ use crate::output::{FileSet, OutputError, OutputFormat, Packing, Piece, Target};
 use crate::run::{LinkedRank, RankEntry, RankLink, RunSet, RunSource, with_manifest};
 use crate::text;
 use etlink_chakra::RooflineDevice;
-use etlink_chakra::astra::{NetworkBackend, file};
+use etlink_chakra::astra::NetworkBackend;
 use etlink_chakra::et::has_windows;
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::RankSummary;
@@ -115,6 +116,10 @@ pub struct MergedRank {
     /// How it went.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub linked: Option<JobReport>,
+    /// It was linked and is not joined with others: what is written of it has a name that nobody takes
+    /// for a rank's.
+    #[serde(skip)]
+    pub not_joined: bool,
     #[serde(skip)]
     known: Option<KnownRank>,
     /// Its trace states a rank that was not asked for.
@@ -191,14 +196,11 @@ pub struct MergeReport {
 }
 
 impl MergeReport {
-    /// Whether all ranks were written, and of what has to be of one run none was excluded.
-    pub fn is_complete(&self, options: &MergeOptions) -> bool {
-        let needs_all = options.simulator.is_some() || options.is_timeline();
-        let excluded = self.runs.iter().any(|run| !run.excluded.is_empty());
+    /// Whether all ranks were written, and none was left out of its run.
+    pub fn is_complete(&self) -> bool {
+        let is_short = self.runs.iter().any(MergedRun::is_short);
         let bad = self.ranks.iter().any(MergedRank::is_bad);
-        // a file for each rank is of use without the others; a simulation or one timeline is not
-        let is_short = bad || needs_all && excluded;
-        !is_short && self.incomplete.is_none()
+        !bad && !is_short && self.incomplete.is_none()
     }
 }
 
@@ -298,13 +300,16 @@ fn output_place(
     let outputs = rank_outputs(runs, run, options);
     let name = output_name(runs, run);
     let earlier = EarlierFiles::find(options, set.folder(), &name, &outputs, false)?;
+    if options.simulator.is_some() {
+        earlier.check_other_run(set.folder())?;
+    }
     if options.simulator.is_some() && runs.options.ranks.is_some() {
         earlier.check_simulation(set.folder(), &outputs)?;
     }
     Ok(RunPlace { set, earlier })
 }
 
-/// Names of the files that a run's ranks are written to.
+/// Names of the files that a run's ranks are written to where all are joined.
 fn rank_outputs(runs: &RunSet, run: &RunFiles, options: &MergeOptions) -> BTreeSet<String> {
     if let Some(timeline) = timeline::file_name(options) {
         return BTreeSet::from([timeline.to_owned()]);
@@ -314,28 +319,10 @@ fn rank_outputs(runs: &RunSet, run: &RunFiles, options: &MergeOptions) -> BTreeS
         .iter()
         // as in `RunSet::open`: who does not name its rank may be of one that was asked for
         .filter(|files| files.rank.is_none() || runs.options.is_asked(files.rank));
-    asked
-        .map(|files| rank_file_name(runs, run, files, options))
-        .collect()
-}
-
-/// `<name>.<rank>.et`, as simulators want it: a prefix and the rank.
-fn rank_file_name(
-    runs: &RunSet,
-    run: &RunFiles,
-    files: &RankFiles,
-    options: &MergeOptions,
-) -> String {
-    rank_file_name_of(runs, run, &files.label, options)
-}
-
-/// The same of a rank by its label.
-fn rank_file_name_of(runs: &RunSet, run: &RunFiles, label: &str, options: &MergeOptions) -> String {
     let name = output_name(runs, run);
-    match options.is_et() {
-        true => format!("{name}.{label}.et{}", options.packing.ending()),
-        false => format!("{name}.{label}.json.gz"),
-    }
+    asked
+        .map(|files| names::rank_file_name(&name, &files.label, options, true))
+        .collect()
 }
 
 /// Not all ranks of a run were written, and an earlier run's files are of more: those stay.
@@ -377,6 +364,7 @@ impl Merger<'_> {
         }
         // what a rank's file states of its communications depends on all others
         let mut joined = self.join(&mut ranks);
+        self.set_apart(&mut ranks, &joined);
         for (place, run) in self.places.iter().zip(&joined) {
             // needs the join, which knows the number of ranks; still before a file is written
             if let Some(place) = place {
@@ -424,7 +412,8 @@ impl Merger<'_> {
     }
 
     fn try_link(&self, entry: RankEntry<'_>, rank: &mut MergedRank) -> Result<(), RunError> {
-        let job = self.job(entry)?;
+        // whether it is joined is not known yet
+        let job = self.job(entry, true)?;
         let (facts, mut linked, trace) = KnownRank::link(entry, &job)?;
         if !entry.is_wanted(linked.report.rank) {
             rank.is_unwanted = true;
@@ -498,23 +487,24 @@ impl Merger<'_> {
         Ok(None)
     }
 
-    fn job(&self, entry: RankEntry<'_>) -> Result<LinkJob, RunError> {
+    fn job(&self, entry: RankEntry<'_>, is_joined: bool) -> Result<LinkJob, RunError> {
         Ok(LinkJob {
-            target: Some(self.target(entry)?),
+            target: Some(self.target(entry, is_joined)?),
             form: self.options.chakra,
             ..entry.job()?
         })
     }
 
     /// Where a rank is written, or its part of a timeline.
-    fn target(&self, entry: RankEntry<'_>) -> Result<Target, OutputError> {
+    fn target(&self, entry: RankEntry<'_>, is_joined: bool) -> Result<Target, OutputError> {
         let place = self.places[self.runs.ranks[entry.index].0].as_ref();
         // the run of a rank that is worked on has a rank that was asked for
         let set = &place.ok_or(OutputError::NoTarget)?.set;
         if let Some(timeline) = timeline::target(self.options, set) {
             return timeline;
         }
-        let name = rank_file_name(self.runs, entry.run(), entry.files(), self.options);
+        let name = output_name(self.runs, entry.run());
+        let name = names::rank_file_name(&name, entry.label(), self.options, is_joined);
         set.target(&name, self.options.format)
     }
 
@@ -543,6 +533,32 @@ impl Merger<'_> {
         runs
     }
 
+    /// Marks the ranks that were not joined. What one of them wrote before that was known has the
+    /// name of a rank of the run: it is written once more.
+    fn set_apart(&self, ranks: &mut [MergedRank], runs: &[MergedRun]) {
+        for (rank, (run, _)) in ranks.iter_mut().zip(&self.runs.ranks) {
+            let Some(linked) = rank.linked.as_mut().filter(|linked| !linked.refused) else {
+                continue;
+            };
+            rank.not_joined = !rank.is_unwanted && !runs[*run].has(&rank.label);
+            if !rank.not_joined {
+                continue;
+            }
+            let name = output_name(self.runs, &self.runs.runs[*run]);
+            let name_of = |is_joined: bool| {
+                names::rank_file_name(&name, &rank.label, self.options, is_joined)
+            };
+            let name = name_of(true);
+            if let Some(place) = &self.places[*run]
+                && linked.output.is_some()
+                && name != name_of(false)
+            {
+                place.set.discard(&name);
+                (linked.output, linked.bytes.output) = (None, 0);
+            }
+        }
+    }
+
     /// Writes a rank that waited for the others; gives what is new of it.
     fn write_joined(
         &self,
@@ -556,9 +572,7 @@ impl Merger<'_> {
             .filter(|linked| linked.output.is_none() && !linked.refused && rank.piece.is_none())?;
         // a rank of another run has no place in a file or a simulation of all ranks
         let joined = &runs[self.runs.ranks[entry.index].0];
-        if (self.options.is_timeline() || self.options.simulator.is_some())
-            && !joined.has(&rank.label)
-        {
+        if (self.options.is_timeline() || self.options.simulator.is_some()) && rank.not_joined {
             return None;
         }
         Some(self.try_write(entry, rank, joined, linked.seconds))
@@ -571,7 +585,7 @@ impl Merger<'_> {
         joined: &MergedRun,
         before: job::JobSeconds,
     ) -> WrittenParts {
-        let mut job = self.job(entry)?;
+        let mut job = self.job(entry, !rank.not_joined)?;
         if let (Some(trace), Some(linked)) = (
             rank.known.as_ref().and_then(|known| known.trace.as_deref()),
             &rank.linked,
@@ -615,16 +629,12 @@ impl Merger<'_> {
         Ok(())
     }
 
-    /// Refuses a list of groups that the files of other ranks were not written with.
+    /// Refuses a list of groups that files which stay were not written with.
     fn check_groups(&self, runs: &[MergedRun]) -> Result<(), OutputError> {
-        if self.runs.options.ranks.is_none() {
-            return Ok(());
-        }
+        let is_part = self.runs.options.ranks.is_some();
         for (place, joined) in self.places.iter().zip(runs) {
-            if let Some(RunPlace { set, earlier }) = place
-                && set.has(file::GROUPS)
-            {
-                earlier.check_groups(set, &joined.agreed.groups)?;
+            if let Some(RunPlace { set, earlier }) = place {
+                earlier.check_groups(set, &joined.agreed.groups, is_part)?;
             }
         }
         Ok(())
@@ -686,15 +696,15 @@ impl Merger<'_> {
     fn stale_files(&self, set: &FileSet, earlier: &EarlierFiles) -> Vec<String> {
         // a part of the ranks is no whole run: the files of the others are still theirs
         if self.runs.options.ranks.is_some() {
-            let of_written = earlier.ranks.iter();
-            let of_written = of_written.filter(|name| is_other_packing(set, name));
+            let of_written = earlier.ranks.iter().chain(&earlier.not_joined);
+            let of_written = of_written.filter(|name| is_other_file(set, name));
             return of_written.cloned().collect();
         }
         let all = earlier
             .ranks
             .iter()
-            .chain(&earlier.groups)
-            .chain(&earlier.simulator);
+            .chain(&earlier.not_joined)
+            .chain(earlier.beside());
         all.filter(|name| !set.has(name)).cloned().collect()
     }
 
@@ -711,18 +721,23 @@ impl Merger<'_> {
             .filter_map(|rank| rank.output().map(PathBuf::from))
             .collect();
         let folder = place.set.folder();
-        let is_lost =
-            |name: &&String| self.options.is_timeline() || !written.contains(&folder.join(name));
-        place.earlier.ranks.iter().find(is_lost)
+        // a rank that is joined now and was not before, or not any more, has its file all the same
+        let is_written = |name: &str| {
+            let other = names::other_name(name).map(|other| folder.join(other));
+            written.contains(&folder.join(name)) || other.is_some_and(|it| written.contains(&it))
+        };
+        let is_lost = |name: &&String| self.options.is_timeline() || !is_written(name);
+        let EarlierFiles {
+            ranks, not_joined, ..
+        } = &place.earlier;
+        ranks.iter().chain(not_joined).find(is_lost)
     }
 }
 
-/// Whether a file that was not written is one that was, packed otherwise: readers would take either.
-fn is_other_packing(set: &FileSet, name: &str) -> bool {
-    let (_, plain) = Packing::of_name(name);
-    let packings = [Packing::Plain, Packing::Gzip, Packing::Zstd];
-    let twins = packings.map(|packing| format!("{plain}{}", packing.ending()));
-    !set.has(name) && twins.iter().any(|twin| set.has(twin))
+/// Whether a file that was not written is of a rank that was, packed otherwise, which readers would
+/// take too, or from when it was not joined with the others, or was.
+fn is_other_file(set: &FileSet, name: &str) -> bool {
+    !set.has(name) && names::all_names(name).iter().any(|other| set.has(other))
 }
 
 /// What outputs of a run begin with: the name of its folder.
@@ -747,6 +762,7 @@ impl MergedRank {
             label: entry.label().to_owned(),
             error: None,
             linked: None,
+            not_joined: false,
             known: None,
             is_unwanted: false,
             piece: None,

@@ -130,6 +130,18 @@ pub enum OutputError {
         /// The list of groups.
         path: PathBuf,
     },
+    /// A file that another run's ranks need would be replaced.
+    #[error(
+        "{} would no longer fit {other} beside it, which is of another run: {}",
+        path.display(),
+        self.remedy().unwrap_or_default()
+    )]
+    BesideOtherRun {
+        /// The list of groups, or a file of a simulator.
+        path: PathBuf,
+        /// The file of a rank of the other run.
+        other: String,
+    },
     /// Some ranks were to be written for a simulator, and the files of other ranks that lie there
     /// would not fit them.
     #[error(
@@ -291,6 +303,9 @@ impl OutputError {
             OutputError::NotOurs { .. } => "move it away",
             OutputError::GroupsOfOthers { .. } | OutputError::SimulatedWithOthers { .. } => {
                 "merge all ranks, or write to another folder"
+            }
+            OutputError::BesideOtherRun { .. } => {
+                "write to another folder, or remove the files of that run first"
             }
             OutputError::Busy { .. } => "wait for it, or write elsewhere",
             OutputError::NoLocks { work, .. } => {

@@ -8,16 +8,14 @@ use super::files::PhaseFile;
 use crate::error::RunError;
 use crate::merge::earlier::EarlierFiles;
 use crate::merge::joined::JoinMember;
-use crate::merge::{
-    KnownRank, MergeOptions, MergedRun, output_name, rank_file_name_of, rank_outputs, simulator,
-};
+use crate::merge::names::{other_name, rank_file_name};
+use crate::merge::{KnownRank, MergeOptions, MergedRun, output_name, rank_outputs, simulator};
 use crate::output::{FileSet, OutputError, OutputFormat};
 use crate::phases::{FailedRank, PhaseError};
 use crate::run::RunSet;
-use etlink_chakra::astra::file;
 use etlink_link::ranks::RankClock;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Bytes that a join holds for each stored byte of a rank, whose numbers are packed: of the rank itself,
@@ -41,11 +39,10 @@ pub struct JoinReport {
 }
 
 impl JoinReport {
-    /// Whether all ranks could be linked, and of a simulation none is left out; with `strict` also
-    /// whether all is known of their communications.
-    pub fn is_complete(&self, options: &MergeOptions, strict: bool) -> bool {
-        let excluded = self.runs.iter().any(|run| !run.excluded.is_empty());
-        let is_short = excluded && options.simulator.is_some();
+    /// Whether all ranks could be linked, and none is left out of its run; with `strict` also whether
+    /// all is known of their communications.
+    pub fn is_complete(&self, strict: bool) -> bool {
+        let is_short = self.runs.iter().any(MergedRun::is_short);
         let is_unknown = strict && self.runs.iter().any(MergedRun::has_unrecorded);
         self.failed.is_empty() && !is_short && !is_unknown
     }
@@ -231,12 +228,20 @@ impl ShardJoiner<'_> {
         let earlier =
             EarlierFiles::find(self.options, set.folder(), &name, &outputs, self.was_joined)?;
         // what this run writes is replaced one by one; the rest is of an earlier one
-        let is_written = |file: &String| {
-            members.iter().any(|member| {
-                rank_file_name_of(self.runs, files, &member.label, self.options) == *file
-            })
+        let file_of = |member: &LinkedMember| {
+            let is_joined = joined.runs[run].has(&member.label);
+            // a simulation has an idle rank by the name of one that is left out
+            let has_rank = is_joined || self.options.simulator.is_some();
+            rank_file_name(&name, &member.label, self.options, has_rank)
         };
-        let mut lost = earlier.ranks.iter().filter(|file| !is_written(file));
+        let written: BTreeSet<String> = members.iter().map(file_of).collect();
+        // a rank that is joined now and was not before, or not any more, has its file all the same
+        let has_file = |file: &String| {
+            let other = other_name(file);
+            written.contains(file) || other.is_some_and(|other| written.contains(&other))
+        };
+        let before = earlier.ranks.iter().chain(&earlier.not_joined);
+        let mut lost = before.clone().filter(|file| !has_file(file));
         let failed = joined
             .failed
             .iter()
@@ -250,15 +255,14 @@ impl ShardJoiner<'_> {
             }
             .into());
         }
+        if self.options.simulator.is_some() {
+            earlier.check_other_run(set.folder())?;
+        }
         if self.options.simulator.is_some() && self.runs.options.ranks.is_some() {
             earlier.check_simulation(set.folder(), &outputs)?;
         }
-        let stale = earlier.ranks.iter().filter(|file| !is_written(file));
-        let stale: Vec<String> = stale
-            .chain(&earlier.groups)
-            .chain(&earlier.simulator)
-            .cloned()
-            .collect();
+        let stale = before.filter(|file| !written.contains(*file));
+        let stale: Vec<String> = stale.chain(earlier.beside()).cloned().collect();
         // a part of the ranks removes nothing
         let is_whole = self.runs.options.ranks.is_none();
         if let Some(first) = stale.first()
@@ -296,12 +300,11 @@ impl PlaceBeside {
             let joined = &runs[self.run];
             simulator::write_files(joiner.options, &self.set, &self.name, joined)?;
         }
+        let is_part = joiner.runs.options.ranks.is_some();
+        let groups = &runs[self.run].agreed.groups;
+        self.earlier.check_groups(&self.set, groups, is_part)?;
         // a part of the ranks is no whole run: the files of the others are still theirs
-        if joiner.runs.options.ranks.is_some() {
-            if self.set.has(file::GROUPS) {
-                let groups = &runs[self.run].agreed.groups;
-                self.earlier.check_groups(&self.set, groups)?;
-            }
+        if is_part {
             self.set.replace(vec![])?;
             return Ok(());
         }

@@ -7,7 +7,8 @@ use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
 use crate::job::{JobReport, LinkJob, RankContext};
 use crate::merge::earlier::is_ours;
-use crate::merge::{MergeOptions, MergedRank, rank_file_name};
+use crate::merge::names::{other_name, rank_file_name};
+use crate::merge::{MergeOptions, MergedRank, output_name};
 use crate::output::{OutputError, Target};
 use crate::phases::PhaseError;
 use crate::run::{RankEntry, RunSet};
@@ -16,7 +17,7 @@ use crate::text;
 use etlink_link::ranks::RankClock;
 use etlink_model::GlobalRank;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Writes the ranks of a shard, each by what the join has decided.
 ///
@@ -86,6 +87,7 @@ impl ShardWriter<'_> {
         match self.try_write(entry, joined) {
             Ok(linked) => {
                 rank.is_unwanted = !entry.is_wanted(linked.report.rank);
+                rank.not_joined = joined.is_some_and(|rank| rank.agreement.is_none());
                 rank.linked = Some(linked);
             }
             Err(error) => rank.error = Some(text::error_chain(&error)),
@@ -103,10 +105,12 @@ impl ShardWriter<'_> {
             ..entry.job()?
         };
         let is_joined = joined.is_some_and(|rank| rank.agreement.is_some());
+        let mut earlier = None;
         // a rank of another run has no place in a simulation of all ranks, and one that was not
         // asked for, or is refused, has none at all
         if joined.is_some() && (is_joined || self.options.simulator.is_none()) {
-            job.target = Some(self.target(entry)?);
+            let (target, stale) = self.target(entry, is_joined)?;
+            (job.target, earlier) = (Some(target), stale);
         }
         let context = RankContext {
             agreement: joined.and_then(|rank| rank.agreement.as_ref()),
@@ -116,21 +120,45 @@ impl ShardWriter<'_> {
         let mut linked = entry.run_job(&job, context)?;
         let named = entry.files().rank.map(GlobalRank);
         linked.report.rank = linked.report.rank.or(named);
+        if let Some(earlier) = earlier.filter(|_| linked.output.is_some()) {
+            storage::remove(&earlier).with_path(FileAction::RemoveEarlier, &earlier)?;
+        }
         Ok(linked)
     }
 
-    /// A file by itself: other shards write theirs into the same folder at the same time.
-    fn target(&self, entry: RankEntry<'_>) -> Result<Target, RunError> {
+    /// A file by itself: other shards write theirs into the same folder at the same time. With it
+    /// comes the file of an earlier run that goes when it is written: that of this rank when it was
+    /// not joined with the others, or was.
+    fn target(
+        &self,
+        entry: RankEntry<'_>,
+        is_joined: bool,
+    ) -> Result<(Target, Option<PathBuf>), RunError> {
         let folder = self.output.join(&entry.run().folder);
-        let name = rank_file_name(self.runs, entry.run(), entry.files(), self.options);
+        let name = output_name(self.runs, entry.run());
+        let name = rank_file_name(&name, entry.label(), self.options, is_joined);
         let folder = storage::trimmed(&folder);
         let path = folder.join(&name);
         // the join has looked at it; somebody may have put a file there since
         if storage::exists(&path) && !is_ours(&path) {
             return Err(OutputError::NotOurs { path }.into());
         }
+        // of a whole run the join has removed what does not belong to it
+        let other = other_name(&name).filter(|_| self.runs.options.ranks.is_some());
+        let other = other.map(|other| folder.join(other));
+        let earlier = other.filter(|other| storage::exists(other));
+        if let Some(earlier) = &earlier {
+            if !self.options.overwrite {
+                let path = earlier.clone();
+                return Err(OutputError::Exists { path }.into());
+            }
+            if !is_ours(earlier) {
+                let path = earlier.clone();
+                return Err(OutputError::NotOurs { path }.into());
+            }
+        }
         storage::make_folders(&folder).with_path(FileAction::MakeFolder, &folder)?;
         let target = Target::new(&path, Some(self.options.format), self.options.overwrite)?;
-        Ok(target)
+        Ok((target, earlier))
     }
 }

@@ -21,7 +21,7 @@ use etlink_run::is_folder;
 use etlink_run::memory::{MemoryBudget, RankMemory};
 use etlink_run::text::error_chain;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -94,6 +94,8 @@ pub fn run(args: CheckArgs) -> Result<Outcome> {
     let rules = args.rule.iter().map(|id| find_rule(id));
     let rules: Vec<&str> = rules.map(|rule| Ok(rule?.id)).collect::<Result<_>>()?;
     let mut files = vec![];
+    // named one by one: who names a file need not have the others
+    let mut named = BTreeSet::new();
     for path in &args.paths {
         if is_folder(path) {
             for error in unreadable_paths(path)? {
@@ -110,6 +112,7 @@ pub fn run(args: CheckArgs) -> Result<Outcome> {
             }
             files.extend(found);
         } else {
+            named.insert(path.display().to_string());
             files.push(path.clone());
         }
     }
@@ -130,7 +133,7 @@ pub fn run(args: CheckArgs) -> Result<Outcome> {
     let results = budget.map(&needs, |at| check_file(&files[at]));
     let mut checked = checked_files(&files, results)?;
     if left_out == 0 {
-        let sets = compare_ranks(&mut checked);
+        let sets = compare_ranks(&mut checked, &named);
         checked.extend(sets);
     } else {
         // a rank whose file is left out would seem to have none
@@ -223,46 +226,71 @@ fn check_file(path: &Path) -> Result<Checked> {
     })
 }
 
-/// Compares the ranks of each prefix that has several, with the `comm_group.json` beside them.
-fn compare_ranks(checked: &mut [Checked]) -> Vec<Checked> {
-    let mut sets: BTreeMap<PathBuf, Vec<RankNodes>> = BTreeMap::new();
+/// Compares the ranks of each prefix, with the `comm_group.json` beside them. Of a rank alone, in a
+/// folder, it is only looked at which others it needs; where its file was `named`, a note says that
+/// it is not compared.
+fn compare_ranks(checked: &mut [Checked], named: &BTreeSet<String>) -> Vec<Checked> {
+    let mut sets: BTreeMap<PathBuf, Vec<(String, RankNodes)>> = BTreeMap::new();
     for one in checked {
         if let (Some((prefix, _)), Some(nodes)) =
             (prefix_and_rank(Path::new(&one.file)), one.nodes.take())
         {
-            sets.entry(prefix).or_default().push(nodes);
+            let set = sets.entry(prefix).or_default();
+            set.push((one.file.clone(), nodes));
         }
     }
-    // a rank alone has nobody to disagree with
-    let sets = sets.into_iter().filter(|(_, set)| set.len() > 1);
-    sets.map(|(prefix, mut set)| {
-        // files are sorted by name, which has rank 10 before rank 2
-        set.sort_by_key(RankNodes::rank);
-        // a rank that is there plain and packed is one
-        set.dedup_by_key(|nodes| nodes.rank());
-        let (groups, unreadable) = match groups_beside(&prefix) {
-            Ok(groups) => (groups, None),
-            Err(error) => (None, Some(Finding::unreadable(error_chain(&error)))),
-        };
-        let mut findings: Vec<Finding> = unreadable.into_iter().collect();
-        let is_unreadable = !findings.is_empty();
-        findings.extend(check_ranks(&set, groups.as_ref()));
-        if is_unreadable {
-            // nobody knows which groups the list has
-            findings.retain(|finding| finding.kind != FindingKind::GroupNotListed);
+    let mut compared = vec![];
+    for (prefix, set) in sets {
+        if let [(file, nodes)] = &set[..]
+            && named.contains(file)
+        {
+            if nodes.communicates() {
+                notes::print_note(&format!(
+                    "{file} is checked alone, and it communicates: give its folder to check how the \
+                     ranks fit together"
+                ));
+            }
+            continue;
         }
-        let ok = has_no_error(&findings);
-        let ranks = set.iter().map(RankNodes::rank).collect();
-        Checked {
-            file: format!("{}.*.et", prefix.display()),
-            ok,
-            summary: None,
-            ranks,
-            findings,
-            nodes: None,
+        let ranks = set.into_iter().map(|(_, nodes)| nodes).collect();
+        let checked = compare_set(&prefix, ranks);
+        // a rank alone has nobody to disagree with
+        if checked.ranks.len() > 1 || !checked.findings.is_empty() {
+            compared.push(checked);
         }
-    })
-    .collect()
+    }
+    compared
+}
+
+/// Compares the ranks of a prefix. Of one alone it is only looked at which others it needs.
+fn compare_set(prefix: &Path, mut set: Vec<RankNodes>) -> Checked {
+    // files are sorted by name, which has rank 10 before rank 2
+    set.sort_by_key(RankNodes::rank);
+    // a rank that is there plain and packed is one
+    set.dedup_by_key(|nodes| nodes.rank());
+    let (groups, unreadable) = match groups_beside(prefix) {
+        Ok(groups) => (groups, None),
+        Err(error) => (None, Some(Finding::unreadable(error_chain(&error)))),
+    };
+    let mut findings: Vec<Finding> = unreadable.into_iter().collect();
+    let is_unreadable = !findings.is_empty();
+    findings.extend(check_ranks(&set, groups.as_ref()));
+    if is_unreadable {
+        // nobody knows which groups the list has
+        findings.retain(|finding| finding.kind != FindingKind::GroupNotListed);
+    }
+    if set.len() == 1 {
+        findings.retain(|finding| finding.kind == FindingKind::RankMissing);
+    }
+    let ok = has_no_error(&findings);
+    Checked {
+        file: format!("{}.*.et", prefix.display()),
+        ok,
+        summary: None,
+        ranks: set.iter().map(RankNodes::rank).collect(),
+        findings,
+        nodes: None,
+    }
 }
 
 fn describe_file(checked: &Checked) -> String {
@@ -282,6 +310,7 @@ fn describe_file(checked: &Checked) -> String {
             summary.ctrl_deps + summary.data_deps
         ),
         None if checked.ranks.is_empty() => "not read".to_owned(),
+        None if checked.ranks.len() == 1 => "1 rank alone".to_owned(),
         None => format!("{} ranks together", checked.ranks.len()),
     };
     let mut out = format!("{}: {verdict}, {size}\n", checked.file);

@@ -124,7 +124,7 @@ pub fn run(args: MergeArgs) -> Result<Outcome> {
     let is_unknown = report.runs.iter().any(MergedRun::has_unrecorded);
     let are_apart = runs.runs.iter().any(|run| run.are_apart);
     let is_refused = runs.options.strict && (is_unknown || are_apart);
-    let is_complete = report.is_complete(&config.options) && !is_refused;
+    let is_complete = report.is_complete() && !is_refused;
     let is_empty = report.ranks.iter().all(|rank| rank.linked.is_none());
     if let Some(incomplete) = report.incomplete {
         return Err(incomplete.into());

@@ -27,7 +27,7 @@ pub(super) fn run(
         }
         PhaseName::Join => {
             let report = join_shards(runs, output, options)?;
-            print_join(runs, &report, options, json)
+            print_join(runs, &report, json)
         }
         PhaseName::Write => {
             let report = write_shard(runs, output, options)?;
@@ -50,19 +50,14 @@ fn print_shard(runs: &RunSet, report: &ShardReport, json: bool) -> Result<Outcom
     })
 }
 
-fn print_join(
-    runs: &RunSet,
-    report: &JoinReport,
-    options: &MergeOptions,
-    json: bool,
-) -> Result<Outcome> {
+fn print_join(runs: &RunSet, report: &JoinReport, json: bool) -> Result<Outcome> {
     print_run_files(runs);
     if json {
         print_text(&json_document("etlink.merge", report)?)?;
     } else {
         print_report(&show::join_summary(report))?;
     }
-    let is_complete = report.is_complete(options, runs.options.strict);
+    let is_complete = report.is_complete(runs.options.strict);
     Ok(match (is_complete, report.is_empty) {
         (_, true) => Outcome::Nothing,
         (true, false) => Outcome::Done,

@@ -13,6 +13,7 @@ use etlink_run::job::JobReport;
 use etlink_run::membership::absent_note;
 use etlink_run::merge::phases::JoinReport;
 use etlink_run::merge::{MergedRank, MergedRun};
+use etlink_run::run::report_notes;
 use indexmap::IndexMap;
 use std::path::Path;
 
@@ -33,7 +34,7 @@ pub(super) fn merge_summary(
     }
     let mut rows = FactRows::default();
     let mut errors = String::new();
-    let mut rank_notes: Vec<(String, &str)> = vec![];
+    let mut rank_notes: Vec<(String, String)> = vec![];
     for rank in ranks {
         let name = rank.name();
         match (&rank.linked, &rank.error) {
@@ -41,15 +42,10 @@ pub(super) fn merge_summary(
                 rows.add(
                     &name,
                     format!("{} in", mb(linked.bytes.host + linked.bytes.device)),
-                    describe_rank(linked),
+                    describe_rank(linked) + not_joined_text(rank, joined),
                 );
-                rank_notes.extend(
-                    linked
-                        .report
-                        .notes
-                        .iter()
-                        .map(|note| (name.clone(), note.as_str())),
-                );
+                let said = report_notes(&linked.report).into_iter();
+                rank_notes.extend(said.map(|note| (name.clone(), note)));
             }
             (None, error) => {
                 // a result, no note: -q must not hide that a rank is missing
@@ -58,7 +54,10 @@ pub(super) fn merge_summary(
         }
     }
     // a thousand ranks have mostly the same to note: each note comes once
-    notes::print_all(&same_notes(rank_notes.into_iter()));
+    let each = rank_notes.iter();
+    notes::print_all(&same_notes(
+        each.map(|(name, note)| (name.clone(), note.as_str())),
+    ));
     if notes::is_verbose() {
         print_infos(ranks);
     }
@@ -72,17 +71,23 @@ pub(super) fn merge_summary(
     } else {
         String::new()
     };
+    let apart = ranks.iter().filter(|rank| is_apart(rank, joined));
+    let not_joined = apart.count();
+    let apart = match not_joined {
+        0 => String::new(),
+        some => format!(", {some} not joined"),
+    };
     let common: String = joined
         .iter()
-        .map(|joined| common_rows(joined, ranks))
+        .map(|joined| common_rows(joined, Some(ranks)))
         .collect();
     // what failed comes last: the end of a long list is what stays on the screen
     rows.to_string()
         + &common
         + &errors
         + &format!(
-            "{} linked{refusals}, {failed} failed\n",
-            ranks.len() - failed - refused
+            "{} linked{refusals}{apart}, {failed} failed\n",
+            ranks.len() - failed - refused - not_joined
         )
 }
 
@@ -91,7 +96,7 @@ pub(super) fn join_summary(report: &JoinReport) -> String {
     let mut text: String = report
         .runs
         .iter()
-        .map(|joined| common_rows(joined, &[]))
+        .map(|joined| common_rows(joined, None))
         .collect();
     for failed in &report.failed {
         text += &failed_line(&failed.name, &failed.message);
@@ -203,25 +208,63 @@ fn describe_rank(linked: &JobReport) -> String {
     )
 }
 
+/// Whether a rank was left out of its run; `joined` are the runs, if they are known here. Where no
+/// rank is sure there is none.
+fn is_apart(rank: &MergedRank, joined: &[MergedRun]) -> bool {
+    let run = joined.iter().find(|run| run.run == rank.run);
+    rank.not_joined && run.is_none_or(MergedRun::is_short)
+}
+
+/// What stands behind the figures of a rank that is not joined with the others.
+fn not_joined_text(rank: &MergedRank, joined: &[MergedRun]) -> &'static str {
+    match (is_apart(rank, joined), &rank.linked) {
+        (true, Some(linked)) if linked.output.is_none() => ", not joined and not written",
+        (true, _) => ", not joined",
+        (false, _) => "",
+    }
+}
+
+/// What is written of a rank that is not joined with the others, as the end of a sentence; `ranks` is
+/// what became of each, if that is known already.
+fn left_out_text(joined: &MergedRun, label: &str, ranks: Option<&[MergedRank]>) -> String {
+    let nothing = "; nothing is written of it";
+    if joined.is_idle(label) {
+        return format!("{nothing}, and an empty rank takes its place in the simulation");
+    }
+    let mut of_run = ranks.unwrap_or(&[]).iter();
+    let rank = of_run.find(|rank| rank.run == joined.run && rank.label == label);
+    match rank {
+        None if joined.is_simulated() => nothing.to_owned(),
+        // the next phase does it
+        None => "; it is written by itself".to_owned(),
+        // why it was not is said below
+        Some(rank) if rank.error.is_some() => String::new(),
+        Some(rank) => match rank
+            .linked
+            .as_ref()
+            .and_then(|linked| linked.output.as_ref())
+        {
+            Some(output) => {
+                let name = Path::new(output).file_name().unwrap_or_default();
+                format!("; it is written by itself: {}", name.to_string_lossy())
+            }
+            None => nothing.to_owned(),
+        },
+    }
+}
+
 /// What the ranks of a run have in common; nothing of a rank that stands alone and knows of no
-/// other.
-fn common_rows(joined: &MergedRun, ranks: &[MergedRank]) -> String {
+/// other. `ranks` is what became of each, if that is known already.
+fn common_rows(joined: &MergedRun, ranks: Option<&[MergedRank]>) -> String {
     let run = if joined.run.is_empty() {
         String::new()
     } else {
         format!("{}: ", joined.run)
     };
     for excluded in &joined.excluded {
-        let mut same_run = ranks.iter().filter(|rank| rank.run == joined.run);
-        // its file lies beside those of the others, which a folder's readers take for one run
-        let is_written = joined.timeline.is_none()
-            && same_run.any(|rank| rank.label == excluded.label && rank.error.is_none());
-        let by_itself = match is_written {
-            true => "; its file is written beside theirs, and is no part of their run",
-            false => "",
-        };
+        let written = left_out_text(joined, &excluded.label, ranks);
         notes::print_note(&format!(
-            "{run}{} is not joined with the others: {}{by_itself}",
+            "{run}{} is not joined with the others: {}{written}",
             excluded.label, excluded.message
         ));
     }
@@ -276,7 +319,7 @@ fn common_rows(joined: &MergedRun, ranks: &[MergedRank]) -> String {
         count(joined.ranks.len() as u64, "rank"),
         said,
     );
-    for (reason, count) in count_demoted(joined, ranks) {
+    for (reason, count) in count_demoted(joined, ranks.unwrap_or(&[])) {
         rows.add(
             "  as compute",
             count,

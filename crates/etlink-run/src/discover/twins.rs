@@ -1,0 +1,70 @@
+//! Files that lie there plain and packed (`gunzip -k`): which of the two is read.
+
+use crate::memory::unpacked_size;
+use crate::storage;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// Where the last letter of a text stands: line ends may come behind it.
+const END_BYTES: u64 = 16;
+
+/// Leaves one of two files that are one, and says which goes: the packed one, but where the plain one
+/// is cut and smaller than what is packed.
+pub(super) fn without_packed_twins(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<String>) {
+    let is_packed = |file: &Path| {
+        let ending = file.extension();
+        ending.is_some_and(|ending| ending == "gz" || ending == "zst")
+    };
+    let plain: BTreeSet<&PathBuf> = files.iter().filter(|file| !is_packed(file)).collect();
+    let twins = files.iter().filter(|file| is_packed(file));
+    let twins = twins.filter(|file| plain.contains(&file.with_extension("")));
+    let (mut left_out, mut notes) = (BTreeSet::new(), vec![]);
+    for packed in twins {
+        let plain = packed.with_extension("");
+        if left_out.contains(&plain) {
+            // packed in two ways, and the first one is read
+            notes.push(format!(
+                "{} is there twice: it is left out",
+                packed.display()
+            ));
+            left_out.insert(packed.clone());
+        } else if is_cut_twin(&plain, packed) {
+            notes.push(format!(
+                "{} is cut: {} beside it is read, which has more",
+                plain.display(),
+                packed.display()
+            ));
+            left_out.insert(plain);
+        } else {
+            notes.push(format!(
+                "{} is there unpacked too: it is left out",
+                packed.display()
+            ));
+            left_out.insert(packed.clone());
+        }
+    }
+    let files = files.iter().filter(|file| !left_out.contains(*file));
+    (files.cloned().collect(), notes)
+}
+
+/// Whether a plain trace is cut, and its packed twin has more. The ends of the two tell it; neither is
+/// read.
+fn is_cut_twin(plain: &Path, packed: &Path) -> bool {
+    // other kinds of files have no letter that they end in
+    let is_json = plain.extension().is_some_and(|ending| ending == "json");
+    let Some(bytes) = storage::file_data(plain).ok().filter(|_| is_json) else {
+        return false;
+    };
+    // of a packed file that is cut the size is a guess, and a plain one that is whole is as good
+    !has_end(plain, bytes.bytes) && unpacked_size(packed).is_some_and(|size| size > bytes.bytes)
+}
+
+/// Whether a file of so many bytes ends as JSON does; also where its end cannot be read.
+fn has_end(path: &Path, bytes: u64) -> bool {
+    let mut end = vec![0; bytes.min(END_BYTES) as usize];
+    if storage::read_end(path, &mut end).is_err() {
+        return true;
+    }
+    let last = end.iter().rfind(|byte| !byte.is_ascii_whitespace());
+    last.is_some_and(|last| matches!(last, b'}' | b']'))
+}
