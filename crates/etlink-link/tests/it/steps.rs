@@ -1,6 +1,6 @@
 //! In which step a collective was launched.
 
-use crate::support::alone;
+use crate::support::{alone, alone_changed};
 use etlink_link::ranks::RankSummary;
 use etlink_model::{CommIdx, GlobalRank, StepIdx, StepWork};
 use etlink_testing::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
@@ -67,16 +67,7 @@ fn a_collective_is_of_the_step_that_launched_it() {
 /// Steps of the communications where the first range that begins at `time`, in µs as Kineto writes them,
 /// begins at `written` instead.
 fn steps_of_displaced(draw: &TraceBuilder, time: &str, written: &str) -> Vec<StepIdx> {
-    let text = String::from_utf8(draw.kineto()).expect("text");
-    let displaced = text.replacen(time, written, 1);
-    assert_ne!(text, displaced);
-    let device = etlink_kineto::read(
-        displaced.as_bytes(),
-        etlink_kineto::KinetoReadOptions::default(),
-    )
-    .expect("reads");
-    let trace =
-        etlink_link::link(None, device, etlink_link::LinkOptions::default()).expect("links");
+    let trace = alone_changed(draw, time, written);
     RankSummary::from_trace(&trace, GlobalRank(0)).steps.by_comm
 }
 

@@ -27,6 +27,16 @@ pub(crate) fn alone(draw: &TraceBuilder) -> LinkedTrace {
     checked(etlink_link::link(None, device(draw), LinkOptions::default()).expect("links"))
 }
 
+/// The same, where the text of the trace has `new` in the place of the first `old`.
+pub(crate) fn alone_changed(draw: &TraceBuilder, old: &str, new: &str) -> LinkedTrace {
+    let text = String::from_utf8(draw.kineto()).expect("text");
+    let changed = text.replacen(old, new, 1);
+    assert_ne!(text, changed);
+    let options = etlink_kineto::KinetoReadOptions::default();
+    let device = etlink_kineto::read(changed.as_bytes(), options).expect("a device trace");
+    etlink_link::link(None, device, LinkOptions::default()).expect("links")
+}
+
 /// Links both traces of the drawing.
 pub(crate) fn both(draw: &TraceBuilder) -> LinkedTrace {
     checked(pair(draw, draw).expect("links"))

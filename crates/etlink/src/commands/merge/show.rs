@@ -10,6 +10,7 @@ use etlink_link::ranks::{JoinProblem, RankClock};
 use etlink_model::{Anomalies, Severity};
 use etlink_run::discover::RunFiles;
 use etlink_run::job::JobReport;
+use etlink_run::joined::stranger_note;
 use etlink_run::membership::absent_note;
 use etlink_run::merge::phases::JoinReport;
 use etlink_run::merge::{MergedRank, MergedRun};
@@ -288,10 +289,7 @@ fn common_rows(joined: &MergedRun, ranks: Option<&[MergedRank]>) -> String {
         notes::print_note(&format!("{run}{absent}: {here} of {all} ranks are here"));
     }
     for rank in &joined.strangers {
-        notes::print_note(&format!(
-            "{run}nothing that rank {rank} communicates fits the others: its trace is probably of \
-            another run"
-        ));
+        notes::print_note(&format!("{run}{}", stranger_note(*rank)));
     }
     let MergedRun {
         collectives,

@@ -108,6 +108,7 @@ fn content_of_ranks(
         errors.extend(results.failed.into_iter().map(|(_, error)| error));
         notes.extend(results.members.mismatch_notes());
         notes.extend(results.members.absent_note());
+        notes.extend(joined_run.stranger_notes());
         notes.extend(unrecorded_note(&joined_run.matches));
         // the loop runs once: `Run::open` refuses a folder of several runs
         let mut found = vec![];
