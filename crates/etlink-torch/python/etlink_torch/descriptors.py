@@ -28,11 +28,11 @@ LISTED = []
 """Folders that are listed in this moment, as `identity` calls them. Python does not say under which number it has one open."""
 MOST_WAITED_S = 1
 """A call that began earlier to close numbers ended, and could not say so: a handler of the program raised in it."""
-SETTLED_S = 0.001
-"""A call that has looked whether a number is ours is past closing it then."""
-TRIES = 5
+PAUSE_S = 0.0001
+"""So often it is looked at whether such a call has ended."""
 PLAIN = []
-"""Where no look ever finds the file that was opened, files are opened without a look. It has what happened, once it did."""
+"""The path of a file that is another one at each look, and of which the system does not say the number: from then on files
+are opened without a look, as it says nothing."""
 DELETED = " (deleted)"
 
 
@@ -119,7 +119,7 @@ class Descriptor:
 
     def __init__(self, number, path=None):
         self.number, self.identity = number, None
-        # where it leads to, if the system says that
+        # the path of our file, if the system says that this number leads to it
         self.link = None
         # whether it is open for a moment, which a forked child has not part in
         self.is_brief = False
@@ -127,8 +127,6 @@ class Descriptor:
         self.is_certain = path is None
         OPEN[number] = self
         self.identity = identity(number)
-        if path is not None:
-            self.link = link_of(number)
 
     def is_ours(self):
         if self.identity is not None and identity(self.number) == self.identity:
@@ -138,8 +136,9 @@ class Descriptor:
 
     def is_at(self, path, before):
         """Whether it leads to the file that was opened at a path, where by now another one may be. `before`: what was there."""
-        place = os.path.realpath(path)
-        if self.link in (place, place + DELETED):
+        place, link = os.path.realpath(path), link_of(self.number)
+        if link in (place, place + DELETED):
+            self.link = link
             return True
         # it is called otherwise there, as where capitals do not count, or the system does not say it
         return self.identity is not None and self.identity in (before, identity_at(path))
@@ -204,8 +203,7 @@ def opened(path, flags, mode=0o600):
             low.is_brief = False
             return low
         descriptor = Descriptor(higher, path)
-        is_same = descriptor.identity == low.identity or descriptor.link == low.link is not None
-        if descriptor.make_certain() and is_same or PLAIN:
+        if PLAIN or descriptor.is_at(path, low.identity) and descriptor.make_certain():
             return descriptor
         descriptor.forget()
         raise OSError(CLOSED.format(path))
@@ -229,7 +227,7 @@ def held(path, flags, mode=0o666):
 def certain(path, flags, mode):
     """An open file that the program closes no more."""
     before = identity_at(path)
-    for _ in range(0 if PLAIN else TRIES):
+    for _ in range(0 if PLAIN else MOST_OPENED):
         descriptor = Descriptor(os.open(path, flags, mode), path)
         descriptor.is_brief = True
         try:
@@ -240,13 +238,23 @@ def certain(path, flags, mode):
             raise
         # the program has closed it, and may have a file of its own there
         descriptor.forget()
+        if is_unknowable(path):
+            PLAIN.append(path)
         # it was made here
         flags &= ~os.O_EXCL
+        if PLAIN:
+            break
     if not PLAIN:
-        PLAIN.append(path)
+        raise OSError("{} was opened {} times already".format(path, MOST_OPENED))
     descriptor = Descriptor(os.open(path, flags, mode))
     descriptor.is_brief, descriptor.is_certain = True, False
     return descriptor
+
+
+def is_unknowable(path):
+    """Whether a file system says of a file at each look that it is another one."""
+    looks = {identity_at(path) for _ in range(4)}
+    return len(looks) == 4
 
 
 def names_in(folder):
@@ -261,14 +269,11 @@ def names_in(folder):
 
 
 def wait_for_closing():
-    """For calls of other threads that close numbers and began before."""
-    if not KEEPER.users:
-        return
-    time.sleep(SETTLED_S)
+    """For calls of other threads that close numbers, and may have looked before what is ours."""
     for call in list(CLOSING):
         thread, begun = call
         while call in CLOSING and thread != get_ident() and time.monotonic() < begun + MOST_WAITED_S:
-            time.sleep(SETTLED_S)
+            time.sleep(PAUSE_S)
         if time.monotonic() >= begun + MOST_WAITED_S:
             attempt(CLOSING.remove, call)
 
@@ -371,10 +376,14 @@ def named_as(original, function):
 
 def close_others(original):
     def close(fd):
-        if attempt(is_kept, fd):
-            # an error would be ours, where the program closes all that it finds open
-            return None
-        return original(fd)
+        call = attempt(begin_closing)
+        try:
+            if attempt(is_kept, fd):
+                # an error would be ours, where the program closes all that it finds open
+                return None
+            return original(fd)
+        finally:
+            attempt(CLOSING.remove, call)
 
     return named_as(original, close)
 
