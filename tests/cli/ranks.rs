@@ -872,6 +872,37 @@ fn a_rank_of_another_program_is_told() {
 }
 
 #[test]
+fn ranks_of_one_clock_that_were_recorded_one_after_the_other_are_told() {
+    let tool = Tool::new();
+    for rank in 0..4 {
+        let name = format!("kineto_trace_{rank}.json");
+        let trace = unpacked(&format!("tpdp4-2.15.0/{name}.gz"));
+        let trace = if rank == 3 { later(&trace, 10) } else { trace };
+        tool.file(&format!("run/{name}"), trace);
+    }
+    for command in ["ranks", "analyze", "findings", "replay"] {
+        tool.run(&format!("{command} run"))
+            .notes("rank 0 and rank 3 have one clock and were recorded 9.");
+    }
+    let merged = tool.run("merge run -o out").exits(0);
+    merged.notes("matched by their numbers alone, and who waited for whom is wrong");
+    // at the same time: nothing to say
+    let whole = tool.run("ranks {pairs}/tpdp4-2.15.0").exits(0);
+    assert!(!whole.stderr.contains("one clock"), "{}", whole.stderr);
+}
+
+/// A recorded trace, `seconds` later.
+fn later(trace: &[u8], seconds: i64) -> Vec<u8> {
+    let text = String::from_utf8_lossy(trace);
+    let key = "\"baseTimeNanoseconds\": ";
+    let (before, after) = text.split_once(key).expect("has a time base");
+    let digits = after.chars().take_while(char::is_ascii_digit).count();
+    let base: i64 = after[..digits].parse().expect("is a number");
+    let base = base + seconds * 1_000 * MS;
+    format!("{before}{key}{base}{}", &after[digits..]).into_bytes()
+}
+
+#[test]
 fn a_rank_that_is_cut_keeps_what_it_has() {
     let tool = Tool::new();
     put(&tool, &RUN);

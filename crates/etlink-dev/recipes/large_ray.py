@@ -3,7 +3,7 @@
     large_ray.py merge|ranks SOURCE FOLDER SHARDS MEMORY
 
 Prints a line of JSON: wall seconds, processor seconds of all workers, the most that one of them held. The workers are children of
-Ray's own processes, so they are looked at while they run.
+Ray's own processes, so they are looked at while they run. What one held in a phase, and how much of it is its own, goes to stderr.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ class Observer(threading.Thread):
         super().__init__(daemon=True)
         self.processor_seconds: dict[int, float] = {}
         self.peak_bytes = 0
+        # since a phase began: all, and without what processes share, such as libraries
+        self.phase_peak_bytes = (0, 0)
         self.stopped = threading.Event()
 
     def run(self) -> None:
@@ -43,16 +45,22 @@ class Observer(threading.Thread):
                 if not "".join(process.cmdline()).startswith("ray::"):
                     continue
                 times = process.cpu_times()
-                held = process.memory_info().rss
+                memory = process.memory_info()
             except psutil.Error:
                 # it has ended since it was listed
                 continue
             self.processor_seconds[process.pid] = times.user + times.system
-            self.peak_bytes = max(self.peak_bytes, held)
+            self.peak_bytes = max(self.peak_bytes, memory.rss)
+            held = (memory.rss, memory.rss - memory.shared)
+            self.phase_peak_bytes = max(self.phase_peak_bytes, held)
 
-
-def say_progress(phase: str, done: int, shards: int) -> None:
-    print(f"{phase}: {done} of {shards}", file=sys.stderr)
+    def say_progress(self, phase: str, done: int, shards: int) -> None:
+        """Called by etlink when a task is done."""
+        held, own = (round(size / 1e6) for size in self.phase_peak_bytes)
+        memory = f"a worker held {held} MB, {own} MB of its own"
+        print(f"{phase}: {done} of {shards}; {memory}", file=sys.stderr)
+        if done == shards:
+            self.phase_peak_bytes = (0, 0)
 
 
 def main() -> None:
@@ -67,7 +75,7 @@ def main() -> None:
     observer = Observer()
     observer.start()
     begin = time.monotonic()
-    settings = {"shards": int(shards), "memory": memory, "progress": say_progress}
+    settings = {"shards": int(shards), "memory": memory, "progress": observer.say_progress}
     if command == "merge":
         etlink.ray.merge(source, folder, overwrite=True, **settings)
     else:

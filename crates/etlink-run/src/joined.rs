@@ -5,7 +5,8 @@ use etlink_link::ranks::{
     CollectiveSkew, RankClock, RankSummary, RunJoin, StepStragglers, StragglerStats, align_clocks,
     collective_skews, join_ranks, step_stragglers, straggler_stats,
 };
-use etlink_model::GlobalRank;
+use etlink_model::{CommonNs, GlobalRank};
+use std::collections::BTreeSet;
 
 /// The ranks of one run, joined. All lists by rank are in the order of [`JoinedRun::summaries`].
 #[derive(Clone, Debug)]
@@ -35,8 +36,55 @@ impl JoinedRun {
         }
     }
 
+    /// Notes on ranks whose traces are of one run by what they state, but not by what they have in
+    /// common.
+    pub fn match_notes(&self) -> Vec<String> {
+        let mut notes = self.stranger_notes();
+        notes.extend(self.apart_note());
+        notes
+    }
+
+    /// A note where ranks were matched that have one clock and were recorded one after the other.
+    pub(crate) fn apart_note(&self) -> Option<String> {
+        let windows: Vec<_> = (0..self.summaries.len())
+            .map(|place| self.known_window(place))
+            .collect();
+        let mut apart: BTreeSet<(usize, usize)> = BTreeSet::new();
+        for matched in &self.matches.matches {
+            let mut places = matched.members.iter().map(|member| member.rank.index());
+            let Some(first) = places.next() else { continue };
+            apart.extend(
+                places
+                    .filter(|other| gap_ns(windows[first], windows[*other]) > 0)
+                    .map(|other| (first, other)),
+            );
+        }
+        let (one, other) = *apart.first()?;
+        let gap = text::time(gap_ns(windows[one], windows[other]));
+        let [one, other] = [one, other].map(|place| self.summaries[place].rank);
+        let more = match apart.len() - 1 {
+            0 => String::new(),
+            pairs => format!(" ({pairs} more pairs of ranks alike)"),
+        };
+        Some(format!(
+            "rank {one} and rank {other} have one clock and were recorded {gap} apart{more}: their \
+             collectives and messages are matched by their numbers alone, and who waited for whom is \
+             wrong; give traces of one recording"
+        ))
+    }
+
+    /// From when to when a rank was recorded, by the first rank's clock; `None` where nothing tells how
+    /// its clock lies to that.
+    fn known_window(&self, place: usize) -> Option<(CommonNs, CommonNs)> {
+        let clock = self.clock(place);
+        // as the traces have it: a rank of another machine may be seconds off
+        let is_known = place == 0 || clock.by_machine;
+        let (start, end) = self.summaries[place].window_ns;
+        is_known.then(|| (clock.aligned(start), clock.aligned(end)))
+    }
+
     /// Notes on ranks of which nothing fits the others.
-    pub fn stranger_notes(&self) -> Vec<String> {
+    fn stranger_notes(&self) -> Vec<String> {
         let strangers = self.matches.ranks_without_match(self.summaries.len());
         let ranks = strangers.into_iter().map(|at| &self.summaries[at.index()]);
         ranks.map(|summary| stranger_note(summary.rank)).collect()
@@ -62,6 +110,15 @@ impl JoinedRun {
     pub fn collective_skews(&self) -> Vec<CollectiveSkew> {
         collective_skews(&self.summaries, &self.matches, &self.clocks)
     }
+}
+
+/// From the end of the earlier to the start of the later of two windows, ns; not positive where they
+/// overlap, or where one is not known.
+fn gap_ns(one: Option<(CommonNs, CommonNs)>, other: Option<(CommonNs, CommonNs)>) -> i64 {
+    let (Some(one), Some(other)) = (one, other) else {
+        return 0;
+    };
+    other.0.since(one.1).max(one.0.since(other.1))
 }
 
 /// What is said of a rank whose communication is none of the others'.

@@ -132,14 +132,12 @@ pub struct Members<T> {
 impl<T: RunMember> Members<T> {
     /// Selects those of `ranks` that are of one run.
     pub fn select(ranks: Vec<T>, rule: MembershipRule) -> Members<T> {
-        // clones are small beside a trace: a hundred bytes per communication
-        let summaries: Vec<RankSummary> = ranks
-            .iter()
-            .filter_map(|rank| rank.summary().cloned())
-            .collect();
+        let summaries: Vec<&RankSummary> = ranks.iter().filter_map(RunMember::summary).collect();
         // both: what --allow-mismatch took in is named with the reason that it had not to
         let fitting = select_run(&summaries, false);
         let allowed = select_run(&summaries, true);
+        // where no trace has a rank there is nothing to be joined with, and nobody to leave out
+        let alone = summaries.is_empty();
         let selection = if rule.allow_mismatch {
             &allowed
         } else {
@@ -157,9 +155,6 @@ impl<T: RunMember> Members<T> {
             let label = rank.label();
             if rank.summary().is_none() {
                 let unknown = Excluded::rank_unknown(label);
-                // where no trace has a rank there is nothing to be joined with, and nobody to leave
-                // out
-                let alone = summaries.is_empty();
                 if rule.needs_rank || !alone && !rule.allow_mismatch {
                     members.excluded.push(unknown);
                     continue;

@@ -678,7 +678,7 @@ impl RunSet {
                 .collect();
         };
         let mut joined = vec![];
-        for run in runs {
+        for mut run in runs {
             let failed = run.failed.len();
             // of what was read in vain the error says more than an empty join
             if run.members.ranks.is_empty() && failed > 0 {
@@ -1409,11 +1409,12 @@ impl<T> RunResults<T> {
             .collect()
     }
 
-    /// Joins the ranks whose numbers are known.
-    pub fn join(&self, align: bool) -> JoinedRun {
-        let ranks = self.members.ranks.iter();
-        let summaries = ranks.filter_map(|rank| rank.summary.clone()).collect();
-        JoinedRun::new(summaries, align)
+    /// Joins the ranks whose numbers are known. What they have in common is taken out of their
+    /// summaries, which are empty then: of all ranks it would be large twice.
+    pub fn join(&mut self, align: bool) -> JoinedRun {
+        let ranks = self.members.ranks.iter_mut();
+        let summaries = ranks.filter_map(|rank| rank.summary.as_mut().map(std::mem::take));
+        JoinedRun::new(summaries.collect(), align)
     }
 }
 

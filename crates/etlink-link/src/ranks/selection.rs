@@ -7,6 +7,7 @@ use super::RankSummary;
 use crate::limits::RUNS_APART;
 use etlink_model::{GlobalRank, UnixNs};
 use serde::Serialize;
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Why a trace is not joined with the others.
@@ -75,17 +76,18 @@ pub struct RunSelection {
 }
 
 /// Looks at the traces of a folder, by rank. With `all`, only a second trace of a rank is left out.
-pub fn select_run(ranks: &[RankSummary], all: bool) -> RunSelection {
+pub fn select_run<S: Borrow<RankSummary>>(ranks: &[S], all: bool) -> RunSelection {
+    let ranks: Vec<&RankSummary> = ranks.iter().map(Borrow::borrow).collect();
     let mut selection = RunSelection {
         excluded: vec![None; ranks.len()],
         ..RunSelection::default()
     };
-    selection.world_size = most(ranks.iter().filter_map(stated_size));
+    selection.world_size = most(ranks.iter().copied().filter_map(stated_size));
     if !all {
         // Sizes first: a leftover of another size must not bridge two clusters of time.
-        selection.by_world(ranks);
-        selection.by_clock(ranks);
-        selection.by_time(ranks);
+        selection.by_world(&ranks);
+        selection.by_clock(&ranks);
+        selection.by_time(&ranks);
     }
     let mut seen = BTreeSet::new();
     for (summary, excluded) in ranks.iter().zip(&mut selection.excluded) {
@@ -106,7 +108,7 @@ pub fn select_run(ranks: &[RankSummary], all: bool) -> RunSelection {
 }
 
 impl RunSelection {
-    fn by_world(&mut self, ranks: &[RankSummary]) {
+    fn by_world(&mut self, ranks: &[&RankSummary]) {
         let Some(most) = self.world_size else { return };
         for (summary, excluded) in ranks.iter().zip(&mut self.excluded) {
             *excluded = match stated_size(summary) {
@@ -120,8 +122,8 @@ impl RunSelection {
     }
 
     /// Times without a base would be of another day than all others.
-    fn by_clock(&mut self, ranks: &[RankSummary]) {
-        let is_known = |(summary, excluded): (&RankSummary, &Option<ExcludeReason>)| {
+    fn by_clock(&mut self, ranks: &[&RankSummary]) {
+        let is_known = |(summary, excluded): (&&RankSummary, &Option<ExcludeReason>)| {
             excluded.is_none() && !summary.has_no_clock
         };
         if !ranks.iter().zip(&self.excluded).any(is_known) {
@@ -136,7 +138,7 @@ impl RunSelection {
 
     /// Windows that follow each other closely are one cluster; the largest is the run, the earliest
     /// of equals.
-    fn by_time(&mut self, ranks: &[RankSummary]) {
+    fn by_time(&mut self, ranks: &[&RankSummary]) {
         let mut order: Vec<usize> = (0..ranks.len())
             .filter(|at| self.excluded[*at].is_none())
             .collect();

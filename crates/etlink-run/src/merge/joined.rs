@@ -33,6 +33,10 @@ pub struct MergedRun {
     pub taken_in: Vec<String>,
     /// Ranks whose collectives and messages fit no other's.
     pub strangers: Vec<GlobalRank>,
+    /// Ranks that are joined though they have one clock and were recorded one after the other: a
+    /// sentence for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub apart: Option<String>,
     /// Process groups by their number in the files.
     pub groups: BTreeMap<u32, Vec<u64>>,
     /// Collectives that all ranks have whose traces are here.
@@ -57,6 +61,9 @@ pub struct MergedRun {
     pub(super) common: Option<TimelineContext>,
     #[serde(skip)]
     pub(super) agreed: RunAgreement,
+    /// No rank communicates.
+    #[serde(skip)]
+    pub(super) is_silent: bool,
     /// Label of each joined rank.
     #[serde(skip)]
     labels: Vec<String>,
@@ -69,7 +76,8 @@ pub struct MergedRun {
 }
 
 impl MergedRun {
-    /// Joins those of `ranks` that are of one run.
+    /// Joins those of `ranks` that are of one run. Of these it takes what only the join needs: a
+    /// hundred bytes for each communication, which would else be there twice.
     pub(super) fn new(
         options: &MergeOptions,
         how: &RunOptions,
@@ -85,20 +93,22 @@ impl MergedRun {
         let taken_in: Vec<String> = members.mismatch_notes().collect();
         let (mut facts, mut sizes, mut labels) = (vec![], vec![], vec![]);
         let mut devices = vec![];
-        for rank in &members.ranks {
+        for rank in members.ranks {
             // always so, since a rank without it has no summary and is excluded
             if let Some(known) = rank.known {
-                facts.push(known.facts.clone());
-                sizes.push(known.sizes.clone());
+                facts.push(std::mem::take(&mut known.facts));
+                sizes.push(std::mem::take(&mut known.sizes));
                 devices.push(&known.device);
                 labels.push(rank.label.to_owned());
             }
         }
+        let joined = JoinedRun::new(facts, how.align);
+        let apart = joined.apart_note();
         let JoinedRun {
             summaries: facts,
             matches: join,
             clocks,
-        } = JoinedRun::new(facts, how.align);
+        } = joined;
         // a simulator stops for ever where two ranks state different sizes for one collective
         let mut agreed = agree(&facts, &sizes, &join, options.simulator.is_some());
         agreed.set_device(RooflineDevice::of_run(devices));
@@ -131,8 +141,10 @@ impl MergedRun {
             absent,
             excluded: members.excluded,
             taken_in,
+            apart,
             clocks,
             common,
+            is_silent: !agreed.communicates(),
             agreed,
             network,
             labels,
@@ -171,6 +183,7 @@ impl MergedRun {
             excluded: vec![],
             taken_in: vec![],
             strangers: vec![],
+            apart: None,
             groups: join.groups.clone(),
             collectives: count(false),
             messages: count(true),
@@ -190,6 +203,7 @@ impl MergedRun {
             timeline: None,
             common: None,
             agreed: RunAgreement::default(),
+            is_silent: true,
             network: None,
             labels: vec![],
             simulated: 0,
@@ -242,11 +256,10 @@ impl MergedRun {
 }
 
 /// A rank that was linked and may be written, for the join.
-#[derive(Clone, Copy)]
 pub(super) struct JoinMember<'r> {
     pub(super) label: &'r str,
     /// `None` where its rank is not sure.
-    pub(super) known: Option<&'r KnownRank>,
+    pub(super) known: Option<&'r mut KnownRank>,
 }
 
 impl RunMember for JoinMember<'_> {
@@ -255,7 +268,7 @@ impl RunMember for JoinMember<'_> {
     }
 
     fn summary(&self) -> Option<&RankSummary> {
-        self.known.map(|known| &known.facts)
+        self.known.as_ref().map(|known| &known.facts)
     }
 }
 

@@ -430,8 +430,9 @@ impl Merger<'_> {
             let context = RankContext::default();
             job::write_out(&trace, &job, context, self.progress(), &mut linked)?;
         } else if alone {
+            let run = rank.run.clone();
             let members = rank.join_member().into_iter().collect();
-            let joined = MergedRun::new(self.options, &self.runs.options, &rank.run, members);
+            let joined = MergedRun::new(self.options, &self.runs.options, &run, members);
             rank.piece = self.write_rank(&trace, &job, &joined, &rank.label, &mut linked)?;
             rank.alone = Some(joined);
         } else if let Some(known) = rank.known.as_mut().filter(|_| self.hold)
@@ -521,7 +522,9 @@ impl Merger<'_> {
                 runs.push(joined);
                 continue;
             }
-            let members = places.iter().filter_map(|at| ranks[*at].join_member());
+            let of_run = ranks.iter_mut().zip(&self.runs.ranks);
+            let of_run = of_run.filter(|(_, (of, _))| *of == run);
+            let members = of_run.filter_map(|(rank, _)| rank.join_member());
             let name = files.folder.display().to_string();
             runs.push(MergedRun::new(
                 self.options,
@@ -771,9 +774,9 @@ impl MergedRank {
     }
 
     /// What the join takes of it; `None` if it was not linked, or may not be written.
-    fn join_member(&self) -> Option<JoinMember<'_>> {
+    fn join_member(&mut self) -> Option<JoinMember<'_>> {
         let is_linked = self.linked.as_ref().is_some_and(|linked| !linked.refused);
-        let known = self.known.as_ref();
+        let known = self.known.as_mut();
         (known.is_some() || is_linked).then_some(JoinMember {
             label: &self.label,
             known,

@@ -35,11 +35,11 @@ pub(crate) fn write_member(runs: &RunSet, rank: i64) -> Result<WrittenMember, Ru
         return Err(linked.swap_remove(0).err().unwrap_or(RunError::NoRankAsked));
     }
     let (mut members, mut notes) = (vec![], vec![]);
-    for (index, result) in linked.iter().enumerate() {
+    for (index, result) in linked.iter_mut().enumerate() {
         match result {
             Ok((label, known)) => members.push(JoinMember {
                 label,
-                known: known.as_ref(),
+                known: known.as_mut(),
             }),
             Err(error) => notes.push(left_out(runs.entry(index), error)),
         }

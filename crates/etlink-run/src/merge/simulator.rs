@@ -173,7 +173,7 @@ pub(super) fn write_files(
         subgroups: groups.len() > 1,
         network: joined.network.as_ref(),
         network_origin: NetworkOrigin::Recording,
-        silent: !joined.agreed.communicates(),
+        silent: joined.is_silent,
         backend: simulator.backend,
         source: WorkloadSource::Recorded,
         device: Some(&joined.agreed.device),

@@ -18,8 +18,11 @@ The tasks find credentials where they run: in the environment, in the files of t
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import importlib
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
@@ -36,6 +39,12 @@ SHARDS_PER_CPU = 4
 
 DEFAULT_MEMORY = 4_000_000_000
 """What a task takes at most, bytes."""
+
+_M_MMAP_THRESHOLD = -3
+"""The parameter of glibc's `mallopt`, from malloc.h."""
+
+_LARGE_BLOCK = 4 << 20
+"""Blocks of so many bytes are the system's own."""
 
 Joined = TypeVar("Joined")
 
@@ -314,7 +323,8 @@ def _run_phase(
 ) -> tuple[list[str], list[tuple[str, str]]]:
     """A task: a phase of one shard of a merge. The files that were written, and the ranks that
     failed with their reasons."""
-    return _etlink.merge_phase(phase=phase, shard=shard, **settings)
+    with _returned_memory():
+        return _etlink.merge_phase(phase=phase, shard=shard, **settings)
 
 
 _StoredFile = tuple[str, bytes]
@@ -327,10 +337,29 @@ def _summarize(
     """A task: what a report needs of one shard."""
     of_report = {name: value for name, value in settings.items() if name != "command"}
     # on this machine alone: what is in the file goes through Ray
-    with tempfile.TemporaryDirectory(prefix="etlink-") as folder:
+    with _returned_memory(), tempfile.TemporaryDirectory(prefix="etlink-") as folder:
         _store(folder, listing)
         report = _etlink.PhasedReport(folder=folder, **of_report)
         return _stored(report.summarize(settings["command"], shard))
+
+
+@contextlib.contextmanager
+def _returned_memory() -> Iterator[None]:
+    """Gives the memory of a task back to the system when the task is done.
+
+    glibc keeps what is freed, for each of its arenas, and the threads of a worker have many: it held
+    more with each task.
+    """
+    libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+    # other C libraries have no such functions
+    mallopt, malloc_trim = (getattr(libc, name, None) for name in ("mallopt", "malloc_trim"))
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK)
+    try:
+        yield
+    finally:
+        if malloc_trim is not None:
+            malloc_trim(0)
 
 
 def _stored(path: str) -> _StoredFile:

@@ -324,9 +324,9 @@ fn findings_of_ranks(
     let job_ns = steps
         .iter()
         .fold(0i64, |sum, (_, ns)| sum.saturating_add(*ns));
-    let strangers = joined.stranger_notes();
+    let match_notes = joined.match_notes();
     let findings = joined_findings(&joined, found)?;
-    Ok((findings, (!steps.is_empty()).then_some(job_ns), strangers))
+    Ok((findings, (!steps.is_empty()).then_some(job_ns), match_notes))
 }
 
 /// A line about the run, then one per finding.

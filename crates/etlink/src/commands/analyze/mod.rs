@@ -310,7 +310,7 @@ impl Analyzed {
                 .collect(),
             false => vec![],
         };
-        told.notes.extend(joined.stranger_notes());
+        told.notes.extend(joined.match_notes());
         // a doubtful clock matters only where somebody came late by it
         if stragglers.iter().any(|rank| rank.last > 0) {
             let mut forms = told.ranks.iter().map(|rank| rank.form);

@@ -291,6 +291,9 @@ fn common_rows(joined: &MergedRun, ranks: Option<&[MergedRank]>) -> String {
     for rank in &joined.strangers {
         notes::print_note(&format!("{run}{}", stranger_note(*rank)));
     }
+    if let Some(apart) = &joined.apart {
+        notes::print_note(&format!("{run}{apart}"));
+    }
     let MergedRun {
         collectives,
         messages,

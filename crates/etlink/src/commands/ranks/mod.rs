@@ -249,15 +249,15 @@ fn summarize_rank(
 
 fn compare_ranks(
     (run, name): (&RunFiles, String),
-    results: RunResults<RankDetails>,
+    mut results: RunResults<RankDetails>,
     align: bool,
 ) -> RanksReport {
+    let mut joined = results.join(align);
     // The join has the ranks in this order, those with a summary.
     let ranks = results.members.ranks.iter();
     let ranks = ranks.filter(|member| member.summary.is_some());
     let details: Vec<&RankDetails> = ranks.map(|member| &member.value).collect();
     let devices: Vec<&DeviceUse> = details.iter().map(|details| &details.devices).collect();
-    let mut joined = results.join(align);
     let cut = joined.summaries.iter().zip(&details);
     let cut = cut
         .filter(|(_, details)| details.is_cut)
@@ -271,7 +271,7 @@ fn compare_ranks(
     let mut notes = run.notes.clone();
     notes.extend_from_slice(&results.rank_notes);
     notes.extend(results.members.mismatch_notes());
-    notes.extend(joined.stranger_notes());
+    notes.extend(joined.match_notes());
     notes.extend(unrecorded_note(&joined.summaries));
     let all = joined.summaries.iter().map(|summary| summary.rank);
     let began_steps_later = all

@@ -289,7 +289,7 @@ fn replay_run(
         ranks: &names,
         collectives: &joints,
     };
-    notes.extend(join.stranger_notes());
+    notes.extend(join.match_notes());
     notes.extend(unrecorded_note(&join.matches.problems));
     if !measured && !joints.is_empty() {
         notes.push(

@@ -99,7 +99,7 @@ fn content_of_ranks(
     let mut findings = vec![];
     let mut all_excluded = vec![];
     let mut errors = vec![];
-    for results in runs.collect_runs(results, false)? {
+    for mut results in runs.collect_runs(results, false)? {
         notes.extend_from_slice(&results.rank_notes);
         let joined_run = results.join(true);
         let excluded = results.excluded();
@@ -108,7 +108,7 @@ fn content_of_ranks(
         errors.extend(results.failed.into_iter().map(|(_, error)| error));
         notes.extend(results.members.mismatch_notes());
         notes.extend(results.members.absent_note());
-        notes.extend(joined_run.stranger_notes());
+        notes.extend(joined_run.match_notes());
         notes.extend(unrecorded_note(&joined_run.matches));
         // the loop runs once: `Run::open` refuses a folder of several runs
         let mut found = vec![];
