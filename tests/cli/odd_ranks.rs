@@ -781,13 +781,16 @@ fn times_that_no_trace_should_have_do_no_harm() {
         "ranks run --allow-mismatch",
         "merge run -o out --allow-mismatch",
         "merge run -o sim --for astra-sim --allow-mismatch",
-        "replay run --allow-mismatch --critical-path --scale kind=collective=9",
         "replay sim --critical-path",
         "analyze run --allow-mismatch",
         "report run -o x.html --allow-mismatch",
     ] {
         tool.run(line).exits(0);
     }
+    // what is behind such a time counts as cut off
+    tool.run("replay run --allow-mismatch --critical-path --scale kind=collective=9")
+        .exits(1)
+        .says("its device trace is cut and lacks collectives that others have with it");
     // one reason, and the right one
     tool.file(
         "x.json",

@@ -881,14 +881,24 @@ fn ranks_of_one_clock_that_were_recorded_one_after_the_other_are_told() {
         tool.file(&format!("run/{name}"), trace);
     }
     for command in ["ranks", "analyze", "findings", "replay"] {
-        tool.run(&format!("{command} run"))
-            .notes("rank 0 and rank 3 have one clock and were recorded 9.");
+        let ran = tool.run(&format!("{command} run")).exits(0);
+        let ran = ran.notes("and rank 3 are of one machine and were recorded 9.9");
+        let ran = ran.notes("collectives of both have the same numbers and are not compared");
+        assert!(
+            !ran.stdout.contains(" s ("),
+            "nobody waited: {}",
+            ran.stdout
+        );
     }
+    let ranks = tool.run("ranks run --json").exits(0).json();
+    let waited = |rank: &Value| rank["waited_ns"].as_i64().expect("is a number");
+    let all = ranks[0]["ranks"].as_array().expect("a list").iter();
+    assert!(all.map(waited).max() < Some(1_000 * MS), "{ranks}");
     let merged = tool.run("merge run -o out").exits(0);
-    merged.notes("matched by their numbers alone, and who waited for whom is wrong");
+    merged.notes("collectives of both are taken for the same by their numbers alone");
     // at the same time: nothing to say
     let whole = tool.run("ranks {pairs}/tpdp4-2.15.0").exits(0);
-    assert!(!whole.stderr.contains("one clock"), "{}", whole.stderr);
+    assert!(!whole.stderr.contains("apart"), "{}", whole.stderr);
 }
 
 /// A recorded trace, `seconds` later.
@@ -914,9 +924,22 @@ fn a_rank_that_is_cut_keeps_what_it_has() {
         .exits(0)
         .says(cut)
         .notes("note: rank 2: damage: the file ends");
-    for command in ["analyze", "findings"] {
-        tool.run(&format!("{command} run")).exits(0).says(cut);
-    }
+    // its first collectives would tell little, and its missing ones would keep the others as they were
+    let left_out =
+        "rank 2 is left out: its device trace is cut and lacks collectives that others have";
+    tool.run("findings run").exits(1).says(cut).notes(left_out);
+    let without = tool.run("findings run --ranks 0,1,3 -q").exits(0).stdout;
+    tool.run("findings run -q")
+        .exits(1)
+        .says(without.trim_end());
+    tool.run("replay run")
+        .exits(1)
+        .says("rank 2  its device trace is cut and lacks collectives");
+    tool.run("analyze run").exits(0).says(cut);
+    let said =
+        "note: what would be gained is told without rank 2: what is not recorded cannot change";
+    tool.run("analyze run").notes(said);
+    tool.run("report run -o x.html").exits(0).notes(said);
     let json = tool.run("ranks run --json").exits(0).json();
     assert!(
         json[0]["notes"][0]

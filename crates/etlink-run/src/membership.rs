@@ -28,6 +28,8 @@ pub enum Exclusion {
     Unreadable,
     /// It is damaged, and damaged traces were to be refused.
     Damaged,
+    /// Its device trace is cut and lacks what others have with it.
+    Cut,
     /// Neither its name nor its content settles which rank it is of.
     RankUnknown,
     /// It is of another run.
@@ -48,6 +50,17 @@ impl Excluded {
             label: label.to_owned(),
             reason,
             message: text::error_chain(error),
+        }
+    }
+
+    /// A rank whose device trace is cut so that it lacks what others have with it: what it did not
+    /// record cannot change, and would keep the others as they were.
+    pub fn cut(label: &str) -> Excluded {
+        Excluded {
+            label: label.to_owned(),
+            reason: Exclusion::Cut,
+            message: "its device trace is cut and lacks collectives that others have with it"
+                .to_owned(),
         }
     }
 
@@ -82,7 +95,10 @@ impl Excluded {
         match self.reason {
             // two traces of one rank cannot both be joined, whatever is allowed
             Exclusion::OtherRun(reason) => reason != ExcludeReason::SameRank,
-            Exclusion::Unreadable | Exclusion::Damaged | Exclusion::RankUnknown => false,
+            Exclusion::Unreadable
+            | Exclusion::Damaged
+            | Exclusion::Cut
+            | Exclusion::RankUnknown => false,
         }
     }
 

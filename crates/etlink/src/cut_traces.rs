@@ -23,6 +23,17 @@ pub(crate) fn cut_line(labels: &[&str], is_only_trace: bool) -> String {
     }
 }
 
+/// A note on findings that are told without some ranks, whose device traces are cut, by their labels.
+pub(crate) fn findings_note(left_out: &[&str]) -> Option<String> {
+    (!left_out.is_empty()).then(|| {
+        format!(
+            "what would be gained is told without {}: what is not recorded cannot change, and the \
+             others would wait for it",
+            names(left_out)
+        )
+    })
+}
+
 /// Ranks by their numbers, files by their names.
 fn names(labels: &[&str]) -> String {
     let ranks: Result<Vec<GlobalRank>, _> = labels

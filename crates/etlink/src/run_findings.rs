@@ -36,6 +36,8 @@ pub struct FoundRank {
     graph: ReplayGraph,
     causes: RankCauses,
     base_ns: UnixNs,
+    /// Its device trace ends before its recording did.
+    is_cut: bool,
 }
 
 impl FoundRank {
@@ -49,8 +51,14 @@ impl FoundRank {
         FoundRank {
             causes: rank_causes(trace, rules, analysis),
             base_ns: trace.device.header.base_ns,
+            is_cut: trace.device.anomalies.is_cut(),
             graph,
         }
+    }
+
+    /// Whether its device trace ends before its recording did.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
     }
 
     /// What it takes until the run's findings are known, bytes.
@@ -132,11 +140,39 @@ fn are_few_nodes(ranks: &[FoundRank]) -> bool {
     ranks.iter().map(|rank| rank.graph.len()).sum::<usize>() <= MOST_HEAD_NODES
 }
 
-/// The ranks as one graph. `ranks` are in the order of the summaries.
+/// Which ranks, by place, findings are told without: those whose device traces are cut so that they lack
+/// what others have with them, unless all are. What a rank did not record cannot become shorter, and
+/// would keep all others as they were.
+pub fn ranks_left_out(joined: &JoinedRun, is_cut: &[bool]) -> Vec<bool> {
+    let lacks = joined.lacks_matches();
+    let both = lacks.iter().zip(is_cut);
+    let left_out: Vec<bool> = both.map(|(lacks, is_cut)| *lacks && *is_cut).collect();
+    match left_out.iter().all(|is_out| *is_out) {
+        true => vec![false; left_out.len()],
+        false => left_out,
+    }
+}
+
+/// The ranks as one graph, but for [`ranks_left_out`]. `ranks` are in the order of the summaries.
 ///
 /// # Errors
 /// Their graphs cannot be joined.
-pub fn joined_findings(joined: &JoinedRun, ranks: Vec<FoundRank>) -> Result<RunFindings> {
+pub fn joined_findings(joined: &JoinedRun, mut ranks: Vec<FoundRank>) -> Result<RunFindings> {
+    let is_cut: Vec<bool> = ranks.iter().map(FoundRank::is_cut).collect();
+    let left_out = ranks_left_out(joined, &is_cut);
+    if left_out.contains(&true) {
+        let all = ranks.into_iter().zip(&joined.summaries).zip(left_out);
+        let kept = all.filter(|(_, is_out)| !is_out);
+        let kept = kept.map(|((rank, summary), _)| (rank, summary.clone()));
+        let (ranks, summaries) = kept.unzip();
+        let is_aligned = !joined.clocks.is_empty();
+        return joined_findings(&JoinedRun::new(summaries, is_aligned), ranks);
+    }
+    if ranks.len() == 1
+        && let Some(only) = ranks.pop()
+    {
+        return Ok(only.alone());
+    }
     let (mut columns, mut causes) = (RankColumns::default(), vec![]);
     for (rank, summary) in ranks.into_iter().zip(&joined.summaries) {
         columns.push_graph(summary.rank, rank.graph, rank.base_ns);

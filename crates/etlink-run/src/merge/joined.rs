@@ -102,12 +102,13 @@ impl MergedRun {
                 labels.push(rank.label.to_owned());
             }
         }
-        let joined = JoinedRun::new(facts, how.align);
-        let apart = joined.apart_note();
+        let mut joined = JoinedRun::with_all_matches(facts, how.align);
+        let apart = joined.find_apart(false).map(|apart| apart.are_joined());
         let JoinedRun {
             summaries: facts,
             matches: join,
             clocks,
+            ..
         } = joined;
         // a simulator stops for ever where two ranks state different sizes for one collective
         let mut agreed = agree(&facts, &sizes, &join, options.simulator.is_some());

@@ -6,7 +6,7 @@ use crate::cut_traces::cut_line;
 use crate::kernel_rules::{ReadRules, read_rules};
 use crate::rank_error::rank_error;
 use crate::record_tables::records_table;
-use crate::run_findings::{FoundRank, joined_findings};
+use crate::run_findings::{FoundRank, joined_findings, ranks_left_out};
 use crate::run_query::RunQuery;
 use crate::table::{count, percent, time};
 use crate::{Outcome, notes};
@@ -65,8 +65,6 @@ pub struct FindingsReport {
 #[derive(BorshSerialize, BorshDeserialize)]
 struct FindingsRank {
     found: FoundRank,
-    /// Its device trace ends before its recording did.
-    is_cut: bool,
 }
 
 pub fn run(args: FindingsArgs) -> Result<Outcome> {
@@ -257,7 +255,6 @@ fn find_in_rank(
         notes: report_notes(&linked.report.report),
         value: FindingsRank {
             found: FoundRank::new(trace, graph, rules, &analysis),
-            is_cut: trace.device.anomalies.is_cut(),
         },
         summary: linked.summary,
     }))
@@ -276,11 +273,11 @@ fn run_notes(runs: &RunSet, results: &RunResults<FindingsRank>) -> Vec<String> {
 
 fn run_report(runs: &RunSet, results: RunResults<FindingsRank>) -> Result<FindingsReport> {
     let run = &runs.runs[results.run];
-    let excluded = results.excluded();
+    let mut excluded = results.excluded();
     let mut notes = run_notes(runs, &results);
     let absent = results.members.absent;
     let mut ranks = results.members.ranks;
-    let cut = ranks.iter().filter(|rank| rank.value.is_cut);
+    let cut = ranks.iter().filter(|rank| rank.value.found.is_cut());
     let cut: Vec<&str> = cut.map(|rank| rank.label.as_str()).collect();
     let cut_line = cut_line(&cut, ranks.len() + excluded.len() == 1);
     let (found, job_step_ns) = match ranks.len() {
@@ -288,9 +285,10 @@ fn run_report(runs: &RunSet, results: RunResults<FindingsRank>) -> Result<Findin
         // one rank waits for nobody here, and its own clock is good enough
         1 => (ranks.remove(0).value.found.alone(), None),
         _ => {
-            let (found, job_step_ns, strangers) = findings_of_ranks(ranks, runs.options.align)?;
-            notes.extend(strangers);
-            (found, job_step_ns)
+            let found = findings_of_ranks(ranks, runs.options.align)?;
+            notes.extend(found.match_notes);
+            excluded.extend(found.left_out.iter().map(|label| Excluded::cut(label)));
+            (found.findings, found.job_ns)
         }
     };
     Ok(FindingsReport {
@@ -305,18 +303,28 @@ fn run_report(runs: &RunSet, results: RunResults<FindingsRank>) -> Result<Findin
     })
 }
 
-/// The ranks as one graph, the step time of the job, and notes on ranks that do not fit.
-fn findings_of_ranks(
-    ranks: Vec<RankResult<FindingsRank>>,
-    align: bool,
-) -> Result<(RunFindings, Option<i64>, Vec<String>)> {
+/// What several ranks would gain as one graph.
+struct FoundRanks {
+    findings: RunFindings,
+    /// What their steps take, from the last rank's begin on, ns.
+    job_ns: Option<i64>,
+    /// Notes on ranks that do not fit.
+    match_notes: Vec<String>,
+    /// Labels of ranks that were left out.
+    left_out: Vec<String>,
+}
+
+fn findings_of_ranks(ranks: Vec<RankResult<FindingsRank>>, align: bool) -> Result<FoundRanks> {
     let (mut summaries, mut found) = (vec![], vec![]);
+    let (mut labels, mut is_cut) = (vec![], vec![]);
     for rank in ranks {
         let Some(summary) = rank.summary else {
             debug_assert!(false, "{} has no rank", rank.label);
             continue;
         };
         summaries.push(summary);
+        labels.push(rank.label);
+        is_cut.push(rank.value.found.is_cut());
         found.push(rank.value.found);
     }
     let joined = JoinedRun::new(summaries, align);
@@ -325,8 +333,15 @@ fn findings_of_ranks(
         .iter()
         .fold(0i64, |sum, (_, ns)| sum.saturating_add(*ns));
     let match_notes = joined.match_notes();
-    let findings = joined_findings(&joined, found)?;
-    Ok((findings, (!steps.is_empty()).then_some(job_ns), match_notes))
+    let left_out = ranks_left_out(&joined, &is_cut);
+    let left_out = labels.into_iter().zip(left_out);
+    let left_out = left_out.filter(|(_, is_out)| *is_out);
+    Ok(FoundRanks {
+        left_out: left_out.map(|(label, _)| label).collect(),
+        findings: joined_findings(&joined, found)?,
+        job_ns: (!steps.is_empty()).then_some(job_ns),
+        match_notes,
+    })
 }
 
 /// A line about the run, then one per finding.

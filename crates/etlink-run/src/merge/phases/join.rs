@@ -19,8 +19,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Bytes that a join holds for each stored byte of a rank, whose numbers are packed: of the rank itself,
-/// and of what is made of all. 512 ranks of 200 MB took 3.2.
-const JOINED_BYTES: u64 = 4;
+/// and of what is made of all. Ranks of 200 MB with groups of all took 3.2, pairs and messages of all
+/// ranks up to 4.4.
+const JOINED_BYTES: u64 = 5;
 
 /// What was joined.
 #[derive(Serialize)]

@@ -18,8 +18,11 @@ pub use hta::{HtaDocument, HtaQuery};
 use super::{print_report, print_shard, print_text};
 use crate::Outcome;
 use crate::args::{AnalyzeArgs, Compat};
+use crate::cut_traces::findings_note;
 use crate::kernel_rules::{ReadRules, read_rules};
-use crate::run_findings::{FoundRank, findings_of_run, head_findings, retained_bytes};
+use crate::run_findings::{
+    FoundRank, findings_of_run, head_findings, ranks_left_out, retained_bytes,
+};
 use anyhow::{Result, bail};
 use card::CardTarget;
 use chakra::RankForm;
@@ -294,6 +297,14 @@ impl Analyzed {
             told.notes.push(format!("no findings: {error:#}"));
             None
         });
+        if findings.is_some() {
+            let is_cut: Vec<bool> = told.ranks.iter().map(|rank| rank.is_cut).collect();
+            let left_out = told.ranks.iter().zip(ranks_left_out(&joined, &is_cut));
+            let left_out = left_out.filter(|(_, is_out)| *is_out);
+            let left_out: Vec<&str> = left_out.map(|(rank, _)| rank.label.as_str()).collect();
+            let note = findings_note(&left_out);
+            told.notes.extend(note);
+        }
         let is_joined = joined.summaries.len() > 1;
         let stragglers = match is_joined {
             true => joined.straggler_stats(),

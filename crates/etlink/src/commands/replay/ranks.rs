@@ -8,7 +8,7 @@ use super::steps::{RankStep, ReplaySteps};
 use super::{ReplayConfig, Replayed, UnusedRules, replay_graph, table};
 use crate::commands::{print_json, print_report, print_run_files, print_shard};
 use crate::rank_columns::RankColumns;
-use crate::run_findings::SUMMARY_BYTES;
+use crate::run_findings::{SUMMARY_BYTES, ranks_left_out};
 use crate::{Outcome, notes};
 use anyhow::{Context, Result, anyhow, bail};
 use borsh::{BorshDeserialize, BorshSerialize};
@@ -35,6 +35,8 @@ struct ReplayRank {
     names: RankNames,
     /// What its times count from, by its own clock.
     base_ns: UnixNs,
+    /// Its device trace ends before its recording did.
+    is_cut: bool,
     /// What only some want to know.
     details: Vec<String>,
     /// What named questions change.
@@ -98,7 +100,8 @@ fn replay_read(
         return Err(nothing_to_replay(runs, read));
     }
     let (mut replayed, mut unused) = (vec![], vec![]);
-    for (results, idle) in read.runs.into_iter().zip(read.idle_notes) {
+    for (mut results, idle) in read.runs.into_iter().zip(read.idle_notes) {
+        leave_out_cut(&mut results, config.options.align);
         // `--ranks` names none of its ranks
         if has_no_ranks(&results) && results.excluded().is_empty() && idle.is_empty() {
             continue;
@@ -152,12 +155,13 @@ impl RunTogether {
         }
         let of_runs = read.runs.into_iter().zip(read.idle_notes);
         let mut of_runs = of_runs.filter(|(results, _)| !has_no_ranks(results));
-        let (Some((results, idle)), None) = (of_runs.next(), of_runs.next()) else {
+        let (Some((mut results, idle)), None) = (of_runs.next(), of_runs.next()) else {
             bail!(
                 "{} has several runs: name the folder of one",
                 runs.source_name()
             );
         };
+        leave_out_cut(&mut results, align);
         let mut notes = runs.runs[results.run].notes.clone();
         notes.extend(idle);
         notes.extend(unasked);
@@ -200,6 +204,26 @@ impl RunTogether {
 
 fn has_no_ranks(results: &RunResults<ReplayRank>) -> bool {
     results.members.ranks.is_empty()
+}
+
+/// Leaves out ranks whose device traces are cut; see [`ranks_left_out`].
+fn leave_out_cut(results: &mut RunResults<ReplayRank>, align: bool) {
+    let ranks = &mut results.members.ranks;
+    let is_cut: Vec<bool> = ranks.iter().map(|rank| rank.value.is_cut).collect();
+    if !is_cut.contains(&true) {
+        return;
+    }
+    let summaries: Vec<_> = ranks
+        .iter()
+        .filter_map(|rank| rank.summary.clone())
+        .collect();
+    // the selection excludes ranks of unknown numbers
+    debug_assert_eq!(summaries.len(), ranks.len());
+    let left_out = ranks_left_out(&JoinedRun::new(summaries, align), &is_cut);
+    let mut left_out = left_out.into_iter();
+    let cut = ranks.extract_if(.., |_| left_out.next().unwrap_or(false));
+    let excluded = cut.map(|rank| Excluded::cut(&rank.label));
+    results.members.excluded.extend(excluded);
 }
 
 /// Why there is nothing to replay: what the traces failed with counts before what else is odd.

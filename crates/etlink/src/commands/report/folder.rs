@@ -3,9 +3,10 @@
 use super::ran::Ran;
 use super::{Content, ReportConfig, steps, steps::DrawnSteps};
 use crate::commands::print_run_files;
+use crate::cut_traces::findings_note;
 use crate::kernel_rules::ReadRules;
 use crate::rank_error::rank_error;
-use crate::run_findings::{FoundRank, findings_of_run, retained_bytes};
+use crate::run_findings::{FoundRank, findings_of_run, ranks_left_out, retained_bytes};
 use anyhow::{Context, Result};
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_analyze::KernelRules;
@@ -112,15 +113,26 @@ fn content_of_ranks(
         notes.extend(unrecorded_note(&joined_run.matches));
         // the loop runs once: `Run::open` refuses a folder of several runs
         let mut found = vec![];
+        let mut labels: Vec<String> = vec![];
         for mut rank in results.members.ranks {
+            labels.push(rank.label);
             found.push(rank.value.found.take());
             // the places of the joined ranks, in the order of their summaries
             members.extend(rank.summary.is_some().then_some(rank.value.index));
             ranks.push(rank.value.rank);
             places.push(rank.value.index);
         }
+        let known = found.iter().flatten();
+        let is_cut: Vec<bool> = known.map(FoundRank::is_cut).collect();
+        let left_out = labels.iter().zip(ranks_left_out(&joined_run, &is_cut));
+        let left_out = left_out.filter(|(_, is_out)| *is_out);
+        let left_out: Vec<&str> = left_out.map(|(label, _)| label.as_str()).collect();
         match findings_of_run(&joined_run, found) {
-            Ok(of_run) => findings.extend(of_run.into_iter().flat_map(run_finding_links)),
+            Ok(Some(of_run)) => {
+                notes.extend(findings_note(&left_out));
+                findings.extend(run_finding_links(of_run));
+            }
+            Ok(None) => {}
             Err(error) => notes.push(format!("no findings: {error:#}")),
         }
         joined = Some(joined_run);
