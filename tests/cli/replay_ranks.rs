@@ -425,6 +425,15 @@ fn a_slower_rank_is_predicted_from_the_run_before() {
 }
 
 #[test]
+fn graphs_of_some_ranks_say_that_others_are_absent() {
+    let tool = Tool::new();
+    put_devices(&tool, "run", "tpdp4-2.15.0", 2);
+    tool.run("merge run -o graphs").exits(0);
+    let said = "note: no trace of rank 2, 3: what waits for them counts as transfer";
+    tool.run("replay graphs").exits(0).notes(said);
+}
+
+#[test]
 fn a_validation_says_what_is_odd_in_either_run() {
     let tool = Tool::new();
     for (folder, ranks) in [("before", 0..2), ("after", 0..1)] {

@@ -30,6 +30,8 @@ pub fn summarize_rank(
     let (first, last) = file.summary().window_ns.unwrap_or((0, 0));
     let mut summary = RankSummary {
         rank,
+        // else nobody knows of ranks after the last that is here
+        world_size: file.metadata_int("world_size"),
         window_ns: (base_ns.shifted(first), base_ns.shifted(last)),
         ..RankSummary::default()
     };
