@@ -762,6 +762,50 @@ fn the_file_that_a_rank_had_while_it_was_joined_goes() {
 }
 
 #[test]
+fn a_rank_that_is_not_joined_does_not_become_one_of_the_run_by_itself() {
+    let another_day = Drawn {
+        ahead_ns: DAY_NS,
+        ..RUN[3]
+    };
+    for (form, ending) in [
+        ("", "et"),
+        ("--pack zstd", "et.zst"),
+        ("--format etplus", "json.gz"),
+    ] {
+        let tool = Tool::new();
+        put(&tool, &RUN[..3]);
+        put(&tool, &[another_day]);
+        let merge = format!("merge run -o out {form}");
+        tool.run(&merge).exits(1).says("1 not joined");
+        let before = tool.files("out");
+        let file = format!("out/run.3.not_joined.{ending}");
+        tool.run(&format!("{merge} --ranks 3"))
+            .exits(2)
+            .complains(&["exists already"]);
+        let said = format!(
+            "{file} was not joined with the ranks whose files stay, and none of those is merged \
+             with it now: merge all ranks, write to another folder, or take it in by \
+             --allow-mismatch"
+        );
+        tool.run(&format!("{merge} --ranks 3 -f"))
+            .exits(2)
+            .complains(&[&said]);
+        assert!(tool.files("out") == before, "{form}");
+        let phase = format!("{merge} --ranks 3 -f --phase");
+        tool.run(&format!("{phase} summaries --shard 0/1")).exits(0);
+        tool.run(&format!("{phase} join")).exits(2).notes(&said);
+        tool.shell("rm -r out/.etlink-phases").exits(0);
+        assert!(tool.files("out") == before, "{form}");
+        // beside ranks of the run it is seen again that it is none of them
+        tool.run(&format!("{merge} --ranks 1-3 -f")).exits(1);
+        assert!(file_names(&tool, "out").contains(&format!("run.3.not_joined.{ending}")));
+        tool.run(&format!("{merge} --ranks 3 -f --allow-mismatch"))
+            .exits(0);
+        assert!(file_names(&tool, "out").contains(&format!("run.3.{ending}")));
+    }
+}
+
+#[test]
 fn a_simulation_says_that_an_empty_rank_stands_for_one_that_is_not_joined() {
     let tool = Tool::new();
     put(&tool, &RUN);

@@ -24,6 +24,8 @@ pub enum Setting {
     Strict,
     /// `--overwrite`.
     Overwrite,
+    /// `--allow-mismatch`.
+    AllowMismatch,
     /// `--what-if`.
     WhatIf,
     /// `--scale`.
@@ -41,6 +43,7 @@ impl Display for Setting {
             Setting::Memory => ("--memory", "memory="),
             Setting::Strict => ("--strict", "strict=True"),
             Setting::Overwrite => ("--overwrite", "overwrite=True"),
+            Setting::AllowMismatch => ("--allow-mismatch", "allow_mismatch=True"),
             Setting::WhatIf => ("--what-if", "what_if="),
             Setting::Scale => ("--scale", "scale="),
             Setting::NoTensorDeps => ("--tensor-deps none", "tensor_deps=\"none\""),

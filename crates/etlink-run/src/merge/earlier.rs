@@ -156,6 +156,37 @@ impl EarlierFiles {
         Ok(())
     }
 
+    /// Whether a part of the ranks would make a rank of the earlier run of one that was not joined
+    /// with it. `joined`: the files of the part's ranks that are joined now. One of them that was
+    /// joined before vouches for the others.
+    ///
+    /// # Errors
+    /// It would.
+    pub(super) fn check_part(
+        &self,
+        folder: &Path,
+        joined: &BTreeSet<String>,
+    ) -> Result<(), OutputError> {
+        // merged JSON of both kinds is among the files of ranks
+        let before = || self.ranks.iter().chain(&self.not_joined);
+        let is_apart = |file: &String| names::joined_name(file).is_some();
+        let of_part: BTreeSet<String> = joined
+            .iter()
+            .flat_map(|file| names::all_names(file))
+            .collect();
+        let mut in_run = before().filter(|file| !is_apart(file)).peekable();
+        if in_run.peek().is_none() || in_run.any(|file| of_part.contains(file)) {
+            return Ok(());
+        }
+        match before().find(|file| is_apart(file) && of_part.contains(*file)) {
+            Some(file) => {
+                let path = folder.join(file);
+                Err(OutputError::NotJoinedBefore { path })
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Whether files that stay would have another list of groups: those of another run, and where
     /// `is_part` of the ranks was written, those of the other ranks.
     ///

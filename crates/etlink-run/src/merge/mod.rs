@@ -23,10 +23,12 @@ pub(crate) use traced_device::traced_device;
 use crate::Progress;
 use crate::discover::RunFiles;
 use crate::error::RunError;
+use crate::file_error::{FileAction, FileContext};
 use crate::job::{self, ChakraOptions, JobReport, LinkJob, RankContext};
 use crate::memory::PartsObstacle;
 use crate::output::{FileSet, OutputError, OutputFormat, Packing, Piece, Target};
 use crate::run::{LinkedRank, RankEntry, RankLink, RunSet, RunSource, with_manifest};
+use crate::storage;
 use crate::text;
 use etlink_chakra::RooflineDevice;
 use etlink_chakra::astra::NetworkBackend;
@@ -291,13 +293,16 @@ fn output_place(
         set.target(name, OutputFormat::EtPlus)?;
     }
     timeline::target(options, &set).transpose()?;
+    let outputs = rank_outputs(runs, run, options);
     if !options.overwrite {
+        if runs.options.ranks.is_some() {
+            check_not_joined(set.folder(), &outputs)?;
+        }
         return Ok(RunPlace {
             set,
             earlier: EarlierFiles::default(),
         });
     }
-    let outputs = rank_outputs(runs, run, options);
     let name = output_name(runs, run);
     let earlier = EarlierFiles::find(options, set.folder(), &name, &outputs, false)?;
     if options.simulator.is_some() {
@@ -307,6 +312,18 @@ fn output_place(
         earlier.check_simulation(set.folder(), &outputs)?;
     }
     Ok(RunPlace { set, earlier })
+}
+
+/// Refuses ranks that have a file already from when they were not joined with others: two files
+/// would be of one rank.
+fn check_not_joined(folder: &Path, outputs: &BTreeSet<String>) -> Result<(), OutputError> {
+    for entry in storage::list(folder).with_path(FileAction::ReadFolder, folder)? {
+        let joined = entry.name().to_str().and_then(names::joined_name);
+        if joined.is_some_and(|joined| outputs.contains(&joined)) {
+            return Err(OutputError::Exists { path: entry.path });
+        }
+    }
+    Ok(())
 }
 
 /// Names of the files that a run's ranks are written to where all are joined.
@@ -365,6 +382,7 @@ impl Merger<'_> {
         // what a rank's file states of its communications depends on all others
         let mut joined = self.join(&mut ranks);
         self.set_apart(&mut ranks, &joined);
+        self.check_parts(&ranks)?;
         for (place, run) in self.places.iter().zip(&joined) {
             // needs the join, which knows the number of ranks; still before a file is written
             if let Some(place) = place {
@@ -560,6 +578,26 @@ impl Merger<'_> {
                 (linked.output, linked.bytes.output) = (None, 0);
             }
         }
+    }
+
+    /// Refuses a part of the ranks that would take one into an earlier run which had left it out.
+    fn check_parts(&self, ranks: &[MergedRank]) -> Result<(), OutputError> {
+        let how = &self.runs.options;
+        if how.ranks.is_none() || how.allow_mismatch {
+            return Ok(());
+        }
+        for (run, place) in self.places.iter().enumerate() {
+            let Some(place) = place else { continue };
+            let name = output_name(self.runs, &self.runs.runs[run]);
+            let joined = self
+                .ranks_of(run, ranks)
+                .filter(|rank| !rank.is_bad() && !rank.is_unwanted && !rank.not_joined);
+            let files = joined
+                .map(|rank| names::rank_file_name(&name, &rank.label, self.options, true))
+                .collect();
+            place.earlier.check_part(place.set.folder(), &files)?;
+        }
+        Ok(())
     }
 
     /// Writes a rank that waited for the others; gives what is new of it.

@@ -155,6 +155,17 @@ pub enum OutputError {
         /// The file of the other rank.
         path: PathBuf,
     },
+    /// A part of the ranks was to be written, and would make a rank of an earlier run of one that was
+    /// not joined with it.
+    #[error(
+        "{} was not joined with the ranks whose files stay, and none of those is merged with it now: {}",
+        path.display(),
+        self.remedy().unwrap_or_default()
+    )]
+    NotJoinedBefore {
+        /// The file of the rank.
+        path: PathBuf,
+    },
     /// Another process writes the target.
     #[error(
         "{} is being written by another etlink{}: {}",
@@ -303,6 +314,12 @@ impl OutputError {
             OutputError::NotOurs { .. } => "move it away",
             OutputError::GroupsOfOthers { .. } | OutputError::SimulatedWithOthers { .. } => {
                 "merge all ranks, or write to another folder"
+            }
+            OutputError::NotJoinedBefore { .. } => {
+                return Some(format!(
+                    "merge all ranks, write to another folder, or take it in by {}",
+                    Setting::AllowMismatch
+                ));
             }
             OutputError::BesideOtherRun { .. } => {
                 "write to another folder, or remove the files of that run first"

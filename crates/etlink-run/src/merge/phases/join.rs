@@ -260,6 +260,13 @@ impl ShardJoiner<'_> {
             }
             .into());
         }
+        let how = &self.runs.options;
+        if how.ranks.is_some() && !how.allow_mismatch {
+            let of_run = members
+                .iter()
+                .filter(|member| joined.runs[run].has(&member.label));
+            earlier.check_part(set.folder(), &of_run.map(file_of).collect())?;
+        }
         if self.options.simulator.is_some() {
             earlier.check_other_run(set.folder())?;
         }
