@@ -137,7 +137,8 @@ fn phases_refuse_other_traces_options_and_damage() {
     fs::remove_file(tool.path("run/kineto_trace_3.json")).expect("removes");
     fs::remove_file(tool.path("run/torch_et_3.json")).expect("removes");
     tool.run("merge run -o out --phase join")
-        .exits(2).notes("the traces have changed since shard 0/2 was summarized, which saw 4 ranks where there are 3 now");
+        .exits(2)
+        .notes("the traces have changed since shard 0/2 was summarized: rank 3 is gone; 4 ranks then, 3 now; run all phases again");
     for (options, message) in [
         ("--phase summaries", "--shard <K/N>"),
         ("--phase join --shard 0/2", "joins all shards"),
@@ -253,14 +254,67 @@ fn phases_of_other_traces_are_refused() {
             tool.file(&format!("run/{name}"), content);
         }
     }
-    for phase in ["write --shard 0/2", "join"] {
+    for (phase, done) in [("write --shard 0/2", "joined"), ("join", "summarized")] {
         tool.run(&format!("merge run -f -o out --phase {phase}"))
             .exits(2)
-            .notes("the traces have changed since shard 0/2 was summarized");
+            .notes(&format!("the traces have changed since shard 0/2 was {done}"));
     }
     run_phases(&tool, "run -f", [0, 0, 0]);
     tool.run("merge run -o one").exits(0);
     assert_eq!(results(&tool, "one"), results(&tool, "out"));
+}
+
+#[test]
+fn phases_name_what_has_changed() {
+    let tool = four_ranks();
+    run_phases(&tool, "run -f", [0, 0, 0]);
+    for phase in ["write --shard 0/2", "join"] {
+        tool.run(&format!("merge run -f -o out --ranks 0-2 --phase {phase}"))
+            .exits(2)
+            .notes("shard 0/2 was run with another --ranks: give all phases the same options");
+    }
+    let name = "run/kineto_trace_3.json";
+    let file = fs::File::options().write(true).open(tool.path(name));
+    let file = file.expect("a file");
+    let later = std::time::SystemTime::now() + std::time::Duration::from_secs(60);
+    file.set_modified(later).expect("a time");
+    let touched = format!("{name} has another time of its last change, and the same size");
+    tool.run("merge run -f -o out --phase write --shard 0/2")
+        .exits(2)
+        .notes(&format!(
+            "since shard 0/2 was joined: {touched}; run all phases again"
+        ));
+    tool.run("merge run -f -o out --phase join")
+        .exits(2)
+        .notes(&format!(
+            "since shard 0/2 was summarized: {touched}; run all phases again"
+        ));
+    // the join is older than the summaries
+    for shard in 0..2 {
+        let phase = format!("--phase summaries --shard {shard}/2");
+        tool.run(&format!("merge run -f -o out {phase}")).exits(0);
+    }
+    tool.run("merge run -f -o out --phase write --shard 0/2")
+        .exits(2)
+        .notes(&format!(
+            "since shard 0/2 was joined: {touched}; run the join and the write again"
+        ));
+    tool.run("merge run -f -o out --phase join").exits(0);
+    tool.run("merge run -f -o out --phase write --shard 0/2")
+        .exits(0);
+    let bytes = tool.read(name).len();
+    tool.file(name, [&tool.read(name)[..], b"\n"].concat());
+    tool.run("merge run -f -o out --phase join")
+        .exits(2)
+        .notes(&format!(
+            "{name} had {bytes} bytes and has {} now",
+            bytes + 1
+        ));
+    tool.shell("cp run/kineto_trace_3.json run/kineto_trace_4.json; cp run/torch_et_3.json run/torch_et_4.json")
+        .exits(0);
+    tool.run("merge run -f -o out --phase join").exits(2).notes(
+        "the traces have changed since shard 0/2 was summarized: rank 4 has come; 4 ranks then, 5",
+    );
 }
 
 #[test]

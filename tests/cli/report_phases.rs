@@ -258,6 +258,7 @@ fn other_traces_options_and_damage_are_refused() {
     }
     for (options, named) in [
         ("--strict", "--strict"),
+        ("--ranks 0-2", "--ranks"),
         (
             "--sequences-of aten::mm --table sequences",
             "--sequences-of",
@@ -298,7 +299,7 @@ fn other_traces_options_and_damage_are_refused() {
     tool.file("run/kineto_trace_3.json", [&trace[..], b"\n"].concat());
     tool.run(join)
         .exits(2)
-        .notes("the traces have changed since shard 0/2 was summarized");
+        .notes("the traces have changed since shard 0/2 was summarized: run/kineto_trace_3.json had");
 }
 
 #[test]

@@ -20,6 +20,33 @@ pub struct StoredError {
     pub is_refused: bool,
 }
 
+/// What a phase goes on with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EarlierPhase {
+    /// The summaries.
+    Summaries,
+    /// The join, of summaries that are as old as it.
+    Join,
+    /// The join; since then the shard was summarized again.
+    OldJoin,
+}
+
+impl EarlierPhase {
+    fn done(self) -> &'static str {
+        match self {
+            EarlierPhase::Summaries => "summarized",
+            EarlierPhase::Join | EarlierPhase::OldJoin => "joined",
+        }
+    }
+
+    fn repeat(self) -> &'static str {
+        match self {
+            EarlierPhase::Summaries | EarlierPhase::Join => "run all phases again",
+            EarlierPhase::OldJoin => "run the join and the write again",
+        }
+    }
+}
+
 /// Why a phase cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum PhaseError {
@@ -96,18 +123,19 @@ pub enum PhaseError {
         /// Another.
         other: u32,
     },
-    /// A shard saw other ranks than there are now.
+    /// A phase saw other ranks than there are now, or other files of them.
     #[error(
-        "the traces have changed since shard {shard} was summarized, which saw {then} ranks where \
-         there are {now} now, or other files: run all phases again"
+        "the traces have changed since shard {shard} was {}: {change}; {}",
+        phase.done(),
+        phase.repeat()
     )]
-    OtherRanks {
+    OtherTraces {
         /// The shard.
         shard: Shard,
-        /// How many ranks it saw.
-        then: usize,
-        /// How many there are.
-        now: usize,
+        /// Which phase it was.
+        phase: EarlierPhase,
+        /// What has changed first.
+        change: String,
     },
     /// A shard was summarized, or joined, with other options.
     #[error("shard {shard} was run with another {option}: give all phases the same options")]

@@ -1,11 +1,13 @@
 //! What a phase was run on, and how: later phases refuse what was done otherwise.
 
-use super::error::PhaseError;
+use super::error::{EarlierPhase, PhaseError};
 use super::listing::{FileState, FolderState};
 use super::shard::Shard;
 use crate::run_files::RankFiles;
+use crate::storage::shown_path;
 use serde::{Deserialize, Serialize};
-use std::path::Path;
+use std::cmp::Ordering;
+use std::path::{Path, PathBuf};
 
 /// What was summarized, and how: the same in all phases and shards.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,7 +19,7 @@ pub(crate) struct PhaseIdentity {
 }
 
 /// Which rank it is, and which state of its files.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct RankIdentity {
     /// Folder of its run.
     folder: String,
@@ -25,7 +27,18 @@ pub(crate) struct RankIdentity {
     name: String,
     label: String,
     files: Vec<FileState>,
+    /// Where the files are; not stored, and known only of what is there now.
+    #[serde(skip)]
+    paths: Vec<PathBuf>,
 }
+
+impl PartialEq for RankIdentity {
+    fn eq(&self, other: &RankIdentity) -> bool {
+        self.is_same_rank(other) && self.name == other.name && self.files == other.files
+    }
+}
+
+impl Eq for RankIdentity {}
 
 impl RankIdentity {
     /// `state`: that of the folder in which its files were found.
@@ -37,12 +50,39 @@ impl RankIdentity {
     ) -> RankIdentity {
         let paths = [&files.host, &files.device, &files.capture];
         let more = [&files.flight, &files.metrics, &files.graph];
-        let paths = paths.into_iter().chain(more).flatten();
+        let paths: Vec<PathBuf> = paths.into_iter().chain(more).flatten().cloned().collect();
         RankIdentity {
             folder: folder.display().to_string(),
             name: name.to_owned(),
             label: files.label.clone(),
-            files: paths.map(|path| state.file(path)).collect(),
+            files: paths.iter().map(|path| state.file(path)).collect(),
+            paths,
+        }
+    }
+
+    fn is_same_rank(&self, other: &RankIdentity) -> bool {
+        self.folder == other.folder && self.label == other.label
+    }
+
+    /// Its name among all runs.
+    fn full_name(&self) -> String {
+        let whole = Path::new(&self.folder).join(&self.label);
+        whole.display().to_string()
+    }
+
+    /// What has changed of a rank that was this one.
+    fn change(&self, now: &RankIdentity) -> String {
+        let files = self.files.iter().zip(&now.files).zip(&now.paths);
+        let mut changes = files.filter_map(|((then, now), path)| {
+            let change = then.change(now)?;
+            Some(format!("{} {change}", shown_path(path)))
+        });
+        match changes.next() {
+            _ if self.files.len() != now.files.len() => {
+                format!("rank {} has other files", now.full_name())
+            }
+            Some(change) => change,
+            None => format!("the run of {} was called {}", now.full_name(), self.name),
         }
     }
 }
@@ -62,15 +102,14 @@ impl PhaseIdentity {
         }
     }
 
-    /// Refuses what a shard did on other traces, or with other options.
-    pub(crate) fn check(&self, shard: Shard, now: &PhaseIdentity) -> Result<(), PhaseError> {
-        if self.ranks != now.ranks {
-            return Err(PhaseError::OtherRanks {
-                shard,
-                then: self.ranks.len(),
-                now: now.ranks.len(),
-            });
-        }
+    /// Refuses what an earlier phase did of a shard on other traces, or with other options.
+    pub(crate) fn check(
+        &self,
+        shard: Shard,
+        phase: EarlierPhase,
+        now: &PhaseIdentity,
+    ) -> Result<(), PhaseError> {
+        // options first: `--ranks` says of which ranks it is
         for (before, after) in self.settings.iter().zip(&now.settings) {
             if before != after {
                 return Err(PhaseError::OtherOption {
@@ -79,6 +118,48 @@ impl PhaseIdentity {
                 });
             }
         }
-        Ok(())
+        match self.change(now) {
+            Some(change) => Err(PhaseError::OtherTraces {
+                shard,
+                phase,
+                change,
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// The first that has changed of the ranks.
+    fn change(&self, now: &PhaseIdentity) -> Option<String> {
+        let all = self.ranks.iter().zip(&now.ranks);
+        let differing = all.clone().find(|(then, now)| then != now);
+        if self.ranks.len() == now.ranks.len()
+            && let Some((then, now)) = differing
+            && then.is_same_rank(now)
+        {
+            return Some(then.change(now));
+        }
+        let (then, now) = (&self.ranks, &now.ranks);
+        let first_of = |ranks: &[RankIdentity], others: &[RankIdentity]| {
+            // both are in one order
+            let at = ranks.iter().zip(others).take_while(|(a, b)| a.is_same_rank(b));
+            ranks.get(at.count()).map(RankIdentity::full_name)
+        };
+        let counts = || format!("{} ranks then, {} now", then.len(), now.len());
+        match then.len().cmp(&now.len()) {
+            Ordering::Greater => {
+                Some(format!("rank {} is gone; {}", first_of(then, now)?, counts()))
+            }
+            Ordering::Less => {
+                Some(format!("rank {} has come; {}", first_of(now, then)?, counts()))
+            }
+            Ordering::Equal => {
+                let (then, now) = differing?;
+                Some(format!(
+                    "rank {} is where rank {} was",
+                    now.full_name(),
+                    then.full_name()
+                ))
+            }
+        }
     }
 }

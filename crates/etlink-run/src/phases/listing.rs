@@ -30,6 +30,18 @@ impl FileState {
     pub(crate) fn of(path: &Path) -> FileState {
         storage::file_data(path).map_or(FileState::default(), FileState::from)
     }
+
+    /// How a file that was in this state has changed, as the end of a sentence about it.
+    pub(crate) fn change(&self, now: &FileState) -> Option<String> {
+        if self.bytes != now.bytes {
+            return Some(format!(
+                "had {} bytes and has {} now",
+                self.bytes, now.bytes
+            ));
+        }
+        let is_other = self.changed_ns != now.changed_ns;
+        is_other.then(|| "has another time of its last change, and the same size".to_owned())
+    }
 }
 
 impl From<FileData> for FileState {

@@ -20,7 +20,7 @@ mod shard;
 mod step;
 mod stored;
 
-pub use error::{PhaseError, StoredError};
+pub use error::{EarlierPhase, PhaseError, StoredError};
 pub(crate) use files::ShardFiles;
 pub(crate) use identity::{PhaseIdentity, RankIdentity};
 pub(crate) use listing::{FolderState, RunListing};

@@ -1,6 +1,6 @@
 //! Reports in two phases: shards store what a report makes of each rank, the join goes on with that.
 
-use super::error::{PhaseError, StoredError};
+use super::error::{EarlierPhase, PhaseError, StoredError};
 use super::files::{ShardFiles, StoredShard, pack, write_piece};
 use super::identity::{PhaseIdentity, RankIdentity};
 use super::shard::Shard;
@@ -180,7 +180,8 @@ impl RunSet {
         let mut bytes: Vec<Option<u64>> = vec![None; identity.ranks.len()];
         for shard in &shards {
             let (head, stored) = read_head(files, *shard)?;
-            head.identity.check(*shard, &identity)?;
+            head.identity
+                .check(*shard, EarlierPhase::Summaries, &identity)?;
             for (place, of_rank) in head.ranks {
                 let of_shard = bytes.get_mut(place).filter(|_| shard.has(place));
                 *of_shard.ok_or_else(|| stored.damaged())? = Some(of_rank);

@@ -11,7 +11,7 @@ use crate::merge::joined::JoinMember;
 use crate::merge::names::{other_name, rank_file_name};
 use crate::merge::{KnownRank, MergeOptions, MergedRun, output_name, rank_outputs, simulator};
 use crate::output::{FileSet, OutputError, OutputFormat};
-use crate::phases::{FailedRank, PhaseError};
+use crate::phases::{EarlierPhase, FailedRank, PhaseError};
 use crate::run::RunSet;
 use etlink_link::ranks::RankClock;
 use serde::Serialize;
@@ -65,7 +65,8 @@ pub fn join_shards(
     let identity = merge_identity(runs, options);
     let read = |at: usize| -> Result<Vec<SummarizedRank>, RunError> {
         let summaries: ShardSummaries = PhaseFile::Summaries.read(output, shards[at])?;
-        summaries.identity.check(shards[at], &identity)?;
+        let phase = EarlierPhase::Summaries;
+        summaries.identity.check(shards[at], phase, &identity)?;
         Ok(summaries.ranks)
     };
     let mut outcomes: BTreeMap<usize, RankOutcome> = BTreeMap::new();

@@ -1,6 +1,6 @@
 //! The last phase: links the ranks of a shard again, and writes each by what the join has decided.
 
-use super::contents::{JoinedRank, ShardAgreement, merge_identity};
+use super::contents::{JoinedRank, ShardAgreement, ShardSummaries, merge_identity};
 use super::files::{PHASE_FOLDER, PhaseFile};
 use super::{ShardReport, check_options};
 use crate::error::RunError;
@@ -10,7 +10,7 @@ use crate::merge::earlier::is_ours;
 use crate::merge::names::{other_name, rank_file_name};
 use crate::merge::{MergeOptions, MergedRank, output_name};
 use crate::output::{OutputError, Target};
-use crate::phases::PhaseError;
+use crate::phases::{EarlierPhase, PhaseError};
 use crate::run::{RankEntry, RunSet};
 use crate::storage;
 use crate::text;
@@ -38,7 +38,15 @@ pub fn write_shard(
     }
     let agreement: ShardAgreement = PhaseFile::Agreement.read(output, shard)?;
     let identity = merge_identity(runs, options);
-    agreement.identity.check(shard, &identity)?;
+    let check = |phase| agreement.identity.check(shard, phase, &identity);
+    if check(EarlierPhase::Join).is_err() {
+        let summaries = PhaseFile::Summaries.read::<ShardSummaries>(output, shard);
+        let is_newer = summaries.is_ok_and(|summaries| summaries.identity == identity);
+        check(match is_newer {
+            true => EarlierPhase::OldJoin,
+            false => EarlierPhase::Join,
+        })?;
+    }
     let failed: BTreeMap<usize, String> = agreement.failed.into_iter().collect();
     let joined: BTreeMap<usize, JoinedRank> = agreement
         .ranks
