@@ -364,7 +364,40 @@ fn a_rank_that_was_not_joined_is_not_written_later() {
     set_changed(&tool, &state);
     tool.run("merge run -o out --phase write --shard 0/2")
         .exits(1)
-        .says("failed: 2: it failed when it was summarized");
+        .says("failed: 2: it failed when it was summarized: ")
+        .says("; mend that and run all phases again");
+}
+
+/// A device trace that is cut, which is damage.
+fn cut(tool: &Tool, rank: u32) {
+    let name = format!("run/kineto_trace_{rank}.json");
+    let trace = tool.read(&name);
+    tool.file(&name, &trace[..trace.len() * 3 / 4]);
+}
+
+#[test]
+fn remedies_of_phases_help() {
+    let tool = four_ranks();
+    run_phases(&tool, "run", [0, 0, 0]);
+    let one = tool.path("out/.etlink-phases/agreement.0-of-2");
+    let whole = fs::read(&one).expect("a file");
+    fs::write(&one, &whole[..whole.len() - 1]).expect("a file");
+    tool.run("merge run -f -o out --phase write --shard 0/2")
+        .exits(2)
+        .notes("agreement.0-of-2: it is damaged: run `--phase join` again");
+    tool.run("merge run -f -o out --phase join").exits(0);
+    cut(&tool, 2);
+    let strict = "merge run -f -o out --strict";
+    for shard in 0..2 {
+        let phase = format!("--phase summaries --shard {shard}/2");
+        tool.run(&format!("{strict} {phase}")).exits(1 - shard);
+    }
+    tool.shell("rm out/run.2.et").exits(0);
+    tool.run(&format!("{strict} --phase join")).exits(1);
+    tool.run(&format!("{strict} --phase write --shard 0/2"))
+        .exits(1)
+        .says("failed: 2: its traces are damaged and were refused when it was summarized: mend")
+        .says("or run all phases again without --strict");
 }
 
 /// By the clock of a machine that is a year ahead: as of another run.

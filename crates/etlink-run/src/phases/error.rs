@@ -1,8 +1,13 @@
 //! Why a phase cannot go on.
 
 use super::shard::Shard;
+use crate::text::file_name;
 use borsh::{BorshDeserialize, BorshSerialize};
+use etlink_model::Setting;
 use std::path::{Path, PathBuf};
+
+/// What names of files begin with that a join writes.
+pub(crate) const AGREEMENT: &str = "agreement";
 
 /// What a shard failed with on a rank.
 #[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize, thiserror::Error)]
@@ -59,7 +64,7 @@ pub enum PhaseError {
         source: std::io::Error,
     },
     /// A file of an earlier phase is not there, or is no file.
-    #[error("{}: there is no such file: run its phase for this shard again", path.display())]
+    #[error("{}: there is no such file: {}", path.display(), write_again(path))]
     NoFile {
         /// The file.
         path: PathBuf,
@@ -75,7 +80,7 @@ pub enum PhaseError {
         path: PathBuf,
     },
     /// A file of an earlier phase is cut or changed.
-    #[error("{}: it is damaged: run its phase for this shard again", path.display())]
+    #[error("{}: it is damaged: {}", path.display(), write_again(path))]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -160,11 +165,18 @@ pub enum PhaseError {
         file: String,
     },
     /// A rank is to be written that could not be joined, because it failed then.
-    #[error("it failed when it was summarized: {message}; run all phases again")]
+    #[error("it failed when it was summarized: {message}; mend that and run all phases again")]
     FailedBefore {
         /// Why it failed.
         message: String,
     },
+    /// A rank is to be written that was refused as damaged.
+    #[error(
+        "its traces are damaged and were refused when it was summarized: mend them, or run all \
+         phases again without {}",
+        Setting::Strict
+    )]
+    RefusedBefore,
     /// Ranks are to be written that were not joined.
     #[error(
         "{}: shard {shard} has not been joined: run `--phase join`, with as many shards in all \
@@ -194,6 +206,14 @@ impl PhaseError {
             path: path.to_owned(),
             source,
         }
+    }
+}
+
+/// What to do for the file of a shard: the join writes those for the last phase, for all shards.
+fn write_again(path: &Path) -> &'static str {
+    match file_name(path).starts_with(AGREEMENT) {
+        true => "run `--phase join` again",
+        false => "run its phase for this shard again",
     }
 }
 

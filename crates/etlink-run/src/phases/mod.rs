@@ -20,6 +20,7 @@ mod shard;
 mod step;
 mod stored;
 
+pub(crate) use error::AGREEMENT;
 pub use error::{EarlierPhase, PhaseError, StoredError};
 pub(crate) use files::ShardFiles;
 pub(crate) use identity::{PhaseIdentity, RankIdentity};

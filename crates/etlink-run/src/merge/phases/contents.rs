@@ -72,6 +72,9 @@ pub(super) enum RankOutcome {
     Failed(String),
 }
 
+/// Why the join is without a rank whose traces were refused.
+pub(super) const REFUSED: &str = "refused under --strict";
+
 impl RankOutcome {
     pub(super) fn is_unwanted(&self) -> bool {
         matches!(self, RankOutcome::Unwanted)

@@ -1,7 +1,7 @@
 //! The files that phases of a merge hand to each other, in a folder of the output.
 
 use crate::output::OutputError;
-use crate::phases::{PhaseError, Shard, ShardFiles};
+use crate::phases::{AGREEMENT, PhaseError, Shard, ShardFiles};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ impl PhaseFile {
     fn stem(self) -> &'static str {
         match self {
             PhaseFile::Summaries => "summaries",
-            PhaseFile::Agreement => "agreement",
+            PhaseFile::Agreement => AGREEMENT,
         }
     }
 

@@ -2,7 +2,8 @@
 
 use super::check_options;
 use super::contents::{
-    JoinedRank, RankOutcome, ShardAgreement, ShardSummaries, SummarizedRank, merge_identity,
+    JoinedRank, REFUSED, RankOutcome, ShardAgreement, ShardSummaries, SummarizedRank,
+    merge_identity,
 };
 use super::files::PhaseFile;
 use crate::error::RunError;
@@ -170,7 +171,7 @@ impl ShardJoiner<'_> {
                     continue;
                 }
                 RankOutcome::Unwanted => continue,
-                RankOutcome::Refused => "refused under --strict".to_owned(),
+                RankOutcome::Refused => REFUSED.to_owned(),
                 RankOutcome::Failed(message) => message,
             };
             let folder = &self.runs.runs[run].folder;

@@ -1,6 +1,6 @@
 //! The last phase: links the ranks of a shard again, and writes each by what the join has decided.
 
-use super::contents::{JoinedRank, ShardAgreement, ShardSummaries, merge_identity};
+use super::contents::{JoinedRank, REFUSED, ShardAgreement, ShardSummaries, merge_identity};
 use super::files::{PHASE_FOLDER, PhaseFile};
 use super::{ShardReport, check_options};
 use crate::error::RunError;
@@ -73,8 +73,11 @@ pub fn write_shard(
 }
 
 fn failed_before(entry: RankEntry<'_>, message: &str) -> MergedRank {
-    let error = PhaseError::FailedBefore {
-        message: message.to_owned(),
+    let error = match message {
+        REFUSED => PhaseError::RefusedBefore,
+        message => PhaseError::FailedBefore {
+            message: message.to_owned(),
+        },
     };
     MergedRank {
         error: Some(error.to_string()),
