@@ -422,6 +422,9 @@ fn phases_name_a_rank_that_is_not_joined_as_one_merge_does() {
         set_ahead(&tool, 2);
         tool.run("merge run -o one").exits(1);
         run_phases(&tool, &format!("run -f {options}"), [0, 1, 0]);
+        tool.run(&format!("merge run -f {options} -o out --phase join"))
+            .exits(1)
+            .says("3 ranks joined, 1 not joined, of 2 shards; 0 failed");
         let names = Vec::from_iter(results(&tool, "out").into_keys());
         let is_there = |name: &str| names.iter().any(|file| file == name);
         let ending = if options.contains("etplus") {
@@ -498,6 +501,17 @@ fn phases_end_with_the_codes_of_one_merge() {
         tool.run(&format!("merge run -f -o out {phase}")).exits(1);
     }
     tool.run("merge run -f -o out --phase join").exits(2);
+    // refused ranks are findings
+    let tool = four_ranks();
+    (0..4).for_each(|rank| cut(&tool, rank));
+    let refused = tool.run("merge run --strict -o one").exits(1);
+    refused.says("0 linked, 4 refused under --strict, 0 failed");
+    for shard in 0..2 {
+        let phase = format!("--phase summaries --shard {shard}/2");
+        tool.run(&format!("merge run --strict -o out {phase}"))
+            .exits(1);
+    }
+    tool.run("merge run --strict -o out --phase join").exits(1);
     // a join links nothing, and so needs none of the memory for it
     let tool = four_ranks();
     for shard in 0..2 {

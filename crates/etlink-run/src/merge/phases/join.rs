@@ -29,18 +29,24 @@ const JOINED_BYTES: u64 = 5;
 pub struct JoinReport {
     /// How many shards there are.
     pub shards: u32,
-    /// How many ranks they have.
+    /// How many ranks they have, of those that were asked for.
     pub ranks: usize,
     /// How the ranks of each run go together.
     pub runs: Vec<MergedRun>,
     /// Ranks that could not be linked, and why.
     pub failed: Vec<FailedRank>,
-    /// No rank could be linked.
+    /// No rank could be linked, and none was refused as damaged.
     #[serde(skip)]
     pub is_empty: bool,
 }
 
 impl JoinReport {
+    /// How many ranks were linked and are left out of their runs.
+    pub fn not_joined(&self) -> usize {
+        let short = self.runs.iter().filter(|run| run.is_short());
+        short.map(|run| run.excluded.len()).sum()
+    }
+
     /// Whether all ranks could be linked, and none is left out of its run; with `strict` also whether
     /// all is known of their communications.
     pub fn is_complete(&self, strict: bool) -> bool {
@@ -82,6 +88,10 @@ pub fn join_shards(
     if outcomes.values().all(RankOutcome::is_unwanted) {
         return Err(RunError::NoRankAsked);
     }
+    let is_unwanted = |outcome: &&RankOutcome| outcome.is_unwanted();
+    let unwanted = outcomes.values().filter(is_unwanted).count();
+    let is_refused = |outcome: &RankOutcome| matches!(outcome, RankOutcome::Refused);
+    let are_refused = outcomes.values().any(is_refused);
     let joiner = ShardJoiner {
         runs,
         output,
@@ -118,8 +128,8 @@ pub fn join_shards(
     }
     Ok(JoinReport {
         shards: shards.len() as u32,
-        ranks: count,
-        is_empty: joined.members.iter().all(Vec::is_empty),
+        ranks: count - unwanted,
+        is_empty: joined.members.iter().all(Vec::is_empty) && !are_refused,
         runs: joined.runs,
         failed: joined.failed.into_iter().map(|(_, rank)| rank).collect(),
     })

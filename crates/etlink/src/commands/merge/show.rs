@@ -103,9 +103,14 @@ pub(super) fn join_summary(report: &JoinReport) -> String {
         text += &failed_line(&failed.name, &failed.message);
     }
     let failed = report.failed.len();
-    let linked = count((report.ranks - failed) as u64, "rank");
+    let apart = report.not_joined();
+    let linked = count((report.ranks - failed - apart) as u64, "rank");
+    let apart = match apart {
+        0 => String::new(),
+        some => format!(", {some} not joined"),
+    };
     let shards = count(u64::from(report.shards), "shard");
-    text + &format!("{linked} joined, of {shards}; {failed} failed\n")
+    text + &format!("{linked} joined{apart}, of {shards}; {failed} failed\n")
 }
 
 /// What is left to do before a simulator runs what was written into `output`.
