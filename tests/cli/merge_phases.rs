@@ -257,7 +257,9 @@ fn phases_of_other_traces_are_refused() {
     for (phase, done) in [("write --shard 0/2", "joined"), ("join", "summarized")] {
         tool.run(&format!("merge run -f -o out --phase {phase}"))
             .exits(2)
-            .notes(&format!("the traces have changed since shard 0/2 was {done}"));
+            .notes(&format!(
+                "the traces have changed since shard 0/2 was {done}"
+            ));
     }
     run_phases(&tool, "run -f", [0, 0, 0]);
     tool.run("merge run -o one").exits(0);

@@ -567,16 +567,23 @@ fn pipes_and_unreadable_folders_are_passed_by() {
             else "$@"
             fi
         }"#;
-    for line in [
-        "check graphs",
-        "ranks run",
-        "analyze run",
-        "replay graphs",
-        "findings run",
-        "top run",
-        "diff {pairs}/tpdp4-2.15.0 run",
-        "report {pairs}/tpdp4-2.15.0 run -o 3.html",
-        "report run {pairs}/tpdp4-2.15.0 -o 4.html",
+    for (line, code) in [
+        ("check graphs", 0),
+        ("ranks run", 1),
+        ("ranks run --json", 1),
+        ("analyze run", 1),
+        ("analyze run --csv", 1),
+        ("replay run", 1),
+        ("replay graphs", 1),
+        ("findings run", 1),
+        ("top run", 1),
+        ("merge run -o left", 1),
+        ("merge run -o phases --phase summaries --shard 0/1", 0),
+        ("merge run -o phases --phase join", 1),
+        ("diff {pairs}/tpdp4-2.15.0 run", 1),
+        ("report run -o 2.html -f", 1),
+        ("report {pairs}/tpdp4-2.15.0 run -o 3.html", 1),
+        ("report run {pairs}/tpdp4-2.15.0 -o 4.html", 1),
     ] {
         let ran = tool.shell(&format!("{setup}\nlimited $ETLINK {line}"));
         let said = format!("{}{}", ran.stdout, ran.stderr);
@@ -585,9 +592,35 @@ fn pipes_and_unreadable_folders_are_passed_by() {
             "{}",
             ran.shown()
         );
-        ran.exits(0);
+        ran.exits(code);
     }
-    tool.shell("chmod 700 run/closed graphs/closed").exits(0);
+    assert!(tool.path("left/run.3.et").exists());
+    // what is closed is of no run
+    let two_runs = "chmod 700 run/closed graphs/closed && mkdir all all/c && cp -r run all/a \
+                    && rm -r all/a/closed && cp -r all/a all/b";
+    tool.shell(two_runs).exits(0);
+    let setup = setup.replace("run/closed graphs/closed", "all/c");
+    for line in [
+        "ranks all",
+        "analyze all",
+        "findings all",
+        "replay all",
+        "merge all -o both",
+    ] {
+        let ran = tool.shell(&format!("{setup}\nlimited $ETLINK {line}"));
+        let ran = ran.exits(1);
+        let note = "note: cannot read folder all/c: Permission denied";
+        assert!(ran.stderr.contains(note), "{}", ran.shown());
+    }
+    // file systems make it
+    tool.shell("mv all/c all/lost+found").exits(0);
+    let setup = setup.replace("all/c", "all/lost+found");
+    for line in ["ranks all", "merge all -o both -f"] {
+        let ran = tool.shell(&format!("{setup}\nlimited $ETLINK {line}"));
+        let ran = ran.exits(0);
+        assert!(!ran.stderr.contains("lost+found"), "{}", ran.shown());
+    }
+    tool.shell("chmod 700 all/lost+found").exits(0);
 }
 
 #[test]

@@ -297,9 +297,9 @@ fn other_traces_options_and_damage_are_refused() {
     tool.run(join).exits(0);
     let trace = tool.read("run/kineto_trace_3.json");
     tool.file("run/kineto_trace_3.json", [&trace[..], b"\n"].concat());
-    tool.run(join)
-        .exits(2)
-        .notes("the traces have changed since shard 0/2 was summarized: run/kineto_trace_3.json had");
+    tool.run(join).exits(2).notes(
+        "the traces have changed since shard 0/2 was summarized: run/kineto_trace_3.json had",
+    );
 }
 
 #[test]

@@ -15,7 +15,9 @@ mod measured;
 mod twins;
 mod unexported;
 
-pub use crate::run_files::{FlightFile, FlightFolder, ManifestEntry, RankFiles, RunFiles};
+pub use crate::run_files::{
+    FlightFile, FlightFolder, ManifestEntry, RankFiles, RunFiles, is_of_no_run,
+};
 
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext, FileError};
@@ -24,6 +26,7 @@ use crate::manifest::{RunManifest, unlisted};
 use crate::measurements::MeasurementFile;
 use crate::output::is_work_folder;
 use crate::rank_rule::RankRule;
+use crate::run_files::unreadable_note;
 use crate::storage;
 use crate::text;
 use crate::text::file_name;
@@ -76,11 +79,8 @@ pub fn note_unreadable(runs: &mut [RunFiles], unreadable: &[FileError]) {
     let Some(first) = runs.first_mut() else {
         return;
     };
-    for error in unreadable {
-        let why = text::error_chain(error);
-        let note = format!("{why}: what is in it is left out");
-        first.notes.push(note);
-    }
+    first.has_unreadable |= !unreadable.is_empty();
+    first.notes.extend(unreadable.iter().map(unreadable_note));
 }
 
 /// What a folder and its subfolders have.
@@ -93,6 +93,12 @@ pub(crate) struct FoundFiles {
     pub(crate) unreadable: Vec<FileError>,
     /// Recordings of Nsight Systems that cannot be read; the first run notes them.
     pub(crate) unexported: Unexported,
+}
+
+/// Whether a folder is the one that file systems make for what they find again, which only root may
+/// read.
+pub(crate) fn is_lost_and_found(folder: &Path) -> bool {
+    folder.file_name().is_some_and(|name| name == "lost+found")
 }
 
 /// The runs, and what cannot be read.
@@ -108,7 +114,8 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
         let place = root.join(&folder);
         let entries = match storage::list(&place).with_path(FileAction::ReadFolder, &place) {
             Ok(entries) => entries,
-            // a subfolder may be somebody else's (`lost+found`); the root is what was asked for
+            Err(_) if is_lost_and_found(&folder) => continue,
+            // a subfolder may be somebody else's; the root is what was asked for
             Err(error) if !folder.as_os_str().is_empty() => {
                 unreadable.push(error);
                 continue;

@@ -1,5 +1,6 @@
 //! The files of a run and of its ranks, as they were found.
 
+use crate::file_error::FileError;
 use crate::graphs::GraphSet;
 use crate::measurements::MeasurementFile;
 use crate::rank_rule::{FolderLayout, RankRule};
@@ -39,6 +40,19 @@ pub struct RankFiles {
     pub manifest: ManifestEntry,
 }
 
+/// How notes end of what cannot be read.
+const LEFT_OUT: &str = ": what is in it is left out";
+
+/// The note of a folder or file that cannot be read.
+pub(crate) fn unreadable_note(error: &FileError) -> String {
+    text::error_chain(error) + LEFT_OUT
+}
+
+/// Whether a note is of a folder or file that cannot be read, and so of no run.
+pub fn is_of_no_run(note: &str) -> bool {
+    note.starts_with("cannot ") && note.ends_with(LEFT_OUT)
+}
+
 /// The traces of one folder.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunFiles {
@@ -60,6 +74,9 @@ pub struct RunFiles {
     pub are_apart: bool,
     /// What it is of a job that several launchers recorded, if it is.
     pub part: Option<JobPart>,
+    /// Whether folders or files cannot be read that lie in the folder that was searched, of this run or
+    /// of no run: the first run of the folder has it, and their notes.
+    pub has_unreadable: bool,
 }
 
 impl RunFiles {
@@ -75,6 +92,7 @@ impl RunFiles {
             prefix: None,
             are_apart: false,
             part: None,
+            has_unreadable: false,
         }
     }
 
@@ -107,6 +125,7 @@ impl RunFiles {
             prefix: None,
             are_apart: false,
             part: None,
+            has_unreadable: false,
         }
     }
 
@@ -139,6 +158,7 @@ impl RunFiles {
             prefix: Some(set.prefix.clone()),
             are_apart: false,
             part: None,
+            has_unreadable: false,
         }
     }
 
@@ -188,7 +208,10 @@ impl RunFiles {
         } else {
             format!("{}: ", self.folder.display())
         };
-        self.notes.iter().map(move |note| format!("{name}{note}"))
+        self.notes.iter().map(move |note| match is_of_no_run(note) {
+            true => note.clone(),
+            false => format!("{name}{note}"),
+        })
     }
 }
 

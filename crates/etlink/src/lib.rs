@@ -50,6 +50,7 @@ mod cut_traces;
 pub mod documents;
 mod kernel_rules;
 mod kernel_work;
+mod left_out;
 mod merge_phase;
 mod notes;
 mod op_tables;
@@ -109,6 +110,8 @@ pub fn run_command(words: impl IntoIterator<Item = OsString>) -> u8 {
     // at a signal files go that threads still write: their errors would hide the cause
     signals::wait_for_end();
     match outcome {
+        // what there are results of is fine, and not all
+        Ok(Outcome::Done) if left_out::is_any() => 1,
         Ok(Outcome::Done) => 0,
         Ok(Outcome::Found) => 1,
         Ok(Outcome::Nothing) => 2,

@@ -1,6 +1,7 @@
 //! Notes for people. They go to standard error: standard output has results alone.
 
 use crate::table::{plain, plain_lines};
+use etlink_run::discover::is_of_no_run;
 use indexmap::IndexMap;
 use std::fmt::Display;
 use std::io::Write;
@@ -97,6 +98,7 @@ pub fn name_runs<'n>(runs: impl Iterator<Item = (&'n str, Vec<String>)>) -> Vec<
     let mut named = vec![];
     for (note, runs) in by_note {
         named.push(match &runs[..] {
+            _ if is_of_no_run(&note) => note,
             [] | [""] => note,
             [run] => format!("{run}: {note}"),
             several => format!("{} runs ({}): {note}", several.len(), first_names(several)),

@@ -141,17 +141,24 @@ impl PhaseIdentity {
         let (then, now) = (&self.ranks, &now.ranks);
         let first_of = |ranks: &[RankIdentity], others: &[RankIdentity]| {
             // both are in one order
-            let at = ranks.iter().zip(others).take_while(|(a, b)| a.is_same_rank(b));
+            let at = ranks
+                .iter()
+                .zip(others)
+                .take_while(|(a, b)| a.is_same_rank(b));
             ranks.get(at.count()).map(RankIdentity::full_name)
         };
         let counts = || format!("{} ranks then, {} now", then.len(), now.len());
         match then.len().cmp(&now.len()) {
-            Ordering::Greater => {
-                Some(format!("rank {} is gone; {}", first_of(then, now)?, counts()))
-            }
-            Ordering::Less => {
-                Some(format!("rank {} has come; {}", first_of(now, then)?, counts()))
-            }
+            Ordering::Greater => Some(format!(
+                "rank {} is gone; {}",
+                first_of(then, now)?,
+                counts()
+            )),
+            Ordering::Less => Some(format!(
+                "rank {} has come; {}",
+                first_of(now, then)?,
+                counts()
+            )),
             Ordering::Equal => {
                 let (then, now) = differing?;
                 Some(format!(

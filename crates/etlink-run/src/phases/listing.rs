@@ -3,6 +3,7 @@
 
 use super::files::{ShardFiles, pack};
 use super::shard::Shard;
+use crate::discover::is_lost_and_found;
 use crate::error::RunError;
 use crate::manifest::MANIFEST;
 use crate::output::is_work_folder;
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 /// Counted up whenever what is in the file changes.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Size of a file as stored, and the time of its last change, ns since the Unix epoch; zeros of one
 /// that cannot be asked, and fails when it is read.
@@ -73,7 +74,7 @@ impl FolderState {
         let mut folders = vec![root.to_owned()];
         while let Some(folder) = folders.pop() {
             let Ok(entries) = storage::list(&folder) else {
-                state.is_partial = true;
+                state.is_partial |= !is_lost_and_found(&folder);
                 continue;
             };
             for entry in entries {

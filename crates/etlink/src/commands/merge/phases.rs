@@ -4,7 +4,9 @@ use super::show;
 use crate::Outcome;
 use crate::args::PhaseName;
 use crate::commands::{json_document, print_report, print_run_files, print_text};
+use crate::notes::print_note;
 use anyhow::Result;
+use etlink_run::discover::is_of_no_run;
 use etlink_run::merge::phases::{
     JoinReport, ShardReport, join_shards, summarize_shard, write_shard,
 };
@@ -52,6 +54,11 @@ fn print_shard(runs: &RunSet, report: &ShardReport, json: bool) -> Result<Outcom
 
 fn print_join(runs: &RunSet, report: &JoinReport, json: bool) -> Result<Outcome> {
     print_run_files(runs);
+    // each shard says what there is to know of the runs; this ends the join with 1
+    let notes = runs.runs.iter().flat_map(|run| &run.notes);
+    for note in notes.filter(|note| is_of_no_run(note)) {
+        print_note(note);
+    }
     if json {
         print_text(&json_document("etlink.merge", report)?)?;
     } else {
