@@ -112,6 +112,20 @@ fn a_page_is_that_of_one_command() {
 }
 
 #[test]
+fn the_summaries_of_a_report_need_no_page() {
+    let tool = Tool::new();
+    let line = "report {pairs}/ddp2-2.15.0 --phase-folder work --phase";
+    tool.run(&format!("{line} summaries --shard 0/1")).exits(0);
+    for phase in ["join", "summaries"] {
+        tool.run(&format!("{line} {phase}"))
+            .exits(2)
+            .notes("required arguments");
+    }
+    tool.run(&format!("{line} join -o page.html")).exits(0);
+    assert!(tool.path("page.html").exists());
+}
+
+#[test]
 fn written_graphs_have_phases_too() {
     let tool = Tool::new();
     tool.run("merge {pairs}/tpdp4-2.15.0 -o graphs").exits(0);

@@ -17,9 +17,10 @@ pub struct ReportArgs {
     pub after: Option<PathBuf>,
     #[command(flatten)]
     pub trace: OneTraceArgs,
-    /// The page: one HTML file that a browser opens from disk, without network
-    #[arg(short, long, value_name = "FILE")]
-    pub output: PathBuf,
+    /// The page: one HTML file that a browser opens from disk, without network; `--phase summaries`
+    /// needs none
+    #[arg(short, long, value_name = "FILE", required_unless_present = "shard")]
+    pub output: Option<PathBuf>,
     /// The step to draw, by its number or name [default: the one whose length is the median]
     #[arg(long, value_name = "STEP")]
     pub step: Option<String>,

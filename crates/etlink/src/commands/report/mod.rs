@@ -26,7 +26,7 @@ use etlink_report::page::{
 };
 use etlink_run::membership::Excluded;
 use etlink_run::memory::RankOperation;
-use etlink_run::output::{Target, refuse_input};
+use etlink_run::output::{OutputError, Target, refuse_input};
 use etlink_run::phases::Phased;
 use etlink_run::run::{RunOptions, RunSource};
 use etlink_run::simulated::SimulationFiles;
@@ -133,9 +133,16 @@ pub fn run(mut args: ReportArgs) -> Result<Outcome> {
     // the page is of the later run
     let before = after.map(|after| std::mem::replace(&mut args.path, after));
     // before anything is read: an hour of work must not end at a file that is there already
-    let target = Target::page(&args.output, args.overwrite.overwrite)?;
-    let inputs = args.trace.host.iter().chain([&args.path]).chain(&before);
-    refuse_input(&args.output, inputs)?;
+    let target = match &args.output {
+        Some(output) => {
+            let target = Target::page(output, args.overwrite.overwrite)?;
+            let inputs = args.trace.host.iter().chain([&args.path]).chain(&before);
+            refuse_input(output, inputs)?;
+            Some(target)
+        }
+        // of a shard there is no page
+        None => None,
+    };
     // a mistake in the rules is found before the traces are read
     let rules = read_rules(args.trace.rules.as_deref())?;
     // before the traces are read, too: a log that is not there needs no hour of work
@@ -161,6 +168,7 @@ pub fn run(mut args: ReportArgs) -> Result<Outcome> {
         Phased::Report(content) => content,
         Phased::Stored(shard) => return print_shard(&shard, args.print.json),
     };
+    let target = target.ok_or(OutputError::NoTarget)?;
     let simulated = match files {
         Some(files) => Some(simulated::simulated_part(files, &args.path, options)?),
         None => None,
