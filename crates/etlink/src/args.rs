@@ -172,8 +172,9 @@ pub struct MergeArgs {
     /// Folder with the traces of all ranks; each subfolder with traces is a run of its own
     pub dir: PathBuf,
     /// Folder for the output: `<name>.<rank>.et`, and `comm_group.json` with the ranks of each
-    /// process group; `<name>.<rank>.not_joined.et` of a trace that is of another run; with `--format
-    /// perfetto` or `chrome` one `timeline` of all ranks. Made if it is not there
+    /// process group; `<name>.<rank>.not_joined.et` of a trace that is of another run, `<name>.<trace>.et`
+    /// of one whose rank is not sure; with `--format perfetto` or `chrome` one `timeline` of all ranks.
+    /// Made if it is not there
     #[arg(short, long, value_name = "DIR")]
     pub output: PathBuf,
     /// Write what this simulator needs to run all ranks: configurations and a README with the
