@@ -313,6 +313,34 @@ fn ranks_that_are_no_part_of_a_run_are_named_and_not_compared() {
 }
 
 #[test]
+fn a_device_trace_of_another_program_or_rank_is_no_part_of_a_run() {
+    let tool = Tool::new();
+    for (folder, other) in [
+        ("program", "pipeline4-2.15.0/kineto_trace_2.json.gz"),
+        ("rank", "tpdp4-2.15.0/kineto_trace_3.json.gz"),
+    ] {
+        let copy = format!(
+            "cp -r {{pairs}}/tpdp4-2.15.0 {folder} && rm -f {folder}/RECIPE {folder}/*_3.json.gz && \
+            cp {{pairs}}/{other} {folder}/kineto_trace_2.json.gz"
+        );
+        tool.shell(&copy).exits(0);
+    }
+    for (folder, why) in [("program", "different programs"), ("rank", "rank")] {
+        // `ranks` tells the same
+        let ranks = tool.run(&format!("ranks {folder} --json")).exits(1).json();
+        let line = format!("diff {{pairs}}/tpdp4-2.15.0 {folder}");
+        tool.run(&line)
+            .exits(1)
+            .complains(&["torch_et_2", "kineto_trace_2", why])
+            .says(&format!("after: {folder}, 2 ranks, 4 steps"));
+        let diff = tool.run(&format!("{line} --json")).exits(1).json();
+        assert_eq!(diff["excluded"], ranks[0]["excluded"], "{folder}");
+        let allowed = format!("{line} --allow-mismatch");
+        tool.run(&allowed).exits(0).says("3 ranks, 6 steps");
+    }
+}
+
+#[test]
 fn a_cut_trace_is_named() {
     let tool = Tool::new();
     let lengths = [200, 202, 198, 200];

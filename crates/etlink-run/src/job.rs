@@ -380,11 +380,7 @@ fn read_and_link(
         false => job.host.as_ref(),
     };
     let host_file = host_file.map(|path| path.display().to_string());
-    if let Some(watch) = progress.memory() {
-        let takes = job.work.bytes(host.as_ref(), &device);
-        // who watches knows what to say of it
-        watch.check_read(takes).map_err(|_| Cancelled)?;
-    }
+    check_memory(job, host.as_ref(), &device, progress)?;
     let flight_note = flight::describe_collectives(job.flight.as_deref(), &mut device, progress);
     let pattern = job.steps_by.as_ref();
     let step_note = match pattern {
@@ -439,6 +435,21 @@ fn read_and_link(
     Ok((trace, linked))
 }
 
+/// Looks whether the work on a rank that is read fits into memory.
+fn check_memory(
+    job: &LinkJob,
+    host: Option<&HostTrace>,
+    device: &DeviceTrace,
+    progress: &Progress,
+) -> Result<(), RunError> {
+    if let Some(watch) = progress.memory() {
+        let takes = job.work.bytes(host, device);
+        // who watches knows what to say of it
+        watch.check_read(takes).map_err(|_| Cancelled)?;
+    }
+    Ok(())
+}
+
 /// Joins what was measured of kernels: what a file beside the trace says, else what CUPTI's range
 /// profiler wrote into it.
 fn join_metrics(
@@ -474,7 +485,7 @@ fn join_metrics(
 /// Reads the host trace of a job and links it with a device trace that was read already.
 ///
 /// # Errors
-/// The host trace cannot be read, or the two are of two programs.
+/// The host trace cannot be read, the two are of two programs, or memory is short.
 pub fn link_read(
     job: &LinkJob,
     device: DeviceTrace,
@@ -485,6 +496,7 @@ pub fn link_read(
         .as_ref()
         .map(|host| host_tables(input::open(host, job.threads, progress)?, job))
         .transpose()?;
+    check_memory(job, host.as_ref(), &device, progress)?;
     etlink_link::link(host, device, job.options()).map_err(|source| link_error(job, source))
 }
 

@@ -41,7 +41,7 @@ use etlink_link::ranks::RankSummary;
 use etlink_link::windows::WindowError;
 use etlink_link::{LinkReport, LinkedTrace, TensorEdges};
 use etlink_model::GlobalRank;
-use etlink_model::{KeepEvents, Setting};
+use etlink_model::{DeviceTrace, KeepEvents, Setting};
 use etlink_torch::RankSelection;
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
@@ -896,6 +896,30 @@ impl<'s> RankEntry<'s> {
                 return Err(refused);
             }
         }
+    }
+
+    /// Links its device trace, which is read already, with the host trace of the job. `Err(None)`: beside
+    /// other ranks there was no room, and it is to be read anew, alone.
+    ///
+    /// # Errors
+    /// The host trace cannot be read, the two do not belong together, or memory is short.
+    pub fn link_read(
+        self,
+        job: &LinkJob,
+        device: DeviceTrace,
+    ) -> Result<LinkedTrace, Option<RunError>> {
+        let watch = RankWatch::new(&self.set.gate, self.index);
+        let progress = self.set.options.progress.clone();
+        let progress = progress.with_memory(watch.clone());
+        let error = match job::link_read(job, device, &progress) {
+            Ok(linked) => return Ok(linked),
+            Err(error) => error,
+        };
+        let Some(refused) = self.refused_by(&watch) else {
+            return Err(Some(error));
+        };
+        let is_alone_now = self.set.gate.wait_alone(self.index);
+        Err((!is_alone_now).then_some(refused))
     }
 
     /// Reads, links and writes by a job of this rank; where it is larger than memory, window by window

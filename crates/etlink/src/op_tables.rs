@@ -13,12 +13,12 @@ use etlink_analyze::{CountedWork, KernelRules, Options as AnalysisOptions, RankA
 use etlink_link::ranks::{RankSteps, RankSummary};
 use etlink_link::{LinkReport, LinkedTrace};
 use etlink_model::{Anomalies, DeviceTrace, GlobalRank, HostIdx};
+use etlink_run::RunError;
 use etlink_run::discover::ManifestEntry;
 use etlink_run::job::{self, LinkJob};
 use etlink_run::membership::Excluded;
 use etlink_run::memory::RankOperation;
 use etlink_run::run::{self, RankEntry, RankResult, RunOptions, RunSet, RunSource};
-use etlink_run::{Progress, RunError};
 use serde::Serialize;
 use std::path::Path;
 
@@ -109,7 +109,10 @@ pub fn read_tables(config: &OpTableConfig<'_>) -> Result<RunTables> {
     let options = RunOptions {
         // a written graph has slices of ops; the profiler's table counts whole ops
         traces_only: true,
-        work: RankOperation::Top,
+        work: match config.rules {
+            Some(_) => RankOperation::Analyze,
+            None => RankOperation::Top,
+        },
         ..config.options.clone()
     };
     let runs = RunSet::open(config.source.clone(), options)?;
@@ -225,21 +228,26 @@ fn table_of_rank(config: &OpTableConfig<'_>, entry: RankEntry<'_>) -> Result<Opt
         .cancellation
         .check()
         .map_err(RunError::from)?;
-    let made = trace_table(config, files.host.as_deref(), device, entry)?;
+    let made = loop {
+        if let Some(made) = trace_table(config, files.host.as_deref(), device, entry)? {
+            break made;
+        }
+    };
     let rank = files.rank.or(made.rank);
     Ok(entry
         .is_wanted(rank.map(GlobalRank))
         .then_some(OpTable { rank, ..made }))
 }
 
+/// None where memory was short beside other ranks: now it is alone.
 fn trace_table(
     config: &OpTableConfig<'_>,
     host: Option<&Path>,
     device: &Path,
     entry: RankEntry<'_>,
-) -> Result<OpTable> {
+) -> Result<Option<OpTable>> {
     let set = entry.set;
-    let (group, threads, progress) = (config.group, set.threads_each, &set.options.progress);
+    let (group, threads) = (config.group, set.threads_each);
     // not linked: PyTorch makes this table of the profiler's events alone
     let read = job::read_for_figures(
         entry.open_device()?,
@@ -282,42 +290,40 @@ fn trace_table(
         shapes: None,
         counted: None,
     };
-    // the host trace is read for shapes alone: only where they are wanted and missing
+    let lacks_shapes = group == TopGroup::Shape && !has_shapes(&trace);
+    // runs are compared by traces that belong to them: a host trace tells whether the device trace does
+    let host = host.filter(|_| lacks_shapes || config.rules.is_some());
+    let job = LinkJob {
+        allow_mismatch: set.options.allow_mismatch,
+        manifest: match set.source.is_one_rank() {
+            true => ManifestEntry::of_trace(device),
+            false => entry.files().manifest.clone(),
+        },
+        cache: set.options.cache.clone(),
+        work: set.options.work,
+        ..LinkJob::reading(host.map(Path::to_owned), device.to_owned(), threads)
+    };
     let (mut analysis, mut summary) = (None, None);
     // a trace that was named alone is compared with no other rank
     let is_rank_of_run = !set.source.is_one_rank();
-    let (mut top, report) = match host.filter(|_| group == TopGroup::Shape && !has_shapes(&trace)) {
-        None => {
-            let report = LinkReport {
-                anomalies: trace.anomalies.clone(),
-                ..LinkReport::default()
-            };
-            let top = match config.rules {
-                None => key_averages(&trace, options),
-                Some(rules) => {
-                    let job = LinkJob::reading(None, device.to_owned(), threads);
-                    let linked = job::link_read(&job, trace, progress)?;
-                    analysis = Some(analyze(&linked, rules, &AnalysisOptions::default()));
-                    summary = entry.summary(&linked).filter(|_| is_rank_of_run);
-                    key_averages(&linked.device, compared_options(options, &linked))
-                }
-            };
-            (top, report)
-        }
-        Some(host) => {
-            let job = LinkJob {
-                allow_mismatch: set.options.allow_mismatch,
-                manifest: ManifestEntry::of_trace(device),
-                cache: set.options.cache.clone(),
-                ..LinkJob::reading(Some(host.to_owned()), device.to_owned(), threads)
-            };
-            let is_compared = config.rules.is_some();
-            let (top, linked) = pair_table(&job, trace, options, is_compared, progress)?;
-            let analyzed = |rules| analyze(&linked, rules, &AnalysisOptions::default());
-            analysis = config.rules.map(analyzed);
+    let (mut top, report) = if host.is_none() && config.rules.is_none() {
+        let report = LinkReport {
+            anomalies: trace.anomalies.clone(),
+            ..LinkReport::default()
+        };
+        (key_averages(&trace, options), report)
+    } else {
+        let linked = match entry.link_read(&job, trace) {
+            Ok(linked) => linked,
+            Err(None) => return Ok(None),
+            Err(Some(error)) => return Err(error.into()),
+        };
+        if let Some(rules) = config.rules {
+            analysis = Some(analyze(&linked, rules, &AnalysisOptions::default()));
             summary = entry.summary(&linked).filter(|_| is_rank_of_run);
-            (top, linked.report)
         }
+        let top = linked_table(&linked, &options, lacks_shapes, config.rules.is_some());
+        (top, linked.report)
     };
     if set.options.strict && job::is_damaged(&report) {
         return Err(RunError::refused_trace(device, &report.anomalies).into());
@@ -335,7 +341,7 @@ fn trace_table(
     } else {
         TopOrder::SelfHost
     }));
-    Ok(OpTable {
+    Ok(Some(OpTable {
         file,
         rank,
         notes,
@@ -344,26 +350,17 @@ fn trace_table(
         analysis,
         summary,
         tree,
-    })
+    }))
 }
 
-/// Runs are compared by their steps: what was launched before them is of neither.
-fn compared_options<'t>(options: Options<'t>, trace: &'t LinkedTrace) -> Options<'t> {
-    Options {
-        counted: Some(CountedWork::new(trace)),
-        ..options
-    }
-}
-
-/// Input shapes are those of the host trace's nodes.
-fn pair_table(
-    job: &LinkJob,
-    device: DeviceTrace,
-    options: Options<'_>,
+/// The table of a linked trace. Where the device trace lacks input shapes, they are those of the host
+/// trace's nodes.
+fn linked_table(
+    trace: &LinkedTrace,
+    options: &Options<'_>,
+    lacks_shapes: bool,
     is_compared: bool,
-    progress: &Progress,
-) -> Result<(KeyAverages, LinkedTrace)> {
-    let trace = job::link_read(job, device, progress)?;
+) -> KeyAverages {
     let shapes = |op: usize| match (&trace.host, trace.op_host[op]) {
         (Some(host), node) if node != HostIdx::NONE => {
             host.names.get(host.nodes.inputs[node.index()].shapes)
@@ -371,15 +368,16 @@ fn pair_table(
         _ => "",
     };
     let options = Options {
-        shapes: Some(&shapes),
-        ..options
+        group: options.group,
+        python: options.python,
+        shapes: match lacks_shapes && trace.host.is_some() {
+            true => Some(&shapes),
+            false => None,
+        },
+        // runs are compared by their steps: what was launched before them is of neither
+        counted: is_compared.then(|| CountedWork::new(trace)),
     };
-    let options = match is_compared {
-        true => compared_options(options, &trace),
-        false => options,
-    };
-    let top = key_averages(&trace.device, options);
-    Ok((top, trace))
+    key_averages(&trace.device, options)
 }
 
 fn has_shapes(trace: &DeviceTrace) -> bool {
