@@ -482,6 +482,52 @@ fn two_files_of_one_rank_are_left_out_by_name() {
         .says("3 ranks, 8 matched collectives");
 }
 
+/// Two recordings whose files were put into one folder are no run of twice as many ranks.
+#[test]
+fn two_recordings_in_one_folder_are_not_added_up() {
+    let tool = Tool::new();
+    let both = "mkdir -p both; cp {pairs}/tpdp4-2.15.0/*.gz both; cd both; for r in 0 1 2 3; do \
+        cp {pairs}/pipeline4-2.15.0/torch_et_$r.json.gz pytorch_et_$r.json.gz; \
+        cp {pairs}/pipeline4-2.15.0/kineto_trace_$r.json.gz rank_$r.json.gz; done";
+    tool.shell(both).exits(0);
+    for command in [
+        "analyze both",
+        "report both -o page.html",
+        "ranks both",
+        "findings both",
+    ]
+    .into_iter()
+    .chain(["replay both", "diff {pairs}/tpdp4-2.15.0 both"])
+    {
+        let said = tool.run(command).exits(2);
+        for part in [
+            "2 device traces are of rank 0 (kineto_trace_0.json.gz, rank_0.json.gz)",
+            "move the files of one recording into a folder of their own",
+        ] {
+            assert!(said.stderr.contains(part), "{command}: {}", said.shown());
+        }
+        assert!(!said.stdout.contains("8 ranks"), "{}", said.shown());
+        assert!(
+            !said.stderr.contains("without a device trace"),
+            "{}",
+            said.shown()
+        );
+    }
+    // each graph is written by itself, and each table is of one trace
+    tool.run("merge both -o out")
+        .exits(1)
+        .says("whose device trace is not sure, see the notes")
+        .says("0 linked, 8 not joined, 8 failed");
+    tool.run("top both -n 1").exits(1).says("rank_3.json.gz");
+    // beside a folder of its own it is left out
+    tool.shell("mkdir all; mv both all/; cp -r {pairs}/ddp2-2.15.0 all/good")
+        .exits(0);
+    tool.run("analyze all")
+        .exits(1)
+        .notes("kineto_trace_0 is left out: its rank is not sure")
+        .says("2 steps of each of 2 ranks");
+}
+
 #[test]
 fn folders_are_runs_of_their_own_even_with_the_same_ranks() {
     let tool = Tool::new();

@@ -775,6 +775,11 @@ fn adopt_loose(run: &mut RunFiles, loose: Vec<TraceCandidate>) {
     // with one of each kind there is only one way to pair them; with more every way is a guess
     let (one_host, one_device) = (hosts.len() == 1, devices.len() == 1);
     let alone = run.ranks.is_empty();
+    let paired = run.ranks.iter().filter(|found| found.device.is_some());
+    let claimed: BTreeSet<i64> = paired
+        .filter_map(|found| found.rank)
+        .chain(devices.iter().filter_map(|device| device.rank))
+        .collect();
     let waiting: Vec<&mut RankFiles> = run.ranks.iter_mut().filter(lonely).collect();
     match (
         <[&mut RankFiles; 1]>::try_from(waiting),
@@ -810,6 +815,7 @@ fn adopt_loose(run: &mut RunFiles, loose: Vec<TraceCandidate>) {
                 let path = Some(candidate.path);
                 let (host, device) = if is_host { (path, None) } else { (None, path) };
                 RankFiles {
+                    is_device_unsure: candidate.rank.is_some_and(|rank| claimed.contains(&rank)),
                     rank: candidate.rank,
                     told_by: candidate.told_by,
                     label: candidate.stem,

@@ -99,6 +99,25 @@ pub enum RunError {
         /// The folder of the second.
         other: PathBuf,
     },
+    /// Of no trace of a run its rank is sure, as several claim one: they may be of several runs.
+    #[error(
+        "{source_name}: no trace is taken, as of each its rank is not sure: {count} device traces are \
+         of rank {rank} ({one}, {other}{}){}",
+        if *count > 2 { ", …" } else { "" },
+        advice(self.remedy())
+    )]
+    UnsureRanks {
+        /// The folder of the run.
+        source_name: String,
+        /// The first rank that is claimed by several.
+        rank: i64,
+        /// By how many.
+        count: usize,
+        /// The name of the first of their files.
+        one: String,
+        /// And of the second.
+        other: String,
+    },
     /// A folder has written graphs of several runs where one is wanted.
     #[error(
         "{source_name} has written graphs of {count} runs: {}",
@@ -512,6 +531,9 @@ impl RunError {
                 let folder = folder.display();
                 return Some(format!("give the folder of one of them, such as {folder}"));
             }
+            RunError::UnsureRanks { .. } => {
+                "move the files of one recording into a folder of their own, which is not in this one"
+            }
             RunError::SeveralRanks { .. } => "give the traces of one of them",
             RunError::SameFile { .. } => "give the two traces of one rank",
             RunError::NoNodes { .. } => "see `etlink check`",
@@ -558,6 +580,9 @@ impl RunError {
                 source_name: name, ..
             }
             | RunError::SeveralWrittenRuns {
+                source_name: name, ..
+            }
+            | RunError::UnsureRanks {
                 source_name: name, ..
             }
             | RunError::SeveralRanks {

@@ -617,7 +617,8 @@ impl RunSet {
     /// of each. `None`: the rank was not asked for.
     ///
     /// # Errors
-    /// Ranks were asked for, and there is none of them.
+    /// Ranks were asked for, and there is none of them; or of no trace of the only run its rank is sure,
+    /// as several claim one.
     pub fn collect_runs<T>(
         &self,
         results: Vec<Option<Result<RankResult<T>, RunError>>>,
@@ -649,6 +650,16 @@ impl RunSet {
         }
         let mut all = vec![];
         for (index, (ranks, failed)) in by_run.into_iter().zip(failed).enumerate() {
+            // traces of several runs would be added up as one
+            let is_unsure = !ranks.is_empty() && ranks.iter().all(|rank| rank.summary.is_none());
+            let unsure = self.unsure_ranks(index).filter(|_| is_unsure);
+            let rule = MembershipRule {
+                needs_rank: rule.needs_rank || unsure.is_some(),
+                ..rule
+            };
+            if let Some(error) = unsure.filter(|_| self.runs.len() == 1) {
+                return Err(error);
+            }
             let mut results = RunResults {
                 run: index,
                 rank_notes: rank_notes(&ranks),
@@ -663,19 +674,35 @@ impl RunSet {
         Ok(all)
     }
 
+    /// What to say where of no trace of a run its rank is sure, as several claim one.
+    fn unsure_ranks(&self, run: usize) -> Option<RunError> {
+        let (rank, files) = self.runs[run].rivals()?;
+        let [one, other, ..] = &files[..] else {
+            return None;
+        };
+        Some(RunError::UnsureRanks {
+            source_name: self.run_title(run),
+            rank,
+            count: files.len(),
+            one: text::file_name(one),
+            other: text::file_name(other),
+        })
+    }
+
     /// Links all ranks and joins those of each run, a result for each of [`RunSet::runs`].
     ///
     /// # Errors
     /// No rank of the run could be linked: the first error.
     pub fn join(&self) -> Vec<Result<JoinedMembers, RunError>> {
         let ranks = self.map_ranks(|rank| Some(summarize_rank(rank)));
-        let Ok(runs) = self.collect_runs(ranks, true) else {
-            // the only error there is, and it is the same for all
-            return self
-                .runs
-                .iter()
-                .map(|_| Err(RunError::NoRankAsked))
-                .collect();
+        let runs = match self.collect_runs(ranks, true) {
+            Ok(runs) => runs,
+            Err(error @ RunError::UnsureRanks { .. }) => return vec![Err(error)],
+            // the only other error there is, and it is the same for all
+            Err(_) => {
+                let runs = self.runs.iter();
+                return runs.map(|_| Err(RunError::NoRankAsked)).collect();
+            }
         };
         let mut joined = vec![];
         for mut run in runs {

@@ -8,6 +8,7 @@ use crate::text;
 use crate::text::file_name;
 use etlink_torch::Rank;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// The traces of one rank, as far as they are there.
@@ -80,6 +81,18 @@ pub struct RunFiles {
 }
 
 impl RunFiles {
+    /// The first rank that several device traces claim, none of them by a name that counts, and these.
+    pub(crate) fn rivals(&self) -> Option<(i64, Vec<&Path>)> {
+        let claimed = |ranks: &RankFiles| ranks.rank.filter(|rank| ranks.label != rank.to_string());
+        let mut claims: BTreeMap<i64, Vec<&Path>> = BTreeMap::new();
+        for ranks in &self.ranks {
+            if let (Some(rank), Some(device)) = (claimed(ranks), &ranks.device) {
+                claims.entry(rank).or_default().push(device);
+            }
+        }
+        claims.into_iter().find(|(_, files)| files.len() > 1)
+    }
+
     /// A run of a folder in which nothing was found yet.
     pub(crate) fn empty(folder: PathBuf) -> RunFiles {
         RunFiles {

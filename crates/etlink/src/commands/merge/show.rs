@@ -214,11 +214,11 @@ fn describe_rank(linked: &JobReport) -> String {
     )
 }
 
-/// Whether a rank was left out of its run; `joined` are the runs, if they are known here. Where no
-/// rank is sure there is none.
+/// Whether a rank was left out of its run; `joined` are the runs, if they are known here.
 fn is_apart(rank: &MergedRank, joined: &[MergedRun]) -> bool {
     let run = joined.iter().find(|run| run.run == rank.run);
-    rank.not_joined && run.is_none_or(MergedRun::is_short)
+    let is_named = |run: &MergedRun| run.excluded.iter().any(|one| one.label == rank.label);
+    rank.not_joined && run.is_none_or(|run| run.is_short() || is_named(run))
 }
 
 /// What stands behind the figures of a rank that is not joined with the others.
