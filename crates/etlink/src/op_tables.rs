@@ -313,6 +313,7 @@ fn trace_table(
         };
         (key_averages(&trace, options), report)
     } else {
+        let of_device = trace.anomalies.clone();
         let linked = match entry.link_read(&job, trace) {
             Ok(linked) => linked,
             Err(None) => return Ok(None),
@@ -323,7 +324,15 @@ fn trace_table(
             summary = entry.summary(&linked).filter(|_| is_rank_of_run);
         }
         let top = linked_table(&linked, &options, lacks_shapes, config.rules.is_some());
-        (top, linked.report)
+        let mut report = linked.report;
+        if host.is_none() || !lacks_shapes {
+            // no figure is of the host trace
+            report.anomalies = of_device;
+            if host.is_none() || !report.two_runs && !set.options.allow_mismatch {
+                report.notes.clear();
+            }
+        }
+        (top, report)
     };
     if set.options.strict && job::is_damaged(&report) {
         return Err(RunError::refused_trace(device, &report.anomalies).into());
