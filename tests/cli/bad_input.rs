@@ -253,6 +253,25 @@ fn truncated_files_give_what_is_whole() {
         .complains(&["stub.gz", "cut or damaged"]);
 }
 
+/// A copy of a host trace that was not finished tells nothing of the program that was recorded.
+#[test]
+fn a_cut_packed_host_trace_is_not_laid_to_its_process() {
+    let tool = Tool::new();
+    let host = unpacked("mlp-2.15.0/torch_et_0.json.gz");
+    let packed = zstd::encode_all(&host[..], 0).expect("packs");
+    let line =
+        "link --device {pairs}/mlp-2.15.0/kineto_trace_0.json.gz -o out.et --overwrite --host";
+    tool.file("host.json.zst", &packed[..packed.len() * 9 / 10]);
+    let said = tool.run(&format!("{line} host.json.zst")).exits(0);
+    let said =
+        said.notes("the host trace is cut: the compressed file ends too early or is damaged");
+    assert!(!said.stderr.contains("killed"), "{}", said.shown());
+    tool.file("host.json", &host[..host.len() * 9 / 10]);
+    tool.run(&format!("{line} host.json"))
+        .exits(0)
+        .notes("the host trace is cut: its process was killed");
+}
+
 #[test]
 fn damage_in_one_of_many_gzip_members_is_the_same_at_any_thread_count() {
     let tool = Tool::new();

@@ -186,7 +186,14 @@ fn host_world(host: &HostTrace) -> Option<i64> {
 /// What is known to have gone wrong while recording, which explains ops that are missing.
 fn damage(host: &HostTrace, device: &DeviceTrace, notes: &mut Vec<String>) -> bool {
     let before = notes.len();
-    if host.anomalies.is_cut() {
+    if host.anomalies.count(AnomalyKind::SourceEnded) > 0 {
+        // the program may have left in order
+        notes.push(
+            "the host trace is cut: the compressed file ends too early or is damaged, as that of a copy \
+             which was not finished; the last ops are missing"
+                .into(),
+        );
+    } else if host.anomalies.is_cut() {
         notes.push(
             "the host trace is cut: its process was killed, or left before its observer \
              was unregistered; the last ops are missing"
