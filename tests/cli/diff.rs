@@ -377,6 +377,31 @@ fn several_runs_are_not_one_side_of_a_comparison() {
         .says("after: cycles/cycle1, 2 ranks, 8 steps\n");
 }
 
+/// A folder with traces and a folder of traces in it cannot be given for its own run.
+#[test]
+fn a_run_around_another_has_a_remedy_that_works() {
+    let tool = Tool::new();
+    for folder in ["all/monday", "all/monday/retry", "all/tuesday"] {
+        tool.file(
+            &format!("{folder}/kineto_trace_0.json"),
+            draw("gemm", 20).kineto(),
+        );
+    }
+    tool.run("report all -o page.html").exits(2).complains(&[
+        "all has 3 runs",
+        "give one of them, such as all/monday/retry or all/tuesday",
+    ]);
+    tool.run("report all/monday -o page.html")
+        .exits(2)
+        .complains(&[
+            "give all/monday/retry; for the traces of all/monday itself, move the folders of other runs \
+             out of it",
+        ]);
+    tool.run("report all/monday/retry -o page.html").exits(0);
+    tool.shell("mv all/monday/retry all/retry").exits(0);
+    tool.run("report all/monday -o outer.html").exits(0);
+}
+
 #[test]
 fn the_cut_rest_of_a_step_halves_no_mean() {
     let tool = Tool::new();

@@ -98,6 +98,8 @@ pub enum RunError {
         one: PathBuf,
         /// The folder of the second.
         other: PathBuf,
+        /// The second lies in the first, which so cannot be given.
+        is_nested: bool,
     },
     /// Of no trace of a run its rank is sure, as several claim one: they may be of several runs.
     #[error(
@@ -523,8 +525,19 @@ impl RunError {
             RunError::OnlyInspectorLogs { .. } => {
                 "give them to `etlink ranks`, which has sizes and times per communicator"
             }
-            RunError::SeveralRuns { one, other, .. } => {
+            RunError::SeveralRuns {
+                one,
+                other,
+                is_nested,
+                ..
+            } => {
                 let (one, other) = (one.display(), other.display());
+                if *is_nested {
+                    return Some(format!(
+                        "give {other}; for the traces of {one} itself, move the folders of other runs out \
+                         of it"
+                    ));
+                }
                 return Some(format!("give one of them, such as {one} or {other}"));
             }
             RunError::SeveralWrittenRuns { folder, .. } => {

@@ -788,9 +788,25 @@ impl RunSet {
             };
         }
         let folder = Path::new(&source_name);
+        // what is given has all runs in it: only one without others can be
+        let has_others = |run: &RunFiles| {
+            let mut others = self.runs.iter().filter(|other| other.folder != run.folder);
+            others.any(|other| other.folder.starts_with(&run.folder))
+        };
+        let mut single = self.runs.iter().filter(|run| !has_others(run));
+        let (one, other, is_nested) = match (single.next(), single.next()) {
+            (Some(one), Some(other)) => (one, other, false),
+            (Some(inner), None) => (first, inner, true),
+            (None, _) => (first, second, false),
+        };
+        let [one, other] = [one, other].map(|run| match run.folder.as_os_str().is_empty() {
+            true => folder.to_owned(),
+            false => folder.join(&run.folder),
+        });
         RunError::SeveralRuns {
-            one: folder.join(&first.folder),
-            other: folder.join(&second.folder),
+            one,
+            other,
+            is_nested,
             source_name,
             count,
         }
