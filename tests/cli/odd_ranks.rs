@@ -482,6 +482,32 @@ fn two_files_of_one_rank_are_left_out_by_name() {
         .says("3 ranks, 8 matched collectives");
 }
 
+#[cfg(unix)]
+#[test]
+fn a_link_to_nothing_is_a_trace_that_cannot_be_read() {
+    let tool = Tool::new();
+    put(&tool, &RUN);
+    tool.shell("rm run/kineto_trace_2.json; ln -s nowhere.json run/kineto_trace_2.json")
+        .exits(0);
+    tool.run("ranks run")
+        .exits(1)
+        .notes("rank 2 is left out: cannot")
+        .notes("run/kineto_trace_2.json")
+        .says("3 ranks, 8 matched collectives");
+    // what its name does not tell is named all the same
+    tool.shell("mv run/kineto_trace_2.json run/more.json")
+        .exits(0);
+    tool.run("ranks run").exits(0).notes("run/more.json");
+    // the packed file beside it is the trace
+    tool.file("run/kineto_trace_2.json", draw(RUN[2]));
+    tool.shell("rm run/more.json; gzip run/kineto_trace_2.json; ln -s x run/kineto_trace_2.json")
+        .exits(0);
+    tool.run("ranks run")
+        .exits(0)
+        .notes("run/kineto_trace_2.json is a link to nothing")
+        .says("4 ranks, ");
+}
+
 /// Two recordings whose files were put into one folder are no run of twice as many ranks.
 #[test]
 fn two_recordings_in_one_folder_are_not_added_up() {

@@ -28,6 +28,13 @@ pub(super) fn without_packed_twins(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<St
                 packed.display()
             ));
             left_out.insert(packed.clone());
+        } else if !storage::exists(&plain) {
+            notes.push(format!(
+                "{} is a link to nothing: {} beside it is read",
+                plain.display(),
+                packed.display()
+            ));
+            left_out.insert(plain);
         } else if is_cut_twin(&plain, packed) {
             notes.push(format!(
                 "{} is cut: {} beside it is read, which has more",

@@ -85,8 +85,8 @@ impl FolderEntry {
         self.path.file_name().unwrap_or_default()
     }
 
-    /// Whether it is a file, or a link to one, or the system does not say what it is; no pipe, which
-    /// would be waited for.
+    /// Whether it is a file, or a link to one or to nothing, or the system does not say what it is; no
+    /// pipe, which would be waited for.
     pub fn may_be_file(&self) -> bool {
         if self.object.is_some() || self.is_folder || is_url(&self.path) {
             return self.object.is_some();
@@ -94,7 +94,9 @@ impl FolderEntry {
         match std::fs::metadata(&self.path) {
             Ok(data) => data.is_file(),
             // who opens it is told why
-            Err(error) => error.kind() != ErrorKind::NotFound,
+            Err(error) if error.kind() != ErrorKind::NotFound => true,
+            // a link to nothing is a trace that is missed; else it went since it was listed
+            Err(_) => self.path.is_symlink(),
         }
     }
 
