@@ -451,14 +451,32 @@ fn broken_files_of_a_rank_leave_the_others() {
             .exits(1)
             .notes("2 is left out:")
             .notes(why)
-            .notes("no trace of rank 2")
+            .notes("no trace of rank 2 that could be taken")
             .says("3 ranks, 8 matched collectives");
         tool.run("merge run -o out --overwrite")
             .exits(1)
             .says("failed: 2:")
             .says(why)
+            .notes("no trace of rank 2 that could be taken: 3 of 4")
             .says("3 linked, 1 failed");
     }
+    tool.run("merge run -o sim --for astra-sim").exits(1);
+    let readme = String::from_utf8(tool.read("sim/README.md")).expect("text");
+    let absent = "These ranks have no trace here that could be taken: 2.";
+    assert!(readme.contains(absent), "{readme}");
+}
+
+#[test]
+fn ranks_that_were_not_asked_for_are_not_said_to_lack_traces() {
+    let tool = Tool::new();
+    put(&tool, &RUN);
+    let chosen = tool.run("ranks run --ranks 3").exits(0);
+    let chosen = chosen.says("--ranks leaves the other ranks out");
+    assert!(!chosen.stdout.contains("no trace"), "{}", chosen.shown());
+    tool.shell("rm run/kineto_trace_[012].json").exits(0);
+    tool.run("ranks run")
+        .exits(0)
+        .says("the other ranks have no trace here");
 }
 
 #[test]
@@ -787,7 +805,7 @@ fn ranks_after_the_last_trace_get_a_file_too() {
     assert!(String::from_utf8_lossy(&tool.read("out/network.yml")).contains("npus_count: [ 8 ]"));
     assert!(
         String::from_utf8_lossy(&tool.read("out/README.md"))
-            .contains("These ranks have no trace here: 3, 4, 5, 6, 7.")
+            .contains("These ranks have no trace here that could be taken: 3, 4, 5, 6, 7.")
     );
     tool.run("check out").exits(0).says("8 ranks together");
     // what stays of that is not left beside a run without a simulator

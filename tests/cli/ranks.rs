@@ -453,7 +453,7 @@ fn a_rank_that_is_not_there_is_named() {
     );
     assert!(
         String::from_utf8_lossy(&tool.read("sim/README.md"))
-            .contains("These ranks have no trace here: 2.")
+            .contains("These ranks have no trace here that could be taken: 2.")
     );
     tool.run("check sim")
         .exits(0)

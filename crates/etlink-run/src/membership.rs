@@ -143,6 +143,8 @@ pub struct Members<T> {
     pub world_size: Option<i64>,
     /// Ranks of the run that have no trace here, ascending; the first 1024.
     pub absent: Vec<GlobalRank>,
+    /// Traces of some of these lie there, and could not be taken.
+    pub has_untaken: bool,
 }
 
 impl<T: RunMember> Members<T> {
@@ -165,6 +167,7 @@ impl<T: RunMember> Members<T> {
             mismatches: vec![],
             world_size: selection.world_size,
             absent: selection.absent.clone(),
+            has_untaken: false,
         };
         let mut known = 0;
         for rank in ranks {
@@ -206,13 +209,22 @@ impl<T> Members<T> {
 
     /// A note on the ranks that have no trace here, if there are any.
     pub fn absent_note(&self) -> Option<String> {
-        absent_note(&self.absent)
+        absent_note(&self.absent, self.has_untaken)
     }
 }
 
-/// A note on the ranks that have no trace here, if there are any.
-pub fn absent_note(absent: &[GlobalRank]) -> Option<String> {
-    (!absent.is_empty()).then(|| format!("no trace of rank {}", text::first_ranks(absent)))
+/// A note on the ranks that have no trace here, if there are any. `has_untaken`: traces of some of them
+/// lie there.
+pub fn absent_note(absent: &[GlobalRank], has_untaken: bool) -> Option<String> {
+    if absent.is_empty() {
+        return None;
+    }
+    let taken = match has_untaken {
+        true => " that could be taken",
+        false => "",
+    };
+    let ranks = text::first_ranks(absent);
+    Some(format!("no trace of rank {ranks}{taken}"))
 }
 
 #[cfg(test)]

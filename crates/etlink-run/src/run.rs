@@ -669,6 +669,9 @@ impl RunSet {
             // a rank that was not asked for is not missing
             let absent = &mut results.members.absent;
             absent.retain(|rank| self.options.is_asked(Some(rank.0)));
+            let mut files = self.runs[index].ranks.iter().filter_map(|files| files.rank);
+            let has_untaken = files.any(|rank| absent.contains(&GlobalRank(rank)));
+            results.members.has_untaken = has_untaken;
             all.push(results);
         }
         Ok(all)

@@ -394,8 +394,8 @@ fn notes(workload: &Workload<'_>) -> Vec<String> {
         idle => {
             let list: Vec<String> = idle.iter().map(i64::to_string).collect();
             notes.push(format!(
-                "These ranks have no trace here: {}. Their files have one empty node each. What \
-                 others did with them is computation with the measured time.",
+                "These ranks have no trace here that could be taken: {}. Their files have one empty \
+                 node each. What others did with them is computation with the measured time.",
                 list.join(", ")
             ));
         }
@@ -687,7 +687,7 @@ mod tests {
         assert!(
             text.contains("workload-configuration=\"$PWD\"/step \\")
                 && text.contains("comm_group.json")
-                && text.contains("no trace here: 2."),
+                && text.contains("no trace here that could be taken: 2."),
             "{text}"
         );
         let odd = readme(&Workload {

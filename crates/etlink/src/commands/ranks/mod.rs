@@ -21,7 +21,7 @@ use etlink_link::ranks::{
     RankSummary, RunJoin, StepStragglers, StragglerStats, order_conflicts, rank_list,
     step_began_later,
 };
-use etlink_model::GlobalRank;
+use etlink_model::{GlobalRank, Setting};
 use etlink_run::discover::RunFiles;
 use etlink_run::membership::{Excluded, Exclusion};
 use etlink_run::phases::{Phased, ReportWork};
@@ -45,6 +45,9 @@ struct RanksReport {
     world_size: Option<i64>,
     /// Ranks of the run that have no trace here.
     absent: Vec<GlobalRank>,
+    /// Traces of some of these lie there, and could not be taken.
+    #[serde(skip)]
+    has_untaken: bool,
     /// Traces that could not be linked, or are not of this run.
     excluded: Vec<Excluded>,
     /// The ranks' clocks against the first rank's; none with `--no-align`.
@@ -196,7 +199,14 @@ fn compare_runs(source: RunSource, options: RunOptions) -> Result<Phased<Vec<Ran
     for results in runs.collect_runs(ranks, true)? {
         let name = runs.run_name(results.run);
         let run = &runs.runs[results.run];
-        compared.push(compare_ranks((run, name), results, align));
+        let others = match results.members.has_untaken {
+            _ if runs.options.ranks.is_some() => {
+                format!("{} leaves the other ranks out", Setting::Ranks)
+            }
+            true => "of the other ranks no trace could be taken".to_owned(),
+            false => "the other ranks have no trace here".to_owned(),
+        };
+        compared.push(compare_ranks((run, name), results, &others, align));
     }
     Ok(Phased::Report(compared))
 }
@@ -250,6 +260,7 @@ fn summarize_rank(
 fn compare_ranks(
     (run, name): (&RunFiles, String),
     mut results: RunResults<RankDetails>,
+    others: &str,
     align: bool,
 ) -> RanksReport {
     let mut joined = results.join(align);
@@ -264,7 +275,7 @@ fn compare_ranks(
         .map(|(summary, _)| summary.rank)
         .collect();
     let utilization = waits::rank_utilizations(&joined, &devices);
-    let not_compared = not_compared(&joined.matches);
+    let not_compared = not_compared(&joined.matches, others);
     let conflicts = order_conflicts(&joined.summaries, &joined.matches);
     // an order that would deadlock is told here too, though nothing is simulated
     joined.matches.problems.extend(conflicts);
@@ -286,6 +297,7 @@ fn compare_ranks(
         notes,
         excluded: results.excluded(),
         world_size: results.members.world_size,
+        has_untaken: results.members.has_untaken,
         absent: results.members.absent,
         utilization,
         ranks: joined.straggler_stats(),
@@ -297,11 +309,12 @@ fn compare_ranks(
     }
 }
 
-/// What no two ranks here have, or say differently, by kind and ranks.
-fn not_compared(join: &RunJoin) -> Vec<NotCompared> {
+/// What no two ranks here have, or say differently, by kind and ranks. `others`: what to say of ranks
+/// that are not here.
+fn not_compared(join: &RunJoin, others: &str) -> Vec<NotCompared> {
     let mut all: BTreeMap<(String, &'static str, String), u64> = BTreeMap::new();
     for matched in &join.matches {
-        if let Some(message) = why_not_compared(matched) {
+        if let Some(message) = why_not_compared(matched, others) {
             let ranks = rank_list("rank", &join.group_ranks(matched.channel));
             *all.entry((ranks, matched.kind.name(), message))
                 .or_default() += 1;
@@ -317,9 +330,9 @@ fn not_compared(join: &RunJoin) -> Vec<NotCompared> {
     .collect()
 }
 
-fn why_not_compared(matched: &CollectiveMatch) -> Option<String> {
+fn why_not_compared(matched: &CollectiveMatch, others: &str) -> Option<String> {
     if !matched.is_shared() {
-        return Some("the other ranks have no trace here".to_owned());
+        return Some(others.to_owned());
     }
     if !matched.missing.is_empty() {
         let missing = rank_list("rank", &matched.missing);

@@ -106,7 +106,7 @@ pub(super) fn report_table(one: &RanksReport, top: usize) -> String {
 fn notes_of(one: &RanksReport) -> Vec<String> {
     let mut all = one.notes.clone();
     all.extend(one.excluded.iter().map(Excluded::note));
-    all.extend(absent_note(&one.absent));
+    all.extend(absent_note(&one.absent, one.has_untaken));
     for problem in &one.problems {
         let first = problem
             .examples
