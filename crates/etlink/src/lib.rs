@@ -50,7 +50,6 @@ mod cut_traces;
 pub mod documents;
 mod kernel_rules;
 mod kernel_work;
-mod left_out;
 mod merge_phase;
 mod notes;
 mod op_tables;
@@ -69,6 +68,7 @@ mod table;
 mod trace_cache;
 mod trace_tables;
 mod unjoined;
+mod unreadable_files;
 mod written_files;
 
 use clap::{CommandFactory, Parser};
@@ -111,7 +111,7 @@ pub fn run_command(words: impl IntoIterator<Item = OsString>) -> u8 {
     signals::wait_for_end();
     match outcome {
         // what there are results of is fine, and not all
-        Ok(Outcome::Done) if left_out::is_any() => 1,
+        Ok(Outcome::Done) if unreadable_files::are_any() => 1,
         Ok(Outcome::Done) => 0,
         Ok(Outcome::Found) => 1,
         Ok(Outcome::Nothing) => 2,

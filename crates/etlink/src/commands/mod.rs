@@ -31,7 +31,7 @@ pub use top::TopDocument;
 use crate::Outcome;
 use crate::args::{EtlinkArgs, EtlinkCommand};
 use crate::table::{count, fold_lines, plain, plain_lines};
-use crate::{left_out, notes, signals, trace_cache};
+use crate::{notes, signals, trace_cache, unreadable_files};
 use anyhow::{Context, Result};
 use etlink_model::AdvisedError;
 use etlink_run::RunSet;
@@ -161,7 +161,7 @@ fn print_shard(shard: &ShardResults, json: bool) -> Result<Outcome> {
 /// Which files of each run were paired and which are not used, for those who want to know. Where some
 /// could not be read, the command ends with 1.
 pub(crate) fn print_run_files(runs: &RunSet) {
-    left_out::heed(runs);
+    unreadable_files::record(runs);
     if !notes::is_verbose() {
         return;
     }

@@ -9,7 +9,7 @@ use super::{ReplayConfig, Replayed, UnusedRules, replay_graph, table};
 use crate::commands::{print_json, print_report, print_run_files, print_shard};
 use crate::rank_columns::RankColumns;
 use crate::run_findings::{SUMMARY_BYTES, ranks_left_out};
-use crate::{Outcome, left_out, notes};
+use crate::{Outcome, notes, unreadable_files};
 use anyhow::{Context, Result, anyhow, bail};
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::ranks::{JoinProblem, JoinProblemKind, RankClock};
@@ -149,7 +149,7 @@ impl RunTogether {
     pub(super) fn open(source: RunSource, options: RunOptions) -> Result<RunTogether> {
         let (align, unasked) = (options.align, unasked_note(&options));
         let mut runs = RunSet::open(source, options)?;
-        left_out::heed(&runs);
+        unreadable_files::record(&runs);
         let read: read::ReadRuns = read::read_ranks(&mut runs, &[])?.whole::<anyhow::Error>()?;
         if read.runs.iter().all(has_no_ranks) {
             return Err(nothing_to_replay(&runs, read));
