@@ -650,9 +650,10 @@ impl RunSet {
         }
         let mut all = vec![];
         for (index, (ranks, failed)) in by_run.into_iter().zip(failed).enumerate() {
-            // traces of several runs would be added up as one
+            // traces of several runs would be added up as one; who names files wants these together
+            let is_folder = matches!(self.source, RunSource::Folder(_));
             let is_unsure = !ranks.is_empty() && ranks.iter().all(|rank| rank.summary.is_none());
-            let unsure = self.unsure_ranks(index).filter(|_| is_unsure);
+            let unsure = self.unsure_ranks(index).filter(|_| is_folder && is_unsure);
             let rule = MembershipRule {
                 needs_rank: rule.needs_rank || unsure.is_some(),
                 ..rule
