@@ -943,6 +943,8 @@ describe("the hash of the URL", () => {
     );
     await page.locator("#kernels-table button.row", { hasText: "Memcpy" }).click();
     await page.locator(".details h3", { hasText: "Memcpy" }).waitFor();
+    // else it would go back from where the URL does not yet tell
+    await page.waitForFunction((before) => location.hash !== before, hash);
     await page.goBack();
     await page.locator(".details h3", { hasText: "vectorized" }).waitFor();
     await becomes(page, drawn, "the same after going back");
