@@ -144,6 +144,10 @@ fn are_few_nodes(ranks: &[FoundRank]) -> bool {
 /// what others have with them, unless all are. What a rank did not record cannot become shorter, and
 /// would keep all others as they were.
 pub fn ranks_left_out(joined: &JoinedRun, is_cut: &[bool]) -> Vec<bool> {
+    // few runs have such a rank, and all members of all matches are looked at
+    if !is_cut.contains(&true) {
+        return vec![false; is_cut.len()];
+    }
     let lacks = joined.lacks_matches();
     let both = lacks.iter().zip(is_cut);
     let left_out: Vec<bool> = both.map(|(lacks, is_cut)| *lacks && *is_cut).collect();

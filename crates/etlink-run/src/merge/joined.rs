@@ -33,8 +33,8 @@ pub struct MergedRun {
     pub taken_in: Vec<String>,
     /// Ranks whose collectives and messages fit no other's.
     pub strangers: Vec<GlobalRank>,
-    /// Ranks that are joined though they have one clock and were recorded one after the other: a
-    /// sentence for people.
+    /// Ranks of one machine that are joined though they were recorded one after the other: a sentence
+    /// for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub apart: Option<String>,
     /// Process groups by their number in the files.

@@ -323,7 +323,7 @@ def _run_phase(
 ) -> tuple[list[str], list[tuple[str, str]]]:
     """A task: a phase of one shard of a merge. The files that were written, and the ranks that
     failed with their reasons."""
-    with _returned_memory():
+    with _trim_after_task():
         return _etlink.merge_phase(phase=phase, shard=shard, **settings)
 
 
@@ -337,14 +337,14 @@ def _summarize(
     """A task: what a report needs of one shard."""
     of_report = {name: value for name, value in settings.items() if name != "command"}
     # on this machine alone: what is in the file goes through Ray
-    with _returned_memory(), tempfile.TemporaryDirectory(prefix="etlink-") as folder:
+    with _trim_after_task(), tempfile.TemporaryDirectory(prefix="etlink-") as folder:
         _store(folder, listing)
         report = _etlink.PhasedReport(folder=folder, **of_report)
         return _stored(report.summarize(settings["command"], shard))
 
 
 @contextlib.contextmanager
-def _returned_memory() -> Iterator[None]:
+def _trim_after_task() -> Iterator[None]:
     """Gives the memory of a task back to the system when the task is done.
 
     glibc keeps what is freed, for each of its arenas, and the threads of a worker have many: it held

@@ -12,7 +12,6 @@ use crate::table::{count, percent, time};
 use crate::{Outcome, notes};
 use anyhow::{Context, Result, anyhow};
 use arrow_array::RecordBatch;
-use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_analyze::{KernelRules, Options, UtilizationWindow, analyze};
 use etlink_findings::{CauseEvidence, KINDS, RunFinding, RunFindings};
 use etlink_link::TensorEdges;
@@ -59,12 +58,6 @@ pub struct FindingsReport {
     /// Which device traces are cut, a line; empty where none is.
     #[serde(skip)]
     cut_line: String,
-}
-
-/// What is kept of a rank.
-#[derive(BorshSerialize, BorshDeserialize)]
-struct FindingsRank {
-    found: FoundRank,
 }
 
 pub fn run(args: FindingsArgs) -> Result<Outcome> {
@@ -195,7 +188,7 @@ fn find_in_runs(
     let find = |rank: RankEntry<'_>| find_in_rank(rank, rules).map_err(rank_error);
     let ranks = runs.rank_results(&work, find, |_, found| {
         let found = found.as_ref();
-        found.map_or(0, |rank| rank.value.found.retained_bytes())
+        found.map_or(0, |rank| rank.value.retained_bytes())
     });
     progress.finish();
     let ranks = match ranks? {
@@ -217,7 +210,7 @@ fn find_in_runs(
 }
 
 /// Why there is nothing to look for findings in; notes say the rest.
-fn nothing_taken(runs: &RunSet, results: Vec<RunResults<FindingsRank>>) -> anyhow::Error {
+fn nothing_taken(runs: &RunSet, results: Vec<RunResults<FoundRank>>) -> anyhow::Error {
     let (mut errors, mut excluded) = (vec![], vec![]);
     for run in results {
         notes::print_all(&run_notes(runs, &run));
@@ -235,10 +228,7 @@ fn nothing_taken(runs: &RunSet, results: Vec<RunResults<FindingsRank>>) -> anyho
 }
 
 /// None of a rank that was not asked for.
-fn find_in_rank(
-    rank: RankEntry<'_>,
-    rules: &KernelRules,
-) -> Result<Option<RankResult<FindingsRank>>> {
+fn find_in_rank(rank: RankEntry<'_>, rules: &KernelRules) -> Result<Option<RankResult<FoundRank>>> {
     if rank.has_no_times() && !rank.is_wanted(None) {
         return Ok(None);
     }
@@ -253,15 +243,13 @@ fn find_in_rank(
     Ok(Some(RankResult {
         label: rank.label().to_owned(),
         notes: report_notes(&linked.report.report),
-        value: FindingsRank {
-            found: FoundRank::new(trace, graph, rules, &analysis),
-        },
+        value: FoundRank::new(trace, graph, rules, &analysis),
         summary: linked.summary,
     }))
 }
 
 /// What is said of a run beside its findings.
-fn run_notes(runs: &RunSet, results: &RunResults<FindingsRank>) -> Vec<String> {
+fn run_notes(runs: &RunSet, results: &RunResults<FoundRank>) -> Vec<String> {
     let mut notes = runs.runs[results.run].notes.clone();
     notes.extend_from_slice(&results.rank_notes);
     notes.extend(results.members.mismatch_notes());
@@ -271,19 +259,19 @@ fn run_notes(runs: &RunSet, results: &RunResults<FindingsRank>) -> Vec<String> {
     notes
 }
 
-fn run_report(runs: &RunSet, results: RunResults<FindingsRank>) -> Result<FindingsReport> {
+fn run_report(runs: &RunSet, results: RunResults<FoundRank>) -> Result<FindingsReport> {
     let run = &runs.runs[results.run];
     let mut excluded = results.excluded();
     let mut notes = run_notes(runs, &results);
     let absent = results.members.absent;
     let mut ranks = results.members.ranks;
-    let cut = ranks.iter().filter(|rank| rank.value.found.is_cut());
+    let cut = ranks.iter().filter(|rank| rank.value.is_cut());
     let cut: Vec<&str> = cut.map(|rank| rank.label.as_str()).collect();
     let cut_line = cut_line(&cut, ranks.len() + excluded.len() == 1);
     let (found, job_step_ns) = match ranks.len() {
         0 => (RunFindings::default(), None),
         // one rank waits for nobody here, and its own clock is good enough
-        1 => (ranks.remove(0).value.found.alone(), None),
+        1 => (ranks.remove(0).value.alone(), None),
         _ => {
             let found = findings_of_ranks(ranks, runs.options.align)?;
             notes.extend(found.match_notes);
@@ -304,7 +292,7 @@ fn run_report(runs: &RunSet, results: RunResults<FindingsRank>) -> Result<Findin
 }
 
 /// What several ranks would gain as one graph.
-struct FoundRanks {
+struct JoinedFindings {
     findings: RunFindings,
     /// What their steps take, from the last rank's begin on, ns.
     job_ns: Option<i64>,
@@ -314,7 +302,7 @@ struct FoundRanks {
     left_out: Vec<String>,
 }
 
-fn findings_of_ranks(ranks: Vec<RankResult<FindingsRank>>, align: bool) -> Result<FoundRanks> {
+fn findings_of_ranks(ranks: Vec<RankResult<FoundRank>>, align: bool) -> Result<JoinedFindings> {
     let (mut summaries, mut found) = (vec![], vec![]);
     let (mut labels, mut is_cut) = (vec![], vec![]);
     for rank in ranks {
@@ -324,8 +312,8 @@ fn findings_of_ranks(ranks: Vec<RankResult<FindingsRank>>, align: bool) -> Resul
         };
         summaries.push(summary);
         labels.push(rank.label);
-        is_cut.push(rank.value.found.is_cut());
-        found.push(rank.value.found);
+        is_cut.push(rank.value.is_cut());
+        found.push(rank.value);
     }
     let joined = JoinedRun::new(summaries, align);
     let steps = job_step_times(&joined.summaries, &joined.clocks);
@@ -336,7 +324,7 @@ fn findings_of_ranks(ranks: Vec<RankResult<FindingsRank>>, align: bool) -> Resul
     let left_out = ranks_left_out(&joined, &is_cut);
     let left_out = labels.into_iter().zip(left_out);
     let left_out = left_out.filter(|(_, is_out)| *is_out);
-    Ok(FoundRanks {
+    Ok(JoinedFindings {
         left_out: left_out.map(|(label, _)| label).collect(),
         findings: joined_findings(&joined, found)?,
         job_ns: (!steps.is_empty()).then_some(job_ns),
