@@ -73,7 +73,8 @@ fn build_command(root: &Path, target: &str) -> Result<PathBuf> {
     let mut build = Command::new(env!("CARGO"));
     build
         .args(["build", "--locked", "--profile", "dist"])
-        .args(["--package", "etlink", "--target", target])
+        .args(["--package", "etlink", "--features", "full"])
+        .args(["--target", target])
         .current_dir(root);
     run_command(&mut build)?;
     let suffix = if target.contains("windows") {

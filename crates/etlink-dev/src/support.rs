@@ -38,7 +38,8 @@ pub fn etlink_path() -> Result<PathBuf> {
             .canonicalize()
             .with_context(|| format!("{ETLINK} names {}", named.display()));
     }
-    run_command(Command::new(env!("CARGO")).args(["build", "--quiet", "--package", "etlink"]))?;
+    let mut build = Command::new(env!("CARGO"));
+    run_command(build.args(["build", "--quiet", "--package", "etlink", "--features", "full"]))?;
     // cargo puts the programs of one profile into one folder
     let name = format!("etlink{}", std::env::consts::EXE_SUFFIX);
     let etlink = std::env::current_exe()?.with_file_name(name);

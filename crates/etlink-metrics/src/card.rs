@@ -112,8 +112,7 @@ impl WorkloadCard {
                 what: "workload card",
             });
         }
-        let card: Value =
-            serde_saphyr::from_str(&text).map_err(|error| Error::Yaml(error.to_string()))?;
+        let card = parse_yaml(&text)?;
         if !card["workload"].is_object() {
             return Err(Error::NoWorkload);
         }
@@ -226,8 +225,28 @@ impl WorkloadCard {
             },
         });
         let card = fill_in(&self.source, card);
-        serde_saphyr::to_string(&card).map_err(|error| Error::Yaml(error.to_string()))
+        write_yaml(&card)
     }
+}
+
+#[cfg(feature = "cards")]
+fn parse_yaml(text: &str) -> Result<Value, Error> {
+    serde_saphyr::from_str(text).map_err(|error| Error::Yaml(error.to_string()))
+}
+
+#[cfg(feature = "cards")]
+fn write_yaml(card: &Value) -> Result<String, Error> {
+    serde_saphyr::to_string(card).map_err(|error| Error::Yaml(error.to_string()))
+}
+
+#[cfg(not(feature = "cards"))]
+fn parse_yaml(_: &str) -> Result<Value, Error> {
+    Err(Error::NoCards)
+}
+
+#[cfg(not(feature = "cards"))]
+fn write_yaml(_: &Value) -> Result<String, Error> {
+    Err(Error::NoCards)
 }
 
 /// What is known, and what was found where it says nothing.
@@ -301,7 +320,7 @@ fn texts_of(value: &Value) -> Vec<String> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "cards"))]
 mod tests {
     use super::*;
 

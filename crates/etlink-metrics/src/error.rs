@@ -26,6 +26,12 @@ pub enum Error {
         /// What it would be.
         what: &'static str,
     },
+    /// Workload cards are YAML, whose reader this build lacks.
+    #[error(
+        "workload cards need a build of etlink with the feature `cards`; build etlink with all of \
+         its features: `cargo install --path crates/etlink --profile dist --features full`"
+    )]
+    NoCards,
     /// No YAML that can be read.
     #[error("it is no YAML: {0}")]
     Yaml(String),

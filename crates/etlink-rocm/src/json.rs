@@ -24,13 +24,6 @@ use std::sync::Arc;
 
 const TOOL: &[u8] = b"\"rocprofiler-sdk-tool\"";
 
-/// Whether a document begins as that of rocprofv3 does.
-pub fn is_rocprof_json(head: &[u8]) -> bool {
-    let text = head.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(head);
-    let text = text.trim_ascii_start().strip_prefix(b"{");
-    text.is_some_and(|text| text.trim_ascii_start().starts_with(TOOL))
-}
-
 /// Reads JSON of rocprofv3. O(bytes); memory of the records and of one element's text.
 ///
 /// # Errors

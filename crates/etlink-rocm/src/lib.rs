@@ -26,7 +26,7 @@ mod operations;
 mod record;
 mod rocpd;
 
-pub use json::{is_rocprof_json, read_rocprof_json};
+pub use json::read_rocprof_json;
 pub use rocpd::{
     RocpdProcess, RocpdReadOptions, is_rocpd, read_rocpd, rocpd_processes, rocpd_row_count,
 };

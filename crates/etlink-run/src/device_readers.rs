@@ -2,12 +2,9 @@
 //! [`InputKind`], its first bytes in `input::sniff_kind`, and its reader here.
 
 use crate::error::RunError;
-use crate::input::database::DatabaseFile;
 use crate::input::{InputError, InputFile, InputKind, WantedTrace};
 use etlink_kineto::KinetoReadOptions;
 use etlink_model::DeviceTrace;
-use etlink_nsys::{GlobalPid, NsysReadOptions};
-use etlink_rocm::RocpdReadOptions;
 use etlink_xla::XlaReadOptions;
 use std::io::BufReader;
 
@@ -43,15 +40,32 @@ pub(crate) fn read_device_trace(
                 .map_err(|source| RunError::DeviceTrace { name, source })
         }
         InputKind::XlaSpace | InputKind::XlaJson => read_xla(input, options),
-        InputKind::NsysSqlite => read_nsys(input, options),
+        #[cfg(feature = "nsys")]
+        InputKind::NsysSqlite => crate::input::database::read_nsys(input, options),
+        #[cfg(not(feature = "nsys"))]
+        InputKind::NsysSqlite => Err(refuse(input, "an export of Nsight Systems", "nsys")),
+        #[cfg(feature = "rocm")]
         InputKind::RocprofJson => {
             let name = input.name;
             etlink_rocm::read_rocprof_json(input.content)
                 .map_err(|source| RunError::RocmTrace { name, source })
         }
-        InputKind::RocpdSqlite => read_rocpd(input),
+        #[cfg(feature = "rocm")]
+        InputKind::RocpdSqlite => crate::input::database::read_rocpd(input),
+        #[cfg(not(feature = "rocm"))]
+        InputKind::RocprofJson | InputKind::RocpdSqlite => {
+            Err(refuse(input, "a recording of ROCm's rocprofv3", "rocm"))
+        }
         _ => Err(input.refuse_kind(wanted).into()),
     }
+}
+
+/// Refuses a recording whose reader this build lacks.
+#[cfg(not(all(feature = "nsys", feature = "rocm")))]
+fn refuse(input: InputFile, what: &'static str, feature: &'static str) -> RunError {
+    let missing = crate::MissingFeature { what, feature };
+    let name = input.name;
+    InputError::MissingFeature { name, missing }.into()
 }
 
 /// Reads a profile of XLA in either form.
@@ -66,53 +80,4 @@ fn read_xla(input: InputFile, options: KinetoReadOptions) -> Result<DeviceTrace,
     };
     let name = input.name;
     trace.map_err(|source| RunError::XlaProfile { name, source })
-}
-
-/// Reads a rocpd database: the process that is wanted, or the only one.
-fn read_rocpd(input: InputFile) -> Result<DeviceTrace, RunError> {
-    let (name, process) = (input.name.clone(), input.process);
-    let is_plain = input.plain_path.is_some();
-    let file = DatabaseFile::from_input(input)?;
-    let connection = file.connect().map_err(|source| RunError::Database {
-        name: name.clone(),
-        source,
-    })?;
-    let trace = etlink_rocm::read_rocpd(&connection, RocpdReadOptions { process });
-    trace.map_err(|source| match source {
-        etlink_rocm::Error::SeveralProcesses { pids } if !is_plain => {
-            let count = pids.len();
-            RunError::PackedProcesses { name, count }
-        }
-        source => RunError::RocmTrace { name, source },
-    })
-}
-
-/// Reads an export of Nsight Systems: the process that is wanted, or the only one.
-fn read_nsys(input: InputFile, options: KinetoReadOptions) -> Result<DeviceTrace, RunError> {
-    let (name, process) = (input.name.clone(), input.process.map(GlobalPid));
-    let is_plain = input.plain_path.is_some();
-    let file = DatabaseFile::from_input(input)?;
-    let failed = |source| RunError::Database {
-        name: name.clone(),
-        source,
-    };
-    let connection = file.connect().map_err(failed)?;
-    // SQLite reads with one thread per connection
-    let second = match options.threads {
-        0 | 1 => None,
-        _ => Some(file.connect().map_err(failed)?),
-    };
-    let options = NsysReadOptions {
-        process,
-        keep: options.keep,
-    };
-    let trace = etlink_nsys::read_with(&connection, second, options);
-    trace.map_err(|source| match source {
-        // ranks are told before a trace is read, and a packed file is not unpacked for that
-        etlink_nsys::Error::SeveralProcesses { pids } if !is_plain => {
-            let count = pids.len();
-            RunError::PackedProcesses { name, count }
-        }
-        source => RunError::NsysTrace { name, source },
-    })
 }

@@ -284,6 +284,7 @@ pub enum RunError {
         folder: PathBuf,
     },
     /// An export of Nsight Systems cannot be read.
+    #[cfg(feature = "nsys")]
     #[error("{name}")]
     NsysTrace {
         /// The file.
@@ -292,6 +293,7 @@ pub enum RunError {
         source: etlink_nsys::Error,
     },
     /// Several processes were recorded in a database that is packed, or comes from standard input.
+    #[cfg(feature = "sqlite")]
     #[error(
         "{name} has {count} processes with work on devices, which can only be told apart in an \
          unpacked file{}",
@@ -318,6 +320,7 @@ pub enum RunError {
         ranks: Vec<i64>,
     },
     /// A database cannot be opened.
+    #[cfg(feature = "sqlite")]
     #[error("{name}")]
     Database {
         /// The file.
@@ -357,6 +360,7 @@ pub enum RunError {
         path: PathBuf,
     },
     /// A recording of ROCm cannot be read.
+    #[cfg(feature = "rocm")]
     #[error("{name}")]
     RocmTrace {
         /// The file.
@@ -561,6 +565,7 @@ impl RunError {
             RunError::SeveralMetricFiles { .. } | RunError::NoProcessOfRank { .. } => {
                 "give one of them"
             }
+            #[cfg(feature = "sqlite")]
             RunError::PackedProcesses { .. } => {
                 "unpack it first (gunzip), or save standard input to a file"
             }
@@ -588,6 +593,14 @@ impl RunError {
             RunError::NoTraceTaken { first, .. } => return first.file(),
             RunError::Job(error) => return error.downcast_ref::<RunError>()?.file(),
             RunError::Shard(error) => return error.file.clone(),
+            #[cfg(feature = "rocm")]
+            RunError::RocmTrace { name, .. } => return Some(name.clone()),
+            #[cfg(feature = "nsys")]
+            RunError::NsysTrace { name, .. } => return Some(name.clone()),
+            #[cfg(feature = "sqlite")]
+            RunError::Database { name, .. } | RunError::PackedProcesses { name, .. } => {
+                return Some(name.clone());
+            }
             RunError::OnlyWrittenGraphs { source_name: name }
             | RunError::SeveralRuns {
                 source_name: name, ..
@@ -609,14 +622,10 @@ impl RunError {
             | RunError::HostTrace { name, .. }
             | RunError::DeviceTrace { name, .. }
             | RunError::XlaProfile { name, .. }
-            | RunError::RocmTrace { name, .. }
             | RunError::FlightDump { name, .. }
             | RunError::EmptyDump { name }
             | RunError::LostDump { name, .. }
             | RunError::InspectorLog { name, .. }
-            | RunError::NsysTrace { name, .. }
-            | RunError::Database { name, .. }
-            | RunError::PackedProcesses { name, .. }
             | RunError::NoProcessOfRank { name, .. }
             | RunError::WrittenGraph { name, .. }
             | RunError::NoRecording { name }
@@ -744,11 +753,14 @@ fn own_remedy(error: &(dyn Error + 'static)) -> Option<String> {
         error.downcast_ref().map(etlink_host::Error::remedy),
         error.downcast_ref().map(etlink_kineto::Error::remedy),
         error.downcast_ref().map(etlink_xla::Error::remedy),
+        #[cfg(feature = "rocm")]
         error.downcast_ref().map(etlink_rocm::Error::remedy),
         error
             .downcast_ref()
             .map(etlink_flight_recorder::Error::remedy),
+        #[cfg(feature = "nsys")]
         error.downcast_ref().map(etlink_nsys::Error::remedy),
+        #[cfg(feature = "sqlite")]
         error.downcast_ref().map(etlink_sqlite::Error::remedy),
         error
             .downcast_ref()

@@ -16,7 +16,9 @@ pub use kind::InputKind;
 use crate::Progress;
 use crate::file_error::{FileAction, FileContext};
 use crate::storage::{self, StoredKind, is_url, shown_path};
-use database::{MAGIC, UnpackedFile, ask_tables, kind_of_pages};
+#[cfg(feature = "sqlite")]
+use database::UnpackedFile;
+use database::{MAGIC, ask_tables, kind_of_pages};
 use etlink_chakra::read::sniff;
 use etlink_chakra::simulated::is_astra_log;
 use etlink_flight_recorder::is_flight_dump;
@@ -54,6 +56,7 @@ pub struct InputFile {
     /// Its unpacked content.
     pub content: Box<dyn Read + Send>,
     /// The content as a file, where it had to be unpacked to tell what it is.
+    #[cfg(feature = "sqlite")]
     pub(crate) unpacked: Option<UnpackedFile>,
 }
 
@@ -243,6 +246,7 @@ fn from_source(
         is_read_back,
         stored_bytes,
         content,
+        #[cfg(feature = "sqlite")]
         unpacked: None,
     })
 }
@@ -270,7 +274,7 @@ fn sniff_kind(head: &[u8]) -> InputKind {
         return InputKind::XlaSpace;
     }
     // Names of kernels in it are any text: its first key is asked for first.
-    if etlink_rocm::is_rocprof_json(head) {
+    if is_rocprof_json(head) {
         return InputKind::RocprofJson;
     }
     match InputKind::from(sniff(head)) {
@@ -278,6 +282,16 @@ fn sniff_kind(head: &[u8]) -> InputKind {
         InputKind::Unknown => sniff_other(head),
         kind => kind,
     }
+}
+
+/// Returns whether a document begins as those of ROCm's rocprofv3.
+fn is_rocprof_json(head: &[u8]) -> bool {
+    let text = head.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(head);
+    let text = text.trim_ascii_start().strip_prefix(b"{");
+    text.is_some_and(|text| {
+        text.trim_ascii_start()
+            .starts_with(b"\"rocprofiler-sdk-tool\"")
+    })
 }
 
 /// Whether a name is that of a report of Nsight Systems, whose format is not public; `.qdrep` until

@@ -11,5 +11,6 @@ pub use crate::commands::{
 
 pub use crate::merge_phase::{MergePhase, PhaseResult, merge_phase};
 pub use crate::run_query::RunQuery;
+#[cfg(feature = "parquet")]
 pub use crate::trace_tables::TraceDocument;
 pub use crate::written_files::{write_chakra, write_timeline};

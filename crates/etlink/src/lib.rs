@@ -41,6 +41,7 @@ pub use etlink_report as report;
 #[doc(no_inline)]
 pub use etlink_run as run;
 #[doc(no_inline)]
+#[cfg(feature = "parquet")]
 pub use etlink_tables as tables;
 
 mod allocator;
@@ -49,6 +50,7 @@ mod commands;
 mod cut_traces;
 pub mod documents;
 mod kernel_rules;
+#[cfg(feature = "parquet")]
 mod kernel_work;
 mod merge_phase;
 mod notes;
@@ -57,6 +59,7 @@ mod own_command;
 mod progress;
 mod rank_columns;
 mod rank_error;
+#[cfg(feature = "parquet")]
 mod record_tables;
 mod run_diff;
 mod run_findings;
@@ -66,6 +69,7 @@ mod signals;
 mod simulation;
 mod table;
 mod trace_cache;
+#[cfg(feature = "parquet")]
 mod trace_tables;
 mod unjoined;
 mod unreadable_files;

@@ -144,13 +144,16 @@ fn compare_tools(input: &BenchInput, tools: &[BenchTool], options: &BenchOptions
     Ok(())
 }
 
-/// Builds the release etlink. Its path.
+/// Builds etlink as users get it, and returns its path.
 pub fn build_release(root: &Path) -> Result<PathBuf> {
     let build = [
         "build",
-        "--release",
+        "--profile",
+        "dist",
         "--package",
         "etlink",
+        "--features",
+        "full",
         "--message-format",
         "json-render-diagnostics",
     ];

@@ -1,7 +1,7 @@
 //! Why a graph is not converted.
 
 use super::format::GraphFormat;
-use crate::RunError;
+use crate::{MissingFeature, RunError};
 use etlink_chakra::messages::{Losses, MessageError};
 use etlink_chakra::picture::{ChoiceError, TooLarge};
 use etlink_chakra::read::ChakraReadError;
@@ -113,6 +113,7 @@ pub enum ConversionError {
         source: TextWorkloadError,
     },
     /// Tables that are no graph's.
+    #[cfg(feature = "parquet")]
     #[error("{}", path.display())]
     Tables {
         /// The folder.
@@ -120,6 +121,9 @@ pub enum ConversionError {
         /// What is wrong.
         source: etlink_tables::Error,
     },
+    /// This build lacks what one of the formats needs.
+    #[error(transparent)]
+    MissingFeature(#[from] MissingFeature),
     /// The output cannot be written.
     #[error(transparent)]
     Sink(std::io::Error),

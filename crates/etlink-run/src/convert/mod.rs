@@ -15,6 +15,7 @@ mod error;
 mod format;
 mod graph_input;
 mod linked;
+#[cfg_attr(not(feature = "parquet"), path = "without_tables.rs")]
 mod tables;
 
 pub use error::ConversionError;

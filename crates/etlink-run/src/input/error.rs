@@ -2,6 +2,8 @@
 
 use crate::file_error::FileError;
 use crate::input::InputKind;
+use crate::input::database::is_sqlite_failure;
+use crate::missing_feature::MissingFeature;
 use etlink_model::advice;
 use etlink_perfetto::PerfettoOrigin;
 use std::io;
@@ -61,6 +63,14 @@ pub enum InputError {
         /// Who wrote it.
         origin: PerfettoOrigin,
     },
+    /// This build lacks the reader of the file.
+    #[error("{name}: {missing}")]
+    MissingFeature {
+        /// The file.
+        name: String,
+        /// The reader's feature.
+        missing: MissingFeature,
+    },
     /// It is a host trace, which has no times.
     #[error(
         "{name} is a host trace, which has no times: {}",
@@ -81,6 +91,7 @@ impl InputError {
             InputError::NsysTables { .. } => {
                 "export the report with `nsys export --type sqlite`, and give the .sqlite file"
             }
+            InputError::MissingFeature { missing, .. } => return Some(missing.remedy()),
             InputError::Empty { .. } => "record the trace again",
             InputError::WrongKind { name, kind, wanted } => return wanted.remedy(name, *kind),
             InputError::View { .. } => {
@@ -109,6 +120,7 @@ impl InputError {
             InputError::IsFolder { name }
             | InputError::NsysTables { name }
             | InputError::Empty { name }
+            | InputError::MissingFeature { name, .. }
             | InputError::WrongKind { name, .. }
             | InputError::View { name }
             | InputError::Perfetto { name, .. }
@@ -120,7 +132,7 @@ impl InputError {
 /// Whether the system refused a call: to us, or to SQLite.
 fn is_failed_call(error: &io::Error) -> bool {
     let inner = error.get_ref();
-    error.raw_os_error().is_some() || inner.is_some_and(|inner| inner.is::<etlink_sqlite::Error>())
+    error.raw_os_error().is_some() || inner.is_some_and(is_sqlite_failure)
 }
 
 fn perfetto_reason(origin: PerfettoOrigin) -> &'static str {

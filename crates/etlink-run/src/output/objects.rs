@@ -69,7 +69,7 @@ impl WaitingObjects {
     }
 }
 
-#[cfg(feature = "object-store")]
+#[cfg(feature = "s3")]
 #[cfg(test)]
 mod tests {
     use crate::output::{FileSet, OutputError, OutputFormat, Target};

@@ -3,28 +3,28 @@
 //! What reads and lists files goes through here, and so takes both. A path that is a URL keeps its
 //! text (`s3://bucket/key`): it is joined and cut like any path.
 
-#[cfg(feature = "object-store")]
+#[cfg(feature = "s3")]
 mod client;
-#[cfg(feature = "object-store")]
+#[cfg(feature = "s3")]
 mod credentials;
-#[cfg(feature = "object-store")]
+#[cfg(feature = "s3")]
 mod error;
-#[cfg_attr(not(feature = "object-store"), path = "without.rs")]
+#[cfg_attr(not(feature = "s3"), path = "without.rs")]
 mod objects;
-#[cfg(feature = "object-store")]
+#[cfg(feature = "s3")]
 mod range_reader;
-#[cfg(feature = "object-store")]
+#[cfg(feature = "s3")]
 mod stream_reader;
-#[cfg(feature = "object-store")]
+#[cfg(feature = "s3")]
 mod tasks;
-#[cfg(all(test, feature = "object-store"))]
+#[cfg(all(test, feature = "s3"))]
 mod tests;
-#[cfg_attr(not(feature = "object-store"), path = "without_upload.rs")]
+#[cfg_attr(not(feature = "s3"), path = "without_upload.rs")]
 pub(crate) mod upload;
-#[cfg_attr(not(feature = "object-store"), path = "without_uploads.rs")]
+#[cfg_attr(not(feature = "s3"), path = "without_uploads.rs")]
 pub(crate) mod uploads;
 #[cfg_attr(
-    not(feature = "object-store"),
+    not(feature = "s3"),
     allow(dead_code, reason = "a URL is refused before it is taken apart")
 )]
 mod url;
@@ -251,7 +251,7 @@ pub fn list(folder: &Path) -> io::Result<Vec<FolderEntry>> {
 }
 
 /// An entry of an object store; `object`: none of a folder.
-#[cfg(feature = "object-store")]
+#[cfg(feature = "s3")]
 fn object_entry(folder: &Path, name: &str, object: Option<FileData>) -> FolderEntry {
     FolderEntry {
         path: folder.join(name),

@@ -159,7 +159,7 @@ pub(crate) fn shown_path(path: &Path) -> String {
 }
 
 /// A text of others without the secrets of URLs in it.
-#[cfg(feature = "object-store")]
+#[cfg(feature = "s3")]
 pub(super) fn hide_secrets(text: &str) -> String {
     let words: Vec<String> = text
         .split(' ')
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(shown_path(Path::new("https://u:p@h/x?s=1")), "https://h/x");
     }
 
-    #[cfg(feature = "object-store")]
+    #[cfg(feature = "s3")]
     #[test]
     fn texts_of_others_lose_the_secrets_of_their_urls() {
         assert_eq!(

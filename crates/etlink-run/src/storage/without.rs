@@ -1,4 +1,4 @@
-//! A build without the feature `object-store` reads no URLs.
+//! A build without the feature `s3` reads no URLs.
 
 use super::{FileData, FolderEntry, OpenFile};
 use std::io;
@@ -7,7 +7,7 @@ use std::path::Path;
 pub(super) fn refuse<T>() -> io::Result<T> {
     Err(io::Error::new(
         io::ErrorKind::Unsupported,
-        "this build of etlink takes no URLs: build it with the feature `object-store`",
+        "this build of etlink takes no URLs: build it with the feature `s3`",
     ))
 }
 

@@ -1,4 +1,4 @@
-//! A build without the feature `object-store` writes no objects.
+//! A build without the feature `s3` writes no objects.
 
 use std::io::{self, Write};
 use std::path::Path;

@@ -1,3 +1,3 @@
-//! A build without the feature `object-store` has no uploads.
+//! A build without the feature `s3` has no uploads.
 
 pub(crate) fn abort_uploads() {}

@@ -1,19 +1,20 @@
 //! `etlink diff`: what changed between two runs.
 
+#[cfg(feature = "parquet")]
+mod arrow;
+
 use super::{json_document, print_report, print_text};
 use crate::Outcome;
 use crate::args::DiffArgs;
 use crate::kernel_rules::read_rules;
 use crate::notes;
 use crate::op_tables::{self, OpTableConfig, RunTables};
-use crate::record_tables::records_table;
 use crate::run_diff::{self, percent_change};
 use crate::run_query::RunQuery;
 use crate::table::{
     Grid, Limit, count, csv_text, enum_name, percent, same_notes, signed_time, time,
 };
 use anyhow::{Context, Result, bail};
-use arrow_array::RecordBatch;
 use etlink_analyze::KernelRules;
 use etlink_analyze::diff::{self, ChangeKind, PartChange, RowChange};
 use etlink_run::membership::Excluded;
@@ -126,24 +127,6 @@ impl DiffDocument {
 
     /// The names of its tables.
     pub const TABLES: [&str; 4] = ["changes", "classes", "ops", "waiting"];
-
-    /// One of its tables.
-    ///
-    /// # Errors
-    /// There is none of this name.
-    pub fn table(&self, name: &str) -> Result<RecordBatch> {
-        let diff = &self.diff;
-        match name {
-            "changes" => records_table(None, &diff.changes),
-            "classes" => records_table(None, &diff.classes),
-            "ops" => records_table(None, &diff.ops),
-            "waiting" => records_table(None, &diff.waiting),
-            _ => {
-                let names = DiffDocument::TABLES.join(", ");
-                bail!("there is no table {name}; tables of two runs are {names}")
-            }
-        }
-    }
 
     /// What changed most, a sentence each.
     pub fn sentences(&self) -> Vec<String> {

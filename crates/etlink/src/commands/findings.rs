@@ -1,19 +1,20 @@
 //! `etlink findings`: what a run would gain most from.
 
+#[cfg(feature = "parquet")]
+mod arrow;
+
 use super::{note_idle_measurements, print_document, print_report, print_run_files, print_shard};
 use crate::args::FindingsArgs;
 use crate::cut_traces::cut_line;
 use crate::kernel_rules::{ReadRules, read_rules};
 use crate::rank_error::rank_error;
-use crate::record_tables::records_table;
 use crate::run_findings::{FoundRank, joined_findings, ranks_left_out};
 use crate::run_query::RunQuery;
 use crate::table::{count, percent, time};
 use crate::{Outcome, notes};
 use anyhow::{Context, Result, anyhow};
-use arrow_array::RecordBatch;
 use etlink_analyze::{KernelRules, Options, UtilizationWindow, analyze};
-use etlink_findings::{CauseEvidence, KINDS, RunFinding, RunFindings};
+use etlink_findings::RunFindings;
 use etlink_link::TensorEdges;
 use etlink_link::ranks::job_step_times;
 use etlink_model::GlobalRank;
@@ -96,26 +97,6 @@ pub fn run(args: FindingsArgs) -> Result<Outcome> {
 }
 
 impl FindingsReport {
-    /// A line for each finding.
-    ///
-    /// # Errors
-    /// Not by anything in it.
-    pub fn table(&self) -> Result<RecordBatch> {
-        let blank = RunFinding {
-            // any kind: of the blank record only the names and types of columns are taken
-            kind: KINDS[0].kind,
-            subject: String::new(),
-            ranks: vec![],
-            inferred: false,
-            gain_ns: 0,
-            gain_share: 0.0,
-            evidence: CauseEvidence::default(),
-            remedy: "".into(),
-            sentence: String::new(),
-        };
-        records_table(Some(&blank), &self.found.findings)
-    }
-
     /// What is to be known of the files, and which are left out.
     pub fn all_notes(&self) -> Vec<String> {
         let excluded = self.excluded.iter().map(Excluded::note);

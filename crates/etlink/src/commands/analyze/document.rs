@@ -1,19 +1,16 @@
 //! What `analyze` prints, as tables.
 
+#[cfg(feature = "parquet")]
+mod arrow;
+
 use super::load::AnalyzeConfig;
-use super::requests::RequestLatency;
-use super::results::Ranked;
 use super::{Analyzed, OF_ALL_RANKS, analyze_runs};
 use crate::kernel_rules::read_rules;
-use crate::record_tables::RankRecords;
 use crate::run_query::RunQuery;
-use anyhow::{Context, Result};
-use arrow_array::RecordBatch;
-use etlink_analyze::{HardwarePeaks, Options, RankAnalysis, RunMetric};
-use etlink_link::ranks::StragglerStats;
+use anyhow::Result;
+use etlink_analyze::{HardwarePeaks, Options};
 use etlink_run::RunError;
 use etlink_run::phases::Phased;
-use etlink_tables::RecordTable;
 
 /// What to report besides the tables that are always made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,54 +62,4 @@ impl AnalyzeDocument {
     pub fn notes(&self) -> Vec<String> {
         self.0.told.notes_of()
     }
-
-    /// A table of all ranks.
-    ///
-    /// # Errors
-    /// There is none of this name.
-    pub fn table(&self, name: &str) -> Result<RecordBatch> {
-        let Analyzed {
-            told,
-            total,
-            stragglers,
-            requests,
-            ..
-        } = &self.0;
-        let mut table = RecordTable::default();
-        match name {
-            "metrics" => {
-                table.declare(false, &RunMetric::default())?;
-                for metric in &total.metrics {
-                    table.push(None, metric)?;
-                }
-            }
-            "stragglers" => {
-                table.declare(false, &StragglerStats::default())?;
-                for rank in stragglers {
-                    table.push(None, rank)?;
-                }
-            }
-            "requests" => {
-                table.declare(false, &RequestLatency::default())?;
-                for latency in requests {
-                    table.push(None, latency)?;
-                }
-            }
-            name => push_ranks(&mut table, &told.ranks, name)?,
-        }
-        Ok(table.finish()?)
-    }
-}
-
-fn push_ranks(table: &mut RecordTable, ranks: &[Ranked<RankAnalysis>], name: &str) -> Result<()> {
-    let mut blank = RankRecords::blank(table);
-    let is_known = RankAnalysis::blank().visit_table(name, &mut blank)?;
-    is_known
-        .then_some(())
-        .with_context(|| format!("analyze has no table {name}"))?;
-    for rank in ranks {
-        let mut records = RankRecords::of_rank(table, rank.said.rank);
-        rank.said.visit_table(name, &mut records)?;
-    }
-    Ok(())
 }

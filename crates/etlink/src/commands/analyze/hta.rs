@@ -1,17 +1,15 @@
 //! What HTA's class in Python is made of: its tables, of named files.
 
+#[cfg(feature = "parquet")]
+mod arrow;
+
 use super::load::{AnalyzeConfig, load_at_once};
 use super::results::AnalyzedTrace;
-use crate::record_tables::{RankRecords, records_table};
-use anyhow::{Context, Result, ensure};
-use arrow_array::RecordBatch;
-use etlink_hta::{
-    HtaDetails, HtaOnDemand, HtaOptions, HtaTables, KernelType, RUN_TABLES, StragglerQuery,
-};
+use anyhow::{Context, Result};
+use etlink_hta::{HtaDetails, HtaOnDemand, HtaOptions, HtaTables, RUN_TABLES, StragglerQuery};
 use etlink_link::LinkedTrace;
 use etlink_model::KeepEvents;
 use etlink_run::{RunError, RunOptions, RunSource};
-use etlink_tables::RecordTable;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -109,31 +107,6 @@ impl HtaDocument {
         let ranks = tables.iter().map(|(tables, _)| tables);
         let found = etlink_hta::potential_stragglers(ranks, query).into_iter();
         Ok(found.map(|one| one.straggler).collect())
-    }
-
-    /// A table of all ranks; `kernel_type_breakdown` is their sum.
-    ///
-    /// # Errors
-    /// There is none of this name.
-    pub fn table(&self, name: &str) -> Result<RecordBatch> {
-        let mut table = RecordTable::default();
-        let mut blank = RankRecords::blank(&mut table);
-        let is_known = HtaTables::blank().visit_table(name, &mut blank)?
-            || HtaDetails::blank().visit_table(name, &mut blank)?;
-        ensure!(is_known, "HTA has no table {name}");
-        let mut tables = self.tables(&[name])?;
-        if name == "kernel_type_breakdown" {
-            let total = etlink_hta::run_tables(tables.iter().map(|(tables, _)| tables));
-            let blank = KernelType::default();
-            return records_table(Some(&blank), &total.kernel_type_breakdown);
-        }
-        etlink_hta::align_series(tables.iter_mut().map(|(tables, _)| tables));
-        for (rank, (tables, details)) in self.ranks.iter().zip(&tables) {
-            let mut records = RankRecords::of_rank(&mut table, Some(rank.rank));
-            tables.visit_table(name, &mut records)?;
-            details.visit_table(name, &mut records)?;
-        }
-        Ok(table.finish()?)
     }
 
     /// The tables of these names, of each rank.

@@ -7,6 +7,7 @@ mod document;
 mod hta;
 mod json;
 mod load;
+#[cfg_attr(not(feature = "parquet"), path = "without_parquet.rs")]
 mod parquet;
 mod requests;
 mod results;
@@ -82,7 +83,7 @@ pub fn run(args: AnalyzeArgs) -> Result<Outcome> {
         memory_timeline: args.table.as_deref() == Some("memory_timeline"),
     };
     // made before the traces are read: what lies there already is refused first
-    let files = TableFiles::new(&args);
+    let files = TableFiles::new(&args)?;
     let card = CardTarget::new(args.workload_card.as_ref(), args.overwrite.overwrite)?;
     // what was asked for by name is all that is wanted
     let config = AnalyzeConfig::from_args(&args)?;

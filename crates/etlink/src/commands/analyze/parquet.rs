@@ -33,16 +33,19 @@ struct ParquetRun {
 
 impl TableFiles {
     /// None without `--parquet`.
-    pub(super) fn new(args: &AnalyzeArgs) -> Option<TableFiles> {
-        Some(TableFiles {
-            dir: args.parquet.clone()?,
+    pub(super) fn new(args: &AnalyzeArgs) -> Result<Option<TableFiles>> {
+        let Some(dir) = args.parquet.clone() else {
+            return Ok(None);
+        };
+        Ok(Some(TableFiles {
+            dir,
             overwrite: args.overwrite.overwrite,
             // of one rank alone, or some, the tables of the others are not stale
             whole: args.overwrite.overwrite
                 && storage::is_folder(&args.path)
                 && args.choice.ranks.is_none(),
             runs: Mutex::new(BTreeMap::new()),
-        })
+        }))
     }
 
     /// Refuses files that are there already, before any work is done.

@@ -16,6 +16,10 @@ use std::path::Path;
 
 /// Of what a trace is.
 #[derive(Clone, Copy)]
+#[cfg_attr(
+    not(feature = "parquet"),
+    allow(dead_code, reason = "only tables are named by run and label")
+)]
 pub(super) struct AnalyzedTrace<'a> {
     /// Folder of the run, empty for a file.
     pub(super) run: &'a Path,

@@ -1,14 +1,11 @@
 //! What `ranks` prints, as tables.
 
-use super::waits::RankUtilization;
-use super::{NotCompared, RanksReport, compare_runs};
-use crate::record_tables::records_table;
+#[cfg(feature = "parquet")]
+mod arrow;
+
+use super::{RanksReport, compare_runs};
 use crate::run_query::RunQuery;
-use anyhow::{Result, bail};
-use arrow_array::RecordBatch;
-use etlink_link::ranks::{
-    CollectiveSkew, JoinProblem, JoinProblemKind, RankClock, StepStragglers, StragglerStats,
-};
+use anyhow::Result;
 use etlink_run::phases::Phased;
 use etlink_run::{Excluded, RunError};
 
@@ -51,32 +48,5 @@ impl RanksDocument {
     pub fn notes(&self) -> Vec<String> {
         let excluded = self.0.excluded.iter().map(Excluded::note);
         self.0.notes.iter().cloned().chain(excluded).collect()
-    }
-
-    /// One of its tables.
-    ///
-    /// # Errors
-    /// There is none of this name.
-    pub fn table(&self, name: &str) -> Result<RecordBatch> {
-        let report = &self.0;
-        match name {
-            "clocks" => records_table(Some(&RankClock::default()), &report.clocks),
-            "ranks" => records_table(Some(&StragglerStats::default()), &report.ranks),
-            "utilization" => records_table(Some(&RankUtilization::default()), &report.utilization),
-            "steps" => records_table(Some(&StepStragglers::default()), &report.steps),
-            "problems" => records_table(Some(&blank_problem()), &report.problems),
-            "not_compared" => records_table(Some(&NotCompared::default()), &report.not_compared),
-            "collectives" => records_table(Some(&CollectiveSkew::default()), &report.collectives),
-            _ => bail!("ranks has no table {name}"),
-        }
-    }
-}
-
-/// Names the columns: of any kind, because nothing of its values is taken.
-fn blank_problem() -> JoinProblem {
-    JoinProblem {
-        kind: JoinProblemKind::GlooUnrecorded,
-        count: 0,
-        examples: vec![],
     }
 }

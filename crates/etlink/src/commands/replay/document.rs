@@ -1,11 +1,12 @@
 //! What `replay` prints, as a value.
 
+#[cfg(feature = "parquet")]
+mod arrow;
+
 use super::config::ReplayConfig;
 use super::{Replayed, ranks, replay_rank};
-use crate::record_tables::records_table;
 use crate::run_query::RunQuery;
 use anyhow::{Context, Result, bail};
-use arrow_array::RecordBatch;
 use etlink_model::KeepEvents;
 use etlink_replay::ReplaySettings;
 use etlink_run::phases::Phased;
@@ -65,16 +66,6 @@ impl ReplayDocument {
     /// Not by anything in it.
     pub fn to_json(&self) -> Result<String> {
         Ok(serde_json::to_string(&self.0)?)
-    }
-
-    /// The nodes of the critical path, one after the other.
-    ///
-    /// # Errors
-    /// It was not asked for.
-    pub fn path_table(&self) -> Result<RecordBatch> {
-        let path = self.0.critical_path.as_ref();
-        let path = path.context("the critical path was not asked for")?;
-        records_table(None, &path.steps)
     }
 }
 

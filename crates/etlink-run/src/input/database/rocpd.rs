@@ -1,0 +1,84 @@
+//! rocpd databases of ROCm's rocprofv3.
+
+use super::DatabaseProcess;
+use super::connection::DatabaseFile;
+use super::tables::DatabaseRecorder;
+use crate::error::RunError;
+use crate::input::{InputFile, InputKind};
+use etlink_model::DeviceTrace;
+use etlink_rocm::{RocpdProcess, RocpdReadOptions};
+use rusqlite::Connection;
+use std::collections::BTreeSet;
+
+pub(super) const RECORDER: DatabaseRecorder = DatabaseRecorder {
+    kind: InputKind::RocpdSqlite,
+    is_own: etlink_rocm::is_rocpd,
+    event_rows: |connection| etlink_rocm::rocpd_row_count(connection).ok(),
+    processes: list_processes,
+};
+
+fn list_processes(
+    connection: &Connection,
+) -> Result<Option<Vec<DatabaseProcess>>, etlink_sqlite::Error> {
+    match etlink_rocm::rocpd_processes(connection) {
+        Ok(processes) => Ok(Some(rocpd_processes(processes))),
+        Err(etlink_rocm::Error::Sqlite(error)) => Err(error),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Those of a rocpd database. What the environment does not tell, the order of its tables does: the
+/// ranks that are left free, or all where the environment tells one rank twice.
+fn rocpd_processes(processes: Vec<RocpdProcess>) -> Vec<DatabaseProcess> {
+    let known = processes.iter().filter_map(|process| process.rank);
+    let ranks: BTreeSet<i64> = known.clone().collect();
+    let is_distinct = known.count() == ranks.len();
+    // One process alone is not the first of several.
+    let is_alone = processes.len() == 1;
+    let told_by = match (is_distinct, ranks.len()) {
+        (true, all) if all == processes.len() => "the environment of the recorded program",
+        (true, 1..) => {
+            "the environment of the recorded program, where that tells one, and else by the order \
+             of its tables"
+        }
+        (true, 0) => "the order of its tables",
+        // A process that started both had it.
+        (false, _) => {
+            "the order of its tables (the environment of the recorded program tells one rank twice)"
+        }
+    };
+    let mut free = (0..).filter(|rank| !is_distinct || !ranks.contains(rank));
+    let mut all = vec![];
+    for process in processes {
+        let told = process.rank.filter(|_| is_distinct);
+        let by_order = told.is_none() && !is_alone;
+        all.push(DatabaseProcess {
+            pid: process.pid,
+            process: process.place,
+            rank: if by_order { free.next() } else { told },
+            world_size: process.world_size,
+            told_by: Some(told_by),
+            by_order,
+        });
+    }
+    all
+}
+
+/// Reads a rocpd database: the process that is wanted, or the only one.
+pub(crate) fn read_rocpd(input: InputFile) -> Result<DeviceTrace, RunError> {
+    let (name, process) = (input.name.clone(), input.process);
+    let is_plain = input.plain_path.is_some();
+    let file = DatabaseFile::from_input(input)?;
+    let connection = file.connect().map_err(|source| RunError::Database {
+        name: name.clone(),
+        source,
+    })?;
+    let trace = etlink_rocm::read_rocpd(&connection, RocpdReadOptions { process });
+    trace.map_err(|source| match source {
+        etlink_rocm::Error::SeveralProcesses { pids } if !is_plain => {
+            let count = pids.len();
+            RunError::PackedProcesses { name, count }
+        }
+        source => RunError::RocmTrace { name, source },
+    })
+}

@@ -1,0 +1,25 @@
+//! What a build of etlink without some of its features says.
+
+use etlink_model::advice;
+
+/// Something that this build of etlink was compiled without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{what} needs a build of etlink with the feature `{feature}`{}",
+    advice(Some(self.remedy()))
+)]
+pub struct MissingFeature {
+    /// Subject of the message, such as `an export of Nsight Systems`.
+    pub what: &'static str,
+    /// Name of the cargo feature.
+    pub feature: &'static str,
+}
+
+impl MissingFeature {
+    /// What the user can do.
+    pub fn remedy(&self) -> String {
+        "build etlink with all of its features: \
+         `cargo install --path crates/etlink --profile dist --features full`"
+            .to_owned()
+    }
+}

@@ -1,0 +1,38 @@
+//! A build without the feature `parquet` writes no tables.
+
+use super::results::{AnalyzedRun, AnalyzedTrace};
+use crate::args::AnalyzeArgs;
+use anyhow::Result;
+use etlink_link::LinkedTrace;
+use etlink_run::MissingFeature;
+use std::path::Path;
+
+/// What `--parquet` would write.
+pub(super) enum TableFiles {}
+
+impl TableFiles {
+    /// Refuses `--parquet`.
+    pub(super) fn new(args: &AnalyzeArgs) -> Result<Option<TableFiles>> {
+        if args.parquet.is_none() {
+            return Ok(None);
+        }
+        let (what, feature) = ("--parquet", "parquet");
+        Err(MissingFeature { what, feature }.into())
+    }
+
+    pub(super) fn refuse_existing<'a>(
+        &self,
+        _: &Path,
+        _: impl IntoIterator<Item = &'a str>,
+    ) -> Result<()> {
+        match *self {}
+    }
+
+    pub(super) fn write_tables(&self, _: &LinkedTrace, _: &AnalyzedTrace<'_>) -> Result<()> {
+        match *self {}
+    }
+
+    pub(super) fn replace_tables<T>(&self, _: &[AnalyzedRun<T>]) -> Result<()> {
+        match *self {}
+    }
+}

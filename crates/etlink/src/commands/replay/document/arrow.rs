@@ -1,0 +1,18 @@
+//! Tables as Arrow batches.
+
+use super::ReplayDocument;
+use crate::record_tables::records_table;
+use anyhow::{Context, Result};
+use arrow_array::RecordBatch;
+
+impl ReplayDocument {
+    /// The nodes of the critical path, one after the other.
+    ///
+    /// # Errors
+    /// It was not asked for.
+    pub fn path_table(&self) -> Result<RecordBatch> {
+        let path = self.0.critical_path.as_ref();
+        let path = path.context("the critical path was not asked for")?;
+        records_table(None, &path.steps)
+    }
+}

@@ -1,0 +1,24 @@
+//! Tables as Arrow batches.
+
+use super::TopDocument;
+use anyhow::Result;
+use arrow_array::RecordBatch;
+use etlink_analyze::top::KeyAverage;
+use etlink_tables::RecordTable;
+
+impl TopDocument {
+    /// The rows of all ranks.
+    ///
+    /// # Errors
+    /// Not by anything in it.
+    pub fn table(&self) -> Result<RecordBatch> {
+        let mut table = RecordTable::default();
+        table.declare(true, &KeyAverage::default())?;
+        for rank in &self.0.tables {
+            for row in &rank.top.rows {
+                table.push(Some(rank.rank), row)?;
+            }
+        }
+        Ok(table.finish()?)
+    }
+}
