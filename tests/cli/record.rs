@@ -670,3 +670,90 @@ fn traces_that_are_being_recorded_are_not_said_to_be_left() {
     assert!(tool.path("traces/etlink.json").exists());
     assert!(!tool.path("traces/.etlink").exists());
 }
+
+/// Permissions of all files below a folder, each once.
+#[cfg(unix)]
+fn modes(tool: &Tool, folder: &str) -> std::collections::BTreeSet<String> {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = |name: &String| {
+        let path = tool.path(folder).join(name);
+        let metadata = path.metadata().expect("a file");
+        format!("{:o}", metadata.permissions().mode() & 0o777)
+    };
+    tool.files(folder).keys().map(mode).collect()
+}
+
+#[cfg(unix)]
+#[test]
+fn files_have_the_permissions_that_umask_leaves() {
+    let tool = Tool::new();
+    for (mask, mode) in [("077", "600"), ("022", "644"), ("002", "664")] {
+        let lines = [
+            format!("record {SCHEDULE} -o {mask}/record -- true"),
+            format!("merge {{pairs}}/mlp-2.15.0 -o {mask}/merge"),
+            format!("merge {{pairs}}/ddp2-2.15.0 --for astra-sim -o {mask}/astra"),
+            format!("analyze {{pairs}}/mlp-2.15.0 --parquet {mask}/parquet"),
+            format!("report {{pairs}}/mlp-2.15.0 -o {mask}/report.html"),
+            format!("convert {mask}/merge/mlp-2.15.0.0.et {mask}/graph.json"),
+        ];
+        for line in lines {
+            let code = i32::from(line.starts_with("record"));
+            tool.shell(&format!("umask {mask}; $ETLINK {line}"))
+                .exits(code);
+        }
+        assert!(tool.files(mask).len() > 7);
+        assert_eq!(Vec::from_iter(modes(&tool, mask)), [mode]);
+    }
+}
+
+#[test]
+fn the_manifest_has_no_secrets_of_the_command_line() {
+    let tool = Tool::new();
+    tool.shell(&format!(
+        "$ETLINK record {SCHEDULE} -o traces -- sh -c 'HF_TOKEN=hunter2 true' --lr 1 --api-key hunter2 \
+         --password=hunter2 s3://hunter2:hunter2@host/x"
+    ))
+    .exits(1);
+    let text = String::from_utf8(tool.read("traces/etlink.json")).expect("text");
+    assert!(!text.contains("hunter2"), "{text}");
+    let masked = [
+        "sh",
+        "-c",
+        "HF_TOKEN=*** true",
+        "--lr",
+        "1",
+        "--api-key",
+        "***",
+        "--password=***",
+        "s3://***@host/x",
+    ];
+    assert_eq!(manifest(&tool)["command"], serde_json::json!(masked));
+}
+
+/// Publishes two traces as the hook does, of a cycle whose waits could not be written.
+const LOSES_WAITS: &str = r#"
+import json, os
+settings = json.loads(os.environ["ETLINK_RECORD"])
+for kind in ("torch_et", "kineto_trace"):
+    open(os.path.join(settings["output"], kind + "_0.json"), "w").write("{}")
+cycle = {"whole": True, "host_trace": "torch_et_0.json", "device_trace": "kineto_trace_0.json", "lost": ["thread_waits"]}
+report = {"pid": os.getpid(), "launcher": settings["launcher"], "rank": 0, "cycles": [cycle], "notes": ["why"]}
+key = os.path.join(settings["work"], "{}.{}".format(settings["launcher"], os.getpid()))
+open(key + ".json", "w").write(json.dumps(report))
+open(key + ".steps", "w").write("8")
+"#;
+
+#[test]
+fn waits_that_could_not_be_written_are_missing() {
+    let tool = Tool::new();
+    let whole = LOSES_WAITS.replace("\"thread_waits\"", "");
+    for (script, code) in [(LOSES_WAITS, 1), (&whole, 0)] {
+        tool.file("loses.py", script);
+        tool.run(&format!(
+            "record {SCHEDULE} --overwrite -o traces -- python3 loses.py"
+        ))
+        .exits(code);
+        let lost = manifest(&tool)["ranks"][0]["cycles"][0]["lost"].clone();
+        assert_eq!(lost.is_null(), code == 0);
+    }
+}

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Files of the hook: path in its folder, text. The package has a private name there, so that no
 /// `etlink_torch` of the program is taken for it, nor it for one of theirs.
-pub const HOOK: [(&str, &str); 41] = [
+pub const HOOK: [(&str, &str); 42] = [
     (
         "sitecustomize.py",
         include_str!("../python/sitecustomize.py"),
@@ -70,6 +70,10 @@ pub const HOOK: [(&str, &str); 41] = [
     (
         "_etlink_hook/manifest.py",
         include_str!("../python/etlink_torch/manifest.py"),
+    ),
+    (
+        "_etlink_hook/masking.py",
+        include_str!("../python/etlink_torch/masking.py"),
     ),
     (
         "_etlink_hook/memory_snapshot.py",

@@ -19,6 +19,7 @@ mod apart;
 mod armed;
 mod hook;
 mod manifest;
+mod masking;
 mod process;
 mod settings;
 
@@ -27,5 +28,6 @@ pub use armed::{ArmedSettings, ArmedStatus, AskedRecording, END, PLAN, REQUEST, 
 pub use etlink_schedule::{InvalidRanks, RankSelection};
 pub use hook::{ENDED, HOOK, LEFT, MARKER, python_path};
 pub use manifest::{Ended, Manifest, ManifestContents, NOTHING, Task, steps_counted};
+pub use masking::masked_command;
 pub use process::{Clock, Cycle, FILE_SYSTEM, HostClock, Process, Rank, StepTimes};
 pub use settings::{Options, OwnProfiler, SETTINGS_VARIABLE, ScheduleSettings, Settings};

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Manifest {
     /// Version of etlink.
     pub etlink: String,
-    /// The recorded command.
+    /// The recorded command, without its secrets.
     pub command: Vec<String>,
     /// How it ended.
     pub ended: Ended,
@@ -299,7 +299,7 @@ impl Manifest {
         self.notes = notes;
     }
 
-    /// Whether there are traces, and none that was begun is lost.
+    /// Returns whether there are traces, and nothing that was recorded is lost.
     pub fn is_complete(&self) -> bool {
         let is_accounted_for = |rank: &Rank| {
             rank.process.excluded
@@ -341,7 +341,12 @@ impl Manifest {
         // A profiler of the program's own decides for itself what is recorded.
         let is_own = cycles.iter().any(|cycle| cycle.own_profiler);
         let has_all_phases = is_own || self.phases.keys().all(has_cycle_of);
-        !rank.lost && !cycles.is_empty() && has_all_phases && has_all_asked(&rank.process)
+        let has_all_parts = cycles.iter().all(|cycle| cycle.lost.is_empty());
+        !rank.lost
+            && !cycles.is_empty()
+            && has_all_phases
+            && has_all_parts
+            && has_all_asked(&rank.process)
     }
 
     /// Launchers start ranks again, and scripts run one program after the other: whether another

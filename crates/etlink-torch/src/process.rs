@@ -111,6 +111,9 @@ pub struct Cycle {
     pub phase: Option<String>,
     /// Whether the last step came to its end before the program did.
     pub whole: bool,
+    /// Options whose recordings could not be written, such as `thread_waits`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lost: Vec<String>,
     /// Host trace, relative to the manifest.
     pub host_trace: String,
     /// Device trace, relative to the manifest.

@@ -5,6 +5,7 @@ import os
 
 from . import __version__
 from .files import locked, write_whole
+from .masking import masked_command
 
 
 NOTHING = "nothing is recorded: the program"
@@ -37,7 +38,7 @@ def is_other(rank, process):
 def own_manifest(settings, ranks, command):
     return {
         "etlink": __version__,
-        "command": list(command),
+        "command": masked_command(command),
         "ended": None,
         "schedule": settings["schedule"],
         "armed": settings.get("armed"),

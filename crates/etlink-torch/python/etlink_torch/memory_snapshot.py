@@ -20,7 +20,7 @@ class MemorySnapshot:
 
     def __init__(self, torch, report, path):
         self.torch, self.report, self.path = torch, report, path
-        self.is_recording, self.is_ours, self.is_taken = False, False, False
+        self.is_recording, self.is_ours, self.is_taken, self.is_lost = False, False, False, False
         # PyTorch's function, and what stands in its place
         self.original = self.replaced = None
 
@@ -82,6 +82,7 @@ class MemorySnapshot:
         self.torch.cuda.memory._record_memory_history(enabled, **options)
 
     def give_up(self, error):
+        self.is_lost = True
         attempt(self.discard)
         self.report.note("the memory snapshot of a cycle is missing: {}".format(describe(error)))
 

@@ -347,6 +347,7 @@ class OwnCycle:
         self.observer, self.results, self.legacy = None, None, lambda: None
         self.observer_file = None
         self.begin, self.end, self.phase = None, None, None
+        self.lost = []
         self.waits = Waits() if own.session.settings["options"]["thread_waits"] else None
         self.snapshot = snapshot_of(self.torch, own.session.settings, self.report, "own_{}.memory".format(number))
         self.number = number
@@ -433,8 +434,7 @@ class OwnCycle:
 
     def recorded(self):
         """First and last step; waits are added, which may fail without harm."""
-        if self.waits is not None:
-            attempt(add_waits, self.device, self.waits, self.report, self.begin, self.end)
+        attempt(add_waits, self)
         return self.first, self.last
 
     def host_steps(self):

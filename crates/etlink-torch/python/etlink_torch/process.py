@@ -6,6 +6,8 @@ import re
 import sys
 import time
 
+from .masking import masked_text
+
 RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "LOCAL_RANK")
 WORLD_VARIABLES = ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 
@@ -32,7 +34,7 @@ def environment():
     """The variables of this process that change how PyTorch runs, and the ids of its job."""
     return {
         # what is no text in the environment would make the report none
-        name: value[:VALUE_LENGTH].encode("utf-8", "replace").decode()
+        name: masked_text(value)[:VALUE_LENGTH].encode("utf-8", "replace").decode()
         for name, value in sorted(os.environ.items())
         if (name in TAKEN or name.startswith(TAKEN_PREFIXES)) and not SECRET.search(name)
     }

@@ -11,7 +11,7 @@ from .own_profiler import OwnProfilers
 from .process import clear_callbacks, clock, end_without_destructors, hide_from_children, rank_and_world
 from .signals import Termination, deferred
 from .timing import StepTimes
-from .window import Window, is_profiled, own
+from .window import Window, is_profiled, lost_parts, own
 
 ADOPT = "adopt"
 """What is done about a profiler of the program: its traces are taken, and the host trace is recorded beside it."""
@@ -369,6 +369,7 @@ class Session:
                 "own_profiler": is_own,
                 "phase": window.phase,
                 "whole": is_whole,
+                "lost": lost_parts(window),
                 "host_trace": names[0],
                 "device_trace": names[1],
                 **{kind: beside[kind][1] if kind in beside else None for kind in files.BESIDE},

@@ -7,8 +7,13 @@ import re
 from . import workers
 from .guard import attempt
 
-TAIL_BYTES = HEAD_BYTES = 1 << 16
-END = re.compile(rb"\n\s*\],?\s*\"traceName\"")
+HEAD_BYTES = 1 << 16
+TAIL_BYTES = (1 << 16, 1 << 20, 1 << 24, 1 << 26)
+"""Sizes of the end of the trace to search for the last event, one after the other: behind it Kineto writes all that it logged."""
+LAST_OF_ARRAY = re.compile(rb"\}\s*\](?=\s*(?:,\s*\"[^\"\\]*\"\s*:|\}\s*\Z))")
+"""The end of an array of objects that is the value of a member: another member follows, or the object ends."""
+MOST_BRACES = 100
+"""Objects inside of the last event, at most; that of Kineto is `Record Window End`, which has none."""
 BASE = re.compile(rb"\"baseTimeNanoseconds\"\s*:\s*(\d+)")
 FETCH = "etlink::DataLoader.fetch"
 """The name of what a worker does; it has a track of its own, with its process id for thread."""
@@ -21,28 +26,56 @@ def add(path, waits, report, begin, end):
         return
     with open(path, "r+b") as file:
         head = file.read(HEAD_BYTES)
-        size = file.seek(0, os.SEEK_END)
-        start = file.seek(max(size - TAIL_BYTES, 0))
-        tail = file.read()
-        found = list(END.finditer(tail))
-        if not found:
-            raise ValueError("the trace does not end as those that PyTorch writes")
-        base = BASE.search(head) or BASE.search(tail, found[-1].start())
+        place, tail = end_of_events(file)
+        base = BASE.search(head) or BASE.search(tail)
         origin, pid = int(base.group(1)) if base else 0, os.getpid()
-        place = found[-1].start()
         texts = []
         for event in events:
             # as other ranges that began before the recording
             if event.is_wait or event.start >= begin:
                 texts.append(event.text(pid, origin, max(event.start, begin)))
         added = ",\n  ".join(["", *texts]).encode()
-        end_of_trace = start + place
         try:
-            replace_end(file, end_of_trace, added + tail[place:])
+            replace_end(file, place, added + tail)
         except Exception:
             # a disk that is full: the trace is whole without them
-            replace_end(file, end_of_trace, tail[place:])
+            replace_end(file, place, tail)
             raise
+
+
+def end_of_events(file):
+    """Returns where the last event of a trace ends, and the bytes behind it. Raises if no event is found.
+
+    Members of any kind may follow the events, and their strings may contain anything. No string contains the text of an
+    event, because its quotes would be escaped.
+    """
+    size = file.seek(0, os.SEEK_END)
+    for length in TAIL_BYTES:
+        start = file.seek(max(size - length, 0))
+        tail = file.read()
+        for found in reversed(list(LAST_OF_ARRAY.finditer(tail))):
+            place = found.start() + 1
+            if ends_with_event(tail, place):
+                return start + place, tail[place:]
+        if start == 0:
+            break
+    raise ValueError("no event was found in the last {} bytes of the trace".format(min(size, length)))
+
+
+def ends_with_event(text, place):
+    """Returns whether the JSON object that ends at a place of the text is an event, which has a phase."""
+    brace = place
+    for _ in range(MOST_BRACES):
+        brace = text.rfind(b"{", 0, brace)
+        if brace < 0:
+            return False
+        try:
+            # Kineto does not escape all control characters
+            return "ph" in json.loads(text[brace:place].decode("latin-1"), strict=False)
+        except ValueError:
+            # the brace of an object inside of the event
+            continue
+    return False
 
 
 def replace_end(file, place, text):

@@ -96,12 +96,21 @@ def profiler_class(torch):
     return Observed
 
 
-def add_waits(device, waits, report, begin, end):
-    """A trace without them is a whole trace; `begin` and `end` are readings of `clock`."""
+def add_waits(cycle):
+    """Adds the waits of threads to the device trace of a cycle. The trace is whole without them."""
+    if cycle.waits is None:
+        return
     try:
-        wait_events.add(device, waits, report, begin["unix_ns"], end["unix_ns"])
+        wait_events.add(cycle.device, cycle.waits, cycle.report, cycle.begin["unix_ns"], cycle.end["unix_ns"])
     except Exception as error:
-        report.note("waits of threads are not in the trace: {}".format(describe(error)))
+        cycle.lost.append("thread_waits")
+        cycle.report.note("waits of threads are not in the trace: {}".format(describe(error)))
+
+
+def lost_parts(cycle):
+    """Returns the options whose recordings of this cycle could not be written."""
+    is_lost = cycle.snapshot is not None and cycle.snapshot.is_lost
+    return cycle.lost + ["memory_snapshot"] * is_lost
 
 
 def snapshot_of(torch, settings, report, name):
@@ -132,6 +141,8 @@ class Window:
         self.observer, self.observer_file, self.profiler = None, None, None
         self.host, self.device = report.path("host.json"), report.path("device.json")
         self.waits = Waits() if settings["options"]["thread_waits"] else None
+        # options whose recordings could not be written
+        self.lost = []
         self.snapshot = snapshot_of(torch, settings, report, "memory")
         kinds = (steps.NONE, steps.WARMUP, steps.RECORD, steps.RECORD_AND_SAVE)
         self.action_map = {name: getattr(torch.profiler.ProfilerAction, name) for name in kinds}
@@ -250,8 +261,8 @@ class Window:
             self.snapshot.take()
         if self.error is not None:
             raise self.error
-        if self.saved and self.waits is not None and self.begin is not None:
-            add_waits(self.device, self.waits, self.report, self.begin, self.end)
+        if self.saved and self.begin is not None:
+            add_waits(self)
         if self.saved:
             attempt(self.note_missing)
         recorded = [step for step in range(self.first, self.next + 1) if self.is_recorded(step)]

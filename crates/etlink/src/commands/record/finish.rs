@@ -14,6 +14,7 @@ use crate::args::RecordArgs;
 use anyhow::{Context, Result};
 use etlink_torch::{
     ENDED, Ended, HostClock, LEFT, MARKER, Manifest, ManifestContents, Process, Settings, Task,
+    masked_command,
 };
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -197,11 +198,12 @@ impl EndedRecording<'_> {
 /// A manifest that says how a program is recorded, and not yet what came of it.
 pub fn empty_manifest(args: &RecordArgs, settings: &Settings, ended: Ended) -> Manifest {
     let words = args.command.iter();
+    let words: Vec<String> = words
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
     Manifest {
         etlink: env!("CARGO_PKG_VERSION").to_owned(),
-        command: words
-            .map(|word| word.to_string_lossy().into_owned())
-            .collect(),
+        command: masked_command(&words),
         ended,
         job: None,
         tasks: vec![],

@@ -290,10 +290,9 @@ impl Output {
         let write = || -> std::io::Result<()> {
             // in the work folder, which is on the same file system: a renaming cannot be half done
             disk::attempt(&self.work)?;
-            let mut temporary = tempfile::NamedTempFile::new_in(&self.work)?;
+            let mut temporary = new_file().tempfile_in(&self.work)?;
             disk::attempt(temporary.path())?;
             std::io::Write::write_all(&mut temporary, text.as_bytes())?;
-            readable_by_all(temporary.as_file())?;
             disk::sync(temporary.as_file(), temporary.path())?;
             disk::attempt(&target)?;
             temporary.persist(&target)?;
@@ -455,16 +454,15 @@ fn numbers(manifest: Option<&ManifestContents>) -> Vec<u32> {
     tasks.map(|task| task.task).collect()
 }
 
-/// Temporary files are their owner's alone.
-#[cfg(unix)]
-fn readable_by_all(file: &std::fs::File) -> std::io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    file.set_permissions(std::fs::Permissions::from_mode(0o644))
-}
-
-#[cfg(not(unix))]
-fn readable_by_all(_: &std::fs::File) -> std::io::Result<()> {
-    Ok(())
+/// Makes temporary files with the permissions that any new file has, as umask leaves them.
+fn new_file() -> tempfile::Builder<'static, 'static> {
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        builder.permissions(std::fs::Permissions::from_mode(0o666));
+    }
+    builder
 }
 
 /// A folder that a recording goes into.

@@ -1,0 +1,140 @@
+"""Parts of the hook that need no PyTorch: waits of threads in device traces of all forms, and secrets of command lines.
+
+    python3 crates/etlink-dev/recipes/test_hook.py
+
+Started by `cargo dev test-torch` with the others (suites.py).
+"""
+
+import importlib
+import json
+import os
+import sys
+import tempfile
+import types
+import unittest
+from pathlib import Path
+from unittest import mock
+
+PACKAGE = Path(__file__).resolve().parents[2] / "etlink-torch" / "python"
+WINDOW_END = '  {\n    "name": "Record Window End", "ph": "i", "s": "g",\n    "pid": "", "tid": "", "ts": 2.0\n  }'
+HEAD = '{\n  "schemaVersion": 1,\n  "traceEvents": [\n' + WINDOW_END
+TAIL = '  "traceName": "x.json",\n  "displayTimeUnit": "ms",\n  "baseTimeNanoseconds": 4000\n}\n'
+LOGGED = "ERROR:2026-01-01 00:00:00 1:1 DeviceProperties.cpp:47] gpuGetDeviceCount failed with code 35"
+OF_AN_EVENT = json.dumps('{"ph": "X"}], "traceName": ')
+"""A text in which a trace seems to end."""
+
+
+def module(name: str) -> types.ModuleType:
+    """A module of the hook; the source tree stays as it is."""
+    written, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    sys.path.insert(0, str(PACKAGE))
+    try:
+        return importlib.import_module("etlink_torch." + name)
+    finally:
+        sys.path.remove(str(PACKAGE))
+        sys.dont_write_bytecode = written
+
+
+def logs(kind: str, *messages: str) -> str:
+    return f'  "{kind}": [{", ".join(map(json.dumps, messages))}],\n'
+
+
+class Waits:
+    """One wait, from 5 to 7 µs."""
+
+    given = taken = ()
+
+    def take_rows(self):
+        return [("queue.get", 7, 5000, 7000)]
+
+
+class Ends(unittest.TestCase):
+    """The waits are the last events, whatever Kineto writes behind the events."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = Path(folder.name) / "trace.json"
+        self.wait_events = module("wait_events")
+
+    def added(self, text: str) -> str:
+        """The text of a trace with the wait."""
+        self.path.write_text(text)
+        self.wait_events.add(str(self.path), Waits(), None, 4000, 9000)
+        return self.path.read_text()
+
+    def assert_added(self, text: str):
+        wanted, found = json.loads(text), json.loads(self.added(text))
+        *events, wait = found.pop("traceEvents")
+        self.assertEqual((events, found), (wanted.pop("traceEvents"), wanted))
+        wanted = {"ph": "X", "cat": "etlink_wait", "name": "queue.get", "pid": os.getpid(), "tid": 7, "ts": 1.0, "dur": 2.0, "args": {}}
+        self.assertEqual(wait, wanted)
+
+    def test_nothing_is_between_the_events_and_the_name(self):
+        self.assert_added(HEAD + "\n  ],\n" + TAIL)
+
+    def test_what_kineto_logged_is_between(self):
+        self.assert_added(HEAD + "\n  ],\n" + logs("ERROR", LOGGED) + logs("INFO", "[a]", "b: {}]") + logs("WARNING") + TAIL)
+
+    def test_logs_seem_to_end_the_events(self):
+        for message in (OF_AN_EVENT, '],\n"traceName": 1', "}]", "\\\"}]", '", "traceName": [{"ph": 1}], "a": "'):
+            with self.subTest(message):
+                self.assert_added(HEAD + "\n  ],\n" + logs("ERROR", message, message) + TAIL)
+
+    def test_logs_are_long(self):
+        self.assert_added(HEAD + "\n  ],\n" + logs("ERROR", *[f"{number}: {LOGGED}" for number in range(30_000)]) + TAIL)
+
+    def test_logs_have_quotes_that_are_not_escaped(self):
+        """Kineto writes its messages as they are, which is no JSON any more."""
+        broken = '  "INFO": ["skipping "step" call", "a}], b"],\n'
+        found = self.added(HEAD + "\n  ],\n" + broken + TAIL)
+        self.assertIn(broken + TAIL, found)
+        *_, wait = json.loads(found.replace(broken, ""))["traceEvents"]
+        self.assertEqual(wait["name"], "queue.get")
+
+    def test_events_are_anywhere_among_the_members(self):
+        devices = '  "deviceProperties": [{"id": 0, "name": "a", "limits": [{"x": 1}]}]'
+        last = '{"ph": "X", "name": "}],", "ts": 1, "dur": 1, "args": {"a": [{"ph": 1}], "b": {"c": {}}}}'
+        base = '"baseTimeNanoseconds": 4000'
+        for text in (
+            f'{{"traceEvents": [{last}]}}'.replace("{", "{" + base + ", ", 1),
+            f'{{{base}, {devices}, "traceEvents": [{last}]}}',
+            f'{{"traceEvents":[{last}] , {devices}, "nested": {{"a": [[{{}}]]}}, {base}}}',
+            f'{{"traceName": "x", "traceEvents": [\n{last}\n],\n{devices},\n"INFO": [], {base}\n}}\n',
+        ):
+            with self.subTest(text):
+                self.assert_added(text)
+
+    def test_no_event_is_there(self):
+        for text in ('{"traceName": "x"}', HEAD[:-20], HEAD + "\n  ]", '{"a": [{"b": 1}], "traceName": "x"}'):
+            with self.subTest(text), self.assertRaisesRegex(ValueError, f"last {len(text)} bytes"):
+                self.added(text)
+            self.assertEqual(self.path.read_text(), text)
+
+    def test_a_disk_is_full(self):
+        text = HEAD + "\n  ],\n" + logs("ERROR", LOGGED) + TAIL
+        replace, failures = self.wait_events.replace_end, [OSError(28, "no space")]
+
+        def fail_once(file, place, tail):
+            replace(file, place, tail[:9])
+            if failures:
+                raise failures.pop()
+            replace(file, place, tail)
+
+        with mock.patch.object(self.wait_events, "replace_end", fail_once), self.assertRaises(OSError):
+            self.added(text)
+        self.assertEqual(self.path.read_text(), text)
+
+
+class Masking(unittest.TestCase):
+    def test_secrets_of_command_lines_are_masked_as_by_the_command(self):
+        cases = json.loads((PACKAGE.parent / "src/masking/cases.json").read_text())
+        masked_command = module("masking").masked_command
+        for words, masked in cases:
+            self.assertEqual(masked_command(words), masked)
+
+
+LONGEST = ()
+
+if __name__ == "__main__":
+    unittest.main()
