@@ -16,7 +16,7 @@ from torch.utils.cpp_extension import load
 extension = load(
     "commgloo_extension",
     [str(Path(__file__).resolve().parent / "commgloo.cpp")],
-    extra_cflags=["-O1", "-DUSE_DISTRIBUTED", "-DUSE_C10D_GLOO"],
+    extra_cflags=["-O0", "-DUSE_DISTRIBUTED", "-DUSE_C10D_GLOO"],
     with_cuda=False,
 )
 

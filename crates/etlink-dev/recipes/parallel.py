@@ -14,9 +14,11 @@ import time
 import typing
 import unittest
 
+BEGAN = time.monotonic()
 
-def run_modules(modules: tuple[str, ...], arguments: list[str], longest: tuple[str, ...]) -> None:
-    """Runs the tests of the modules and exits; those named in `longest` begin first, so that none of them is left alone at the end."""
+
+def run_modules(modules: tuple[str, ...], arguments: list[str], longest: tuple[str, ...]) -> collections.Counter:
+    """Runs the tests of the modules, and returns how many had each outcome; those named in `longest` begin first, so that none of them is left alone at the end."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-k", action="append", default=[], metavar="PART", help="only tests whose name has this part")
     parser.add_argument("-j", type=int, default=os.cpu_count(), metavar="N", help="tests at a time")
@@ -25,7 +27,7 @@ def run_modules(modules: tuple[str, ...], arguments: list[str], longest: tuple[s
     names = [name for module in modules for name in test_names(module)]
     names = [name for name in names if not chosen.k or any(part in name for part in chosen.k)]
     names.sort(key=lambda name: not name.endswith(longest))
-    counts, processor_s, began = collections.Counter(), collections.Counter(), time.monotonic()
+    counts, processor_s = collections.Counter(), collections.Counter()
     # forked: the options that the recipe was started with are there
     with multiprocessing.get_context("fork").Pool(chosen.j, maxtasksperchild=1) as pool:
         for ran in pool.imap_unordered(run_test, names):
@@ -37,8 +39,15 @@ def run_modules(modules: tuple[str, ...], arguments: list[str], longest: tuple[s
                 print(ran.text, flush=True)
     for name, seconds in processor_s.most_common():
         print(f"{seconds:7.1f} s of processor time: {name}")
+    return counts
+
+
+def end(counts: collections.Counter) -> None:
+    """Prints how many tests passed and what all of this took, and exits."""
+    spent = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    processor_s = sum(one.ru_utime + one.ru_stime for one in spent)
     skipped = f", {counts['skipped']} skipped" if counts["skipped"] else ""
-    print(f"{counts['passed']} passed, {counts['failed']} failed{skipped} ({time.monotonic() - began:.0f} s, {processor_s.total():.0f} s of processor time)")
+    print(f"{counts['passed']} passed, {counts['failed']} failed{skipped} ({time.monotonic() - BEGAN:.0f} s, {processor_s:.0f} s of processor time)")
     sys.exit(1 if counts["failed"] or not counts["passed"] else 0)
 
 

@@ -3,7 +3,7 @@
     python3 crates/etlink-dev/recipes/record.py --out testdata/pairs [--torch 2.15.0] [--case mlp ...]
 
 Needs Python 3.11 (the newest that the oldest recorded PyTorch supports), g++ with the Python headers,
-and a package index; about 6 GB of disk per PyTorch version while it runs. Everything else is installed
+and a package index; about 2 GB of disk per PyTorch version while it runs. Everything else is installed
 into virtual environments under --venvs, which can be deleted afterwards.
 """
 

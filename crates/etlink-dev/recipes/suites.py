@@ -6,12 +6,13 @@ Started by `cargo dev test-torch`.
 """
 
 import test_frameworks
+import test_hook
 import test_profile
 import test_safety
 import test_torch
 import test_trigger
 
-SUITES = (test_safety, test_torch, test_frameworks, test_profile, test_trigger)
+SUITES = (test_safety, test_torch, test_frameworks, test_profile, test_trigger, test_hook)
 
 if __name__ == "__main__":
     test_torch.main(

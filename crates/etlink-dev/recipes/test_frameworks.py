@@ -10,16 +10,16 @@ import subprocess
 from collections import defaultdict
 
 import test_torch
-import venvs
 from catalog import version_key
-from test_torch import CHOSEN, MODIFIED, PACKAGE, Traces, host_ops
+from test_torch import CHOSEN, MODIFIED, PACKAGE, Traces, environment, host_ops, with_frameworks
 
 
+@with_frameworks
 class Frameworks(Traces):
     def run_script(self, script: str, *words: str, code: int = 0) -> subprocess.CompletedProcess:
-        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)}
+        variables = environment() | {"PYTHONPATH": str(PACKAGE)}
         line = ["python", str(MODIFIED / script), *words]
-        ran = subprocess.run(line, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=300)
+        ran = subprocess.run(line, cwd=self.folder, env=variables, capture_output=True, text=True, timeout=300)
         self.assertEqual(ran.returncode, code, ran.stdout + ran.stderr)
         return ran
 

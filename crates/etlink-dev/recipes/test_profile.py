@@ -10,9 +10,8 @@ import subprocess
 from pathlib import Path
 
 import test_torch
-import venvs
 from catalog import version_key
-from test_torch import CHOSEN, MODIFIED, PACKAGE, PROGRAMS, Traces, host_ops, load
+from test_torch import CHOSEN, MODIFIED, PACKAGE, PROGRAMS, Traces, environment, host_ops, load
 
 
 class DropIn(Traces):
@@ -23,9 +22,9 @@ class DropIn(Traces):
         self.traces = self.folder / "etlink_traces"
 
     def run_script(self, script: Path | str, *words: str, code: int = 0, **more: str) -> subprocess.CompletedProcess:
-        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)} | more
+        variables = environment() | {"PYTHONPATH": str(PACKAGE)} | more
         line = ["python", str(script), *words]
-        ran = subprocess.run(line, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=300)
+        ran = subprocess.run(line, cwd=self.folder, env=variables, capture_output=True, text=True, timeout=300)
         self.assertEqual(ran.returncode, code, ran.stdout + ran.stderr)
         return ran
 
@@ -55,9 +54,9 @@ class DropIn(Traces):
                     place = self.folder / name / folder
                     place.mkdir(parents=True)
                     self.traces = place / "etlink_traces"
-                    environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)}
+                    variables = environment() | {"PYTHONPATH": str(PACKAGE)}
                     line = ["python", str(script), name]
-                    ran = subprocess.run(line, cwd=place, env=environment, capture_output=True, text=True, check=True)
+                    ran = subprocess.run(line, cwd=place, env=variables, capture_output=True, text=True, check=True)
                     found.append((ran.stdout, test_torch.OwnProfilers.files(self, place)))
                 self.assertEqual(found[0], found[1])
                 recorded = [(cycle["first_step"], cycle["last_step"], cycle["whole"]) for cycle in self.cycles()]

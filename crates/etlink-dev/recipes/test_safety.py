@@ -18,7 +18,7 @@ from pathlib import Path
 import test_torch
 import venvs
 from catalog import version_key
-from test_torch import CHOSEN, MODIFIED, PACKAGE, PROGRAMS, SCHEDULE, Traces, device_ops, host_ops
+from test_torch import CHOSEN, MODIFIED, PACKAGE, PROGRAMS, SCHEDULE, Traces, device_ops, environment, fresh, host_ops
 
 FAULTS = PROGRAMS.parent / "faults.py"
 
@@ -28,9 +28,9 @@ class Safety(Traces):
         """As `record`, but does not wait for the end."""
         words = [str(PROGRAMS / word) if word.endswith(".py") else word for word in command.split()]
         line = [CHOSEN.etlink, "record", *options.split(), "-o", str(self.traces), "--", *words]
-        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": "", "TMPDIR": str(self.folder)} | more
+        variables = environment() | {"PYTHONPATH": "", "TMPDIR": str(self.folder)} | more
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        return subprocess.Popen(line, cwd=self.folder, env=environment, **pipes)
+        return subprocess.Popen(line, cwd=self.folder, env=variables, **pipes)
 
     def wait_for(self, condition, seconds: float = 300):
         deadline = time.monotonic() + seconds
@@ -74,8 +74,8 @@ class Faults(Safety):
         def limit():
             resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000))
 
-        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": ""}
-        ran = subprocess.run(line, cwd=self.folder, env=environment, preexec_fn=limit, capture_output=True, text=True)
+        variables = environment() | {"PYTHONPATH": ""}
+        ran = subprocess.run(line, cwd=self.folder, env=variables, preexec_fn=limit, capture_output=True, text=True)
         self.assertRegex(ran.stdout, r"\Aloss \d\.\d+\n\Z")
         self.assertEqual((ran.returncode, self.left()), (1, ["etlink.json"]), ran.stderr)
         self.assertIn("was not written to its end", ran.stderr)
@@ -229,15 +229,15 @@ class Ends(Safety):
         self.assert_steps(self.manifest()["ranks"][0], (3, 4))
 
     def test_nested_recordings(self):
-        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)}
+        variables = environment() | {"PYTHONPATH": str(PACKAGE)}
         for case, printed in (
             ("OURS", "[] ['another `profile` records already: this one does nothing']"),
             ("THEIRS", "1 ['a profiler of the program records already: this one does nothing']"),
             ("WARMUP", "1 ['a profiler of the program records already: this one does nothing']"),
         ):
             with self.subTest(case):
-                line = [str(CHOSEN.python), str(PROGRAMS / "nested.py"), case]
-                ran = subprocess.run(line, cwd=self.folder, env=environment, capture_output=True, text=True)
+                line = ["python", str(PROGRAMS / "nested.py"), case]
+                ran = subprocess.run(line, cwd=self.folder, env=variables, capture_output=True, text=True)
                 self.assertEqual((ran.returncode, ran.stdout.strip()), (0, printed), ran.stderr)
         self.assertEqual(len(list((self.folder / "outer").glob("*_0.json"))), 2)
 
@@ -326,6 +326,7 @@ async def main():
 asyncio.run(asyncio.wait_for(main(), 20))
 """
 
+    @fresh
     def test_children_of_a_recorded_step_are_as_plain_ones(self):
         """They end when they are told to, are not profiled, and their files are their own."""
         place = self.folder / "files"
@@ -333,6 +334,7 @@ asyncio.run(asyncio.wait_for(main(), 20))
         ran = self.record(SCHEDULE, f"python children.py {place}")
         self.assert_plain_children(ran, place)
 
+    @fresh
     def test_children_of_a_step_of_the_programs_own_profiler_are_as_plain_ones(self):
         place = self.folder / "files"
         place.mkdir()
@@ -373,15 +375,15 @@ print("lives")
 """
 
     def test_a_signal_of_a_child_does_not_end_its_parent(self):
-        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)}
+        variables = environment() | {"PYTHONPATH": str(PACKAGE)}
         line = ["python", "-c", self.SIGNALS_OF_A_CHILD]
-        ran = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=60)
+        ran = subprocess.run(line, env=variables, capture_output=True, text=True, timeout=60)
         self.assertEqual((ran.returncode, ran.stdout), (0, "lives\n"), ran.stderr)
 
     def test_signals_that_come_while_it_is_seen_who_waits_for_them(self):
         """asyncio learns of a signal by a byte in its descriptor."""
-        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)}
-        ran = subprocess.run(["python", "-c", self.WAKEUPS], env=environment, capture_output=True, text=True, timeout=60)
+        variables = environment() | {"PYTHONPATH": str(PACKAGE)}
+        ran = subprocess.run(["python", "-c", self.WAKEUPS], env=variables, capture_output=True, text=True, timeout=60)
         self.assertEqual((ran.returncode, ran.stdout), (0, "False\n"), ran.stderr)
 
 
@@ -409,10 +411,10 @@ print(len(os.listdir("/proc/self/fd")) < 20, open(sys.argv[1] + "/steps").read()
 
     def run_alone(self, program, *arguments):
         """What a program with the hook's modules prints that runs in a folder of its own."""
-        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)}
+        variables = environment() | {"PYTHONPATH": str(PACKAGE)}
         with tempfile.TemporaryDirectory() as folder:
             line = ["python", "-c", program, folder, *arguments]
-            ran = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=300)
+            ran = subprocess.run(line, env=variables, capture_output=True, text=True, timeout=300)
         self.assertEqual((ran.returncode, ran.stderr), (0, ""), ran.stdout)
         return ran.stdout
 
@@ -559,9 +561,9 @@ print(open(sys.argv[1] + "/own").read(), os.close.__class__.__name__)
 """
 
     def test_a_file_of_the_program_that_has_got_the_number_of_the_host_trace(self):
-        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)}
+        variables = environment() | {"PYTHONPATH": str(PACKAGE)}
         line = ["python", "-c", self.TAKEN_OVER, str(self.folder)]
-        ran = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=60)
+        ran = subprocess.run(line, env=variables, capture_output=True, text=True, timeout=60)
         self.assertEqual((ran.returncode, ran.stdout), (0, "True False\nTrue\nCHECKPOINT builtin_function_or_method\n"), ran.stderr)
 
     def assert_pair_of_own(self, cycles: list[dict]):
@@ -572,6 +574,7 @@ print(open(sys.argv[1] + "/own").read(), os.close.__class__.__name__)
         self.assertGreater(len(host), 100)
 
 class Pickles(Safety):
+    @fresh
     def test_pickles_are_read_without_us(self):
         """In the recording and outside of it."""
         self.python_path = str(venvs.picklers(CHOSEN.python))
@@ -590,8 +593,8 @@ class Pickles(Safety):
             "    assert library is pickle or (more[0].locked() and type(more[1]) is type(threading.RLock())), path\n"
             "assert not [name for name in sys.modules if 'etlink' in name]\n"
         )
-        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": self.python_path}
-        subprocess.run(["python", "-c", read, str(pickles)], env=environment, check=True, timeout=60)
+        variables = environment() | {"PYTHONPATH": self.python_path}
+        subprocess.run(["python", "-c", read, str(pickles)], env=variables, check=True, timeout=60)
         self.assertEqual(len(list(pickles.iterdir())), 4 * (2 * (pickle.HIGHEST_PROTOCOL + 1) + 2))
 
 
@@ -645,9 +648,9 @@ int clock_gettime(clockid_t clock, struct timespec *time) {
         self.assertRegex(ran.stderr, r"says that the clock of other is (4\.9|5\.0)\d\d s behind that of .*, to within 0\.\d+ s")
 
     def test_a_script_without_the_command(self):
-        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)} | self.behind()
+        variables = environment() | {"PYTHONPATH": str(PACKAGE)} | self.behind()
         line = ["python", str(MODIFIED / "train.py"), "8", "wait=2, active=2"]
-        ran = subprocess.run(line, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=300)
+        ran = subprocess.run(line, cwd=self.folder, env=variables, capture_output=True, text=True, timeout=300)
         self.assertEqual(ran.returncode, 0, ran.stderr)
         self.assert_clock(self.manifest()["ranks"][0], 5)
 
@@ -663,9 +666,9 @@ class HookFolders(Safety):
         return sorted(self.folder.glob("etlink-hook-*"))
 
     def record_nothing(self, *before: str):
-        environment = dict(os.environ, TMPDIR=str(self.folder))
+        variables = dict(os.environ, TMPDIR=str(self.folder))
         line = [*before, CHOSEN.etlink, "record", "--armed", "--overwrite", "-o", str(self.folder / "nothing"), "--", "true"]
-        ran = subprocess.run(line, env=environment, capture_output=True, text=True)
+        ran = subprocess.run(line, env=variables, capture_output=True, text=True)
         self.assertIn("nothing is recorded", ran.stderr)
 
     def kill(self, job: subprocess.Popen):
@@ -739,8 +742,8 @@ class Folders(Safety):
         text = "import etlink_torch\n" + (PROGRAMS / "train.py").read_text()
         script = self.script("mine_train.py", text)
         line = f"{CHOSEN.etlink} record {SCHEDULE} -o traces -- python {script} 8"
-        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": ""}
-        ran = subprocess.run(line.split(), cwd=self.folder, env=environment, capture_output=True, text=True)
+        variables = environment() | {"PYTHONPATH": ""}
+        ran = subprocess.run(line.split(), cwd=self.folder, env=variables, capture_output=True, text=True)
         self.assertEqual(ran.stdout.splitlines()[0], "mine", ran.stderr)
         self.assert_steps(self.manifest()["ranks"][0], (3, 4))
 

@@ -6,6 +6,7 @@ Started by `cargo dev test-torch` with the others (suites.py). The environment i
 """
 
 import argparse
+import contextlib
 import gzip
 import itertools
 import json
@@ -23,13 +24,14 @@ from pathlib import Path
 import parallel
 import venvs
 from catalog import NEWEST, has_record_function_id, version_key
+from warm_python import FRAMEWORKS_USED, WarmPython
 
 PROGRAMS = Path(__file__).resolve().parent / "unmodified"
 MODIFIED = PROGRAMS.parent / "modified"
 PACKAGE = PROGRAMS.parents[2] / "etlink-torch" / "python"
 SCHEDULE = "--wait 2 --warmup 1 --active 2"
 INIT = "## process_group:init ##"
-CHOSEN = argparse.Namespace()
+CHOSEN = argparse.Namespace(warm=[], servers={})
 
 
 def load(path: Path) -> dict:
@@ -62,8 +64,28 @@ def without_profiler_lines(text: str) -> str:
     return "".join(line for line in lines if not re.match(r"USDT:|ERROR:.*gpuGetDeviceCount|\[W.*Execution Trace Observer", line))
 
 
+def fresh(test):
+    """A test, or a class of them, whose programs run in interpreters of their own, which import PyTorch themselves."""
+    test.kind = "fresh"
+    return test
+
+
+def with_frameworks(test):
+    """A test, or a class of them, whose programs import Lightning or libraries of Hugging Face."""
+    test.kind = "frameworks"
+    return test
+
+
+def environment() -> dict[str, str]:
+    """Variables of the programs of a test; `python` and `torchrun` are those of warm_python.py unless it is a fresh one."""
+    return venvs.environment(CHOSEN.python, *CHOSEN.warm)
+
+
 class Traces(unittest.TestCase):
     def setUp(self):
+        kind = getattr(getattr(self, self._testMethodName), "kind", None) or getattr(self, "kind", "torch")
+        # each test has a process of its own
+        CHOSEN.warm = CHOSEN.servers.get(kind, [])
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
@@ -74,8 +96,8 @@ class Traces(unittest.TestCase):
         """Runs `etlink record OPTIONS -o traces -- COMMAND`; words that end in .py are programs."""
         words = [str(PROGRAMS / word) if word.endswith(".py") else word for word in command.split()]
         line = [CHOSEN.etlink, "record", *options.split(), "-o", str(self.traces), "--", *words]
-        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": self.python_path}
-        ran = subprocess.run(line, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=300)
+        variables = environment() | {"PYTHONPATH": self.python_path}
+        ran = subprocess.run(line, cwd=self.folder, env=variables, capture_output=True, text=True, timeout=300)
         self.assertEqual(ran.returncode, code, ran.stdout + without_profiler_lines(ran.stderr))
         return ran
 
@@ -112,6 +134,7 @@ class Traces(unittest.TestCase):
 class Recorded(Traces):
     """`etlink record` on programs as they are."""
 
+    @fresh
     def test_a_script_as_it_is(self):
         ran = self.record(SCHEDULE + " --link", "python train.py 8")
         self.assertRegex(ran.stdout, r"\Aloss \d\.\d+\n\Z")
@@ -141,6 +164,7 @@ class Recorded(Traces):
         self.assertEqual([rank["label"] for rank in report["ranks"] if rank["refused"] or "report" not in rank], [])
         return report["ranks"]
 
+    @fresh
     def test_two_ranks_of_torchrun_packed(self):
         ran = self.record(SCHEDULE + " --gzip --record-shapes", "torchrun --nproc-per-node 2 ddp.py 0")
         self.assertEqual(ran.stdout, "done\n")
@@ -185,9 +209,9 @@ class Recorded(Traces):
     def parallelism(self, kind: str):
         """A program is recorded that shares its model between ranks by PyTorch's own means."""
         self.needs((2, 6), "fully_shard and torch.distributed.pipelining")
-        environment = venvs.environment(CHOSEN.python)
+        variables = environment()
         line = ["torchrun", "--standalone", "--nproc-per-node", "2", str(PROGRAMS / "parallelism.py"), kind]
-        alone = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=300)
+        alone = subprocess.run(line, env=variables, capture_output=True, text=True, timeout=300)
         self.assertRegex(alone.stdout, r"\A\d\.\d+\n\Z", alone.stderr)
         ran = self.record(SCHEDULE, f"torchrun --standalone --nproc-per-node 2 parallelism.py {kind}")
         self.assertEqual(ran.stdout, alone.stdout)
@@ -215,6 +239,7 @@ class Recorded(Traces):
         self.assertFalse(rank["cycles"][0]["whole"])
         self.assertIn("ended in step 4", ran.stderr)
 
+    @fresh
     def test_ends_that_skip_what_python_does_at_exit(self):
         for how, code in (("_exit", 5), ("term", 143)):
             with self.subTest(how):
@@ -314,6 +339,41 @@ class Recorded(Traces):
         figures = replayed["figures"]
         self.assertEqual((figures["contradictions"]["edges"], figures["replay_error"]), (0, 0.0), ran.stderr)
         self.assertGreater(figures["by_edge"]["handoff"]["count"], 20)
+
+    def waits_in(self, change: str, code: int) -> tuple[int, str]:
+        """How many waits are in a trace whose text is changed as soon as PyTorch has written it, and what the command says."""
+        text = (
+            "import threading, torch\n"
+            "export = torch.profiler.profile.export_chrome_trace\n"
+            "def export_changed(self, path):\n"
+            "    export(self, path)\n"
+            "    text = open(path).read()\n"
+            f"    open(path, 'w').write({change})\n"
+            "torch.profiler.profile.export_chrome_trace = export_changed\n"
+            "weight = torch.ones(9, requires_grad=True)\n"
+            "optimizer = torch.optim.SGD([weight], 0.1)\n"
+            "for _ in range(8):\n"
+            "    thread = threading.Thread(target=lambda: weight.sum().backward())\n"
+            "    thread.start(), thread.join()\n"
+            "    optimizer.step()\n"
+        )
+        program = self.folder / "changes.py"
+        program.write_text(text)
+        ran = self.record(SCHEDULE + " --overwrite", f"python {program}", code)
+        self.assert_steps(self.manifest()["ranks"][0], (3, 4))
+        events = load(self.traces / "kineto_trace_0.json")["traceEvents"]
+        return len([event for event in events if event.get("cat") == "etlink_wait"]), ran.stderr
+
+    def test_waits_are_written_behind_whatever_kineto_logged_and_missed_if_they_cannot_be(self):
+        logged = """text.replace('"traceName"', '"ERROR": ["a]", "}], b"],\\n"traceName"')"""
+        found, _ = self.waits_in(logged, 0)
+        self.assertGreater(found, 3)
+        # an event that has no phase is none
+        found, said = self.waits_in("""text.replace('"ph": "i"', '"phase": "i"')""", 1)
+        self.assertEqual(found, 0)
+        self.assertIn("waits of threads are not in the trace: ValueError: no event was found in the last", said)
+        (cycle,) = self.manifest()["ranks"][0]["cycles"]
+        self.assertEqual((cycle["lost"], cycle["whole"]), (["thread_waits"], True))
 
     def test_workers_of_forked_ranks(self):
         """Each rank has what its own worker fetched, though that was forked before it was known to be a rank."""
@@ -714,8 +774,8 @@ class OwnProfilers(Traces):
         folder = self.folder / "alone"
         folder.mkdir()
         words = [str(PROGRAMS / word) if word.endswith(".py") else word for word in command.split()]
-        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": ""}
-        ran = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=True)
+        variables = environment() | {"PYTHONPATH": ""}
+        ran = subprocess.run(words, cwd=folder, env=variables, capture_output=True, text=True, timeout=300, check=True)
         files = self.files(folder)
         shutil.rmtree(folder)
         return ran.stdout, files
@@ -856,9 +916,9 @@ class Steps(Traces):
     }
 
     def loops(self, *words: str) -> dict:
-        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)}
+        variables = environment() | {"PYTHONPATH": str(PACKAGE)}
         line = ["python", str(MODIFIED / "steps.py"), *words]
-        ran = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=600)
+        ran = subprocess.run(line, env=variables, capture_output=True, text=True, timeout=600)
         self.assertEqual(ran.returncode, 0, ran.stderr)
         return json.loads(ran.stdout)
 
@@ -879,7 +939,7 @@ class Steps(Traces):
         self.assertLess(costs["two"], 3 * costs["one"], costs)
 
     def test_nothing_stays_replaced(self):
-        uses = self.loops("uses=300")["uses"]
+        uses = self.loops("uses=100")["uses"]
         self.assertTrue(uses["same"])
         self.assertLess(uses["after"], 5 * uses["before"])
 
@@ -910,6 +970,7 @@ class Steps(Traces):
                 self.assertEqual(ran.stdout, "None None\n")
                 self.assertIn(f"--step-on {function}: {message}", ran.stderr)
 
+    @with_frameworks
     def test_forwards_of_hugging_face(self):
         for step_on in ("forward", "forward:GPT2LMHeadModel"):
             with self.subTest(step_on):
@@ -919,6 +980,7 @@ class Steps(Traces):
                 self.assertEqual((rank["steps"], rank["counted"]), (12, "GPT2LMHeadModel"))
                 self.assert_steps(rank, (3, 4))
 
+    @with_frameworks
     def test_steps_of_accelerate(self):
         self.record(SCHEDULE, "python accelerated.py")
         (rank,) = self.manifest()["ranks"]
@@ -932,15 +994,16 @@ class InScripts(Traces):
     TWO_STEPS = "wait=2, warmup=1, active=2"
 
     def run_in(self, options: str, *more: str, code: int = 0, launcher: str = "python", steps: int = 8) -> subprocess.CompletedProcess:
-        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)}
+        variables = environment() | {"PYTHONPATH": str(PACKAGE)}
         line = [*launcher.split(), str(MODIFIED / "train.py"), str(steps), options, *more]
-        ran = subprocess.run(line, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=300)
+        ran = subprocess.run(line, cwd=self.folder, env=variables, capture_output=True, text=True, timeout=300)
         self.assertEqual(ran.returncode, code, ran.stdout + ran.stderr)
         return ran
 
     def files(self) -> list[str]:
         return sorted(path.name for path in self.traces.iterdir())
 
+    @fresh
     def test_two_lines(self):
         ran = self.run_in(self.TWO_STEPS + ", record_shapes=True, activities=[torch.profiler.ProfilerActivity.CPU]")
         self.assertRegex(ran.stdout, r"\Aloss \d\.\d+\n\Z")
@@ -1011,9 +1074,9 @@ class InScripts(Traces):
             "os.kill(os.getpid(), signal.SIGUSR1)\n"
             "print(prof.notes)\n"
         )
-        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)}
+        variables = environment() | {"PYTHONPATH": str(PACKAGE)}
         line = ["python", "-c", program]
-        ran = subprocess.run(line, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=300)
+        ran = subprocess.run(line, cwd=self.folder, env=variables, capture_output=True, text=True, timeout=300)
         self.assertEqual((ran.returncode, ran.stdout), (0, "[]\n"), ran.stderr)
 
     def test_under_the_command_the_command_decides(self):
@@ -1051,14 +1114,23 @@ def main(longest: tuple[str, ...], libraries: tuple[str, ...] = (), modules: tup
     parser.add_argument("--venvs", type=Path, default=Path("target/testdata-venvs"))
     parser.add_argument("--fault-sample", type=int, default=1, metavar="N", help="fail one in N places of the hook, others each day")
     parser.add_argument("--all", action="store_true", help="fail every call of the hook, not only the first and last of each place")
+    parser.add_argument("--fresh", action="store_true", help="start each program by the interpreter itself, not by a fork of one that has imported PyTorch")
     chosen, rest = parser.parse_known_args()
     CHOSEN.all, CHOSEN.fault_sample = chosen.all, chosen.fault_sample
     CHOSEN.etlink, CHOSEN.torch = str(Path(chosen.etlink).resolve()), chosen.torch
     CHOSEN.python = venvs.python_of(chosen.venvs.resolve(), chosen.torch)
-    for library in libraries:
-        # before the tests: pip may not change what another one of them imports
-        venvs.add(CHOSEN.python, CHOSEN.torch, library)
-    parallel.run_modules(modules, rest, longest)
+    # before the tests: what one of them imports may not change
+    venvs.add(CHOSEN.python, CHOSEN.torch, libraries)
+    with contextlib.ExitStack() as stack:
+        servers = {"torch": WarmPython(CHOSEN.python)}
+        if "lightning" in libraries:
+            servers["frameworks"] = WarmPython(CHOSEN.python, FRAMEWORKS_USED)
+        for kind, server in servers.items() if not chosen.fresh else ():
+            CHOSEN.servers[kind] = [stack.enter_context(server)]
+        for kind in CHOSEN.servers:
+            servers[kind].wait()
+        counts = parallel.run_modules(modules, rest, longest)
+    parallel.end(counts)
 
 
 LIBRARIES = ("transformers", "accelerate")

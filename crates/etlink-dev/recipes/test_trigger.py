@@ -19,9 +19,8 @@ import unittest
 from pathlib import Path
 
 import test_torch
-import venvs
 from test_safety import Safety
-from test_torch import CHOSEN, PACKAGE, PROGRAMS, load
+from test_torch import CHOSEN, PACKAGE, PROGRAMS, environment, load
 
 
 class Jobs(Safety):
@@ -296,8 +295,8 @@ class Triggered(Jobs):
         # no busy machine makes a step so slow, which would take the place of a hundredth one
         words = [CHOSEN.etlink, "record", "--armed", *options.split(), "step_time > 200 x median", "-o", str(self.traces), "--"]
         command = [*words, "python", str(PROGRAMS / "looping.py"), str(self.stop)]
-        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": ""}
-        job = subprocess.Popen(command, cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        variables = environment() | {"PYTHONPATH": ""}
+        job = subprocess.Popen(command, cwd=self.folder, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(self.end_job, job)
         mine = self.traces / "cycle_7"
         self.wait_for(lambda: self.traces.exists())
@@ -478,17 +477,17 @@ class InScripts(Jobs):
     def start_script(self, before: str, program: str = "looping.py") -> subprocess.Popen:
         """A program with lines before it."""
         script = self.script("arms.py", before + (PROGRAMS / program).read_text())
-        job = subprocess.Popen([CHOSEN.python, script, self.stop], cwd=self.folder, env=self.with_package(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        job = subprocess.Popen(["python", script, self.stop], cwd=self.folder, env=self.with_package(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(self.end_job, job)
         return job
 
     def run_script(self, text: str) -> subprocess.CompletedProcess:
         script = self.script("arms.py", text)
-        return subprocess.run([CHOSEN.python, script], cwd=self.folder, env=self.with_package(), capture_output=True, text=True, timeout=300)
+        return subprocess.run(["python", script], cwd=self.folder, env=self.with_package(), capture_output=True, text=True, timeout=300)
 
     @staticmethod
     def with_package() -> dict[str, str]:
-        return venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)}
+        return environment() | {"PYTHONPATH": str(PACKAGE)}
 
     def test_what_a_killed_job_has_left(self):
         """A request, a plan and ranks of it are nothing to the next one; containers number processes from 1 again."""
@@ -523,7 +522,7 @@ class InScripts(Jobs):
         runs = f"import runpy, sys, threading\nsteps = threading.Thread(target=runpy.run_path, args=({str(PROGRAMS / 'looping.py')!r},))\n"
         thread = ahead + runs + "steps.start()\nsteps.join()\n"
         script = self.script("thread.py", f"from etlink_torch import arm\narm({str(self.traces)!r})\n" + thread)
-        job = subprocess.Popen([CHOSEN.python, script, self.stop], env=self.with_package(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        job = subprocess.Popen(["python", script, self.stop], env=self.with_package(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(self.end_job, job)
         self.wait_for_steps(job, 1)
         self.wait_for(lambda: self.asked_in_status() == ["a signal"])
@@ -571,8 +570,8 @@ class InScripts(Jobs):
     def test_one_line_in_a_script(self):
         text = f"from etlink_torch import arm\narmed = arm({str(self.traces)!r}, steps=3)\n"
         script = self.script("arms.py", text + (PROGRAMS / "looping.py").read_text())
-        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)}
-        job = subprocess.Popen([CHOSEN.python, script, self.stop], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        variables = environment() | {"PYTHONPATH": str(PACKAGE)}
+        job = subprocess.Popen([CHOSEN.python, script, self.stop], env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(self.end_job, job)
         self.wait_for_steps(job, 1)
         found = self.triggered(job.pid)
@@ -583,13 +582,13 @@ class InScripts(Jobs):
     def test_the_manifest_of_a_script_that_ends(self):
         text = f"from etlink_torch import arm\narm({str(self.traces)!r}, every=4, steps=1, gzip=True)\n"
         script = self.script("arms.py", text + (PROGRAMS / "train.py").read_text())
-        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)}
-        subprocess.run([CHOSEN.python, script, "10"], env=environment, check=True, capture_output=True)
+        variables = environment() | {"PYTHONPATH": str(PACKAGE)}
+        subprocess.run([CHOSEN.python, script, "10"], env=variables, check=True, capture_output=True)
         manifest = self.manifest()
         (rank,) = manifest["ranks"]
         self.assert_steps(rank, (4, 4), (8, 8))
         self.assertEqual((self.left(), manifest["armed"]["every"]), (["cycle_4", "cycle_8", "etlink.json"], 4))
-        again = subprocess.run([CHOSEN.python, script, "10"], env=environment, capture_output=True, text=True)
+        again = subprocess.run(["python", script, "10"], env=variables, capture_output=True, text=True)
         self.assertRegex(again.stderr, "FileExistsError: .*is there already")
 
     def test_what_cannot_be_meant(self):
@@ -601,8 +600,8 @@ class InScripts(Jobs):
             ("interleave=True", "no option interleave"),
         ):
             code = f"from etlink_torch import arm; arm('x', {arguments})"
-            environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)}
-            ran = subprocess.run([CHOSEN.python, "-c", code], cwd=self.folder, env=environment, capture_output=True, text=True)
+            variables = environment() | {"PYTHONPATH": str(PACKAGE)}
+            ran = subprocess.run(["python", "-c", code], cwd=self.folder, env=variables, capture_output=True, text=True)
             self.assertIn(message, ran.stderr)
         self.assertFalse((self.folder / "x").exists())
 
@@ -742,8 +741,8 @@ class OwnProfiler(Jobs):
         text = self.program().replace("schedule=lambda _: torch.profiler.ProfilerAction.RECORD", cycles)
         self.assertIn("acc_events", text)
         script = self.script("own.py", f"from etlink_torch import arm\narm({str(self.traces)!r})\n" + text)
-        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)}
-        job = subprocess.Popen([CHOSEN.python, script, self.stop], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        variables = environment() | {"PYTHONPATH": str(PACKAGE)}
+        job = subprocess.Popen(["python", script, self.stop], env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(self.end_job, job)
         self.wait_for_steps(job, 1)
         self.switch()
@@ -757,8 +756,8 @@ class OwnProfiler(Jobs):
 
     def test_in_a_script_it_is_left_alone(self):
         script = self.script("own.py", f"from etlink_torch import arm\narm({str(self.traces)!r})\n" + self.program())
-        environment = venvs.environment(CHOSEN.python) | {"PYTHONPATH": str(PACKAGE)}
-        job = subprocess.Popen([CHOSEN.python, script, self.stop], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        variables = environment() | {"PYTHONPATH": str(PACKAGE)}
+        job = subprocess.Popen(["python", script, self.stop], env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(self.end_job, job)
         self.wait_for_steps(job, 1)
         self.assert_around(*self.ask_around())

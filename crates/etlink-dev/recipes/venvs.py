@@ -1,26 +1,70 @@
-"""Virtual environments with one PyTorch version each, installed from the package index pip is set up for."""
+"""Virtual environments with one PyTorch version each, installed by uv from the package index that pip is set up for."""
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import cuda_stubs
 from catalog import version_key
 
 MARKER = "etlink-ready"
+UV = "uv==0.13.8"
+"""Installs in a tenth of pip's time."""
+
+
+def uv(folder: Path) -> list[str | Path]:
+    """The command: that of the variable UV or of PATH, or installed by pip into a folder beside the environments."""
+    there = os.environ.get("UV") or shutil.which("uv")
+    place = folder / UV
+    if not there and not (place / MARKER).exists():
+        subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--target", place, UV], check=True)
+        (place / MARKER).touch()
+    return [there or place / "bin" / "uv", "--quiet"]
+
+
+def install(python: Path, *words: str | Path) -> None:
+    """Installs packages into an environment."""
+    subprocess.run([*uv(python.parents[2]), "pip", "install", "--python", python, *words], check=True)
 
 
 def python_of(folder: Path, version: str) -> Path:
-    """The Python of `folder`/`version`; installs PyTorch (about 5.5 GB on disk) when it is not there yet."""
+    """The Python of `folder`/`version`; installs PyTorch when it is not there yet.
+
+    That takes 1.3 GB of disk, and 4 GB more for CUDA on a machine that has an NVIDIA driver.
+    """
     venv = folder / version
     python = venv / "bin" / "python"
     if not (venv / MARKER).exists():
         print(f"installing torch {version} into {venv}", flush=True)
-        subprocess.run([sys.executable, "-m", "venv", "--clear", venv], check=True)
-        install = [python, "-m", "pip", "install", "--quiet", "--no-cache-dir"]
-        subprocess.run([*install, *packages(version)], check=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        subprocess.run([*uv(folder), "venv", "--clear", "--seed", "--python", sys.executable, venv], check=True)
+        if shutil.which("nvidia-smi") is None:
+            install_without_cuda(python, version)
+        install(python, *packages(version))
+        # Python's own compiled files: programs of the tests write none
+        subprocess.run([python, "-c", "import torch._dynamo"], check=True)
         (venv / MARKER).touch()
     return python
+
+
+def install_without_cuda(python: Path, version: str) -> None:
+    """Installs PyTorch alone, with libraries in place of CUDA's that do nothing."""
+    # a cache would hold links to the files that are changed here
+    install(python, "--no-cache", "--no-deps", f"torch=={version}")
+    (torch,) = python.parents[1].glob("lib/python*/site-packages/torch")
+    forget_cuda(torch.parent)
+    cuda_stubs.write(torch / "lib")
+
+
+def forget_cuda(site: Path) -> None:
+    """Takes CUDA and Triton off what torch needs: installers of other packages would bring them."""
+    (metadata,) = site.glob("torch-*.dist-info/METADATA")
+    cuda = re.compile(r"Requires-Dist: (nvidia|cuda|triton)")
+    lines = metadata.read_text().splitlines(keepends=True)
+    metadata.write_text("".join(line for line in lines if not cuda.match(line)))
 
 
 def packages(version: str) -> list[str]:
@@ -37,16 +81,10 @@ LIBRARIES = {
 """Libraries over torch: the version for PyTorch 2.4 and newer, and that for older ones."""
 
 
-def add(python: Path, version: str, library: str) -> None:
-    """Installs a library of `LIBRARIES`, unless it is there; torch stays as it is."""
-    asked = [python, "-m", "pip", "show", "--quiet", library]
-    if subprocess.run(asked, capture_output=True).returncode == 0:
-        return
-    newer, older = LIBRARIES[library]
-    wanted = newer if version_key(version) >= (2, 4) else older
-    numpy = [package for package in packages(version) if package.startswith("numpy")]
-    install = [python, "-m", "pip", "install", "--quiet", "--no-cache-dir", f"torch=={version}"]
-    subprocess.run([*install, *numpy, wanted], check=True)
+def add(python: Path, version: str, libraries: tuple[str, ...]) -> None:
+    """Installs libraries of `LIBRARIES`, unless they are there; torch stays as it is."""
+    wanted = [LIBRARIES[library][version_key(version) < (2, 4)] for library in libraries]
+    install(python, *packages(version), *wanted)
 
 
 PICKLERS = ("cloudpickle==3.1.3", "dill==0.4.1")
@@ -57,7 +95,7 @@ def picklers(python: Path) -> Path:
     folder = python.parents[1] / "etlink-picklers"
     ready = folder / MARKER
     if not ready.exists():
-        subprocess.run([python, "-m", "pip", "install", "--quiet", "--target", folder, *PICKLERS], check=True)
+        install(python, "--target", folder, *PICKLERS)
         ready.touch()
     return folder
 
@@ -70,11 +108,15 @@ def describe(python: Path) -> dict[str, str]:
     return {"torch": torch_version, "python": python_version}
 
 
-def environment(python: Path) -> dict[str, str]:
-    """Variables of the recorded processes: one thread per operator, ranks talk over the loopback device."""
+def environment(python: Path, *before: Path) -> dict[str, str]:
+    """Variables of the recorded processes: one thread per operator, ranks talk over the loopback device.
+
+    `before`: folders with programs that go before those of the environment.
+    """
+    places = [*map(str, before), str(python.parent), os.environ["PATH"]]
     return {
         **os.environ,
-        "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",
+        "PATH": os.pathsep.join(places),
         "OMP_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
         "GLOO_SOCKET_IFNAME": "lo",

@@ -53,7 +53,7 @@ struct DevArgs {
 
 #[derive(Debug, Subcommand)]
 enum DevCommand {
-    /// Record testdata/pairs anew with real PyTorch from PyPI (python3.11, g++, 6 GB of disk per
+    /// Record testdata/pairs anew with real PyTorch from PyPI (python3.11, g++, 2 GB of disk per
     /// version)
     RecordTestdata {
         /// Options of crates/etlink-dev/recipes/record.py, such as --torch 2.15.0 --case mlp

@@ -1,6 +1,6 @@
 //! Runs the recipes that record PyTorch, and links what they made.
 
-use crate::support::{etlink_path, repository_root, run_command};
+use crate::support::{UV_VARIABLE, etlink_path, repository_root, run_command, uv_path};
 use anyhow::{Context, Result};
 use std::process::Command;
 
@@ -58,6 +58,7 @@ fn run_with_etlink(recipe: &str, options: &[String]) -> Result<()> {
 fn recipe_command(recipe: &str) -> Result<Command> {
     let mut python = Command::new("python3");
     python.arg(format!("crates/etlink-dev/recipes/{recipe}"));
+    python.env(UV_VARIABLE, uv_path()?);
     python.current_dir(repository_root()?);
     Ok(python)
 }

@@ -1,6 +1,6 @@
 //! The wheel: built, installed into environments of its own, and tested there.
 
-use crate::support::{repository_root, run_command};
+use crate::support::{repository_root, run_command, uv_install, uv_path};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -129,11 +129,12 @@ impl VirtualEnv {
             return Ok(env);
         }
         println!("making {}", env.folder.display());
-        let mut venv = Command::new("python3");
-        venv.args(["-m", "venv", "--clear"]).arg(&env.folder);
+        let mut venv = Command::new(uv_path()?);
+        venv.args(["--quiet", "venv", "--clear", "--python", "python3"])
+            .arg(&env.folder);
         run_command(&mut venv)?;
         if !packages.is_empty() {
-            run_command(env.pip_install().args(packages))?;
+            run_command(uv_install(&env.python())?.args(packages))?;
         }
         std::fs::write(&marker, wanted).with_context(|| marker.display().to_string())?;
         Ok(env)
@@ -153,16 +154,10 @@ impl VirtualEnv {
         command
     }
 
-    fn pip_install(&self) -> Command {
-        let mut pip = self.module("pip");
-        pip.args(["install", "--quiet", "--disable-pip-version-check"]);
-        pip
-    }
-
     fn install_wheel(&self, wheel: &Path) -> Result<()> {
-        let mut pip = self.pip_install();
+        let mut install = uv_install(&self.python())?;
         // another build has the same version; and it needs no package, so no index either
-        pip.args(["--force-reinstall", "--no-index"]).arg(wheel);
-        run_command(&mut pip)
+        install.args(["--reinstall", "--no-index"]).arg(wheel);
+        run_command(&mut install)
     }
 }
