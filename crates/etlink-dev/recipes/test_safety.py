@@ -350,7 +350,7 @@ asyncio.run(asyncio.wait_for(main(), 20))
         words = next(line for line in ran.stdout.splitlines() if line.startswith("cost")).split()
         cost, before, grown = float(words[1]), float(words[3]), int(words[5])
         self.assertLess(cost, 4 * before + 10, ran.stdout)
-        self.assertLess(grown, 8 << 10, "KiB of the profiler's records")
+        self.assertLess(grown, 2 << 10, "KiB of the profiler's records")
         for number in range(8):
             self.assertEqual((place / f"own{number}").read_text(), f"hello {number}")
 

@@ -237,6 +237,8 @@ class Server:
         request = json.loads(message)
         pid = os.fork()
         if pid == 0:
+            client.detach()
+            self.leave()
             move_files(files, request["numbers"])
             raise Forked(request)
         for number in files:
@@ -261,6 +263,13 @@ class Server:
         self.forget(client)
         client.close()
         os.kill(pid, signal.SIGKILL)
+
+    def leave(self):
+        """In a forked process: no object closes a number later, when it is another file's."""
+        for key in list(self.selector.get_map().values()):
+            if isinstance(key.fileobj, socket.socket):
+                key.fileobj.detach()
+        self.selector.close()
 
     def forget(self, client):
         self.selector.unregister(client)
@@ -369,7 +378,6 @@ def serve() -> tuple:
     try:
         Server(listener).run()
     except Forked as forked:
-        listener.detach()
         return forked.request, executable, path, hidden
 
 
