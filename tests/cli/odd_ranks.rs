@@ -916,3 +916,44 @@ fn a_rank_of_which_nothing_fits_the_others_is_named_by_all_reports() {
         );
     }
 }
+
+/// Of a trace that was copied under the name of another rank nobody knows whose it is.
+#[test]
+fn of_one_trace_under_two_ranks_neither_is_taken() {
+    let tool = Tool::new();
+    tool.shell(
+        "mkdir run && cp {pairs}/tpdp4-2.15.0/*.json.gz run && cd run && chmod u+w * \
+        && cp kineto_trace_0.json.gz kineto_trace_3.json.gz && cp torch_et_0.json.gz torch_et_3.json.gz",
+    )
+    .exits(0);
+    for command in ["ranks", "analyze", "findings"] {
+        for strict in ["", " --strict"] {
+            let ran = tool.run(&format!("{command} run{strict}")).exits(1);
+            ran.notes("rank 0 is left out: its trace and the trace of rank 3 are of one process")
+                .notes("rank 3 is left out: its trace and the trace of rank 0 are of one process");
+        }
+    }
+    tool.run("replay run")
+        .exits(1)
+        .says("2  ranks without a trace: 0, 3");
+    let report = tool.run("ranks run --json").exits(1).json();
+    let excluded = report[0]["excluded"].as_array().expect("excluded");
+    let said: Vec<_> = excluded
+        .iter()
+        .map(|one| json!([one["label"], one["reason"]["same_trace"]["rank"]]))
+        .collect();
+    assert_eq!(json!(said), json!([["0", 3], ["3", 0]]));
+    assert_eq!(report[0]["ranks"].as_array().map(Vec::len), Some(2));
+    // the ranks that are left stay joined, and the others have a graph each
+    tool.run("merge run -o out").exits(1);
+    for name in ["run.1.et", "run.2.et", "run.0.not_joined.et"] {
+        assert!(tool.path("out").join(name).exists(), "{name}");
+    }
+    tool.shell("rm run/*_[12].json.gz").exits(0);
+    for command in ["analyze", "findings"] {
+        tool.run(&format!("{command} run"))
+            .exits(2)
+            .complains(&["no rank could be taken: its trace and the trace of rank 3"]);
+    }
+    tool.run("merge run -o none").exits(1);
+}

@@ -6,6 +6,7 @@
 use crate::cancel::Cancelled;
 use crate::file_error::FileError;
 use crate::input::{InputError, InputKind};
+use crate::membership::Excluded;
 use crate::memory::limit::{MemoryLimit, OversizedRank, enough_size};
 use crate::output::OutputError;
 use crate::phases::{PhaseError, StoredError};
@@ -178,6 +179,12 @@ pub enum RunError {
     /// No trace of the source is of a rank that was asked for.
     #[error("there is no trace of the ranks that {} names", Setting::Ranks)]
     NoRankAsked,
+    /// All traces were read, and each was excluded from its run.
+    #[error("no rank could be taken: {first}")]
+    AllExcluded {
+        /// Why the first one was.
+        first: String,
+    },
     /// Nothing could be made of any of several traces.
     #[error("none of {traces} traces could be taken")]
     NoTraceTaken {
@@ -695,7 +702,18 @@ impl RunError {
         }
     }
 
-    /// Why nothing can be reported of a source of which no trace could be taken: the first that
+    /// Why nothing can be reported of a source of which no trace could be taken: the errors of those
+    /// that could not be read, else why the first one was excluded.
+    pub fn nothing_taken(errors: Vec<RunError>, excluded: &[Excluded]) -> RunError {
+        match excluded.first() {
+            Some(first) if errors.is_empty() => RunError::AllExcluded {
+                first: first.message.clone(),
+            },
+            _ => RunError::no_trace_taken(errors),
+        }
+    }
+
+    /// Why nothing can be reported of a source of which no trace could be read: the first that
     /// was refused, else the first error.
     pub fn no_trace_taken(mut errors: Vec<RunError>) -> RunError {
         let traces = errors.len();

@@ -93,8 +93,12 @@ impl Excluded {
     /// Whether it could be taken in although it does not fit.
     pub fn can_be_allowed(&self) -> bool {
         match self.reason {
-            // two traces of one rank cannot both be joined, whatever is allowed
-            Exclusion::OtherRun(reason) => reason != ExcludeReason::SameRank,
+            // two traces of one rank cannot both be joined, whatever is allowed, and neither can one
+            // trace be joined with itself
+            Exclusion::OtherRun(reason) => !matches!(
+                reason,
+                ExcludeReason::SameRank | ExcludeReason::SameTrace { .. }
+            ),
             Exclusion::Unreadable
             | Exclusion::Damaged
             | Exclusion::Cut
@@ -123,7 +127,7 @@ pub trait RunMember {
 /// How strict the selection is.
 #[derive(Clone, Copy, Debug)]
 pub struct MembershipRule {
-    /// Take in what does not fit, but for a second trace of a rank.
+    /// Take in what does not fit, but for a second trace of a rank and one trace under two ranks.
     pub allow_mismatch: bool,
     /// What is done with the ranks needs their numbers, so that a trace of an unknown rank is
     /// always excluded. Else it is where other traces have ranks.

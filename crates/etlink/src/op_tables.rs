@@ -179,7 +179,8 @@ fn tables_of_run(runs: &RunSet, all: Vec<Option<Result<OpTable>>>) -> Result<Run
     let results = of_runs.pop().ok_or(RunError::NoRankAsked)?;
     if results.members.ranks.is_empty() {
         let errors = results.failed.into_iter().map(|(_, error)| error);
-        return Err(RunError::no_trace_taken(errors.collect()).into());
+        let excluded = &results.members.excluded;
+        return Err(RunError::nothing_taken(errors.collect(), excluded).into());
     }
     let mut notes = runs.runs[results.run].notes.clone();
     notes.extend(runs.member_notes(&results.members));

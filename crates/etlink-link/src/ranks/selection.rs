@@ -2,6 +2,10 @@
 //!
 //! Folders hold leftovers: two traces of one rank, of another day, of a run of another size. What
 //! most have in common is the run; the others are left out by name and the rest goes on.
+//!
+//! A trace that was copied under the name of another rank has the machine, the process and, to the
+//! nanosecond, the times of the original. Nobody knows which of the two ranks it is of: neither is
+//! taken.
 
 use super::RankSummary;
 use crate::limits::RUNS_APART;
@@ -16,6 +20,11 @@ use std::collections::{BTreeMap, BTreeSet};
 pub enum ExcludeReason {
     /// Another trace of this rank came first.
     SameRank,
+    /// The trace of another rank is of the same process and time.
+    SameTrace {
+        /// The other rank, the first of several.
+        rank: GlobalRank,
+    },
     /// The run of most has another number of ranks.
     WorldSize {
         /// What this trace says.
@@ -42,6 +51,10 @@ impl ExcludeReason {
     pub fn describe(self) -> String {
         match self {
             ExcludeReason::SameRank => "another trace is of the same rank".to_owned(),
+            ExcludeReason::SameTrace { rank } => format!(
+                "its trace and the trace of rank {rank} are of one process, with the same start and \
+                end: one is a copy of the other. Keep the trace whose rank you know"
+            ),
             ExcludeReason::WorldSize { own, most } => {
                 format!("it is of a run of {own} ranks, most others of one of {most}")
             }
@@ -75,7 +88,8 @@ pub struct RunSelection {
     pub absent: Vec<GlobalRank>,
 }
 
-/// Looks at the traces of a folder, by rank. With `all`, only a second trace of a rank is left out.
+/// Selects the traces of a folder that are of one run. With `all`, only a second trace of a rank, and
+/// one trace under several ranks, are left out.
 pub fn select_run<S: Borrow<RankSummary>>(ranks: &[S], all: bool) -> RunSelection {
     let ranks: Vec<&RankSummary> = ranks.iter().map(Borrow::borrow).collect();
     let mut selection = RunSelection {
@@ -89,6 +103,7 @@ pub fn select_run<S: Borrow<RankSummary>>(ranks: &[S], all: bool) -> RunSelectio
         selection.by_clock(&ranks);
         selection.by_time(&ranks);
     }
+    selection.by_process(&ranks);
     let mut seen = BTreeSet::new();
     for (summary, excluded) in ranks.iter().zip(&mut selection.excluded) {
         if excluded.is_none() && !seen.insert(summary.rank) {
@@ -132,6 +147,32 @@ impl RunSelection {
         for (summary, excluded) in ranks.iter().zip(&mut self.excluded) {
             if excluded.is_none() && summary.has_no_clock {
                 *excluded = Some(ExcludeReason::NoTimeBase);
+            }
+        }
+    }
+
+    /// Excludes traces of one process and time that claim to be of several ranks. Traces that do not
+    /// name their machine, as those of simulators, may be alike.
+    fn by_process(&mut self, ranks: &[&RankSummary]) {
+        let mut same: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+        for (at, summary) in ranks.iter().enumerate() {
+            let machine = summary.machine.as_deref();
+            let known = machine
+                .zip(summary.process)
+                .filter(|_| !summary.has_no_clock);
+            if let Some((machine, process)) = known {
+                let times = (summary.window_ns, summary.first_ns);
+                same.entry((machine, process, times)).or_default().push(at);
+            }
+        }
+        for members in same.values() {
+            for at in members {
+                let own = ranks[*at];
+                let mut others = members.iter().map(|other| ranks[*other]);
+                if let Some(copy) = others.find(|other| is_copy(own, other)) {
+                    let rank = copy.rank;
+                    self.excluded[*at] = Some(ExcludeReason::SameTrace { rank });
+                }
             }
         }
     }
@@ -183,6 +224,19 @@ impl RunSelection {
                 .for_each(|member| self.excluded[*member] = Some(ExcludeReason::Time { apart_ns }));
         }
     }
+}
+
+/// Returns whether traces of one process and window, of two ranks, have all communications in common.
+fn is_copy(one: &RankSummary, other: &RankSummary) -> bool {
+    let times = |summary: &RankSummary| {
+        let communications = summary.communications.iter();
+        communications
+            .map(|own| (own.start_ns, own.end_ns))
+            .collect::<Vec<_>>()
+    };
+    one.rank != other.rank
+        && one.communications.len() == other.communications.len()
+        && times(one) == times(other)
 }
 
 /// The number of ranks that a trace states; a damaged one may state -1.
@@ -242,6 +296,29 @@ mod tests {
             selection.excluded,
             [None, None, Some(ExcludeReason::SameRank)]
         );
+    }
+
+    #[test]
+    fn of_one_trace_under_two_ranks_neither_is_taken() {
+        let on = |machine: &str, process: i64, rank: i64| RankSummary {
+            machine: Some(machine.to_owned()),
+            process: Some(process),
+            ..summary(rank, Some(4), 100)
+        };
+        let ranks = [on("a", 7, 0), on("a", 7, 1), on("b", 7, 2), on("a", 8, 3)];
+        let same = |rank| {
+            Some(ExcludeReason::SameTrace {
+                rank: GlobalRank(rank),
+            })
+        };
+        for all in [false, true] {
+            let selection = select_run(&ranks, all);
+            assert_eq!(selection.excluded, [same(1), same(0), None, None]);
+            assert_eq!(selection.absent, [GlobalRank(0), GlobalRank(1)]);
+        }
+        // where no machine is named, as in simulated traces, ranks may be alike
+        let ranks = [0, 1].map(|rank| summary(rank, Some(2), 100));
+        assert_eq!(select_run(&ranks, false).excluded, [None; 2]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::report::LinkReport;
 use crate::{CollectiveRef, LinkedTrace, NodeKind};
 use etlink_model::{
     AnomalyKind, Collective, CollectiveKind, DeviceTrace, GlobalRank, GroupIdx, NameId, Names,
-    NodeIdx, TimeNs, UnixNs, dtype_bytes,
+    NodeIdx, TimeNs, TrackLabel, UnixNs, dtype_bytes,
 };
 use extent::{Carriers, of_node};
 use indexmap::IndexSet;
@@ -33,6 +33,9 @@ pub struct RankSummary {
     /// The machine whose clock its times are by (`host_name` of the device trace, or what the
     /// manifest says): ranks with one machine have one clock.
     pub machine: Option<String>,
+    /// Id of the process whose op or runtime call comes first; none of a trace with neither.
+    #[serde(default)]
+    pub process: Option<i64>,
     /// The groups that [`Peers::Group`] numbers.
     pub groups: Vec<GroupIdentity>,
     /// In order of time.
@@ -167,8 +170,18 @@ impl RankSummary {
             has_no_clock: device.anomalies.count(AnomalyKind::NoTimeBase) > 0,
             first_ns: first_shown(device, report),
             machine: Some(device.header.host_name.clone()).filter(|name| !name.is_empty()),
+            process: first_process(device),
             ..RankSummary::default()
         }
+    }
+}
+
+fn first_process(device: &DeviceTrace) -> Option<i64> {
+    let (ops, calls) = (&device.ops, &device.calls);
+    let thread = ops.thread.first().or(calls.thread.first())?;
+    match device.threads.get(thread.index())?.pid {
+        TrackLabel::Int(process) => Some(process),
+        TrackLabel::Text(_) => None,
     }
 }
 

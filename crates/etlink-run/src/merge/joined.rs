@@ -4,7 +4,7 @@ use super::timeline_context::{TimelineContext, TimelineReport};
 use super::{KnownRank, MergeOptions};
 use crate::job::RankContext;
 use crate::joined::JoinedRun;
-use crate::membership::{Excluded, Members, MembershipRule, RunMember};
+use crate::membership::{Excluded, Exclusion, Members, MembershipRule, RunMember};
 use crate::run::RunOptions;
 use etlink_chakra::astra::MIN_RANKS;
 use etlink_chakra::{NetworkFit, RooflineDevice, RunAgreement, agree, fit_network, set_waits};
@@ -215,7 +215,9 @@ impl MergedRun {
     /// Whether traces were left out of it. Where no rank is sure there is no run that any could be left
     /// out of; a simulation and a timeline have nothing then.
     pub fn is_short(&self) -> bool {
-        !self.excluded.is_empty() && (self.is_of_all || !self.ranks.is_empty())
+        let mut excluded = self.excluded.iter();
+        let is_run = self.is_of_all || !self.ranks.is_empty();
+        excluded.any(|one| is_run || one.reason != Exclusion::RankUnknown)
     }
 
     /// Whether its files are for a simulator, in which a rank that was not joined has no place.

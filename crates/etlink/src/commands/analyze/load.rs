@@ -140,9 +140,12 @@ fn analyzed_runs<T>(
     let results = runs.collect_runs(results, false)?;
     // a report on nothing would pass for one of a run that does nothing
     if results.iter().all(|run| run.members.ranks.is_empty()) {
-        let failed = results.into_iter().flat_map(|run| run.failed);
-        let errors = failed.map(|(_, error)| error).collect();
-        return Err(RunError::no_trace_taken(errors).into());
+        let (mut errors, mut excluded) = (vec![], vec![]);
+        for run in results {
+            errors.extend(run.failed.into_iter().map(|(_, error)| error));
+            excluded.extend(run.members.excluded);
+        }
+        return Err(RunError::nothing_taken(errors, &excluded).into());
     }
     let told = results
         .into_iter()
