@@ -263,3 +263,59 @@ fn ranges_of_two_threads_that_overlap_are_steps_of_one_and_the_others_are_named(
         .exits(0)
         .notes("iterations of the inference engine of 2 threads overlap: the 3 of thread 1000");
 }
+
+/// Set-up, then 21 optimizer steps, one every 10 ms: 20 whole steps. Of the first part nobody knows
+/// whether it is a step, and the recording truncates the last one.
+fn optimizer_steps(rank: i64) -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    draw.distributed(rank, 2);
+    let main = draw.thread();
+    let queue = DeviceQueue::stream(7);
+    let work = |draw: &mut TraceBuilder, begin: i64| {
+        let at = |us: i64| begin + us * US;
+        draw.op(main, "aten::mm", at(10), at(70));
+        draw.launch(main, (at(20), at(30)), queue, "gemm", (at(100), at(8_100)));
+    };
+    work(&mut draw, 0);
+    for step in 0..21 {
+        let begin = 1_000_000 * US + (step * 10_000 + rank * 100) * US;
+        work(&mut draw, begin);
+        let optimizer = begin + 9_000 * US;
+        let name = "Optimizer.step#SGD.step";
+        draw.annotation(main, name, optimizer, optimizer + 900 * US);
+    }
+    work(&mut draw, 1_250_000 * US);
+    draw
+}
+
+/// What lies before the first and after the last end of an optimizer step counts nowhere as a step.
+#[test]
+fn all_commands_count_the_same_whole_steps() {
+    const STEP: i64 = 10_000 * US;
+    let tool = Tool::new();
+    for rank in 0..2 {
+        let trace = format!("run/kineto_trace_{rank}.json");
+        tool.file(&trace, optimizer_steps(rank).kineto());
+    }
+    let found = &tool.run("findings run --json").exits(0).json()["runs"][0];
+    // the second rank begins and ends its steps 0.1 ms later
+    assert_eq!(found["job_step_ns"], json!(20 * STEP));
+    assert!(found["window_ns"].as_i64().expect("a window") >= 20 * STEP);
+    assert_eq!(found["steps"], 20);
+
+    let analysis = tool.run("analyze run --json").exits(0).json();
+    let steps = analysis[0]["ranks"][0]["steps"].as_array().expect("steps");
+    assert_eq!(steps.len(), 20);
+    let lengths = steps.iter().map(|step| step["duration_ns"].as_i64());
+    assert!(lengths.into_iter().all(|length| length == Some(STEP)));
+    tool.run("analyze run")
+        .exits(0)
+        .says("from the last rank's begin to the last rank's end 10.000 ms");
+
+    let replayed = tool.run("replay run --json").exits(0).json();
+    let steps = replayed[0]["steps"].as_array().expect("steps");
+    assert_eq!(steps.len(), 40, "{replayed:#}");
+    tool.run("report run -o page.html").exits(0);
+    let page = std::fs::read_to_string(tool.path("page.html")).expect("a page");
+    assert!(page.contains("median of 20 steps"));
+}

@@ -13,6 +13,7 @@ use crate::rules::RowClass;
 use crate::steps::{StepTime, trace_steps};
 use crate::utilization::window_start;
 use borsh::{BorshDeserialize, BorshSerialize};
+use etlink_link::ranks::OPTIMIZER_STEP;
 use etlink_link::{LinkedTrace, NoLaunch};
 use etlink_model::TimeNs;
 use serde::Serialize;
@@ -91,7 +92,7 @@ impl<'t> CountedWork<'t> {
     /// `steps` in order of time.
     pub(crate) fn from_steps(trace: &'t LinkedTrace, steps: &[StepTime]) -> CountedWork<'t> {
         let steps = steps.first().zip(steps.last()).map(|(first, last)| {
-            let is_cut = first.name.starts_with("optimizer step ");
+            let is_cut = first.name.starts_with(OPTIMIZER_STEP);
             (first.start_ns, is_cut.then(|| last.end_ns()))
         });
         CountedWork { trace, steps }

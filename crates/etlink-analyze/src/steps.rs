@@ -268,16 +268,6 @@ impl StepTime {
 
 /// The steps of a trace, without what devices did for them, in order of time.
 pub(crate) fn trace_steps(device: &DeviceTrace) -> Vec<StepTime> {
-    let all = RankSteps::all_of(device);
-    let ends_with_optimizer = all
-        .first()
-        .is_some_and(|step| step.name.starts_with("optimizer step "));
-    // the first and the last of those that optimizers end are parts of steps
-    let whole = if ends_with_optimizer {
-        all.get(1..all.len().saturating_sub(1))
-    } else {
-        Some(&all[..])
-    };
     let step = |step: &StepSpan| StepTime {
         name: step.name.clone(),
         phase: step.work.phase.clone(),
@@ -288,7 +278,7 @@ pub(crate) fn trace_steps(device: &DeviceTrace) -> Vec<StepTime> {
         duration_ns: step.end_ns.since(step.start_ns),
         ..StepTime::default()
     };
-    let mut steps: Vec<StepTime> = whole.unwrap_or_default().iter().map(step).collect();
+    let mut steps: Vec<StepTime> = RankSteps::all_of(device).iter().map(step).collect();
     steps.sort_by_key(|step| (step.start_ns, std::cmp::Reverse(step.duration_ns)));
     steps
 }

@@ -410,8 +410,12 @@ impl<'r> RunHistory<'r> {
         for hop in 0..=MAX_HOPS {
             let mut begin = self.time_since(since, rank);
             if let ComparedSince::Meeting(_) = since {
-                // A rank of another group can have begun after these met.
-                begin = begin.max(self.first_begin(rank));
+                // A rank of another group can have begun after these met. What happens before the
+                // first step of a rank counts from the meeting.
+                let first = self.first_begin(rank);
+                if first <= until {
+                    begin = begin.max(first);
+                }
             }
             let wait = self.waits[rank.index()].last_before(place);
             let wait = wait.filter(|(end, ..)| *end > begin && hop < MAX_HOPS);

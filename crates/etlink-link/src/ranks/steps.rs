@@ -1,12 +1,16 @@
 //! The steps of one rank, and in which of them each communication was launched.
 //!
 //! Steps are the ranges that the user marked; else the `ProfilerStep#N` ranges; else the iterations
-//! of an inference engine ([`inference`]); else what `Optimizer.step#…` ranges end, of several
-//! optimizers the one with most; else the user annotations that differ by a number at their end
-//! alone (`step 7`), of several such the ones that cover most. An op belongs to the last step that
-//! began before it did, by record function ids where the trace has them: PyTorch 2.5 with stacks
-//! writes `ProfilerStep`s displaced in time. What a device runs belongs to the step of the op that
-//! launched it, whenever it runs.
+//! of an inference engine ([`inference`]); else the time from the end of one `Optimizer.step#…` to
+//! the end of the next, of several optimizers the one with most; else the user annotations that
+//! differ by a number at their end alone (`step 7`), of several such the ones that cover most. An op
+//! belongs to the last step that began before it did, by record function ids where the trace has
+//! them: PyTorch 2.5 with stacks writes `ProfilerStep`s displaced in time. What a device runs belongs
+//! to the step of the op that launched it, whenever it runs.
+//!
+//! Only whole steps are steps. What runs before the first `Optimizer.step#…` ends may be the set-up
+//! of the program or the rest of a step, and the recording truncates what follows the last one: both
+//! belong to no step, here and for everyone who asks this module.
 
 mod inference;
 mod separate;
@@ -25,8 +29,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A step of a rank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepSpan {
-    /// The same on all ranks that do it: `ProfilerStep#7`; optimizer steps are counted from 0 in
-    /// the window.
+    /// The same on all ranks that do it: `ProfilerStep#7`; [`OPTIMIZER_STEP`] with the number of the
+    /// `Optimizer.step#…` that ends it, counted from 0 in the recording.
     pub name: String,
     /// When it began, by this rank's clock.
     pub start_ns: UnixNs,
@@ -41,8 +45,8 @@ pub struct StepSpan {
 pub struct RankSteps {
     /// In order of time.
     pub all: Vec<StepSpan>,
-    /// Per communication of the rank, its step; [`StepIdx::NONE`] if it was launched before the
-    /// first one, or in a trace without steps.
+    /// Step of each communication of the rank; [`StepIdx::NONE`] if it was launched outside of whole
+    /// steps, or the trace has none.
     pub by_comm: Vec<StepIdx>,
 }
 
@@ -175,40 +179,37 @@ impl StepRanges {
         }
     }
 
+    /// Returns the whole steps, in order.
     pub(crate) fn step_spans(&self, device: &DeviceTrace) -> Vec<StepSpan> {
-        let ends = self.way == Way::Ends;
-        let (begin, end) = if ends {
-            device.window().unwrap_or_default()
-        } else {
-            Default::default()
-        };
+        if self.way == Way::Ends {
+            return self.spans_between(device);
+        }
         let mut seen: BTreeMap<String, u32> = BTreeMap::new();
-        let mut from = device.header.unix_time(begin);
         let mut steps = vec![];
         for (range, work) in self.ranges.iter().zip(&self.works) {
             let name = match range.number {
                 Some(number) => format!("{}{number}", self.name),
                 None => op_name(device, range.op).to_owned(),
             };
-            let start_ns = if ends {
-                from
-            } else {
-                device.header.unix_time(range.start)
-            };
-            from = device.header.unix_time(range.end);
             steps.push(StepSpan {
                 name: unique_name(name, &mut seen),
-                start_ns,
-                end_ns: from,
+                start_ns: device.header.unix_time(range.start),
+                end_ns: device.header.unix_time(range.end),
                 work: work.clone(),
             });
         }
-        if ends {
-            let number = self.ranges.len();
+        steps
+    }
+
+    /// Returns what lies between the ends of consecutive ranges.
+    fn spans_between(&self, device: &DeviceTrace) -> Vec<StepSpan> {
+        let mut steps = vec![];
+        for (number, pair) in (1..).zip(self.ranges.windows(2)) {
+            let [before, last] = pair else { continue };
             steps.push(StepSpan {
                 name: format!("{}{number}", self.name),
-                start_ns: from,
-                end_ns: device.header.unix_time(end).max(from),
+                start_ns: device.header.unix_time(before.end),
+                end_ns: device.header.unix_time(last.end),
                 work: StepWork::default(),
             });
         }
@@ -225,8 +226,11 @@ impl StepRanges {
         let own = op.and_then(|op| ops.rf_id[op.index()].get());
         let ranges = &self.ranges;
         let begun = match (self.way, own.filter(|_| self.by_id)) {
-            // What follows the last optimizer step begins another step, which the window cuts.
-            (Way::Ends, _) => ranges.partition_point(|range| range.end <= start) + 1,
+            (Way::Ends, _) => {
+                let ended = ranges.partition_point(|range| range.end <= start);
+                // the recording truncates what follows the last optimizer step
+                if ended < ranges.len() { ended } else { 0 }
+            }
             (Way::Is, Some(own)) => ranges.partition_point(|range| range.id <= own),
             (Way::Is, None) => ranges.partition_point(|range| range.start <= start),
         };
@@ -292,6 +296,9 @@ fn works_inside(device: &DeviceTrace, steps: &[Range], inference: &[Range]) -> V
 
 const PROFILER: &str = "ProfilerStep#";
 
+/// What the names of steps that optimizers end have before their number.
+pub const OPTIMIZER_STEP: &str = "optimizer step ";
+
 /// Annotations whose names can tell steps.
 struct NamedRanges<'d> {
     /// By what their names have before a number at the end.
@@ -317,7 +324,7 @@ impl<'d> NamedRanges<'d> {
             // (`Optimizer.profile_hook_step`), also without a schedule.
             if name.starts_with("Optimizer.step#") {
                 let steps = named.optimizers.entry(name).or_default();
-                steps.push(range(Some(steps.len() as i64)));
+                steps.push(range(None));
             } else if let Some((engine, _)) = step_work(name) {
                 named.engines.push((engine, OpIdx(op as u32)));
             } else if let Some((name, number)) = split(name) {
@@ -345,7 +352,7 @@ impl<'d> NamedRanges<'d> {
                 },
             );
         if let Some(ends) = most {
-            return ("optimizer step ", Way::Ends, ends);
+            return (OPTIMIZER_STEP, Way::Ends, ends);
         }
         let several = self
             .numbered

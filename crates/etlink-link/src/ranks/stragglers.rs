@@ -148,6 +148,26 @@ pub fn job_step_times(ranks: &[RankSummary], clocks: &[RankClock]) -> Vec<(Strin
         .collect()
 }
 
+/// Returns how long the job is in steps, ns: in each from its latest begin on a rank to its latest
+/// end. Time that is in several steps, as where ranks count them differently, counts once. None of
+/// ranks without steps.
+pub fn job_steps_total(ranks: &[RankSummary], clocks: &[RankClock]) -> Option<i64> {
+    let times = step_times(ranks, clocks);
+    let mut spans: Vec<(CommonNs, CommonNs)> = times
+        .values()
+        .map(|time| (time.last_begin, time.last_end))
+        .collect();
+    spans.sort_unstable();
+    let (mut until, _) = *spans.first()?;
+    let mut total = 0i64;
+    for (begin, end) in spans {
+        let begin = begin.max(until);
+        total = total.saturating_add(end.since(begin).max(0));
+        until = until.max(end);
+    }
+    Some(total)
+}
+
 /// Whether a rank's recording shows that its first step began later than the others'. Else its
 /// recording may have begun later, in the middle of a step.
 pub fn step_began_later(ranks: &[RankSummary], clocks: &[RankClock], rank: GlobalRank) -> bool {

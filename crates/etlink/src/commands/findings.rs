@@ -12,11 +12,11 @@ use crate::run_findings::{FoundRank, joined_findings, ranks_left_out};
 use crate::run_query::RunQuery;
 use crate::table::{count, percent, time};
 use crate::{Outcome, notes};
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use etlink_analyze::{KernelRules, Options, UtilizationWindow, analyze};
 use etlink_findings::RunFindings;
 use etlink_link::TensorEdges;
-use etlink_link::ranks::job_step_times;
+use etlink_link::ranks::job_steps_total;
 use etlink_model::GlobalRank;
 use etlink_model::KeepEvents;
 use etlink_run::membership::Excluded;
@@ -198,14 +198,7 @@ fn nothing_taken(runs: &RunSet, results: Vec<RunResults<FoundRank>>) -> anyhow::
         excluded.extend(run.members.excluded);
         errors.extend(run.failed.into_iter().map(|(_, error)| error));
     }
-    match excluded.first() {
-        Some(first) if errors.is_empty() => anyhow!(
-            "{}: no rank could be taken: {}",
-            runs.source_name(),
-            first.message
-        ),
-        _ => RunError::no_trace_taken(errors).into(),
-    }
+    RunError::nothing_taken(errors, &excluded).into()
 }
 
 /// None of a rank that was not asked for.
@@ -297,10 +290,7 @@ fn findings_of_ranks(ranks: Vec<RankResult<FoundRank>>, align: bool) -> Result<J
         found.push(rank.value);
     }
     let joined = JoinedRun::new(summaries, align);
-    let steps = job_step_times(&joined.summaries, &joined.clocks);
-    let job_ns = steps
-        .iter()
-        .fold(0i64, |sum, (_, ns)| sum.saturating_add(*ns));
+    let job_ns = job_steps_total(&joined.summaries, &joined.clocks);
     let match_notes = joined.match_notes();
     let left_out = ranks_left_out(&joined, &is_cut);
     let left_out = labels.into_iter().zip(left_out);
@@ -308,7 +298,7 @@ fn findings_of_ranks(ranks: Vec<RankResult<FoundRank>>, align: bool) -> Result<J
     Ok(JoinedFindings {
         left_out: left_out.map(|(label, _)| label).collect(),
         findings: joined_findings(&joined, found)?,
-        job_ns: (!steps.is_empty()).then_some(job_ns),
+        job_ns,
         match_notes,
     })
 }

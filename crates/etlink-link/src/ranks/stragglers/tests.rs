@@ -121,6 +121,31 @@ fn each_step_has_its_stragglers() {
     assert_eq!(steps.iter().map(|step| step.waited_ns).sum::<i64>(), caused);
 }
 
+/// Rank 1 counts its steps from another one on: the same time is in steps of two names.
+#[test]
+fn time_in_several_steps_of_a_job_counts_once() {
+    let step = |name: &str, start_ns: i64, end_ns: i64| StepSpan {
+        name: name.to_owned(),
+        start_ns: UnixNs(start_ns),
+        end_ns: UnixNs(end_ns),
+        work: StepWork::default(),
+    };
+    let of = |rank: i64, all: Vec<StepSpan>| RankSummary {
+        rank: GlobalRank(rank),
+        steps: RankSteps {
+            all,
+            by_comm: vec![],
+        },
+        ..RankSummary::default()
+    };
+    let ranks = [
+        of(0, vec![step("1", 0, 10), step("2", 10, 30)]),
+        of(1, vec![step("2", 10, 20), step("3", 20, 30)]),
+    ];
+    assert_eq!(job_steps_total(&ranks, &[]), Some(30));
+    assert_eq!(job_steps_total(&ranks[..0], &[]), None);
+}
+
 #[test]
 fn a_collective_is_of_the_step_in_which_the_last_launched_it() {
     let (ranks, join) = drawn(&[[0, 20, 320]], [&[0], &[0], &[1]]);
