@@ -43,8 +43,7 @@ after(() => browser?.close());
 
 /** What another command says of the same traces. */
 function said(name, command) {
-  const answer = JSON.parse(readFileSync(join(PAGES, `${name}.${command}.json`), "utf8"));
-  return (answer.runs ?? answer)[0];
+  return JSON.parse(readFileSync(join(PAGES, `${name}.${command}.json`), "utf8")).runs[0];
 }
 
 /** Opens a page; whatever it complains about or asks the network for ends up in `trouble`. */

@@ -73,7 +73,7 @@ fn table(json: &Value, rank: usize, name: &str) -> Vec<Value> {
 fn device_time_by_class() {
     let tool = Tool::new();
     tool.file("trace.json", draw(0).kineto());
-    let breakdown = |ran: crate::tool::Ran| table(&ran.exits(0).json(), 0, "breakdown");
+    let breakdown = |ran: crate::tool::Ran| table(&ran.exits(0).runs(), 0, "breakdown");
     let want = json!([{
         "device": 0, "start_ns": 100_000, "window_ns": 100_000, "outside_ns": 0, "computation_ns": 50_000,
           "exposed_communication_ns": 0,
@@ -110,7 +110,7 @@ fn kernels_and_csv() {
     let tool = Tool::new();
     tool.file("kineto_trace_0.json", draw(0).kineto());
     tool.file("kineto_trace_1.json", draw(1).kineto());
-    let json = tool.run("analyze . --json").exits(0).json();
+    let json = tool.run("analyze . --json").exits(0).runs();
     let gemm = &json[0]["total"]["kernels"][0];
     assert_eq!(
         (
@@ -179,7 +179,7 @@ fn csv_says_what_json_says() {
             ],
         ),
     ] {
-        let json = tool.run(&format!("analyze . {how} --json")).exits(0).json();
+        let json = tool.run(&format!("analyze . {how} --json")).exits(0).runs();
         for name in tables {
             let csv = tool
                 .run(&format!("analyze . {how} --csv --table {name}"))
@@ -222,7 +222,7 @@ fn all_ranks() {
     let tool = Tool::new();
     tool.file("kineto_trace_0.json", draw(0).kineto());
     tool.file("kineto_trace_1.json", draw(1).kineto());
-    let json = tool.run("analyze . --json").exits(0).json();
+    let json = tool.run("analyze . --json").exits(0).runs();
     assert_eq!(
         json[0]["total"]["breakdown"][0]["window_ns"],
         json!(200_000)
@@ -312,7 +312,7 @@ fn damage_is_told_everywhere() {
             .exits(1)
             .complains(&["cut.json: refused under --strict: damage: the file ends"]);
     }
-    let json = tool.run("analyze cut.json --json").exits(0).json();
+    let json = tool.run("analyze cut.json --json").exits(0).runs();
     assert_eq!(json[0]["ranks"][0]["anomalies"][0]["kind"], "truncated");
     assert_eq!(
         tool.run("top cut.json --json").exits(0).json()["tables"][0]["anomalies"][0]["kind"],
@@ -332,7 +332,7 @@ fn damage_of_ranks_is_told_by_rank() {
     tool.run("analyze . --strict")
         .exits(1)
         .notes("note: rank 1 is left out: ./kineto_trace_1.json: refused under --strict: damage");
-    let json = tool.run("analyze . --strict --json").exits(1).json();
+    let json = tool.run("analyze . --strict --json").exits(1).runs();
     assert_eq!(
         (
             json[0]["ranks"].as_array().map(Vec::len),
@@ -376,7 +376,7 @@ fn notes_of_pairs() {
         tool.run(line)
             .exits(0)
             .notes("note: the two traces are of two runs of one program (process 77");
-        let json = tool.run(&format!("{line} --json")).exits(0).json();
+        let json = tool.run(&format!("{line} --json")).exits(0).runs();
         assert!(
             json[0]["ranks"][0]["notes"][0]
                 .as_str()
@@ -398,7 +398,7 @@ fn traces_of_another_run_are_left_out() {
     other.distributed(1, 64);
     tool.file("kineto_trace_1.json", other.kineto());
     let said = "rank 1 is left out: it is of a run of 64 ranks";
-    let json = tool.run("analyze . --json").exits(1).json();
+    let json = tool.run("analyze . --json").exits(1).runs();
     assert_eq!(
         json[0]["total"]["breakdown"][0]["window_ns"],
         json!(100_000)
@@ -415,7 +415,7 @@ fn traces_of_another_run_are_left_out() {
     let forced = tool
         .run("analyze . --allow-mismatch --json")
         .exits(0)
-        .json();
+        .runs();
     assert_eq!(
         forced[0]["total"]["breakdown"][0]["window_ns"],
         json!(200_000)
@@ -438,7 +438,7 @@ fn numbers_of_hta() {
     let json = tool
         .run("analyze trace.json --compat hta,nanoseconds --json")
         .exits(0)
-        .json();
+        .runs();
     assert_eq!(
         table(&json, 0, "temporal_breakdown")[0]["kernel_time(us)"],
         json!(100.0)
@@ -468,7 +468,7 @@ fn annotations_and_stragglers_of_hta() {
         );
         tool.file(&format!("kineto_trace_{rank}.json"), draw.kineto());
     }
-    let json = tool.run("analyze . --compat hta --json").exits(0).json();
+    let json = tool.run("analyze . --compat hta --json").exits(0).runs();
     assert_eq!(
         table(&json, 1, "user_annotation_breakdown_gpu")[0]["sum (us)"],
         json!(70.0)
@@ -498,8 +498,8 @@ fn written_graphs() {
     tool.file("in/kineto_trace_1.json", draw(1).kineto());
     tool.run("merge in -o out --no-align").exits(0);
     let (before, after) = (
-        tool.run("analyze in --json").exits(0).json(),
-        tool.run("analyze out --json").exits(0).json(),
+        tool.run("analyze in --json").exits(0).runs(),
+        tool.run("analyze out --json").exits(0).runs(),
     );
     let rank = table(&after, 1, "breakdown");
     for figure in [
@@ -532,7 +532,7 @@ fn written_graphs() {
         .notes("note: a written graph says nothing of steps");
     tool.run("link --device in/kineto_trace_0.json -o one.json")
         .exits(0);
-    let etplus = tool.run("analyze one.json --json").exits(0).json();
+    let etplus = tool.run("analyze one.json --json").exits(0).runs();
     assert_eq!(names(&etplus), names(&before));
     tool.run("analyze in/kineto_trace_0.json").exits(0);
 }
@@ -544,7 +544,7 @@ fn written_graphs_of_a_cpu_run() {
     let tool = Tool::new();
     tool.run("merge {pairs}/tpdp4-2.15.0 -o out").exits(0);
     let communications = |of: &str| {
-        let json = tool.run(&format!("analyze {of} --json")).exits(0).json();
+        let json = tool.run(&format!("analyze {of} --json")).exits(0).runs();
         let all = json[0]["total"]["collectives"].as_array().expect("a table");
         let mut all: Vec<String> = all
             .iter()
@@ -579,14 +579,14 @@ fn written_graphs_beside_traces() {
     }
     tool.run("merge run -o run").exits(0);
     let said = "note: run.0.et and 1 more .et files are not read: recordings lie beside them";
-    let json = tool.run("analyze run --json").exits(0).json();
+    let json = tool.run("analyze run --json").exits(0).runs();
     assert_eq!(
         table(&json, 1, "launches"),
         table(
             &tool
                 .run("analyze run/kineto_trace_1.json --json")
                 .exits(0)
-                .json(),
+                .runs(),
             0,
             "launches"
         )
@@ -651,14 +651,14 @@ fn calls_that_wait_begin_in_written_graphs_when_they_did() {
         &comms,
     );
     tool.file("in/kineto_trace_0.json", draw.kineto());
-    let before = tool.run("analyze in --json").exits(0).json();
+    let before = tool.run("analyze in --json").exits(0).runs();
     for latency in ["fold", "node", "drop"] {
         tool.run(&format!("merge in -o {latency} --latency {latency}"))
             .exits(0);
         let after = tool
             .run(&format!("analyze {latency} --json"))
             .exits(0)
-            .json();
+            .runs();
         for name in ["idle", "stream_idle", "launches", "queues"] {
             assert_eq!(
                 table(&after, 0, name),
@@ -681,7 +681,7 @@ fn without_a_device() {
     let json = tool
         .run("analyze {pairs}/tpdp4-2.15.0 --json")
         .exits(0)
-        .json();
+        .runs();
     assert_eq!(
         (
             json[0]["ranks"].as_array().map(Vec::len),
@@ -714,7 +714,7 @@ fn without_a_device() {
     let json = tool
         .run("analyze {pairs}/ddp2_gloo-2.15.0 --json")
         .exits(0)
-        .json();
+        .runs();
     let all = &json[0]["total"]["collectives"][0];
     assert_eq!(
         (&all["kind"], &all["group"], &all["count"]),
@@ -884,7 +884,7 @@ fn a_kernel_names_the_op_that_owns_most_of_its_time() {
     tool.run("analyze trace.json --table kernels")
         .exits(0)
         .says("aten::mm + 1 other  sm80_gemm");
-    let json = tool.run("analyze trace.json --json").exits(0).json();
+    let json = tool.run("analyze trace.json --json").exits(0).runs();
     let gemm = &json[0]["total"]["kernels"][0];
     assert_eq!(
         (&gemm["op"], &gemm["other_ops"]),

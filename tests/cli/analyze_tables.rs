@@ -14,7 +14,7 @@ fn one_table() {
     for rank in 0..2 {
         tool.file(&format!("kineto_trace_{rank}.json"), draw(rank).kineto());
     }
-    let json = tool.run("analyze . --table idle --json").exits(0).json();
+    let json = tool.run("analyze . --table idle --json").exits(0).runs();
     let keys = |value: &Value| {
         value
             .as_object()
@@ -43,7 +43,7 @@ fn one_table() {
     let hta = tool
         .run("analyze . --compat hta --table idle_time_breakdown --json")
         .exits(0)
-        .json();
+        .runs();
     assert_eq!(
         keys(&hta[0]["ranks"][0]),
         [
@@ -114,7 +114,7 @@ fn chosen_ranks() {
         let json = tool
             .run(&format!("analyze {folder} --ranks 1 --json"))
             .exits(0)
-            .json();
+            .runs();
         let labels: Vec<_> = json[0]["ranks"]
             .as_array()
             .expect("ranks")

@@ -154,11 +154,11 @@ fn inspect_tells_captures_and_launches() {
     let tool = Tool::new();
     traces(&tool);
     assert_eq!(
-        tool.run("inspect capture.json --json").exits(0).json()["graph_captures"],
+        tool.run("inspect capture.json --json").exits(0).only_file()["graph_captures"],
         1
     );
     assert_eq!(
-        tool.run("inspect replay.json --json").exits(0).json()["graph_launches"],
+        tool.run("inspect replay.json --json").exits(0).only_file()["graph_launches"],
         1
     );
 }

@@ -327,7 +327,7 @@ fn a_device_trace_of_another_program_or_rank_is_no_part_of_a_run() {
     }
     for (folder, why) in [("program", "different programs"), ("rank", "rank")] {
         // `ranks` tells the same
-        let ranks = tool.run(&format!("ranks {folder} --json")).exits(1).json();
+        let ranks = tool.run(&format!("ranks {folder} --json")).exits(1).runs();
         let line = format!("diff {{pairs}}/tpdp4-2.15.0 {folder}");
         tool.run(&line)
             .exits(1)

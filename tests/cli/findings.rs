@@ -143,7 +143,7 @@ fn figures_of_a_folder_begin_with_its_findings() {
     text.says("shares are of 5.000 ms, from the first rank's begin to the last rank's end")
         .says(finding);
     tool.run("analyze run").exits(0).says(finding);
-    let said = tool.run("analyze run --json").exits(0).json();
+    let said = tool.run("analyze run --json").exits(0).runs();
     let found = &said[0]["findings"];
     assert_eq!(found["findings"][0]["kind"], "late_rank", "{found:#}");
     let page = tool.run("report run -o page.html --json").exits(0).json();
@@ -210,7 +210,7 @@ fn communication_of_gloo_takes_as_long_in_every_command() {
     for name in ["ddp2-2.15.0", "experts2-2.15.0", "pipeline4-2.15.0"] {
         let run = pairs().join(name).display().to_string();
         let found = tool.run(&format!("findings {run} --json")).exits(0).json();
-        let analyzed = tool.run(&format!("analyze {run} --json")).exits(0).json();
+        let analyzed = tool.run(&format!("analyze {run} --json")).exits(0).runs();
         let sums = analyzed[0]["total"]["collectives"].as_array();
         let sums = sums.expect("collectives").iter();
         let ns = |value: &Value| value.as_i64().expect("ns");
@@ -228,7 +228,7 @@ fn communication_of_gloo_takes_as_long_in_every_command() {
             same,
             "{name}: {subject}"
         );
-        let replayed = tool.run(&format!("replay {run} --json")).exits(0).json();
+        let replayed = tool.run(&format!("replay {run} --json")).exits(0).runs();
         let joined = &replayed[0]["together"]["collectives"];
         let parts = ns(&joined["waiting_ns"]) + ns(&joined["transfer_ns"]);
         assert!((parts - all).abs() <= 10, "{name}: {parts} {all}");

@@ -7,14 +7,14 @@ const DDP: &str = "{pairs}/../flight/ddp2_gloo-2.15.0";
 const GROUPS: &str = "{pairs}/../flight/tpdp4-2.15.0";
 const STUCK: &str = "{pairs}/../flight/stuck4-2.15.0";
 
-fn json_of(tool: &Tool, arguments: &str) -> Value {
-    tool.run(arguments).exits(0).json()
+fn runs_of(tool: &Tool, arguments: &str) -> Value {
+    tool.run(arguments).exits(0).runs()
 }
 
 #[test]
 fn a_plain_gloo_run_has_collectives_with_sizes() {
     let tool = Tool::new();
-    let report = json_of(&tool, &format!("ranks {DDP} --json"));
+    let report = runs_of(&tool, &format!("ranks {DDP} --json"));
     let collectives = report[0]["collectives"].as_array().expect("a list");
     let mut bytes: Vec<_> = collectives
         .iter()
@@ -47,7 +47,7 @@ fn dumps_that_end_in_pickle_are_of_the_rank_before_the_ending() {
             tool.file(&format!("run/{name}"), bytes.expect("recorded"));
         }
     }
-    let report = json_of(&tool, "ranks run --json");
+    let report = runs_of(&tool, "ranks run --json");
     assert_eq!(report[0]["problems"], json!([]));
 }
 
@@ -88,7 +88,7 @@ fn a_plain_gloo_run_is_an_input_of_astra_sim() {
 #[test]
 fn groups_of_a_part_of_the_ranks_are_those_of_the_trace() {
     let tool = Tool::new();
-    let report = json_of(&tool, &format!("ranks {GROUPS} --json"));
+    let report = runs_of(&tool, &format!("ranks {GROUPS} --json"));
     let collectives = report[0]["collectives"].as_array().expect("a list");
     let count = |kind: &str, ranks: &str, bytes: u64| {
         let of_kind = collectives.iter().filter(|one| {
@@ -113,7 +113,7 @@ fn dumps_alone_say_which_rank_hangs_where() {
         .says(
             "ranks 0, 1, 3 wait in all_reduce number 4 of ranks 0, 1, 2, 3, which rank 2 has not",
         );
-    let report = json_of(&tool, &format!("ranks {STUCK} --json"));
+    let report = runs_of(&tool, &format!("ranks {STUCK} --json"));
     assert_eq!(report[0]["waited_for"], json!([2]));
     assert_eq!(
         report[0]["stuck"][0]["not_called"][0]["last_number"],
@@ -121,7 +121,11 @@ fn dumps_alone_say_which_rank_hangs_where() {
     );
     let csv = tool.run(&format!("ranks {STUCK} --csv")).exits(0).stdout;
     assert_eq!(csv.lines().count(), 1 + 15);
-    let inspected = json_of(&tool, &format!("inspect {STUCK}/nccl_trace_rank_0 --json"));
+    let dump = format!("{STUCK}/nccl_trace_rank_0");
+    let inspected = tool
+        .run(&format!("inspect {dump} --json"))
+        .exits(0)
+        .only_file();
     assert_eq!(inspected["kind"], json!("flight_recorder"));
     assert_eq!(
         (&inspected["entries"], &inspected["ended"]),
@@ -146,7 +150,7 @@ fn dumps_of_several_nodes_are_of_one_job() {
         .notes("the dumps in node0 and node1 are taken for those of one job")
         .says("flight recorder of 4 ranks, ")
         .says("the run hangs on rank 2");
-    let report = json_of(&tool, "ranks job --json");
+    let report = runs_of(&tool, "ranks job --json");
     assert_eq!(report.as_array().map(Vec::len), Some(1));
     // deeper, beside a dump of another job, and beside one that says nothing
     for rank in 0..4 {
@@ -164,7 +168,7 @@ fn dumps_of_several_nodes_are_of_one_job() {
         .says("the run hangs on rank 2")
         .notes("the dumps in node0/fr and node1/fr are taken for those of one job");
     // two dumps of each rank are two runs
-    let report = json_of(&tool, "ranks twice --json");
+    let report = runs_of(&tool, "ranks twice --json");
     assert_eq!(report.as_array().map(Vec::len), Some(2));
 }
 
@@ -182,7 +186,7 @@ fn dumps_whose_groups_lack_the_ranks_beside_them_are_of_another_job() {
         &format!("{DDP}/nccl_trace_rank_0"),
         "jobs/b/nccl_trace_rank_0",
     );
-    let report = json_of(&tool, "ranks jobs --json");
+    let report = runs_of(&tool, "ranks jobs --json");
     assert_eq!(report.as_array().map(Vec::len), Some(2));
 }
 
@@ -228,7 +232,7 @@ fn a_rank_without_a_dump_is_named() {
         .says(
             "what the run hangs on is not known: there is no dump of rank 2, and others may wait",
         );
-    let report = json_of(&tool, "ranks . --json");
+    let report = runs_of(&tool, "ranks . --json");
     assert_eq!(report[0]["absent"], json!([2]));
 }
 
@@ -249,7 +253,7 @@ fn a_rank_whose_dump_is_refused_is_not_one_without_a_dump() {
     for text in [&ran.stdout, &ran.stderr] {
         assert!(!text.contains("no dump of rank"), "{}", ran.shown());
     }
-    let report = tool.run("ranks . --json").exits(1).json();
+    let report = tool.run("ranks . --json").exits(1).runs();
     assert_eq!(report[0]["absent"], json!([2]));
     assert_eq!(report[0]["unusable"], json!([2]));
 }
@@ -284,7 +288,7 @@ fn a_cut_dump_says_what_came_before() {
         .says("what the run hangs on is not known: the dump of rank 2 is cut")
         .says("rank 2's dump is cut after all_reduce")
         .notes("nccl_trace_rank_2: damage: the file ends before its list does");
-    let report = json_of(&tool, "ranks . --json");
+    let report = runs_of(&tool, "ranks . --json");
     assert_eq!(report[0]["verdict"], json!("unknown"));
     assert_eq!(report[0]["waited_for"], json!([]));
     assert_eq!(report[0]["cut"][0]["rank"], json!(2));

@@ -43,7 +43,7 @@ fn waits_show_in_the_report_and_in_the_replay() {
     let figures = &tool
         .run("replay --device device.json --json")
         .exits(0)
-        .json()["figures"];
+        .only_run()["figures"];
     assert_eq!(
         (
             &figures["replay_error"],
@@ -62,7 +62,7 @@ fn waits_show_in_the_report_and_in_the_replay() {
     let what_if = &tool
         .run("replay --device device.json --scale gemm=0.5 --json")
         .exits(0)
-        .json()["what_if"];
+        .only_run()["what_if"];
     assert_eq!(what_if["change_ns"], -190_000);
     tool.run("replay --device device.json --explain after")
         .exits(0)
@@ -82,7 +82,10 @@ fn latency_is_folded_a_node_or_dropped() {
             .exits(0)
             .json();
         tool.run(&format!("check {how}.et")).exits(0);
-        let replayed = tool.run(&format!("replay {how}.et --json")).exits(0).json();
+        let replayed = tool
+            .run(&format!("replay {how}.et --json"))
+            .exits(0)
+            .only_run();
         assert_eq!(replayed["figures"]["replay_error"], 0.0, "{how}");
         linked["written"]["nodes"].as_u64().expect("a count")
     };

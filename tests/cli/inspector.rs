@@ -30,7 +30,7 @@ fn ranks_says_sizes_and_times_per_communicator() {
     let tool = Tool::new();
     tool.file("logs/node-pid70.log", log_of(0));
     tool.file("logs/node-pid71.log.gz", gzip(log_of(1).as_bytes()));
-    let report = tool.run("ranks logs --json").exits(0).json();
+    let report = tool.run("ranks logs --json").exits(0).runs();
     let sizes = report[0]["sizes"].as_array().expect("a list");
     let reduce = &sizes[0];
     assert_eq!(
@@ -60,7 +60,7 @@ fn ranks_says_sizes_and_times_per_communicator() {
     let facts = tool
         .run("inspect logs/node-pid70.log --json")
         .exits(0)
-        .json();
+        .only_file();
     assert_eq!(
         (&facts["kind"], &facts["calls"]),
         (&json!("nccl_inspector"), &json!(5))
@@ -92,7 +92,7 @@ fn a_log_that_lies_there_packed_too_counts_once() {
     tool.file("twice/node-pid70.log", log_of(0));
     tool.file("twice/node-pid70.log.gz", gzip(log_of(0).as_bytes()));
     let sizes = |folder: &str| {
-        let report = tool.run(&format!("ranks {folder} --json")).exits(0).json();
+        let report = tool.run(&format!("ranks {folder} --json")).exits(0).runs();
         (report[0]["sizes"].clone(), report[0]["members"].clone())
     };
     assert_eq!(sizes("twice"), sizes("once"));

@@ -256,7 +256,10 @@ fn inspect_knows_every_kind_and_what_takes_it() {
             vec!["inspect FILE"],
         ),
     ] {
-        let facts = tool.run(&format!("inspect {file} --json")).exits(0).json();
+        let facts = tool
+            .run(&format!("inspect {file} --json"))
+            .exits(0)
+            .only_file();
         assert_eq!(facts["kind"], kind, "{file}");
         let taken_by = facts["taken_by"].as_str().expect("a text");
         for command in commands {
@@ -272,7 +275,10 @@ fn inspect_knows_every_kind_and_what_takes_it() {
             .says("taken by");
     }
     let log = format!("{simulated}/log.log");
-    let facts = tool.run(&format!("inspect {log} --json")).exits(0).json();
+    let facts = tool
+        .run(&format!("inspect {log} --json"))
+        .exits(0)
+        .only_file();
     assert_eq!(
         (&facts["ranks"], &facts["ranks_finished"]),
         (&4.into(), &4.into())

@@ -73,11 +73,11 @@ fn metrics_are_attributes_of_kernels_and_lines_of_tables() {
     let work = tool
         .run("analyze trace.json --metrics ncu.csv --table work --json")
         .exits(0)
-        .json();
+        .runs();
     let work = &work[0]["ranks"][0]["work"][0];
     assert_eq!(work["operations"], 2_000);
     let without = tool.run("analyze trace.json --table work --json").exits(0);
-    assert_eq!(without.json()[0]["ranks"][0]["work"], serde_json::json!([]));
+    assert_eq!(without.runs()[0]["ranks"][0]["work"], serde_json::json!([]));
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn what_lies_in_the_folder_of_a_run_is_found() {
     tool.file("job/card.yaml", CARD);
     tool.file("job/customers.csv", "a,b\n1,2\n");
     tool.file("job/settings.yaml", "a: 1\n");
-    let said = tool.run("analyze job --json").exits(0).json();
+    let said = tool.run("analyze job --json").exits(0).runs();
     let run = &said[0];
     assert_eq!(run["ranks"][0]["counters"][0]["kernels"], 2);
     let requests = run["requests"].as_array().expect("requests");
@@ -235,7 +235,7 @@ fn metrics_of_another_rank_are_not_those_of_the_only_one() {
     let tool = Tool::new();
     tool.file("job/kineto_trace_0.json", device_trace());
     tool.file("job/ncu_rank_3.csv", METRICS);
-    let said = tool.run("analyze job --json").exits(0).json();
+    let said = tool.run("analyze job --json").exits(0).runs();
     assert_eq!(said[0]["ranks"][0]["counters"], serde_json::json!([]));
     tool.run("analyze job --table counters").exits(0).notes(
         "ncu_rank_3.csv has metrics of kernels, of rank 3, and no trace says that it is of this rank: not used",
@@ -342,7 +342,7 @@ fn shapes_count_where_no_tensor_cores_were_measured() {
     tool.file("trace.json", draw.kineto());
     tool.file("ncu.csv", METRICS);
     let operations = |line: &str| {
-        let said = tool.run(line).exits(0).json();
+        let said = tool.run(line).exits(0).runs();
         said[0]["ranks"][0]["work"][0]["operations"].clone()
     };
     let by_shapes = operations("analyze trace.json --table work --json");

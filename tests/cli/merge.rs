@@ -411,7 +411,7 @@ fn a_cycle_is_told_by_its_number_in_the_names() {
     );
     for (cycle, count) in [(1, 1), (2, 2), (3, 1)] {
         let said = tool.run(&format!("analyze job/cycle{cycle} --json"));
-        let said = said.exits(0).json();
+        let said = said.exits(0).runs();
         let ranks = said[0]["ranks"].as_array().map_or(0, Vec::len);
         assert_eq!(ranks, count, "cycle{cycle}");
     }

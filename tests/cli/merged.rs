@@ -5,7 +5,7 @@ use serde_json::Value;
 
 /// The answer without names of files.
 fn answer(tool: &Tool, line: &str) -> Value {
-    let mut json = tool.run(line).exits(0).json();
+    let mut json = tool.run(line).exits(0).runs();
     drop_names(&mut json);
     json
 }
@@ -111,7 +111,7 @@ fn merged_json_from_a_pipe() {
     let mut piped = tool
         .run_with("analyze - --json", &tool.read("x.json"))
         .exits(0)
-        .json();
+        .runs();
     drop_names(&mut piped);
     let mut named = answer(&tool, "analyze x.json --json");
     for json in [&mut piped, &mut named] {
@@ -157,10 +157,10 @@ fn merged_json_without_a_whole_recording_is_its_nodes() {
         "give those",
     ]);
     // the nodes have the ops: what is outside of them is no more than the traces say
-    let whole = tool.run("analyze x.json --json").exits(0).json();
+    let whole = tool.run("analyze x.json --json").exits(0).runs();
     for file in ["cut.json", "theirs.json"] {
         let ran = tool.run(&format!("analyze {file} --json")).exits(0);
-        let nodes = ran.json();
+        let nodes = ran.runs();
         for table in ["steps", "host_ops"] {
             let of = |json: &Value| json[0]["ranks"][0][table].clone();
             assert!(!of(&whole).as_array().is_none_or(Vec::is_empty), "{table}");
@@ -188,7 +188,7 @@ fn merged_json_from_a_descriptor_has_no_rank() {
     let ran = tool
         .run_with("analyze /dev/fd/0 --json", &tool.read("x.json"))
         .exits(0);
-    assert_eq!(ran.json()[0]["ranks"][0]["label"], "-");
+    assert_eq!(ran.runs()[0]["ranks"][0]["label"], "-");
 }
 
 /// A rank of a folder is that of the run, not of itself: names of groups, times and what others
@@ -240,7 +240,7 @@ fn a_recording_is_found_among_other_files() {
             .exits(0);
     }
     let matched = |folder: &str| {
-        let ranks = tool.run(&format!("ranks {folder} --json")).exits(0).json();
+        let ranks = tool.run(&format!("ranks {folder} --json")).exits(0).runs();
         ranks[0]["collectives"]["matched"].clone()
     };
     assert_eq!(matched("three"), matched("trees"));
@@ -254,7 +254,7 @@ fn a_recording_is_found_among_other_files() {
         "ddp2-2.15.0.0.et is read, which is the graph itself, and ddp2-2.15.0.0.json.gz is not",
     );
     let replayed = |folder: &str| {
-        let json = tool.run(&format!("replay {folder} --json")).exits(0).json();
+        let json = tool.run(&format!("replay {folder} --json")).exits(0).runs();
         json[0]["together"]["ranks"].as_array().map(Vec::len)
     };
     assert_eq!((replayed("cut"), replayed("graphs")), (Some(2), Some(2)));
@@ -340,7 +340,7 @@ fn ranks_in_two_forms_are_of_one_run() {
         let ran = tool.run(&format!("{command} mixed")).exits(0);
         assert!(!ran.stderr.contains("left out"), "{}", ran.shown());
     }
-    let json = tool.run("replay mixed --json").exits(0).json();
+    let json = tool.run("replay mixed --json").exits(0).runs();
     assert_eq!(json[0]["together"]["collectives"]["joined"], 4);
     // a graph has no traces to be linked
     for line in ["findings mixed", "ranks mixed", "merge mixed -o out"] {

@@ -256,7 +256,7 @@ fn sizes_that_a_report_does_not_say_are_no_zeros() {
     // kind, group, on, times, without size, bytes
     assert_eq!(cells("send")[3..7], ["host", "2", "1", "64"]);
     assert_eq!(cells("recv")[3..7], ["host", "1", "1", "-"]);
-    let json = tool.run(&format!("{table} --json")).exits(0).json();
+    let json = tool.run(&format!("{table} --json")).exits(0).runs();
     let kinds = json[0]["total"]["collectives"]
         .as_array()
         .expect("a list")
@@ -337,7 +337,7 @@ fn tables_and_lists_of_a_report_of_several_processes() {
         (&0.into(), &1.into())
     );
     tool.run("diff job.sqlite job.sqlite").exits(0);
-    let listed = tool.run("inspect job.sqlite --json").exits(0).json();
+    let listed = tool.run("inspect job.sqlite --json").exits(0).only_file();
     let processes = &listed["processes"];
     assert_eq!(processes[0]["pid"], 2000);
     assert_eq!(

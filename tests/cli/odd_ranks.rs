@@ -44,7 +44,7 @@ fn stragglers_are_told_per_step_and_in_all() {
     let ran = tool
         .run("ranks {pairs}/fsdp2-2.15.0 --json")
         .exits(0)
-        .json();
+        .runs();
     let steps = ran[0]["steps"].as_array().expect("steps");
     let told: Vec<_> = steps
         .iter()
@@ -142,7 +142,7 @@ fn what_the_manifest_lists_and_is_not_there_is_named() {
         .exits(0)
         .notes(said)
         .says("3 linked, 0 failed");
-    let ran = tool.run("ranks run --json").exits(0).json();
+    let ran = tool.run("ranks run --json").exits(0).runs();
     assert!(
         ran[0]["notes"][0]
             .as_str()
@@ -210,7 +210,7 @@ fn the_manifest_tells_ranks_that_nothing_else_does() {
     let tool = Tool::new();
     tool.file("run/left.json", nameless(0));
     tool.file("run/right.json", nameless(1));
-    let without = tool.run("ranks run --json").exits(2).json();
+    let without = tool.run("ranks run --json").exits(2).runs();
     assert_eq!(
         without[0]["collectives"],
         json!([]),
@@ -224,7 +224,7 @@ fn the_manifest_tells_ranks_that_nothing_else_does() {
             listed(1, Some(["none", "right.json"])),
         ],
     );
-    let with = tool.run("ranks run --json").exits(0).json();
+    let with = tool.run("ranks run --json").exits(0).runs();
     assert_eq!(
         (&with[0]["world_size"], &with[0]["absent"]),
         (&json!(4), &json!([2, 3]))
@@ -289,7 +289,7 @@ fn folders_of_the_nodes_of_one_job_are_one_run() {
     };
     // in one folder the manifest says as well that all are on one machine
     manifest(&tool, "run/etlink.json", &all(&[0, 1, 2, 3], ""));
-    let expected = tool.run("ranks run --json").exits(0).json();
+    let expected = tool.run("ranks run --json").exits(0).runs();
     write("n0", &[0, 1], "torchrun 7");
     write("n1", &[2, 3], "torchrun 7");
     let ran = tool.run("ranks job").exits(0);
@@ -299,7 +299,7 @@ fn folders_of_the_nodes_of_one_job_are_one_run() {
         "{}",
         ran.stderr
     );
-    let ran = tool.run("ranks job --json").exits(0).json();
+    let ran = tool.run("ranks job --json").exits(0).runs();
     assert_eq!(ran.as_array().map(Vec::len), Some(2));
     for one in ran.as_array().expect("runs") {
         assert_eq!(one["collectives"], expected[0]["collectives"]);
@@ -309,7 +309,7 @@ fn folders_of_the_nodes_of_one_job_are_one_run() {
     assert!(tool.path("out/cycle_1").exists());
     // another job, or the same ranks once more: runs of their own
     write("n1", &[2, 3], "torchrun 8");
-    let ran = tool.run("ranks job --json").json();
+    let ran = tool.run("ranks job --json").runs();
     assert_eq!(ran.as_array().map(Vec::len), Some(4));
 }
 
@@ -378,7 +378,7 @@ fn a_manifest_that_contradicts_the_files_is_told_and_the_files_count() {
         .notes("says different steps: 3 to 4 for rank 0, 3 to 6 for rank 2");
     }
     assert_eq!(
-        tool.run("ranks run --json").exits(0).json()[0]["ranks"]
+        tool.run("ranks run --json").exits(0).runs()[0]["ranks"]
             .as_array()
             .map(Vec::len),
         Some(4)
@@ -422,7 +422,7 @@ fn ranks_of_one_machine_are_on_one_clock_without_collectives_on_a_device() {
         ran.stdout
     );
     assert_eq!(
-        tool.run("ranks run --json").exits(0).json()[0]["clocks"][1]["by_machine"],
+        tool.run("ranks run --json").exits(0).runs()[0]["clocks"][1]["by_machine"],
         true
     );
     let mut apart = all(&[0, 1], "");
@@ -585,7 +585,7 @@ fn folders_are_runs_of_their_own_even_with_the_same_ranks() {
             );
         }
     }
-    let ran = tool.run("ranks all --json").exits(0).json();
+    let ran = tool.run("ranks all --json").exits(0).runs();
     let told: Vec<_> = ran
         .as_array()
         .expect("runs")
@@ -616,7 +616,7 @@ fn partners_without_traces_are_neither_matched_nor_strangers() {
         ran.stdout
     );
     // the file of a rank without a trace does nothing, and the others replay as measured
-    let said = tool.run("replay out --json").exits(0).json();
+    let said = tool.run("replay out --json").exits(0).runs();
     assert_eq!(
         said[0]["together"]["ranks"].as_array().map(Vec::len),
         Some(3),
@@ -675,7 +675,7 @@ fn a_cut_trace_does_not_tell_which_of_gloos_ranges_ran_what() {
     let whole = unpacked("ddp2-2.15.0/kineto_trace_1.json.gz");
     tool.file("run/kineto_trace_1.json", &whole[..whole.len() * 9 / 10]);
     let local =
-        &tool.run("replay run --json").exits(0).json()[0]["together"]["collectives"]["local"];
+        &tool.run("replay run --json").exits(0).runs()[0]["together"]["collectives"]["local"];
     assert_eq!(local["contradicted"], 0, "clocks are not to blame: {local}");
 }
 
@@ -744,7 +744,7 @@ fn traces_know_their_ranks_better_than_names_that_count_on_each_host() {
             && tool.path("out/run.3.et").exists()
             && !tool.path("out/run.0.et").exists()
     );
-    let ran = tool.run("ranks run --json").exits(0).json();
+    let ran = tool.run("ranks run --json").exits(0).runs();
     assert_eq!(
         (
             &ran[0]["absent"],

@@ -65,7 +65,7 @@ fn ranks_are_packed_and_replaced() {
     let tool = Tool::new();
     let merge = "merge {pairs}/ddp2-2.15.0 -o run";
     tool.run(merge).exits(0);
-    let plain = tool.run("replay run --json").exits(0).json();
+    let plain = tool.run("replay run --json").exits(0).only_run();
     // what somebody has packed stays
     let copy = zstd::bulk::compress(&tool.read("run/ddp2-2.15.0.1.et"), 3).expect("packs");
     tool.file("run/ddp2-2.15.0.7.et.zst", &copy);
@@ -88,7 +88,7 @@ fn ranks_are_packed_and_replaced() {
         assert_eq!(names(&tool), want, "{pack}");
     }
     std::fs::remove_file(tool.path("run/ddp2-2.15.0.7.et.zst")).expect("removes");
-    let packed = tool.run("replay run --json").exits(0).json();
+    let packed = tool.run("replay run --json").exits(0).only_run();
     assert_eq!(packed["figures"], plain["figures"]);
     tool.run("check run").exits(0).says("2 ranks together");
     tool.run("scale run --ranks 4 -o scaled").exits(0);

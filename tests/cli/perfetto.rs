@@ -39,7 +39,10 @@ fn link_writes_every_op_and_the_critical_path() {
     assert_eq!(ops.count(), 396);
     // the profiler's own range and two instants are no ops
     assert_eq!(ran["shown"]["slices"], 399);
-    let replayed = tool.run(&format!("replay {MLP} --json")).exits(0).json();
+    let replayed = tool
+        .run(&format!("replay {MLP} --json"))
+        .exits(0)
+        .only_run();
     assert_eq!(
         Value::from(path_ns(&trace)),
         replayed["figures"]["replayed_ns"]
@@ -79,7 +82,7 @@ fn replay_writes_the_path_of_the_changed_run() {
             "replay {MLP} --scale kind=host=0.5 -o x.trace.json --json"
         ))
         .exits(0)
-        .json();
+        .only_run();
     let trace: Value = serde_json::from_slice(&tool.read("x.trace.json")).expect("JSON");
     assert_eq!(
         Value::from(path_ns(&trace)),
@@ -243,7 +246,7 @@ fn traces_of_the_collector_of_torch_are_read_like_their_json() {
             let facts = tool
                 .run(&format!("inspect {file}.{ending} --json"))
                 .exits(0)
-                .json();
+                .only_file();
             [
                 "window_ns",
                 "base_ns",

@@ -213,7 +213,7 @@ fn every_recorded_run_is_ready_for_astra_sim() {
 fn the_late_rank_and_the_clocks_are_found() {
     let tool = Tool::new();
     put(&tool, &RUN);
-    let ran = tool.run("ranks run --json").exits(0).json();
+    let ran = tool.run("ranks run --json").exits(0).runs();
     let run = &ran[0];
     for (drawn, clock) in RUN.iter().zip(run["clocks"].as_array().expect("clocks")) {
         let offset = clock["offset_ns"].as_i64().expect("a number");
@@ -261,7 +261,7 @@ fn the_late_rank_and_the_clocks_are_found() {
         .exits(0)
         .says("largest skew")
         .says("rank 2");
-    let unaligned = tool.run("ranks run --no-align --json").exits(0).json();
+    let unaligned = tool.run("ranks run --no-align --json").exits(0).runs();
     assert_eq!(
         unaligned[0]["collectives"][0]["last"], 1,
         "its clock is 3 ms ahead"
@@ -323,7 +323,7 @@ fn collectives_that_begin_in_opposite_order_do_not_wait_for_each_other() {
         .says(said)
         .says("2  communication, order differs");
     tool.run("ranks run").exits(0).notes(&format!("1 {said}"));
-    let problems = &tool.run("ranks run --json").exits(0).json()[0]["problems"];
+    let problems = &tool.run("ranks run --json").exits(0).runs()[0]["problems"];
     assert_eq!(
         (&problems[0]["kind"], &problems[0]["count"]),
         (&"order_differs".into(), &1.into()),
@@ -344,7 +344,7 @@ fn collectives_that_begin_in_opposite_order_do_not_wait_for_each_other() {
         [2, 2, 1]
     );
     // one after the other they take longer than they did: replay says so
-    let replayed = tool.run("replay sim --json").exits(0).json();
+    let replayed = tool.run("replay sim --json").exits(0).runs();
     let figures = &replayed[0]["figures"];
     assert!(
         figures["replay_error"].as_f64() > Some(0.1)
@@ -459,7 +459,7 @@ fn a_rank_that_is_not_there_is_named() {
         .exits(0)
         .says("run.*.et: ok, 4 ranks together");
     tool.run("ranks run").exits(0).notes("no trace of rank 2");
-    let json = tool.run("ranks run --json").exits(0).json();
+    let json = tool.run("ranks run --json").exits(0).runs();
     let told: Vec<_> = json[0]["collectives"]
         .as_array()
         .expect("collectives")
@@ -934,7 +934,7 @@ fn ranks_of_one_clock_that_were_recorded_one_after_the_other_are_told() {
             ran.stdout
         );
     }
-    let ranks = tool.run("ranks run --json").exits(0).json();
+    let ranks = tool.run("ranks run --json").exits(0).runs();
     let waited = |rank: &Value| rank["waited_ns"].as_i64().expect("is a number");
     let all = ranks[0]["ranks"].as_array().expect("a list").iter();
     assert!(all.map(waited).max() < Some(1_000 * MS), "{ranks}");
@@ -984,7 +984,7 @@ fn a_rank_that_is_cut_keeps_what_it_has() {
         "note: what would be gained is told without rank 2: what is not recorded cannot change";
     tool.run("analyze run").notes(said);
     tool.run("report run -o x.html").exits(0).notes(said);
-    let json = tool.run("ranks run --json").exits(0).json();
+    let json = tool.run("ranks run --json").exits(0).runs();
     assert!(
         json[0]["notes"][0]
             .as_str()
@@ -1099,7 +1099,7 @@ fn only_a_rank_that_several_device_traces_claim_has_one_that_is_not_sure() {
         let trace = std::fs::read(pair.join(source)).expect("a trace");
         tool.file(&format!("run/{name}"), trace);
     }
-    let json = tool.run("ranks run --json").exits(1).json();
+    let json = tool.run("ranks run --json").exits(1).runs();
     let message = |label: &str| {
         let excluded = json[0]["excluded"].as_array().expect("a list");
         let of_rank = excluded.iter().find(|one| one["label"] == label);
@@ -1131,7 +1131,7 @@ fn check_reports_the_other_files_where_one_cannot_be_read() {
     let json = tool
         .run(&format!("check {good} garbage.et --json"))
         .exits(1)
-        .json();
+        .files();
     assert_eq!(json[0]["ok"], true);
     assert_eq!(json[1]["ok"], false);
     assert_eq!(json[1]["findings"][0]["kind"], "unreadable");
@@ -1146,8 +1146,8 @@ fn ranks_are_as_busy_as_analyze_says() {
     for drawn in RUN {
         tool.file(&format!("kineto_trace_{}.json", drawn.rank), draw(drawn));
     }
-    let ranks = tool.run("ranks . --json").exits(0).json();
-    let analyzed = tool.run("analyze . --json").exits(0).json();
+    let ranks = tool.run("ranks . --json").exits(0).runs();
+    let analyzed = tool.run("analyze . --json").exits(0).runs();
     let shares = |list: &Value| -> Vec<Value> {
         let ranks = list.as_array().expect("ranks").iter();
         ranks.map(|rank| rank["busy_share"].clone()).collect()
@@ -1175,7 +1175,7 @@ fn a_device_that_waits_for_a_late_rank_does_not_work() {
         };
         tool.file(&format!("kineto_trace_{}.json", drawn.rank), draw(drawn));
     }
-    let json = tool.run("ranks . --json").exits(0).json();
+    let json = tool.run("ranks . --json").exits(0).runs();
     let utilization = json[0]["utilization"].as_array().expect("ranks");
     for (rank, own) in (0..).zip(utilization) {
         let arrivals = (0..8).map(|round| match rank {

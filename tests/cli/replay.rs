@@ -75,7 +75,7 @@ fn every_recorded_pair_gives_its_measured_times_back() {
             let told = tool
                 .run(&format!("replay {pair} --critical-path --json"))
                 .exits(0)
-                .json();
+                .only_run();
             assert_true(&told["figures"], &device);
             let path = &told["critical_path"];
             let causes = path["causes"].as_object().expect("causes").values();
@@ -87,7 +87,7 @@ fn every_recorded_pair_gives_its_measured_times_back() {
                 "{device}"
             );
             tool.run(&format!("link {pair} -o out.et")).exits(0);
-            let file = tool.run("replay out.et --json").exits(0).json();
+            let file = tool.run("replay out.et --json").exits(0).only_run();
             assert_true(&file["figures"], &device);
             assert_eq!(
                 file["figures"]["nodes"], told["figures"]["nodes"],
@@ -121,7 +121,7 @@ fn the_table_tells_how_true_the_graph_is() {
 fn a_kineto_trace_is_linked_and_replayed_from_anywhere() {
     let tool = Tool::new();
     tool.file("trace.json", drawn());
-    let file = tool.run("replay trace.json --json").exits(0).json();
+    let file = tool.run("replay trace.json --json").exits(0).only_run();
     let figures = &file["figures"];
     assert_true(figures, "drawn");
     assert_eq!(
@@ -144,16 +144,16 @@ fn a_kineto_trace_is_linked_and_replayed_from_anywhere() {
     let piped = tool
         .run_with("replay - --json", drawn().as_bytes())
         .exits(0)
-        .json();
+        .only_run();
     assert_eq!(&piped["figures"], figures);
     let device = tool
         .run("replay --device trace.json --json")
         .exits(0)
-        .json();
+        .only_run();
     assert_eq!(device, file);
     // a file says less about edges, but the same about time
     tool.run("link --device trace.json -o out.et").exits(0);
-    let written = tool.run("replay out.et --json").exits(0).json();
+    let written = tool.run("replay out.et --json").exits(0).only_run();
     assert_eq!(&written["figures"], figures);
 }
 
@@ -169,7 +169,7 @@ fn what_if_questions_change_the_makespan() {
                 words.join(" ")
             ))
             .exits(0)
-            .json();
+            .only_run();
         assert_true(&told["figures"], options);
         (
             told["what_if"]["change_ns"].as_i64(),
@@ -247,7 +247,7 @@ fn a_node_is_explained() {
     let told = tool
         .run("replay trace.json --explain relu --json")
         .exits(0)
-        .json();
+        .only_run();
     let told = &told["explanation"];
     assert_eq!(
         (&told["name"], &told["place"], &told["latency_ns"]),
@@ -349,7 +349,7 @@ fn a_file_of_others_runs_without_starts_and_cycles_are_named() {
         ]
         .join("\n"),
     );
-    let told = tool.run("replay ok.json --json").exits(0).json();
+    let told = tool.run("replay ok.json --json").exits(0).only_run();
     assert_eq!(
         (
             &told["figures"]["replayed_ns"],
@@ -428,7 +428,7 @@ fn kernels_are_named_as_tables_print_them_or_by_class() {
     tool.file("trace.json", named_kernels());
     let change = |rule: &str| {
         let args = ["replay", "trace.json", "--json", "--scale", rule];
-        let report = tool.run_words(&args.map(String::from)).exits(0).json();
+        let report = tool.run_words(&args.map(String::from)).exits(0).only_run();
         report["what_if"]["change_ns"].as_i64().expect("a number")
     };
     assert_eq!(change("class=gemm=0.5"), -50_000);
@@ -472,7 +472,7 @@ fn kernels_are_named_as_tables_print_them_or_by_class() {
         "--explain",
         "class=elementwise",
     ];
-    let report = tool.run_words(&args.map(String::from)).exits(0).json();
+    let report = tool.run_words(&args.map(String::from)).exits(0).only_run();
     let name = report["explanation"].to_string();
     assert!(name.contains("MulFunctor"), "{name}");
 }
@@ -498,7 +498,7 @@ fn a_what_if_says_what_it_is_compared_with() {
     tool.file("trace.json", draw.kineto());
     let question = "replay trace.json --scale 'gemm=0.5'";
     let ran = tool.shell(&format!("$ETLINK {question} --json")).exits(0);
-    let what_if = &ran.json()["what_if"];
+    let what_if = &ran.only_run()["what_if"];
     let times = ["unchanged_ns", "makespan_ns", "change_ns"].map(|key| what_if[key].as_i64());
     assert_eq!(times, [Some(109_000), Some(59_000), Some(-50_000)]);
     tool.shell(&format!("$ETLINK {question}"))
@@ -513,7 +513,7 @@ fn questions_have_names_and_answers_a_range() {
     let told = tool
         .run("replay trace.json --what-if graphs --scale kind=device=2 --json")
         .exits(0)
-        .json();
+        .only_run();
     let what_if = &told["what_if"];
     assert_eq!(what_if["questions"][0]["question"], json!("graphs"));
     let range = &what_if["range"];
@@ -553,7 +553,7 @@ fn a_written_graph_says_what_other_readers_get() {
     let tool = Tool::new();
     tool.file("trace.json", drawn());
     tool.run("link --device trace.json -o out.et").exits(0);
-    let told = tool.run("replay out.et --json").exits(0).json();
+    let told = tool.run("replay out.et --json").exits(0).only_run();
     let error = told["stock_replay"]["error"].as_f64();
     // whole microseconds of 57
     assert!(error.is_some_and(|error| error < 0.05), "{told}");

@@ -19,7 +19,7 @@ fn a_run_without_ranks_does_not_keep_the_others_from_being_replayed() {
     put_devices(&tool, "two/a", "ddp2-2.15.0", 2);
     put_devices(&tool, "two/b", "pipeline4-2.15.0", 4);
     // only the second run has that rank
-    let json = tool.run("replay two --ranks 3 --json").exits(0).json();
+    let json = tool.run("replay two --ranks 3 --json").exits(0).runs();
     assert_eq!(only(&json)["input"], "two/b");
     tool.run("replay two --ranks 9")
         .exits(2)
@@ -27,7 +27,7 @@ fn a_run_without_ranks_does_not_keep_the_others_from_being_replayed() {
 
     put_devices(&tool, "odd/a", "ddp2-2.15.0", 2);
     tool.file("odd/b/kineto_trace_0.json", "{\"traceEvents\": 3, garbage");
-    let json = tool.run("replay odd --json").exits(1).json();
+    let json = tool.run("replay odd --json").exits(1).runs();
     assert_eq!(json[0]["input"], "odd/a");
     assert!(json[0]["figures"]["nodes"].as_u64() > Some(0));
     assert_eq!(json[1]["input"], "odd/b");
@@ -56,7 +56,7 @@ fn a_rule_that_only_some_runs_know_is_a_note_of_the_others() {
         let ran = tool
             .shell(&format!("$ETLINK replay two {rule} --json"))
             .exits(0);
-        let json = ran.json();
+        let json = ran.runs();
         let notes = json[0]["notes"].to_string();
         assert!(notes.contains(what), "{notes}");
         assert!(notes.contains("there is no rank 3"), "{notes}");
@@ -78,7 +78,7 @@ fn a_damaged_rank_is_left_out_under_strict_and_the_others_are_replayed() {
     put_devices(&tool, "run", "ddp2-2.15.0", 2);
     let whole = tool.read("run/kineto_trace_1.json.gz");
     tool.file("run/kineto_trace_1.json.gz", &whole[..3000]);
-    let json = tool.run("replay run --strict --json").exits(1).json();
+    let json = tool.run("replay run --strict --json").exits(1).runs();
     let together = &only(&json)["together"];
     assert_eq!(together["ranks"].as_array().map(Vec::len), Some(1));
     let excluded = &together["excluded"];
@@ -134,7 +134,7 @@ fn recorded_runs_give_their_measured_times_back_with_all_collectives_joined() {
         let told = tool
             .run(&format!("replay {{pairs}}/{case} --critical-path --json"))
             .exits(0)
-            .json();
+            .runs();
         let run = only(&told);
         is_true(run, case);
         let met = &run["together"]["collectives"];
@@ -163,7 +163,7 @@ fn recorded_runs_give_their_measured_times_back_with_all_collectives_joined() {
         );
         tool.run(&format!("merge {{pairs}}/{case} -o {case}"))
             .exits(0);
-        let files = tool.run(&format!("replay {case} --json")).exits(0).json();
+        let files = tool.run(&format!("replay {case} --json")).exits(0).runs();
         let files = only(&files);
         is_true(files, case);
         assert_eq!(
@@ -182,7 +182,7 @@ fn files_for_a_simulator_replay_as_measured_too() {
     for (at, mode) in ["", "--device-only", "--comm-only"].into_iter().enumerate() {
         tool.run(&format!("merge {{pairs}} -o {at} --for astra-sim {mode}"))
             .exits(0);
-        let told = tool.run(&format!("replay {at} --json")).exits(0).json();
+        let told = tool.run(&format!("replay {at} --json")).exits(0).runs();
         let runs = told.as_array().expect("runs");
         assert!(runs.len() > 20);
         runs.iter()
@@ -205,11 +205,11 @@ fn ranks_and_replay_say_the_same_of_who_waited() {
         let replayed = tool
             .run(&format!("replay {{pairs}}/{case} --json"))
             .exits(0)
-            .json();
+            .runs();
         let ranks = tool
             .run(&format!("ranks {{pairs}}/{case} --json"))
             .exits(0)
-            .json();
+            .runs();
         let each = |ranks: &Value, of: fn(&Value) -> &Value| {
             ranks
                 .as_array()
@@ -259,7 +259,7 @@ fn a_slower_rank_makes_the_others_wait_in_its_collectives() {
                 "$ETLINK replay {folder} --scale 'rank=1/kind=host_op 3' --json"
             ))
             .exits(0)
-            .json();
+            .runs();
         let change = |rank: usize, key: &str| {
             only(&told)["what_if"]["ranks"][rank][key]
                 .as_i64()
@@ -281,7 +281,7 @@ fn a_slower_rank_makes_the_others_wait_in_its_collectives() {
                 "$ETLINK replay {folder} --scale 'rank=1/*=3' --drop-edges collective --json"
             ))
             .exits(0)
-            .json();
+            .runs();
         assert!(
             only(&free)["what_if"]["ranks"][0]["end_change_ns"]
                 .as_i64()
@@ -331,7 +331,7 @@ fn time_in_collectives_is_waiting_for_the_last_and_transfer() {
         "run/kineto_trace_1.json",
         draw(1, -5 * MS, [200_000, 30_000]),
     );
-    let told = tool.run("replay run --json").exits(0).json();
+    let told = tool.run("replay run --json").exits(0).runs();
     is_true(only(&told), "drawn");
     let all = &only(&told)["together"];
     assert_eq!(
@@ -355,11 +355,11 @@ fn time_in_collectives_is_waiting_for_the_last_and_transfer() {
     let faster = tool
         .shell("$ETLINK replay run --scale 'kind=collective 0.5' --json")
         .exits(0)
-        .json();
+        .runs();
     assert_eq!(only(&faster)["what_if"]["device_end_change_ns"], -25_000);
-    let one = tool.run("replay run --json -j 1").exits(0).json();
+    let one = tool.run("replay run --json -j 1").exits(0).runs();
     assert_eq!(one, told, "at any number of threads");
-    let apart = tool.run("replay run --json --no-align").exits(0).json();
+    let apart = tool.run("replay run --json --no-align").exits(0).runs();
     assert_eq!(
         only(&apart)["together"]["collectives"]["local"]["contradicted"],
         2,
@@ -517,7 +517,7 @@ fn the_step_is_of_those_that_all_ranks_have() {
         .says("600.000 us  the only step that all ranks have, until its device work has ended");
     step("two").says("median of 2 steps that all ranks have, from end to end of rank ");
     step("all").says("median of 3 steps, from end to end of rank ");
-    let json = tool.run("replay one --json").exits(0).json();
+    let json = tool.run("replay one --json").exits(0).runs();
     assert_eq!(json[0]["steps"].as_array().map(Vec::len), Some(4));
 }
 
@@ -534,7 +534,7 @@ fn an_explained_transfer_says_who_came_last_and_that_its_start_is_inferred() {
         let name = "ncclDevKernel_AllReduce_Sum_f32";
         format!("replay run --explain rank={rank}/{name}")
     };
-    let told = tool.run(&format!("{} --json", wanted(0))).exits(0).json();
+    let told = tool.run(&format!("{} --json", wanted(0))).exits(0).runs();
     let told = &only(&told)["explanation"];
     assert_eq!(told["measured_start_ns"], Value::Null, "{told}");
     assert_eq!(told["inferred_start_ns"], told["start_ns"]);
@@ -547,7 +547,7 @@ fn an_explained_transfer_says_who_came_last_and_that_its_start_is_inferred() {
         .says("inferred start")
         .says("rank 1 came last");
     // its own kernel began when it came: that is measured
-    let told = tool.run(&format!("{} --json", wanted(1))).exits(0).json();
+    let told = tool.run(&format!("{} --json", wanted(1))).exits(0).runs();
     let told = &only(&told)["explanation"];
     assert_eq!(told["measured_start_ns"], told["start_ns"], "{told}");
     assert_eq!(told["last_arrival"]["rank"], 1);
@@ -577,7 +577,7 @@ fn files_without_times_wait_for_each_other_too() {
     let told = tool
         .run("replay run --json --critical-path")
         .exits(0)
-        .json();
+        .runs();
     let run = only(&told);
     assert_eq!(
         (

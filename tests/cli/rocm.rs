@@ -31,7 +31,10 @@ fn json_of_rocprofv3_is_known_linked_and_analyzed() {
     let text = rocprof_json(&drawn_trace());
     tool.file("run/gpu1/4711_results.json.gz", gzip(&text));
     let file = "run/gpu1/4711_results.json.gz";
-    let facts = tool.run(&format!("inspect {file} --json")).exits(0).json();
+    let facts = tool
+        .run(&format!("inspect {file} --json"))
+        .exits(0)
+        .only_file();
     assert_eq!(facts["kind"], "rocprof_json");
     assert_eq!(facts["device_rows"], 4);
     assert_eq!(facts["runtime_calls"], 4);
@@ -70,7 +73,7 @@ fn what_is_cut_or_of_several_processes_is_said() {
     let tool = Tool::new();
     let text = rocprof_json(&drawn_trace());
     tool.file("cut.json", &text[..text.len() - 60]);
-    let facts = tool.run("inspect cut.json --json").exits(0).json();
+    let facts = tool.run("inspect cut.json --json").exits(0).only_file();
     let anomalies = facts["anomalies"].as_object().expect("a table");
     assert_eq!(anomalies.len(), 1, "{facts}");
     tool.run("inspect cut.json --strict").exits(1);
@@ -111,7 +114,10 @@ fn rocpd_databases_are_known_linked_and_merged() {
         draw_database(&tool, &name, &[Some(rank)]);
     }
     let file = "run/gpu1/4711_results.db";
-    let facts = tool.run(&format!("inspect {file} --json")).exits(0).json();
+    let facts = tool
+        .run(&format!("inspect {file} --json"))
+        .exits(0)
+        .only_file();
     assert_eq!(facts["kind"], "rocpd_sqlite");
     assert_eq!(facts["device_rows"], 4);
     assert_eq!(facts["rank"], 0);

@@ -14,13 +14,13 @@ fn two_runs(tool: &Tool, format: &str) {
 fn written_graphs_in_subfolders_are_runs_for_every_command() {
     let tool = Tool::new();
     two_runs(&tool, "chakra");
-    let analyzed = tool.run("analyze demo --json").exits(0).json();
+    let analyzed = tool.run("analyze demo --json").exits(0).runs();
     let runs = analyzed.as_array().expect("a list of runs");
     assert_eq!(runs.len(), 2);
     assert_eq!(runs[0]["run"], "ddp2-2.15.0");
     assert_eq!(runs[0]["ranks"].as_array().expect("ranks").len(), 2);
     assert_eq!(runs[1]["run"], "tpdp4-2.15.0");
-    let replayed = tool.run("replay demo --json").exits(0).json();
+    let replayed = tool.run("replay demo --json").exits(0).runs();
     assert_eq!(replayed.as_array().expect("a list of runs").len(), 2);
     tool.run("check demo").exits(0);
     // a page is about one run
@@ -36,11 +36,11 @@ fn written_graphs_in_subfolders_are_runs_for_every_command() {
 fn folders_of_merged_traces_are_runs() {
     let tool = Tool::new();
     two_runs(&tool, "etplus");
-    let analyzed = tool.run("analyze demo --json").exits(0).json();
+    let analyzed = tool.run("analyze demo --json").exits(0).runs();
     assert_eq!(analyzed[0]["run"], "ddp2-2.15.0");
     assert_eq!(analyzed[0]["ranks"].as_array().expect("ranks").len(), 2);
     tool.run("report demo/ddp2-2.15.0 -o page.html").exits(0);
-    let replayed = tool.run("replay demo --json").exits(0).json();
+    let replayed = tool.run("replay demo --json").exits(0).runs();
     assert_eq!(replayed.as_array().expect("a list of runs").len(), 2);
 }
 
@@ -80,7 +80,7 @@ fn a_view_that_etlink_wrote_is_no_recording() {
     let device = "in/kineto_trace_0.json.gz";
     tool.run(&format!("link --device {device} -o in/rank2.trace.json"))
         .exits(0);
-    let ranks = tool.run("ranks in --json").exits(0).json();
+    let ranks = tool.run("ranks in --json").exits(0).runs();
     assert_eq!(ranks[0]["ranks"].as_array().expect("ranks").len(), 2);
     assert_eq!(ranks[0]["excluded"].as_array().expect("a list").len(), 0);
     let notes = ranks[0]["notes"].to_string();
@@ -99,9 +99,9 @@ fn excluded_traces_have_one_shape_in_every_report() {
     for command in ["ranks", "analyze", "replay", "top"] {
         let report = tool.run(&format!("{command} in --json")).exits(1).json();
         let run = match command {
-            "replay" => &report[0]["together"],
+            "replay" => &report["runs"][0]["together"],
             "top" => &report,
-            _ => &report[0],
+            _ => &report["runs"][0],
         };
         let excluded = &run["excluded"][0];
         assert_eq!(excluded["label"], "2", "{command}: {run}");

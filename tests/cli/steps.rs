@@ -49,7 +49,7 @@ const VLLM: [&str; 4] = [
 fn iterations_of_vllm_are_steps_with_phases() {
     let tool = Tool::new();
     tool.file("trace.json", iterations(0, &VLLM).kineto());
-    let report = tool.run("analyze trace.json --json").exits(0).json();
+    let report = tool.run("analyze trace.json --json").exits(0).runs();
     let rank = &report[0]["ranks"][0];
     let steps = rank["steps"].as_array().expect("steps");
     let said = steps.iter().map(|step| {
@@ -113,7 +113,7 @@ fn tokens_of_a_single_step_are_over_its_own_length() {
     draw.launch(main, (5 * US, 6 * US), queue, "gemm", gemm);
     let tool = Tool::new();
     tool.file("trace.json", draw.kineto());
-    let report = tool.run("analyze trace.json --json").exits(0).json();
+    let report = tool.run("analyze trace.json --json").exits(0).runs();
     // 2 tokens in the 100 us of its device work, not in the millisecond since its begin
     let phase = &report[0]["ranks"][0]["phases"][0];
     assert_eq!(phase["tokens_per_s"], json!(20e3));
@@ -132,7 +132,7 @@ fn phases_of_sglang_over_ranks() {
         let trace = iterations(rank, &names).kineto();
         tool.file(&format!("run/kineto_trace_{rank}.json"), trace);
     }
-    let report = tool.run("analyze run --json").exits(0).json();
+    let report = tool.run("analyze run --json").exits(0).runs();
     let phases = report[0]["total"]["phases"].as_array().expect("phases");
     let said = phases.iter().map(|phase| {
         json!([
@@ -150,7 +150,7 @@ fn phases_of_sglang_over_ranks() {
             ["prefill", 2, 1.0, 214],
         ])
     );
-    let report = tool.run("ranks run --json").exits(0).json();
+    let report = tool.run("ranks run --json").exits(0).runs();
     let steps = report[0]["steps"].as_array().expect("steps");
     let names = steps.iter().map(|step| step["step"].clone());
     assert_eq!(

@@ -182,7 +182,7 @@ fn link_and_replay_write_it() {
     let replayed = tool
         .run(&format!("replay {MLP} -o y.pftrace.gz --json"))
         .exits(0)
-        .json();
+        .only_run();
     assert_eq!(
         replayed["figures"]["replayed_ns"],
         path.iter().map(|step| step.duration).sum::<u64>()

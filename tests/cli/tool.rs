@@ -1,5 +1,6 @@
 //! Runs the command in a folder of its own and shows everything when a test fails.
 
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -280,9 +281,43 @@ impl Ran {
         &self.shown
     }
 
+    /// The JSON that was printed.
     #[track_caller]
-    pub fn json(&self) -> serde_json::Value {
+    pub fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}\n{}", self.shown))
+    }
+
+    /// Reports of all runs.
+    #[track_caller]
+    pub fn runs(&self) -> Value {
+        self.json()["runs"].take()
+    }
+
+    /// Report of the only run.
+    #[track_caller]
+    pub fn only_run(&self) -> Value {
+        self.only("runs")
+    }
+
+    /// Reports of all files.
+    #[track_caller]
+    pub fn files(&self) -> Value {
+        self.json()["files"].take()
+    }
+
+    /// Report of the only file.
+    #[track_caller]
+    pub fn only_file(&self) -> Value {
+        self.only("files")
+    }
+
+    #[track_caller]
+    fn only(&self, list: &str) -> Value {
+        let mut json = self.json();
+        let reports = json[list].as_array_mut();
+        let reports = reports.unwrap_or_else(|| panic!("no {list} in\n{}", self.shown));
+        assert_eq!(reports.len(), 1, "{}", self.shown);
+        reports.remove(0)
     }
 }
 

@@ -315,7 +315,7 @@ fn kernels_have_short_names_and_full_ones_on_request() {
     let json = tool
         .run("analyze one --table kernels --json")
         .exits(0)
-        .json();
+        .runs();
     let kernels = json[0]["total"]["kernels"].as_array().expect("a table");
     let kernel = kernels.iter().find(|kernel| kernel["name"] == *full);
     assert_eq!(kernel.expect("that kernel")["short_name"], short);

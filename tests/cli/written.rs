@@ -56,8 +56,8 @@ fn packed_ranks_are_replayed_together() {
         let bytes = tool.read(&format!("out/ddp2-2.15.0.{rank}.et"));
         tool.file(&format!("packed/run.{rank}.et.gz"), gzip(&bytes));
     }
-    let plain = tool.run("replay out --json").exits(0).json();
-    let packed = tool.run("replay packed --json").exits(0).json();
+    let plain = tool.run("replay out --json").exits(0).runs();
+    let packed = tool.run("replay packed --json").exits(0).runs();
     assert_eq!(plain[0]["figures"], packed[0]["figures"]);
 }
 
@@ -144,12 +144,12 @@ fn configurations_of_a_simulator_go_with_the_traces_that_they_are_of() {
 #[test]
 fn a_rank_that_is_there_plain_and_packed_is_one() {
     let tool = written_ranks();
-    let once = tool.run("analyze out --json").exits(0).json();
+    let once = tool.run("analyze out --json").exits(0).runs();
     let bytes = tool.read("out/ddp2-2.15.0.0.et");
     tool.file("out/ddp2-2.15.0.0.et.gz", gzip(&bytes));
-    let twice = tool.run("analyze out --json").exits(0).json();
+    let twice = tool.run("analyze out --json").exits(0).runs();
     assert_eq!(once, twice);
-    let ranks = tool.run("replay out --json").exits(0).json();
+    let ranks = tool.run("replay out --json").exits(0).runs();
     let ranks = ranks[0]["together"]["ranks"].as_array().map(Vec::len);
     assert_eq!(ranks, Some(2));
 }

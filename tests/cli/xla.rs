@@ -38,7 +38,7 @@ fn both_recorded_forms_are_known_and_say_the_same() {
         let facts = ["host.xplane.pb", "host.trace.json.gz"].map(|file| {
             let file = recorded(case).join(file);
             let ran = tool.run(&format!("inspect {} --json", file.display()));
-            ran.exits(0).json()
+            ran.exits(0).only_file()
         });
         let [space, json] = &facts;
         assert_eq!(space["kind"], "xla_space");
@@ -90,7 +90,10 @@ fn times_at_the_ends_of_the_range_are_left_out() {
     let all = [names.join(","), events.join(",")].join(",");
     let head = r#"{"displayTimeUnit":"ns","metadata":{"highres-ticks":true},"traceEvents":["#;
     tool.file("ends.trace.json", format!("{head}{all}]}}"));
-    let facts = tool.run("inspect ends.trace.json --json").exits(0).json();
+    let facts = tool
+        .run("inspect ends.trace.json --json")
+        .exits(0)
+        .only_file();
     assert_eq!(facts["kind"], "xla_json");
     let anomalies = facts["anomalies"].as_object().expect("a table");
     let (label, count) = anomalies.iter().next().expect("one");
@@ -148,7 +151,10 @@ fn damage_is_counted_and_refused_on_request() {
     draw_profiles(&tool, "run", "worker");
     let whole = tool.read("run/worker.xplane.pb");
     tool.file("cut.xplane.pb", &whole[..whole.len() - 30]);
-    let facts = tool.run("inspect cut.xplane.pb --json").exits(0).json();
+    let facts = tool
+        .run("inspect cut.xplane.pb --json")
+        .exits(0)
+        .only_file();
     let anomalies = facts["anomalies"].as_object().expect("a table");
     assert_eq!(anomalies.len(), 1, "{facts}");
     assert_eq!(facts["device_rows"], 6);

@@ -151,9 +151,9 @@ def device_trace(rank: int) -> dict[str, Any]:
 def check_run(path: Path) -> None:
     """Compares all tables of a run with what the command prints."""
     with etlink.open(path) as run:
-        said = json.loads(run_etlink("analyze", path, "--json"))[0]
+        (said,) = json.loads(run_etlink("analyze", path, "--json"))["runs"]
         timeline = run_etlink("analyze", path, "--json", "--table", "memory_timeline")
-        for rank, other in zip(said["ranks"], json.loads(timeline)[0]["ranks"]):
+        for rank, other in zip(said["ranks"], json.loads(timeline)["runs"][0]["ranks"]):
             rank["memory_timeline"] = other["memory_timeline"]
         for name, own_name in ANALYZE.items():
             if name == "sequences":
@@ -166,7 +166,7 @@ def check_run(path: Path) -> None:
                 records = of_ranks(said, own_name)
             check_lines(run.table(name), records)
 
-        ranks = json.loads(run_etlink("ranks", path, "--json"))[0]
+        (ranks,) = json.loads(run_etlink("ranks", path, "--json"))["runs"]
         for name in run.tables:
             if name.startswith("ranks."):
                 check_lines(run.table(name), ranks[name.removeprefix("ranks.")])
@@ -198,7 +198,7 @@ def test_sequences_are_those_of_the_ops_that_are_named() -> None:
     path = PAIRS / "mlp-2.15.0"
     with etlink.open(path) as run:
         words = ["analyze", path, "--json", "--table", "sequences", "--sequences-of", "aten::mm"]
-        records = of_ranks(json.loads(run_etlink(*words))[0], "sequences")
+        records = of_ranks(json.loads(run_etlink(*words))["runs"][0], "sequences")
         check_lines(run.table("sequences", sequences_of="aten::mm"), records)
         with pytest.raises(etlink.Error, match="sequences_of"):
             run.table("sequences")

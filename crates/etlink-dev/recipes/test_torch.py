@@ -199,7 +199,7 @@ class Recorded(Traces):
         places = ["", "cycle_1/"]
         self.assertEqual(names, [f"{place}flight_recorder_{rank}.pickle" for rank in range(2) for place in places])
         ranks = [CHOSEN.etlink, "ranks", str(self.traces), "--json"]
-        runs = json.loads(subprocess.run(ranks, capture_output=True, check=True, text=True).stdout)
+        runs = json.loads(subprocess.run(ranks, capture_output=True, check=True, text=True).stdout)["runs"]
         self.assertEqual([run["problems"] for run in runs], [[], []])
         called = [[(one["kind"], one["bytes"]) for one in run["collectives"]] for run in runs]
         # two buckets of DDP in each of two steps; the program ends in the second cycle
@@ -335,7 +335,7 @@ class Recorded(Traces):
         self.assertLessEqual({"multiprocessing.Queue.put", "multiprocessing.Queue.get"}, names)
         self.assertEqual([path.name for path in self.traces.iterdir() if path.name.startswith(".")], [])
         ran = subprocess.run([CHOSEN.etlink, "replay", self.traces, "--json"], capture_output=True, text=True)
-        (replayed,) = json.loads(ran.stdout)
+        (replayed,) = json.loads(ran.stdout)["runs"]
         figures = replayed["figures"]
         self.assertEqual((figures["contradictions"]["edges"], figures["replay_error"]), (0, 0.0), ran.stderr)
         self.assertGreater(figures["by_edge"]["handoff"]["count"], 20)

@@ -194,8 +194,7 @@ fn ask_etlink(etlink: &Path, trace: &Path) -> Result<Vec<serde_json::Value>> {
     let mut command = Command::new(etlink);
     let output = run(command.args(["analyze", "--json"]).arg(trace))?;
     let answer: serde_json::Value = serde_json::from_slice(&output)?;
-    let answer = answer.get(0).unwrap_or(&answer);
-    let table = answer["ranks"][0]["utilization"].as_array();
+    let table = answer["runs"][0]["ranks"][0]["utilization"].as_array();
     Ok(table.cloned().unwrap_or_default())
 }
 

@@ -49,6 +49,7 @@ mod args;
 mod commands;
 mod cut_traces;
 pub mod documents;
+mod envelope;
 mod kernel_rules;
 #[cfg(feature = "parquet")]
 mod kernel_work;

@@ -70,7 +70,9 @@ impl RecordedProgram {
             String::from_utf8_lossy(&output.stderr)
         );
         let document: Value = serde_json::from_slice(&output.stdout)?;
-        let run = document.get(0).context("no run in what replay prints")?;
+        let run = document["runs"]
+            .get(0)
+            .context("no run in what replay prints")?;
         Ok(ReplayDocument(run.clone()))
     }
 

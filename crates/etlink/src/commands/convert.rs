@@ -1,12 +1,17 @@
 //! `etlink convert`: a written graph in another format.
 
-use super::{print_document, print_report};
+use super::print_report;
 use crate::Outcome;
 use crate::args::ConvertArgs;
+use crate::envelope::{JsonReport, print_json_report};
 use crate::notes;
 use anyhow::Result;
 use etlink_run::convert::{ConversionError, ConvertReport, convert};
 use std::path::Path;
+
+impl JsonReport for ConvertReport {
+    const SCHEMA: &'static str = "etlink.convert";
+}
 
 pub fn run(args: ConvertArgs) -> Result<Outcome> {
     let report = match convert(&args.input, &args.output, &args.options()) {
@@ -27,7 +32,7 @@ pub fn run(args: ConvertArgs) -> Result<Outcome> {
         return Ok(Outcome::Done);
     }
     if args.print.json {
-        print_document("etlink.convert", &report)?;
+        print_json_report(&report)?;
     } else {
         print_report(&describe(&report))?;
     }

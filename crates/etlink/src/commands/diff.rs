@@ -3,9 +3,10 @@
 #[cfg(feature = "parquet")]
 mod arrow;
 
-use super::{json_document, print_report, print_text};
+use super::{print_report, print_text};
 use crate::Outcome;
 use crate::args::DiffArgs;
+use crate::envelope::{JsonReport, json_text};
 use crate::kernel_rules::read_rules;
 use crate::notes;
 use crate::op_tables::{self, OpTableConfig, RunTables};
@@ -34,6 +35,10 @@ struct DiffReport<'a> {
     failed: Vec<String>,
     #[serde(flatten)]
     diff: diff::RunDiff,
+}
+
+impl JsonReport for DiffReport<'_> {
+    const SCHEMA: &'static str = "etlink.diff";
 }
 
 pub fn run(args: DiffArgs) -> Result<Outcome> {
@@ -67,7 +72,7 @@ pub fn run(args: DiffArgs) -> Result<Outcome> {
     }
     let compared = DiffReport { failed, ..compared };
     if args.tables.print.json {
-        print_text(&json_document("etlink.diff", &compared)?)?;
+        print_text(&json_text(&compared)?)?;
     } else if args.tables.print.csv {
         notes::print_all(&compared.notes);
         print_text(&changes_csv(&compared.diff.changes)?)?;

@@ -3,9 +3,10 @@
 #[cfg(feature = "parquet")]
 mod arrow;
 
-use super::{note_idle_measurements, print_document, print_report, print_run_files, print_shard};
+use super::{note_idle_measurements, print_report, print_run_files, print_shard};
 use crate::args::FindingsArgs;
 use crate::cut_traces::cut_line;
+use crate::envelope::{JsonReport, RunReports, print_json_report};
 use crate::kernel_rules::{ReadRules, read_rules};
 use crate::rank_error::rank_error;
 use crate::run_findings::{FoundRank, joined_findings, ranks_left_out};
@@ -29,11 +30,8 @@ use etlink_run::{JoinedRun, RunError};
 use serde::Serialize;
 use std::fmt::Write;
 
-/// What is printed.
-#[derive(Serialize)]
-struct FindingsDocument {
-    /// Each run.
-    runs: Vec<FindingsReport>,
+impl JsonReport for RunReports<FindingsReport> {
+    const SCHEMA: &'static str = "etlink.findings";
 }
 
 /// What one run would gain from.
@@ -85,7 +83,7 @@ pub fn run(args: FindingsArgs) -> Result<Outcome> {
         false => Outcome::Found,
     };
     if args.print.json {
-        print_document("etlink.findings", &FindingsDocument { runs: reports })?;
+        print_json_report(&RunReports { runs: reports })?;
     } else {
         let notes = reports
             .iter()

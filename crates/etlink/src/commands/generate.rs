@@ -1,11 +1,21 @@
 //! `etlink generate`: a run that nobody recorded.
 
-use super::{print_document, print_report};
+use super::print_report;
 use crate::Outcome;
 use crate::args::GenerateArgs;
+use crate::envelope::{JsonReport, print_json_report};
 use crate::written_files::describe_workload;
 use anyhow::{Result, bail};
-use etlink_run::workloads::generate_run;
+use etlink_run::workloads::{WorkloadReport, generate_run};
+use serde::Serialize;
+
+/// What is printed.
+#[derive(Serialize)]
+struct GeneratedRun(WorkloadReport);
+
+impl JsonReport for GeneratedRun {
+    const SCHEMA: &'static str = "etlink.generate";
+}
 
 pub fn run(args: &GenerateArgs) -> Result<Outcome> {
     if let Some(option) = args.unused_option() {
@@ -15,7 +25,7 @@ pub fn run(args: &GenerateArgs) -> Result<Outcome> {
     let overwrite = args.overwrite.overwrite;
     let report = generate_run(&args.name(), &pattern, &sizes, &args.output, overwrite)?;
     if args.print.json {
-        print_document("etlink.generate", &report)?;
+        print_json_report(&GeneratedRun(report))?;
     } else {
         print_report(&describe_workload(&report))?;
     }

@@ -1,7 +1,8 @@
 //! `etlink link`.
 
-use super::{json_document, note_idle_measurements, print_text};
+use super::{note_idle_measurements, print_text};
 use crate::args::LinkArgs;
+use crate::envelope::{JsonReport, json_text};
 use crate::serial_host::serial_host_note;
 use crate::table::{fold_lines, plain_lines};
 use crate::{Outcome, allocator, notes, table};
@@ -64,6 +65,10 @@ impl LinkConfig {
     }
 }
 
+impl JsonReport for JobReport {
+    const SCHEMA: &'static str = "etlink.link";
+}
+
 pub fn run(args: LinkArgs) -> Result<Outcome> {
     // most of what it makes it keeps until the file is written
     allocator::return_large_blocks();
@@ -77,7 +82,7 @@ pub fn run(args: LinkArgs) -> Result<Outcome> {
     // only now: an error that is printed over the bar could not be read
     let linked = linked?;
     let report = if json {
-        json_document("etlink.link", &linked)?
+        json_text(&linked)?
     } else {
         notes::print_all(&linked.report.notes);
         fold_lines(&table::link_report(&linked)).into_owned()

@@ -30,6 +30,7 @@ pub use top::TopDocument;
 
 use crate::Outcome;
 use crate::args::{EtlinkArgs, EtlinkCommand};
+use crate::envelope::{JsonReport, print_json_report};
 use crate::table::{count, fold_lines, plain, plain_lines};
 use crate::{notes, signals, trace_cache, unreadable_files};
 use anyhow::{Context, Result};
@@ -37,8 +38,7 @@ use etlink_model::AdvisedError;
 use etlink_run::RunSet;
 use etlink_run::output::StdoutError;
 use etlink_run::phases::ShardResults;
-use serde::Serialize;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::num::NonZeroUsize;
 
 /// How a report is printed.
@@ -138,10 +138,14 @@ fn print_text(text: &str) -> Result<()> {
     Ok(())
 }
 
+impl JsonReport for ShardResults {
+    const SCHEMA: &'static str = "etlink.shard";
+}
+
 /// Prints what a shard of a report did.
 fn print_shard(shard: &ShardResults, json: bool) -> Result<Outcome> {
     if json {
-        print_document("etlink.shard", shard)?;
+        print_json_report(shard)?;
     } else {
         let mut text = String::new();
         for failed in &shard.failed {
@@ -191,52 +195,3 @@ fn note_idle_measurements(runs: &RunSet) {
         }
     }
 }
-
-/// A document with the name and the version of its form before what it has.
-#[derive(Serialize)]
-struct SchemaDocument<'a, T> {
-    schema: &'a str,
-    version: u32,
-    #[serde(flatten)]
-    content: &'a T,
-}
-
-/// The version of all documents that commands print.
-const DOCUMENT_VERSION: u32 = 1;
-
-/// An object as JSON that names its form, `schema`, such as `etlink.merge`.
-fn json_document(schema: &str, content: &impl Serialize) -> Result<String> {
-    let document = SchemaDocument {
-        schema,
-        version: DOCUMENT_VERSION,
-        content,
-    };
-    Ok(serde_json::to_string_pretty(&document)? + "\n")
-}
-
-/// Prints what [`json_document`] makes.
-fn print_document(schema: &str, content: &impl Serialize) -> Result<()> {
-    print_json(&SchemaDocument {
-        schema,
-        version: DOCUMENT_VERSION,
-        content,
-    })
-}
-
-/// Prints a document as it is made: one with a record for each of a million names is half a GB.
-fn print_json(value: &impl Serialize) -> Result<()> {
-    let mut out = BufWriter::with_capacity(JSON_BUFFER, std::io::stdout().lock());
-    match serde_json::to_writer_pretty(&mut out, value) {
-        Ok(()) => {}
-        // as in `print_text`: `main` knows a closed pipe by this type
-        Err(error) if error.is_io() => return Err(StdoutError(error.into()).into()),
-        Err(error) => return Err(error.into()),
-    }
-    out.write_all(b"\n")
-        .and_then(|()| out.flush())
-        .map_err(StdoutError)?;
-    Ok(())
-}
-
-/// Standard output hands on each line by itself, and JSON has a line for each value.
-const JSON_BUFFER: usize = 1 << 16;

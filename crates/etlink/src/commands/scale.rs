@@ -1,12 +1,22 @@
 //! `etlink scale`: a run of more ranks, made of a written one.
 
-use super::{print_document, print_report};
+use super::print_report;
 use crate::Outcome;
 use crate::args::ScaleArgs;
+use crate::envelope::{JsonReport, print_json_report};
 use crate::notes::print_note;
 use crate::written_files::describe_workload;
 use anyhow::Result;
-use etlink_run::workloads::scale_run;
+use etlink_run::workloads::{WorkloadReport, scale_run};
+use serde::Serialize;
+
+/// What is printed.
+#[derive(Serialize)]
+struct ScaledRun(WorkloadReport);
+
+impl JsonReport for ScaledRun {
+    const SCHEMA: &'static str = "etlink.scale";
+}
 
 pub fn run(args: &ScaleArgs) -> Result<Outcome> {
     let overwrite = args.overwrite.overwrite;
@@ -15,7 +25,7 @@ pub fn run(args: &ScaleArgs) -> Result<Outcome> {
         print_note(note);
     }
     if args.print.json {
-        print_document("etlink.scale", &report)?;
+        print_json_report(&ScaledRun(report))?;
     } else {
         print_report(&describe_workload(&report))?;
     }

@@ -1,8 +1,8 @@
 //! `etlink schedule`: what each step of a program would do.
 
-use super::{DOCUMENT_VERSION, SchemaDocument};
 use crate::Outcome;
 use crate::args::{ScheduleArgs, TorchScheduleArgs};
+use crate::envelope::{JsonReport, print_json_report};
 use crate::notes;
 use anyhow::Result;
 use etlink_run::output::StdoutError;
@@ -37,31 +37,20 @@ pub fn run(args: &ScheduleArgs) -> Result<Outcome> {
     for note in schedule_notes(&schedule, args.steps) {
         notes::print_note(&note);
     }
-    write_report(args, schedule).map_err(StdoutError)?;
-    Ok(Outcome::Done)
-}
-
-fn write_report(args: &ScheduleArgs, schedule: Schedule) -> std::io::Result<()> {
-    // a million steps are a million lines, which are not kept
-    let mut out = BufWriter::new(std::io::stdout().lock());
     if args.print.json {
-        let content = ScheduleReport {
+        print_json_report(&ScheduleReport {
             actions: Actions {
                 schedule,
                 steps: args.steps,
             },
-        };
-        let document = SchemaDocument {
-            schema: "etlink.schedule",
-            version: DOCUMENT_VERSION,
-            content: &content,
-        };
-        serde_json::to_writer_pretty(&mut out, &document)?;
-        writeln!(out)?;
+        })?;
     } else {
-        write_table(&schedule, args.steps, &mut out)?;
+        let mut out = BufWriter::new(std::io::stdout().lock());
+        write_table(&schedule, args.steps, &mut out)
+            .and_then(|()| out.flush())
+            .map_err(StdoutError)?;
     }
-    out.flush()
+    Ok(Outcome::Done)
 }
 
 /// What a user would want to change before the program runs.
@@ -114,10 +103,15 @@ fn write_table(
 
 #[derive(Serialize)]
 struct ScheduleReport {
+    /// Action of each step.
     actions: Actions,
 }
 
-/// The actions one by one, which are not kept.
+impl JsonReport for ScheduleReport {
+    const SCHEMA: &'static str = "etlink.schedule";
+}
+
+/// Actions of the first steps, computed while they are written: there can be millions.
 struct Actions {
     schedule: Schedule,
     steps: u64,

@@ -1,8 +1,9 @@
 //! `etlink simulated`: what ASTRA-sim says of a run, beside what was measured.
 
-use super::{print_document, print_report};
+use super::print_report;
 use crate::Outcome;
 use crate::args::SimulatedArgs;
+use crate::envelope::{JsonReport, print_json_report};
 use crate::notes;
 use crate::simulation::read_simulation;
 use crate::table::{Grid, Limit, percent, signed_time, time};
@@ -12,6 +13,10 @@ use etlink_chakra::simulated::{
 };
 use etlink_run::output::Target;
 use etlink_run::simulated::{SimulationFiles, SimulationResult};
+
+impl JsonReport for SimulationResult {
+    const SCHEMA: &'static str = "etlink.simulated";
+}
 
 /// Stands where nothing is known.
 const UNKNOWN: &str = "-";
@@ -45,7 +50,7 @@ pub fn run(args: SimulatedArgs) -> Result<Outcome> {
     }
     let has_room = target.as_ref().is_none_or(|target| !target.is_stdout());
     if args.print.json {
-        print_document("etlink.simulated", &result)?;
+        print_json_report(&result)?;
     } else if has_room {
         print_report(&describe(&result, args.rows.rows))?;
     }

@@ -1,32 +1,26 @@
 //! All tables as JSON, or the one that was asked for.
 
-use crate::commands::print_json;
+use crate::envelope::{JsonReport, json_value, print_json, print_json_report};
 use anyhow::Result;
-use serde::Serialize;
 use serde_json::{Map, Value};
 
 /// Prints what is said of all runs; of the `tables` of each run, of its ranks and of all of them
 /// only the one that is called `only`.
-pub(super) fn print_tables(
-    runs: &impl Serialize,
+pub(super) fn print_tables<T: JsonReport>(
+    report: &T,
     tables: &[&str],
     only: Option<&str>,
 ) -> Result<()> {
     match only {
         // as values, each record would be a map of its own: several times the text's size
-        None => print_json(runs),
-        Some(only) => print_json(&select_table(runs, tables, only)?),
+        None => print_json_report(report),
+        Some(only) => print_json(&select_table(json_value(report)?, tables, only)),
     }
 }
 
-fn select_table(runs: &impl Serialize, tables: &[&str], only: &str) -> Result<Value> {
-    let mut all = serde_json::to_value(runs)?;
-    for run in all
-        .as_array_mut()
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_object_mut)
-    {
+fn select_table(mut report: Value, tables: &[&str], only: &str) -> Value {
+    let runs = report.get_mut("runs").and_then(Value::as_array_mut);
+    for run in runs.into_iter().flatten().filter_map(Value::as_object_mut) {
         retain_table(run, tables, only);
         // sums over ranks have tables too, of the same names
         run.get_mut("total")
@@ -42,7 +36,7 @@ fn select_table(runs: &impl Serialize, tables: &[&str], only: &str) -> Result<Va
             retain_table(rank, tables, only);
         }
     }
-    Ok(all)
+    report
 }
 
 /// Removes all tables but one.

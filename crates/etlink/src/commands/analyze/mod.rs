@@ -20,6 +20,7 @@ use super::{print_report, print_shard, print_text};
 use crate::Outcome;
 use crate::args::{AnalyzeArgs, Compat};
 use crate::cut_traces::findings_note;
+use crate::envelope::{JsonReport, RunReports};
 use crate::kernel_rules::{ReadRules, read_rules};
 use crate::run_findings::{
     FoundRank, findings_of_run, head_findings, ranks_left_out, retained_bytes,
@@ -66,6 +67,10 @@ struct Analyzed {
     findings: Option<RunFindings>,
 }
 
+impl JsonReport for RunReports<Analyzed> {
+    const SCHEMA: &'static str = "etlink.analyze";
+}
+
 /// Tables of a run, not of each rank.
 const OF_ALL_RANKS: [&str; 3] = ["metrics", "stragglers", "requests"];
 
@@ -109,8 +114,10 @@ pub fn run(args: AnalyzeArgs) -> Result<Outcome> {
     if let Some(card) = card {
         write_card(&card, &analyzed)?;
     }
+    let outcome = exit_outcome(&args, analyzed.iter().map(|one| &one.told));
     if args.print.json {
-        json::print_tables(&analyzed, &tables, args.table.as_deref())?;
+        let report = RunReports { runs: analyzed };
+        json::print_tables(&report, &tables, args.table.as_deref())?;
     } else if args.print.csv {
         print_text(&csv::of_analyzed(
             &analyzed,
@@ -125,7 +132,6 @@ pub fn run(args: AnalyzeArgs) -> Result<Outcome> {
                 .collect::<String>(),
         )?;
     }
-    let outcome = exit_outcome(&args, analyzed.iter().map(|one| &one.told));
     replaced.map(|()| outcome)
 }
 
@@ -228,6 +234,10 @@ struct AsHta {
     total: HtaRunTables,
 }
 
+impl JsonReport for RunReports<AsHta> {
+    const SCHEMA: &'static str = "etlink.hta";
+}
+
 /// HTA's numbers.
 fn as_hta(args: &AnalyzeArgs, tables: &[&str]) -> Result<Outcome> {
     let settings = HtaOptions {
@@ -254,8 +264,10 @@ fn as_hta(args: &AnalyzeArgs, tables: &[&str]) -> Result<Outcome> {
             told,
         })
         .collect();
+    let outcome = exit_outcome(args, told.iter().map(|one| &one.told));
     if args.print.json {
-        json::print_tables(&told, tables, args.table.as_deref())?;
+        let report = RunReports { runs: told };
+        json::print_tables(&report, tables, args.table.as_deref())?;
     } else if args.print.csv {
         print_text(&csv::of_hta(
             &told,
@@ -264,7 +276,7 @@ fn as_hta(args: &AnalyzeArgs, tables: &[&str]) -> Result<Outcome> {
     } else {
         print_report(&show::compat::compat_tables(&told, args)?)?;
     }
-    Ok(exit_outcome(args, told.iter().map(|one| &one.told)))
+    Ok(outcome)
 }
 
 fn exit_outcome<'a, T: 'a>(

@@ -3,9 +3,10 @@
 
 mod sarif;
 
-use super::{print_json, print_report};
+use super::print_report;
 use crate::Outcome;
 use crate::args::{CheckArgs, FindingsFormat, RankArgs};
+use crate::envelope::{FileReports, JsonReport, print_json, print_json_report};
 use crate::notes;
 use crate::table::cut;
 use anyhow::{Context, Result, bail};
@@ -41,6 +42,10 @@ struct Checked {
     findings: Vec<Finding>,
     #[serde(skip)]
     nodes: Option<RankNodes>,
+}
+
+impl JsonReport for FileReports<Checked> {
+    const SCHEMA: &'static str = "etlink.check";
 }
 
 impl Checked {
@@ -145,14 +150,16 @@ pub fn run(args: CheckArgs) -> Result<Outcome> {
     if !rules.is_empty() {
         checked.iter_mut().for_each(|file| file.keep_rules(&rules));
     }
+    let is_fine = checked.iter().all(|file| file.is_fine(args.strict));
     match args.format {
         FindingsFormat::Sarif => print_json(&sarif::sarif_log(&checked))?,
         FindingsFormat::Text if !args.print.json => {
             print_report(&checked.iter().map(describe_file).collect::<String>())?
         }
-        FindingsFormat::Json | FindingsFormat::Text => print_json(&checked)?,
+        FindingsFormat::Json | FindingsFormat::Text => {
+            print_json_report(&FileReports { files: checked })?
+        }
     }
-    let is_fine = checked.iter().all(|file| file.is_fine(args.strict));
     Ok(if is_fine {
         Outcome::Done
     } else {

@@ -3,8 +3,9 @@
 mod phases;
 mod show;
 
-use super::{json_document, print_report, print_run_files, print_text};
+use super::{print_report, print_run_files, print_text};
 use crate::args::{Compute, FormatName, MergeArgs, PhaseName, Simulator};
+use crate::envelope::{JsonReport, json_text};
 use crate::serial_host::serial_host_note;
 use crate::{Outcome, allocator, notes};
 use anyhow::{Result, bail};
@@ -14,11 +15,15 @@ use etlink_model::KeepEvents;
 use etlink_run::Progress;
 use etlink_run::memory::RankOperation;
 use etlink_run::merge::phases::PHASE_FOLDER;
-use etlink_run::merge::{AstraSimOptions, MergeOptions, MergedRun, merge};
+use etlink_run::merge::{AstraSimOptions, MergeOptions, MergeReport, MergedRun, merge};
 use etlink_run::output::{OutputFormat, Packing};
 use etlink_run::phases::Shard;
 use etlink_run::run::{RunOptions, RunSet, RunSource};
 use std::path::PathBuf;
+
+impl JsonReport for MergeReport {
+    const SCHEMA: &'static str = "etlink.merge";
+}
 
 /// What is to be merged, and where it goes.
 struct MergeConfig {
@@ -112,7 +117,7 @@ pub fn run(args: MergeArgs) -> Result<Outcome> {
     print_run_files(&runs);
     // what failed is printed before why nothing was replaced
     let printed = if config.json {
-        json_document("etlink.merge", &report).and_then(|text| print_text(&text))
+        json_text(&report).and_then(|text| print_text(&text))
     } else {
         print_report(&show::merge_summary(
             &runs.runs,

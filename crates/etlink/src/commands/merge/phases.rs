@@ -3,7 +3,8 @@
 use super::show;
 use crate::Outcome;
 use crate::args::PhaseName;
-use crate::commands::{json_document, print_report, print_run_files, print_text};
+use crate::commands::{print_report, print_run_files};
+use crate::envelope::{JsonReport, print_json_report};
 use crate::notes::print_note;
 use anyhow::Result;
 use etlink_run::discover::is_of_no_run;
@@ -13,6 +14,14 @@ use etlink_run::merge::phases::{
 use etlink_run::merge::{MergeOptions, MergedRank};
 use etlink_run::run::RunSet;
 use std::path::Path;
+
+impl JsonReport for ShardReport {
+    const SCHEMA: &'static str = "etlink.merge_shard";
+}
+
+impl JsonReport for JoinReport {
+    const SCHEMA: &'static str = "etlink.merge_join";
+}
 
 /// Runs a phase, and prints what it did.
 pub(super) fn run(
@@ -40,7 +49,7 @@ pub(super) fn run(
 
 fn print_shard(runs: &RunSet, report: &ShardReport, json: bool) -> Result<Outcome> {
     if json {
-        print_text(&json_document("etlink.merge", report)?)?;
+        print_json_report(report)?;
     } else {
         print_report(&show::merge_summary(&runs.runs, &report.ranks, &[]))?;
     }
@@ -60,7 +69,7 @@ fn print_join(runs: &RunSet, report: &JoinReport, json: bool) -> Result<Outcome>
         print_note(note);
     }
     if json {
-        print_text(&json_document("etlink.merge", report)?)?;
+        print_json_report(report)?;
     } else {
         print_report(&show::join_summary(report))?;
     }

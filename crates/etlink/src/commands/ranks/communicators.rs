@@ -1,6 +1,7 @@
 //! `etlink ranks` on logs of NCCL's inspector: sizes, times and bandwidths per communicator.
 
-use crate::commands::{ReportForm, print_json, print_report, print_text};
+use crate::commands::{ReportForm, print_report, print_text};
+use crate::envelope::{JsonReport, RunReports, print_json_report};
 use crate::table::{Grid, Limit, count, csv_text, plain, time};
 use crate::{Outcome, notes};
 use anyhow::Result;
@@ -25,6 +26,10 @@ struct FolderCommunicators {
     excluded: Vec<Excluded>,
     #[serde(flatten)]
     report: CommunicatorReport,
+}
+
+impl JsonReport for RunReports<FolderCommunicators> {
+    const SCHEMA: &'static str = "etlink.communicators";
 }
 
 /// Reads the logs in `folder` and sums them up.
@@ -73,8 +78,9 @@ pub(super) fn run(
     };
     let told = found.excluded.iter().map(Excluded::note);
     let told: Vec<String> = found.notes.iter().cloned().chain(told).collect();
+    let is_whole = found.excluded.is_empty();
     match form {
-        ReportForm::Json => print_json(&[&found])?,
+        ReportForm::Json => print_json_report(&RunReports { runs: vec![found] })?,
         ReportForm::Csv => {
             notes::print_of_runs([("", told)].into_iter());
             print_text(&sizes_csv(&found.report)?)?;
@@ -84,9 +90,10 @@ pub(super) fn run(
             print_report(&report_text(&found.report, rows))?;
         }
     }
-    Ok(match found.excluded.is_empty() {
-        true => Outcome::Done,
-        false => Outcome::Found,
+    Ok(if is_whole {
+        Outcome::Done
+    } else {
+        Outcome::Found
     })
 }
 

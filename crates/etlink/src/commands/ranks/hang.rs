@@ -1,6 +1,7 @@
 //! `etlink ranks` on dumps of the flight recorder alone: which rank hangs where.
 
-use crate::commands::{ReportForm, print_json, print_report, print_text};
+use crate::commands::{ReportForm, print_report, print_text};
+use crate::envelope::{JsonReport, RunReports, print_json_report};
 use crate::table::{Grid, Limit, count, csv_text, plain, time};
 use crate::{Outcome, notes};
 use anyhow::Result;
@@ -39,6 +40,10 @@ struct FolderHangs {
     calls: Vec<FlightCall>,
 }
 
+impl JsonReport for RunReports<FolderHangs> {
+    const SCHEMA: &'static str = "etlink.hang";
+}
+
 /// Reads the dumps in `folder` and says who hangs where.
 pub(super) fn run(
     folder: &Path,
@@ -63,8 +68,9 @@ pub(super) fn run(
         let excluded = one.excluded.iter().map(Excluded::note);
         one.notes.iter().cloned().chain(excluded).collect()
     };
+    let is_partial = all.iter().any(|one| !one.excluded.is_empty());
     match form {
-        ReportForm::Json => print_json(&all)?,
+        ReportForm::Json => print_json_report(&RunReports { runs: all })?,
         ReportForm::Csv => {
             let with_cut = |one: &FolderHangs| {
                 let mut notes: Vec<String> = notes_of(one);
@@ -81,7 +87,6 @@ pub(super) fn run(
             print_report(&texts.collect::<String>())?;
         }
     }
-    let is_partial = all.iter().any(|one| !one.excluded.is_empty());
     Ok(if is_partial {
         Outcome::Found
     } else {

@@ -8,9 +8,10 @@ mod waits;
 
 pub use document::RanksDocument;
 
-use super::{ReportForm, print_json, print_report, print_run_files, print_shard, print_text};
+use super::{ReportForm, print_report, print_run_files, print_shard, print_text};
 use crate::Outcome;
 use crate::args::RanksArgs;
+use crate::envelope::{JsonReport, RunReports, print_json_report};
 use crate::{notes, table};
 use anyhow::Result;
 use borsh::{BorshDeserialize, BorshSerialize};
@@ -125,6 +126,10 @@ struct NotCompared {
     message: String,
 }
 
+impl JsonReport for RunReports<RanksReport> {
+    const SCHEMA: &'static str = "etlink.ranks";
+}
+
 pub fn run(args: RanksArgs) -> Result<Outcome> {
     let progress = crate::progress::progress_bar();
     let config = RanksConfig::from_args(args, &progress)?;
@@ -145,8 +150,10 @@ pub fn run(args: RanksArgs) -> Result<Outcome> {
             _ => return Err(error),
         },
     };
+    let is_refused = is_strict && compared.iter().any(RanksReport::is_unsure);
+    let outcome = exit_outcome(&compared);
     match config.form {
-        ReportForm::Json => print_json(&compared)?,
+        ReportForm::Json => print_json_report(&RunReports { runs: compared })?,
         ReportForm::Csv => {
             // CSV has no place for notes
             show::print_notes(&compared);
@@ -160,8 +167,7 @@ pub fn run(args: RanksArgs) -> Result<Outcome> {
             print_report(&tables.collect::<String>())?;
         }
     }
-    let is_refused = is_strict && compared.iter().any(RanksReport::is_unsure);
-    Ok(match exit_outcome(&compared) {
+    Ok(match outcome {
         Outcome::Done if is_refused => Outcome::Found,
         outcome => outcome,
     })

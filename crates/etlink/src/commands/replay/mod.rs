@@ -13,8 +13,9 @@ mod validation;
 
 pub use document::{ReplayDocument, ReplayQuery};
 
-use super::{json_document, print_text};
+use super::print_text;
 use crate::args::ReplayArgs;
+use crate::envelope::{JsonReport, RunReports, json_text};
 use crate::table::{fold_lines, plain_lines};
 use crate::{Outcome, notes};
 use anyhow::{Context, Result, bail};
@@ -70,6 +71,10 @@ struct Replayed {
     /// The trace for Perfetto.
     #[serde(skip_serializing_if = "Option::is_none")]
     written: Option<Written>,
+}
+
+impl JsonReport for RunReports<Replayed> {
+    const SCHEMA: &'static str = "etlink.replay";
 }
 
 /// What a reader of `duration_micros` makes of a written graph, which knows no latencies of ours.
@@ -170,7 +175,9 @@ fn replay_file(config: ReplayConfig, progress: &Progress) -> Result<Outcome> {
         return Ok(Outcome::Found);
     };
     let report = if json {
-        json_document("etlink.replay", &replayed)?
+        json_text(&RunReports {
+            runs: vec![replayed],
+        })?
     } else {
         table::print_notes(std::slice::from_ref(&replayed));
         fold_lines(&table::replay_text(&replayed)).into_owned()

@@ -6,7 +6,8 @@ use super::all_ranks::{AllRanks, Collectives, Local, RankChange, RankReport};
 use super::questions::RankAnswers;
 use super::steps::{RankStep, ReplaySteps};
 use super::{ReplayConfig, Replayed, UnusedRules, replay_graph, table};
-use crate::commands::{print_json, print_report, print_run_files, print_shard};
+use crate::commands::{print_report, print_run_files, print_shard};
+use crate::envelope::{RunReports, print_json_report};
 use crate::rank_columns::RankColumns;
 use crate::run_findings::{SUMMARY_BYTES, ranks_left_out};
 use crate::{Outcome, notes, unreadable_files};
@@ -62,17 +63,17 @@ pub(super) fn replay_folder(config: ReplayConfig, progress: &Progress) -> Result
         Phased::Report(replayed) => replayed,
         Phased::Stored(shard) => return print_shard(&shard, json),
     };
-    if json {
-        print_json(&replayed)?;
-    } else {
-        table::print_notes(&replayed);
-        print_report(&replayed.iter().map(table::replay_text).collect::<String>())?;
-    }
     // what was left out is in the report; the exit code says that there is something to read
     let bad = replayed
         .iter()
         .filter_map(|run| run.together.as_ref())
         .any(|all| !all.excluded.is_empty());
+    if json {
+        print_json_report(&RunReports { runs: replayed })?;
+    } else {
+        table::print_notes(&replayed);
+        print_report(&replayed.iter().map(table::replay_text).collect::<String>())?;
+    }
     Ok(if bad { Outcome::Found } else { Outcome::Done })
 }
 

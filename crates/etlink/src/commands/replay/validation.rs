@@ -3,7 +3,8 @@
 use super::ranks::RunTogether;
 use super::trace_notes;
 use crate::args::ReplayArgs;
-use crate::commands::{json_document, print_text};
+use crate::commands::print_text;
+use crate::envelope::{JsonReport, json_text};
 use crate::table::{FactRows, fold_lines, percent, signed_time, time};
 use crate::{Outcome, notes};
 use anyhow::{Context, Result, bail};
@@ -26,6 +27,10 @@ struct Validated {
     excluded: Vec<Excluded>,
     #[serde(flatten)]
     validation: Validation,
+}
+
+impl JsonReport for Validated {
+    const SCHEMA: &'static str = "etlink.validation";
 }
 
 /// A prediction, and what is to be known of the two runs.
@@ -63,7 +68,7 @@ pub(super) fn validate_traces(args: &ReplayArgs, before: &Path, after: &Path) ->
         validation: predicted.validation,
     };
     if args.print.json {
-        print_text(&json_document("etlink.validation", &validated)?)?;
+        print_text(&json_text(&validated)?)?;
     } else {
         notes::print_all(&validated.notes);
         print_text(&fold_lines(&validation_text(&validated)))?;

@@ -9,9 +9,10 @@ mod ran;
 mod simulated;
 mod steps;
 
-use super::{json_document, note_idle_measurements, print_report, print_shard, print_text};
+use super::{note_idle_measurements, print_report, print_shard, print_text};
 use crate::Outcome;
 use crate::args::ReportArgs;
+use crate::envelope::{JsonReport, json_text};
 use crate::kernel_rules::{ReadRules, read_rules};
 use crate::notes;
 use crate::run_query::RunQuery;
@@ -57,6 +58,10 @@ struct WrittenPage {
     notes: Vec<String>,
     /// Traces that are not in the page.
     excluded: Vec<Excluded>,
+}
+
+impl JsonReport for WrittenPage {
+    const SCHEMA: &'static str = "etlink.report";
 }
 
 /// What the page is made of.
@@ -261,7 +266,7 @@ fn print_result(
         // the page has standard output for itself
         notes::print_all(&written.notes);
     } else if json {
-        print_text(&json_document("etlink.report", &written)?)?;
+        print_text(&json_text(&written)?)?;
     } else {
         notes::print_all(&written.notes);
         let (step, without) = written

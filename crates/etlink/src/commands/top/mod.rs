@@ -6,10 +6,15 @@ mod tree;
 
 pub use document::TopDocument;
 
-use super::{print_document, print_report, print_text};
-use crate::op_tables::{self, OpTable};
+use super::{print_report, print_text};
+use crate::envelope::{JsonReport, print_json_report};
+use crate::op_tables::{self, OpTable, RunTables};
 use crate::{Outcome, args, notes, table};
 use anyhow::Result;
+
+impl JsonReport for RunTables {
+    const SCHEMA: &'static str = "etlink.top";
+}
 
 pub fn run(args: args::TopArgs) -> Result<Outcome> {
     let tables = &args.tables;
@@ -22,7 +27,7 @@ pub fn run(args: args::TopArgs) -> Result<Outcome> {
         }
     }
     if tables.print.json {
-        print_document("etlink.top", &made)?;
+        print_json_report(&made)?;
     } else if tables.print.csv {
         print_text(&show::rows_csv(&made.tables)?)?;
     } else {

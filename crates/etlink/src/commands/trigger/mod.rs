@@ -9,9 +9,9 @@ mod show;
 mod wait;
 mod withdraw;
 
-use super::print_document;
 use crate::Outcome;
 use crate::args::TriggerArgs;
+use crate::envelope::{JsonReport, print_json_report};
 use anyhow::{Result, bail};
 use interrupt::Interrupt;
 use job::{ArmedJob, ArmedPeer};
@@ -53,6 +53,10 @@ pub struct TriggeredRank {
     pub why: Option<String>,
 }
 
+impl JsonReport for TriggeredRecording {
+    const SCHEMA: &'static str = "etlink.trigger";
+}
+
 impl TriggeredRecording {
     fn is_whole(&self) -> bool {
         self.ranks.iter().all(|rank| rank.why.is_none())
@@ -79,7 +83,7 @@ pub fn run(args: &TriggerArgs) -> Result<Outcome> {
     let left = timeout.saturating_sub(begun.elapsed());
     let result = wait::wait(&job, &request, peers, left, &interrupt)?;
     if args.print.json {
-        print_document("etlink.trigger", &result)?;
+        print_json_report(&result)?;
     } else {
         print_result(&result)?;
     }

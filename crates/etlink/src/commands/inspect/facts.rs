@@ -1,0 +1,436 @@
+//! Facts about a file, by its kind.
+
+use etlink_chakra::read::{ChakraGraph, GraphSummary};
+use etlink_chakra::{check, simulated::AstraLog};
+use etlink_flight_recorder::{FlightDump, FlightGroup, FlightProgress};
+use etlink_metrics::{RequestLatencies, WorkloadCard};
+use etlink_model::{
+    Anomalies, CollectiveKind, CollectiveRecords, DeviceTrace, GlobalRank, HostTrace,
+    MetricProfile, NameId, Names, ProcessGroup,
+};
+use etlink_nccl_inspector::{InspectorCommunicator, InspectorLog};
+use etlink_run::input::{DatabaseProcess, InputKind};
+use indexmap::IndexMap;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Facts about a file.
+#[derive(Serialize)]
+pub(super) struct FileFacts {
+    /// Path as it was given.
+    pub(super) file: String,
+    /// Kind of the file.
+    pub(super) kind: InputKind,
+    /// Kind of the file, for people.
+    pub(super) what: &'static str,
+    /// Commands that take the file.
+    pub(super) taken_by: &'static str,
+    /// Size of a compressed file, bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) stored_bytes: Option<u64>,
+    /// Facts about the content.
+    #[serde(flatten)]
+    pub(super) content: ContentFacts,
+}
+
+/// Facts about the content of a file.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum ContentFacts {
+    /// An export of several processes.
+    Processes {
+        /// Processes of the export.
+        processes: Vec<DatabaseProcess>,
+    },
+    /// A host trace.
+    Host(HostFacts),
+    /// A device trace.
+    Device(Box<DeviceFacts>),
+    /// A written graph.
+    Graph(Box<GraphFacts>),
+    /// A log of NCCL's inspector.
+    Log(LogFacts),
+    /// A dump of PyTorch's flight recorder.
+    Dump(DumpFacts),
+    /// Metrics of kernels.
+    Metrics(MetricFacts),
+    /// Latencies of requests.
+    Latencies {
+        /// Runs of the benchmark.
+        runs: Vec<RequestLatencies>,
+    },
+    /// A workload card.
+    Card(WorkloadCard),
+    /// A log of ASTRA-sim.
+    Simulation(SimulationFacts),
+    /// A text workload of ASTRA-sim 1.0.
+    Workload {
+        /// Number of layers.
+        layers: usize,
+    },
+    /// A view, whose events are ranges that etlink drew.
+    View {},
+}
+
+/// Facts about kernel metrics.
+#[derive(Serialize)]
+pub(super) struct MetricFacts {
+    /// Number of measured kernels.
+    kernels: usize,
+    /// Number of measured kernels by name.
+    kernels_by_name: IndexMap<String, u64>,
+    /// Names of the metrics.
+    metrics: Vec<String>,
+    /// Lines that could not be read.
+    damaged_lines: u64,
+}
+
+impl MetricFacts {
+    pub(super) fn new(profile: &MetricProfile) -> MetricFacts {
+        let mut metrics: Vec<String> = vec![];
+        for name in &profile.metrics.metric {
+            metrics.push(profile.names.get(*name).to_owned());
+        }
+        metrics.sort_unstable();
+        metrics.dedup();
+        let mut kernels_by_name: IndexMap<String, u64> = IndexMap::new();
+        for name in &profile.kernels.name {
+            let name = profile.names.get(*name).to_owned();
+            *kernels_by_name.entry(name).or_default() += 1;
+        }
+        MetricFacts {
+            kernels: profile.kernels.len(),
+            kernels_by_name,
+            metrics,
+            damaged_lines: profile.damaged_lines,
+        }
+    }
+}
+
+/// Facts about a host trace.
+#[derive(Serialize)]
+pub(super) struct HostFacts {
+    /// Size of the unpacked file, bytes.
+    bytes: u64,
+    /// Version of the format.
+    schema: String,
+    /// Process that was recorded.
+    pid: Option<i64>,
+    /// Time of the recording, as written.
+    time: String,
+    /// Number of nodes.
+    nodes: usize,
+    /// Nodes with the id that device traces have too.
+    nodes_with_id: usize,
+    /// Numbers of the threads.
+    threads: Vec<u32>,
+    /// Number of inputs and outputs that are tensors.
+    tensor_uses: usize,
+    /// Collectives by kind.
+    collectives: IndexMap<CollectiveKind, u64>,
+    /// Process groups.
+    process_groups: Vec<ProcessGroup>,
+    /// Names of the steps.
+    steps: Vec<String>,
+    /// Anomalies by their meaning.
+    anomalies: IndexMap<&'static str, u64>,
+}
+
+impl HostFacts {
+    pub(super) fn new(trace: &HostTrace) -> HostFacts {
+        let header = &trace.header;
+        let mut threads = trace.nodes.tid.clone();
+        // nodes of threads alternate, so only sorted ones are found to be the same
+        threads.sort_unstable();
+        threads.dedup();
+        let ids = trace.nodes.rf_id.iter();
+        HostFacts {
+            bytes: trace.bytes,
+            schema: header.schema.clone(),
+            pid: header.pid,
+            time: header.time.clone(),
+            nodes: trace.nodes.len(),
+            nodes_with_id: ids.filter(|id| id.get().is_some()).count(),
+            threads,
+            tensor_uses: etlink_host::tensor_uses(trace).refs.len(),
+            collectives: count_collectives(&trace.collectives, &trace.names),
+            process_groups: trace.groups.clone(),
+            steps: step_names(&trace.nodes.name, &trace.names),
+            anomalies: count_anomalies(&trace.anomalies),
+        }
+    }
+}
+
+/// Facts about a device trace.
+#[derive(Serialize)]
+pub(super) struct DeviceFacts {
+    /// Size of the unpacked file, bytes.
+    bytes: u64,
+    /// Rank that the trace reports.
+    rank: Option<GlobalRank>,
+    /// Number of ranks that the trace reports.
+    world_size: Option<i64>,
+    /// Backend of collectives.
+    backend: String,
+    /// Devices by name.
+    devices: IndexMap<String, u64>,
+    /// First start and last end since the origin of the trace, ns.
+    window_ns: Option<(i64, i64)>,
+    /// Origin of the trace in Unix time, ns; 0 if its times are Unix times.
+    base_ns: i64,
+    /// Number of CPU ops.
+    cpu_ops: usize,
+    /// CPU ops with the id that host traces have too.
+    ops_with_id: usize,
+    /// Number of runtime calls.
+    runtime_calls: usize,
+    /// Calls that begin the capture of a graph; null if there are none.
+    graph_captures: Option<usize>,
+    /// Calls that launch a graph; null if there are none.
+    graph_launches: Option<usize>,
+    /// Number of device rows.
+    device_rows: usize,
+    /// Number of synchronisation rows.
+    sync_rows: usize,
+    /// Names of threads.
+    threads: Vec<String>,
+    /// Devices, contexts and streams.
+    queues: Vec<String>,
+    /// Collectives by kind.
+    collectives: IndexMap<CollectiveKind, u64>,
+    /// Process groups.
+    process_groups: Vec<ProcessGroup>,
+    /// Names of the steps.
+    steps: Vec<String>,
+    /// Events by category.
+    events: IndexMap<String, u64>,
+    /// Anomalies by their meaning.
+    anomalies: IndexMap<&'static str, u64>,
+}
+
+impl DeviceFacts {
+    pub(super) fn new(trace: &DeviceTrace) -> DeviceFacts {
+        let header = &trace.header;
+        let queues = trace.queues.iter().map(|queue| {
+            format!(
+                "device {} context {} stream {}",
+                queue.device, queue.context, queue.stream
+            )
+        });
+        let threads = trace
+            .threads
+            .iter()
+            .map(|thread| format!("{}/{}", trace.label(thread.pid), trace.label(thread.tid)));
+        let mut devices: IndexMap<String, u64> = IndexMap::new();
+        for device in &header.devices {
+            *devices.entry(device.clone()).or_default() += 1;
+        }
+        let events = trace.events.iter();
+        let events = events.map(|(kind, count)| (kind.trim().to_owned(), *count));
+        let ids = trace.ops.rf_id.iter();
+        DeviceFacts {
+            bytes: trace.bytes,
+            rank: header.rank,
+            world_size: header.world_size,
+            backend: header.backend.clone(),
+            devices,
+            window_ns: trace.window().map(|(start, end)| (start.0, end.0)),
+            base_ns: header.base_ns.0,
+            cpu_ops: trace.ops.len(),
+            ops_with_id: ids.filter(|id| id.get().is_some()).count(),
+            runtime_calls: trace.calls.len(),
+            graph_captures: count_calls(trace, etlink_link::begins_capture),
+            graph_launches: count_calls(trace, etlink_link::launches_graph),
+            device_rows: trace.rows.len(),
+            sync_rows: trace.syncs.len(),
+            threads: threads.collect(),
+            queues: queues.collect(),
+            collectives: count_collectives(&trace.collectives, &trace.names),
+            process_groups: header.groups.clone(),
+            steps: step_names(&trace.ops.name, &trace.names),
+            events: events.collect(),
+            anomalies: count_anomalies(&trace.anomalies),
+        }
+    }
+}
+
+/// Facts about a written graph.
+#[derive(Serialize)]
+pub(super) struct GraphFacts {
+    #[serde(flatten)]
+    summary: GraphSummary,
+    /// Findings of `check`, by their meaning.
+    findings: IndexMap<&'static str, u64>,
+    /// Attributes of the first message, each with `metadata ` before its name.
+    #[serde(flatten)]
+    metadata: IndexMap<String, String>,
+}
+
+impl GraphFacts {
+    pub(super) fn new(graph: &ChakraGraph) -> GraphFacts {
+        let findings = check::check(graph).into_iter();
+        let metadata = graph.metadata.iter();
+        GraphFacts {
+            summary: graph.summary(),
+            findings: findings
+                .map(|finding| (finding.kind.describe(), finding.count))
+                .collect(),
+            metadata: metadata
+                .map(|(key, value)| (format!("metadata {key}"), value.clone()))
+                .collect(),
+        }
+    }
+}
+
+/// Facts about a log of NCCL's inspector.
+#[derive(Serialize)]
+pub(super) struct LogFacts {
+    /// Size of the unpacked file, bytes.
+    bytes: u64,
+    /// Number of logged calls.
+    calls: usize,
+    /// Collectives by kind.
+    collectives: IndexMap<CollectiveKind, u64>,
+    /// Communicators of the process.
+    communicators: Vec<InspectorCommunicator>,
+    /// Anomalies by their meaning.
+    anomalies: IndexMap<&'static str, u64>,
+}
+
+impl LogFacts {
+    pub(super) fn new(log: &InspectorLog) -> LogFacts {
+        let mut collectives: IndexMap<CollectiveKind, u64> = IndexMap::new();
+        for name in &log.calls.name {
+            let kind = CollectiveKind::from_name(log.names.get(*name));
+            *collectives.entry(kind).or_default() += 1;
+        }
+        collectives.sort_unstable_keys();
+        LogFacts {
+            bytes: log.bytes,
+            calls: log.calls.len(),
+            collectives,
+            communicators: log.communicators.clone(),
+            anomalies: count_anomalies(&log.anomalies),
+        }
+    }
+}
+
+/// Facts about a log of ASTRA-sim.
+#[derive(Serialize)]
+pub(super) struct SimulationFacts {
+    /// Number of lines.
+    lines: u64,
+    /// Number of simulations in the log.
+    simulations: u64,
+    /// Number of ranks.
+    ranks: usize,
+    /// Ranks that finished.
+    ranks_finished: usize,
+    /// Number of nodes.
+    nodes: usize,
+    /// Last time in the log, ns.
+    last_ns: i64,
+    /// Whether the simulation reached its end.
+    has_end: bool,
+    /// Lines that could not be read.
+    damaged_lines: u64,
+}
+
+impl SimulationFacts {
+    pub(super) fn new(log: &AstraLog) -> SimulationFacts {
+        let ranks = log.ranks.values();
+        let finished = ranks.clone().filter(|rank| rank.finished_ns.is_some());
+        SimulationFacts {
+            lines: log.lines,
+            simulations: log.runs,
+            ranks: log.ranks.len(),
+            ranks_finished: finished.count(),
+            nodes: ranks.map(|rank| rank.nodes.len()).sum(),
+            last_ns: log.last_ns,
+            has_end: log.has_end,
+            damaged_lines: log.damaged,
+        }
+    }
+}
+
+/// Facts about a dump of PyTorch's flight recorder.
+#[derive(Serialize)]
+pub(super) struct DumpFacts {
+    /// Size of the unpacked file, bytes.
+    bytes: u64,
+    /// Version of the format.
+    version: String,
+    /// Number of entries.
+    entries: usize,
+    /// Entries that ended.
+    ended: usize,
+    /// Creation of the first entry in Unix time, ns.
+    first_created_ns: Option<i64>,
+    /// Creation of the last entry in Unix time, ns.
+    last_created_ns: Option<i64>,
+    /// Collectives by kind.
+    collectives: IndexMap<CollectiveKind, u64>,
+    /// Process groups.
+    process_groups: Vec<FlightGroup>,
+    /// Progress by process group.
+    progress: BTreeMap<i64, FlightProgress>,
+    /// Anomalies by their meaning.
+    anomalies: IndexMap<&'static str, u64>,
+}
+
+impl DumpFacts {
+    pub(super) fn new(dump: &FlightDump) -> DumpFacts {
+        let mut collectives: IndexMap<CollectiveKind, u64> = IndexMap::new();
+        for entry in &dump.entries {
+            *collectives.entry(entry.kind).or_default() += 1;
+        }
+        collectives.sort_unstable_keys();
+        let ended = dump.entries.iter().filter(|entry| dump.has_ended(entry));
+        let times = dump.entries.iter().map(|entry| entry.created.0);
+        DumpFacts {
+            bytes: dump.bytes,
+            version: dump.version.clone(),
+            entries: dump.entries.len(),
+            ended: ended.count(),
+            first_created_ns: times.clone().min(),
+            last_created_ns: times.max(),
+            collectives,
+            process_groups: dump.groups.clone(),
+            progress: dump.progress.clone(),
+            anomalies: count_anomalies(&dump.anomalies),
+        }
+    }
+}
+
+/// Counts runtime calls by their names; `None` if there are none.
+fn count_calls(trace: &DeviceTrace, of: fn(&str) -> bool) -> Option<usize> {
+    let names = trace.calls.name.iter();
+    let count = names.filter(|name| of(trace.names.get(**name))).count();
+    (count > 0).then_some(count)
+}
+
+fn count_collectives(table: &CollectiveRecords, names: &Names) -> IndexMap<CollectiveKind, u64> {
+    let mut counts: IndexMap<CollectiveKind, u64> = IndexMap::new();
+    for row in 0..table.len() {
+        *counts.entry(table.row(row).kind(names)).or_default() += 1;
+    }
+    counts.sort_unstable_keys();
+    counts
+}
+
+fn step_names(used: &[NameId], names: &Names) -> Vec<String> {
+    let mut found: Vec<String> = used
+        .iter()
+        .map(|name| names.get(*name))
+        .filter(|name| name.starts_with("ProfilerStep"))
+        .map(str::to_owned)
+        .collect();
+    found.dedup();
+    found
+}
+
+fn count_anomalies(all: &Anomalies) -> IndexMap<&'static str, u64> {
+    all.iter()
+        .map(|(kind, anomaly)| (kind.describe(), anomaly.count))
+        .collect()
+}

@@ -1,0 +1,269 @@
+//! `etlink inspect`: what kind of file is this, what is in it.
+
+mod facts;
+
+use super::print_report;
+use crate::args::InspectArgs;
+use crate::envelope::{FileReports, JsonReport, print_json_report};
+use crate::rank_error::rank_error;
+use crate::table::{FactRows, mb};
+use crate::{Outcome, notes};
+use anyhow::{Context, Result, bail};
+use etlink_chakra::read;
+use etlink_chakra::simulated::AstraLogReader;
+use etlink_model::Severity;
+use etlink_run::input::{InputFile, InputKind, database_processes};
+use etlink_run::job::{read_device, read_host};
+use etlink_run::measurements::{read_card_file, read_latency_file, read_metric_file};
+use etlink_run::{Run, RunError, RunOptions, RunSource};
+use etlink_workload::text_workload::TextWorkload;
+use facts::{
+    ContentFacts, DeviceFacts, DumpFacts, FileFacts, GraphFacts, HostFacts, LogFacts, MetricFacts,
+    SimulationFacts,
+};
+use serde_json::Value;
+use std::io::{BufReader, Read};
+use std::path::Path;
+
+/// A text workload has a line of some hundred bytes for each layer.
+const MAX_WORKLOAD_BYTES: u64 = 64 << 20;
+
+impl JsonReport for FileReports<FileFacts> {
+    const SCHEMA: &'static str = "etlink.inspect";
+}
+
+pub fn run(args: InspectArgs) -> Result<Outcome> {
+    let threads = args.resources.start()?;
+    let progress = crate::progress::progress_bar();
+    let options = RunOptions {
+        threads,
+        memory: args.resources.memory.map(|memory| memory.as_u64()),
+        progress: progress.clone(),
+        ..RunOptions::default()
+    };
+    let stdin = args
+        .files
+        .iter()
+        .filter(|file| file.as_path() == Path::new("-"));
+    if stdin.count() > 1 {
+        bail!("only one of the files can be standard input");
+    }
+    let (mut all, mut errors) = (vec![], vec![]);
+    let mut is_damaged = false;
+    for file in &args.files {
+        match inspect_file(file, &options) {
+            Ok((facts, damaged)) => {
+                all.push(facts);
+                is_damaged |= damaged;
+            }
+            // what the other files are is worth knowing all the same
+            Err(error) => errors.push(error),
+        }
+    }
+    progress.finish();
+    if all.is_empty() {
+        let errors = errors.into_iter().map(rank_error);
+        return Err(RunError::no_trace_taken(errors.collect()).into());
+    }
+    if args.print.json {
+        print_json_report(&FileReports { files: all })?;
+    } else {
+        let mut texts = vec![];
+        for facts in &all {
+            texts.push(fact_lines(facts)?);
+        }
+        print_report(&texts.join("\n"))?;
+    }
+    for error in &errors {
+        notes::print_message(format_args!("{error:#}"));
+    }
+    Ok(if args.strict && is_damaged || !errors.is_empty() {
+        Outcome::Found
+    } else {
+        Outcome::Done
+    })
+}
+
+/// What is in a file, and whether that is damaged.
+fn inspect_file(file: &Path, options: &RunOptions) -> Result<(FileFacts, bool)> {
+    let run = Run::open(RunSource::File(file.to_owned()), options.clone())?;
+    options.progress.phase("reading");
+    let rank = run.only_rank()?;
+    let input = rank.open_file()?;
+    // before the content is read, which takes the input
+    let (kind, stored) = (input.kind, input.stored_bytes);
+    let what = if input.is_view {
+        "a view for Perfetto that etlink wrote, not a recording"
+    } else {
+        kind.describe()
+    };
+    let taken_by = if input.is_view {
+        "ui.perfetto.dev and other viewers: no command takes it"
+    } else if input.is_read_back {
+        // in a folder it lies beside what it was made of
+        "link --device, analyze, findings, replay, report, top, diff, as a file; not in a folder"
+    } else {
+        kind.taken_by()
+    };
+    // A trace is of one process. Of a report of several it is told which they are.
+    let processes = match (&input.plain_path, kind.has_processes()) {
+        (Some(path), true) => database_processes(path)?,
+        _ => vec![],
+    };
+    let found = match processes.len() {
+        0 | 1 => read_contents(input, file, run.set().threads_each),
+        _ => Ok((ContentFacts::Processes { processes }, false)),
+    };
+    let (content, damaged) = found.map_err(|error| {
+        let refusal = rank.memory_refusal(error.as_ref());
+        refusal.map_or(error, Into::into)
+    })?;
+    let facts = FileFacts {
+        file: file.display().to_string(),
+        kind,
+        what,
+        taken_by,
+        stored_bytes: stored,
+        content,
+    };
+    Ok((facts, damaged))
+}
+
+fn read_contents(input: InputFile, path: &Path, threads: usize) -> Result<(ContentFacts, bool)> {
+    match input.kind {
+        // its events are ranges that etlink drew: counts of them would pass for those of a program
+        InputKind::KinetoTrace if input.is_view => Ok((ContentFacts::View {}, false)),
+        InputKind::HostTrace => {
+            let trace = read_host(input, threads, etlink_link::TensorEdges::None)?;
+            let damaged = trace.anomalies.any(Severity::Damage);
+            Ok((ContentFacts::Host(HostFacts::new(&trace)), damaged))
+        }
+        kind if kind.is_device_trace() => {
+            let trace = read_device(input, threads, true)?;
+            let damaged = trace.anomalies.any(Severity::Damage);
+            let facts = Box::new(DeviceFacts::new(&trace));
+            Ok((ContentFacts::Device(facts), damaged))
+        }
+        InputKind::ChakraEt | InputKind::ChakraJson | InputKind::EtPlus => {
+            let graph = read::read(input.content).with_context(|| path.display().to_string())?;
+            let facts = Box::new(GraphFacts::new(&graph));
+            Ok((ContentFacts::Graph(facts), graph.damage().is_some()))
+        }
+        InputKind::NcclInspector => {
+            let log = etlink_run::inspector::read_opened_log(input)?;
+            let damaged = log.anomalies.any(Severity::Damage);
+            Ok((ContentFacts::Log(LogFacts::new(&log)), damaged))
+        }
+        InputKind::FlightRecorder => {
+            let dump = etlink_run::flight::read_opened(input)?;
+            let damaged = dump.anomalies.any(Severity::Damage);
+            Ok((ContentFacts::Dump(DumpFacts::new(&dump)), damaged))
+        }
+        InputKind::NsysReport => bail!(
+            "{} is {}; export it with `nsys export --type sqlite {}`",
+            input.name,
+            input.kind.describe(),
+            input.name
+        ),
+        InputKind::ParquetTable => bail!(
+            "{} is {}; export a report of Nsight Systems with `nsys export --type sqlite` instead",
+            input.name,
+            input.kind.describe()
+        ),
+        InputKind::KernelMetrics => {
+            let facts = MetricFacts::new(&read_metric_file(input)?);
+            Ok((ContentFacts::Metrics(facts), false))
+        }
+        InputKind::RequestLatencies => {
+            let runs = read_latency_file(input)?;
+            Ok((ContentFacts::Latencies { runs }, false))
+        }
+        InputKind::WorkloadCard => Ok((ContentFacts::Card(read_card_file(input)?), false)),
+        InputKind::AstraLog => {
+            let mut reader = AstraLogReader::default();
+            let read = reader.read(BufReader::new(input.content));
+            read.with_context(|| path.display().to_string())?;
+            let log = reader.finish();
+            let damaged = log.damaged > 0;
+            let facts = SimulationFacts::new(&log);
+            Ok((ContentFacts::Simulation(facts), damaged))
+        }
+        InputKind::TextWorkload => {
+            let taken_for = || {
+                format!(
+                    "{}: by its first line it is a text workload of ASTRA-sim 1.0",
+                    path.display()
+                )
+            };
+            let mut text = String::new();
+            let read = BufReader::new(input.content)
+                .take(MAX_WORKLOAD_BYTES + 1)
+                .read_to_string(&mut text);
+            read.with_context(taken_for)?;
+            if text.len() as u64 > MAX_WORKLOAD_BYTES {
+                bail!(
+                    "{}, but larger than {MAX_WORKLOAD_BYTES} bytes",
+                    taken_for()
+                );
+            }
+            let workload = TextWorkload::parse(&text).with_context(taken_for)?;
+            let layers = workload.layer_count();
+            Ok((ContentFacts::Workload { layers }, false))
+        }
+        _ => {
+            bail!(
+                "{} is {}; give a host trace, a device trace, a .et or merged JSON",
+                input.name,
+                input.kind.describe()
+            )
+        }
+    }
+}
+
+/// One line per fact; lists and tables one line per entry.
+fn fact_lines(facts: &FileFacts) -> Result<String> {
+    let mut rows = FactRows::default();
+    let values = serde_json::to_value(facts)?;
+    for (key, value) in values.as_object().into_iter().flatten() {
+        // `kind` says it already
+        if key == "format" {
+            continue;
+        }
+        let name = key.replace('_', " ");
+        match value {
+            // what a trace does not say is left out here, and null in JSON
+            Value::Null => {}
+            Value::Array(list) if list.is_empty() => {}
+            // keys name their unit, in JSON as here
+            Value::Number(bytes) if key.ends_with("bytes") => {
+                rows.add(&name, mb(bytes.as_u64().unwrap_or(0)), "")
+            }
+            Value::Object(table) => table
+                .iter()
+                .for_each(|(entry, count)| rows.add(&name, value_text(count), entry)),
+            Value::Array(list) if list.len() > 3 || list.iter().any(Value::is_object) => {
+                rows.add(&name, list.len(), "");
+                list.iter()
+                    // threads and streams can be thousands; JSON has them all
+                    .take(20)
+                    .for_each(|entry| rows.add("", "", value_text(entry)));
+            }
+            other => rows.add(&name, "", value_text(other)),
+        }
+    }
+    Ok(rows.to_string())
+}
+
+fn value_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(list) => list.iter().map(value_text).collect::<Vec<_>>().join(", "),
+        Value::Object(map) => map
+            .iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(key, value)| format!("{key} {}", value_text(value)))
+            .collect::<Vec<_>>()
+            .join("; "),
+        other => other.to_string(),
+    }
+}
