@@ -45,7 +45,7 @@ struct Comparison {
 pub fn compare_readers(options: &ChakraReaderOptions) -> Result<()> {
     let root = repository_root()?;
     let folder = root.join("target/chakra");
-    let own_schema = root.join("crates/etlink-chakra/schema/et_def.proto");
+    let own_schema = root.join("schemas/chakra/et_def.proto");
     let schema = options.schema.as_ref().unwrap_or(&own_schema);
     let packages = install_reader(&folder)?;
     let mut runs = vec![("drawn", draw_run(&folder.join("drawn"))?)];

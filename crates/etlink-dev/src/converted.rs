@@ -54,7 +54,7 @@ pub fn test_converted(options: &ConvertedOptions) -> Result<()> {
     if let Some(schema) = &options.sarif_schema {
         validate_sarif(schema, &root, &packages)?;
     }
-    let schema = root.join("crates/etlink-chakra/schema/et_def.proto");
+    let schema = root.join("schemas/chakra/et_def.proto");
     let recipe = root.join("crates/etlink-dev/recipes/converted.py");
     let mut python = Command::new("python3");
     python.env("PYTHONPATH", packages).arg(recipe);

@@ -4,21 +4,6 @@
 use etlink_json::{FieldScan, JsonScanner, scan_fields};
 use etlink_model::HostHeader;
 
-/// Every schema in the wild. `1.1.1-chakra.1.0.0` is known to chakra's converter alone.
-const SCHEMAS: [&str; 7] = [
-    "1.0.1",
-    "1.0.2-chakra.0.0.4",
-    "1.0.3-chakra.0.0.4",
-    "1.0.4-chakra.0.0.4",
-    "1.1.0-chakra.0.0.4",
-    "1.1.1-chakra.0.0.4",
-    "1.1.1-chakra.1.0.0",
-];
-
-pub(crate) fn is_known_schema(schema: &str) -> bool {
-    SCHEMAS.contains(&schema)
-}
-
 /// Adds what `text` says. Of several `finish_ts` the last counts: that of the process
 /// whose file it is comes after those of its forked children.
 pub(crate) fn add(text: &[u8], header: &mut HostHeader) -> FieldScan {

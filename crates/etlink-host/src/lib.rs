@@ -48,7 +48,7 @@ pub use write::{
 };
 
 use etlink_json::{ArrayEnvelope, ArrayLayout, JsonReadError, ReadDamage, read_elements};
-use etlink_model::{AnomalyKind, HostHeader, HostTrace, WantedNodes, advice};
+use etlink_model::{AnomalyKind, HostHeader, HostTrace, HostVersion, WantedNodes, advice};
 use std::io::Read;
 
 /// How to read.
@@ -248,7 +248,7 @@ fn note_damage(trace: &mut HostTrace, damage: ReadDamage) {
     if trace.header.finish_ms.is_none() {
         anomalies.note(AnomalyKind::NoFinish, String::new);
     }
-    if !header::is_known_schema(&trace.header.schema) {
+    if HostVersion::find(&trace.header.schema).is_none() {
         anomalies.note(AnomalyKind::UnknownSchema, || trace.header.schema.clone());
     }
 }

@@ -10,7 +10,7 @@
 //! the order of nodes of several threads, which a [`HostTrace`] does not keep.
 
 use etlink_json::write as json;
-use etlink_model::{Collective, HostHeader, HostTrace, NameId, ValueList};
+use etlink_model::{Collective, HostHeader, HostTrace, HostVersion, NameId, ValueList};
 use std::io::{self, Write};
 
 /// Name of the node of a process.
@@ -51,11 +51,11 @@ impl HostSchema {
     /// The `schema` of the file.
     pub fn text(self) -> &'static str {
         match self {
-            HostSchema::V1_0_1 => "1.0.1",
-            HostSchema::V1_0_2 => "1.0.2-chakra.0.0.4",
-            HostSchema::V1_0_3 => "1.0.3-chakra.0.0.4",
-            HostSchema::V1_1_0 => "1.1.0-chakra.0.0.4",
-            HostSchema::V1_1_1Early | HostSchema::V1_1_1 => "1.1.1-chakra.0.0.4",
+            HostSchema::V1_0_1 => HostVersion::V1_0_1.schema,
+            HostSchema::V1_0_2 => HostVersion::V1_0_2.schema,
+            HostSchema::V1_0_3 => HostVersion::V1_0_3.schema,
+            HostSchema::V1_1_0 => HostVersion::V1_1_0.schema,
+            HostSchema::V1_1_1Early | HostSchema::V1_1_1 => HostVersion::V1_1_1.schema,
         }
     }
 

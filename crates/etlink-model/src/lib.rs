@@ -15,6 +15,7 @@ mod collective;
 mod columns;
 mod device;
 mod host;
+mod host_version;
 mod ids;
 mod kernel_metrics;
 mod names;
@@ -40,6 +41,7 @@ pub use device::{
     TrackLabel,
 };
 pub use host::{HostHeader, HostNode, HostNodes, HostTrace, TextSpan, ValueList};
+pub use host_version::HostVersion;
 pub use ids::{
     CallIdx, CommIdx, Correlation, EdgeIdx, GlobalRank, GroupIdx, HostIdx, MatchIdx, NameId,
     NodeIdx, OpIdx, QueueIdx, RankIdx, ResourceIdx, RfId, RowIdx, StepIdx, TableIdx, ThreadIdx,

@@ -1,5 +1,7 @@
 //! Drawn programs of known truth, and damage.
 
+mod documented;
+
 use crate::{
     Error, RocpdReadOptions, is_rocpd, read_rocpd, read_rocprof_json, rocpd_processes,
     rocpd_row_count,

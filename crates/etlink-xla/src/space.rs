@@ -522,3 +522,58 @@ impl<'t> EventStats<'t> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCHEMA: &str = include_str!("../../../schemas/xla/xplane.proto");
+
+    /// The number of a field, as the text of the schema states it.
+    fn number_in_schema(message: &str, field: &str) -> u32 {
+        let (_, body) = SCHEMA
+            .split_once(&format!("message {message} {{"))
+            .expect("the message");
+        let (body, _) = body.split_once("\n}").expect("the message ends");
+        let mut lines = body.lines();
+        let line = lines.find(|line| line.contains(&format!(" {field} = ")));
+        let (_, number) = line
+            .expect("the field")
+            .split_once(" = ")
+            .expect("a number");
+        number.trim_end_matches(';').parse().expect("a number")
+    }
+
+    #[test]
+    fn numbers_are_those_of_the_schema() {
+        for (message, field, number) in [
+            ("XSpace", "planes", xspace::PLANES),
+            ("XSpace", "hostnames", xspace::HOST_NAMES),
+            ("XPlane", "name", plane::NAME),
+            ("XPlane", "lines", plane::LINES),
+            ("XPlane", "event_metadata", plane::EVENT_METADATA),
+            ("XPlane", "stat_metadata", plane::STAT_METADATA),
+            ("XPlane", "stats", plane::STATS),
+            ("XLine", "id", line::ID),
+            ("XLine", "name", line::NAME),
+            ("XLine", "timestamp_ns", line::TIMESTAMP_NS),
+            ("XLine", "events", line::EVENTS),
+            ("XLine", "display_name", line::DISPLAY_NAME),
+            ("XEvent", "metadata_id", event::METADATA_ID),
+            ("XEvent", "offset_ps", event::OFFSET_PS),
+            ("XEvent", "num_occurrences", event::OCCURRENCES),
+            ("XEvent", "duration_ps", event::DURATION_PS),
+            ("XEvent", "stats", event::STATS),
+            ("XEventMetadata", "name", metadata::NAME),
+            ("XEventMetadata", "display_name", metadata::DISPLAY_NAME),
+            ("XEventMetadata", "stats", metadata::STATS),
+            ("XStatMetadata", "name", metadata::NAME),
+        ] {
+            assert_eq!(
+                number_in_schema(message, field),
+                number,
+                "{message}.{field}"
+            );
+        }
+    }
+}

@@ -84,7 +84,7 @@ pub fn write_etplus(
 fn write_head(trace: &LinkedTrace, out: &mut Vec<u8>) -> io::Result<()> {
     let time = trace.host.as_ref().map_or("", |host| &host.header.time);
     let pid = metadata::pid(trace).unwrap_or(0);
-    write!(out, "{{\"schema\": \"{}\", ", schema::of(trace))?;
+    write!(out, "{{\"schema\": \"{}\", ", schema::of(trace).schema)?;
     write!(out, "\"pid\": {pid}, \"time\": ")?;
     json::text(out, time)?;
     write!(out, ", \"start_ts\": {}, ", start_ms(trace))?;

@@ -34,7 +34,7 @@ impl<'t> NodeWriter<'t> {
         NodeWriter {
             trace,
             plan,
-            strides: schema::has_strides(schema::of(trace)),
+            strides: schema::of(trace).has_strides,
             body: vec![],
             summary: WriteSummary::default(),
             unmended: vec![],

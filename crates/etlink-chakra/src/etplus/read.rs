@@ -12,7 +12,7 @@ use etlink_json::{
     ArrayEnvelope, ArrayLayout, BrokenJson, JsonScanner, JsonValue, ReadDamage, read_elements,
     scan_fields,
 };
-use etlink_model::TrackLabel;
+use etlink_model::{HostVersion, TrackLabel};
 use std::io::Read;
 
 /// Elements begin with what the first one begins with: `id`, in 1.0.1 `name`.
@@ -31,14 +31,6 @@ const NODE_ATTRS: [&str; 7] = [
     "tid",
     "fw_tid",
     "op_schema",
-];
-/// Schemas that `chakra_converter` reads.
-// Its `SUPPORTED_VERSIONS` has 1.1.1-chakra.1.0.0 as well, of which `parse_data` takes nothing.
-const SCHEMAS: [&str; 4] = [
-    "1.0.2-chakra.0.0.4",
-    "1.0.3-chakra.0.0.4",
-    "1.1.0-chakra.0.0.4",
-    "1.1.1-chakra.0.0.4",
 ];
 
 /// `RecordScope::USER_SCOPE`: a range that the program named.
@@ -255,7 +247,9 @@ fn read_document(graph: &mut ChakraGraph, envelope: &ArrayEnvelope) {
         .iter()
         .find(|(key, _)| key == "schema")
         .map(|(_, value)| value.clone());
-    if let Some(schema) = schema.filter(|schema| !SCHEMAS.contains(&schema.as_str())) {
+    if let Some(schema) = schema
+        && HostVersion::find_converted(&schema).is_none()
+    {
         graph
             .findings
             .note(FindingKind::UnknownSchema, || FindingExample {

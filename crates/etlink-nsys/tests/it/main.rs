@@ -7,6 +7,7 @@
     reason = "tests"
 )]
 
+mod documented;
 mod producers;
 mod same_graph;
 mod sums;
