@@ -39,7 +39,14 @@ pub fn etlink_path() -> Result<PathBuf> {
             .with_context(|| format!("{ETLINK} names {}", named.display()));
     }
     let mut build = Command::new(env!("CARGO"));
-    run_command(build.args(["build", "--quiet", "--package", "etlink", "--features", "full"]))?;
+    run_command(build.args([
+        "build",
+        "--quiet",
+        "--package",
+        "etlink",
+        "--features",
+        "full",
+    ]))?;
     // cargo puts the programs of one profile into one folder
     let name = format!("etlink{}", std::env::consts::EXE_SUFFIX);
     let etlink = std::env::current_exe()?.with_file_name(name);

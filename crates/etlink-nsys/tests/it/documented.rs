@@ -25,7 +25,7 @@ fn documented() -> BTreeSet<(String, String)> {
 
 #[test]
 fn every_column_that_is_read_is_documented() {
-    let connection = exported(&recorded("tpdp4-2.15.0", 0), NsysSchema::V3_13);
+    let mut connection = exported(&recorded("tpdp4-2.15.0", 0), NsysSchema::V3_13);
     let read = Arc::new(Mutex::new(BTreeSet::new()));
     let seen = Arc::clone(&read);
     let note = move |context: AuthContext<'_>| {

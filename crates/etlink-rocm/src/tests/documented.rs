@@ -25,7 +25,7 @@ fn documented() -> BTreeSet<(String, String)> {
 
 #[test]
 fn the_columns_that_are_read_are_those_of_the_document() {
-    let connection = database(&drawn(1), "");
+    let mut connection = database(&drawn(1), "");
     let read = Arc::new(Mutex::new(BTreeSet::new()));
     let seen = Arc::clone(&read);
     let note = move |context: AuthContext<'_>| {

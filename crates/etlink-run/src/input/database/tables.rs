@@ -45,9 +45,9 @@ pub(crate) fn ask_tables(mut input: InputFile) -> Result<InputFile, InputError> 
         return Ok(input);
     }
     let (mut file, unpacked) = unpack(&mut input)?;
-    input.kind = database_kind(&unpacked.path())?;
+    input.kind = database_kind(unpacked.path())?;
     file.rewind()
-        .with_path(FileAction::Read, &unpacked.path())?;
+        .with_path(FileAction::Read, unpacked.path())?;
     input.content = Box::new(file);
     input.unpacked = Some(unpacked);
     Ok(input)
