@@ -260,6 +260,9 @@ class Server:
 
     def killed(self, client, pid):
         """The client is gone, and its process goes with it."""
+        if client.fileno() < 0:
+            # the process has ended in this moment
+            return
         self.forget(client)
         client.close()
         os.kill(pid, signal.SIGKILL)
