@@ -678,6 +678,9 @@ class OwnProfiler(Jobs):
         self.triggered(self.traces)
         self.switch()
         (refused,) = self.triggered(self.traces, code=1)["ranks"]
+        (counter,) = (self.traces / ".etlink").glob("*.steps")
+        begun = int(counter.read_text())
+        self.wait_for(lambda: int(counter.read_text()) > begun + 30)
         self.switch()
         theirs = load(Path(f"{self.stop}.own.json"))
         found = self.triggered(self.traces)
