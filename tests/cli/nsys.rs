@@ -536,7 +536,7 @@ fn metrics_of_gpus_are_counters_in_a_trace_for_perfetto() {
 fn device_files_that_are_empty_or_cut_are_ranks_that_failed() {
     let tool = Tool::new();
     for rank in 0..2 {
-        let trace = crate::tool::unpacked("ddp2-2.15.0/kineto_trace_0.json.gz");
+        let trace = crate::tool::unpacked(&format!("ddp2-2.15.0/kineto_trace_{rank}.json.gz"));
         tool.file(&format!("run/kineto_trace_{rank}.json"), &trace);
     }
     // of another program

@@ -936,7 +936,7 @@ fn of_one_trace_under_two_ranks_neither_is_taken() {
     tool.run("replay run")
         .exits(1)
         .says("2  ranks without a trace: 0, 3");
-    let report = tool.run("ranks run --json").exits(1).json();
+    let report = tool.run("ranks run --json").exits(1).runs();
     let excluded = report[0]["excluded"].as_array().expect("excluded");
     let said: Vec<_> = excluded
         .iter()

@@ -303,7 +303,7 @@ fn all_commands_count_the_same_whole_steps() {
     assert!(found["window_ns"].as_i64().expect("a window") >= 20 * STEP);
     assert_eq!(found["steps"], 20);
 
-    let analysis = tool.run("analyze run --json").exits(0).json();
+    let analysis = tool.run("analyze run --json").exits(0).runs();
     let steps = analysis[0]["ranks"][0]["steps"].as_array().expect("steps");
     assert_eq!(steps.len(), 20);
     let lengths = steps.iter().map(|step| step["duration_ns"].as_i64());
@@ -312,7 +312,7 @@ fn all_commands_count_the_same_whole_steps() {
         .exits(0)
         .says("from the last rank's begin to the last rank's end 10.000 ms");
 
-    let replayed = tool.run("replay run --json").exits(0).json();
+    let replayed = tool.run("replay run --json").exits(0).runs();
     let steps = replayed[0]["steps"].as_array().expect("steps");
     assert_eq!(steps.len(), 40, "{replayed:#}");
     tool.run("report run -o page.html").exits(0);

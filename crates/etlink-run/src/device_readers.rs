@@ -1,6 +1,11 @@
 //! The reader of each kind of device trace. A recorder that is added has its kind in
 //! [`InputKind`], its first bytes in `input::sniff_kind`, and its reader here.
 
+#[cfg(feature = "nsys")]
+mod nsys;
+#[cfg(feature = "rocm")]
+mod rocpd;
+
 use crate::error::RunError;
 use crate::input::{InputError, InputFile, InputKind, WantedTrace};
 use etlink_kineto::KinetoReadOptions;
@@ -41,7 +46,7 @@ pub(crate) fn read_device_trace(
         }
         InputKind::XlaSpace | InputKind::XlaJson => read_xla(input, options),
         #[cfg(feature = "nsys")]
-        InputKind::NsysSqlite => crate::input::database::read_nsys(input, options),
+        InputKind::NsysSqlite => nsys::read_nsys(input, options),
         #[cfg(not(feature = "nsys"))]
         InputKind::NsysSqlite => Err(refuse(input, "an export of Nsight Systems", "nsys")),
         #[cfg(feature = "rocm")]
@@ -51,7 +56,7 @@ pub(crate) fn read_device_trace(
                 .map_err(|source| RunError::RocmTrace { name, source })
         }
         #[cfg(feature = "rocm")]
-        InputKind::RocpdSqlite => crate::input::database::read_rocpd(input),
+        InputKind::RocpdSqlite => rocpd::read_rocpd(input),
         #[cfg(not(feature = "rocm"))]
         InputKind::RocprofJson | InputKind::RocpdSqlite => {
             Err(refuse(input, "a recording of ROCm's rocprofv3", "rocm"))

@@ -12,16 +12,12 @@ mod rocpd;
 #[cfg_attr(not(feature = "sqlite"), path = "database/without.rs")]
 mod tables;
 
-#[cfg(feature = "nsys")]
-pub(crate) use nsys::read_nsys;
-#[cfg(feature = "rocm")]
-pub(crate) use rocpd::read_rocpd;
 pub use tables::database_processes;
-pub(crate) use tables::{ask_tables, event_rows, is_sqlite_failure};
+pub(crate) use tables::{ask_tables, event_rows};
 
 use crate::input::InputKind;
 #[cfg(feature = "sqlite")]
-pub(crate) use connection::UnpackedFile;
+pub(crate) use connection::{DatabaseFile, UnpackedFile};
 use memchr::memmem;
 use serde::Serialize;
 

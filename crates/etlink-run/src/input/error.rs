@@ -2,7 +2,6 @@
 
 use crate::file_error::FileError;
 use crate::input::InputKind;
-use crate::input::database::is_sqlite_failure;
 use crate::missing_feature::MissingFeature;
 use etlink_model::advice;
 use etlink_perfetto::PerfettoOrigin;
@@ -133,6 +132,18 @@ impl InputError {
 fn is_failed_call(error: &io::Error) -> bool {
     let inner = error.get_ref();
     error.raw_os_error().is_some() || inner.is_some_and(is_sqlite_failure)
+}
+
+/// Returns whether SQLite reported an error: the system refused a call to it.
+#[cfg(feature = "sqlite")]
+fn is_sqlite_failure(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    error.is::<etlink_sqlite::Error>()
+}
+
+/// Returns false: a build without databases calls no SQLite.
+#[cfg(not(feature = "sqlite"))]
+fn is_sqlite_failure(_: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    false
 }
 
 fn perfetto_reason(origin: PerfettoOrigin) -> &'static str {

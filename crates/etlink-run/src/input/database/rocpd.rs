@@ -1,12 +1,9 @@
 //! rocpd databases of ROCm's rocprofv3.
 
 use super::DatabaseProcess;
-use super::connection::DatabaseFile;
 use super::tables::DatabaseRecorder;
-use crate::error::RunError;
-use crate::input::{InputFile, InputKind};
-use etlink_model::DeviceTrace;
-use etlink_rocm::{RocpdProcess, RocpdReadOptions};
+use crate::input::InputKind;
+use etlink_rocm::RocpdProcess;
 use rusqlite::Connection;
 use std::collections::BTreeSet;
 
@@ -62,23 +59,4 @@ fn rocpd_processes(processes: Vec<RocpdProcess>) -> Vec<DatabaseProcess> {
         });
     }
     all
-}
-
-/// Reads a rocpd database: the process that is wanted, or the only one.
-pub(crate) fn read_rocpd(input: InputFile) -> Result<DeviceTrace, RunError> {
-    let (name, process) = (input.name.clone(), input.process);
-    let is_plain = input.plain_path.is_some();
-    let file = DatabaseFile::from_input(input)?;
-    let connection = file.connect().map_err(|source| RunError::Database {
-        name: name.clone(),
-        source,
-    })?;
-    let trace = etlink_rocm::read_rocpd(&connection, RocpdReadOptions { process });
-    trace.map_err(|source| match source {
-        etlink_rocm::Error::SeveralProcesses { pids } if !is_plain => {
-            let count = pids.len();
-            RunError::PackedProcesses { name, count }
-        }
-        source => RunError::RocmTrace { name, source },
-    })
 }

@@ -46,8 +46,7 @@ pub(crate) fn ask_tables(mut input: InputFile) -> Result<InputFile, InputError> 
     }
     let (mut file, unpacked) = unpack(&mut input)?;
     input.kind = database_kind(unpacked.path())?;
-    file.rewind()
-        .with_path(FileAction::Read, unpacked.path())?;
+    file.rewind().with_path(FileAction::Read, unpacked.path())?;
     input.content = Box::new(file);
     input.unpacked = Some(unpacked);
     Ok(input)
@@ -133,9 +132,4 @@ pub fn database_processes(path: &Path) -> Result<Vec<DatabaseProcess>, FileError
         }
     }
     Ok(vec![])
-}
-
-/// Returns whether SQLite reported an error: the system refused a call to it.
-pub(crate) fn is_sqlite_failure(error: &(dyn Error + Send + Sync + 'static)) -> bool {
-    error.is::<etlink_sqlite::Error>()
 }

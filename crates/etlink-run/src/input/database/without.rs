@@ -4,7 +4,6 @@ use super::DatabaseProcess;
 use crate::file_error::FileError;
 use crate::input::{InputError, InputFile};
 use crate::missing_feature::MissingFeature;
-use std::error::Error;
 use std::path::Path;
 
 /// Refuses a database that its first pages do not identify: its tables cannot be read.
@@ -28,8 +27,4 @@ pub(crate) fn event_rows(_: &Path) -> Option<u64> {
 /// None.
 pub fn database_processes(_: &Path) -> Result<Vec<DatabaseProcess>, FileError> {
     Ok(vec![])
-}
-
-pub(crate) fn is_sqlite_failure(_: &(dyn Error + Send + Sync + 'static)) -> bool {
-    false
 }

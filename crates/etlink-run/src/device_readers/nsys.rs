@@ -1,0 +1,41 @@
+//! The reader of exports of Nsight Systems.
+
+use crate::error::RunError;
+use crate::input::InputFile;
+use crate::input::database::DatabaseFile;
+use etlink_kineto::KinetoReadOptions;
+use etlink_model::DeviceTrace;
+use etlink_nsys::{GlobalPid, NsysReadOptions};
+
+/// Reads an export of Nsight Systems: the process that is wanted, or the only one.
+pub(super) fn read_nsys(
+    input: InputFile,
+    options: KinetoReadOptions,
+) -> Result<DeviceTrace, RunError> {
+    let (name, process) = (input.name.clone(), input.process.map(GlobalPid));
+    let is_plain = input.plain_path.is_some();
+    let file = DatabaseFile::from_input(input)?;
+    let failed = |source| RunError::Database {
+        name: name.clone(),
+        source,
+    };
+    let connection = file.connect().map_err(failed)?;
+    // SQLite reads with one thread per connection
+    let second = match options.threads {
+        0 | 1 => None,
+        _ => Some(file.connect().map_err(failed)?),
+    };
+    let options = NsysReadOptions {
+        process,
+        keep: options.keep,
+    };
+    let trace = etlink_nsys::read_with(&connection, second, options);
+    trace.map_err(|source| match source {
+        // ranks are told before a trace is read, and a packed file is not unpacked for that
+        etlink_nsys::Error::SeveralProcesses { pids } if !is_plain => {
+            let count = pids.len();
+            RunError::PackedProcesses { name, count }
+        }
+        source => RunError::NsysTrace { name, source },
+    })
+}

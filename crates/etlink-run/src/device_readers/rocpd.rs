@@ -1,0 +1,26 @@
+//! The reader of rocpd databases.
+
+use crate::error::RunError;
+use crate::input::InputFile;
+use crate::input::database::DatabaseFile;
+use etlink_model::DeviceTrace;
+use etlink_rocm::RocpdReadOptions;
+
+/// Reads a rocpd database: the process that is wanted, or the only one.
+pub(super) fn read_rocpd(input: InputFile) -> Result<DeviceTrace, RunError> {
+    let (name, process) = (input.name.clone(), input.process);
+    let is_plain = input.plain_path.is_some();
+    let file = DatabaseFile::from_input(input)?;
+    let connection = file.connect().map_err(|source| RunError::Database {
+        name: name.clone(),
+        source,
+    })?;
+    let trace = etlink_rocm::read_rocpd(&connection, RocpdReadOptions { process });
+    trace.map_err(|source| match source {
+        etlink_rocm::Error::SeveralProcesses { pids } if !is_plain => {
+            let count = pids.len();
+            RunError::PackedProcesses { name, count }
+        }
+        source => RunError::RocmTrace { name, source },
+    })
+}
