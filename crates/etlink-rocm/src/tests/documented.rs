@@ -8,6 +8,9 @@ use std::sync::{Arc, Mutex};
 
 const DOCUMENT: &str = include_str!("../../../../schemas/sql/rocpd.md");
 
+/// Suffix of the tables of a recording.
+const SUFFIX: &str = "_a";
+
 /// Tables with their columns, as the document lists them.
 fn documented() -> BTreeSet<(String, String)> {
     let rows = DOCUMENT.lines().filter(|line| line.starts_with("| `"));
@@ -25,7 +28,7 @@ fn documented() -> BTreeSet<(String, String)> {
 
 #[test]
 fn the_columns_that_are_read_are_those_of_the_document() {
-    let mut connection = database(&drawn(1), "");
+    let mut connection = database(&drawn(1), SUFFIX);
     let read = Arc::new(Mutex::new(BTreeSet::new()));
     let seen = Arc::clone(&read);
     let note = move |context: AuthContext<'_>| {
@@ -33,7 +36,7 @@ fn the_columns_that_are_read_are_those_of_the_document() {
             table_name,
             column_name,
         } = context.action
-            && table_name.starts_with("rocpd_")
+            && let Some(table_name) = table_name.strip_suffix(SUFFIX)
             && !matches!(column_name, "" | "ROWID")
         {
             let name = (table_name.to_owned(), column_name.to_owned());
