@@ -256,11 +256,11 @@ fn what_is_lost_is_said_and_refused() {
     // the file says how many nodes it has, and half of them are gone
     tool.file("half.et", &bytes[..bytes.len() / 2]);
     let ran = tool.run("convert half.et half.json --json").exits(0);
-    let report: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    let report = ran.json();
     let whole = tool
         .run(&format!("convert {RANK} whole.json --json"))
         .exits(0);
-    let whole: serde_json::Value = serde_json::from_str(&whole.stdout).expect("JSON");
+    let whole = whole.json();
     let number = |value: &serde_json::Value| value.as_u64().expect("a number");
     assert_eq!(
         number(&report["nodes"]) + number(&report["losses"]["missing_node"]),

@@ -188,7 +188,7 @@ fn standard_output_takes_the_graph_alone() {
     let ran = tool
         .run(&format!("link {MLP} -o - --format etplus"))
         .exits(0);
-    assert!(ran.json()["nodes"].is_array());
+    assert!(ran.other_json()["nodes"].is_array());
 }
 
 #[test]

@@ -89,7 +89,7 @@ fn findings_in_sarif_have_their_rules_and_places() {
     let ran = tool
         .run(&format!("check {} --format sarif", file.display()))
         .exits(1);
-    let log = ran.json();
+    let log = ran.other_json();
     assert_eq!(log["version"], "2.1.0");
     let run = &log["runs"][0];
     let result = &run["results"][0];
@@ -110,5 +110,8 @@ fn findings_in_sarif_have_their_rules_and_places() {
     let ran = tool
         .run(&format!("check {} --format sarif", good.display()))
         .exits(0);
-    assert_eq!(ran.json()["runs"][0]["results"], serde_json::json!([]));
+    assert_eq!(
+        ran.other_json()["runs"][0]["results"],
+        serde_json::json!([])
+    );
 }

@@ -26,8 +26,8 @@ fn simulated(run: &str) -> Tool {
 }
 
 fn document(tool: &Tool, arguments: &str) -> Value {
-    let ran = tool.run(&format!("simulated {arguments} --json")).exits(0);
-    serde_json::from_str(&ran.stdout).expect("JSON")
+    let ran = tool.run(&format!("simulated {arguments} --json"));
+    ran.exits(0).json()
 }
 
 /// What the log itself says of when ranks finished, by rank.

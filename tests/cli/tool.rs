@@ -281,10 +281,21 @@ impl Ran {
         &self.shown
     }
 
-    /// The JSON that was printed.
+    /// The report that was printed as JSON, which has the form of its schema.
     #[track_caller]
     pub fn json(&self) -> Value {
-        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}\n{}", self.shown))
+        let report = self.other_json();
+        if let Err(error) = crate::schema::check_report(&report) {
+            panic!("{error}\n{}", self.shown.lines().next().unwrap_or_default());
+        }
+        report
+    }
+
+    /// JSON that is no report: a graph, or SARIF.
+    #[track_caller]
+    pub fn other_json(&self) -> Value {
+        let parsed = serde_json::from_str(&self.stdout);
+        parsed.unwrap_or_else(|error| panic!("{error}\n{}", self.shown))
     }
 
     /// Reports of all runs.

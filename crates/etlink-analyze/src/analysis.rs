@@ -53,6 +53,7 @@ macro_rules! tables {
         /// What one rank's trace says. Each field is a table of flat records; an empty one says
         /// that the trace has nothing of the kind.
         #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         pub struct RankAnalysis {
             /// Global rank, if the traces or the caller say it.
             pub rank: Option<i64>,

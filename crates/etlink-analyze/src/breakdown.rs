@@ -28,6 +28,7 @@ use serde::Serialize;
 
 /// Device time by class, ns.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeviceTime {
     /// Device number; none of a sum.
     pub device: Option<i64>,

@@ -36,6 +36,7 @@ use serde::Serialize;
 
 /// All communications of one type in one group.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CollectiveTotals {
     /// `all_reduce`, `send`, …; `other` where only a kernel is known.
     pub kind: String,
@@ -78,6 +79,7 @@ pub struct CollectiveTotals {
 
 /// Sums for a line through (bytes, ns), exact in any order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct HockneyFit {
     n: i128,
     x: i128,

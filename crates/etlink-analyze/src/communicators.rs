@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What the logs of a run say.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CommunicatorReport {
     /// Processes that have a log.
     pub processes: u64,
@@ -27,6 +28,7 @@ pub struct CommunicatorReport {
 
 /// The collectives or messages of one kind and size in a communicator.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CommunicatorSize {
     /// The hash by which its ranks know it.
     pub communicator: String,
@@ -60,6 +62,7 @@ pub struct CommunicatorSize {
 
 /// A rank of a communicator.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CommunicatorMember {
     /// The hash of the communicator.
     pub communicator: String,

@@ -22,6 +22,7 @@ use serde::Serialize;
 
 /// One device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ComputeRate {
     /// Device number.
     pub device: i64,

@@ -20,6 +20,7 @@ use std::cmp::Reverse;
 
 /// One kind of copy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CopyTotals {
     /// Its name, as the trace has it.
     pub kind: String,

@@ -38,6 +38,7 @@ use std::borrow::Cow;
 
 /// One run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunSide {
     /// Traces that were summed up.
     pub ranks: u64,
@@ -62,6 +63,7 @@ pub struct RunSide {
 
 /// Device rows of all ranks that are not compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OutsideSum {
     /// When they were launched.
     pub launched: OutsideCause,
@@ -73,6 +75,7 @@ pub struct OutsideSum {
 
 /// What became of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
     /// Only in the second run.
@@ -89,6 +92,7 @@ pub enum ChangeKind {
 
 /// A row of either run or of both.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RowChange {
     /// Name.
     pub name: String,
@@ -119,6 +123,7 @@ pub struct RowChange {
 
 /// Two runs compared.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunDiff {
     /// What figures are of: `step` or `rank`.
     pub per: &'static str,

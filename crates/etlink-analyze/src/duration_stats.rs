@@ -1,7 +1,9 @@
 //! Count, sum, extremes and spread of durations, exact and in any order.
 
 use borsh::{BorshDeserialize, BorshSerialize};
-use serde::ser::{Serialize, SerializeStruct, Serializer};
+use serde::{Serialize, Serializer};
+#[cfg(feature = "schema")]
+use std::borrow::Cow;
 
 /// Of some durations. Merging is exact, so that figures do not depend on the order of ranks or
 /// threads.
@@ -70,16 +72,46 @@ impl DurationStats {
     }
 }
 
+/// Durations as they are printed.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+struct DurationRecord {
+    /// Number of durations.
+    count: u64,
+    /// Sum, ns.
+    sum_ns: i64,
+    /// Mean, ns.
+    mean_ns: f64,
+    /// Shortest, ns.
+    min_ns: i64,
+    /// Longest, ns.
+    max_ns: i64,
+    /// Standard deviation, ns; null of fewer than two.
+    stddev_ns: Option<f64>,
+}
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for DurationStats {
+    fn schema_name() -> Cow<'static, str> {
+        "DurationStats".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        DurationRecord::json_schema(generator)
+    }
+}
+
 impl Serialize for DurationStats {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut fields = to.serialize_struct("Moments", 6)?;
-        fields.serialize_field("count", &self.count)?;
-        fields.serialize_field("sum_ns", &self.sum_ns)?;
-        fields.serialize_field("mean_ns", &self.mean_ns())?;
-        fields.serialize_field("min_ns", &self.min_ns)?;
-        fields.serialize_field("max_ns", &self.max_ns)?;
-        fields.serialize_field("stddev_ns", &self.stddev_ns())?;
-        fields.end()
+        let record = DurationRecord {
+            count: self.count,
+            sum_ns: self.sum_ns,
+            mean_ns: self.mean_ns(),
+            min_ns: self.min_ns,
+            max_ns: self.max_ns,
+            stddev_ns: self.stddev_ns(),
+        };
+        record.serialize(to)
     }
 }
 

@@ -12,6 +12,7 @@ use std::cmp::Reverse;
 
 /// All ops or calls of one name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostOpTotals {
     /// Name.
     pub name: String,

@@ -43,6 +43,7 @@ use serde::Serialize;
 
 /// The gaps of a device or of one of its streams, ns.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IdleCauses {
     /// Device number; none of a sum.
     pub device: Option<i64>,
@@ -78,6 +79,7 @@ pub struct IdleCauses {
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize,
 )]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum GapCause {
     /// See [`IdleCauses::host_late_ns`].

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 /// A metric of the kernels of one name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KernelCounter {
     /// Name of the kernel; of the launch call in a trace without kernels.
     pub name: String,

@@ -17,7 +17,9 @@ use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_model::NameId;
 use indexmap::IndexMap;
 use rustc_hash::{FxBuildHasher, FxHashMap};
-use serde::ser::{Serialize, SerializeStruct, Serializer};
+use serde::{Serialize, Serializer};
+#[cfg(feature = "schema")]
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
@@ -70,25 +72,69 @@ impl KernelTotals {
     }
 }
 
+/// Kernels of a name as they are printed.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+struct KernelRecord<'a> {
+    /// Kind of work.
+    class: RowClass,
+    /// Library, or kind of kernel.
+    label: &'a str,
+    /// Name, as the trace has it.
+    name: &'a str,
+    /// Name as people read it.
+    short_name: &'a str,
+    /// Number of rows.
+    count: u64,
+    /// Sum of the durations, ns.
+    sum_ns: i64,
+    /// Mean duration, ns.
+    mean_ns: f64,
+    /// Shortest duration, ns.
+    min_ns: i64,
+    /// Longest duration, ns.
+    max_ns: i64,
+    /// Standard deviation of the durations, ns; null of one row.
+    stddev_ns: Option<f64>,
+    /// Part of the durations of all rows that work; null of a row that only waits.
+    share: Option<f64>,
+    /// Op or annotation that most of the time belongs to.
+    op: &'a str,
+    /// Number of other ops with rows of this name.
+    other_ops: usize,
+}
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for KernelTotals {
+    fn schema_name() -> Cow<'static, str> {
+        "KernelTotals".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        KernelRecord::json_schema(generator)
+    }
+}
+
 // by hand, since the short name is kept only where there is one
 impl Serialize for KernelTotals {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let durations = &self.durations;
-        let mut fields = to.serialize_struct("KernelTotals", 13)?;
-        fields.serialize_field("class", &self.class)?;
-        fields.serialize_field("label", &self.label)?;
-        fields.serialize_field("name", &self.name)?;
-        fields.serialize_field("short_name", self.short_name())?;
-        fields.serialize_field("count", &durations.count)?;
-        fields.serialize_field("sum_ns", &durations.sum_ns)?;
-        fields.serialize_field("mean_ns", &durations.mean_ns())?;
-        fields.serialize_field("min_ns", &durations.min_ns)?;
-        fields.serialize_field("max_ns", &durations.max_ns)?;
-        fields.serialize_field("stddev_ns", &durations.stddev_ns())?;
-        fields.serialize_field("share", &self.share)?;
-        fields.serialize_field("op", self.op().unwrap_or(""))?;
-        fields.serialize_field("other_ops", &self.other_ops())?;
-        fields.end()
+        let record = KernelRecord {
+            class: self.class,
+            label: &self.label,
+            name: &self.name,
+            short_name: self.short_name(),
+            count: durations.count,
+            sum_ns: durations.sum_ns,
+            mean_ns: durations.mean_ns(),
+            min_ns: durations.min_ns,
+            max_ns: durations.max_ns,
+            stddev_ns: durations.stddev_ns(),
+            share: self.share,
+            op: self.op().unwrap_or(""),
+            other_ops: self.other_ops(),
+        };
+        record.serialize(to)
     }
 }
 

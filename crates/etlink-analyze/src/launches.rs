@@ -21,6 +21,7 @@ use std::cmp::Reverse;
 
 /// All launching calls of one name, or of one op, ns.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LaunchTotals {
     /// Name of the call or the op.
     pub name: String,

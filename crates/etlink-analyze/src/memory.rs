@@ -14,6 +14,7 @@ use std::io::{self, Read};
 
 /// One device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MemoryUse {
     /// `cpu`, `cuda`, `hip`, …
     #[borsh(deserialize_with = "read_device_type")]
@@ -40,6 +41,7 @@ pub struct MemoryUse {
 
 /// What is allocated after an allocation or a free.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MemoryPoint {
     /// When, ns since the origin of the trace.
     pub time_ns: i64,

@@ -60,6 +60,7 @@ use std::collections::BTreeMap;
 
 /// One figure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunMetric {
     /// Its name.
     pub name: String,

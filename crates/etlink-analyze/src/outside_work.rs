@@ -32,6 +32,7 @@ use serde::Serialize;
     BorshSerialize,
     BorshDeserialize,
 )]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OutsideCause {
     /// Before the recording began.
@@ -64,6 +65,7 @@ impl OutsideCause {
 /// Device rows of one device that the tables of kernels, copies, device time, idle time and
 /// coverage leave out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OutsideWork {
     /// Device number.
     pub device: i64,

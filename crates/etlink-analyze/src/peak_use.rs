@@ -38,6 +38,7 @@ pub const ENOUGH: f64 = 0.9;
 
 /// One device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PeakUse {
     /// Device number.
     pub device: i64,

@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 
 /// The steps of one phase.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PhaseTotals {
     /// `prefill`, `decode`, `mixed`, the word of the user's pattern, or `other`.
     pub phase: String,

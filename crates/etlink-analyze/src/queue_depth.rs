@@ -17,6 +17,7 @@ use serde::Serialize;
 
 /// One stream.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QueueDepth {
     /// Device number.
     pub device: i64,

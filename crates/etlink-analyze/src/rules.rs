@@ -26,6 +26,7 @@ use std::sync::LazyLock;
     BorshSerialize,
     BorshDeserialize,
 )]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RowClass {
     /// Kernels.

@@ -16,6 +16,7 @@ use serde::Serialize;
 
 /// What the traces of all ranks say together: sums of what each says.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunTotals {
     /// How busy the devices are, summed over all devices of all ranks: one record, none without
     /// devices.

@@ -14,6 +14,7 @@ use std::cmp::Reverse;
 
 /// All instances with one sequence.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KernelSequence {
     /// Name of the op.
     pub op: String,

@@ -23,6 +23,7 @@ use serde::Serialize;
 
 /// One device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SmCoverage {
     /// Device number.
     pub device: i64,

@@ -40,6 +40,7 @@ const STUB_PART: i64 = 10;
     BorshSerialize,
     BorshDeserialize,
 )]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StepExclusion {
     /// It launched nothing on a device, while other steps did.
@@ -62,6 +63,7 @@ impl StepExclusion {
 
 /// One step, ns.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepTime {
     /// Name of the annotation; of several with one name all but the first have a number: `a (2)`.
     pub name: String,

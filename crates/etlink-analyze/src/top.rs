@@ -63,6 +63,7 @@ pub struct Options<'t> {
 
 /// The table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KeyAverages {
     /// What PyTorch calls the device: `CUDA`, `XPU`, `MTIA`, `HPU`.
     pub device: &'static str,
@@ -85,6 +86,7 @@ pub struct KeyAverages {
 
 /// All events that bear one name, or one name with shapes or a stack. Times are ns, sizes bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KeyAverage {
     /// Name; `ProfilerStep*` for all steps.
     pub name: String,

@@ -33,6 +33,7 @@ use serde::Serialize;
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize,
 )]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum UtilizationWindow {
     /// The steps.
@@ -44,6 +45,7 @@ pub enum UtilizationWindow {
 
 /// How busy a device is while the program runs, ns.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Utilization {
     /// Device number; none of a sum.
     pub device: Option<i64>,

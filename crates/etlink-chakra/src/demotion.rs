@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Why a communication node was written as computation with its measured duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Demotion {
     /// Some rank does not have it, or has something else.

@@ -14,6 +14,7 @@ macro_rules! findings {
     ($($(#[$doc:meta])+ $name:ident $rule:literal = $severity:ident, $text:literal;)*) => {
         /// Every kind of finding.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[serde(rename_all = "snake_case")]
         pub enum FindingKind { $($(#[$doc])+ $name,)* }
 
@@ -145,6 +146,7 @@ findings! {
 
 /// One place where something is wrong.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FindingExample {
     /// Id of the node.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -165,6 +167,7 @@ pub struct FindingExample {
 
 /// A kind of fault, with how often it occurs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Finding {
     /// The id of the rule that is broken, such as `ET102`.
     pub rule: &'static str,

@@ -112,6 +112,7 @@ impl WriteOptions<'_> {
 
 /// How much of what devices do has a formula, so that a roofline can say how long it takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RooflineCover {
     /// Nodes of devices that compute, copy or wait.
     pub nodes: u64,
@@ -144,6 +145,7 @@ impl RooflineCover {
 
 /// What was written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WriteSummary {
     /// Nodes that were written.
     pub nodes: u64,
@@ -153,6 +155,7 @@ pub struct WriteSummary {
     pub bytes: u64,
     /// Nodes by type; ET+ nodes have no type.
     #[serde(serialize_with = "by_type")]
+    #[cfg_attr(feature = "schema", schemars(with = "IndexMap<String, u64>"))]
     pub types: IndexMap<NodeType, u64>,
     /// Communication nodes written as computation, by reason.
     pub demoted: IndexMap<Demotion, u64>,

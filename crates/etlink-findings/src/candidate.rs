@@ -25,6 +25,7 @@ pub struct CauseCandidate {
 
 /// What a trace shows of a cause.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CauseEvidence {
     /// How often it occurs.
     pub count: u64,

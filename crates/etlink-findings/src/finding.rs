@@ -18,6 +18,7 @@ pub struct RankPart {
 
 /// A cause of lost time, with what the run would gain without it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunFinding {
     /// What kind of cause.
     pub kind: CauseKind,
@@ -41,6 +42,7 @@ pub struct RunFinding {
 
 /// Communication that takes much of a run, and what the run would gain without it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CommunicationShare {
     /// The kind and group that lasts longest.
     pub subject: String,
@@ -63,6 +65,7 @@ pub struct CommunicationShare {
 
 /// What the run would gain without any of its findings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JointGain {
     /// What the window takes less in a replay without all of them, ns.
     pub gain_ns: i64,
@@ -76,6 +79,7 @@ pub struct JointGain {
 
 /// What a run would gain most from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunFindings {
     /// What the window is of.
     pub window: UtilizationWindow,

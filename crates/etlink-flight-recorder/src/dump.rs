@@ -27,6 +27,7 @@ pub struct FlightDump {
 
 /// A process group as a dump lists it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FlightGroup {
     /// Its name; Gloo's dumps leave it out.
     pub name: String,
@@ -38,6 +39,7 @@ pub struct FlightGroup {
 
 /// The numbers of the last collectives of a group; -1: none yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FlightProgress {
     /// That was called.
     pub enqueued: i64,

@@ -12,6 +12,7 @@ use serde::Serialize;
 /// A counter of a kernel. HTA has a line for each kernel with a column for each counter; here a
 /// counter is a line.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CuptiCounter {
     /// HTA's `rank`.
     pub rank: i64,

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 
 /// `get_gpu_user_annotation_breakdown`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[allow(missing_docs, reason = "HTA's names, us")]
 pub struct NameStats {
     pub name: String,
@@ -28,6 +29,7 @@ pub struct NameStats {
 
 /// `get_gpu_kernel_breakdown`, by name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[allow(missing_docs, reason = "HTA's names, us")]
 pub struct KernelStats {
     #[serde(flatten)]

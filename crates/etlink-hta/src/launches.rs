@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 /// `get_idle_time_breakdown`, us.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[allow(missing_docs, reason = "HTA's names, us")]
 pub struct IdleTime {
     pub rank: i64,
@@ -18,6 +19,7 @@ pub struct IdleTime {
 
 /// `get_cuda_kernel_launch_stats`, us.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[allow(missing_docs, reason = "HTA's names, us")]
 pub struct LaunchStats {
     pub correlation: i64,

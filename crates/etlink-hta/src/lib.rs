@@ -126,6 +126,7 @@ macro_rules! tables {
     ($($(#[$doc:meta])* $name:ident: $row:ty = $make:expr,)*) => {
         /// HTA's tables of one rank, with its names of columns.
         #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         pub struct HtaTables {
             $($(#[$doc])* pub $name: Vec<$row>,)*
             #[serde(skip)]
@@ -235,6 +236,7 @@ tables! {
 
 /// What HTA says of all ranks together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HtaRunTables {
     /// `get_gpu_kernel_breakdown`, first table: sums over the ranks.
     pub kernel_type_breakdown: Vec<KernelType>,
@@ -251,6 +253,7 @@ const POTENTIAL_STRAGGLERS: &str = "potential_stragglers";
 
 /// The number of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProfilerStep {
     /// `N` of `ProfilerStep#N`.
     pub step: u64,

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 /// `get_queue_length_summary`, rows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[allow(missing_docs, reason = "HTA's names")]
 pub struct QueueSummary {
     pub rank: i64,
@@ -27,6 +28,7 @@ pub struct QueueSummary {
 /// `get_queue_length_time_series`: from a time on, us from the first event (of all ranks:
 /// [`align_series`](crate::align_series)), so many launches wait.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[allow(missing_docs, reason = "HTA's names")]
 pub struct QueueSample {
     pub rank: i64,
@@ -40,6 +42,7 @@ pub struct QueueSample {
 /// `get_memory_bw_time_series`: from a time on, us from the first event, copies of a kind move so
 /// many GB/s.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[allow(missing_docs, reason = "HTA's names")]
 pub struct BandwidthSample {
     pub rank: i64,
@@ -51,6 +54,7 @@ pub struct BandwidthSample {
 
 /// `get_time_spent_blocked_on_full_queue`, us, and of the time from the first start to the last.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[allow(missing_docs, reason = "HTA's names")]
 pub struct BlockedTime {
     pub rank: i64,
@@ -61,6 +65,7 @@ pub struct BlockedTime {
 
 /// `get_memory_bw_summary`, GB/s.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[allow(missing_docs, reason = "HTA's names")]
 pub struct BandwidthSummary {
     pub rank: i64,

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A rank that may hold the others up, the likeliest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PotentialStraggler {
     /// The rank.
     pub straggler: i64,

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 /// `get_temporal_breakdown`: the window is from the first row's start to the last row's end,
 /// compute the union of computation, non-compute the rest of what is not idle.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[allow(missing_docs, reason = "HTA's names, us and percent")]
 pub struct TemporalBreakdown {
     pub rank: i64,
@@ -27,6 +28,7 @@ pub struct TemporalBreakdown {
 /// `get_comm_comp_overlap`: time in which both run, of that in which communication does; none
 /// without communication.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[allow(missing_docs, reason = "HTA's names, percent")]
 pub struct CommCompOverlap {
     pub rank: i64,
@@ -35,6 +37,7 @@ pub struct CommCompOverlap {
 
 /// `get_gpu_kernel_breakdown`, by types that run together, us.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[allow(missing_docs, reason = "HTA's names, us and percent")]
 pub struct KernelType {
     pub kernel_type: String,

@@ -17,6 +17,7 @@ pub type MatchCounts = IndexMap<MatchRule, u64>;
 
 /// What was not matched, by reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UnmatchedCounts {
     /// Host nodes before the device trace's first matched op or after its last: no times.
     pub host_outside_window: u64,
@@ -32,6 +33,7 @@ pub struct UnmatchedCounts {
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize,
 )]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TimeWindow {
     /// First start, ns since the trace's origin.
     pub start_ns: i64,
@@ -41,6 +43,7 @@ pub struct TimeWindow {
 
 /// How the linking went.
 #[derive(Clone, Debug, Default, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LinkReport {
     /// What the reader should know first, a sentence each.
     pub notes: Vec<String>,

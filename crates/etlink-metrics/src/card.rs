@@ -13,6 +13,7 @@ const MAX_BYTES: u64 = 1 << 20;
 
 /// A workload card, as far as etlink uses it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WorkloadCard {
     /// What the run is, in words.
     pub description: String,
@@ -49,6 +50,7 @@ pub struct WorkloadCard {
 
 /// What is known of a card's model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CardModel {
     /// `training`, `inference` or `serving`.
     pub phase: String,
@@ -62,6 +64,7 @@ pub struct CardModel {
 
 /// Into how many parts a model is cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CardParallelism {
     /// Replicas of the data.
     pub dp_replicate: Option<u64>,

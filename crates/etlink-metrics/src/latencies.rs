@@ -20,6 +20,7 @@ const MAX_BYTES: u64 = 256 << 20;
 
 /// A latency of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum LatencyKind {
     /// Time to first token: prefill, and what was waited for before it.
@@ -58,6 +59,7 @@ impl LatencyKind {
 
 /// A latency over the requests of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LatencyTotals {
     /// Which latency.
     pub kind: LatencyKind,
@@ -73,6 +75,7 @@ pub struct LatencyTotals {
 
 /// What a benchmark measured of the requests of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RequestLatencies {
     /// What ran the model, as the benchmark calls it (`vllm`, `sglang`).
     pub backend: String,

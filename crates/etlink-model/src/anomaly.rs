@@ -4,10 +4,13 @@ use borsh::{BorshDeserialize, BorshSerialize};
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 use serde::{Deserialize, Serialize, Serializer};
+#[cfg(feature = "schema")]
+use std::borrow::Cow;
 use std::io::{self, Read, Write};
 
 /// How bad an anomaly of an input, or a finding in an output, is; mildest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Worth knowing; nothing is lost.
@@ -26,6 +29,7 @@ macro_rules! anomalies {
         #[derive(
             Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, BorshSerialize, BorshDeserialize,
         )]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[serde(rename_all = "snake_case")]
         pub enum AnomalyKind { $($(#[$doc])+ $name,)* }
 
@@ -158,6 +162,7 @@ anomalies! {
 
 /// How often one kind occurred, and where first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Anomaly {
     /// How often.
     pub count: u64,
@@ -242,18 +247,35 @@ impl Anomalies {
     }
 }
 
+/// An anomaly as it is printed.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+struct AnomalyRecord<'a> {
+    /// Kind of anomaly.
+    kind: AnomalyKind,
+    /// How bad it is.
+    severity: Severity,
+    #[serde(flatten)]
+    anomaly: &'a Anomaly,
+    /// Meaning of the kind, for people.
+    meaning: &'static str,
+}
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Anomalies {
+    fn schema_name() -> Cow<'static, str> {
+        "Anomalies".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        Vec::<AnomalyRecord<'_>>::json_schema(generator)
+    }
+}
+
 /// A list of records: kind, severity, count, first place, meaning.
 impl Serialize for Anomalies {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Record<'a> {
-            kind: AnomalyKind,
-            severity: Severity,
-            #[serde(flatten)]
-            anomaly: &'a Anomaly,
-            meaning: &'static str,
-        }
-        serializer.collect_seq(self.iter().map(|(kind, anomaly)| Record {
+        serializer.collect_seq(self.iter().map(|(kind, anomaly)| AnomalyRecord {
             kind,
             severity: kind.severity(),
             anomaly,

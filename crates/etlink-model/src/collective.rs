@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 /// A process group as the trace lists it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProcessGroup {
     /// `pg_name`: a number that differs between ranks for groups of a part of them.
     pub name: String,
@@ -105,6 +106,7 @@ impl Collective {
     BorshSerialize,
     BorshDeserialize,
 )]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the field's names")]
 pub enum CollectiveKind {

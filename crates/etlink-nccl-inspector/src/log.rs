@@ -20,6 +20,7 @@ pub struct InspectorLog {
 
 /// A communicator as a process has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InspectorCommunicator {
     /// `id`: the hash by which all its ranks know it.
     pub id: String,
@@ -39,6 +40,7 @@ pub struct InspectorCommunicator {
 
 /// How a time was measured, best first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TimingSource {
     /// By the clock of the device, in the kernel.

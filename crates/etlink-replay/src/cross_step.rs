@@ -26,6 +26,7 @@ use split::StepNodes;
 
 /// How well the steps of a trace predict each other.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CrossStepFigures {
     /// Steps with nodes.
     pub steps: u64,
@@ -43,6 +44,7 @@ pub struct CrossStepFigures {
 
 /// Errors, as shares of the measured length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ShareSpread {
     /// Half are not above.
     pub median: f64,
@@ -54,6 +56,7 @@ pub struct ShareSpread {
 
 /// One step's length, from the graph of another.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepPrediction {
     /// Whose graph and latencies.
     pub graph_of: String,
@@ -71,6 +74,7 @@ pub struct StepPrediction {
 
 /// A node that starts too early or too late by what it waits for.
 #[derive(Clone, Debug, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepDeviation {
     /// Later than measured, beyond what the cause is late.
     pub ns: i64,

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 /// A node, what it waited for, and which of that decided. Times are those of the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StartExplanation {
     /// Which node.
     #[serde(flatten)]
@@ -39,6 +40,7 @@ pub struct StartExplanation {
 
 /// The rank that a collective waited for, in the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LastRank {
     /// Which rank.
     pub rank: GlobalRank,
@@ -48,6 +50,7 @@ pub struct LastRank {
 
 /// A reason to wait.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExplainedDep {
     /// The kind of edge: what makes the node wait.
     pub edge: EdgeKind,

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 /// All figures. Those about measured times are absent where nodes have none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReplayFigures {
     /// Number of nodes, delays included.
     pub nodes: u64,
@@ -41,6 +42,7 @@ pub struct ReplayFigures {
 
 /// Absolute difference of replayed and measured ends over all nodes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EndError {
     /// Mean, ns.
     pub mean_ns: DurationNs,
@@ -57,6 +59,7 @@ pub struct EndError {
 
 /// A node and a length of time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeTime {
     /// Of a difference, negative where the run is earlier than the measured time.
     pub ns: i64,
@@ -67,6 +70,7 @@ pub struct NodeTime {
 
 /// Waiting that no edge explains: a device op starts long after all that it waits for has ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UnexplainedWaits {
     /// Device ops with such a delay before them.
     pub device_ops: u64,
@@ -82,6 +86,7 @@ pub struct UnexplainedWaits {
 
 /// Edges that the measured times contradict by more than [`CLOCK_TOLERANCE`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ContradictedEdges {
     /// Number of such edges.
     pub edges: u64,
@@ -91,6 +96,7 @@ pub struct ContradictedEdges {
 
 /// Edges of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EdgeFigures {
     /// Number of edges of this kind.
     pub count: u64,
@@ -104,6 +110,7 @@ pub struct EdgeFigures {
 
 /// Delay nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DelaySummary {
     /// Number of delay nodes.
     pub count: u64,

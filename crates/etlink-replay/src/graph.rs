@@ -24,6 +24,7 @@ use serde::Serialize;
     BorshSerialize,
     BorshDeserialize,
 )]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ReplayKind {
     /// A slice of a host op.

@@ -40,6 +40,7 @@ impl LabelSource for NoLabels {
 
 /// A node as reports name it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeLabel {
     /// Whose node it is, among several ranks.
     #[serde(skip_serializing_if = "Option::is_none")]

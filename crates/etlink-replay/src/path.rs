@@ -12,6 +12,7 @@ use std::cmp::Reverse;
 
 /// Why a node of the path started when it did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StartReason {
     /// It waits for nothing.
@@ -68,6 +69,7 @@ impl PathStep {
     BorshSerialize,
     BorshDeserialize,
 )]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum PathCause {
     /// Host ops and calls.
@@ -174,6 +176,7 @@ pub(crate) fn resources_with_work(graph: &ReplayGraph) -> Vec<bool> {
 
 /// The path for reports.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PathReport {
     /// From the first start of the run to the path's end; what the causes add up to.
     pub makespan_ns: DurationNs,
@@ -197,6 +200,7 @@ pub struct PathReport {
 
 /// The path goes over to another rank: one came last to what both do together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RankCrossing {
     /// The rank that the others waited for.
     pub from: GlobalRank,
@@ -210,6 +214,7 @@ pub struct RankCrossing {
 
 /// Time spent on a cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CauseTime {
     /// Sum over the path, ns.
     pub ns: DurationNs,
@@ -219,6 +224,7 @@ pub struct CauseTime {
 
 /// One node of the path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PathStepReport {
     /// The node, by name and place.
     #[serde(flatten)]

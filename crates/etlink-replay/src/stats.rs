@@ -13,6 +13,7 @@ pub(crate) const WORST: usize = 10;
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize,
 )]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Percentiles {
     /// Half are not above.
     pub p50_ns: DurationNs,

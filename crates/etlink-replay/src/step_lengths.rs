@@ -31,6 +31,7 @@ pub struct StepBounds {
 
 /// One step's length.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepLength {
     /// Name of the step.
     pub step: String,

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 /// What a path rests on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PathTrust {
     /// Waits without a cause, of its length: a constant in every answer.
     pub unexplained_share: f64,
@@ -50,6 +51,7 @@ fn is_inferred(graph: &ReplayGraph, run: &ReplayRun, step: &PathStep) -> bool {
 
 /// An answer with what is inferred, and without.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AnswerRange {
     /// The lesser change, ns.
     pub least_change_ns: i64,
@@ -91,6 +93,7 @@ pub fn answer_range(
 
 /// What a graph leaves out or cannot explain.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TrustFigures {
     /// Calls that stand still for a device and have no cause: by their names, for longer than a
     /// launch takes, or because they return when a stream has run dry.

@@ -15,6 +15,7 @@ use serde::Serialize;
 
 /// What was predicted, and what came true.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Validation {
     /// The first run, to the end of its last work.
     pub before_ns: DurationNs,
@@ -36,6 +37,7 @@ pub struct Validation {
 
 /// Nodes that only one of two runs has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UnmatchedNodes {
     /// How many.
     pub nodes: u64,

@@ -164,6 +164,7 @@ impl ChakraOptions {
 
 /// How it went.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JobReport {
     /// The host trace's file.
     pub host: Option<String>,
@@ -194,6 +195,7 @@ pub struct JobReport {
 
 /// JobBytes in bytes.
 #[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JobBytes {
     /// Host trace, unpacked.
     pub host: u64,
@@ -205,6 +207,7 @@ pub struct JobBytes {
 
 /// Wall time in seconds.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JobSeconds {
     /// Both traces, at the same time.
     pub read: f64,

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 /// A trace that is not among the results of its run.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Excluded {
     /// The rank, or the name of the file where ranks do not tell files apart.
     pub label: String,
@@ -22,6 +23,7 @@ pub struct Excluded {
 
 /// Why a trace is not among the results of its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Exclusion {
     /// It could not be read or linked.

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 /// What a trace for Perfetto has.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PerfettoCounts {
     /// Ops, calls and device rows.
     pub slices: u64,

@@ -137,6 +137,7 @@ pub enum SimulationError {
 
 /// A simulation that was read.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SimulationResult {
     /// The log.
     pub log: PathBuf,

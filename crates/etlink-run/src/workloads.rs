@@ -102,6 +102,7 @@ pub enum WorkloadError {
 
 /// What was made.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WorkloadReport {
     /// Where it is.
     pub folder: PathBuf,

@@ -5,6 +5,7 @@ use std::fmt;
 
 /// What the recorders do during a step (`torch.profiler.ProfilerAction`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Action {
     /// They are off.

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 /// Some ranks: `0,8-15`, as inclusive ranges in the order they were typed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RankSelection(Vec<(u32, u32)>);
 
 /// Text that names no ranks.

@@ -14,6 +14,7 @@ pub const END: &str = "end.json";
 
 /// What asks for recordings, and how long these are.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ArmedSettings {
     /// Steps of a recording for which nobody says how many.
     pub steps: u64,
@@ -31,6 +32,7 @@ pub struct ArmedSettings {
 
 /// How long a step may take.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StepTimeLimit {
     /// So many times the median.
@@ -68,6 +70,7 @@ fn limit(text: &str) -> Option<StepTimeLimit> {
 
 /// A recording that was asked for, and what came of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct AskedRecording {
     /// Of the request; none: a step number asked for it (`--every`).

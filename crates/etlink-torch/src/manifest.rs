@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// `etlink.json`: what was recorded, how, and what is missing.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Manifest {
     /// Version of etlink.
     pub etlink: String,
@@ -72,6 +73,7 @@ fn number_list(numbers: &[u32]) -> String {
 
 /// How the program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
     /// With this exit code.
@@ -101,6 +103,7 @@ fn signal_name(signal: i32) -> String {
 
 /// A launcher of a job that several of them record into one folder.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Task {
     /// Its number in the job.
     pub task: u32,

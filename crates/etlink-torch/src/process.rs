@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 /// A process that imported torch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Process {
     /// Process id.
@@ -61,6 +62,7 @@ pub struct Process {
 
 /// A process that was recorded, or would have been.
 #[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rank {
     /// What it reported.
     #[serde(flatten)]
@@ -72,6 +74,7 @@ pub struct Rank {
 
 /// How long steps took, without the first step of the process: medians in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct StepTimes {
     /// Steps outside of the cycles.
@@ -94,6 +97,7 @@ impl StepTimes {
 
 /// The traces of one cycle of the schedule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Cycle {
     /// First step of the device trace, from 0.
@@ -136,6 +140,7 @@ pub struct Cycle {
 
 /// Two clocks read at one moment, in ns: tells how the clocks of several machines and boots lie.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Clock {
     /// Since 1970.
@@ -147,6 +152,7 @@ pub struct Clock {
 /// How the clock of a machine lies to one that all machines of a job see: the times that the file
 /// system of the output folder gives to new files.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostClock {
     /// How much the other clock is ahead, ns.
     pub offset_ns: i64,

@@ -50,6 +50,7 @@ pub struct Settings {
 
 /// What is done about a profiler that the program makes itself: PyTorch has one at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OwnProfiler {
     /// Its traces are taken, and the host trace is recorded beside it.
@@ -62,6 +63,7 @@ pub enum OwnProfiler {
 /// The arguments of `torch.profiler.schedule`, in steps but for `repeat` (cycles) and
 /// `skip_first_wait` (anything but 0 is yes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[allow(missing_docs, reason = "see `etlink_schedule::Arguments`")]
 pub struct ScheduleSettings {
     pub skip_first: i64,
@@ -96,6 +98,7 @@ impl From<Arguments> for ScheduleSettings {
 
 /// What the profiler records besides times, by its own names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Options {
     /// Shapes of inputs in the device trace; the host trace always has them.
     pub record_shapes: bool,

@@ -18,6 +18,7 @@ pub(crate) trait JsonReport: Serialize {
 
 /// Reports of several runs, one for each.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct RunReports<T> {
     /// Reports in the order of the runs; a single file is one run.
     pub(crate) runs: Vec<T>,
@@ -25,6 +26,7 @@ pub(crate) struct RunReports<T> {
 
 /// Reports of several files, one for each.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct FileReports<T> {
     /// Reports in the order of the files.
     pub(crate) files: Vec<T>,
@@ -32,7 +34,8 @@ pub(crate) struct FileReports<T> {
 
 /// A report in its envelope.
 #[derive(Serialize)]
-struct Envelope<'a, T> {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(crate) struct Envelope<'a, T> {
     /// Name of the schema.
     schema: &'static str,
     /// Version of the schema.

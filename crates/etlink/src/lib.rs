@@ -44,6 +44,9 @@ pub use etlink_run as run;
 #[cfg(feature = "parquet")]
 pub use etlink_tables as tables;
 
+#[cfg(feature = "schema")]
+pub use commands::{NamedSchema, json_schemas};
+
 mod allocator;
 mod args;
 mod commands;

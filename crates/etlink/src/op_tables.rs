@@ -24,6 +24,7 @@ use std::path::Path;
 
 /// The table of one rank.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OpTable {
     /// The trace.
     pub file: String,
@@ -49,6 +50,7 @@ pub struct OpTable {
 
 /// The tables of a run's ranks.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunTables {
     /// One for each rank.
     pub tables: Vec<OpTable>,

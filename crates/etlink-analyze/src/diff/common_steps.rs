@@ -16,6 +16,7 @@ use std::fmt;
 
 /// A step that some ranks of a run have, and others lack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IncompleteStep {
     /// Its name.
     pub step: String,

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 /// What tells whether two runs do the same on the same device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunLikeness {
     /// What the devices of each run are called; none where its traces do not say it.
     pub devices: [Vec<String>; 2],

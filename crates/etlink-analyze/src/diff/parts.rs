@@ -11,6 +11,7 @@ use std::cmp::Reverse;
 
 /// A part of a run's time in both runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PartChange {
     /// What its rows do; of a roll-up by class.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -21,6 +21,7 @@ const STUDENT_T: [f64; 20] = [
 
 /// Whether two runs differ by more than their steps among themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeVerdict {
     /// By more than chance.
@@ -33,6 +34,7 @@ pub enum ChangeVerdict {
 
 /// The step times of two runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepChange {
     /// Steps that the means are of: those that all ranks of the run have.
     pub steps: [u64; 2],

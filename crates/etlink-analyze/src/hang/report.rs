@@ -24,6 +24,7 @@ impl RankDump {
 
 /// Whether the dumps show that a run hangs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum HangVerdict {
     /// All that was called has ended.
@@ -39,6 +40,7 @@ pub enum HangVerdict {
 
 /// What the dumps of a run say.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HangReport {
     /// Whether it hangs.
     pub verdict: HangVerdict,
@@ -66,6 +68,7 @@ pub struct HangReport {
 
 /// Where a rank is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RankHang {
     /// The rank.
     pub rank: GlobalRank,
@@ -85,6 +88,7 @@ pub struct RankHang {
 
 /// A dump that ends before its list of calls does.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CutDump {
     /// The rank.
     pub rank: GlobalRank,
@@ -116,6 +120,7 @@ impl CutDump {
 
 /// A collective or message as a rank knows it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CollectivePlace {
     /// `all_reduce`, …
     pub kind: &'static str,
@@ -135,6 +140,7 @@ pub struct CollectivePlace {
 
 /// A collective in which ranks wait.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StuckCollective {
     /// `all_reduce`, …
     pub kind: &'static str,
@@ -172,6 +178,7 @@ pub struct StuckCollective {
 
 /// A rank that has not called a collective.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AbsentCall {
     /// The rank.
     pub rank: GlobalRank,
@@ -183,6 +190,7 @@ pub struct AbsentCall {
 
 /// What is unequal on the ranks of collectives.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HangProblem {
     /// What.
     pub kind: JoinProblemKind,
@@ -225,6 +233,7 @@ pub struct FlightCall {
 
 /// What ranks say differently of one collective.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CallMismatch {
     /// What differs.
     pub kind: JoinProblemKind,
@@ -234,6 +243,7 @@ pub struct CallMismatch {
 
 /// Ranks that say the same of a collective.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CallPart {
     /// Type, element type or size.
     pub what: String,
@@ -243,6 +253,7 @@ pub struct CallPart {
 
 /// A send or receive in which a rank waits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StuckMessage {
     /// The rank that waits.
     pub rank: GlobalRank,
@@ -256,6 +267,7 @@ pub struct StuckMessage {
 
 /// What is known of the other side of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum PeerSide {
     /// It is in the call that the message needs.

@@ -16,6 +16,7 @@ const LONGEST: usize = 50;
 
 /// One of the longest gaps of a device, in which none of its streams works.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IdleGap {
     /// Device number.
     pub device: i64,
@@ -41,6 +42,7 @@ pub struct IdleGap {
 
 /// Idle time of a device in which the host had not launched the next row, by what it did.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostIdle {
     /// Device number.
     pub device: i64,

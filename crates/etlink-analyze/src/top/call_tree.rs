@@ -37,6 +37,7 @@ use std::cmp::Reverse;
     BorshSerialize,
     BorshDeserialize,
 )]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CallKind {
     /// A host thread.
@@ -58,6 +59,7 @@ pub enum CallKind {
 
 /// A node; times are ns.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CallNode {
     /// Place of the node around it; none of a root.
     pub parent: Option<u32>,
@@ -92,6 +94,7 @@ pub struct TreeOptions {
 
 /// The nodes, each before its children; these by falling time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CallTree {
     /// All of them.
     pub nodes: Vec<CallNode>,

@@ -7,6 +7,7 @@ macro_rules! losses {
     ($($(#[$doc:meta])+ $name:ident = $text:literal;)*) => {
         /// Ways in which a conversion has less than its source.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[serde(rename_all = "snake_case")]
         pub enum LossKind { $($(#[$doc])+ $name,)* }
 
@@ -83,6 +84,7 @@ impl LossKind {
 
 /// What was lost, by kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Losses {
     counts: IndexMap<LossKind, u64>,

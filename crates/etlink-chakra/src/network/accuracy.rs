@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 /// The fitted transfers of a kind.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KindFit {
     /// Of collective, or `send`.
     pub kind: &'static str,
@@ -29,6 +30,7 @@ pub struct KindFit {
 
 /// Transfers of a kind that a network was not fitted to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HeldOut {
     /// What they took, ns.
     pub measured_ns: f64,
@@ -41,6 +43,7 @@ pub struct HeldOut {
 
 /// The transfers between the same ranks.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GroupFit {
     /// Global ranks; of a message the sender and the receiver.
     pub ranks: Vec<u64>,

@@ -20,6 +20,7 @@ pub(super) const BYTES_PER_NS: f64 = 1.073_741_824;
 /// How the ranks of a group pass a collective on: a value of `all-reduce-implementation` and the
 /// like in ASTRA-sim's system file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum CollectiveImplementation {
     /// From neighbour to neighbour.
     #[default]

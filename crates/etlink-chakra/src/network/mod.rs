@@ -30,6 +30,7 @@ use transfers::MeasuredTransfers;
 
 /// Speeds of a network between all ranks.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NetworkFit {
     /// One, or two: within blocks of neighbouring ranks, and across these.
     pub levels: Vec<NetworkLevel>,

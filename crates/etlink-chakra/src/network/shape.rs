@@ -20,6 +20,7 @@ const MOST_COMPARED: usize = 2_000;
 
 /// Of each kind that ASTRA-sim has a setting for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CollectiveImplementations {
     /// `all-reduce-implementation`.
     pub all_reduce: CollectiveImplementation,
@@ -56,6 +57,7 @@ impl CollectiveImplementations {
 
 /// One dimension of the network: a switch.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NetworkLevel {
     /// Ranks, or blocks of ranks, at the switch.
     pub size: u64,

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 /// What a file is, by its content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum FileKind {
     /// Varint-delimited Chakra messages.
@@ -204,6 +205,7 @@ pub struct ChakraGraph {
 
 /// What is in a file, in numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GraphSummary {
     /// What kind of file it is.
     pub format: FileKind,

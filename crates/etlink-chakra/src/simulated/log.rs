@@ -95,6 +95,7 @@ pub struct LoggedRank {
 
 /// ASTRA-sim's own sums of a rank, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LoggedStatistics {
     /// `Wall time`.
     pub wall_ns: Option<i64>,

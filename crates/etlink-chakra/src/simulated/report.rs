@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// What was simulated, and beside it what was measured, ns of each.
 #[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SimulationReport {
     /// By rank.
     pub ranks: Vec<ComparedRank>,
@@ -25,6 +26,7 @@ pub struct SimulationReport {
 
 /// A rank.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ComparedRank {
     /// Its number.
     pub rank: i64,
@@ -52,6 +54,7 @@ pub struct ComparedRank {
 
 /// A rank that did not finish.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StuckRank {
     /// Its number.
     pub rank: i64,
@@ -61,6 +64,7 @@ pub struct StuckRank {
 
 /// All communications of a kind.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ComparedKind {
     /// Of collective, or `message`.
     pub kind: &'static str,
@@ -85,6 +89,7 @@ pub struct ComparedKind {
 
 /// A collective or message.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ComparedComm {
     /// Of collective, or `message`.
     pub kind: &'static str,

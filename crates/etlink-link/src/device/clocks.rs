@@ -38,6 +38,7 @@ const LEAST_FOR_DRIFT: usize = 8;
 
 /// A device whose clock is off the host's by more than the tolerance.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeviceClock {
     /// Number of the device.
     pub device: i64,

@@ -18,6 +18,7 @@ use serde::Serialize;
     BorshSerialize,
     BorshDeserialize,
 )]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum NodeKind {
     /// A slice of a host op: time on its thread in which the op itself runs, not its children.
@@ -74,6 +75,7 @@ impl NodeKind {
     BorshSerialize,
     BorshDeserialize,
 )]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum EdgeKind {
     /// Previous slice of a thread to the next.
@@ -147,6 +149,7 @@ impl EdgeKind {
     BorshSerialize,
     BorshDeserialize,
 )]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum MatchRule {
     /// Not matched.
@@ -173,6 +176,7 @@ pub enum MatchRule {
     BorshSerialize,
     BorshDeserialize,
 )]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum NoLaunch {
     /// It has one.

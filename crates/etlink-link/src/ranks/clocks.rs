@@ -35,6 +35,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// One rank's clock against that of the first rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RankClock {
     /// Global rank.
     pub rank: GlobalRank,

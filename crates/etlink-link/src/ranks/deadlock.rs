@@ -208,15 +208,15 @@ mod tests {
 
     #[test]
     fn one_order_ends() {
-        assert_eq!(
+        assert!(
             run(&[
                 &[(0, Meets), (1, Meets), (2, Meets)],
                 &[(0, Meets), (2, Meets)],
                 &[(1, Meets)]
-            ]),
-            []
+            ])
+            .is_empty()
         );
-        assert_eq!(run(&[]), []);
+        assert!(run(&[]).is_empty());
     }
 
     #[test]
@@ -253,10 +253,7 @@ mod tests {
 
     #[test]
     fn sends_do_not_wait_and_receives_do() {
-        assert_eq!(
-            run(&[&[(0, Sends), (1, Receives)], &[(1, Sends), (0, Receives)]]),
-            []
-        );
+        assert!(run(&[&[(0, Sends), (1, Receives)], &[(1, Sends), (0, Receives)]]).is_empty());
         assert_eq!(
             run(&[&[(1, Receives), (0, Sends)], &[(0, Receives), (1, Sends)]]),
             [0]

@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Why a trace is not joined with the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ExcludeReason {
     /// Another trace of this rank came first.

@@ -14,6 +14,7 @@ use serde::Serialize;
 
 /// One collective or message.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CollectiveSkew {
     /// `all_reduce`, `message`, …
     pub kind: String,

@@ -26,6 +26,7 @@ const WORST: usize = 8;
 /// How one rank's lateness adds up. Over all ranks, `caused_ns` and `began_late_ns` together are as
 /// much as `waited_ns`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StragglerStats {
     /// Global rank.
     pub rank: GlobalRank,
@@ -46,6 +47,7 @@ pub struct StragglerStats {
 
 /// One step of all ranks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepStragglers {
     /// Its name; `None`: what was launched before the first step, or in traces without steps.
     pub step: Option<String>,

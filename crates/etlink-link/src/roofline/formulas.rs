@@ -5,6 +5,7 @@ use serde::Serialize;
 
 /// How the work of an op was found. Tensors' dimensions are named as in the formulas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RooflineFormula {
     /// `mm`, `addmm`, `bmm`, `baddbmm`, `linear` and their kin, `[b, m, k] · [b, k, n]`: 2 b m n k.

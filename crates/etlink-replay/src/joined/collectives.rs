@@ -6,6 +6,7 @@ use serde::Serialize;
 
 /// The collectives of a run, and how many communications are none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JoinedCollectives {
     /// Those that can be joined.
     #[serde(skip)]

@@ -10,6 +10,7 @@ use std::ops::Range;
 
 /// Time in collectives and messages that are joined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CollectiveTimes {
     /// Number of collectives and messages.
     pub count: u64,
@@ -21,6 +22,7 @@ pub struct CollectiveTimes {
 
 /// One rank of a run of all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RankFigures {
     /// Global rank.
     pub rank: GlobalRank,

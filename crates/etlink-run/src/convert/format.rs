@@ -8,6 +8,7 @@ use std::path::Path;
 
 /// Formats that graphs are converted between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum GraphFormat {
     /// Chakra protobuf, `.et`.

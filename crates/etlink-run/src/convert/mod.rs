@@ -79,6 +79,7 @@ pub struct TextRanks {
 
 /// What was converted.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConvertReport {
     /// What was read.
     pub input: PathBuf,

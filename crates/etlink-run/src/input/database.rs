@@ -26,6 +26,7 @@ pub(crate) const MAGIC: &[u8] = b"SQLite format 3\0";
 
 /// A process of a database that has work on devices.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DatabaseProcess {
     /// Its rank, if anything tells.
     pub rank: Option<i64>,

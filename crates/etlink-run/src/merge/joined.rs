@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 
 /// How the ranks of a run go together.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MergedRun {
     /// Folder of the run.
     pub run: String,

@@ -107,6 +107,7 @@ impl MergeOptions {
 
 /// What became of one rank.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MergedRank {
     /// Folder of its run.
     pub run: String,
@@ -187,6 +188,7 @@ type LinkedParts = (Option<KnownRank>, JobReport, Option<Box<LinkedTrace>>);
 
 /// What was written, and what was not.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MergeReport {
     /// What became of each rank, in the order of the set.
     pub ranks: Vec<MergedRank>,

@@ -17,6 +17,7 @@ pub(super) struct TimelineContext {
 
 /// What was written.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TimelineReport {
     /// The file.
     pub output: String,

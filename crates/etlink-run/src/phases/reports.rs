@@ -39,6 +39,7 @@ pub enum Phased<T> {
 
 /// What a shard did.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ShardResults {
     /// Its number, from 0.
     pub shard: u32,

@@ -39,6 +39,7 @@ impl ReportPhase {
 
 /// A rank that could not be linked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FailedRank {
     /// Its folder and label.
     pub name: String,

@@ -25,7 +25,8 @@ use std::fmt::Write;
 use std::path::Path;
 
 #[derive(Serialize)]
-struct DiffReport<'a> {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(super) struct DiffReport<'a> {
     before: &'a Path,
     after: &'a Path,
     notes: Vec<String>,

@@ -36,6 +36,7 @@ impl JsonReport for RunReports<FindingsReport> {
 
 /// What one run would gain from.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FindingsReport {
     /// Folder of the run, empty for a file.
     pub run: String,

@@ -11,7 +11,8 @@ use serde::Serialize;
 
 /// What is printed.
 #[derive(Serialize)]
-struct GeneratedRun(WorkloadReport);
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(super) struct GeneratedRun(WorkloadReport);
 
 impl JsonReport for GeneratedRun {
     const SCHEMA: &'static str = "etlink.generate";

@@ -16,6 +16,8 @@ mod replay;
 mod report;
 mod scale;
 mod schedule;
+#[cfg(feature = "schema")]
+mod schemas;
 mod simulated;
 mod top;
 mod trigger;
@@ -26,6 +28,8 @@ pub use findings::{FindingsReport, findings_of_run, findings_phase};
 pub use ranks::RanksDocument;
 pub use replay::{ReplayDocument, ReplayQuery};
 pub use report::report_page;
+#[cfg(feature = "schema")]
+pub use schemas::{NamedSchema, json_schemas};
 pub use top::TopDocument;
 
 use crate::Outcome;

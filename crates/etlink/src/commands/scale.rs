@@ -12,7 +12,8 @@ use serde::Serialize;
 
 /// What is printed.
 #[derive(Serialize)]
-struct ScaledRun(WorkloadReport);
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(super) struct ScaledRun(WorkloadReport);
 
 impl JsonReport for ScaledRun {
     const SCHEMA: &'static str = "etlink.scale";

@@ -8,6 +8,8 @@ use anyhow::Result;
 use etlink_run::output::StdoutError;
 use etlink_schedule::{Action, Arguments, Schedule};
 use serde::{Serialize, Serializer};
+#[cfg(feature = "schema")]
+use std::borrow::Cow;
 use std::io::{BufWriter, StdoutLock, Write};
 
 impl TorchScheduleArgs {
@@ -102,7 +104,8 @@ fn write_table(
 }
 
 #[derive(Serialize)]
-struct ScheduleReport {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(super) struct ScheduleReport {
     /// Action of each step.
     actions: Actions,
 }
@@ -115,6 +118,17 @@ impl JsonReport for ScheduleReport {
 struct Actions {
     schedule: Schedule,
     steps: u64,
+}
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Actions {
+    fn schema_name() -> Cow<'static, str> {
+        "Actions".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        Vec::<Action>::json_schema(generator)
+    }
 }
 
 impl Serialize for Actions {

@@ -45,6 +45,7 @@ impl CapturedOps {
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize,
 )]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CaptureReport {
     /// Captures that the capture-time trace has from begin to end.
     pub captures: u64,

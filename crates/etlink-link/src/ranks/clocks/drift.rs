@@ -17,6 +17,7 @@ use serde::Serialize;
 
 /// How fast an offset grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClockDrift {
     /// Growth of the offset, ns per second of the rank's own clock (parts per billion; 1000 are 1
     /// ppm).

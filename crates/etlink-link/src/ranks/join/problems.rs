@@ -11,6 +11,7 @@ const EXAMPLES: usize = 5;
 
 /// Kinds of problems, in the order in which they are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum JoinProblemKind {
     /// Traces that are here do not have it.
@@ -69,6 +70,7 @@ impl JoinProblemKind {
 
 /// One place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProblemExample {
     /// What, on whom it is missing, or what each rank says.
     pub what: String,
@@ -80,6 +82,7 @@ pub struct ProblemExample {
 
 /// A kind of problem, how often it occurs, and where first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JoinProblem {
     /// What does not fit.
     pub kind: JoinProblemKind,

@@ -26,6 +26,7 @@ const JOINED_BYTES: u64 = 5;
 
 /// What was joined.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JoinReport {
     /// How many shards there are.
     pub shards: u32,

@@ -31,6 +31,7 @@ use std::path::{Path, PathBuf};
 
 /// What a shard did.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ShardReport {
     /// Its number, from 0.
     pub shard: u32,

@@ -47,7 +47,8 @@ use serde::Serialize;
 
 /// What the traces of one run say.
 #[derive(Serialize)]
-struct Analyzed {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(super) struct Analyzed {
     #[serde(flatten)]
     told: AnalyzedRun<RankAnalysis>,
     /// Over all ranks.
@@ -72,7 +73,7 @@ impl JsonReport for RunReports<Analyzed> {
 }
 
 /// Tables of a run, not of each rank.
-const OF_ALL_RANKS: [&str; 3] = ["metrics", "stragglers", "requests"];
+pub(super) const OF_ALL_RANKS: [&str; 3] = ["metrics", "stragglers", "requests"];
 
 pub fn run(args: AnalyzeArgs) -> Result<Outcome> {
     let tables = check_args(&args)?;
@@ -227,7 +228,8 @@ fn check_args(args: &AnalyzeArgs) -> Result<Vec<&'static str>> {
 
 /// What HTA says of one run.
 #[derive(Serialize)]
-struct AsHta {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(super) struct AsHta {
     #[serde(flatten)]
     told: AnalyzedRun<HtaTables>,
     /// Over all ranks.

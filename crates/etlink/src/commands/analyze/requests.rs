@@ -8,6 +8,7 @@ use serde::Serialize;
 
 /// A latency of the requests of a benchmark.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct RequestLatency {
     /// File of the benchmark's result.
     pub(super) file: String,

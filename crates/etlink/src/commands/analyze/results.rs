@@ -35,6 +35,7 @@ pub(super) struct AnalyzedTrace<'a> {
 
 /// One run: what was said of each of its ranks.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct AnalyzedRun<T> {
     /// Folder of the run, empty for a file.
     pub(super) run: String,
@@ -55,6 +56,7 @@ pub(super) struct AnalyzedRun<T> {
 }
 
 #[derive(Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct Ranked<T> {
     /// What the rank is called: its number, or the name of its file.
     pub(super) label: String,

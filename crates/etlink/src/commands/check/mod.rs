@@ -31,7 +31,8 @@ const NAME_LETTERS: usize = 100;
 
 /// What was found in one file, or between the files of all ranks.
 #[derive(Serialize)]
-struct Checked {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(super) struct Checked {
     file: String,
     ok: bool,
     #[serde(skip_serializing_if = "Option::is_none")]

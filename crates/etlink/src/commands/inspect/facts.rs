@@ -16,7 +16,8 @@ use std::collections::BTreeMap;
 
 /// Facts about a file.
 #[derive(Serialize)]
-pub(super) struct FileFacts {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(crate) struct FileFacts {
     /// Path as it was given.
     pub(super) file: String,
     /// Kind of the file.
@@ -35,8 +36,9 @@ pub(super) struct FileFacts {
 
 /// Facts about the content of a file.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
-pub(super) enum ContentFacts {
+pub(crate) enum ContentFacts {
     /// An export of several processes.
     Processes {
         /// Processes of the export.
@@ -74,7 +76,8 @@ pub(super) enum ContentFacts {
 
 /// Facts about kernel metrics.
 #[derive(Serialize)]
-pub(super) struct MetricFacts {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(crate) struct MetricFacts {
     /// Number of measured kernels.
     kernels: usize,
     /// Number of measured kernels by name.
@@ -109,7 +112,8 @@ impl MetricFacts {
 
 /// Facts about a host trace.
 #[derive(Serialize)]
-pub(super) struct HostFacts {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(crate) struct HostFacts {
     /// Size of the unpacked file, bytes.
     bytes: u64,
     /// Version of the format.
@@ -163,7 +167,8 @@ impl HostFacts {
 
 /// Facts about a device trace.
 #[derive(Serialize)]
-pub(super) struct DeviceFacts {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(crate) struct DeviceFacts {
     /// Size of the unpacked file, bytes.
     bytes: u64,
     /// Rank that the trace reports.
@@ -256,13 +261,13 @@ impl DeviceFacts {
 
 /// Facts about a written graph.
 #[derive(Serialize)]
-pub(super) struct GraphFacts {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(crate) struct GraphFacts {
     #[serde(flatten)]
     summary: GraphSummary,
     /// Findings of `check`, by their meaning.
     findings: IndexMap<&'static str, u64>,
-    /// Attributes of the first message, each with `metadata ` before its name.
-    #[serde(flatten)]
+    /// Attributes of the first message.
     metadata: IndexMap<String, String>,
 }
 
@@ -275,16 +280,15 @@ impl GraphFacts {
             findings: findings
                 .map(|finding| (finding.kind.describe(), finding.count))
                 .collect(),
-            metadata: metadata
-                .map(|(key, value)| (format!("metadata {key}"), value.clone()))
-                .collect(),
+            metadata: metadata.cloned().collect(),
         }
     }
 }
 
 /// Facts about a log of NCCL's inspector.
 #[derive(Serialize)]
-pub(super) struct LogFacts {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(crate) struct LogFacts {
     /// Size of the unpacked file, bytes.
     bytes: u64,
     /// Number of logged calls.
@@ -317,7 +321,8 @@ impl LogFacts {
 
 /// Facts about a log of ASTRA-sim.
 #[derive(Serialize)]
-pub(super) struct SimulationFacts {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(crate) struct SimulationFacts {
     /// Number of lines.
     lines: u64,
     /// Number of simulations in the log.
@@ -355,7 +360,8 @@ impl SimulationFacts {
 
 /// Facts about a dump of PyTorch's flight recorder.
 #[derive(Serialize)]
-pub(super) struct DumpFacts {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(crate) struct DumpFacts {
     /// Size of the unpacked file, bytes.
     bytes: u64,
     /// Version of the format.

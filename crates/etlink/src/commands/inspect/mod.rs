@@ -1,6 +1,6 @@
 //! `etlink inspect`: what kind of file is this, what is in it.
 
-mod facts;
+pub(super) mod facts;
 
 use super::print_report;
 use crate::args::InspectArgs;
@@ -238,6 +238,13 @@ fn fact_lines(facts: &FileFacts) -> Result<String> {
             Value::Number(bytes) if key.ends_with("bytes") => {
                 rows.add(&name, mb(bytes.as_u64().unwrap_or(0)), "")
             }
+            Value::Object(table) if key == "metadata" => table.iter().for_each(|(entry, value)| {
+                rows.add(
+                    &format!("{name} {}", entry.replace('_', " ")),
+                    "",
+                    value_text(value),
+                );
+            }),
             Value::Object(table) => table
                 .iter()
                 .for_each(|(entry, count)| rows.add(&name, value_text(count), entry)),

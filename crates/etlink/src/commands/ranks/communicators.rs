@@ -19,7 +19,8 @@ use std::path::Path;
 
 /// What the logs of a folder say.
 #[derive(Serialize)]
-struct FolderCommunicators {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(crate) struct FolderCommunicators {
     /// What is odd about the files and in them.
     notes: Vec<String>,
     /// Logs that could not be read.

@@ -26,7 +26,8 @@ const LONGEST_WAIT_NS: i64 = 6 * 3_600_000_000_000;
 
 /// What the dumps of a folder say.
 #[derive(Serialize)]
-struct FolderHangs {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(crate) struct FolderHangs {
     /// The folder.
     run: String,
     /// What is odd about the files and in them.

@@ -1,8 +1,8 @@
 //! `etlink ranks`: how the ranks of a run met.
 
-mod communicators;
+pub(super) mod communicators;
 mod document;
-mod hang;
+pub(super) mod hang;
 mod show;
 mod waits;
 
@@ -34,7 +34,8 @@ use waits::RankUtilization;
 
 /// What is known of the ranks of one run.
 #[derive(Serialize)]
-struct RanksReport {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(super) struct RanksReport {
     /// Folder of the run.
     run: String,
     /// What it is called in text.
@@ -115,6 +116,7 @@ impl RanksConfig {
 
 /// Collectives and messages of one kind between the same ranks, of which sides are missing.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct NotCompared {
     /// `all_reduce`, …
     kind: &'static str,

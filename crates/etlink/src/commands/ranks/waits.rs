@@ -8,6 +8,7 @@ use serde::Serialize;
 
 /// How busy the devices of a rank are, by the definition of `analyze`.
 #[derive(Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct RankUtilization {
     pub(super) rank: GlobalRank,
     /// Time in which they run something, summed over its devices, ns.

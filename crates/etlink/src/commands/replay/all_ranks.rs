@@ -8,6 +8,7 @@ use serde::Serialize;
 
 /// How the ranks fared together.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct AllRanks {
     /// Number of ranks of the run, as most traces say it.
     pub(super) world_size: Option<i64>,
@@ -25,6 +26,7 @@ pub(super) struct AllRanks {
 
 /// What holds the ranks together; times are sums over ranks, in the run without changes.
 #[derive(Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct Collectives {
     /// Begin when the last rank has come.
     pub(super) joined: u64,
@@ -38,6 +40,7 @@ pub(super) struct Collectives {
 
 /// Why collectives and messages are not joined.
 #[derive(Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct Local {
     #[serde(flatten)]
     pub(super) joined: JoinedCollectives,
@@ -49,6 +52,7 @@ pub(super) struct Local {
 
 /// One rank.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct RankReport {
     #[serde(flatten)]
     pub(super) figures: RankFigures,
@@ -64,6 +68,7 @@ pub(super) struct RankReport {
 
 /// How a rank fares when something changes.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct RankChange {
     pub(super) rank: GlobalRank,
     /// By how much its last node ends later.

@@ -9,7 +9,7 @@ mod ranks;
 mod rules;
 mod steps;
 mod table;
-mod validation;
+pub(super) mod validation;
 
 pub use document::{ReplayDocument, ReplayQuery};
 
@@ -38,7 +38,8 @@ use steps::{RankStep, ReplaySteps};
 
 /// What is printed.
 #[derive(Serialize)]
-struct Replayed {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(super) struct Replayed {
     /// The traces or the file.
     input: String,
     /// What to know first.
@@ -79,6 +80,7 @@ impl JsonReport for RunReports<Replayed> {
 
 /// What a reader of `duration_micros` makes of a written graph, which knows no latencies of ours.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct StockReplay {
     /// From the first start to the last end of work.
     makespan_ns: i64,
@@ -106,6 +108,7 @@ impl StockReplay {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct Written {
     output: String,
     bytes: u64,
@@ -130,6 +133,7 @@ impl Written {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct WhatIfReport {
     scale: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]

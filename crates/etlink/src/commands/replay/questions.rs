@@ -12,6 +12,7 @@ use serde::Serialize;
 
 /// A question and what its answer leaves out.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct AskedQuestion {
     question: String,
     caveat: &'static str,

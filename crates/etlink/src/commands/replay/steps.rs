@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 
 /// One step.
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct RankStep {
     /// Whose, in a run of several ranks.
     #[serde(skip_serializing_if = "Option::is_none")]

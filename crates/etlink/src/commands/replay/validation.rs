@@ -18,7 +18,8 @@ use std::path::Path;
 
 /// What is printed.
 #[derive(Serialize)]
-struct Validated {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(crate) struct Validated {
     before: String,
     after: String,
     /// What is to be known of the traces of both.

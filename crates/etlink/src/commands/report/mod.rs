@@ -39,7 +39,8 @@ use steps::DrawnSteps;
 
 /// What was written.
 #[derive(Serialize)]
-struct WrittenPage {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(super) struct WrittenPage {
     output: String,
     bytes: u64,
     ranks: usize,

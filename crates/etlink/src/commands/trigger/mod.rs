@@ -25,6 +25,7 @@ const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// What came of a recording that was asked for.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TriggeredRecording {
     /// Folder of the job.
     pub folder: PathBuf,
@@ -36,6 +37,7 @@ pub struct TriggeredRecording {
 
 /// What came of it on a rank.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TriggeredRank {
     /// Rank.
     pub rank: Option<u32>,
