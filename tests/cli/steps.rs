@@ -319,3 +319,42 @@ fn all_commands_count_the_same_whole_steps() {
     let page = std::fs::read_to_string(tool.path("page.html")).expect("a page");
     assert!(page.contains("median of 20 steps"));
 }
+
+/// Twelve layers of one pass hold less device work than its head.
+#[test]
+fn layers_of_a_model_are_no_steps() {
+    let tool = Tool::new();
+    let queue = DeviceQueue::stream(7);
+    for (file, head_us, count) in [("layers.json", 3_000, 0), ("batches.json", 300, 12)] {
+        let mut draw = TraceBuilder::default();
+        let main = draw.thread();
+        let mut idle = 0;
+        for layer in 0..13 {
+            let begin = layer * 70 * US;
+            let at = |us: i64| begin + us * US;
+            let length = if layer < 12 {
+                draw.annotation(main, &format!("layer {layer}"), at(0), at(60));
+                75 * US
+            } else {
+                head_us * US
+            };
+            draw.op(main, "aten::mm", at(5), at(45));
+            let start = idle.max(at(20));
+            idle = start + length;
+            draw.launch(main, (at(10), at(15)), queue, "gemm", (start, idle));
+        }
+        tool.file(file, draw.kineto());
+        let report = tool.run(&format!("analyze {file} --json")).exits(0).json();
+        let steps = report[0]["ranks"][0]["steps"].as_array().map(Vec::len);
+        assert_eq!(steps, Some(count), "{file}");
+    }
+    let definition = "a range `layer N`";
+    for command in ["analyze", "findings", "replay"] {
+        let ran = tool.run(&format!("{command} batches.json")).exits(0);
+        ran.says(definition);
+    }
+    let found = tool.run("findings batches.json --json").exits(0).json();
+    assert_eq!(found["runs"][0]["step_definition"], definition);
+    let found = tool.run("findings layers.json --json").exits(0).json();
+    assert!(found["runs"][0].get("step_definition").is_none());
+}

@@ -93,6 +93,19 @@ pub(crate) const MAX_RANKS: u64 = 1 << 20;
 /// Quartz is within 100 ppm, what a time daemon slews within 500 ppm (`adjtimex`).
 pub(crate) const MAX_DRIFT_PPB: i64 = 1_000_000;
 
+/// Ranges that differ by a number are steps if at least this share of the device time is launched in
+/// them, of a trace without device rows of the time of its ops.
+///
+/// More inside than outside: set-up and what follows the loop may be recorded as well. The 12 layers
+/// of a pass whose head takes 77 % hold 23 %.
+pub(crate) const STEP_WORK_SHARE: f64 = 0.5;
+
+/// And if they fill at least this share of the time from the first one's start to the last one's end.
+///
+/// A loop that waits for its input between steps is still one. `FSDP::backward_prefetch for N` of the
+/// recorded pairs fills 15 %, layers of one kind between others less.
+pub(crate) const STEP_FILL_SHARE: f64 = 0.25;
+
 /// Fewer collectives than this have no medians of their first and last third worth the name.
 pub(crate) const LEAST_FOR_DRIFT: usize = 18;
 

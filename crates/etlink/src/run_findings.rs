@@ -6,6 +6,7 @@ use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_analyze::{KernelRules, RankAnalysis};
 use etlink_findings::{RankCauses, RankPart, RunFindings, rank_causes, run_findings};
 use etlink_link::LinkedTrace;
+use etlink_link::ranks::step_definition;
 use etlink_model::{NodeIdx, RankIdx, UnixNs};
 use etlink_replay::ReplayGraph;
 use etlink_run::JoinedRun;
@@ -38,6 +39,8 @@ pub struct FoundRank {
     base_ns: UnixNs,
     /// Its device trace ends before its recording did.
     is_cut: bool,
+    /// What its steps are; none of `ProfilerStep`s and of ranks without steps.
+    step_definition: Option<String>,
 }
 
 impl FoundRank {
@@ -52,6 +55,10 @@ impl FoundRank {
             causes: rank_causes(trace, rules, analysis),
             base_ns: trace.device.header.base_ns,
             is_cut: trace.device.anomalies.is_cut(),
+            step_definition: analysis
+                .steps
+                .first()
+                .and_then(|step| step_definition(&step.name)),
             graph,
         }
     }
@@ -59,6 +66,11 @@ impl FoundRank {
     /// Whether its device trace ends before its recording did.
     pub fn is_cut(&self) -> bool {
         self.is_cut
+    }
+
+    /// What its steps are; none of `ProfilerStep`s and of ranks without steps.
+    pub fn step_definition(&self) -> Option<&str> {
+        self.step_definition.as_deref()
     }
 
     /// What it takes until the run's findings are known, bytes.

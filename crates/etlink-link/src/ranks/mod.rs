@@ -45,7 +45,7 @@ pub use rank_set::RankSet;
 pub use selection::{ExcludeReason, RunSelection, select_run};
 pub use skew::{CollectiveSkew, bus_factor, collective_skews};
 pub(crate) use steps::StepRanges;
-pub use steps::{OPTIMIZER_STEP, RankSteps, SeparateRanges, StepSpan};
+pub use steps::{OPTIMIZER_STEP, RankSteps, SeparateRanges, StepSpan, step_definition};
 pub use stragglers::{
     StepStragglers, StragglerStats, job_step_times, job_steps_total, step_began_later,
     step_stragglers, straggler_stats,

@@ -2,9 +2,9 @@
 //!
 //! Steps are the ranges that the user marked; else the `ProfilerStep#N` ranges; else the iterations
 //! of an inference engine ([`inference`]); else the time from the end of one `Optimizer.step#…` to
-//! the end of the next, of several optimizers the one with most; else the user annotations that
-//! differ by a number at their end alone (`step 7`), of several such the ones that cover most. An op
-//! belongs to the last step that began before it did, by record function ids where the trace has
+//! the end of the next, of several optimizers the one with most; else user annotations that differ by
+//! a number at their end alone (`step 7`), if they follow each other and hold most of the work
+//! ([`numbered`]). An op belongs to the last step that began before it did, by record function ids where the trace has
 //! them: PyTorch 2.5 with stacks writes `ProfilerStep`s displaced in time. What a device runs belongs
 //! to the step of the op that launched it, whenever it runs.
 //!
@@ -13,6 +13,7 @@
 //! belong to no step, here and for everyone who asks this module.
 
 mod inference;
+mod numbered;
 mod separate;
 
 pub use separate::SeparateRanges;
@@ -23,6 +24,7 @@ use etlink_model::{
     ThreadIdx, TimeNs, UnixNs,
 };
 use inference::{InferenceEngine, step_work};
+use numbered::numbered_steps;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -158,7 +160,7 @@ impl StepRanges {
                 .collect();
             return StepRanges::ordered("", Way::Is, inference, works);
         }
-        let (name, way, ranges) = named.inferred_steps();
+        let (name, way, ranges) = named.inferred_steps(device);
         let works = vec![StepWork::default(); ranges.len()];
         StepRanges::ordered(name, way, ranges, works)
     }
@@ -253,6 +255,20 @@ fn unique_name(name: String, seen: &mut BTreeMap<String, u32>) -> String {
     }
 }
 
+/// Says what a step is, by the name of one; none of `ProfilerStep#N`, which says it itself.
+pub fn step_definition(name: &str) -> Option<String> {
+    if name.starts_with(PROFILER) {
+        return None;
+    }
+    if name.starts_with(OPTIMIZER_STEP) {
+        return Some("from the end of one `Optimizer.step` to the end of the next".to_owned());
+    }
+    Some(match split(name) {
+        Some((range, _)) => format!("a range `{range}N`"),
+        None => format!("a range such as `{name}`"),
+    })
+}
+
 fn op_name(device: &DeviceTrace, op: OpIdx) -> &str {
     device.names.get(device.ops.name[op.index()])
 }
@@ -343,8 +359,8 @@ impl<'d> NamedRanges<'d> {
     }
 
     /// What steps are called, how ranges tell them, and these, where nothing states them.
-    fn inferred_steps(self) -> (&'d str, Way, Vec<Range>) {
-        // of equals the first by name, here and below, so that all ranks choose the same
+    fn inferred_steps(self, device: &DeviceTrace) -> (&'d str, Way, Vec<Range>) {
+        // of equals the first by name, so that all ranks choose the same
         let most =
             self.optimizers.into_values().reduce(
                 |most, next| {
@@ -354,16 +370,9 @@ impl<'d> NamedRanges<'d> {
         if let Some(ends) = most {
             return (OPTIMIZER_STEP, Way::Ends, ends);
         }
-        let several = self
-            .numbered
-            .into_iter()
-            .filter(|(_, ranges)| ranges.iter().any(|range| range.number != ranges[0].number));
-        // summed once for each name: the one with most may have a million ranges
-        let covered = several.map(|(name, ranges)| (covered_time(&ranges), name, ranges));
-        let most = covered.reduce(|most, next| if next.0 > most.0 { next } else { most });
-        most.map_or(("", Way::Is, vec![]), |(_, name, ranges)| {
-            (name, Way::Is, ranges)
-        })
+        let steps = numbered_steps(device, self.numbered);
+        let (name, ranges) = steps.unwrap_or_default();
+        (name, Way::Is, ranges)
     }
 }
 

@@ -1,7 +1,7 @@
 //! In which step a collective was launched.
 
 use crate::support::{alone, alone_changed};
-use etlink_link::ranks::RankSummary;
+use etlink_link::ranks::{RankSummary, step_definition};
 use etlink_model::{CommIdx, GlobalRank, StepIdx, StepWork};
 use etlink_testing::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
 
@@ -145,6 +145,36 @@ fn numbered_annotations_are_steps_where_nothing_else_is() {
         ["-", "batch 1", "batch 2"]
     );
     assert_eq!(steps(&drawn(&[("forward", 10, 20)], &[12])), ["-"]);
+}
+
+/// Layers of a pass, whose head has most of the device work; ranges that leave most time to others;
+/// ranges whose numbers come again, or that overlap; layers by their module's path.
+#[test]
+fn ranges_of_parts_of_a_step_are_no_steps() {
+    let layers = [("layer 0", 10, 12), ("layer 1", 12, 14)];
+    assert_eq!(steps(&drawn(&layers, &[10, 15, 16])), ["-"; 3]);
+    let ops = [("Identity_0", 10, 11), ("Identity_1", 20, 21)];
+    assert_eq!(steps(&drawn(&ops, &[10, 20])), ["-"; 2]);
+    let passes = [
+        ("layer 0", 10, 12),
+        ("layer 1", 12, 14),
+        ("layer 0", 14, 16),
+        ("layer 1", 16, 18),
+    ];
+    assert_eq!(steps(&drawn(&passes, &[10, 12, 14, 16])), ["-"; 4]);
+    let overlapping = [("worker 1", 10, 14), ("worker 2", 12, 16)];
+    assert_eq!(steps(&drawn(&overlapping, &[10, 12])), ["-"; 2]);
+    let modules = [("model.layers.0", 10, 12), ("model.layers.1", 12, 14)];
+    assert_eq!(steps(&drawn(&modules, &[10, 12])), ["-"; 2]);
+}
+
+#[test]
+fn a_step_is_defined_by_its_name() {
+    let defined = |name: &str| step_definition(name).unwrap_or_default();
+    assert_eq!(defined("ProfilerStep#7"), "");
+    assert!(defined("optimizer step 3").contains("Optimizer.step"));
+    assert_eq!(defined("batch 3"), "a range `batch N`");
+    assert_eq!(defined("run_batch"), "a range such as `run_batch`");
 }
 
 #[test]

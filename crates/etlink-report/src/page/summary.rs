@@ -3,6 +3,7 @@
 use super::{RankStats, ReportPage, ReportRank, strings};
 use etlink_analyze::{Utilization, UtilizationWindow, counted_steps, is_counted_step};
 use etlink_link::LinkReport;
+use etlink_link::ranks::step_definition;
 use etlink_model::{GlobalRank, Severity};
 use etlink_replay::PathCause;
 use serde::Serialize;
@@ -260,6 +261,9 @@ fn step_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
     let (median, mut note) = step_time(page)?;
     let ranks = page.ranks.iter();
     let steps = ranks.flat_map(|rank| &rank.analysis.steps);
+    if let Some(step) = steps.clone().find_map(|step| step_definition(&step.name)) {
+        note += &format!("; a step: {step}");
+    }
     let waiting = steps.max_by_key(|step| step.before_recording_ns);
     if let Some(step) = waiting.filter(|step| step.before_recording_ns > 0) {
         note += &format!(

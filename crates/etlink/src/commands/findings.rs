@@ -49,6 +49,9 @@ pub struct FindingsReport {
     /// The steps of the job from the latest begin on a rank to the latest end, summed, ns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job_step_ns: Option<i64>,
+    /// What a step is, where it is no `ProfilerStep`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step_definition: Option<String>,
     /// What it would gain from.
     #[serde(flatten)]
     pub found: RunFindings,
@@ -241,6 +244,8 @@ fn run_report(runs: &RunSet, results: RunResults<FoundRank>) -> Result<FindingsR
     let cut = ranks.iter().filter(|rank| rank.value.is_cut());
     let cut: Vec<&str> = cut.map(|rank| rank.label.as_str()).collect();
     let cut_line = cut_line(&cut, ranks.len() + excluded.len() == 1);
+    let definitions = ranks.iter().filter_map(|rank| rank.value.step_definition());
+    let step_definition = definitions.map(str::to_owned).next();
     let (found, job_step_ns) = match ranks.len() {
         0 => (RunFindings::default(), None),
         // one rank waits for nobody here, and its own clock is good enough
@@ -258,6 +263,7 @@ fn run_report(runs: &RunSet, results: RunResults<FoundRank>) -> Result<FindingsR
         excluded,
         absent,
         job_step_ns,
+        step_definition,
         found,
         name: runs.run_name(results.run),
         cut_line,
@@ -308,6 +314,9 @@ fn findings_text(report: &FindingsReport) -> String {
     let mut out = String::new();
     if !report.name.is_empty() {
         let _ = writeln!(out, "{}: {}", report.name, count(found.ranks, "rank"));
+    }
+    if let Some(definition) = &report.step_definition {
+        let _ = writeln!(out, "a step is {definition}");
     }
     if let Some(job_ns) = report.job_step_ns {
         // Ranks do not begin together: the replay has to begin with the first of them.

@@ -6,7 +6,7 @@ use crate::notes;
 use crate::table::{Grid, Limit, count, csv_text, percent, signed_time, time};
 use crate::unjoined::unjoined_text;
 use anyhow::Result;
-use etlink_link::ranks::{CollectiveSkew, RankClock, StragglerStats};
+use etlink_link::ranks::{CollectiveSkew, RankClock, StragglerStats, step_definition};
 use etlink_model::GlobalRank;
 use etlink_run::joined::clock_notes;
 use etlink_run::membership::{Excluded, absent_note};
@@ -261,8 +261,11 @@ fn by_step(one: &RanksReport) -> String {
         let collectives = one.collectives.len() as u64;
         table.add(straggler_cells("(all)", times, collectives, all, late));
     }
+    let mut steps = one.steps.iter().filter_map(|step| step.step.as_deref());
+    let definition = steps.find_map(step_definition);
+    let definition = definition.map_or(String::new(), |step| format!("step: {step}; "));
     format!(
-        "stragglers per step (step time: from the last rank's begin to the last rank's end; most \
+        "stragglers per step ({definition}step time: from the last rank's begin to the last rank's end; most \
         for: the rank that made the others wait most by what it did)\n{table}"
     )
 }

@@ -5,6 +5,7 @@ use super::steps::RankStep;
 use super::{Replayed, WhatIfReport};
 use crate::notes;
 use crate::table::{FactRows, cut, enum_name, mb, perfetto_text, plain, signed_time, time};
+use etlink_link::ranks::step_definition;
 use etlink_model::{DurationNs, GlobalRank};
 use etlink_replay::{
     EdgeKind, NodeLabel, NodeTime, PathCause, PathReport, PathStepReport, PathTrust, ReplayFigures,
@@ -293,6 +294,8 @@ struct MedianStep {
     excluded: usize,
     /// Some rank has more steps than all ranks have.
     is_of_common: bool,
+    /// What a step is; none of `ProfilerStep`s.
+    definition: Option<String>,
     /// The most time in one of them in which only work from before the recording runs, ns.
     before_ns: i64,
     unchanged_ns: DurationNs,
@@ -325,6 +328,7 @@ impl MedianStep {
                     count: lengths.len(),
                     excluded: own.iter().filter(|step| !is_whole(step)).count(),
                     is_of_common,
+                    definition: lengths.first().and_then(|step| step_definition(&step.step)),
                     before_ns: counted
                         .map(|step| step.before_recording_ns)
                         .max()
@@ -372,10 +376,12 @@ impl MedianStep {
             ),
             false => String::new(),
         };
+        let definition = self.definition.as_ref();
+        let definition = definition.map_or(String::new(), |step| format!("; a step: {step}"));
         rows.add(
             "step",
             duration_text(self.unchanged_ns),
-            format!("{steps}{before}{rank}{change}"),
+            format!("{steps}{before}{rank}{change}{definition}"),
         );
     }
 }

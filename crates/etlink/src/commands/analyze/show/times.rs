@@ -7,6 +7,7 @@ use etlink_analyze::{
     DeviceTime, IdleCauses, PhaseTotals, StepTime, Utilization, UtilizationWindow, counted_steps,
     step_period,
 };
+use etlink_link::ranks::step_definition;
 use etlink_metrics::LatencyKind;
 
 pub(super) fn utilization_table(one: &Analyzed, _: Limit) -> Shown {
@@ -274,12 +275,17 @@ fn how_many(one: &Analyzed) -> String {
         // ranks without annotations of steps say nothing of how many each has
         .filter(|steps| *steps > 0)
         .collect();
-    match each[..] {
+    let many = match each[..] {
         [only] => steps_text(only),
         [first, ..] if each.iter().all(|steps| *steps == first) => {
             format!("{} of each of {} ranks", steps_text(first), each.len())
         }
         _ => format!("{} of {} ranks", steps_text(each.iter().sum()), each.len()),
+    };
+    let mut steps = of_ranks(one, |rank| &rank.steps);
+    match steps.find_map(|(_, step)| step_definition(&step.name)) {
+        Some(definition) => format!("{many} ({definition})"),
+        None => many,
     }
 }
 
