@@ -384,3 +384,27 @@ fn where_no_rank_is_sure_the_reason_is_told() {
         assert!(!ran.stderr.contains("--ranks"), "{}", ran.shown());
     }
 }
+
+/// The engine of vLLM works in a process of its own: the one that profiles has steps alone.
+#[test]
+fn a_trace_in_which_nothing_ran_says_where_the_work_is() {
+    let tool = Tool::new();
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    for step in 0..6 {
+        let begin = step * MS;
+        draw.annotation(main, &format!("ProfilerStep#{step}"), begin, begin + MS);
+    }
+    tool.file("trace.json", draw.kineto());
+    let said = tool.run("findings trace.json").exits(1);
+    said.says("nothing ran in the recorded process")
+        .lacks("--with-stack")
+        .notes("no op, runtime call or device row. Workers that this process starts do the work")
+        .notes("`etlink record`");
+    for command in ["analyze", "inspect"] {
+        tool.run(&format!("{command} trace.json")).exits(0);
+    }
+    tool.run("analyze trace.json")
+        .exits(0)
+        .notes("nothing ran in the recorded process");
+}

@@ -123,6 +123,8 @@ pub struct RankWindow {
     pub steps: u64,
     /// Its length without what came before the recording, ns.
     pub length_ns: i64,
+    /// Whether the trace has an op, a runtime call or a device row.
+    pub has_work: bool,
     /// Whether there is device work at all.
     pub has_device: bool,
     /// Whether there is device work, and no call of the host that waits for it.

@@ -89,6 +89,9 @@ pub struct RunFindings {
     pub window_ns: i64,
     /// In how much of it the device of the busiest rank neither computes nor copies, ns.
     pub idle_ns: i64,
+    /// Whether a rank has an op, a runtime call or a device row.
+    #[serde(skip)]
+    pub has_work: bool,
     /// Whether there is device work at all.
     pub has_device: bool,
     /// In which part of the steps of all ranks no op and no runtime call runs on the host.

@@ -133,6 +133,7 @@ pub fn run_findings(graph: &ReplayGraph, mut parts: Vec<RankPart>) -> RunFinding
         steps: first.steps,
         window_ns: whole_ns,
         idle_ns,
+        has_work: windows().any(|window| window.has_work),
         has_device: parts.iter().any(|part| part.causes.window.has_device),
         ranks: parts.len() as u64,
         program,

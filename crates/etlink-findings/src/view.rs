@@ -105,6 +105,7 @@ impl<'t> RankView<'t> {
             window.between_ops_ns = window.between_ops_ns.saturating_add(step.between_ops_ns);
         }
         window.has_stacks = has_stacks(trace);
+        window.has_work = !trace.device.has_no_work();
         let step_names = StepNames::new(&analysis.steps);
         RankView {
             trace,

@@ -50,7 +50,7 @@ pub enum Error {
     /// The host trace has no ops.
     #[error(
         "the host trace has no ops, only {nodes} root nodes: its observer did not run while the \
-         program did{}",
+         program did, or it is of the parent of the process that works{}",
         advice(self.remedy())
     )]
     EmptyHost {
@@ -154,7 +154,10 @@ impl Error {
                 (record_same_steps(*recorder), "--allow-mismatch")
             }
             Error::DifferentRanks { .. } => ("give the two traces of one rank", "--allow-mismatch"),
-            Error::EmptyHost { .. } => ("record again", "leave --host out"),
+            Error::EmptyHost { .. } => (
+                "record the process that works: `etlink record` around the whole command does",
+                "leave --host out",
+            ),
             Error::EmptyDevice { .. } => return Some("record it again".to_owned()),
             // the Python module has no such options: who meets this has typed one
             Error::WrongRank { .. } => ("leave --rank out", "--allow-mismatch"),

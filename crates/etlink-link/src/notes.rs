@@ -71,6 +71,10 @@ pub(crate) fn about_device(
             );
             return;
         }
+        if device.has_no_work() {
+            notes.push(nothing_ran(device));
+            return;
+        }
         let reason = without_device_rows(device.header.recorder);
         notes.push(format!(
             "the device trace has no device rows and no runtime calls: {reason}"
@@ -82,6 +86,18 @@ pub(crate) fn about_device(
 const MOST_CLOCK_NOTES: usize = 8;
 
 /// Notes about the clocks of devices.
+/// Says of a trace without work that another process did it, and how that is recorded.
+fn nothing_ran(device: &DeviceTrace) -> String {
+    let ranges = device.ops.len();
+    let first = device.ops.name.first().map(|name| device.names.get(*name));
+    let first = first.map_or(String::new(), |name| format!(" (first: `{name}`)"));
+    format!(
+        "nothing ran in the recorded process: the device trace has {ranges} ranges{first}, and no op, \
+        runtime call or device row. Workers that this process starts do the work, as the engine of \
+        vLLM does. Run the whole command under `etlink record`, or run the profiler in the worker"
+    )
+}
+
 pub(crate) fn about_clocks(report: &mut LinkReport) {
     if report.device_clocks.len() > MOST_CLOCK_NOTES {
         report.notes.push(clocks_note(&report.device_clocks));

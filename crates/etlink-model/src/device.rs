@@ -449,6 +449,11 @@ pub struct DeviceTrace {
 }
 
 impl DeviceTrace {
+    /// Returns whether it has no op, no runtime call and no device row: at most annotations.
+    pub fn has_no_work(&self) -> bool {
+        self.rows.is_empty() && self.calls.is_empty() && self.ops.annotation.iter().all(|own| *own)
+    }
+
     /// What the program called a row that is a node of a CUDA graph; empty where it did not.
     pub fn row_annotation(&self, row: RowIdx) -> &str {
         // few traces have any, and all rows are asked for

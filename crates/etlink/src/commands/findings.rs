@@ -82,7 +82,12 @@ pub fn run(args: FindingsArgs) -> Result<Outcome> {
         Phased::Report(reports) => reports,
         Phased::Stored(shard) => return print_shard(&shard, args.print.json),
     };
-    let outcome = match reports.iter().all(|report| report.excluded.is_empty()) {
+    // nothing found where nothing ran would pass for a run without a fault
+    let is_whole = |report: &FindingsReport| {
+        let found = &report.found;
+        report.excluded.is_empty() && (found.has_work || found.ranks == 0)
+    };
+    let outcome = match reports.iter().all(is_whole) {
         true => Outcome::Done,
         false => Outcome::Found,
     };
@@ -357,6 +362,10 @@ const MUCH_BETWEEN_OPS: f64 = 0.5;
 
 /// What is said where there is no finding.
 fn nothing_text(found: &RunFindings) -> String {
+    if !found.has_work {
+        return "nothing ran in the recorded process: no op, no runtime call, no device row\n"
+            .to_owned();
+    }
     let whole = match (found.window, found.steps) {
         (UtilizationWindow::Steps, steps) => count(steps, "step"),
         (UtilizationWindow::Process, _) => "the recording".to_owned(),
