@@ -418,6 +418,7 @@ fn a_slower_rank_is_predicted_from_the_run_before() {
     let error = |key: &str| told[key].as_f64().expect("a share");
     assert!(error("error") < 0.01, "{told}");
     assert!(error("unchanged_error") > 0.3, "{told}");
+    assert_eq!(told["verdict"], "confirmed");
     assert_eq!(told["only_before"]["nodes"], json!(0), "{told}");
     tool.run("replay --validate before after/kineto_trace_0.json")
         .exits(2)
@@ -483,6 +484,90 @@ fn two_programs_predict_nothing_of_each_other() {
     tool.run("replay --validate one/kineto_trace_0.json other/kineto_trace_0.json")
         .exits(2)
         .complains(&["one/kineto_trace_0.json and other/kineto_trace_0.json", why]);
+}
+
+/// What they have in common takes as long; what decides the time after is new.
+#[test]
+fn a_prediction_that_did_not_come_true_is_refuted() {
+    let tool = Tool::new();
+    for (name, own, new, count) in [
+        ("before", "before::op", 0, 1),
+        ("after", "after::op", 900_000, 1),
+        ("other", "other::op", 0, 9),
+    ] {
+        let mut draw = TraceBuilder::default();
+        let main = draw.thread();
+        let common = if count == 1 { 9 } else { 1 };
+        for at in 0..common {
+            draw.op(main, "aten::mm", at * 20_000, at * 20_000 + 10_000);
+        }
+        for at in 0..count {
+            let begin = 200_000 + at * 20_000;
+            draw.op(main, own, begin, begin + 10_000 + new);
+        }
+        tool.file(&format!("{name}.json"), draw.kineto());
+    }
+    let verdict = |line: &str| {
+        let told = tool
+            .run(&format!("replay --validate {line} --json"))
+            .exits(1)
+            .json();
+        told["verdict"].as_str().map(str::to_owned)
+    };
+    assert_eq!(
+        verdict("before.json after.json").as_deref(),
+        Some("refuted")
+    );
+    let unlike = verdict("after.json other.json");
+    assert_eq!(unlike.as_deref(), Some("different_programs"));
+    tool.run("replay --validate before.json after.json")
+        .exits(1)
+        .says("refuted");
+}
+
+/// Two collectives one after the other on one stream, one of all three ranks and one of the first two.
+/// Rank 1 does them the other way round.
+fn opposite(rank: i64) -> Vec<u8> {
+    let mut draw = TraceBuilder::default();
+    draw.distributed(rank, 3);
+    let main = draw.thread();
+    let sizes: &[u64] = match rank {
+        0 => &[2, 3],
+        1 => &[3, 2],
+        _ => &[3],
+    };
+    for (at, size) in (0..).zip(sizes) {
+        let mut comms = ParamComms::new("allreduce", 0..*size, rank, 7);
+        comms.group_name = size.to_string();
+        let begin = at * 100_000;
+        draw.collective(main, &comms, begin, begin + 20_000);
+        let correlation = draw.next_correlation();
+        let call = (begin + 5_000, begin + 9_000);
+        draw.call(main, "cudaLaunchKernelExC", call, correlation);
+        let kernel = (begin + 30_000, begin + 90_000);
+        let name = "ncclDevKernel_AllReduce_Sum_f32";
+        draw.collective_kernel(DeviceQueue::stream(20), name, kernel, correlation, &comms);
+    }
+    draw.kineto()
+}
+
+/// Graphs that are linked one by one keep the order of each rank.
+#[test]
+fn graphs_that_wait_for_each_other_are_said_to_deadlock() {
+    let tool = Tool::new();
+    tool.shell("mkdir set").exits(0);
+    for rank in 0..3 {
+        let trace = format!("kineto_trace_{rank}.json");
+        tool.file(&trace, opposite(rank));
+        tool.run(&format!("link --device {trace} -o set/run.{rank}.et"))
+            .exits(0);
+    }
+    tool.file("set/comm_group.json", r#"{"2": [0, 1], "3": [0, 1, 2]}"#);
+    tool.run("check set").exits(1);
+    let said = tool.run("replay set").exits(1);
+    said.notes("the ranks deadlock");
+    let told = tool.run("replay set --json").exits(1).json();
+    assert_eq!(told[0]["together"]["is_deadlocked"], true, "{told}");
 }
 
 /// Steps from the third on, each of so many us.

@@ -37,6 +37,9 @@ pub struct DevicePeaks {
 
 const TABLE: &str = include_str!("device_peaks.txt");
 
+/// Words of devices' names that tell nothing apart.
+const VENDOR_WORDS: [&str; 6] = ["", "nvidia", "amd", "instinct", "tesla", "geforce"];
+
 impl DevicePeaks {
     /// Those of a device that a trace calls so; `multiprocessors` as the trace says it. `None` of a
     /// device that is not known, or of a part of one.
@@ -54,6 +57,34 @@ impl DevicePeaks {
             let both = peaks.multiprocessors.zip(multiprocessors);
             peaks.has_name(&words) && both.is_none_or(|(whole, own)| whole == own)
         })
+    }
+
+    /// Those of a device that somebody names without all words of a trace: `H100`, `A100 PCIe`. Of
+    /// several such devices the one with the fastest links, then memory: that of the SXM form.
+    pub fn find_short(name: &str) -> Option<DevicePeaks> {
+        let whole = DevicePeaks::find(name, None);
+        if whole.as_ref().is_some_and(|peaks| peaks.gb_per_s.is_some()) {
+            return whole;
+        }
+        let name = name.to_lowercase();
+        let asked = name.split(|char: char| !char.is_ascii_alphanumeric());
+        let asked: Vec<&str> = asked.filter(|word| !VENDOR_WORDS.contains(word)).collect();
+        let fits = |peaks: &DevicePeaks| {
+            let has = |word: &&str| peaks.words.iter().any(|own| word.starts_with(own));
+            let is_named = peaks
+                .words
+                .first()
+                .is_some_and(|first| asked.contains(first));
+            is_named && asked.iter().all(has)
+        };
+        let mut best: Option<DevicePeaks> = None;
+        for peaks in all_peaks().filter(fits) {
+            let speed = |peaks: &DevicePeaks| [peaks.link_gb_per_s, peaks.gb_per_s];
+            if best.as_ref().is_none_or(|best| speed(&peaks) > speed(best)) {
+                best = Some(peaks);
+            }
+        }
+        best.or(whole)
     }
 
     /// What names of devices with known peaks have in them: `h100 pcie`. Those that begin as a name
@@ -194,6 +225,25 @@ mod tests {
         }
         let v100 = DevicePeaks::find("Tesla V100-SXM2-32GB", Some(80)).expect("known");
         assert_eq!(v100.tflops(Precision::Fp16), Some(125.0));
+    }
+
+    #[test]
+    fn a_short_name_is_that_of_the_fastest_of_its_devices() {
+        let found = |name: &str| DevicePeaks::find_short(name).map(|peaks| peaks.name());
+        for (name, want) in [
+            ("H100", "h100 80gb hbm3"),
+            ("NVIDIA H100", "h100 80gb hbm3"),
+            ("H100 PCIe", "h100 pcie"),
+            ("A100", "a100 sxm 80gb"),
+            ("A100 PCIe", "a100 80gb pcie"),
+            ("V100", "v100 sxm2"),
+            ("MI300X", "mi300x"),
+            ("NVIDIA A100-SXM4-40GB", "a100 sxm 40gb"),
+        ] {
+            assert_eq!(found(name).as_deref(), Some(want), "{name}");
+        }
+        assert_eq!(found("H100 MIG"), None);
+        assert_eq!(found("H101"), None);
     }
 
     #[test]

@@ -101,6 +101,21 @@ impl JoinedGraph {
     }
 }
 
+/// Returns whether ranks wait for each other for ever if each collective holds its ranks together,
+/// whatever times are recorded: what `join_graphs` leaves out of the graph then has a cause.
+///
+/// # Errors
+/// Those of [`join_graphs`].
+pub fn is_deadlocked(ranks: &[RankGraph], collectives: &[CollectiveNodes]) -> Result<bool, Error> {
+    let mut plan = Plan::new(ranks)?;
+    plan.place_all(ranks, collectives)?;
+    match joined_nodes(ranks, &plan).finish() {
+        Ok(_) => Ok(false),
+        Err(Error::Cycle(_)) => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
 /// Makes one graph of many. O(nodes + edges + parts log parts).
 ///
 /// # Errors

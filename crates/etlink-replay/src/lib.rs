@@ -50,7 +50,7 @@ pub use graph::{
 };
 pub use joined::{
     CollectiveNodes, CollectiveTimes, JoinOutcome, JoinedCollectives, JoinedGraph, MemberNodes,
-    RankFigures, RankGraph, RankLabels, RankNames, collective_nodes, join_graphs,
+    RankFigures, RankGraph, RankLabels, RankNames, collective_nodes, is_deadlocked, join_graphs,
 };
 pub use labels::{LabelSource, NodeLabel, find_node};
 pub use linked::{graph_from_trace, stream_resource, thread_resource};
@@ -65,4 +65,4 @@ pub use stats::Percentiles;
 pub use step_lengths::{StepBounds, StepLength, median_step, step_bounds, step_lengths};
 pub use trust::{AnswerRange, PathTrust, TrustFigures, answer_range, path_trust, trust_figures};
 pub use unused::{UnusedRule, check_edge_kind, explain_missing_name};
-pub use validate::{UnmatchedNodes, Validation, validate};
+pub use validate::{UnmatchedNodes, Validation, ValidationVerdict, validate};

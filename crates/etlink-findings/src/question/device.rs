@@ -10,7 +10,7 @@ use etlink_replay::GraphEdits;
 pub(super) fn change_device(trace: &LinkedTrace, name: &str) -> Result<GraphEdits, String> {
     let rows = &trace.device.rows;
     let peaks = |name: &str| DevicePeaks::find(name, None);
-    let other = peaks(name).ok_or_else(|| unknown_device(name))?;
+    let other = DevicePeaks::find_short(name).ok_or_else(|| unknown_device(name))?;
     let own_name = trace.device.header.devices.first();
     let own_name = own_name.ok_or("it does not name its device")?;
     let own = peaks(own_name).ok_or_else(|| unknown_device(own_name))?;

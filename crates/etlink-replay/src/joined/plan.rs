@@ -96,6 +96,15 @@ impl<'r> RankTimes<'r> {
         }
     }
 
+    /// Times by which nobody is done before the last has come.
+    fn unmeasured(ranks: &'r [RankGraph]) -> RankTimes<'r> {
+        RankTimes {
+            ranks,
+            runs: vec![None; ranks.len()],
+            measured: false,
+        }
+    }
+
     fn start(&self, rank: RankIdx, node: NodeIdx) -> TimeNs {
         let (graph, at) = (&self.ranks[rank.index()].graph, node.index());
         match &self.runs[rank.index()] {
@@ -208,6 +217,19 @@ impl Plan {
         }
         self.fill_columns(&times, collectives, &outcomes);
         Ok(outcomes)
+    }
+
+    /// Places all collectives, as if nothing was measured.
+    pub(super) fn place_all(
+        &mut self,
+        ranks: &[RankGraph],
+        collectives: &[CollectiveNodes],
+    ) -> Result<(), Error> {
+        check_members(ranks, collectives)?;
+        let times = RankTimes::unmeasured(ranks);
+        let outcomes = vec![JoinOutcome::Joined; collectives.len()];
+        self.fill_columns(&times, collectives, &outcomes);
+        Ok(())
     }
 
     /// Places the collectives again that `jammed`, the nodes of meetings, leaves.

@@ -20,6 +20,9 @@ pub(super) struct AllRanks {
     pub(super) collectives: Collectives,
     /// Each rank, in the run without changes.
     pub(super) ranks: Vec<RankReport>,
+    /// Written graphs of which ranks wait for each other for ever: the run has no end, and the figures
+    /// are of one without the collectives that are out of order.
+    pub(super) is_deadlocked: bool,
     /// What is missing or unequal between the traces.
     pub(super) problems: Vec<JoinProblem>,
 }

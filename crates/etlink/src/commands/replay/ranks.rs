@@ -36,6 +36,8 @@ struct ReplayRank {
     names: RankNames,
     /// What its times count from, by its own clock.
     base_ns: UnixNs,
+    /// It is a written graph, whose order is all that a reader has.
+    is_written: bool,
     /// Its device trace ends before its recording did.
     is_cut: bool,
     /// What only some want to know.
@@ -67,7 +69,7 @@ pub(super) fn replay_folder(config: ReplayConfig, progress: &Progress) -> Result
     let bad = replayed
         .iter()
         .filter_map(|run| run.together.as_ref())
-        .any(|all| !all.excluded.is_empty());
+        .any(|all| all.is_deadlocked || !all.excluded.is_empty());
     if json {
         print_json_report(&RunReports { runs: replayed })?;
     } else {
@@ -266,6 +268,7 @@ fn run_without_ranks(
             excluded,
             collectives: Collectives::default(),
             ranks: vec![],
+            is_deadlocked: false,
             problems: vec![],
         }),
         figures: None,
@@ -296,6 +299,7 @@ fn replay_run(
         answers,
         cross_steps,
         steps,
+        is_written,
     } = kept_ranks(results.members.ranks);
     // clocks are compared by the times of collectives, which unmeasured graphs do not have
     let measured = kept.ranks.iter().all(|rank| rank.graph.measured);
@@ -308,6 +312,12 @@ fn replay_run(
     let joints = std::mem::take(&mut joined.collectives);
     let together =
         etlink_replay::join_graphs(&kept.ranks, &joints).with_context(|| name.clone())?;
+    let is_left_out = |outcome: &&JoinOutcome| **outcome != JoinOutcome::Joined;
+    let left_out = together.outcomes.iter().filter(is_left_out).count();
+    // measured times hide a deadlock: one of the collectives contradicts them
+    let is_deadlocked = is_written
+        && left_out > 0
+        && etlink_replay::is_deadlocked(&kept.ranks, &joints).with_context(|| name.clone())?;
     // the joined graph has all of them: both at once would be twice the memory
     kept.ranks.clear();
     let labels = RankLabels {
@@ -343,12 +353,19 @@ fn replay_run(
         what_if.ranks = rank_changes(&ranks, &together, &runs.last);
     }
     let collectives = count_collectives(&together, &ranks, joined);
+    if is_deadlocked {
+        replayed.notes.push(format!(
+            "the ranks deadlock: as the graphs stand, they wait for each other for ever. Collectives \
+            and messages that are replayed as measured: {left_out}. `etlink check` names the nodes"
+        ));
+    }
     replayed.together = Some(AllRanks {
         world_size,
         absent,
         excluded,
         collectives,
         ranks: with_clocks(ranks, &join.clocks, cross_steps),
+        is_deadlocked,
         problems: join.matches.problems,
     });
     Ok((replayed, unused))
@@ -384,10 +401,15 @@ struct KeptRanks {
     answers: Vec<RankAnswers>,
     cross_steps: Vec<Option<CrossStepFigures>>,
     steps: Vec<ReplaySteps>,
+    /// All of them are written graphs.
+    is_written: bool,
 }
 
 fn kept_ranks(members: Vec<RankResult<ReplayRank>>) -> KeptRanks {
-    let mut kept = KeptRanks::default();
+    let mut kept = KeptRanks {
+        is_written: members.iter().all(|member| member.value.is_written),
+        ..KeptRanks::default()
+    };
     for member in members {
         // the selection excludes ranks of unknown numbers
         let Some(summary) = member.summary else {

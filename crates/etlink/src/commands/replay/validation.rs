@@ -10,7 +10,9 @@ use crate::{Outcome, notes};
 use anyhow::{Context, Result, bail};
 use etlink_chakra::convert::{self, NodeNames};
 use etlink_link::LinkedTrace;
-use etlink_replay::{LabelSource, ReplayGraph, Validation, graph_from_trace, validate};
+use etlink_replay::{
+    LabelSource, ReplayGraph, Validation, ValidationVerdict, graph_from_trace, validate,
+};
 use etlink_run::membership::Excluded;
 use etlink_run::{RankContent, Run, RunOptions, RunSource};
 use serde::Serialize;
@@ -74,7 +76,8 @@ pub(super) fn validate_traces(args: &ReplayArgs, before: &Path, after: &Path) ->
         notes::print_all(&validated.notes);
         print_text(&fold_lines(&validation_text(&validated)))?;
     }
-    Ok(match validated.excluded.is_empty() {
+    let is_confirmed = validated.validation.verdict == ValidationVerdict::Confirmed;
+    Ok(match is_confirmed && validated.excluded.is_empty() {
         true => Outcome::Done,
         false => Outcome::Found,
     })
@@ -192,6 +195,18 @@ fn validation_text(validated: &Validated) -> String {
             percent(found.unchanged_error, 2)
         ),
     );
+    let (verdict, meaning) = match found.verdict {
+        ValidationVerdict::Confirmed => ("confirmed", "the prediction came true"),
+        ValidationVerdict::Refuted => (
+            "refuted",
+            "the prediction did not come true: more changed than the durations of common nodes",
+        ),
+        ValidationVerdict::DifferentPrograms => (
+            "unknown",
+            "the runs have less than half of their ops and device work in common: they are of different programs",
+        ),
+    };
+    rows.add("verdict", verdict, meaning);
     rows.add("nodes", found.matched, "that both have");
     for (name, nodes) in [("before", found.only_before), ("after", found.only_after)] {
         rows.add(

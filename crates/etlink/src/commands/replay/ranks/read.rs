@@ -119,6 +119,7 @@ fn from_traces(
             names,
             details,
             base_ns: linked.trace.device.header.base_ns,
+            is_written: false,
             is_cut: linked.trace.device.anomalies.is_cut(),
         },
     }))
@@ -165,6 +166,7 @@ fn from_written(
             answers: unanswered(questions),
             cross_step: None,
             steps: ReplaySteps::default(),
+            is_written: true,
             // as far as it goes it is what was written
             is_cut: false,
             // a file without it counts from the epoch itself
