@@ -344,7 +344,7 @@ fn layers_of_a_model_are_no_steps() {
             draw.launch(main, (at(10), at(15)), queue, "gemm", (start, idle));
         }
         tool.file(file, draw.kineto());
-        let report = tool.run(&format!("analyze {file} --json")).exits(0).json();
+        let report = tool.run(&format!("analyze {file} --json")).exits(0).runs();
         let steps = report[0]["ranks"][0]["steps"].as_array().map(Vec::len);
         assert_eq!(steps, Some(count), "{file}");
     }

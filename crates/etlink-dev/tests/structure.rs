@@ -66,6 +66,10 @@ fn no_command_uses_another_command() {
         let ["commands", own, ..] = &path.iter().map(String::as_str).collect::<Vec<_>>()[..] else {
             continue;
         };
+        // the table of the schemas of all reports
+        if *own == "schemas" {
+            continue;
+        }
         for used in used_modules(path, text, modules) {
             let is_other = used.len() > 1 && used[0] == "commands" && used[1] != *own;
             if is_other {

@@ -29,6 +29,7 @@ const SAME_PROGRAM_SHARE: f64 = 0.5;
 /// Whether a prediction came true.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum ValidationVerdict {
     /// The second run takes about as long as predicted.
     #[default]

@@ -6,7 +6,6 @@
 use crate::cancel::Cancelled;
 use crate::file_error::FileError;
 use crate::input::{InputError, InputKind};
-use crate::membership::Excluded;
 use crate::memory::limit::{MemoryLimit, OversizedRank, enough_size};
 use crate::output::OutputError;
 use crate::phases::{PhaseError, StoredError};
@@ -699,17 +698,6 @@ impl RunError {
         match self {
             RunError::Output(error) => error.is_closed_pipe(),
             _ => false,
-        }
-    }
-
-    /// Why nothing can be reported of a source of which no trace could be taken: the errors of those
-    /// that could not be read, else why the first one was excluded.
-    pub fn nothing_taken(errors: Vec<RunError>, excluded: &[Excluded]) -> RunError {
-        match excluded.first() {
-            Some(first) if errors.is_empty() => RunError::AllExcluded {
-                first: first.message.clone(),
-            },
-            _ => RunError::no_trace_taken(errors),
         }
     }
 

@@ -233,6 +233,17 @@ pub fn absent_note(absent: &[GlobalRank], has_untaken: bool) -> Option<String> {
     Some(format!("no trace of rank {ranks}{taken}"))
 }
 
+/// Why nothing can be reported of a source of which no trace could be taken: the errors of those
+/// that could not be read, else why the first one was excluded.
+pub fn nothing_taken(errors: Vec<RunError>, excluded: &[Excluded]) -> RunError {
+    match excluded.first() {
+        Some(first) if errors.is_empty() => RunError::AllExcluded {
+            first: first.message.clone(),
+        },
+        _ => RunError::no_trace_taken(errors),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -16,7 +16,7 @@ use etlink_model::{Anomalies, DeviceTrace, GlobalRank, HostIdx};
 use etlink_run::RunError;
 use etlink_run::discover::ManifestEntry;
 use etlink_run::job::{self, LinkJob};
-use etlink_run::membership::Excluded;
+use etlink_run::membership::{self, Excluded};
 use etlink_run::memory::RankOperation;
 use etlink_run::run::{self, RankEntry, RankResult, RunOptions, RunSet, RunSource};
 use serde::Serialize;
@@ -182,7 +182,7 @@ fn tables_of_run(runs: &RunSet, all: Vec<Option<Result<OpTable>>>) -> Result<Run
     if results.members.ranks.is_empty() {
         let errors = results.failed.into_iter().map(|(_, error)| error);
         let excluded = &results.members.excluded;
-        return Err(RunError::nothing_taken(errors.collect(), excluded).into());
+        return Err(membership::nothing_taken(errors.collect(), excluded).into());
     }
     let mut notes = runs.runs[results.run].notes.clone();
     notes.extend(runs.member_notes(&results.members));

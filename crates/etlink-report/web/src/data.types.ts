@@ -244,16 +244,7 @@ export type KernelCounter = {
   max: number;
 };
 
-export type KernelSequence = {
-  op: string;
-  count: number;
-  rows: number;
-  device_ns: number;
-  op_ns: number;
-  names: string;
-};
-
-export type KernelTotals = {
+export type KernelRecord = {
   class: string;
   label: string;
   name: string;
@@ -267,6 +258,15 @@ export type KernelTotals = {
   share: number | null;
   op: string;
   other_ops: number;
+};
+
+export type KernelSequence = {
+  op: string;
+  count: number;
+  rows: number;
+  device_ns: number;
+  op_ns: number;
+  names: string;
 };
 
 export type LaunchTotals = {
@@ -499,7 +499,7 @@ export type ReportRank = {
   rank: number | null;
   utilization: Utilization[];
   breakdown: DeviceTime[];
-  kernels: KernelTotals[];
+  kernels: KernelRecord[];
   outside: OutsideWork[];
   host_ops: HostOpTotals[];
   idle: IdleCauses[];
@@ -552,7 +552,7 @@ export type RunMetric = {
 export type RunTotals = {
   utilization: Utilization[];
   breakdown: DeviceTime[];
-  kernels: KernelTotals[];
+  kernels: KernelRecord[];
   host_ops: HostOpTotals[];
   idle: IdleCauses[];
   launches: LaunchTotals[];

@@ -7,6 +7,8 @@
 mod connection;
 #[cfg(feature = "nsys")]
 mod nsys;
+#[cfg(feature = "sqlite")]
+mod recorder;
 #[cfg(feature = "rocm")]
 mod rocpd;
 #[cfg_attr(not(feature = "sqlite"), path = "database/without.rs")]

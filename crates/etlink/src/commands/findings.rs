@@ -20,7 +20,7 @@ use etlink_link::TensorEdges;
 use etlink_link::ranks::job_steps_total;
 use etlink_model::GlobalRank;
 use etlink_model::KeepEvents;
-use etlink_run::membership::Excluded;
+use etlink_run::membership::{self, Excluded};
 use etlink_run::memory::RankOperation;
 use etlink_run::phases::{Phased, ReportWork};
 use etlink_run::run::{
@@ -205,7 +205,7 @@ fn nothing_taken(runs: &RunSet, results: Vec<RunResults<FoundRank>>) -> anyhow::
         excluded.extend(run.members.excluded);
         errors.extend(run.failed.into_iter().map(|(_, error)| error));
     }
-    RunError::nothing_taken(errors, &excluded).into()
+    membership::nothing_taken(errors, &excluded).into()
 }
 
 /// None of a rank that was not asked for.

@@ -1,7 +1,7 @@
 //! Exports of Nsight Systems.
 
 use super::DatabaseProcess;
-use super::tables::DatabaseRecorder;
+use super::recorder::DatabaseRecorder;
 use crate::input::InputKind;
 use etlink_nsys::NsysProcess;
 use rusqlite::Connection;

@@ -1,7 +1,7 @@
 //! rocpd databases of ROCm's rocprofv3.
 
 use super::DatabaseProcess;
-use super::tables::DatabaseRecorder;
+use super::recorder::DatabaseRecorder;
 use crate::input::InputKind;
 use etlink_rocm::RocpdProcess;
 use rusqlite::Connection;

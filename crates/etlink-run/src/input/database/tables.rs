@@ -1,30 +1,15 @@
 //! What a database is by its tables, asked of the readers that this build has.
 
 use super::connection::{DatabaseFile, unpack};
+use super::recorder::DatabaseRecorder;
 use super::{DatabaseProcess, MAGIC};
 use crate::file_error::{FileAction, FileContext, FileError};
 use crate::input::{InputError, InputFile, InputKind};
 use crate::storage::{self, is_url};
 use etlink_sqlite::SqliteTables;
-use rusqlite::Connection;
 use std::error::Error;
 use std::io::{self, Read, Seek};
 use std::path::Path;
-
-/// A recorder whose recordings are databases.
-pub(super) struct DatabaseRecorder {
-    /// Kind of its recordings.
-    pub(super) kind: InputKind,
-    /// Returns whether tables are those of a recording of it.
-    pub(super) is_own: fn(&SqliteTables) -> bool,
-    /// Counts the rows that become events; `None` if the database is not of this recorder.
-    pub(super) event_rows: fn(&Connection) -> Option<u64>,
-    /// Lists the processes with work on devices; `None` if the database is not of this recorder, or
-    /// is damaged, which its reader reports.
-    pub(super) processes: ListProcesses,
-}
-
-type ListProcesses = fn(&Connection) -> Result<Option<Vec<DatabaseProcess>>, etlink_sqlite::Error>;
 
 /// The recorders that this build reads.
 const RECORDERS: &[DatabaseRecorder] = &[

@@ -18,6 +18,7 @@ use etlink_run::RunError;
 use etlink_run::graphs::groups_of;
 use etlink_run::job;
 use etlink_run::measurements::RunMeasurements;
+use etlink_run::membership;
 use etlink_run::memory::RankOperation;
 use etlink_run::phases::{Phased, ReportPhase, ReportWork};
 use etlink_run::run::{
@@ -145,7 +146,7 @@ fn analyzed_runs<T>(
             errors.extend(run.failed.into_iter().map(|(_, error)| error));
             excluded.extend(run.members.excluded);
         }
-        return Err(RunError::nothing_taken(errors, &excluded).into());
+        return Err(membership::nothing_taken(errors, &excluded).into());
     }
     let told = results
         .into_iter()

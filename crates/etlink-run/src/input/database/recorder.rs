@@ -1,0 +1,21 @@
+//! What a recorder whose recordings are databases has to say of them.
+
+use super::DatabaseProcess;
+use crate::input::InputKind;
+use etlink_sqlite::SqliteTables;
+use rusqlite::Connection;
+
+/// A recorder whose recordings are databases.
+pub(super) struct DatabaseRecorder {
+    /// Kind of its recordings.
+    pub(super) kind: InputKind,
+    /// Returns whether tables are those of a recording of it.
+    pub(super) is_own: fn(&SqliteTables) -> bool,
+    /// Counts the rows that become events; `None` if the database is not of this recorder.
+    pub(super) event_rows: fn(&Connection) -> Option<u64>,
+    /// Lists the processes with work on devices; `None` if the database is not of this recorder, or
+    /// is damaged, which its reader reports.
+    pub(super) processes: ListProcesses,
+}
+
+type ListProcesses = fn(&Connection) -> Result<Option<Vec<DatabaseProcess>>, etlink_sqlite::Error>;
