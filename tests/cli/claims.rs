@@ -22,9 +22,11 @@ fn with_number(text: &str, key: &str, number: &str) -> String {
     changed
 }
 
-/// The commands that read a folder of traces.
-const COMMANDS: [&str; 5] = [
-    "merge run -o out --for astra-sim --overwrite",
+/// Reads every field of a folder of traces.
+const MERGE: &str = "merge run -o out --for astra-sim --overwrite";
+
+/// Other commands that read a folder of traces; each number is given to one of them, in turn.
+const COMMANDS: [&str; 4] = [
     "ranks run",
     "analyze run",
     "replay run",
@@ -38,6 +40,7 @@ fn numbers_that_no_run_has_end_soon_with_an_answer() {
         let text = all_reduce_rank(rank, 2, 3);
         String::from_utf8(text).expect("text")
     });
+    let mut others = COMMANDS.iter().cycle();
     for key in [
         "\"world_size\": ",
         "\"rank\": ",
@@ -66,7 +69,8 @@ fn numbers_that_no_run_has_end_soon_with_an_answer() {
                 let name = format!("run/kineto_trace_{rank}.json");
                 tool.file(&name, with_number(text, key, number));
             }
-            for line in COMMANDS {
+            let other = others.next().expect("a cycle has no end");
+            for line in [MERGE, other] {
                 let ran = tool.shell(&format!("{LIMITS} $ETLINK {line}"));
                 let is_answered = match ran.code {
                     0 => !ran.stdout.is_empty(),

@@ -61,7 +61,7 @@ fn said(ran: &Ran) -> String {
 /// these is ended by the signal.
 const START: u32 = 100;
 /// How many allocations fail in turn.
-const SAMPLES: u32 = 10;
+const SAMPLES: u32 = 5;
 
 /// All numbers of few calls. Of many the first ones, which look for files, and a part of the rest,
 /// which read them rank by rank; all where every call shall fail.
@@ -69,7 +69,7 @@ fn sampled(calls: u32) -> impl Iterator<Item = u32> {
     const FIRST: u32 = 10;
     let step = match every_call_fails() {
         true => 1,
-        false => (calls.saturating_sub(FIRST) / 8).max(1) as usize,
+        false => (calls.saturating_sub(FIRST) / 4).max(1) as usize,
     };
     (1..=calls.min(FIRST)).chain((FIRST + 1..=calls).step_by(step))
 }

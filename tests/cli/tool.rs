@@ -10,10 +10,10 @@ pub fn every_call_fails() -> bool {
     std::env::var_os("ETLINK_EVERY_CALL").is_some()
 }
 
-/// Which calls fail in turn, until there are no more: the first ones, and every third behind them.
+/// Which calls fail in turn, until there are no more: the first ones, and every eighth behind them.
 pub fn failing_numbers() -> impl Iterator<Item = u32> {
     const FIRST: u32 = 12;
-    let step = if every_call_fails() { 1 } else { 3 };
+    let step = if every_call_fails() { 1 } else { 8 };
     (1..=FIRST).chain((FIRST + step..).step_by(step as usize))
 }
 
