@@ -114,48 +114,58 @@ fn clocks_note(clocks: &[DeviceClock]) -> String {
     let shifts = clocks.iter().map(|clock| clock.ahead_ns.0.unsigned_abs());
     let most = shifts.max().unwrap_or(0) as f64 / 1e3;
     let drifting = clocks.iter().filter(|clock| clock.drift_ppb != 0).count();
+    let residual = clocks.iter().map(|clock| clock.residual_ns).max();
+    let residual = residual.map_or(0.0, us);
     format!(
-        "the clocks of {devices} devices are off the host's, by up to {most:.3} us, and {drifting} \
-         of them run faster or slower: the graph takes that off"
+        "the clocks of {devices} devices are off the host's, by up to {most:.1} us, and {drifting} \
+         of them run faster or slower: aligned, residual {residual:.1} us"
     )
 }
 
+/// Microseconds of a time or of its opposite.
+fn us(time: DurationNs) -> f64 {
+    time.0.unsigned_abs() as f64 / 1e3
+}
+
 fn clock_note(clock: &DeviceClock) -> String {
-    let DeviceClock {
-        device,
-        returns,
-        launches,
-        ..
-    } = clock;
+    let device = clock.device;
+    let residual = residual_text(clock);
     if clock.drift_ppb != 0 {
         let (ppm, speed) = match clock.drift_ppb as f64 / 1e3 {
             ppm if ppm < 0.0 => (-ppm, "slower"),
             ppm => (ppm, "faster"),
         };
         return format!(
-            "the clock of device {device} runs {ppm:.1} ppm {speed} than the host's, by {launches} \
-             launches and {returns} calls that waited for it: the graph takes that off"
+            "the clock of device {device} runs {ppm:.1} ppm {speed} than the host's: aligned, \
+             {residual}"
         );
     }
-    let us = |ns: DurationNs| ns.0.unsigned_abs() as f64 / 1e3;
-    let least = us(clock.ahead_ns);
-    let at_most = clock.at_most_ns.map(us);
-    if clock.ahead_ns > DurationNs::ZERO {
-        let at_most = at_most.map_or(String::new(), |most| {
-            format!(", and at most {most:.3} us, by its launches")
-        });
-        return format!(
-            "the clock of device {device} is at least {least:.3} us ahead of the host's, by \
-             {returns} calls that waited for it{at_most}: the graph takes the former off"
-        );
-    }
+    let direction = match clock.ahead_ns > DurationNs::ZERO {
+        true => "ahead of",
+        false => "behind",
+    };
+    let at_least = us(clock.ahead_ns);
+    let at_most = clock.at_most_ns.filter(|most| *most != clock.ahead_ns);
     let at_most = at_most.map_or(String::new(), |most| {
-        format!(", and at most {most:.3} us, by {returns} calls that waited for it")
+        format!(" (by up to {:.1} us is possible)", us(most))
     });
     format!(
-        "the clock of device {device} is at least {least:.3} us behind the host's, by its \
-         {launches} launches{at_most}: the graph adds the former"
+        "the clock of device {device} is {at_least:.1} us {direction} the host's{at_most}: \
+         aligned, {residual}"
     )
+}
+
+/// How well the evidence agrees with an aligned clock.
+fn residual_text(clock: &DeviceClock) -> String {
+    let (returns, launches) = (clock.returns, clock.launches);
+    let evidence = format!("{launches} launches and {returns} calls that waited");
+    match clock.contradicted {
+        0 => format!("no residual, by {evidence}"),
+        contradicted => format!(
+            "residual up to {:.1} us at {contradicted} of {evidence}",
+            us(clock.residual_ns)
+        ),
+    }
 }
 
 /// The traces are of two processes.

@@ -128,13 +128,21 @@ anomalies! {
     StreamOverlap = Info, "device rows that overlap on one stream: no order edge between them";
     /// Device start before its launch call.
     StartBeforeLaunch = Info,
-        "device rows that start before their launch call does: no launch edge";
+        "device rows that start more than 1 ms before their launch call does: no launch edge";
+    /// A launch that the times contradict and that ids prove.
+    LaunchCorrected = Info,
+        "device rows that start before their launch call does, by the clocks, but for no more than \
+         1 ms: they keep their launch edge, with a latency below zero";
     /// An arrow between nodes of a CUDA graph whose rows are not in the file.
     GraphDependencyLost = Info,
         "recorded dependencies of CUDA graphs whose rows are not in the file: no edge";
     /// A wait that the times contradict.
     WaitContradicted = Info,
         "waits for an event or a stream that the measured times contradict: no edge";
+    /// A wait that the times contradict and that the trace or the call's meaning proves.
+    WaitCorrected = Info,
+        "calls that return before the device work they waited for ends, by the clocks: they keep \
+         their edge, with a latency below zero";
     /// A tensor that is read while another thread still writes it.
     TensorContradicted = Info,
         "ops that use a tensor before the op of another thread that wrote it has ended: no edge";

@@ -84,7 +84,9 @@ pub struct UnexplainedWaits {
     pub worst: Vec<NodeTime>,
 }
 
-/// Edges that the measured times contradict by more than [`CLOCK_TOLERANCE`].
+/// Edges that the measured times contradict by more than [`CLOCK_TOLERANCE`]: their target starts
+/// before their source ends. A device op may start up to [`WAIT_LATENCY`] before its launch call
+/// returns.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ContradictedEdges {
@@ -309,9 +311,14 @@ fn contradicted_edges(graph: &ReplayGraph) -> impl Iterator<Item = (DurationNs, 
     let edges = graph.indices().flat_map(move |node| {
         let start = graph.start[node.index()];
         let deps = graph.deps(node);
-        deps.map(move |dep| (graph.end(dep.from) - start, node))
+        let overlaps = deps.map(move |dep| (dep.kind, graph.end(dep.from) - start));
+        overlaps.map(move |(kind, overlap)| (kind, overlap, node))
     });
-    edges.filter(|(overlap, _)| *overlap > CLOCK_TOLERANCE)
+    let contradicted = edges.filter(|(kind, overlap, _)| match kind {
+        EdgeKind::Launch => *overlap > WAIT_LATENCY,
+        _ => *overlap > CLOCK_TOLERANCE,
+    });
+    contradicted.map(|(_, overlap, node)| (overlap, node))
 }
 
 fn edge_figures(graph: &ReplayGraph, run: &ReplayRun) -> IndexMap<EdgeKind, EdgeFigures> {

@@ -2,7 +2,7 @@
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
 use crate::detect::host_waits::is_staging;
-use crate::detect::names::{ANOTHER_THREAD, is_allocator_call};
+use crate::detect::names::{ANOTHER_THREAD, is_allocator_call, is_synchronisation};
 use crate::detect::start_up::start_up;
 use crate::drain_times::DrainTimes;
 use crate::host_span::HostSpan;
@@ -204,7 +204,9 @@ pub(crate) fn is_own_work(view: &RankView<'_>, node: NodeIdx) -> bool {
         NodeKind::HostGap => !view.is_idle(node),
         NodeKind::Runtime => {
             let call = CallIdx(slice.source);
-            !is_allocator_call(view.call_name(call)) && !is_staging(view, call)
+            let name = view.call_name(call);
+            // A thread that synchronises waits, also if nothing shows for what.
+            !is_allocator_call(name) && !is_synchronisation(name) && !is_staging(view, call)
         }
         _ => true,
     }

@@ -40,6 +40,12 @@ pub(crate) fn is_allocator_call(name: &str) -> bool {
     bare.is_some_and(|bare| ALLOCATOR_CALLS.contains(&bare))
 }
 
+/// Whether a runtime call stands still until a device, a stream or an event is done:
+/// `cudaStreamSynchronize`, `hipDeviceSynchronize`, `synchronizeStream` of MTIA.
+pub(crate) fn is_synchronisation(name: &str) -> bool {
+    name.to_ascii_lowercase().contains("synchronize")
+}
+
 /// What `torch._dynamo.utils.dynamo_timed` puts behind the names of the compiler's ranges.
 const COMPILE_END: &str = " (dynamo_timed)";
 

@@ -1,7 +1,9 @@
 //! What a process does for the first time: contexts, libraries, modules of kernels, compilation.
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
-use crate::detect::names::{is_allocator_call, is_communication_op, is_compile_range};
+use crate::detect::names::{
+    is_allocator_call, is_communication_op, is_compile_range, is_synchronisation,
+};
 use crate::kind::CauseKind;
 use crate::start_up::{FirstCall, StartUp};
 use crate::text::sum_ns;
@@ -162,8 +164,7 @@ impl<'t> StartUp<'t> {
                 usual_ns: Some(usual),
             };
             // A wait lasts as long as the device works: that its first is long says nothing.
-            let waits = name.to_ascii_lowercase().contains("synchronize");
-            if !waits && is_first_call(&first, usual) {
+            if !is_synchronisation(name) && is_first_call(&first, usual) {
                 self.calls.push(first);
             }
         }

@@ -3,7 +3,7 @@
 use crate::candidate::{CauseCandidate, CauseEvidence};
 use crate::detect::communication::{communication_name, communication_waited_for};
 use crate::detect::host_waits::{host_waits, is_staging, pageable_copy};
-use crate::detect::names::is_allocator_call;
+use crate::detect::names::{is_allocator_call, is_synchronisation};
 use crate::detect::spans::remove_spans;
 use crate::detect::start_up::start_up;
 use crate::host_span::HostSpan;
@@ -74,10 +74,7 @@ fn cause_of(view: &RankView<'_>, sync: &HostSync) -> Option<(CauseKind, String, 
         let subject = copy_name(view, sync.op, call);
         return Some((CauseKind::PageableCopy, subject.to_owned(), None));
     }
-    let lower = name.to_ascii_lowercase();
-    lower
-        .contains("synchronize")
-        .then(|| (CauseKind::ExplicitSync, name.to_owned(), None))
+    is_synchronisation(name).then(|| (CauseKind::ExplicitSync, name.to_owned(), None))
 }
 
 /// What copies: the innermost op, else the call.

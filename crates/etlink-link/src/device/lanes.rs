@@ -112,6 +112,11 @@ impl Lanes {
         }
     }
 
+    /// The devices that have rows, in no order.
+    pub(crate) fn devices(&self) -> impl Iterator<Item = i64> {
+        self.by_device.keys().copied()
+    }
+
     /// When the call that launched a row began.
     pub(crate) fn launched(&self, row: RowIdx) -> TimeNs {
         self.launched[row.index()]

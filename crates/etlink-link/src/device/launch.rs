@@ -5,16 +5,18 @@
 //! process and a session at best, so where several calls bear one, the row's device says
 //! which process, and the time says which call.
 
+use crate::device::call_end;
 use crate::graph::kinds::NoLaunch;
 use crate::host::nest::Nesting;
-use crate::limits::{CLOCK_TOLERANCE, MAX_VOTES};
+use crate::limits::{CLOCK_TOLERANCE, EARLY_START, MAX_VOTES};
 use crate::search::seek;
 use etlink_model::{
     Anomalies, AnomalyKind, CallIdx, CollectiveKind, Correlation, DeviceQueue, DeviceTrace,
-    HostIdx, OpIdx, TimeNs, TrackLabel,
+    HostIdx, OpIdx, RowIdx, TimeNs, TrackLabel,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 /// Per device row, what launched it.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +26,39 @@ pub(crate) struct Launches {
     pub(crate) no_launch: Vec<NoLaunch>,
     /// The row communicates with other ranks.
     pub(crate) collective: Vec<bool>,
+}
+
+impl Launches {
+    /// When the call that launched a row ended; before all time if no call is known.
+    pub(crate) fn ended(&self, device: &DeviceTrace, row: RowIdx) -> TimeNs {
+        let call = self.row_call[row.index()].get();
+        call.map_or(TimeNs(i64::MIN), |call| call_end(device, call))
+    }
+
+    /// Pairs of a process and a device that it launches to, in order. Ranks that were merged into
+    /// one trace have several processes. O(rows).
+    pub(crate) fn processes(&self, device: &DeviceTrace) -> BTreeSet<(TrackLabel, i64)> {
+        let mut pairs = BTreeSet::new();
+        let mut last = None;
+        for (call, queue) in self.row_call.iter().zip(&device.rows.queue) {
+            let Some(call) = call.get() else { continue };
+            let thread = device.calls.thread[call.index()];
+            // Neighbours are of one thread and queue most of the time.
+            if last.replace((thread, *queue)) != Some((thread, *queue)) {
+                let process = device.threads[thread.index()].pid;
+                pairs.insert((process, device.queues[queue.index()].device));
+            }
+        }
+        pairs
+    }
+}
+
+/// The state of a launch whose row starts at `start`, by when its call began.
+pub(crate) fn launch_state(called: TimeNs, start: TimeNs) -> NoLaunch {
+    match called.since(start) <= EARLY_START.0 {
+        true => NoLaunch::Launched,
+        false => NoLaunch::StartsBeforeCall,
+    }
 }
 
 /// Finds launches and owners. O(n log n).
@@ -411,7 +446,10 @@ impl<'t> CallIndex<'t> {
         }
         match fitting {
             Some((true, call, _)) => (call, NoLaunch::Launched),
-            Some((false, call, _)) => (call, NoLaunch::StartsBeforeCall),
+            Some((false, call, _)) => {
+                let called = self.device.calls.start[call.index()];
+                (call, launch_state(called, self.device.rows.start[row]))
+            }
             None => (
                 CallIdx::NONE,
                 self.why_none(id, self.device.rows.start[row]),

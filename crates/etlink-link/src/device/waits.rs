@@ -14,14 +14,18 @@ use crate::device::lanes::Lanes;
 use crate::device::launch::Launches;
 use crate::device::launch_queue::FullQueue;
 use crate::device::polls::{self, PollLoop};
-use crate::device::{CallWait, RowWait, graph_branches, inferred, launch_queue, row_end, row_name};
+use crate::device::stated::StatedWaits;
+use crate::device::{
+    CallWait, RowWait, call_end, copies_to_host, graph_branches, inferred, launch_queue, row_end,
+    row_name,
+};
 use crate::host::scope::is_scope;
 use crate::limits::{
-    CLOCK_TOLERANCE, MAX_QUEUES_OF_CALL, MAX_ROWS_OF_CALL, WAIT_LATENCY, ends_before,
+    CLOCK_TOLERANCE, MAX_QUEUES_OF_CALL, MAX_ROWS_OF_CALL, ROUNDING, WAIT_LATENCY, ends_before,
 };
 use etlink_model::{
-    Anomalies, AnomalyKind, CallIdx, Correlation, DeviceTrace, OpIdx, QueueIdx, RowIdx, RowKind,
-    SyncRow, ThreadIdx, TimeNs,
+    Anomalies, AnomalyKind, CallIdx, Correlation, DeviceTrace, DurationNs, OpIdx, QueueIdx, RowIdx,
+    RowKind, SyncRow, ThreadIdx, TimeNs,
 };
 use rustc_hash::FxHashMap;
 
@@ -90,17 +94,43 @@ struct LaunchedByThread {
     record: Option<CallIdx>,
 }
 
+/// Why a call is taken to wait for a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Evidence {
+    /// A sync row states it.
+    Stated,
+    /// The call can wait for nothing else.
+    Meaning,
+    /// The row was the last to be launched to the stream that the call most likely waits for.
+    Order,
+    /// The row ended at the right time, or its stream is one of many.
+    Guess,
+}
+
+impl Evidence {
+    /// How much later than its call's return a row may end by the clocks and still be what the call
+    /// waited for.
+    fn outweighs(self) -> DurationNs {
+        match self {
+            Evidence::Stated | Evidence::Meaning => DurationNs(i64::MAX),
+            Evidence::Order => WAIT_LATENCY,
+            Evidence::Guess => CLOCK_TOLERANCE,
+        }
+    }
+}
+
 struct WaitFinder<'t> {
     device: &'t DeviceTrace,
+    launches: &'t Launches,
     lanes: Lanes,
     does: &'t [Does],
     call_op: &'t [OpIdx],
     anomalies: &'t mut Anomalies,
     found: Waits,
-    /// Sync rows by the correlation of their call.
-    stated: FxHashMap<Correlation, u32>,
-    /// Calls that record events, by correlation.
-    records: Vec<(Correlation, CallIdx)>,
+    stated: StatedWaits<'t>,
+    /// The trace has rows of one device, launched by one process: a device that is synchronised is
+    /// that one.
+    has_one_device: bool,
     /// Per thread and queue, the launch of the latest row that was waited for.
     waited: FxHashMap<(ThreadIdx, QueueIdx), TimeNs>,
     /// Per thread and device, the latest call that waited for all of it.
@@ -122,34 +152,19 @@ impl<'t> WaitFinder<'t> {
         (does, call_op): (&'t [Does], &'t [OpIdx]),
         anomalies: &'t mut Anomalies,
     ) -> WaitFinder<'t> {
-        let stated = device
-            .syncs
-            .correlation
-            .iter()
-            .zip(0..)
-            .filter_map(|(id, sync)| Some((id.get()?, sync)))
-            .collect();
-        let mut records = vec![];
-        if !device.syncs.is_empty() {
-            let calls = device.calls.correlation.iter().zip((0..).map(CallIdx));
-            let calls = calls.zip(does);
-            records.extend(
-                calls
-                    .filter(|(_, does)| **does == Does::Record)
-                    .map(|((id, call), _)| (*id, call)),
-            );
-            records.sort();
-        }
         let (lanes, found) = (Lanes::new(device, launches), Waits::default());
+        let launching = launches.processes(device);
+        let has_one_device = lanes.devices().count() == 1 && launching.len() == 1;
         WaitFinder {
             device,
+            launches,
             lanes,
             does,
             call_op,
             anomalies,
             found,
-            stated,
-            records,
+            stated: StatedWaits::new(device, does),
+            has_one_device,
             waited: FxHashMap::default(),
             device_syncs: FxHashMap::default(),
         }
@@ -177,7 +192,7 @@ impl<'t> WaitFinder<'t> {
             }
             // A record of -1 is one that CUPTI has not seen. The stream is known all the same: at
             // the latest it is what was launched there before the wait.
-            let recorded = self.recorded(&sync);
+            let recorded = self.stated.recorded(&self.lanes, &sync);
             let inferred = recorded.is_none();
             let Some(recorded) = recorded.or_else(|| self.last_of_stream(&sync)) else {
                 continue;
@@ -245,25 +260,6 @@ impl<'t> WaitFinder<'t> {
         Some(self.lanes.last_before(queue, sync.start))
     }
 
-    /// The last row, if any, before the record that a sync row names. `None` where it names none
-    /// that is known.
-    fn recorded(&self, sync: &SyncRow) -> Option<Option<RowIdx>> {
-        let stream = Some(sync.wait_stream).filter(|stream| *stream >= 0)?;
-        let record = sync.wait_record.get().filter(|id| id.0 >= 0)?;
-        let calls = &self.device.calls;
-        // An id can come back in another process: the latest record that began before the sync row
-        // is meant.
-        let begun = calls.start.partition_point(|start| *start <= sync.start);
-        let begun = CallIdx::new(begun);
-        let at = self
-            .records
-            .partition_point(|entry| *entry < (record, begun))
-            .checked_sub(1)?;
-        let (id, call) = self.records[at];
-        let queue = self.lanes.queue(self.device, sync.queue, stream);
-        (id == record).then(|| self.lanes.last_before(queue?, calls.start[call.index()]))
-    }
-
     /// Waits of calls that block, in the order of the calls.
     fn add_host_waits(&mut self) {
         let mut last = vec![None; self.device.threads.len()];
@@ -317,33 +313,20 @@ impl<'t> WaitFinder<'t> {
 
     /// The wait that a sync row states, if there is such a row and it says for what.
     fn add_stated_host_wait(&mut self, call: CallIdx, does: Does) -> bool {
-        let id = self.device.calls.correlation[call.index()].get();
-        let Some(sync) = id.and_then(|id| self.stated.get(&id)) else {
+        let Some(sync) = self.stated.sync_of(call) else {
             return false;
         };
-        let sync = self.device.syncs.row(*sync as usize);
-        let begun = self.device.calls.start[call.index()];
-        match does {
-            Does::DeviceSync => {
-                // The stream of such a row is -1: a context waits for all of its streams.
-                self.wait_for_device(call, self.device.queues[sync.queue.index()].device, false)
-            }
-            Does::EventSync => match self.recorded(&sync) {
-                Some(row) => row.into_iter().for_each(|row| {
-                    self.wait_for(call, row, false);
-                }),
-                None => return false,
-            },
-            _ => {
-                let stream = self.device.queues[sync.queue.index()].stream;
-                // a stream without rows is one without work
-                let queue = self.lanes.queue(self.device, sync.queue, stream);
-                if let Some(row) = queue.and_then(|queue| self.lanes.last_before(queue, begun)) {
-                    self.wait_for(call, row, false);
-                }
-            }
+        if does == Does::DeviceSync {
+            // The stream of such a row is -1: a context waits for all of its streams.
+            let number = self.device.queues[sync.queue.index()].device;
+            self.wait_for_device(call, number, Evidence::Stated);
+            return true;
         }
-        true
+        let waited = self.stated.waited_row(&self.lanes, call, does, &sync);
+        if let Some(row) = waited.flatten() {
+            self.wait_for(call, row, Evidence::Stated);
+        }
+        waited.is_some()
     }
 
     /// What a call of this name must have waited for. A stream is that of the thread's last launch,
@@ -363,9 +346,23 @@ impl<'t> WaitFinder<'t> {
             Does::DeviceSync => {
                 // that of the thread's last launch, else of the first row
                 let queue = self.device.rows.queue[last.unwrap_or_default().index()];
-                return self.wait_for_device(call, self.device.queues[queue.index()].device, true);
+                let number = self.device.queues[queue.index()].device;
+                let evidence = match self.has_one_device {
+                    true => Evidence::Meaning,
+                    false => Evidence::Guess,
+                };
+                return self.wait_for_device(call, number, evidence);
             }
-            Does::BlockingCopy => own,
+            Does::BlockingCopy => {
+                // To the device such a call can return when the memory was staged.
+                let evidence = match own.is_some_and(|row| copies_to_host(self.device, row)) {
+                    true => Evidence::Meaning,
+                    false => Evidence::Guess,
+                };
+                return own.into_iter().for_each(|row| {
+                    self.wait_if_possible(call, row, evidence);
+                });
+            }
             Does::StreamSync => {
                 let last = last.and_then(|last| {
                     self.lanes
@@ -392,8 +389,9 @@ impl<'t> WaitFinder<'t> {
             },
             _ => self.ended_in(begun, ended),
         };
-        if let Some(row) = row.filter(|row| self.can_end(*row, ended)) {
-            self.wait_for(call, row, true);
+        // Which row it is does not follow from its end alone: see `Evidence::Order`.
+        if let Some(row) = row {
+            self.wait_if_possible(call, row, Evidence::Order);
         }
     }
 
@@ -411,8 +409,6 @@ impl<'t> WaitFinder<'t> {
     /// Waits for what was launched before `launched` to each stream of the device that the thread
     /// launched to last, where the times allow that.
     fn wait_for_all(&mut self, call: CallIdx, last: Option<RowIdx>, launched: TimeNs) {
-        let calls = &self.device.calls;
-        let ended = calls.start[call.index()] + calls.duration[call.index()];
         // A thread that launches nothing shows no device.
         let Some(last) = last else { return };
         let own = self.device.rows.queue[last.index()];
@@ -422,25 +418,30 @@ impl<'t> WaitFinder<'t> {
         // each time. Its own comes first.
         queues.sort_by_key(|queue| *queue != own);
         queues.truncate(MAX_QUEUES_OF_CALL);
+        // The only stream of a device is the one that is waited for, if any is.
+        let evidence = match queues.len() {
+            1 => Evidence::Order,
+            _ => Evidence::Guess,
+        };
         for queue in queues {
-            let last = self.lanes.last_before(queue, launched);
-            if let Some(row) = last.filter(|row| self.can_end(*row, ended)) {
-                self.wait_for(call, row, true);
+            if let Some(row) = self.lanes.last_before(queue, launched) {
+                self.wait_if_possible(call, row, evidence);
             }
         }
     }
 
     /// Whether the end of a row explains when a blocking call returned: shortly after it.
     fn ends_call(&self, row: RowIdx, begun: TimeNs, ended: TimeNs) -> bool {
-        self.can_end(row, ended) && ended - self.row_end(row).max(begun) <= WAIT_LATENCY
+        self.can_end(row, ended, Evidence::Guess)
+            && ended - self.row_end(row).max(begun) <= WAIT_LATENCY
     }
 
-    /// Whether the end of a row can be what a call that returned at `at` waited for: it ended by
-    /// then, and it had begun.
-    fn can_end(&self, row: RowIdx, at: TimeNs) -> bool {
-        // The tolerance applies to the end only: a row that begins after the call returned was
-        // never waited for, however short it is.
-        ends_before(self.row_end(row), at) && self.device.rows.start[row.index()] < at
+    /// Whether the end of a row can be what a call that returned at `at` waited for: it had begun,
+    /// and it ended by then, or later by no more than the evidence outweighs.
+    fn can_end(&self, row: RowIdx, at: TimeNs, evidence: Evidence) -> bool {
+        // A row that begins after the call returned was never waited for, however short it is.
+        let has_begun = self.device.rows.start[row.index()] < at;
+        has_begun && self.row_end(row).since(at) <= evidence.outweighs().0
     }
 
     /// The row that ended last while a call blocked, shortly before it returned.
@@ -462,7 +463,7 @@ impl<'t> WaitFinder<'t> {
 
     /// Waits for all queues of a device. What was launched before the thread's last such call is
     /// waited for already, but where that was contradicted.
-    fn wait_for_device(&mut self, call: CallIdx, device: i64, inferred: bool) {
+    fn wait_for_device(&mut self, call: CallIdx, device: i64, evidence: Evidence) {
         let begun = self.device.calls.start[call.index()];
         let thread = self.device.calls.thread[call.index()];
         let last = self.device_syncs.entry((thread, device)).or_default();
@@ -475,9 +476,15 @@ impl<'t> WaitFinder<'t> {
         queues.dedup();
         let mut contradicted = vec![];
         for queue in queues {
-            if let Some(row) = self.lanes.last_before(queue, begun)
-                && !self.wait_for(call, row, inferred)
-            {
+            let Some(row) = self.lanes.last_before(queue, begun) else {
+                continue;
+            };
+            // What another thread is still launching need not be waited for.
+            let evidence = match self.launches.ended(self.device, row) <= begun + ROUNDING {
+                true => evidence,
+                false => Evidence::Guess,
+            };
+            if !self.wait_for(call, row, evidence) {
                 contradicted.push(queue);
             }
         }
@@ -485,17 +492,23 @@ impl<'t> WaitFinder<'t> {
         last.contradicted = contradicted;
     }
 
-    /// Call `call` returns after `row` has ended. What its thread has waited for before is not said
-    /// again. Whether the times allow that; else it is counted.
-    fn wait_for(&mut self, call: CallIdx, row: RowIdx, inferred: bool) -> bool {
+    /// As [`WaitFinder::wait_for`], but a wait that the times exclude is not counted: it is one of
+    /// several that are possible.
+    fn wait_if_possible(&mut self, call: CallIdx, row: RowIdx, evidence: Evidence) {
+        if self.can_end(row, call_end(self.device, call), evidence) {
+            self.wait_for(call, row, evidence);
+        }
+    }
+
+    /// Call `call` returns after `row` has ended. A row that its thread has waited for before gets
+    /// no second edge. Returns whether the times allow the wait; one that they exclude is counted,
+    /// and so is one that they contradict and that is kept for its evidence.
+    fn wait_for(&mut self, call: CallIdx, row: RowIdx, evidence: Evidence) -> bool {
         let calls = &self.device.calls;
-        if !self.can_end(
-            row,
-            calls.start[call.index()] + calls.duration[call.index()],
-        ) {
-            self.anomalies.note(AnomalyKind::WaitContradicted, || {
-                self.device.names.get(calls.name[call.index()]).to_owned()
-            });
+        let ended = call_end(self.device, call);
+        let name = || self.device.names.get(calls.name[call.index()]).to_owned();
+        if !self.can_end(row, ended, evidence) {
+            self.anomalies.note(AnomalyKind::WaitContradicted, name);
             return false;
         }
         let launched = self.lanes.launched(row);
@@ -510,11 +523,14 @@ impl<'t> WaitFinder<'t> {
             // was waited for.
             .is_none_or(|before| *before < launched)
         {
+            if !ends_before(self.row_end(row), ended) {
+                self.anomalies.note(AnomalyKind::WaitCorrected, name);
+            }
             self.waited.insert(key, launched);
             self.found.calls.push(CallWait {
                 to: call,
                 from: row,
-                inferred,
+                inferred: evidence != Evidence::Stated,
             });
         }
         true

@@ -223,7 +223,7 @@ fn rows_without_a_launch_say_why() {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
     draw.call(main, "early", (50_000, 55_000), 1);
-    draw.call(main, "late", (200_000, 205_000), 5);
+    draw.call(main, "late", (2_000_000, 2_005_000), 5);
     for (start, id) in [
         (10_000, Some(77)),
         (60_000, Some(1)),
@@ -279,19 +279,31 @@ fn rows_of_a_trace_without_calls() {
 }
 
 #[test]
-fn a_start_before_the_call_within_the_clocks_tolerance_is_a_launch() {
-    for (start, launched) in [(10_000, true), (8_000, true), (7_999, false)] {
+fn a_row_that_starts_before_its_call_keeps_it_within_what_clocks_err() {
+    // (start, launched, corrected): the call begins at 2 ms
+    for (start, launched, corrected) in [
+        (2_000_000, true, false),
+        (1_998_000, true, false),
+        (1_997_999, true, true),
+        (1_000_000, true, true),
+        (999_999, false, false),
+    ] {
         let mut draw = TraceBuilder::default();
         let main = draw.thread();
-        draw.op(main, "aten::mm", 0, 30_000);
-        draw.launch(main, (10_000, 12_000), STREAM, "gemm", (start, 40_000));
+        draw.op(main, "aten::mm", 0, 3_000_000);
+        let launch = (2_000_000, 2_002_000);
+        draw.launch(main, launch, STREAM, "gemm", (start, 2_500_000));
         let trace = alone(&draw);
         assert_eq!(trace.report.launched, u64::from(launched), "{start}");
         // which op it is of is known all the same
         assert_eq!(launches(&trace), ["gemm <- cudaLaunchKernel of aten::mm"]);
+        let count = |kind| trace.report.anomalies.count(kind);
         assert_eq!(
-            trace.report.anomalies.count(AnomalyKind::StartBeforeLaunch),
-            u64::from(!launched),
+            [
+                count(AnomalyKind::StartBeforeLaunch),
+                count(AnomalyKind::LaunchCorrected)
+            ],
+            [u64::from(!launched), u64::from(corrected)],
             "{start}"
         );
     }

@@ -168,6 +168,89 @@ fn rows_of_a_clock_that_drifts_are_brought_to_the_time_of_the_host() {
     }
 }
 
+/// Ten kernels of 1 ms each, and one call that waits for them. The device's clock is so far ahead.
+fn one_device_sync(ahead: i64, call: &str) -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    for kernel in 0..10 {
+        let (called, start) = (kernel * 10_000, 50_000 + kernel * 1_001_000 + ahead);
+        let span = (start, start + 1_000_000);
+        draw.launch(main, (called, called + 5_000), SEVEN, "k", span);
+    }
+    draw.call(main, call, (100_000, 10_062_000), None);
+    draw.op(main, "last", 10_070_000, 10_080_000);
+    draw
+}
+
+#[test]
+fn a_single_call_that_waited_aligns_the_clock() {
+    // The call returns 3 us after the last kernel has ended by a right clock; the first kernel
+    // starts 50 us after its launch.
+    for (ahead, shift) in [
+        (-40_000, None),
+        (0, None),
+        (5_000, None),
+        (5_001, Some(2_001)),
+        (20_000, Some(17_000)),
+        (300_000, Some(297_000)),
+    ] {
+        let trace = checked(alone(&one_device_sync(ahead, "hipDeviceSynchronize")));
+        let clocks = &trace.report.device_clocks;
+        let found: Vec<i64> = clocks.iter().map(|clock| clock.ahead_ns.0).collect();
+        assert_eq!(found, Vec::from_iter(shift), "{ahead}");
+        let contradicted: u64 = clocks.iter().map(|clock| clock.contradicted).sum();
+        assert_eq!(contradicted, 0, "{ahead}");
+        let waits = edges(&trace, EdgeKind::HostWait);
+        assert_eq!(waits, ["k -> hipDeviceSynchronize"], "{ahead}");
+    }
+}
+
+#[test]
+fn a_wait_that_the_clock_contradicts_stays_if_the_call_can_wait_for_nothing_else() {
+    // One guess does not align a clock, and a kernel of another stream can end at any time.
+    for (call, ahead, edge, corrected) in [
+        ("cudaStreamSynchronize", 5_000, true, 0),
+        ("cudaStreamSynchronize", 20_000, true, 1),
+        ("cudaStreamSynchronize", 33_001, false, 0),
+        ("cudaDeviceSynchronize", 33_001, true, 0),
+    ] {
+        let trace = checked(alone(&one_device_sync(ahead, call)));
+        let waits = edges(&trace, EdgeKind::HostWait);
+        assert_eq!(!waits.is_empty(), edge, "{call} {ahead}");
+        let count = trace.report.anomalies.count(AnomalyKind::WaitCorrected);
+        assert_eq!(count, corrected, "{call} {ahead}");
+    }
+}
+
+#[test]
+fn rows_launched_before_the_recording_show_the_clock() {
+    // synchronize ------------|         launch -
+    // stream 7    == 80  == 81 ==|                . == 90
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.call(main, "hipDeviceSynchronize", (0, 60_000), 89);
+    draw.call(main, "hipLaunchKernel", (70_000, 75_000), 90);
+    for (start, end, id) in [
+        (5_000, 40_000, 80),
+        (41_000, 68_000, 81),
+        (88_000, 95_000, 90),
+    ] {
+        draw.kernel(SEVEN, "k", (start, end), id);
+    }
+    draw.op(main, "last", 200_000, 201_000);
+    let clocks = alone(&draw).report.device_clocks;
+    let found: Vec<i64> = clocks.iter().map(|clock| clock.ahead_ns.0).collect();
+    assert_eq!(found, [8_000]);
+}
+
+#[test]
+fn what_another_process_runs_on_the_device_is_not_waited_for() {
+    let mut draw = one_device_sync(0, "cudaDeviceSynchronize");
+    let other = draw.process(77).thread();
+    draw.launch(other, (100, 200), TWENTY, "other", (300, 12_000_000));
+    assert_eq!(alone(&draw).report.device_clocks, []);
+}
+
 #[test]
 fn copies_that_no_call_waits_for_say_nothing_of_the_clock() {
     // call   ==                       ==

@@ -145,6 +145,8 @@ export type DeviceClock = {
   at_ns: number;
   returns: number;
   launches: number;
+  contradicted: number;
+  residual_ns: number;
 };
 
 export type DeviceTime = {

@@ -161,7 +161,8 @@ fn a_call_that_takes_long_has_launched_by_its_end_or_takes_its_time() {
     let (begun, ended) = (1_000, 201_000);
     for (row, slots, end, limit) in [
         (ended, 2, ended, LAUNCH_LATENCY),
-        (ended - 1, 1, begun, DurationNs(200_000)),
+        (ended - WAIT_LATENCY.0, 2, ended, LAUNCH_LATENCY),
+        (ended - WAIT_LATENCY.0 - 1, 1, begun, DurationNs(200_000)),
     ] {
         let mut parts = Parts::default();
         parts.launch((begun, ended), (row, row + 10));

@@ -1,0 +1,185 @@
+//! What calls and rows say of a device's clock: see [`crate::device::clock_fit`].
+//!
+//! | observed | bound |
+//! |---|---|
+//! | a row and the call that launched it | the row starts no earlier than the call |
+//! | a call that synchronises with a device | every row whose launch call had ended before has ended when it returns |
+//! | a call whose stream or event a `cuda_sync` row states | the last row before it has |
+//! | a blocking copy to the host | its own row has |
+//! | a call that synchronises with a stream that nothing states | the last row of the stream that its thread launched to last has: a guess |
+//!
+//! A device that is synchronised is known from the call's `cuda_sync` row, or because the call's
+//! process launches to one device only. O(rows log rows).
+
+use crate::device::calls::{self, Does};
+use crate::device::clock_fit::{ClockBound, ClockBounds};
+use crate::device::lanes::Lanes;
+use crate::device::launch::Launches;
+use crate::device::stated::StatedWaits;
+use crate::device::{call_end, copies_to_host, row_end};
+use crate::limits::{LAUNCH_LATENCY, ROUNDING};
+use etlink_model::{CallIdx, DeviceTrace, QueueIdx, RowIdx, TimeNs, TrackLabel};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+
+/// The bounds on each device's clock, by device.
+pub(crate) fn clock_bounds(
+    device: &DeviceTrace,
+    launches: &Launches,
+) -> BTreeMap<i64, ClockBounds> {
+    let does = calls::all(device);
+    let mut finder = BoundFinder {
+        device,
+        launches,
+        lanes: Lanes::new(device, launches),
+        stated: StatedWaits::new(device, &does),
+        own_device: FxHashMap::default(),
+        last_queue: vec![None; device.threads.len()],
+        synchronised: FxHashMap::default(),
+        found: BTreeMap::new(),
+    };
+    finder.find_own_devices();
+    let by_call = std::mem::take(&mut finder.lanes.by_call);
+    let mut rows = by_call.into_iter().peekable();
+    for (call, does) in (0..).map(CallIdx).zip(does) {
+        while let Some((_, row)) = rows.next_if(|(by, _)| *by == call) {
+            finder.add_launch(call, row, does);
+        }
+        finder.add_return(call, does);
+    }
+    finder.found
+}
+
+struct BoundFinder<'t> {
+    device: &'t DeviceTrace,
+    launches: &'t Launches,
+    lanes: Lanes,
+    stated: StatedWaits<'t>,
+    /// Per thread, the only device that its process launches to.
+    own_device: FxHashMap<usize, i64>,
+    /// Per thread, the queue that it launched to last.
+    last_queue: Vec<Option<QueueIdx>>,
+    /// Per device, when it was last synchronised.
+    synchronised: FxHashMap<i64, TimeNs>,
+    found: BTreeMap<i64, ClockBounds>,
+}
+
+impl BoundFinder<'_> {
+    fn find_own_devices(&mut self) {
+        let launching = self.launches.processes(self.device);
+        let (mut devices, mut processes) = (FxHashMap::default(), FxHashMap::default());
+        for (process, number) in &launching {
+            *devices.entry(*process).or_insert(0) += 1;
+            *processes.entry(*number).or_insert(0) += 1;
+        }
+        let mut own: FxHashMap<TrackLabel, i64> = FxHashMap::default();
+        for (process, number) in launching {
+            // Another process's rows on the device are not waited for.
+            if devices[&process] == 1 && processes[&number] == 1 {
+                own.insert(process, number);
+            }
+        }
+        for (thread, label) in self.device.threads.iter().enumerate() {
+            let number = own.get(&label.pid).copied();
+            self.own_device
+                .extend(number.map(|number| (thread, number)));
+        }
+    }
+
+    fn of_device(&mut self, number: i64) -> &mut ClockBounds {
+        self.found.entry(number).or_default()
+    }
+
+    fn device_of(&self, row: RowIdx) -> i64 {
+        let queue = self.device.rows.queue[row.index()];
+        self.device.queues[queue.index()].device
+    }
+
+    /// A row starts no earlier than its launch call. A blocking copy ends before its call returns.
+    fn add_launch(&mut self, call: CallIdx, row: RowIdx, does: Does) {
+        let start = self.device.rows.start[row.index()];
+        let called = self.device.calls.start[call.index()];
+        let number = self.device_of(row);
+        self.of_device(number).most.push(ClockBound {
+            at: start,
+            ahead_ns: start.since(called),
+        });
+        let thread = self.device.calls.thread[call.index()];
+        self.last_queue[thread.index()] = Some(self.device.rows.queue[row.index()]);
+        let name = self.device.rows.name[row.index()];
+        let is_pageable = || self.device.names.get(name).contains("Pageable");
+        if copies_to_host(self.device, row) && (does == Does::BlockingCopy || is_pageable()) {
+            let bound = self.bound(call, row);
+            self.of_device(number).least.push(bound);
+        }
+    }
+
+    /// A call that synchronises returns no earlier than what it waited for has ended.
+    fn add_return(&mut self, call: CallIdx, does: Does) {
+        let sync = self.stated.sync_of(call).filter(|_| does.blocks());
+        match (does, sync) {
+            (Does::DeviceSync, sync) => {
+                let stated = sync.map(|sync| self.device.queues[sync.queue.index()].device);
+                let thread = self.device.calls.thread[call.index()].index();
+                let number = stated.or_else(|| self.own_device.get(&thread).copied());
+                if let Some(number) = number {
+                    self.add_device_sync(call, number);
+                }
+            }
+            (Does::StreamSync | Does::EventSync, Some(sync)) => {
+                let waited = self.stated.waited_row(&self.lanes, call, does, &sync);
+                if let Some(row) = waited.flatten() {
+                    let number = self.device_of(row);
+                    let bound = self.bound(call, row);
+                    self.of_device(number).least.push(bound);
+                }
+            }
+            (Does::StreamSync, None) => self.guess_stream_sync(call),
+            _ => {}
+        }
+    }
+
+    /// The return of a call that waited for a row.
+    fn bound(&self, call: CallIdx, row: RowIdx) -> ClockBound {
+        let end = row_end(self.device, row);
+        ClockBound {
+            at: end,
+            ahead_ns: end.since(call_end(self.device, call)),
+        }
+    }
+
+    fn add_device_sync(&mut self, call: CallIdx, number: i64) {
+        let begun = self.device.calls.start[call.index()];
+        let since = self.synchronised.insert(number, begun);
+        let queues = self
+            .lanes
+            .launched_to(number, since.unwrap_or(TimeNs(i64::MIN)), begun);
+        // What another thread is still launching need not be waited for.
+        let is_launched = |row: &RowIdx| self.launches.ended(self.device, *row) <= begun + ROUNDING;
+        let last = queues.into_iter().filter_map(|queue| {
+            let row = self.lanes.last_before(queue, begun)?;
+            Some(row).filter(is_launched)
+        });
+        let last = last.max_by_key(|row| (row_end(self.device, *row), *row));
+        if let Some(row) = last {
+            let bound = self.bound(call, row);
+            self.of_device(number).least.push(bound);
+        }
+    }
+
+    /// A call that waits for another stream than its thread's last one can return long before: that
+    /// says nothing.
+    fn guess_stream_sync(&mut self, call: CallIdx) {
+        let thread = self.device.calls.thread[call.index()].index();
+        let begun = self.device.calls.start[call.index()];
+        let queue = self.last_queue[thread];
+        let Some(row) = queue.and_then(|queue| self.lanes.last_before(queue, begun)) else {
+            return;
+        };
+        let bound = self.bound(call, row);
+        if bound.ahead_ns <= LAUNCH_LATENCY.0 {
+            let number = self.device_of(row);
+            self.of_device(number).guessed.push(bound);
+        }
+    }
+}

@@ -1,0 +1,428 @@
+//! The shift of a device's clock that agrees with what calls and rows say of it.
+//!
+//! Each observation bounds from one side how far the clock is ahead of the host's:
+//!
+//! ```text
+//! host      cudaDeviceSynchronize --|       the call cannot return before its row has ended:
+//! device        ==row==================|    ahead by at least  end - return
+//! host         cudaLaunchKernel --
+//! device    ==row==                         the row cannot start before its launch call does:
+//!                                           ahead by no more than  start - call
+//!
+//! violated  ####........                    by calls that waited, falling with the shift
+//!           ........##########              by launches, rising with it
+//!           ----------|------|----> shift   in between nothing is violated
+//! ```
+//! **Sweep.** The number of violated bounds changes only at the bounds themselves. Both kinds are
+//! sorted, and one pass over all bounds, and 0, counts at each how many are violated. The shares of
+//! the two kinds are added, so that a thousand launches do not outvote the one call that waited for
+//! them. The least shift is taken, ahead or behind, that violates no more than one in
+//! [`CLOCK_OUTLIERS`] above the minimum, and that costs the other kind no more than one in
+//! [`CLOCK_PRICE`]. It is 0 if that violates no more, and a shift within [`CLOCK_TOLERANCE`] is left
+//! out: a trace whose bounds hold stays as it was recorded.
+//!
+//! **Drift.** If every shift misses by more than the tolerance, the clock can run faster or slower
+//! than the host's. By how much the two kinds miss each other would be a convex function of the
+//! drift, were no bound an outlier. With outliers it is nearly so: the search can miss a drift that
+//! fits, but takes none that does not.
+//!
+//! O(n log n) for n bounds, and O(n log range) more for a drift.
+
+use crate::limits::{
+    CLOCK_OUTLIERS, CLOCK_PRICE, CLOCK_TOLERANCE, LAUNCH_LATENCY, LEAST_BOUNDS,
+    LEAST_FOR_CLOCK_DRIFT, MAX_DRIFT_PPB,
+};
+use crate::search::{last_fit, least_at};
+use etlink_model::TimeNs;
+
+/// A one-sided bound on how far a clock is ahead.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClockBound {
+    /// When it was observed, by the device's clock.
+    pub(crate) at: TimeNs,
+    pub(crate) ahead_ns: i64,
+}
+
+/// The bounds on one device's clock.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ClockBounds {
+    /// From calls that waited: ahead by at least this.
+    pub(crate) least: Vec<ClockBound>,
+    /// The same from calls that may have waited for something else.
+    pub(crate) guessed: Vec<ClockBound>,
+    /// From launches: ahead by no more than this.
+    pub(crate) most: Vec<ClockBound>,
+}
+
+/// How far a clock is off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ClockFit {
+    /// How far it is ahead at `at`; below 0 if it is behind.
+    pub(crate) ahead_ns: i64,
+    /// The shift furthest from 0 that agrees as well; `None` if nothing bounds it.
+    pub(crate) furthest_ns: Option<i64>,
+    /// By how much it gets further ahead, parts per billion of its own time.
+    pub(crate) drift_ppb: i64,
+    pub(crate) at: TimeNs,
+}
+
+/// A whole, of which drifts are parts per billion.
+const PPB: i128 = 1_000_000_000;
+
+/// By how much a drift moves a clock in this time, ns.
+pub(crate) fn moved(ppb: i64, ns: i64) -> i64 {
+    clamped(i128::from(ppb) * i128::from(ns) / PPB)
+}
+
+fn clamped(ns: i128) -> i64 {
+    ns.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+}
+
+impl ClockFit {
+    /// How far the clock is ahead at a time of its own, ns.
+    pub(crate) fn ahead_at(&self, time: TimeNs) -> i64 {
+        let since = time.0.saturating_sub(self.at.0);
+        self.ahead_ns.saturating_add(moved(self.drift_ppb, since))
+    }
+
+    /// The inverse: how far the clock is ahead at a time of the host's, ns; right to 1 ns.
+    pub(crate) fn ahead_by_host(&self, time: TimeNs) -> i64 {
+        let since = i128::from(time.shifted(self.ahead_ns).since(self.at));
+        let drift = i128::from(self.drift_ppb);
+        let moved = clamped(since * drift / (PPB - drift).max(1));
+        self.ahead_ns.saturating_add(moved)
+    }
+}
+
+impl ClockBounds {
+    /// How many bounds a fit violates by more than the tolerance, and by how much at most, ns.
+    pub(crate) fn violated_by(&self, fit: &ClockFit) -> (u64, i64) {
+        let late = self.least.iter();
+        let late = late.map(|bound| bound.ahead_ns.saturating_sub(fit.ahead_at(bound.at)));
+        let early = self.most.iter();
+        let early = early.map(|bound| fit.ahead_at(bound.at).saturating_sub(bound.ahead_ns));
+        let (mut count, mut worst) = (0, 0);
+        for ns in late.chain(early).filter(|ns| *ns > CLOCK_TOLERANCE.0) {
+            count += 1;
+            worst = ns.max(worst);
+        }
+        (count, worst)
+    }
+}
+
+/// The clock's shift and drift; `None` if it needs none, or if the bounds contradict each other so
+/// that no shift is better than another.
+pub(crate) fn fit(bounds: &ClockBounds) -> Option<ClockFit> {
+    let without_drift = quantiles(bounds, TimeNs(0), 0);
+    let drifting = match without_drift.missed() > CLOCK_TOLERANCE.0 {
+        true => fit_drift(bounds),
+        false => None,
+    };
+    drifting.or_else(|| fit_shift(bounds))
+}
+
+/// The least shift with the least share of violated bounds.
+fn fit_shift(bounds: &ClockBounds) -> Option<ClockFit> {
+    let sorted = |all: &[ClockBound]| {
+        let mut ahead: Vec<i64> = all.iter().map(|bound| bound.ahead_ns).collect();
+        ahead.sort_unstable();
+        ahead
+    };
+    let (mut least, most) = (sorted(&bounds.least), sorted(&bounds.most));
+    let guessed = sorted(&bounds.guessed);
+    // One guess alone is not enough to move a clock, and neither is one damaged row.
+    let is_early = |ahead: &&i64| **ahead < -CLOCK_TOLERANCE.0;
+    let is_late = |ahead: &&i64| **ahead > CLOCK_TOLERANCE.0;
+    let is_ahead = least.iter().any(|ahead| is_late(&ahead))
+        || guessed.iter().filter(is_late).count() >= LEAST_BOUNDS;
+    let is_behind = most.iter().filter(is_early).count() >= LEAST_BOUNDS;
+    if !is_ahead && !is_behind {
+        return None;
+    }
+    least.extend(guessed);
+    least.sort_unstable();
+    let mut sweep = Sweep::new(&least, &most);
+    let (mut best, mut all) = (u128::MAX, vec![]);
+    for ahead in shifts(&least, &most) {
+        let violated = sweep.at(ahead);
+        let is_wanted = match ahead {
+            ..0 => is_behind && violated.least * CLOCK_PRICE <= least.len() as u64,
+            0 => true,
+            _ => is_ahead && violated.most * CLOCK_PRICE <= most.len() as u64,
+        };
+        if is_wanted {
+            let share = sweep.share(violated);
+            best = share.min(best);
+            all.push((ahead, share));
+        }
+    }
+    let enough = best.saturating_add(sweep.whole() / u128::from(CLOCK_OUTLIERS));
+    all.retain(|(_, share)| *share <= enough);
+    let (ahead, _) = *all.iter().min_by_key(|(ahead, _)| ahead.unsigned_abs())?;
+    if ahead.abs() <= CLOCK_TOLERANCE.0 {
+        return None;
+    }
+    // The last shift in this direction that does as well is the other end of what is known, if a
+    // bound of the other kind is there.
+    let furthest = match ahead > 0 {
+        true => all.last().filter(|(end, _)| most.last() >= Some(end)),
+        false => all
+            .first()
+            .filter(|(end, _)| least.first().is_some_and(|least| least <= end)),
+    };
+    // A clock that is behind by more than launches take shows in calls that waited as well. Without
+    // any, rows of other calls are more likely.
+    if furthest.is_none() && ahead < -LAUNCH_LATENCY.0 {
+        return None;
+    }
+    Some(ClockFit {
+        ahead_ns: ahead,
+        furthest_ns: furthest.map(|(end, _)| *end),
+        ..ClockFit::default()
+    })
+}
+
+/// All shifts at which the number of violated bounds can change, and 0, in order.
+fn shifts(least: &[i64], most: &[i64]) -> Vec<i64> {
+    let mut all = [least, most, &[0]].concat();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// Bounds that a shift violates.
+#[derive(Clone, Copy)]
+struct Violated {
+    least: u64,
+    most: u64,
+}
+
+/// Counts the violated bounds at ascending shifts.
+struct Sweep<'b> {
+    least: &'b [i64],
+    most: &'b [i64],
+    /// Bounds of each kind that are below the shift, or at it for `least`.
+    below: (usize, usize),
+}
+
+impl<'b> Sweep<'b> {
+    /// Both in order.
+    fn new(least: &'b [i64], most: &'b [i64]) -> Sweep<'b> {
+        Sweep {
+            least,
+            most,
+            below: (0, 0),
+        }
+    }
+
+    fn at(&mut self, ahead: i64) -> Violated {
+        let (least, most) = &mut self.below;
+        while self.least.get(*least).is_some_and(|bound| *bound <= ahead) {
+            *least += 1;
+        }
+        while self.most.get(*most).is_some_and(|bound| *bound < ahead) {
+            *most += 1;
+        }
+        Violated {
+            least: (self.least.len() - *least) as u64,
+            most: *most as u64,
+        }
+    }
+
+    /// The sum of the violated shares of both kinds, in parts of [`Sweep::whole`].
+    fn share(&self, violated: Violated) -> u128 {
+        let [least, most] = self.sizes();
+        u128::from(violated.least) * most + u128::from(violated.most) * least
+    }
+
+    fn whole(&self) -> u128 {
+        let [least, most] = self.sizes();
+        least * most
+    }
+
+    fn sizes(&self) -> [u128; 2] {
+        [self.least, self.most].map(|bounds| bounds.len().max(1) as u128)
+    }
+}
+
+/// How far a clock is ahead at an instant: at least, and at most.
+#[derive(Clone, Copy)]
+struct AheadRange {
+    least: Option<i64>,
+    most: Option<i64>,
+}
+
+impl AheadRange {
+    /// By how much the two miss each other; no more than 0 if a shift fits.
+    fn missed(self) -> i64 {
+        match (self.least, self.most) {
+            (Some(least), Some(most)) => least.saturating_sub(most),
+            _ => 0,
+        }
+    }
+
+    /// The shift that fits and is next to 0.
+    fn nearest(self) -> i64 {
+        let least = self.least.unwrap_or(i64::MIN);
+        let most = self.most.unwrap_or(i64::MAX);
+        0.clamp(least.min(most), most)
+    }
+}
+
+/// The drift at which a shift fits.
+fn fit_drift(bounds: &ClockBounds) -> Option<ClockFit> {
+    if bounds.least.len().min(bounds.most.len()) < LEAST_FOR_CLOCK_DRIFT {
+        return None;
+    }
+    let first = bounds.most.iter().map(|bound| bound.at).min()?;
+    let last = bounds.most.iter().map(|bound| bound.at).max()?;
+    let at = TimeNs(first.0.midpoint(last.0));
+    let missed = |ppb: i64| i128::from(quantiles(bounds, at, ppb).missed());
+    let fits = least_at(missed, -MAX_DRIFT_PPB, MAX_DRIFT_PPB);
+    if missed(fits) > 0 {
+        return None;
+    }
+    let least = last_fit(missed, fits, -MAX_DRIFT_PPB);
+    let most = last_fit(missed, fits, MAX_DRIFT_PPB);
+    let drift_ppb = least.midpoint(most);
+    Some(ClockFit {
+        ahead_ns: quantiles(bounds, at, drift_ppb).nearest(),
+        furthest_ns: None,
+        drift_ppb,
+        at,
+    })
+}
+
+/// How far a clock of this drift is ahead at `at`, by all bounds but the outliers.
+fn quantiles(bounds: &ClockBounds, at: TimeNs, ppb: i64) -> AheadRange {
+    let without_drift = |bound: &ClockBound| {
+        let since = bound.at.0.saturating_sub(at.0);
+        bound.ahead_ns.saturating_sub(moved(ppb, since))
+    };
+    let mut least: Vec<i64> = bounds.least.iter().map(without_drift).collect();
+    let mut most: Vec<i64> = bounds.most.iter().map(without_drift).collect();
+    let outliers = |all: usize| all / CLOCK_OUTLIERS as usize;
+    AheadRange {
+        least: match least.len() {
+            calls if calls < LEAST_BOUNDS => None,
+            calls => {
+                let place = calls - outliers(calls) - 1;
+                Some(*least.select_nth_unstable(place).1)
+            }
+        },
+        most: match most.len() {
+            rows if rows < LEAST_BOUNDS => None,
+            rows => {
+                let place = outliers(rows).max(LEAST_BOUNDS - 1);
+                Some(*most.select_nth_unstable(place).1)
+            }
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const US: i64 = 1_000;
+
+    /// Bounds in us, all at one instant.
+    fn bounds(least: &[i64], guessed: &[i64], most: &[i64]) -> ClockBounds {
+        let list = |all: &[i64]| {
+            let bound = |ahead: &i64| ClockBound {
+                at: TimeNs(0),
+                ahead_ns: ahead * US,
+            };
+            all.iter().map(bound).collect()
+        };
+        ClockBounds {
+            least: list(least),
+            guessed: list(guessed),
+            most: list(most),
+        }
+    }
+
+    fn shift(bounds: &ClockBounds) -> Option<i64> {
+        fit(bounds).map(|fit| fit.ahead_ns / US)
+    }
+
+    #[test]
+    fn the_least_shift_that_most_bounds_allow() {
+        for (least, guessed, most, want) in [
+            // what holds stays, and so does what misses by no more than the tolerance
+            (&[-4][..], &[][..], &[5, 9][..], None),
+            (&[2], &[], &[5, 9], None),
+            (&[], &[], &[-2, -2, -2], None),
+            // one call that waited is enough, one that may have is not
+            (&[8], &[], &[18, 20], Some(8)),
+            (&[], &[8, 8], &[18, 20], None),
+            (&[], &[6, 7, 8], &[18, 20], Some(8)),
+            // one early row is damage, three are a clock
+            (&[], &[], &[-15, -3, 4, 4], None),
+            (&[], &[], &[-15, -9, -3, 4], Some(-15)),
+            (&[-30], &[], &[-15, -9, -3, 4], Some(-15)),
+            // nobody is that far behind whom no call shows to be
+            (&[], &[], &[-150, -150, -150, -120], None),
+            (&[-200], &[], &[-150, -150, -150, -120], Some(-150)),
+            // a call that did not wait is left out where the launches exclude it
+            (&[80, 1, 1, 1], &[], &[6, 7, 8], None),
+            (&[80, 9, 9, 9], &[], &[16, 17, 18], Some(9)),
+        ] {
+            let found = shift(&bounds(least, guessed, most));
+            assert_eq!(found, want, "{least:?} {guessed:?} {most:?}");
+        }
+    }
+
+    #[test]
+    fn few_launches_are_given_up_for_a_call_that_waited_and_not_many() {
+        for (early, want) in [(0, Some(300)), (4, Some(300)), (5, None)] {
+            let mut most = vec![98; early];
+            most.resize(40, 1_000);
+            let found = shift(&bounds(&[300], &[], &most));
+            assert_eq!(found, want, "{early} of 40 rows");
+        }
+    }
+
+    #[test]
+    fn what_contradicts_a_fit_is_counted() {
+        let bounds = bounds(&[300], &[], &[98, 1_000, 1_000]);
+        let at = |ahead_ns: i64| ClockFit {
+            ahead_ns,
+            ..ClockFit::default()
+        };
+        for (ahead, count, residual) in [(0, 1, 300), (98, 1, 202), (300, 1, 202), (299, 1, 201)] {
+            let found = bounds.violated_by(&at(ahead * US));
+            assert_eq!(found, (count, residual * US), "{ahead}");
+        }
+    }
+
+    proptest! {
+        /// Of bounds that one shift satisfies, a shift is found that satisfies them but for the
+        /// tolerance, and that is no further than needed.
+        #[test]
+        fn bounds_that_agree_are_all_satisfied(
+            late in prop::collection::vec(0i64..500, 1..40),
+            early in prop::collection::vec(0i64..500, 3..40),
+            ahead in -80i64..400,
+        ) {
+            let least: Vec<i64> = late.iter().map(|slack| ahead - slack).collect();
+            let most: Vec<i64> = early.iter().map(|slack| ahead + slack).collect();
+            let all = bounds(&least, &[], &most);
+            let holds = least.iter().all(|bound| *bound <= 0) && most.iter().all(|bound| *bound >= 0);
+            match fit(&all) {
+                None => {
+                    let off = all.violated_by(&ClockFit::default());
+                    // up to two early rows are damage
+                    prop_assert!(off.0 <= 2, "{off:?}");
+                }
+                Some(fit) => {
+                    prop_assert!(!holds);
+                    let off = all.violated_by(&fit);
+                    prop_assert_eq!(off.0, 0);
+                    prop_assert!(fit.ahead_ns.abs() <= ahead.abs() * US);
+                }
+            }
+        }
+    }
+}
