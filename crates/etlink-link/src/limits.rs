@@ -29,8 +29,8 @@ pub(crate) const CLOCK_OUTLIERS: u64 = 100;
 /// so many calls return too early.
 pub(crate) const CLOCK_PRICE: u64 = 10;
 
-/// Fewer bounds than this, of those that one damaged row or one wrong guess would make, say nothing
-/// of a clock.
+/// Fewer bounds than this say nothing of a clock, of those that a wrong guess makes or a row of
+/// another call.
 pub(crate) const LEAST_BOUNDS: usize = 3;
 
 /// Fewer launches or calls that waited than this say nothing of a drift.
@@ -72,6 +72,13 @@ pub const USUAL_WAKE: DurationNs = DurationNs(10_000);
 /// Kineto divided start and length by 1000, each by itself (`nsToUs` in `CuptiActivity.h`), until
 /// pytorch/kineto#907.
 pub(crate) const ROUNDING: DurationNs = DurationNs(1_000);
+
+/// A row that starts by no more than this before the row before it on its stream ends follows that
+/// one also if no launch shows their order.
+///
+/// Kernels with programmatic dependent launch overlap by up to 3.7 us in a trace of a B200 (74 of 929
+/// rows).
+pub(crate) const PROGRAMMATIC_OVERLAP: DurationNs = DurationNs(4_000);
 
 /// How many ranges an op that the innermost one does not enclose climbs to find its parent. Bounds
 /// the sweep.

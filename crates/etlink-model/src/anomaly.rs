@@ -125,7 +125,9 @@ anomalies! {
     /// Host ops on one thread that overlap without nesting.
     PartialOverlap = Info, "ranges of one thread that overlap without nesting";
     /// Device rows overlapping on a queue.
-    StreamOverlap = Info, "device rows that overlap on one stream: no order edge between them";
+    StreamOverlap = Info,
+        "device rows that overlap on one stream and not as launches that follow each other would: no \
+         order edge between them";
     /// Device start before its launch call.
     StartBeforeLaunch = Info,
         "device rows that start more than 1 ms before their launch call does: no launch edge";

@@ -84,7 +84,7 @@ pub fn explain_start(
         .map(|edge| (edge, graph.dep(edge)))
         .filter(|(_, dep)| !dropped.contains(&dep.kind))
         .collect();
-    let ready = |edge: EdgeIdx, dep: &ReplayDep| run.end(dep.from) + graph.latency(edge);
+    let ready = |edge: EdgeIdx, dep: &ReplayDep| run.ready(dep.from, graph.latency(edge));
     // Slack is against the last dep that counts in this run: with dropped edges another one
     // decides.
     let latest = edges.iter().map(|(edge, dep)| ready(*edge, dep)).max();

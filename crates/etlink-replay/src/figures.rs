@@ -86,7 +86,7 @@ pub struct UnexplainedWaits {
 
 /// Edges that the measured times contradict by more than [`CLOCK_TOLERANCE`]: their target starts
 /// before their source ends. A device op may start up to [`WAIT_LATENCY`] before its launch call
-/// returns.
+/// returns, and before the op ahead of it on its stream ends if it ends no earlier.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ContradictedEdges {
@@ -309,9 +309,11 @@ fn contradictions(graph: &ReplayGraph, labels: &dyn LabelSource) -> Contradicted
 /// Per contradicted edge, how long before the source's end its target starts, and the target.
 fn contradicted_edges(graph: &ReplayGraph) -> impl Iterator<Item = (DurationNs, NodeIdx)> {
     let edges = graph.indices().flat_map(move |node| {
-        let start = graph.start[node.index()];
-        let deps = graph.deps(node);
-        let overlaps = deps.map(move |dep| (dep.kind, graph.end(dep.from) - start));
+        let (start, end) = (graph.start[node.index()], graph.end(node));
+        let overlaps = graph.deps(node).map(move |dep| match dep.kind {
+            EdgeKind::StreamOrder => (dep.kind, graph.end(dep.from) - end),
+            kind => (kind, graph.end(dep.from) - start),
+        });
         overlaps.map(move |(kind, overlap)| (kind, overlap, node))
     });
     let contradicted = edges.filter(|(kind, overlap, _)| match kind {

@@ -133,7 +133,8 @@ pub fn critical_path(graph: &ReplayGraph, run: &ReplayRun) -> Vec<PathStep> {
         path.push(PathStep {
             node,
             via,
-            latency_ns: run.start[node.index()] - since,
+            // below zero if the node started before: the sum is right
+            latency_ns: DurationNs(run.start[node.index()].since(since)),
         });
         at = before;
     }

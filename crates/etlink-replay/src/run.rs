@@ -55,6 +55,16 @@ impl ReplayRun {
         self.start[node.index()] + self.duration[node.index()]
     }
 
+    /// When an edge from a node that takes this long lets its target start. A target that starts
+    /// before its source ends, with a latency below zero, still starts no earlier than its source.
+    pub(crate) fn ready(&self, from: NodeIdx, latency: DurationNs) -> TimeNs {
+        let ready = self.end(from) + latency;
+        match latency < DurationNs::ZERO {
+            true => ready.max(self.start[from.index()]),
+            false => ready,
+        }
+    }
+
     /// First start and last end.
     pub fn window(&self) -> (TimeNs, TimeNs) {
         let first = self.start.iter().min().copied().unwrap_or_default();
@@ -98,7 +108,7 @@ pub fn run_graph(
         held: vec![],
     };
     for node in graph.order() {
-        let (start, decided) = rules.earliest_start(node, |from| run.end(from));
+        let (start, decided) = rules.earliest_start(node, &run);
         (run.start[node.index()], run.decided[node.index()]) = (start, decided);
     }
     run
@@ -143,10 +153,8 @@ impl<'g> Rules<'g> {
             let stated = graph
                 .edges_to(node)
                 .filter(|edge| !graph.dep(*edge).inferred);
-            let ready = stated.map(|edge| {
-                let dep = graph.dep(edge);
-                measured.end(dep.from) + graph.latency(edge)
-            });
+            let ready =
+                stated.map(|edge| measured.ready(graph.dep(edge).from, graph.latency(edge)));
             // A node that only inferred edges lead to keeps these: nothing else places it.
             if let Some(ready) = ready.max() {
                 let start = measured.start[node.index()];
@@ -168,12 +176,8 @@ impl<'g> Rules<'g> {
         !(is_measured && others.any(|dep| !dep.inferred))
     }
 
-    /// From when on a node may run, and the edge that decided it.
-    pub(crate) fn earliest_start(
-        &self,
-        node: NodeIdx,
-        end: impl Fn(NodeIdx) -> TimeNs,
-    ) -> (TimeNs, EdgeIdx) {
+    /// From when on a node may run, and the edge that decided it. `run` has all that it waits for.
+    pub(crate) fn earliest_start(&self, node: NodeIdx, run: &ReplayRun) -> (TimeNs, EdgeIdx) {
         let graph = self.graph;
         let edges = graph.edges_to(node);
         let at_once = self.edits.starts_at_once(node);
@@ -194,7 +198,7 @@ impl<'g> Rules<'g> {
                 true => DurationNs::ZERO,
                 false => graph.latency(edge),
             };
-            let ready = end(graph.dep(edge).from) + latency;
+            let ready = run.ready(graph.dep(edge).from, latency);
             // The first of equal ones decides, so that the same input gives the same path at
             // every run.
             if decided == EdgeIdx::NONE || ready > latest {

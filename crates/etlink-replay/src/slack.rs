@@ -21,7 +21,12 @@ pub fn node_slack(graph: &ReplayGraph, run: &ReplayRun) -> Vec<DurationNs> {
         let latest_start = latest_end[node.index()].shifted(-run.duration[node.index()].0);
         for edge in graph.edges_to(node) {
             let from = graph.dep(edge).from.index();
-            let needed = latest_start.shifted(-graph.latency(edge).0);
+            let latency = graph.latency(edge);
+            let needed = match latency < DurationNs::ZERO {
+                // The target still starts no earlier than its source: see `ReplayRun::ready`.
+                true => latest_start.shifted(run.duration[from].0.min(-latency.0)),
+                false => latest_start.shifted(-latency.0),
+            };
             latest_end[from] = latest_end[from].min(needed);
         }
     }

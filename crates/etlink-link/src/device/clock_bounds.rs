@@ -5,7 +5,7 @@
 //! | a row and the call that launched it | the row starts no earlier than the call |
 //! | a call that synchronises with a device | every row whose launch call had ended before has ended when it returns |
 //! | a call whose stream or event a `cuda_sync` row states | the last row before it has |
-//! | a blocking copy to the host | its own row has |
+//! | a copy that blocks, see [`waits_for_copy`] | its own row has |
 //! | a call that synchronises with a stream that nothing states | the last row of the stream that its thread launched to last has: a guess |
 //!
 //! A device that is synchronised is known from the call's `cuda_sync` row, or because the call's
@@ -16,7 +16,7 @@ use crate::device::clock_fit::{ClockBound, ClockBounds};
 use crate::device::lanes::Lanes;
 use crate::device::launch::Launches;
 use crate::device::stated::StatedWaits;
-use crate::device::{call_end, copies_to_host, row_end};
+use crate::device::{call_end, row_end, waits_for_copy};
 use crate::limits::{LAUNCH_LATENCY, ROUNDING};
 use etlink_model::{CallIdx, DeviceTrace, QueueIdx, RowIdx, TimeNs, TrackLabel};
 use rustc_hash::FxHashMap;
@@ -106,9 +106,7 @@ impl BoundFinder<'_> {
         });
         let thread = self.device.calls.thread[call.index()];
         self.last_queue[thread.index()] = Some(self.device.rows.queue[row.index()]);
-        let name = self.device.rows.name[row.index()];
-        let is_pageable = || self.device.names.get(name).contains("Pageable");
-        if copies_to_host(self.device, row) && (does == Does::BlockingCopy || is_pageable()) {
+        if waits_for_copy(self.device, call, does, row) {
             let bound = self.bound(call, row);
             self.of_device(number).least.push(bound);
         }

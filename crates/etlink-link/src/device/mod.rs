@@ -14,6 +14,7 @@ pub(crate) mod polls;
 pub(crate) mod stated;
 pub(crate) mod waits;
 
+use calls::Does;
 use etlink_model::{CallIdx, DeviceTrace, RowIdx, RowKind, TimeNs};
 
 /// A wait of a device row.
@@ -39,14 +40,27 @@ pub(crate) fn call_end(device: &DeviceTrace, call: CallIdx) -> TimeNs {
     device.calls.start[call.index()] + device.calls.duration[call.index()]
 }
 
-/// Whether a row copies memory of a device to the host. A blocking call for such a copy returns when
-/// the row has ended; for one to the device it can return once the memory is staged (CUDA's API
-/// synchronization behavior).
-pub(crate) fn copies_to_host(device: &DeviceTrace, row: RowIdx) -> bool {
+/// Whether a call that launches a copy returns no earlier than that has ended.
+///
+/// To the host a blocking copy does, and so does any copy to pageable memory. To the device a CUDA
+/// call can return once the memory is staged, and on the device it does not wait (CUDA's API
+/// synchronization behavior). HIP's blocking copies wait in all directions: of 83 in public traces
+/// all return within 8.5 us of the end of their rows or after it.
+pub(crate) fn waits_for_copy(device: &DeviceTrace, call: CallIdx, does: Does, row: RowIdx) -> bool {
+    if device.rows.kind[row.index()] != RowKind::Memcpy {
+        return false;
+    }
     let name = device.names.get(device.rows.name[row.index()]);
     let to_host = ["DtoH", "Device -> Pageable", "DeviceToHost"];
-    device.rows.kind[row.index()] == RowKind::Memcpy
-        && to_host.iter().any(|part| name.contains(part))
+    let is_to_host = to_host.iter().any(|part| name.contains(part));
+    let is_hip = || {
+        let call = device.calls.name[call.index()];
+        device.names.get(call).starts_with("hip")
+    };
+    match does {
+        Does::BlockingCopy => is_to_host || is_hip(),
+        _ => is_to_host && name.contains("Pageable"),
+    }
 }
 
 pub(crate) fn row_name(device: &DeviceTrace, row: RowIdx) -> String {

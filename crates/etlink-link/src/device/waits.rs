@@ -16,8 +16,8 @@ use crate::device::launch_queue::FullQueue;
 use crate::device::polls::{self, PollLoop};
 use crate::device::stated::StatedWaits;
 use crate::device::{
-    CallWait, RowWait, call_end, copies_to_host, graph_branches, inferred, launch_queue, row_end,
-    row_name,
+    CallWait, RowWait, call_end, graph_branches, inferred, launch_queue, row_end, row_name,
+    waits_for_copy,
 };
 use crate::host::scope::is_scope;
 use crate::limits::{
@@ -354,14 +354,12 @@ impl<'t> WaitFinder<'t> {
                 return self.wait_for_device(call, number, evidence);
             }
             Does::BlockingCopy => {
-                // To the device such a call can return when the memory was staged.
-                let evidence = match own.is_some_and(|row| copies_to_host(self.device, row)) {
+                let Some(row) = own else { return };
+                let evidence = match waits_for_copy(self.device, call, does, row) {
                     true => Evidence::Meaning,
                     false => Evidence::Guess,
                 };
-                return own.into_iter().for_each(|row| {
-                    self.wait_if_possible(call, row, evidence);
-                });
+                return self.wait_if_possible(call, row, evidence);
             }
             Does::StreamSync => {
                 let last = last.and_then(|last| {
@@ -439,8 +437,13 @@ impl<'t> WaitFinder<'t> {
     /// Whether the end of a row can be what a call that returned at `at` waited for: it had begun,
     /// and it ended by then, or later by no more than the evidence outweighs.
     fn can_end(&self, row: RowIdx, at: TimeNs, evidence: Evidence) -> bool {
-        // A row that begins after the call returned was never waited for, however short it is.
-        let has_begun = self.device.rows.start[row.index()] < at;
+        // A row that begins after the call returned was never waited for, however short it is,
+        // unless nothing else can have been.
+        let begun_by = match evidence {
+            Evidence::Stated | Evidence::Meaning => at + WAIT_LATENCY,
+            Evidence::Order | Evidence::Guess => at,
+        };
+        let has_begun = self.device.rows.start[row.index()] < begun_by;
         has_begun && self.row_end(row).since(at) <= evidence.outweighs().0
     }
 

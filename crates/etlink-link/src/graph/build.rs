@@ -13,11 +13,13 @@ use crate::graph::kinds::{EdgeKind, NoLaunch, NodeKind};
 use crate::graph::nodes::Nodes;
 use crate::host::Handoff;
 use crate::host::recorded_waits::RecordedWait;
-use crate::limits::{CLOCK_TOLERANCE, LAUNCH_LATENCY, ROUNDING, WAIT_LATENCY};
+use crate::limits::{
+    CLOCK_TOLERANCE, LAUNCH_LATENCY, PROGRAMMATIC_OVERLAP, ROUNDING, WAIT_LATENCY,
+};
 use crate::search::Groups;
 use etlink_model::{
-    Anomalies, AnomalyKind, CollectiveKind, DeviceTrace, DurationNs, NodeIdx, OpIdx, QueueIdx,
-    RowIdx, ThreadIdx, TimeNs,
+    Anomalies, AnomalyKind, CallIdx, CollectiveKind, DeviceTrace, DurationNs, NodeIdx, OpIdx,
+    QueueIdx, RowIdx, ThreadIdx, TimeNs,
 };
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
@@ -35,6 +37,9 @@ struct Graph<'t> {
     waiting: Vec<Option<SlotIdx>>,
     /// Per device row, its slot.
     row_slot: Vec<SlotIdx>,
+    /// Rows that a call waited for and that start after it returned, by the clocks: they are placed
+    /// before the return.
+    latest_place: FxHashMap<RowIdx, TimeNs>,
     /// All but program order.
     edges: Vec<SlotEdge>,
     /// What is counted: each window has all rows and calls.
@@ -179,6 +184,7 @@ pub(crate) fn build_cut(
         call_slot,
         waiting: vec![],
         row_slot,
+        latest_place: FxHashMap::default(),
         edges,
         counted: Counted::new(cut.as_ref()),
         anomalies,
@@ -461,13 +467,18 @@ impl Graph<'_> {
         let (rows, calls) = (&self.device.rows, &self.device.calls);
         for waits in self.waits.calls.chunk_by(|wait, next| wait.to == next.to) {
             let call = waits[0].to.index();
+            let returned = calls.start[call] + calls.duration[call];
             // A call cannot go on before the row that it waited for has begun, whatever the clocks'
             // error does to the row's end.
-            let begun = waits
-                .iter()
-                .map(|wait| rows.start[wait.from.index()])
-                .max()
-                .unwrap_or_default();
+            let mut begun = TimeNs(i64::MIN);
+            for wait in waits {
+                let mut start = rows.start[wait.from.index()];
+                if start >= returned {
+                    start = returned.shifted(-1);
+                    self.latest_place.insert(wait.from, start);
+                }
+                begun = begun.max(start);
+            }
             let until = waits
                 .iter()
                 .map(|wait| row_end(self.device, wait.from))
@@ -477,12 +488,9 @@ impl Graph<'_> {
             let until = until.max(released.unwrap_or(until));
             // later than the start of a row also where that has no length
             let until = until.max(begun + DurationNs(1));
-            let slot = self.draft.wait_in(
-                self.call_slot[call],
-                calls.start[call] + calls.duration[call],
-                begun,
-                until,
-            );
+            let slot = self
+                .draft
+                .wait_in(self.call_slot[call], returned, begun, until);
             self.waiting.extend(waits.iter().map(|_| slot));
         }
     }
@@ -501,22 +509,29 @@ impl Graph<'_> {
                 let (start, end) = (rows.start[at], row_end(self.device, row));
                 let launch = self.launch_of(row);
                 let ended = order.ended_by(start);
+                let overlapped = order.overlapped_by(start, end);
+                let overlapped = overlapped.filter(|before| self.overlap_in_order(before.row, row));
                 let mut causes = self.causes(row, launch);
-                ended
-                    .iter()
+                let follows = ended.iter().chain(&overlapped);
+                follows
+                    .clone()
                     .for_each(|previous| causes.add(previous.end, WAIT_LATENCY));
                 // The delay goes before its row in the draft, so the row after it has another slot:
                 // `is_first` is taken here.
                 let is_first = self.draft.next_row() == first;
                 let delay = causes.delay(start, begin, is_first);
-                let delay = delay.map(|(kind, from)| {
-                    (kind, self.draft.add_row(kind, row, queue, place.max(from)))
-                });
                 // A queue's places never go back, nor before the launch: clocks can show a row
                 // before the node that launched it, and edges must lead to higher numbers.
-                place = place
-                    .max(start)
-                    .max(launch.map_or(start, |launch| self.draft.place(launch.slot)));
+                let latest = self.latest_place.get(&row);
+                let mut own_place = place.max(latest.map_or(start, |latest| start.min(*latest)));
+                if let Some(launch) = launch {
+                    own_place = own_place.max(self.draft.place(launch.slot));
+                }
+                let delay = delay.map(|(kind, from)| {
+                    let delay_place = place.max(from).min(own_place);
+                    (kind, self.draft.add_row(kind, row, queue, delay_place))
+                });
+                place = own_place;
                 let kind = if self.launches.collective[at] {
                     NodeKind::Collective
                 } else {
@@ -538,17 +553,42 @@ impl Graph<'_> {
                 if let Some(launch) = launch {
                     self.edge(EdgeKind::Launch, launch.slot, waits);
                 }
-                ended
-                    .iter()
-                    .for_each(|previous| self.edge(EdgeKind::StreamOrder, previous.slot, waits));
-                let overlaps = order.push(Stretch { end, start, slot }, ended);
-                if overlaps && self.counted.rows {
+                follows.for_each(|previous| self.edge(EdgeKind::StreamOrder, previous.slot, waits));
+                let is_ordered = overlapped.is_some();
+                let stretch = Stretch {
+                    end,
+                    start,
+                    slot,
+                    row,
+                };
+                let overlaps = order.push(stretch, ended);
+                if overlaps && !is_ordered && self.counted.rows {
                     self.anomalies
                         .note(AnomalyKind::StreamOverlap, || row_name(self.device, row));
                 }
             }
             self.draft.close_queue(first);
         }
+    }
+
+    /// Whether a row that starts while the row before it on its stream still runs, and ends no
+    /// earlier, follows that row all the same.
+    ///
+    /// With programmatic dependent launch a kernel starts when its predecessor lets it, and waits for
+    /// that one's end inside (CUDA Programming Guide, "Programmatic Dependent Launch and
+    /// Synchronization"). Branches of a graph launch and rows of several processes can run side by
+    /// side on a stream, so that these have an order only if they hardly overlap.
+    fn overlap_in_order(&self, before: RowIdx, row: RowIdx) -> bool {
+        let call_of = |row: RowIdx| self.launches.row_call[row.index()].get();
+        let process_of = |call: CallIdx| {
+            let thread = self.device.calls.thread[call.index()];
+            self.device.threads[thread.index()].pid
+        };
+        let is_later_launch = call_of(before)
+            .zip(call_of(row))
+            .is_some_and(|(one, other)| one < other && process_of(one) == process_of(other));
+        let overlap = row_end(self.device, before) - self.device.rows.start[row.index()];
+        is_later_launch || overlap <= PROGRAMMATIC_OVERLAP
     }
 
     /// Launch and event waits of a row.
@@ -591,7 +631,12 @@ impl Graph<'_> {
         // A first launch loads its module lazily (`CUDA_MODULE_LOADING=LAZY`), and a pageable copy
         // is staged: such a call works for long before the row can start.
         // Its row starts about when it returns: a few microseconds before in some calls.
-        let long = start - begun > LAUNCH_LATENCY && ended <= start + WAIT_LATENCY;
+        let ends_near = start - begun > LAUNCH_LATENCY && ended <= start + WAIT_LATENCY;
+        // A call that waits for its own row has launched it before.
+        let own_wait = (CallIdx::new(call), row);
+        let waits = &self.waits.calls;
+        let waits_for_row = waits.binary_search_by_key(&own_wait, |wait| (wait.to, wait.from));
+        let long = ends_near && waits_for_row.is_err();
         if let Some(last) = Some(slot)
             .filter(|_| long)
             .and_then(|slot| self.draft.last_ended(slot, ended))
@@ -744,6 +789,7 @@ struct Stretch {
     end: TimeNs,
     start: TimeNs,
     slot: SlotIdx,
+    row: RowIdx,
 }
 
 /// Finds what each row of a queue follows: the rows that ended before it starts and that no
@@ -752,6 +798,8 @@ struct Stretch {
 struct QueueOrder {
     running: BinaryHeap<Reverse<Stretch>>,
     ended: Vec<Stretch>,
+    /// The row that ends last of those so far.
+    last: Option<Stretch>,
 }
 
 impl QueueOrder {
@@ -769,9 +817,17 @@ impl QueueOrder {
         std::mem::take(&mut self.ended)
     }
 
+    /// The row that still runs when one starts, and ends no later than that one. Of several the
+    /// last to end, which the others end before.
+    fn overlapped_by(&self, start: TimeNs, end: TimeNs) -> Option<Stretch> {
+        self.last
+            .filter(|last| last.end > start + ROUNDING && last.end <= end)
+    }
+
     /// Adds a row. Whether it overlaps another.
     fn push(&mut self, row: Stretch, ended: Vec<Stretch>) -> bool {
         self.ended = ended;
+        self.last = self.last.max(Some(row));
         self.running.push(Reverse(row));
         self.running.len() > 1
     }

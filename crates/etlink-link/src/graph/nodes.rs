@@ -86,11 +86,18 @@ impl Nodes {
     }
 
     /// From the end of the last node that a node waits for to its start: what launches and waits
-    /// took. Zero without deps. O(deps).
+    /// took. Below zero for a device op that starts before: with programmatic dependent launch. What
+    /// is left of the op then takes no less than no time. Zero without deps. O(deps).
     pub fn latency(&self, edges: &Edges, node: NodeIdx) -> DurationNs {
         let deps = edges.deps(node).iter();
-        let latest = deps.map(|edge| self.end(edge.from)).max();
-        latest.map_or(DurationNs(0), |latest| self.start[node.index()] - latest)
+        let Some(latest) = deps.map(|edge| self.end(edge.from)).max() else {
+            return DurationNs(0);
+        };
+        let at = node.index();
+        match self.on_device[at] && !self.kind[at].is_delay() {
+            true => DurationNs(self.start[at].since(latest).max(-self.duration[at].0)),
+            false => self.start[at] - latest,
+        }
     }
 
     /// Appends a node.

@@ -284,7 +284,10 @@ fn a_row_that_starts_before_its_call_keeps_it_within_what_clocks_err() {
     for (start, launched, corrected) in [
         (2_000_000, true, false),
         (1_998_000, true, false),
-        (1_997_999, true, true),
+        // the clock is set by this row
+        (1_997_999, true, false),
+        // so early a row alone sets no clock
+        (1_899_999, true, true),
         (1_000_000, true, true),
         (999_999, false, false),
     ] {

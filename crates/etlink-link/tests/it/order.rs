@@ -115,6 +115,43 @@ fn rows_that_overlap_on_a_stream_have_no_order_between_them() {
     assert_eq!(anomalies(&trace), [(AnomalyKind::StreamOverlap, 1)]);
 }
 
+/// Two launches and their rows on one stream, in us.
+fn two_launches(first: (i64, i64), second: (i64, i64), other_process: bool) -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    let us = |span: (i64, i64)| (span.0 * 1_000, span.1 * 1_000);
+    let main = draw.thread();
+    let thread = match other_process {
+        true => draw.process(77).thread(),
+        false => main,
+    };
+    draw.launch(main, us((0, 2)), DeviceQueue::stream(7), "a", us(first));
+    draw.launch(thread, us((3, 5)), DeviceQueue::stream(7), "b", us(second));
+    draw
+}
+
+#[test]
+fn a_launch_that_starts_before_its_predecessor_ends_follows_it_if_it_ends_later() {
+    // a ==========
+    //        b =========     programmatic dependent launch
+    for (first, second, other_process, is_ordered) in [
+        ((10, 60), (59, 80), false, true),
+        ((10, 60), (40, 80), false, true),
+        ((10, 60), (40, 60), false, true),
+        ((10, 60), (40, 59), false, false),
+        ((10, 60), (56, 80), true, true),
+        ((10, 60), (55, 80), true, false),
+        // the row that was launched later starts first: not in the order of the launches
+        ((40, 80), (10, 60), false, false),
+    ] {
+        let trace = alone(&two_launches(first, second, other_process));
+        let order = edges(&trace, EdgeKind::StreamOrder);
+        let is_found = order.contains(&"a -> b".to_owned());
+        assert_eq!(is_found, is_ordered, "{first:?} {second:?} {order:?}");
+        let overlaps = trace.report.anomalies.count(AnomalyKind::StreamOverlap);
+        assert_eq!(overlaps, u64::from(!is_ordered), "{first:?} {second:?}");
+    }
+}
+
 #[test]
 fn a_row_inside_a_long_one_follows_what_ended_before_both() {
     // a ==   long ==================

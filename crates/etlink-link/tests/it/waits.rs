@@ -256,7 +256,7 @@ fn copies_that_no_call_waits_for_say_nothing_of_the_clock() {
     // call   ==                       ==
     // copy                 =                        =      by the clock of the host
     for (call, copy) in [
-        ("hipMemcpyWithStream", "CopyHostToDevice"),
+        ("cudaMemcpy", "Memcpy HtoD (Pageable -> Device)"),
         ("hipMemcpyAsync", "CopyHostToDevice"),
         ("hipMemcpyAsync", "CopyDeviceToHost"),
     ] {

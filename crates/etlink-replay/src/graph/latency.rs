@@ -93,7 +93,7 @@ pub(super) fn edge_latencies(
         let decided = deciding_edge(graph, node, target, &typical);
         for edge in graph.edges_to(node) {
             let dep = graph.dep(edge);
-            let slack = start - graph.end(dep.from);
+            let slack = slack(graph, node, start, graph.end(dep.from));
             let class = LatencyClass(dep.kind, target).index();
             let learned = match decided == Some(edge) {
                 true => slack,
@@ -109,6 +109,16 @@ pub(super) fn edge_latencies(
         }
     }
     latencies
+}
+
+/// From the end of a cause to the start of a node. Below zero for a device op that starts before: a
+/// launch that overlaps its predecessor on the stream. A host that goes on before its cause has ended
+/// shows clocks that disagree, and has waited all the same.
+fn slack(graph: &ReplayGraph, node: NodeIdx, start: TimeNs, end: TimeNs) -> DurationNs {
+    match graph.is_device_op(node) {
+        true => DurationNs(start.since(end)),
+        false => start - end,
+    }
 }
 
 /// When a node started: as measured, or as its stated latency says.
@@ -183,7 +193,8 @@ fn samples(
         }
         let mut others = graph.edges_to(node).filter(|edge| *edge != last);
         if others.all(|edge| end(edge) + taken(class(edge)) <= end(last)) {
-            by_class[class(last)].push(starts[node.index()] - end(last));
+            let slack = slack(graph, node, starts[node.index()], end(last));
+            by_class[class(last)].push(slack);
         }
     }
     by_class

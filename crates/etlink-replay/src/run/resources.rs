@@ -84,7 +84,7 @@ pub(crate) fn run_graph(rules: &Rules<'_>, duration: Vec<DurationNs>) -> ReplayR
 
 impl Machine<'_> {
     fn becomes_ready(&mut self, node: NodeIdx) {
-        let (ready, decided) = self.rules.earliest_start(node, |from| self.run.end(from));
+        let (ready, decided) = self.rules.earliest_start(node, &self.run);
         (self.ready[node.index()], self.run.decided[node.index()]) = (ready, decided);
         self.events
             .push(Reverse((ready, ResourceEvent::Ready, node)));

@@ -367,7 +367,7 @@ fn waits_without_a_cause_boundaries_and_contradictions_are_counted() {
         (1, DurationNs(40))
     );
     let mut draw = diamond();
-    draw.nodes[0].0.duration = DurationNs(5_000);
+    draw.nodes[0].0.duration = DurationNs(50_000);
     let (graph, run) = (draw.graph(), draw.run(&ReplaySettings::default()));
     let contradictions = replay_figures(&graph, &draw, &run)
         .contradictions
@@ -378,7 +378,7 @@ fn waits_without_a_cause_boundaries_and_contradictions_are_counted() {
             contradictions.worst[0].label.name.as_str(),
             contradictions.worst[0].ns
         ),
-        (3, "b", 4_950)
+        (3, "b", 49_950)
     );
 }
 

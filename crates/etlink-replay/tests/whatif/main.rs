@@ -14,6 +14,7 @@ mod collectives;
 mod cross_step;
 mod handoffs;
 mod mutations;
+mod overlap;
 mod path;
 
 use etlink_link::{LinkOptions, LinkedTrace};

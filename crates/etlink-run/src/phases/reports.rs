@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Counted up whenever what a report makes of a rank is stored otherwise.
-const VERSION: u32 = 7;
+const VERSION: u32 = 8;
 
 /// What a report does with each rank.
 pub struct ReportWork {

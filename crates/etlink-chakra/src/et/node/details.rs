@@ -34,7 +34,7 @@ impl Encoder<'_> {
             self.write_latencies();
         }
         let latency = self.plan.latency[index.index()];
-        if self.options.latency == LatencyMode::Fold && latency > DurationNs(0) {
+        if self.options.latency == LatencyMode::Fold && latency != DurationNs(0) {
             self.message.attr_int("latency_ns", latency.0);
         }
         if let Some(communication) = self.plan.transfer_of(index) {

@@ -24,6 +24,7 @@ impl Parts {
             call_slot,
             waiting: vec![],
             row_slot: vec![],
+            latest_place: FxHashMap::default(),
             edges: vec![],
             counted: Counted::new(None),
             anomalies: &mut self.anomalies,
@@ -204,7 +205,14 @@ fn followed(rows: &[(i64, i64)]) -> Vec<Vec<usize>> {
         slots.sort_unstable();
         all.push(slots);
         let slot = slot(number);
-        order.push(Stretch { end, start, slot }, ended);
+        let row = RowIdx::new(number);
+        let stretch = Stretch {
+            end,
+            start,
+            slot,
+            row,
+        };
+        order.push(stretch, ended);
     }
     all
 }
