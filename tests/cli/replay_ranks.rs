@@ -566,7 +566,7 @@ fn graphs_that_wait_for_each_other_are_said_to_deadlock() {
     tool.run("check set").exits(1);
     let said = tool.run("replay set").exits(1);
     said.notes("the ranks deadlock");
-    let told = tool.run("replay set --json").exits(1).json();
+    let told = tool.run("replay set --json").exits(1).runs();
     assert_eq!(told[0]["together"]["is_deadlocked"], true, "{told}");
 }
 
