@@ -1,13 +1,17 @@
 //! A build without the feature `s3` reads no URLs.
 
 use super::{FileData, FolderEntry, OpenFile};
+use crate::missing_feature::MissingFeature;
 use std::io;
 use std::path::Path;
 
 pub(super) fn refuse<T>() -> io::Result<T> {
     Err(io::Error::new(
         io::ErrorKind::Unsupported,
-        "this build of etlink takes no URLs: build it with the feature `s3`",
+        MissingFeature {
+            what: "a URL",
+            feature: "s3",
+        },
     ))
 }
 
