@@ -1,7 +1,7 @@
 //! `--memory`: what would take more is refused before work starts; what fits comes out the same.
 
 use crate::tool::{Tool, gzip, unpacked};
-use etlink_testing::{DeviceQueue, HostSchema, TraceBuilder, all_reduce_steps};
+use etlink_testing::TraceBuilder;
 
 const PAIR: &str = "--host {pairs}/tpdp4-2.15.0/torch_et_0.json.gz \
     --device {pairs}/tpdp4-2.15.0/kineto_trace_0.json.gz";
@@ -220,185 +220,13 @@ fn packed_files_that_say_a_wrong_size() {
         .complains(&["stub.json.gz", "cut or damaged"]);
 }
 
-/// Steps of one rank, one after the other: with a budget for some of them the file is the same.
 #[test]
-fn a_rank_that_is_larger_than_memory_is_linked_window_by_window() {
+fn a_budget_below_what_the_program_takes_says_how_much_that_is() {
     let tool = Tool::new();
-    let pair = "--host {pairs}/transformer-2.15.0/torch_et_0.json.gz \
-        --device {pairs}/transformer-2.15.0/kineto_trace_0.json.gz";
-    tool.run(&format!("link {pair} -o whole.et -j 1")).exits(0);
-    tool.run(&format!("link {pair} -o parts.et -j 1 --memory 20.2M"))
-        .exits(0)
-        .notes("linked in ")
-        .notes(" parts, for memory");
-    assert!(tool.read("whole.et") == tool.read("parts.et"));
-    let cached =
-        "link {pair} -o cached.et -j 1 --memory 20.2M --cache kept".replace("{pair}", pair);
-    tool.run(&cached)
-        .exits(0)
-        .notes("what is linked in parts is neither taken from the cache nor kept in it");
-    // a view keeps all events, and is drawn as a whole
-    tool.run(&format!(
-        "link {pair} -o parts.trace.json -j 1 --memory 20.2M"
-    ))
-    .exits(2)
-    .complains(&[
-        "write a .et, so that the rank may be linked in parts, or allow more with --memory",
-    ]);
-    // so little holds no window either
-    tool.run(&format!("link {pair} -o none.et -j 1 --memory 3M"))
-        .exits(2)
-        .complains(&["unpacked take about", "allow more with --memory"]);
-    assert!(!tool.path("none.et").exists());
-}
-
-/// What is wrong in a rank is counted once, in parts as in the whole: here of each of 40 steps one
-/// kernel that overlaps another on its stream.
-#[test]
-fn what_is_wrong_in_a_rank_is_counted_in_parts_too() {
-    let tool = Tool::new();
-    let mut draw = TraceBuilder::default();
-    let main = draw.thread();
-    for step in 0..40 {
-        let begin = 1_000_000 + step * 5_000_000;
-        draw.annotation(
-            main,
-            &format!("ProfilerStep#{step}"),
-            begin,
-            begin + 4_900_000,
-        );
-        // the second row lies within the first, which no stream runs
-        for (at, start, length) in [(0, 9_000, 30_000), (20_000, 12_000, 2_000)] {
-            let call = begin + 1_000_000 + at;
-            let row = (call + start, call + start + length);
-            let queue = DeviceQueue::stream(7);
-            draw.launch(main, (call, call + 5_000), queue, "gemm", row);
-        }
-        for op in 0..300 {
-            let start = begin + 1_200_000 + op * 10_000;
-            draw.op(main, "aten::add", start, start + 4_000);
-        }
-    }
-    tool.file("kineto.json", draw.kineto());
-    tool.file("et.json", draw.host(HostSchema::V1_1_1));
-    let pair = "--host et.json --device kineto.json -j 1";
-    let report = |more: &str| {
-        let ran = tool.run(&format!("link {pair} {more} --json")).exits(0);
-        let is_in_parts = ran.json()["report"]["notes"].to_string().contains(" parts");
-        let mut report = ran.json()["report"].take();
-        report["notes"].take();
-        (report, is_in_parts)
-    };
-    let (whole, is_in_parts) = report("-o whole.et");
-    assert!(!is_in_parts);
-    let counted = whole["anomalies"].as_array().expect("a list");
-    let overlap = counted.iter().find(|one| one["kind"] == "stream_overlap");
-    assert_eq!(overlap.expect("it is there")["count"], 40);
-    let (parts, is_in_parts) = report("-o parts.et --memory 20M");
-    assert!(is_in_parts);
-    assert_eq!(parts, whole);
-    assert!(tool.read("whole.et") == tool.read("parts.et"));
-}
-
-/// A rank that is kept whole for an option says which, and only that.
-#[test]
-fn a_rank_that_an_option_keeps_whole_says_so() {
-    let tool = Tool::new();
-    for rank in [0, 1] {
-        let name = format!("run/kineto_trace_{rank}.json");
-        tool.file(&name, all_reduce_steps(rank, 2, 16, 1_000));
-    }
-    let merge = "merge run -o out -j 1 --memory 20M";
-    let remedy = "so that the rank may be linked in parts";
-    for (option, left_out) in [
-        ("--strict", "leave out --strict"),
-        (
-            "--no-gaps --latency node",
-            "leave out --latency node and --no-gaps",
-        ),
-        ("--pack zstd", "write files that are not packed by zstd"),
-    ] {
-        let ran = tool.run(&format!("{merge} {option}")).exits(2);
-        let told = format!("{left_out}, {remedy}, or allow more");
-        assert!(ran.stderr.contains(&told), "{option}: {}", ran.shown());
-        assert!(!tool.path("out").exists(), "{option}");
-    }
-    let one = "link --device run/kineto_trace_0.json -j 1";
-    tool.run(&format!("{one} --memory 20M"))
-        .exits(2)
-        .complains(&["write the graph with -o x.et, so that the rank may be linked in parts"]);
-    // more memory is all that helps a command without parts
-    tool.run("analyze run -j 1 --memory 20M")
-        .exits(2)
-        .complains(&["allow more with --memory"])
-        .lacks("in parts");
-    tool.run(&format!("{one} -o x.et --memory 3M"))
+    tool.run(&format!("link {PAIR} -o x.et -j 1 --memory 3M"))
         .exits(2)
         .complains(&["of which etlink itself takes some 18.0 MB"]);
-}
-
-/// Two ranks that are larger than memory and one that is not: merged as without a limit, also by
-/// phases. One that cannot be cut fails alone.
-#[test]
-fn ranks_that_are_larger_than_memory_are_merged() {
-    let tool = Tool::new();
-    for (rank, steps) in [(0, 16), (1, 16), (2, 2)] {
-        let name = format!("run/kineto_trace_{rank}.json");
-        tool.file(&name, all_reduce_steps(rank, 3, steps, 1_000));
-    }
-    tool.run("merge run -o whole -j 1").exits(0);
-    let limited = "-j 1 --memory 20M";
-    tool.run(&format!("merge run -o parts {limited}"))
-        .exits(0)
-        .notes("2 traces (0, 1): linked in ")
-        .notes(" parts, for memory");
-    for shard in ["0/2", "1/2"] {
-        let phase = format!("--phase summaries --shard {shard} {limited}");
-        tool.run(&format!("merge run -o phases {phase}")).exits(0);
-    }
-    tool.run("merge run -o phases --phase join -j 1").exits(0);
-    for shard in ["0/2", "1/2"] {
-        let phase = format!("--phase write --shard {shard} {limited}");
-        tool.run(&format!("merge run -o phases {phase}")).exits(0);
-    }
-    for name in ["run.0.et", "run.1.et", "run.2.et", "comm_group.json"] {
-        let whole = tool.read(&format!("whole/{name}"));
-        assert!(tool.read(&format!("parts/{name}")) == whole, "{name}");
-        assert!(tool.read(&format!("phases/{name}")) == whole, "{name}");
-    }
-    // what a simulator needs is known of whole ranks alone
-    tool.run(&format!("merge run -o sim --for astra-sim {limited}"))
-        .exits(2)
-        .complains(&["unpacked take about", "allow more with --memory"]);
-    // one op around all others
-    let mut draw = TraceBuilder::default();
-    draw.distributed(3, 4);
-    let main = draw.thread();
-    draw.op(main, "aten::all", 0, 1_000_000_000);
-    for op in 1..15_000 {
-        draw.op(main, "aten::add", op * 10_000, op * 10_000 + 4_000);
-    }
-    tool.file("run/kineto_trace_3.json", draw.kineto());
-    tool.run(&format!("merge run -o some {limited}"))
-        .exits(1)
-        .says("kineto_trace_3.json")
-        .says("cannot be linked in parts, as");
-    assert!(tool.path("some/run.0.et").exists());
-    assert!(!tool.path("some/run.3.et").exists());
-}
-
-#[test]
-fn a_rank_that_has_no_seam_is_refused_with_the_reason() {
-    let tool = Tool::new();
-    let pair = "--host {pairs}/ddp2-2.15.0/torch_et_0.json.gz \
-        --device {pairs}/ddp2-2.15.0/kineto_trace_0.json.gz";
-    tool.run(&format!("link {pair} -o parts.et -j 1 --memory 18.2M"))
-        .exits(2)
-        .complains(&[
-            "It cannot be linked in parts, as the host carries out its collectives",
-            "allow more with --memory",
-        ]);
-    assert!(!tool.path("parts.et").exists());
+    assert!(!tool.path("x.et").exists());
 }
 
 #[test]

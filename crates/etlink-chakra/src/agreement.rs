@@ -18,7 +18,6 @@ use etlink_link::ranks::{
     CollectiveMatch, CommChannel, Communication, DeadlockCheck, GroupResolver, MatchMember,
     RankSummary, RunJoin,
 };
-use etlink_link::windows::LinkedWindow;
 use etlink_model::{MatchIdx, NodeIdx, UnixNs};
 use indexmap::IndexMap;
 use std::collections::BTreeMap;
@@ -55,25 +54,11 @@ impl RunAgreement {
 /// The sizes with which a rank's communications would be written as such, in their order; `None`
 /// for those that are computation on any account.
 pub fn simulated_sizes(trace: &LinkedTrace, facts: &RankSummary) -> Vec<Option<i64>> {
-    let nodes = facts.communications.iter().map(|own| own.node);
-    sizes_of(trace, &GroupResolver::new(trace), nodes)
-}
-
-/// The same of communications of a window, at these places in its graph.
-pub fn simulated_window_sizes(window: &LinkedWindow, places: &[NodeIdx]) -> Vec<Option<i64>> {
-    let groups = GroupResolver::of_part(&window.trace, window.one_group);
-    sizes_of(&window.trace, &groups, places.iter().copied())
-}
-
-fn sizes_of(
-    trace: &LinkedTrace,
-    groups: &GroupResolver<'_>,
-    nodes: impl Iterator<Item = NodeIdx>,
-) -> Vec<Option<i64>> {
+    let groups = GroupResolver::new(trace);
     let options = WriteOptions::default();
     let mut sizes = vec![];
-    for node in nodes {
-        let comm = comm_of(trace, groups, &options, node);
+    for own in &facts.communications {
+        let comm = comm_of(trace, &groups, &options, own.node);
         sizes.push(match comm.and_then(Result::ok) {
             Some(
                 SimulatedComm::Collective { bytes, .. } | SimulatedComm::PointToPoint { bytes, .. },

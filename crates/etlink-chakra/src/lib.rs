@@ -40,7 +40,7 @@ mod wire;
 
 use std::borrow::Cow;
 
-pub use agreement::{RunAgreement, agree, simulated_sizes, simulated_window_sizes, write_groups};
+pub use agreement::{RunAgreement, agree, simulated_sizes, write_groups};
 pub use demotion::Demotion;
 pub use network::{
     CollectiveImplementation, CollectiveImplementations, GroupFit, HeldOut, KindFit, NetworkFit,

@@ -2,7 +2,6 @@
 
 use crate::demotion::Demotion;
 use crate::roofline_device::RooflinePeaks;
-use etlink_link::windows::WindowNodes;
 use etlink_model::{DurationNs, NodeIdx};
 use serde::{Deserialize, Serialize};
 
@@ -50,30 +49,6 @@ pub(crate) struct HostTransfer {
 }
 
 impl RankAgreement {
-    /// The same for one window of the rank, by the places of nodes in its graph. What only simulators
-    /// need is not in it.
-    pub(crate) fn of_window(&self, nodes: &WindowNodes) -> RankAgreement {
-        let mut window = RankAgreement {
-            begins_later: self.begins_later,
-            peaks: self.peaks,
-            ..RankAgreement::default()
-        };
-        let Some(first) = nodes.numbers.get(nodes.own.start) else {
-            return window;
-        };
-        // A window's own nodes have numbers without gaps.
-        let end = first.index() + nodes.own.len();
-        let from = self.decisions.partition_point(|(node, _)| node < first);
-        let own = self.decisions[from..]
-            .iter()
-            .take_while(|(node, _)| node.index() < end);
-        for (node, decision) in own {
-            let place = nodes.own.start + (node.index() - first.index());
-            window.decisions.push((NodeIdx::new(place), *decision));
-        }
-        window
-    }
-
     /// What becomes of a node; what no rank has spoken of is of a group that is not known.
     pub fn decision_for(&self, node: NodeIdx) -> CommDecision {
         // Nodes come in any order here, as blocks are encoded by several threads.

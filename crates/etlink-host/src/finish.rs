@@ -30,33 +30,6 @@ pub(crate) fn finish_part(trace: &mut HostTrace) {
     number_collectives(trace);
 }
 
-/// By id, each once.
-pub(crate) fn sort_listed(trace: &mut HostTrace) {
-    let HostTrace {
-        listed,
-        listed_roots,
-        listed_groups,
-        anomalies,
-        ..
-    } = trace;
-    let lists = [listed, listed_roots, listed_groups];
-    let mut ids: Vec<u64> = vec![];
-    lists
-        .iter()
-        .for_each(|list| ids.extend(list.iter().map(|node| node.id)));
-    ids.sort_unstable();
-    for pair in ids.windows(2).filter(|pair| pair[0] == pair[1]) {
-        anomalies.note(AnomalyKind::DuplicateNodeId, || format!("id {}", pair[0]));
-    }
-    ids.clear();
-    for list in lists {
-        list.sort_by_key(|node| node.id);
-        list.dedup_by_key(|node| node.id);
-        ids.extend(list.iter().map(|node| node.rf_id).filter(|id| *id != 0));
-    }
-    count_rf_ids(ids, anomalies);
-}
-
 /// By id; of equal ids the first in the file stays.
 fn sort_nodes(trace: &mut HostTrace) {
     let HostTrace {

@@ -187,7 +187,6 @@ pub fn read_part<R: Read + Send>(
     // Order and parents can only be mended once all lists have been read.
     match wanted {
         None => finish::finish(&mut trace),
-        Some(wanted) if wanted.only_ids => finish::sort_listed(&mut trace),
         Some(_) => finish::finish_part(&mut trace),
     }
     let lists_behind = header::count_lists(&trailer, LAYOUT.array);

@@ -4,8 +4,8 @@ use crate::node::{ArgumentLists, ExtraAttr, NodeFields};
 use crate::{comms, groups};
 use etlink_json::{JsonValue, unescape};
 use etlink_model::{
-    AnomalyKind, HostNode, HostNodes, HostTrace, ListedNode, NameId, ProcessGroup, RawNameCache,
-    RfId, TextSpan, ValueList, WantedNodes,
+    AnomalyKind, HostNode, HostNodes, HostTrace, NameId, ProcessGroup, RawNameCache, RfId,
+    TextSpan, ValueList, WantedNodes,
 };
 
 /// Stands for `[]` in a chunk: all empty lists share the first bytes of [`HostTrace::text`].
@@ -69,21 +69,7 @@ impl NodeChunk {
             return;
         }
         self.trace.text.truncate(text);
-        if wanted.is_some_and(|wanted| wanted.only_ids) {
-            let rf_id = row.rf_id.0;
-            let trace = &mut self.trace;
-            // Nodes that the observer makes itself are no ops.
-            let list = if node.name.starts_with(b"[pytorch|profiler|execution_") {
-                &mut trace.listed_roots
-            } else if node.name.starts_with(groups::NODE) {
-                &mut trace.listed_groups
-            } else {
-                &mut trace.listed
-            };
-            list.push(ListedNode { id, rf_id });
-        } else {
-            self.trace.collectives.truncate(records);
-        }
+        self.trace.collectives.truncate(records);
     }
 
     fn intern_list(&mut self, lists: &ArgumentLists<'_>) -> ValueList {
@@ -234,9 +220,6 @@ impl HostTraceBuilder {
         renumber_names(part, renamed);
         shift_rows(&mut part.nodes, all);
         all.nodes.append(&mut part.nodes);
-        all.listed.append(&mut part.listed);
-        all.listed_roots.append(&mut part.listed_roots);
-        all.listed_groups.append(&mut part.listed_groups);
         all.collectives.append(&mut part.collectives);
         all.text.append(&mut part.text);
         all.anomalies.merge(std::mem::take(&mut part.anomalies));

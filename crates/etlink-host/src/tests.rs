@@ -481,60 +481,21 @@ fn so_many_lists_are_read_and_no_more() {
     assert_eq!(trace.nodes.len(), crate::MAX_ENDS);
 }
 
+/// Of a node that is kept the parent need not be.
 #[test]
-fn ids_alone_are_listed_in_order_and_once() {
+fn nodes_that_are_wanted_are_kept() {
     let text = document(&[
-        Node::new(1, 1, crate::PROCESS_NODE).text(),
-        Node::new(3, 1, crate::THREAD_NODE).text(),
-        Node::new(4, 3, "## process_group:init ##").text(),
-        Node::new(9, 1, "c").rf_id(4).text(),
-        Node::new(2, 1, "a").rf_id(7).text(),
-        Node::new(9, 1, "c").rf_id(4).text(),
-        Node::new(5, 1, "b").text(),
-    ]);
-    let wanted = WantedNodes {
-        only_ids: true,
-        ..WantedNodes::default()
-    };
-    let part = crate::read_part(text.as_bytes(), HostReadOptions::default(), Some(&wanted));
-    let part = part.expect("reads");
-    let listed: Vec<_> = part
-        .listed
-        .iter()
-        .map(|node| (node.id, node.rf_id))
-        .collect();
-    assert_eq!(listed, [(2, 7), (5, 0), (9, 4)]);
-    assert_eq!(part.nodes.len(), 0);
-}
-
-/// A list counts ids that stand twice as the whole does, also of nodes that are no ops. A part keeps
-/// parents that it does not have.
-#[test]
-fn double_ids_of_a_list_are_those_of_the_whole() {
-    let process = "[pytorch|profiler|execution_trace|process]";
-    let group = "## process_group:init ##";
-    let text = document(&[
-        Node::new(1, 1, process).text(),
-        Node::new(3, 1, group).rf_id(8).text(),
         Node::new(4, 1, "a").rf_id(7).text(),
-        Node::new(5, 4, "b").rf_id(7).text(),
-        Node::new(6, 4, "c").rf_id(8).text(),
-        Node::new(6, 4, "c").rf_id(8).text(),
-        Node::new(1, 1, process).text(),
+        Node::new(5, 4, "b").rf_id(8).text(),
+        Node::new(6, 4, "c").text(),
     ]);
     let wanted = WantedNodes {
-        only_ids: true,
-        ..WantedNodes::default()
+        ids: 6..7,
+        rf_ids: vec![8],
     };
     let options = HostReadOptions::default();
-    let list = crate::read_part(text.as_bytes(), options, Some(&wanted)).expect("reads");
-    assert_eq!(list.anomalies, read(&text).anomalies);
-    let wanted = WantedNodes {
-        ids: 5..7,
-        ..WantedNodes::default()
-    };
     let part = crate::read_part(text.as_bytes(), options, Some(&wanted)).expect("reads");
-    assert_eq!(part.nodes.parent, [4, 4]);
+    assert_eq!((part.nodes.id, part.nodes.parent), (vec![5, 6], vec![4, 4]));
 }
 
 #[test]

@@ -32,7 +32,6 @@ pub mod roofline;
 mod search;
 mod thread_work;
 mod trace;
-pub mod windows;
 
 pub use device::capture::{
     CaptureReport, CapturedOp, CapturedOps, begins_capture, carry_captured_ops, launches_graph,

@@ -41,13 +41,6 @@ pub(crate) fn about_pair(
     }
 }
 
-/// The same where ops are matched by id, window by window, and that is still to come; whether damage
-/// explains what is missing.
-pub(crate) fn about_parts(host: &HostTrace, device: &DeviceTrace, report: &mut LinkReport) -> bool {
-    report.two_runs = two_runs(host, device, &mut report.notes);
-    damage(host, device, &mut report.notes)
-}
-
 /// Notes about a device trace, with a host trace or alone.
 pub(crate) fn about_device(
     host: Option<&HostTrace>,

@@ -441,9 +441,6 @@ pub struct DeviceTrace {
     pub anomalies: Anomalies,
     /// Start of the file's first event, if a table keeps it.
     pub first_start: Option<TimeNs>,
-    /// First start and last end of all that the file has, where only a part of its ops was read.
-    #[serde(skip)]
-    pub whole_window: Option<(TimeNs, TimeNs)>,
     /// Size of the trace, unpacked, bytes.
     pub bytes: u64,
 }
@@ -469,9 +466,6 @@ impl DeviceTrace {
 
     /// First start and last end over all tables, `None` for a trace without timed rows.
     pub fn window(&self) -> Option<(TimeNs, TimeNs)> {
-        if self.whole_window.is_some() {
-            return self.whole_window;
-        }
         // `stream_ops` need no look: each of them is one of the ops.
         let tables = [
             (&self.ops.start, &self.ops.duration),

@@ -6,9 +6,7 @@
 //! is program order within a thread.
 
 use crate::columns::columns;
-use crate::{
-    Anomalies, CollectiveRecords, ListedNode, NameId, Names, ProcessGroup, RfId, TensorUses,
-};
+use crate::{Anomalies, CollectiveRecords, NameId, Names, ProcessGroup, RfId, TensorUses};
 use serde::{Deserialize, Serialize};
 
 /// A piece of [`HostTrace::text`].
@@ -110,15 +108,6 @@ pub struct HostTrace {
     pub groups: Vec<ProcessGroup>,
     /// Which tensors the nodes use, if that was read.
     pub tensors: Option<TensorUses>,
-    /// Ids of all ops by id, where these were asked for in place of the nodes.
-    #[serde(skip)]
-    pub listed: Vec<ListedNode>,
-    /// The same of the nodes that the observer makes itself: of the process and its threads…
-    #[serde(skip)]
-    pub listed_roots: Vec<ListedNode>,
-    /// … and of process groups.
-    #[serde(skip)]
-    pub listed_groups: Vec<ListedNode>,
     /// What was wrong.
     #[serde(with = "crate::anomaly::stored")]
     pub anomalies: Anomalies,

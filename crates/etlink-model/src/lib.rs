@@ -52,7 +52,7 @@ pub use kernel_metrics::{
     ProfiledMetrics,
 };
 pub use names::{Names, RawNameCache};
-pub use part::{ListedNode, WantedNodes, WantedOps};
+pub use part::{WantedNodes, WantedOps};
 pub use places::IndexByValue;
 pub use step::{MarkedStep, StepWork};
 pub use tensors::{TensorRef, TensorRefs, TensorUses};

@@ -10,7 +10,7 @@ use crate::flight;
 use crate::input::database::database_processes;
 use crate::input::{self, InputError, InputFile, InputKind, WantedTrace};
 use crate::measurements::read_metric_file;
-use crate::memory::{PartsObstacle, RankOperation};
+use crate::memory::RankOperation;
 use crate::merged::read_merged;
 use crate::output::{OutputError, OutputFormat, Piece, Target};
 use crate::perfetto;
@@ -137,28 +137,6 @@ impl ChakraOptions {
     /// This part of a rank.
     pub fn with(self, part: TracePart) -> ChakraOptions {
         ChakraOptions { part, ..self }
-    }
-
-    /// What keeps ranks that are written so from being linked in parts; the format is `None` where
-    /// nothing is written.
-    pub fn parts_obstacles(
-        self,
-        format: Option<OutputFormat>,
-        is_simulated: bool,
-    ) -> Vec<PartsObstacle> {
-        let all = [
-            (format.is_none(), PartsObstacle::NoOutput),
-            (
-                format.is_some_and(|format| format != OutputFormat::Chakra),
-                PartsObstacle::Format,
-            ),
-            (is_simulated, PartsObstacle::Simulator),
-            (self.latency == LatencyMode::Node, PartsObstacle::Latency),
-            (self.dep_latencies, PartsObstacle::DepLatencies),
-            (self.no_gaps, PartsObstacle::NoGaps),
-        ];
-        let found = all.into_iter().filter(|(is_found, _)| *is_found);
-        found.map(|(_, obstacle)| obstacle).collect()
     }
 }
 

@@ -81,7 +81,6 @@ pub mod simulated;
 mod step_pattern;
 pub mod storage;
 pub mod text;
-mod window_job;
 pub mod workloads;
 
 pub use cancel::{Cancellation, Cancelled};

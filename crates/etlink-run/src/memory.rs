@@ -3,15 +3,13 @@
 
 pub(crate) mod gate;
 pub(crate) mod limit;
-pub(crate) mod obstacle;
 mod resident;
 mod system;
 mod unpacked;
 pub(crate) mod watch;
 mod work;
 
-pub use limit::{MemoryLimit, NoWindows, OversizedRank};
-pub use obstacle::PartsObstacle;
+pub use limit::{MemoryLimit, OversizedRank};
 pub(crate) use unpacked::unpacked_size;
 pub use work::RankOperation;
 
@@ -274,7 +272,6 @@ impl MemoryBudget {
     /// What such jobs wait at.
     pub(crate) fn gate(&self, needs: &[RankMemory]) -> MemoryGate {
         let room = self.for_ranks();
-        // one that is larger is linked window by window, in all the room there is
         let bytes = needs.iter().map(|need| need.bytes.min(room)).collect();
         let limit = self.total.saturating_sub(BASE);
         let gate = MemoryGate::new(bytes, room, limit, self.threads);
@@ -300,8 +297,6 @@ impl MemoryBudget {
             limit: self.limit(),
             // what was held is little more than one thread would be allowed
             fits_one_thread: false,
-            no_windows: None,
-            obstacles: vec![],
         }))
     }
 
@@ -316,33 +311,8 @@ impl MemoryBudget {
     /// # Errors
     /// [`RunError::OversizedRank`], of the largest.
     pub fn check(&self, needs: &[RankMemory]) -> Result<(), RunError> {
-        let whole = needs.iter().map(|need| (need, 1));
-        self.check_parts(whole, 0)
-    }
-
-    /// The same of ranks of which each can be cut into so many parts. `beside`: what is taken beside
-    /// a part, bytes.
-    ///
-    /// # Errors
-    /// [`RunError::OversizedRank`], of the largest.
-    pub(crate) fn check_parts<'n>(
-        &self,
-        needs: impl DoubleEndedIterator<Item = (&'n RankMemory, u64)> + Clone,
-        beside: u64,
-    ) -> Result<(), RunError> {
         let room = self.for_ranks();
-        let is_too_large = |need: &RankMemory, parts: u64| {
-            let is_cut = need.bytes > room && parts > 1;
-            let room = if is_cut {
-                room.saturating_sub(beside)
-            } else {
-                room
-            };
-            need.bytes > 0 && need.bytes / parts > room
-        };
-        let too_large = needs
-            .filter(|(need, parts)| is_too_large(need, *parts))
-            .map(|(need, _)| need);
+        let too_large = needs.iter().filter(|need| need.bytes > room);
         let count = too_large.clone().count();
         // the first of the largest, whatever else is in the folder
         let Some(worst) = too_large.rev().max_by_key(|need| need.bytes) else {
@@ -356,26 +326,7 @@ impl MemoryBudget {
             others: count - 1,
             limit: self.limit(),
             fits_one_thread: worst.bytes.saturating_add(fixed_bytes(1)) <= self.total,
-            no_windows: None,
-            obstacles: vec![],
         })))
-    }
-
-    /// What the process takes with so much for a rank, with all threads.
-    pub(crate) fn with_threads(&self, bytes: u64) -> u64 {
-        bytes.saturating_add(fixed_bytes(self.threads))
-    }
-
-    /// Whether with one thread there is enough for what takes so much with all of them.
-    pub(crate) fn fits_alone(&self, needed: u64) -> bool {
-        let bytes = needed.saturating_sub(fixed_bytes(self.threads));
-        self.threads > 1 && bytes.saturating_add(fixed_bytes(1)) <= self.total
-    }
-
-    /// Whether one thread leaves clearly more for a rank than there is with all of them.
-    pub(crate) fn has_more_alone(&self) -> bool {
-        let alone = self.total.saturating_sub(fixed_bytes(1));
-        alone > self.for_ranks().saturating_add(self.for_ranks() / 4)
     }
 
     /// How much there is, for messages.

@@ -20,25 +20,19 @@ use crate::joined::JoinedRun;
 use crate::measurements::sort_measurements;
 use crate::membership::{Excluded, Members, MembershipRule, RunMember};
 use crate::memory::gate::{KeptTooMuch, MemoryGate, OverBudget, in_budget, keeping};
-use crate::memory::obstacle::packing_bytes;
 use crate::memory::watch::RankWatch;
-use crate::memory::{
-    MemoryBudget, NoWindows, OversizedRank, PartsObstacle, RankMemory, RankOperation, with_base,
-};
+use crate::memory::{MemoryBudget, RankMemory, RankOperation, with_base};
 use crate::merged::{self, MergedContent, read_merged};
-use crate::output::Packing;
 use crate::phases::{FolderState, PhaseError, ReportPhase, RunListing, Shard};
 use crate::read_cache::ReadCache;
 use crate::step_pattern::StepPattern;
 use crate::storage::{self, is_url};
 use crate::text;
-use crate::window_job::{self, MOST_WINDOWS, WindowFailure, WindowedRank};
 use bytesize::ByteSize;
 use etlink_chakra::convert::GroupRanks;
 use etlink_chakra::etplus::RecordingError;
 use etlink_chakra::read;
 use etlink_link::ranks::RankSummary;
-use etlink_link::windows::WindowError;
 use etlink_link::{LinkReport, LinkedTrace, TensorEdges};
 use etlink_model::GlobalRank;
 use etlink_model::{DeviceTrace, KeepEvents, Setting};
@@ -199,12 +193,6 @@ pub struct RunOptions {
     pub keep: KeepEvents,
     /// What is done with each rank, which decides what memory it takes.
     pub work: RankOperation,
-    /// A rank that is larger than memory is linked window by window where its job can be.
-    pub allow_windows: bool,
-    /// What of the output keeps it from that.
-    pub parts_obstacles: Vec<PartsObstacle>,
-    /// Its file is packed so.
-    pub packing: Packing,
     /// What steps are called; `None`: names that are known tell them.
     pub steps_by: Option<StepPattern>,
     /// Refuse damaged traces, and pairs of two runs.
@@ -236,9 +224,6 @@ impl Default for RunOptions {
             tensor_deps: TensorEdges::default(),
             keep: KeepEvents::Graph,
             work: RankOperation::default(),
-            allow_windows: false,
-            parts_obstacles: vec![],
-            packing: Packing::Plain,
             steps_by: None,
             strict: false,
             allow_mismatch: false,
@@ -252,59 +237,6 @@ impl Default for RunOptions {
 }
 
 impl RunOptions {
-    /// Whether a rank with these files can be linked window by window, as far as options and names
-    /// tell.
-    fn may_be_cut(&self, files: &RankFiles) -> bool {
-        let beside = [&files.capture, &files.flight, &files.metrics];
-        let traces = [&files.host, &files.device];
-        self.allow_windows
-            && !self.strict
-            && self.steps_by.is_none()
-            && files.process.is_none()
-            && !files.manifest.is_interleaved
-            && beside.iter().all(|file| file.is_none())
-            && traces
-                .into_iter()
-                .flatten()
-                .all(|file| storage::is_file(file))
-    }
-
-    /// What keeps a rank from being linked window by window and can be changed; nothing where
-    /// something else does, too.
-    fn obstacles(&self, files: &RankFiles, is_one_rank: bool) -> Vec<PartsObstacle> {
-        let has_parts = self.allow_windows || !self.parts_obstacles.is_empty();
-        // files beside the traces of a folder are no options
-        let beside = [&files.capture, &files.metrics];
-        let is_found = !is_one_rank && beside.iter().any(|file| file.is_some());
-        let is_fixed = files.process.is_some()
-            || files.flight.is_some()
-            || files.manifest.is_interleaved
-            || is_found;
-        if !has_parts || is_fixed {
-            return vec![];
-        }
-        let traces = [&files.host, &files.device];
-        let mut traces = traces.into_iter().flatten();
-        let own = [
-            (self.strict, PartsObstacle::Strict),
-            (self.steps_by.is_some(), PartsObstacle::StepsBy),
-            (files.capture.is_some(), PartsObstacle::Capture),
-            (files.metrics.is_some(), PartsObstacle::Metrics),
-            (
-                !traces.all(|file| storage::is_file(file)),
-                PartsObstacle::Pipe,
-            ),
-        ];
-        let own = own.into_iter().filter(|(is_there, _)| *is_there);
-        let mut all = self.parts_obstacles.clone();
-        all.extend(own.map(|(_, obstacle)| obstacle));
-        // said only where nothing else is in the way: it need not be
-        if all.is_empty() && self.packing == Packing::Zstd {
-            all.push(PartsObstacle::Zstd);
-        }
-        all
-    }
-
     /// Where phases hand to each other what they have.
     fn phase_folder(&self) -> Option<&Path> {
         let phase = self.phase.as_ref().map(|phase| &phase.folder);
@@ -437,39 +369,8 @@ impl RunSet {
             .collect();
         // before anything is read: a rank that does not fit fails now, not after the others
         let budget = MemoryBudget::new(options.memory.map(ByteSize), threads);
-        let parts = |&(run, place): &(usize, usize)| {
-            let files: &RankFiles = &runs[run].ranks[place];
-            match options.may_be_cut(files) {
-                true => MOST_WINDOWS as u64,
-                false => 1,
-            }
-        };
-        let beside = packing_bytes(options.packing);
-        let checked = budget.check_parts(needs.iter().zip(ranks.iter().map(parts)), beside);
-        checked.map_err(|error| match error {
-            RunError::OversizedRank(rank) => {
-                let is_its = |place: &&(usize, usize)| {
-                    let files = &runs[place.0].ranks[place.1];
-                    let own = files.device.as_ref().or(files.graph.as_ref());
-                    own.is_some_and(|own| rank.files.contains(own))
-                };
-                let files = ranks.iter().find(is_its);
-                let obstacles = files.map_or(vec![], |place| {
-                    let files = &runs[place.0].ranks[place.1];
-                    options.obstacles(files, source.is_one_rank())
-                });
-                RunError::OversizedRank(Box::new(OversizedRank { obstacles, ..*rank }))
-            }
-            error => error,
-        })?;
-        let mut let_in = needs.clone();
-        if options.allow_windows {
-            // one that is larger is linked window by window, in all the room there is
-            for need in &mut let_in {
-                need.bytes = need.bytes.min(budget.for_ranks());
-            }
-        }
-        let gate = Arc::new(budget.gate(&let_in));
+        budget.check(&needs)?;
+        let gate = Arc::new(budget.gate(&needs));
         // threads that cannot have a rank of their own help with another's
         let in_parallel = gate.at_once(threads);
         let threads_each = budget.threads_each(ranks.len(), in_parallel);
@@ -919,9 +820,16 @@ impl<'s> RankEntry<'s> {
     /// # Errors
     /// They cannot be read, do not belong together, or work was cancelled.
     pub fn link(self) -> Result<LinkedRank, RunError> {
+        self.link_by(&self.job()?)
+    }
+
+    /// Reads and links its traces by a job of this rank.
+    ///
+    /// # Errors
+    /// As [`RankEntry::link`].
+    pub(crate) fn link_by(self, job: &LinkJob) -> Result<LinkedRank, RunError> {
         self.set.options.cancellation.check()?;
-        let job = self.job()?;
-        let (trace, report) = self.link_job(&job)?;
+        let (trace, report) = self.link_job(job)?;
         Ok(self.linked(trace, report))
     }
 
@@ -969,134 +877,15 @@ impl<'s> RankEntry<'s> {
         Err((!is_alone_now).then_some(refused))
     }
 
-    /// Reads, links and writes by a job of this rank; where it is larger than memory, window by window
-    /// if the options allow that.
+    /// Reads, links and writes by a job of this rank.
     ///
     /// # Errors
     /// As [`RankEntry::link`]; or the result cannot be written.
     pub fn run_job(self, job: &LinkJob, among: RankContext<'_>) -> Result<JobReport, RunError> {
-        let error = match self.link_fitting(job) {
-            Ok((trace, mut linked)) => {
-                let progress = &self.set.options.progress;
-                job::write_out(&trace, job, among, progress, &mut linked)?;
-                return Ok(linked);
-            }
-            Err(error) => error,
-        };
-        match error {
-            RunError::OversizedRank(rank) if self.may_have_windows(job, among) => {
-                self.in_windows(job, *rank, |how| window_job::link_windows(job, among, how))
-            }
-            error => Err(self.with_obstacles(error)),
-        }
-    }
-
-    /// Reads and links its traces for a file by `job`; where they are larger than memory, window by
-    /// window if the options allow that.
-    ///
-    /// # Errors
-    /// As [`RankEntry::link`].
-    pub(crate) fn link_for(self, job: &LinkJob) -> Result<RankLink, RunError> {
-        self.set.options.cancellation.check()?;
-        let error = match self.link_fitting(job) {
-            Ok((trace, report)) => {
-                return Ok(RankLink::Whole(Box::new(self.linked(trace, report))));
-            }
-            Err(error) => error,
-        };
-        match error {
-            RunError::OversizedRank(rank) if self.may_have_windows(job, RankContext::default()) => {
-                let mut windowed =
-                    self.in_windows(job, *rank, |how| window_job::summarize_windows(job, how))?;
-                let report = &mut windowed.report.report;
-                let own = summary_rank(report.rank, self.files(), self.is_alone());
-                report.rank = report.rank.or(self.files().rank.map(GlobalRank));
-                Ok(RankLink::Windows(Box::new(windowed), own))
-            }
-            error => Err(self.with_obstacles(error)),
-        }
-    }
-
-    /// Where the rank is too large: with what keeps it from being linked window by window.
-    fn with_obstacles(self, error: RunError) -> RunError {
-        let RunError::OversizedRank(rank) = error else {
-            return error;
-        };
-        let is_one_rank = self.set.source.is_one_rank();
-        let obstacles = self.set.options.obstacles(self.files(), is_one_rank);
-        RunError::OversizedRank(Box::new(OversizedRank { obstacles, ..*rank }))
-    }
-
-    /// Links it as a whole, if it is not known to be larger than memory.
-    fn link_fitting(self, job: &LinkJob) -> Result<(LinkedTrace, JobReport), RunError> {
-        let need = &self.set.needs[self.index];
-        // by the size of its files, then by what reading it takes
-        self.set.budget.check(std::slice::from_ref(need))?;
-        self.link_job(job)
-    }
-
-    fn may_have_windows(self, job: &LinkJob, among: RankContext<'_>) -> bool {
-        self.set.options.allow_windows && window_job::can_use_windows(job, among)
-    }
-
-    /// Does `work`, window by window, in so much memory and with this progress.
-    fn in_windows<T>(
-        self,
-        job: &LinkJob,
-        rank: OversizedRank,
-        work: impl Fn((u64, &Progress)) -> Result<T, WindowFailure>,
-    ) -> Result<T, RunError> {
-        let mut no_windows = NoWindows::TooLarge { needed: None };
-        // it takes all the room there is
-        self.set.gate.wait_alone(self.index);
-        // what a window takes is a guess: where it was too little, there are more of them
-        for share in [1, 2, 4] {
-            let watch = RankWatch::new(&self.set.gate, self.index);
-            let progress = self.set.options.progress.clone();
-            let progress = progress.with_memory(watch.clone());
-            let beside = packing_bytes(self.set.options.packing);
-            let room = self.set.budget.for_ranks().saturating_sub(beside) / share;
-            let failure = match work((room, &progress)) {
-                Ok(done) => return Ok(done),
-                Err(failure) => failure,
-            };
-            match failure {
-                WindowFailure::Run(_) if watch.refusal().is_some() => continue,
-                WindowFailure::Run(error) => return Err(error),
-                WindowFailure::TooLarge(bytes) => {
-                    let needed = self.set.budget.with_threads(bytes.saturating_add(beside));
-                    // beyond what the whole takes, or of a part of the room, it would mislead
-                    let is_of_use = share == 1 && needed < rank.needed;
-                    let needed = is_of_use.then_some(needed);
-                    no_windows = NoWindows::TooLarge { needed };
-                }
-                WindowFailure::NoWindows(WindowError::Changed) => {
-                    let inputs = job::inputs(job);
-                    return Err(RunError::ChangedInputs { inputs });
-                }
-                WindowFailure::NoWindows(reason) => no_windows = NoWindows::NoSeam(reason),
-            }
-            break;
-        }
-        let is_too_large = matches!(no_windows, NoWindows::TooLarge { .. });
-        let parts_fit_alone = match no_windows {
-            NoWindows::TooLarge {
-                needed: Some(needed),
-            } => self.set.budget.fits_alone(needed),
-            NoWindows::TooLarge { needed: None } => self.set.budget.has_more_alone(),
-            NoWindows::NoSeam(_) => false,
-        };
-        // what else there is must be of use: a rank without a place to cut at stays whole
-        let obstacles = match is_too_large && self.set.options.packing == Packing::Zstd {
-            true => vec![PartsObstacle::Zstd],
-            false => vec![],
-        };
-        Err(RunError::OversizedRank(Box::new(OversizedRank {
-            fits_one_thread: rank.fits_one_thread || parts_fit_alone,
-            no_windows: Some(no_windows),
-            obstacles,
-            ..rank
-        })))
+        let (trace, mut linked) = self.link_job(job)?;
+        let progress = &self.set.options.progress;
+        job::write_out(&trace, job, among, progress, &mut linked)?;
+        Ok(linked)
     }
 
     /// Progress of this rank alone, whose reading waits where memory is short.
@@ -1302,14 +1091,6 @@ impl<'s> RankEntry<'s> {
             summary,
         }
     }
-}
-
-/// A rank that is linked for a file.
-pub(crate) enum RankLink {
-    /// Its graph is in memory.
-    Whole(Box<LinkedRank>),
-    /// Window by window; its rank, where that is sure.
-    Windows(Box<WindowedRank>, Option<GlobalRank>),
 }
 
 /// A rank's traces, linked.
@@ -1709,24 +1490,19 @@ pub fn no_device(files: &RankFiles) -> RunError {
 /// What the others need to know of a rank; `None` where its rank is not sure: then its files are
 /// not named by it.
 fn rank_summary(trace: &LinkedTrace, files: &RankFiles, alone: bool) -> Option<RankSummary> {
-    let rank = summary_rank(trace.report.rank, files, alone)?;
-    let summary = RankSummary::from_trace(trace, rank);
-    Some(with_manifest(summary, files))
-}
-
-/// The rank that a summary is of; `stated`: what its trace says.
-fn summary_rank(stated: Option<GlobalRank>, files: &RankFiles, alone: bool) -> Option<GlobalRank> {
     let named = files
         .rank
         .filter(|rank| alone || files.label == rank.to_string());
     // a single rank that nothing names is the first
-    let own = stated.or(Some(GlobalRank(0))).filter(|_| alone);
+    let own = trace.report.rank.or(Some(GlobalRank(0))).filter(|_| alone);
     // a name counts only where it tells ranks apart: two files of one rank are of neither
-    named.map(GlobalRank).or(own)
+    let rank = named.map(GlobalRank).or(own)?;
+    let summary = RankSummary::from_trace(trace, rank);
+    Some(with_manifest(summary, files))
 }
 
 /// A summary with what the manifest of the recording says.
-pub(crate) fn with_manifest(mut summary: RankSummary, files: &RankFiles) -> RankSummary {
+fn with_manifest(mut summary: RankSummary, files: &RankFiles) -> RankSummary {
     summary.world_size = summary.world_size.or(files.manifest.world_size);
     // The manifest knows when machines were started, and so tells two of one name apart.
     if let Some(machine) = &files.manifest.machine {

@@ -95,9 +95,6 @@ pub(crate) fn open_to_write(
     };
     let options = RunOptions {
         shard,
-        allow_windows: options.allows_windows(),
-        parts_obstacles: options.parts_obstacles(),
-        packing: options.packing,
         ..run.options.clone()
     };
     let opened = Run::open(source.clone(), options.clone())?;

@@ -22,7 +22,6 @@ mod roofline;
 mod rounding;
 pub(crate) mod shared_texts;
 mod weights;
-mod windows;
 
 #[cfg(test)]
 mod attribute_tests;
@@ -30,7 +29,6 @@ mod attribute_tests;
 mod tests;
 
 pub(crate) use jsonizer::read_jsonizer;
-pub use windows::{EtSurvey, EtWindowWriter, has_windows};
 
 pub(crate) use read::{MessageReader, NextMessage, is_metadata, read_et};
 

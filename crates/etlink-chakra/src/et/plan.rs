@@ -6,12 +6,10 @@ use super::rounding::TrackRounding;
 use super::weights::EdgeWeights;
 use crate::{LatencyMode, TracePart, WriteOptions};
 use etlink_link::ranks::RankSummary;
-use etlink_link::windows::WindowNodes;
 use etlink_link::{EdgeKind, LinkedTrace, NodeKind, Nodes};
 use etlink_model::{DurationNs, GlobalRank, NodeIdx, TimeNs};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
-use std::ops::Range;
 
 /// A piece of an op or call that is no longer than this, not its first, is written with what its
 /// thread did just before.
@@ -55,8 +53,7 @@ impl EtPlan {
         let nodes = &graph.nodes;
         let mut plan = EtPlan::unrounded(trace, graph, turns, weights, options);
         let passive = plan.passive_threads(trace, graph, options);
-        let mut rounding = TrackRounding::of(trace);
-        plan.round(graph, options, (&passive, &mut rounding), 0..nodes.len());
+        plan.round(graph, options, &passive, TrackRounding::of(trace));
         // Only then do ids differ from the nodes' numbers.
         if options.latency == LatencyMode::Node || options.no_gaps {
             let mut next = 0;
@@ -70,25 +67,8 @@ impl EtPlan {
         plan
     }
 
-    /// The same of a window: of its own nodes, with their numbers in the whole graph, and after the
-    /// windows before it.
-    pub(crate) fn of_window(
-        trace: &LinkedTrace,
-        graph: &PartGraph<'_>,
-        options: &WriteOptions<'_>,
-        window: &WindowNodes,
-        (passive, rounding): (&[bool], &mut TrackRounding),
-    ) -> EtPlan {
-        let turns = CommTurns::default();
-        let mut plan = EtPlan::unrounded(trace, graph, turns, None, options);
-        plan.round(graph, options, (passive, rounding), window.own.clone());
-        let numbers = window.numbers.iter();
-        plan.ids = numbers.map(|number| u64::from(number.0)).collect();
-        plan
-    }
-
     /// Without durations in microseconds.
-    pub(crate) fn unrounded(
+    fn unrounded(
         trace: &LinkedTrace,
         graph: &PartGraph<'_>,
         turns: CommTurns,
@@ -151,15 +131,15 @@ impl EtPlan {
         }
     }
 
-    /// Rounds the times of nodes that follow on those that were rounded. A thread that only looks on
+    /// Rounds the times of nodes. A thread that only looks on
     /// takes no time for its gaps: simulators run one host node at a time, and its would hold up the
     /// threads that do the work.
     fn round(
         &mut self,
         graph: &PartGraph<'_>,
         options: &WriteOptions<'_>,
-        (passive, rounding): (&[bool], &mut TrackRounding),
-        own: Range<usize>,
+        passive: &[bool],
+        mut rounding: TrackRounding,
     ) {
         let (nodes, mode) = (&graph.nodes, options.latency);
         let takes = self.serialized_takes(graph);
@@ -174,7 +154,7 @@ impl EtPlan {
             let is_passive = !on_device
                 && matches!(nodes.kind[node], NodeKind::HostGap | NodeKind::Boundary)
                 && passive.get(at.index()).copied().unwrap_or(false);
-            if is_passive || !own.contains(&node) {
+            if is_passive {
                 self.duration_us.push(0);
                 if mode == LatencyMode::Node {
                     self.latency_us.push(0);
@@ -220,24 +200,6 @@ impl EtPlan {
             take += self.latency[node];
         }
         take
-    }
-
-    /// The node that a node is written with.
-    pub(crate) fn with(&self, node: NodeIdx) -> NodeIdx {
-        self.with[node.index()]
-    }
-
-    /// The first slice of the op that a node is a slice of.
-    pub(crate) fn first_slice_of(&self, trace: &LinkedTrace, node: NodeIdx) -> Option<NodeIdx> {
-        let node = trace.nodes.get(node);
-        let is_of_op = matches!(
-            node.kind,
-            NodeKind::HostOp | NodeKind::HostGap | NodeKind::Collective
-        );
-        if !is_of_op || node.on_device {
-            return None;
-        }
-        self.first_slice.get(node.source as usize).copied()
     }
 
     /// The id of a node, or of the one that it is written with.

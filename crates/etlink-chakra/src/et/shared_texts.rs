@@ -11,7 +11,6 @@ use crate::{AttributeSet, WriteOptions};
 use etlink_link::LinkedTrace;
 use etlink_model::{NameId, Names};
 use std::cmp::Reverse;
-use std::ops::Range;
 
 /// Attribute of the first message: schemas of ops.
 pub(crate) const OP_SCHEMAS: &str = "op_schemas";
@@ -41,13 +40,7 @@ impl<'t> SharedTexts<'t> {
         plan: &EtPlan,
         options: &WriteOptions<'_>,
     ) -> SharedTexts<'t> {
-        let mut uses = SharedUses::default();
-        uses.add(trace, graph, plan, (options, 0..graph.len()));
-        SharedTexts::of_uses(trace, &uses)
-    }
-
-    /// The texts that have these uses.
-    pub(crate) fn of_uses(trace: &'t LinkedTrace, uses: &SharedUses) -> SharedTexts<'t> {
+        let uses = SharedUses::of(trace, graph, plan, options);
         let host = trace.host.as_ref();
         let names = host.map_or(&trace.device.names, |host| &host.names);
         SharedTexts {
@@ -88,42 +81,42 @@ impl<'t> SharedTexts<'t> {
 
 /// How often each text is used that can be shared.
 #[derive(Debug, Default)]
-pub(crate) struct SharedUses {
+struct SharedUses {
     schemas: TextUses,
     types: TextUses,
 }
 
 impl SharedUses {
-    /// Adds those of the ops whose first slices are among these nodes, and are written. O(ops).
-    pub(crate) fn add(
-        &mut self,
+    /// Counts those of the ops whose first slices are written. O(ops).
+    fn of(
         trace: &LinkedTrace,
         graph: &PartGraph<'_>,
         plan: &EtPlan,
-        (options, own): (&WriteOptions<'_>, Range<usize>),
-    ) {
+        options: &WriteOptions<'_>,
+    ) -> SharedUses {
+        let mut uses = SharedUses::default();
         if options.attributes == AttributeSet::Minimal {
-            return;
+            return uses;
         }
         for (op, slice) in plan.first_slice.iter().enumerate() {
             let is_written = slice.get().is_some_and(|slice| {
-                own.contains(&slice.index())
-                    && plan.is_written(slice, graph.nodes.kind[slice.index()], options)
+                plan.is_written(slice, graph.nodes.kind[slice.index()], options)
             });
             if !is_written {
                 continue;
             }
             let Some(host) = &trace.host else {
-                self.types.count(trace.device.ops.types[op]);
+                uses.types.count(trace.device.ops.types[op]);
                 continue;
             };
             if let Some(node) = trace.op_host[op].get() {
                 let (nodes, node) = (&host.nodes, node.index());
-                self.schemas.count(nodes.op_schema[node]);
-                self.types.count(nodes.inputs[node].types);
-                self.types.count(nodes.outputs[node].types);
+                uses.schemas.count(nodes.op_schema[node]);
+                uses.types.count(nodes.inputs[node].types);
+                uses.types.count(nodes.outputs[node].types);
             }
         }
+        uses
     }
 }
 

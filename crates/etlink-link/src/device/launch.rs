@@ -91,23 +91,6 @@ pub(crate) fn launches(
     (found, anomalies)
 }
 
-/// The op that owns each row, where it is known which call launched it.
-pub(crate) fn row_owners(
-    device: &DeviceTrace,
-    nesting: &Nesting,
-    op_host: &[HostIdx],
-    launches: &Launches,
-) -> Vec<OpIdx> {
-    let owners = Owners::new(device, nesting, op_host);
-    let rows = launches.row_call.iter().zip(&launches.collective);
-    rows.map(|(call, is_collective)| {
-        call.get().map_or(OpIdx::NONE, |call| {
-            owners.owner(nesting.call_op[call.index()], *is_collective)
-        })
-    })
-    .collect()
-}
-
 /// Per device row, whether its arguments or its name say that it communicates with other ranks.
 fn collectives(device: &DeviceTrace) -> Vec<bool> {
     // few distinct names, many rows

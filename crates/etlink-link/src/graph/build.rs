@@ -42,35 +42,7 @@ struct Graph<'t> {
     latest_place: FxHashMap<RowIdx, TimeNs>,
     /// All but program order.
     edges: Vec<SlotEdge>,
-    /// What is counted: each window has all rows and calls.
-    counted: Counted,
     anomalies: &'t mut Anomalies,
-}
-
-/// Of which rows, calls and nodes anomalies are counted.
-#[derive(Clone, Copy)]
-struct Counted {
-    rows: bool,
-    /// From when to when calls end and nodes begin.
-    from: TimeNs,
-    until: TimeNs,
-}
-
-impl Counted {
-    fn new(cut: Option<&Cut<'_>>) -> Counted {
-        let whole = (TimeNs(i64::MIN), TimeNs(i64::MAX));
-        let (from, until) = cut.map_or(whole, |cut| cut.wanted);
-        Counted {
-            // what they are counted for is the same in all windows
-            rows: from == whole.0,
-            from,
-            until,
-        }
-    }
-
-    fn has(self, time: TimeNs) -> bool {
-        self.from <= time && time < self.until
-    }
 }
 
 /// An edge between nodes that have no numbers yet.
@@ -104,76 +76,6 @@ pub(crate) fn build(
     op_communicates: &[bool],
     anomalies: &mut Anomalies,
 ) -> (Nodes, Edges) {
-    let parts = (waits, between);
-    let whole = build_cut(
-        device,
-        draft,
-        call_slot,
-        launches,
-        parts,
-        op_communicates,
-        None,
-        anomalies,
-    );
-    (whole.nodes, whole.edges)
-}
-
-/// Where a graph is cut, and what is known of the graph before that.
-#[derive(Clone, Copy)]
-pub(crate) struct Cut<'t> {
-    /// Times at which it is cut.
-    pub(crate) times: [TimeNs; 4],
-    /// From when to when the nodes begin that are wanted.
-    pub(crate) wanted: (TimeNs, TimeNs),
-    /// Who reads a tensor that was written before that.
-    pub(crate) readers: &'t [LateReader],
-    /// Ops whose places are wanted: they can have written what is read behind the cut.
-    pub(crate) writers: &'t [OpIdx],
-    /// Per reading and written thread, the place of the latest slice of the latter that the former
-    /// has followed before the cut.
-    pub(crate) followed: &'t FollowedPlaces,
-}
-
-/// Per thread that follows and thread that it follows, a place on the latter.
-pub(crate) type FollowedPlaces = FxHashMap<(ThreadIdx, ThreadIdx), TimeNs>;
-
-/// An op that reads a tensor which was written before a cut.
-#[derive(Clone, Copy)]
-pub(crate) struct LateReader {
-    pub(crate) op: OpIdx,
-    /// The thread that wrote it.
-    pub(crate) writer: ThreadIdx,
-    /// The place that the reader has to follow, as [`CutGraph::written`] gave it.
-    pub(crate) written: TimeNs,
-}
-
-/// A graph, cut.
-pub(crate) struct CutGraph {
-    pub(crate) nodes: Nodes,
-    pub(crate) edges: Edges,
-    /// How many nodes are placed before each of the times.
-    pub(crate) before: [usize; 4],
-    /// How many readers of tensors need an edge from before the cut.
-    pub(crate) late_readers: usize,
-    /// Per op of [`Cut::writers`], the place that a thread has followed to which an edge from that
-    /// op would say nothing new; the least time where the op has none.
-    pub(crate) written: Vec<TimeNs>,
-    /// The latest places that the nodes wanted follow.
-    pub(crate) followed: FollowedPlaces,
-}
-
-/// The same with what a cut needs to know.
-#[expect(clippy::too_many_arguments, reason = "the parts of a graph")]
-pub(crate) fn build_cut(
-    device: &DeviceTrace,
-    draft: Draft,
-    call_slot: Vec<SlotIdx>,
-    launches: &Launches,
-    (waits, between): (&Waits, BetweenThreads<'_>),
-    op_communicates: &[bool],
-    cut: Option<Cut<'_>>,
-    anomalies: &mut Anomalies,
-) -> CutGraph {
     let edges = Vec::with_capacity(2 * device.rows.len());
     let row_slot = vec![SlotIdx::default(); device.rows.len()];
     let mut graph = Graph {
@@ -186,32 +88,19 @@ pub(crate) fn build_cut(
         row_slot,
         latest_place: FxHashMap::default(),
         edges,
-        counted: Counted::new(cut.as_ref()),
         anomalies,
     };
     let begin = device.window().map_or(TimeNs(0), |(begin, _)| begin);
     graph.draft.add_boundaries(begin);
     graph.add_handoffs(between.handoffs);
     graph.add_recorded_waits(between);
-    let late_readers = cut.map_or(0, |cut| graph.count_late_readers(cut));
     graph.add_tensors(between.tensors);
-    let written = cut.map_or(vec![], |cut| graph.written_places(cut));
-    let followed = cut.map_or(FollowedPlaces::default(), |cut| graph.followed_places(cut));
     graph.place_host_waits();
     // Host waits come before rows: they move the ends of slices, and a launch's end is a slice's
     // end.
     graph.add_rows(begin);
     graph.add_waits();
-    let times = cut.map_or([TimeNs(i64::MIN); 4], |cut| cut.times);
-    let (nodes, edges, before) = graph.finish(op_communicates, times);
-    CutGraph {
-        nodes,
-        edges,
-        before,
-        late_readers,
-        written,
-        followed,
-    }
+    graph.finish(op_communicates)
 }
 
 /// What a row waits for.
@@ -313,90 +202,6 @@ impl Graph<'_> {
             }
             self.edge(EdgeKind::Handoff, from, to);
         }
-    }
-
-    /// Readers of what was written before a cut that no edge behind the cut puts behind the writer.
-    fn count_late_readers(&self, cut: Cut<'_>) -> usize {
-        let (ops, draft) = (&self.device.ops, &self.draft);
-        let (from, until) = cut.wanted;
-        // per pair of threads, when the first slice begins that follows on one behind the cut
-        let mut first: FxHashMap<(ThreadIdx, ThreadIdx), SlotIdx> = FxHashMap::default();
-        for edge in &self.edges {
-            if draft.place(edge.to) >= from && draft.place(edge.from) >= from {
-                let threads = (draft.thread(edge.to), draft.thread(edge.from));
-                let known = first.entry(threads).or_insert(edge.to);
-                *known = edge.to.min(*known);
-            }
-        }
-        let mut late = 0;
-        for &LateReader {
-            op: reader,
-            writer,
-            written,
-        } in cut.readers
-        {
-            let (thread, begun) = (ops.thread[reader.index()], ops.start[reader.index()]);
-            if thread == writer || begun < from || begun >= until {
-                continue;
-            }
-            let followed = cut.followed.get(&(thread, writer));
-            let is_known = followed.is_some_and(|followed| *followed >= written);
-            // without a slice that it could follow the whole trace has no edge either
-            if is_known || written == TimeNs(i64::MIN) {
-                continue;
-            }
-            let Some(to) = draft.around(thread, begun).1 else {
-                continue;
-            };
-            let is_behind = first
-                .get(&(thread, writer))
-                .is_some_and(|first| *first <= to);
-            late += usize::from(!is_behind);
-        }
-        late
-    }
-
-    /// Where slices stand that an edge through a tensor would come from.
-    fn written_places(&self, cut: Cut<'_>) -> Vec<TimeNs> {
-        let (ops, draft) = (&self.device.ops, &self.draft);
-        let mut places = vec![];
-        for op in cut.writers {
-            let from = op.get().and_then(|op| {
-                let ended = op_end(self.device, op);
-                draft.around(ops.thread[op.index()], ended).0
-            });
-            let Some(from) = from else {
-                places.push(TimeNs(i64::MIN));
-                continue;
-            };
-            let place = draft.place(from);
-            let is_other = |slot: SlotIdx| draft.place(slot) != place;
-            let is_alone = is_other(from.after()) && from.before().is_none_or(is_other);
-            // of several slices at one place, which take no time, any could have been followed
-            let enough = match is_alone {
-                true => place,
-                false => place.shifted(1),
-            };
-            places.push(enough);
-        }
-        places
-    }
-
-    /// The latest places of other threads that the threads follow from the begin of what is wanted on.
-    fn followed_places(&self, cut: Cut<'_>) -> FollowedPlaces {
-        let draft = &self.draft;
-        let (begin, until) = cut.wanted;
-        let mut places = FollowedPlaces::default();
-        for SlotEdge { to, from, .. } in &self.edges {
-            let place = draft.place(*to);
-            if place < begin || place >= until {
-                continue;
-            }
-            let threads = (draft.thread(*to), draft.thread(*from));
-            let latest = places.entry(threads).or_insert(TimeNs(i64::MIN));
-            *latest = draft.place(*from).max(*latest);
-        }
-        places
     }
 
     /// What reads a tensor waits for the thread that wrote it, unless another edge between the two
@@ -562,7 +367,7 @@ impl Graph<'_> {
                     row,
                 };
                 let overlaps = order.push(stretch, ended);
-                if overlaps && !is_ordered && self.counted.rows {
+                if overlaps && !is_ordered {
                     self.anomalies
                         .note(AnomalyKind::StreamOverlap, || row_name(self.device, row));
                 }
@@ -611,11 +416,9 @@ impl Graph<'_> {
     fn launch_of(&mut self, row: RowIdx) -> Option<Launch> {
         let call = self.launches.row_call[row.index()].get()?.index();
         if self.launches.no_launch[row.index()] == NoLaunch::StartsBeforeCall {
-            if self.counted.rows {
-                self.anomalies.note(AnomalyKind::StartBeforeLaunch, || {
-                    row_name(self.device, row)
-                });
-            }
+            self.anomalies.note(AnomalyKind::StartBeforeLaunch, || {
+                row_name(self.device, row)
+            });
             return None;
         }
         let (begun, ended) = (
@@ -624,7 +427,7 @@ impl Graph<'_> {
         );
         let (start, slot) = (self.device.rows.start[row.index()], self.call_slot[call]);
         // Its id says that the row is of this call, whatever the clocks say.
-        if begun > start + CLOCK_TOLERANCE && self.counted.rows {
+        if begun > start + CLOCK_TOLERANCE {
             self.anomalies
                 .note(AnomalyKind::LaunchCorrected, || row_name(self.device, row));
         }
@@ -688,30 +491,24 @@ impl Graph<'_> {
                 // `wait_in` found other work in the call's last part: the call cannot have waited
                 // there.
                 None => {
-                    let (calls, call) = (&self.device.calls, wait.to.index());
-                    let ended = calls.start[call] + calls.duration[call];
-                    if self.counted.has(ended) {
-                        self.anomalies.note(AnomalyKind::WaitContradicted, || {
-                            row_name(self.device, wait.from)
-                        });
-                    }
+                    self.anomalies.note(AnomalyKind::WaitContradicted, || {
+                        row_name(self.device, wait.from)
+                    });
                 }
             }
         }
     }
 
     /// Numbers the nodes by place.
-    fn finish(self, op_communicates: &[bool], cuts: [TimeNs; 4]) -> (Nodes, Edges, [usize; 4]) {
+    fn finish(self, op_communicates: &[bool]) -> (Nodes, Edges) {
         let Graph {
             device,
             mut draft,
             edges,
-            counted,
             anomalies,
             ..
         } = self;
         let (order, slots) = (draft.order(), draft.next_row());
-        let before = cuts.map(|cut| order.partition_point(|slot| draft.place(*slot) < cut));
         let (track, on_device) = draft.node_tracks(&order);
         // Plain numbers: zeros of slots that no node has take no memory.
         let mut numbers = vec![0u32; slots.index()];
@@ -731,7 +528,7 @@ impl Graph<'_> {
             // The numbers are by place, so an edge to a lower number contradicts the times. Dropping
             // it here is what makes the graph acyclic.
             if from >= to {
-                contradicted += u64::from(counted.has(draft.place(edge.to)));
+                contradicted += 1;
                 return None;
             }
             Some(Edge {
@@ -774,7 +571,6 @@ impl Graph<'_> {
                 ..nodes
             },
             edges,
-            before,
         )
     }
 }

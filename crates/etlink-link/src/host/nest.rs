@@ -47,19 +47,7 @@ pub(crate) struct Nesting {
 pub(crate) fn nest(device: &DeviceTrace) -> Nesting {
     // Handoffs come first: the sweep cuts slices where a thread gives work away or waits.
     let (handoffs, carried_out) = handoffs(device);
-    let nesting = nest_between(device, handoffs, recorded_waits(device));
-    Nesting {
-        carried_out,
-        ..nesting
-    }
-}
-
-/// Sweeps all threads, of which is known how they wait for each other.
-pub(crate) fn nest_between(
-    device: &DeviceTrace,
-    handoffs: Vec<Handoff>,
-    recorded: Vec<RecordedWait>,
-) -> Nesting {
+    let recorded = recorded_waits(device);
     let threads = device.threads.len();
     let waits = waits(threads, &handoffs, &recorded);
     let lifetimes = lifetimes(threads, &recorded);
@@ -86,6 +74,7 @@ pub(crate) fn nest_between(
         call_slot: vec![SlotIdx::default(); device.calls.len()],
         draft,
         handoffs,
+        carried_out,
         release_slot: vec![None; recorded.len()],
         recorded,
         ..Nesting::default()

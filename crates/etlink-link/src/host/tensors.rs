@@ -118,21 +118,11 @@ impl TensorUsers {
         }
     }
 
-    /// How many nodes there were so far.
-    pub(crate) fn len(&self) -> usize {
-        self.threads.len()
-    }
-
     /// How many users were forgotten, and the first of them.
     pub(crate) fn dropped(&self) -> (u64, Option<HostIdx>) {
         let (written, read) = (&self.written, &self.read);
         let first = written.first_dropped.or(read.first_dropped);
         (written.dropped + read.dropped, first)
-    }
-
-    /// The thread of a node.
-    pub(crate) fn thread(&self, node: HostIdx) -> HostTid {
-        self.threads[node.index()]
     }
 
     /// The next nodes: pairs of these and nodes so far on another thread, the later first; by that.

@@ -179,16 +179,6 @@ fn steps<'n>(used: &[NameId], names: &'n Names) -> Vec<&'n str> {
         .collect()
 }
 
-/// Whether the two traces say that they are of different ranks, and that is to be refused.
-pub(crate) fn is_of_other_rank(
-    host: &HostTrace,
-    device: &DeviceTrace,
-    options: LinkOptions,
-) -> bool {
-    let ranks = host_rank(host).zip(device.header.rank);
-    !options.allow_mismatch && ranks.is_some_and(|(host, device)| host != device)
-}
-
 /// This process's global rank, from collectives in which each rank gives its own.
 fn host_rank(host: &HostTrace) -> Option<GlobalRank> {
     let all = &host.collectives;
@@ -266,25 +256,12 @@ pub(crate) fn differences(
     op_parent: &[OpIdx],
 ) -> Anomalies {
     let is_op = |id| host.find(id).is_some_and(|node| !host.is_root(node));
-    differences_of(host, device, matching, op_parent, (|_| true, is_op))
-}
-
-/// The same of those ops that are `wanted`. `is_op`: a node of the whole host trace has this id, and
-/// is no root.
-pub(crate) fn differences_of(
-    host: &HostTrace,
-    device: &DeviceTrace,
-    matching: &Matching,
-    op_parent: &[OpIdx],
-    (wanted, is_op): (impl Fn(usize) -> bool, impl Fn(u64) -> bool),
-) -> Anomalies {
     let mut anomalies = Anomalies::default();
     for (op, node) in matching
         .op_host
         .iter()
         .enumerate()
         .filter_map(|(op, node)| Some((op, node.get()?)))
-        .filter(|(op, _)| wanted(*op))
     {
         let place = || {
             format!(

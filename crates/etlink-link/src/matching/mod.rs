@@ -81,17 +81,6 @@ pub(crate) fn matching(
     }
 }
 
-/// Matches by id alone; `None` where the ids do not agree.
-pub(crate) fn matching_by_id(
-    host: &HostTrace,
-    device: &DeviceTrace,
-    anomalies: &mut Anomalies,
-) -> Option<Matching> {
-    let symbols = symbols(host, device);
-    let by_id = by_id(host, device, &symbols, anomalies);
-    (by_id.count() > by_id.same_id_other_name).then_some(by_id)
-}
-
 /// Matches traces of neighbouring steps by order. Neither ids nor autograd's sequence numbers can
 /// agree: both go on counting from one step to the next.
 pub(crate) fn interleaved(host: &HostTrace, device: &DeviceTrace) -> Matching {

@@ -27,11 +27,6 @@ impl<'t> GroupResolver<'t> {
     /// Looks through the communication records of a trace. O(n).
     pub fn new(trace: &'t LinkedTrace) -> Self {
         let one_group = has_one_group(&trace.device, trace.host.as_ref());
-        GroupResolver::of_part(trace, one_group)
-    }
-
-    /// The same of a part of a trace, where the records of the whole are known.
-    pub fn of_part(trace: &'t LinkedTrace, one_group: bool) -> Self {
         let world = trace.report.world_size.or(trace.device.header.world_size);
         let world = world
             .and_then(|size| u64::try_from(size).ok())
@@ -116,7 +111,7 @@ impl<'t> GroupResolver<'t> {
 }
 
 /// Whether the records of two traces name no more than one group, and none of another size.
-pub(crate) fn has_one_group(device: &DeviceTrace, host: Option<&HostTrace>) -> bool {
+fn has_one_group(device: &DeviceTrace, host: Option<&HostTrace>) -> bool {
     let device = (&device.collectives, &device.names);
     let host = host.map(|host| (&host.collectives, &host.names));
     let tables = || [Some(device), host].into_iter().flatten();

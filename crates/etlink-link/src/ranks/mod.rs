@@ -36,7 +36,6 @@ pub use arrivals::{CollectiveArrival, collective_arrivals};
 pub use clocks::{ClockDrift, RankClock, align_clocks};
 pub use deadlock::{CommRole, DeadlockCheck, order_conflicts, serialize_comms};
 pub use groups::GroupResolver;
-pub(crate) use groups::has_one_group;
 pub use join::{
     CollectiveMatch, CommChannel, JoinProblem, JoinProblemKind, MatchMember, Mismatch,
     ProblemExample, RunJoin, join_ranks, rank_list,
@@ -44,12 +43,10 @@ pub use join::{
 pub use rank_set::RankSet;
 pub use selection::{ExcludeReason, RunSelection, select_run};
 pub use skew::{CollectiveSkew, bus_factor, collective_skews};
-pub(crate) use steps::StepRanges;
 pub use steps::{OPTIMIZER_STEP, RankSteps, SeparateRanges, StepSpan, step_definition};
 pub use stragglers::{
     StepStragglers, StragglerStats, job_step_times, job_steps_total, step_began_later,
     step_stragglers, straggler_stats,
 };
-pub(crate) use summary::CommunicationCollector;
 pub use summary::{CommExtent, Communication, GroupIdentity, Peers, RankSummary, needs_all_ranks};
 pub use wait_causes::{WaitCause, WaitCauses, wait_causes};

@@ -154,7 +154,7 @@ impl RankSummary {
     pub fn from_trace(trace: &LinkedTrace, rank: GlobalRank) -> RankSummary {
         let facts = RankSummary::without_communications(&trace.device, &trace.report);
         let mut collector = CommunicationCollector::new(RankSummary { rank, ..facts });
-        collector.add(trace, &GroupResolver::new(trace), trace.nodes.indices());
+        collector.add(trace);
         let gloo = gloo_ranges(&trace.device).count() as u64;
         let mut summary = collector.finish(gloo);
         let communications = summary.communications.iter();
@@ -163,7 +163,7 @@ impl RankSummary {
     }
 
     /// What a device trace and its report tell of a rank beside communications and steps.
-    pub(crate) fn without_communications(device: &DeviceTrace, report: &LinkReport) -> RankSummary {
+    fn without_communications(device: &DeviceTrace, report: &LinkReport) -> RankSummary {
         RankSummary {
             world_size: report.world_size.or(device.header.world_size),
             window_ns: window(device, report),
@@ -185,8 +185,8 @@ fn first_process(device: &DeviceTrace) -> Option<i64> {
     }
 }
 
-/// Collects the communications of a rank, from its trace or from windows of it in their order.
-pub(crate) struct CommunicationCollector {
+/// Collects the communications of a rank.
+struct CommunicationCollector {
     summary: RankSummary,
     groups: IndexSet<GroupIdentity, FxBuildHasher>,
     /// How many nodes have a record of what they communicate.
@@ -195,7 +195,7 @@ pub(crate) struct CommunicationCollector {
 
 impl CommunicationCollector {
     /// Adds to what is known of the rank.
-    pub(crate) fn new(summary: RankSummary) -> CommunicationCollector {
+    fn new(summary: RankSummary) -> CommunicationCollector {
         CommunicationCollector {
             summary,
             groups: IndexSet::default(),
@@ -203,22 +203,13 @@ impl CommunicationCollector {
         }
     }
 
-    /// The communications so far.
-    pub(crate) fn communications(&mut self) -> &mut Vec<Communication> {
-        &mut self.summary.communications
-    }
-
-    /// Adds those of some nodes of a trace, with the numbers that nodes have there.
-    pub(crate) fn add(
-        &mut self,
-        trace: &LinkedTrace,
-        known: &GroupResolver<'_>,
-        nodes: impl Iterator<Item = NodeIdx>,
-    ) {
+    /// Adds those of a trace.
+    fn add(&mut self, trace: &LinkedTrace) {
+        let known = GroupResolver::new(trace);
         let summary = &mut self.summary;
         // Only runs on Gloo need them, and they cost a walk over all ops.
         let mut carriers = None;
-        for index in nodes {
+        for index in trace.nodes.indices() {
             // Most nodes are none: their other columns are not read.
             if trace.nodes.kind[index.index()] != NodeKind::Collective {
                 continue;
@@ -234,7 +225,7 @@ impl CommunicationCollector {
             };
             self.records += 1;
             let kind = found.kind();
-            let Some(peers) = peers(known, &found, &mut self.groups) else {
+            let Some(peers) = peers(&known, &found, &mut self.groups) else {
                 continue;
             };
             let start_ns = trace.device.header.unix_time(node.start);
@@ -266,7 +257,7 @@ impl CommunicationCollector {
     }
 
     /// The summary, without steps. `gloo`: in how many ranges Gloo communicates.
-    pub(crate) fn finish(self, gloo: u64) -> RankSummary {
+    fn finish(self, gloo: u64) -> RankSummary {
         RankSummary {
             unrecorded_gloo: gloo.saturating_sub(self.records),
             groups: self.groups.into_iter().collect(),

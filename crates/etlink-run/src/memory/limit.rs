@@ -1,10 +1,8 @@
 //! How much memory there is, for messages.
 
 use super::least;
-use super::obstacle::{PartsObstacle, parts_remedy};
 use crate::input::display_name;
 use bytesize::ByteSize;
-use etlink_link::windows::WindowError;
 use etlink_model::{Setting, advice};
 use std::fmt::{Display, Formatter, Result};
 use std::path::PathBuf;
@@ -29,18 +27,6 @@ impl Display for MemoryLimit {
     }
 }
 
-/// Why a rank is not linked window by window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoWindows {
-    /// It cannot be cut.
-    NoSeam(WindowError),
-    /// A part of it takes more memory than there is as well: so much, bytes, where that is known.
-    TooLarge {
-        /// What the process takes with the largest part.
-        needed: Option<u64>,
-    },
-}
-
 /// A rank that takes more memory than there is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OversizedRank {
@@ -58,10 +44,6 @@ pub struct OversizedRank {
     pub limit: MemoryLimit,
     /// With one thread it would fit.
     pub fits_one_thread: bool,
-    /// Why it is not linked window by window, where that was tried.
-    pub no_windows: Option<NoWindows>,
-    /// What keeps it from being linked so, and can be changed.
-    pub obstacles: Vec<PartsObstacle>,
 }
 
 impl Display for OversizedRank {
@@ -81,12 +63,11 @@ impl Display for OversizedRank {
         };
         write!(
             f,
-            "{}: {unpacked} about {} of memory to link{others}, but {}{}{}{}",
+            "{}: {unpacked} about {} of memory to link{others}, but {}{}{}",
             files.join(" and "),
             enough_size(self.needed),
             self.limit,
             self.least_text(),
-            self.no_windows_text(),
             advice(Some(self.remedy()))
         )
     }
@@ -105,24 +86,6 @@ impl OversizedRank {
         }
     }
 
-    fn no_windows_text(&self) -> String {
-        match &self.no_windows {
-            Some(NoWindows::NoSeam(reason)) => {
-                format!(". It cannot be linked in parts, as {reason}")
-            }
-            Some(NoWindows::TooLarge { needed: None }) => {
-                ". The parts that it can be cut into are too large as well".to_owned()
-            }
-            Some(NoWindows::TooLarge {
-                needed: Some(needed),
-            }) => format!(
-                ". The parts that it can be cut into take about {}",
-                enough_size(*needed)
-            ),
-            None => String::new(),
-        }
-    }
-
     /// What the user can do.
     pub fn remedy(&self) -> String {
         // advised only where it helps: else somebody tries it in vain
@@ -130,23 +93,12 @@ impl OversizedRank {
             true => "use fewer threads (-j 1), ",
             false => "",
         };
-        // a window cannot tell an edge from an earlier one, and without those edges there is none
-        let no_tensors = match self.no_windows {
-            Some(NoWindows::NoSeam(WindowError::TensorOverSeam)) => {
-                format!(
-                    "leave edges through tensors out with {}, ",
-                    Setting::NoTensorDeps
-                )
-            }
-            _ => String::new(),
-        };
         let to_file = match self.is_part {
             true => "save it to a file, whose size tells what it takes, ",
             false => "",
         };
-        let in_parts = parts_remedy(&self.obstacles).unwrap_or_default();
         format!(
-            "{to_file}{fewer_threads}{in_parts}{no_tensors}allow more with {}, or record fewer steps",
+            "{to_file}{fewer_threads}allow more with {}, or record fewer steps",
             Setting::Memory
         )
     }

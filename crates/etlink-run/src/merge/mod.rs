@@ -25,14 +25,12 @@ use crate::discover::RunFiles;
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
 use crate::job::{self, ChakraOptions, JobReport, LinkJob, RankContext};
-use crate::memory::PartsObstacle;
 use crate::output::{FileSet, OutputError, OutputFormat, Packing, Piece, Target};
-use crate::run::{LinkedRank, RankEntry, RankLink, RunSet, RunSource, with_manifest};
+use crate::run::{LinkedRank, RankEntry, RunSet, RunSource};
 use crate::storage;
 use crate::text;
 use etlink_chakra::RooflineDevice;
 use etlink_chakra::astra::NetworkBackend;
-use etlink_chakra::et::has_windows;
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::RankSummary;
 use etlink_model::GlobalRank;
@@ -86,19 +84,6 @@ impl MergeOptions {
         self.format == OutputFormat::Chakra
     }
 
-    /// Whether the file of a rank that is larger than memory can be written window by window; see
-    /// [`RunOptions::allow_windows`](crate::run::RunOptions::allow_windows).
-    pub fn allows_windows(&self) -> bool {
-        let form = job::write_options(self.chakra, RankContext::default());
-        self.is_et() && self.simulator.is_none() && has_windows(&form)
-    }
-
-    /// What of it keeps such a rank from that.
-    pub fn parts_obstacles(&self) -> Vec<PartsObstacle> {
-        self.chakra
-            .parts_obstacles(Some(self.format), self.simulator.is_some())
-    }
-
     /// Whether all ranks of a run become one file.
     pub fn is_timeline(&self) -> bool {
         self.format.for_perfetto().is_some()
@@ -146,45 +131,28 @@ struct KnownRank {
 }
 
 impl KnownRank {
-    /// Links a rank for a file by `job`: what is kept of it where its rank is sure and it may be
-    /// written, how that went, and its graph if it was linked as a whole.
+    /// Links a rank for a file by `job`; keeps of it what the join needs where its rank is sure and
+    /// it may be written.
     fn link(entry: RankEntry<'_>, job: &LinkJob) -> Result<LinkedParts, RunError> {
-        match entry.link_for(job)? {
-            RankLink::Whole(linked) => {
-                let LinkedRank {
-                    trace,
-                    report,
-                    summary,
-                } = *linked;
-                let summary = summary.filter(|_| !report.refused);
-                // a hundred bytes per communication; the trace itself would be gigabytes
-                let known = summary.map(|facts| KnownRank {
-                    sizes: etlink_chakra::simulated_sizes(&trace, &facts),
-                    device: traced_device(&trace),
-                    facts,
-                    trace: None,
-                });
-                Ok((known, report, Some(Box::new(trace))))
-            }
-            RankLink::Windows(windowed, rank) => {
-                let report = windowed.report.clone();
-                let known = rank.map(|rank| {
-                    let (facts, sizes, device) = windowed.into_facts(rank);
-                    KnownRank {
-                        facts: with_manifest(facts, entry.files()),
-                        sizes,
-                        device,
-                        trace: None,
-                    }
-                });
-                Ok((known, report, None))
-            }
-        }
+        let LinkedRank {
+            trace,
+            report,
+            summary,
+        } = entry.link_by(job)?;
+        let summary = summary.filter(|_| !report.refused);
+        // a hundred bytes per communication; the trace itself would be gigabytes
+        let known = summary.map(|facts| KnownRank {
+            sizes: etlink_chakra::simulated_sizes(&trace, &facts),
+            device: traced_device(&trace),
+            facts,
+            trace: None,
+        });
+        Ok((known, report, Box::new(trace)))
     }
 }
 
 /// What is kept of a rank that was linked, how that went, and its graph.
-type LinkedParts = (Option<KnownRank>, JobReport, Option<Box<LinkedTrace>>);
+type LinkedParts = (Option<KnownRank>, JobReport, Box<LinkedTrace>);
 
 /// What was written, and what was not.
 #[derive(Serialize)]
@@ -440,11 +408,6 @@ impl Merger<'_> {
             return Ok(());
         }
         rank.known = facts;
-        let Some(trace) = trace else {
-            // there is no graph to write: it is linked once more
-            rank.linked = Some(linked);
-            return Ok(());
-        };
         let alone = entry.is_alone();
         if self.is_by_itself(rank, alone) {
             let context = RankContext::default();

@@ -18,8 +18,8 @@ pub struct ResourceArgs {
     // 0, which the library takes for all cores, is refused: it looks like a mistake of a script
     pub threads: Option<u32>,
     /// Memory to stay within, such as `16G` or `500M` (`Gi`, `Mi`: powers of two); of a folder as many
-    /// ranks are read at once as fit, and a rank that takes more is refused (`link` and `merge` link it
-    /// in parts into a `.et` where they can) [default: what the system can give]
+    /// ranks are read at once as fit, and a rank that takes more is refused [default: what the system can
+    /// give]
     #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
     pub memory: Option<ByteSize>,
 }

@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 use etlink_model::KeepEvents;
 use etlink_run::job::{ChakraOptions, JobReport, LinkJob, RankContext};
 use etlink_run::memory::RankOperation;
-use etlink_run::output::{Packing, Target, refuse_input};
+use etlink_run::output::{Target, refuse_input};
 use etlink_run::{Progress, RankTraces, Run, RunOptions, RunSource, is_folder};
 use std::path::Path;
 
@@ -113,11 +113,7 @@ fn link_traces(config: LinkConfig) -> Result<JobReport> {
         options.work = RankOperation::Timeline;
     } else if target.is_some() {
         options.work = RankOperation::Write;
-        options.allow_windows = true;
     }
-    let format = target.map(|target| target.format);
-    options.parts_obstacles = config.chakra.parts_obstacles(format, false);
-    options.packing = target.map_or(Packing::Plain, Target::packing);
     let run = Run::open(RunSource::Rank(config.traces), options)?;
     note_idle_measurements(run.set());
     let rank = run.only_rank()?;

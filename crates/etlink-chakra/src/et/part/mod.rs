@@ -13,7 +13,6 @@ use etlink_link::{Edges, LinkedTrace, Node, NodeKind, Nodes};
 use etlink_model::{DurationNs, NodeIdx};
 use indexmap::IndexMap;
 use std::borrow::Cow;
-use std::ops::Range;
 
 /// The nodes to write.
 pub(crate) struct PartGraph<'t> {
@@ -43,7 +42,7 @@ impl<'t> PartGraph<'t> {
         groups: &GroupResolver<'_>,
         options: &WriteOptions<'_>,
     ) -> PartGraph<'t> {
-        let mut whole = PartGraph::of_nodes(trace, groups, options, 0..trace.nodes.len());
+        let mut whole = PartGraph::whole(trace, groups, options);
         if let Some(agreement) = options.agreement.filter(|_| options.serialize_comms) {
             waits::take_out(&mut whole, agreement);
         }
@@ -69,12 +68,11 @@ impl<'t> PartGraph<'t> {
         }
     }
 
-    /// A graph as it was linked, of which these nodes are to be written.
-    pub(crate) fn of_nodes(
+    /// The graph as it was linked.
+    fn whole(
         trace: &'t LinkedTrace,
         groups: &GroupResolver<'_>,
         options: &WriteOptions<'_>,
-        own: Range<usize>,
     ) -> PartGraph<'t> {
         let mut whole = PartGraph {
             nodes: Cow::Borrowed(&trace.nodes),
@@ -88,7 +86,7 @@ impl<'t> PartGraph<'t> {
             host_computes: false,
         };
         let is_collective = |node: &NodeIdx| trace.nodes.kind[node.index()] == NodeKind::Collective;
-        for node in own.map(NodeIdx::new).filter(is_collective) {
+        for node in trace.nodes.indices().filter(is_collective) {
             match comm_of(trace, groups, options, node) {
                 Some(Ok(_)) => whole.communications.push(node),
                 Some(Err(reason)) => *whole.demoted.entry(reason).or_default() += 1,

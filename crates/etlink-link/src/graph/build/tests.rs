@@ -3,7 +3,7 @@
 use super::*;
 use crate::device::CallWait;
 use crate::graph::testing::{slices, slot};
-use etlink_model::{CallIdx, CpuOp, DeviceQueue, DeviceRow, HostThread, RuntimeCall, TrackLabel};
+use etlink_model::{CallIdx, CpuOp, DeviceRow, HostThread, RuntimeCall, TrackLabel};
 
 /// What a graph is built of, but for its draft.
 #[derive(Default)]
@@ -26,7 +26,6 @@ impl Parts {
             row_slot: vec![],
             latest_place: FxHashMap::default(),
             edges: vec![],
-            counted: Counted::new(None),
             anomalies: &mut self.anomalies,
         }
     }
@@ -184,7 +183,7 @@ fn a_node_does_not_wait_for_itself() {
     }
     let mut graph = parts.graph(two_threads(), vec![]);
     graph.edge(EdgeKind::Handoff, slot(2), slot(2));
-    let (_, edges, _) = graph.finish(&[], [TimeNs(0); 4]);
+    let (_, edges) = graph.finish(&[]);
     assert!(
         edges
             .kinds()
@@ -239,142 +238,4 @@ fn a_row_follows_those_that_ended_and_that_no_other_follows() {
         followed(&[(0, 10 * us), (9 * us, 20 * us), (30 * us, 40 * us)])[2],
         [1]
     );
-}
-
-/// A cut of which these nodes are wanted.
-fn cut<'t>(wanted: (i64, i64), readers: &'t [LateReader], followed: &'t FollowedPlaces) -> Cut<'t> {
-    Cut {
-        times: [TimeNs(0); 4],
-        wanted: (TimeNs(wanted.0), TimeNs(wanted.1)),
-        readers,
-        writers: &[],
-        followed,
-    }
-}
-
-/// Rows are counted in the first window, all else where it is.
-#[test]
-fn a_window_counts_what_is_its_own() {
-    let nothing = FollowedPlaces::default();
-    for (wanted, has, counts) in [
-        (None, [true; 3], 1),
-        (Some((i64::MIN, 150)), [true, false, false], 1),
-        (Some((150, 300)), [false, true, false], 0),
-    ] {
-        let cut = wanted.map(|wanted| cut(wanted, &[], &nothing));
-        let counted = Counted::new(cut.as_ref());
-        assert_eq!([149, 150, 300].map(|at| counted.has(TimeNs(at))), has);
-        let mut parts = Parts::default();
-        parts.device.queues.push(DeviceQueue::stream(7));
-        for tid in [1, 2].map(TrackLabel::Int) {
-            let pid = TrackLabel::Int(1);
-            parts.device.threads.push(HostThread { pid, tid });
-        }
-        // two rows that overlap, of which the first began before its call, which waits in vain
-        parts.launch((10, 100), (0, 5_000));
-        parts.launch((10, 100), (0, 5_000));
-        parts.launches.row_call[1] = CallIdx::NONE;
-        parts.launches.no_launch = vec![NoLaunch::StartsBeforeCall, NoLaunch::NoCorrelation];
-        parts.launches.collective = vec![false; 2];
-        parts.waits.calls.push(CallWait {
-            to: CallIdx(0),
-            from: RowIdx(0),
-            inferred: true,
-        });
-        let mut draft = slices(NodeKind::HostOp, &[&[0, 100, 200, 300][..]; 2], 2);
-        draft.add_boundaries(TimeNs(0));
-        let mut graph = parts.graph(draft, vec![]);
-        graph.counted = counted;
-        graph.row_slot = vec![SlotIdx::default(); 2];
-        graph.waiting = vec![None];
-        graph.add_rows(TimeNs(0));
-        graph.add_waits();
-        // an edge that the times contradict
-        graph.edge(EdgeKind::Handoff, slot(3), slot(7));
-        graph.finish(&[], [TimeNs(0); 4]);
-        let count = |kind| parts.anomalies.count(kind);
-        assert_eq!(count(AnomalyKind::StreamOverlap), counts, "{wanted:?}");
-        assert_eq!(count(AnomalyKind::StartBeforeLaunch), counts, "{wanted:?}");
-        // the call's and the edge's
-        assert_eq!(
-            count(AnomalyKind::WaitContradicted),
-            2 * counts,
-            "{wanted:?}"
-        );
-    }
-}
-
-#[test]
-fn a_graph_is_cut_before_the_nodes_at_a_time() {
-    let mut parts = Parts::default();
-    for tid in [1, 2].map(TrackLabel::Int) {
-        let pid = TrackLabel::Int(1);
-        parts.device.threads.push(HostThread { pid, tid });
-    }
-    let graph = parts.graph(two_threads(), vec![]);
-    let (_, _, before) = graph.finish(&[], [0, 100, 101, 400].map(TimeNs));
-    assert_eq!(before, [0, 4, 6, 8]);
-}
-
-/// Thread 1 reads from 100 on what thread 0 wrote before the cut at 50.
-#[test]
-fn a_reader_is_late_unless_its_thread_has_followed_or_follows_behind_the_cut() {
-    let least = TimeNs(i64::MIN);
-    for (written, followed, until, known, late) in [
-        (TimeNs(10), None, 250, &[][..], 1),
-        (TimeNs(10), Some(10), 250, &[], 0),
-        (TimeNs(10), Some(9), 250, &[], 1),
-        (least, None, 250, &[], 0),
-        (TimeNs(10), None, 100, &[], 0),
-        (TimeNs(10), None, 250, &[(2, 7), (3, 8)], 0),
-        (TimeNs(10), None, 250, &[(3, 8)], 1),
-        // from before the cut
-        (TimeNs(10), None, 250, &[(1, 7)], 1),
-    ] {
-        let mut parts = Parts::default();
-        let op = parts.op(1, 100, 200);
-        let mut graph = parts.graph(two_threads(), vec![]);
-        for (from, to) in known {
-            graph.edge(EdgeKind::Handoff, slot(*from), slot(*to));
-        }
-        let threads = (ThreadIdx(1), ThreadIdx(0));
-        let followed = followed.map(|place| (threads, TimeNs(place)));
-        let followed = followed.into_iter().collect();
-        let readers = [LateReader {
-            op,
-            writer: threads.1,
-            written,
-        }];
-        let cut = cut((50, until), &readers, &followed);
-        assert_eq!(graph.count_late_readers(cut), late, "{written} {known:?}");
-    }
-}
-
-#[test]
-fn of_slices_at_one_place_all_have_to_be_followed() {
-    let mut parts = Parts::default();
-    let writers = [parts.op(0, 200, 300), parts.op(0, 0, 200), OpIdx::NONE];
-    let mut draft = slices(NodeKind::HostOp, &[&[0, 100, 100, 200, 300]], 0);
-    draft.add_boundaries(TimeNs(0));
-    let graph = parts.graph(draft, vec![]);
-    let nothing = FollowedPlaces::default();
-    let cut = Cut {
-        writers: &writers,
-        ..cut((0, 300), &[], &nothing)
-    };
-    assert_eq!(graph.written_places(cut), [200, 101, i64::MIN].map(TimeNs));
-}
-
-#[test]
-fn a_window_tells_the_latest_place_that_its_nodes_follow() {
-    let mut parts = Parts::default();
-    let mut graph = parts.graph(two_threads(), vec![]);
-    // the last one leads behind the window
-    for (from, to) in [(3, 7), (1, 7), (8, 3)] {
-        graph.edge(EdgeKind::Handoff, slot(from), slot(to));
-    }
-    let nothing = FollowedPlaces::default();
-    let places = graph.followed_places(cut((100, 200), &[], &nothing));
-    let want = ((ThreadIdx(1), ThreadIdx(0)), TimeNs(200));
-    assert_eq!(places, FollowedPlaces::from_iter([want]));
 }

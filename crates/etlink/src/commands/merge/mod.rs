@@ -67,9 +67,6 @@ impl MergeConfig {
         Ok(MergeConfig {
             phase: args.phase,
             run_options: RunOptions {
-                allow_windows: options.allows_windows(),
-                parts_obstacles: options.parts_obstacles(),
-                packing: options.packing,
                 tensor_deps: how.tensor_deps.into(),
                 align: !args.no_align,
                 // graphs that an earlier merge wrote have no events to be joined by
