@@ -3,6 +3,7 @@
 use super::*;
 use etlink_chakra::check::{RankNodes, check, check_ranks};
 use etlink_chakra::finding::Finding;
+use etlink_chakra::proto::attribute_proto::Value;
 use etlink_chakra::read::read;
 use std::collections::BTreeMap;
 
@@ -108,8 +109,8 @@ fn a_transformer_has_the_groups_of_its_parts() {
     let groups: Vec<&Vec<u32>> = set.groups.values().collect();
     // tensor, data and expert ranks of rank 0
     assert_eq!(groups[..3], [&vec![0, 1], &vec![0, 2, 4, 6], &vec![0, 2]]);
-    // 8 of tensor ranks, 4 of data ranks, 8 of expert ranks
-    assert_eq!(groups.len(), 8 + 4 + 8);
+    // 8 of tensor ranks, 4 of data ranks, 8 of expert ranks, 8 of ranks with the same experts
+    assert_eq!(groups.len(), 8 + 4 + 8 + 8);
     assert!(
         set.group_list()
             .expect("has groups")
@@ -121,6 +122,44 @@ fn a_transformer_has_the_groups_of_its_parts() {
     let sizes = WorkloadSizes { ranks: 6, ..SIZES };
     let error = generate(&WorkloadPattern::Transformer(MODEL), &sizes).expect_err("6 ranks");
     assert!(error.to_string().contains("multiple of 4"), "{error}");
+}
+
+/// Bytes and ranks of each reduction of gradients of rank 0.
+fn reductions(model: Transformer) -> Vec<(u64, Vec<u32>)> {
+    let set = generate(&WorkloadPattern::Transformer(model), &SIZES).expect("fits");
+    let mut found = vec![];
+    for node in &set.ranks[0].nodes {
+        if !node.name.starts_with("gradients of") {
+            continue;
+        }
+        let value = |name: &str| {
+            let attribute = node.attr.iter().find(|attribute| attribute.name == name);
+            attribute.and_then(|attribute| attribute.value.clone())
+        };
+        let (Some(Value::Int64Val(bytes)), Some(Value::StringVal(group))) =
+            (value("comm_size"), value("pg_name"))
+        else {
+            panic!("{node:?} has neither size nor group");
+        };
+        let group: u32 = group.parse().expect("a number");
+        found.push((bytes.cast_unsigned(), set.groups[&group].clone()));
+    }
+    found
+}
+
+#[test]
+fn gradients_are_reduced_among_the_ranks_with_the_same_weights() {
+    // of a stage's two layers, each tensor rank has half: h² weights of two bytes
+    let square = MODEL.hidden * MODEL.hidden * 2;
+    let data = vec![0, 2, 4, 6];
+    let of = |expert| reductions(Transformer { expert, ..MODEL });
+    assert_eq!(of(1), [(12 * square, data.clone())]);
+    assert_eq!(
+        of(2),
+        [(4 * square, data.clone()), (8 * square, vec![0, 4])]
+    );
+    // each data rank has experts of its own
+    assert_eq!(of(4), [(4 * square, data)]);
 }
 
 #[test]

@@ -3,10 +3,12 @@
 //! Ranks are numbered tensor first, then data, then pipeline, as Megatron-LM numbers them. A layer
 //! has two all-reduces of activations among its tensor ranks. With experts, its second half is an
 //! all-to-all, the experts, and an all-to-all back. Stages give activations to the next one, GPipe's
-//! way. At the end gradients are reduced among the data ranks.
+//! way. At the end each gradient is reduced among the ranks that hold the same weights: those of
+//! attention among all data ranks, those of experts among the data ranks with the same experts.
 //!
 //! Operations of a layer and token: 24 h² + 4 s h (Narayanan et al., "Efficient Large-Scale Language
-//! Model Training on GPU Clusters Using Megatron-LM", 2021, without the vocabulary); weights: 12 h².
+//! Model Training on GPU Clusters Using Megatron-LM", 2021, without the vocabulary). Weights of a
+//! layer: 4 h² of attention and 8 h² of its second half.
 
 use super::{RankWork, WorkloadSizes};
 use crate::set::{GroupNumbers, WorkloadSet};
@@ -17,6 +19,10 @@ use etlink_chakra::proto::CollectiveCommType;
 const OPERATIONS_PER_MICRO: u64 = 156_000_000;
 /// Of a number in bf16.
 const BYTES: u64 = 2;
+/// Weights of a layer's attention, in h²: queries, keys, values and the projection.
+const ATTENTION_WEIGHTS: u64 = 4;
+/// Weights of a layer's second half, in h²: two matrices four times as wide as the layer.
+const SECOND_HALF_WEIGHTS: u64 = 8;
 
 /// The numbers of a transformer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +87,10 @@ struct RankPlace {
 struct RankGroups {
     tensor: Option<u32>,
     data: Option<u32>,
+    /// Data ranks that share the experts of a layer.
     expert: Option<u32>,
+    /// Data ranks that hold the same experts.
+    same_experts: Option<u32>,
 }
 
 impl Transformer {
@@ -134,10 +143,12 @@ impl Transformer {
         let mut number = |ranks: Vec<u32>| (ranks.len() > 1).then(|| numbers.number(ranks));
         let first_expert = place.data / self.expert * self.expert;
         let experts = first_expert..first_expert + self.expert;
+        let same_experts = (place.data % self.expert..data).step_by(self.expert as usize);
         RankGroups {
             tensor: number((0..self.tensor).map(|at| rank_at(at, place.data)).collect()),
             data: number((0..data).map(|at| rank_at(place.tensor, at)).collect()),
             expert: number(experts.map(|at| rank_at(place.tensor, at)).collect()),
+            same_experts: number(same_experts.map(|at| rank_at(place.tensor, at)).collect()),
         }
     }
 
@@ -165,13 +176,28 @@ impl Transformer {
                 work.send("gradients", before, 2 * batch + 1, activations);
             }
         }
-        if let Some(group) = groups.data {
-            let weights = 12 * self.hidden * self.hidden * u64::from(layers);
+        self.reduce_gradients(work, groups);
+        work.compute("optimizer", work.sizes.micros);
+    }
+
+    /// Reduces the gradients of a stage among the ranks that hold the same weights.
+    fn reduce_gradients(&self, work: &mut RankWork<'_>, groups: &RankGroups) {
+        let layers = u64::from(self.layers / self.pipeline);
+        let mut reduce = |name: &str, squares: u64, group: Option<u32>| {
+            let Some(group) = group else { return };
+            let weights = squares * self.hidden * self.hidden * layers;
             let bytes = weights / u64::from(self.tensor) * BYTES;
             let kind = CollectiveCommType::AllReduce;
-            work.collective("gradients of weights", kind, bytes, Some(group));
+            work.collective(name, kind, bytes, Some(group));
+        };
+        if self.expert == 1 {
+            let all = ATTENTION_WEIGHTS + SECOND_HALF_WEIGHTS;
+            reduce("gradients of weights", all, groups.data);
+        } else {
+            reduce("gradients of weights", ATTENTION_WEIGHTS, groups.data);
+            let experts = SECOND_HALF_WEIGHTS;
+            reduce("gradients of experts", experts, groups.same_experts);
         }
-        work.compute("optimizer", work.sizes.micros);
     }
 
     /// Half of a layer's work is before its first communication; `times` of it are done.
