@@ -140,6 +140,8 @@ findings! {
     GlooAsCompute "ET308" = Warning,
         "collectives of Gloo as computation: PyTorch records no group and size of them; record \
         with NCCL, or put dumps of the flight recorder beside the traces, as `etlink record` does";
+    /// A broadcast, which ASTRA-sim does not simulate, without a time of its own.
+    InstantBroadcast "ET309" = Warning, "broadcasts without a duration: ASTRA-sim takes 1 ns";
     /// JSON that was mended.
     Repaired "ET404" = Warning, "entries with unescaped quotes, mended";
 }

@@ -44,7 +44,7 @@ pub use agreement::{RunAgreement, agree, simulated_sizes, write_groups};
 pub use demotion::Demotion;
 pub use network::{
     CollectiveImplementation, CollectiveImplementations, GroupFit, HeldOut, KindFit, NetworkFit,
-    NetworkLevel, fit_network,
+    NetworkLevel, example_broadcast_micros, fit_network,
 };
 pub use options::{
     AttributeSet, LatencyMode, RooflineCover, TracePart, WriteOptions, WriteSummary,

@@ -269,6 +269,11 @@ impl Corpus {
         self.add_collective("ET301-no-type.et", "ET301", |node| {
             remove(node, "comm_type")
         });
+        let broadcast = CollectiveCommType::Broadcast as i64;
+        self.add_collective("ET309-broadcast.et", "ET309", |node| {
+            replace(node, "comm_type", number(broadcast));
+            node.duration_micros = 0;
+        });
         let barrier = CollectiveCommType::Barrier as i64;
         self.add_collective("ET302-barrier.et", "ET302", |node| {
             replace(node, "comm_type", number(barrier));

@@ -19,10 +19,15 @@ impl WorkloadBuilder {
     /// A calculation on the device.
     pub fn add_computation(&mut self, name: &str, micros: u64, deps: &[NodeId]) -> NodeId {
         let id = self.push(name, NodeType::CompNode, deps);
+        self.set_duration(micros);
+        id
+    }
+
+    /// Sets how long the node that was added last takes.
+    pub fn set_duration(&mut self, micros: u64) {
         if let Some(node) = self.nodes.last_mut() {
             node.duration_micros = micros;
         }
-        id
     }
 
     /// A collective of a group of `comm_group.json`, or of all ranks.

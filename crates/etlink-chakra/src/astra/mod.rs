@@ -430,7 +430,8 @@ fn times_note(workload: &Workload<'_>) -> &'static str {
              other is computation, as measured."
         }
         (WorkloadSource::Recorded, false) => {
-            "The network alone times a communication. What a rank waited for others before it is not \
+            "The network alone times a communication, but for broadcasts, which ASTRA-sim does not \
+             simulate: they take the measured time. What a rank waited for others before it is not \
              in the files: the simulator makes it anew. Where a host thread was blocked for longer \
              than the network takes, the rest is computation after the communication. Ranks whose \
              traces begin later have a node `begins later`."
@@ -440,8 +441,8 @@ fn times_note(workload: &Workload<'_>) -> &'static str {
              nodes say (`duration_micros`)."
         }
         (_, false) => {
-            "The network alone times a communication. Computation takes what its nodes say \
-             (`duration_micros`)."
+            "The network alone times a communication, but for broadcasts, which ASTRA-sim does not \
+             simulate. They and computation take what their nodes say (`duration_micros`)."
         }
     }
 }

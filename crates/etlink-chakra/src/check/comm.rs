@@ -10,7 +10,7 @@ pub(super) fn check(graph: &ChakraGraph, findings: &mut Findings) {
     for index in 0..graph.len() {
         let comm = graph.comm_of(index);
         let mut faults = match graph.node_type[index] {
-            NodeType::CommCollNode => check_collective(&comm),
+            NodeType::CommCollNode => check_collective(&comm, graph.duration_ns[index]),
             NodeType::CommSendNode => point_to_point(&comm, comm.dst),
             NodeType::CommRecvNode => point_to_point(&comm, comm.src),
             _ => continue,
@@ -25,7 +25,7 @@ pub(super) fn check(graph: &ChakraGraph, findings: &mut Findings) {
     }
 }
 
-fn check_collective(comm: &CommAttrs) -> Vec<FindingKind> {
+fn check_collective(comm: &CommAttrs, duration_ns: i64) -> Vec<FindingKind> {
     let kind = comm.comm_type.map(|kind| {
         i32::try_from(kind)
             .ok()
@@ -35,10 +35,14 @@ fn check_collective(comm: &CommAttrs) -> Vec<FindingKind> {
     let mut faults = vec![];
     match kind {
         None => faults.push(FindingKind::NoCommType),
+        Some(Some(CollectiveCommType::Broadcast)) => {
+            if duration_ns == 0 {
+                faults.push(FindingKind::InstantBroadcast);
+            }
+        }
         Some(Some(
             CollectiveCommType::AllReduce
             | CollectiveCommType::AllGather
-            | CollectiveCommType::Broadcast
             | CollectiveCommType::AllToAll
             | CollectiveCommType::ReduceScatter,
         )) => {}

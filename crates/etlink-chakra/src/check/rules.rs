@@ -112,7 +112,8 @@ rules! {
     NoCommType: "A collective is done by its type.";
         "throws when the node is issued"; NOT_READ;
     UnsupportedCommType:
-        "ASTRA-sim runs all-reduce, all-gather, reduce-scatter, all-to-all and broadcast.";
+        "ASTRA-sim simulates all-reduce, all-gather, reduce-scatter and all-to-all, and gives a \
+        broadcast the duration of its node.";
         "throws when the node is issued"; NOT_READ;
     NoCommSize: "A transfer takes a time by its size.";
         "throws when the node is issued"; NOT_READ;
@@ -128,6 +129,10 @@ rules! {
     GlooAsCompute:
         "PyTorch says of plain Gloo neither groups nor sizes: the ranks run without each other.";
         "runs them as computation"; NOT_READ;
+    InstantBroadcast:
+        "ASTRA-sim does not simulate broadcasts: each takes the duration of its node, whatever its \
+        size.";
+        "takes 1 ns"; NOT_READ;
     UnknownSchema: "The layout of nodes follows the schema.";
         NO_ETPLUS; "end with ValueError";
     MissingKey: "These keys are asked for without a default.";

@@ -127,8 +127,8 @@ fn faults_of_types() {
 #[test]
 fn faults_of_collectives() {
     use FindingKind::{
-        CommOnCpu, NoCommSize, NoCommType, SmallAllGather, UnsupportedCommType, WrongAttrType,
-        ZeroCommSize,
+        CommOnCpu, InstantBroadcast, NoCommSize, NoCommType, SmallAllGather, UnsupportedCommType,
+        WrongAttrType, ZeroCommSize,
     };
     let coll = |attrs: &[(&str, Value)]| faults(&[comm(NodeType::CommCollNode, attrs)]);
     let (kind, size) = (("comm_type", int(0)), ("comm_size", int(8)));
@@ -158,6 +158,16 @@ fn faults_of_collectives() {
         coll(&[("comm_type", int(2)), ("comm_size", Value::Sint64Val(-3))]),
         [(SmallAllGather, 1)]
     );
+    let broadcast = ("comm_type", int(5));
+    assert_eq!(
+        coll(&[broadcast.clone(), size.clone()]),
+        [(InstantBroadcast, 1)]
+    );
+    let timed = Node {
+        duration_micros: 3,
+        ..comm(NodeType::CommCollNode, &[broadcast, size.clone()])
+    };
+    assert_eq!(faults(&[timed]), []);
     for (bytes, found) in [(1, 1), (3, 1), (4, 0)] {
         let gather = coll(&[("comm_type", int(2)), ("comm_size", int(bytes))]);
         assert_eq!(gather, [(SmallAllGather, 1)][..found], "{bytes}");

@@ -4,6 +4,7 @@
 //! With the settings of [`crate::astra::system`] a collective is cut into four pieces, of which two
 //! run at a time.
 
+use super::{DEFAULT_BANDWIDTH, DEFAULT_LATENCY_NS};
 use etlink_model::CollectiveKind;
 use serde::Serialize;
 
@@ -16,6 +17,22 @@ const PIECES: f64 = 4.0;
 const HOPS: f64 = 2.0;
 /// ASTRA-sim's GB are of 2^30 bytes: bytes per ns of one GB/s.
 pub(super) const BYTES_PER_NS: f64 = 1.073_741_824;
+
+/// Returns the time of a broadcast over a network as of ASTRA-sim's example, microseconds: the two
+/// hops of a message, and its bytes over one link, as where ranks pass small pieces on.
+///
+/// ASTRA-sim simulates no broadcast. It takes the duration of the node instead.
+pub fn example_broadcast_micros(bytes: u64) -> u64 {
+    let link = LinkSpeed {
+        latency_ns: DEFAULT_LATENCY_NS,
+        ns_per_byte: 1.0 / (DEFAULT_BANDWIDTH * BYTES_PER_NS),
+    };
+    let cost = NetworkCost {
+        latencies: HOPS,
+        bytes: bytes as f64,
+    };
+    (cost.time_ns(link) / 1e3).ceil() as u64
+}
 
 /// How the ranks of a group pass a collective on: a value of `all-reduce-implementation` and the
 /// like in ASTRA-sim's system file.

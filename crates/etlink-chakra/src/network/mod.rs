@@ -14,7 +14,7 @@ mod shape;
 mod transfers;
 
 pub use accuracy::{GroupFit, HeldOut, KindFit};
-pub use cost::CollectiveImplementation;
+pub use cost::{CollectiveImplementation, example_broadcast_micros};
 pub(crate) use regression::{DEFAULT_BANDWIDTH, DEFAULT_LATENCY_NS};
 pub use shape::{CollectiveImplementations, NetworkLevel};
 pub(crate) use transfers::member_ranks;

@@ -22,6 +22,7 @@ pub use transformer::{Transformer, TransformerError};
 
 use crate::builder::{Message, NodeId, WorkloadBuilder};
 use crate::set::WorkloadSet;
+use etlink_chakra::example_broadcast_micros;
 use etlink_chakra::proto::CollectiveCommType;
 
 /// What each rank does.
@@ -126,6 +127,9 @@ impl<'s> RankWork<'s> {
     ) {
         let deps = self.last();
         self.graph.add_collective(name, kind, bytes, group, &deps);
+        if kind == CollectiveCommType::Broadcast {
+            self.graph.set_duration(example_broadcast_micros(bytes));
+        }
     }
 
     pub(crate) fn send(&mut self, name: &str, to: u32, tag: u32, bytes: u64) {

@@ -124,6 +124,19 @@ fn a_transformer_has_the_groups_of_its_parts() {
     assert!(error.to_string().contains("multiple of 4"), "{error}");
 }
 
+#[test]
+fn a_broadcast_takes_longer_the_more_bytes_it_has() {
+    let pattern = WorkloadPattern::Collective(CollectiveCommType::Broadcast);
+    let micros = |bytes| {
+        let set = generate(&pattern, &WorkloadSizes { bytes, ..SIZES }).expect("fits");
+        set.ranks[0].nodes[1].duration_micros
+    };
+    // 400 GB/s of 2^30 bytes: 2.5 ms for each GiB, and two hops of 936 ns
+    assert_eq!(micros(1), 2);
+    assert_eq!(micros(1 << 30), 2_502);
+    assert_eq!(micros(8 << 30), 20_002);
+}
+
 /// Bytes and ranks of each reduction of gradients of rank 0.
 fn reductions(model: Transformer) -> Vec<(u64, Vec<u32>)> {
     let set = generate(&WorkloadPattern::Transformer(model), &SIZES).expect("fits");
