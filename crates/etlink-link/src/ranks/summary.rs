@@ -233,11 +233,13 @@ impl CommunicationCollector {
             let sizes = sizes(&found);
             let (in_bytes, bytes) = sizes.unwrap_or_default();
             let dtype = summary.names.intern(found.names.get(found.record.dtype));
-            let extent = match node.on_device {
-                true => of_node(trace, index),
-                false => carriers
+            let extent = if node.on_device {
+                of_node(trace, index)
+            } else {
+                let is_message = matches!(kind, CollectiveKind::Send | CollectiveKind::Recv);
+                carriers
                     .get_or_insert_with(|| Carriers::new(trace))
-                    .extent(trace, index),
+                    .extent(trace, index, is_message)
             };
             summary.communications.push(Communication {
                 node: index,

@@ -1,8 +1,9 @@
 //! Recorded pairs: matching by order against the truth that the ids tell.
 
 use crate::support::checked;
+use etlink_link::ranks::{CommExtent, RankSummary};
 use etlink_link::{EdgeKind, LinkOptions, LinkedTrace};
-use etlink_model::{AnomalyKind, DeviceTrace, HostIdx, HostTrace, RfId};
+use etlink_model::{AnomalyKind, DeviceTrace, GlobalRank, HostIdx, HostTrace, RfId};
 use flate2::read::MultiGzDecoder;
 
 /// The recordings of PyTorch 2.15 and their ranks.
@@ -102,6 +103,45 @@ fn by_order_finds_what_the_ids_tell() {
             .count();
         assert!(right * 1_000 >= known * 995, "{case}: {right} of {known}");
     });
+}
+
+#[test]
+fn messages_without_rows_of_their_waits_end_with_their_ranges() {
+    for rank in 0..4 {
+        let (_, device) = read("pipeline4", rank);
+        let records = &device.collectives;
+        let wait = device.names.find("wait");
+        let is_wait = |op: &u32| {
+            let name = records
+                .name
+                .get(device.ops.collective[*op as usize] as usize);
+            name.is_some() && name.copied() == wait
+        };
+        let rest: Vec<u32> = (0..device.ops.len() as u32)
+            .filter(|op| !is_wait(op))
+            .collect();
+        let mut without = device.clone();
+        without.ops.reorder(&rest);
+        assert!(rest.len() < device.ops.len(), "no waits are recorded");
+        let extents = |device: DeviceTrace| {
+            let trace =
+                checked(etlink_link::link(None, device, LinkOptions::default()).expect("links"));
+            let summary = RankSummary::from_trace(&trace, GlobalRank(rank as i64));
+            let messages = summary.communications.into_iter();
+            let all: Vec<CommExtent> = messages.map(|message| message.extent).collect();
+            all
+        };
+        let (with, without) = (extents(device), extents(without));
+        assert_eq!(with.len(), without.len());
+        for (with, without) in with.iter().zip(&without) {
+            assert!(without.is_transfer);
+            // the wait ends a little behind the range, or before it
+            assert!(
+                (with.end_ns - without.end_ns).0.abs() < 200_000,
+                "{with:?} {without:?}"
+            );
+        }
+    }
 }
 
 #[test]

@@ -10,8 +10,8 @@
 //! host op only gives the work away: a worker's range carries it out, else whoever waits for it is
 //! blocked until it is done. Of a range in several slices, cut by ops that it calls, the longest is
 //! the transfer; those around it prepare and copy. Where no wait is recorded, a range of the op's
-//! own thread that begins inside the op and outlasts it says at least until when it went on. A
-//! message is under way from its call on: where that is slow to return, its receive can end
+//! own thread that begins inside the op and outlasts it says at least until when it went on; a
+//! message ends with it, where the thread did nothing else in it. A message is under way from its call on: where that is slow to return, its receive can end
 //! milliseconds before the range `gloo:send` begins.
 
 use super::CommExtent;
@@ -40,8 +40,14 @@ impl Carriers {
         }
     }
 
-    /// Where the communication of this node, which is of the host, runs.
-    pub(super) fn extent(&self, trace: &LinkedTrace, node: NodeIdx) -> CommExtent {
+    /// Where the communication of this node, which is of the host, runs. A message ends with its
+    /// range: sender and receiver each have one of their own.
+    pub(super) fn extent(
+        &self,
+        trace: &LinkedTrace,
+        node: NodeIdx,
+        is_message: bool,
+    ) -> CommExtent {
         let arrives = of_node(trace, node);
         let range = trace.host_comm(&trace.nodes.get(node));
         if range.is_some_and(|comm| !comm.is_wait) {
@@ -55,16 +61,14 @@ impl Carriers {
                 ..of_node(trace, *slice)
             };
         }
-        let ((start_ns, end_ns), waits) = self
-            .range(trace, node)
-            .map_or((whole(trace, node), node), |range| {
-                (whole(trace, range), range)
-            });
+        let range = self.range(trace, node);
+        let waits = range.unwrap_or(node);
+        let (start_ns, end_ns) = whole(trace, waits);
         CommExtent {
             waits,
             start_ns,
             end_ns,
-            is_transfer: false,
+            is_transfer: is_message && range.is_some_and(|range| is_blocked_by(trace, range)),
             ..arrives
         }
     }
@@ -90,6 +94,12 @@ pub(super) fn of_node(trace: &LinkedTrace, index: NodeIdx) -> CommExtent {
     let node = trace.nodes.get(index);
     let start_ns = trace.device.header.unix_time(node.start);
     CommExtent::from_node(index, (start_ns, start_ns + node.duration))
+}
+
+/// Returns whether the thread did nothing else in the range of a communication: the slice that
+/// begins it is all of it.
+fn is_blocked_by(trace: &LinkedTrace, range: NodeIdx) -> bool {
+    of_node(trace, range).end_ns == whole(trace, range).1
 }
 
 fn runs_it(trace: &LinkedTrace, node: &Node) -> bool {
