@@ -364,6 +364,12 @@ class Recorded(Traces):
         events = load(self.traces / "kineto_trace_0.json")["traceEvents"]
         return len([event for event in events if event.get("cat") == "etlink_wait"]), ran.stderr
 
+    def test_a_folder_may_have_any_legal_name(self):
+        self.traces = self.folder / "a\\b\nc"
+        self.record(SCHEDULE, "python train.py 7")
+        self.assert_steps(self.manifest()["ranks"][0], (3, 4))
+        self.assertGreater(len(load(self.traces / "kineto_trace_0.json")["traceEvents"]), 100)
+
     def test_waits_are_written_behind_whatever_kineto_logged_and_missed_if_they_cannot_be(self):
         logged = """text.replace('"traceName"', '"ERROR": ["a]", "}], b"],\\n"traceName"')"""
         found, _ = self.waits_in(logged, 0)

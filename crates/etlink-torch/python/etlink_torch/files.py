@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import socket
+import tempfile
 
 from . import flight_recorder, memory_snapshot
 from .descriptors import held, opened
@@ -146,6 +147,23 @@ def is_whole(path):
         file.seek(max(0, size - TAIL_BYTES))
         tail = file.read().rstrip()
     return tail.endswith(b"}") and any(key in tail for key in (b'"traceName"', b'"finish_ts"'))
+
+
+@contextlib.contextmanager
+def plain_path(path):
+    """Another path of the same file if Kineto would change this one: it drops line breaks, and takes backslashes for slashes."""
+    if "\\" not in path and "\n" not in path:
+        yield path
+        return
+    folder, name = os.path.split(os.path.abspath(path))
+    place = tempfile.mkdtemp(prefix="etlink-")
+    link = os.path.join(place, "folder")
+    try:
+        os.symlink(folder, link)
+        yield os.path.join(link, name)
+    finally:
+        attempt(os.remove, link)
+        attempt(os.rmdir, place)
 
 
 def check_end(path):

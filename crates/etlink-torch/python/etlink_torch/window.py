@@ -232,7 +232,8 @@ class Window:
         """Called inside of the profiler's `stop`, which has more to do after it."""
         try:
             files.remove_trace(self.device)
-            profiler.export_chrome_trace(self.device)
+            with files.plain_path(self.device) as path:
+                profiler.export_chrome_trace(path)
             graph_nodes.unpack(self.device)
             # the collector of graph nodes warns and goes on
             if self.settings["options"]["cuda_graph_nodes"] and not os.path.exists(self.device):
