@@ -12,7 +12,9 @@
 //! Pure, without recursion; O(nodes + edges), with resources O(nodes log nodes + edges).
 
 mod aliases;
+mod assumed;
 mod cross_step;
+mod doubts;
 mod editable;
 mod edits;
 mod explain;
@@ -22,9 +24,11 @@ mod joined;
 mod labels;
 mod linked;
 mod path;
+mod range;
 mod run;
 mod scale;
 mod slack;
+mod spread;
 mod stats;
 mod step_lengths;
 mod trust;
@@ -58,11 +62,12 @@ pub use path::{
     CauseTime, PathCause, PathReport, PathStep, PathStepReport, RankCrossing, StartReason,
     critical_path, work_makespan,
 };
+pub use range::{AnswerRange, answer_range};
 pub use run::{ReplayRun, ReplaySettings, run_graph};
 pub use scale::{DurationScale, DurationScaleError};
 pub use slack::node_slack;
 pub use stats::Percentiles;
 pub use step_lengths::{StepBounds, StepLength, median_step, step_bounds, step_lengths};
-pub use trust::{AnswerRange, PathTrust, TrustFigures, answer_range, path_trust, trust_figures};
+pub use trust::{PathTrust, TrustFigures, path_trust, trust_figures};
 pub use unused::{UnusedRule, check_edge_kind, explain_missing_name};
 pub use validate::{UnmatchedNodes, Validation, ValidationVerdict, validate};

@@ -6,9 +6,10 @@
 
 mod resources;
 
+use crate::assumed::Assumed;
 use crate::edits::{GraphEdits, NodeEdits};
 use crate::graph::{EdgeKind, ReplayGraph, ReplayKind};
-use crate::labels::{LabelSource, NoLabels};
+use crate::labels::LabelSource;
 use crate::scale::{self, DurationScale};
 use etlink_model::{DurationNs, EdgeIdx, NodeIdx, TimeNs};
 
@@ -24,9 +25,26 @@ pub struct ReplaySettings {
     pub resources: bool,
     /// What is different about single nodes, after the factors.
     pub edits: GraphEdits,
-    /// Waits that only a rule has found last as long as they were measured to, whatever becomes of
-    /// what they are said to be for. O(nodes + edges) more.
-    pub inferred_as_measured: bool,
+}
+
+impl ReplaySettings {
+    /// The least, or the greatest, factor by which the changes can change what waits for them: 1
+    /// where there are none of that kind, 0 where something is left out.
+    pub(crate) fn factor_of_causes(&self, greatest: bool) -> f64 {
+        let scaled = self.edits.scaled.iter().map(|(_, factor)| *factor);
+        let factors = self.scales.iter().map(DurationScale::factor).chain(scaled);
+        if greatest {
+            return factors.fold(1.0, f64::max);
+        }
+        let edits = &self.edits;
+        let leaves_out = [&edits.removed, &edits.at_once]
+            .iter()
+            .any(|nodes| !nodes.is_empty());
+        match leaves_out || !edits.freed.is_empty() || !self.drop_edges.is_empty() {
+            true => 0.0,
+            false => factors.fold(1.0, f64::min),
+        }
+    }
 }
 
 /// What came of it.
@@ -93,11 +111,18 @@ pub fn run_graph(
 ) -> ReplayRun {
     let mut duration = scale::durations(graph, labels, &settings.scales);
     settings.edits.apply_to_durations(&mut duration);
+    run_assuming(graph, settings, duration, Assumed::default())
+}
+
+/// Runs a graph whose nodes take `duration`, under assumptions about its waits.
+pub(crate) fn run_assuming(
+    graph: &ReplayGraph,
+    settings: &ReplaySettings,
+    duration: Vec<DurationNs>,
+    assumed: Assumed<'_>,
+) -> ReplayRun {
     // Edges that are dropped stay in the graph: it is shared by all questions about a trace.
-    let mut rules = Rules::new(graph, settings);
-    if settings.inferred_as_measured {
-        rules.measure_inferred_waits();
-    }
+    let rules = Rules::new(graph, settings, assumed);
     if settings.resources {
         return resources::run_graph(&rules, duration);
     }
@@ -119,20 +144,18 @@ pub(crate) struct Rules<'g> {
     pub(crate) graph: &'g ReplayGraph,
     dropped: [bool; EdgeKind::ALL.len()],
     edits: NodeEdits,
-    /// Where inferred waits last as measured: per node, how much longer it waited than its other
-    /// causes say.
-    measured_waits: Option<Vec<DurationNs>>,
+    assumed: Assumed<'g>,
     origin: TimeNs,
 }
 
 impl<'g> Rules<'g> {
-    fn new(graph: &'g ReplayGraph, settings: &ReplaySettings) -> Rules<'g> {
+    fn new(graph: &'g ReplayGraph, settings: &ReplaySettings, assumed: Assumed<'g>) -> Rules<'g> {
         let dropped = EdgeKind::ALL.map(|kind| settings.drop_edges.contains(&kind));
         Rules {
             graph,
             dropped,
             edits: NodeEdits::new(graph, &settings.edits),
-            measured_waits: None,
+            assumed,
             // an empty graph has no node that could ask for it
             origin: graph.start.iter().min().copied().unwrap_or_default(),
         }
@@ -143,37 +166,14 @@ impl<'g> Rules<'g> {
         !self.dropped[kind as usize]
     }
 
-    /// Takes inferred edges for waits of the length that they were measured to have.
-    fn measure_inferred_waits(&mut self) {
-        let graph = self.graph;
-        let plain = ReplaySettings::default();
-        let measured = run_graph(graph, &NoLabels, &plain);
-        let mut waits = vec![DurationNs::ZERO; graph.len()];
-        for node in graph.indices() {
-            let stated = graph
-                .edges_to(node)
-                .filter(|edge| !graph.dep(*edge).inferred);
-            let ready =
-                stated.map(|edge| measured.ready(graph.dep(edge).from, graph.latency(edge)));
-            // A node that only inferred edges lead to keeps these: nothing else places it.
-            if let Some(ready) = ready.max() {
-                let start = measured.start[node.index()];
-                waits[node.index()] = (start - ready).max(DurationNs::ZERO);
-            }
-        }
-        self.measured_waits = Some(waits);
-    }
-
     /// Whether a node waits for an edge in this run.
     fn edge_counts(&self, node: NodeIdx, edge: EdgeIdx) -> bool {
         let dep = self.graph.dep(edge);
-        if !self.counts(dep.kind) || self.edits.is_freed(node, dep.kind) {
-            return false;
-        }
-        // A node that only inferred edges lead to keeps them.
-        let is_measured = self.measured_waits.is_some() && dep.inferred;
-        let mut others = self.graph.deps(node);
-        !(is_measured && others.any(|dep| !dep.inferred))
+        self.kind_counts(node, dep.kind) && self.assumed.keeps(edge)
+    }
+
+    fn kind_counts(&self, node: NodeIdx, kind: EdgeKind) -> bool {
+        self.counts(kind) && !self.edits.is_freed(node, kind)
     }
 
     /// From when on a node may run, and the edge that decided it. `run` has all that it waits for.
@@ -205,8 +205,11 @@ impl<'g> Rules<'g> {
                 (latest, decided) = (ready, edge);
             }
         }
-        let waits = self.measured_waits.as_ref().filter(|_| !at_once);
-        let waited = waits.map_or(DurationNs::ZERO, |waits| waits[node.index()]);
-        (latest + waited, decided)
+        for wait in self.assumed.waits_of(node) {
+            if !at_once && self.kind_counts(node, wait.kind) {
+                latest = run.ready(wait.from, wait.latency).max(latest);
+            }
+        }
+        (latest, decided)
     }
 }

@@ -48,6 +48,13 @@ const KINDS: [(&str, &[ReplayKind]); 13] = [
     ("latency", &[ReplayKind::Latency]),
 ];
 
+impl DurationScale {
+    /// What durations are multiplied by.
+    pub(crate) fn factor(&self) -> f64 {
+        self.factor
+    }
+}
+
 /// Why a rule is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DurationScaleError {

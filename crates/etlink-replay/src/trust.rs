@@ -2,8 +2,8 @@
 
 use crate::graph::{EdgeKind, ReplayGraph, ReplayKind};
 use crate::labels::LabelSource;
-use crate::path::{PathStep, StartReason, critical_path, resources_with_work, work_makespan};
-use crate::run::{ReplayRun, ReplaySettings, run_graph};
+use crate::path::{PathStep, StartReason, critical_path, resources_with_work};
+use crate::run::ReplayRun;
 use crate::stats::time_share;
 use etlink_link::limits::LAUNCH_LATENCY;
 use etlink_model::{DurationNs, TimeNs};
@@ -47,48 +47,6 @@ fn is_inferred(graph: &ReplayGraph, run: &ReplayRun, step: &PathStep) -> bool {
     let by_edge = matches!(step.via, StartReason::Edge(_));
     let edge = run.deciding_edge(step.node).filter(|_| by_edge);
     edge.is_some_and(|edge| graph.dep(edge).inferred)
-}
-
-/// An answer with what is inferred, and without.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct AnswerRange {
-    /// The lesser change, ns.
-    pub least_change_ns: i64,
-    /// The greater change, ns.
-    pub most_change_ns: i64,
-    /// What the changed run's path rests on.
-    #[serde(flatten)]
-    pub trust: PathTrust,
-}
-
-/// Asks once more, with inferred waits as long as they were measured to be. `change_ns` is the answer
-/// with them. O(nodes + edges).
-pub fn answer_range(
-    graph: &ReplayGraph,
-    labels: &dyn LabelSource,
-    settings: &ReplaySettings,
-    run: &ReplayRun,
-    change_ns: i64,
-) -> AnswerRange {
-    let trust = path_trust(graph, run);
-    let makespan =
-        |settings: &ReplaySettings| work_makespan(graph, &run_graph(graph, labels, settings)).0;
-    let changed = ReplaySettings {
-        inferred_as_measured: true,
-        ..settings.clone()
-    };
-    let unchanged = ReplaySettings {
-        resources: settings.resources,
-        inferred_as_measured: true,
-        ..ReplaySettings::default()
-    };
-    let without = makespan(&changed) - makespan(&unchanged);
-    AnswerRange {
-        least_change_ns: change_ns.min(without),
-        most_change_ns: change_ns.max(without),
-        trust,
-    }
 }
 
 /// What a graph leaves out or cannot explain.

@@ -434,7 +434,9 @@ impl Graph<'_> {
         // A first launch loads its module lazily (`CUDA_MODULE_LOADING=LAZY`), and a pageable copy
         // is staged: such a call works for long before the row can start.
         // Its row starts about when it returns: a few microseconds before in some calls.
-        let ends_near = start - begun > LAUNCH_LATENCY && ended <= start + WAIT_LATENCY;
+        // The row of a short call can be late as well, because of what its stream runs before it.
+        let is_long = ended - begun > WAIT_LATENCY && start - begun > LAUNCH_LATENCY;
+        let ends_near = is_long && ended <= start + WAIT_LATENCY;
         // A call that waits for its own row has launched it before.
         let own_wait = (CallIdx::new(call), row);
         let waits = &self.waits.calls;

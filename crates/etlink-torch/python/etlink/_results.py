@@ -66,7 +66,7 @@ class Replay:
 
     @property
     def range_ns(self) -> tuple[int, int] | None:
-        """The change without and with what is inferred; None without changes."""
+        """Between which changes the truth lies, least and most; None without changes."""
         changed = self.data["what_if"]
         if changed is None:
             return None

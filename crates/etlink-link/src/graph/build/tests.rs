@@ -155,14 +155,21 @@ fn a_call_goes_on_behind_the_start_of_its_row_and_when_it_is_released() {
     }
 }
 
-/// An op up to 1 us, then a call of 200 us.
+/// An op up to 1 us, then a call of 200 us, or of 30 us whose row waits for others of its stream.
 #[test]
 fn a_call_that_takes_long_has_launched_by_its_end_or_takes_its_time() {
-    let (begun, ended) = (1_000, 201_000);
-    for (row, slots, end, limit) in [
-        (ended, 2, ended, LAUNCH_LATENCY),
-        (ended - WAIT_LATENCY.0, 2, ended, LAUNCH_LATENCY),
-        (ended - WAIT_LATENCY.0 - 1, 1, begun, DurationNs(200_000)),
+    let (begun, ended, short) = (1_000, 201_000, 31_000);
+    for (ended, row, slots, end, limit) in [
+        (ended, ended, 2, ended, LAUNCH_LATENCY),
+        (ended, ended - WAIT_LATENCY.0, 2, ended, LAUNCH_LATENCY),
+        (
+            ended,
+            ended - WAIT_LATENCY.0 - 1,
+            1,
+            begun,
+            DurationNs(200_000),
+        ),
+        (short, ended, 1, begun, LAUNCH_LATENCY),
     ] {
         let mut parts = Parts::default();
         parts.launch((begun, ended), (row, row + 10));

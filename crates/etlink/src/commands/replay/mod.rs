@@ -146,7 +146,7 @@ struct WhatIfReport {
     /// What `makespan_ns` is longer than that.
     change_ns: i64,
     change: f64,
-    /// The change without and with what is inferred, and what the answer rests on.
+    /// Between which changes the truth lies, and what the answer rests on.
     range: AnswerRange,
     /// By how much the last device op ends later: the host can go on after it.
     device_end_change_ns: Option<i64>,
@@ -400,7 +400,7 @@ fn what_if(
         scale: settings.scales.iter().map(ToString::to_string).collect(),
         drop_edges: settings.drop_edges.clone(),
         questions: AskedQuestion::from_config(config),
-        range: etlink_replay::answer_range(graph, labels, settings, run, change_ns),
+        range: etlink_replay::answer_range(graph, labels, settings, (plain, run)),
         makespan_ns,
         unchanged_ns: before,
         change_ns,

@@ -579,21 +579,20 @@ fn add_what_if(
         format!("{change}: {}", asked.join(", ")),
     );
     let range = &changes.range;
-    let (least, most) = (range.least_change_ns, range.most_change_ns);
-    // One end of the range is the answer itself.
-    let without = if least == changes.change_ns {
-        most
-    } else {
-        least
-    };
+    let [least, most] = [range.least_change_ns, range.most_change_ns].map(signed_time);
     let range_text = match least == most {
-        true => "a prediction, the same without what is inferred".to_owned(),
-        false => format!(
-            "a prediction; without what is inferred {}",
-            signed_time(without)
-        ),
+        true => "a prediction; what the recording leaves open does not move it".to_owned(),
+        false => format!("a prediction; by what the recording leaves open from {least} to {most}"),
     };
     rows.add("", "", range_text);
+    if range.possible_waits > 0 && least != most {
+        let text = format!(
+            "not known: whether {} waits that held nothing up are for work of other streams; \
+             a recording with enable_cuda_sync_events shows that",
+            range.possible_waits
+        );
+        rows.add("", "", text);
+    }
     rows.add("", "", path_trust_text(&range.trust));
     if let Some(trust) = trust
         && trust.unexplained_calls_ns.0 as f64 > LEAST_UNEXPLAINED * changes.unchanged_ns as f64
