@@ -106,6 +106,10 @@ impl ManifestEntry {
 impl RunManifest {
     /// The manifest for the traces in `folder`, if there is one; else why it cannot be used.
     pub fn of(folder: &Path) -> Result<Option<RunManifest>, String> {
+        // one file of a web server is asked for, and nothing that might lie beside it
+        if storage::is_web_url(folder) {
+            return Ok(None);
+        }
         // the name of `.` is empty, and the files of a cycle are listed by their folder's name
         let folder = &folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
         // its own folder first: a cycle may have been copied with a manifest of its own

@@ -14,8 +14,6 @@ mod objects;
 #[cfg(feature = "s3")]
 mod range_reader;
 #[cfg(feature = "s3")]
-mod stream_reader;
-#[cfg(feature = "s3")]
 mod tasks;
 #[cfg(all(test, feature = "s3"))]
 mod tests;
@@ -28,9 +26,11 @@ pub(crate) mod uploads;
     allow(dead_code, reason = "a URL is refused before it is taken apart")
 )]
 mod url;
+#[cfg(feature = "s3")]
+mod web_file;
 
-pub(crate) use url::shown_path;
 pub use url::{is_url, path_without_secrets, without_secrets};
+pub(crate) use url::{is_web_url, shown_path};
 
 use std::ffi::OsStr;
 use std::fs::File;

@@ -3,9 +3,9 @@
 use super::client::{Place, place_of};
 use super::error::{store_error, usage_error};
 use super::range_reader::RangeReader;
-use super::stream_reader::StreamReader;
 use super::tasks::wait_for;
 use super::url::Service;
+use super::web_file::WebReader;
 use super::{FileData, FolderEntry, OpenFile, StoredKind, object_entry};
 use object_store::path::Path as Key;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStoreExt};
@@ -22,7 +22,7 @@ const FOLDER: FileData = FileData {
 pub(super) fn file_data(path: &Path) -> io::Result<FileData> {
     let place = place_of(path)?;
     if place.service == Service::Web {
-        let content = StreamReader::open(&place)?;
+        let content = WebReader::open(path, place)?;
         return Ok(file_of(content.object()));
     }
     match head(&place) {
@@ -70,7 +70,7 @@ fn folder_data(place: &Place) -> io::Result<FileData> {
 pub(super) fn open(path: &Path) -> io::Result<OpenFile> {
     let place = place_of(path)?;
     if place.service == Service::Web {
-        let content = StreamReader::open(&place)?;
+        let content = WebReader::open(path, place)?;
         return Ok(OpenFile {
             data: file_of(content.object()),
             content: Box::new(content),

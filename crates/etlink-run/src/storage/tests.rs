@@ -5,7 +5,9 @@ use super::client::place_of;
 use super::tasks::wait_for;
 use super::*;
 use object_store::{ObjectStoreExt, PutPayload};
-use std::io::ErrorKind;
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn put(url: &str, content: Vec<u8>) {
     let place = place_of(Path::new(url)).expect("a place");
@@ -101,4 +103,59 @@ fn an_object_is_removed() {
     put("memory://removes/x", vec![1]);
     remove(path).expect("removes");
     assert!(!exists(path));
+}
+
+/// A web server of one file that serves no ranges; says how often it was asked.
+fn web_server(content: Vec<u8>) -> (PathBuf, Arc<AtomicUsize>) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    std::thread::spawn(move || {
+        for connection in listener.incoming() {
+            let (mut connection, content) = (connection.expect("connects"), content.clone());
+            let counted = Arc::clone(&counted);
+            std::thread::spawn(move || {
+                let mut lines = BufReader::new(connection.try_clone().expect("a copy"));
+                let mut line = String::new();
+                while lines.read_line(&mut line).expect("a request") > 2 {
+                    line.clear();
+                }
+                counted.fetch_add(1, Ordering::SeqCst);
+                let size = content.len();
+                let head = format!(
+                    "HTTP/1.1 200 OK\r\nContent-Length: {size}\r\nConnection: close\r\n\r\n"
+                );
+                // who has read enough closes the connection
+                drop(connection.write_all(head.as_bytes()));
+                drop(connection.write_all(&content));
+            });
+        }
+    });
+    (
+        PathBuf::from(format!("http://127.0.0.1:{port}/trace.json")),
+        asked,
+    )
+}
+
+#[test]
+fn a_file_of_a_web_server_is_asked_for_once_until_all_of_it_is_read_again() {
+    let content: Vec<u8> = (0..3_000_000_u32).map(|at| (at / 7) as u8).collect();
+    let (url, asked) = web_server(content.clone());
+    let times = || asked.load(Ordering::SeqCst);
+    for bytes in [10, 300_000] {
+        let mut head = vec![];
+        let file = open(&url).expect("opens");
+        assert_eq!(file.data.bytes, content.len() as u64);
+        file.content
+            .take(bytes)
+            .read_to_end(&mut head)
+            .expect("reads");
+        assert_eq!(head, content[..bytes as usize]);
+    }
+    assert_eq!(read(&url).expect("reads"), content);
+    assert_eq!(times(), 1);
+    // a range is asked for, refused, and then all of it
+    assert_eq!(read(&url).expect("reads"), content);
+    assert_eq!(times(), 3);
 }

@@ -72,6 +72,12 @@ pub fn is_url(path: &Path) -> bool {
     length > 1 && text[0].is_ascii_alphabetic() && text[length..].starts_with(b"://")
 }
 
+/// Returns whether a path is the URL of a web server, which lists no folders.
+pub(crate) fn is_web_url(path: &Path) -> bool {
+    let scheme = path.to_str().and_then(|url| url.split_once(AFTER_SCHEME));
+    scheme.is_some_and(|(scheme, _)| Service::of_scheme(scheme) == Some(Service::Web))
+}
+
 impl ObjectUrl {
     pub(super) fn parse(path: &Path) -> Result<ObjectUrl, BadUrl> {
         let text = path.to_str().ok_or(BadUrl::NoText)?;

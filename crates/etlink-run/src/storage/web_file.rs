@@ -1,0 +1,248 @@
+//! Reads a file of a web server, which need not serve ranges: one answer, a few blocks ahead.
+//!
+//! ```text
+//! first to open   |== head ==|…          stops, and leaves the transfer where it is
+//! next to open    |== head ==|           from memory
+//! whole file      |== head ==|=========> takes the transfer over
+//! ```
+//! A command looks at the beginning of a file several times, to tell its kind and its rank, before
+//! it reads all of it. The head is kept for that, so that the file is sent once. A second whole
+//! read asks for what is behind the head, by a range where the server serves them.
+
+use super::client::Place;
+use super::error::store_error;
+use super::tasks::{Pending, begin, wait_for};
+use super::url::Service;
+use bytes::{Buf, Bytes};
+use futures_util::StreamExt;
+use object_store::{GetOptions, GetRange, GetResult, ObjectMeta};
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::mpsc::{Receiver, channel};
+
+/// Blocks that wait to be read; servers send some 16 kB at once.
+const BLOCKS_AHEAD: usize = 256;
+/// How much of the beginning of a file is kept. The kind of a file is told from its first 256 KiB,
+/// unpacked.
+const HEAD_BYTES: usize = 1 << 20;
+/// How much of the head is handed out at once.
+const HEAD_BLOCK_BYTES: usize = 1 << 16;
+
+/// Files by URL. They stay as they were when the command first asked for them.
+static FILES: Mutex<BTreeMap<PathBuf, Arc<WebFile>>> = Mutex::new(BTreeMap::new());
+
+/// A file of a web server, as the server described it when it was first opened.
+pub(super) struct WebFile {
+    place: Place,
+    object: ObjectMeta,
+    head: Mutex<Head>,
+}
+
+/// The beginning of a file.
+struct Head {
+    bytes: Vec<u8>,
+    /// Sends what is behind `bytes`; `None` once somebody took it over or the file has ended.
+    transfer: Option<Transfer>,
+    /// Whether `bytes` is the whole file.
+    is_whole: bool,
+}
+
+/// An answer that is being received.
+struct Transfer {
+    /// Received, and not yet taken.
+    first: Bytes,
+    blocks: Receiver<io::Result<Bytes>>,
+    /// The transfer ends when this is dropped.
+    _task: Pending<()>,
+}
+
+impl Transfer {
+    /// Returns the next block; `None` at the end of the file.
+    fn next(&mut self) -> io::Result<Option<Bytes>> {
+        if !self.first.is_empty() {
+            return Ok(Some(std::mem::take(&mut self.first)));
+        }
+        self.blocks.blocking_recv().transpose()
+    }
+
+    /// Passes over bytes, fewer where the file ends before.
+    fn skip(&mut self, mut bytes: usize) -> io::Result<()> {
+        while bytes > 0
+            && let Some(mut block) = self.next()?
+        {
+            let skipped = bytes.min(block.len());
+            block.advance(skipped);
+            bytes -= skipped;
+            self.first = block;
+        }
+        Ok(())
+    }
+}
+
+/// Reads a file from its beginning.
+pub(super) struct WebReader {
+    file: Arc<WebFile>,
+    /// Bytes that were taken so far, with those of `current`.
+    taken: usize,
+    current: Bytes,
+    /// The transfer of what is behind the head, once this reader has come there.
+    transfer: Option<Transfer>,
+}
+
+impl WebReader {
+    /// Opens a file; asks its server unless this file was opened before.
+    ///
+    /// # Errors
+    /// The server does not give it.
+    pub(super) fn open(path: &Path, place: Place) -> io::Result<WebReader> {
+        let known = locked(&FILES).get(path).cloned();
+        let file = match known {
+            Some(file) => file,
+            None => {
+                let file = Arc::new(WebFile::ask(place)?);
+                locked(&FILES).insert(path.to_owned(), Arc::clone(&file));
+                file
+            }
+        };
+        Ok(WebReader {
+            file,
+            taken: 0,
+            current: Bytes::new(),
+            transfer: None,
+        })
+    }
+
+    /// What the server says of the file.
+    pub(super) fn object(&self) -> &ObjectMeta {
+        &self.file.object
+    }
+
+    /// Takes the next block; an empty one at the end of the file.
+    fn fill(&mut self) -> io::Result<()> {
+        if self.transfer.is_none() {
+            let file = Arc::clone(&self.file);
+            let mut head = locked(&file.head);
+            if self.taken == head.bytes.len() && !head.is_whole {
+                self.transfer = file.extend(&mut head)?;
+            }
+            let kept = head.bytes.get(self.taken..).unwrap_or_default();
+            self.current = Bytes::copy_from_slice(&kept[..kept.len().min(HEAD_BLOCK_BYTES)]);
+        }
+        if let Some(transfer) = &mut self.transfer {
+            self.current = transfer.next()?.unwrap_or_default();
+        }
+        self.taken += self.current.len();
+        Ok(())
+    }
+}
+
+impl Read for WebReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.current.is_empty() {
+            self.fill()?;
+        }
+        let read = buffer.len().min(self.current.len());
+        self.current.copy_to_slice(&mut buffer[..read]);
+        Ok(read)
+    }
+}
+
+impl WebFile {
+    /// Asks for a file, and begins to receive it.
+    fn ask(place: Place) -> io::Result<WebFile> {
+        let answer = get(&place, GetOptions::default())?;
+        let object = answer.meta.clone();
+        Ok(WebFile {
+            head: Mutex::new(Head {
+                bytes: vec![],
+                transfer: Some(receive(place.service, answer)?),
+                is_whole: false,
+            }),
+            place,
+            object,
+        })
+    }
+
+    /// Receives a block of the head. Where the head has all that is kept, returns the transfer of
+    /// what is behind it instead.
+    fn extend(&self, head: &mut Head) -> io::Result<Option<Transfer>> {
+        if head.bytes.len() >= HEAD_BYTES {
+            let taken_over = head.transfer.take();
+            return match taken_over {
+                Some(transfer) => Ok(Some(transfer)),
+                None => self.ask_behind(head.bytes.len()).map(Some),
+            };
+        }
+        let mut transfer = match head.transfer.take() {
+            Some(transfer) => transfer,
+            // the last answer broke off
+            None => self.ask_behind(head.bytes.len())?,
+        };
+        match transfer.next()? {
+            Some(block) => {
+                head.bytes.extend_from_slice(&block);
+                head.transfer = Some(transfer);
+            }
+            None => head.is_whole = true,
+        }
+        Ok(None)
+    }
+
+    /// Asks for what is behind the head: by a range, or for all of it where the server serves none.
+    fn ask_behind(&self, head_bytes: usize) -> io::Result<Transfer> {
+        let service = self.place.service;
+        let ranged = GetOptions {
+            range: Some(GetRange::Offset(head_bytes as u64)),
+            if_match: self.object.e_tag.clone(),
+            ..GetOptions::default()
+        };
+        if let Ok(answer) = get(&self.place, ranged) {
+            return receive(service, answer);
+        }
+        let answer = get(&self.place, GetOptions::default())?;
+        let is_other =
+            answer.meta.e_tag != self.object.e_tag || answer.meta.size != self.object.size;
+        if is_other {
+            let changed = "it was changed while it was used: run it again";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, changed));
+        }
+        let mut transfer = receive(service, answer)?;
+        transfer.skip(head_bytes)?;
+        Ok(transfer)
+    }
+}
+
+fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn get(place: &Place, options: GetOptions) -> io::Result<GetResult> {
+    let place = place.clone();
+    wait_for(async move {
+        let answer = place.store.objects.get_opts(&place.key, options).await;
+        answer.map_err(|error| store_error(place.service, error))
+    })
+}
+
+/// Receives an answer, a few blocks ahead of whoever reads it.
+fn receive(service: Service, answer: GetResult) -> io::Result<Transfer> {
+    let (sender, blocks) = channel(BLOCKS_AHEAD);
+    let task = begin(async move {
+        let mut stream = answer.into_stream();
+        while let Some(block) = stream.next().await {
+            let block = block.map_err(|error| store_error(service, error));
+            // nobody reads any more
+            if sender.send(block).await.is_err() {
+                break;
+            }
+        }
+        Ok(())
+    })?;
+    Ok(Transfer {
+        first: Bytes::new(),
+        blocks,
+        _task: task,
+    })
+}
