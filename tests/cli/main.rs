@@ -58,6 +58,7 @@ mod schedule;
 mod schema;
 mod simulated;
 mod simulator;
+mod slices;
 mod steps;
 mod timeline;
 mod tool;

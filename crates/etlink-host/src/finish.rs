@@ -11,8 +11,9 @@ use etlink_model::{Anomalies, AnomalyKind, HostTrace};
 /// Id of the process root in every file of PyTorch; it is its own parent there.
 const PROCESS: u64 = 1;
 
-/// Sorts by id, drops nodes with an id that is taken, and makes the parents a forest.
-pub(crate) fn finish(trace: &mut HostTrace) {
+/// Sorts by id, drops nodes with an id that is taken, and makes the parents a forest. Of a slice a
+/// parent may be before it, which is no damage.
+pub(crate) fn finish(trace: &mut HostTrace, is_slice: bool) {
     // Everything below finds nodes by binary search, so the order comes first.
     sort_nodes(trace);
     number_collectives(trace);
@@ -20,14 +21,8 @@ pub(crate) fn finish(trace: &mut HostTrace) {
     let rf_ids = rf_ids.map(|id| id.0).collect();
     count_rf_ids(rf_ids, &mut trace.anomalies);
     let roots = ThreadRoots::find(trace);
-    adopt_orphans(trace, &roots);
+    adopt_orphans(trace, &roots, is_slice);
     break_cycles(trace, &roots);
-}
-
-/// As [`finish`] for a part of the nodes: of a parent that was not read nothing is known.
-pub(crate) fn finish_part(trace: &mut HostTrace) {
-    sort_nodes(trace);
-    number_collectives(trace);
 }
 
 /// By id; of equal ids the first in the file stays.
@@ -122,16 +117,18 @@ impl ThreadRoots {
 
 /// Hangs nodes whose parent is not in the file on their thread's root. A file that was cut has
 /// no process root, since that is written last: its id is no loss.
-fn adopt_orphans(trace: &mut HostTrace, roots: &ThreadRoots) {
+fn adopt_orphans(trace: &mut HostTrace, roots: &ThreadRoots, is_slice: bool) {
     for row in 0..trace.nodes.len() {
         let parent = trace.nodes.parent[row];
         // Children of an op that an exception left have
         // its id as parent, and the op was never written.
         if parent != 0 && parent != PROCESS && trace.find(parent).is_none() {
-            let id = trace.nodes.id[row];
-            trace.anomalies.note(AnomalyKind::OrphanNode, || {
-                format!("id {id}, parent {parent}")
-            });
+            if !is_slice {
+                let id = trace.nodes.id[row];
+                trace.anomalies.note(AnomalyKind::OrphanNode, || {
+                    format!("id {id}, parent {parent}")
+                });
+            }
             trace.nodes.parent[row] = roots.root_of(trace.nodes.tid[row]);
         }
     }

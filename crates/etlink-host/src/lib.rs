@@ -48,7 +48,7 @@ pub use write::{
 };
 
 use etlink_json::{ArrayEnvelope, ArrayLayout, JsonReadError, ReadDamage, read_elements};
-use etlink_model::{AnomalyKind, HostHeader, HostTrace, HostVersion, WantedNodes, advice};
+use etlink_model::{AnomalyKind, HostHeader, HostTrace, HostVersion, KeptNodes, advice};
 use std::io::Read;
 
 /// How to read.
@@ -141,7 +141,7 @@ pub fn read_linked<R: Read + Send>(
     trace.bytes = envelope.bytes;
     header::add(&envelope.header, &mut trace.header);
     header::add(&envelope.trailer, &mut trace.header);
-    finish::finish(&mut trace);
+    finish::finish(&mut trace, false);
     note_damage(&mut trace, envelope.damage);
     Ok((trace, envelope.trailer))
 }
@@ -154,10 +154,10 @@ pub fn read_linked<R: Read + Send>(
 pub fn read_part<R: Read + Send>(
     source: R,
     options: HostReadOptions,
-    wanted: Option<&WantedNodes>,
+    kept: Option<&KeptNodes>,
 ) -> Result<HostTrace, Error> {
     let mut builder = tables::HostTraceBuilder::default();
-    let envelope = read_nodes(source, options, wanted, &mut builder)?;
+    let envelope = read_nodes(source, options, kept, &mut builder)?;
     let (bytes, mut trailer, mut damage) = (envelope.bytes, envelope.trailer, envelope.damage);
     let mut header = HostHeader::default();
     let mut damaged = header::add(&envelope.header, &mut header).damaged;
@@ -169,7 +169,7 @@ pub fn read_part<R: Read + Send>(
             break;
         };
         let list = b"[".chain(&trailer[start..]);
-        let more = read_nodes(list, options, wanted, &mut builder)?;
+        let more = read_nodes(list, options, kept, &mut builder)?;
         // Offsets of the added list count from the bracket
         // put before it; users see those of the file.
         let offset = bytes.saturating_sub((trailer.len() - start) as u64 + 1);
@@ -185,10 +185,7 @@ pub fn read_part<R: Read + Send>(
     trace.bytes = bytes;
     trace.header = header;
     // Order and parents can only be mended once all lists have been read.
-    match wanted {
-        None => finish::finish(&mut trace),
-        Some(_) => finish::finish_part(&mut trace),
-    }
+    finish::finish(&mut trace, kept.is_some());
     let lists_behind = header::count_lists(&trailer, LAYOUT.array);
     let name = Some(format!("{:?}", LAYOUT.array));
     trace
@@ -207,14 +204,14 @@ pub fn read_part<R: Read + Send>(
 fn read_nodes(
     source: impl Read + Send,
     options: HostReadOptions,
-    wanted: Option<&WantedNodes>,
+    kept: Option<&KeptNodes>,
     builder: &mut tables::HostTraceBuilder,
 ) -> Result<ArrayEnvelope, JsonReadError> {
     read_elements(
         source,
         LAYOUT,
         options.threads,
-        |chunk, scanner| parse_node(chunk, scanner, wanted),
+        |chunk, scanner| parse_node(chunk, scanner, kept),
         |chunk| builder.append(chunk),
     )
 }
@@ -222,12 +219,12 @@ fn read_nodes(
 fn parse_node(
     chunk: &mut tables::NodeChunk,
     scanner: &mut etlink_json::JsonScanner<'_>,
-    wanted: Option<&WantedNodes>,
+    kept: Option<&KeptNodes>,
 ) -> Result<(), etlink_json::BrokenJson> {
     // The node is read whole before anything is kept, since damage may offer it a second time.
     let fields = read_node::read_node(scanner)?;
     scanner.end_element()?;
-    chunk.push(&fields, wanted);
+    chunk.push(&fields, kept);
     Ok(())
 }
 

@@ -4,8 +4,8 @@ use crate::node::{ArgumentLists, ExtraAttr, NodeFields};
 use crate::{comms, groups};
 use etlink_json::{JsonValue, unescape};
 use etlink_model::{
-    AnomalyKind, HostNode, HostNodes, HostTrace, NameId, ProcessGroup, RawNameCache, RfId,
-    TextSpan, ValueList, WantedNodes,
+    AnomalyKind, HostNode, HostNodes, HostTrace, KeptNodes, NameId, ProcessGroup, RawNameCache,
+    RfId, TextSpan, ValueList,
 };
 
 /// Stands for `[]` in a chunk: all empty lists share the first bytes of [`HostTrace::text`].
@@ -30,7 +30,7 @@ pub(crate) struct NodeChunk {
 
 impl NodeChunk {
     /// Files a node.
-    pub(crate) fn push(&mut self, node: &NodeFields<'_>, wanted: Option<&WantedNodes>) {
+    pub(crate) fn push(&mut self, node: &NodeFields<'_>, kept: Option<&KeptNodes>) {
         // Without an id nothing can refer to the node, and its place in the order is unknown.
         let Some(id) = node.id else {
             self.trace.anomalies.note(AnomalyKind::NoNodeId, || {
@@ -64,7 +64,7 @@ impl NodeChunk {
             collective: self.push_collective(node),
         };
         // Its names get their numbers, whether it is kept or not.
-        if wanted.is_none_or(|wanted| wanted.has(id, row.rf_id.0)) {
+        if kept.is_none_or(|kept| kept.has(row.rf_id)) {
             self.trace.nodes.push(row);
             return;
         }

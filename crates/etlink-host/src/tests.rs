@@ -5,7 +5,7 @@ mod builder;
 pub(crate) use builder::{Node, document, read, text};
 
 use crate::{Error, HostReadOptions};
-use etlink_model::{AnomalyKind, HostTrace, RfId, WantedNodes};
+use etlink_model::{AnomalyKind, HostTrace, KeptNodes, RfId};
 use proptest::prelude::*;
 use std::io::Read;
 
@@ -481,21 +481,27 @@ fn so_many_lists_are_read_and_no_more() {
     assert_eq!(trace.nodes.len(), crate::MAX_ENDS);
 }
 
-/// Of a node that is kept the parent need not be.
+/// A parent that is before a slice is no damage.
 #[test]
-fn nodes_that_are_wanted_are_kept() {
-    let text = document(&[
-        Node::new(4, 1, "a").rf_id(7).text(),
+fn nodes_of_a_slice_are_kept() {
+    let nodes = [
+        Node::new(2, 1, crate::THREAD_NODE).text(),
+        Node::new(4, 2, "a").rf_id(7).text(),
         Node::new(5, 4, "b").rf_id(8).text(),
-        Node::new(6, 4, "c").text(),
-    ]);
-    let wanted = WantedNodes {
-        ids: 6..7,
-        rf_ids: vec![8],
+        Node::new(6, 5, "c").rf_id(9).text(),
+    ];
+    let text = document(&nodes);
+    let kept = KeptNodes {
+        rf_ids: 8..10,
+        earlier: vec![],
     };
     let options = HostReadOptions::default();
-    let part = crate::read_part(text.as_bytes(), options, Some(&wanted)).expect("reads");
-    assert_eq!((part.nodes.id, part.nodes.parent), (vec![5, 6], vec![4, 4]));
+    let part = crate::read_part(text.as_bytes(), options, Some(&kept)).expect("reads");
+    assert_eq!(
+        (part.nodes.id, part.nodes.parent),
+        (vec![2, 5, 6], vec![1, 2, 5])
+    );
+    assert_eq!(part.anomalies.count(AnomalyKind::OrphanNode), 0);
 }
 
 #[test]

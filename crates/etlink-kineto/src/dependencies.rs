@@ -8,7 +8,7 @@
 use crate::event::{FIRST_DEPENDENCY, KinetoEvent, int};
 use etlink_json::JsonValue;
 use etlink_model::{
-    AnomalyKind, DeviceQueue, DeviceTrace, DurationNs, GraphDependency, RowIdx, TimeNs,
+    AnomalyKind, DeviceQueue, DeviceTrace, DurationNs, GraphDependency, KeptTime, RowIdx, TimeNs,
 };
 use rustc_hash::FxHashMap;
 
@@ -90,6 +90,15 @@ impl DependencyArrows {
         self.causes.append(&mut part.causes);
         self.effects.append(&mut part.effects);
         self.lanes.extend(part.lanes.drain());
+    }
+
+    /// Keeps the arrows that end in a stretch of time.
+    pub(crate) fn keep(&mut self, time: KeptTime) {
+        let is_kept = |end: &ArrowEnd| time.has(end.time, DurationNs(0));
+        self.causes.retain(|(_, end)| is_kept(end));
+        self.effects.retain(|(_, end)| is_kept(end));
+        self.lanes
+            .retain(|row, _| time.has(row.start, row.duration));
     }
 
     /// Finds the rows of all arrows. O((rows + arrows) log rows).

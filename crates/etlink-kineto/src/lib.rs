@@ -25,21 +25,25 @@ mod event;
 mod header;
 mod json_values;
 mod order;
+mod outline;
 mod sizes;
 mod tables;
 mod write;
 
 pub use event::is_graph_event;
 pub use order::KEY as ORDER_KEY;
+pub use outline::{SliceEvents, TraceOutline};
 pub use write::{
     CompleteEvent, EventArguments, FlowEvent, KinetoHeader, KinetoVersion, KinetoWriteOptions,
     KinetoWriter, TrackKey, write,
 };
 
 use etlink_json::{ArrayLayout, JsonReadError, ReadDamage, read_elements};
-use etlink_model::{AnomalyKind, DeviceTrace, KeepEvents, WantedOps, advice};
+use etlink_model::{AnomalyKind, DeviceTrace, KeepEvents, advice};
 use header::KnownKeys;
+use outline::OutlineBuilder;
 use std::io::Read;
+use tables::KeptChunks;
 
 /// How to read.
 #[derive(Clone, Copy, Debug)]
@@ -133,20 +137,48 @@ const LAYOUT: ArrayLayout = ArrayLayout {
 /// The source fails or holds no `traceEvents` list and is no bare list of events.
 /// A truncated or partly damaged file is no error: see [`DeviceTrace::anomalies`].
 pub fn read<R: Read + Send>(source: R, options: KinetoReadOptions) -> Result<DeviceTrace, Error> {
-    read_part(source, options, None)
+    let (trace, _) = read_kept(source, options, KeptChunks::Whole)?;
+    Ok(trace)
 }
 
-/// The same with a part of the CPU ops. Names, threads and all other rows have the numbers that they
-/// have in the whole trace.
+/// Reads a slice of a Kineto trace: at least what [`DeviceTrace::cut`] keeps of it. Names, threads and
+/// queues have the numbers that they have in the whole trace.
 ///
 /// # Errors
 /// Those of [`read`].
-pub fn read_part<R: Read + Send>(
+pub fn read_slice<R: Read + Send>(
     source: R,
     options: KinetoReadOptions,
-    wanted: Option<&WantedOps>,
+    slice: &SliceEvents,
 ) -> Result<DeviceTrace, Error> {
-    let mut builder = tables::DeviceTraceBuilder::default();
+    let (trace, _) = read_kept(source, options, KeptChunks::Slice(slice))?;
+    Ok(trace)
+}
+
+/// Reads what tells where a slice of a Kineto trace begins and ends: annotations, and the ops that
+/// `is_step` takes by their names.
+///
+/// # Errors
+/// Those of [`read`].
+pub fn read_outline<R: Read + Send>(
+    source: R,
+    options: KinetoReadOptions,
+    is_step: &(dyn Fn(&str) -> bool + Sync),
+) -> Result<TraceOutline, Error> {
+    let builder = OutlineBuilder::new(is_step);
+    let (trace, kept) = read_kept(source, options, KeptChunks::Outline(builder))?;
+    match kept {
+        KeptChunks::Outline(builder) => Ok(builder.finish(trace)),
+        KeptChunks::Whole | KeptChunks::Slice(_) => Ok(TraceOutline::of_trace(trace)),
+    }
+}
+
+fn read_kept<R: Read + Send>(
+    source: R,
+    options: KinetoReadOptions,
+    kept: KeptChunks<'_>,
+) -> Result<(DeviceTrace, KeptChunks<'_>), Error> {
+    let mut builder = tables::DeviceTraceBuilder::new(kept);
     let envelope = read_elements(
         source,
         LAYOUT,
@@ -156,12 +188,12 @@ pub fn read_part<R: Read + Send>(
             // kept, since damage may offer it a second time.
             let mut event = event::KinetoEvent::default();
             event.read(scanner, options)?;
-            chunk.push(&event, options.keep, wanted);
+            chunk.push(&event, options.keep);
             Ok(())
         },
         |chunk| builder.append(chunk),
     )?;
-    let mut trace = builder.finish().ok_or(Error::TooManyRows)?;
+    let (mut trace, kept) = builder.finish().ok_or(Error::TooManyRows)?;
     trace.bytes = envelope.bytes;
     let mut keys = header::KnownKeys::default();
     for (text, is_trailer) in [(&envelope.header, false), (&envelope.trailer, true)] {
@@ -188,7 +220,7 @@ pub fn read_part<R: Read + Send>(
     note_damage(&mut trace, envelope.damage);
     match xla_process(&trace) {
         Some(process) => Err(Error::Xla { process }),
-        None => Ok(trace),
+        None => Ok((trace, kept)),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::dependencies::DependencyArrows;
 use crate::event::{EventKind, KinetoEvent, dims, int, stream};
+use crate::outline::{NOTHING, OutlineBuilder, SliceEvents};
 use crate::sizes::CopySizes;
 use etlink_json::{JsonValue, object_fields, unescape};
 use etlink_model::{
@@ -9,7 +10,6 @@ use etlink_model::{
     DeviceQueue, DeviceRow, DeviceTrace, DurationNs, EventDetail, HostThread, IndexByValue,
     KeepEvents, MemoryRow, NameId, OtherEvent, QueueIdx, RawNameCache, RecordedDetails, RfId,
     RowKind, RuntimeCall, StreamOp, SyncRow, TextSpan, ThreadIdx, ThreadWait, TimeNs, TrackLabel,
-    WantedOps,
 };
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
@@ -35,12 +35,7 @@ pub(crate) struct ChunkTables {
 
 impl ChunkTables {
     /// Files an event under its kind.
-    pub(crate) fn push(
-        &mut self,
-        event: &KinetoEvent<'_>,
-        keep: KeepEvents,
-        wanted: Option<&WantedOps>,
-    ) {
+    pub(crate) fn push(&mut self, event: &KinetoEvent<'_>, keep: KeepEvents) {
         self.count_event(event);
         match event.kind {
             EventKind::Other => return self.push_other(event, keep),
@@ -70,7 +65,7 @@ impl ChunkTables {
             self.trace.first_start = Some(start);
         }
         match event.kind {
-            EventKind::Op => self.push_op(event, start, duration, wanted),
+            EventKind::Op => self.push_op(event, start, duration),
             EventKind::Call => self.push_call(event, start, duration),
             EventKind::Sync => self.push_sync(event, start, duration),
             EventKind::ThreadWait => self.push_wait(event, start, duration),
@@ -277,13 +272,7 @@ impl ChunkTables {
         self.trace.auxiliary.push(row);
     }
 
-    fn push_op(
-        &mut self,
-        event: &KinetoEvent<'_>,
-        start: TimeNs,
-        duration: DurationNs,
-        wanted: Option<&WantedOps>,
-    ) {
+    fn push_op(&mut self, event: &KinetoEvent<'_>, start: TimeNs, duration: DurationNs) {
         let args = &event.args;
         let unfinished = args.finished.and_then(JsonValue::boolean) == Some(false);
         if unfinished {
@@ -311,7 +300,7 @@ impl ChunkTables {
             unfinished,
             shapes: self.name(args.shapes),
             types: self.name(args.types),
-            collective: u32::MAX,
+            collective: self.push_collective(event),
         };
         // Inductor's Triton launchers put `stream` on the
         // op (`CachingAutotuner.run`); aten ops have none.
@@ -323,15 +312,7 @@ impl ChunkTables {
                 duration,
             });
         }
-        let is_wanted = wanted.is_none_or(|wanted| wanted.has(start, duration));
-        let records = self.trace.collectives.len();
-        // Its names get their numbers, whether it is kept or not.
-        let collective = self.push_collective(event);
-        if is_wanted {
-            self.trace.ops.push(CpuOp { collective, ..op });
-        } else {
-            self.trace.collectives.truncate(records);
-        }
+        self.trace.ops.push(op);
     }
 
     fn push_call(&mut self, event: &KinetoEvent<'_>, start: TimeNs, duration: DurationNs) {
@@ -591,9 +572,19 @@ fn contains_bytes(name: &[u8], part: &[u8]) -> bool {
     name.windows(part.len()).any(|window| window == part)
 }
 
+/// What is kept of the chunks.
+pub(crate) enum KeptChunks<'k> {
+    /// All.
+    Whole,
+    /// What runs in a slice or may have been launched in it.
+    Slice(&'k SliceEvents),
+    /// What tells where a slice begins and ends.
+    Outline(OutlineBuilder<'k>),
+}
+
 /// Puts the tables of chunks together.
-#[derive(Default)]
-pub(crate) struct DeviceTraceBuilder {
+pub(crate) struct DeviceTraceBuilder<'k> {
+    kept: KeptChunks<'k>,
     trace: DeviceTrace,
     threads: IndexByValue<HostThread>,
     queues: IndexByValue<DeviceQueue>,
@@ -602,7 +593,19 @@ pub(crate) struct DeviceTraceBuilder {
     arrows: DependencyArrows,
 }
 
-impl DeviceTraceBuilder {
+impl<'k> DeviceTraceBuilder<'k> {
+    pub(crate) fn new(kept: KeptChunks<'k>) -> DeviceTraceBuilder<'k> {
+        DeviceTraceBuilder {
+            kept,
+            trace: DeviceTrace::default(),
+            threads: IndexByValue::default(),
+            queues: IndexByValue::default(),
+            tracks: IndexByValue::default(),
+            sizes: CopySizes::default(),
+            arrows: DependencyArrows::default(),
+        }
+    }
+
     /// Appends the next chunk in file order, and empties it.
     pub(crate) fn append(&mut self, chunk: &mut ChunkTables) {
         let ChunkTables {
@@ -616,6 +619,18 @@ impl DeviceTraceBuilder {
             arrows,
             ..
         } = chunk;
+        // All names, threads and queues are numbered, so that two readings of a file agree in them.
+        match &mut self.kept {
+            KeptChunks::Whole => {}
+            KeptChunks::Slice(slice) => {
+                part.keep(slice.time, &|id| slice.launches.contains(&id.0));
+                arrows.keep(slice.time);
+            }
+            KeptChunks::Outline(outline) => {
+                outline.add(part);
+                arrows.keep(NOTHING);
+            }
+        }
         let all = &mut self.trace;
         // The lists below are drained, so what the chunk remembers of their places would be wrong.
         threads.clear();
@@ -688,14 +703,14 @@ impl DeviceTraceBuilder {
 
     /// The trace with its tables in order of time; `None` if a table is too long for its row
     /// numbers.
-    pub(crate) fn finish(self) -> Option<DeviceTrace> {
+    pub(crate) fn finish(self) -> Option<(DeviceTrace, KeptChunks<'k>)> {
         let mut trace = self.trace;
         trace.sort_by_time()?;
         // A call may stand in another chunk than its copy, so this waits for all rows.
         self.sizes.give(&mut trace.rows);
         // An arrow says where it begins and ends, so that it needs the rows in order too.
         self.arrows.resolve(&mut trace);
-        Some(trace)
+        Some((trace, self.kept))
     }
 }
 

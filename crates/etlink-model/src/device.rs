@@ -14,7 +14,8 @@ use crate::UnixNs;
 use crate::columns::columns;
 use crate::{
     Anomalies, CollectiveRecords, Correlation, DurationNs, GlobalRank, MarkedStep, NameId, Names,
-    ProcessGroup, QueueIdx, RecordedDetails, RfId, RowIdx, ThreadIdx, TimeNs, TraceRecorder,
+    ProcessGroup, QueueIdx, RecordedDetails, RfId, RowIdx, SlicedStep, ThreadIdx, TimeNs,
+    TraceRecorder,
 };
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
@@ -432,6 +433,9 @@ pub struct DeviceTrace {
     /// The ranges that the user takes for steps, in order, none inside another; `None`: nobody said
     /// what a step is, and names tell.
     pub marked_steps: Option<Vec<MarkedStep>>,
+    /// The whole steps of a slice, in order; `None`: the trace is whole.
+    #[serde(skip)]
+    pub sliced_steps: Option<Vec<SlicedStep>>,
     /// Whether any op has the key `Record function id` (PyTorch 2.4 on), be it 0.
     pub has_rf_ids: bool,
     /// Events by `ph cat`, all of them, also those that no table keeps.

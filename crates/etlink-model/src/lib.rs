@@ -17,9 +17,9 @@ mod device;
 mod host;
 mod host_version;
 mod ids;
+mod kept;
 mod kernel_metrics;
 mod names;
-mod part;
 mod places;
 mod step;
 mod stored_bytes;
@@ -47,13 +47,13 @@ pub use ids::{
     NodeIdx, OpIdx, QueueIdx, RankIdx, ResourceIdx, RfId, RowIdx, StepIdx, TableIdx, ThreadIdx,
     TrackIdx,
 };
+pub use kept::{KeptNodes, KeptTime};
 pub use kernel_metrics::{
     KernelMetric, KernelMetrics, MetricProfile, ProfiledKernel, ProfiledKernels, ProfiledMetric,
     ProfiledMetrics,
 };
 pub use names::{Names, RawNameCache};
-pub use part::{WantedNodes, WantedOps};
 pub use places::IndexByValue;
-pub use step::{MarkedStep, StepWork};
+pub use step::{MarkedStep, SlicedStep, StepWork};
 pub use tensors::{TensorRef, TensorRefs, TensorUses};
 pub use time::{CommonNs, DurationNs, TimeNs, UnixNs};

@@ -9,6 +9,7 @@ use crate::input::{InputError, InputKind};
 use crate::memory::limit::{MemoryLimit, OversizedRank, enough_size};
 use crate::output::OutputError;
 use crate::phases::{PhaseError, StoredError};
+use crate::slice::TraceSlice;
 use crate::text;
 use etlink_model::{AdvisedError, Anomalies, Setting, advice};
 use std::error::Error;
@@ -174,6 +175,24 @@ pub enum RunError {
         host: PathBuf,
         /// Why it has none.
         why: NoDevice,
+    },
+    /// The slice that was asked for has nothing of a trace.
+    #[error("{name}: {slice} has nothing of it: {why}")]
+    EmptySlice {
+        /// The trace.
+        name: String,
+        /// The slice.
+        slice: TraceSlice,
+        /// What the trace has instead.
+        why: String,
+    },
+    /// A slice of a written graph is asked for.
+    #[error("{name}: {slice} takes a part of a recording, and this is a written graph{}", advice(Some("give the traces that it was made of".to_owned())))]
+    SliceOfGraph {
+        /// The graph.
+        name: String,
+        /// The slice.
+        slice: TraceSlice,
     },
     /// No trace of the source is of a rank that was asked for.
     #[error("there is no trace of the ranks that {} names", Setting::Ranks)]

@@ -16,6 +16,7 @@ use crate::output::{OutputError, OutputFormat, Piece, Target};
 use crate::perfetto;
 use crate::read_cache::{ReadCache, TraceReading};
 use crate::run_files::ManifestEntry;
+use crate::slice::{ChosenSlice, TraceSlice};
 use crate::step_pattern::StepPattern;
 use etlink_chakra::etplus::RecordedTraces;
 use etlink_chakra::messages::Losses;
@@ -25,7 +26,7 @@ use etlink_chakra::{
 use etlink_kineto::KinetoReadOptions;
 use etlink_link::ranks::RankSteps;
 use etlink_link::{LinkOptions, LinkReport, LinkedTrace, MetricJoin, TensorEdges};
-use etlink_model::{DeviceTrace, GlobalRank, HostTrace, KeepEvents, Severity};
+use etlink_model::{DeviceTrace, GlobalRank, HostTrace, KeepEvents, KeptNodes, Severity, TimeNs};
 use etlink_report::perfetto::TimelineRank;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -59,6 +60,8 @@ pub struct LinkJob {
     pub keep: KeepEvents,
     /// What steps are called; `None`: names that are known tell them.
     pub steps_by: Option<StepPattern>,
+    /// Which part of the traces is read; `None`: all.
+    pub slice: Option<TraceSlice>,
     /// Threads for reading.
     pub threads: usize,
     /// Refuse damaged traces.
@@ -89,6 +92,7 @@ impl LinkJob {
             tensor_deps: TensorEdges::None,
             keep: KeepEvents::Graph,
             steps_by: None,
+            slice: None,
             threads,
             strict: false,
             allow_mismatch: false,
@@ -104,6 +108,19 @@ impl LinkJob {
         match target.and_then(|target| target.format.for_perfetto()) {
             Some(_) => KeepEvents::Everything,
             None => self.keep,
+        }
+    }
+
+    /// How a slice of its device trace is read.
+    fn slicing(&self, slice: TraceSlice, shapes: bool) -> SliceReading<'_> {
+        SliceReading {
+            slice,
+            options: KinetoReadOptions {
+                threads: self.threads.max(1),
+                shapes,
+                keep: self.kept_events(),
+            },
+            steps_by: self.steps_by.as_ref(),
         }
     }
 
@@ -301,6 +318,19 @@ impl JobTraces {
         }
     }
 
+    /// Cuts the slice that the job is of out of traces that were read whole.
+    fn cut(mut self, job: &LinkJob, name: String) -> Result<JobTraces, RunError> {
+        if let Some(slice) = job.slice {
+            let window = self.device.window();
+            self.notes
+                .extend(mark_steps(&mut self.device, job.steps_by.as_ref()));
+            let chosen = choose_slice(&self.device, window, slice, name)?;
+            self.notes.push(chosen.note.clone());
+            chosen.cut(&mut self.device);
+        }
+        Ok(self)
+    }
+
     /// How they are linked.
     fn options(&self, job: &LinkJob) -> LinkOptions {
         let options = job.options();
@@ -363,10 +393,10 @@ fn read_and_link(
     let host_file = host_file.map(|path| path.display().to_string());
     check_memory(job, host.as_ref(), &device, progress)?;
     let flight_note = flight::describe_collectives(job.flight.as_deref(), &mut device, progress);
-    let pattern = job.steps_by.as_ref();
-    let step_note = match pattern {
-        Some(pattern) => pattern.mark_steps(&mut device),
-        None => RankSteps::excluded_note(&device),
+    // of a slice the steps are known already
+    let step_note = match job.slice {
+        Some(_) => None,
+        None => mark_steps(&mut device, job.steps_by.as_ref()),
     };
     let mut read = stopwatch.lap();
     let bytes = JobBytes {
@@ -472,11 +502,13 @@ pub fn link_read(
     device: DeviceTrace,
     progress: &Progress,
 ) -> Result<LinkedTrace, RunError> {
-    let host = job
-        .host
-        .as_ref()
-        .map(|host| host_tables(input::open(host, job.threads, progress)?, job))
-        .transpose()?;
+    let host = match &job.host {
+        Some(host) => {
+            let input = input::open(host, job.threads, progress)?;
+            Some(host_of_slice(input, job, &device)?)
+        }
+        None => None,
+    };
     check_memory(job, host.as_ref(), &device, progress)?;
     etlink_link::link(host, device, job.options()).map_err(|source| link_error(job, source))
 }
@@ -576,12 +608,21 @@ fn read_opened(
     opened: Option<OpenedTrace>,
     progress: &Progress,
 ) -> Result<JobTraces, RunError> {
-    match &job.host {
-        Some(host) => {
+    match (&job.host, job.slice) {
+        (Some(host), Some(slice)) => {
+            let [host, device] = open_pair(job, host, progress)?;
+            let (device, notes) = read_slice(device, job.slicing(slice, false), progress)?;
+            let host = host_of_slice(host, job, &device)?;
+            Ok(JobTraces {
+                notes,
+                ..JobTraces::plain(Some(host), device)
+            })
+        }
+        (Some(host), None) => {
             let (host, device) = read_pair(job, host, progress)?;
             Ok(JobTraces::plain(Some(host), device))
         }
-        None => read_one_file(job, opened, progress),
+        (None, _) => read_one_file(job, opened, progress),
     }
 }
 
@@ -593,16 +634,27 @@ fn read_one_file(
 ) -> Result<JobTraces, RunError> {
     // a trace that was opened to see what it is cannot be opened again if it is standard input
     let mut device = match opened {
-        Some(OpenedTrace::Merged(traces)) => return Ok(JobTraces::of_merged(*traces, job)),
+        Some(OpenedTrace::Merged(traces)) => {
+            let name = input::display_name(&job.device);
+            return JobTraces::of_merged(*traces, job).cut(job, name);
+        }
         Some(OpenedTrace::File(device)) => device,
         None => input::open(&job.device, job.threads, progress)?,
     };
     if device.kind == InputKind::EtPlus {
         let name = device.name.clone();
         let content = read_merged(device, job.threads, progress)?;
-        return Ok(JobTraces::of_merged(*content.into_traces(name)?, job));
+        let traces = content.into_traces(name.clone())?;
+        return JobTraces::of_merged(*traces, job).cut(job, name);
     }
     choose_process(&mut device, job)?;
+    if let Some(slice) = job.slice {
+        let (device, notes) = read_slice(device, job.slicing(slice, true), progress)?;
+        return Ok(JobTraces {
+            notes,
+            ..JobTraces::plain(None, device)
+        });
+    }
     let options = KinetoReadOptions {
         threads: job.threads,
         // without a host trace these shapes are all there are
@@ -613,12 +665,12 @@ fn read_one_file(
     Ok(JobTraces::plain(None, device))
 }
 
-/// Reads the two traces at the same time.
-fn read_pair(
+/// Opens the two traces.
+fn open_pair(
     job: &LinkJob,
     host: &PathBuf,
     progress: &Progress,
-) -> Result<(HostTrace, DeviceTrace), RunError> {
+) -> Result<[InputFile; 2], RunError> {
     if host == &job.device {
         return Err(RunError::SameFile { path: host.clone() });
     }
@@ -628,6 +680,16 @@ fn read_pair(
     // wrong kinds first: both files may be large
     expect_host(&host)?;
     expect_device(&device, WantedTrace::Device)?;
+    Ok([host, device])
+}
+
+/// Reads the two traces at the same time.
+fn read_pair(
+    job: &LinkJob,
+    host: &PathBuf,
+    progress: &Progress,
+) -> Result<(HostTrace, DeviceTrace), RunError> {
+    let [host, device] = open_pair(job, host, progress)?;
     let options = KinetoReadOptions {
         threads: job.threads.max(1),
         // the host trace has the shapes; reading them twice takes time and memory
@@ -658,6 +720,98 @@ fn read_pair(
         }?;
         Ok((host, device?))
     })
+}
+
+/// How a slice of a device trace is read.
+#[derive(Clone, Copy)]
+pub(crate) struct SliceReading<'j> {
+    pub(crate) slice: TraceSlice,
+    pub(crate) options: KinetoReadOptions,
+    pub(crate) steps_by: Option<&'j StepPattern>,
+}
+
+/// Reads a slice of a device trace, and says what it is. A file is read twice, once to see where the
+/// slice is; what is no file of Kineto is read whole.
+pub(crate) fn read_slice(
+    input: InputFile,
+    how: SliceReading<'_>,
+    progress: &Progress,
+) -> Result<(DeviceTrace, Vec<String>), RunError> {
+    expect_device(&input, WantedTrace::Device)?;
+    let name = input.name.clone();
+    let again = match (&input.stored_path, input.kind) {
+        (Some(path), InputKind::KinetoTrace) => Some(path.clone()),
+        _ => None,
+    };
+    let Some(path) = again else {
+        let mut device = read_device_with(input, how.options)?;
+        let note = mark_steps(&mut device, how.steps_by);
+        let chosen = choose_slice(&device, device.window(), how.slice, name)?;
+        let notes = note.into_iter().chain([chosen.note.clone()]).collect();
+        chosen.cut(&mut device);
+        return Ok((device, notes));
+    };
+    let failed = |source| RunError::DeviceTrace {
+        name: name.clone(),
+        source,
+    };
+    let is_step = |text: &str| how.steps_by.is_some_and(|pattern| pattern.is_match(text));
+    // what a slice is told by has neither frames nor details
+    let outlined = KinetoReadOptions {
+        keep: KeepEvents::Graph,
+        ..how.options
+    };
+    let outline = etlink_kineto::read_outline(input.content, outlined, &is_step);
+    let mut outline = outline.map_err(failed)?;
+    let note = mark_steps(&mut outline.trace, how.steps_by);
+    let chosen = choose_slice(&outline.trace, outline.window, how.slice, name.clone())?;
+    let slice = outline.slice(chosen.time);
+    drop(outline);
+    let threads = how.options.threads;
+    let content = input::open(&path, threads, progress)?.content;
+    let mut device = etlink_kineto::read_slice(content, how.options, &slice).map_err(failed)?;
+    let notes = note.into_iter().chain([chosen.note.clone()]).collect();
+    chosen.cut(&mut device);
+    Ok((device, notes))
+}
+
+fn choose_slice(
+    device: &DeviceTrace,
+    window: Option<(TimeNs, TimeNs)>,
+    slice: TraceSlice,
+    name: String,
+) -> Result<ChosenSlice, RunError> {
+    let chosen = match window {
+        Some(window) => slice.choose(device, window),
+        None => Err("the trace has no event".to_owned()),
+    };
+    chosen.map_err(|why| RunError::EmptySlice { name, slice, why })
+}
+
+/// Marks the steps that a pattern matches. Returns a note on ranges that are none.
+fn mark_steps(device: &mut DeviceTrace, steps_by: Option<&StepPattern>) -> Option<String> {
+    match steps_by {
+        Some(pattern) => pattern.mark_steps(device),
+        None => RankSteps::excluded_note(device),
+    }
+}
+
+/// Reads the part of a host trace that belongs to a slice of its device trace: by ids, or, where ops
+/// have none, all of it.
+fn host_of_slice(
+    input: InputFile,
+    job: &LinkJob,
+    device: &DeviceTrace,
+) -> Result<HostTrace, RunError> {
+    let is_sliced = device.sliced_steps.is_some() && !job.manifest.is_interleaved;
+    let kept = match is_sliced {
+        true => KeptNodes::of_slice(device),
+        false => None,
+    };
+    match kept {
+        Some(kept) => read_host_part(input, job.threads.max(1), job.tensor_deps, Some(&kept)),
+        None => host_tables(input, job),
+    }
 }
 
 /// Reads a host trace, or takes what an earlier command has read of it.
@@ -735,10 +889,19 @@ pub fn read_host(
     threads: usize,
     tensors: TensorEdges,
 ) -> Result<HostTrace, RunError> {
+    read_host_part(input, threads, tensors, None)
+}
+
+fn read_host_part(
+    input: InputFile,
+    threads: usize,
+    tensors: TensorEdges,
+    kept: Option<&KeptNodes>,
+) -> Result<HostTrace, RunError> {
     expect_host(&input)?;
     let options = etlink_host::HostReadOptions { threads };
     let name = input.name;
-    let mut host = etlink_host::read(input.content, options)
+    let mut host = etlink_host::read_part(input.content, options, kept)
         .map_err(|source| RunError::HostTrace { name, source })?;
     // on request: each use of a tensor takes 24 bytes, and a node has several
     if tensors != TensorEdges::None {
@@ -771,21 +934,32 @@ pub fn read_device_with(
     read_device_trace(input, WantedTrace::Device, options)
 }
 
-/// Reads a device trace with what no graph needs, or takes it from the cache. Merged JSON is refused:
+/// Reads a device trace with what no graph needs, or takes it from the cache; marks its steps, or cuts
+/// out a slice. Returns the trace and notes on these. Merged JSON is refused:
 /// it lacks what figures of ops need.
 ///
 /// # Errors
 /// It is no device trace, or cannot be read.
 pub fn read_for_figures(
     input: InputFile,
-    threads: usize,
-    cache: Option<&ReadCache>,
-) -> Result<DeviceTrace, RunError> {
+    job: &LinkJob,
+    progress: &Progress,
+) -> Result<(DeviceTrace, Vec<String>), RunError> {
     let options = KinetoReadOptions {
-        threads,
+        threads: job.threads,
         shapes: true,
-        keep: KeepEvents::Auxiliary,
+        keep: job.keep,
     };
     expect_device(&input, WantedTrace::Table)?;
-    device_tables(input, options, cache)
+    if let Some(slice) = job.slice {
+        let how = SliceReading {
+            slice,
+            options,
+            steps_by: job.steps_by.as_ref(),
+        };
+        return read_slice(input, how, progress);
+    }
+    let mut trace = device_tables(input, options, job.cache.as_ref())?;
+    let note = mark_steps(&mut trace, job.steps_by.as_ref());
+    Ok((trace, note.into_iter().collect()))
 }

@@ -101,6 +101,8 @@ pub struct RankMemory {
     pub bytes: u64,
     /// The size of a file is not known: it is standard input or a pipe.
     pub(crate) is_unknown: bool,
+    /// It is a recording, not a written graph.
+    pub(crate) is_recording: bool,
     /// How many events its traces may have, of PyTorch; 0 of others.
     events: u64,
     /// What its work may take beyond that, for messages; 0 where linking takes most.
@@ -138,6 +140,17 @@ impl RankMemory {
             is_unknown,
             events,
             ..RankMemory::default()
+        }
+    }
+
+    /// Where only a slice of its traces is kept: how much of them that is shows when they are read.
+    pub(crate) fn of_slice(self) -> RankMemory {
+        RankMemory {
+            bytes: 0,
+            is_unknown: true,
+            events: 0,
+            at_work: 0,
+            ..self
         }
     }
 
@@ -296,6 +309,7 @@ impl MemoryBudget {
             others: 0,
             limit: self.limit(),
             // what was held is little more than one thread would be allowed
+            is_recording: need.is_recording,
             fits_one_thread: false,
         }))
     }
@@ -325,6 +339,7 @@ impl MemoryBudget {
             needed: worst.named().saturating_add(fixed_bytes(self.threads)),
             others: count - 1,
             limit: self.limit(),
+            is_recording: worst.is_recording,
             fits_one_thread: worst.bytes.saturating_add(fixed_bytes(1)) <= self.total,
         })))
     }

@@ -25,6 +25,7 @@ use crate::memory::{MemoryBudget, RankMemory, RankOperation, with_base};
 use crate::merged::{self, MergedContent, read_merged};
 use crate::phases::{FolderState, PhaseError, ReportPhase, RunListing, Shard};
 use crate::read_cache::ReadCache;
+use crate::slice::TraceSlice;
 use crate::step_pattern::StepPattern;
 use crate::storage::{self, is_url};
 use crate::text;
@@ -195,6 +196,8 @@ pub struct RunOptions {
     pub work: RankOperation,
     /// What steps are called; `None`: names that are known tell them.
     pub steps_by: Option<StepPattern>,
+    /// Which part of each trace is read; `None`: all.
+    pub slice: Option<TraceSlice>,
     /// Refuse damaged traces, and pairs of two runs.
     pub strict: bool,
     /// Link traces that do not seem to belong together, and take them into the run.
@@ -225,6 +228,7 @@ impl Default for RunOptions {
             keep: KeepEvents::Graph,
             work: RankOperation::default(),
             steps_by: None,
+            slice: None,
             strict: false,
             allow_mismatch: false,
             align: true,
@@ -806,6 +810,7 @@ impl<'s> RankEntry<'s> {
             tensor_deps: options.tensor_deps,
             keep: options.keep,
             steps_by: options.steps_by.clone(),
+            slice: options.slice,
             strict: options.strict,
             allow_mismatch: options.allow_mismatch,
             manifest: files.manifest.clone(),
@@ -889,7 +894,7 @@ impl<'s> RankEntry<'s> {
     }
 
     /// Progress of this rank alone, whose reading waits where memory is short.
-    fn watched_progress(self) -> Progress {
+    pub fn watched_progress(self) -> Progress {
         let progress = self.set.options.progress.clone();
         progress.with_memory(RankWatch::new(&self.set.gate, self.index))
     }
@@ -1038,6 +1043,9 @@ impl<'s> RankEntry<'s> {
         if graph.is_empty() {
             let damage = graph.damage();
             return Err(RunError::NoNodes { name, damage });
+        }
+        if let Some(slice) = options.slice {
+            return Err(RunError::SliceOfGraph { name, slice });
         }
         // a written graph states its rank only where etlink wrote it; simulators go by names
         let own = graphs::prefix_and_rank(path).map(|(_, rank)| rank);
@@ -1457,12 +1465,16 @@ fn rank_memory(run: &RunFiles, place: usize, ranks: usize, options: &RunOptions)
         .filter(|other| other.device == files.device);
     let mut memory = RankMemory::of(host, device).and(files.capture.as_deref());
     memory = memory.for_work(options.work);
+    memory.is_recording = true;
     if files.process.is_some() {
         memory = memory.of_one_process(in_file.count());
     }
     memory = memory.and_dump(files.flight.as_deref().filter(|_| device.is_some()));
     if options.keep == KeepEvents::Everything {
         memory = memory.with_details(device);
+    }
+    if options.slice.is_some() {
+        memory = memory.of_slice();
     }
     if ranks > 1 { memory.in_turn() } else { memory }
 }

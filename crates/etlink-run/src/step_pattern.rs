@@ -20,6 +20,11 @@ impl FromStr for StepPattern {
 }
 
 impl StepPattern {
+    /// Returns whether a name is that of a step.
+    pub(crate) fn is_match(&self, name: &str) -> bool {
+        self.0.is_match(name)
+    }
+
     /// Marks the ranges that match as the steps of a trace, of nested ones the outermost, where
     /// those of threads overlap of one thread. Returns a note where there are none, or some are left
     /// out. O(ops + length of the names).

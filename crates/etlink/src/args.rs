@@ -26,7 +26,7 @@ use format::FormatParser;
 pub use generate::{GenerateArgs, ScaleArgs};
 pub use groups::{
     JsonArgs, JsonOrCsvArgs, NameArgs, OneTraceArgs, OverwriteArgs, PhaseArgs, RankArgs,
-    ReadingArgs, ResourceArgs, RowArgs, StepArgs,
+    ReadingArgs, ResourceArgs, RowArgs, SliceArgs, StepArgs,
 };
 pub use record::{ArmedArgs, OwnProfilerArg, RecordArgs};
 pub use replay::{ReplayArgs, TracePairArgs};
@@ -355,6 +355,8 @@ pub struct InspectArgs {
     pub files: Vec<PathBuf>,
     #[command(flatten)]
     pub resources: ResourceArgs,
+    #[command(flatten)]
+    pub slice: SliceArgs,
     // not StrictArgs: a damaged file is described all the same
     /// Exit with 1 if a file is damaged
     #[arg(long)]

@@ -10,9 +10,9 @@ use etlink_analyze::top::{
     CallTree, KeyAverages, Options, TopGroup, TopOrder, TreeOptions, call_tree, key_averages,
 };
 use etlink_analyze::{CountedWork, KernelRules, Options as AnalysisOptions, RankAnalysis, analyze};
-use etlink_link::ranks::{RankSteps, RankSummary};
+use etlink_link::ranks::RankSummary;
 use etlink_link::{LinkReport, LinkedTrace};
-use etlink_model::{Anomalies, DeviceTrace, GlobalRank, HostIdx};
+use etlink_model::{Anomalies, DeviceTrace, GlobalRank, HostIdx, KeepEvents};
 use etlink_run::RunError;
 use etlink_run::discover::ManifestEntry;
 use etlink_run::job::{self, LinkJob};
@@ -252,28 +252,33 @@ fn trace_table(
     let set = entry.set;
     let (group, threads) = (config.group, set.threads_each);
     // not linked: PyTorch makes this table of the profiler's events alone
-    let read = job::read_for_figures(
-        entry.open_device()?,
-        threads,
-        entry.set.options.cache.as_ref(),
-    );
-    let mut trace = read.map_err(|error| entry.memory_refusal(&error).unwrap_or(error))?;
+    let job = LinkJob {
+        steps_by: set.options.steps_by.clone(),
+        slice: set.options.slice,
+        allow_mismatch: set.options.allow_mismatch,
+        manifest: match set.source.is_one_rank() {
+            true => ManifestEntry::of_trace(device),
+            false => entry.files().manifest.clone(),
+        },
+        cache: set.options.cache.clone(),
+        keep: KeepEvents::Auxiliary,
+        work: set.options.work,
+        ..LinkJob::reading(None, device.to_owned(), threads)
+    };
+    let read = job::read_for_figures(entry.open_device()?, &job, &entry.watched_progress());
+    let (trace, step_notes) =
+        read.map_err(|error| entry.memory_refusal(&error).unwrap_or(error))?;
     // a trace of nothing but Python frames still has rows under --python
     if trace.window().is_none() && trace.auxiliary.kind.is_empty() {
         return Err(etlink_link::Error::empty_device(&trace))
             .with_context(|| device.display().to_string());
     }
-    let pattern = set.options.steps_by.as_ref();
-    let step_note = match pattern {
-        Some(pattern) => pattern.mark_steps(&mut trace),
-        None => RankSteps::excluded_note(&trace),
-    };
     let (file, rank, mut notes) = (
         device.display().to_string(),
         trace.header.rank.map(|rank| rank.0),
         missing_notes(&trace, group, host.is_some()),
     );
-    notes.extend(step_note);
+    notes.extend(step_notes);
     let tree = config.tree.then(|| {
         let order = if trace.rows.is_empty() {
             TopOrder::Host
@@ -297,14 +302,8 @@ fn trace_table(
     // runs are compared by traces that belong to them: a host trace tells whether the device trace does
     let host = host.filter(|_| lacks_shapes || config.rules.is_some());
     let job = LinkJob {
-        allow_mismatch: set.options.allow_mismatch,
-        manifest: match set.source.is_one_rank() {
-            true => ManifestEntry::of_trace(device),
-            false => entry.files().manifest.clone(),
-        },
-        cache: set.options.cache.clone(),
-        work: set.options.work,
-        ..LinkJob::reading(host.map(Path::to_owned), device.to_owned(), threads)
+        host: host.map(Path::to_owned),
+        ..job
     };
     let (mut analysis, mut summary) = (None, None);
     // a trace that was named alone is compared with no other rank

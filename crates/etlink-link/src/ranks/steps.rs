@@ -18,10 +18,10 @@ mod separate;
 
 pub use separate::SeparateRanges;
 
-use crate::LinkedTrace;
+use crate::{LinkedTrace, NoLaunch};
 use etlink_model::{
-    CommIdx, DeviceTrace, DurationNs, MarkedStep, NodeIdx, OpIdx, RfId, StepIdx, StepWork,
-    ThreadIdx, TimeNs, UnixNs,
+    CommIdx, DeviceTrace, DurationNs, MarkedStep, NodeIdx, OpIdx, RfId, SlicedStep, StepIdx,
+    StepWork, ThreadIdx, TimeNs, UnixNs,
 };
 use inference::{InferenceEngine, step_work};
 use numbered::numbered_steps;
@@ -73,6 +73,8 @@ pub(crate) struct StepRanges {
     ranges: Vec<Range>,
     /// Per range, what its name says of its work.
     works: Vec<StepWork>,
+    /// Per range, the name of its step, where these are known; else empty.
+    names: Vec<String>,
     /// In order by record function ids, not by times.
     by_id: bool,
 }
@@ -102,6 +104,31 @@ impl RankSteps {
         RankSteps { all, by_comm }
     }
 
+    /// The steps of a device trace with their numbers, for a slice of it. O(ops).
+    pub fn numbered(device: &DeviceTrace) -> Vec<SlicedStep> {
+        let found = StepRanges::of_trace(device);
+        let spans = found.step_spans(device);
+        let mut steps = vec![];
+        for ((place, span), range) in (0..).zip(spans).zip(&found.ranges) {
+            let number = match found.way {
+                Way::Is => range.number.unwrap_or(place),
+                // the first range only ends what is no step
+                Way::Ends => place + 1,
+            };
+            let op = range.op.get().filter(|_| found.way == Way::Is);
+            steps.push(SlicedStep {
+                name: span.name,
+                number,
+                thread: op.map_or(ThreadIdx::NONE, |op| device.ops.thread[op.index()]),
+                id: op.map_or(RfId::default(), |op| device.ops.rf_id[op.index()]),
+                start: device.header.trace_time(span.start_ns),
+                end: device.header.trace_time(span.end_ns),
+                work: span.work,
+            });
+        }
+        steps
+    }
+
     /// The steps of a device trace alone, in order. O(ops).
     pub fn all_of(device: &DeviceTrace) -> Vec<StepSpan> {
         StepRanges::of_trace(device).step_spans(device)
@@ -109,6 +136,12 @@ impl RankSteps {
 
     /// The threads that have the ranges of steps. O(ops).
     pub fn threads_of(device: &DeviceTrace) -> BTreeSet<ThreadIdx> {
+        if let Some(sliced) = &device.sliced_steps {
+            let threads = sliced.iter().map(|step| step.thread);
+            return threads
+                .filter(|thread| *thread != ThreadIdx::NONE)
+                .collect();
+        }
         let ranges = StepRanges::of_trace(device).ranges;
         let threads = ranges.iter();
         let threads = threads.map(|range| device.ops.thread[range.op.index()]);
@@ -141,6 +174,9 @@ impl RankSteps {
 
 impl StepRanges {
     pub(crate) fn of_trace(device: &DeviceTrace) -> StepRanges {
+        if let Some(sliced) = &device.sliced_steps {
+            return StepRanges::of_slice(sliced);
+        }
         if let Some(marked) = &device.marked_steps {
             let ranges = marked.iter().map(|step| op_range(device, step.op, None));
             let works = marked.iter().map(|step| marked_work(device, step));
@@ -165,6 +201,25 @@ impl StepRanges {
         StepRanges::ordered(name, way, ranges, works)
     }
 
+    /// Those that are known of the whole trace.
+    fn of_slice(steps: &[SlicedStep]) -> StepRanges {
+        let range = |step: &SlicedStep| Range {
+            op: OpIdx::NONE,
+            id: step.id,
+            start: step.start,
+            end: step.end,
+            number: Some(step.number),
+        };
+        StepRanges {
+            name: String::new(),
+            way: Way::Is,
+            ranges: steps.iter().map(range).collect(),
+            works: steps.iter().map(|step| step.work.clone()).collect(),
+            names: steps.iter().map(|step| step.name.clone()).collect(),
+            by_id: steps.iter().all(|step| step.id.get().is_some()),
+        }
+    }
+
     fn ordered(name: &str, way: Way, ranges: Vec<Range>, works: Vec<StepWork>) -> StepRanges {
         debug_assert_eq!(ranges.len(), works.len(), "each range has its work");
         // Ids grow with the program, and displaced ranges keep theirs.
@@ -177,6 +232,7 @@ impl StepRanges {
             way,
             ranges,
             works,
+            names: vec![],
             by_id,
         }
     }
@@ -188,8 +244,9 @@ impl StepRanges {
         }
         let mut seen: BTreeMap<String, u32> = BTreeMap::new();
         let mut steps = vec![];
-        for (range, work) in self.ranges.iter().zip(&self.works) {
+        for (place, (range, work)) in self.ranges.iter().zip(&self.works).enumerate() {
             let name = match range.number {
+                _ if !self.names.is_empty() => self.names[place].clone(),
                 Some(number) => format!("{}{number}", self.name),
                 None => op_name(device, range.op).to_owned(),
             };
@@ -218,12 +275,16 @@ impl StepRanges {
         steps
     }
 
-    /// The step in which a node was launched. The ranges can be those of the whole trace that `trace`
-    /// is a window of.
-    pub(crate) fn step_at(&self, trace: &LinkedTrace, node: NodeIdx) -> StepIdx {
+    /// The step in which a node was launched; none of what was launched before the recording.
+    fn step_at(&self, trace: &LinkedTrace, node: NodeIdx) -> StepIdx {
         let ops = &trace.device.ops;
         let node = trace.nodes.get(node);
         let op = trace.op_of(&node);
+        let row = trace.row_of(&node);
+        let no_launch = row.map(|row| trace.row_no_launch[row.index()]);
+        if no_launch == Some(NoLaunch::BeforeWindow) {
+            return StepIdx::NONE;
+        }
         let start = op.map_or(node.start, |op| ops.start[op.index()]);
         let own = op.and_then(|op| ops.rf_id[op.index()].get());
         let ranges = &self.ranges;

@@ -3,7 +3,7 @@
 use super::least;
 use crate::input::display_name;
 use bytesize::ByteSize;
-use etlink_model::{Setting, advice};
+use etlink_model::{Setting, advice, command_only};
 use std::fmt::{Display, Formatter, Result};
 use std::path::PathBuf;
 
@@ -42,6 +42,8 @@ pub struct OversizedRank {
     pub others: usize,
     /// How much memory there is.
     pub limit: MemoryLimit,
+    /// It is a recording, so that a slice of it can be read.
+    pub is_recording: bool,
     /// With one thread it would fit.
     pub fits_one_thread: bool,
 }
@@ -93,12 +95,16 @@ impl OversizedRank {
             true => "use fewer threads (-j 1), ",
             false => "",
         };
+        let slice = match self.is_recording {
+            true => command_only("read some of its steps with --steps or --time, ".to_owned()),
+            false => String::new(),
+        };
         let to_file = match self.is_part {
             true => "save it to a file, whose size tells what it takes, ",
             false => "",
         };
         format!(
-            "{to_file}{fewer_threads}allow more with {}, or record fewer steps",
+            "{to_file}{fewer_threads}allow more with {}, {slice}or record fewer steps",
             Setting::Memory
         )
     }

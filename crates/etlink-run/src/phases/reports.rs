@@ -350,6 +350,7 @@ fn report_settings(runs: &RunSet, work: &ReportWork) -> Vec<(&'static str, Strin
         ("version of etlink", env!("CARGO_PKG_VERSION").to_owned()),
         ("--ranks", format!("{:?}", how.ranks)),
         ("--steps-by", format!("{:?}", how.steps_by)),
+        ("--steps or --time", format!("{:?}", how.slice)),
         ("--strict", how.strict.to_string()),
         ("--allow-mismatch", how.allow_mismatch.to_string()),
         ("--tensor-deps", format!("{:?}", how.tensor_deps)),

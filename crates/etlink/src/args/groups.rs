@@ -5,7 +5,7 @@ use anyhow::bail;
 use bytesize::ByteSize;
 use clap::{Args, ValueEnum};
 use etlink_run::phases::{ReportPhase, ReportStep, Shard};
-use etlink_run::{ReadCache, RunOptions, StepPattern};
+use etlink_run::{ReadCache, RunOptions, StepPattern, TraceSlice};
 use etlink_torch::RankSelection;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -70,6 +70,25 @@ pub struct CacheArgs {
     pub cache: Option<PathBuf>,
 }
 
+/// Which part of each trace.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct SliceArgs {
+    /// Read only these steps of each trace, such as 3 or 3-5, by the number in a step's name, else its
+    /// place from 0; what was launched before them is taken for work from before the recording
+    #[arg(long, value_name = "N-M", value_parser = TraceSlice::parse_steps, conflicts_with = "time")]
+    pub steps: Option<TraceSlice>,
+    /// Read only this time of each trace, counted from its begin: 1.5s..2s, 200ms.. or ..5s
+    #[arg(long, value_name = "FROM..TO", value_parser = TraceSlice::parse_time)]
+    pub time: Option<TraceSlice>,
+}
+
+impl SliceArgs {
+    /// The slice that is wanted, if one is.
+    pub fn slice(self) -> Option<TraceSlice> {
+        self.steps.or(self.time)
+    }
+}
+
 /// How traces are read and linked.
 #[derive(Clone, Debug, Args)]
 pub struct ReadingArgs {
@@ -81,6 +100,8 @@ pub struct ReadingArgs {
     pub mismatch: MismatchArgs,
     #[command(flatten)]
     pub cache: CacheArgs,
+    #[command(flatten)]
+    pub slice: SliceArgs,
 }
 
 /// Which ranks.
@@ -247,6 +268,7 @@ impl ReadingArgs {
             strict: self.strict.strict,
             allow_mismatch: self.mismatch.allow_mismatch,
             cache: self.cache.open(),
+            slice: self.slice.slice(),
             ..RunOptions::default()
         })
     }

@@ -25,6 +25,7 @@ pub(super) fn merge_identity(runs: &RunSet, options: &MergeOptions) -> PhaseIden
         ("--tensor-deps", format!("{:?}", how.tensor_deps)),
         ("--ranks", format!("{:?}", how.ranks)),
         ("--steps-by", format!("{:?}", how.steps_by)),
+        ("--steps or --time", format!("{:?}", how.slice)),
         ("--strict", how.strict.to_string()),
         ("--allow-mismatch", how.allow_mismatch.to_string()),
         ("--no-align", (!how.align).to_string()),

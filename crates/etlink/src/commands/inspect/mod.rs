@@ -13,8 +13,9 @@ use etlink_chakra::read;
 use etlink_chakra::simulated::AstraLogReader;
 use etlink_model::Severity;
 use etlink_run::input::{InputFile, InputKind, database_processes};
-use etlink_run::job::{read_device, read_host};
+use etlink_run::job::{LinkJob, read_for_figures, read_host};
 use etlink_run::measurements::{read_card_file, read_latency_file, read_metric_file};
+use etlink_run::run::RankEntry;
 use etlink_run::{Run, RunError, RunOptions, RunSource};
 use etlink_workload::text_workload::TextWorkload;
 use facts::{
@@ -38,6 +39,7 @@ pub fn run(args: InspectArgs) -> Result<Outcome> {
     let options = RunOptions {
         threads,
         memory: args.resources.memory.map(|memory| memory.as_u64()),
+        slice: args.slice.slice(),
         progress: progress.clone(),
         ..RunOptions::default()
     };
@@ -111,7 +113,7 @@ fn inspect_file(file: &Path, options: &RunOptions) -> Result<(FileFacts, bool)> 
         _ => vec![],
     };
     let found = match processes.len() {
-        0 | 1 => read_contents(input, file, run.set().threads_each),
+        0 | 1 => read_contents(input, file, rank),
         _ => Ok((ContentFacts::Processes { processes }, false)),
     };
     let (content, damaged) = found.map_err(|error| {
@@ -129,7 +131,21 @@ fn inspect_file(file: &Path, options: &RunOptions) -> Result<(FileFacts, bool)> 
     Ok((facts, damaged))
 }
 
-fn read_contents(input: InputFile, path: &Path, threads: usize) -> Result<(ContentFacts, bool)> {
+fn read_contents(
+    input: InputFile,
+    path: &Path,
+    rank: RankEntry<'_>,
+) -> Result<(ContentFacts, bool)> {
+    let (threads, slice) = (rank.set.threads_each, rank.set.options.slice);
+    if let Some(slice) = slice
+        && !input.kind.is_device_trace()
+    {
+        bail!(
+            "{}: {slice} takes a part of a device trace, and this is {}",
+            input.name,
+            input.kind.describe()
+        );
+    }
     match input.kind {
         // its events are ranges that etlink drew: counts of them would pass for those of a program
         InputKind::KinetoTrace if input.is_view => Ok((ContentFacts::View {}, false)),
@@ -139,7 +155,14 @@ fn read_contents(input: InputFile, path: &Path, threads: usize) -> Result<(Conte
             Ok((ContentFacts::Host(HostFacts::new(&trace)), damaged))
         }
         kind if kind.is_device_trace() => {
-            let trace = read_device(input, threads, true)?;
+            let job = LinkJob {
+                slice,
+                ..LinkJob::reading(None, path.to_owned(), threads)
+            };
+            let (trace, notes) = read_for_figures(input, &job, &rank.watched_progress())?;
+            if slice.is_some() {
+                notes::print_all(&notes);
+            }
             let damaged = trace.anomalies.any(Severity::Damage);
             let facts = Box::new(DeviceFacts::new(&trace));
             Ok((ContentFacts::Device(facts), damaged))

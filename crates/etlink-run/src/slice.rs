@@ -1,0 +1,276 @@
+//! A slice of each trace: some of its steps, or some of its time.
+
+use etlink_link::ranks::RankSteps;
+use etlink_model::{DeviceTrace, DurationNs, KeptTime, SlicedStep, TimeNs};
+
+/// Which part of each trace is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TraceSlice {
+    /// Steps from one number to another, with both.
+    Steps {
+        /// The first.
+        first: i64,
+        /// The last.
+        last: i64,
+    },
+    /// Time since the trace begins.
+    Time {
+        /// From when on.
+        from: DurationNs,
+        /// Until when; `None`: to its end.
+        until: Option<DurationNs>,
+    },
+}
+
+/// Why a text names no slice.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SliceSyntax {
+    /// Steps are given in another form.
+    #[error("steps are a number or two, such as 3 or 3-5")]
+    Steps,
+    /// Times are given in another form.
+    #[error("a time is two numbers with units, such as 1.5s..2s, 200ms.. or ..5s (s, ms, us, ns)")]
+    Time,
+    /// The end is not after the begin.
+    #[error("it ends before it begins")]
+    Backwards,
+}
+
+impl TraceSlice {
+    /// Steps by their numbers: `3` or `3-5`.
+    ///
+    /// # Errors
+    /// The text is neither.
+    pub fn parse_steps(text: &str) -> Result<TraceSlice, SliceSyntax> {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        let number = |text: &str| text.trim().parse::<u32>().map_err(|_| SliceSyntax::Steps);
+        let (first, last) = (i64::from(number(first)?), i64::from(number(last)?));
+        match first <= last {
+            true => Ok(TraceSlice::Steps { first, last }),
+            false => Err(SliceSyntax::Backwards),
+        }
+    }
+
+    /// Times since the trace begins: `1.5s..2s`, `200ms..`, `..5s`.
+    ///
+    /// # Errors
+    /// The text is none of these.
+    pub fn parse_time(text: &str) -> Result<TraceSlice, SliceSyntax> {
+        let (from, until) = text.split_once("..").ok_or(SliceSyntax::Time)?;
+        let end = |text: &str| match text.trim() {
+            "" => Ok(None),
+            time => parse_time(time).map(Some),
+        };
+        let (from, until) = (end(from)?, end(until)?);
+        if from.is_none() && until.is_none() {
+            return Err(SliceSyntax::Time);
+        }
+        let from = from.unwrap_or_default();
+        match until.is_none_or(|until| from < until) {
+            true => Ok(TraceSlice::Time { from, until }),
+            false => Err(SliceSyntax::Backwards),
+        }
+    }
+
+    /// Finds the slice in a trace of which this is known. `Err` says what the trace has instead.
+    pub(crate) fn choose(
+        self,
+        device: &DeviceTrace,
+        window: (TimeNs, TimeNs),
+    ) -> Result<ChosenSlice, String> {
+        let all = RankSteps::numbered(device);
+        match self {
+            TraceSlice::Steps { first, last } => choose_steps(all, first, last),
+            TraceSlice::Time { from, until } => choose_time(all, window, from, until),
+        }
+    }
+}
+
+/// A slice of a trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ChosenSlice {
+    pub(crate) time: KeptTime,
+    /// The whole steps in it.
+    pub(crate) steps: Vec<SlicedStep>,
+    /// What to say of it.
+    pub(crate) note: String,
+}
+
+/// What is said of each slice.
+const BEFORE: &str = "what was launched before is taken for work from before the recording";
+
+fn choose_steps(all: Vec<SlicedStep>, first: i64, last: i64) -> Result<ChosenSlice, String> {
+    let count = all.len();
+    let ends = all
+        .iter()
+        .map(|step| step.number)
+        .fold(None, |ends: Option<(i64, i64)>, number| {
+            let (least, most) = ends.unwrap_or((number, number));
+            Some((least.min(number), most.max(number)))
+        });
+    let Some((least, most)) = ends else {
+        return Err("the trace has no steps".to_owned());
+    };
+    let is_chosen = |step: &SlicedStep| first <= step.number && step.number <= last;
+    let steps: Vec<SlicedStep> = all.into_iter().filter(is_chosen).collect();
+    let from = steps.iter().map(|step| step.start).min();
+    let until = steps.iter().map(|step| step.end).max();
+    let (Some(from), Some(until)) = (from, until) else {
+        return Err(format!("the trace has steps {least} to {most}"));
+    };
+    let named = match &steps[..] {
+        [one] => format!("step {}", one.number),
+        several => {
+            let numbers = || several.iter().map(|step| step.number);
+            let (least, most) = (numbers().min(), numbers().max());
+            format!(
+                "steps {} to {}",
+                least.unwrap_or(first),
+                most.unwrap_or(last)
+            )
+        }
+    };
+    Ok(ChosenSlice {
+        time: KeptTime { from, until },
+        note: format!("only {named} of the {count} in the trace are read; {BEFORE}"),
+        steps,
+    })
+}
+
+fn choose_time(
+    all: Vec<SlicedStep>,
+    window: (TimeNs, TimeNs),
+    from: DurationNs,
+    until: Option<DurationNs>,
+) -> Result<ChosenSlice, String> {
+    let (begin, end) = window;
+    let length = end - begin;
+    if from >= length {
+        return Err(format!("the trace takes {}", seconds(length)));
+    }
+    let until = until.unwrap_or(length).min(length);
+    let time = KeptTime {
+        from: begin + from,
+        // what ends the trace is in it
+        until: match until == length {
+            true => (end).shifted(1),
+            false => begin + until,
+        },
+    };
+    let is_whole = |step: &SlicedStep| time.from <= step.start && step.end <= time.until;
+    let steps = all.into_iter().filter(is_whole).collect();
+    let (from, until) = (seconds(from), seconds(until));
+    let length = seconds(length);
+    Ok(ChosenSlice {
+        time,
+        steps,
+        note: format!("only {from} to {until} of the {length} of the trace are read; {BEFORE}"),
+    })
+}
+
+impl ChosenSlice {
+    /// Cuts it out of the trace, or out of what was read of the trace for it.
+    pub(crate) fn cut(self, device: &mut DeviceTrace) {
+        device.cut(self.time);
+        // their ops have other places now, and the steps say what they were
+        device.marked_steps = None;
+        device.sliced_steps = Some(self.steps);
+    }
+}
+
+/// The option that was given, for messages.
+impl std::fmt::Display for TraceSlice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            TraceSlice::Steps { first, last } if first == last => {
+                write!(f, "--steps {first}")
+            }
+            TraceSlice::Steps { first, last } => write!(f, "--steps {first}-{last}"),
+            TraceSlice::Time { from, until } => {
+                let until = until.map_or(String::new(), |until| format!("{}s", decimal(until)));
+                write!(f, "--time {}s..{until}", decimal(*from))
+            }
+        }
+    }
+}
+
+fn seconds(time: DurationNs) -> String {
+    format!("{:.3} s", time.0 as f64 / 1e9)
+}
+
+/// Seconds with all digits that they have.
+fn decimal(time: DurationNs) -> String {
+    let text = format!("{}.{:09}", time.0 / 1_000_000_000, time.0 % 1_000_000_000);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// `1.5s` in ns, exactly.
+fn parse_time(text: &str) -> Result<DurationNs, SliceSyntax> {
+    // longest first: `ms` ends in `s`
+    const UNITS: [(&str, u32); 4] = [("ns", 0), ("us", 3), ("ms", 6), ("s", 9)];
+    let unit = UNITS.into_iter().find_map(|(unit, digits)| {
+        let number = text.strip_suffix(unit)?;
+        Some((number.trim_end(), digits))
+    });
+    let (number, digits) = unit.ok_or(SliceSyntax::Time)?;
+    let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+    let is_number = |text: &str| text.bytes().all(|digit| digit.is_ascii_digit());
+    if whole.is_empty() || !is_number(whole) || !is_number(part) || part.len() > digits as usize {
+        return Err(SliceSyntax::Time);
+    }
+    let padded = format!("{whole}{part:0<width$}", width = digits as usize);
+    let ns = padded.parse().map_err(|_| SliceSyntax::Time)?;
+    Ok(DurationNs(ns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_and_times_are_read_exactly() {
+        let steps = |first, last| Ok(TraceSlice::Steps { first, last });
+        assert_eq!(TraceSlice::parse_steps("3-5"), steps(3, 5));
+        assert_eq!(TraceSlice::parse_steps("0"), steps(0, 0));
+        assert_eq!(TraceSlice::parse_steps("5-3"), Err(SliceSyntax::Backwards));
+        for text in ["", "-", "3-", "a", "3,5", "3-5-7", "-3"] {
+            assert_eq!(
+                TraceSlice::parse_steps(text),
+                Err(SliceSyntax::Steps),
+                "{text}"
+            );
+        }
+        let time = |from, until: Option<i64>| {
+            Ok(TraceSlice::Time {
+                from: DurationNs(from),
+                until: until.map(DurationNs),
+            })
+        };
+        assert_eq!(
+            TraceSlice::parse_time("1.5s..2s"),
+            time(1_500_000_000, Some(2_000_000_000))
+        );
+        assert_eq!(TraceSlice::parse_time("200ms.."), time(200_000_000, None));
+        assert_eq!(TraceSlice::parse_time("..5us"), time(0, Some(5_000)));
+        assert_eq!(
+            TraceSlice::parse_time("0.1us..3 ns"),
+            Err(SliceSyntax::Backwards)
+        );
+        for text in [
+            "..",
+            "1s",
+            "1..2",
+            "1.5ns..",
+            "-1s..",
+            "1s..2s..3s",
+            "1e3s..",
+            "99999999999s..",
+        ] {
+            assert_eq!(
+                TraceSlice::parse_time(text),
+                Err(SliceSyntax::Time),
+                "{text}"
+            );
+        }
+    }
+}

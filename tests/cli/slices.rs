@@ -1,0 +1,208 @@
+//! A slice of each trace: `--steps` and `--time`.
+
+use crate::tool::Tool;
+use etlink_testing::{DeviceQueue, HostSchema, TraceBuilder};
+use serde_json::Value;
+
+const US: i64 = 1_000;
+
+/// How a program marks its steps.
+#[derive(Clone, Copy, Debug)]
+enum Marks {
+    Profiler,
+    Numbered,
+    Optimizer,
+    Inference,
+}
+
+/// Steps of 100 us on the host with 120 us of kernels each, so that devices fall behind; from the
+/// second on, kernels of the step before run in each. One range is around all, and one op of another
+/// thread goes over from each step to the next.
+fn late_steps(marks: Marks, steps: i64) -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    draw.distributed(0, 1);
+    let (main, other) = (draw.thread(), draw.thread());
+    draw.annotation(main, "whole run", 0, steps * 100 * US);
+    let mut free = 0;
+    for step in 0..steps {
+        let begin = step * 100 * US;
+        let at = |us: i64| begin + us * US;
+        match marks {
+            Marks::Profiler => {
+                draw.annotation(main, &format!("ProfilerStep#{}", step + 3), begin, at(99));
+            }
+            Marks::Numbered => {
+                draw.annotation(main, &format!("train {}", step + 3), begin, at(99));
+            }
+            Marks::Inference => {
+                let name = "execute_context_0(0)_generation_2(2)";
+                draw.annotation(main, name, begin, at(99));
+            }
+            Marks::Optimizer => {
+                draw.annotation(main, "Optimizer.step#SGD.step", at(90), at(99));
+            }
+        }
+        draw.op(other, "aten::over", at(70), at(130));
+        for kernel in 0..3 {
+            let called = at(10 + 25 * kernel);
+            draw.op(main, "aten::mm", called - 2 * US, called + 12 * US);
+            let start = free.max(called + 8 * US);
+            free = start + 40 * US;
+            let call = (called, called + 5 * US);
+            draw.launch(main, call, DeviceQueue::stream(7), "gemm", (start, free));
+        }
+    }
+    draw
+}
+
+/// The steps that `analyze` shows, without what is told of a step by those beside it.
+fn analyzed_steps(tool: &Tool, line: &str) -> Vec<Value> {
+    let report = tool.run(&format!("analyze {line} --json")).exits(0).runs();
+    let steps = report[0]["ranks"][0]["steps"].as_array().expect("steps");
+    let mut steps = steps.clone();
+    for step in &mut steps {
+        step["before_recording_ns"].take();
+        step["excluded"].take();
+    }
+    steps
+}
+
+#[test]
+fn steps_of_a_slice_have_the_figures_of_the_whole() {
+    let tool = Tool::new();
+    for (marks, first) in [
+        (Marks::Profiler, 3),
+        (Marks::Numbered, 3),
+        // the first one only ends what is no step
+        (Marks::Optimizer, 1),
+        (Marks::Inference, 0),
+    ] {
+        tool.file("trace.json", late_steps(marks, 6).kineto());
+        let whole = analyzed_steps(&tool, "trace.json");
+        let last = first + whole.len() as i64 - 1;
+        for (from, to) in [(first, first), (first + 1, first + 3), (last, last)] {
+            let slice = analyzed_steps(&tool, &format!("trace.json --steps {from}-{to}"));
+            let places = (from - first) as usize..=(to - first) as usize;
+            assert_eq!(slice, whole[places], "{marks:?} {from} to {to}");
+        }
+    }
+    tool.file("trace.json", late_steps(Marks::Numbered, 6).kineto());
+    let steps_by = "trace.json --steps-by aten::mm";
+    let whole = analyzed_steps(&tool, steps_by);
+    let slice = analyzed_steps(&tool, &format!("{steps_by} --steps 4-5"));
+    assert_eq!(slice, whole[4..=5]);
+}
+
+/// Times count from the begin of the trace, wherever its clock is. A step that is not whole is none.
+#[test]
+fn a_slice_of_time_has_the_whole_steps_in_it() {
+    let tool = Tool::new();
+    let mut draw = late_steps(Marks::Profiler, 6);
+    draw.origin(1_700_000_000_000_000_000);
+    tool.file("trace.json", draw.kineto());
+    let whole = analyzed_steps(&tool, "trace.json");
+    for (time, places) in [
+        ("100us..399us", 1..4),
+        ("0.15ms..", 2..6),
+        ("..0.000250s", 0..2),
+    ] {
+        let slice = analyzed_steps(&tool, &format!("trace.json --time {time}"));
+        assert_eq!(slice, whole[places], "{time}");
+    }
+}
+
+/// However a trace comes, a slice of it is the same, and says that it is one.
+#[test]
+fn slices_of_pairs_pipes_and_merged_json_are_the_same() {
+    let tool = Tool::new();
+    let draw = late_steps(Marks::Profiler, 6);
+    tool.file("run/kineto_trace_0.json", draw.kineto());
+    tool.file("run/torch_et_0.json", draw.host(HostSchema::V1_1_1));
+    let pair = "link --host run/torch_et_0.json --device run/kineto_trace_0.json";
+    tool.run(&format!("{pair} -o whole.json")).exits(0);
+    let want = analyzed_steps(&tool, "run --steps 5-6");
+    assert_eq!(want.len(), 2);
+    assert_eq!(analyzed_steps(&tool, "whole.json --steps 5-6"), want);
+    let piped = tool.run_with("analyze - --steps 5-6 --json", &draw.kineto());
+    let piped = piped.exits(0).runs();
+    let steps = piped[0]["ranks"][0]["steps"].as_array();
+    assert_eq!(steps.map(Vec::len), Some(2));
+    // the host trace is cut with the device trace
+    let linked = tool
+        .run(&format!("{pair} --steps 5-6 --json"))
+        .exits(0)
+        .json();
+    let report = &linked["report"];
+    assert_eq!(report["unmatched"]["host_outside_window"], 0);
+    assert_eq!(report["matched"]["id"], report["cpu_ops"]);
+    // what was launched in the step before has no launch, and is no damage
+    assert_eq!(report["no_launch"]["before_window"], 2);
+    tool.run("merge run -o out --steps 5-6").exits(0);
+    tool.run("check out").exits(0);
+    for line in [
+        "replay run",
+        "findings run",
+        "ranks run",
+        "top run",
+        "diff run run",
+    ] {
+        tool.run(&format!("{line} --steps 5-6"))
+            .exits(0)
+            .notes("only steps 5 to 6 of the 6");
+    }
+    tool.run("inspect run/kineto_trace_0.json --time 0s..200us")
+        .exits(0)
+        .notes("only 0.000 s to 0.000 s of the 0.001 s");
+}
+
+#[test]
+fn an_empty_slice_is_refused_with_what_the_trace_has() {
+    let tool = Tool::new();
+    tool.file("trace.json", late_steps(Marks::Profiler, 6).kineto());
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.op(main, "aten::mm", 0, 1_000);
+    tool.file("none.json", draw.kineto());
+    tool.run("link --device trace.json -o x.et").exits(0);
+    for (line, reason) in [
+        ("trace.json --steps 9", "the trace has steps 3 to 8"),
+        ("none.json --steps 9", "the trace has no steps"),
+        ("none.json --time 1s..2s", "the trace takes 0.000 s"),
+        ("trace.json --steps 5-3", "it ends before it begins"),
+        ("trace.json --time 5", "two numbers with units"),
+        ("trace.json --steps 3 --time 1s..", "cannot be used with"),
+        ("x.et --steps 3", "a written graph"),
+    ] {
+        let refused = tool.run(&format!("analyze {line}")).exits(2);
+        assert!(
+            refused.stderr.contains(reason),
+            "{line}: {}",
+            refused.stderr
+        );
+    }
+}
+
+/// A trace of any size is linked within the memory of its slice.
+#[test]
+fn a_slice_takes_the_memory_of_a_slice() {
+    let tool = Tool::new();
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    for step in 0..40 {
+        let begin = step * 20_000 * US;
+        let name = format!("ProfilerStep#{step}");
+        draw.annotation(main, &name, begin, begin + 19_000 * US);
+        for op in 0..1_500 {
+            let start = begin + op * 10 * US;
+            draw.op(main, "aten::add", start, start + 4 * US);
+        }
+    }
+    tool.file("kineto.json", draw.kineto());
+    tool.file("et.json", draw.host(HostSchema::V1_1_1));
+    let link = "link --host et.json --device kineto.json -o x.et -j 1 --memory 25M";
+    tool.run(link)
+        .exits(2)
+        .complains(&["allow more with --memory", "--steps"]);
+    assert!(!tool.path("x.et").exists());
+    tool.run(&format!("{link} --steps 17")).exits(0);
+}
