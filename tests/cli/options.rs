@@ -17,27 +17,6 @@ fn measurements_are_those_that_the_command_takes() {
     tool.run("analyze --help").exits(0).says("a workload card");
 }
 
-#[test]
-fn force_is_refused_with_the_names_of_the_two_options() {
-    let tool = Tool::new();
-    for line in [
-        format!("link {MLP} -o x.et --force"),
-        "merge {pairs}/ddp2-2.15.0 -o out --force".to_owned(),
-        "ranks {pairs}/ddp2-2.15.0 --force".to_owned(),
-        "analyze {pairs}/ddp2-2.15.0 --force".to_owned(),
-        "replay {pairs}/ddp2-2.15.0 --force".to_owned(),
-        "report {pairs}/ddp2-2.15.0 -o x.html --force".to_owned(),
-        "record --wait 0 --warmup 0 --active 1 -o traces --force -- true".to_owned(),
-    ] {
-        tool.run(&line)
-            .exits(2)
-            .complains(&["--overwrite", "--allow-mismatch"]);
-        assert!(tool.names().is_empty(), "{line}");
-    }
-    let help = tool.run("merge --help").exits(0).stdout;
-    assert!(!help.contains("--force") && help.contains("-f, --overwrite"));
-}
-
 /// Who is advised to replace a file does not link two programs by it.
 #[test]
 fn overwrite_does_not_link_what_does_not_fit() {
@@ -62,20 +41,8 @@ fn overwrite_does_not_link_what_does_not_fit() {
 }
 
 #[test]
-fn old_names_of_formats_are_refused_with_the_new_ones() {
+fn a_format_is_asked_for_by_its_name() {
     let tool = Tool::new();
-    for (old, new) in [
-        ("et", "chakra"),
-        ("json", "etplus"),
-        ("pftrace", "perfetto"),
-    ] {
-        let ran = tool
-            .run(&format!("link {MLP} -o x --format {old}"))
-            .exits(2);
-        let message = format!("--format {old} is now --format {new}");
-        assert!(ran.stderr.contains(&message), "{}", ran.shown());
-    }
-    assert_eq!(tool.names(), [""; 0]);
     for (format, head) in [
         ("chakra", None),
         ("etplus", Some("{")),

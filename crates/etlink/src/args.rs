@@ -22,7 +22,6 @@ pub use convert::ConvertArgs;
 pub use diff::DiffArgs;
 pub use findings::FindingsArgs;
 pub use format::FormatName;
-use format::FormatParser;
 pub use generate::{GenerateArgs, ScaleArgs};
 pub use groups::{
     JsonArgs, JsonOrCsvArgs, NameArgs, OneTraceArgs, OverwriteArgs, PhaseArgs, RankArgs,
@@ -60,9 +59,6 @@ use std::path::PathBuf;
         Credentials are found as by the SDKs of these services."
 )]
 pub struct EtlinkArgs {
-    /// Two options since: refused with their names.
-    #[arg(long, global = true, hide = true)]
-    pub force: bool,
     /// Print no notes, only results and errors
     // these two come last in the help of each command
     #[arg(
@@ -264,8 +260,7 @@ pub struct RanksArgs {
 #[derive(Debug, Args)]
 pub struct OutputArgs {
     /// Format of the output [default: what its name ends in]
-    // not clap's own parser: an old name is answered with the new one
-    #[arg(long, value_parser = FormatParser)]
+    #[arg(long, value_enum)]
     pub format: Option<FormatName>,
     /// Where launch and wait times go in a `.et`, whose edges have no weights: `fold` into the
     /// duration of what was waiting, `node` of its own, or `drop` [default: fold]
@@ -473,22 +468,6 @@ impl EtlinkArgs {
             (_, true) => Verbosity::Verbose,
             _ => Verbosity::Normal,
         }
-    }
-
-    /// Refuses `--force`, which named two things.
-    ///
-    /// # Errors
-    /// It was given.
-    pub fn check_renamed(&self) -> anyhow::Result<()> {
-        if self.force {
-            // not taken for one of the two: a script would replace files where it meant to join
-            // traces
-            anyhow::bail!(
-                "--force is two options now: --overwrite (-f) replaces what stands at the output, \
-                --allow-mismatch links and joins traces that do not seem to belong together"
-            );
-        }
-        Ok(())
     }
 }
 

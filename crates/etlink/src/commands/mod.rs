@@ -58,7 +58,6 @@ pub enum ReportForm {
 
 /// Carries out what was typed.
 pub fn run(args: EtlinkArgs) -> Result<Outcome> {
-    args.check_renamed()?;
     // before anything else: opening a source may have something to note
     notes::set_verbosity(args.verbosity());
     // a program that is recorded gets the signals itself, and a request is taken back
