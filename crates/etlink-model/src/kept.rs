@@ -76,6 +76,8 @@ impl DeviceTrace {
                 clip(start, duration, time.from, until);
             }
         }
+        let first = self.first_start;
+        self.first_start = first.filter(|start| time.has(*start, DurationNs(0)));
         // Ranges that began one after the other begin together now; the tables are no longer than
         // they were.
         self.sort_by_time();
