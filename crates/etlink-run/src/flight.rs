@@ -23,7 +23,7 @@ pub fn find_dumps(root: &Path) -> Result<Vec<FlightFolder>, RunError> {
 /// # Errors
 /// It cannot be opened, is no dump, is a pickle that would call code, or nothing is left of it.
 pub fn read_dump(path: &Path, progress: &Progress) -> Result<FlightDump, RunError> {
-    match input::open(path, 1, progress) {
+    match input::open(path, progress) {
         Ok(input) => read_opened(input),
         // to record again is no advice where a rank hung
         Err(InputError::Empty { name }) => Err(RunError::EmptyDump { name }),

@@ -222,7 +222,7 @@ fn is_written_graph(path: &Path) -> bool {
     }
     // recordings end so too: only the content tells them apart
     plain.ends_with(".json")
-        && match input::open(path, 1, &Progress::hidden()) {
+        && match input::open(path, &Progress::hidden()) {
             Ok(input) => matches!(input.kind, InputKind::EtPlus | InputKind::ChakraJson),
             // who reads it tells why it cannot be read
             Err(error) => error.into_failed_call().is_some() && !NO_GRAPHS.contains(&plain),
@@ -239,8 +239,7 @@ pub fn is_graph_name(path: &Path) -> bool {
 pub(crate) fn is_merged(path: &Path) -> bool {
     // a file that is named `.et` is read as one
     !is_graph_name(path)
-        && input::open(path, 1, &Progress::hidden())
-            .is_ok_and(|input| input.kind == InputKind::EtPlus)
+        && input::open(path, &Progress::hidden()).is_ok_and(|input| input.kind == InputKind::EtPlus)
 }
 
 /// Whether a file is merged JSON that is whole and has the traces that it was made from. Reads all of
@@ -249,7 +248,7 @@ fn has_traces(path: &Path) -> bool {
     if is_graph_name(path) {
         return false;
     }
-    let Ok(input) = input::open(path, 1, &Progress::hidden()) else {
+    let Ok(input) = input::open(path, &Progress::hidden()) else {
         return false;
     };
     input.kind == InputKind::EtPlus && is_whole_recording(input.content).unwrap_or(false)

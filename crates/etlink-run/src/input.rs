@@ -1,11 +1,9 @@
 //! Opening traces: files or standard input, plain, gzip or zstd, by content.
 
-mod batches;
 pub(crate) mod database;
 mod error;
 mod gzip;
 mod kind;
-mod member;
 #[cfg(test)]
 mod tests;
 
@@ -80,20 +78,16 @@ pub fn display_name(path: &Path) -> String {
 }
 
 /// Opens `path` (`-`: standard input) and looks at its beginning.
-/// What can be inflated in parallel is, by half of `threads`: the others parse.
 ///
 /// # Errors
 /// It cannot be read, is a folder or empty, or its first bytes cannot be unpacked.
-pub fn open(path: &Path, threads: usize, progress: &Progress) -> Result<InputFile, InputError> {
+pub fn open(path: &Path, progress: &Progress) -> Result<InputFile, InputError> {
     let input = match path == Path::new("-") {
         true => {
             let source = Box::new(std::io::stdin());
-            watched(
-                from_source(display_name(path), None, threads, source)?,
-                progress,
-            )
+            watched(from_source(display_name(path), None, source)?, progress)
         }
-        false => open_file(path, threads, progress)?,
+        false => open_file(path, progress)?,
     };
     // tables tell more than the text of the first pages, which need not have them all
     match input.kind {
@@ -102,7 +96,7 @@ pub fn open(path: &Path, threads: usize, progress: &Progress) -> Result<InputFil
     }
 }
 
-fn open_file(path: &Path, threads: usize, progress: &Progress) -> Result<InputFile, InputError> {
+fn open_file(path: &Path, progress: &Progress) -> Result<InputFile, InputError> {
     let name = path.display().to_string();
     let file = storage::open(path).with_path(FileAction::Open, path)?;
     // Unix opens folders as files, and fails at the first read with less clear words
@@ -120,7 +114,6 @@ fn open_file(path: &Path, threads: usize, progress: &Progress) -> Result<InputFi
     let mut input = from_source(
         name,
         stored,
-        threads,
         Box::new(progress.watch(file.content, stored.unwrap_or(0))),
     )?;
     input.stored_path = stored.map(|_| path.to_owned());
@@ -147,14 +140,13 @@ pub fn open_any(path: &Path) -> Result<Box<dyn Read + Send>, InputError> {
     if data.is_ok_and(|data| data.kind == StoredKind::File && data.bytes == 0) {
         Ok(Box::new(std::io::empty()))
     } else {
-        open(path, 1, &Progress::hidden()).map(|input| input.content)
+        open(path, &Progress::hidden()).map(|input| input.content)
     }
 }
 
 fn from_source(
     name: String,
     stored_bytes: Option<u64>,
-    threads: usize,
     mut source: Box<dyn Read + Send>,
 ) -> Result<InputFile, InputError> {
     let path = Path::new(&name);
@@ -176,8 +168,7 @@ fn from_source(
         [0x1f, 0x8b, ..] | [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18]
     );
     let mut content: Box<dyn Read + Send> = match magic[..] {
-        // with two threads parsing keeps both busy: more that inflate gain nothing
-        [0x1f, 0x8b, ..] => Box::new(Gzip::new(Box::new(buffered(stored)), threads / 2)),
+        [0x1f, 0x8b, ..] => Box::new(Gzip::new(Box::new(buffered(stored)))),
         // a frame, or a skippable one before it
         [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => {
             Box::new(Zstd::new(buffered(stored)).with_path(FileAction::Unpack, path)?)

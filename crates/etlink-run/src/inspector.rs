@@ -42,7 +42,7 @@ pub fn find_logs(root: &Path) -> Result<LogFiles, RunError> {
                     folders.push(path);
                 }
             } else if is_file && may_be_log(&path) {
-                let is_log = match input::open(&path, 1, &Progress::hidden()) {
+                let is_log = match input::open(&path, &Progress::hidden()) {
                     Ok(input) => input.kind == InputKind::NcclInspector,
                     // who reads it tells why it cannot be read
                     Err(error) => error.into_failed_call().is_some(),
@@ -93,7 +93,7 @@ fn may_be_log(path: &Path) -> bool {
 /// # Errors
 /// It cannot be opened, or has no line of the inspector.
 pub fn read_log(path: &Path, progress: &Progress) -> Result<InspectorLog, RunError> {
-    read_opened_log(input::open(path, 1, progress)?)
+    read_opened_log(input::open(path, progress)?)
 }
 
 /// Reads a log that is open already.

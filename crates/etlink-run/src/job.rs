@@ -373,7 +373,7 @@ fn read_and_link(
     let capture = job
         .capture
         .as_ref()
-        .map(|path| open_capture(path, job.threads, progress))
+        .map(|path| open_capture(path, progress))
         .transpose()?;
     let traces = read_opened(job, opened, progress)?;
     let options = traces.options(job);
@@ -470,7 +470,7 @@ fn join_metrics(
 ) -> Result<(), RunError> {
     let join = match &job.metrics {
         Some(path) => {
-            let profile = read_metric_file(input::open(path, job.threads, progress)?)?;
+            let profile = read_metric_file(input::open(path, progress)?)?;
             let name = input::display_name(path);
             if profile.damaged_lines > 0 {
                 trace.report.notes.push(format!(
@@ -504,7 +504,7 @@ pub fn link_read(
 ) -> Result<LinkedTrace, RunError> {
     let host = match &job.host {
         Some(host) => {
-            let input = input::open(host, job.threads, progress)?;
+            let input = input::open(host, progress)?;
             Some(host_of_slice(input, job, &device)?)
         }
         None => None,
@@ -639,7 +639,7 @@ fn read_one_file(
             return JobTraces::of_merged(*traces, job).cut(job, name);
         }
         Some(OpenedTrace::File(device)) => device,
-        None => input::open(&job.device, job.threads, progress)?,
+        None => input::open(&job.device, progress)?,
     };
     if device.kind == InputKind::EtPlus {
         let name = device.name.clone();
@@ -674,8 +674,8 @@ fn open_pair(
     if host == &job.device {
         return Err(RunError::SameFile { path: host.clone() });
     }
-    let host = input::open(host, job.threads, progress)?;
-    let mut device = input::open(&job.device, job.threads, progress)?;
+    let host = input::open(host, progress)?;
+    let mut device = input::open(&job.device, progress)?;
     choose_process(&mut device, job)?;
     // wrong kinds first: both files may be large
     expect_host(&host)?;
@@ -767,8 +767,7 @@ pub(crate) fn read_slice(
     let chosen = choose_slice(&outline.trace, outline.window, how.slice, name.clone())?;
     let slice = outline.slice(chosen.time);
     drop(outline);
-    let threads = how.options.threads;
-    let content = input::open(&path, threads, progress)?.content;
+    let content = input::open(&path, progress)?.content;
     let mut device = etlink_kineto::read_slice(content, how.options, &slice).map_err(failed)?;
     let notes = note.into_iter().chain([chosen.note.clone()]).collect();
     chosen.cut(&mut device);
@@ -877,8 +876,8 @@ pub(crate) fn expect_host(input: &InputFile) -> Result<(), InputError> {
 }
 
 /// Opens the trace of a capture; a wrong kind is refused before anything is read.
-fn open_capture(path: &Path, threads: usize, progress: &Progress) -> Result<InputFile, InputError> {
-    let input = input::open(path, threads, progress)?;
+fn open_capture(path: &Path, progress: &Progress) -> Result<InputFile, InputError> {
+    let input = input::open(path, progress)?;
     expect_device(&input, WantedTrace::Capture)?;
     Ok(input)
 }

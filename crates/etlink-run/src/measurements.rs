@@ -34,7 +34,7 @@ impl RunMeasurements {
     pub fn read(files: &[MeasurementFile]) -> Result<RunMeasurements, RunError> {
         let mut found = RunMeasurements::default();
         for file in files {
-            let input = input::open(&file.path, 1, &Progress::hidden())?;
+            let input = input::open(&file.path, &Progress::hidden())?;
             match input.kind {
                 InputKind::RequestLatencies => {
                     for run in read_latency_file(input)? {
@@ -128,7 +128,7 @@ pub(crate) fn sort_measurements(
 }
 
 fn measurement_kind(path: &Path) -> Result<InputKind, RunError> {
-    let input = input::open(path, 1, &Progress::hidden())?;
+    let input = input::open(path, &Progress::hidden())?;
     if input.kind.is_measurement() {
         return Ok(input.kind);
     }

@@ -84,7 +84,7 @@ fn device_percent(path: &Path) -> u64 {
     if !is_named_so || !storage::is_file(path) {
         return DEVICE_PERCENT;
     }
-    match input::open(path, 1, &Progress::hidden()).map(|input| input.kind) {
+    match input::open(path, &Progress::hidden()).map(|input| input.kind) {
         Ok(InputKind::XlaJson) => DRAWN_PERCENT,
         Ok(InputKind::RocprofJson) => ROCPROF_PERCENT,
         _ => DEVICE_PERCENT,

@@ -77,7 +77,7 @@ pub(crate) fn read_merged(
     } = input;
     let nodes = match stored_path {
         Some(path) => {
-            let again = || Ok(input::open(&path, threads, progress)?.content);
+            let again = || Ok(input::open(&path, progress)?.content);
             read_twice(&name, threads, content, again)
         }
         None => read_stream(&name, threads, content),

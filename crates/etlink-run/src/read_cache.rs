@@ -485,7 +485,7 @@ mod tests {
     };
 
     fn parse(path: &Path) -> Result<DeviceTrace, RunError> {
-        read_device(input::open(path, 1, &Progress::hidden())?, 1, true)
+        read_device(input::open(path, &Progress::hidden())?, 1, true)
     }
 
     fn never() -> Result<DeviceTrace, RunError> {
@@ -541,7 +541,7 @@ mod tests {
         let reading = TraceReading::Host { tensors: true };
         let path = Path::new(HOST);
         let parse = || {
-            let file = input::open(path, 1, &Progress::hidden())?;
+            let file = input::open(path, &Progress::hidden())?;
             read_host(file, 1, TensorEdges::Raw)
         };
         let parsed: HostTrace = cache.read(path, reading, parse).expect("a trace");

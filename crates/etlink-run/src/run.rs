@@ -947,7 +947,7 @@ impl<'s> RankEntry<'s> {
         let files = self.files();
         let path = files.graph.as_ref().or(files.device.as_ref());
         let path = path.ok_or_else(|| no_device(files))?;
-        let mut input = input::open(path, self.set.threads_each, &self.watched_progress())?;
+        let mut input = input::open(path, &self.watched_progress())?;
         input.process = files.process;
         Ok(input)
     }
@@ -959,7 +959,7 @@ impl<'s> RankEntry<'s> {
     pub fn open_device(self) -> Result<InputFile, RunError> {
         let files = self.files();
         let device = files.device.as_ref().ok_or_else(|| no_device(files))?;
-        let mut input = input::open(device, self.set.threads_each, &self.watched_progress())?;
+        let mut input = input::open(device, &self.watched_progress())?;
         input.process = files.process;
         Ok(input)
     }
@@ -988,7 +988,7 @@ impl<'s> RankEntry<'s> {
             _ => return Ok(RankContent::Linked(Box::new(self.link()?))),
         };
         options.progress.phase("reading");
-        let mut input = input::open(path, threads, progress)?;
+        let mut input = input::open(path, progress)?;
         input.process = files.process;
         let is_unknown = matches!(
             input.kind,

@@ -467,7 +467,7 @@ fn note_rule<T, E: Debug>(sight: &mut Sight, rule: Result<T, E>) {
 
 /// A packed file, opened from the disk as the command does.
 fn read_packed(_: &[u8], path: &Path) -> Outcome {
-    let opened = etlink_run::input::open(path, 1, &Progress::hidden());
+    let opened = etlink_run::input::open(path, &Progress::hidden());
     outcome_of(opened, |sight, mut input| {
         sight.variants(&input.kind);
         let mut unpacked = vec![];

@@ -307,7 +307,7 @@ fn rank_in_name(stem: &str) -> (Option<i64>, bool) {
 
 /// Opens a file that may be a trace; notes why where the system refuses it.
 pub(super) fn open_noting(path: &Path, unreadable: &mut Vec<FileError>) -> Option<InputFile> {
-    match input::open(path, 1, &Progress::hidden()) {
+    match input::open(path, &Progress::hidden()) {
         Ok(input) => Some(input),
         Err(error) => {
             unreadable.extend(error.into_failed_call());
@@ -318,7 +318,7 @@ pub(super) fn open_noting(path: &Path, unreadable: &mut Vec<FileError>) -> Optio
 
 /// Kind, rank and number of ranks from a file's beginning.
 fn look_inside(path: &Path) -> Result<(InputKind, Inside, bool), InputError> {
-    let input = input::open(path, 1, &Progress::hidden())?;
+    let input = input::open(path, &Progress::hidden())?;
     // beside the traces that it was made from it would be a rank twice
     let (kind, is_view) = (input.kind, input.is_view || input.is_read_back);
     let mut head = vec![];

@@ -1,72 +1,56 @@
-//! Inflates gzip: one member after the other, or several at a time where a file has many.
+//! Inflates gzip, one member after the other. flate2's reader of several members takes zeros that
+//! pad a file for damage.
 
-use super::batches::Batches;
-use super::member::{Member, Stored, damage_error};
-use std::io::{BufRead, ErrorKind, Read, Result};
+use flate2::bufread::GzDecoder;
+use std::io::{BufRead, Error, ErrorKind, Read, Result};
 
-/// The content of a gzip file, the same at any number of threads.
+/// A file's bytes as they are stored.
+type Stored = Box<dyn BufRead + Send>;
+
+/// Where a member is damaged, flate2 loses what it has inflated since the last read: no more than
+/// this is asked of it at once.
+const STEP_BYTES: usize = 8 << 10;
+
+/// The content of a gzip file.
 pub(super) struct Gzip {
-    stored: Stored,
-    member: Member,
-    /// Inflates several members at a time, from the second on.
-    batches: Option<Batches>,
-    /// How many at a time, if that is still to be tried.
-    threads: usize,
-    ended: bool,
+    /// The member that is being inflated; `None` behind the last one, or where an error was met,
+    /// which is told once.
+    member: Option<GzDecoder<Stored>>,
 }
 
 impl Gzip {
-    pub(super) fn new(stored: Stored, threads: usize) -> Gzip {
+    pub(super) fn new(stored: Stored) -> Gzip {
         Gzip {
-            stored,
-            member: Member::new(),
-            batches: None,
-            threads,
-            ended: false,
+            member: Some(GzDecoder::new(stored)),
         }
-    }
-
-    /// Goes on behind a member that has ended, or one by one behind the last batch.
-    fn go_on(&mut self) -> Result<()> {
-        if let Some(batches) = self.batches.take() {
-            self.stored = batches.into_rest();
-        }
-        // an error of the next line is told once: whoever reads on gets the end, not the error
-        // again
-        self.ended = true;
-        self.ended = is_end(&mut self.stored)?;
-        self.member.reset();
-        if self.threads > 1 && !self.ended {
-            let stored = std::mem::replace(&mut self.stored, Box::new(std::io::empty()));
-            self.batches = Some(Batches::new(
-                stored,
-                // once: where guesses failed they would fail again, each time for the price of a
-                // batch
-                std::mem::replace(&mut self.threads, 1),
-            ));
-        }
-        Ok(())
     }
 }
 
 impl Read for Gzip {
     fn read(&mut self, text: &mut [u8]) -> Result<usize> {
-        while !self.ended && !text.is_empty() {
-            let read = match &mut self.batches {
-                Some(batches) => batches.read(text),
-                None => self.member.read(&mut self.stored, text)?,
+        let step = text.len().min(STEP_BYTES);
+        while let Some(mut member) = self.member.take() {
+            let read = loop {
+                match member.read(&mut text[..step]) {
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    read => break read?,
+                }
             };
-            if read > 0 {
+            if read > 0 || step == 0 {
+                self.member = Some(member);
                 return Ok(read);
             }
-            self.go_on()?;
+            let mut stored = member.into_inner();
+            if !is_end(&mut stored)? {
+                self.member = Some(GzDecoder::new(stored));
+            }
         }
         Ok(0)
     }
 }
 
-/// Whether no member follows. Zeros that pad a file are no damage: tapes and block devices add
-/// them.
+/// Returns whether no member follows. Zeros that pad a file are no damage: tapes and block devices
+/// add them.
 fn is_end(stored: &mut Stored) -> Result<bool> {
     let mut padded = false;
     loop {
@@ -78,7 +62,10 @@ fn is_end(stored: &mut Stored) -> Result<bool> {
         match (next.is_empty(), zeros) {
             (true, _) => return Ok(true),
             // zeros and then something else is no padding
-            (false, 0) if padded => return Err(damage_error("invalid gzip header")),
+            (false, 0) if padded => {
+                let what = "invalid gzip header";
+                return Err(Error::new(ErrorKind::InvalidInput, what));
+            }
             (false, 0) => return Ok(false),
             (false, _) => padded = true,
         }

@@ -267,7 +267,7 @@ fn is_packed_by_us(path: &Path) -> bool {
 /// Whether etlink wrote a file: `.et` says it in its first message, merged JSON before its nodes,
 /// what Perfetto reads before its events.
 pub(super) fn is_ours(path: &Path) -> bool {
-    let input = match input::open(path, 1, &Progress::hidden()) {
+    let input = match input::open(path, &Progress::hidden()) {
         Ok(input) => input,
         // a timeline is no input
         Err(InputError::Perfetto { origin, .. }) => return origin != PerfettoOrigin::Foreign,

@@ -69,7 +69,7 @@ impl CardFacts {
 }
 
 fn file_kind(path: &Path) -> Option<InputKind> {
-    let opened = input::open(path, 1, &Progress::hidden());
+    let opened = input::open(path, &Progress::hidden());
     opened.ok().map(|input| input.kind)
 }
 
