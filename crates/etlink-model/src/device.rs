@@ -8,13 +8,14 @@ pub(crate) mod assembler;
 pub(crate) mod details;
 pub(crate) mod keep_events;
 pub(crate) mod recorder;
+pub(crate) mod row_sanity;
 mod time_order;
 
 use crate::UnixNs;
 use crate::columns::columns;
 use crate::{
     Anomalies, CollectiveRecords, Correlation, DurationNs, GlobalRank, MarkedStep, NameId, Names,
-    ProcessGroup, QueueIdx, RecordedDetails, RfId, RowIdx, SlicedStep, ThreadIdx, TimeNs,
+    ProcessGroup, QueueIdx, RecordedDetails, RfId, RowIdx, RowSanity, SlicedStep, ThreadIdx, TimeNs,
     TraceRecorder,
 };
 use indexmap::IndexMap;
@@ -351,9 +352,26 @@ pub struct DeviceHeader {
     pub host_name: String,
     /// Names of the devices (`deviceProperties`).
     pub devices: Vec<String>,
+    /// Errors and warnings that the recorder wrote about itself.
+    pub diagnoses: Vec<String>,
 }
 
+/// More messages of a recorder are not kept: it may write one for each event.
+const MOST_DIAGNOSES: usize = 64;
+
+/// A longer message is cut: no line of a report is longer.
+const MOST_DIAGNOSIS_CHARS: usize = 300;
+
 impl DeviceHeader {
+    /// Keeps an error or a warning of the recorder.
+    pub fn note_diagnosis(&mut self, text: &str) {
+        if self.diagnoses.len() < MOST_DIAGNOSES {
+            let words: Vec<&str> = text.split_whitespace().collect();
+            let line = words.join(" ").chars().take(MOST_DIAGNOSIS_CHARS).collect();
+            self.diagnoses.push(line);
+        }
+    }
+
     /// What a device is called. ROCm numbers its devices otherwise in rows than in properties:
     /// where all have one name, so has this one.
     pub fn device_name(&self, device: i64) -> Option<&str> {
@@ -443,6 +461,8 @@ pub struct DeviceTrace {
     /// What was wrong.
     #[serde(with = "crate::anomaly::stored")]
     pub anomalies: Anomalies,
+    /// What the device rows lack; `None`: nobody has looked yet.
+    pub row_sanity: Option<RowSanity>,
     /// Start of the file's first event, if a table keeps it.
     pub first_start: Option<TimeNs>,
     /// Size of the trace, unpacked, bytes.

@@ -24,6 +24,8 @@ mod recorded_waits;
 #[cfg(test)]
 mod refusals;
 #[cfg(test)]
+mod sanity;
+#[cfg(test)]
 mod state;
 mod steps;
 #[cfg(test)]
