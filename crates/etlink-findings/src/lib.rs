@@ -23,6 +23,7 @@ mod host_span;
 mod kind;
 mod kinds;
 mod launched_row;
+mod limits;
 mod overlap;
 mod program_kind;
 mod python_lines;
@@ -36,8 +37,7 @@ mod text;
 mod view;
 
 pub use candidate::{
-    CauseCandidate, CauseEvidence, ProgramKind, PythonStacks, RankCauses, RankWindow, RankWork,
-    WindowEnds,
+    CauseCandidate, CauseEvidence, ProgramKind, RankCauses, RankWindow, RankWork, WindowEnds,
 };
 pub use finding::{CommunicationShare, JointGain, RankPart, RunFinding, RunFindings};
 pub use kind::CauseKind;
@@ -47,4 +47,4 @@ pub use question::{
     straggler_edits,
 };
 pub use rank_causes::rank_causes;
-pub use ranking::{run_findings, trace_findings};
+pub use ranking::run_findings;
