@@ -26,8 +26,8 @@ pub struct RunFinding {
     pub subject: String,
     /// The ranks whose traces show it; empty where the rank is not known.
     pub ranks: Vec<GlobalRank>,
-    /// The trace shows signs of it, and not the cause itself; or the gain is none if the waits that
-    /// the trace does not state last as they were measured to.
+    /// The trace shows signs of it, and not the cause itself; or the gain is none without the waits
+    /// that the trace does not state.
     pub inferred: bool,
     /// What the window takes less in a replay without it, ns.
     pub gain_ns: i64,

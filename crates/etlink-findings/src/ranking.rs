@@ -117,7 +117,7 @@ impl<'r> Replays<'r> {
         }
     }
 
-    /// Whether a gain is none where inferred waits last as they were measured to.
+    /// Whether a gain is none without the waits that are inferred.
     fn is_gain_inferred(&self, stated: &EditableGraph<'_>, candidate: &CauseCandidate) -> bool {
         let plain_ns = window_length(stated.plain_run(), self.parts);
         let gain_ns = plain_ns.saturating_sub(edited_length(stated, candidate, self.parts));
@@ -166,7 +166,7 @@ pub fn run_findings(graph: &ReplayGraph, mut parts: Vec<RankPart>) -> RunFinding
     if kept.len() > 1 {
         found.together = Some(joint_gain(&replays, &kept, &found));
     }
-    let stated = (!kept.is_empty()).then(|| EditableGraph::of_stated_waits(graph));
+    let stated = (!kept.is_empty()).then(|| EditableGraph::without_inferred(graph));
     for one in kept {
         let is_inferred = stated
             .as_ref()
@@ -476,7 +476,7 @@ fn is_explained(general: &Replayed, all: &[Replayed]) -> bool {
     })
 }
 
-/// `is_inferred`: the gain is none where inferred waits last as they were measured to.
+/// `is_inferred`: the gain is none without the waits that are inferred.
 fn finding_of(one: Replayed, is_inferred: bool, found: &RunFindings) -> RunFinding {
     let gain_ns = one.gain_ns;
     let plain = plain_finding(&one.candidate, &one.ranks, found.program);

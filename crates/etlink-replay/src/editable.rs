@@ -10,26 +10,39 @@ use crate::run::{ReplayRun, ReplaySettings, run_graph};
 pub struct EditableGraph<'g> {
     graph: &'g ReplayGraph,
     plain: ReplayRun,
-    inferred_as_measured: bool,
+    /// What each run of it has, beside its own edits.
+    always: GraphEdits,
 }
 
 impl<'g> EditableGraph<'g> {
     /// Runs the graph once. O(nodes + edges).
     pub fn new(graph: &'g ReplayGraph) -> EditableGraph<'g> {
-        EditableGraph::with_waits(graph, false)
+        EditableGraph::with_edits(graph, GraphEdits::default())
     }
 
-    /// The same graph if waits that the trace does not state last as they were measured to, whatever
-    /// becomes of what they are said to be for. O(nodes + edges).
-    pub fn of_stated_waits(graph: &'g ReplayGraph) -> EditableGraph<'g> {
-        EditableGraph::with_waits(graph, true)
+    /// The same graph without the waits that only a rule has found. O(nodes + edges).
+    pub fn without_inferred(graph: &'g ReplayGraph) -> EditableGraph<'g> {
+        let mut always = GraphEdits::default();
+        for node in graph.indices() {
+            // A node that only inferred edges lead to keeps these: nothing else places it.
+            if graph.deps(node).all(|dep| dep.inferred) {
+                continue;
+            }
+            for dep in graph.deps(node).filter(|dep| dep.inferred) {
+                let mut same = graph.deps(node).filter(|other| other.kind == dep.kind);
+                if same.all(|other| other.inferred) {
+                    always.freed.push((node, dep.kind));
+                }
+            }
+        }
+        EditableGraph::with_edits(graph, always)
     }
 
-    fn with_waits(graph: &'g ReplayGraph, inferred_as_measured: bool) -> EditableGraph<'g> {
+    fn with_edits(graph: &'g ReplayGraph, always: GraphEdits) -> EditableGraph<'g> {
         let mut editable = EditableGraph {
             graph,
             plain: ReplayRun::default(),
-            inferred_as_measured,
+            always,
         };
         editable.plain = editable.run_edited(&GraphEdits::default());
         editable
@@ -42,9 +55,10 @@ impl<'g> EditableGraph<'g> {
 
     /// When each node starts and how long it takes with these edits. O(nodes + edges).
     pub fn run_edited(&self, edits: &GraphEdits) -> ReplayRun {
+        let mut edits = edits.clone();
+        edits.extend(&self.always);
         let settings = ReplaySettings {
-            edits: edits.clone(),
-            inferred_as_measured: self.inferred_as_measured,
+            edits,
             ..ReplaySettings::default()
         };
         run_graph(self.graph, &NoLabels, &settings)
