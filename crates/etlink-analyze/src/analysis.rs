@@ -184,6 +184,7 @@ pub fn analyze(trace: &LinkedTrace, rules: &KernelRules, options: &Options) -> R
         rank: trace.report.rank.map(|rank| rank.0),
         peaks: peak_use::peak_uses(&rows, rated, &counted),
         work: compute_rate::compute_rates(&rows, rated, &counted),
+        breakdown: breakdown::device_times(&rows, &outside, &utilization),
         utilization,
         kernels: kernels::kernel_totals(&rows, &counted),
         outside: outside_work::outside_work(&rows, &counted),
@@ -200,7 +201,6 @@ pub fn analyze(trace: &LinkedTrace, rules: &KernelRules, options: &Options) -> R
         steps,
         counters: kernel_counters::kernel_counters(trace),
         coverage: sm_coverage::sm_coverage(&rows, &outside),
-        breakdown: breakdown::device_times(&rows, &outside),
         collectives: collectives::collective_totals(&rows, &counted),
         sequences: options
             .sequences_of

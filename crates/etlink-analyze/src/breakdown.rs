@@ -1,8 +1,8 @@
 //! Where device time goes.
 //!
-//! The *window* of a device is from its first row's start to its last row's end, of those that
-//! count: see [`CountedWork`](crate::CountedWork). Where other work of the device came first, it
-//! begins with the steps or the recording. Each instant of it belongs to the first that holds:
+//! The *window* of a device is that of its [`Utilization`]: the steps, or the recording; and what
+//! follows the last step and counts. Of its rows those are meant that count: see
+//! [`CountedWork`](crate::CountedWork). Each instant of the window belongs to the first that holds:
 //! computation runs, communication runs, a copy or memset runs, work that does not count runs or
 //! work from before the recording is waited for, a row that stands for no work (such as a wait),
 //! nothing:
@@ -23,6 +23,7 @@ use crate::intervals::{Intervals, by_mask};
 use crate::outside_time::{OutsideRows, OutsideTime, is_all_unknown};
 use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
+use crate::utilization::Utilization;
 use borsh::{BorshDeserialize, BorshSerialize};
 use serde::Serialize;
 
@@ -107,25 +108,22 @@ impl DeviceTime {
         ]
     }
 
-    /// The times of some rows, in order of their starts. O(rows).
+    /// The times of some rows, in order of their starts, in a window, or until the last of them has
+    /// ended; without a window from the first row's start on. O(rows).
     pub(crate) fn from_rows(
         rows: &ClassifiedRows<'_>,
-        some: impl Iterator<Item = usize>,
+        some: Vec<usize>,
         outside: &OutsideTime,
+        window: Option<(i64, i64)>,
     ) -> DeviceTime {
-        let mut sets: [Intervals; 4] = Default::default();
-        let mut window: Option<(i64, i64)> = None;
-        for row in some {
-            let (start, end) = rows.span(row);
-            sets[rows.class[row] as usize].push(start, end);
-            window = Some(window.map_or((start, end), |(first, last)| (first, last.max(end))));
-        }
-        // a device that only carries out work of no step has that and nothing else
-        let window = window.or_else(|| outside.intervals.extent());
-        window.map_or_else(DeviceTime::default, |(first, last)| {
-            let begin = outside.begin.map_or(first, |begin| begin.min(first));
-            DeviceTime::from_sets((begin, last), sets, outside)
-        })
+        let spans = some.iter().map(|row| rows.span(*row));
+        let extent = spans.reduce(|all, one| (all.0, all.1.max(one.1)));
+        let Some((start, end)) = window.or(extent) else {
+            return DeviceTime::default();
+        };
+        let window = (start, extent.map_or(end, |(_, last)| last.max(end)));
+        let sets = work_sets(rows, some.into_iter(), window);
+        DeviceTime::from_sets(window, sets, outside)
     }
 
     /// `sets`: when rows of each class run, in the order of [`RowClass::ALL`].
@@ -188,8 +186,12 @@ fn overlap_share(part: i64, whole: i64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// Per device with rows, by number. O(rows).
-pub(crate) fn device_times(rows: &ClassifiedRows<'_>, outside: &OutsideRows) -> Vec<DeviceTime> {
+/// Per device with rows, by number, in the windows of their utilization. O(rows).
+pub(crate) fn device_times(
+    rows: &ClassifiedRows<'_>,
+    outside: &OutsideRows,
+    utilization: &[Utilization],
+) -> Vec<DeviceTime> {
     // Shares of what is left of the rows would say that devices are busy all the time.
     if is_all_unknown(rows.trace) {
         return vec![];
@@ -201,7 +203,9 @@ pub(crate) fn device_times(rows: &ClassifiedRows<'_>, outside: &OutsideRows) -> 
     for ((device, of_device), outside_time) in devices.zip(&outside_times) {
         let counted = of_device.iter().copied();
         let counted = counted.filter(|row| !outside.contains_row(*row));
-        let times = DeviceTime::from_rows(rows, counted, outside_time);
+        let mut windows = utilization.iter().filter(|one| one.device == Some(*device));
+        let window = windows.next().map(Utilization::span);
+        let times = DeviceTime::from_rows(rows, counted.collect(), outside_time, window);
         all.push(DeviceTime {
             device: Some(*device),
             ..times

@@ -64,12 +64,6 @@ impl Intervals {
         &self.0
     }
 
-    /// From the first start to the last end.
-    pub(crate) fn extent(&self) -> Option<(i64, i64)> {
-        let (first, last) = self.0.first().zip(self.0.last())?;
-        Some((first.0, last.1))
-    }
-
     /// The same intervals where they lie in `span`. O(intervals).
     pub(crate) fn clipped_to(&self, span: (i64, i64)) -> Intervals {
         let mut clipped = Intervals::default();

@@ -5,8 +5,8 @@
 //!   are more than two) of all ranks.
 //! - `ttft`, `tpot` (s): host time of the first, and mean of the others, of the steps of inference;
 //!   mean over ranks. Steps that name no phase are none.
-//! - `total_trace_time` (s): longest device window of a rank: windows of different clocks are not
-//!   mixed. Here and below without work of no step.
+//! - `total_trace_time` (s): the steps, else the recording, of the rank on which they are longest:
+//!   windows of different clocks are not mixed. Here and below without work of no step.
 //! - `total_kernel_time` (s): sum of all kernels' durations (no copies).
 //! - `aggregate_gpu_utilization` (%): mean over devices of busy / window.
 //! - `load_imbalance_ratio` (ratio): busy time of the busiest device / of the least busy one.

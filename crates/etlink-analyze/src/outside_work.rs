@@ -10,7 +10,7 @@
 use crate::outside_time::{OutsideRows, is_from_before, unknown_time, waits_for_earlier_work};
 use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
-use crate::steps::{StepTime, trace_steps};
+use crate::steps::{StepTime, between_counted, trace_steps};
 use crate::utilization::window_start;
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::ranks::OPTIMIZER_STEP;
@@ -93,8 +93,10 @@ impl<'t> CountedWork<'t> {
 
     /// `steps` in order of time.
     pub(crate) fn from_steps(trace: &'t LinkedTrace, steps: &[StepTime]) -> CountedWork<'t> {
-        let steps = steps.first().zip(steps.last()).map(|(first, last)| {
-            let is_cut = first.name.starts_with(OPTIMIZER_STEP);
+        let is_last_cut = steps.last().is_some_and(|step| step.excluded.is_some());
+        let counted = between_counted(steps);
+        let steps = counted.first().zip(counted.last()).map(|(first, last)| {
+            let is_cut = is_last_cut || first.name.starts_with(OPTIMIZER_STEP);
             (first.start_ns, is_cut.then(|| last.end_ns()))
         });
         CountedWork { trace, steps }

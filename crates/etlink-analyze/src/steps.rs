@@ -20,11 +20,8 @@ use crate::rows::ClassifiedRows;
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::NoLaunch;
 use etlink_link::ranks::{RankSteps, StepSpan};
-use etlink_model::DeviceTrace;
+use etlink_model::{DeviceTrace, StepIdx};
 use serde::Serialize;
-
-/// A step at an edge that is shorter than this part of each other is the rest of one.
-const STUB_PART: i64 = 10;
 
 /// Why a step counts in no mean, median or spread, and in no figure per step.
 #[derive(
@@ -151,12 +148,12 @@ pub(crate) fn step_times(rows: &ClassifiedRows<'_>) -> Vec<StepTime> {
         step.between_ops_ns = gaps.fold(0, i64::saturating_add);
         step.rows = list.len() as u64;
         if !list.is_empty() {
-            step.set_device_time(&DeviceTime::from_rows(rows, list.into_iter(), &outside));
+            step.set_device_time(&DeviceTime::from_rows(rows, list, &outside, None));
         } else if unknown.length_within((step.start_ns, step.end_ns())) > 0 {
             step.excluded = Some(StepExclusion::LostRows);
         }
     }
-    exclude_cut_steps(&mut steps);
+    exclude_empty_steps(&mut steps);
     steps
 }
 
@@ -193,28 +190,22 @@ pub fn is_counted_step<'a>(ranks: impl Iterator<Item = &'a [StepTime]>, name: &s
     !is_excluded
 }
 
-fn exclude_cut_steps(steps: &mut [StepTime]) {
+fn exclude_empty_steps(steps: &mut [StepTime]) {
     let has_rows = steps.iter().any(|step| step.rows > 0);
     for step in steps.iter_mut().filter(|step| has_rows && step.rows == 0) {
         step.excluded.get_or_insert(StepExclusion::NoDeviceRows);
     }
-    if steps.iter().any(|step| step.phase.is_some()) {
-        return;
-    }
-    let last = steps.len().saturating_sub(1);
-    for edge in [0, last] {
-        let Some(own) = steps.get(edge).filter(|step| step.excluded.is_none()) else {
-            continue;
-        };
-        let others = steps.iter().enumerate().filter(|(place, _)| *place != edge);
-        let counted = others.filter(|(_, step)| step.excluded.is_none());
-        // Of all others, not of most: beside a first step that warms up each other one is short. Of
-        // two steps nobody can say which is odd.
-        let lengths: Vec<i64> = counted.map(|(_, step)| step.duration_ns).collect();
-        let least = lengths.iter().min().copied().unwrap_or(0);
-        if lengths.len() > 1 && own.duration_ns.saturating_mul(STUB_PART) < least {
-            steps[edge].excluded = Some(StepExclusion::Stub);
-        }
+}
+
+/// The steps from the first to the last that counts: what the recording cuts at an edge is no part
+/// of the time that shares are of. All where none counts.
+pub(crate) fn between_counted(steps: &[StepTime]) -> &[StepTime] {
+    let counts = |step: &StepTime| step.excluded.is_none();
+    let first = steps.iter().position(counts);
+    let last = steps.iter().rposition(counts);
+    match first.zip(last) {
+        Some((first, last)) => &steps[first..=last],
+        None => steps,
     }
 }
 
@@ -289,7 +280,11 @@ impl StepTime {
 
 /// The steps of a trace, without what devices did for them, in order of time.
 pub(crate) fn trace_steps(device: &DeviceTrace) -> Vec<StepTime> {
-    let step = |step: &StepSpan| StepTime {
+    let spans = RankSteps::all_of(device);
+    let stubs = RankSteps::stubs(&spans);
+    let is_stub = |place: usize| stubs.contains(&StepIdx::new(place));
+    let step = |(place, step): (usize, &StepSpan)| StepTime {
+        excluded: is_stub(place).then_some(StepExclusion::Stub),
         name: step.name.clone(),
         phase: step.work.phase.clone(),
         batch: step.work.batch,
@@ -299,7 +294,7 @@ pub(crate) fn trace_steps(device: &DeviceTrace) -> Vec<StepTime> {
         duration_ns: step.end_ns.since(step.start_ns),
         ..StepTime::default()
     };
-    let mut steps: Vec<StepTime> = RankSteps::all_of(device).iter().map(step).collect();
+    let mut steps: Vec<StepTime> = spans.iter().enumerate().map(step).collect();
     steps.sort_by_key(|step| (step.start_ns, std::cmp::Reverse(step.duration_ns)));
     steps
 }

@@ -3,8 +3,8 @@
 //! The *whole* is what the program took, not what its device rows span:
 //!
 //! ```text
-//! steps    where the trace has steps: from the begin of the first to the end of the last, on the
-//!          host or of the device work that it launched, whichever ends later
+//! steps    where the trace has steps: from the begin of the first that counts to the end of the last,
+//!          on the host or of the device work that it launched, whichever ends later
 //! process  else: from the first to the last host event, or to the end of the device work that
 //!          these launched; the device rows alone where the trace has no host events
 //!
@@ -26,7 +26,7 @@ use crate::intervals::{Intervals, by_mask};
 use crate::outside_time::{is_all_unknown, is_from_before, unknown_time, waits_for_earlier_work};
 use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
-use crate::steps::StepTime;
+use crate::steps::{StepTime, between_counted, counted_steps};
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::LinkedTrace;
 use serde::Serialize;
@@ -53,7 +53,7 @@ pub struct Utilization {
     pub device: Option<i64>,
     /// What the window is of.
     pub window: UtilizationWindow,
-    /// Steps in the window; summed over devices in a sum.
+    /// Steps in the window that count; summed over devices in a sum.
     pub steps: u64,
     /// Start of the window, ns since the origin of the trace; 0 of a sum.
     pub start_ns: i64,
@@ -79,6 +79,11 @@ pub struct Utilization {
 }
 
 impl Utilization {
+    /// Start and end of the window, ns since the origin of the trace.
+    pub fn span(&self) -> (i64, i64) {
+        (self.start_ns, self.start_ns.saturating_add(self.window_ns))
+    }
+
     /// The time that shares are of.
     pub fn whole_ns(&self) -> i64 {
         self.window_ns
@@ -159,7 +164,7 @@ pub(crate) fn utilizations(rows: &ClassifiedRows<'_>, steps: &[StepTime]) -> Vec
         let mut one = Utilization {
             device: Some(*device),
             window: kind,
-            steps: steps.len() as u64,
+            steps: counted_steps(steps).count() as u64,
             start_ns: window.0,
             window_ns: window.1.saturating_sub(window.0),
             before_recording_ns: times[0b1000],
@@ -241,6 +246,7 @@ pub(crate) fn sum_utilizations<'a>(all: impl Iterator<Item = &'a Utilization>) -
 type Span = (i64, i64);
 
 fn steps_window(steps: &[StepTime]) -> Option<(UtilizationWindow, Span)> {
+    let steps = between_counted(steps);
     let start = steps.iter().map(|step| step.start_ns).min()?;
     let end = steps.iter().map(StepTime::last_end_ns).max()?;
     Some((UtilizationWindow::Steps, (start, end)))

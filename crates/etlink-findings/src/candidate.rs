@@ -52,12 +52,21 @@ pub struct CauseEvidence {
     /// Start of its longest occurrence there, ns since the origin of the trace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_ns: Option<i64>,
-    /// The same since the first event of that trace, as timelines show it.
+    /// End of that occurrence, ns since the origin of the trace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end_ns: Option<i64>,
+    /// Start of that occurrence since the first event of that trace, as timelines show it, ns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since_first_ns: Option<i64>,
     /// The op in which most of it is, where that is another name than the subject.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within: Option<String>,
+    /// Other ops, calls or copies of the same cause; the subject is the one that lasts longest.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub other_subjects: u64,
+    /// How long it runs while the device does not compute, ns, where it communicates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exposed_ns: Option<i64>,
     /// The communication that the host waits for in most of that time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub communication: Option<String>,
@@ -72,7 +81,7 @@ pub struct CauseEvidence {
     pub may_wait: bool,
     /// Whether the trace has stacks that could name the line.
     #[serde(skip)]
-    pub stacks: PythonStacks,
+    pub has_stacks: bool,
     /// How much of it comes from that line, ns.
     #[serde(skip)]
     pub python_ns: i64,
@@ -88,18 +97,6 @@ pub struct CauseEvidence {
     /// How much of it is behind the last launch of its thread, ns.
     #[serde(skip)]
     pub after_launches_ns: i64,
-}
-
-/// Python stacks of a trace.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
-pub enum PythonStacks {
-    /// None were recorded.
-    #[default]
-    None,
-    /// They were recorded, and nobody asked the reader for them.
-    NotRead,
-    /// They were read.
-    Read,
 }
 
 /// By what a program runs on devices: whose words help it.
@@ -139,6 +136,10 @@ pub struct RankWindow {
     pub has_stacks: bool,
     /// In how much of it the device computes or copies, ns; communication can be waiting.
     pub busy_ns: i64,
+    /// In how much of it the device computes, ns: copies can run beside that.
+    pub computation_ns: i64,
+    /// How much of the stretch it is part of came before the recording, ns; no part of its length.
+    pub before_ns: i64,
     /// In how much of it the device communicates and does not compute, ns; without a device in how
     /// much of it the host communicates.
     pub exposed_communication_ns: i64,
@@ -191,16 +192,26 @@ fn is_zero(count: &u64) -> bool {
 }
 
 impl CauseEvidence {
-    /// Says where it is longest: on a rank, at a time since the origin of its trace, whose first
-    /// event begins at `first_ns`.
-    pub(crate) fn set_place(&mut self, rank: Option<GlobalRank>, start_ns: i64, first_ns: i64) {
+    /// Says on which rank it is longest, whose first event begins at `first_ns`.
+    pub(crate) fn set_rank(&mut self, rank: Option<GlobalRank>, first_ns: i64) {
+        let since_first = |start: i64| start.saturating_sub(first_ns);
         self.rank = rank;
-        self.start_ns = Some(start_ns);
-        self.since_first_ns = Some(start_ns.saturating_sub(first_ns));
+        self.since_first_ns = self.start_ns.map(since_first);
+    }
+
+    /// Says which stretch of its trace it is longest in.
+    pub(crate) fn set_span(&mut self, start_ns: i64, end_ns: i64) {
+        (self.start_ns, self.end_ns) = (Some(start_ns), Some(end_ns));
     }
 }
 
 impl RankWork {
+    /// Start and end of its longest node, ns since the origin of the trace.
+    pub(crate) fn longest_span(&self) -> (i64, i64) {
+        let start = self.longest_start_ns;
+        (start, start.saturating_add(self.longest_ns))
+    }
+
     pub(crate) fn add_node(&mut self, node: NodeIdx, start_ns: i64, length_ns: i64) {
         self.nodes.push(node);
         self.time_ns = self.time_ns.saturating_add(length_ns);
@@ -219,13 +230,14 @@ impl CauseCandidate {
         if is_longest {
             sum.rank = other.rank;
             sum.start_ns = other.start_ns;
+            sum.end_ns = other.end_ns;
             sum.since_first_ns = other.since_first_ns;
             sum.message_bytes = other.message_bytes;
             sum.within.clone_from(&other.within);
             sum.within_share = other.within_share;
             sum.communication.clone_from(&other.communication);
             sum.python.clone_from(&other.python);
-            sum.stacks = other.stacks;
+            sum.has_stacks = other.has_stacks;
             (sum.python_lines, sum.python_ns) = (other.python_lines, other.python_ns);
             sum.typical_ns = other.typical_ns;
             sum.depth = other.depth;
@@ -236,6 +248,9 @@ impl CauseCandidate {
         }
         // Sums over ranks: the sentence says over how many.
         sum.may_wait |= other.may_wait;
+        sum.other_subjects = sum.other_subjects.max(other.other_subjects);
+        let exposed = [sum.exposed_ns, other.exposed_ns].into_iter().flatten();
+        sum.exposed_ns = exposed.reduce(i64::saturating_add);
         sum.count += other.count;
         let add = |sum: &mut i64, ns: i64| *sum = sum.saturating_add(ns);
         add(&mut sum.time_ns, other.time_ns);

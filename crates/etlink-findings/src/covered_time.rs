@@ -30,6 +30,16 @@ impl CoveredTime {
         self.until(end).saturating_sub(self.until(start))
     }
 
+    /// How long it goes on while something else does not, ns. O(spans · log spans).
+    pub(crate) fn without(&self, other: &CoveredTime) -> i64 {
+        let spans = self.spans.iter();
+        let alone = spans.map(|(start, end, _)| {
+            let length = end.saturating_sub(*start);
+            length.saturating_sub(other.between(*start, *end))
+        });
+        alone.fold(0, i64::saturating_add)
+    }
+
     fn until(&self, time: i64) -> i64 {
         let begun = self.spans.partition_point(|span| span.0 <= time);
         let Some(last) = begun.checked_sub(1) else {

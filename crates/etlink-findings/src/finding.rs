@@ -26,7 +26,8 @@ pub struct RunFinding {
     pub subject: String,
     /// The ranks whose traces show it; empty where the rank is not known.
     pub ranks: Vec<GlobalRank>,
-    /// The trace shows signs of it, and not the cause itself.
+    /// The trace shows signs of it, and not the cause itself; or the gain is none without the waits
+    /// that the trace does not state.
     pub inferred: bool,
     /// What the window takes less in a replay without it, ns.
     pub gain_ns: i64,
@@ -101,6 +102,9 @@ pub struct RunFindings {
     pub has_work: bool,
     /// Whether there is device work at all.
     pub has_device: bool,
+    /// Whether a device of a rank computes.
+    #[serde(skip)]
+    pub computes: bool,
     /// In which part of the steps of all ranks no op and no runtime call runs on the host.
     #[serde(skip)]
     pub between_ops_share: f64,
@@ -115,6 +119,12 @@ pub struct RunFindings {
     /// Communication that takes much of the time, of which no finding is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub communication: Option<CommunicationShare>,
+    /// A kernel that takes much of all kernels' time, of which no finding is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<RunFinding>,
+    /// Of a run without findings, what is said instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nothing: Option<String>,
     /// Of a run without findings, what lasts long and gains little all the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub longest_cause: Option<String>,
@@ -123,6 +133,23 @@ pub struct RunFindings {
     /// The gain without all of these at once, where they are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub together: Option<JointGain>,
+}
+
+impl RunFindings {
+    /// All that is said of the run, in order: each finding, or why there is none, then what goes for
+    /// all of it.
+    pub fn sentences(&self) -> Vec<String> {
+        let findings = self.findings.iter().map(|one| &one.sentence);
+        let together = self.together.as_ref().map(|joint| &joint.sentence);
+        let kernel = self.kernel.as_ref().map(|one| &one.sentence);
+        let communication = self.communication.as_ref().map(|share| &share.sentence);
+        let others = self.nothing.iter().chain(together).chain(kernel);
+        findings
+            .chain(others)
+            .chain(communication)
+            .cloned()
+            .collect()
+    }
 }
 
 fn is_zero(ns: &i64) -> bool {

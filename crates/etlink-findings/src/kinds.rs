@@ -79,10 +79,6 @@ impl KindRule {
 pub(crate) const HOST_WORK_AT_LINE: &str =
     "make what it does there shorter, or do it ahead of time or on another thread";
 
-/// What helps where the trace has stacks, and they were not read.
-pub(crate) const HOST_WORK_STACKS_UNREAD: &str = "make what it does there shorter, or do it ahead of time or on another thread; `etlink findings` \
-     names the line";
-
 /// All kinds.
 pub const KINDS: [KindRule; 24] = [
     stated(
@@ -169,10 +165,11 @@ pub const KINDS: [KindRule; 24] = [
         communication::exposed_communication,
         "begin it earlier, beside computation, or move fewer bytes",
     ),
-    stated(
+    general(
         CauseKind::ExposedCopies,
         device::exposed_copies,
-        "copy on a stream of its own, beside computation",
+        "keep the data on the device, or copy from and to pinned memory on a stream of its own, beside \
+        computation",
     ),
     general(
         CauseKind::DominantKernel,

@@ -23,6 +23,7 @@ mod host_span;
 mod kind;
 mod kinds;
 mod launched_row;
+mod limits;
 mod overlap;
 mod program_kind;
 mod python_lines;
@@ -37,8 +38,7 @@ mod unknown_time;
 mod view;
 
 pub use candidate::{
-    CauseCandidate, CauseEvidence, ProgramKind, PythonStacks, RankCauses, RankWindow, RankWork,
-    WindowEnds,
+    CauseCandidate, CauseEvidence, ProgramKind, RankCauses, RankWindow, RankWork, WindowEnds,
 };
 pub use finding::{CommunicationShare, JointGain, RankPart, RunFinding, RunFindings};
 pub use kind::CauseKind;
@@ -48,4 +48,4 @@ pub use question::{
     straggler_edits,
 };
 pub use rank_causes::rank_causes;
-pub use ranking::{run_findings, trace_findings};
+pub use ranking::run_findings;

@@ -29,6 +29,11 @@ struct Occurrence {
 }
 
 impl PythonLines {
+    /// Adds the occurrences of another part of the same cause.
+    pub(crate) fn extend(&mut self, other: PythonLines) {
+        self.occurrences.extend(other.occurrences);
+    }
+
     /// Notes that a line of Python waits for a call that takes so long; `time` is an instant in it.
     pub(crate) fn add_call(&mut self, length: i64, thread: ThreadIdx, time: i64) {
         self.occurrences.push(Occurrence {

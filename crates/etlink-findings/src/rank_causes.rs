@@ -28,16 +28,6 @@ pub fn rank_causes(
     }
 }
 
-/// The same of a rank that is compared with no other.
-pub(crate) fn single_rank_causes(
-    trace: &LinkedTrace,
-    rules: &KernelRules,
-    analysis: &RankAnalysis,
-) -> RankCauses {
-    let view = RankView::new(trace, ClassifiedRows::new(trace, rules), analysis);
-    causes_alone(&view)
-}
-
 fn causes_alone(view: &RankView<'_>) -> RankCauses {
     let mut candidates = vec![];
     let unknown = UnknownTime::of_trace(view.trace);
@@ -55,8 +45,8 @@ fn causes_alone(view: &RankView<'_>) -> RankCauses {
     }
     let (rank, first_ns) = (view.trace.report.rank, view.trace.report.window.start_ns);
     for one in &mut candidates {
-        if let Some(start_ns) = one.evidence.start_ns {
-            one.evidence.set_place(rank, start_ns, first_ns);
+        if one.evidence.start_ns.is_some() {
+            one.evidence.set_rank(rank, first_ns);
         }
     }
     let mut window = view.window;

@@ -1,44 +1,22 @@
 //! Replays the run without each cause and ranks causes by what that gains.
 
 use crate::awaited::is_awaited;
-use crate::candidate::{CauseCandidate, CauseEvidence, ProgramKind, PythonStacks};
+use crate::candidate::{CauseCandidate, CauseEvidence, ProgramKind, RankWindow};
 use crate::finding::{CommunicationShare, JointGain, RankPart, RunFinding, RunFindings};
 use crate::kind::CauseKind;
-use crate::kinds::{HOST_WORK_AT_LINE, HOST_WORK_STACKS_UNREAD};
+use crate::kinds::HOST_WORK_AT_LINE;
+use crate::limits::{
+    EXPLAINS, LEAST_GAIN, LONG_CAUSE, MOST_FINDINGS, MOST_OF_A_KIND, MUCH_COMMUNICATION, SAME_TIME,
+    SMALL_MESSAGE,
+};
 use crate::overlap::CauseNodes;
-use crate::rank_causes::single_rank_causes;
 use crate::ranks::rank_candidates;
 use crate::sentence;
 use crate::text::sum_ns;
-use etlink_analyze::{KernelRules, RankAnalysis};
-use etlink_link::LinkedTrace;
 use etlink_model::{CollectiveKind, GlobalRank, NodeIdx};
 use etlink_replay::{EditableGraph, GraphEdits, ReplayGraph, ReplayRun};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-
-/// No more findings than this are told: people fix one thing after the other.
-const MOST_FINDINGS: usize = 7;
-
-/// Less than this of the window is not worth a sentence: replays are not truer than that, and runs
-/// of one program differ by as much.
-const LEAST_GAIN: f64 = 0.02;
-
-/// Communication that takes this much of the ranks' windows needs a word, be its gain small.
-const MUCH_COMMUNICATION: f64 = 0.2;
-
-/// Where nothing stands out, a cause that lasts for this much of the window is named.
-const LONG_CAUSE: f64 = 0.2;
-
-/// Of two causes with more than this of their time in common, one is told.
-const SAME_TIME: f64 = 0.6;
-
-/// A cause that explains this much of a general one's gain is told in its place.
-const EXPLAINS: f64 = 0.7;
-
-/// A message of fewer bytes takes what a message takes, and hardly more for its bytes: a network of
-/// 10 GB/s moves them in less than 7 us.
-const SMALL_MESSAGE: u64 = 65_536;
 
 /// What helps where messages are small.
 const SMALL_MESSAGE_REMEDY: &str =
@@ -50,9 +28,6 @@ const SMALL_BUCKET_REMEDY: &str =
 
 /// What helps where there is no message: of barriers alone it is known that they have no bytes.
 const BARRIER_REMEDY: &str = "leave it out, or let fewer ranks meet: a barrier moves no data";
-
-/// So many causes of one kind are replayed, the longest.
-const MOST_OF_A_KIND: usize = 8;
 
 /// A cause of all ranks that have it.
 #[derive(Default)]
@@ -71,146 +46,244 @@ struct Replayed {
     gain_ns: i64,
 }
 
+/// Replays of a run without causes.
+struct Replays<'r> {
+    graph: &'r ReplayGraph,
+    parts: &'r [RankPart],
+    editable: EditableGraph<'r>,
+    /// What the windows of all ranks take in the replay as it was, ns.
+    plain_ns: i64,
+    /// The time that shares are of, ns.
+    whole_ns: i64,
+    /// In how much of it the device of the busiest rank neither computes nor copies, ns.
+    idle_ns: i64,
+    /// In how much of it no device computes on the rank that computes most, ns.
+    free_ns: i64,
+}
+
+impl<'r> Replays<'r> {
+    fn new(graph: &'r ReplayGraph, parts: &'r [RankPart]) -> Replays<'r> {
+        let editable = EditableGraph::new(graph);
+        let plain_ns = window_length(editable.plain_run(), parts);
+        let windows = || parts.iter().map(|part| part.causes.window);
+        // What came before the recording is part of the graph. Of one rank it is no part of the time
+        // that shares are of. Ranks begin at different times: of several it is part of that time,
+        // and their devices are busy in it.
+        let is_one = parts.len() == 1;
+        let before = |window: RankWindow| if is_one { 0 } else { window.before_ns };
+        let most = |ns: fn(RankWindow) -> i64| {
+            let all = windows().map(|window| ns(window).saturating_add(before(window)));
+            all.max().unwrap_or(0)
+        };
+        let whole_ns = match parts {
+            [one] => one.causes.window.length_ns,
+            _ => plain_ns,
+        };
+        Replays {
+            idle_ns: whole_ns.saturating_sub(most(|window| window.busy_ns)),
+            free_ns: whole_ns.saturating_sub(most(|window| window.computation_ns)),
+            graph,
+            parts,
+            editable,
+            plain_ns,
+            whole_ns,
+        }
+    }
+
+    fn share(&self, ns: i64) -> f64 {
+        ns as f64 / self.whole_ns.max(1) as f64
+    }
+
+    /// What the window takes less without a cause, ns.
+    fn gain_ns(&self, candidate: &CauseCandidate) -> i64 {
+        let edited_ns = edited_length(&self.editable, candidate, self.parts);
+        let gain_ns = self.plain_ns.saturating_sub(edited_ns);
+        let gain_ns = self.most_gain(candidate.changes_device(self.graph), gain_ns);
+        debug_assert!(
+            gain_ns <= self.whole_ns,
+            "{:?} gains {gain_ns} of {} ns",
+            candidate.kind,
+            self.whole_ns
+        );
+        gain_ns
+    }
+
+    /// Streams share the device: kernels that run one after the other cannot be taken for work that
+    /// would run at once, because nobody has seen that. Copies can run beside kernels.
+    fn most_gain(&self, changes_device: bool, gain_ns: i64) -> i64 {
+        match changes_device {
+            true => gain_ns,
+            false => gain_ns.min(self.free_ns),
+        }
+    }
+
+    /// Whether a gain is none without the waits that are inferred.
+    fn is_gain_inferred(&self, stated: &EditableGraph<'_>, candidate: &CauseCandidate) -> bool {
+        let plain_ns = window_length(stated.plain_run(), self.parts);
+        let gain_ns = plain_ns.saturating_sub(edited_length(stated, candidate, self.parts));
+        self.share(gain_ns) < LEAST_GAIN
+    }
+}
+
 /// Ranks the causes that ranks have. `graph` is that of the one rank, or of all together.
 /// O(candidates · (nodes + edges)).
 pub fn run_findings(graph: &ReplayGraph, mut parts: Vec<RankPart>) -> RunFindings {
     // Of thousands of ranks the candidates are as large as the graph: nothing of them stands twice.
     let merged = merge_candidates(&mut parts);
     let parts = &parts[..];
-    // Ranks of one run have the same program: the first speaks for all.
-    let program = parts
-        .first()
-        .map_or(ProgramKind::Torch, |part| part.causes.program);
-    let editable = EditableGraph::new(graph);
-    let plain_ns = window_length(editable.plain_run(), parts);
-    let whole_ns = match parts {
-        // What came before the recording is part of the graph, but of no share.
-        [one] => one.causes.window.length_ns,
-        _ => plain_ns,
-    };
-    let least_ns = ((LEAST_GAIN * whole_ns as f64) as i64).max(1);
-    let busiest = parts.iter().map(|part| part.causes.window.busy_ns).max();
-    let idle_ns = whole_ns.saturating_sub(busiest.unwrap_or(0));
+    let replays = Replays::new(graph, parts);
+    let mut found = RunFindings::of_windows(parts, replays.whole_ns, replays.idle_ns);
+    let least_ns = ((LEAST_GAIN * replays.whole_ns as f64) as i64).max(1);
     let mut replayed = vec![];
     let mut longest = RunFinding::default();
+    let mut kernel: Option<Replayed> = None;
     let communication = all_communication(&merged);
-    let compared = rank_candidates(graph, parts, whole_ns);
+    let compared = rank_candidates(graph, parts, replays.whole_ns);
     let compared = compared.into_iter().map(|candidate| (candidate, vec![]));
     for (candidate, ranks) in merged.into_iter().chain(compared) {
         if candidate.evidence.time_ns > longest.evidence.time_ns {
-            longest = plain_finding(&candidate, &ranks, program);
+            longest = plain_finding(&candidate, &ranks, found.program);
         }
+        let is_kernel = candidate.kind == CauseKind::DominantKernel;
         if cannot_matter(&candidate, least_ns) {
             continue;
         }
-        let gain_ns = replayed_gain(&editable, &candidate, parts, plain_ns);
-        let gain_ns = match changes_device(graph, &candidate) {
-            true => gain_ns,
-            // Streams share the device: what runs one after the other cannot be taken for work that
-            // would run at once, because nobody has seen that.
-            false => gain_ns.min(idle_ns),
+        let gain_ns = replays.gain_ns(&candidate);
+        let one = Replayed {
+            nodes: CauseNodes::new(&candidate, graph, &replays.editable),
+            candidate,
+            ranks,
+            gain_ns,
         };
         if gain_ns >= least_ns {
-            replayed.push(Replayed {
-                nodes: CauseNodes::new(&candidate, graph, &editable),
-                candidate,
-                ranks,
-                gain_ns,
-            });
+            replayed.push(one);
+        } else if is_kernel && kernel.as_ref().is_none_or(|most| one.lasts_longer(most)) {
+            kernel = Some(one);
         }
     }
-    let kept = distinct_causes(replayed);
-    // Ranks of one run have the same steps: the first speaks for all.
-    let first = parts.first().map(|part| part.causes.window);
-    let first = first.unwrap_or_default();
-    let windows = || parts.iter().map(|part| part.causes.window);
-    let between_ops_ns = sum_ns(windows().map(|window| window.between_ops_ns));
-    let host_ns = sum_ns(windows().map(|window| window.host_ns));
-    let unknown_ns = sum_ns(windows().map(|window| window.unknown_ns));
-    let mut found = RunFindings {
-        between_ops_share: between_ops_ns as f64 / host_ns.max(1) as f64,
-        has_stacks: first.has_stacks,
-        window: first.kind,
-        steps: first.steps,
-        window_ns: whole_ns,
-        idle_ns,
-        unknown_ns,
-        is_unknown: unknown_ns > 0 && windows().all(|window| window.length_ns == 0),
-        has_work: windows().any(|window| window.has_work),
-        has_device: parts.iter().any(|part| part.causes.window.has_device),
-        ranks: parts.len() as u64,
-        program,
-        communication: None,
-        longest_cause: None,
-        findings: vec![],
-        together: None,
-    };
-    let mut kept = kept;
+    let mut kept = distinct_causes(replayed);
     kept.truncate(MOST_FINDINGS);
     if kept.len() > 1 {
-        let all = all_causes(&kept);
-        let gain_ns = replayed_gain(&editable, &all, parts, plain_ns);
-        let gain_ns = match kept.iter().any(|one| changes_device(graph, &one.candidate)) {
-            true => gain_ns,
-            false => gain_ns.min(idle_ns),
-        };
-        let sum_ns = sum_ns(kept.iter().map(|one| one.gain_ns));
-        let mut joint = JointGain {
-            gain_ns,
-            gain_share: gain_ns as f64 / whole_ns.max(1) as f64,
-            sum_ns,
-            sentence: String::new(),
-        };
-        joint.sentence = sentence::joint_sentence(&joint, kept.len(), &found);
-        found.together = Some(joint);
+        found.together = Some(joint_gain(&replays, &kept, &found));
     }
+    let stated = (!kept.is_empty()).then(|| EditableGraph::without_inferred(graph));
     for one in kept {
-        let finding = finding_of(one, &found);
+        let is_inferred = stated
+            .as_ref()
+            .is_some_and(|stated| replays.is_gain_inferred(stated, &one.candidate));
+        let finding = finding_of(one, is_inferred, &found);
         found.findings.push(finding);
     }
-    let is_long = longest.evidence.time_ns as f64 >= LONG_CAUSE * whole_ns as f64;
+    if let Some(kernel) = kernel {
+        let named = finding_of(kernel, false, &found);
+        let is_told = |one: &RunFinding| one.subject == named.subject;
+        found.kernel = (!found.findings.iter().any(is_told)).then_some(named);
+    }
+    let is_long = replays.share(longest.evidence.time_ns) >= LONG_CAUSE;
     if found.findings.is_empty() && is_long {
         found.longest_cause = Some(sentence::cause_text(&longest, &found));
     }
     let is_told = |one: &RunFinding| one.kind == CauseKind::ExposedCommunication;
-    if !found.findings.iter().any(is_told)
-        && let Some(mut share) = communication_share(&communication, parts)
-    {
-        share.gain_ns = replayed_gain(&editable, &communication, parts, plain_ns).max(0);
-        share.gain_share = share.gain_ns as f64 / whole_ns.max(1) as f64;
-        share.is_awaited = is_awaited(graph, &communication.edits);
-        // The point at which ranks wait for each other belongs to none of them.
-        let ranks_meet = graph.indices().any(|node| graph.rank(node).is_none());
-        let lacks_waits = parts.iter().any(|part| part.causes.window.lacks_waits);
-        share.sentence = match sentence::unknown_gain_sentence(&share, &found) {
-            // That nothing ends earlier is of a replay in which the host waits for nothing.
-            told if lacks_waits
-                && !(ranks_meet && parts.len() > 1)
-                && share.gain_share < LEAST_GAIN =>
-            {
-                told
-            }
-            _ => sentence::communication_sentence(&share, &found, ranks_meet),
-        };
-        // The same again would be told as what lasts longest.
-        if longest.kind == CauseKind::ExposedCommunication {
-            found.longest_cause = None;
-        }
-        found.communication = Some(share);
+    if !found.findings.iter().any(is_told) {
+        found.communication = untold_communication(&replays, &communication, &found);
+    }
+    // The same again would be told as what lasts longest.
+    if found.communication.is_some() && longest.kind == CauseKind::ExposedCommunication {
+        found.longest_cause = None;
+    }
+    if found.findings.is_empty() && found.ranks > 0 {
+        found.nothing = Some(sentence::nothing_sentence(&found));
     }
     found
 }
 
-/// What the window takes less without a cause, ns.
-fn replayed_gain(
+impl RunFindings {
+    /// What the windows of ranks say of a run, before anything was looked for.
+    fn of_windows(parts: &[RankPart], window_ns: i64, idle_ns: i64) -> RunFindings {
+        let windows = || parts.iter().map(|part| part.causes.window);
+        // Ranks of one run have the same program and the same steps: the first speaks for all.
+        let first = windows().next().unwrap_or_default();
+        let program = parts.first().map(|part| part.causes.program);
+        let between_ops_ns = sum_ns(windows().map(|window| window.between_ops_ns));
+        let host_ns = sum_ns(windows().map(|window| window.host_ns));
+        let unknown_ns = sum_ns(windows().map(|window| window.unknown_ns));
+        RunFindings {
+            between_ops_share: between_ops_ns as f64 / host_ns.max(1) as f64,
+            has_stacks: first.has_stacks,
+            window: first.kind,
+            steps: first.steps,
+            window_ns,
+            idle_ns,
+            unknown_ns,
+            is_unknown: unknown_ns > 0 && windows().all(|window| window.length_ns == 0),
+            has_work: windows().any(|window| window.has_work),
+            has_device: windows().any(|window| window.has_device),
+            computes: windows().any(|window| window.computation_ns > 0),
+            ranks: parts.len() as u64,
+            program: program.unwrap_or_default(),
+            ..RunFindings::default()
+        }
+    }
+}
+
+impl Replayed {
+    fn lasts_longer(&self, other: &Replayed) -> bool {
+        self.candidate.evidence.time_ns > other.candidate.evidence.time_ns
+    }
+}
+
+/// How long the windows of all ranks take without a cause, ns. Of two ways to take it out the one
+/// that leaves more counts.
+fn edited_length(
     editable: &EditableGraph<'_>,
     candidate: &CauseCandidate,
     parts: &[RankPart],
-    plain_ns: i64,
 ) -> i64 {
     let ways = std::iter::once(&candidate.edits).chain(&candidate.other_edits);
     let lengths = ways.map(|edits| window_length(&editable.run_edited(edits), parts));
-    plain_ns.saturating_sub(lengths.max().unwrap_or(plain_ns))
+    lengths.max().unwrap_or(0)
+}
+
+/// What is gained without any of the causes.
+fn joint_gain(replays: &Replays<'_>, kept: &[Replayed], found: &RunFindings) -> JointGain {
+    let all = all_causes(kept);
+    let mut changes = kept.iter().map(|one| &one.candidate);
+    let changes_device = changes.any(|one| one.changes_device(replays.graph));
+    let edited_ns = edited_length(&replays.editable, &all, replays.parts);
+    let gain_ns = replays.plain_ns.saturating_sub(edited_ns);
+    let gain_ns = replays.most_gain(changes_device, gain_ns);
+    let mut joint = JointGain {
+        gain_ns,
+        gain_share: replays.share(gain_ns),
+        sum_ns: sum_ns(kept.iter().map(|one| one.gain_ns)),
+        sentence: String::new(),
+    };
+    joint.sentence = sentence::joint_sentence(&joint, kept.len(), found);
+    joint
+}
+
+/// What is told of communication that takes much and gains too little for a finding.
+fn untold_communication(
+    replays: &Replays<'_>,
+    communication: &CauseCandidate,
+    found: &RunFindings,
+) -> Option<CommunicationShare> {
+    let (graph, parts) = (replays.graph, replays.parts);
+    let mut share = communication_share(communication, parts)?;
+    share.gain_ns = replays.gain_ns(communication).max(0);
+    share.gain_share = replays.share(share.gain_ns);
+    share.is_awaited = is_awaited(graph, &communication.edits);
+    // The point at which ranks wait for each other belongs to none of them.
+    let ranks_meet = graph.indices().any(|node| graph.rank(node).is_none());
+    let lacks_waits = parts.iter().any(|part| part.causes.window.lacks_waits);
+    // That nothing ends earlier is of a replay in which the host waits for nothing.
+    let is_unknown =
+        lacks_waits && !(ranks_meet && parts.len() > 1) && share.gain_share < LEAST_GAIN;
+    share.sentence = match is_unknown {
+        true => sentence::unknown_gain_sentence(&share, found),
+        false => sentence::communication_sentence(&share, found, ranks_meet),
+    };
+    Some(share)
 }
 
 /// Several causes as one. A cause that can be taken out in two ways is so in both.
@@ -271,21 +344,6 @@ fn communication_share(all: &CauseCandidate, parts: &[RankPart]) -> Option<Commu
     })
 }
 
-/// What one rank's trace tells by itself. `graph` and `analysis` are of the same trace.
-pub fn trace_findings(
-    trace: &LinkedTrace,
-    graph: &ReplayGraph,
-    rules: &KernelRules,
-    analysis: &RankAnalysis,
-) -> RunFindings {
-    let causes = single_rank_causes(trace, rules, analysis);
-    let part = RankPart {
-        first: NodeIdx(0),
-        causes,
-    };
-    run_findings(graph, vec![part])
-}
-
 /// Whether a cause lasts too short to gain what is worth a sentence: then no replay is needed.
 fn cannot_matter(candidate: &CauseCandidate, least_ns: i64) -> bool {
     // After a wait the device starts anew, and waits in turn: that lasts longer than the wait.
@@ -300,15 +358,17 @@ fn cannot_matter(candidate: &CauseCandidate, least_ns: i64) -> bool {
     !is_wait && candidate.evidence.time_ns < least_ns
 }
 
-/// Whether the cause is work of a device, or what a device waits for.
-fn changes_device(graph: &ReplayGraph, candidate: &CauseCandidate) -> bool {
-    let edits = &candidate.edits;
-    let scaled = edits.scaled.iter().map(|(node, _)| node);
-    let freed = edits.freed.iter().map(|(node, _)| node);
-    let mut nodes = edits.removed.iter().chain(scaled).chain(freed);
-    // What a full queue keeps from its stream is work that would run at once.
-    let is_about_streams = candidate.kind == CauseKind::QueueFull;
-    is_about_streams || nodes.any(|node| node.index() < graph.len() && graph.on_device(*node))
+impl CauseCandidate {
+    /// Whether it is work of a device, or what a device waits for.
+    fn changes_device(&self, graph: &ReplayGraph) -> bool {
+        let edits = &self.edits;
+        let scaled = edits.scaled.iter().map(|(node, _)| node);
+        let freed = edits.freed.iter().map(|(node, _)| node);
+        let mut nodes = edits.removed.iter().chain(scaled).chain(freed);
+        // What a full queue keeps from its stream is work that would run at once.
+        let is_about_streams = self.kind == CauseKind::QueueFull;
+        is_about_streams || nodes.any(|node| node.index() < graph.len() && graph.on_device(*node))
+    }
 }
 
 /// From the first begin to the last end of the ranks' windows, ns.
@@ -419,12 +479,15 @@ fn is_explained(general: &Replayed, all: &[Replayed]) -> bool {
     })
 }
 
-fn finding_of(one: Replayed, found: &RunFindings) -> RunFinding {
+/// `is_inferred`: the gain is none without the waits that are inferred.
+fn finding_of(one: Replayed, is_inferred: bool, found: &RunFindings) -> RunFinding {
     let gain_ns = one.gain_ns;
+    let plain = plain_finding(&one.candidate, &one.ranks, found.program);
     let mut finding = RunFinding {
         gain_ns,
         gain_share: gain_ns as f64 / found.window_ns.max(1) as f64,
-        ..plain_finding(&one.candidate, &one.ranks, found.program)
+        inferred: plain.inferred || is_inferred,
+        ..plain
     };
     finding.sentence = sentence::finding_sentence(&finding, found);
     finding
@@ -443,11 +506,9 @@ fn has_buckets(subject: &str) -> bool {
 
 /// To record stacks is advice for a trace that has none.
 fn host_work_remedy(evidence: &CauseEvidence) -> &'static str {
-    match evidence.stacks {
-        _ if evidence.python.is_some() => HOST_WORK_AT_LINE,
-        PythonStacks::Read => HOST_WORK_AT_LINE,
-        PythonStacks::NotRead => HOST_WORK_STACKS_UNREAD,
-        PythonStacks::None => CauseKind::HostWork.rule().map_or("", |rule| rule.remedy),
+    match evidence.has_stacks {
+        true => HOST_WORK_AT_LINE,
+        false => CauseKind::HostWork.rule().map_or("", |rule| rule.remedy),
     }
 }
 

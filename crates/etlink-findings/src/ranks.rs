@@ -133,8 +133,9 @@ impl LateRank<'_> {
             ..CauseEvidence::default()
         };
         if let Some(work) = work_of(part, worst.name) {
-            let (start_ns, first_ns) = (work.longest_start_ns, part.causes.first_ns);
-            evidence.set_place(part.causes.rank, start_ns, first_ns);
+            let (start_ns, end_ns) = work.longest_span();
+            evidence.set_span(start_ns, end_ns);
+            evidence.set_rank(part.causes.rank, part.causes.first_ns);
         }
         Some(CauseCandidate {
             kind: CauseKind::LateRank,
@@ -191,8 +192,9 @@ fn imbalance(
             evidence.within = Some(short_name(&name.1));
             let ranks = parts.iter().zip(&works);
             if let Some((part, work)) = ranks.max_by_key(|(_, work)| work.longest_ns) {
-                let (start_ns, first_ns) = (work.longest_start_ns, part.causes.first_ns);
-                evidence.set_place(part.causes.rank, start_ns, first_ns);
+                let (start_ns, end_ns) = work.longest_span();
+                evidence.set_span(start_ns, end_ns);
+                evidence.set_rank(part.causes.rank, part.causes.first_ns);
             }
         }
         edits.scaled.append(&mut scaled);

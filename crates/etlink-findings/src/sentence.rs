@@ -5,23 +5,28 @@ use crate::detect::communication::UNNAMED_COMMUNICATION;
 use crate::detect::names::{ANOTHER_THREAD, BETWEEN_OPS};
 use crate::finding::{CommunicationShare, JointGain, RunFinding, RunFindings};
 use crate::kind::CauseKind;
+use crate::limits::{ADDS_UP, MUCH_BETWEEN_OPS, MUCH_IDLE};
 use crate::text::{count_text, percent_text, short_name, time_text};
 use etlink_analyze::UtilizationWindow;
-
-/// Findings whose joint gain is at least this share of the sum of theirs add up.
-const ADDS_UP: f64 = 0.9;
 
 /// `23 % of the 3 steps (90.1 of 386 ms): the host waits …; load ahead: …`
 pub(crate) fn finding_sentence(finding: &RunFinding, found: &RunFindings) -> String {
     // Where the trace shows signs alone the sentence must say so.
-    let probably = if finding.inferred { "probably " } else { "" };
+    let is_probable = finding.kind.rule().is_some_and(|rule| rule.inferred);
+    let probably = if is_probable { "probably " } else { "" };
     // Where no call that waits is recorded, work and waiting look alike.
     let may_wait = match finding.evidence.may_wait {
         true => " (it may wait for the device there: the trace records no call that waits)",
         false => "",
     };
+    // Of causes that the trace states the gain can hang on waits that it does not.
+    let is_stated = finding.kind.rule().is_none_or(|rule| !rule.inferred);
+    let unstated = match finding.inferred && is_stated && may_wait.is_empty() {
+        true => " (the gain hangs on waits that are inferred, not recorded)",
+        false => "",
+    };
     format!(
-        "{} of {} ({} of {}): {probably}{}{}{may_wait}; {}",
+        "{} of {} ({} of {}): {probably}{}{}{may_wait}{unstated}; {}",
         percent_text(finding.gain_share),
         window_text(found),
         time_text(finding.gain_ns),
@@ -38,12 +43,14 @@ pub(crate) fn joint_sentence(joint: &JointGain, findings: usize, found: &RunFind
         2 => "both of these together".to_owned(),
         many => format!("all {many} of these together"),
     };
-    let overlap = match (joint.gain_ns as f64) < ADDS_UP * joint.sum_ns as f64 {
-        true => format!(
-            ", less than their sum of {}: they overlap",
-            time_text(joint.sum_ns)
-        ),
-        false => String::new(),
+    let (gain, sum) = (joint.gain_ns as f64, joint.sum_ns as f64);
+    let sum_text = time_text(joint.sum_ns);
+    let overlap = if gain < ADDS_UP * sum {
+        format!(", less than their sum of {sum_text}: they overlap")
+    } else if ADDS_UP * gain > sum {
+        format!(", more than their sum of {sum_text}: what is gained by one, another holds up")
+    } else {
+        String::new()
     };
     format!(
         "{which}: {} of {} ({} of {}){overlap}",
@@ -146,6 +153,73 @@ fn step_text(found: &RunFindings, which: &str) -> String {
     }
 }
 
+/// What is said of a run without findings. Each clause has its condition here.
+pub(crate) fn nothing_sentence(found: &RunFindings) -> String {
+    if !found.has_work {
+        return "nothing ran in the recorded process: no op, no runtime call, no device row"
+            .to_owned();
+    }
+    if found.is_unknown {
+        return "no verdict on idle time, utilization and the host: too many device rows are \
+                missing; record again"
+            .to_owned();
+    }
+    let whole = match (found.window, found.steps) {
+        (UtilizationWindow::Steps, steps) => count_text(steps, "step"),
+        (UtilizationWindow::Process, _) => "the recording".to_owned(),
+    };
+    let whole = format!("{whole} ({})", time_text(found.window_ns));
+    let idle = found.idle_ns as f64 / found.window_ns.max(1) as f64;
+    if found.has_device && idle <= MUCH_IDLE {
+        // A kernel that takes more has a sentence of its own.
+        let kernels = match found.computes && found.kernel.is_none() {
+            true => ", and no kernel takes a fifth of all kernels' time",
+            false => "",
+        };
+        let busy = percent_text(1.0 - idle);
+        return format!(
+            "nothing stands out in {whole}: the device computes or copies in {busy} of it{kernels}"
+        );
+    }
+    // Time of which the trace shows nothing can be no cause, however long it is.
+    let unseen = match (found.between_ops_share > MUCH_BETWEEN_OPS, found.has_stacks) {
+        (false, _) => String::new(),
+        (true, has_stacks) => {
+            let share = percent_text(found.between_ops_share);
+            let remedy = match has_stacks {
+                true => "",
+                false => "; record with --with-stack to see what does",
+            };
+            format!(", and no op and no runtime call runs on the host in {share} of that{remedy}")
+        }
+    };
+    let idle = match found.has_device {
+        true => format!(
+            ", though the device neither computes nor copies in {} of it",
+            percent_text(idle)
+        ),
+        false => String::new(),
+    };
+    // Without its cause the run would take as long: something else lasts as long at the same time.
+    let longest = match &found.longest_cause {
+        Some(cause) => format!("; longest: {cause}"),
+        None => String::new(),
+    };
+    format!("no known cause gains 2 % of {whole}{idle}{unseen}{longest}")
+}
+
+/// The op, call or copy that a cause is longest in, and how many others it is in.
+fn subjects_text(finding: &RunFinding, what: &str) -> String {
+    let subject = short_name(&finding.subject);
+    match finding.evidence.other_subjects {
+        0 => format!("`{subject}`"),
+        others => format!(
+            "`{subject}` and {}",
+            count_text(others, &format!("other {what}"))
+        ),
+    }
+}
+
 /// What the trace shows.
 fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
     let evidence = &finding.evidence;
@@ -162,44 +236,45 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
         true => " (summed over threads)",
         false => "",
     };
+    let apart = match evidence.compared {
+        Some(_) => format!(", counted where launches are over {compared_time} apart"),
+        None => String::new(),
+    };
     match finding.kind {
         CauseKind::InputPipeline => {
             format!("the host waits for input in `{subject}`, {times}, {total} in all")
         }
         CauseKind::HostWork if subject.is_empty() && evidence.python.is_some() => {
-            format!(
-                "between ops the host runs Python for {total}{threads}, counted where launches are \
-                over 200 us apart"
-            )
+            format!("between ops the host runs Python for {total}{threads}{apart}")
         }
         CauseKind::HostWork if subject.is_empty() => {
             // Shorter stretches between launches are those of small kernels.
-            format!(
-                "between ops the host does for {total}{threads} what no op shows, counted where \
-                launches are over 200 us apart"
-            )
+            format!("between ops the host does for {total}{threads} what no op shows{apart}")
         }
         CauseKind::HostWork if finding.subject == ANOTHER_THREAD => {
             format!("the program waits for another thread, which shows no op for {total}{threads}")
         }
         CauseKind::HostWork => {
             let when = launch_text(evidence);
-            format!("the host is in `{subject}` and what it calls for {total}{threads} {when}")
+            let ops = subjects_text(finding, "op");
+            format!("the host is in {ops} and what is called there for {total}{threads} {when}")
         }
         CauseKind::SmallKernels => format!(
-            "kernels are over before the host launches the next: {count} of {typical} (mean), one \
-            every {compared_time}"
+            "launch-bound: kernels are over before the host launches the next: {count} of {typical} \
+            (mean), one every {compared_time}"
         ),
         CauseKind::OptimizerLaunches => format!(
             "the optimizer `{subject}` launches {count} kernels of {typical} (mean), one every \
             {compared_time}"
         ),
         CauseKind::ScalarRead => {
-            format!("`{subject}` makes the host wait for the device, {times}, {total} in all")
+            let ops = subjects_text(finding, "op");
+            format!("the host waits for the device in {ops}, {times}, {total} in all")
         }
-        CauseKind::DynamicShape => format!(
-            "`{subject}` makes the host wait for the size of its result, {times}, {total} in all"
-        ),
+        CauseKind::DynamicShape => {
+            let ops = subjects_text(finding, "op");
+            format!("the host waits for the size of a result in {ops}, {times}, {total} in all")
+        }
         CauseKind::PageableCopy => {
             // The host waits for what its stream was given before, too.
             let is_behind = compared * 2.0 < evidence.time_ns as f64;
@@ -209,13 +284,15 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
                 }
                 false => String::new(),
             };
+            let ops = subjects_text(finding, "op or call");
             format!(
-                "`{subject}` copies memory that is not pinned and the host waits for it, {times}, \
-                {total} in all{own}"
+                "the host waits for copies of memory that is not pinned in {ops}, {times}, {total} in \
+                all{own}"
             )
         }
         CauseKind::ExplicitSync => {
-            format!("`{subject}` stops the host, {times}, {total} in all")
+            let calls = subjects_text(finding, "call");
+            format!("the host stands still in {calls}, {times}, {total} in all")
         }
         CauseKind::UnrecordedSync => {
             let place = match &subject[..] {
@@ -245,11 +322,21 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
                 }
                 None => String::new(),
             };
-            format!("computation does not hide {subject}: {times}, {total} in all{waits}{host}")
+            // What runs beside computation costs less than it lasts: the exposed part comes first.
+            let lasts = match evidence.exposed_ns {
+                Some(exposed) if exposed < evidence.time_ns => {
+                    format!("{} of {total}, {times}", time_text(exposed))
+                }
+                _ => format!("{times}, {total} in all"),
+            };
+            format!("computation does not hide {subject}: {lasts}{waits}{host}")
         }
-        CauseKind::ExposedCopies => {
-            format!("nothing hides `{subject}`: {times}, {total} in all")
-        }
+        CauseKind::ExposedCopies => format!(
+            "copies between host and device take {} of {}: {times}, {total} in all, most of it \
+            `{subject}`",
+            percent_text(compared),
+            step_text(found, "")
+        ),
         CauseKind::DominantKernel => format!(
             "`{subject}` takes {} of all kernels' time, and this is the gain if it were twice as \
             fast",
@@ -265,10 +352,11 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
         ),
         CauseKind::TensorCopies => {
             let what = match found.program {
-                ProgramKind::Torch => "tensors",
+                ProgramKind::Torch => "tensor data",
                 ProgramKind::Cuda | ProgramKind::Hip => "memory",
             };
-            format!("`{subject}` copies {what} inside of the device, {times}, {total} in all")
+            let ops = subjects_text(finding, "op");
+            format!("{what} is copied inside of the device in {ops}, {times}, {total} in all")
         }
         CauseKind::Recomputation => format!(
             "checkpointing computes forward work again in the backward pass, {times}, {total} of \
@@ -421,53 +509,4 @@ fn rank_place(finding: &RunFinding, found: &RunFindings) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn half_of_the_time() -> CommunicationShare {
-        CommunicationShare {
-            time_ns: 500,
-            is_awaited: true,
-            windows_ns: 1_000,
-            ..CommunicationShare::default()
-        }
-    }
-
-    #[test]
-    fn ranks_that_meet_nowhere_are_not_said_to_wait_for_each_other() {
-        let share = half_of_the_time();
-        let found = RunFindings {
-            has_device: true,
-            ranks: 2,
-            window_ns: 1_000,
-            ..RunFindings::default()
-        };
-        let sentence = communication_sentence(&share, &found, false);
-        assert!(
-            sentence.ends_with("who waited for whom is not known"),
-            "{sentence}"
-        );
-        let sentence = communication_sentence(&share, &found, true);
-        assert!(
-            sentence.contains("waiting for ranks that come later"),
-            "{sentence}"
-        );
-    }
-
-    #[test]
-    fn a_trace_without_recorded_waits_is_not_said_to_gain_nothing() {
-        let share = half_of_the_time();
-        let found = RunFindings {
-            has_device: true,
-            ranks: 1,
-            window_ns: 1_000,
-            ..RunFindings::default()
-        };
-        let sentence = unknown_gain_sentence(&share, &found);
-        assert!(
-            sentence.ends_with("cannot be told: the trace records no call that waits"),
-            "{sentence}"
-        );
-        assert!(!sentence.contains("ends no earlier"), "{sentence}");
-    }
-}
+mod tests;

@@ -18,6 +18,7 @@ pub(crate) fn time_text(ns: i64) -> String {
 
 /// A share in percent.
 pub(crate) fn percent_text(share: f64) -> String {
+    debug_assert!(share <= 1.0 + 1e-9, "{share} of a whole");
     let percent = 100.0 * share;
     match percent.abs() {
         small if small < 9.95 => format!("{percent:.1} %"),
@@ -52,6 +53,93 @@ pub(crate) fn short_name(name: &str) -> String {
 pub(crate) fn is_source_line(frame: &str) -> bool {
     // Profilers write `<built-in function …>` and `nn.Module: Linear_0` beside these.
     !frame.starts_with('<') && !frame.starts_with("nn.Module") && frame.contains(".py(")
+}
+
+/// Packages that programs call, by the first part of a frame's path: Kineto leaves out the folder
+/// that a package lies in.
+const LIBRARIES: [&str; 21] = [
+    "torch",
+    "torchvision",
+    "torchaudio",
+    "torch_xla",
+    "functorch",
+    "triton",
+    "triton_kernels",
+    "numpy",
+    "scipy",
+    "pandas",
+    "PIL",
+    "cv2",
+    "jax",
+    "jaxlib",
+    "accelerate",
+    "lightning",
+    "pytorch_lightning",
+    "deepspeed",
+    "tqdm",
+    "packaging",
+    "einops",
+];
+
+/// Modules and packages of Python itself that frames of programs lead to.
+const STANDARD_MODULES: [&str; 40] = [
+    "_collections_abc",
+    "abc",
+    "asyncio",
+    "bisect",
+    "codecs",
+    "collections",
+    "concurrent",
+    "contextlib",
+    "copy",
+    "ctypes",
+    "dataclasses",
+    "enum",
+    "functools",
+    "gzip",
+    "heapq",
+    "importlib",
+    "inspect",
+    "io",
+    "json",
+    "logging",
+    "multiprocessing",
+    "os",
+    "pathlib",
+    "pickle",
+    "posixpath",
+    "queue",
+    "random",
+    "re",
+    "selectors",
+    "shutil",
+    "socket",
+    "subprocess",
+    "tempfile",
+    "threading",
+    "traceback",
+    "types",
+    "typing",
+    "uuid",
+    "warnings",
+    "weakref",
+];
+
+/// Whether a line of source is of a library, and not of the program.
+pub(crate) fn is_library_line(frame: &str) -> bool {
+    let path = &frame[..frame.find(".py(").unwrap_or(frame.len())];
+    let packages = ["site-packages/", "dist-packages/"];
+    let installed = packages.iter().find_map(|folder| path.rsplit_once(folder));
+    // `/usr/lib/python3.12/contextlib`
+    let standard = path
+        .rsplit_once("/python3.")
+        .and_then(|(_, rest)| rest.split_once('/'));
+    let own = installed.or(standard).map_or(path, |(_, rest)| rest);
+    let first = own.split('/').next().unwrap_or_default();
+    own.starts_with("<frozen")
+        || LIBRARIES.contains(&first)
+        || STANDARD_MODULES.contains(&first)
+        || (installed.is_none() && standard.is_some())
 }
 
 /// A frame with the last parts of its path: `site-packages/torch/x/y.py(3): f` is `x/y.py(3): f`.

@@ -1,6 +1,6 @@
 //! A rank's trace as detectors look at it.
 
-use crate::candidate::{CauseCandidate, CauseEvidence, PythonStacks, RankWindow, WindowEnds};
+use crate::candidate::{CauseCandidate, CauseEvidence, RankWindow, WindowEnds};
 use crate::communication_time::CommunicationTime;
 use crate::detect::names::{BETWEEN_OPS, OpNameKinds, PROFILER_STEP, StepNames};
 use crate::drain_times::DrainTimes;
@@ -9,7 +9,9 @@ use crate::kind::CauseKind;
 use crate::launched_row::LaunchedRow;
 use crate::start_up::StartUp;
 use crate::text;
-use etlink_analyze::{ClassifiedRows, RankAnalysis, UtilizationWindow, counted_steps};
+use etlink_analyze::{
+    ClassifiedRows, CountedWork, OutsideCause, RankAnalysis, UtilizationWindow, counted_steps,
+};
 use etlink_link::ranks::GroupResolver;
 use etlink_link::{EdgeKind, LinkedTrace, NoLaunch, NodeKind, ThreadWork};
 use etlink_model::{AuxiliaryKind, CallIdx, NodeIdx, OpIdx, ThreadIdx};
@@ -44,6 +46,15 @@ pub(crate) struct LaunchInterval {
     pub(crate) is_last: bool,
     /// How long the thread worked in it, ns: without what it waited for.
     pub(crate) worked_ns: i64,
+    /// How long launching takes at most on its thread, ns.
+    pub(crate) longest_launch_ns: i64,
+}
+
+impl LaunchInterval {
+    /// Whether the thread does more in it than to launch.
+    pub(crate) fn is_long(&self) -> bool {
+        self.worked_ns > self.longest_launch_ns
+    }
 }
 
 /// A trace with what several detectors need.
@@ -57,6 +68,8 @@ pub(crate) struct RankView<'t> {
     pub(crate) window: RankWindow,
     /// Start and end of the window, ns.
     pub(crate) span: (i64, i64),
+    /// Which device rows are of the recording.
+    counted: CountedWork<'t>,
     /// Per row, its node.
     pub(crate) row_node: Vec<NodeIdx>,
     /// Per thread, its nodes in order of time.
@@ -115,6 +128,7 @@ impl<'t> RankView<'t> {
             step_names,
             window,
             span,
+            counted: CountedWork::new(trace),
             row_node,
             of_thread,
             launched,
@@ -197,6 +211,20 @@ impl<'t> RankView<'t> {
         }
         let (firsts, lasts) = ends.into_iter().flatten().unzip();
         WindowEnds { firsts, lasts }
+    }
+
+    /// Device rows that begin inside of the window, by number, without those that were launched
+    /// before the recording: these are no part of its length and of its busy time either.
+    pub(crate) fn rows_inside(&self) -> impl Iterator<Item = usize> {
+        (0..self.rows.len()).filter(|row| {
+            let start = self.rows.span(*row).0;
+            start >= self.span.0 && start <= self.span.1 && self.is_recorded(*row)
+        })
+    }
+
+    /// Whether a row was launched in the recording.
+    pub(crate) fn is_recorded(&self, row: usize) -> bool {
+        self.counted.row_cause(row) != Some(OutsideCause::BeforeRecording)
     }
 
     /// Start and end of a node, ns.
@@ -301,6 +329,15 @@ impl<'t> RankView<'t> {
         self.trace.device.rows.duration[row].0
     }
 
+    /// The nodes that a call is.
+    pub(crate) fn call_nodes(&self, call: CallIdx) -> impl Iterator<Item = NodeIdx> {
+        let nodes = self.nodes_in(self.call_span(call)).iter().copied();
+        nodes.filter(move |node| {
+            let slice = self.trace.nodes.get(*node);
+            slice.kind == NodeKind::Runtime && slice.source == call.0
+        })
+    }
+
     /// Takes out what a thread does in a span: its nodes take no time and wait for nothing else
     /// than what the thread did before.
     pub(crate) fn remove_span(&self, span: HostSpan, edits: &mut GraphEdits) {
@@ -327,37 +364,23 @@ impl<'t> RankView<'t> {
         }
     }
 
-    /// The innermost frame of Python at an instant of a thread, if the trace has stacks.
+    /// The innermost frame of the program's own Python at an instant of a thread, if the trace has
+    /// stacks; that of a library where nothing else is around it.
     pub(crate) fn python_at(&self, thread: ThreadIdx, time: i64) -> Option<String> {
         let frames = &self.trace.device.auxiliary;
         let last = frames.start.partition_point(|start| start.0 <= time);
-        let mut before = (0..last).rev().take(MOST_FRAMES);
-        let frame = before.find(|at| {
+        let around = (0..last).rev().take(MOST_FRAMES).filter(|at| {
             // Frames of all threads and the profiler lie in one table.
             let is_frame = frames.kind[*at] == AuxiliaryKind::Python;
             let end = frames.start[*at] + frames.duration[*at];
-            is_frame && frames.thread[*at] == thread && end.0 > time && self.is_line(*at)
-        })?;
-        let name = self.trace.device_name(frames.name[frame]);
-        Some(text::short_frame(name))
-    }
-
-    /// Whether the recording has stacks. O(kinds of events).
-    pub(crate) fn python_stacks(&self) -> PythonStacks {
-        match (
-            has_stacks(self.trace),
-            self.trace.device.auxiliary.is_empty(),
-        ) {
-            (false, _) => PythonStacks::None,
-            (true, true) => PythonStacks::NotRead,
-            (true, false) => PythonStacks::Read,
-        }
-    }
-
-    /// Whether a frame is a line of a program, and no built-in function.
-    fn is_line(&self, frame: usize) -> bool {
-        let name = self.trace.device.auxiliary.name[frame];
-        text::is_source_line(self.trace.device_name(name))
+            is_frame && frames.thread[*at] == thread && end.0 > time
+        });
+        let names = around.map(|at| self.trace.device_name(frames.name[at]));
+        let mut lines = names.filter(|name| text::is_source_line(name)).peekable();
+        // Libraries are what the program calls: its own line is what can be changed.
+        let innermost = lines.peek().copied();
+        let own = lines.find(|line| !text::is_library_line(line));
+        own.or(innermost).map(text::short_frame)
     }
 
     /// Whether the window is long enough for a time to matter in it.
@@ -433,19 +456,20 @@ fn window_of(trace: &LinkedTrace, analysis: &RankAnalysis) -> (RankWindow, (i64,
         has_device: true,
         lacks_waits: !trace.records_waits(),
         busy_ns: whole.computation_ns.saturating_add(whole.exposed_memory_ns),
+        computation_ns: whole.computation_ns,
+        before_ns: whole.before_recording_ns,
         exposed_communication_ns: whole.exposed_communication_ns,
         ..RankWindow::default()
     };
     // All devices of a process share its window.
-    let end = whole.start_ns.saturating_add(whole.window_ns);
-    (window, (whole.start_ns, end))
+    (window, whole.span())
 }
 
 /// The window of a trace without device work: its steps, or all of it.
 fn host_window(trace: &LinkedTrace, analysis: &RankAnalysis) -> (RankWindow, (i64, i64)) {
-    let steps = &analysis.steps;
-    let begin = steps.iter().map(|step| step.start_ns).min();
-    let ends = steps.iter();
+    let steps = counted_steps(&analysis.steps);
+    let begin = steps.clone().map(|step| step.start_ns).min();
+    let ends = steps.clone();
     let end = ends
         .map(|step| step.start_ns.saturating_add(step.duration_ns))
         .max();
@@ -461,10 +485,8 @@ fn host_window(trace: &LinkedTrace, analysis: &RankAnalysis) -> (RankWindow, (i6
         has_device: false,
         lacks_waits: false,
         kind,
-        steps: steps.len() as u64,
+        steps: steps.count() as u64,
         length_ns: span.1.saturating_sub(span.0),
-        busy_ns: 0,
-        exposed_communication_ns: 0,
         ..RankWindow::default()
     };
     (window, span)

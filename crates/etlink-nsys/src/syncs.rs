@@ -127,6 +127,7 @@ impl ExportReader<'_> {
                     correlation: id,
                     wait_stream: record.map_or(-1, |record| record.stream),
                     wait_record: record
+                        .filter(|record| record.correlation > 0)
                         .map_or(Correlation::NONE, |record| Correlation(record.correlation)),
                     wait_event: if waits { event } else { -1 },
                 };

@@ -36,6 +36,9 @@ impl NsysSchema {
     }
 }
 
+/// The id of a call that CUPTI has not seen.
+const NO_CORRELATION: i64 = 0;
+
 /// `CUPTI_SYNCHRONIZATION_INVALID_VALUE`.
 const NONE_32: i64 = 0xffff_ffff;
 
@@ -276,16 +279,21 @@ impl<'t> ExportWriter<'t> {
             let queue = trace.queues[row.queue.index()];
             let process = self.process.0;
             let record = row.wait_record.get().filter(|record| record.0 > 0);
+            // A wait can name the stream, and not the call that recorded its event. The event of such a
+            // wait is its own here: ids of events come back, and a record is found by them.
+            let is_unrecorded = record.is_none() && row.wait_stream >= 0;
             let event = match row.wait_event {
+                _ if is_unrecorded => Some(own_event),
                 -1 => record.map(|_| own_event),
                 event => Some(event),
             };
+            let record = record.or(is_unrecorded.then_some(Correlation(NO_CORRELATION)));
             let shared = |column: &str| match column {
                 "deviceId" => int(queue.device),
                 "contextId" => int(queue.context),
                 "globalPid" => int(process),
                 "eventId" => int(event.unwrap_or(NONE_32)),
-                "eventSyncId" => int(record.map(|record| record.0)),
+                "eventSyncId" => int(record.map(|record| record.0).filter(|id| *id > 0)),
                 _ => Value::Null,
             };
             if let (Some(record), Some(event)) = (record, event)

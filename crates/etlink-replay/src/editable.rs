@@ -10,13 +10,42 @@ use crate::run::{ReplayRun, ReplaySettings, run_graph};
 pub struct EditableGraph<'g> {
     graph: &'g ReplayGraph,
     plain: ReplayRun,
+    /// What each run of it has, beside its own edits.
+    always: GraphEdits,
 }
 
 impl<'g> EditableGraph<'g> {
     /// Runs the graph once. O(nodes + edges).
     pub fn new(graph: &'g ReplayGraph) -> EditableGraph<'g> {
-        let plain = run_graph(graph, &NoLabels, &ReplaySettings::default());
-        EditableGraph { graph, plain }
+        EditableGraph::with_edits(graph, GraphEdits::default())
+    }
+
+    /// The same graph without the waits that only a rule has found. O(nodes + edges).
+    pub fn without_inferred(graph: &'g ReplayGraph) -> EditableGraph<'g> {
+        let mut always = GraphEdits::default();
+        for node in graph.indices() {
+            // A node that only inferred edges lead to keeps these: nothing else places it.
+            if graph.deps(node).all(|dep| dep.inferred) {
+                continue;
+            }
+            for dep in graph.deps(node).filter(|dep| dep.inferred) {
+                let mut same = graph.deps(node).filter(|other| other.kind == dep.kind);
+                if same.all(|other| other.inferred) {
+                    always.freed.push((node, dep.kind));
+                }
+            }
+        }
+        EditableGraph::with_edits(graph, always)
+    }
+
+    fn with_edits(graph: &'g ReplayGraph, always: GraphEdits) -> EditableGraph<'g> {
+        let mut editable = EditableGraph {
+            graph,
+            plain: ReplayRun::default(),
+            always,
+        };
+        editable.plain = editable.run_edited(&GraphEdits::default());
+        editable
     }
 
     /// The run without edits.
@@ -26,8 +55,10 @@ impl<'g> EditableGraph<'g> {
 
     /// When each node starts and how long it takes with these edits. O(nodes + edges).
     pub fn run_edited(&self, edits: &GraphEdits) -> ReplayRun {
+        let mut edits = edits.clone();
+        edits.extend(&self.always);
         let settings = ReplaySettings {
-            edits: edits.clone(),
+            edits,
             ..ReplaySettings::default()
         };
         run_graph(self.graph, &NoLabels, &settings)

@@ -1,5 +1,7 @@
 //! Factors on durations: `NAME=0.5`, `kind=device 2.0`.
 
+mod staging;
+
 use crate::graph::{ReplayGraph, ReplayKind};
 use crate::labels::{LabelSource, split_rank};
 use crate::unused::{self, UnusedRule};
@@ -149,6 +151,8 @@ pub(crate) fn durations(
         .iter()
         .filter(|scale| !matches!(scale.nodes, Selection::Kinds(_)))
         .collect();
+    // Calls that last as long as copies do which are scaled.
+    let mut copying = vec![];
     for (node, duration) in graph.indices().zip(&mut durations) {
         let (rank, kind) = (graph.rank(node), graph.kind[node.index()]);
         let kinds = scales
@@ -162,10 +166,19 @@ pub(crate) fn durations(
         }
         // Durations above 2^53 ns would lose digits in a float: what is not scaled is not touched.
         if factor != 1.0 {
-            *duration = DurationNs((duration.0 as f64 * factor).round() as i64);
+            *duration = scaled(*duration, factor);
+            copying.extend(staging::staging_call(graph, node).map(|call| (call, factor)));
         }
     }
+    for (call, factor) in copying {
+        let duration = &mut durations[call.index()];
+        *duration = scaled(*duration, factor);
+    }
     durations
+}
+
+fn scaled(duration: DurationNs, factor: f64) -> DurationNs {
+    DurationNs((duration.0 as f64 * factor).round() as i64)
 }
 
 /// The product of all factors that a name has on a rank.

@@ -459,14 +459,6 @@ impl RunSet {
         joined <= self.budget.for_ranks()
     }
 
-    /// Whether so many times as much as all ranks take fits into memory. The only rank of a set has
-    /// been let in already.
-    pub fn has_room_for(&self, factor: u64) -> bool {
-        let all = self.needs.iter();
-        let all = all.fold(0u64, |sum, need| sum.saturating_add(need.bytes));
-        self.len() < 2 || all.saturating_mul(factor) <= self.budget.for_ranks()
-    }
-
     /// Does `job` for every rank, as many at once as fit into memory. Results are in the order of
     /// the ranks.
     pub fn map_ranks<T: Send>(&self, job: impl Fn(RankEntry<'_>) -> T + Sync) -> Vec<T> {

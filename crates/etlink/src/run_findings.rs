@@ -19,18 +19,6 @@ const NODE_BYTES: u64 = 200;
 /// What the join keeps of a small rank, with its names and notes: 5 to 7 kB of three collectives.
 pub const SUMMARY_BYTES: u64 = 7_000;
 
-/// What stays of a rank may take so many times what the rank is counted with while it is read.
-// Traces of nothing but short CPU ops have most nodes per byte.
-const RETAINED_FACTOR: u64 = 3;
-
-/// Findings stand above other figures where there is room for so many times all ranks: for what
-/// stays of them, and for those that are read.
-const ROOM_FACTOR: u64 = RETAINED_FACTOR + 2;
-
-/// Each cause of a run is a replay of all nodes: of more than this it would take minutes, which
-/// whoever asks for other figures does not wait for.
-const MOST_HEAD_NODES: usize = 4_000_000;
-
 /// What is kept of a rank.
 #[derive(BorshSerialize, BorshDeserialize)]
 pub struct FoundRank {
@@ -96,45 +84,20 @@ impl FoundRank {
     }
 }
 
-/// What stays of a rank whose run gets findings above other figures; none where the graphs of all
-/// ranks leave no room.
-pub fn head_findings(
-    entry: RankEntry<'_>,
-    look: impl FnOnce() -> Result<FoundRank>,
-) -> Result<Option<FoundRank>> {
-    if !has_room(entry) {
-        return Ok(None);
-    }
-    let found = look()?;
-    // A set of one rank has been let in as it is: nothing stays beside another.
-    let most = entry.memory_bytes().saturating_mul(RETAINED_FACTOR);
-    let is_counted = entry.set.whole_len() < 2 || found.retained_bytes() <= most;
-    Ok(is_counted.then_some(found))
-}
-
-/// Whether there is room for what stays of all ranks. A shard does not know what the others take:
-/// the join decides.
-fn has_room(entry: RankEntry<'_>) -> bool {
-    entry.set.is_shard() || entry.set.has_room_for(ROOM_FACTOR)
-}
-
 /// What a rank takes until its run is done, bytes, with figures of so many; the only rank of a set has
-/// been let in. What a shard has found is given up where there is no room for that of all.
-pub fn retained_bytes(entry: RankEntry<'_>, figures: u64, found: &mut Option<FoundRank>) -> u64 {
-    if !has_room(entry) {
-        *found = None;
-    }
+/// been let in.
+pub fn retained_bytes(entry: RankEntry<'_>, figures: u64, found: Option<&FoundRank>) -> u64 {
     match entry.set.whole_len() {
         0 | 1 => 0,
         _ => {
-            let found = found.as_ref().map_or(0, FoundRank::retained_bytes);
+            let found = found.map_or(0, FoundRank::retained_bytes);
             found.saturating_add(figures).saturating_add(SUMMARY_BYTES)
         }
     }
 }
 
-/// The findings of a run's ranks, in the order of the joined ones; none where one is not
-/// known, or where so many nodes would be replayed for too long.
+/// The findings of a run's ranks, in the order of the joined ones; none where one is not known, as of
+/// a written graph.
 ///
 /// # Errors
 /// Their graphs cannot be joined.
@@ -149,15 +112,10 @@ pub fn findings_of_run(
     if all.len() == 1 {
         return Ok(all.pop().map(FoundRank::alone));
     }
-    match are_few_nodes(&all) && all.len() == joined.summaries.len() && !all.is_empty() {
+    match all.len() == joined.summaries.len() && !all.is_empty() {
         true => joined_findings(joined, all).map(Some),
         false => Ok(None),
     }
-}
-
-/// Whether the graph of all is small enough to be replayed for each cause beside other figures.
-fn are_few_nodes(ranks: &[FoundRank]) -> bool {
-    ranks.iter().map(|rank| rank.graph.len()).sum::<usize>() <= MOST_HEAD_NODES
 }
 
 /// Which ranks, by place, findings are told without: those whose device traces are cut so that they lack

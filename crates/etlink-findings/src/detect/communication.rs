@@ -31,6 +31,8 @@ struct CollectiveGroup {
     /// Bytes of all messages, where each says them.
     bytes: Option<u64>,
     longest: Option<(i64, i64)>,
+    /// When it runs on the device.
+    spans: Vec<(i64, i64)>,
     /// How long the host stands still in copies that are behind it, ns.
     host_waited_ns: i64,
     /// Where it does so longest, and for how long.
@@ -65,6 +67,9 @@ pub(crate) fn exposed_communication(view: &RankView<'_>) -> Vec<CauseCandidate> 
             let (start, end) = communication_span(view, &waits, index);
             let length = end.saturating_sub(start);
             group.times.push(length);
+            if node.on_device {
+                group.spans.push((start, end));
+            }
             if group.longest.is_none_or(|(longest, _)| length > longest) {
                 group.longest = Some((length, start));
             }
@@ -83,7 +88,11 @@ pub(crate) fn exposed_communication(view: &RankView<'_>) -> Vec<CauseCandidate> 
     free_followers(view, communicates, &mut groups);
     add_host_waits(view, &mut groups);
     let mut candidates = vec![];
+    let computation = computation_time(view);
     for (subject, mut group) in groups {
+        // On the host nothing shows what computes beside it.
+        let exposed_ns = (!group.spans.is_empty())
+            .then(|| CoveredTime::new(std::mem::take(&mut group.spans)).without(&computation));
         let evidence = CauseEvidence {
             count: group.times.len() as u64,
             time_ns: sum_ns(group.times.iter().copied()),
@@ -91,7 +100,11 @@ pub(crate) fn exposed_communication(view: &RankView<'_>) -> Vec<CauseCandidate> 
             message_bytes: group
                 .bytes
                 .map(|bytes| bytes / group.times.len().max(1) as u64),
+            exposed_ns,
             start_ns: group.longest.map(|(_, start)| start),
+            end_ns: group
+                .longest
+                .map(|(length, start)| start.saturating_add(length)),
             compared: (group.host_waited_ns > 0).then_some(group.host_waited_ns as f64),
             within: group.host_op.map(|(_, name)| name),
             ..CauseEvidence::default()
@@ -151,6 +164,13 @@ fn communication_span(
     // Of a call in several slices the first stands for all.
     let span = view.op_span(op);
     (span.start, span.end)
+}
+
+/// When devices compute. O(rows log rows).
+fn computation_time(view: &RankView<'_>) -> CoveredTime {
+    let computes = |row: &usize| view.rows.class[*row] == RowClass::Computation;
+    let rows = view.rows_inside().filter(computes);
+    CoveredTime::new(rows.map(|row| view.rows.span(row)).collect())
 }
 
 /// In how much of the window of a trace without a device the host communicates, ns.

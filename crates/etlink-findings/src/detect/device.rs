@@ -1,10 +1,12 @@
 //! What the device itself takes long for.
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
-use crate::detect::host_waits::host_waits;
+use crate::covered_time::CoveredTime;
+use crate::detect::host_waits::{host_waits, is_host_copy, is_staging, pageable_copy};
 use crate::detect::spans::remove_spans;
 use crate::host_span::HostSpan;
 use crate::kind::CauseKind;
+use crate::limits::DOMINANT_SHARE;
 use crate::text::sum_ns;
 use crate::view::RankView;
 use etlink_analyze::RowClass;
@@ -14,9 +16,6 @@ use etlink_link::{EdgeKind, launches_graph};
 use etlink_model::{DeviceQueue, OpIdx, QueueIdx, RowIdx, RowKind, ThreadIdx};
 use etlink_replay::GraphEdits;
 use std::collections::BTreeMap;
-
-/// A kernel that takes this much of all kernels' time is one that rules.
-const DOMINANT_SHARE: f64 = 0.5;
 
 /// What is asked of it: to be twice as fast.
 const FASTER: f64 = 0.5;
@@ -59,6 +58,8 @@ struct RowGroup {
     /// Stretches of threads that go as well; they may overlap.
     spans: Vec<HostSpan>,
     times: Vec<i64>,
+    /// The time of each name that the cause goes by, ns.
+    by_name: BTreeMap<String, i64>,
     compared: Option<f64>,
     longest: Option<(i64, usize)>,
 }
@@ -70,6 +71,25 @@ impl RowGroup {
         if self.longest.is_none_or(|(longest, _)| took > longest) {
             self.longest = Some((took, row));
         }
+    }
+
+    /// Notes a row under one of several names that the cause goes by.
+    fn note_as(&mut self, view: &RankView<'_>, row: usize, name: &str) {
+        self.note(view, row);
+        let sum = self.by_name.entry(name.to_owned()).or_default();
+        *sum = sum.saturating_add(view.row_ns(row));
+    }
+
+    /// One cause for all of its names; none if it is too short to matter.
+    fn into_candidates(mut self, view: &RankView<'_>, kind: CauseKind) -> Vec<CauseCandidate> {
+        let names = std::mem::take(&mut self.by_name);
+        let longest = names.iter().max_by_key(|(_, ns)| **ns);
+        let Some((subject, _)) = longest.filter(|_| view.matters(self.time_ns())) else {
+            return vec![];
+        };
+        let mut candidate = self.into_candidate(view, kind, subject);
+        candidate.evidence.other_subjects = names.len().saturating_sub(1) as u64;
+        vec![candidate]
     }
 
     fn time_ns(&self) -> i64 {
@@ -85,6 +105,7 @@ impl RowGroup {
         let time_ns = self.time_ns();
         remove_spans(view, &mut self.spans, &mut self.edits);
         let row = self.longest.map(|(_, row)| row);
+        let span = row.map(|row| view.rows.span(row));
         // The longest speaks for all of the name: most kernels of a name come from one op.
         let op = row.and_then(|row| view.trace.row_op[row].get());
         let within = op.map(|op| view.op_name(op).to_owned());
@@ -93,20 +114,13 @@ impl RowGroup {
             time_ns,
             typical_ns: median_ns(&mut self.times),
             compared: self.compared,
-            start_ns: row.map(|row| view.rows.span(row).0),
-            within: within.filter(|within| within != subject),
+            start_ns: span.map(|(start, _)| start),
+            end_ns: span.map(|(_, end)| end),
+            within: within.filter(|within| within != subject && !view.is_step_name(within)),
             ..CauseEvidence::default()
         };
         view.candidate(kind, subject, self.edits, evidence)
     }
-}
-
-/// Rows that begin inside of the window, by number.
-fn rows_inside<'v>(view: &'v RankView<'_>) -> impl Iterator<Item = usize> + 'v {
-    (0..view.rows.len()).filter(|row| {
-        let start = view.rows.span(*row).0;
-        start >= view.span.0 && start <= view.span.1
-    })
 }
 
 fn is_kernel(view: &RankView<'_>, row: usize) -> bool {
@@ -114,11 +128,11 @@ fn is_kernel(view: &RankView<'_>, row: usize) -> bool {
         && view.rows.class[row] == RowClass::Computation
 }
 
-/// Kernels of one name that take half of the time of all.
+/// Kernels of one name that take a fifth of the time of all, or more.
 pub(crate) fn dominant_kernels(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let mut by_name: BTreeMap<&str, RowGroup> = BTreeMap::new();
     let mut whole = 0i64;
-    for row in rows_inside(view).filter(|row| is_kernel(view, *row)) {
+    for row in view.rows_inside().filter(|row| is_kernel(view, *row)) {
         whole = whole.saturating_add(view.row_ns(row));
         let group = by_name.entry(view.rows.name(row)).or_default();
         group.note(view, row);
@@ -129,7 +143,6 @@ pub(crate) fn dominant_kernels(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let mut candidates = vec![];
     for (name, mut group) in by_name {
         let share = group.time_ns() as f64 / whole.max(1) as f64;
-        // A kernel with less cannot gain a quarter even if it takes half the time.
         if share >= DOMINANT_SHARE {
             group.compared = Some(share);
             candidates.push(group.into_candidate(view, CauseKind::DominantKernel, name));
@@ -141,7 +154,7 @@ pub(crate) fn dominant_kernels(view: &RankView<'_>) -> Vec<CauseCandidate> {
 /// Long kernels that leave multiprocessors without a block.
 pub(crate) fn low_coverage(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let mut by_name: BTreeMap<&str, (RowGroup, f64)> = BTreeMap::new();
-    for row in rows_inside(view).filter(|row| is_kernel(view, *row)) {
+    for row in view.rows_inside().filter(|row| is_kernel(view, *row)) {
         let multiprocessors = view.trace.device.multiprocessors(view.rows.device(row));
         let blocks = kernel_blocks(&view.rows, row);
         let Some(places) = multiprocessors.filter(|places| *places > 0) else {
@@ -175,7 +188,7 @@ pub(crate) fn low_coverage(view: &RankView<'_>) -> Vec<CauseCandidate> {
 /// Elementwise kernels that follow each other on a stream.
 pub(crate) fn fusible_chains(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let mut by_queue: BTreeMap<QueueIdx, Vec<usize>> = BTreeMap::new();
-    for row in rows_inside(view) {
+    for row in view.rows_inside() {
         let queue = view.trace.device.rows.queue[row];
         by_queue.entry(queue).or_default().push(row);
     }
@@ -349,8 +362,8 @@ fn copy_op(view: &RankView<'_>, row: usize) -> Option<OpIdx> {
 
 /// Copies of tensors inside of the device.
 pub(crate) fn tensor_copies(view: &RankView<'_>) -> Vec<CauseCandidate> {
-    let mut by_op: BTreeMap<&str, RowGroup> = BTreeMap::new();
-    for row in rows_inside(view) {
+    let mut group = RowGroup::default();
+    for row in view.rows_inside() {
         // Contiguous tensors are copied by the driver, others by kernels.
         let inside = view.rows.name(row).contains("DtoD");
         let copies = is_kernel(view, row) && view.rows.label(row) == "copy";
@@ -360,41 +373,42 @@ pub(crate) fn tensor_copies(view: &RankView<'_>) -> Vec<CauseCandidate> {
         let Some(op) = copy_op(view, row) else {
             continue;
         };
-        let group = by_op.entry(view.op_name(op)).or_default();
-        group.note(view, row);
+        group.note_as(view, row, view.op_name(op));
         view.remove_row(row, &mut group.edits);
         group.spans.push(view.op_span(op));
     }
-    let groups = by_op.into_iter();
-    groups
-        .filter(|(_, group)| view.matters(group.time_ns()))
-        .map(|(name, group)| group.into_candidate(view, CauseKind::TensorCopies, name))
-        .collect()
+    group.into_candidates(view, CauseKind::TensorCopies)
 }
 
-/// Copies between host and device.
+/// Copies between host and device, in both directions, as one cause.
 pub(crate) fn exposed_copies(view: &RankView<'_>) -> Vec<CauseCandidate> {
-    let mut by_name: BTreeMap<&str, RowGroup> = BTreeMap::new();
-    for row in rows_inside(view) {
-        let name = view.rows.name(row);
-        let is_copy = view.trace.device.rows.kind[row] == RowKind::Memcpy;
-        let crosses = name.contains("HtoD") || name.contains("DtoH");
-        // What is not pinned has a kind of its own: its remedy comes first.
-        if !is_copy || !crosses || name.contains("Pageable") {
-            continue;
-        }
-        let group = by_name.entry(name).or_default();
-        group.note(view, row);
+    let mut group = RowGroup::default();
+    let mut spans = vec![];
+    for row in view.rows_inside().filter(|row| is_host_copy(view, *row)) {
+        group.note_as(view, row, view.rows.name(row));
+        spans.push(view.rows.span(row));
         if let Some(node) = view.row_node[row].get() {
             // Its launch stays: on another stream the copy is launched all the same.
             group.edits.scaled.push((node, 0.0));
         }
+        // A thread that copies in its call is free as soon as nothing is copied.
+        let call = view.trace.row_call[row].get();
+        if let Some(call) = call.filter(|call| is_staging(view, *call)) {
+            for node in view.call_nodes(call) {
+                group.edits.scaled.push((node, 0.0));
+            }
+        }
     }
-    let groups = by_name.into_iter();
-    groups
-        .filter(|(_, group)| view.matters(group.time_ns()))
-        .map(|(name, group)| group.into_candidate(view, CauseKind::ExposedCopies, name))
-        .collect()
+    // Of memory that is not pinned a thread waits for nothing else than for the copy.
+    for sync in host_waits(view) {
+        if pageable_copy(view, sync).is_some() {
+            view.free_node(sync.node, &mut group.edits);
+        }
+    }
+    // Copies of several streams can overlap, and the last can reach over the end of the window.
+    let copied_ns = CoveredTime::new(spans).between(view.span.0, view.span.1);
+    group.compared = Some(copied_ns as f64 / view.window.length_ns.max(1) as f64);
+    group.into_candidates(view, CauseKind::ExposedCopies)
 }
 
 /// Waits of two streams of computation for each other.
@@ -457,7 +471,7 @@ fn stream(view: &RankView<'_>, queue: QueueIdx) -> i64 {
 /// Whether two streams run at once for more than a little of the time of the less busy one.
 fn run_at_once(view: &RankView<'_>, first: QueueIdx, second: QueueIdx) -> bool {
     let queues = &view.trace.device.rows.queue;
-    let rows_of = |queue: QueueIdx| rows_inside(view).filter(move |row| queues[*row] == queue);
+    let rows_of = |queue: QueueIdx| view.rows_inside().filter(move |row| queues[*row] == queue);
     let busy = |queue: QueueIdx| {
         rows_of(queue)
             .map(|row| view.row_ns(row))

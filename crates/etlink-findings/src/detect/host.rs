@@ -27,7 +27,28 @@ const ENGINE_NAME: &str = "autograd::engine::evaluate_function";
 
 /// What the host does between two launches is its own work, and not the launch's, if it takes
 /// longer than this, ns. An op takes 5 to 50 us from Python to its launch.
-pub(crate) const LONGEST_LAUNCH_NS: i64 = 200_000;
+const LONGEST_LAUNCH_NS: i64 = 200_000;
+
+/// And if it takes longer than this many times what three in four launches of its thread take: a slow
+/// host, or one that records stacks and shapes, takes 100 to 500 us for every op.
+const SLOW_FACTOR: i64 = 3;
+
+/// With fewer launches nothing tells what is usual.
+const LEAST_LAUNCHES: usize = 20;
+
+/// No host takes longer for a launch, ns.
+const SLOWEST_LAUNCH_NS: i64 = 1_000_000;
+
+/// How long launching can take on a thread, by what it did between its launches, ns. O(n log n).
+fn longest_launch_ns(mut worked: Vec<i64>) -> i64 {
+    if worked.len() < LEAST_LAUNCHES {
+        return LONGEST_LAUNCH_NS;
+    }
+    worked.sort_unstable();
+    let usual = worked.get(worked.len() * 3 / 4).copied().unwrap_or(0);
+    let longest = usual.saturating_mul(SLOW_FACTOR);
+    longest.clamp(LONGEST_LAUNCH_NS, SLOWEST_LAUNCH_NS)
+}
 
 /// Ranges that fetch input, the outermost alone.
 pub(crate) fn input_pipeline(view: &RankView<'_>) -> Vec<CauseCandidate> {
@@ -64,6 +85,10 @@ struct SpanGroup<'t> {
     times: Vec<i64>,
     longest: Option<HostSpan>,
     lines: PythonLines,
+    /// How many ops of libraries it is in.
+    ops: u64,
+    /// How long launching takes at most on the threads that it is on, ns.
+    launch_ns: i64,
     /// What its slices are called, with their time, ns.
     by_name: BTreeMap<&'t str, i64>,
     /// How much of it is before the first launch of its thread, ns.
@@ -72,7 +97,24 @@ struct SpanGroup<'t> {
     after_launches_ns: i64,
 }
 
-impl SpanGroup<'_> {
+impl<'t> SpanGroup<'t> {
+    /// Adds the stretches of another op. What it is mostly in is that op itself.
+    fn add_op(&mut self, name: &'t str, other: SpanGroup<'t>) {
+        let length = |span: Option<HostSpan>| span.map_or(0, |span| span.end - span.start);
+        if length(other.longest) > length(self.longest) {
+            self.longest = other.longest;
+        }
+        self.by_name
+            .insert(name, sum_ns(other.times.iter().copied()));
+        self.edits.extend(&other.edits);
+        self.times.extend(other.times);
+        self.lines.extend(other.lines);
+        self.launch_ns = self.launch_ns.max(other.launch_ns);
+        add_ns(&mut self.before_launches_ns, other.before_launches_ns);
+        add_ns(&mut self.after_launches_ns, other.after_launches_ns);
+        self.ops += 1;
+    }
+
     /// Takes a stretch out.
     fn add(&mut self, view: &RankView<'_>, span: HostSpan) {
         view.remove_span(span, &mut self.edits);
@@ -98,7 +140,10 @@ impl SpanGroup<'_> {
             time_ns: sum_ns(self.times.iter().copied()),
             typical_ns: median_ns(&mut self.times),
             start_ns: longest.map(|span| span.start),
+            end_ns: longest.map(|span| span.end),
+            compared: (self.launch_ns > 0).then_some(self.launch_ns as f64),
             within: self.main_slice(),
+            other_subjects: self.ops.saturating_sub(1),
             before_launches_ns: self.before_launches_ns,
             after_launches_ns: self.after_launches_ns,
             ..CauseEvidence::default()
@@ -163,10 +208,12 @@ fn find_intervals(view: &RankView<'_>) -> Vec<LaunchInterval> {
                     row: None,
                     is_last: true,
                     worked_ns: worked_ns(view, span),
+                    longest_launch_ns: LONGEST_LAUNCH_NS,
                 });
             }
             continue;
         }
+        let first = intervals.len();
         let calls = inside.map(|one| (one.called, Some(one.row)));
         for (called, row) in calls.chain([(view.span.1, None)]) {
             if called > begin.0 {
@@ -180,9 +227,16 @@ fn find_intervals(view: &RankView<'_>) -> Vec<LaunchInterval> {
                     row: begin.1,
                     is_last: row.is_none(),
                     worked_ns: worked_ns(view, span),
+                    longest_launch_ns: 0,
                 });
             }
             begin = (called, row);
+        }
+        let own = &mut intervals[first..];
+        let worked = own.iter().map(|interval| interval.worked_ns);
+        let longest_launch_ns = longest_launch_ns(worked.collect());
+        for interval in own {
+            interval.longest_launch_ns = longest_launch_ns;
         }
     }
     intervals
@@ -217,7 +271,7 @@ const LEAST_WAIT_PART: i64 = 10;
 
 /// Work of the host that is no launching and of no kind of its own, by what it is.
 pub(crate) fn host_work(view: &RankView<'_>) -> Vec<CauseCandidate> {
-    let slices = work_slices(view, false);
+    let slices = merge_ops(work_slices(view, false));
     let mut candidates = groups_as_candidates(view, CauseKind::HostWork, slices);
     for candidate in &mut candidates {
         // Of a device that has nothing left nobody waits.
@@ -226,9 +280,32 @@ pub(crate) fn host_work(view: &RankView<'_>) -> Vec<CauseCandidate> {
         let time_ns = candidate.evidence.time_ns;
         candidate.evidence.may_wait =
             drain_times(view).hides_waits && ahead_ns >= time_ns / LEAST_WAIT_PART;
-        candidate.evidence.stacks = view.python_stacks();
+        candidate.evidence.has_stacks = view.window.has_stacks;
     }
     candidates
+}
+
+/// Ops of libraries (`aten::max`, `autograd::engine::…`) as one cause, named for the longest: nobody
+/// changes them one by one. Ranges that a program has named stay apart.
+fn merge_ops<'t>(groups: BTreeMap<&'t str, SpanGroup<'t>>) -> BTreeMap<&'t str, SpanGroup<'t>> {
+    let is_op = |name: &str| name.contains("::");
+    let (mut merged, mut others) = (SpanGroup::default(), BTreeMap::new());
+    let mut longest = ("", 0);
+    for (name, group) in groups {
+        if !is_op(name) {
+            others.insert(name, group);
+            continue;
+        }
+        let time_ns = sum_ns(group.times.iter().copied());
+        if time_ns > longest.1 {
+            longest = (name, time_ns);
+        }
+        merged.add_op(name, group);
+    }
+    if !merged.times.is_empty() {
+        others.insert(longest.0, merged);
+    }
+    others
 }
 
 fn drain_times<'v>(view: &'v RankView<'_>) -> &'v DrainTimes {
@@ -247,9 +324,7 @@ fn work_slices<'t>(view: &RankView<'t>, end_with_stream: bool) -> BTreeMap<&'t s
     let drained = drain_times(view);
     let mut groups: BTreeMap<&str, SpanGroup<'_>> = BTreeMap::new();
     let long = launch_intervals(view);
-    let long = long
-        .iter()
-        .filter(|interval| interval.worked_ns > LONGEST_LAUNCH_NS);
+    let long = long.iter().filter(|interval| interval.is_long());
     for interval in long {
         for node in view.nodes_in(interval.span) {
             let slice = view.trace.nodes.get(*node);
@@ -261,6 +336,7 @@ fn work_slices<'t>(view: &RankView<'t>, end_with_stream: bool) -> BTreeMap<&'t s
                 continue;
             };
             let group = groups.entry(name).or_default();
+            group.launch_ns = group.launch_ns.max(interval.longest_launch_ns);
             group.edits.removed.push(*node);
             let slice_ns = group.by_name.entry(view.trace.name(&slice)).or_default();
             *slice_ns = slice_ns.saturating_add(slice.duration.0);

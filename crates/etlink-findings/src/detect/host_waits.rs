@@ -2,7 +2,7 @@
 
 use crate::view::{HostSync, RankView};
 use etlink_link::{EdgeKind, NodeKind};
-use etlink_model::{CallIdx, RowIdx};
+use etlink_model::{CallIdx, RowIdx, RowKind};
 use rustc_hash::FxHashSet;
 
 /// The slices of threads that wait for a device inside of the window.
@@ -18,10 +18,15 @@ fn host_syncs(view: &RankView<'_>) -> Vec<HostSync> {
     for of_thread in &view.of_thread {
         for pair in of_thread.windows(2) {
             let [before, node] = *pair else { continue };
-            let mut deps = trace.edges.deps(node).iter();
+            let deps = trace.edges.deps(node).iter();
+            let mut awaited = deps.filter(|edge| edge.kind == EdgeKind::HostWait);
             let start = nodes.start[node.index()].0;
             let is_inside = start >= view.span.0 && start <= view.span.1;
-            if !is_inside || !deps.any(|edge| edge.kind == EdgeKind::HostWait) {
+            // What was launched before the recording is no part of the window, nor is a wait for it.
+            let is_counted = |row: RowIdx| view.is_recorded(row.index());
+            let counts =
+                awaited.any(|edge| trace.row_of(&nodes.get(edge.from)).is_none_or(is_counted));
+            if !is_inside || !counts {
                 continue;
             }
             let slice = nodes.get(node);
@@ -42,29 +47,52 @@ pub(crate) fn pageable_copy(view: &RankView<'_>, sync: &HostSync) -> Option<RowI
     let deps = trace.edges.deps(sync.node).iter();
     let waits = deps.filter(|edge| edge.kind == EdgeKind::HostWait);
     let mut rows = waits.filter_map(|edge| trace.row_of(&trace.nodes.get(edge.from)));
-    // CUPTI names the kinds of memory in the row alone; the call is the same for both.
-    rows.find(|row| view.rows.name(row.index()).contains("Pageable"))
+    rows.find(|row| is_pageable(view, row.index()))
 }
 
-/// Whether a call copies memory that is not pinned for a device, and is in that for about as long as
-/// the copy takes: the driver moves it through memory of its own, and the thread does it.
+/// Whether a row copies memory that is not pinned.
+pub(crate) fn is_pageable(view: &RankView<'_>, row: usize) -> bool {
+    // CUPTI names the kinds of memory in the row alone; the call is the same for both.
+    view.rows.name(row).contains("Pageable")
+}
+
+/// Whether a row copies between host and device: a copy that does not say that it stays on devices.
+pub(crate) fn is_host_copy(view: &RankView<'_>, row: usize) -> bool {
+    // `Memcpy HtoD (…)`, `CopyDeviceToDevice`, `MEMORY_COPY_DEVICE_TO_DEVICE`
+    let name = view.rows.name(row).to_ascii_lowercase().replace('_', "");
+    let stays = ["dtod", "ptop", "devicetodevice", "peer"];
+    view.trace.device.rows.kind[row] == RowKind::Memcpy
+        && !stays.iter().any(|part| name.contains(part))
+}
+
+/// Shorter copies take about as long as their launches by chance, ns.
+const LEAST_STAGED_NS: i64 = 100_000;
+
+/// Whether a call copies memory for a device, and is in that for about as long as the copy takes: the
+/// driver moves what is not pinned through memory of its own, and the thread does it.
 // https://docs.nvidia.com/cuda/cuda-runtime-api/api-sync-behavior.html
 pub(crate) fn is_staging(view: &RankView<'_>, call: CallIdx) -> bool {
     let staging = view.staging.get_or_init(|| staging_calls(view));
     staging.get(call.index()).copied().unwrap_or(false)
 }
 
-/// Per call. What a thread waits for in a call of its own is no part of it. O(rows + calls).
+/// Per call. A call that is known to wait is cut at its wait already. O(rows + calls).
 fn staging_calls(view: &RankView<'_>) -> Vec<bool> {
     let mut staging = vec![false; view.trace.device.calls.len()];
-    let waits = host_waits(view).iter();
-    let awaited: FxHashSet<RowIdx> = waits.filter_map(|sync| pageable_copy(view, sync)).collect();
+    let waiting: FxHashSet<CallIdx> = host_waits(view)
+        .iter()
+        .filter_map(|sync| sync.call)
+        .collect();
     for launched in view.launched.iter().flatten() {
-        let is_pageable = view.rows.name(launched.row).contains("Pageable");
-        if !is_pageable || awaited.contains(&RowIdx::new(launched.row)) {
+        let (row_ns, span) = (view.row_ns(launched.row), view.call_span(launched.call));
+        // Not all recordings name the kinds of memory.
+        let is_unnamed = is_host_copy(view, launched.row)
+            && !view.rows.name(launched.row).contains("Pinned")
+            && row_ns >= LEAST_STAGED_NS;
+        let is_staged = is_pageable(view, launched.row) || is_unnamed;
+        if !is_staged || waiting.contains(&launched.call) {
             continue;
         }
-        let (row_ns, span) = (view.row_ns(launched.row), view.call_span(launched.call));
         let call_ns = span.end.saturating_sub(span.start);
         // A launch of a short copy takes longer than the copy.
         let is_alike = |one: i64, other: i64| one.saturating_mul(2) >= other;

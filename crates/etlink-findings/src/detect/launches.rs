@@ -1,7 +1,7 @@
 //! Launching: kernels that are shorter than their launches, and queues that are full.
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
-use crate::detect::host::{LONGEST_LAUNCH_NS, is_own_work, launch_intervals};
+use crate::detect::host::{is_own_work, launch_intervals};
 use crate::host_span::HostSpan;
 use crate::kind::CauseKind;
 use crate::launched_row::LaunchedRow;
@@ -9,7 +9,7 @@ use crate::text::{mean_ns, sum_ns};
 use crate::view::{LaunchInterval, RankView};
 use etlink_analyze::RowClass;
 use etlink_analyze::median_ns;
-use etlink_link::{EdgeKind, NodeKind, launches_graph};
+use etlink_link::{EdgeKind, launches_graph};
 use etlink_model::{NodeIdx, OpIdx};
 use etlink_replay::GraphEdits;
 
@@ -71,14 +71,14 @@ fn launch_candidate(
 ) -> Option<CauseCandidate> {
     let mut edits = GraphEdits::default();
     let (mut kernels, mut launches) = (vec![], vec![]);
-    let mut begin = None;
     let starved = starved_runs(view, kind, intervals);
+    let longest = starved.iter().filter_map(|run| run_span(run));
+    let longest = longest.max_by_key(|(start, end)| (end.saturating_sub(*start), -start));
     for (interval, row) in starved.into_iter().flatten() {
         // A fused optimizer is one kernel: what is between its parts goes with their launches.
         if kind == CauseKind::OptimizerLaunches {
             edits.at_once.extend(view.row_node[row].get());
         }
-        begin = begin.or(Some(interval.span.start));
         // The time of a collective is mostly waiting for other ranks.
         if view.rows.class[row] != RowClass::Communication {
             kernels.push(view.row_ns(row));
@@ -91,19 +91,28 @@ fn launch_candidate(
             }
         }
     }
-    if launches.len() < LEAST_LAUNCHES {
+    let (kernel_ns, launch_ns) = (mean_ns(&kernels), mean_ns(&launches));
+    // Of collectives alone it cannot be said that they are short, nor of a few long kernels.
+    if launches.len() < LEAST_LAUNCHES || kernels.is_empty() || kernel_ns >= launch_ns {
         return None;
     }
     let evidence = CauseEvidence {
         count: kernels.len() as u64,
         time_ns: sum_ns(launches.iter().copied()),
         // Means: it is their sums that make one side wait for the other.
-        typical_ns: mean_ns(&kernels),
-        compared: Some(mean_ns(&launches) as f64),
-        start_ns: begin,
+        typical_ns: kernel_ns,
+        compared: Some(launch_ns as f64),
+        start_ns: longest.map(|(start, _)| start),
+        end_ns: longest.map(|(_, end)| end),
         ..CauseEvidence::default()
     };
     Some(view.candidate(kind, subject, edits, evidence))
+}
+
+/// From the first launch of a stretch to the end of the last.
+fn run_span(run: &[Launch<'_>]) -> Option<(i64, i64)> {
+    let (first, last) = run.first().zip(run.last())?;
+    Some((first.0.span.start, last.0.span.end))
 }
 
 /// A launch and its row.
@@ -123,7 +132,7 @@ fn starved_runs<'i>(
         let call = interval.row.and_then(|row| view.trace.row_call[row].get());
         // A graph is launched as a whole already.
         let launches = call.filter(|call| !launches_graph(view.call_name(*call)));
-        let is_launching = launches.is_some() && interval.worked_ns <= LONGEST_LAUNCH_NS;
+        let is_launching = launches.is_some() && !interval.is_long();
         let row = interval.row.filter(|_| is_launching);
         if let Some(row) = row {
             run.push((*interval, row));
@@ -164,15 +173,15 @@ fn is_launch_work(view: &RankView<'_>, node: NodeIdx) -> bool {
 /// Launches that took long because as much was queued as can be.
 pub(crate) fn queue_full(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let calls = &view.trace.device.calls;
-    let (mut times, mut usual, mut depth, mut begin) = (vec![], 0, 0, None);
+    let (mut times, mut usual, mut depth) = (vec![], 0, 0);
+    let mut blocked: Vec<HostSpan> = vec![];
     for full in &view.trace.full_queues {
         times.extend(
             full.blocked
                 .iter()
                 .map(|call| calls.duration[call.index()].0),
         );
-        let first = full.blocked.iter().map(|call| calls.start[call.index()].0);
-        begin = [begin, first.min()].into_iter().flatten().min();
+        blocked.extend(full.blocked.iter().map(|call| view.call_span(*call)));
         (usual, depth) = (full.usual.0.max(usual), full.depth.max(depth));
     }
     if times.is_empty() {
@@ -184,13 +193,17 @@ pub(crate) fn queue_full(view: &RankView<'_>) -> Vec<CauseCandidate> {
     for one in view.launched.iter().flatten() {
         free_launch(view, one, &mut edits);
     }
+    let longest = blocked
+        .iter()
+        .max_by_key(|span| span.end.saturating_sub(span.start));
     let evidence = CauseEvidence {
         count: times.len() as u64,
         time_ns: sum_ns(times.iter().copied()),
         typical_ns: median_ns(&mut times),
         compared: Some(usual as f64),
         depth: Some(depth as u64),
-        start_ns: begin,
+        start_ns: longest.map(|span| span.start),
+        end_ns: longest.map(|span| span.end),
         ..CauseEvidence::default()
     };
     vec![view.candidate(CauseKind::QueueFull, "", edits, evidence)]
@@ -198,12 +211,8 @@ pub(crate) fn queue_full(view: &RankView<'_>) -> Vec<CauseCandidate> {
 
 /// Lets a launch go on that waits for one before it to start.
 fn free_launch(view: &RankView<'_>, launched: &LaunchedRow, edits: &mut GraphEdits) {
-    for node in view.nodes_in(view.call_span(launched.call)) {
-        let slice = view.trace.nodes.get(*node);
-        if slice.kind != NodeKind::Runtime || slice.source != launched.call.0 {
-            continue;
-        }
-        let deps = view.trace.edges.deps(*node).iter();
+    for node in view.call_nodes(launched.call) {
+        let deps = view.trace.edges.deps(node).iter();
         let held = deps.filter(|edge| edge.kind == EdgeKind::HostWait);
         let mut held = held.peekable();
         // A blocking copy waits for its own row, whatever else it waits for.
@@ -214,7 +223,7 @@ fn free_launch(view: &RankView<'_>, launched: &LaunchedRow, edits: &mut GraphEdi
                 edge.inferred && !is_own
             });
         if waits {
-            edits.freed.push((*node, EdgeKind::HostWait));
+            edits.freed.push((node, EdgeKind::HostWait));
         }
     }
 }

@@ -17,7 +17,7 @@ pub(crate) fn profiler_overhead(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let mut spans = vec![];
     let mut times = vec![];
     let mut by_name: BTreeMap<&str, i64> = BTreeMap::new();
-    let mut begin = None;
+    let mut longest = None;
     for event in 0..events.kind.len() {
         let start = events.start[event].0;
         if events.kind[event] != AuxiliaryKind::Overhead
@@ -31,17 +31,18 @@ pub(crate) fn profiler_overhead(view: &RankView<'_>) -> Vec<CauseCandidate> {
         let name = view.trace.device_name(events.name[event]);
         let sum = by_name.entry(name).or_default();
         *sum = sum.saturating_add(took);
-        begin = begin.or(Some(start));
+        longest = longest.max(Some((took, start)));
         spans.push((start, start.saturating_add(took)));
     }
     let edits = take_from_calls(view, &CoveredTime::new(spans));
-    let longest = by_name.iter().max_by_key(|(_, ns)| **ns);
-    let subject = longest.map_or("", |(name, _)| name);
+    let most = by_name.iter().max_by_key(|(_, ns)| **ns);
+    let subject = most.map_or("", |(name, _)| name);
     let evidence = CauseEvidence {
         count: times.len() as u64,
         time_ns: sum_ns(times.iter().copied()),
         typical_ns: median_ns(&mut times),
-        start_ns: begin,
+        start_ns: longest.map(|(_, start)| start),
+        end_ns: longest.map(|(took, start)| start.saturating_add(took)),
         ..CauseEvidence::default()
     };
     vec![view.candidate(CauseKind::ProfilerOverhead, subject, edits, evidence)]

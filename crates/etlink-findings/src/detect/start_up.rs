@@ -267,6 +267,7 @@ pub(crate) fn first_calls(view: &RankView<'_>) -> Vec<CauseCandidate> {
         compared: longest.usual_ns.map(|usual| usual as f64),
         place: Some(longest.place as u64 + 1).filter(|place| *place > 1),
         start_ns: Some(longest.span.start),
+        end_ns: Some(longest.span.end),
         within,
         within_share,
         whole_ns: sum_ns(whole.map(FirstCall::took_ns)),

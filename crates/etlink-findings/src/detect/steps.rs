@@ -124,6 +124,7 @@ pub(crate) fn first_step(view: &RankView<'_>) -> Vec<CauseCandidate> {
         typical_ns: first.duration_ns,
         compared: Some(usual as f64),
         start_ns: Some(first.start_ns),
+        end_ns: Some(first.start_ns.saturating_add(first.duration_ns)),
         ..CauseEvidence::default()
     };
     vec![view.candidate(CauseKind::FirstStep, name, edits, evidence)]

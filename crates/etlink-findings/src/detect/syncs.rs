@@ -2,7 +2,7 @@
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
 use crate::detect::communication::{communication_name, communication_waited_for};
-use crate::detect::host_waits::{host_waits, is_staging, pageable_copy};
+use crate::detect::host_waits::{host_waits, is_pageable, is_staging, pageable_copy};
 use crate::detect::names::{is_allocator_call, is_synchronisation};
 use crate::detect::spans::remove_spans;
 use crate::detect::start_up::start_up;
@@ -13,7 +13,6 @@ use crate::python_lines::PythonLines;
 use crate::text::sum_ns;
 use crate::view::{HostSync, RankView};
 use etlink_analyze::median_ns;
-use etlink_link::NodeKind;
 use etlink_model::{CallIdx, NodeIdx, OpIdx};
 use etlink_replay::GraphEdits;
 use std::collections::BTreeMap;
@@ -36,6 +35,9 @@ const SHAPE_OPS: [&str; 7] = [
     "aten::repeat_interleave",
     "aten::nonzero_numpy",
 ];
+
+/// A wait that is over sooner is not told from the call itself, ns: a wait's return takes as long.
+const LEAST_WAIT_NS: i64 = 10_000;
 
 /// What made a thread wait, by the ops around and by the call.
 fn cause_of(view: &RankView<'_>, sync: &HostSync) -> Option<(CauseKind, String, Option<OpIdx>)> {
@@ -85,40 +87,31 @@ fn copy_name<'t>(view: &RankView<'t>, op: Option<OpIdx>, call: CallIdx) -> &'t s
     op.map_or_else(|| view.call_name(call), |op| view.op_name(op))
 }
 
-/// The waits of a kind.
+/// The waits of a kind, as one cause: the same helps in all of its ops and calls.
 fn syncs_of_kind(view: &RankView<'_>, kind: CauseKind) -> Vec<CauseCandidate> {
-    groups_as_candidates(view, kind, waits_of_kind(view, kind))
+    let group = waits_of_kind(view, kind);
+    group.into_candidate(view, kind).into_iter().collect()
 }
 
-/// The same by subject.
-fn waits_of_kind(view: &RankView<'_>, kind: CauseKind) -> BTreeMap<String, SyncGroup> {
-    let mut by_subject: BTreeMap<String, SyncGroup> = BTreeMap::new();
+fn waits_of_kind(view: &RankView<'_>, kind: CauseKind) -> SyncGroup {
+    let mut group = SyncGroup::default();
     for sync in host_waits(view) {
         let Some((found, subject, op)) = cause_of(view, sync) else {
             continue;
         };
         if found == kind {
-            by_subject.entry(subject).or_default().add(view, sync, op);
+            group.add(view, sync, op, subject);
         }
     }
-    by_subject
+    group
 }
 
-fn groups_as_candidates(
-    view: &RankView<'_>,
-    kind: CauseKind,
-    by_subject: BTreeMap<String, SyncGroup>,
-) -> Vec<CauseCandidate> {
-    let groups = by_subject.into_iter();
-    groups
-        .map(|(subject, group)| group.into_candidate(view, kind, subject))
-        .collect()
-}
-
-/// Waits of one subject.
+/// Waits of one kind.
 #[derive(Default)]
 struct SyncGroup {
     edits: GraphEdits,
+    /// The waits of each op or call, ns.
+    by_subject: BTreeMap<String, i64>,
     /// Ops that go with their waits; one op can wait many times.
     spans: Vec<HostSpan>,
     waits: Vec<i64>,
@@ -128,19 +121,32 @@ struct SyncGroup {
     communicated_ns: i64,
     /// The communication that was waited for longest, and for how long.
     communication: Option<(i64, NodeIdx)>,
-    /// The longest: how long, when it began, and the node behind it.
-    longest: Option<(i64, i64, NodeIdx)>,
+    /// The longest.
+    longest: Option<LongestWait>,
     lines: PythonLines,
 }
 
+/// The longest wait of several.
+struct LongestWait {
+    ns: i64,
+    /// When it began, ns.
+    begun: i64,
+    /// The node that it is part of, or that comes next.
+    node: NodeIdx,
+}
+
 impl SyncGroup {
-    fn add(&mut self, view: &RankView<'_>, sync: &HostSync, read: Option<OpIdx>) {
+    fn add(&mut self, view: &RankView<'_>, sync: &HostSync, read: Option<OpIdx>, subject: String) {
         view.free_node(sync.node, &mut self.edits);
-        self.waits.push(sync.waited_ns);
         let slice = view.trace.nodes.get(sync.node);
+        let begun = slice.start.0.saturating_sub(sync.waited_ns);
         if let Some(thread) = slice.thread() {
-            let begun = slice.start.0.saturating_sub(sync.waited_ns);
-            self.lines.add_call(sync.waited_ns, thread, begun);
+            let wait = HostSpan {
+                thread,
+                start: begun,
+                end: slice.start.0,
+            };
+            self.note(subject, wait, sync.node);
         }
         if let Some(row) = pageable_copy(view, sync) {
             self.copied_ns = view.row_ns(row.index()).saturating_add(self.copied_ns);
@@ -149,13 +155,6 @@ impl SyncGroup {
             self.communicated_ns = sync.waited_ns.saturating_add(self.communicated_ns);
             let waited = (sync.waited_ns, node);
             self.communication = self.communication.max(Some(waited));
-        }
-        if self
-            .longest
-            .is_none_or(|(longest, ..)| sync.waited_ns > longest)
-        {
-            let begun = slice.start.0.saturating_sub(sync.waited_ns);
-            self.longest = Some((sync.waited_ns, begun, sync.node));
         }
         // Where nothing is read back, the op and its copy go with the wait.
         if let Some(op) = read.filter(|op| SCALAR_OPS.contains(&view.op_name(*op))) {
@@ -167,42 +166,42 @@ impl SyncGroup {
     }
 
     /// Adds a call in which the thread copies for the device.
-    fn add_staging(&mut self, view: &RankView<'_>, launched: &LaunchedRow) {
-        let span = view.call_span(launched.call);
-        let took_ns = span.end.saturating_sub(span.start);
-        let mut first = None;
-        for node in view.nodes_in(span) {
-            let slice = view.trace.nodes.get(*node);
-            if slice.kind == NodeKind::Runtime && slice.source == launched.call.0 {
-                self.edits.removed.push(*node);
-                first = first.or(Some(*node));
-            }
-        }
-        let Some(first) = first else { return };
-        self.waits.push(took_ns);
-        self.lines.add_call(took_ns, span.thread, span.start);
+    fn add_staging(&mut self, view: &RankView<'_>, launched: &LaunchedRow, subject: String) {
+        let nodes: Vec<NodeIdx> = view.call_nodes(launched.call).collect();
+        let Some(first) = nodes.first().copied() else {
+            return;
+        };
+        self.edits.removed.extend(nodes);
+        self.note(subject, view.call_span(launched.call), first);
         self.copied_ns = view.row_ns(launched.row).saturating_add(self.copied_ns);
-        if self.longest.is_none_or(|(longest, ..)| took_ns > longest) {
-            self.longest = Some((took_ns, span.start, first));
+    }
+
+    /// Notes a wait. One that is over at once is a call like any other, and is not counted.
+    fn note(&mut self, subject: String, wait: HostSpan, node: NodeIdx) {
+        let ns = wait.end.saturating_sub(wait.start);
+        if ns < LEAST_WAIT_NS {
+            return;
+        }
+        let sum = self.by_subject.entry(subject).or_default();
+        *sum = sum.saturating_add(ns);
+        self.waits.push(ns);
+        self.lines.add_call(ns, wait.thread, wait.start);
+        if self.longest.as_ref().is_none_or(|longest| ns > longest.ns) {
+            let begun = wait.start;
+            self.longest = Some(LongestWait { ns, begun, node });
         }
     }
 
-    fn into_candidate(
-        mut self,
-        view: &RankView<'_>,
-        kind: CauseKind,
-        subject: String,
-    ) -> CauseCandidate {
+    fn into_candidate(mut self, view: &RankView<'_>, kind: CauseKind) -> Option<CauseCandidate> {
+        let longest = self.longest?;
+        let subjects = self.by_subject.iter();
+        let subject = subjects.max_by_key(|(_, ns)| **ns)?.0.clone();
         remove_spans(view, &mut self.spans, &mut self.edits);
         for launched in self.spans.iter().flat_map(|span| view.launched_in(*span)) {
             view.remove_row(launched.row, &mut self.edits);
         }
-        let (mut within, mut start_ns) = (None, None);
-        if let Some((_, begun, node)) = self.longest {
-            let slice = view.trace.nodes.get(node);
-            start_ns = Some(begun);
-            within = outer_range(view, view.trace.op_of(&slice), &subject);
-        }
+        let slice = view.trace.nodes.get(longest.node);
+        let within = outer_range(view, view.trace.op_of(&slice), &subject);
         let time_ns = sum_ns(self.waits.iter().copied());
         let is_for_others = self.communicated_ns.saturating_mul(2) > time_ns;
         let communication = self.communication.filter(|_| is_for_others);
@@ -211,13 +210,14 @@ impl SyncGroup {
             time_ns,
             typical_ns: median_ns(&mut self.waits),
             compared: (kind == CauseKind::PageableCopy).then_some(self.copied_ns as f64),
-            start_ns,
             within,
+            other_subjects: self.by_subject.len().saturating_sub(1) as u64,
             communication: communication.map(|(_, node)| communication_name(view, node)),
             ..CauseEvidence::default()
         };
+        evidence.set_span(longest.begun, longest.begun.saturating_add(longest.ns));
         self.lines.describe(view, &mut evidence);
-        view.candidate(kind, subject, self.edits, evidence)
+        Some(view.candidate(kind, subject, self.edits, evidence))
     }
 }
 
@@ -244,20 +244,21 @@ pub(crate) fn dynamic_shapes(view: &RankView<'_>) -> Vec<CauseCandidate> {
 
 /// Copies of memory that is not pinned.
 pub(crate) fn pageable_copies(view: &RankView<'_>) -> Vec<CauseCandidate> {
-    let mut by_subject = waits_of_kind(view, CauseKind::PageableCopy);
+    let mut group = waits_of_kind(view, CauseKind::PageableCopy);
     for launched in view.launched.iter().flatten() {
         let is_inside = launched.called >= view.span.0 && launched.called < view.span.1;
         let op = view.trace.call_op[launched.call.index()].get();
         // Input has a kind of its own.
         let mut around = view.op_and_parents(op);
         let is_input = around.any(|op| view.is_input_op(op));
-        if is_inside && !is_input && is_staging(view, launched.call) {
-            let subject = copy_name(view, op, launched.call);
-            let group = by_subject.entry(subject.to_owned()).or_default();
-            group.add_staging(view, launched);
+        let is_staged = is_pageable(view, launched.row) && is_staging(view, launched.call);
+        if is_inside && !is_input && is_staged {
+            let subject = copy_name(view, op, launched.call).to_owned();
+            group.add_staging(view, launched, subject);
         }
     }
-    groups_as_candidates(view, CauseKind::PageableCopy, by_subject)
+    let candidate = group.into_candidate(view, CauseKind::PageableCopy);
+    candidate.into_iter().collect()
 }
 
 /// `torch.cuda.synchronize()` and its like.
@@ -302,10 +303,11 @@ pub(crate) fn allocator_calls(view: &RankView<'_>) -> Vec<CauseCandidate> {
         count: times.len() as u64,
         time_ns: sum_ns(times.iter().copied()),
         typical_ns: median_ns(&mut times),
-        start_ns: Some(calls.start[call].0),
         within: op.map(|op| view.op_name(op).to_owned()),
         ..CauseEvidence::default()
     };
+    let span = view.call_span(call_idx);
+    evidence.set_span(span.start, span.end);
     lines.describe(view, &mut evidence);
     let subject = view.call_name(call_idx);
     vec![view.candidate(CauseKind::AllocatorCalls, subject, edits, evidence)]

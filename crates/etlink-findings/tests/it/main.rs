@@ -22,3 +22,4 @@ mod questions;
 mod random;
 mod rank_questions;
 mod reasons;
+mod scope;

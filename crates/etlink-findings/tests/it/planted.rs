@@ -63,6 +63,18 @@ pub(crate) fn link_text(text: &[u8], rank: usize) -> LinkedTrace {
     etlink_link::link(None, device, options).expect("links")
 }
 
+/// What a trace of one rank would gain from.
+pub(crate) fn find_in_trace(draw: &TraceBuilder) -> RunFindings {
+    let rules = KernelRules::built_in().expect("rules");
+    let trace = link_drawn(draw, 0);
+    let analysis = analyze(&trace, &rules, &Options::default());
+    let part = RankPart {
+        first: NodeIdx(0),
+        causes: rank_causes(&trace, &rules, &analysis),
+    };
+    run_findings(&graph_from_trace(&trace).expect("a graph"), vec![part])
+}
+
 pub(crate) fn find(ran: &[RanRank], sync_rows: bool) -> RunFindings {
     let rules = KernelRules::built_in().expect("rules");
     let (mut causes, mut graphs, mut summaries): (Vec<RankCauses>, _, _) = (vec![], vec![], vec![]);
@@ -150,8 +162,12 @@ const MATTERS: f64 = 0.03;
 
 impl Score {
     fn add(&mut self, outcome: &Outcome) {
-        let findings = &outcome.found.findings;
-        let first = findings.first().map(|first| first.kind);
+        // A kernel that takes a fifth is named in every program, and is no fault of it.
+        let is_fault =
+            |kind: &CauseKind| *kind != CauseKind::DominantKernel || outcome.kinds.contains(kind);
+        let findings = outcome.found.findings.iter().map(|one| one.kind);
+        let findings: Vec<CauseKind> = findings.filter(is_fault).collect();
+        let first = findings.first().copied();
         self.programs += 1;
         self.named += u32::from(first.is_some_and(|first| outcome.kinds.contains(&first)));
         for (kind, truth) in outcome.kinds.iter().zip(&outcome.truth) {
@@ -167,8 +183,7 @@ impl Score {
             self.worst = error.map_or(self.worst, |error| self.worst.max(error.abs()));
         }
         let is_other = |kind: &CauseKind| !outcome.kinds.contains(kind);
-        let kinds = findings.iter().map(|one| one.kind);
-        self.others += kinds.filter(is_other).count() as u32;
+        self.others += findings.into_iter().filter(is_other).count() as u32;
     }
 
     fn line(&self, title: &str) -> String {

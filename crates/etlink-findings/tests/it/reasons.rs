@@ -12,8 +12,13 @@ fn findings_of(acts: Vec<Act>) -> RunFindings {
     find(&run_program(&[acts], QUEUE_DEPTH), false)
 }
 
+/// The kinds of faults: that a kernel takes a fifth of all kernels' time is said of each of these
+/// programs, and is none.
 fn kinds(found: &RunFindings) -> Vec<CauseKind> {
-    found.findings.iter().map(|one| one.kind).collect()
+    let kinds = found.findings.iter().map(|one| one.kind);
+    kinds
+        .filter(|kind| *kind != CauseKind::DominantKernel)
+        .collect()
 }
 
 fn step(number: u32, acts: Vec<Act>) -> Act {
@@ -366,19 +371,17 @@ fn copies_that_the_thread_does_itself_count_with_those_that_it_waits_for() {
             .collect(),
     );
     let found = findings_of(vec![program]);
-    let copies = found
-        .findings
-        .iter()
-        .find(|one| one.kind == CauseKind::PageableCopy);
-    let copies = copies.expect("copies");
+    // three copies of 5 ms in five rounds of 26 ms, behind 20 ms of the host
+    let copies = &found.findings[0];
+    assert_eq!(copies.kind, CauseKind::ExposedCopies, "{found:#?}");
     assert_eq!(copies.evidence.count, 15, "{}", copies.sentence);
     assert!(
-        copies
-            .sentence
-            .contains("if the host has other work until it needs the data"),
+        (copies.gain_ns - 75 * MS).abs() < 6 * MS,
         "{}",
         copies.sentence
     );
+    let is_told = kinds(&found).contains(&CauseKind::PageableCopy);
+    assert!(!is_told, "the same time is told once: {found:#?}");
     // what the calls show is no work that nothing shows
     let work = found
         .findings

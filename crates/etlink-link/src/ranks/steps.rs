@@ -28,6 +28,9 @@ use numbered::numbered_steps;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// A step at an edge that is shorter than this part of each other is the rest of one.
+const STUB_PART: i64 = 10;
+
 /// A step of a rank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepSpan {
@@ -132,6 +135,25 @@ impl RankSteps {
     /// The steps of a device trace alone, in order. O(ops).
     pub fn all_of(device: &DeviceTrace) -> Vec<StepSpan> {
         StepRanges::of_trace(device).step_spans(device)
+    }
+
+    /// The first and the last of some steps that are rests: not a tenth as long as any other, because
+    /// the recording cuts them. Steps of inference are never that: a decode can be that much shorter
+    /// than a prefill. O(steps).
+    pub fn stubs(steps: &[StepSpan]) -> Vec<StepIdx> {
+        // Of two steps nobody can say which is odd.
+        if steps.len() < 3 || steps.iter().any(|step| step.work.phase.is_some()) {
+            return vec![];
+        }
+        let length = |step: &StepSpan| step.end_ns.since(step.start_ns);
+        // Of all others, not of most: next to a first step that warms up each other one is short.
+        let is_stub = |edge: &usize| {
+            let others = steps.iter().enumerate().filter(|(place, _)| place != edge);
+            let least = others.map(|(_, step)| length(step)).min().unwrap_or(0);
+            length(&steps[*edge]).saturating_mul(STUB_PART) < least
+        };
+        let edges = [0, steps.len() - 1].into_iter();
+        edges.filter(is_stub).map(StepIdx::new).collect()
     }
 
     /// The threads that have the ranges of steps. O(ops).

@@ -15,8 +15,8 @@
 
 use super::arrivals::aligned;
 use super::delays::{DelayCharge, DelayedCollective, RunDelays};
-use super::{MatchMember, RankClock, RankSummary, RunJoin};
-use etlink_model::{CommonNs, GlobalRank, RankIdx};
+use super::{MatchMember, RankClock, RankSteps, RankSummary, RunJoin};
+use etlink_model::{CommonNs, GlobalRank, RankIdx, StepIdx};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -139,10 +139,11 @@ pub fn step_stragglers(
 }
 
 /// How long each step of the job is, from its latest begin on a rank to its latest end, ns; by name,
-/// with the names.
+/// with the names. What is the rest of a step on all ranks is none.
 pub fn job_step_times(ranks: &[RankSummary], clocks: &[RankClock]) -> Vec<(String, i64)> {
     let times = step_times(ranks, clocks).into_iter();
     times
+        .filter(|(_, time)| time.is_whole)
         .map(|(name, time)| {
             let length = time.last_end.since(time.last_begin).max(0);
             (name.to_owned(), length)
@@ -157,6 +158,7 @@ pub fn job_steps_total(ranks: &[RankSummary], clocks: &[RankClock]) -> Option<i6
     let times = step_times(ranks, clocks);
     let mut spans: Vec<(CommonNs, CommonNs)> = times
         .values()
+        .filter(|time| time.is_whole)
         .map(|time| (time.last_begin, time.last_end))
         .collect();
     spans.sort_unstable();
@@ -205,12 +207,15 @@ struct StepTimes {
     last_begin: CommonNs,
     last_end: CommonNs,
     longest_ns: i64,
+    /// On a rank it is more than the rest of a step.
+    is_whole: bool,
 }
 
 fn step_times<'f>(ranks: &'f [RankSummary], clocks: &[RankClock]) -> BTreeMap<&'f str, StepTimes> {
     let mut times: BTreeMap<&str, StepTimes> = BTreeMap::new();
     for (at, summary) in ranks.iter().enumerate() {
-        for step in &summary.steps.all {
+        let stubs = RankSteps::stubs(&summary.steps.all);
+        for (place, step) in summary.steps.all.iter().enumerate() {
             let begin = aligned(clocks, RankIdx::new(at), step.start_ns);
             let end = aligned(clocks, RankIdx::new(at), step.end_ns);
             let time = times.entry(&step.name).or_insert(StepTimes {
@@ -218,7 +223,9 @@ fn step_times<'f>(ranks: &'f [RankSummary], clocks: &[RankClock]) -> BTreeMap<&'
                 last_begin: begin,
                 last_end: end,
                 longest_ns: 0,
+                is_whole: false,
             });
+            time.is_whole |= !stubs.contains(&StepIdx::new(place));
             time.first_begin = begin.min(time.first_begin);
             time.last_begin = begin.max(time.last_begin);
             time.last_end = end.max(time.last_end);

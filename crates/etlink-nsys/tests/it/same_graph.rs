@@ -94,6 +94,38 @@ fn recordings_give_the_same_graph() {
     }
 }
 
+/// Kineto of 2023 names the stream that is waited for, and not the call that recorded the event, whose
+/// ids come back.
+#[test]
+fn waits_that_name_the_stream_alone_are_the_same() {
+    let mut draw = TraceBuilder::default();
+    let thread = draw.thread();
+    let [one, two, three] = [7, 20, 21].map(DeviceQueue::stream);
+    draw.launch(thread, (1_000, 2_000), one, "a", (3_000, 90_000));
+    draw.launch(thread, (3_000, 4_000), two, "b", (4_000, 50_000));
+    for (at, waits, stream) in [(10_000, three, 7), (12_000, three, 20), (14_000, two, 7)] {
+        let id = draw.next_correlation();
+        draw.call(thread, "cudaStreamWaitEvent", (at, at + 1_000), id);
+        draw.raw(&format!(
+            "{{\"ph\": \"X\", \"cat\": \"cuda_sync\", \"name\": \"Stream Wait Event\", \"pid\": 0, \
+             \"tid\": {}, \"ts\": {}, \"dur\": 1, \"args\": {{\"wait_on_stream\": {stream}, \
+             \"wait_on_cuda_event_id\": 1, \"stream\": {}, \"correlation\": {id}, \"device\": 0, \
+             \"context\": {}}}}}",
+            waits.stream,
+            at / 1_000,
+            waits.stream,
+            waits.context,
+        ));
+    }
+    draw.launch(thread, (20_000, 21_000), three, "c", (92_000, 99_000));
+    draw.launch(thread, (22_000, 23_000), two, "d", (93_000, 95_000));
+    let trace = read_kineto(&draw.kineto());
+    let edges = linked(trace.clone()).expect("links").edges;
+    let waits = edges.iter().filter(|edge| edge.kind == EdgeKind::EventWait);
+    assert!(waits.count() >= 2);
+    assert_same(&trace);
+}
+
 #[test]
 fn copies_sets_and_graphs_are_the_same() {
     let mut draw = TraceBuilder::default();

@@ -103,6 +103,28 @@ fn what_is_slower_delays_what_depends_on_it_and_nothing_else() {
     );
 }
 
+/// ```text
+/// thread 1  copy==========  after=            async: copy=  after=====
+/// stream 7    HtoD==========                            HtoD==========
+/// ```
+#[test]
+fn a_call_that_copies_lasts_as_long_as_its_copy() {
+    let finish = |call: i64, at: i64, rule: &str| {
+        let mut draw = Drawing::default();
+        let copy = draw.node("cudaMemcpyAsync", ReplayKind::Runtime, 0, Some(0), call);
+        let row = draw.node("HtoD", ReplayKind::MemoryCopy, 1, Some(at), 1_000_000);
+        let after = draw.node("after", ReplayKind::HostOp, 0, Some(call), 500_000);
+        draw.edge(copy, EdgeKind::Launch, row);
+        draw.edge(copy, EdgeKind::ProgramOrder, after);
+        draw.run(&scaled(&[rule])).end(after).0
+    };
+    assert_eq!(finish(990_000, 20_000, "HtoD=0.5"), 995_000);
+    assert_eq!(finish(990_000, 20_000, "kind=memory_copy 2"), 2_480_000);
+    // a launch that is over before the copy has begun for long, and one that is late for it
+    assert_eq!(finish(5_000, 20_000, "HtoD=0.5"), 505_000);
+    assert_eq!(finish(600_000, 590_000, "HtoD=0.5"), 1_100_000);
+}
+
 #[test]
 fn rules_say_what_is_wrong_with_them() {
     let error = |rule: &str| rule.parse::<DurationScale>().expect_err("no rule");

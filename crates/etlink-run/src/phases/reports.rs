@@ -308,13 +308,10 @@ fn cached_result<V: BorshSerialize + BorshDeserialize>(
 
 /// All that what is made of a rank depends on beside its files; `None` where it is not to be cached.
 fn cache_settings(runs: &RunSet, work: &ReportWork) -> Option<Vec<(String, String)>> {
-    /// Where more fits, nothing is left out for lack of room.
-    const MOST_ROOM: u64 = 16;
     let how = &runs.options;
     let (_, own) = how.cache.as_ref().zip(work.cache_settings.as_ref())?;
     let mut settings = report_settings(runs, work);
     settings.extend(own.iter().cloned());
-    let room = (1..=MOST_ROOM).take_while(|factor| runs.has_room_for(*factor));
     settings.extend([
         ("command", work.command.to_owned()),
         ("results", VERSION.to_string()),
@@ -323,7 +320,6 @@ fn cache_settings(runs: &RunSet, work: &ReportWork) -> Option<Vec<(String, Strin
         ("only traces", how.traces_only.to_string()),
         ("ranks of the source", runs.whole_len().to_string()),
         ("source", source_kind(&runs.source).to_owned()),
-        ("room", room.count().to_string()),
     ]);
     let settings = settings.into_iter();
     Some(

@@ -11,12 +11,11 @@ use crate::kernel_rules::{ReadRules, read_rules};
 use crate::rank_error::rank_error;
 use crate::run_findings::{FoundRank, joined_findings, ranks_left_out};
 use crate::run_query::RunQuery;
-use crate::table::{count, percent, time};
+use crate::table::{count, time};
 use crate::{Outcome, notes};
 use anyhow::{Context, Result};
-use etlink_analyze::{KernelRules, Options, UtilizationWindow, analyze};
+use etlink_analyze::{KernelRules, Options, analyze};
 use etlink_findings::RunFindings;
-use etlink_link::TensorEdges;
 use etlink_link::limits::LOST_PART;
 use etlink_link::ranks::job_steps_total;
 use etlink_model::{Anomalies, GlobalRank, KeepEvents, Severity};
@@ -128,25 +127,8 @@ impl FindingsReport {
 
     /// What the command prints, a sentence each.
     pub fn sentences(&self) -> Vec<String> {
-        let found = &self.found;
         let mut sentences: Vec<String> = self.damage_lines.lines().map(str::to_owned).collect();
-        let before = sentences.len();
-        sentences.extend(
-            found
-                .findings
-                .iter()
-                .map(|finding| finding.sentence.clone()),
-        );
-        if sentences.len() == before && found.ranks > 0 {
-            sentences.push(nothing_text(found).trim_end().to_owned());
-        }
-        sentences.extend(found.together.iter().map(|gain| gain.sentence.clone()));
-        sentences.extend(
-            found
-                .communication
-                .iter()
-                .map(|share| share.sentence.clone()),
-        );
+        sentences.extend(self.found.sentences());
         sentences.extend(self.cut_line.lines().map(str::to_owned));
         sentences
     }
@@ -177,8 +159,6 @@ fn find_in_runs(
 ) -> Result<Phased<Vec<FindingsReport>>> {
     let progress = options.progress.clone();
     let options = RunOptions {
-        // the order between threads that tensors show seldom decides when something runs
-        tensor_deps: TensorEdges::None,
         // stacks name the line of Python; the profiler's own rows are a cause
         keep: KeepEvents::Auxiliary,
         work: RankOperation::Findings,
@@ -374,17 +354,13 @@ fn findings_text(report: &FindingsReport) -> String {
     }
     if found.ranks == 0 {
         out += "nothing to look at: all traces are left out\n";
-    } else if found.findings.is_empty() {
-        out += &nothing_text(found);
     }
-    for (number, finding) in (1..).zip(&found.findings) {
-        let _ = writeln!(out, "{number}. {}", finding.sentence);
-    }
-    if let Some(together) = &found.together {
-        let _ = writeln!(out, "{}", together.sentence);
-    }
-    if let Some(communication) = &found.communication {
-        let _ = writeln!(out, "{}", communication.sentence);
+    let others = found.findings.len();
+    for (number, sentence) in (1..).zip(found.sentences()) {
+        let _ = match number <= others {
+            true => writeln!(out, "{number}. {sentence}"),
+            false => writeln!(out, "{sentence}"),
+        };
     }
     out + &unknown_line(found) + &report.cut_line
 }
@@ -400,62 +376,4 @@ fn unknown_line(found: &RunFindings) -> String {
             100 / LOST_PART
         ),
     }
-}
-
-/// A device that idles for more than this of the time is worth a word, be its cause unknown.
-const MUCH_IDLE: f64 = 0.2;
-
-/// A host on which no op runs for more than this of the steps is worth a word.
-const MUCH_BETWEEN_OPS: f64 = 0.5;
-
-/// What is said where there is no finding.
-fn nothing_text(found: &RunFindings) -> String {
-    if !found.has_work {
-        return "nothing ran in the recorded process: no op, no runtime call, no device row\n"
-            .to_owned();
-    }
-    if found.is_unknown {
-        return "no verdict on idle time, utilization and the host: too many device rows are missing; \
-                record again\n"
-            .to_owned();
-    }
-    let whole = match (found.window, found.steps) {
-        (UtilizationWindow::Steps, steps) => count(steps, "step"),
-        (UtilizationWindow::Process, _) => "the recording".to_owned(),
-    };
-    let length = time(found.window_ns);
-    let idle = found.idle_ns as f64 / found.window_ns.max(1) as f64;
-    let is_idle = !found.has_device || idle > MUCH_IDLE;
-    let idle = match found.has_device {
-        true if !is_idle => format!(
-            ": the device computes or copies in {} of it, and no kernel takes half of that",
-            percent(1.0 - idle, 0)
-        ),
-        true => format!(
-            ", though the device neither computes nor copies in {} of it: no cause that is known \
-            gains 2 %",
-            percent(idle, 0)
-        ),
-        false => String::new(),
-    };
-    // Without its cause the run would take as long: something else lasts as long beside it.
-    let longest = found.longest_cause.as_ref().filter(|_| is_idle);
-    let longest = match longest {
-        Some(cause) => format!("; longest, but with a gain of less than 2 %: {cause}"),
-        None => String::new(),
-    };
-    // Time of which the trace shows nothing can be no cause, however long it is.
-    let is_unseen = is_idle && found.between_ops_share > MUCH_BETWEEN_OPS;
-    let unseen = match (is_unseen, found.has_stacks) {
-        (false, _) => String::new(),
-        (true, has_stacks) => {
-            let remedy = match has_stacks {
-                true => "",
-                false => "; record with --with-stack to see what does",
-            };
-            let share = percent(found.between_ops_share, 0);
-            format!(", but no op and no runtime call runs on the host in {share} of that{remedy}")
-        }
-    };
-    format!("nothing stands out in {whole} ({length}){unseen}{idle}{longest}\n")
 }

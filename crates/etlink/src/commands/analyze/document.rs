@@ -43,7 +43,7 @@ impl AnalyzeDocument {
             sequences_of: query.sequences_of.clone(),
             memory_timeline: query.memory_timeline,
         };
-        let runs = analyze_runs(config, (&read_rules(None)?, &options), None, false)?;
+        let runs = analyze_runs(config, (&read_rules(None)?, &options), None)?;
         runs.and_then(|mut runs| {
             // whoever asks has opened one run
             let only = runs.pop().ok_or(RunError::NoRankAsked)?;

@@ -31,6 +31,8 @@ use etlink_run::text;
 pub(super) struct AnalyzeConfig {
     source: RunSource,
     options: RunOptions,
+    /// What the run would gain most from is told above its tables, as `findings` tells it.
+    pub(super) wants_findings: bool,
 }
 
 impl AnalyzeConfig {
@@ -38,20 +40,15 @@ impl AnalyzeConfig {
     pub(super) fn from_source(source: RunSource, options: RunOptions) -> AnalyzeConfig {
         AnalyzeConfig {
             source,
+            wants_findings: false,
             options: RunOptions {
-                // no analysis looks at edges through tensors, and to find them takes time
+                // no table looks at edges through tensors, and to find them takes time
                 tensor_deps: TensorEdges::None,
                 keep: KeepEvents::Memory,
                 work: RankOperation::Analyze,
                 ..options
             },
         }
-    }
-
-    /// Whether only a part of the ranks is looked at here.
-    pub(super) fn is_shard(&self) -> bool {
-        let phase = self.options.phase.as_ref();
-        phase.is_some_and(ReportPhase::is_shard)
     }
 
     /// The same, with these events of traces.
@@ -61,24 +58,37 @@ impl AnalyzeConfig {
     }
 
     pub(super) fn from_args(args: &AnalyzeArgs) -> Result<AnalyzeConfig> {
-        Ok(AnalyzeConfig {
+        let mut config = AnalyzeConfig {
             options: RunOptions {
                 rank: args.trace.rank,
-                // no analysis looks at edges through tensors, and to find them takes time
-                tensor_deps: TensorEdges::None,
-                keep: kept_events(args),
+                keep: KeepEvents::Auxiliary,
                 work: RankOperation::Analyze,
                 steps_by: args.steps.steps_by.clone(),
                 progress: crate::progress::progress_bar(),
                 phase: args.phase.report_phase()?,
                 ..args.reading.run_options(Some(&args.choice))?
             },
+            wants_findings: false,
             source: RunSource::from_path_and_files(
                 &args.path,
                 args.trace.host.as_deref(),
                 &args.trace.metrics,
             )?,
-        })
+        };
+        // What was asked for by name is all that is wanted.
+        let is_head = args.table.is_none() && !args.print.csv;
+        let phase = config.options.phase.as_ref();
+        // Shards are made for any form of the report.
+        let may_want = (is_head || phase.is_some()) && args.compat.is_empty();
+        config.wants_findings = may_want && (is_head || phase.is_some_and(ReportPhase::is_shard));
+        if !may_want {
+            // no table looks at edges through tensors, and to find them takes time
+            config.options.tensor_deps = TensorEdges::None;
+            if !args.compat.contains(&Compat::Hta) {
+                config.options.keep = KeepEvents::Memory;
+            }
+        }
+        Ok(config)
     }
 }
 
@@ -89,7 +99,7 @@ pub(super) fn load_runs<T: Send + BorshSerialize + BorshDeserialize>(
     work: &ReportWork,
     files: Option<&TableFiles>,
     say: impl Fn(LinkedTrace, AnalyzedTrace<'_>) -> Result<(T, Option<FoundRank>)> + Sync,
-    keep: impl Fn(RankEntry<'_>, &mut Ranked<T>) -> u64 + Sync,
+    keep: impl Fn(RankEntry<'_>, &Ranked<T>) -> u64 + Sync,
 ) -> Result<Phased<Vec<AnalyzedRun<T>>>> {
     let progress = config.options.progress.clone();
     let mut runs = RunSet::open(config.source, config.options)?;
@@ -100,8 +110,8 @@ pub(super) fn load_runs<T: Send + BorshSerialize + BorshDeserialize>(
     progress.phase("analyzing");
     let analyze = |rank: RankEntry<'_>| analyze_rank(rank, &say).map_err(rank_error);
     let results = runs.rank_results(work, analyze, |entry, analyzed| {
-        let analyzed = analyzed.as_mut();
-        analyzed.map_or(0, |rank| keep(entry, &mut rank.value))
+        let analyzed = analyzed.as_ref();
+        analyzed.map_or(0, |rank| keep(entry, &rank.value))
     });
     progress.finish();
     print_run_files(&runs);
@@ -123,7 +133,7 @@ pub(super) fn load_at_once<T: Send>(
     let results = runs.map_ranks_retaining(|rank| {
         let analyzed = analyze_rank(rank, &say).transpose();
         let bytes = match &analyzed {
-            Some(Ok(analyzed)) => retained_bytes(rank, said_bytes(&analyzed.value.said), &mut None),
+            Some(Ok(analyzed)) => retained_bytes(rank, said_bytes(&analyzed.value.said), None),
             _ => 0,
         };
         (analyzed.map(|analyzed| analyzed.map_err(rank_error)), bytes)
@@ -169,15 +179,6 @@ fn check_files(runs: &RunSet, files: &TableFiles) -> Result<()> {
     Ok(())
 }
 
-/// HTA also counts what no graph needs.
-fn kept_events(args: &AnalyzeArgs) -> KeepEvents {
-    if args.compat.contains(&Compat::Hta) {
-        KeepEvents::Auxiliary
-    } else {
-        KeepEvents::Memory
-    }
-}
-
 /// None of a rank that was not asked for.
 fn analyze_rank<T>(
     entry: RankEntry<'_>,
@@ -214,7 +215,6 @@ fn analyze_rank<T>(
         label: &label,
         rank: entry.files().rank,
         written: form != RankForm::Traces,
-        entry,
     };
     let (notes, anomalies) = (
         run::report_notes(&trace.report),

@@ -22,9 +22,7 @@ use crate::args::{AnalyzeArgs, Compat};
 use crate::cut_traces::findings_note;
 use crate::envelope::{JsonReport, RunReports};
 use crate::kernel_rules::{ReadRules, read_rules};
-use crate::run_findings::{
-    FoundRank, findings_of_run, head_findings, ranks_left_out, retained_bytes,
-};
+use crate::run_findings::{FoundRank, findings_of_run, ranks_left_out, retained_bytes};
 use anyhow::{Result, bail};
 use card::CardTarget;
 use chakra::RankForm;
@@ -63,7 +61,7 @@ pub(super) struct Analyzed {
     /// Each step from the latest begin on a rank to the latest end; empty for one rank.
     #[serde(skip)]
     job_steps_ns: Vec<i64>,
-    /// What the run would gain most from; none where the graphs of its ranks leave no room.
+    /// What the run would gain most from; none of written graphs.
     #[serde(skip_serializing_if = "Option::is_none")]
     findings: Option<RunFindings>,
 }
@@ -91,11 +89,8 @@ pub fn run(args: AnalyzeArgs) -> Result<Outcome> {
     // made before the traces are read: what lies there already is refused first
     let files = TableFiles::new(&args)?;
     let card = CardTarget::new(args.workload_card.as_ref(), args.overwrite.overwrite)?;
-    // what was asked for by name is all that is wanted
     let config = AnalyzeConfig::from_args(&args)?;
-    // whoever joins shards may want another form than they were given
-    let wants_findings = config.is_shard() || (args.table.is_none() && !args.print.csv);
-    let told = match analyze_runs(config, (&rules, &options), files.as_ref(), wants_findings)? {
+    let told = match analyze_runs(config, (&rules, &options), files.as_ref())? {
         Phased::Report(told) => told,
         Phased::Stored(shard) => return print_shard(&shard, args.print.json),
     };
@@ -153,8 +148,8 @@ fn analyze_runs(
     config: AnalyzeConfig,
     (ReadRules { rules, text }, options): (&ReadRules, &Options),
     files: Option<&TableFiles>,
-    wants_findings: bool,
 ) -> Result<Phased<Vec<AnalyzedRun<RankAnalysis>>>> {
+    let wants_findings = config.wants_findings;
     let work = ReportWork {
         command: "analyze",
         settings: vec![
@@ -174,12 +169,11 @@ fn analyze_runs(
     let say = |trace: LinkedTrace, of: AnalyzedTrace<'_>| {
         let trace = &trace;
         let analysis = analyze(trace, rules, options);
-        let look = || {
-            let graph = etlink_replay::graph_from_trace(trace)?;
-            Ok(FoundRank::new(trace, graph, rules, &analysis))
-        };
         let found = match wants_findings && !of.written {
-            true => head_findings(of.entry, look)?,
+            true => {
+                let graph = etlink_replay::graph_from_trace(trace)?;
+                Some(FoundRank::new(trace, graph, rules, &analysis))
+            }
             false => None,
         };
         // discovery has settled whether the name or the trace is believed
@@ -189,9 +183,16 @@ fn analyze_runs(
         }
         Ok((RankAnalysis { rank, ..analysis }, found))
     };
-    load_runs(config, &work, files, say, |entry, ranked| {
-        ranked.found = ranked.found.take().filter(|_| wants_findings);
-        retained_bytes(entry, ranked.said.memory_bytes(), &mut ranked.found)
+    let runs = load_runs(config, &work, files, say, |entry, ranked| {
+        retained_bytes(entry, ranked.said.memory_bytes(), ranked.found.as_ref())
+    })?;
+    runs.and_then(|mut runs| {
+        // what shards have found is not printed in each form
+        let ranks = runs.iter_mut().flat_map(|run| &mut run.ranks);
+        for rank in ranks.filter(|_| !wants_findings) {
+            rank.found = None;
+        }
+        Ok(runs)
     })
 }
 

@@ -10,7 +10,6 @@ use etlink_link::ranks::RankSummary;
 use etlink_model::{Anomalies, GlobalRank};
 use etlink_run::measurements::RunMeasurements;
 use etlink_run::membership::Excluded;
-use etlink_run::run::RankEntry;
 use serde::Serialize;
 use std::path::Path;
 
@@ -29,8 +28,6 @@ pub(super) struct AnalyzedTrace<'a> {
     pub(super) rank: Option<i64>,
     /// Whether it is a written graph.
     pub(super) written: bool,
-    /// Its place in the set.
-    pub(super) entry: RankEntry<'a>,
 }
 
 /// One run: what was said of each of its ranks.

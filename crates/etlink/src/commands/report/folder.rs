@@ -1,7 +1,7 @@
 //! A page about all ranks of a folder.
 
 use super::ran::Ran;
-use super::{Content, ReportConfig, steps, steps::DrawnSteps};
+use super::{Content, ReportConfig, finding_links, steps, steps::DrawnSteps};
 use crate::commands::print_run_files;
 use crate::cut_traces::findings_note;
 use crate::kernel_rules::ReadRules;
@@ -11,11 +11,9 @@ use anyhow::{Context, Result};
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_analyze::KernelRules;
 use etlink_chakra::convert::{is_idle_rank, summarize_rank};
-use etlink_findings::{RunFinding, RunFindings};
 use etlink_model::GlobalRank;
 use etlink_report::page::{
-    FindingLink, PackedTimeline, RANGES, RankStats, ReportRank, RunTimeline, TIMELINE_BYTES,
-    TIMELINES,
+    PackedTimeline, RANGES, RankStats, ReportRank, RunTimeline, TIMELINE_BYTES, TIMELINES,
 };
 use etlink_run::membership::Excluded;
 use etlink_run::phases::{Phased, ReportWork};
@@ -54,7 +52,7 @@ pub(super) fn folder_content(
     let results = run
         .set_mut()
         .rank_results(&work, read, |entry, read| match read {
-            Some(read) => retained_bytes(entry, 0, &mut read.value.found),
+            Some(read) => retained_bytes(entry, 0, read.value.found.as_ref()),
             None => 0,
         })?;
     print_run_files(run.set());
@@ -128,7 +126,7 @@ fn content_of_ranks(
         match findings_of_run(&joined_run, found) {
             Ok(Some(of_run)) => {
                 notes.extend(findings_note(&left_out));
-                findings.extend(run_finding_links(of_run));
+                findings.extend(finding_links(&of_run, None));
             }
             Ok(None) => {}
             Err(error) => notes.push(format!("no findings: {error:#}")),
@@ -241,28 +239,6 @@ fn content_of_ranks(
     })
 }
 
-/// All findings of a run, and what they gain together.
-fn run_finding_links(found: RunFindings) -> Vec<FindingLink> {
-    let findings = found.findings.into_iter();
-    let mut links: Vec<FindingLink> = findings.map(run_finding_link).collect();
-    let together = found.together.map(|together| together.sentence);
-    links.extend(together.map(FindingLink::without_place));
-    links
-}
-
-/// A finding of all ranks, and where on one of them it lasts longest.
-fn run_finding_link(finding: RunFinding) -> FindingLink {
-    let evidence = &finding.evidence;
-    let rank = evidence.rank.as_ref().or(finding.ranks.first());
-    let begin_ns = evidence.start_ns.filter(|_| evidence.rank.is_some());
-    FindingLink {
-        rank: rank.map_or(String::new(), GlobalRank::to_string),
-        begin_ns,
-        end_ns: begin_ns.map(|begin| begin.saturating_add(evidence.typical_ns.max(1))),
-        text: finding.sentence,
-    }
-}
-
 /// A part of what all timelines of a page may have.
 fn share(all: usize, part: f64) -> usize {
     (all as f64 * part) as usize
@@ -302,7 +278,7 @@ fn read_rank(
         value: ReportedRank {
             index: entry.place(),
             missing: ran.leaves_out(),
-            found: ran.into_found_rank(entry, &rank.analysis, rules)?,
+            found: ran.found_rank(&rank.analysis, rules),
             rank,
         },
     }))

@@ -20,7 +20,8 @@ use crate::table::count;
 use anyhow::{Result, bail};
 use bytesize::ByteSize;
 use etlink_analyze::{KernelRules, run_totals};
-use etlink_model::KeepEvents;
+use etlink_findings::RunFindings;
+use etlink_model::{GlobalRank, KeepEvents};
 use etlink_report::page::{
     self, ComparedRuns, FindingLink, PackedTimeline, RANGES, RankStats, ReportPage, ReportRank,
     SimulatedPart, TIMELINE_BYTES,
@@ -325,11 +326,38 @@ fn file_content(config: ReportConfig, rules: &KernelRules) -> Result<Content> {
         steps: timelines.len(),
         timelines,
         notes: notes.collect(),
-        findings: ran.finding_links(&rank, rules),
+        findings: match ran.found_rank(&rank.analysis, rules) {
+            Some(found) => finding_links(&found.alone(), Some(&rank.label)),
+            None => vec![],
+        },
         ranks: vec![rank],
         excluded: vec![],
         is_refused: false,
     })
+}
+
+/// All that `findings` says of a run, and where on a rank each finding is longest; `only` is the label
+/// of its only rank.
+fn finding_links(found: &RunFindings, only: Option<&str>) -> Vec<FindingLink> {
+    let mut links = vec![];
+    for finding in &found.findings {
+        let evidence = &finding.evidence;
+        let rank = evidence.rank.as_ref().or(finding.ranks.first());
+        let rank = only.map_or_else(
+            || rank.map(GlobalRank::to_string),
+            |one| Some(one.to_owned()),
+        );
+        let has_place = only.is_some() || evidence.rank.is_some();
+        links.push(FindingLink {
+            rank: rank.unwrap_or_default(),
+            begin_ns: evidence.start_ns.filter(|_| has_place),
+            end_ns: evidence.end_ns.filter(|_| has_place),
+            text: finding.sentence.clone(),
+        });
+    }
+    let others = found.sentences().into_iter().skip(links.len());
+    links.extend(others.map(FindingLink::without_place));
+    links
 }
 
 fn file_name(path: &Path) -> String {

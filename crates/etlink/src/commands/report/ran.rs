@@ -2,25 +2,24 @@
 
 use super::file_name;
 use super::steps::DrawnSteps;
-use crate::run_findings::{FoundRank, head_findings};
+use crate::run_findings::FoundRank;
 use crate::table;
 use anyhow::{Context, Result, bail};
 use etlink_analyze::{KernelRules, Options, RankAnalysis, analyze};
 use etlink_chakra::convert::{self, NodeNames};
 use etlink_chakra::read;
-use etlink_findings::RunFinding;
 use etlink_link::LinkedTrace;
 use etlink_model::AdvisedError;
 use etlink_replay::{
     LabelSource, PathReport, PathStepReport, ReplayGraph, ReplayRun, ReplaySettings,
 };
 use etlink_report::page::{
-    self, FindingLink, MEMORY_POINTS, PATH_STEPS, PackedTimeline, RankPlace, RankTrees, ReportRank,
-    TracedRank, WrittenGraph, memory_charts,
+    self, MEMORY_POINTS, PATH_STEPS, PackedTimeline, RankPlace, RankTrees, ReportRank, TracedRank,
+    WrittenGraph, memory_charts,
 };
 use etlink_run::graphs::groups_of;
 use etlink_run::input::display_name;
-use etlink_run::run::{RankContent, RankEntry, WrittenRank};
+use etlink_run::run::{RankContent, WrittenRank};
 use std::path::Path;
 
 /// Points of a memory chart at most.
@@ -241,40 +240,16 @@ impl Ran {
         }
     }
 
-    /// What the run would gain most from; nothing of a written graph, which has no events.
-    pub(super) fn finding_links(&self, rank: &ReportRank, rules: &KernelRules) -> Vec<FindingLink> {
-        let RanSource::Traces(trace) = &self.of else {
-            return vec![];
-        };
-        let found = etlink_findings::trace_findings(trace, &self.graph, rules, &rank.analysis);
-        let link = |finding: RunFinding| {
-            let begin_ns = finding.evidence.start_ns;
-            FindingLink {
-                begin_ns,
-                end_ns: begin_ns.map(|begin| evidence_end(trace, &finding, begin)),
-                text: finding.sentence,
-                rank: rank.label.clone(),
-            }
-        };
-        let mut links: Vec<FindingLink> = found.findings.into_iter().map(link).collect();
-        let together = found.together.map(|together| together.sentence);
-        links.extend(together.map(FindingLink::without_place));
-        links
-    }
-
     /// What stays of it for the findings of its run; none of a written graph, which has no events.
-    pub(super) fn into_found_rank(
-        self,
-        entry: RankEntry<'_>,
+    pub(super) fn found_rank(
+        &self,
         analysis: &RankAnalysis,
         rules: &KernelRules,
-    ) -> Result<Option<FoundRank>> {
+    ) -> Option<FoundRank> {
         let RanSource::Traces(trace) = &self.of else {
-            return Ok(None);
+            return None;
         };
-        head_findings(entry, || {
-            Ok(FoundRank::new(trace, self.graph, rules, analysis))
-        })
+        Some(FoundRank::new(trace, self.graph.clone(), rules, analysis))
     }
 
     /// How many steps are drawn at most. Each takes a pass over the trace, so that of a large trace
@@ -363,25 +338,6 @@ impl Ran {
             _ => None,
         }
     }
-}
-
-/// The end of what a finding points to: of the event of its name that begins there, else after as
-/// long as one occurrence takes.
-fn evidence_end(trace: &LinkedTrace, finding: &RunFinding, begin: i64) -> i64 {
-    let device = &trace.device;
-    let ops = (&device.ops.start, &device.ops.duration, &device.ops.name);
-    let calls = &device.calls;
-    let calls = (&calls.start, &calls.duration, &calls.name);
-    let rows = (&device.rows.start, &device.rows.duration, &device.rows.name);
-    let mut longest = finding.evidence.typical_ns.max(1);
-    for (starts, durations, names) in [ops, calls, rows] {
-        let columns = starts.iter().zip(durations).zip(names);
-        let here = columns.filter(|((start, _), _)| start.0 == begin);
-        let named = here.filter(|(_, name)| device.names.get(**name) == finding.subject);
-        let lengths = named.map(|((_, duration), _)| duration.0);
-        longest = longest.max(lengths.max().unwrap_or(0));
-    }
-    begin.saturating_add(longest)
 }
 
 /// The steps that take longest with what they waited before, in order of time.

@@ -77,9 +77,10 @@ pub(super) fn breakdown_table(one: &Analyzed, _: Limit) -> Shown {
             ns => time(ns),
         }),
     ];
-    let mut title = "device time from the first row to the last (communication, memory, other: \
+    let mut title =
+        "device time of the steps, else of the recording (communication, memory, other: \
         where nothing to the left of them runs; other: waits, no work; overlap: of communication"
-        .to_owned();
+            .to_owned();
     let ranks = &one.told.ranks;
     let mut all = ranks.iter().flat_map(|rank| &rank.said.breakdown);
     let has_outside = all.any(|device| device.outside_ns > 0);

@@ -1,0 +1,181 @@
+//! Which time and which rows a finding is of: recordings that begin in the middle of a program's work,
+//! copies that hold their calls up, kernels that rule.
+
+use crate::planted::find_in_trace;
+use crate::program::{MS, US};
+use etlink_findings::{CauseKind, RunFinding, RunFindings};
+use etlink_testing::{DeviceQueue, TraceBuilder};
+
+fn stream() -> DeviceQueue {
+    DeviceQueue::stream(7)
+}
+
+fn of_kind(found: &RunFindings, kind: CauseKind) -> Option<&RunFinding> {
+    found.findings.iter().find(|one| one.kind == kind)
+}
+
+/// Copies of 4 ms one after the other, of which a part was launched before the recording began.
+fn cut_run(before: i64, recorded: i64) -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    let copy = |draw: &mut TraceBuilder, place: i64, id: i64| {
+        let start = MS + place * 4 * MS;
+        let name = "Memcpy HtoD (Pinned -> Device)";
+        draw.memcpy(stream(), name, (start, start + 4 * MS - US), id, 1 << 26);
+    };
+    for place in 0..before {
+        let id = draw.next_correlation();
+        copy(&mut draw, place, id);
+    }
+    let begin = 3 * MS;
+    for place in 0..recorded {
+        let at = begin + place * 20 * US;
+        draw.op(main, "aten::copy_", at, at + 15 * US);
+        let id = draw.next_correlation();
+        draw.call(main, "cudaMemcpyAsync", (at + 2 * US, at + 8 * US), id);
+        copy(&mut draw, before + place, id);
+    }
+    let at = begin + recorded * 20 * US;
+    let end = MS + (before + recorded) * 4 * MS + 10 * US;
+    draw.op(main, "aten::item", at, end);
+    let id = draw.next_correlation();
+    draw.call(
+        main,
+        "cudaStreamSynchronize",
+        (at + 2 * US, end - 5 * US),
+        id,
+    );
+    draw
+}
+
+#[test]
+fn what_was_launched_before_the_recording_is_in_no_figure() {
+    for (before, recorded) in [(10, 90), (50, 50), (90, 10)] {
+        let found = find_in_trace(&cut_run(before, recorded));
+        let copies = of_kind(&found, CauseKind::ExposedCopies);
+        let copies = copies.unwrap_or_else(|| panic!("copies: {found:#?}"));
+        let text = &copies.sentence;
+        assert_eq!(copies.evidence.count, recorded as u64, "{text}");
+        let all_ns = recorded * 4 * MS;
+        assert!((found.window_ns - all_ns).abs() < MS, "{text}");
+        assert!(found.idle_ns < MS, "{found:#?}");
+        assert!((0.95..=1.0).contains(&copies.gain_share), "{text}");
+        let share = copies.evidence.compared.expect("a share");
+        assert!((0.95..=1.0).contains(&share), "{text}");
+    }
+}
+
+/// Steps of 25 ms: copies to the device and back, whose calls last as long as they do, and a kernel.
+fn copying_steps(calls: &str, names: [&str; 2]) -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    for step in 0..5 {
+        let at = step * 25 * MS;
+        draw.annotation(main, &format!("ProfilerStep#{step}"), at, at + 25 * MS);
+        let id = draw.next_correlation();
+        draw.call(main, calls, (at + 10 * US, at + 12_460 * US), id);
+        let there = (at + 200 * US, at + 12_600 * US);
+        draw.memcpy(stream(), names[0], there, id, 60_000_000);
+        let call = (at + 12_620 * US, at + 12_625 * US);
+        draw.launch(
+            main,
+            call,
+            stream(),
+            "stencil",
+            (at + 12_640 * US, at + 13_590 * US),
+        );
+        let id = draw.next_correlation();
+        draw.call(main, calls, (at + 12_640 * US, at + 24_900 * US), id);
+        let back = (at + 13_600 * US, at + 24_890 * US);
+        draw.memcpy(stream(), names[1], back, id, 60_000_000);
+    }
+    draw
+}
+
+#[test]
+fn copies_that_fill_the_steps_are_named_first() {
+    for (calls, names) in [
+        (
+            "cudaMemcpyAsync",
+            [
+                "Memcpy HtoD (Pageable -> Device)",
+                "Memcpy DtoH (Device -> Pageable)",
+            ],
+        ),
+        ("cudaMemcpy", ["Memcpy HtoD", "Memcpy DtoH"]),
+        ("hipMemcpyAsync", ["CopyHostToDevice", "CopyDeviceToHost"]),
+        (
+            "hipMemcpyWithStream",
+            [
+                "Memcpy HtoD (Host -> Device)",
+                "Memcpy DtoH (Device -> Host)",
+            ],
+        ),
+    ] {
+        let found = find_in_trace(&copying_steps(calls, names));
+        let first = found.findings.first();
+        let first = first.unwrap_or_else(|| panic!("{calls}: {:?}", found.nothing));
+        assert_eq!(first.kind, CauseKind::ExposedCopies, "{}", first.sentence);
+        // 12.45 and 11.29 ms of 25, with what the calls take besides
+        assert!(
+            (0.9..=0.97).contains(&first.gain_share),
+            "{}",
+            first.sentence
+        );
+        assert_eq!(first.evidence.count, 10, "{}", first.sentence);
+    }
+}
+
+/// A device without a pause: one kernel has this part of its time in percent, eight others the rest.
+fn busy_device(percent: i64) -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    let mut now = MS;
+    for round in 0..20 {
+        for kernel in 0..9 {
+            let call = (round * 90 + kernel * 10) * US;
+            let (name, ns) = match kernel {
+                0 => ("ruling".to_owned(), percent * 10 * US),
+                other => (format!("kernel_{other}"), (100 - percent) * 10 * US / 8),
+            };
+            draw.launch(
+                main,
+                (call, call + 5 * US),
+                stream(),
+                &name,
+                (now, now + ns),
+            );
+            now += ns + US;
+        }
+    }
+    draw.call(
+        main,
+        "cudaDeviceSynchronize",
+        (2 * MS, now + 5 * US),
+        99_999,
+    );
+    draw
+}
+
+#[test]
+fn a_kernel_is_named_from_a_fifth_of_kernel_time_on() {
+    for percent in [15, 25, 50, 77] {
+        let found = find_in_trace(&busy_device(percent));
+        let kernel = of_kind(&found, CauseKind::DominantKernel);
+        let Some(kernel) = kernel else {
+            assert_eq!(percent, 15, "{found:#?}");
+            let nothing = found.nothing.unwrap_or_default();
+            assert!(nothing.contains("no kernel takes a fifth"), "{nothing}");
+            continue;
+        };
+        assert_eq!(kernel.subject, "ruling");
+        let share = percent as f64 / 100.0;
+        let told = kernel.evidence.compared.expect("a share");
+        assert!((told - share).abs() < 0.01, "{}", kernel.sentence);
+        assert!(
+            (kernel.gain_share - share / 2.0).abs() < 0.03,
+            "{}",
+            kernel.sentence
+        );
+    }
+}

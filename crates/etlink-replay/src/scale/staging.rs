@@ -1,0 +1,34 @@
+//! Calls in which a thread copies memory for a device.
+//!
+//! ```text
+//! thread     |== cudaMemcpyAsync ========|        the driver moves memory that is not pinned
+//! stream       |== Memcpy HtoD ============|      through memory of its own
+//! ```
+//! The call returns before the copy ends, so that it waits for nothing; it lasts as long as it does
+//! because the copy does. A copy that takes less keeps its call for less. O(edges) of copies.
+
+use crate::graph::{EdgeKind, ReplayGraph, ReplayKind};
+use etlink_model::{DurationNs, NodeIdx};
+
+/// Shorter copies take about as long as their launches by chance.
+const LEAST_COPY: DurationNs = DurationNs(100_000);
+
+/// The call that a copy keeps busy, if one does.
+pub(super) fn staging_call(graph: &ReplayGraph, copy: NodeIdx) -> Option<NodeIdx> {
+    let length = graph.duration[copy.index()];
+    let is_copy = graph.kind[copy.index()] == ReplayKind::MemoryCopy;
+    if !is_copy || length < LEAST_COPY || !graph.measured {
+        return None;
+    }
+    let mut launches = graph.deps(copy).filter(|dep| {
+        dep.kind == EdgeKind::Launch && graph.kind[dep.from.index()] == ReplayKind::Runtime
+    });
+    let call = launches.next()?.from;
+    let call_length = graph.duration[call.index()];
+    let is_alike = |one: DurationNs, other: DurationNs| one.0.saturating_mul(2) >= other.0;
+    // From the start of the copy to the end of the call both go on.
+    let call_end = graph.start[call.index()] + call_length;
+    let both = call_end - graph.start[copy.index()];
+    let copies = is_alike(length, call_length) && is_alike(call_length, length);
+    (copies && is_alike(both, length)).then_some(call)
+}
