@@ -73,6 +73,8 @@ type SyncRow<'n> = (&'n str, i64, Option<(i64, i64)>);
 pub struct MachineOptions {
     /// Launches that a stream holds.
     pub depth: Option<usize>,
+    /// And now and then fewer, by up to this: what is in the queue and no row.
+    pub depth_varies: usize,
     /// Stream 7 is the legacy default stream, and all others block on it.
     pub legacy: bool,
     /// Kineto writes `cuda_sync` rows.
@@ -265,10 +267,9 @@ impl Machine {
     fn launch(&mut self, stream: i64, kernel: &str, duration: i64) {
         let begun = self.now;
         let rows = self.rows.entry(stream).or_default();
-        let head = self
-            .options
-            .depth
-            .and_then(|depth| rows.len().checked_sub(depth));
+        let fewer = 7 * self.launched % (self.options.depth_varies + 1);
+        let depth = self.options.depth.map(|depth| depth.saturating_sub(fewer));
+        let head = depth.and_then(|depth| rows.len().checked_sub(depth));
         // A full queue takes no launch before one of its rows starts.
         let accepted = head.map_or(begun, |head| begun.max(rows[head].0));
         let start = self.stream_ready(stream).max(accepted + LAUNCH);

@@ -211,11 +211,18 @@ fn launch_queues() -> Vec<Mechanism> {
         (32, slow("full queue, short kernels, host slower", short)),
         (32, grown("full queue for few calls", few, 0.1)),
     ];
-    let all = all.into_iter().map(|(depth, mechanism)| Mechanism {
-        options: holding(depth),
-        ..mechanism
-    });
-    all.collect()
+    let mut mechanisms = vec![];
+    for (depth, mechanism) in all {
+        for depth_varies in [0, 4] {
+            let mut held_up = mechanism.clone();
+            held_up.options = MachineOptions {
+                depth_varies,
+                ..holding(depth)
+            };
+            mechanisms.push(held_up);
+        }
+    }
+    mechanisms
 }
 
 /// Another cause than the recorded one decides, and brings its own latency.

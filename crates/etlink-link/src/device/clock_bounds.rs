@@ -6,6 +6,7 @@
 //! | a call that synchronises with a device | every row whose launch call had ended before has ended when it returns |
 //! | a call whose stream or event a `cuda_sync` row states | the last row before it has |
 //! | a copy that blocks, see [`waits_for_copy`] | its own row has |
+//! | a call that a full launch queue held up | it returns after the launch starts that makes room, by what a launch takes at most |
 //! | a call that synchronises with a stream that nothing states | the last row of the stream that its thread launched to last has: a guess |
 //!
 //! A device that is synchronised is known from the call's `cuda_sync` row, or because the call's
@@ -15,6 +16,7 @@ use crate::device::calls::{self, Does};
 use crate::device::clock_fit::{ClockBound, ClockBounds};
 use crate::device::lanes::Lanes;
 use crate::device::launch::Launches;
+use crate::device::launch_queue::queue_returns;
 use crate::device::stated::StatedWaits;
 use crate::device::{call_end, row_end, waits_for_copy};
 use crate::limits::{LAUNCH_LATENCY, ROUNDING};
@@ -39,6 +41,7 @@ pub(crate) fn clock_bounds(
         found: BTreeMap::new(),
     };
     finder.find_own_devices();
+    finder.add_queue_returns();
     let by_call = std::mem::take(&mut finder.lanes.by_call);
     let mut rows = by_call.into_iter().peekable();
     for (call, does) in (0..).map(CallIdx).zip(does) {
@@ -93,6 +96,18 @@ impl BoundFinder<'_> {
     fn device_of(&self, row: RowIdx) -> i64 {
         let queue = self.device.rows.queue[row.index()];
         self.device.queues[queue.index()].device
+    }
+
+    /// Calls that were held up by a full queue return just after the launch that makes room starts.
+    fn add_queue_returns(&mut self) {
+        for room in queue_returns(self.device, self.launches, &self.lanes) {
+            let number = self.device.queues[room.queue.index()].device;
+            let (at, ahead_ns) = (room.started, room.started.since(room.returned));
+            let bounds = self.of_device(number);
+            bounds.least.push(ClockBound { at, ahead_ns });
+            let ahead_ns = ahead_ns + room.within.0;
+            bounds.most.push(ClockBound { at, ahead_ns });
+        }
     }
 
     /// A row starts no earlier than its launch call. A blocking copy ends before its call returns.

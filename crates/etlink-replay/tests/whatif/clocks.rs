@@ -125,6 +125,31 @@ fn predicted_change(
     predicted(&read_trace(&run.trace), change) - run.makespan
 }
 
+/// No call waits for the device but launches for room in its queue: the kernels still count.
+#[test]
+fn a_full_queue_shows_the_clock() {
+    let launch = |at: i64| Launch {
+        stream: 7,
+        kernel: "A",
+        us: 20 + 7 * (at % 11),
+    };
+    let program: Vec<MachineInstruction> = (0..300).map(launch).collect();
+    let change = MachineChange::Kernel("A", 0.25);
+    let of_clock = |device_ahead: i64| {
+        let options = MachineOptions {
+            depth: Some(64),
+            device_ahead,
+            ..MachineOptions::default()
+        };
+        predicted_change(&program, options, change)
+    };
+    let right = of_clock(0);
+    for ahead in [-20_000, -8_000, 8_000, 20_000] {
+        let off = (of_clock(ahead) - right).abs();
+        assert!(off * 100 <= -right, "{ahead}: {off} of {right}");
+    }
+}
+
 /// A clock that is off by as much as traces show changes hardly any answer by more than 1 %, and none
 /// about kernels by more than 2 %. What stays are the few microseconds within which nothing shows a
 /// clock to be off: they count once per synchronisation where the host is scaled.
