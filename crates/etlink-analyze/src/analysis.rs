@@ -177,10 +177,13 @@ pub fn analyze(trace: &LinkedTrace, rules: &KernelRules, options: &Options) -> R
     let utilization = utilization::utilizations(&rows, &steps);
     let outside = outside_work::outside_rows(&rows, &counted, &steps);
     let idle = idle::idle_causes(&rows, &outside);
+    // rates over a time of which rows are missing would be too low
+    let is_known = utilization.iter().all(|device| device.unknown_ns == 0);
+    let rated = if is_known { &utilization[..] } else { &[] };
     let mut analysis = RankAnalysis {
         rank: trace.report.rank.map(|rank| rank.0),
-        peaks: peak_use::peak_uses(&rows, &utilization, &counted),
-        work: compute_rate::compute_rates(&rows, &utilization, &counted),
+        peaks: peak_use::peak_uses(&rows, rated, &counted),
+        work: compute_rate::compute_rates(&rows, rated, &counted),
         utilization,
         kernels: kernels::kernel_totals(&rows, &counted),
         outside: outside_work::outside_work(&rows, &counted),

@@ -20,7 +20,7 @@
 //! of other devices do not: a sum over devices or ranks is a sum of device time, not of wall time.
 
 use crate::intervals::{Intervals, by_mask};
-use crate::outside_time::{OutsideRows, OutsideTime};
+use crate::outside_time::{OutsideRows, OutsideTime, is_all_unknown};
 use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
 use borsh::{BorshDeserialize, BorshSerialize};
@@ -36,8 +36,8 @@ pub struct DeviceTime {
     pub start_ns: i64,
     /// Its length.
     pub window_ns: i64,
-    /// Work of no step runs, or work from before the recording is waited for, and none that
-    /// counts; part of no share.
+    /// Work of no step runs, work from before the recording is waited for, or too many rows were
+    /// lost to tell, and none that counts runs; part of no share.
     pub outside_ns: i64,
     /// Computation runs.
     pub computation_ns: i64,
@@ -190,6 +190,10 @@ fn overlap_share(part: i64, whole: i64) -> Option<f64> {
 
 /// Per device with rows, by number. O(rows).
 pub(crate) fn device_times(rows: &ClassifiedRows<'_>, outside: &OutsideRows) -> Vec<DeviceTime> {
+    // Shares of what is left of the rows would say that devices are busy all the time.
+    if is_all_unknown(rows.trace) {
+        return vec![];
+    }
     let places = rows.devices.len();
     let outside_times = outside.outside_times(rows, places, |row| rows.device_place(row));
     let mut all = vec![];

@@ -31,7 +31,7 @@ mod host;
 
 pub use gaps::{HostIdle, IdleGap};
 
-use crate::outside_time::{OutsideRows, OutsideTime};
+use crate::outside_time::{OutsideRows, OutsideTime, is_all_unknown};
 use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
 use borsh::{BorshDeserialize, BorshSerialize};
@@ -52,7 +52,8 @@ pub struct IdleCauses {
     /// Work runs; with `idle_ns` and `outside_ns`, from the first such row's start to the last
     /// one's end.
     pub busy_ns: i64,
-    /// Only work of no step runs, or work from before the recording is waited for.
+    /// Only work of no step runs, work from before the recording is waited for, or too many rows
+    /// were lost to tell.
     pub outside_ns: i64,
     /// How many gaps.
     pub gaps: u64,
@@ -357,6 +358,10 @@ pub(crate) struct IdleTables {
 /// Per device with rows, then per stream. O(nodes + ops + rows · log
 /// rows).
 pub(crate) fn idle_causes(rows: &ClassifiedRows<'_>, outside: &OutsideRows) -> IdleTables {
+    // The gaps between rows that are left would be idle time that nobody has seen.
+    if is_all_unknown(rows.trace) {
+        return IdleTables::default();
+    }
     let causes = GapCauses::from_graph(rows.trace);
     let queues = &rows.trace.device.queues;
     let mut devices = vec![BusyUntil::default(); rows.devices.len()];

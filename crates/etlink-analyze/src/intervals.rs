@@ -17,6 +17,13 @@ impl Intervals {
         }
     }
 
+    /// One interval, if it has a length.
+    pub(crate) fn of_span((start, end): (i64, i64)) -> Intervals {
+        let mut one = Intervals::default();
+        one.push(start, end);
+        one
+    }
+
     /// Edge `at` of all in order: an even one begins an interval, an odd one ends it.
     fn edge(&self, at: usize) -> Option<i64> {
         let (start, end) = *self.0.get(at / 2)?;

@@ -1,11 +1,11 @@
-//! When devices are occupied by what is of no step, or came before the recording: neither busy nor
-//! idle.
+//! When devices are occupied by what is of no step, or came before the recording, or when the recorder
+//! lost so many rows that nobody knows: neither busy nor idle.
 
 use crate::intervals::Intervals;
 use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
 use etlink_link::{LinkedTrace, NoLaunch, NodeKind};
-use etlink_model::{RowIdx, TableIdx, TimeNs};
+use etlink_model::{RowIdx, RowSanity, TableIdx, TimeNs};
 use std::collections::BTreeMap;
 
 /// The device rows that do not count, and when devices were occupied by them.
@@ -18,6 +18,29 @@ pub(crate) struct OutsideRows {
     pub(crate) waits: Vec<(usize, i64)>,
     /// Begin of the steps or the recording.
     pub(crate) window_start: i64,
+    /// When too many rows are missing.
+    pub(crate) unknown: Intervals,
+}
+
+/// When the recorder lost so many rows that nothing can be said of devices, inside the recording.
+pub(crate) fn unknown_time(trace: &LinkedTrace) -> Intervals {
+    let mut unknown = Intervals::default();
+    let window = trace.report.window;
+    let stretches = trace
+        .device
+        .row_sanity
+        .iter()
+        .flat_map(|sanity| &sanity.unknown);
+    for (start, end) in stretches {
+        unknown.push(start.0.max(window.start_ns), end.0.min(window.end_ns));
+    }
+    unknown
+}
+
+/// Whether nothing can be said of devices at any time of a trace.
+pub(crate) fn is_all_unknown(trace: &LinkedTrace) -> bool {
+    let sanity = trace.device.row_sanity.as_ref();
+    sanity.is_some_and(RowSanity::is_all_unknown)
 }
 
 /// When a device or a stream carries out work of no step, or waits for it: neither busy nor idle.
@@ -66,6 +89,9 @@ impl OutsideRows {
         }
         for (row, launched) in self.waits.iter().copied() {
             spans[place_of_row(row)].push((launched, rows.span(row).0));
+        }
+        for spans in &mut spans {
+            spans.extend_from_slice(self.unknown.spans());
         }
         let places = spans.into_iter().zip(begins_outside);
         let times = places.map(|(mut spans, begins_outside)| {

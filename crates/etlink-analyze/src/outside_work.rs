@@ -7,7 +7,7 @@
 //! last is cut, so what was launched after the last whole one is outside as well; else what follows
 //! the last step may be part of it (sampling behind an engine's `forward`) and counts.
 
-use crate::outside_time::{OutsideRows, is_from_before, waits_for_earlier_work};
+use crate::outside_time::{OutsideRows, is_from_before, unknown_time, waits_for_earlier_work};
 use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
 use crate::steps::{StepTime, trace_steps};
@@ -136,6 +136,7 @@ pub(crate) fn outside_rows(
         is_outside: causes.map(|cause| cause.is_some()).collect(),
         waits: waits_for_earlier_work(rows.trace),
         window_start: window_start(rows.trace, steps).unwrap_or_default(),
+        unknown: unknown_time(rows.trace),
     }
 }
 

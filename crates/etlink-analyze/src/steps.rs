@@ -15,7 +15,7 @@
 use crate::breakdown::DeviceTime;
 use crate::duration_stats::median_ns;
 use crate::intervals::Intervals;
-use crate::outside_time::OutsideTime;
+use crate::outside_time::{OutsideTime, unknown_time};
 use crate::rows::ClassifiedRows;
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::NoLaunch;
@@ -49,6 +49,8 @@ pub enum StepExclusion {
     /// The first or the last, and not a tenth as long as any other: the recording cuts it. Steps of
     /// inference are never that: a decode can be that much shorter than a prefill.
     Stub,
+    /// The recorder lost all its device rows.
+    LostRows,
 }
 
 impl StepExclusion {
@@ -57,6 +59,7 @@ impl StepExclusion {
         match self {
             StepExclusion::NoDeviceRows => "launched nothing on a device",
             StepExclusion::Stub => "is the cut rest of a step",
+            StepExclusion::LostRows => "has lost its device rows",
         }
     }
 }
@@ -99,8 +102,11 @@ pub struct StepTime {
     pub exposed_memory_ns: i64,
     /// Other rows alone.
     pub exposed_other_ns: i64,
-    /// None of its rows runs.
+    /// None of its rows runs, but for `unknown_ns`.
     pub idle_ns: i64,
+    /// None of its rows runs either, but so many were lost that nothing can be said.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unknown_ns: i64,
     /// Communication.
     pub communication_ns: i64,
     /// Communication and computation.
@@ -133,14 +139,22 @@ pub(crate) fn step_times(rows: &ClassifiedRows<'_>) -> Vec<StepTime> {
         false => host_intervals(&rows.trace.device),
     };
     // the rows of a step are all of it: no other work takes from its time
-    let nothing = OutsideTime::default();
+    let unknown = unknown_time(rows.trace);
+    let outside = OutsideTime {
+        intervals: unknown.clone(),
+        begin: None,
+    };
     of_step.iter_mut().for_each(|list| list.sort_unstable());
     for (step, list) in steps.iter_mut().zip(of_step) {
         let gaps = busy_host.gaps_within((step.start_ns, step.end_ns()));
         let gaps = gaps.iter().map(|(start, end)| end.saturating_sub(*start));
         step.between_ops_ns = gaps.fold(0, i64::saturating_add);
         step.rows = list.len() as u64;
-        step.set_device_time(&DeviceTime::from_rows(rows, list.into_iter(), &nothing));
+        if !list.is_empty() {
+            step.set_device_time(&DeviceTime::from_rows(rows, list.into_iter(), &outside));
+        } else if unknown.length_within((step.start_ns, step.end_ns())) > 0 {
+            step.excluded = Some(StepExclusion::LostRows);
+        }
     }
     exclude_cut_steps(&mut steps);
     steps
@@ -182,7 +196,7 @@ pub fn is_counted_step<'a>(ranks: impl Iterator<Item = &'a [StepTime]>, name: &s
 fn exclude_cut_steps(steps: &mut [StepTime]) {
     let has_rows = steps.iter().any(|step| step.rows > 0);
     for step in steps.iter_mut().filter(|step| has_rows && step.rows == 0) {
-        step.excluded = Some(StepExclusion::NoDeviceRows);
+        step.excluded.get_or_insert(StepExclusion::NoDeviceRows);
     }
     if steps.iter().any(|step| step.phase.is_some()) {
         return;
@@ -239,6 +253,10 @@ fn launched_rows(rows: &ClassifiedRows<'_>, wanted: bool) -> Vec<(i64, usize)> {
     all
 }
 
+fn is_zero(ns: &i64) -> bool {
+    *ns == 0
+}
+
 impl StepTime {
     /// From its begin until it has ended on the host and on devices.
     pub fn whole_ns(&self) -> i64 {
@@ -265,6 +283,7 @@ impl StepTime {
         (self.exposed_memory_ns, self.exposed_other_ns, self.idle_ns) =
             (time.exposed_memory_ns, time.exposed_other_ns, time.idle_ns);
         (self.communication_ns, self.overlap_ns) = (time.communication_ns, time.overlap_ns);
+        self.unknown_ns = time.outside_ns;
     }
 }
 

@@ -8,10 +8,12 @@
 //! process  else: from the first to the last host event, or to the end of the device work that
 //!          these launched; the device rows alone where the trace has no host events
 //!
-//! window = busy + before + idle                         exactly, ns
+//! window = busy + before + unknown + idle               exactly, ns
 //! busy   = computation + exposed communication + exposed memory
-//! share  = busy / (window - before)
+//! share  = busy / (window - before - unknown)
 //! ```
+//! `unknown` is time in which the recorder lost so many rows that nothing can be said
+//! ([`RowSanity`](etlink_model::RowSanity)), whatever rows there are in it.
 //! `before` is time that nothing in the trace explains and in which no other work runs: rows that
 //! were launched before the recording began run, or the first row of a stream has been launched and
 //! waits for such work. Where that is the first row of its device, the device carried out such work
@@ -21,7 +23,7 @@
 
 use crate::breakdown::{sum_masks, work_sets};
 use crate::intervals::{Intervals, by_mask};
-use crate::outside_time::{is_from_before, waits_for_earlier_work};
+use crate::outside_time::{is_all_unknown, is_from_before, unknown_time, waits_for_earlier_work};
 use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
 use crate::steps::StepTime;
@@ -59,6 +61,9 @@ pub struct Utilization {
     pub window_ns: i64,
     /// Nothing but work from before the recording runs or is waited for; part of no share.
     pub before_recording_ns: i64,
+    /// The recorder lost so many rows that nothing can be said; part of no share.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unknown_ns: i64,
     /// Work runs.
     pub busy_ns: i64,
     /// Computation runs.
@@ -69,14 +74,16 @@ pub struct Utilization {
     pub exposed_memory_ns: i64,
     /// No work runs.
     pub idle_ns: i64,
-    /// `busy_ns / (window_ns - before_recording_ns)`; none of an empty window.
+    /// `busy_ns / (window_ns - before_recording_ns - unknown_ns)`; none of an empty window.
     pub busy_share: Option<f64>,
 }
 
 impl Utilization {
     /// The time that shares are of.
     pub fn whole_ns(&self) -> i64 {
-        self.window_ns.saturating_sub(self.before_recording_ns)
+        self.window_ns
+            .saturating_sub(self.before_recording_ns)
+            .saturating_sub(self.unknown_ns)
     }
 
     /// The share in which it is busy with more than communication.
@@ -93,6 +100,7 @@ impl Utilization {
         for (to, from) in [
             (&mut self.window_ns, other.window_ns),
             (&mut self.before_recording_ns, other.before_recording_ns),
+            (&mut self.unknown_ns, other.unknown_ns),
             (&mut self.busy_ns, other.busy_ns),
             (&mut self.computation_ns, other.computation_ns),
             (
@@ -106,6 +114,10 @@ impl Utilization {
         }
         self.busy_share = busy_share(self.busy_ns, self.whole_ns());
     }
+}
+
+fn is_zero(ns: &i64) -> bool {
+    *ns == 0
 }
 
 fn busy_share(busy_ns: i64, whole_ns: i64) -> Option<f64> {
@@ -126,37 +138,42 @@ pub(crate) fn utilizations(rows: &ClassifiedRows<'_>, steps: &[StepTime]) -> Vec
     };
     let mut all = vec![];
     let before_times = times_before(rows, window);
+    let unknown = match is_all_unknown(rows.trace) {
+        true => Intervals::of_span(window),
+        false => unknown_time(rows.trace).clipped_to(window),
+    };
     let devices = rows.devices.iter().zip(&rows.of_devices);
     for ((device, of_device), before) in devices.zip(before_times) {
         let launched = of_device.iter().copied();
         let launched = launched.filter(|row| !is_from_before(rows.trace, *row));
         let [computation, communication, memory, _] = work_sets(rows, launched, window);
-        // bit 0 of a mask is computation, 1 communication, 2 memory, 3 before
-        let times: [i64; 16] = by_mask(&[computation, communication, memory, before]);
-        let computation_ns = sum_masks(&times, |mask| mask & 0b1 == 0b1);
-        let exposed_communication_ns = sum_masks(&times, |mask| mask & 0b11 == 0b10);
-        let exposed_memory_ns = sum_masks(&times, |mask| mask & 0b111 == 0b100);
-        let before_recording_ns = times[0b1000];
-        let window_ns = window.1.saturating_sub(window.0);
+        let sets = [computation, communication, memory, before, unknown.clone()];
+        // bit 0 of a mask is computation, 1 communication, 2 memory, 3 before, 4 unknown
+        let times: [i64; 32] = by_mask(&sets);
+        let computation_ns = sum_masks(&times, |mask| mask & 0b1_0001 == 0b1);
+        let exposed_communication_ns = sum_masks(&times, |mask| mask & 0b1_0011 == 0b10);
+        let exposed_memory_ns = sum_masks(&times, |mask| mask & 0b1_0111 == 0b100);
         let busy_ns = computation_ns
             .saturating_add(exposed_communication_ns)
             .saturating_add(exposed_memory_ns);
-        all.push(Utilization {
+        let mut one = Utilization {
             device: Some(*device),
             window: kind,
             steps: steps.len() as u64,
             start_ns: window.0,
-            window_ns,
-            before_recording_ns,
+            window_ns: window.1.saturating_sub(window.0),
+            before_recording_ns: times[0b1000],
+            unknown_ns: unknown.total_length(),
             busy_ns,
             computation_ns,
             exposed_communication_ns,
             exposed_memory_ns,
-            idle_ns: window_ns
-                .saturating_sub(busy_ns)
-                .saturating_sub(before_recording_ns),
-            busy_share: busy_share(busy_ns, window_ns.saturating_sub(before_recording_ns)),
-        });
+            idle_ns: 0,
+            busy_share: None,
+        };
+        one.idle_ns = one.whole_ns().saturating_sub(busy_ns);
+        one.busy_share = busy_share(busy_ns, one.whole_ns());
+        all.push(one);
     }
     all
 }

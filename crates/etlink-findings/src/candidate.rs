@@ -121,8 +121,10 @@ pub struct RankWindow {
     pub kind: UtilizationWindow,
     /// How many steps it has.
     pub steps: u64,
-    /// Its length without what came before the recording, ns.
+    /// Its length without what came before the recording and what is unknown, ns.
     pub length_ns: i64,
+    /// In how much of it so many device rows were lost that nothing can be said, ns.
+    pub unknown_ns: i64,
     /// Whether the trace has an op, a runtime call or a device row.
     pub has_work: bool,
     /// Whether there is device work at all.

@@ -89,6 +89,13 @@ pub struct RunFindings {
     pub window_ns: i64,
     /// In how much of it the device of the busiest rank neither computes nor copies, ns.
     pub idle_ns: i64,
+    /// In how much of the windows of all ranks so many device rows were lost that nothing can be
+    /// said, ns.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unknown_ns: i64,
+    /// Whether that is so of all windows: then there is no verdict.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_unknown: bool,
     /// Whether a rank has an op, a runtime call or a device row.
     #[serde(skip)]
     pub has_work: bool,
@@ -116,4 +123,8 @@ pub struct RunFindings {
     /// The gain without all of these at once, where they are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub together: Option<JointGain>,
+}
+
+fn is_zero(ns: &i64) -> bool {
+    *ns == 0
 }

@@ -33,6 +33,7 @@ mod ranks;
 mod sentence;
 mod start_up;
 mod text;
+mod unknown_time;
 mod view;
 
 pub use candidate::{

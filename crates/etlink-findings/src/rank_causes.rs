@@ -4,6 +4,7 @@ use crate::candidate::{ProgramKind, RankCauses, RankWork};
 use crate::detect::communication::host_communication_ns;
 use crate::detect::names;
 use crate::kinds::KINDS;
+use crate::unknown_time::UnknownTime;
 use crate::view::RankView;
 use etlink_analyze::{ClassifiedRows, KernelRules, RankAnalysis, RowClass};
 use etlink_link::{LinkedTrace, NodeKind};
@@ -39,8 +40,12 @@ pub(crate) fn single_rank_causes(
 
 fn causes_alone(view: &RankView<'_>) -> RankCauses {
     let mut candidates = vec![];
+    let unknown = UnknownTime::of_trace(view.trace);
     for detect in KINDS.iter().filter_map(|rule| rule.detect) {
         let mut of_kind = detect(view);
+        for candidate in &mut of_kind {
+            unknown.take_out_of(candidate);
+        }
         // A cause without nodes cannot gain anything.
         of_kind.retain(|candidate| !candidate.edits.is_empty());
         // The sort is stable: of equal ones the first stays first.

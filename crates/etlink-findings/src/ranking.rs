@@ -126,6 +126,7 @@ pub fn run_findings(graph: &ReplayGraph, mut parts: Vec<RankPart>) -> RunFinding
     let windows = || parts.iter().map(|part| part.causes.window);
     let between_ops_ns = sum_ns(windows().map(|window| window.between_ops_ns));
     let host_ns = sum_ns(windows().map(|window| window.host_ns));
+    let unknown_ns = sum_ns(windows().map(|window| window.unknown_ns));
     let mut found = RunFindings {
         between_ops_share: between_ops_ns as f64 / host_ns.max(1) as f64,
         has_stacks: first.has_stacks,
@@ -133,6 +134,8 @@ pub fn run_findings(graph: &ReplayGraph, mut parts: Vec<RankPart>) -> RunFinding
         steps: first.steps,
         window_ns: whole_ns,
         idle_ns,
+        unknown_ns,
+        is_unknown: unknown_ns > 0 && windows().all(|window| window.length_ns == 0),
         has_work: windows().any(|window| window.has_work),
         has_device: parts.iter().any(|part| part.causes.window.has_device),
         ranks: parts.len() as u64,
@@ -258,7 +261,7 @@ fn communication_share(all: &CauseCandidate, parts: &[RankPart]) -> Option<Commu
     let windows = parts.iter().map(|part| part.causes.window);
     let windows_ns = sum_ns(windows.clone().map(|window| window.length_ns));
     let time_ns = sum_ns(windows.map(|window| window.exposed_communication_ns));
-    let is_much = time_ns as f64 >= MUCH_COMMUNICATION * windows_ns as f64;
+    let is_much = windows_ns > 0 && time_ns as f64 >= MUCH_COMMUNICATION * windows_ns as f64;
     is_much.then(|| CommunicationShare {
         subject: all.subject.clone(),
         subject_share: all.evidence.typical_ns as f64 / all.evidence.time_ns.max(1) as f64,

@@ -25,7 +25,9 @@ pub(crate) fn rank_candidates(
     parts: &[RankPart],
     whole_ns: i64,
 ) -> Vec<CauseCandidate> {
-    if parts.len() < 2 {
+    // A rank whose rows were lost would make all others late.
+    let lacks_rows = parts.iter().any(|part| part.causes.window.unknown_ns > 0);
+    if parts.len() < 2 || lacks_rows {
         return vec![];
     }
     let least_ns = (LEAST_EXCESS * whole_ns as f64) as i64;

@@ -1,6 +1,7 @@
 //! Links a host trace and a device trace of one rank into a dependency graph.
 //!
 //! ```text
+//!                judge_rows()         rows that cannot be true are taken out of the device trace
 //! HostTrace ───┐                     match    host node <-> CPU op (ids, else order of names)
 //!              ├─> link() ─────────> nest     op tree and exclusive slices per thread
 //! DeviceTrace ─┘                     launch   device row -> runtime call -> owning op
@@ -29,6 +30,7 @@ pub mod ranks;
 mod recorder_advice;
 mod report;
 pub mod roofline;
+mod sanity;
 mod search;
 mod thread_work;
 mod trace;
@@ -47,6 +49,7 @@ pub use host::tensors::TensorEdges;
 pub use kernel_metrics::{MetricJoin, join_counter_ranges, join_kernel_metrics};
 pub use options::LinkOptions;
 pub use report::{EdgeCounts, LinkReport, MatchCounts, NodeCounts, TimeWindow, UnmatchedCounts};
+pub use sanity::judge_rows;
 pub use thread_work::{HandedWork, ThreadWork};
 pub use trace::{CollectiveRef, LinkedTrace};
 
@@ -66,9 +69,10 @@ use matching::{Matching, compare};
 /// nothing to link.
 pub fn link(
     mut host: Option<HostTrace>,
-    device: DeviceTrace,
+    mut device: DeviceTrace,
     options: LinkOptions,
 ) -> Result<LinkedTrace, Error> {
+    judge_rows(&mut device);
     let Some((start, end)) = device.window() else {
         return Err(Error::empty_device(&device));
     };

@@ -39,6 +39,11 @@ macro_rules! anomalies {
                 match self { $(AnomalyKind::$name => Severity::$severity,)* }
             }
 
+            /// Whether it was found by comparing device rows with each other and their launches.
+            pub fn is_of_rows(self) -> bool {
+                AnomalyKind::EventTwice <= self && self <= AnomalyKind::LaunchWithoutRow
+            }
+
             /// One line for people.
             pub fn describe(self) -> &'static str {
                 match self { $(AnomalyKind::$name => $text,)* }
@@ -154,6 +159,30 @@ anomalies! {
          of it have no edge from them";
     /// ET parent differs from Kineto nesting.
     ParentDiffers = Info, "host ops whose recorded parent is not the op that encloses them";
+    /// Ops, calls and device rows that stand in the file twice.
+    EventTwice = Damage, "events that were written twice: one of each is kept";
+    /// A device row of which the recorder knows no time.
+    RowWithoutTime = Damage,
+        "device rows without a time (start and duration 0, or a duration that rounding does not \
+         explain): left out";
+    /// A device row at a time at which it cannot have run.
+    RowTimeImpossible = Damage,
+        "device rows that start far outside the recording, or more than 1 ms out of the order in \
+         which their stream was launched to: left out";
+    /// A device row that lasts on beside rows that had to wait for it.
+    RowOverlong = Damage,
+        "device rows that last on over later rows of their own stream, or far beyond the recording: \
+         cut off there";
+    /// Rows of one call that launches one kernel, beside calls without a row.
+    CorrelationShared = Damage,
+        "device rows with the correlation of another launch: given to the launches beside it that \
+         have no row, in their order";
+    /// The same where it cannot be known whose rows they are.
+    CorrelationAmbiguous = Damage,
+        "device rows that share the correlation of one launch, which launches one kernel: which are \
+         its own is not known";
+    /// A call that launches, and no row of it.
+    LaunchWithoutRow = Damage, "launches without a device row: the recorder lost what they ran";
     /// Kineto text rows without pid or tid.
     NoThread = Info, "host rows without a process or thread id, put on thread 0";
     /// Processes that share a device use the same ids.
@@ -171,14 +200,39 @@ anomalies! {
 }
 
 /// How often one kind occurred, and where first.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Anomaly {
     /// How often.
     pub count: u64,
+    /// Number of rows or launches that were looked at, where that is known.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub of: u64,
+    /// Recorded device time that figures lack, ns.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub device_ns: u64,
+    /// All recorded device time, ns, where a part of it is left out.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub of_device_ns: u64,
     /// The first place: a byte offset, a name, an id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first: Option<String>,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+impl Anomaly {
+    /// Adds what was found later: its place counts only where none is known.
+    fn add(&mut self, later: Anomaly) {
+        // a file can state any count
+        self.count = self.count.saturating_add(later.count);
+        self.of = self.of.saturating_add(later.of);
+        self.device_ns = self.device_ns.saturating_add(later.device_ns);
+        self.of_device_ns = self.of_device_ns.saturating_add(later.of_device_ns);
+        self.first = self.first.take().or(later.first);
+    }
 }
 
 /// What a kind says, after how often that is so: `3 nodes whose id another node has`. Of what is said
@@ -213,19 +267,27 @@ impl Anomalies {
 
     /// Adds `count` of `kind`.
     pub fn add(&mut self, kind: AnomalyKind, count: u64, first: Option<String>) {
-        if count > 0 {
-            let entry = self.counts.entry(kind).or_default();
-            // `later` comes behind in the file, so a place that is known stays.
-            entry.first = entry.first.take().or(first);
-            // a file can state any count
-            entry.count = entry.count.saturating_add(count);
+        self.add_all(
+            kind,
+            Anomaly {
+                count,
+                first,
+                ..Anomaly::default()
+            },
+        );
+    }
+
+    /// Adds what was found of `kind`, if anything was.
+    pub fn add_all(&mut self, kind: AnomalyKind, found: Anomaly) {
+        if found.count > 0 {
+            self.counts.entry(kind).or_default().add(found);
         }
     }
 
     /// Adds all of `later`.
     pub fn merge(&mut self, later: Anomalies) {
         for (kind, anomaly) in later.counts {
-            self.add(kind, anomaly.count, anomaly.first);
+            self.add_all(kind, anomaly);
         }
     }
 
@@ -296,18 +358,16 @@ impl Serialize for Anomalies {
 
 impl BorshSerialize for Anomalies {
     fn serialize<W: Write>(&self, writer: &mut W) -> io::Result<()> {
-        let all = self.iter();
-        let all = all.map(|(kind, anomaly)| (kind, anomaly.count, anomaly.first.as_deref()));
-        BorshSerialize::serialize(&all.collect::<Vec<_>>(), writer)
+        BorshSerialize::serialize(&self.iter().collect::<Vec<_>>(), writer)
     }
 }
 
 impl BorshDeserialize for Anomalies {
     fn deserialize_reader<R: Read>(reader: &mut R) -> io::Result<Anomalies> {
-        let all = Vec::<(AnomalyKind, u64, Option<String>)>::deserialize_reader(reader)?;
+        let all = Vec::<(AnomalyKind, Anomaly)>::deserialize_reader(reader)?;
         let mut anomalies = Anomalies::default();
-        for (kind, count, first) in all {
-            anomalies.add(kind, count, first);
+        for (kind, anomaly) in all {
+            anomalies.add_all(kind, anomaly);
         }
         Ok(anomalies)
     }
@@ -315,25 +375,44 @@ impl BorshDeserialize for Anomalies {
 
 /// Anomalies as a store keeps them: what reports add to each kind, kinds know by themselves.
 pub(crate) mod stored {
-    use super::{Anomalies, AnomalyKind};
+    use super::{Anomalies, Anomaly, AnomalyKind};
     use serde::{Deserialize, Deserializer, Serializer};
 
-    type Stored = Vec<(AnomalyKind, u64, Option<String>)>;
+    /// Kind, count, first place, number of rows, device time left out, all device time.
+    type Stored = (AnomalyKind, u64, Option<String>, u64, u64, u64);
 
     pub(crate) fn serialize<S: Serializer>(
         anomalies: &Anomalies,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        let all = anomalies.iter();
-        serializer.collect_seq(all.map(|(kind, anomaly)| (kind, anomaly.count, &anomaly.first)))
+        serializer.collect_seq(anomalies.iter().map(|(kind, found)| {
+            let first = &found.first;
+            (
+                kind,
+                found.count,
+                first,
+                found.of,
+                found.device_ns,
+                found.of_device_ns,
+            )
+        }))
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Anomalies, D::Error> {
         let mut anomalies = Anomalies::default();
-        for (kind, count, first) in Stored::deserialize(deserializer)? {
-            anomalies.add(kind, count, first);
+        for (kind, count, first, of, device_ns, of_device_ns) in
+            Vec::<Stored>::deserialize(deserializer)?
+        {
+            let found = Anomaly {
+                count,
+                of,
+                device_ns,
+                of_device_ns,
+                first,
+            };
+            anomalies.add_all(kind, found);
         }
         Ok(anomalies)
     }

@@ -8,13 +8,14 @@ pub(crate) mod assembler;
 pub(crate) mod details;
 pub(crate) mod keep_events;
 pub(crate) mod recorder;
+pub(crate) mod row_sanity;
 mod time_order;
 
 use crate::UnixNs;
 use crate::columns::columns;
 use crate::{
     Anomalies, CollectiveRecords, Correlation, DurationNs, GlobalRank, MarkedStep, NameId, Names,
-    ProcessGroup, QueueIdx, RecordedDetails, RfId, RowIdx, SlicedStep, ThreadIdx, TimeNs,
+    ProcessGroup, QueueIdx, RecordedDetails, RfId, RowIdx, RowSanity, SlicedStep, ThreadIdx, TimeNs,
     TraceRecorder,
 };
 use indexmap::IndexMap;
@@ -443,6 +444,8 @@ pub struct DeviceTrace {
     /// What was wrong.
     #[serde(with = "crate::anomaly::stored")]
     pub anomalies: Anomalies,
+    /// What the device rows lack; `None`: nobody has looked yet.
+    pub row_sanity: Option<RowSanity>,
     /// Start of the file's first event, if a table keeps it.
     pub first_start: Option<TimeNs>,
     /// Size of the trace, unpacked, bytes.

@@ -27,12 +27,14 @@ pub struct GraphEdits {
 }
 
 impl GraphEdits {
+    /// Number of changes.
+    pub fn len(&self) -> usize {
+        self.removed.len() + self.at_once.len() + self.scaled.len() + self.freed.len()
+    }
+
     /// Whether nothing is changed.
     pub fn is_empty(&self) -> bool {
-        self.removed.is_empty()
-            && self.at_once.is_empty()
-            && self.scaled.is_empty()
-            && self.freed.is_empty()
+        self.len() == 0
     }
 
     /// Adds those of a graph whose first node has this number in another graph.

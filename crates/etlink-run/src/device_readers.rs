@@ -28,7 +28,8 @@ pub(crate) fn expect_device(input: &InputFile, wanted: WantedTrace) -> Result<()
     }
 }
 
-/// Reads a device trace by the reader of its kind.
+/// Reads a device trace by the reader of its kind. Rows that cannot be true are taken out of it, so
+/// that all commands see the same.
 ///
 /// # Errors
 /// It is none, or its reader refuses it.
@@ -38,6 +39,16 @@ pub(crate) fn read_device_trace(
     options: KinetoReadOptions,
 ) -> Result<DeviceTrace, RunError> {
     expect_device(&input, wanted)?;
+    let mut trace = read_by_kind(input, wanted, options)?;
+    etlink_link::judge_rows(&mut trace);
+    Ok(trace)
+}
+
+fn read_by_kind(
+    input: InputFile,
+    wanted: WantedTrace,
+    options: KinetoReadOptions,
+) -> Result<DeviceTrace, RunError> {
     match input.kind {
         InputKind::KinetoTrace => {
             let name = input.name;

@@ -1145,10 +1145,10 @@ impl LinkedRank {
     }
 }
 
-/// What people should know of linked traces: the linker's notes, and what is damaged.
+/// What people should know of linked traces: what is damaged, and the linker's notes.
 pub fn report_notes(report: &LinkReport) -> Vec<String> {
-    let damage = text::damage(&report.anomalies);
-    report.notes.iter().cloned().chain(damage).collect()
+    let damage = text::damage(&report.anomalies).into_iter();
+    damage.chain(report.notes.iter().cloned()).collect()
 }
 
 /// A rank's written graph.

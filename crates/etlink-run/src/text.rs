@@ -1,6 +1,6 @@
 //! Figures and names in messages and notes.
 
-use etlink_model::{Anomalies, Severity, counted_text};
+use etlink_model::{Anomalies, AnomalyKind, Severity, counted_text};
 use indexmap::IndexMap;
 use std::error::Error;
 use std::path::Path;
@@ -35,16 +35,35 @@ pub fn count(number: impl Into<u64>, what: &str) -> String {
 
 /// What is damaged in a trace, in a line.
 pub fn damage(anomalies: &Anomalies) -> Option<String> {
+    damage_of(anomalies, |_| true)
+}
+
+/// What is wrong with the device rows of a trace, in a line: it comes before all figures.
+pub fn row_damage(anomalies: &Anomalies) -> Option<String> {
+    damage_of(anomalies, AnomalyKind::is_of_rows)
+}
+
+fn damage_of(anomalies: &Anomalies, is_wanted: fn(AnomalyKind) -> bool) -> Option<String> {
     let mut damaged: Vec<String> = vec![];
     for (kind, anomaly) in anomalies.iter() {
-        if kind.severity() != Severity::Damage {
+        if kind.severity() != Severity::Damage || !is_wanted(kind) {
             continue;
         }
-        let first = match &anomaly.first {
-            Some(first) => format!(", first: {first}"),
-            None => String::new(),
-        };
-        damaged.push(format!("{} ({}{first})", kind.describe(), anomaly.count));
+        let mut facts = vec![match anomaly.of {
+            0 => anomaly.count.to_string(),
+            of => format!("{} of {of}", anomaly.count),
+        }];
+        if anomaly.device_ns > 0 {
+            let share = anomaly.device_ns as f64 / anomaly.of_device_ns.max(1) as f64;
+            let [part, whole] = [anomaly.device_ns, anomaly.of_device_ns]
+                .map(|ns| time(i64::try_from(ns).unwrap_or(i64::MAX)));
+            facts.push(format!(
+                "{part} of {whole} of device time, {:.1} %",
+                100.0 * share
+            ));
+        }
+        facts.extend(anomaly.first.iter().map(|first| format!("first: {first}")));
+        damaged.push(format!("{} ({})", kind.describe(), facts.join(", ")));
     }
     (!damaged.is_empty()).then(|| format!("damage: {}", damaged.join("; ")))
 }

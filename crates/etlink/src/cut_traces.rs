@@ -1,7 +1,8 @@
-//! What figures lack whose device traces are cut.
+//! What figures lack whose device traces are cut or have rows that cannot be true.
 
+use crate::table::{rank, row_damage, same_notes};
 use etlink_link::ranks::rank_list;
-use etlink_model::GlobalRank;
+use etlink_model::{Anomalies, GlobalRank};
 
 /// A line that names the device traces that are cut, by the labels of their ranks; nothing where none
 /// is. Of a single trace you know which one is meant.
@@ -21,6 +22,25 @@ pub(crate) fn cut_line(labels: &[&str], is_only_trace: bool) -> String {
             names(labels)
         ),
     }
+}
+
+/// What is wrong with the device rows of ranks, by their labels: a line for each kind of damage, before
+/// all figures. Of a single trace you know which one is meant.
+pub(crate) fn row_damage_lines<'r>(
+    ranks: impl Iterator<Item = (&'r str, &'r Anomalies)>,
+    is_only_trace: bool,
+) -> String {
+    let mut damages: Vec<(String, String)> = vec![];
+    for (label, anomalies) in ranks {
+        let name = match is_only_trace {
+            true => String::new(),
+            false => rank(label),
+        };
+        damages.extend(row_damage(anomalies).map(|damage| (name, damage)));
+    }
+    let named = damages.iter();
+    let lines = same_notes(named.map(|(name, damage)| (name.clone(), damage.as_str())));
+    lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
 /// A note on findings that are told without some ranks, whose device traces are cut, by their labels.

@@ -7,7 +7,7 @@ use etlink_analyze::{KernelRules, RankAnalysis};
 use etlink_findings::{RankCauses, RankPart, RunFindings, rank_causes, run_findings};
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::step_definition;
-use etlink_model::{NodeIdx, RankIdx, UnixNs};
+use etlink_model::{Anomalies, NodeIdx, RankIdx, UnixNs};
 use etlink_replay::ReplayGraph;
 use etlink_run::JoinedRun;
 use etlink_run::run::RankEntry;
@@ -39,6 +39,8 @@ pub struct FoundRank {
     base_ns: UnixNs,
     /// Its device trace ends before its recording did.
     is_cut: bool,
+    /// What was wrong in its traces.
+    anomalies: Anomalies,
     /// What its steps are; none of `ProfilerStep`s and of ranks without steps.
     step_definition: Option<String>,
 }
@@ -55,6 +57,7 @@ impl FoundRank {
             causes: rank_causes(trace, rules, analysis),
             base_ns: trace.device.header.base_ns,
             is_cut: trace.device.anomalies.is_cut(),
+            anomalies: trace.report.anomalies.clone(),
             step_definition: analysis
                 .steps
                 .first()
@@ -66,6 +69,11 @@ impl FoundRank {
     /// Whether its device trace ends before its recording did.
     pub fn is_cut(&self) -> bool {
         self.is_cut
+    }
+
+    /// What was wrong in its traces.
+    pub fn anomalies(&self) -> &Anomalies {
+        &self.anomalies
     }
 
     /// What its steps are; none of `ProfilerStep`s and of ranks without steps.

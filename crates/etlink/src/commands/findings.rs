@@ -5,7 +5,7 @@ mod arrow;
 
 use super::{note_idle_measurements, print_report, print_run_files, print_shard};
 use crate::args::FindingsArgs;
-use crate::cut_traces::cut_line;
+use crate::cut_traces::{cut_line, row_damage_lines};
 use crate::envelope::{JsonReport, RunReports, print_json_report};
 use crate::kernel_rules::{ReadRules, read_rules};
 use crate::rank_error::rank_error;
@@ -17,9 +17,9 @@ use anyhow::{Context, Result};
 use etlink_analyze::{KernelRules, Options, UtilizationWindow, analyze};
 use etlink_findings::RunFindings;
 use etlink_link::TensorEdges;
+use etlink_link::limits::LOST_PART;
 use etlink_link::ranks::job_steps_total;
-use etlink_model::GlobalRank;
-use etlink_model::KeepEvents;
+use etlink_model::{Anomalies, GlobalRank, KeepEvents, Severity};
 use etlink_run::membership::{self, Excluded};
 use etlink_run::memory::RankOperation;
 use etlink_run::phases::{Phased, ReportWork};
@@ -42,6 +42,9 @@ pub struct FindingsReport {
     pub run: String,
     /// What is to be known of the files.
     pub notes: Vec<String>,
+    /// What is wrong in the traces of ranks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub anomalies: Vec<RankAnomalies>,
     /// Traces that could not be linked, or are not of the run.
     pub excluded: Vec<Excluded>,
     /// Ranks of the run of which nothing is known here.
@@ -58,9 +61,22 @@ pub struct FindingsReport {
     /// What it is called in text: as its folder, or as the source where it lies there beside others.
     #[serde(skip)]
     name: String,
+    /// What is wrong with device rows, a line for each kind of rank; empty where all can be true.
+    #[serde(skip)]
+    damage_lines: String,
     /// Which device traces are cut, a line; empty where none is.
     #[serde(skip)]
     cut_line: String,
+}
+
+/// What is wrong in the traces of a rank.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RankAnomalies {
+    /// Number of the rank, or name of its file.
+    pub label: String,
+    /// What was wrong.
+    pub anomalies: Anomalies,
 }
 
 pub fn run(args: FindingsArgs) -> Result<Outcome> {
@@ -113,12 +129,15 @@ impl FindingsReport {
     /// What the command prints, a sentence each.
     pub fn sentences(&self) -> Vec<String> {
         let found = &self.found;
-        let mut sentences: Vec<String> = found
-            .findings
-            .iter()
-            .map(|finding| finding.sentence.clone())
-            .collect();
-        if sentences.is_empty() && found.ranks > 0 {
+        let mut sentences: Vec<String> = self.damage_lines.lines().map(str::to_owned).collect();
+        let before = sentences.len();
+        sentences.extend(
+            found
+                .findings
+                .iter()
+                .map(|finding| finding.sentence.clone()),
+        );
+        if sentences.len() == before && found.ranks > 0 {
             sentences.push(nothing_text(found).trim_end().to_owned());
         }
         sentences.extend(found.together.iter().map(|gain| gain.sentence.clone()));
@@ -249,6 +268,19 @@ fn run_report(runs: &RunSet, results: RunResults<FoundRank>) -> Result<FindingsR
     let cut = ranks.iter().filter(|rank| rank.value.is_cut());
     let cut: Vec<&str> = cut.map(|rank| rank.label.as_str()).collect();
     let cut_line = cut_line(&cut, ranks.len() + excluded.len() == 1);
+    let is_only_trace = ranks.len() + excluded.len() == 1;
+    let of_ranks = ranks.iter();
+    let of_ranks = of_ranks.map(|rank| (rank.label.as_str(), rank.value.anomalies()));
+    let damage_lines = row_damage_lines(of_ranks, is_only_trace);
+    let mut anomalies = vec![];
+    for rank in &ranks {
+        if rank.value.anomalies().any(Severity::Damage) {
+            anomalies.push(RankAnomalies {
+                label: rank.label.clone(),
+                anomalies: rank.value.anomalies().clone(),
+            });
+        }
+    }
     let definitions = ranks.iter().filter_map(|rank| rank.value.step_definition());
     let step_definition = definitions.map(str::to_owned).next();
     let (found, job_step_ns) = match ranks.len() {
@@ -265,12 +297,14 @@ fn run_report(runs: &RunSet, results: RunResults<FoundRank>) -> Result<FindingsR
     Ok(FindingsReport {
         run: run.folder.display().to_string(),
         notes,
+        anomalies,
         excluded,
         absent,
         job_step_ns,
         step_definition,
         found,
         name: runs.run_name(results.run),
+        damage_lines,
         cut_line,
     })
 }
@@ -320,6 +354,7 @@ fn findings_text(report: &FindingsReport) -> String {
     if !report.name.is_empty() {
         let _ = writeln!(out, "{}: {}", report.name, count(found.ranks, "rank"));
     }
+    out += &report.damage_lines;
     if let Some(definition) = &report.step_definition {
         let _ = writeln!(out, "a step is {definition}");
     }
@@ -351,7 +386,20 @@ fn findings_text(report: &FindingsReport) -> String {
     if let Some(communication) = &found.communication {
         let _ = writeln!(out, "{}", communication.sentence);
     }
-    out + &report.cut_line
+    out + &unknown_line(found) + &report.cut_line
+}
+
+/// How much of the time nothing is said of.
+fn unknown_line(found: &RunFindings) -> String {
+    match found.unknown_ns {
+        _ if found.is_unknown => String::new(),
+        0 => String::new(),
+        ns => format!(
+            "nothing is said of {}: more than {} % of the device rows of that time are missing\n",
+            time(ns),
+            100 / LOST_PART
+        ),
+    }
 }
 
 /// A device that idles for more than this of the time is worth a word, be its cause unknown.
@@ -364,6 +412,11 @@ const MUCH_BETWEEN_OPS: f64 = 0.5;
 fn nothing_text(found: &RunFindings) -> String {
     if !found.has_work {
         return "nothing ran in the recorded process: no op, no runtime call, no device row\n"
+            .to_owned();
+    }
+    if found.is_unknown {
+        return "no verdict on idle time, utilization and the host: too many device rows are missing; \
+                record again\n"
             .to_owned();
     }
     let whole = match (found.window, found.steps) {

@@ -2,7 +2,7 @@
 
 use super::card::CardFacts;
 use super::chakra::RankForm;
-use crate::cut_traces::cut_line;
+use crate::cut_traces::{cut_line, row_damage_lines};
 use crate::run_findings::FoundRank;
 use crate::{notes, table};
 use borsh::{BorshDeserialize, BorshSerialize};
@@ -118,6 +118,13 @@ impl<T> AnalyzedRun<T> {
             }
         }
         all
+    }
+
+    /// What is wrong with device rows, before all figures.
+    pub(super) fn row_damage_lines(&self) -> String {
+        let ranks = self.ranks.iter();
+        let ranks = ranks.map(|rank| (rank.label.as_str(), &rank.anomalies));
+        row_damage_lines(ranks, self.ranks.len() + self.excluded.len() == 1)
     }
 
     /// What its figures lack: a line, where device traces are cut.

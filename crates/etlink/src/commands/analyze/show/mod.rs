@@ -10,6 +10,7 @@ use super::Analyzed;
 use crate::args::AnalyzeArgs;
 use crate::table::{Grid, Limit, count, percent, scaled, time};
 use etlink_analyze::{RankAnalysis, Utilization, UtilizationWindow};
+use etlink_link::limits::LOST_PART;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -29,6 +30,7 @@ pub(super) fn run_text(one: &Analyzed, args: &AnalyzeArgs) -> String {
     if one.told.ranks.is_empty() {
         return out + "nothing to analyze: all traces are left out\n";
     }
+    out += &one.told.row_damage_lines();
     out += &busy_sentence(one);
     out += &gaps::idle_sentence(one);
     out += &finding_lines(one);
@@ -156,7 +158,12 @@ const TABLES: &[(&str, Show)] = &[
 fn busy_sentence(one: &Analyzed) -> String {
     let sum = one.total.utilization.first();
     let Some(sum) = sum.filter(|sum| sum.whole_ns() > 0) else {
-        return no_device_sentence(one);
+        return match sum.is_some_and(|sum| sum.unknown_ns > 0) {
+            true => {
+                "how busy devices are is not known: too many device rows are missing\n".to_owned()
+            }
+            false => no_device_sentence(one),
+        };
     };
     let whole = sum.whole_ns();
     let mut out = format!(
@@ -190,6 +197,14 @@ fn busy_sentence(one: &Analyzed) -> String {
     let has_host = !one.total.launches.is_empty();
     if sum.window == UtilizationWindow::Process && has_host && !has_steps(one) {
         out += "nothing marks steps: --steps-by REGEX takes annotations or ops for them\n";
+    }
+    if sum.unknown_ns > 0 {
+        let _ = writeln!(
+            out,
+            "{} more are left out: more than {} % of the device rows of that time are missing",
+            time(sum.unknown_ns),
+            100 / LOST_PART
+        );
     }
     if sum.before_recording_ns > 0 {
         let _ = writeln!(

@@ -12,7 +12,10 @@ use etlink_metrics::LatencyKind;
 
 pub(super) fn utilization_table(one: &Analyzed, _: Limit) -> Shown {
     fn of(part: i64, all: &Utilization) -> String {
-        percent(part as f64 / all.whole_ns().max(1) as f64, 1)
+        match all.whole_ns() {
+            0 => "-".into(),
+            whole => percent(part as f64 / whole as f64, 1),
+        }
     }
     let columns: &[Column<(&str, &Utilization)>] = &[
         ("rank", |(rank, _)| (*rank).to_owned()),
@@ -94,7 +97,8 @@ pub(super) fn breakdown_table(one: &Analyzed, _: Limit) -> Shown {
 
 pub(super) fn step_table(one: &Analyzed, limit: Limit) -> Shown {
     fn of_device(part: i64, step: &StepTime) -> String {
-        if step.rows > 0 {
+        // of a part of its rows no share is known
+        if step.rows > 0 && step.unknown_ns == 0 {
             percent(part as f64 / step.device_window_ns.max(1) as f64, 1)
         } else {
             "-".into()

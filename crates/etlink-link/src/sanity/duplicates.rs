@@ -1,0 +1,94 @@
+//! Events that a file has twice.
+
+use crate::limits::ROUNDING;
+use etlink_model::{Anomaly, AnomalyKind, DeviceTrace, DurationNs, NameId, Names, TimeNs};
+use rustc_hash::FxHashSet;
+use std::hash::Hash;
+
+/// Keeps one of all events that are the same, and counts the others. O(n).
+pub(super) fn drop_duplicates(device: &mut DeviceTrace) {
+    let mut found = Anomaly::default();
+    let calls = &device.calls;
+    let call_key = |call: usize| {
+        let is_known = calls.correlation[call].get().is_some();
+        let key = (
+            calls.thread[call],
+            calls.name[call],
+            calls.correlation[call],
+        );
+        (is_known || calls.duration[call] > ROUNDING).then_some(key)
+    };
+    let keep_calls = firsts(&calls.start, &calls.duration, call_key);
+    let rows = &device.rows;
+    let row_key = |row: usize| {
+        let key = (
+            rows.queue[row],
+            rows.name[row],
+            rows.correlation[row],
+            rows.graph_node[row],
+        );
+        // Nodes of a graph can be shorter than times are rounded by. Of two that are not, the second
+        // starts later.
+        (rows.duration[row] > DurationNs::ZERO).then_some(key)
+    };
+    let keep_rows = firsts(&rows.start, &rows.duration, row_key);
+    let ops = &device.ops;
+    let op_key = |op: usize| {
+        let is_known = ops.external_id[op] > 0 || ops.rf_id[op].get().is_some();
+        let key = (
+            ops.thread[op],
+            ops.name[op],
+            ops.external_id[op],
+            ops.rf_id[op],
+            ops.seq_id[op],
+        );
+        is_known.then_some(key)
+    };
+    let keep_ops = firsts(&ops.start, &ops.duration, op_key);
+    found.of = (ops.len() + calls.len() + rows.len()) as u64;
+    note(&mut found, &keep_rows, &rows.name, &device.names);
+    note(&mut found, &keep_calls, &calls.name, &device.names);
+    note(&mut found, &keep_ops, &ops.name, &device.names);
+    if found.count == 0 {
+        return;
+    }
+    device.retain_rows(&keep_rows);
+    device.retain_calls(&keep_calls);
+    device.retain_ops(&keep_ops);
+    device.anomalies.add_all(AnomalyKind::EventTwice, found);
+}
+
+/// For each row of a table whether none before it is the same; those without a key are kept. Rows
+/// of one key that begin together stand beside each other: the table is in order of time.
+fn firsts<K: Eq + Hash>(
+    starts: &[TimeNs],
+    durations: &[DurationNs],
+    key: impl Fn(usize) -> Option<K>,
+) -> Vec<bool> {
+    let mut keep = vec![true; starts.len()];
+    let mut met: FxHashSet<K> = FxHashSet::default();
+    let mut begin = 0;
+    while begin < starts.len() {
+        let time = (starts[begin], durations[begin]);
+        let mut end = begin + 1;
+        while end < starts.len() && (starts[end], durations[end]) == time {
+            end += 1;
+        }
+        if end > begin + 1 {
+            met.clear();
+            for (row, keep) in (begin..end).zip(&mut keep[begin..end]) {
+                *keep = key(row).is_none_or(|key| met.insert(key));
+            }
+        }
+        begin = end;
+    }
+    keep
+}
+
+fn note(found: &mut Anomaly, keep: &[bool], name: &[NameId], names: &Names) {
+    found.count += keep.iter().filter(|kept| !**kept).count() as u64;
+    if let Some(first) = keep.iter().position(|kept| !kept) {
+        let place = || format!("{:?}", names.get(name[first]));
+        found.first.get_or_insert_with(place);
+    }
+}

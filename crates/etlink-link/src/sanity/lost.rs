@@ -1,0 +1,267 @@
+//! Launches whose rows are not in the trace, and the time of which nothing can be said for it.
+//!
+//! Launches in order are a list of losses and rows. A stretch of it is unknown if more than
+//! 1 / [`LOST_PART`] of its launches lack their row: these are the maximal scoring parts of the list
+//! (Ruzzo and Tompa 1999) where a loss counts `LOST_PART - 1` and a row -1. O(calls + rows).
+
+use super::launches::{Launch, LaunchCalls, LaunchKind};
+use crate::device::call_end;
+use crate::limits::{FEW_LOST, LEAST_LOST, LOST_OF_ALL, LOST_PART};
+use etlink_model::{
+    ALL_TIME, Anomaly, AnomalyKind, Correlation, DeviceTrace, RowIdx, RowSanity, TableIdx, TimeNs,
+};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::ops::Range;
+
+/// What is known of a launch's rows.
+#[derive(Clone, Copy, Debug)]
+struct LaunchRows {
+    /// How many rows it has, or is expected to have.
+    weight: i64,
+    /// When the first of them starts.
+    first: TimeNs,
+    /// It has none.
+    is_lost: bool,
+    /// It had one that was left out.
+    is_left_out: bool,
+}
+
+/// The rows of an id.
+#[derive(Clone, Copy, Debug, Default)]
+struct RowsOfId {
+    count: i64,
+    first: TimeNs,
+}
+
+/// Counts launches without rows, and finds when so many are missing that time is unknown.
+/// `left_out`: ids of rows that were there and could not be true.
+pub(super) fn lost_rows(
+    device: &mut DeviceTrace,
+    calls: &LaunchCalls,
+    left_out: &FxHashSet<Correlation>,
+) -> RowSanity {
+    // What a cut file lacks is said of it as a whole: Kineto writes rows behind calls.
+    if device.anomalies.is_cut() {
+        return RowSanity::default();
+    }
+    let (launches, judged) = judged_launches(device, calls, left_out);
+    let missing = |rows: &LaunchRows| rows.is_lost || rows.is_left_out;
+    let sanity = RowSanity {
+        launches: judged.len() as u64,
+        without_row: judged.iter().filter(|rows| missing(rows)).count() as u64,
+        unknown: vec![],
+    };
+    if sanity.without_row == 0 {
+        return sanity;
+    }
+    let scores = judged.iter().map(|rows| match missing(rows) {
+        true => rows.weight.saturating_mul(LOST_PART - 1),
+        false => -rows.weight,
+    });
+    let mut stretches = maximal_parts(scores);
+    let whole = judged
+        .iter()
+        .fold(0i64, |sum, rows| sum.saturating_add(rows.weight));
+    stretches.retain(|stretch| {
+        let lost = judged[stretch.clone()].iter().filter(|rows| missing(rows));
+        let lost = lost.fold(0i64, |sum, rows| sum.saturating_add(rows.weight));
+        let is_part_of_all = lost >= FEW_LOST && lost.saturating_mul(LOST_OF_ALL) >= whole;
+        lost >= LEAST_LOST || is_part_of_all
+    });
+    let lost: Vec<usize> = (0..judged.len())
+        .filter(|launch| judged[*launch].is_lost)
+        .collect();
+    let is_much =
+        lost.len() as i64 >= FEW_LOST && lost.len() as i64 * LOST_OF_ALL >= judged.len() as i64;
+    if let Some(first) = lost.first()
+        && (is_much || !stretches.is_empty())
+    {
+        let call = launches[*first].call;
+        let name = device.names.get(device.calls.name[call.index()]);
+        let found = Anomaly {
+            count: lost.len() as u64,
+            of: sanity.launches,
+            first: Some(format!(
+                "{name}, start {} ns",
+                device.calls.start[call.index()]
+            )),
+            ..Anomaly::default()
+        };
+        device
+            .anomalies
+            .add_all(AnomalyKind::LaunchWithoutRow, found);
+    }
+    RowSanity {
+        unknown: unknown_time(device, &launches, &judged, &stretches),
+        ..sanity
+    }
+}
+
+/// The launches that are judged, in order, and their rows.
+fn judged_launches<'c>(
+    device: &DeviceTrace,
+    calls: &'c LaunchCalls,
+    left_out: &FxHashSet<Correlation>,
+) -> (Vec<&'c Launch>, Vec<LaunchRows>) {
+    let mut rows_of: FxHashMap<Correlation, RowsOfId> = FxHashMap::default();
+    // Rows are in order of their starts: the first one met is the first.
+    for (id, start) in device.rows.correlation.iter().zip(&device.rows.start) {
+        let rows = rows_of.entry(*id).or_insert(RowsOfId {
+            count: 0,
+            first: *start,
+        });
+        rows.count += 1;
+    }
+    let (mut launches, mut judged) = (vec![], vec![]);
+    for launch in &calls.launches {
+        let known: Vec<RowsOfId> = launch
+            .ids
+            .iter()
+            .filter_map(|id| rows_of.get(id).copied())
+            .collect();
+        let count: i64 = known.iter().map(|rows| rows.count).sum();
+        let is_left_out = launch.ids.iter().any(|id| left_out.contains(id));
+        let is_lost = count == 0 && !is_left_out;
+        // A memset of no bytes has no row, and what a stream's capture records runs later.
+        let may_have_none = launch.kind == LaunchKind::Set || launch.may_be_captured;
+        if launch.ids.is_empty() || is_lost && may_have_none {
+            continue;
+        }
+        launches.push(launch);
+        judged.push(LaunchRows {
+            weight: count,
+            first: known
+                .iter()
+                .map(|rows| rows.first)
+                .min()
+                .unwrap_or_default(),
+            is_lost,
+            is_left_out,
+        });
+    }
+    let mut of_graphs: Vec<i64> = vec![];
+    for (launch, rows) in launches.iter().zip(&judged) {
+        if launch.kind == LaunchKind::Graph && rows.weight > 0 {
+            of_graphs.push(rows.weight);
+        }
+    }
+    of_graphs.sort_unstable();
+    let of_graph = of_graphs
+        .get(of_graphs.len() / 2)
+        .copied()
+        .unwrap_or(LEAST_LOST);
+    for (launch, rows) in launches.iter().zip(&mut judged) {
+        if rows.weight == 0 {
+            rows.weight = match launch.kind {
+                LaunchKind::Graph => of_graph,
+                _ => 1,
+            };
+        }
+    }
+    (launches, judged)
+}
+
+/// The time of stretches of launches: from the first one's call until the row of the next launch
+/// that has one starts, or the recording ends. All time if these are more than half of it.
+fn unknown_time(
+    device: &DeviceTrace,
+    launches: &[&Launch],
+    judged: &[LaunchRows],
+    stretches: &[Range<usize>],
+) -> Vec<(TimeNs, TimeNs)> {
+    let rows = (0..device.rows.len()).map(RowIdx::from_index);
+    let row_ends = rows.map(|row| crate::device::row_end(device, row));
+    let called = |launch: &&Launch| device.calls.start[launch.call.index()];
+    let last_call = launches.last().map(|launch| call_end(device, launch.call));
+    let (Some(begin), Some(end)) = (
+        launches.first().map(called),
+        row_ends.chain(last_call).max(),
+    ) else {
+        return vec![];
+    };
+    let mut unknown: Vec<(TimeNs, TimeNs)> = vec![];
+    let mut sum = 0i64;
+    for stretch in stretches {
+        let from = called(&launches[stretch.start]);
+        let returned = call_end(device, launches[stretch.end - 1].call);
+        let next = judged.get(stretch.end).map(|rows| rows.first);
+        let until = next.map_or(TimeNs(i64::MAX), |next| next.max(returned));
+        sum = sum.saturating_add(until.min(end).since(from));
+        match unknown.last_mut() {
+            Some(last) if from <= last.1 => last.1 = last.1.max(until),
+            _ => unknown.push((from, until)),
+        }
+    }
+    match sum.saturating_mul(2) > end.since(begin) {
+        true => vec![ALL_TIME],
+        false => unknown,
+    }
+}
+
+/// A part of a list with the sums of scores before it and up to its end.
+struct ScoredPart {
+    before: i64,
+    up_to: i64,
+    range: Range<usize>,
+    /// The part before it with a lower sum before, by place.
+    lower: Option<usize>,
+}
+
+/// The maximal scoring parts of a list of scores, ascending. O(scores).
+fn maximal_parts(scores: impl Iterator<Item = i64>) -> Vec<Range<usize>> {
+    let mut parts: Vec<ScoredPart> = vec![];
+    let mut sum = 0i64;
+    for (place, score) in scores.enumerate() {
+        let before = sum;
+        sum = sum.saturating_add(score);
+        if score <= 0 {
+            continue;
+        }
+        let mut part = ScoredPart {
+            before,
+            up_to: sum,
+            range: place..place + 1,
+            lower: parts.len().checked_sub(1),
+        };
+        loop {
+            while let Some(lower) = part.lower
+                && parts[lower].before >= part.before
+            {
+                part.lower = parts[lower].lower;
+            }
+            match part.lower {
+                Some(lower) if parts[lower].up_to < part.up_to => {
+                    let joined = &parts[lower];
+                    part = ScoredPart {
+                        before: joined.before,
+                        up_to: part.up_to,
+                        range: joined.range.start..part.range.end,
+                        lower: joined.lower,
+                    };
+                    parts.truncate(lower);
+                }
+                _ => break,
+            }
+        }
+        parts.push(part);
+    }
+    parts.into_iter().map(|part| part.range).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_with_too_many_losses_are_found() {
+        let parts = |losses: &str| {
+            let scores = losses.bytes().map(|one| if one == b'x' { 3 } else { -1 });
+            maximal_parts(scores)
+        };
+        assert_eq!(parts("......"), []);
+        assert_eq!(parts("..x..x.."), [2..6]);
+        assert_eq!(parts("xx.........x"), [0..2, 11..12]);
+        assert_eq!(parts("x...x...x"), [0..1, 4..5, 8..9]);
+        assert_eq!(parts("x..x..x"), [0..7]);
+    }
+}

@@ -1,0 +1,129 @@
+//! Whether the device rows of a trace can be true: looked at once, before anything is made of them.
+//!
+//! Recorders lose rows, write times of 0, ends that were never read, and one id for two launches. Each
+//! such fault looks like a finding: a device that idles, a kernel that takes all the time. So the rows
+//! are judged as soon as a trace is read, and what they cannot be is taken out of its tables; all
+//! commands see the same rows then.
+//!
+//! | fault | what shows it | what is done |
+//! |---|---|---|
+//! | written twice | all columns of two events are the same | one is kept |
+//! | no time | start and duration are 0; a duration of 0 that rounding does not explain | left out |
+//! | impossible time | out of the order of launches on its stream, or far outside the recording | left out |
+//! | overlong | covers rows of its stream that had to wait for it, and lasts much longer than its like | ends where the next row begins |
+//! | shared correlation | several rows of a call that launches one kernel | given to the launches beside it that lack rows, in order; else counted |
+//! | lost | calls that launch and have no row | where more than [`LOST_PART`] is missing, time is unknown: neither busy nor idle |
+//!
+//! A row that is left out stays a launch without a row, so that no idle time is made of it. A row
+//! that is cut off keeps its place in the graph. Rows that overlap by rounding, by programmatic
+//! dependent launch, inside one graph launch, or without a correlation (XLA, MTIA) are no fault, nor
+//! are calls inside a stream's capture and `cudaMemsetAsync` without rows: healthy traces have them.
+//!
+//! What is found is counted in [`DeviceTrace::anomalies`] and [`DeviceTrace::row_sanity`]. O(n log n).
+
+mod duplicates;
+mod launches;
+mod lost;
+mod order;
+mod overlong;
+mod shared;
+mod times;
+
+use crate::device::row_name;
+use etlink_model::{Anomaly, AnomalyKind, Correlation, DeviceTrace, RowIdx, TableIdx};
+use launches::LaunchCalls;
+use rustc_hash::FxHashSet;
+
+/// Judges the rows of a trace, unless that was done before: see the module.
+pub fn judge_rows(device: &mut DeviceTrace) {
+    if device.row_sanity.is_some() {
+        return;
+    }
+    let judged = device.rows.len() as u64;
+    let mut judge = RowJudge {
+        recorded_ns: recorded_ns(device),
+        rows: judged,
+        left_out: FxHashSet::default(),
+    };
+    duplicates::drop_duplicates(device);
+    let timeless = times::rows_without_time(device);
+    judge.leave_out(device, AnomalyKind::RowWithoutTime, &timeless);
+    let calls = LaunchCalls::new(device);
+    shared::give_shared_rows(device, &calls);
+    let misplaced = order::misplaced_rows(device, &calls);
+    judge.leave_out(device, AnomalyKind::RowTimeImpossible, &misplaced);
+    judge.cut_off(device, &calls);
+    device.row_sanity = Some(lost::lost_rows(device, &calls, &judge.left_out));
+}
+
+/// What the steps of a judgement have in common.
+struct RowJudge {
+    /// Sum of the recorded durations, ns.
+    recorded_ns: u64,
+    rows: u64,
+    /// Ids of rows that were left out.
+    left_out: FxHashSet<Correlation>,
+}
+
+impl RowJudge {
+    fn leave_out(&mut self, device: &mut DeviceTrace, kind: AnomalyKind, rows: &[RowIdx]) {
+        let Some(first) = rows.first() else { return };
+        let lost = rows.iter().map(|row| device.rows.duration[row.index()].0);
+        let lost_ns = lost.fold(0u64, |sum, ns| sum.saturating_add(ns.max(0) as u64));
+        let found = self.found(rows.len(), lost_ns, row_place(device, *first));
+        let mut keep = vec![true; device.rows.len()];
+        for row in rows {
+            keep[row.index()] = false;
+            self.left_out.insert(device.rows.correlation[row.index()]);
+        }
+        device.retain_rows(&keep);
+        device.anomalies.add_all(kind, found);
+    }
+
+    fn cut_off(&self, device: &mut DeviceTrace, calls: &LaunchCalls) {
+        let cuts = overlong::overlong_rows(device, calls);
+        let Some((first, _)) = cuts.first() else {
+            return;
+        };
+        let place = row_place(device, *first);
+        let mut lost_ns = 0u64;
+        for (row, end) in &cuts {
+            let start = device.rows.start[row.index()];
+            let duration = &mut device.rows.duration[row.index()];
+            lost_ns = lost_ns.saturating_add(duration.0.saturating_sub((*end - start).0) as u64);
+            *duration = *end - start;
+        }
+        let found = self.found(cuts.len(), lost_ns, place);
+        device.anomalies.add_all(AnomalyKind::RowOverlong, found);
+    }
+
+    fn found(&self, count: usize, lost_ns: u64, place: String) -> Anomaly {
+        Anomaly {
+            count: count as u64,
+            of: self.rows,
+            device_ns: lost_ns,
+            of_device_ns: if lost_ns > 0 { self.recorded_ns } else { 0 },
+            first: Some(place),
+        }
+    }
+}
+
+/// Sum of the rows' durations, ns.
+fn recorded_ns(device: &DeviceTrace) -> u64 {
+    let durations = device.rows.duration.iter();
+    durations.fold(0, |sum, ns| sum.saturating_add(ns.0.max(0) as u64))
+}
+
+/// A row for messages.
+fn row_place(device: &DeviceTrace, row: RowIdx) -> String {
+    let start = device.rows.start[row.index()];
+    format!("{}, start {start} ns", row_name(device, row))
+}
+
+/// The numbers of the rows of which `is` says so.
+fn rows_where(rows: usize, is: impl Fn(usize) -> bool) -> Vec<RowIdx> {
+    (0..rows)
+        .filter(|row| is(*row))
+        .map(RowIdx::from_index)
+        .collect()
+}

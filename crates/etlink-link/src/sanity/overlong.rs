@@ -1,0 +1,156 @@
+//! Rows whose end is wrong: they last on over rows that had to wait for them.
+//!
+//! A row of a stream begins when the one before it has ended. With programmatic dependent launch it
+//! may begin earlier, but not end earlier. So a row over others that begin and end inside of it, and
+//! that were launched by other calls, did not last that long. It has to last much longer than its
+//! like as well, or lie over many: what is a stream is the recorder's word.
+
+use super::launches::LaunchCalls;
+use crate::device::row_end;
+use crate::limits::{
+    LONGER_THAN_LIKE, LONGER_THAN_RECORDING, MANY_COVERED, MAX_COVERED_LOOKUPS,
+    PROGRAMMATIC_OVERLAP, RECORDING_MARGIN,
+};
+use crate::search::Groups;
+use etlink_model::{
+    DeviceRows, DeviceTrace, DurationNs, NameId, QueueIdx, RowIdx, TableIdx, TimeNs,
+};
+use std::collections::BTreeMap;
+
+/// The rows that last too long, ascending, each with the time at which the next begins. O(n log n).
+pub(super) fn overlong_rows(device: &DeviceTrace, calls: &LaunchCalls) -> Vec<(RowIdx, TimeNs)> {
+    let usual = UsualDurations::new(&device.rows);
+    let mut cuts: BTreeMap<RowIdx, TimeNs> = BTreeMap::new();
+    let by_queue: Groups<QueueIdx, RowIdx> = Groups::new(&device.rows.queue, device.queues.len());
+    for queue in 0..device.queues.len() {
+        let rows = by_queue.rows(QueueIdx::from_index(queue));
+        cuts.extend(overlong_of_queue(device, calls, rows, &usual));
+    }
+    cuts.extend(beyond_recording(device, &usual, &cuts));
+    cuts.into_iter().collect()
+}
+
+/// `rows` of one queue in order of their starts.
+fn overlong_of_queue(
+    device: &DeviceTrace,
+    calls: &LaunchCalls,
+    rows: &[RowIdx],
+    usual: &UsualDurations,
+) -> Vec<(RowIdx, TimeNs)> {
+    let id = |row: RowIdx| device.rows.correlation[row.index()];
+    let starts: Vec<TimeNs> = rows
+        .iter()
+        .map(|row| device.rows.start[row.index()])
+        .collect();
+    let mut found = vec![];
+    for (place, row) in rows.iter().enumerate() {
+        let limit = row_end(device, *row).shifted(-PROGRAMMATIC_OVERLAP.0);
+        if starts.get(place + 1).is_none_or(|next| *next >= limit)
+            || calls.call_of(id(*row)).is_none()
+        {
+            continue;
+        }
+        let is_of_other_launch =
+            |other: &&RowIdx| id(**other) != id(*row) && calls.call_of(id(**other)).is_some();
+        let inside = &rows[place + 1..];
+        let inside = &inside[..starts[place + 1..].partition_point(|start| *start < limit)];
+        // Rows that all overlap and cover none would be looked at by each of them.
+        let others = inside.iter().take(MAX_COVERED_LOOKUPS);
+        let others: Vec<RowIdx> = others.filter(is_of_other_launch).copied().collect();
+        let covered = others
+            .iter()
+            .filter(|other| row_end(device, **other) < limit);
+        let covered = covered.count();
+        let is_wrong = covered >= MANY_COVERED || usual.is_longer(&device.rows, *row);
+        if let Some(next) = others.first().filter(|_| covered > 0 && is_wrong) {
+            found.push((*row, device.rows.start[next.index()]));
+        }
+    }
+    found
+}
+
+/// Rows that end further behind all else than the recording is long. They are cut off where all else
+/// has ended.
+fn beyond_recording(
+    device: &DeviceTrace,
+    usual: &UsualDurations,
+    cuts: &BTreeMap<RowIdx, TimeNs>,
+) -> Vec<(RowIdx, TimeNs)> {
+    let rows = &device.rows;
+    let is_long = |row: RowIdx| !cuts.contains_key(&row) && usual.is_far_longer(rows, row);
+    let all = || (0..rows.len()).map(RowIdx::from_index);
+    let long: Vec<RowIdx> = all().filter(|row| is_long(*row)).collect();
+    if long.is_empty() {
+        return vec![];
+    }
+    let calls = device.calls.start.iter().zip(&device.calls.duration);
+    let calls = calls.map(|(start, duration)| (*start, *start + *duration));
+    let others = all().filter(|row| long.binary_search(row).is_err());
+    let others = others.map(|row| {
+        let end = cuts.get(&row).copied();
+        (rows.start[row.index()], end.unwrap_or(row_end(device, row)))
+    });
+    let extent = calls
+        .chain(others)
+        .reduce(|all, one| (all.0.min(one.0), all.1.max(one.1)));
+    let Some((begin, end)) = extent else {
+        return vec![];
+    };
+    let margin = end.since(begin).max(RECORDING_MARGIN.0);
+    let is_beyond = |row: &RowIdx| row_end(device, *row).since(end) > margin;
+    let cut = |row: RowIdx| (row, end.max(rows.start[row.index()]));
+    long.into_iter().filter(is_beyond).map(cut).collect()
+}
+
+/// The durations of each name's rows, ascending, by name.
+pub(super) fn durations_by_name(rows: &DeviceRows) -> BTreeMap<NameId, Vec<DurationNs>> {
+    let mut durations: BTreeMap<NameId, Vec<DurationNs>> = BTreeMap::new();
+    for (name, duration) in rows.name.iter().zip(&rows.duration) {
+        durations.entry(*name).or_default().push(*duration);
+    }
+    durations.values_mut().for_each(|all| all.sort_unstable());
+    durations
+}
+
+/// How long rows usually last.
+struct UsualDurations {
+    /// Medians of names with several rows.
+    of_name: BTreeMap<NameId, DurationNs>,
+    /// What three in four of all rows do not exceed.
+    of_most: DurationNs,
+}
+
+impl UsualDurations {
+    fn new(rows: &DeviceRows) -> UsualDurations {
+        let mut of_name = BTreeMap::new();
+        for (name, all) in durations_by_name(rows) {
+            if all.len() > 3 {
+                of_name.insert(name, all[all.len() / 2]);
+            }
+        }
+        let mut all = rows.duration.clone();
+        all.sort_unstable();
+        UsualDurations {
+            of_name,
+            of_most: all.get(all.len() * 3 / 4).copied().unwrap_or_default(),
+        }
+    }
+
+    /// Whether a row that covers others lasts much longer than others of its name, or than most rows
+    /// where its name has few.
+    fn is_longer(&self, rows: &DeviceRows, row: RowIdx) -> bool {
+        let usual = self.of_name.get(&rows.name[row.index()]);
+        is_times(rows, row, *usual.unwrap_or(&self.of_most), LONGER_THAN_LIKE)
+    }
+
+    /// Whether a row that covers none lasts so much longer than others of its name that it is wrong
+    /// by itself. Of a kernel that runs once nobody can say that.
+    fn is_far_longer(&self, rows: &DeviceRows, row: RowIdx) -> bool {
+        let usual = self.of_name.get(&rows.name[row.index()]);
+        usual.is_some_and(|usual| is_times(rows, row, *usual, LONGER_THAN_RECORDING))
+    }
+}
+
+fn is_times(rows: &DeviceRows, row: RowIdx, usual: DurationNs, factor: i64) -> bool {
+    rows.duration[row.index()].0 > usual.0.max(1).saturating_mul(factor)
+}

@@ -1,0 +1,63 @@
+//! Rows of which the recorder knew no time.
+
+use super::rows_where;
+use crate::limits::{EARLY_START, NO_ROUNDING};
+use etlink_model::{AnomalyKind, DeviceTrace, DurationNs, RowIdx, RowKind, TimeNs};
+
+/// Rows whose start and duration are 0, and kernels that take no time though others of their name take
+/// so long that rounding does not explain it. O(rows log rows).
+pub(super) fn rows_without_time(device: &DeviceTrace) -> Vec<RowIdx> {
+    let rows = &device.rows;
+    let is_instant = |row: usize| rows.duration[row] == DurationNs::ZERO;
+    if !(0..rows.len()).any(is_instant) {
+        return vec![];
+    }
+    let is_zero = |row: usize| {
+        is_instant(row)
+            && (rows.start[row] == TimeNs(0) || device.header.unix_time(rows.start[row]).0 == 0)
+    };
+    // A trace may begin at 0: then the others are near.
+    let others = (0..rows.len()).filter(|row| !is_zero(*row));
+    let others = others.map(|row| rows.start[row]).min();
+    let first = others
+        .into_iter()
+        .chain(device.calls.start.first().copied())
+        .min();
+    let is_far = first.is_some_and(|first| first.0.saturating_abs() > EARLY_START.0);
+    let usual = usual_durations(device);
+    // The readers read a negative duration as 0, as they do what is no number.
+    let negative = [AnomalyKind::NegativeDuration, AnomalyKind::BadNumber];
+    let negative: u64 = negative
+        .iter()
+        .map(|kind| device.anomalies.count(*kind))
+        .sum();
+    let is_work =
+        |row: usize| rows.kind[row] != RowKind::GraphNode && rows.correlation[row].get().is_some();
+    let instants = (0..rows.len())
+        .filter(|row| is_instant(*row) && is_work(*row))
+        .count() as u64;
+    rows_where(rows.len(), |row| {
+        if !is_instant(row) || !is_work(row) {
+            return false;
+        }
+        // What a copy takes is by its bytes, of which there may be few.
+        let usual = usual[rows.name[row].index()];
+        let is_short = rows.kind[row] == RowKind::Kernel && usual >= NO_ROUNDING;
+        is_far && is_zero(row) || is_short || instants <= negative
+    })
+}
+
+/// Per name, the median duration of its rows that take time.
+fn usual_durations(device: &DeviceTrace) -> Vec<DurationNs> {
+    let rows = &device.rows;
+    let mut usual = vec![DurationNs::ZERO; device.names.count()];
+    for (name, durations) in super::overlong::durations_by_name(rows) {
+        let timed = durations.partition_point(|ns| *ns == DurationNs::ZERO);
+        let timed = &durations[timed..];
+        // of fewer nothing is usual
+        if timed.len() > 2 {
+            usual[name.index()] = timed[timed.len() / 2];
+        }
+    }
+    usual
+}

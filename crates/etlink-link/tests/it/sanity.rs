@@ -1,0 +1,393 @@
+//! Damage of device rows: four cases that recorders were seen to write, and damage drawn over traces
+//! of a machine that has none.
+
+use crate::support::{anomalies, device};
+use etlink_link::{LinkOptions, LinkedTrace, judge_rows, link};
+use etlink_model::{ALL_TIME, AnomalyKind, Correlation, DeviceTrace, DurationNs, RowKind, TimeNs};
+use etlink_testing::{DeviceQueue, Machine, MachineChange, TraceBuilder, random_program};
+use proptest::prelude::*;
+
+const US: i64 = 1_000;
+const MS: i64 = 1_000 * US;
+
+/// Two steps, in each of which kernels of two ops alternate on one stream, from `begin` on.
+fn two_steps(launch: &str, kernels: i64, begin: i64) -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    for step in 0..2 {
+        let start = begin + step * 10 * MS;
+        draw.annotation(
+            main,
+            &format!("ProfilerStep#{step}"),
+            start,
+            start + 10 * MS,
+        );
+        for number in 0..kernels {
+            let (op, kernel) = [("aten::mm", "gemm"), ("aten::add", "add")][number as usize % 2];
+            let at = start + 10 * US + number * 100 * US;
+            draw.op(main, op, at, at + 50 * US);
+            let id = draw.next_correlation();
+            draw.call(main, launch, (at + 10 * US, at + 15 * US), id);
+            let row = start + 200 * US + number * 200 * US;
+            draw.kernel(DeviceQueue::stream(7), kernel, (row, row + 180 * US), id);
+        }
+    }
+    draw
+}
+
+fn linked(device: DeviceTrace) -> LinkedTrace {
+    link(None, device, LinkOptions::default()).expect("links")
+}
+
+/// What was found of device rows.
+fn row_damage(trace: &LinkedTrace) -> Vec<(AnomalyKind, u64)> {
+    let mut all = anomalies(trace);
+    all.retain(|(kind, _)| kind.is_of_rows());
+    all
+}
+
+fn unknown(trace: &LinkedTrace) -> &[(TimeNs, TimeNs)] {
+    &trace.device.row_sanity.as_ref().expect("judged").unknown
+}
+
+/// Drops the rows of which `is_lost` says so, by their places.
+fn lose(device: &mut DeviceTrace, is_lost: impl Fn(usize) -> bool) {
+    let keep: Vec<bool> = (0..device.rows.len()).map(|row| !is_lost(row)).collect();
+    device.retain_rows(&keep);
+}
+
+#[test]
+fn a_row_over_later_rows_of_its_stream_ends_where_the_next_begins() {
+    // in the middle, near the end, over the last row, several, and behind all else
+    for overlong in [&[10usize][..], &[70], &[78], &[3, 30, 31, 60], &[79]] {
+        let mut trace = device(&two_steps("cudaLaunchKernel", 40, MS));
+        for row in overlong {
+            trace.rows.duration[*row] = DurationNs(3_400 * MS);
+        }
+        let trace = linked(trace);
+        let count = overlong.len() as u64;
+        assert_eq!(
+            row_damage(&trace),
+            [(AnomalyKind::RowOverlong, count)],
+            "{overlong:?}"
+        );
+        let rows = &trace.device.rows;
+        for row in overlong {
+            let duration = rows.duration[*row].0;
+            assert!(duration <= 200 * US, "{overlong:?}: {duration}");
+        }
+        assert_eq!(rows.len(), 80);
+        let (_, found) = trace.report.anomalies.iter().last().expect("found");
+        assert!(found.device_ns > 3_399_000_000 * count && found.of_device_ns > found.device_ns);
+        assert!(unknown(&trace).is_empty());
+    }
+}
+
+#[test]
+fn rows_that_overlap_by_dependent_launches_or_inside_a_graph_are_right() {
+    let mut draw = two_steps("cudaLaunchKernel", 40, MS);
+    let (main, stream) = (draw.thread(), DeviceQueue::stream(9));
+    let long = draw.next_correlation();
+    draw.call(main, "cudaLaunchKernelExC", (21 * MS, 21 * MS + US), long);
+    draw.kernel(stream, "first", (21 * MS, 23 * MS), long);
+    // begins long before the first one ends, and ends behind it
+    let next = draw.next_correlation();
+    draw.call(
+        main,
+        "cudaLaunchKernelExC",
+        (21 * MS + 2 * US, 21 * MS + 3 * US),
+        next,
+    );
+    draw.kernel(stream, "second", (22 * MS, 24 * MS), next);
+    let graph = draw.next_correlation();
+    draw.call(main, "cudaGraphLaunch", (24 * MS, 24 * MS + US), graph);
+    draw.kernel(stream, "outer", (24 * MS, 29 * MS), graph);
+    for node in 0..9 {
+        let start = 24 * MS + node * 100 * US;
+        draw.kernel(stream, "inner", (start, start + 50 * US), graph);
+    }
+    let trace = linked(device(&draw));
+    assert_eq!(row_damage(&trace), []);
+}
+
+#[test]
+fn lost_rows_make_time_unknown() {
+    let half = |row: usize| row.is_multiple_of(2);
+    let second_step = |row: usize| (50..70).contains(&row);
+    for launch in [
+        "cudaLaunchKernel",
+        "hipLaunchKernel",
+        "hipExtModuleLaunchKernel",
+        "cuLaunchKernelEx",
+    ] {
+        let mut trace = device(&two_steps(launch, 40, MS));
+        lose(&mut trace, half);
+        let trace = linked(trace);
+        assert_eq!(
+            row_damage(&trace),
+            [(AnomalyKind::LaunchWithoutRow, 40)],
+            "{launch}"
+        );
+        assert_eq!(unknown(&trace), [ALL_TIME], "{launch}");
+    }
+    let mut trace = device(&two_steps("cudaLaunchKernel", 40, MS));
+    lose(&mut trace, second_step);
+    let trace = linked(trace);
+    assert_eq!(row_damage(&trace), [(AnomalyKind::LaunchWithoutRow, 20)]);
+    let [(from, until)] = unknown(&trace) else {
+        panic!("one stretch");
+    };
+    // from the first launch without a row until the next row that there is
+    assert_eq!(
+        [from.0, until.0],
+        [
+            11 * MS + 20 * US + 10 * 100 * US,
+            11 * MS + 200 * US + 30 * 200 * US
+        ]
+    );
+}
+
+#[test]
+fn graph_launches_and_copies_lose_rows_as_kernels_do() {
+    for call in [
+        "cudaGraphLaunch",
+        "hipGraphLaunch",
+        "cudaMemcpyAsync",
+        "hipMemcpyWithStream",
+    ] {
+        let mut draw = two_steps("cudaLaunchKernel", 40, MS);
+        let main = draw.thread();
+        for number in 0..12 {
+            let (id, at) = (draw.next_correlation(), MS + number * 400 * US);
+            draw.call(main, call, (at, at + US), id);
+            if number < 4 {
+                let stream = DeviceQueue::stream(9);
+                draw.kernel(stream, "in graph", (at + 2 * US, at + 20 * US), id);
+                draw.kernel(stream, "in graph", (at + 30 * US, at + 40 * US), id);
+            }
+        }
+        let trace = linked(device(&draw));
+        assert_eq!(
+            row_damage(&trace),
+            [(AnomalyKind::LaunchWithoutRow, 8)],
+            "{call}"
+        );
+        assert!(!unknown(&trace).is_empty(), "{call}");
+    }
+}
+
+#[test]
+fn what_is_captured_and_memsets_of_nothing_need_no_rows() {
+    let mut draw = two_steps("cudaLaunchKernel", 40, MS);
+    let (main, other) = (draw.thread(), draw.thread());
+    let mut call = |thread, name: &str, at: i64| {
+        let id = draw.next_correlation();
+        draw.call(thread, name, (at, at + US), id);
+    };
+    call(main, "cudaStreamBeginCapture", 21 * MS);
+    for number in 0..40 {
+        call(
+            [main, other][number % 2],
+            "cudaLaunchKernel",
+            21 * MS + (number as i64 + 1) * 2 * US,
+        );
+    }
+    call(main, "cudaStreamEndCapture", 22 * MS);
+    for number in 0..40 {
+        call(main, "cudaMemsetAsync", 23 * MS + number * 2 * US);
+    }
+    // a single launch that failed
+    call(main, "cudaLaunchKernel", 24 * MS);
+    let trace = linked(device(&draw));
+    assert_eq!(row_damage(&trace), []);
+    assert!(unknown(&trace).is_empty());
+}
+
+#[test]
+fn rows_of_a_shared_correlation_go_to_the_launches_in_order() {
+    for (shared_by, launch) in [
+        (2, "hipLaunchKernel"),
+        (2, "cudaLaunchKernel"),
+        (3, "hipModuleLaunchKernel"),
+    ] {
+        for is_last in [false, true] {
+            let mut trace = device(&two_steps(launch, 36, MS));
+            let own = trace.rows.correlation.clone();
+            for (row, id) in trace.rows.correlation.iter_mut().enumerate() {
+                let first = row - row % shared_by;
+                *id = own[if is_last {
+                    first + shared_by - 1
+                } else {
+                    first
+                }];
+            }
+            let trace = linked(trace);
+            let moved = 72 - 72 / shared_by as u64;
+            assert_eq!(
+                row_damage(&trace),
+                [(AnomalyKind::CorrelationShared, moved)]
+            );
+            assert_eq!(trace.device.rows.correlation, own);
+            assert!(unknown(&trace).is_empty());
+        }
+    }
+    // of two launches without a row each may be the one whose row it is
+    let mut trace = device(&two_steps("hipLaunchKernel", 36, MS));
+    trace.rows.correlation[21] = trace.rows.correlation[20];
+    lose(&mut trace, |row| row == 22);
+    let trace = linked(trace);
+    assert_eq!(
+        row_damage(&trace),
+        [
+            (AnomalyKind::CorrelationAmbiguous, 1),
+            (AnomalyKind::LaunchWithoutRow, 2)
+        ]
+    );
+}
+
+#[test]
+fn rows_without_a_time_are_left_out_and_make_no_idle_time() {
+    let mut trace = device(&two_steps("cudaLaunchKernel", 40, 1_000 * MS));
+    let zero: Vec<usize> = (0..80).filter(|row| row % 4 == 3).collect();
+    for row in &zero {
+        trace.rows.start[*row] = TimeNs(0);
+        trace.rows.duration[*row] = DurationNs::ZERO;
+    }
+    trace.sort_by_time().expect("short tables");
+    let found = linked(trace);
+    assert_eq!(row_damage(&found), [(AnomalyKind::RowWithoutTime, 20)]);
+    assert_eq!(found.device.rows.len(), 60);
+    assert_eq!(unknown(&found), [ALL_TIME]);
+    let window = found.report.window;
+    assert!(window.start_ns >= 1_000 * MS, "{window:?}");
+    // a trace may begin at 0, with a row that is shorter than times are rounded by
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    for number in 0..10 {
+        let at = number * 10 * US;
+        draw.launch(
+            main,
+            (at, at + US),
+            DeviceQueue::stream(7),
+            "short",
+            (at, at),
+        );
+    }
+    assert_eq!(row_damage(&linked(device(&draw))), []);
+}
+
+#[test]
+fn negative_durations_are_left_out() {
+    let draw = two_steps("cudaLaunchKernel", 40, MS);
+    let text = String::from_utf8(draw.kineto()).expect("text");
+    let changed = text.replacen("\"dur\": 180.000", "\"dur\": -180.000", 12);
+    assert_ne!(text, changed);
+    let options = etlink_kineto::KinetoReadOptions::default();
+    let trace = etlink_kineto::read(changed.as_bytes(), options).expect("reads");
+    let trace = linked(trace);
+    assert_eq!(row_damage(&trace), [(AnomalyKind::RowWithoutTime, 12)]);
+    assert_eq!(trace.device.rows.len(), 68);
+    assert_eq!(unknown(&trace).len(), 1);
+}
+
+/// What is done to the rows of a healthy trace.
+#[derive(Clone, Copy, Debug)]
+enum Damage {
+    Lose,
+    Zero,
+    Twice,
+    Overlong,
+    Far(i64),
+}
+
+impl Damage {
+    fn kind(self) -> AnomalyKind {
+        match self {
+            Damage::Lose => AnomalyKind::LaunchWithoutRow,
+            Damage::Zero => AnomalyKind::RowWithoutTime,
+            Damage::Twice => AnomalyKind::EventTwice,
+            Damage::Overlong => AnomalyKind::RowOverlong,
+            Damage::Far(_) => AnomalyKind::RowTimeImpossible,
+        }
+    }
+
+    fn plant(self, device: &mut DeviceTrace, wanted: &[usize]) {
+        let mut keep = vec![true; device.rows.len()];
+        for row in wanted {
+            let rows = &mut device.rows;
+            match self {
+                Damage::Lose => keep[*row] = false,
+                Damage::Zero => {
+                    (rows.start[*row], rows.duration[*row]) = (TimeNs(0), DurationNs::ZERO)
+                }
+                Damage::Twice => {
+                    let again = rows.row(*row);
+                    rows.push(again);
+                    keep.push(true);
+                }
+                Damage::Overlong => rows.duration[*row] = DurationNs(5_000 * MS),
+                Damage::Far(ns) => rows.start[*row] = rows.start[*row].shifted(ns),
+            }
+        }
+        device.retain_rows(&keep);
+        device.sort_by_time().expect("short tables");
+    }
+}
+
+fn healthy(seed: u64) -> DeviceTrace {
+    let (program, options, _) = random_program(seed);
+    let mut machine = Machine::run(&program, options, MachineChange::None);
+    machine.trace.origin(2_000 * MS);
+    device(&machine.trace)
+}
+
+proptest! {
+    #[test]
+    fn planted_damage_is_counted_and_nothing_else(
+        seed in 0u64..1_000,
+        damage in prop_oneof![
+            Just(Damage::Lose),
+            Just(Damage::Zero),
+            Just(Damage::Twice),
+            Just(Damage::Overlong),
+            Just(Damage::Far(-9_000 * MS)),
+            Just(Damage::Far(9_000 * MS)),
+            Just(Damage::Far(3_600_000 * MS)),
+        ],
+        places in prop::collection::btree_set(0usize..10_000, 2..12),
+    ) {
+        let mut device = healthy(seed);
+        let mut sound = device.clone();
+        judge_rows(&mut sound);
+        prop_assert_eq!(&sound.anomalies, &device.anomalies);
+        prop_assert_eq!(&sound.rows, &device.rows);
+        let rows = device.rows.len();
+        // The last row of a stream has none after it that it could lie over; few of many are damaged.
+        let last: Vec<usize> = (0..device.queues.len())
+            .filter_map(|queue| (0..rows).rev().find(|row| device.rows.queue[*row].index() == queue))
+            .collect();
+        let mut wanted: Vec<usize> = places.into_iter().map(|place| place % rows).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        wanted.retain(|row| !last.contains(row) && device.rows.kind[*row] == RowKind::Kernel);
+        wanted.truncate(rows / 8);
+        prop_assume!(wanted.len() > 1);
+        damage.plant(&mut device, &wanted);
+        judge_rows(&mut device);
+        let found: Vec<(AnomalyKind, u64)> = device
+            .anomalies
+            .iter()
+            .filter(|(kind, _)| kind.is_of_rows())
+            .map(|(kind, anomaly)| (kind, anomaly.count))
+            .collect();
+        prop_assert_eq!(found, vec![(damage.kind(), wanted.len() as u64)]);
+        let twice = device.anomalies.clone();
+        device.row_sanity = None;
+        judge_rows(&mut device);
+        // what was taken out is not found again, but for launches that lack rows now
+        let again = |kind: AnomalyKind| device.anomalies.count(kind) == twice.count(kind);
+        prop_assert!(again(AnomalyKind::RowOverlong) && again(AnomalyKind::RowTimeImpossible));
+        let is_row_of_launch = |id: &Correlation| id.get().is_some();
+        prop_assert!(device.rows.correlation.iter().all(is_row_of_launch));
+    }
+}
