@@ -17,6 +17,7 @@ mod capture;
 mod claims;
 mod completions;
 mod convert;
+mod damaged_rows;
 mod diff;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod failing_calls;

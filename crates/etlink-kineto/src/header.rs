@@ -64,6 +64,8 @@ pub(crate) fn read(
             b"baseTimeNanoseconds" => header.base_ns = value.int().map_or(header.base_ns, UnixNs),
             b"trace_id" => header.trace_id = value.text().into_owned(),
             b"host_name" => header.host_name = value.text().into_owned(),
+            // The profiler's log of the recording, by severity.
+            b"ERROR" | b"WARNING" => list(value, |line| header.note_diagnosis(&line.text())),
             b"distributedInfo" => object(value, |key, value| read_distributed(key, value, header)),
             b"deviceProperties" => {
                 // of a key that comes twice the last value counts, as in Python

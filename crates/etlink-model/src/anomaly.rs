@@ -41,7 +41,7 @@ macro_rules! anomalies {
 
             /// Whether it was found by comparing device rows with each other and their launches.
             pub fn is_of_rows(self) -> bool {
-                AnomalyKind::EventTwice <= self && self <= AnomalyKind::LaunchWithoutRow
+                AnomalyKind::EventTwice <= self && self <= AnomalyKind::RecorderFailed
             }
 
             /// One line for people.
@@ -183,6 +183,11 @@ anomalies! {
          its own is not known";
     /// A call that launches, and no row of it.
     LaunchWithoutRow = Damage, "launches without a device row: the recorder lost what they ran";
+    /// What the recorder's log says of events that it could not keep.
+    RecorderLost = Damage, "messages of the recorder that it lost events";
+    /// What the recorder's log says, of a trace without device rows.
+    RecorderFailed = Damage,
+        "messages of the recorder that it could not record devices, and no device row";
     /// Kineto text rows without pid or tid.
     NoThread = Info, "host rows without a process or thread id, put on thread 0";
     /// Processes that share a device use the same ids.

@@ -352,9 +352,26 @@ pub struct DeviceHeader {
     pub host_name: String,
     /// Names of the devices (`deviceProperties`).
     pub devices: Vec<String>,
+    /// Errors and warnings that the recorder wrote about itself.
+    pub diagnoses: Vec<String>,
 }
 
+/// More messages of a recorder are not kept: it may write one for each event.
+const MOST_DIAGNOSES: usize = 64;
+
+/// A longer message is cut: no line of a report is longer.
+const MOST_DIAGNOSIS_CHARS: usize = 300;
+
 impl DeviceHeader {
+    /// Keeps an error or a warning of the recorder.
+    pub fn note_diagnosis(&mut self, text: &str) {
+        if self.diagnoses.len() < MOST_DIAGNOSES {
+            let words: Vec<&str> = text.split_whitespace().collect();
+            let line = words.join(" ").chars().take(MOST_DIAGNOSIS_CHARS).collect();
+            self.diagnoses.push(line);
+        }
+    }
+
     /// What a device is called. ROCm numbers its devices otherwise in rows than in properties:
     /// where all have one name, so has this one.
     pub fn device_name(&self, device: i64) -> Option<&str> {

@@ -16,7 +16,25 @@ impl ExportReader<'_> {
         self.read_devices()?;
         self.read_thread_names()?;
         self.read_process();
-        Ok(())
+        self.read_diagnoses()
+    }
+
+    /// What Nsight Systems says of its own recording: warnings (2) and errors (3).
+    fn read_diagnoses(&mut self) -> Result<(), Error> {
+        let columns = ["severity", "text"];
+        self.each_row(
+            "DIAGNOSTIC_EVENT",
+            &columns,
+            RowFilter::All,
+            |this, cells| {
+                let text = cells
+                    .text(1)
+                    .filter(|_| matches!(cells.int(0), Some(2 | 3)));
+                if let Some(text) = text {
+                    this.assembler.trace.header.note_diagnosis(&text);
+                }
+            },
+        )
     }
 
     /// Rows of a small table; nothing where there is none.

@@ -28,6 +28,8 @@ pub(crate) struct XlaProfile {
     /// `profile_start_time`: the origin of times that are no Unix times; 0 = not said.
     pub(crate) started: UnixNs,
     pub(crate) host_name: String,
+    /// Errors and warnings of the profiler.
+    pub(crate) diagnoses: Vec<String>,
     /// What planes say of their device, by its number: what it is called.
     pub(crate) device_names: Vec<(i64, String)>,
     /// And how many cores it has.
@@ -103,6 +105,9 @@ pub(crate) fn assemble(profile: XlaProfile, keep: KeepEvents) -> Result<DeviceTr
     trace.anomalies.merge(profile.anomalies);
     trace.header.recorder = TraceRecorder::Xla;
     trace.header.host_name = profile.host_name;
+    for text in &profile.diagnoses {
+        trace.header.note_diagnosis(text);
+    }
     trace.header.devices = names_by_number(profile.device_names);
     for (device, count) in profile.core_counts {
         trace.note_multiprocessors(device, count);

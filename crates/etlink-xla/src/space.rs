@@ -13,6 +13,8 @@ use std::io::{ErrorKind, Read};
 /// Field numbers of `XSpace`.
 mod xspace {
     pub(super) const PLANES: u32 = 1;
+    pub(super) const ERRORS: u32 = 2;
+    pub(super) const WARNINGS: u32 = 3;
     pub(super) const HOST_NAMES: u32 = 4;
 }
 
@@ -145,6 +147,10 @@ impl<R: Read> SpaceReader<R> {
             Ok(xspace::PLANES) => self.read_plane(message, is_whole),
             Ok(xspace::HOST_NAMES) if self.profile.host_name.is_empty() => {
                 self.profile.host_name = String::from_utf8_lossy(message).into_owned();
+            }
+            Ok(xspace::ERRORS | xspace::WARNINGS) => {
+                let text = String::from_utf8_lossy(message);
+                self.profile.diagnoses.push(text.into_owned());
             }
             _ => {}
         }
@@ -548,6 +554,8 @@ mod tests {
     fn numbers_are_those_of_the_schema() {
         for (message, field, number) in [
             ("XSpace", "planes", xspace::PLANES),
+            ("XSpace", "errors", xspace::ERRORS),
+            ("XSpace", "warnings", xspace::WARNINGS),
             ("XSpace", "hostnames", xspace::HOST_NAMES),
             ("XPlane", "name", plane::NAME),
             ("XPlane", "lines", plane::LINES),

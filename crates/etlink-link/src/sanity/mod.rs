@@ -21,6 +21,7 @@
 //!
 //! What is found is counted in [`DeviceTrace::anomalies`] and [`DeviceTrace::row_sanity`]. O(n log n).
 
+mod diagnoses;
 mod duplicates;
 mod launches;
 mod lost;
@@ -45,6 +46,7 @@ pub fn judge_rows(device: &mut DeviceTrace) {
         rows: judged,
         left_out: FxHashSet::default(),
     };
+    diagnoses::note_diagnoses(device);
     duplicates::drop_duplicates(device);
     let timeless = times::rows_without_time(device);
     judge.leave_out(device, AnomalyKind::RowWithoutTime, &timeless);

@@ -1,0 +1,54 @@
+//! What the recorder says of its own recording: Kineto's `ERROR` and `WARNING` lists, the table
+//! `DIAGNOSTIC_EVENT` of Nsight Systems, errors and warnings of an XSpace.
+//!
+//! Most of it is of no consequence: of public traces one has "gpuGetDeviceCount failed" and 1,313
+//! device rows. What counts is that events were lost, and why there are no device rows.
+
+use etlink_model::{Anomaly, AnomalyKind, DeviceTrace};
+
+/// Words of messages that say that events are missing.
+const LOSS: [&str; 7] = [
+    "dropped",
+    "lost",
+    "overflow",
+    "exceeded",
+    "out of memory",
+    "not all ",
+    "incomplete",
+];
+
+/// Words of messages about what records devices.
+const RECORDERS: [&str; 6] = [
+    "cupti",
+    "roctracer",
+    "rocprofiler",
+    "cuda profiling",
+    "cuda trace",
+    "privilege",
+];
+
+/// Counts messages that say what figures lack.
+pub(super) fn note_diagnoses(device: &mut DeviceTrace) {
+    let diagnoses = &device.header.diagnoses;
+    let has_any = |text: &str, words: &[&str]| {
+        let text = text.to_ascii_lowercase();
+        words.iter().any(|word| text.contains(word))
+    };
+    let lost: Vec<&String> = diagnoses
+        .iter()
+        .filter(|text| has_any(text, &LOSS))
+        .collect();
+    let failed = diagnoses.iter().filter(|text| has_any(text, &RECORDERS));
+    let failed: Vec<&String> = failed.filter(|_| device.rows.is_empty()).collect();
+    for (kind, texts) in [
+        (AnomalyKind::RecorderLost, lost),
+        (AnomalyKind::RecorderFailed, failed),
+    ] {
+        let found = Anomaly {
+            count: texts.len() as u64,
+            first: texts.first().map(|text| format!("{text:?}")),
+            ..Anomaly::default()
+        };
+        device.anomalies.add_all(kind, found);
+    }
+}
