@@ -54,7 +54,7 @@ pub fn judge_rows(device: &mut DeviceTrace) {
     shared::give_shared_rows(device, &calls);
     let misplaced = order::misplaced_rows(device, &calls);
     judge.leave_out(device, AnomalyKind::RowTimeImpossible, &misplaced);
-    judge.cut_off(device, &calls);
+    judge.cut_off(device);
     device.row_sanity = Some(lost::lost_rows(device, &calls, &judge.left_out));
 }
 
@@ -82,8 +82,8 @@ impl RowJudge {
         device.anomalies.add_all(kind, found);
     }
 
-    fn cut_off(&self, device: &mut DeviceTrace, calls: &LaunchCalls) {
-        let cuts = overlong::overlong_rows(device, calls);
+    fn cut_off(&self, device: &mut DeviceTrace) {
+        let cuts = overlong::overlong_rows(device);
         let Some((first, _)) = cuts.first() else {
             return;
         };

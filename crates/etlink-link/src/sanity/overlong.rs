@@ -5,7 +5,6 @@
 //! that were launched by other calls, did not last that long. It has to last much longer than its
 //! like as well, or lie over many: what is a stream is the recorder's word.
 
-use super::launches::LaunchCalls;
 use crate::device::row_end;
 use crate::limits::{
     LONGER_THAN_LIKE, LONGER_THAN_RECORDING, MANY_COVERED, MAX_COVERED_LOOKUPS,
@@ -18,13 +17,13 @@ use etlink_model::{
 use std::collections::BTreeMap;
 
 /// The rows that last too long, ascending, each with the time at which the next begins. O(n log n).
-pub(super) fn overlong_rows(device: &DeviceTrace, calls: &LaunchCalls) -> Vec<(RowIdx, TimeNs)> {
+pub(super) fn overlong_rows(device: &DeviceTrace) -> Vec<(RowIdx, TimeNs)> {
     let usual = UsualDurations::new(&device.rows);
     let mut cuts: BTreeMap<RowIdx, TimeNs> = BTreeMap::new();
     let by_queue: Groups<QueueIdx, RowIdx> = Groups::new(&device.rows.queue, device.queues.len());
     for queue in 0..device.queues.len() {
         let rows = by_queue.rows(QueueIdx::from_index(queue));
-        cuts.extend(overlong_of_queue(device, calls, rows, &usual));
+        cuts.extend(overlong_of_queue(device, rows, &usual));
     }
     cuts.extend(beyond_recording(device, &usual, &cuts));
     cuts.into_iter().collect()
@@ -33,7 +32,6 @@ pub(super) fn overlong_rows(device: &DeviceTrace, calls: &LaunchCalls) -> Vec<(R
 /// `rows` of one queue in order of their starts.
 fn overlong_of_queue(
     device: &DeviceTrace,
-    calls: &LaunchCalls,
     rows: &[RowIdx],
     usual: &UsualDurations,
 ) -> Vec<(RowIdx, TimeNs)> {
@@ -45,13 +43,11 @@ fn overlong_of_queue(
     let mut found = vec![];
     for (place, row) in rows.iter().enumerate() {
         let limit = row_end(device, *row).shifted(-PROGRAMMATIC_OVERLAP.0);
-        if starts.get(place + 1).is_none_or(|next| *next >= limit)
-            || calls.call_of(id(*row)).is_none()
-        {
+        if starts.get(place + 1).is_none_or(|next| *next >= limit) || id(*row).get().is_none() {
             continue;
         }
         let is_of_other_launch =
-            |other: &&RowIdx| id(**other) != id(*row) && calls.call_of(id(**other)).is_some();
+            |other: &&RowIdx| id(**other) != id(*row) && id(**other).get().is_some();
         let inside = &rows[place + 1..];
         let inside = &inside[..starts[place + 1..].partition_point(|start| *start < limit)];
         // Rows that all overlap and cover none would be looked at by each of them.
