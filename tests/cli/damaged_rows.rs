@@ -189,7 +189,7 @@ fn rows_of_time_0_make_no_idle_time() {
     assert_eq!(findings["is_unknown"], true);
     assert_eq!(rank["idle"], Value::Array(vec![]));
     let kernels = rank["kernels"].as_array().expect("kernels").iter();
-    let rows: u64 = kernels.filter_map(|kernel| kernel["rows"].as_u64()).sum();
+    let rows: u64 = kernels.filter_map(|kernel| kernel["count"].as_u64()).sum();
     assert_eq!(rows, 30);
 }
 

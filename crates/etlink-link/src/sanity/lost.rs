@@ -10,20 +10,20 @@ use crate::limits::{FEW_LOST, LEAST_LOST, LOST_OF_ALL, LOST_PART};
 use etlink_model::{
     ALL_TIME, Anomaly, AnomalyKind, Correlation, DeviceTrace, RowIdx, RowSanity, TableIdx, TimeNs,
 };
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use std::ops::Range;
 
 /// What is known of a launch's rows.
 #[derive(Clone, Copy, Debug)]
 struct LaunchRows {
-    /// How many rows it has, or is expected to have.
-    weight: i64,
+    /// Rows that it has.
+    kept: i64,
+    /// Rows that it should have and has not.
+    missing: i64,
     /// When the first of them starts.
     first: TimeNs,
-    /// It has none.
+    /// There never was one.
     is_lost: bool,
-    /// It had one that was left out.
-    is_left_out: bool,
 }
 
 /// The rows of an id.
@@ -38,35 +38,31 @@ struct RowsOfId {
 pub(super) fn lost_rows(
     device: &mut DeviceTrace,
     calls: &LaunchCalls,
-    left_out: &FxHashSet<Correlation>,
+    left_out: &FxHashMap<Correlation, i64>,
 ) -> RowSanity {
     // What a cut file lacks is said of it as a whole: Kineto writes rows behind calls.
     if device.anomalies.is_cut() {
         return RowSanity::default();
     }
     let (launches, judged) = judged_launches(device, calls, left_out);
-    let missing = |rows: &LaunchRows| rows.is_lost || rows.is_left_out;
     let sanity = RowSanity {
         launches: judged.len() as u64,
-        without_row: judged.iter().filter(|rows| missing(rows)).count() as u64,
+        without_row: judged.iter().filter(|rows| rows.kept == 0).count() as u64,
         unknown: vec![],
     };
-    if sanity.without_row == 0 {
+    if judged.iter().all(|rows| rows.missing == 0) {
         return sanity;
     }
-    let scores = judged.iter().map(|rows| match missing(rows) {
-        true => rows.weight.saturating_mul(LOST_PART - 1),
-        false => -rows.weight,
-    });
+    let scores = judged.iter();
+    let scores = scores.map(|rows| rows.missing.saturating_mul(LOST_PART - 1) - rows.kept);
     let mut stretches = maximal_parts(scores);
-    let whole = judged
-        .iter()
-        .fold(0i64, |sum, rows| sum.saturating_add(rows.weight));
+    let whole = judged.iter().map(|rows| rows.kept + rows.missing);
+    let whole: i64 = whole.fold(0, i64::saturating_add);
     stretches.retain(|stretch| {
-        let lost = judged[stretch.clone()].iter().filter(|rows| missing(rows));
-        let lost = lost.fold(0i64, |sum, rows| sum.saturating_add(rows.weight));
-        let is_part_of_all = lost >= FEW_LOST && lost.saturating_mul(LOST_OF_ALL) >= whole;
-        lost >= LEAST_LOST || is_part_of_all
+        let missing = judged[stretch.clone()].iter().map(|rows| rows.missing);
+        let missing: i64 = missing.fold(0, i64::saturating_add);
+        let is_part_of_all = missing >= FEW_LOST && missing.saturating_mul(LOST_OF_ALL) >= whole;
+        missing >= LEAST_LOST || is_part_of_all
     });
     let lost: Vec<usize> = (0..judged.len())
         .filter(|launch| judged[*launch].is_lost)
@@ -101,7 +97,7 @@ pub(super) fn lost_rows(
 fn judged_launches<'c>(
     device: &DeviceTrace,
     calls: &'c LaunchCalls,
-    left_out: &FxHashSet<Correlation>,
+    left_out: &FxHashMap<Correlation, i64>,
 ) -> (Vec<&'c Launch>, Vec<LaunchRows>) {
     let mut rows_of: FxHashMap<Correlation, RowsOfId> = FxHashMap::default();
     // Rows are in order of their starts: the first one met is the first.
@@ -119,9 +115,10 @@ fn judged_launches<'c>(
             .iter()
             .filter_map(|id| rows_of.get(id).copied())
             .collect();
-        let count: i64 = known.iter().map(|rows| rows.count).sum();
-        let is_left_out = launch.ids.iter().any(|id| left_out.contains(id));
-        let is_lost = count == 0 && !is_left_out;
+        let kept: i64 = known.iter().map(|rows| rows.count).sum();
+        let left_out = launch.ids.iter().filter_map(|id| left_out.get(id));
+        let missing: i64 = left_out.sum();
+        let is_lost = kept == 0 && missing == 0;
         // A memset of no bytes has no row, and what a stream's capture records runs later.
         let may_have_none = launch.kind == LaunchKind::Set || launch.may_be_captured;
         if launch.ids.is_empty() || is_lost && may_have_none {
@@ -129,31 +126,28 @@ fn judged_launches<'c>(
         }
         launches.push(launch);
         judged.push(LaunchRows {
-            weight: count,
+            kept,
+            missing,
             first: known
                 .iter()
                 .map(|rows| rows.first)
                 .min()
                 .unwrap_or_default(),
             is_lost,
-            is_left_out,
         });
     }
     let mut of_graphs: Vec<i64> = vec![];
     for (launch, rows) in launches.iter().zip(&judged) {
-        if launch.kind == LaunchKind::Graph && rows.weight > 0 {
-            of_graphs.push(rows.weight);
+        if launch.kind == LaunchKind::Graph && !rows.is_lost {
+            of_graphs.push(rows.kept + rows.missing);
         }
     }
     of_graphs.sort_unstable();
-    let of_graph = of_graphs
-        .get(of_graphs.len() / 2)
-        .copied()
-        .unwrap_or(LEAST_LOST);
+    let of_graph = of_graphs.get(of_graphs.len() / 2).copied();
     for (launch, rows) in launches.iter().zip(&mut judged) {
-        if rows.weight == 0 {
-            rows.weight = match launch.kind {
-                LaunchKind::Graph => of_graph,
+        if rows.is_lost {
+            rows.missing = match launch.kind {
+                LaunchKind::Graph => of_graph.unwrap_or(LEAST_LOST),
                 _ => 1,
             };
         }

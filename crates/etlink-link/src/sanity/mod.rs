@@ -30,10 +30,9 @@ mod overlong;
 mod shared;
 mod times;
 
-use crate::device::row_name;
 use etlink_model::{Anomaly, AnomalyKind, Correlation, DeviceTrace, RowIdx, TableIdx};
 use launches::LaunchCalls;
-use rustc_hash::FxHashSet;
+use rustc_hash::FxHashMap;
 
 /// Judges the rows of a trace, unless that was done before: see the module.
 pub fn judge_rows(device: &mut DeviceTrace) {
@@ -44,7 +43,7 @@ pub fn judge_rows(device: &mut DeviceTrace) {
     let mut judge = RowJudge {
         recorded_ns: recorded_ns(device),
         rows: judged,
-        left_out: FxHashSet::default(),
+        left_out: FxHashMap::default(),
     };
     diagnoses::note_diagnoses(device);
     duplicates::drop_duplicates(device);
@@ -54,7 +53,7 @@ pub fn judge_rows(device: &mut DeviceTrace) {
     shared::give_shared_rows(device, &calls);
     let misplaced = order::misplaced_rows(device, &calls);
     judge.leave_out(device, AnomalyKind::RowTimeImpossible, &misplaced);
-    judge.cut_off(device);
+    judge.cut_off(device, &calls);
     device.row_sanity = Some(lost::lost_rows(device, &calls, &judge.left_out));
 }
 
@@ -63,8 +62,8 @@ struct RowJudge {
     /// Sum of the recorded durations, ns.
     recorded_ns: u64,
     rows: u64,
-    /// Ids of rows that were left out.
-    left_out: FxHashSet<Correlation>,
+    /// How many rows of an id were left out.
+    left_out: FxHashMap<Correlation, i64>,
 }
 
 impl RowJudge {
@@ -76,14 +75,15 @@ impl RowJudge {
         let mut keep = vec![true; device.rows.len()];
         for row in rows {
             keep[row.index()] = false;
-            self.left_out.insert(device.rows.correlation[row.index()]);
+            let id = device.rows.correlation[row.index()];
+            *self.left_out.entry(id).or_default() += 1;
         }
         device.retain_rows(&keep);
         device.anomalies.add_all(kind, found);
     }
 
-    fn cut_off(&self, device: &mut DeviceTrace) {
-        let cuts = overlong::overlong_rows(device);
+    fn cut_off(&self, device: &mut DeviceTrace, calls: &LaunchCalls) {
+        let cuts = overlong::overlong_rows(device, calls);
         let Some((first, _)) = cuts.first() else {
             return;
         };
@@ -116,10 +116,16 @@ fn recorded_ns(device: &DeviceTrace) -> u64 {
     durations.fold(0, |sum, ns| sum.saturating_add(ns.0.max(0) as u64))
 }
 
+/// Names of kernels can be pages long.
+const NAME_CHARS: usize = 60;
+
 /// A row for messages.
 fn row_place(device: &DeviceTrace, row: RowIdx) -> String {
+    let name = device.names.get(device.rows.name[row.index()]);
     let start = device.rows.start[row.index()];
-    format!("{}, start {start} ns", row_name(device, row))
+    let cut = name.char_indices().nth(NAME_CHARS);
+    let name = cut.map_or(name.to_owned(), |(end, _)| format!("{}…", &name[..end]));
+    format!("{name:?}, start {start} ns")
 }
 
 /// The numbers of the rows of which `is` says so.

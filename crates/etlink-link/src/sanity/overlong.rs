@@ -3,21 +3,25 @@
 //! A row of a stream begins when the one before it has ended. With programmatic dependent launch it
 //! may begin earlier, but not end earlier. So a row over others that begin and end inside of it, and
 //! that were launched by other calls, did not last that long. It has to last much longer than its
-//! like as well, or lie over many: what is a stream is the recorder's word.
+//! like as well, or lie over many: what is a stream is the recorder's word. A row behind which nothing
+//! runs is wrong if it ends long after a call that waited for its device.
 
-use crate::device::row_end;
+use super::launches::LaunchCalls;
+use crate::device::calls::{self, Does};
+use crate::device::{call_end, row_end};
 use crate::limits::{
     LONGER_THAN_LIKE, LONGER_THAN_RECORDING, MANY_COVERED, MAX_COVERED_LOOKUPS,
     PROGRAMMATIC_OVERLAP, RECORDING_MARGIN,
 };
 use crate::search::Groups;
 use etlink_model::{
-    DeviceRows, DeviceTrace, DurationNs, NameId, QueueIdx, RowIdx, TableIdx, TimeNs,
+    CallIdx, DeviceRows, DeviceTrace, DurationNs, NameId, QueueIdx, RowIdx, TableIdx, TimeNs,
+    TrackLabel,
 };
 use std::collections::BTreeMap;
 
 /// The rows that last too long, ascending, each with the time at which the next begins. O(n log n).
-pub(super) fn overlong_rows(device: &DeviceTrace) -> Vec<(RowIdx, TimeNs)> {
+pub(super) fn overlong_rows(device: &DeviceTrace, calls: &LaunchCalls) -> Vec<(RowIdx, TimeNs)> {
     let usual = UsualDurations::new(&device.rows);
     let mut cuts: BTreeMap<RowIdx, TimeNs> = BTreeMap::new();
     let by_queue: Groups<QueueIdx, RowIdx> = Groups::new(&device.rows.queue, device.queues.len());
@@ -25,7 +29,7 @@ pub(super) fn overlong_rows(device: &DeviceTrace) -> Vec<(RowIdx, TimeNs)> {
         let rows = by_queue.rows(QueueIdx::from_index(queue));
         cuts.extend(overlong_of_queue(device, rows, &usual));
     }
-    cuts.extend(beyond_recording(device, &usual, &cuts));
+    cuts.extend(beyond_recording(device, calls, &usual, &cuts));
     cuts.into_iter().collect()
 }
 
@@ -69,24 +73,29 @@ fn overlong_of_queue(
 /// has ended.
 fn beyond_recording(
     device: &DeviceTrace,
+    calls: &LaunchCalls,
     usual: &UsualDurations,
     cuts: &BTreeMap<RowIdx, TimeNs>,
 ) -> Vec<(RowIdx, TimeNs)> {
     let rows = &device.rows;
-    let is_long = |row: RowIdx| !cuts.contains_key(&row) && usual.is_far_longer(rows, row);
+    let synchronised = last_device_sync(device);
+    let is_long = |row: RowIdx| {
+        let outlasts = synchronised.is_some_and(|sync| outlasts_sync(device, calls, row, sync));
+        !cuts.contains_key(&row) && (outlasts || usual.is_far_longer(rows, row))
+    };
     let all = || (0..rows.len()).map(RowIdx::from_index);
     let long: Vec<RowIdx> = all().filter(|row| is_long(*row)).collect();
     if long.is_empty() {
         return vec![];
     }
-    let calls = device.calls.start.iter().zip(&device.calls.duration);
-    let calls = calls.map(|(start, duration)| (*start, *start + *duration));
+    let spans = device.calls.start.iter().zip(&device.calls.duration);
+    let spans = spans.map(|(start, duration)| (*start, *start + *duration));
     let others = all().filter(|row| long.binary_search(row).is_err());
     let others = others.map(|row| {
         let end = cuts.get(&row).copied();
         (rows.start[row.index()], end.unwrap_or(row_end(device, row)))
     });
-    let extent = calls
+    let extent = spans
         .chain(others)
         .reduce(|all, one| (all.0.min(one.0), all.1.max(one.1)));
     let Some((begin, end)) = extent else {
@@ -96,6 +105,31 @@ fn beyond_recording(
     let is_beyond = |row: &RowIdx| row_end(device, *row).since(end) > margin;
     let cut = |row: RowIdx| (row, end.max(rows.start[row.index()]));
     long.into_iter().filter(is_beyond).map(cut).collect()
+}
+
+/// The last call that waits for all streams, of a process with one device.
+fn last_device_sync(device: &DeviceTrace) -> Option<CallIdx> {
+    let is_one = |all: &mut dyn Iterator<Item = (TrackLabel, i64)>| {
+        let first = all.next();
+        all.all(|other| Some(other) == first)
+    };
+    let processes = device.threads.iter().map(|thread| (thread.pid, 0));
+    let devices = device.queues.iter();
+    let devices = devices.map(|queue| (TrackLabel::Int(0), queue.device));
+    if !is_one(&mut processes.into_iter()) || !is_one(&mut devices.into_iter()) {
+        return None;
+    }
+    let does = calls::all(device);
+    let last = does.iter().rposition(|does| *does == Does::DeviceSync);
+    last.map(CallIdx::from_index)
+}
+
+/// Whether a row that was launched before a call that waits for its device ends long after that call.
+fn outlasts_sync(device: &DeviceTrace, calls: &LaunchCalls, row: RowIdx, sync: CallIdx) -> bool {
+    let launched = calls.call_of(device.rows.correlation[row.index()]);
+    let is_before =
+        launched.is_some_and(|call| call_end(device, call) <= device.calls.start[sync.index()]);
+    is_before && row_end(device, row).since(call_end(device, sync)) > RECORDING_MARGIN.0
 }
 
 /// The durations of each name's rows, ascending, by name.

@@ -38,6 +38,8 @@ pub(super) fn utilization_table(one: &Analyzed, _: Limit) -> Shown {
     ];
     let devices =
         of_ranks(one, |rank| &rank.utilization).chain(of_all(one, &one.total.utilization));
+    // of a device whose rows are missing there is nothing to show
+    let devices = devices.filter(|(_, one)| one.whole_ns() > 0 || one.unknown_ns == 0);
     (
         "utilization of devices while the program runs (communication, memory: where nothing to \
         the left of them runs)"
