@@ -250,12 +250,13 @@ mod tests {
     fn parts_with_too_many_losses_are_found() {
         let parts = |losses: &str| {
             let scores = losses.bytes().map(|one| if one == b'x' { 3 } else { -1 });
-            maximal_parts(scores)
+            let parts = maximal_parts(scores).into_iter();
+            parts.map(|part| (part.start, part.end)).collect::<Vec<_>>()
         };
         assert_eq!(parts("......"), []);
-        assert_eq!(parts("..x..x.."), [2..6]);
-        assert_eq!(parts("xx.........x"), [0..2, 11..12]);
-        assert_eq!(parts("x...x...x"), [0..1, 4..5, 8..9]);
-        assert_eq!(parts("x..x..x"), [0..7]);
+        assert_eq!(parts("..x..x.."), [(2, 6)]);
+        assert_eq!(parts("xx.........x"), [(0, 2), (11, 12)]);
+        assert_eq!(parts("x...x...x"), [(0, 1), (4, 5), (8, 9)]);
+        assert_eq!(parts("x..x..x"), [(0, 7)]);
     }
 }

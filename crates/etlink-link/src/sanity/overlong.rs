@@ -16,7 +16,6 @@ use crate::limits::{
 use crate::search::Groups;
 use etlink_model::{
     CallIdx, DeviceRows, DeviceTrace, DurationNs, NameId, QueueIdx, RowIdx, TableIdx, TimeNs,
-    TrackLabel,
 };
 use std::collections::BTreeMap;
 
@@ -109,14 +108,11 @@ fn beyond_recording(
 
 /// The last call that waits for all streams, of a process with one device.
 fn last_device_sync(device: &DeviceTrace) -> Option<CallIdx> {
-    let is_one = |all: &mut dyn Iterator<Item = (TrackLabel, i64)>| {
-        let first = all.next();
-        all.all(|other| Some(other) == first)
-    };
-    let processes = device.threads.iter().map(|thread| (thread.pid, 0));
-    let devices = device.queues.iter();
-    let devices = devices.map(|queue| (TrackLabel::Int(0), queue.device));
-    if !is_one(&mut processes.into_iter()) || !is_one(&mut devices.into_iter()) {
+    let process = device.threads.first()?.pid;
+    let number = device.queues.first()?.device;
+    let is_one = device.threads.iter().all(|thread| thread.pid == process)
+        && device.queues.iter().all(|queue| queue.device == number);
+    if !is_one {
         return None;
     }
     let does = calls::all(device);

@@ -23,6 +23,7 @@ mod random;
 mod recorded_waits;
 #[cfg(test)]
 mod refusals;
+#[cfg(test)]
 mod sanity;
 #[cfg(test)]
 mod state;
