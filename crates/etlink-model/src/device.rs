@@ -15,8 +15,8 @@ use crate::UnixNs;
 use crate::columns::columns;
 use crate::{
     Anomalies, CollectiveRecords, Correlation, DurationNs, GlobalRank, MarkedStep, NameId, Names,
-    ProcessGroup, QueueIdx, RecordedDetails, RfId, RowIdx, RowSanity, SlicedStep, ThreadIdx, TimeNs,
-    TraceRecorder,
+    ProcessGroup, QueueIdx, RecordedDetails, RfId, RowIdx, RowSanity, SlicedStep, ThreadIdx,
+    TimeNs, TraceRecorder,
 };
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
