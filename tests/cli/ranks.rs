@@ -546,33 +546,70 @@ fn collectives_of_plain_gloo_are_counted_with_the_reason() {
     tool.run(&format!("{check} --strict")).exits(1);
 }
 
-#[test]
-fn communication_without_a_record_is_counted() {
-    let tool = Tool::new();
-    for rank in 0..2 {
-        let mut draw = TraceBuilder::new(KinetoFlavour::Cuda);
-        draw.distributed(rank, 2).origin(1_700_000_000_000 * MS);
-        let main = draw.thread();
+/// A rank of two, whose kernels of collectives have no records. Rank 1 comes 3 ms later to the
+/// fourth, and its clock is ahead.
+fn unrecorded_rank(rank: i64, kernels: i64) -> Vec<u8> {
+    let mut draw = TraceBuilder::new(KinetoFlavour::Cuda);
+    let ahead = rank * 700_000;
+    draw.distributed(rank, 2)
+        .origin(1_700_000_000_000 * MS + ahead);
+    let main = draw.thread();
+    for number in 0..kernels {
+        let end = (number + 1) * 5 * MS + number * number * 20_000;
+        let came = if number == 3 && rank == 1 {
+            60_000
+        } else {
+            3_060_000
+        };
         let correlation = draw.next_correlation();
-        draw.call(main, "cudaLaunchKernelExC", (MS, MS + 5_000), correlation);
+        draw.call(
+            main,
+            "cudaLaunchKernelExC",
+            (end - came - 20_000, end - came - 15_000),
+            correlation,
+        );
         draw.kernel(
             DeviceQueue::stream(20),
             "ncclDevKernel_AllReduce_Sum_f32",
-            (MS + 10_000, MS + 50_000),
+            (end - came, end + rank * 2_000),
             correlation,
         );
-        tool.file(&format!("run/kineto_trace_{rank}.json"), draw.kineto());
     }
+    draw.kineto()
+}
+
+#[test]
+fn communication_without_a_record_is_joined_by_its_ends() {
+    let tool = Tool::new();
+    for (kernels, joined) in [(1, 0), (8, 8)] {
+        for rank in 0..2 {
+            tool.file(
+                &format!("run/kineto_trace_{rank}.json"),
+                unrecorded_rank(rank, kernels),
+            );
+        }
+        let ran = tool.run("ranks run --json");
+        let report = ran.exits(0).json();
+        let collectives = report["runs"][0]["collectives"].as_array();
+        assert_eq!(collectives.map(Vec::len), Some(joined));
+        let sides = format!("note: {} of {} communications", 2 * joined, 2 * kernels);
+        tool.run("ranks run").exits(0).notes(&sides);
+        tool.run("findings run").notes(&sides);
+        tool.run("analyze run").notes(&sides);
+        if joined > 0 {
+            let late = &report["runs"][0]["ranks"][1];
+            assert_eq!(late["last"], 1, "{late}");
+            let caused = late["caused_ns"].as_i64();
+            assert!(
+                caused.is_some_and(|ns| (2_990_000..=3_010_000).contains(&ns)),
+                "{late}"
+            );
+        }
+    }
+    std::fs::remove_file(tool.path("run/kineto_trace_1.json")).expect("it is there");
     tool.run("ranks run")
         .exits(0)
-        .says("2 ranks, 0 matched collectives and messages")
-        .notes("note: 2 communication kernels without a record of what is");
-    let one = tool.path("run/kineto_trace_1.json");
-    std::fs::remove_file(one).expect("it is there");
-    tool.run("ranks run")
-        .exits(0)
-        .says("1 rank, 0 matched collectives")
-        .notes("note: 1 communication kernel without a record");
+        .notes("note: 8 communication kernels have no record");
 }
 
 #[test]

@@ -295,7 +295,7 @@ fn group_and_size(facts: &RankSummary, party: Peers, said: u64) -> (String, u64)
         Peers::Peer(Some(rank)) => (format!("rank {rank}"), 2),
         Peers::Peer(None) => (String::new(), 2),
         Peers::Group(at) => match facts.groups.get(at.index()) {
-            Some(GroupIdentity::Ranks(ranks)) => {
+            Some(GroupIdentity::Ranks(ranks) | GroupIdentity::Inferred(ranks)) => {
                 let ranks: Vec<u64> = ranks.iter().collect();
                 (rank_list("rank", &ranks), ranks.len() as u64)
             }

@@ -159,6 +159,24 @@ pub(crate) const RUNS_APART: DurationNs = DurationNs(60_000_000_000);
 /// Groups with more ranks than this are taken for damage.
 pub(crate) const MAX_RANKS: u64 = 1 << 20;
 
+/// A collective ends on all its ranks within this, or a fiftieth of its length.
+///
+/// Of 64 sides of eight ranks on one machine the ends are within 7 us; the last hop of a ring over
+/// machines takes some more.
+pub(crate) const ENDS_APART: DurationNs = DurationNs(20_000);
+
+/// Fewer kernels without records than this, on ranks of one machine, are not joined by their ends.
+pub(crate) const LEAST_INFERRED_OF_MACHINE: usize = 3;
+
+/// The same where an offset of the clocks has to be found too: it takes one of the ends.
+pub(crate) const LEAST_INFERRED: usize = 5;
+
+/// Clocks of machines of one job differ by less than this: kernels that end together only by a
+/// larger offset are not joined by that.
+///
+/// `chrony` and `ntpd` hold clocks within milliseconds, and step them when they are 128 ms off.
+pub(crate) const MAX_CLOCKS_APART: DurationNs = DurationNs(1_000_000_000);
+
 /// Clocks of computers do not run further apart than this, parts per billion: one in a thousand.
 /// Quartz is within 100 ppm, what a time daemon slews within 500 ppm (`adjtimex`).
 pub(crate) const MAX_DRIFT_PPB: i64 = 1_000_000;

@@ -192,7 +192,9 @@ fn kind_of_parts(name: &str) -> CollectiveKind {
 }
 
 /// The words by which names tell a kind; the first that a name contains decides.
-const KIND_WORDS: [(&str, CollectiveKind); 12] = [
+const KIND_WORDS: [(&str, CollectiveKind); 13] = [
+    // vLLM's and aiter's all-reduce over the memory of all ranks of a node.
+    ("crossdevicereduce", CollectiveKind::AllReduce),
     // Longer words come before the shorter ones that they contain: `reducescatter` holds `scatter`.
     ("reducescatter", CollectiveKind::ReduceScatter),
     ("allreduce", CollectiveKind::AllReduce),
@@ -275,6 +277,10 @@ mod tests {
                 CollectiveKind::AllReduce,
             ),
             ("ncclKernel_SendRecv", CollectiveKind::Other),
+            (
+                "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>",
+                CollectiveKind::AllReduce,
+            ),
             ("all_to_allv", CollectiveKind::AllToAll),
             ("reduce", CollectiveKind::Reduce),
             ("gather", CollectiveKind::Gather),

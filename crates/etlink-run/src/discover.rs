@@ -12,6 +12,7 @@ mod cycles;
 mod dumps;
 mod layouts;
 mod measured;
+mod recorded;
 mod twins;
 mod unexported;
 
@@ -35,6 +36,7 @@ use cycles::{RankCandidates, split_cycles};
 use dumps::DumpNames;
 use layouts::join_folders;
 use measured::{StrayMeasurements, give_metrics};
+use recorded::{number_unnamed, refuse_copies, separate_processes};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use twins::without_packed_twins;
@@ -402,13 +404,16 @@ fn sort_out(
             .iter_mut()
             .for_each(|candidate| candidate.ask_manifest(listed, &mut run.notes));
     }
+    refuse_copies(&mut candidates, &mut run.notes);
+    separate_processes(&mut candidates, &mut run.notes);
+    number_unnamed(&mut candidates, &mut run.notes);
     // for a note alone: which traces are of one run is settled when they are joined
     let world_size = candidates
         .iter()
         .find_map(|candidate| candidate.inside.world_size);
     let inside: BTreeMap<DevicePlace, Inside> = candidates
         .iter()
-        .map(|candidate| (candidate.place(), candidate.inside))
+        .map(|candidate| (candidate.place(), candidate.inside.clone()))
         .collect();
     let mut by_rank = RankCandidates::new();
     let mut loose: Vec<TraceCandidate> = vec![];
@@ -714,7 +719,7 @@ fn settle_ranks(ranks: &mut [RankFiles], inside: &BTreeMap<DevicePlace, Inside>)
             .device
             .as_ref()
             .and_then(|device| inside.get(&(device.clone(), found.process)))
-            .copied()
+            .cloned()
             .unwrap_or_default()
     };
     let own: Vec<Option<i64>> = ranks

@@ -1,9 +1,14 @@
 //! The ranks of one run, joined: which collectives are the same, and how their clocks differ.
 
+mod coverage;
+
+pub use coverage::JoinCoverage;
+
 use crate::text::{self, first_ranks};
 use etlink_link::ranks::{
     CollectiveSkew, MatchMember, RankClock, RankSummary, RunJoin, StepStragglers, StragglerStats,
-    align_clocks, collective_skews, join_ranks, needs_all_ranks, step_stragglers, straggler_stats,
+    align_clocks, align_step_numbers, collective_skews, infer_collectives, join_ranks,
+    needs_all_ranks, step_stragglers, straggler_stats,
 };
 use etlink_model::{CommonNs, GlobalRank};
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,14 +24,19 @@ pub struct JoinedRun {
     pub clocks: Vec<RankClock>,
     /// Ranks of one machine that have the same collectives and were recorded one after the other.
     pub apart: Option<RanksApart>,
+    /// Ranks that number their steps higher than the first rank, by so much; in
+    /// [`JoinedRun::summaries`] they have the first rank's numbers.
+    pub shifted_steps: Vec<(GlobalRank, i64)>,
 }
 
 impl JoinedRun {
     /// Joins the ranks of one run; with `align` their clocks are compared too. Collectives of ranks that
     /// were recorded one after the other are not compared.
-    pub fn new(summaries: Vec<RankSummary>, align: bool) -> JoinedRun {
+    pub fn new(mut summaries: Vec<RankSummary>, align: bool) -> JoinedRun {
+        infer_collectives(&mut summaries);
         let mut joined = JoinedRun::with_all_matches(summaries, align);
         joined.apart = joined.find_apart(true);
+        joined.shifted_steps = align_step_numbers(&mut joined.summaries, &joined.matches);
         joined
     }
 
@@ -44,6 +54,7 @@ impl JoinedRun {
             matches,
             clocks,
             apart: None,
+            shifted_steps: vec![],
         }
     }
 
@@ -52,6 +63,14 @@ impl JoinedRun {
     pub fn match_notes(&self) -> Vec<String> {
         let mut notes = self.stranger_notes();
         notes.extend(self.apart.as_ref().map(RanksApart::not_compared));
+        notes.extend(JoinCoverage::of_run(self).note(self));
+        for (rank, shift) in &self.shifted_steps {
+            notes.push(format!(
+                "rank {rank} numbers its steps by {shift:+} against rank {}: its collectives tell which \
+                 steps are one, and steps have the numbers of rank {}",
+                self.summaries[0].rank, self.summaries[0].rank
+            ));
+        }
         notes
     }
 
@@ -285,6 +304,17 @@ pub fn clock_notes(clocks: &[RankClock], is_written: bool) -> Vec<String> {
                  has by one clock where the traces tell it"
             ),
         });
+    }
+    let unchecked = clocks.iter().skip(1);
+    let unchecked = unchecked.filter(|clock| clock.by_machine && clock.support == 0);
+    let unchecked: Vec<GlobalRank> = unchecked.map(|clock| clock.rank).collect();
+    if !unchecked.is_empty() {
+        notes.push(format!(
+            "clocks not checked: rank {} names the machine of another rank, and no collective or \
+             message bounds its clock. Machines of one name have different clocks: who came late is \
+             as true as these agree",
+            first_ranks(&unchecked)
+        ));
     }
     // each by itself: how far the nearest offset misses differs
     for clock in clocks.iter().filter(|clock| clock.contradicted) {

@@ -106,7 +106,8 @@ fn collectives(device: &DeviceTrace) -> Vec<bool> {
             .get(device.rows.collective[row] as usize);
         // The name alone is enough: kernels of older PyTorch and of graph replays have no
         // `Collective name` (pytorch#131462).
-        *kernels[kernel.index()].get_or_insert_with(|| is_nccl(device.names.get(kernel)))
+        *kernels[kernel.index()]
+            .get_or_insert_with(|| communicates_by_name(device.names.get(kernel)))
             || record.is_some_and(|&name| {
                 *records[name.index()]
                     .get_or_insert_with(|| is_collective_name(device.names.get(name)))
@@ -121,10 +122,25 @@ fn is_collective_name(name: &str) -> bool {
 }
 
 /// NCCL and RCCL name their kernels `ncclKernel_…`, `ncclDevKernel_…`; HCCL rows are `hccl::…`.
-fn is_nccl(kernel: &str) -> bool {
-    ["ncclKernel", "ncclDevKernel", "rcclKernel", "hccl::"]
-        .iter()
-        .any(|prefix| kernel.starts_with(prefix))
+/// Kernels of MSCCL, MSCCL++, and the all-reduces of vLLM, aiter and PyTorch over memory that the
+/// ranks of a node share have these words in their names, behind `void` and namespaces.
+fn communicates_by_name(kernel: &str) -> bool {
+    const PREFIXES: [&str; 5] = [
+        "ncclKernel",
+        "ncclDevKernel",
+        "rcclKernel",
+        "mscclKernel",
+        "hccl::",
+    ];
+    const WORDS: [&str; 5] = [
+        "mscclpp::",
+        "cross_device_reduce",
+        "quickreduce::allreduce",
+        "multimem_all_reduce",
+        "_shot_all_reduce",
+    ];
+    PREFIXES.iter().any(|prefix| kernel.starts_with(prefix))
+        || WORDS.iter().any(|word| kernel.contains(word))
 }
 
 /// The owners of rows, by the op around their call. Made once for all ops: a search from each row

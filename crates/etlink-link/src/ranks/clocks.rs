@@ -9,7 +9,8 @@
 //! ```
 //! Between the bounds the estimate is the median of the differences of the ends, which are the same
 //! instant but for the last hop. Clocks that run at different speeds have an offset that moves;
-//! `drift` finds how fast. Only device rows are used: a host call returns before its transfer ends.
+//! `drift` finds how fast. Calls of the host return before their transfer ends, and say nothing; device
+//! rows, and what waits for a call's work or carries it out, end with it.
 //! Ranks that share no group with the first are reached over others; uncertainties add up. Where
 //! no collective leads, messages bound the offsets ([`messages`]).
 //!
@@ -27,7 +28,7 @@ use super::join::side;
 use super::summary::needs_all_ranks;
 use super::{MatchMember, RankSummary, RunJoin};
 use etlink_model::{CommonNs, GlobalRank, RankIdx, TimeNs, UnixNs};
-use messages::message_clocks;
+use messages::{message_clocks, message_limits};
 use pair::fit;
 use points::moved;
 use serde::Serialize;
@@ -46,7 +47,8 @@ pub struct RankClock {
     /// offset and this is by how much they miss one. `None` where nothing tells, and where the
     /// machine does.
     pub uncertainty_ns: Option<i64>,
-    /// How many collectives support it, of the least supported step on the way from the first rank.
+    /// How many collectives support it, of the least supported step on the way from the first rank;
+    /// where the machine tells, how many bear that out: with none it is not checked.
     pub support: u64,
     /// No offset, with or without a drift, fits all collectives, or all messages: rows are not what
     /// they seem.
@@ -120,7 +122,10 @@ fn sum_known(one: Option<i64>, other: Option<i64>) -> Option<i64> {
 /// The clocks of all ranks, in their order, against the first. O(communications log
 /// communications).
 pub fn align_clocks(ranks: &[RankSummary], join: &RunJoin) -> Vec<RankClock> {
-    let mut steps = steps(ranks, join);
+    let ClockSteps {
+        mut steps,
+        borne_out,
+    } = steps(ranks, join);
     let mut found = reach_ranks(ranks, &steps);
     if found.iter().any(Option::is_none) {
         let by_messages = message_clocks(ranks, join, &steps, &found);
@@ -133,7 +138,9 @@ pub fn align_clocks(ranks: &[RankSummary], join: &RunJoin) -> Vec<RankClock> {
     for (at, (summary, found)) in ranks.iter().zip(found).enumerate() {
         // The first rank's clock is the reference: it has no offset, whatever else was found for
         // it.
-        let found = found.filter(|_| at > 0).map(RankClock::reported);
+        let support = borne_out.get(&RankIdx::new(at)).copied().unwrap_or(0);
+        let found = found.filter(|_| at > 0);
+        let found = found.map(|clock| clock.reported(support));
         clocks.push(RankClock {
             rank: summary.rank,
             at_ns: middle(ranks, RankIdx::new(at)),
@@ -191,12 +198,13 @@ impl RankClock {
         (self.uncertainty_ns.unwrap_or(0), !self.by_machine)
     }
 
-    /// What is said of a clock that was found.
-    fn reported(self) -> RankClock {
+    /// What is said of a clock that was found. `borne_out`: how many collectives agree with what the
+    /// machine tells.
+    fn reported(self, borne_out: u64) -> RankClock {
         if self.by_machine {
             RankClock {
                 uncertainty_ns: None,
-                support: 0,
+                support: borne_out,
                 drift: self.drift.filter(|drift| drift.applied),
                 ..self
             }
@@ -206,8 +214,16 @@ impl RankClock {
     }
 }
 
-/// From each rank, by place, the clocks of others against its own.
-fn steps(ranks: &[RankSummary], join: &RunJoin) -> BTreeMap<RankIdx, Vec<(RankIdx, RankClock)>> {
+/// What tells of clocks.
+struct ClockSteps {
+    /// From each rank, by place, the clocks of others against its own.
+    steps: BTreeMap<RankIdx, Vec<(RankIdx, RankClock)>>,
+    /// How many collectives agree that a rank has the clock of its machine.
+    borne_out: BTreeMap<RankIdx, u64>,
+}
+
+fn steps(ranks: &[RankSummary], join: &RunJoin) -> ClockSteps {
+    let mut borne_out: BTreeMap<RankIdx, u64> = BTreeMap::new();
     let mut steps: BTreeMap<RankIdx, Vec<(RankIdx, RankClock)>> = BTreeMap::new();
     let mut put = |reference: RankIdx, other: RankIdx, clock: RankClock| {
         steps.entry(reference).or_default().push((other, clock));
@@ -225,11 +241,21 @@ fn steps(ranks: &[RankSummary], join: &RunJoin) -> BTreeMap<RankIdx, Vec<(RankId
         if let Some(clock) = fit(sides, middle(ranks, other)) {
             let own = [reference, other].map(|rank| &ranks[rank.index()].machine);
             let is_off = clock.offset_ns.saturating_abs() > clock.uncertainty_ns.unwrap_or(0);
-            if own[0].is_some() && own[0] == own[1] && is_off && !clock.contradicted {
+            let is_one = own[0].is_some() && own[0] == own[1] && !clock.contradicted;
+            if is_one && is_off {
                 apart.insert(other);
+            } else if is_one {
+                for rank in [reference, other] {
+                    *borne_out.entry(rank).or_default() += clock.support;
+                }
             }
             put(reference, other, clock);
         }
+    }
+    let by_messages = machine_messages(ranks, join);
+    apart.extend(by_messages.apart);
+    for rank in by_messages.agreeing {
+        *borne_out.entry(rank).or_default() += 1;
     }
     let mut known: BTreeMap<&str, RankIdx> = BTreeMap::new();
     for (at, summary) in (0u32..).map(RankIdx).zip(ranks) {
@@ -255,7 +281,46 @@ fn steps(ranks: &[RankSummary], join: &RunJoin) -> BTreeMap<RankIdx, Vec<(RankId
             );
         }
     }
-    steps
+    ClockSteps { steps, borne_out }
+}
+
+/// What messages say of ranks whose machines' names are one.
+#[derive(Default)]
+struct MachineMessages {
+    /// Ranks that receive, by one clock, what has not been sent: it is not one.
+    apart: BTreeSet<RankIdx>,
+    /// The two ranks of each direction in which all was sent before it was received.
+    agreeing: Vec<RankIdx>,
+}
+
+fn machine_messages(ranks: &[RankSummary], join: &RunJoin) -> MachineMessages {
+    let machine = |rank: RankIdx| ranks[rank.index()].machine.as_ref();
+    let (limits, _) = message_limits(ranks, join);
+    let of_machine = limits.into_iter();
+    let of_machine = of_machine
+        .filter(|limit| machine(limit.from).is_some() && machine(limit.from) == machine(limit.to));
+    let (mut broken, agreeing): (Vec<_>, Vec<_>) = of_machine.partition(|limit| limit.ns < 0);
+    let mut found = MachineMessages::default();
+    // Whose clock it is that differs, most of the broken limits say; of two ranks the later one's.
+    while !broken.is_empty() {
+        let mut counts: BTreeMap<RankIdx, usize> = BTreeMap::new();
+        for limit in &broken {
+            *counts.entry(limit.from).or_default() += 1;
+            *counts.entry(limit.to).or_default() += 1;
+        }
+        let worst = counts
+            .into_iter()
+            .max_by_key(|(rank, count)| (*count, *rank));
+        let Some((worst, _)) = worst else { break };
+        broken.retain(|limit| limit.from != worst && limit.to != worst);
+        found.apart.insert(worst);
+    }
+    for limit in agreeing {
+        if !found.apart.contains(&limit.from) && !found.apart.contains(&limit.to) {
+            found.agreeing.extend([limit.from, limit.to]);
+        }
+    }
+    found
 }
 
 /// The middle of a rank's window.
@@ -282,8 +347,9 @@ fn pairs(ranks: &[RankSummary], join: &RunJoin) -> BTreeMap<(RankIdx, RankIdx), 
             .members
             .iter()
             // A host call of Gloo or of an asynchronous collective returns before its transfer
-            // ends, and would give bounds that are wrong.
-            .filter(|member| side(ranks, **member).1.on_device);
+            // ends, and would give bounds that are wrong. What carries it out, or waits for it,
+            // ends with the transfer.
+            .filter(|member| side(ranks, **member).1.ends_with_transfer());
         let Some(first) = members.next() else {
             continue;
         };

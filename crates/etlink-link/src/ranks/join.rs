@@ -85,6 +85,8 @@ impl CollectiveMatch {
 pub struct RunJoin {
     /// Groups by number from 1, as ascending global ranks. A group of one rank is none.
     pub groups: BTreeMap<u32, Vec<u64>>,
+    /// Those of them that no record names: their kernels end together.
+    pub inferred: BTreeSet<u32>,
     /// By first start, as the ranks' own clocks have it.
     pub matches: Vec<CollectiveMatch>,
     /// What is missing, unequal or not known.
@@ -157,6 +159,7 @@ pub fn join_ranks(ranks: &[RankSummary]) -> RunJoin {
     let numbers = resolve::groups(ranks);
     let mut join = RunJoin {
         groups: numbers.groups,
+        inferred: numbers.inferred,
         ..RunJoin::default()
     };
     let mut problems = Problems::default();

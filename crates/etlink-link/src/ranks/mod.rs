@@ -4,6 +4,7 @@
 //! LinkedTrace of a rank ──> RankSummary   its communications, a hundred bytes each, and in which
 //!                             │           nodes they go on
 //! summaries of all ranks ─────┼─> select_run   which of them are of one run
+//!                             ├─> infer_collectives  groups of kernels without records
 //!                             └─> join_ranks ─> RunJoin { groups, matches }   which are one
 //!                                   ├─> align_clocks       how far each rank's clock is off
 //!                                   ├─> collective_skews   who came late, how long it transferred
@@ -20,10 +21,12 @@ mod clocks;
 mod deadlock;
 mod delays;
 mod groups;
+mod inferred;
 mod join;
 mod rank_set;
 mod selection;
 mod skew;
+mod step_numbers;
 mod steps;
 mod stragglers;
 mod summary;
@@ -36,6 +39,7 @@ pub use arrivals::{CollectiveArrival, collective_arrivals};
 pub use clocks::{ClockDrift, RankClock, align_clocks};
 pub use deadlock::{CommRole, DeadlockCheck, order_conflicts, serialize_comms};
 pub use groups::GroupResolver;
+pub use inferred::infer_collectives;
 pub use join::{
     CollectiveMatch, CommChannel, JoinProblem, JoinProblemKind, MatchMember, Mismatch,
     ProblemExample, RunJoin, join_ranks, rank_list,
@@ -43,10 +47,13 @@ pub use join::{
 pub use rank_set::RankSet;
 pub use selection::{ExcludeReason, RunSelection, select_run};
 pub use skew::{CollectiveSkew, bus_factor, collective_skews};
+pub use step_numbers::align_step_numbers;
 pub use steps::{OPTIMIZER_STEP, RankSteps, SeparateRanges, StepSpan, step_definition};
 pub use stragglers::{
     StepStragglers, StragglerStats, job_step_times, job_steps_total, step_began_later,
     step_stragglers, straggler_stats,
 };
-pub use summary::{CommExtent, Communication, GroupIdentity, Peers, RankSummary, needs_all_ranks};
+pub use summary::{
+    CommExtent, Communication, GroupIdentity, Peers, RankSummary, UnrecordedKernel, needs_all_ranks,
+};
 pub use wait_causes::{WaitCause, WaitCauses, wait_causes};

@@ -8,7 +8,7 @@ use crate::report::LinkReport;
 use crate::{CollectiveRef, LinkedTrace, NodeKind};
 use etlink_model::{
     AnomalyKind, Collective, CollectiveKind, DeviceTrace, GlobalRank, GroupIdx, NameId, Names,
-    NodeIdx, TimeNs, TrackLabel, UnixNs, dtype_bytes,
+    NodeIdx, RowIdx, StepIdx, TimeNs, TrackLabel, UnixNs, dtype_bytes,
 };
 use extent::{Carriers, of_node};
 use indexmap::IndexSet;
@@ -41,8 +41,8 @@ pub struct RankSummary {
     /// In order of time.
     pub communications: Vec<Communication>,
     /// Communications that only a kernel's name tells: nothing says what they communicate, and with
-    /// whom.
-    pub unrecorded: u64,
+    /// whom. In order of time.
+    pub unrecorded: Vec<UnrecordedKernel>,
     /// Ranges in which Gloo communicates, beyond the communications that are recorded: nothing says
     /// their group and size. `ProcessGroupGloo` calls no `record_param_comms`, also in PyTorch 2.15.
     pub unrecorded_gloo: u64,
@@ -63,6 +63,8 @@ pub enum GroupIdentity {
     Communicator(String, u64),
     /// Nothing but its name.
     Named(String),
+    /// The ranks whose kernels without records end together.
+    Inferred(RankSet),
 }
 
 /// With whom a rank communicates.
@@ -103,6 +105,23 @@ pub struct Communication {
     pub extent: CommExtent,
 }
 
+/// A kernel that communicates, of which no record says with whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnrecordedKernel {
+    /// Node of the linked trace.
+    pub node: NodeIdx,
+    /// The kind that its name, or else the op that launched it, says.
+    pub kind: CollectiveKind,
+    /// The stream that it runs on.
+    pub stream: i64,
+    /// Start, by this rank's clock.
+    pub start_ns: UnixNs,
+    /// End, by this rank's clock.
+    pub end_ns: UnixNs,
+    /// The step in which it was launched.
+    pub step: StepIdx,
+}
+
 /// The nodes in which a communication goes on: its own, or, where calls return at once (Gloo),
 /// those that carry it out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,6 +160,19 @@ impl Communication {
         matches!(self.kind, CollectiveKind::Send | CollectiveKind::Recv)
     }
 
+    /// Whether what is recorded of it ends with its transfer.
+    pub fn ends_with_transfer(&self) -> bool {
+        self.on_device || self.extent.is_transfer
+    }
+
+    /// When it began and ended, as far as it is recorded.
+    pub(crate) fn span(&self) -> (UnixNs, UnixNs) {
+        match self.on_device {
+            true => (self.start_ns, self.end_ns),
+            false => (self.extent.arrival_ns, self.extent.end_ns),
+        }
+    }
+
     /// Whether it cannot end before all others have come; a sender can be done early, and so can
     /// the root of a broadcast.
     pub fn needs_all(&self) -> bool {
@@ -149,16 +181,23 @@ impl Communication {
 }
 
 impl RankSummary {
-    /// The communications of `trace`, which is that of `rank`. Nodes that only a kernel's name
-    /// tells are counted. O(nodes).
+    /// The communications of `trace`, which is that of `rank`. O(nodes).
     pub fn from_trace(trace: &LinkedTrace, rank: GlobalRank) -> RankSummary {
         let facts = RankSummary::without_communications(&trace.device, &trace.report);
         let mut collector = CommunicationCollector::new(RankSummary { rank, ..facts });
         collector.add(trace);
         let gloo = gloo_ranges(&trace.device).count() as u64;
         let mut summary = collector.finish(gloo);
-        let communications = summary.communications.iter();
-        summary.steps = RankSteps::new(trace, communications.map(|own| own.node));
+        let communications = summary.communications.iter().map(|own| own.node);
+        let unrecorded = summary.unrecorded.iter().map(|kernel| kernel.node);
+        summary.steps = RankSteps::new(trace, communications.chain(unrecorded));
+        let steps = summary
+            .steps
+            .by_comm
+            .split_off(summary.communications.len());
+        for (kernel, step) in summary.unrecorded.iter_mut().zip(steps) {
+            kernel.step = step;
+        }
         summary
     }
 
@@ -220,7 +259,7 @@ impl CommunicationCollector {
             }
             let Some(found) = trace.collective(&node) else {
                 // Ranges of Gloo are counted by the caller.
-                summary.unrecorded += u64::from(node.on_device);
+                summary.unrecorded.extend(unrecorded_kernel(trace, index));
                 continue;
             };
             self.records += 1;
@@ -276,6 +315,43 @@ pub fn needs_all_ranks(kind: CollectiveKind) -> bool {
         Kind::AllReduce | Kind::AllGather | Kind::ReduceScatter | Kind::AllToAll | Kind::Barrier
     )
 }
+
+fn unrecorded_kernel(trace: &LinkedTrace, index: NodeIdx) -> Option<UnrecordedKernel> {
+    let node = trace.nodes.get(index);
+    let row = trace.row_of(&node)?;
+    let device = &trace.device;
+    let start_ns = device.header.unix_time(node.start);
+    Some(UnrecordedKernel {
+        node: index,
+        kind: unrecorded_kind(trace, trace.name(&node), row),
+        stream: device.queues[device.rows.queue[row.index()].index()].stream,
+        start_ns,
+        end_ns: start_ns + node.duration,
+        step: StepIdx::NONE,
+    })
+}
+
+/// Returns the kind that a kernel's name says; of kernels that serve several, that of the op which
+/// launched it: `c10d::alltoall_base_` for NCCL's `SendRecv`.
+fn unrecorded_kind(trace: &LinkedTrace, kernel: &str, row: RowIdx) -> CollectiveKind {
+    let mut kind = CollectiveKind::from_name(kernel);
+    let mut op = trace.row_op[row.index()];
+    for _ in 0..OPS_OF_BACKEND {
+        let Some(own) = op.get().filter(|_| kind == CollectiveKind::Other) else {
+            break;
+        };
+        let name = trace.device_name(trace.device.ops.name[own.index()]);
+        if let Some(name) = name.strip_prefix("c10d::").or(name.strip_prefix("nccl:")) {
+            kind = CollectiveKind::from_name(name);
+        }
+        op = trace.op_parent[own.index()];
+    }
+    kind
+}
+
+/// How many ops up from a kernel's owner may be those of the backend: `nccl:…`,
+/// `record_param_comms`, `c10d::…`.
+const OPS_OF_BACKEND: usize = 4;
 
 fn window(device: &DeviceTrace, report: &LinkReport) -> (UnixNs, UnixNs) {
     let (header, window) = (&device.header, report.window);

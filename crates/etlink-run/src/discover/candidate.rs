@@ -1,5 +1,6 @@
 //! What is known of a file before it is read: from its name, its beginning, the manifest.
 
+use super::recorded::Recorder;
 use crate::Progress;
 use crate::file_error::{FileAction, FileContext, FileError};
 use crate::input::database::database_processes;
@@ -35,11 +36,20 @@ pub(super) struct TraceCandidate {
     pub(super) variant: bool,
 }
 
-/// What a trace says of itself: `distributedInfo`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What a trace says of itself: `distributedInfo`, and its first events.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Inside {
     pub(super) rank: Option<i64>,
     pub(super) world_size: Option<i64>,
+    /// Who recorded it.
+    pub(super) recorder: Recorder,
+}
+
+impl Inside {
+    /// Of a file that may be a trace; `None` where it cannot be read.
+    pub(super) fn of_file(path: &Path) -> Option<Inside> {
+        look_inside(path).ok().map(|(_, inside, _)| inside)
+    }
 }
 
 impl TraceCandidate {
@@ -88,6 +98,7 @@ pub(super) fn look_at(
         let inside = Inside {
             rank: only.rank,
             world_size: only.world_size,
+            ..Inside::default()
         };
         return vec![TraceCandidate {
             rank: whole.rank.or(inside.rank),
@@ -116,6 +127,7 @@ pub(super) fn look_at(
         let inside = Inside {
             rank: process.rank,
             world_size: process.world_size,
+            ..Inside::default()
         };
         all.push(TraceCandidate {
             process: Some(process.process),
@@ -271,6 +283,7 @@ fn kind_of_name(packed: &str, stem: &str, has_rank: bool) -> InputKind {
 fn rank_in_name(stem: &str) -> (Option<i64>, bool) {
     let lower = stem.to_lowercase();
     let marks = [
+        "rank[",
         "rank_",
         "rank-",
         "rank",
@@ -285,7 +298,7 @@ fn rank_in_name(stem: &str) -> (Option<i64>, bool) {
         "tp-",
     ];
     for mark in &marks[..if lower.ends_with(".pt.trace") {
-        3
+        4
     } else {
         marks.len()
     }] {
@@ -297,7 +310,10 @@ fn rank_in_name(stem: &str) -> (Option<i64>, bool) {
             if let (true, Ok(rank)) = (begins_word, rest[..digits].parse()) {
                 return (
                     Some(rank),
-                    !matches!(&rest[digits..], "" | "_trace" | ".trace" | ".pt.trace"),
+                    !matches!(
+                        &rest[digits..],
+                        "" | "]" | "_trace" | ".trace" | ".pt.trace"
+                    ),
                 );
             }
         }
@@ -329,7 +345,12 @@ fn look_inside(path: &Path) -> Result<(InputKind, Inside, bool), InputError> {
             .read_to_end(&mut head)
             .with_path(FileAction::Read, path)?;
     }
-    Ok((kind, distributed_info(&head), is_view))
+    let recorder = Recorder::of_head(&head);
+    let inside = Inside {
+        recorder,
+        ..distributed_info(&head)
+    };
+    Ok((kind, inside, is_view))
 }
 
 /// `"distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 2, "pg_config": [...` of a
@@ -371,7 +392,8 @@ mod tests {
             distributed_info(head.as_bytes()),
             Inside {
                 rank: Some(17),
-                world_size: Some(512)
+                world_size: Some(512),
+                ..Inside::default()
             }
         );
         assert_eq!(
@@ -410,6 +432,7 @@ mod tests {
             ("lowrank16_rank0", (Some(0), false)),
             ("1795225129.51-TP-3.trace", (Some(3), false)),
             ("http-3", (None, false)),
+            ("trace_rank[3]", (Some(3), false)),
         ] {
             assert_eq!(rank_in_name(stem), rank, "{stem}");
         }

@@ -9,9 +9,14 @@
 //!
 //! job/node0/etlink.json, …          the same job in the      ┐ one run, `job`: `etlink record`
 //! job/node1/etlink.json, …          manifests                ┘ on each node
+//!
+//! job/node0/rank0.json, …           other ranks of one world ┐ one run, `job`
+//! job/node1/rank8.json, …           at the same time         ┘
 //! ```
 //! Else each folder with traces is a run of its own. What is joined here is noted, with the rule.
 
+use super::candidate::Inside;
+use super::recorded::RUNS_APART_NS;
 use crate::manifest::describe_parts;
 use crate::rank_rule::{FolderLayout, RankRule};
 use crate::run_files::{RankFiles, RunFiles};
@@ -37,7 +42,8 @@ pub(super) fn join_folders(runs: Vec<RunFiles>) -> Vec<RunFiles> {
     }
     for (parent, siblings) in by_parent {
         let siblings = join_sides(&parent, siblings);
-        joined.extend(join_ranks(&parent, siblings));
+        let siblings = join_ranks(&parent, siblings);
+        joined.extend(join_complements(&parent, siblings));
     }
     joined.sort_by(|a, b| a.folder.cmp(&b.folder));
     joined
@@ -332,6 +338,92 @@ fn join_ranks(parent: &Path, siblings: Vec<RunFiles>) -> Vec<RunFiles> {
     }
     run.ranks.sort_by_key(|rank| rank.rank);
     [vec![run], others].concat()
+}
+
+/// Folders of nodes: their traces state one world, of which each folder has other ranks, and were
+/// recorded at one time. Where they state none, folders whose names differ in a number alone have to
+/// have all ranks from 0 on.
+fn join_complements(parent: &Path, siblings: Vec<RunFiles>) -> Vec<RunFiles> {
+    let ranks: Vec<BTreeSet<i64>> = siblings.iter().map(ranks_of).collect();
+    let all: BTreeSet<i64> = ranks.iter().flatten().copied().collect();
+    let count: usize = siblings.iter().map(|run| run.ranks.len()).sum();
+    // A rank that two folders have was recorded twice, or in two jobs, and manifests name the jobs.
+    let has_manifest = siblings.iter().any(|run| run.part.is_some());
+    if siblings.len() < 2 || all.len() != count || has_manifest {
+        return siblings;
+    }
+    let Some(recorded) = siblings
+        .iter()
+        .map(RecordedFolder::of_run)
+        .collect::<Option<Vec<_>>>()
+    else {
+        return siblings;
+    };
+    let world = recorded[0].world_size;
+    let is_one_world = recorded.iter().all(|one| one.world_size == world);
+    let starts = || recorded.iter().map(|one| one.start_ns);
+    let spread = starts().max().zip(starts().min());
+    let is_one_time = spread.is_some_and(|(last, first)| last - first <= RUNS_APART_NS);
+    let is_within = match world {
+        Some(world) => all.iter().all(|rank| (0..world).contains(rank)),
+        None => {
+            let words = siblings.iter().map(|run| {
+                let name = file_name(&run.folder);
+                name.trim_end_matches(|c: char| c.is_ascii_digit())
+                    .to_owned()
+            });
+            let words: BTreeSet<String> = words.collect();
+            words.len() == 1 && all.iter().copied().eq(0..count as i64)
+        }
+    };
+    if !is_one_world || !is_one_time || !is_within {
+        return siblings;
+    }
+    let names: Vec<usize> = (0..siblings.len()).collect();
+    let note = format!(
+        "folders {} have different ranks of one world and were recorded at the same time: one run",
+        name_folders(&siblings, &names)
+    );
+    let mut run = RunFiles::empty(parent.to_owned());
+    run.layout = Some(FolderLayout::Nodes);
+    run.notes.push(note);
+    for part in siblings {
+        run.ranks.extend(part.ranks);
+        run.notes.extend(part.notes);
+        run.unused.extend(part.unused);
+        run.measurements.extend(part.measurements);
+    }
+    run.ranks.sort_by_key(|rank| rank.rank);
+    vec![run]
+}
+
+/// What the traces of a folder state of their run.
+struct RecordedFolder {
+    world_size: Option<i64>,
+    /// The first start, Unix time, ns.
+    start_ns: i64,
+}
+
+impl RecordedFolder {
+    /// `None` where it has ranks without a device trace or its time, or that state different worlds.
+    fn of_run(run: &RunFiles) -> Option<RecordedFolder> {
+        let mut worlds = BTreeSet::new();
+        let mut starts = vec![];
+        for rank in &run.ranks {
+            let inside = Inside::of_file(rank.device.as_ref()?)?;
+            rank.rank?;
+            worlds.insert(inside.world_size.or(inside.recorder.largest_group()));
+            starts.push(inside.recorder.start_ns()?);
+        }
+        Some(RecordedFolder {
+            world_size: worlds
+                .first()
+                .copied()
+                .flatten()
+                .filter(|_| worlds.len() == 1),
+            start_ns: starts.into_iter().min()?,
+        })
+    }
 }
 
 /// The rank of a folder that has one rank, and is named by it. A trace that says another rank is

@@ -26,10 +26,10 @@ const MAX_CONFLICTS: usize = 32;
 
 /// The offset of `to` is at most that of `from` and this more.
 #[derive(Clone, Copy, Debug)]
-struct OffsetLimit {
-    from: RankIdx,
-    to: RankIdx,
-    ns: i64,
+pub(super) struct OffsetLimit {
+    pub(super) from: RankIdx,
+    pub(super) to: RankIdx,
+    pub(super) ns: i64,
 }
 
 impl OffsetLimit {
@@ -103,7 +103,10 @@ pub(super) fn message_clocks(
 }
 
 /// The tightest limit between the ranks of messages, and how many messages each rank has.
-fn message_limits(ranks: &[RankSummary], join: &RunJoin) -> (Vec<OffsetLimit>, Vec<u64>) {
+pub(super) fn message_limits(
+    ranks: &[RankSummary],
+    join: &RunJoin,
+) -> (Vec<OffsetLimit>, Vec<u64>) {
     let mut limits: BTreeMap<(RankIdx, RankIdx), i64> = BTreeMap::new();
     let mut support = vec![0; ranks.len()];
     for matched in join.matches.iter().filter(|matched| matched.is_whole()) {
@@ -117,11 +120,12 @@ fn message_limits(ranks: &[RankSummary], join: &RunJoin) -> (Vec<OffsetLimit>, V
             _ => continue,
         };
         let [sent, received] = [sender, receiver].map(|member| side(ranks, member).1);
-        // A call of the host returns before its transfer ends, and would give a wrong limit.
-        if !sent.on_device || !received.on_device {
+        // A call of the host returns before its transfer ends, and would give a wrong limit. A send
+        // is under way from its call on.
+        if !received.ends_with_transfer() {
             continue;
         }
-        let ns = received.end_ns.since(sent.start_ns);
+        let ns = received.span().1.since(sent.span().0);
         let limit = limits.entry((receiver.rank, sender.rank)).or_insert(ns);
         *limit = ns.min(*limit);
         support[sender.rank.index()] += 1;

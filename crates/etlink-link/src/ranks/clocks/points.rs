@@ -25,12 +25,13 @@ pub(super) struct Point {
 
 impl Point {
     pub(super) fn new(reference: &Communication, other: &Communication, at_ns: UnixNs) -> Point {
+        let (reference, other) = (reference.span(), other.span());
         Point {
-            start: other.start_ns.since(at_ns),
-            end: other.end_ns.since(at_ns),
-            lower: difference(reference.start_ns, other.end_ns),
-            upper: difference(reference.end_ns, other.start_ns),
-            ends: difference(reference.end_ns, other.end_ns),
+            start: other.0.since(at_ns),
+            end: other.1.since(at_ns),
+            lower: difference(reference.0, other.1),
+            upper: difference(reference.1, other.0),
+            ends: difference(reference.1, other.1),
         }
     }
 }

@@ -74,7 +74,10 @@ fn what_nothing_tells_stays_as_it_is() {
     ranks
         .iter_mut()
         .flat_map(|summary| &mut summary.communications)
-        .for_each(|communication| communication.on_device = false);
+        .for_each(|communication| {
+            communication.on_device = false;
+            communication.extent.is_transfer = false;
+        });
     assert_eq!(
         offsets(&ranks)[1],
         RankClock {

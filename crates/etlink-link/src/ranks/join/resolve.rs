@@ -8,12 +8,21 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Numbers {
     /// As [`super::RunJoin::groups`].
     pub(super) groups: BTreeMap<u32, Vec<u64>>,
+    /// Those that were inferred from kernels.
+    pub(super) inferred: BTreeSet<u32>,
     /// Per rank, per entry of [`RankSummary::groups`]: its number, 0 for a group of one rank,
     /// `None` where its ranks are not known.
     pub(super) of_rank: Vec<Vec<Option<u32>>>,
 }
 
-/// Numbers the sorted rank tuples from 1.
+/// The ranks of a group. What was recorded of ranks and what was inferred is counted by itself.
+#[derive(PartialEq, Eq, Hash)]
+struct Resolved {
+    ranks: RankSet,
+    is_inferred: bool,
+}
+
+/// Numbers the sorted rank tuples from 1, those that were inferred last.
 pub(super) fn groups(ranks: &[RankSummary]) -> Numbers {
     // NCCL's communicator id is the same on all ranks of a group: those that use it are its ranks.
     let users = users(ranks);
@@ -21,33 +30,43 @@ pub(super) fn groups(ranks: &[RankSummary]) -> Numbers {
         .iter()
         .filter_map(|summary| u64::try_from(summary.rank.0).ok())
         .collect();
-    let mut resolved: Vec<Vec<Option<RankSet>>> = Vec::with_capacity(ranks.len());
+    let mut resolved: Vec<Vec<Option<Resolved>>> = Vec::with_capacity(ranks.len());
     for summary in ranks {
         let groups = summary.groups.iter();
-        let of_rank = groups.map(|group| resolve(group, summary, &users, &given));
+        let of_rank = groups.map(|group| {
+            let ranks = resolve(group, summary, &users, &given)?;
+            let is_inferred = matches!(group, GroupIdentity::Inferred(_));
+            Some(Resolved { ranks, is_inferred })
+        });
         resolved.push(of_rank.collect());
     }
-    let distinct: FxHashSet<&RankSet> = resolved
+    let distinct: FxHashSet<&Resolved> = resolved
         .iter()
         .flatten()
         .flatten()
-        .filter(|ranks| ranks.len() > 1)
+        .filter(|group| group.ranks.len() > 1)
         .collect();
-    let mut sorted: Vec<&RankSet> = distinct.into_iter().collect();
-    sorted.sort_by(|one, other| one.iter().cmp(other.iter()));
-    let numbers: FxHashMap<&RankSet, u32> = sorted.iter().copied().zip(1..).collect();
+    let mut sorted: Vec<&Resolved> = distinct.into_iter().collect();
+    sorted.sort_by(|one, other| {
+        let by_ranks = || one.ranks.iter().cmp(other.ranks.iter());
+        one.is_inferred.cmp(&other.is_inferred).then_with(by_ranks)
+    });
+    let numbers: FxHashMap<&Resolved, u32> = sorted.iter().copied().zip(1..).collect();
     let mut of_rank = Vec::with_capacity(ranks.len());
     for groups in &resolved {
         // A group of one rank is not among `numbers`.
-        let of_groups = groups.iter().map(|ranks| {
-            let ranks = ranks.as_ref()?;
-            Some(numbers.get(ranks).copied().unwrap_or(0))
+        let of_groups = groups.iter().map(|group| {
+            let group = group.as_ref()?;
+            Some(numbers.get(group).copied().unwrap_or(0))
         });
         of_rank.push(of_groups.collect());
     }
-    let groups = (1..).zip(sorted.iter().map(|ranks| ranks.iter().collect()));
+    let numbered = || (1..).zip(&sorted);
+    let groups = numbered().map(|(number, group)| (number, group.ranks.iter().collect()));
+    let inferred = numbered().filter(|(_, group)| group.is_inferred);
     Numbers {
         groups: groups.collect(),
+        inferred: inferred.map(|(number, _)| number).collect(),
         of_rank,
     }
 }
@@ -74,7 +93,7 @@ fn resolve(
     given: &BTreeSet<u64>,
 ) -> Option<RankSet> {
     match group {
-        GroupIdentity::Ranks(ranks) => Some(ranks.clone()),
+        GroupIdentity::Ranks(ranks) | GroupIdentity::Inferred(ranks) => Some(ranks.clone()),
         GroupIdentity::Only => Some(
             match summary.world_size.and_then(|size| u64::try_from(size).ok()) {
                 Some(size) if size <= 1 << 20 => (0..size).collect(),

@@ -18,9 +18,8 @@ use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_analyze::{DeviceUse, KernelRules, device_use};
 use etlink_link::TensorEdges;
 use etlink_link::ranks::{
-    CollectiveMatch, CollectiveSkew, JoinProblem, JoinProblemKind, Mismatch, RankClock,
-    RankSummary, RunJoin, StepStragglers, StragglerStats, order_conflicts, rank_list,
-    step_began_later,
+    CollectiveMatch, CollectiveSkew, JoinProblem, JoinProblemKind, Mismatch, RankClock, RunJoin,
+    StepStragglers, StragglerStats, order_conflicts, rank_list, step_began_later,
 };
 use etlink_model::{GlobalRank, Setting};
 use etlink_run::discover::RunFiles;
@@ -291,7 +290,6 @@ fn compare_ranks(
     notes.extend_from_slice(&results.rank_notes);
     notes.extend(results.members.mismatch_notes());
     notes.extend(joined.match_notes());
-    notes.extend(unrecorded_note(&joined.summaries));
     let all = joined.summaries.iter().map(|summary| summary.rank);
     let began_steps_later = all
         .filter(|rank| step_began_later(&joined.summaries, &joined.clocks, *rank))
@@ -348,13 +346,4 @@ fn why_not_compared(matched: &CollectiveMatch, others: &str) -> Option<String> {
     }
     let is_other_kind = matched.differs == Some(Mismatch::Kind);
     is_other_kind.then(|| "ranks say different kinds".to_owned())
-}
-
-/// What traces without records of their communication keep to themselves.
-fn unrecorded_note(ranks: &[RankSummary]) -> Option<String> {
-    // kernels of NCCL without `record_param_comms`: nobody knows with whom they communicate
-    let all: u64 = ranks.iter().map(|summary| summary.unrecorded).sum();
-    let kernels = table::count(all, "communication kernel");
-    (all > 0)
-        .then(|| format!("{kernels} without a record of what is communicated: it is not reported"))
 }

@@ -355,7 +355,12 @@ fn clocks_table(one: &RanksReport) -> String {
         return String::new();
     };
     if known.len() + 1 == one.clocks.len() && known.iter().all(|clock| clock.by_machine) {
-        return "all ranks are of one machine and have one clock\n".to_owned();
+        return match known.iter().all(|clock| clock.support > 0) {
+            true => "all ranks are of one machine and have one clock\n".to_owned(),
+            false => {
+                "all ranks name one machine; nothing checks that they have one clock\n".to_owned()
+            }
+        };
     }
     let mut table = Grid::new(
         2,

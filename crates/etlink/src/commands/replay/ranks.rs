@@ -13,7 +13,7 @@ use crate::run_findings::{SUMMARY_BYTES, ranks_left_out};
 use crate::{Outcome, notes, unreadable_files};
 use anyhow::{Context, Result, anyhow, bail};
 use borsh::{BorshDeserialize, BorshSerialize};
-use etlink_link::ranks::{JoinProblem, JoinProblemKind, RankClock};
+use etlink_link::ranks::RankClock;
 use etlink_model::{DurationNs, RankIdx, Setting, UnixNs};
 use etlink_replay::{
     CollectiveNodes, CrossStepFigures, JoinOutcome, JoinedCollectives, JoinedGraph, RankFigures,
@@ -190,7 +190,7 @@ impl RunTogether {
         let nodes = etlink_replay::collective_nodes(&join.summaries, &join.matches);
         Ok(RunTogether {
             joined: etlink_replay::join_graphs(&columns.ranks, &nodes.collectives)?,
-            notes: Vec::from_iter(unrecorded_note(&join.matches.problems)),
+            notes: join.match_notes(),
             excluded: vec![],
             names,
             collectives: nodes.collectives,
@@ -326,7 +326,6 @@ fn replay_run(
         collectives: &joints,
     };
     notes.extend(join.match_notes());
-    notes.extend(unrecorded_note(&join.matches.problems));
     if !measured && !joints.is_empty() {
         notes.push(
             "without start times a collective lasts on each rank as long as its node says"
@@ -379,17 +378,6 @@ fn member_notes(results: &RunResults<ReplayRank>) -> Vec<String> {
         notes.push(format!("{absent}: what waits for them counts as transfer"));
     }
     notes
-}
-
-/// Ranks that only communicate through these do not wait for each other in the replay.
-fn unrecorded_note(problems: &[JoinProblem]) -> Option<String> {
-    let mut problems = problems.iter();
-    let gloo = problems.find(|problem| problem.kind == JoinProblemKind::GlooUnrecorded)?;
-    Some(format!(
-        "{} {}; no rank waits for another there",
-        gloo.count,
-        gloo.kind.describe()
-    ))
 }
 
 /// The ranks that are of one run.

@@ -12,7 +12,6 @@ use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_analyze::KernelRules;
 use etlink_chakra::convert::{is_idle_rank, summarize_rank};
 use etlink_findings::{RunFinding, RunFindings};
-use etlink_link::ranks::{JoinProblemKind, RunJoin};
 use etlink_model::GlobalRank;
 use etlink_report::page::{
     FindingLink, PackedTimeline, RANGES, RankStats, ReportRank, RunTimeline, TIMELINE_BYTES,
@@ -110,7 +109,6 @@ fn content_of_ranks(
         notes.extend(results.members.mismatch_notes());
         notes.extend(results.members.absent_note());
         notes.extend(joined_run.match_notes());
-        notes.extend(unrecorded_note(&joined_run.matches));
         // the loop runs once: `Run::open` refuses a folder of several runs
         let mut found = vec![];
         let mut labels: Vec<String> = vec![];
@@ -263,13 +261,6 @@ fn run_finding_link(finding: RunFinding) -> FindingLink {
         end_ns: begin_ns.map(|begin| begin.saturating_add(evidence.typical_ns.max(1))),
         text: finding.sentence,
     }
-}
-
-/// What the run communicates and nobody can compare.
-fn unrecorded_note(join: &RunJoin) -> Option<String> {
-    let mut problems = join.problems.iter();
-    let problem = problems.find(|problem| problem.kind == JoinProblemKind::GlooUnrecorded)?;
-    Some(format!("{} {}", problem.count, problem.kind.describe()))
 }
 
 /// A part of what all timelines of a page may have.

@@ -1,0 +1,489 @@
+//! Which kernels without records are one collective: by their order, and by their ends.
+//!
+//! PyTorch before 2.2, kernels of captured graphs and the all-reduces of inference engines have no
+//! record of what they communicate with whom. But ranks of a group run the same kinds in the same
+//! order, and a collective ends nearly together on all of them, however late each came:
+//! ```text
+//! rank 0   [====]        [=======]     [==]
+//! rank 1      [=]    [===========]   [====]     one group: ends differ by a constant
+//! rank 2    [==]      [====]    [======]        another
+//! ```
+//! The constant is how far the clocks of two machines differ; of one machine it is none. Kernels are
+//! compared stream by stream, then kind by kind of what is left of a stream. What joins is given a
+//! group and a number, as if it had been recorded, and [`join_ranks`](super::join_ranks) does the
+//! rest. Sizes stay unknown. O(k log k) in the kernels of a stream, times the groups.
+
+use super::{
+    CommExtent, Communication, GroupIdentity, Peers, RankSet, RankSummary, UnrecordedKernel,
+};
+use crate::limits::{ENDS_APART, LEAST_INFERRED, LEAST_INFERRED_OF_MACHINE, MAX_CLOCKS_APART};
+use etlink_model::{CollectiveKind, GroupIdx, StepIdx, UnixNs};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How many kernels at either end one rank's recording may have more than another's.
+const MAX_SHIFT: i64 = 16;
+
+/// How many kernels more have to fit for sequences that are shifted.
+const MORE_FOR_SHIFT: usize = 2;
+
+/// How many kernels of a stream are looked at before all are.
+const SAMPLE: usize = 32;
+
+/// Of ten kernels, this many have to end together. The root of a broadcast can be done early.
+const TOGETHER_OF_TEN: usize = 9;
+
+/// Kernels of a rank that are compared with those of another: of a stream, in order of time.
+struct KernelSequence {
+    /// Which rank, by place.
+    rank: usize,
+    stream: i64,
+    /// Which of the rank's kernels without records.
+    kernels: Vec<usize>,
+}
+
+/// Sequences of several ranks that are one.
+struct SequenceGroup {
+    members: Vec<GroupMember>,
+}
+
+/// A sequence against the first of its group.
+struct GroupMember {
+    sequence: KernelSequence,
+    /// Its kernel with this number is the first sequence's first.
+    shift: i64,
+    /// How far the ends differ typically, ns.
+    apart_ns: i64,
+}
+
+/// How two sequences lie to each other.
+#[derive(Clone, Copy)]
+struct SequenceFit {
+    shift: i64,
+    /// How far clocks differ.
+    offset_ns: i64,
+    apart_ns: i64,
+}
+
+/// Gives kernels without records a group and a number where they are one collective on several
+/// ranks. Returns how many collectives were found.
+pub fn infer_collectives(ranks: &mut [RankSummary]) -> u64 {
+    if ranks
+        .iter()
+        .filter(|rank| !rank.unrecorded.is_empty())
+        .count()
+        < 2
+    {
+        return 0;
+    }
+    let mut used: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); ranks.len()];
+    let mut found = Found::default();
+    for by_kind in [false, true] {
+        let groups = group_sequences(ranks, sequences(ranks, &used, by_kind));
+        for group in &groups {
+            found.take(ranks, group, &mut used);
+        }
+    }
+    let count = found.collectives.len() as u64;
+    found.record(ranks, &used);
+    count
+}
+
+/// Kernels that no group has yet, by rank and stream, and by kind where that is asked for.
+fn sequences(
+    ranks: &[RankSummary],
+    used: &[BTreeSet<usize>],
+    by_kind: bool,
+) -> BTreeMap<BTreeSet<KindClass>, Vec<KernelSequence>> {
+    let mut all: BTreeMap<BTreeSet<KindClass>, Vec<KernelSequence>> = BTreeMap::new();
+    for (rank, summary) in ranks.iter().enumerate() {
+        let mut own: BTreeMap<(i64, Option<KindClass>), Vec<usize>> = BTreeMap::new();
+        for (at, kernel) in summary.unrecorded.iter().enumerate() {
+            if !used[rank].contains(&at) {
+                let class = by_kind.then_some(KindClass::of(kernel.kind));
+                own.entry((kernel.stream, class)).or_default().push(at);
+            }
+        }
+        for ((stream, _), kernels) in own {
+            let classes = kernels.iter();
+            let classes = classes.map(|at| KindClass::of(summary.unrecorded[*at].kind));
+            all.entry(classes.collect())
+                .or_default()
+                .push(KernelSequence {
+                    rank,
+                    stream,
+                    kernels,
+                });
+        }
+    }
+    all
+}
+
+/// What two ranks' kernels of one collective have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum KindClass {
+    Collective(CollectiveKind),
+    /// A send on one rank is a receive on the other. NCCL's kernel for both says neither.
+    Message,
+}
+
+impl KindClass {
+    fn of(kind: CollectiveKind) -> KindClass {
+        match kind {
+            CollectiveKind::Send | CollectiveKind::Recv => KindClass::Message,
+            kind => KindClass::Collective(kind),
+        }
+    }
+}
+
+/// Puts each sequence to the group that it fits best; one that fits none begins a group.
+fn group_sequences(
+    ranks: &[RankSummary],
+    buckets: BTreeMap<BTreeSet<KindClass>, Vec<KernelSequence>>,
+) -> Vec<SequenceGroup> {
+    let mut groups = vec![];
+    for (_, sequences) in buckets {
+        let mut own: Vec<SequenceGroup> = vec![];
+        for sequence in sequences {
+            place(ranks, &mut own, sequence);
+        }
+        let mut again = vec![];
+        own.iter_mut().for_each(|group| again.extend(group.split()));
+        let mut rest: Vec<SequenceGroup> = vec![];
+        for sequence in again {
+            place(ranks, &mut rest, sequence);
+        }
+        groups.extend(own);
+        groups.extend(rest);
+    }
+    groups.retain(|group| group.members.len() > 1);
+    groups
+}
+
+fn place(ranks: &[RankSummary], groups: &mut Vec<SequenceGroup>, sequence: KernelSequence) {
+    let mut best: Option<((i64, bool), usize, SequenceFit)> = None;
+    for (at, group) in groups.iter().enumerate() {
+        let first = &group.members[0].sequence;
+        let has_rank = group
+            .members
+            .iter()
+            .any(|one| one.sequence.rank == sequence.rank);
+        if has_rank || is_full(ranks, group) {
+            continue;
+        }
+        let Some(fit) = fit(ranks, first, &sequence) else {
+            continue;
+        };
+        let key = (fit.apart_ns, first.stream != sequence.stream);
+        if best.is_none_or(|(known, ..)| key < known) {
+            best = Some((key, at, fit));
+        }
+    }
+    let (group, shift, apart_ns) = match best {
+        Some((_, at, fit)) => (at, fit.shift, fit.apart_ns),
+        None => {
+            groups.push(SequenceGroup { members: vec![] });
+            (groups.len() - 1, 0, 0)
+        }
+    };
+    groups[group].members.push(GroupMember {
+        sequence,
+        shift,
+        apart_ns,
+    });
+}
+
+/// Messages have two sides.
+fn is_full(ranks: &[RankSummary], group: &SequenceGroup) -> bool {
+    let first = &group.members[0].sequence;
+    let kernels = &ranks[first.rank].unrecorded;
+    let mut kinds = first.kernels.iter().map(|at| kernels[*at].kind);
+    group.members.len() == 2 && kinds.any(|kind| KindClass::of(kind) == KindClass::Message)
+}
+
+impl SequenceGroup {
+    /// Takes out the sequences whose ends lie much further from the first's than those of others do:
+    /// groups in step, as those of one layer on several nodes, are not one.
+    fn split(&mut self) -> Vec<KernelSequence> {
+        let mut apart: Vec<i64> = self
+            .members
+            .iter()
+            .skip(1)
+            .map(|one| one.apart_ns)
+            .collect();
+        apart.sort_unstable();
+        // one microsecond is what times of older traces are rounded to
+        let gap = apart
+            .windows(2)
+            .find(|pair| pair[1] > 5 * pair[0].max(1_000));
+        let Some(limit) = gap.map(|pair| pair[0]) else {
+            return vec![];
+        };
+        let (kept, out): (Vec<_>, Vec<_>) = std::mem::take(&mut self.members)
+            .into_iter()
+            .partition(|one| one.apart_ns <= limit);
+        self.members = kept;
+        out.into_iter().map(|one| one.sequence).collect()
+    }
+}
+
+/// Finds how `other` lies to `first`: the shift and offset at which kinds are the same and ends are
+/// together.
+fn fit(
+    ranks: &[RankSummary],
+    first: &KernelSequence,
+    other: &KernelSequence,
+) -> Option<SequenceFit> {
+    let (one, two) = (&ranks[first.rank], &ranks[other.rank]);
+    let rule = FitRule::of(one, two)?;
+    let mut shifts: Vec<i64> = (-MAX_SHIFT..=MAX_SHIFT).collect();
+    shifts.sort_by_key(|shift| (shift.abs(), *shift));
+    let mut best: Option<SequenceFit> = None;
+    for shift in shifts {
+        let pairs = Pairs {
+            one: (one, &first.kernels),
+            two: (two, &other.kernels),
+            shift,
+        };
+        let Some(fit) = pairs.fit(&rule) else {
+            continue;
+        };
+        // In a loop that is regular several shifts fit; clocks are nearly right.
+        if best.is_none_or(|known| fit.offset_ns.abs() < known.offset_ns.abs()) {
+            best = Some(fit);
+        }
+    }
+    best
+}
+
+/// How sure two ranks' clocks are, and how much evidence that takes.
+struct FitRule {
+    max_offset_ns: i64,
+    /// No offset is taken out.
+    same_clock: bool,
+    least: usize,
+}
+
+impl FitRule {
+    /// `None` where recordings do not overlap, or two ranks of one machine are one process.
+    fn of(one: &RankSummary, two: &RankSummary) -> Option<FitRule> {
+        let (a, b) = (one.window_ns, two.window_ns);
+        let overlap = a.1.min(b.1).since(a.0.max(b.0));
+        let shorter = a.1.since(a.0).min(b.1.since(b.0));
+        if overlap <= 0 || one.has_no_clock || two.has_no_clock {
+            return None;
+        }
+        let same_clock = one.machine.is_some() && one.machine == two.machine;
+        if same_clock && one.process.is_some() && one.process == two.process {
+            return None;
+        }
+        Some(match same_clock {
+            true => FitRule {
+                max_offset_ns: ENDS_APART.0,
+                same_clock,
+                least: LEAST_INFERRED_OF_MACHINE,
+            },
+            false => FitRule {
+                max_offset_ns: MAX_CLOCKS_APART.0.min(shorter / 2),
+                same_clock,
+                least: LEAST_INFERRED,
+            },
+        })
+    }
+}
+
+/// Kernels of two ranks by their places, one sequence shifted against the other.
+struct Pairs<'r> {
+    one: (&'r RankSummary, &'r [usize]),
+    two: (&'r RankSummary, &'r [usize]),
+    shift: i64,
+}
+
+impl Pairs<'_> {
+    /// The places of the first sequence that both have.
+    fn common(&self) -> std::ops::Range<i64> {
+        let (one, two) = (self.one.1.len() as i64, self.two.1.len() as i64);
+        let start = (-self.shift).max(0);
+        start..one.min(two - self.shift).max(start)
+    }
+
+    fn at(&self, place: i64) -> (&UnrecordedKernel, &UnrecordedKernel) {
+        let one = self.one.1[place as usize];
+        let two = self.two.1[(place + self.shift) as usize];
+        (&self.one.0.unrecorded[one], &self.two.0.unrecorded[two])
+    }
+
+    fn fit(&self, rule: &FitRule) -> Option<SequenceFit> {
+        let common = self.common();
+        let count = (common.end - common.start) as usize;
+        let shorter = self.one.1.len().min(self.two.1.len());
+        // Each shift that is tried is a chance to fit by accident.
+        let least = rule.least + if self.shift == 0 { 0 } else { MORE_FOR_SHIFT };
+        if count < least || 4 * count < 3 * shorter {
+            return None;
+        }
+        let mut kinds = common.clone().map(|place| self.at(place));
+        if kinds.any(|(one, two)| !are_alike(one.kind, two.kind)) {
+            return None;
+        }
+        let every = count.div_ceil(SAMPLE);
+        if every > 1 {
+            self.fit_of(common.clone().step_by(every), rule)?;
+        }
+        self.fit_of(common, rule)
+    }
+
+    fn fit_of(
+        &self,
+        places: impl Iterator<Item = i64> + Clone,
+        rule: &FitRule,
+    ) -> Option<SequenceFit> {
+        let mut ends: Vec<i64> = vec![];
+        for place in places.clone() {
+            let (one, two) = self.at(place);
+            ends.push(one.end_ns.since(two.end_ns));
+        }
+        let middle = ends.len() / 2;
+        let median = *ends.select_nth_unstable(middle).1;
+        if median.abs() > rule.max_offset_ns {
+            return None;
+        }
+        let offset_ns = if rule.same_clock { 0 } else { median };
+        let (mut together, mut apart) = (0, vec![]);
+        for place in places {
+            let (one, two) = self.at(place);
+            let ns = one.end_ns.since(two.end_ns).saturating_sub(offset_ns).abs();
+            let longer = one
+                .end_ns
+                .since(one.start_ns)
+                .max(two.end_ns.since(two.start_ns));
+            together += usize::from(ns <= ENDS_APART.0.max(longer / 50));
+            apart.push(ns);
+        }
+        if 10 * together < TOGETHER_OF_TEN * apart.len() {
+            return None;
+        }
+        let middle = apart.len() / 2;
+        Some(SequenceFit {
+            shift: self.shift,
+            offset_ns: median,
+            apart_ns: *apart.select_nth_unstable(middle).1,
+        })
+    }
+}
+
+/// Whether kernels of two ranks can be sides of one communication: of a message one sends and the
+/// other receives.
+fn are_alike(one: CollectiveKind, other: CollectiveKind) -> bool {
+    let is_message = KindClass::of(one) == KindClass::Message;
+    KindClass::of(one) == KindClass::of(other) && (one != other || !is_message)
+}
+
+/// Kernels that are one collective, each by its rank's place and its own.
+#[derive(Default)]
+struct Found {
+    collectives: Vec<(UnixNs, RankSet, Vec<(usize, usize)>)>,
+}
+
+impl Found {
+    fn take(&mut self, ranks: &[RankSummary], group: &SequenceGroup, used: &mut [BTreeSet<usize>]) {
+        let numbers = group
+            .members
+            .iter()
+            .map(|one| ranks[one.sequence.rank].rank.0);
+        let set: RankSet = numbers
+            .filter_map(|rank| u64::try_from(rank).ok())
+            .collect();
+        for place in 0..group.members[0].sequence.kernels.len() as i64 {
+            let kernel_of = |one: &GroupMember| {
+                let at = usize::try_from(place + one.shift).ok()?;
+                Some((one.sequence.rank, *one.sequence.kernels.get(at)?))
+            };
+            // at the ends of recordings some ranks have one more
+            let Some(sides) = group
+                .members
+                .iter()
+                .map(kernel_of)
+                .collect::<Option<Vec<_>>>()
+            else {
+                continue;
+            };
+            let (rank, at) = sides[0];
+            for (rank, at) in &sides {
+                used[*rank].insert(*at);
+            }
+            let end = ranks[rank].unrecorded[at].end_ns;
+            self.collectives.push((end, set.clone(), sides));
+        }
+    }
+
+    /// Makes communications of the kernels.
+    fn record(mut self, ranks: &mut [RankSummary], used: &[BTreeSet<usize>]) {
+        self.collectives
+            .sort_by_key(|(end, _, sides)| (*end, sides[0]));
+        let mut added: Vec<Vec<(Communication, StepIdx)>> = vec![vec![]; ranks.len()];
+        for (number, (_, set, sides)) in (0..).zip(&self.collectives) {
+            for (rank, at) in sides {
+                let summary = &mut ranks[*rank];
+                let identity = GroupIdentity::Inferred(set.clone());
+                let known = summary.groups.iter().position(|group| *group == identity);
+                let group = known.unwrap_or_else(|| {
+                    summary.groups.push(identity);
+                    summary.groups.len() - 1
+                });
+                let dtype = summary.names.intern("");
+                let kernel = summary.unrecorded[*at];
+                let peers = match KindClass::of(kernel.kind) {
+                    KindClass::Collective(_) => Peers::Group(GroupIdx::new(group)),
+                    KindClass::Message => {
+                        let other = sides.iter().find(|(other, _)| other != rank);
+                        Peers::Peer(other.map(|(other, _)| ranks[*other].rank))
+                    }
+                };
+                let times = (kernel.start_ns, kernel.end_ns);
+                let communication = Communication {
+                    node: kernel.node,
+                    peers,
+                    kind: kernel.kind,
+                    dtype,
+                    in_bytes: 0,
+                    bytes: 0,
+                    is_sized: false,
+                    seq: Some(number),
+                    start_ns: kernel.start_ns,
+                    end_ns: kernel.end_ns,
+                    on_device: true,
+                    extent: CommExtent::from_node(kernel.node, times),
+                };
+                added[*rank].push((communication, kernel.step));
+            }
+        }
+        for ((summary, added), used) in ranks.iter_mut().zip(added).zip(used) {
+            summary.add_inferred(added, used);
+        }
+    }
+}
+
+impl RankSummary {
+    /// Puts communications among those with records, in order of time, and takes their kernels out
+    /// of those without.
+    fn add_inferred(&mut self, added: Vec<(Communication, StepIdx)>, used: &BTreeSet<usize>) {
+        if added.is_empty() {
+            return;
+        }
+        let steps = std::mem::take(&mut self.steps.by_comm).into_iter();
+        let steps = steps.chain(std::iter::repeat(StepIdx::NONE));
+        let mut all: Vec<(Communication, StepIdx)> = std::mem::take(&mut self.communications)
+            .into_iter()
+            .zip(steps)
+            .collect();
+        all.extend(added);
+        all.sort_by_key(|(communication, _)| communication.node);
+        (self.communications, self.steps.by_comm) = all.into_iter().unzip();
+        let mut place = 0..;
+        self.unrecorded
+            .retain(|_| place.next().is_some_and(|at| !used.contains(&at)));
+    }
+}
+
+#[cfg(test)]
+mod tests;

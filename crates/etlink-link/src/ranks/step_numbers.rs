@@ -1,0 +1,103 @@
+//! Ranks that number their steps differently.
+//!
+//! A profiler counts the calls of its `step()`. A rank that called it once more before the loop
+//! numbers each step one higher than the others, and steps of one name are then of different
+//! iterations. Collectives tell: what two ranks do together is of one iteration.
+
+use super::{RankSummary, RunJoin};
+use etlink_model::{GlobalRank, RankIdx};
+use std::collections::BTreeMap;
+
+/// Of ten collectives of two ranks, this many have to say the same difference.
+const AGREE_OF_TEN: u64 = 9;
+
+/// A step is named by this and a number.
+const PROFILER_STEP: &str = "ProfilerStep#";
+
+/// Gives the steps of ranks that number them higher or lower by a constant the numbers of the first
+/// rank, and returns these ranks with the constant. O(sides of collectives).
+pub fn align_step_numbers(ranks: &mut [RankSummary], join: &RunJoin) -> Vec<(GlobalRank, i64)> {
+    // By pairs of ranks and the difference of their steps' numbers, how many collectives have it.
+    let mut votes: BTreeMap<(RankIdx, RankIdx), BTreeMap<i64, u64>> = BTreeMap::new();
+    for matched in join.matches.iter().filter(|matched| matched.is_whole()) {
+        let numbers = matched.members.iter().filter_map(|member| {
+            let steps = &ranks.get(member.rank.index())?.steps;
+            let number = number_of(&steps.get(member.communication)?.name)?;
+            Some((member.rank, number))
+        });
+        let numbers: Vec<(RankIdx, i64)> = numbers.collect();
+        let Some((first, rest)) = numbers.split_first() else {
+            continue;
+        };
+        for (rank, number) in rest {
+            let of_pair = votes.entry((first.0, *rank)).or_default();
+            *of_pair.entry(number.saturating_sub(first.1)).or_default() += 1;
+        }
+    }
+    let mut shifts: BTreeMap<RankIdx, i64> = BTreeMap::from([(RankIdx(0), 0)]);
+    // In order of ranks: what the first says reaches a later one over those between.
+    for ((reference, other), votes) in votes {
+        let all: u64 = votes.values().sum();
+        let most = votes.iter().max_by_key(|(_, count)| **count);
+        let (Some((difference, count)), Some(shift)) = (most, shifts.get(&reference)) else {
+            continue;
+        };
+        if 10 * count >= AGREE_OF_TEN * all {
+            let shift = shift + difference;
+            shifts.entry(other).or_insert(shift);
+        }
+    }
+    let mut shifted = vec![];
+    for (rank, shift) in shifts.into_iter().filter(|(_, shift)| *shift != 0) {
+        let Some(summary) = ranks.get_mut(rank.index()) else {
+            continue;
+        };
+        for step in &mut summary.steps.all {
+            if let Some(number) = number_of(&step.name) {
+                step.name = format!("{PROFILER_STEP}{}", number.saturating_sub(shift));
+            }
+        }
+        shifted.push((summary.rank, shift));
+    }
+    shifted
+}
+
+fn number_of(step: &str) -> Option<i64> {
+    step.strip_prefix(PROFILER_STEP)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ranks::testing::{collective, rank};
+    use crate::ranks::{StepSpan, join_ranks};
+    use etlink_model::{CollectiveKind, StepIdx, StepWork, UnixNs};
+
+    fn run(first_step: [i64; 3]) -> Vec<RankSummary> {
+        let mut ranks = [0, 1, 2].map(|at| rank(at, 3, &[&[0, 1, 2]]));
+        for (summary, first) in ranks.iter_mut().zip(first_step) {
+            for number in 0..4 {
+                let at = number * 100;
+                collective(summary, CollectiveKind::AllReduce, 0, number, (at, at + 50));
+                summary.steps.all.push(StepSpan {
+                    name: format!("ProfilerStep#{}", first + number),
+                    start_ns: UnixNs(at),
+                    end_ns: UnixNs(at + 100),
+                    work: StepWork::default(),
+                });
+                summary.steps.by_comm.push(StepIdx::new(number as usize));
+            }
+        }
+        ranks.to_vec()
+    }
+
+    #[test]
+    fn numbers_that_differ_by_a_constant_become_those_of_the_first_rank() {
+        let mut ranks = run([5, 6, 5]);
+        let join = join_ranks(&ranks);
+        let found = align_step_numbers(&mut ranks, &join);
+        assert_eq!(found, [(GlobalRank(1), 1)]);
+        assert_eq!(ranks[1].steps.all, ranks[0].steps.all);
+        assert_eq!(align_step_numbers(&mut ranks, &join), []);
+    }
+}

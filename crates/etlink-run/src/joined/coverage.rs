@@ -1,0 +1,113 @@
+//! How many communications of a run are joined with those of other ranks.
+
+use super::JoinedRun;
+use crate::text::first_ranks;
+use etlink_link::ranks::{CommChannel, GroupIdentity, JoinProblemKind, Peers, RankSummary};
+use etlink_model::GlobalRank;
+
+/// Below this share of joined communications, figures on who waits for whom are of a part alone.
+const MOST: f64 = 0.9;
+
+/// Communications of the ranks, each rank's side counted once. Those with ranks whose traces are not
+/// here are not among them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JoinCoverage {
+    /// All sides.
+    pub sides: u64,
+    /// Sides that are joined with those of all other ranks of their group.
+    pub joined: u64,
+    /// Of these, sides without a record, joined by their order and ends.
+    pub inferred: u64,
+    /// Ranks that communicate, and of which no side is joined.
+    pub alone: Vec<GlobalRank>,
+}
+
+impl JoinCoverage {
+    /// Counts the sides of joined ranks. O(sides).
+    pub fn of_run(run: &JoinedRun) -> JoinCoverage {
+        let mut coverage = JoinCoverage::default();
+        let ranks = run.summaries.len();
+        let (mut joined, mut absent) = (vec![0u64; ranks], vec![0u64; ranks]);
+        for matched in &run.matches.matches {
+            let is_inferred = match matched.channel {
+                CommChannel::Group(group) => run.matches.inferred.contains(&group),
+                CommChannel::Message { .. } => false,
+            };
+            for member in &matched.members {
+                let at = member.rank.index();
+                if !matched.is_shared() {
+                    absent[at] += 1;
+                } else if matched.is_whole() && matched.members.len() > 1 {
+                    joined[at] += 1;
+                    coverage.inferred += u64::from(is_inferred);
+                }
+            }
+        }
+        for (at, summary) in run.summaries.iter().enumerate() {
+            let sides = sides_of(summary).saturating_sub(absent[at]);
+            coverage.sides += sides;
+            coverage.joined += joined[at];
+            if sides > 0 && joined[at] == 0 {
+                coverage.alone.push(summary.rank);
+            }
+        }
+        coverage
+    }
+
+    /// Says how many are joined, by what, and what follows; none where all are by their records.
+    pub fn note(&self, run: &JoinedRun) -> Option<String> {
+        if run.summaries.len() < 2 {
+            let kernels = run.summaries.first()?.unrecorded.len();
+            return (kernels > 0).then(|| {
+                format!("{kernels} communication kernels have no record of what is communicated")
+            });
+        }
+        let is_plain = self.joined == self.sides && self.inferred == 0;
+        if is_plain || self.sides == 0 {
+            return None;
+        }
+        let mut note = format!(
+            "{} of {} communications are joined with those of other ranks",
+            self.joined, self.sides
+        );
+        if self.inferred > 0 {
+            note += &format!(
+                " ({} of them have no record, and are joined by their order and the times at which \
+                 they end: inferred, sizes unknown)",
+                self.inferred
+            );
+        }
+        let gloo = run.matches.problems.iter();
+        let mut gloo = gloo.filter(|problem| problem.kind == JoinProblemKind::GlooUnrecorded);
+        if let Some(gloo) = gloo.next() {
+            note += &format!("; {} {}", gloo.count, gloo.kind.describe());
+        }
+        if self.alone.len() == run.summaries.len() {
+            note += ": each rank is replayed alone, and who waited for whom is not known";
+        } else if !self.alone.is_empty() {
+            note += &format!(
+                "; rank {} is replayed alone: nobody is seen to wait for it",
+                first_ranks(&self.alone)
+            );
+        } else if (self.joined as f64) < MOST * self.sides as f64 {
+            note += ": who waited for whom is known of these alone";
+        }
+        Some(note)
+    }
+}
+
+/// A rank's communications with others.
+fn sides_of(summary: &RankSummary) -> u64 {
+    let communications = summary.communications.iter();
+    let with_others = communications.filter(|own| match own.peers {
+        Peers::Group(group) => !matches!(
+            summary.groups.get(group.index()),
+            Some(GroupIdentity::Ranks(ranks)) if ranks.len() < 2
+        ),
+        Peers::Peer(_) => true,
+    });
+    let unrecorded = summary.unrecorded.len() as u64;
+    (with_others.count() as u64)
+        .saturating_add(unrecorded)
+        .saturating_add(summary.unrecorded_gloo)
+}

@@ -1,0 +1,237 @@
+//! Which files of a folder are ranks of one run, recordings of one rank, or runs of their own.
+
+use crate::tool::Tool;
+use etlink_testing::{DeviceQueue, KinetoFlavour, TraceBuilder};
+use serde_json::Value;
+
+const MS: i64 = 1_000_000;
+
+/// A device trace of a process of a run of `world` ranks, which does not say its rank. It meets the
+/// others in 8 collectives.
+#[derive(Clone, Copy)]
+struct Process {
+    id: i64,
+    world: u64,
+    begin_ms: i64,
+    device: i64,
+}
+
+impl Process {
+    const FIRST: Process = Process {
+        id: 100,
+        world: 4,
+        begin_ms: 1_700_000_000_000,
+        device: 0,
+    };
+
+    fn trace(self) -> Vec<u8> {
+        let mut draw = TraceBuilder::new(KinetoFlavour::Cuda);
+        draw.process(self.id).origin(self.begin_ms * MS);
+        let main = draw.thread();
+        let ranks: Vec<String> = (0..self.world).map(|rank| rank.to_string()).collect();
+        for number in 0..8 {
+            let at = (1 + 3 * number) * MS;
+            let op = draw.op(main, "record_param_comms", at, at + 50_000);
+            let group = format!("\"[{}]\"", ranks.join(", "));
+            draw.arg(op, "Process Group Ranks", &group);
+            let correlation = draw.next_correlation();
+            draw.call(
+                main,
+                "cudaLaunchKernelExC",
+                (at + 10_000, at + 20_000),
+                correlation,
+            );
+            let queue = DeviceQueue {
+                device: self.device,
+                ..DeviceQueue::stream(20)
+            };
+            let kernel = "ncclDevKernel_AllReduce_Sum_f32";
+            draw.kernel(queue, kernel, (at + 30_000, at + MS), correlation);
+        }
+        draw.kineto()
+    }
+}
+
+/// Of each run, its name and its ranks.
+fn runs(tool: &Tool) -> Vec<(String, Vec<i64>)> {
+    let report = tool.run("ranks run --json").json();
+    let mut found = vec![];
+    for run in report["runs"].as_array().into_iter().flatten() {
+        let ranks = run["ranks"].as_array().into_iter().flatten();
+        let ranks = ranks.filter_map(|rank| rank["rank"].as_i64()).collect();
+        found.push((run["run"].as_str().unwrap_or_default().to_owned(), ranks));
+    }
+    found
+}
+
+/// Writes traces of processes that follow each other by their ids.
+fn put(tool: &Tool, names: &[&str], process: impl Fn(usize) -> Process) {
+    for (place, name) in names.iter().enumerate() {
+        tool.file(&format!("run/{name}"), process(place).trace());
+    }
+}
+
+fn nth(place: usize) -> Process {
+    Process {
+        id: 100 + place as i64,
+        ..Process::FIRST
+    }
+}
+
+#[test]
+fn processes_that_overlap_are_ranks_by_the_places_in_their_names() {
+    for (names, by_process) in [
+        (
+            [
+                "9.5-TP-0-PP-0.trace",
+                "9.5-TP-1-PP-0.trace",
+                "9.5-TP-0-PP-1.trace",
+                "9.5-TP-1-PP-1.trace",
+            ],
+            [0, 1, 2, 3],
+        ),
+        (
+            [
+                "dp0_pp0_tp0_rank0.9",
+                "dp0_pp0_tp1_rank1.9",
+                "dp1_pp0_tp0_rank0.9",
+                "dp1_pp0_tp1_rank1.9",
+            ],
+            [0, 1, 2, 3],
+        ),
+        (
+            [
+                "rank0_tp0_pp0_dp1.x",
+                "rank1_tp1_pp0_dp1.x",
+                "rank0_tp0_pp0_dp0.x",
+                "rank1_tp1_pp0_dp0.x",
+            ],
+            [2, 3, 0, 1],
+        ),
+    ] {
+        let tool = Tool::new();
+        let files = names.map(|name| format!("{name}.json"));
+        put(&tool, &files.each_ref().map(String::as_str), nth);
+        assert_eq!(
+            runs(&tool),
+            [(String::new(), vec![0, 1, 2, 3])],
+            "{names:?}"
+        );
+        let said = tool.run("ranks run -v");
+        for (file, rank) in files.iter().zip(by_process) {
+            let line = format!("rank {rank}: device trace run/{file}");
+            assert!(said.stderr.contains(&line), "{line}: {}", said.stderr);
+        }
+    }
+}
+
+#[test]
+fn one_process_has_recordings_one_after_the_other() {
+    let tool = Tool::new();
+    let names = [
+        "1.5-TP-0.trace.json",
+        "2.5-TP-0.trace.json",
+        "1.5-TP-1.trace.json",
+        "2.5-TP-1.trace.json",
+    ];
+    put(&tool, &names, |place| Process {
+        id: 100 + place as i64 / 2,
+        world: 2,
+        begin_ms: Process::FIRST.begin_ms + 1_000 * (place as i64 % 2),
+        ..Process::FIRST
+    });
+    let expected = ["cycle1", "cycle2"].map(|name| (name.to_owned(), vec![0, 1]));
+    assert_eq!(runs(&tool), expected);
+}
+
+#[test]
+fn names_that_say_no_rank_have_it_at_their_end() {
+    for names in [
+        [
+            "profile_0.json",
+            "profile_1.json",
+            "profile_2.json",
+            "profile_3.json",
+        ],
+        ["x-r00.json", "x-r01.json", "x-r02.json", "x-r03.json"],
+        [
+            "t_rank[0].json",
+            "t_rank[1].json",
+            "t_rank[2].json",
+            "t_rank[3].json",
+        ],
+    ] {
+        let tool = Tool::new();
+        put(&tool, &names, nth);
+        assert_eq!(
+            runs(&tool),
+            [(String::new(), vec![0, 1, 2, 3])],
+            "{names:?}"
+        );
+    }
+    // recordings of one process are no ranks
+    let tool = Tool::new();
+    put(&tool, &["profile_0.json", "profile_1.json"], |_| {
+        Process::FIRST
+    });
+    assert!(runs(&tool).iter().all(|(_, ranks)| ranks.is_empty()));
+}
+
+#[test]
+fn traces_without_any_rank_have_those_of_their_devices() {
+    let tool = Tool::new();
+    let names = [
+        "host_94.17.pt.trace.json",
+        "host_91.17.pt.trace.json",
+        "host_92.17.pt.trace.json",
+        "host_93.17.pt.trace.json",
+    ];
+    put(&tool, &names, |place| Process {
+        device: place as i64,
+        ..nth(place)
+    });
+    assert_eq!(runs(&tool), [(String::new(), vec![0, 1, 2, 3])]);
+    tool.run("ranks run -v")
+        .notes("rank 1: device trace run/host_91.17");
+}
+
+#[test]
+fn folders_of_nodes_with_other_ranks_of_one_world_are_one_run() {
+    let names = [
+        "node0/rank0.json",
+        "node0/rank1.json",
+        "node1/rank2.json",
+        "node1/rank3.json",
+    ];
+    let tool = Tool::new();
+    put(&tool, &names, nth);
+    assert_eq!(runs(&tool), [(String::new(), vec![0, 1, 2, 3])]);
+    // an hour later it is another run
+    let tool = Tool::new();
+    put(&tool, &names, |place| Process {
+        begin_ms: Process::FIRST.begin_ms + 3_600_000 * (place as i64 / 2),
+        ..nth(place)
+    });
+    assert_eq!(runs(&tool).len(), 2);
+    // and so are the same ranks again
+    let tool = Tool::new();
+    let again = [
+        "node0/rank0.json",
+        "node0/rank1.json",
+        "node1/rank0.json",
+        "node1/rank1.json",
+    ];
+    put(&tool, &again, nth);
+    assert_eq!(runs(&tool).len(), 2);
+}
+
+#[test]
+fn a_copy_under_another_rank_is_refused_by_name() {
+    let tool = Tool::new();
+    put(&tool, &["rank0.json", "rank1.json", "rank2.json"], nth);
+    tool.file("run/rank3.json", nth(2).trace());
+    assert_eq!(runs(&tool), [(String::new(), vec![0, 1])]);
+    let said: Value = tool.run("ranks run --json").json();
+    let excluded = said["runs"][0]["excluded"].as_array().map(Vec::len);
+    assert_eq!(excluded, Some(2));
+}
