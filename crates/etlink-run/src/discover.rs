@@ -5,7 +5,8 @@
 //! which files belong together. What a name does not tell is read from the file's beginning: its
 //! kind, and the rank in `distributedInfo`; then from the manifest that `etlink record` wrote.
 //! Where names and traces say different ranks, the traces count if they fit together (local ranks
-//! in names), else the names (copies of one rank's trace).
+//! in names), else the names (copies of one rank's trace). Which process recorded a file, and when,
+//! decides between two ranks and two recordings of one ([`recorded`]).
 
 mod candidate;
 mod cycles;

@@ -93,20 +93,31 @@ impl<'t> GroupResolver<'t> {
     }
 
     /// The global rank that a send goes to or a receive comes from: `Dst Rank` or `Src Rank`, which
-    /// are global, or else `Rank`, which for both is the place of the other in the group.
+    /// are global or places in the group, or else `Rank`, which for both is the place of the other.
     pub fn peer(&self, record: &CollectiveRef<'_>) -> Option<GlobalRank> {
         let said = if record.kind() == CollectiveKind::Send {
             record.record.dst
         } else {
             record.record.src
         };
+        let ranks = self.ranks(record);
+        let at = |place: i64| -> Option<GlobalRank> {
+            let rank = *ranks.as_ref()?.get(usize::try_from(place).ok()?)?;
+            i64::try_from(rank).ok().map(GlobalRank)
+        };
         // Older traces have no `Src Rank` and `Dst Rank`: there `Rank` alone says who the peer is.
-        if said >= 0 {
-            return Some(GlobalRank(said));
+        if said < 0 {
+            return at(record.record.rank);
         }
-        let place = usize::try_from(record.record.rank).ok()?;
-        let rank = i64::try_from(*self.ranks(record)?.get(place)?);
-        rank.ok().map(GlobalRank)
+        // Some writers state the place in the group: that is no rank of it, or `Rank` is the same.
+        let is_member = |rank: i64| {
+            let ranks = ranks.iter().flatten();
+            ranks.copied().any(|own| u64::try_from(rank) == Ok(own))
+        };
+        match at(said) {
+            Some(peer) if record.record.rank == said || !is_member(said) => Some(peer),
+            _ => Some(GlobalRank(said)),
+        }
     }
 }
 
@@ -267,6 +278,27 @@ mod tests {
         };
         trace.device.collectives.push(other);
         assert_eq!(ranks(&trace), None, "one of two groups");
+    }
+
+    #[test]
+    fn a_peer_may_be_stated_by_its_place_in_the_group() {
+        let mut trace = LinkedTrace::default();
+        let names = &mut trace.device.names;
+        let (name, group) = (names.intern("send"), names.intern("[2, 3]"));
+        for (dst, rank, peer) in [(3, -1, 3), (1, -1, 3), (3, 1, 3), (0, 0, 2), (-1, 1, 3)] {
+            let record = Collective {
+                name,
+                dst,
+                rank,
+                group_ranks: group,
+                ..Collective::absent()
+            };
+            let found = GroupResolver::new(&trace).peer(&CollectiveRef {
+                record,
+                names: &trace.device.names,
+            });
+            assert_eq!(found, Some(GlobalRank(peer)), "{dst} {rank}");
+        }
     }
 
     #[test]

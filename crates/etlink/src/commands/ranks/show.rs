@@ -178,16 +178,27 @@ fn who_held_up(one: &RanksReport) -> String {
     }
     if let Some(late) = most_of(&one.ranks, |rank| rank.caused_ns) {
         let rank = late.rank;
-        said.push(format!(
-            "{} for what rank {rank} did",
-            share(late.caused_ns)
-        ));
+        said.push(match clock_doubt(one, rank) {
+            Some(doubt) if doubt >= late.caused_ns => format!(
+                "no rank held the others up by more than the {} by which its clock may be off",
+                time(doubt)
+            ),
+            _ => format!("{} for what rank {rank} did", share(late.caused_ns)),
+        });
     }
     format!(
         "the ranks waited {} in all: {}\n",
         time(waited),
         said.join(", ")
     )
+}
+
+/// How far the clock of a rank, or that of the first one, may be off, as far as that is known.
+fn clock_doubt(one: &RanksReport, rank: GlobalRank) -> Option<i64> {
+    let others = one.clocks.iter().skip(1);
+    let is_first = one.clocks.first().is_some_and(|first| first.rank == rank);
+    let doubts = others.filter(|clock| is_first || clock.rank == rank);
+    doubts.filter_map(|clock| clock.uncertainty_ns).min()
 }
 
 /// What the sentence before cannot know.
@@ -442,9 +453,13 @@ fn by_kind(one: &RanksReport) -> String {
         ],
     )
     .expendable(["mean transfer"]);
+    let mut started_apart: Vec<&CollectiveSkew> = vec![];
     for ((_, kind, ranks), skews) in kinds {
-        let skew_ns = skews.iter().map(|skew| skew.skew_ns);
-        let mean_skew = skew_ns.fold(0, i64::saturating_add) / skews.len().max(1) as i64;
+        let (apart, together): (Vec<&CollectiveSkew>, Vec<&CollectiveSkew>) =
+            skews.iter().copied().partition(|skew| is_start_skew(skew));
+        let skew_ns = together.iter().map(|skew| skew.skew_ns);
+        let mean_skew = skew_ns.fold(0, i64::saturating_add) / together.len().max(1) as i64;
+        started_apart.extend(apart);
         let bytes = skews.iter().filter_map(|skew| skew.bytes);
         let [transfer, algorithm, bus] = transfer_cells(&skews);
         table.add([
@@ -452,7 +467,10 @@ fn by_kind(one: &RanksReport) -> String {
             ranks.to_owned(),
             skews.len().to_string(),
             bytes_text(bytes.reduce(u64::saturating_add)),
-            time(mean_skew),
+            match together.is_empty() {
+                true => "-".to_owned(),
+                false => time(mean_skew),
+            },
             transfer,
             algorithm,
             bus,
@@ -460,7 +478,28 @@ fn by_kind(one: &RanksReport) -> String {
     }
     format!(
         "per kind and group (bytes: sum, each collective once, of the rank with most; algbw, busbw: all bytes over all \
-        transfer time, as in nccl-tests)\n{table}"
+        transfer time, as in nccl-tests)\n{table}{}",
+        start_skew_text(&started_apart)
+    )
+}
+
+/// Whether ranks came apart to a collective mostly because steps or recordings began apart.
+fn is_start_skew(skew: &CollectiveSkew) -> bool {
+    skew.began_late_ns > skew.waited_ns / 2
+}
+
+/// Names what is left out of the mean skews.
+fn start_skew_text(started_apart: &[&CollectiveSkew]) -> String {
+    let Some(most) = started_apart.iter().max_by_key(|skew| skew.skew_ns) else {
+        return String::new();
+    };
+    format!(
+        "  start skew, left out of mean skews: {}, {} {} for {} at most, as rank {} began later\n",
+        count(started_apart.len() as u64, "collective"),
+        most.kind,
+        most.number,
+        time(most.skew_ns),
+        most.last
     )
 }
 
