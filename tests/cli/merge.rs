@@ -295,7 +295,7 @@ fn folders_that_only_look_alike_stay_runs() {
     tool.file("b/second/kineto_trace_1.json", &ranks[1][1]);
     tool.run("merge b -o out-b")
         .exits(0)
-        .says("joined   2 ranks");
+        .says("2 ranks  1 group; 4 collectives");
 }
 
 #[test]

@@ -378,10 +378,19 @@ fn are_alike(one: CollectiveKind, other: CollectiveKind) -> bool {
     KindClass::of(one) == KindClass::of(other) && (one != other || !is_message)
 }
 
-/// Kernels that are one collective, each by its rank's place and its own.
+/// Kernels that are one collective.
+struct InferredCollective {
+    /// When it ended on its first rank.
+    end_ns: UnixNs,
+    ranks: RankSet,
+    /// Each kernel by its rank's place and its own.
+    sides: Vec<(usize, usize)>,
+}
+
+/// What was found so far.
 #[derive(Default)]
 struct Found {
-    collectives: Vec<(UnixNs, RankSet, Vec<(usize, usize)>)>,
+    collectives: Vec<InferredCollective>,
 }
 
 impl Found {
@@ -411,20 +420,24 @@ impl Found {
             for (rank, at) in &sides {
                 used[*rank].insert(*at);
             }
-            let end = ranks[rank].unrecorded[at].end_ns;
-            self.collectives.push((end, set.clone(), sides));
+            self.collectives.push(InferredCollective {
+                end_ns: ranks[rank].unrecorded[at].end_ns,
+                ranks: set.clone(),
+                sides,
+            });
         }
     }
 
     /// Makes communications of the kernels.
     fn record(mut self, ranks: &mut [RankSummary], used: &[BTreeSet<usize>]) {
         self.collectives
-            .sort_by_key(|(end, _, sides)| (*end, sides[0]));
+            .sort_by_key(|one| (one.end_ns, one.sides[0]));
         let mut added: Vec<Vec<(Communication, StepIdx)>> = vec![vec![]; ranks.len()];
-        for (number, (_, set, sides)) in (0..).zip(&self.collectives) {
+        for (number, one) in (0..).zip(&self.collectives) {
+            let sides = &one.sides;
             for (rank, at) in sides {
                 let summary = &mut ranks[*rank];
-                let identity = GroupIdentity::Inferred(set.clone());
+                let identity = GroupIdentity::Inferred(one.ranks.clone());
                 let known = summary.groups.iter().position(|group| *group == identity);
                 let group = known.unwrap_or_else(|| {
                     summary.groups.push(identity);

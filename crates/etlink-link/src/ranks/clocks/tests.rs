@@ -444,3 +444,52 @@ fn messages_join_groups_that_have_clocks() {
         assert!(within <= 40_000, "{clock:?}");
     }
 }
+
+/// Two machines have one name. What waits for a call's work ends with the transfer, the call does
+/// not.
+#[test]
+fn two_clocks_of_one_name_are_seen_on_the_host() {
+    for (ends_with_transfer, off) in [(true, 20_000_000), (true, 0), (false, 20_000_000)] {
+        let mut ranks = drawn(&[0, off], &[&[0, 1]], 6);
+        for summary in &mut ranks {
+            summary.machine = Some("localhost".into());
+            for own in &mut summary.communications {
+                own.on_device = false;
+                own.extent.is_transfer = ends_with_transfer;
+            }
+        }
+        let found = offsets(&ranks)[1];
+        if ends_with_transfer && off > 0 {
+            assert!(!found.by_machine, "{found:?}");
+            assert!((found.offset_ns - off).abs() <= found.uncertainty_ns.unwrap_or(0));
+        } else {
+            assert!(found.by_machine && found.offset_ns == 0, "{found:?}");
+            assert_eq!(found.support > 0, ends_with_transfer, "{found:?}");
+        }
+    }
+}
+
+/// A message cannot be received before it was sent.
+#[test]
+fn messages_show_two_clocks_of_one_name() {
+    let mut ranks = [0, 1, 2].map(|at| rank(at, 3, &[]));
+    for (at, ahead) in [(0, 0), (1, 20_000_000), (2, 0)] {
+        ranks[at].machine = Some("localhost".into());
+        for round in 0..4 {
+            for other in (0..3).filter(|other| *other != at as i64) {
+                let time = round * 1_000 + ahead;
+                message(&mut ranks[at], CollectiveKind::Send, Some(other), time);
+                message(
+                    &mut ranks[at],
+                    CollectiveKind::Recv,
+                    Some(other),
+                    time + 100,
+                );
+            }
+        }
+    }
+    let found = offsets(&ranks);
+    assert!(found[2].by_machine && found[2].support > 0, "{found:?}");
+    assert!(!found[1].by_machine, "{found:?}");
+    assert!((found[1].offset_ns + 20_000_000).abs() < 1_000, "{found:?}");
+}

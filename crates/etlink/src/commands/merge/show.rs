@@ -389,7 +389,7 @@ fn add_clocks(clocks: &[RankClock], rows: &mut FactRows) {
     let told: Vec<&RankClock> = clocks
         .iter()
         // the first rank's clock is the one they all are compared with
-        .filter(|clock| clock.support > 0 || clock.by_machine && clock.offset_ns != 0)
+        .filter(|clock| (clock.support > 0 && !clock.by_machine) || clock.offset_ns != 0)
         .collect();
     for clock in told.iter().take(CLOCKS) {
         let within = clock.uncertainty_ns.unwrap_or(0) as f64 / 1e3;
