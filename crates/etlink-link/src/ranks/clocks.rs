@@ -26,7 +26,7 @@ pub use drift::ClockDrift;
 
 use super::join::side;
 use super::summary::needs_all_ranks;
-use super::{MatchMember, RankSummary, RunJoin};
+use super::{Communication, MatchMember, RankSummary, RunJoin};
 use etlink_model::{CommonNs, GlobalRank, RankIdx, TimeNs, UnixNs};
 use messages::{message_clocks, message_limits};
 use pair::fit;
@@ -294,11 +294,9 @@ struct MachineMessages {
 }
 
 fn machine_messages(ranks: &[RankSummary], join: &RunJoin) -> MachineMessages {
-    let machine = |rank: RankIdx| ranks[rank.index()].machine.as_ref();
-    let (limits, _) = message_limits(ranks, join);
+    let (limits, _) = message_limits(ranks, join, Communication::ends_with_transfer);
     let of_machine = limits.into_iter();
-    let of_machine = of_machine
-        .filter(|limit| machine(limit.from).is_some() && machine(limit.from) == machine(limit.to));
+    let of_machine = of_machine.filter(|limit| is_one_machine(ranks, limit.from, limit.to));
     let (mut broken, agreeing): (Vec<_>, Vec<_>) = of_machine.partition(|limit| limit.ns < 0);
     let mut found = MachineMessages::default();
     // Whose clock it is that differs, most of the broken limits say; of two ranks the later one's.
@@ -332,6 +330,14 @@ fn middle(ranks: &[RankSummary], at: RankIdx) -> UnixNs {
     UnixNs(start.0.midpoint(end.0))
 }
 
+/// Whether two ranks name one machine and were recorded at the same time. Then what the host shows
+/// of collectives can contradict that they have one clock.
+fn is_one_machine(ranks: &[RankSummary], one: RankIdx, other: RankIdx) -> bool {
+    let [one, other] = [one, other].map(|rank| &ranks[rank.index()]);
+    let (a, b) = (one.window_ns, other.window_ns);
+    one.machine.is_some() && one.machine == other.machine && a.0 < b.1 && b.0 < a.1
+}
+
 /// The two ranks' sides of all their common collectives.
 type Sides = Vec<(MatchMember, MatchMember)>;
 
@@ -353,7 +359,12 @@ fn pairs(ranks: &[RankSummary], join: &RunJoin) -> BTreeMap<(RankIdx, RankIdx), 
         let Some(first) = members.next() else {
             continue;
         };
+        let is_on_device = side(ranks, *first).1.on_device;
         for member in members {
+            let both = is_on_device && side(ranks, *member).1.on_device;
+            if !both && !is_one_machine(ranks, first.rank, member.rank) {
+                continue;
+            }
             pairs
                 .entry((first.rank, member.rank))
                 .or_default()

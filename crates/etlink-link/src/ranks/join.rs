@@ -181,20 +181,10 @@ pub fn join_ranks(ranks: &[RankSummary]) -> RunJoin {
         }
     }
     let given: BTreeSet<GlobalRank> = ranks.iter().map(|summary| summary.rank).collect();
-    let mut recorded: BTreeMap<(CommChannel, GlobalRank), (i64, i64)> = BTreeMap::new();
     for (channel, lists) in &channels {
         let group_ranks = join.group_ranks(*channel);
         // Messages have no number in common: a group's `Seq` counts those of all pairs.
         let numbered = matches!(channel, CommChannel::Group(_)) && numbered(ranks, lists);
-        for (rank, list) in lists.iter().filter(|_| numbered) {
-            let summary = &ranks[rank.index()];
-            let numbers = list
-                .iter()
-                .filter_map(|own| summary.communications[own.index()].seq);
-            if let (Some(first), Some(last)) = (numbers.clone().min(), numbers.max()) {
-                recorded.insert((*channel, summary.rank), (first, last));
-            }
-        }
         for (number, members) in paired(ranks, lists, numbered) {
             join.matches.push(matched(
                 ranks,
@@ -211,15 +201,7 @@ pub fn join_ranks(ranks: &[RankSummary]) -> RunJoin {
         (start, matched.channel, matched.number)
     });
     for matched in &join.matches {
-        // A recording that began later or ended earlier than the others lacks what was before it and
-        // after it, which is no fault.
-        let is_recorded = |rank: &GlobalRank| {
-            let numbers = recorded.get(&(matched.channel, *rank));
-            numbers.is_none_or(|(first, last)| (*first..=*last).contains(&matched.number))
-        };
-        if matched.missing.is_empty() || matched.missing.iter().any(is_recorded) {
-            problems.matched(ranks, &join.groups, matched);
-        }
+        problems.matched(ranks, &join.groups, matched);
     }
     join.problems = problems.sorted();
     join

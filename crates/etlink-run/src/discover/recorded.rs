@@ -426,7 +426,10 @@ pub(super) fn refuse_copies(candidates: &mut [TraceCandidate], notes: &mut Vec<S
                 .push(at);
         }
     }
-    for pair in alike.values().flat_map(|own| own.windows(2)) {
+    // Where all are alike nothing is a copy of anything: they were generated.
+    let devices = candidates.iter().filter(|one| is_device(one)).count();
+    let some = alike.values().filter(|own| own.len() < devices);
+    for pair in some.flat_map(|own| own.windows(2)) {
         let [one, two] = [pair[0], pair[1]].map(|at| &candidates[at]);
         if one.rank == two.rank || !are_same_bytes(&one.path, &two.path) {
             continue;

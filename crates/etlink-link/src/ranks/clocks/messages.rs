@@ -17,7 +17,7 @@
 
 use super::{RankClock, middle};
 use crate::ranks::join::side;
-use crate::ranks::{RankSummary, RunJoin};
+use crate::ranks::{Communication, RankSummary, RunJoin};
 use etlink_model::{CollectiveKind, RankIdx};
 use std::collections::BTreeMap;
 
@@ -50,7 +50,7 @@ pub(super) fn message_clocks(
     steps: &BTreeMap<RankIdx, Vec<(RankIdx, RankClock)>>,
     found: &[Option<RankClock>],
 ) -> Vec<(RankIdx, RankClock)> {
-    let (mut limits, support) = message_limits(ranks, join);
+    let (mut limits, support) = message_limits(ranks, join, |side| side.on_device);
     let mut missed = BTreeMap::new();
     if limits.is_empty() {
         return vec![];
@@ -103,9 +103,11 @@ pub(super) fn message_clocks(
 }
 
 /// The tightest limit between the ranks of messages, and how many messages each rank has.
+/// `is_sure`: what is recorded of a side ends with its transfer.
 pub(super) fn message_limits(
     ranks: &[RankSummary],
     join: &RunJoin,
+    is_sure: impl Fn(&Communication) -> bool,
 ) -> (Vec<OffsetLimit>, Vec<u64>) {
     let mut limits: BTreeMap<(RankIdx, RankIdx), i64> = BTreeMap::new();
     let mut support = vec![0; ranks.len()];
@@ -120,9 +122,8 @@ pub(super) fn message_limits(
             _ => continue,
         };
         let [sent, received] = [sender, receiver].map(|member| side(ranks, member).1);
-        // A call of the host returns before its transfer ends, and would give a wrong limit. A send
-        // is under way from its call on.
-        if !received.ends_with_transfer() {
+        // A call of the host returns before its transfer ends, and would give a wrong limit.
+        if !is_sure(sent) || !is_sure(received) {
             continue;
         }
         let ns = received.span().1.since(sent.span().0);

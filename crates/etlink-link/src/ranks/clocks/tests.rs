@@ -453,6 +453,7 @@ fn two_clocks_of_one_name_are_seen_on_the_host() {
         let mut ranks = drawn(&[0, off], &[&[0, 1]], 6);
         for summary in &mut ranks {
             summary.machine = Some("localhost".into());
+            summary.window_ns = (UnixNs(-30_000_000), UnixNs(30_000_000));
             for own in &mut summary.communications {
                 own.on_device = false;
                 own.extent.is_transfer = ends_with_transfer;
@@ -475,6 +476,7 @@ fn messages_show_two_clocks_of_one_name() {
     let mut ranks = [0, 1, 2].map(|at| rank(at, 3, &[]));
     for (at, ahead) in [(0, 0), (1, 20_000_000), (2, 0)] {
         ranks[at].machine = Some("localhost".into());
+        ranks[at].window_ns = (UnixNs(-30_000_000), UnixNs(30_000_000));
         for round in 0..4 {
             for other in (0..3).filter(|other| *other != at as i64) {
                 let time = round * 1_000 + ahead;
