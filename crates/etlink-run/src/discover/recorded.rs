@@ -151,7 +151,7 @@ fn nanoseconds(text: &[u8]) -> Option<i64> {
 
 /// When the last events of a file begin, Unix time, ns. Reads all of it.
 fn last_time(path: &Path, base_ns: i64) -> Option<i64> {
-    let mut content = input::open(path, 1, &Progress::hidden()).ok()?.content;
+    let mut content = input::open(path, &Progress::hidden()).ok()?.content;
     let (mut tail, mut piece) = (Vec::<u8>::new(), vec![0; TAIL]);
     loop {
         let read = content.read(&mut piece).ok()?;
@@ -392,7 +392,7 @@ fn last_number(stem: &str) -> Option<i64> {
 /// The device of the first device row. Reads as far as that is.
 fn first_device(path: &Path) -> Option<i64> {
     const KEY: &[u8] = b"\"device\"";
-    let mut content = input::open(path, 1, &Progress::hidden()).ok()?.content;
+    let mut content = input::open(path, &Progress::hidden()).ok()?.content;
     let (mut text, mut piece) = (Vec::<u8>::new(), vec![0; TAIL]);
     loop {
         let read = content.read(&mut piece).ok()?;
@@ -448,7 +448,7 @@ pub(super) fn refuse_copies(candidates: &mut [TraceCandidate], notes: &mut Vec<S
 }
 
 fn are_same_bytes(one: &Path, two: &Path) -> bool {
-    let open = |path| input::open(path, 1, &Progress::hidden()).map(|input| input.content);
+    let open = |path| input::open(path, &Progress::hidden()).map(|input| input.content);
     let (Ok(mut one), Ok(mut two)) = (open(one), open(two)) else {
         return false;
     };
