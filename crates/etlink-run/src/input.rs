@@ -4,6 +4,7 @@ pub(crate) mod database;
 mod error;
 mod gzip;
 mod kind;
+mod member;
 #[cfg(test)]
 mod tests;
 

@@ -16,9 +16,16 @@ fn drain(mut source: impl Read, step: usize) -> Outcome {
     }
 }
 
+/// The same however it is read.
 fn inflated(stored: &[u8]) -> Outcome {
-    let stored = Cursor::new(stored.to_vec());
-    drain(Gzip::new(Box::new(BufReader::new(stored))), 64 << 10)
+    let stored = || Cursor::new(stored.to_vec());
+    let one = drain(Gzip::new(Box::new(stored())), 64 << 10);
+    let small = BufReader::with_capacity(37, stored());
+    assert!(
+        drain(Gzip::new(Box::new(small)), 777) == one,
+        "in small pieces"
+    );
+    one
 }
 
 fn serially(stored: &[u8]) -> Outcome {
