@@ -14,6 +14,7 @@ mod dumps;
 mod layouts;
 mod measured;
 mod recorded;
+mod recorder;
 mod twins;
 mod unexported;
 

@@ -1,6 +1,6 @@
 //! What is known of a file before it is read: from its name, its beginning, the manifest.
 
-use super::recorded::Recorder;
+use super::recorder::Recorder;
 use crate::Progress;
 use crate::file_error::{FileAction, FileContext, FileError};
 use crate::input::database::database_processes;
