@@ -771,6 +771,7 @@ pub(crate) fn read_slice(
     let mut device = etlink_kineto::read_slice(content, how.options, &slice).map_err(failed)?;
     let notes = note.into_iter().chain([chosen.note.clone()]).collect();
     chosen.cut(&mut device);
+    etlink_link::judge_rows(&mut device);
     Ok((device, notes))
 }
 
