@@ -22,4 +22,5 @@ mod questions;
 mod random;
 mod rank_questions;
 mod reasons;
+mod retimed;
 mod scope;
