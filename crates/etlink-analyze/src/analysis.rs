@@ -180,11 +180,15 @@ pub fn analyze(trace: &LinkedTrace, rules: &KernelRules, options: &Options) -> R
     // rates over a time of which rows are missing would be too low
     let is_known = utilization.iter().all(|device| device.unknown_ns == 0);
     let rated = if is_known { &utilization[..] } else { &[] };
+    let windows = utilization
+        .iter()
+        .filter_map(|one| Some((one.device?, one.span())));
+    let windows = windows.collect();
     let mut analysis = RankAnalysis {
         rank: trace.report.rank.map(|rank| rank.0),
         peaks: peak_use::peak_uses(&rows, rated, &counted),
         work: compute_rate::compute_rates(&rows, rated, &counted),
-        breakdown: breakdown::device_times(&rows, &outside, &utilization),
+        breakdown: breakdown::device_times(&rows, &outside, &windows),
         utilization,
         kernels: kernels::kernel_totals(&rows, &counted),
         outside: outside_work::outside_work(&rows, &counted),

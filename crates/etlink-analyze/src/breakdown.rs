@@ -23,8 +23,8 @@ use crate::intervals::{Intervals, by_mask};
 use crate::outside_time::{OutsideRows, OutsideTime, is_all_unknown};
 use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
-use crate::utilization::Utilization;
 use borsh::{BorshDeserialize, BorshSerialize};
+use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 /// Device time by class, ns.
@@ -186,11 +186,11 @@ fn overlap_share(part: i64, whole: i64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// Per device with rows, by number, in the windows of their utilization. O(rows).
+/// Per device with rows, by number, in the window of its number. O(rows).
 pub(crate) fn device_times(
     rows: &ClassifiedRows<'_>,
     outside: &OutsideRows,
-    utilization: &[Utilization],
+    windows: &FxHashMap<i64, (i64, i64)>,
 ) -> Vec<DeviceTime> {
     // Shares of what is left of the rows would say that devices are busy all the time.
     if is_all_unknown(rows.trace) {
@@ -203,8 +203,7 @@ pub(crate) fn device_times(
     for ((device, of_device), outside_time) in devices.zip(&outside_times) {
         let counted = of_device.iter().copied();
         let counted = counted.filter(|row| !outside.contains_row(*row));
-        let mut windows = utilization.iter().filter(|one| one.device == Some(*device));
-        let window = windows.next().map(Utilization::span);
+        let window = windows.get(device).copied();
         let times = DeviceTime::from_rows(rows, counted.collect(), outside_time, window);
         all.push(DeviceTime {
             device: Some(*device),

@@ -4,7 +4,6 @@
 //! With the settings of [`crate::astra::system`] a collective is cut into four pieces, of which two
 //! run at a time.
 
-use super::{DEFAULT_BANDWIDTH, DEFAULT_LATENCY_NS};
 use etlink_model::CollectiveKind;
 use serde::Serialize;
 
@@ -15,6 +14,10 @@ const ROUNDS: f64 = 2.0;
 const PIECES: f64 = 4.0;
 /// A message crosses a switch in two hops.
 const HOPS: f64 = 2.0;
+/// Latency of ASTRA-sim's example of eight H100, ns.
+pub(crate) const DEFAULT_LATENCY_NS: f64 = 936.25;
+/// Its bandwidth, GB/s of 2^30 bytes.
+pub(crate) const DEFAULT_BANDWIDTH: f64 = 400.0;
 /// ASTRA-sim's GB are of 2^30 bytes: bytes per ns of one GB/s.
 pub(super) const BYTES_PER_NS: f64 = 1.073_741_824;
 

@@ -15,7 +15,7 @@ mod transfers;
 
 pub use accuracy::{GroupFit, HeldOut, KindFit};
 pub use cost::{CollectiveImplementation, example_broadcast_micros};
-pub(crate) use regression::{DEFAULT_BANDWIDTH, DEFAULT_LATENCY_NS};
+pub(crate) use cost::{DEFAULT_BANDWIDTH, DEFAULT_LATENCY_NS};
 pub use shape::{CollectiveImplementations, NetworkLevel};
 pub(crate) use transfers::member_ranks;
 

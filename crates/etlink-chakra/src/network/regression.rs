@@ -3,12 +3,7 @@
 //! Absolute errors are weighed, not squares: a rank that the operating system held up is no
 //! network. Each kind of collective weighs as much as each other, whatever its transfers took.
 
-use super::cost::{BYTES_PER_NS, LinkSpeed, NetworkCost};
-
-/// Latency of ASTRA-sim's example of eight H100, ns.
-pub(crate) const DEFAULT_LATENCY_NS: f64 = 936.25;
-/// Its bandwidth, GB/s of 2^30 bytes.
-pub(crate) const DEFAULT_BANDWIDTH: f64 = 400.0;
+use super::cost::{BYTES_PER_NS, DEFAULT_BANDWIDTH, DEFAULT_LATENCY_NS, LinkSpeed, NetworkCost};
 
 /// Fewer transfers than this tell nothing.
 pub(super) const MIN_TRANSFERS: usize = 4;
