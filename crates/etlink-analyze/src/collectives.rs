@@ -153,10 +153,10 @@ impl CollectiveTotals {
         self.algorithm_gb_per_s = (self.sized_bytes > 0 && self.sized_ns > 0)
             .then(|| self.sized_bytes as f64 / self.sized_ns as f64);
         (self.latency_ns, self.ns_per_byte) = self.fit.fit_line().unzip();
-        self.bus_gb_per_s = self
-            .algorithm_gb_per_s
-            .filter(|_| self.group_size > 0)
-            .map(|bandwidth| bandwidth * self.factor);
+        self.bus_gb_per_s = match self.algorithm_gb_per_s {
+            Some(bandwidth) if self.group_size > 0 => Some(bandwidth * self.factor),
+            _ => None,
+        };
         self
     }
 
@@ -171,12 +171,11 @@ impl CollectiveTotals {
         self.count += 1;
         self.fit
             .add(&HockneyFit::one_communication(sized, duration));
-        match one.is_sized {
-            true => {
-                add_bytes(&mut self.in_bytes, Some(one.in_bytes));
-                add_bytes(&mut self.bytes, Some(one.bytes));
-            }
-            false => self.without_size += 1,
+        if one.is_sized {
+            add_bytes(&mut self.in_bytes, Some(one.in_bytes));
+            add_bytes(&mut self.bytes, Some(one.bytes));
+        } else {
+            self.without_size += 1
         }
         self.sum_ns = self.sum_ns.saturating_add(duration);
         if sized > 0 {

@@ -253,9 +253,12 @@ fn size_record(shared: &SharedIds, key: SizeKey, sum: &SizeSum) -> CommunicatorS
     let shares = i64::try_from(sum.shared).unwrap_or(i64::MAX);
     let factors = bandwidth_factors(kind, own.ranks);
     // bytes per nanosecond are GB/s
-    let algorithm_bandwidth = factors
-        .filter(|_| sum.transfer_ns > 0 && bytes > 0)
-        .map(|(parts, _)| parts * bytes as f64 * sum.times as f64 / sum.transfer_ns as f64);
+    let algorithm_bandwidth = match factors {
+        Some((parts, _)) if sum.transfer_ns > 0 && bytes > 0 => {
+            Some(parts * bytes as f64 * sum.times as f64 / sum.transfer_ns as f64)
+        }
+        _ => None,
+    };
     CommunicatorSize {
         communicator: own.id,
         name: own.name,

@@ -99,9 +99,10 @@ impl DevicePeaks {
                 .is_some_and(|first| name.contains(first))
         };
         let similar: Vec<String> = all.iter().filter(is_like).map(DevicePeaks::name).collect();
-        match similar.is_empty() {
-            true => all.iter().map(DevicePeaks::name).collect(),
-            false => similar,
+        if similar.is_empty() {
+            all.iter().map(DevicePeaks::name).collect()
+        } else {
+            similar
         }
     }
 

@@ -307,9 +307,10 @@ fn diff_tables(sides: [&[&KeyAverages]; 2], excluded: [u64; 2]) -> RunDiff {
         compute_or_copy: None,
         classes: vec![],
         // an op whose rows a trace does not tell would look like one that is gone
-        ops: match is_told {
-            true => parts::op_changes(sides, units),
-            false => vec![],
+        ops: if is_told {
+            parts::op_changes(sides, units)
+        } else {
+            vec![]
         },
         waiting: parts::waiting_changes(sides, units),
         changes,
@@ -377,11 +378,10 @@ fn op_share(tops: &[&KeyAverages]) -> f64 {
 
 /// The name of a row, the same for all steps.
 fn comparable_name<'t>(top: &KeyAverages, row: &'t KeyAverage) -> Cow<'t, str> {
-    let rest = row
-        .name
-        .strip_prefix(&top.step_name)
-        .filter(|_| row.annotation && !top.step_name.is_empty())
-        .unwrap_or_default();
+    let rest = match row.name.strip_prefix(&top.step_name) {
+        Some(rest) if row.annotation && !top.step_name.is_empty() => rest,
+        _ => "",
+    };
     if !rest.starts_with(|c: char| c.is_ascii_digit()) {
         return Cow::Borrowed(&row.name);
     }

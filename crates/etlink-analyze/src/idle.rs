@@ -242,9 +242,10 @@ impl GapCauses<'_> {
         // Counted from the row, not from the gap: the row's last gap alone ends with it.
         let start = self.trace.device.rows.start[row].0;
         let explained = start.saturating_sub(self.unexplained_ns(row));
-        let explained = match self.waits_first[row] && to - event > LAUNCH_LATENCY.0 {
-            true => event,
-            false => explained.clamp(event, to),
+        let explained = if self.waits_first[row] && to - event > LAUNCH_LATENCY.0 {
+            event
+        } else {
+            explained.clamp(event, to)
         };
         GapParts {
             from,
@@ -261,7 +262,10 @@ impl GapCauses<'_> {
         // A row that starts before its call shows clocks
         // that disagree; the call explains nothing then.
         let launched = self.trace.row_no_launch[row] == NoLaunch::Launched;
-        let call = self.trace.row_call[row].get().filter(|_| launched)?;
+        if !launched {
+            return None;
+        }
+        let call = self.trace.row_call[row].get()?;
         let calls = &self.trace.device.calls;
         let start = calls.start[call.index()];
         let end = start + calls.duration[call.index()];

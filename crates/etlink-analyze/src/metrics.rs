@@ -247,9 +247,10 @@ impl MetricList {
         self.add("aggregate_gpu_utilization", mean_of(busy), "%");
         // Of one device the ratio would be 1, which would look like a balanced run.
         let several = devices.clone().count() > 1;
-        let imbalance = extremes(devices.clone().map(|time| time.busy_ns() as f64))
-            .filter(|_| several)
-            .map(|(most, least)| most / least);
+        let imbalance = match extremes(devices.clone().map(|time| time.busy_ns() as f64)) {
+            Some((most, least)) if several => Some(most / least),
+            _ => None,
+        };
         self.add("load_imbalance_ratio", imbalance, "ratio");
         let communication = devices
             .clone()
@@ -296,7 +297,11 @@ impl MetricList {
 
     fn add_stragglers(&mut self, ranks: &[&RankAnalysis]) {
         // of one rank there is nobody to compare with
-        let times = extremes(ranks.iter().map(communication_ns)).filter(|_| ranks.len() > 1);
+        let times = if ranks.len() > 1 {
+            extremes(ranks.iter().map(communication_ns))
+        } else {
+            None
+        };
         let spread = times
             .filter(|(most, _)| *most > 0.0)
             .map(|(most, least)| (most - least) / most);

@@ -109,7 +109,11 @@ impl<'t> CountedWork<'t> {
         }
         let device = &self.trace.device;
         let is_launched = self.trace.row_no_launch[row] == NoLaunch::Launched;
-        let call = self.trace.row_call[row].get().filter(|_| is_launched);
+        let call = if is_launched {
+            self.trace.row_call[row].get()
+        } else {
+            None
+        };
         let launched = call.map_or(device.rows.start[row], |call| {
             device.calls.start[call.index()]
         });

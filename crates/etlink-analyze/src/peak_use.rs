@@ -201,7 +201,11 @@ impl WorkSums {
         let is_enough = covered >= ENOUGH;
         let kernels_share = |part: f64| {
             let has_memory = is_enough && peaks.gb_per_s.is_some();
-            share(part, self.covered_ns).filter(|_| has_memory)
+            if has_memory {
+                share(part, self.covered_ns)
+            } else {
+                None
+            }
         };
         Some(PeakUse {
             device,
@@ -211,7 +215,11 @@ impl WorkSums {
             window_ns: window.whole_ns(),
             sheet: peaks.sheet.to_owned(),
             covered,
-            mfu: share(self.compute_ns, window.whole_ns()).filter(|_| is_enough),
+            mfu: if is_enough {
+                share(self.compute_ns, window.whole_ns())
+            } else {
+                None
+            },
             roof_share: kernels_share(self.roof_ns),
             bandwidth_share: kernels_share(self.memory_ns),
             memory_bound: kernels_share(self.memory_bound_ns as f64),

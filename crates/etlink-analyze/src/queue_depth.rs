@@ -45,7 +45,11 @@ pub(crate) fn queue_depths(rows: &ClassifiedRows<'_>) -> Vec<QueueDepth> {
     let mut changes: Vec<Vec<DepthChange>> = vec![vec![]; device.queues.len()];
     for row in 0..rows.len() {
         let launched = rows.trace.row_no_launch[row] == NoLaunch::Launched;
-        let call = rows.trace.row_call[row].get().filter(|_| launched);
+        let call = if launched {
+            rows.trace.row_call[row].get()
+        } else {
+            None
+        };
         let Some(call) = call else { continue };
         let queue = device.rows.queue[row].index();
         let called = device.calls.start[call.index()];

@@ -62,9 +62,10 @@ pub fn run_totals<'a>(ranks: impl Iterator<Item = &'a RankAnalysis> + Clone) -> 
         },
         kernels: kernels::sum_kernels(ranks.clone().flat_map(|rank| &rank.kernels)),
         host_ops: host_ops::sum_host_ops(ranks.clone().flat_map(|rank| &rank.host_ops)),
-        idle: match ranks.clone().any(|rank| !rank.idle.is_empty()) {
-            true => vec![idle::sum_idle(ranks.clone().flat_map(|rank| &rank.idle))],
-            false => vec![],
+        idle: if ranks.clone().any(|rank| !rank.idle.is_empty()) {
+            vec![idle::sum_idle(ranks.clone().flat_map(|rank| &rank.idle))]
+        } else {
+            vec![]
         },
         launches: launches::sum_launches(ranks.clone().flat_map(|rank| &rank.launches)),
         op_launches: launches::sum_launches(ranks.clone().flat_map(|rank| &rank.op_launches)),

@@ -126,9 +126,11 @@ fn share_of(part: u128, whole: u128) -> f64 {
 /// Blocks of a kernel; 0 where the trace does not have its grid.
 pub fn kernel_blocks(rows: &ClassifiedRows<'_>, row: usize) -> u128 {
     let (trace, device) = (rows.trace, &rows.trace.device);
-    let call = trace.row_call[row]
-        .get()
-        .filter(|_| trace.row_no_launch[row] == NoLaunch::Launched);
+    let call = if trace.row_no_launch[row] == NoLaunch::Launched {
+        trace.row_call[row].get()
+    } else {
+        None
+    };
     let in_threads = call.is_some_and(|call| {
         let name = device.names.get(device.calls.name[call.index()]);
         THREAD_GRID_CALLS.contains(&name)

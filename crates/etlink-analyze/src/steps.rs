@@ -131,9 +131,10 @@ pub(crate) fn step_times(rows: &ClassifiedRows<'_>) -> Vec<StepTime> {
             list.push(row);
         }
     }
-    let busy_host = match steps.is_empty() {
-        true => Intervals::default(),
-        false => host_intervals(&rows.trace.device),
+    let busy_host = if steps.is_empty() {
+        Intervals::default()
+    } else {
+        host_intervals(&rows.trace.device)
     };
     // the rows of a step are all of it: no other work takes from its time
     let unknown = unknown_time(rows.trace);
@@ -233,9 +234,11 @@ fn host_intervals(device: &DeviceTrace) -> Intervals {
 fn launched_rows(rows: &ClassifiedRows<'_>, wanted: bool) -> Vec<(i64, usize)> {
     let trace = rows.trace;
     let call = |row: usize| {
-        trace.row_call[row]
-            .get()
-            .filter(|_| wanted && trace.row_no_launch[row] == NoLaunch::Launched)
+        if wanted && trace.row_no_launch[row] == NoLaunch::Launched {
+            trace.row_call[row].get()
+        } else {
+            None
+        }
     };
     let mut all: Vec<(i64, usize)> = (0..rows.len())
         .filter_map(|row| Some((trace.device.calls.start[call(row)?.index()].0, row)))

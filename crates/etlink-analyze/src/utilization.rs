@@ -143,9 +143,10 @@ pub(crate) fn utilizations(rows: &ClassifiedRows<'_>, steps: &[StepTime]) -> Vec
     };
     let mut all = vec![];
     let before_times = times_before(rows, window);
-    let unknown = match is_all_unknown(rows.trace) {
-        true => Intervals::of_span(window),
-        false => unknown_time(rows.trace).clipped_to(window),
+    let unknown = if is_all_unknown(rows.trace) {
+        Intervals::of_span(window)
+    } else {
+        unknown_time(rows.trace).clipped_to(window)
     };
     let devices = rows.devices.iter().zip(&rows.of_devices);
     for ((device, of_device), before) in devices.zip(before_times) {
@@ -301,9 +302,10 @@ fn time_before(
             // time before it shows no such work: a first launch takes long by itself.
             let start = rows.span(row).0;
             let is_plausible = start.saturating_sub(launched) >= launched.saturating_sub(window.0);
-            let begin = match first == Some(&row) && is_plausible {
-                true => window.0,
-                false => launched,
+            let begin = if first == Some(&row) && is_plausible {
+                window.0
+            } else {
+                launched
             };
             spans.push((begin, start));
         }

@@ -296,9 +296,10 @@ fn write_form(path: &Path, text: Vec<u8>, form: &str, gzip: bool) -> Result<()> 
         _ if text.windows(4).take(4096).any(|begin| begin == b"\n   ") => text,
         _ => serde_json::to_vec_pretty(&serde_json::from_slice::<Value>(&text)?)?,
     };
-    let path = match gzip {
-        true => path.with_extension("json.gz"),
-        false => path.to_owned(),
+    let path = if gzip {
+        path.with_extension("json.gz")
+    } else {
+        path.to_owned()
     };
     let file = std::fs::File::create(&path);
     let mut file = file.with_context(|| format!("cannot write {}", path.display()))?;

@@ -103,9 +103,10 @@ pub fn test_feeder(options: &FeederOptions) -> Result<()> {
 fn check_header(root: &Path, folder: &Path, write: bool) -> Result<()> {
     let cbindgen = install_tool(CBINDGEN)?;
     let committed = root.join("crates/etlink-feeder/include/etlink_feeder.h");
-    let header = match write {
-        true => committed.clone(),
-        false => folder.join("etlink_feeder.h"),
+    let header = if write {
+        committed.clone()
+    } else {
+        folder.join("etlink_feeder.h")
     };
     let mut make = Command::new(cbindgen);
     make.current_dir(root.join("crates/etlink-feeder"));

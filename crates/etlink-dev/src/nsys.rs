@@ -34,9 +34,10 @@ pub fn write_export(options: &NsysExportOptions) -> Result<()> {
     }
     let trace = etlink_kineto::read(open_trace(&options.trace)?, KinetoReadOptions::default())
         .with_context(|| options.trace.display().to_string())?;
-    let schema = match options.old {
-        true => NsysSchema::V2_9,
-        false => NsysSchema::V3_13,
+    let schema = if options.old {
+        NsysSchema::V2_9
+    } else {
+        NsysSchema::V3_13
     };
     let connection = Connection::open(&options.output).with_context(|| output.to_string())?;
     etlink_nsys::write(&trace, &connection, schema).with_context(|| output.to_string())?;
@@ -57,10 +58,9 @@ pub fn write_export(options: &NsysExportOptions) -> Result<()> {
 fn open_trace(path: &Path) -> Result<Box<dyn Read + Send>> {
     let file = File::open(path).with_context(|| path.display().to_string())?;
     let file = BufReader::new(file);
-    Ok(
-        match path.extension().is_some_and(|ending| ending == "gz") {
-            true => Box::new(MultiGzDecoder::new(file)),
-            false => Box::new(file),
-        },
-    )
+    Ok(if path.extension().is_some_and(|ending| ending == "gz") {
+        Box::new(MultiGzDecoder::new(file))
+    } else {
+        Box::new(file)
+    })
 }

@@ -105,7 +105,11 @@ mod tests {
                         .expect("memory does not fail");
                     known.insert(position);
                 } else {
-                    let position = known.first().copied().filter(|_| draw.bool());
+                    let position = if draw.bool() {
+                        known.first().copied()
+                    } else {
+                        None
+                    };
                     let position = position.unwrap_or(draw.usize(0..count));
                     set.remove(position, &mut Memory)
                         .expect("memory does not fail");

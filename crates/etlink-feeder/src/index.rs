@@ -219,7 +219,10 @@ impl<S: Storage> GraphIndex<S> {
             return Err(FeederError::TooLarge);
         }
         let stated = self.metadata.attr.iter().find_map(|attr| {
-            let value = attr.value.as_ref().filter(|_| attr.name == NODE_COUNT)?;
+            if attr.name != NODE_COUNT {
+                return None;
+            }
+            let value = attr.value.as_ref()?;
             match value {
                 Value::Uint64Val(count) => Some(*count),
                 Value::Int64Val(count) => u64::try_from(*count).ok(),

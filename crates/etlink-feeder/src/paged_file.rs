@@ -283,11 +283,12 @@ impl Storage for PagedFile {
     type Column<T: Value> = PagedColumn<T>;
 
     fn check(&self) -> Result<(), ScratchError> {
-        match self.has_failed {
-            true => Err(ScratchError(Error::other(
+        if self.has_failed {
+            Err(ScratchError(Error::other(
                 "it failed before: open the graph once more",
-            ))),
-            false => Ok(()),
+            )))
+        } else {
+            Ok(())
         }
     }
 

@@ -20,9 +20,10 @@ impl ProgramKind {
         let calls = trace.device.calls.name.iter();
         let mut calls = calls.map(|name| trace.device_name(*name));
         // The stub of a graph file has neither: most programs are of CUDA.
-        match calls.any(|name| name.starts_with("hip")) {
-            true => ProgramKind::Hip,
-            false => ProgramKind::Cuda,
+        if calls.any(|name| name.starts_with("hip")) {
+            ProgramKind::Hip
+        } else {
+            ProgramKind::Cuda
         }
     }
 

@@ -111,9 +111,10 @@ impl<'r> Replays<'r> {
     /// Streams share the device: kernels that run one after the other cannot be taken for work that
     /// would run at once, because nobody has seen that. Copies can run beside kernels.
     fn most_gain(&self, changes_device: bool, gain_ns: i64) -> i64 {
-        match changes_device {
-            true => gain_ns,
-            false => gain_ns.min(self.free_ns),
+        if changes_device {
+            gain_ns
+        } else {
+            gain_ns.min(self.free_ns)
         }
     }
 
@@ -279,9 +280,10 @@ fn untold_communication(
     // That nothing ends earlier is of a replay in which the host waits for nothing.
     let is_unknown =
         lacks_waits && !(ranks_meet && parts.len() > 1) && share.gain_share < LEAST_GAIN;
-    share.sentence = match is_unknown {
-        true => sentence::unknown_gain_sentence(&share, found),
-        false => sentence::communication_sentence(&share, found, ranks_meet),
+    share.sentence = if is_unknown {
+        sentence::unknown_gain_sentence(&share, found)
+    } else {
+        sentence::communication_sentence(&share, found, ranks_meet)
     };
     Some(share)
 }
@@ -506,9 +508,10 @@ fn has_buckets(subject: &str) -> bool {
 
 /// To record stacks is advice for a trace that has none.
 fn host_work_remedy(evidence: &CauseEvidence) -> &'static str {
-    match evidence.has_stacks {
-        true => HOST_WORK_AT_LINE,
-        false => CauseKind::HostWork.rule().map_or("", |rule| rule.remedy),
+    if evidence.has_stacks {
+        HOST_WORK_AT_LINE
+    } else {
+        CauseKind::HostWork.rule().map_or("", |rule| rule.remedy)
     }
 }
 
@@ -523,7 +526,11 @@ fn plain_finding(
     let bytes = candidate.evidence.message_bytes;
     let is_small = bytes.is_some_and(|bytes| bytes < SMALL_MESSAGE);
     let other = rule.and_then(|rule| rule.other_remedy);
-    let other = other.filter(|_| program != ProgramKind::Torch);
+    let other = if program != ProgramKind::Torch {
+        other
+    } else {
+        None
+    };
     let remedy = match candidate.kind {
         _ if bytes == Some(0) => BARRIER_REMEDY,
         _ if is_small && has_buckets(&candidate.subject) => SMALL_BUCKET_REMEDY,

@@ -15,15 +15,17 @@ pub(crate) fn finding_sentence(finding: &RunFinding, found: &RunFindings) -> Str
     let is_probable = finding.kind.rule().is_some_and(|rule| rule.inferred);
     let probably = if is_probable { "probably " } else { "" };
     // Where no call that waits is recorded, work and waiting look alike.
-    let may_wait = match finding.evidence.may_wait {
-        true => " (it may wait for the device there: the trace records no call that waits)",
-        false => "",
+    let may_wait = if finding.evidence.may_wait {
+        " (it may wait for the device there: the trace records no call that waits)"
+    } else {
+        ""
     };
     // Of causes that the trace states the gain can hang on waits that it does not.
     let is_stated = finding.kind.rule().is_none_or(|rule| !rule.inferred);
-    let unstated = match finding.inferred && is_stated && may_wait.is_empty() {
-        true => " (the gain hangs on waits that are inferred, not recorded)",
-        false => "",
+    let unstated = if finding.inferred && is_stated && may_wait.is_empty() {
+        " (the gain hangs on waits that are inferred, not recorded)"
+    } else {
+        ""
     };
     format!(
         "{} of {} ({} of {}): {probably}{}{}{may_wait}{unstated}; {}",
@@ -112,9 +114,10 @@ pub(crate) fn unknown_gain_sentence(share: &CommunicationShare, found: &RunFindi
 
 /// How much of the windows communication takes.
 fn share_text(share: &CommunicationShare, found: &RunFindings) -> String {
-    let what = match found.has_device {
-        true => "computation does not hide communication",
-        false => "the host communicates",
+    let what = if found.has_device {
+        "computation does not hide communication"
+    } else {
+        "the host communicates"
     };
     let ranks = match found.ranks {
         0 | 1 => String::new(),
@@ -172,9 +175,10 @@ pub(crate) fn nothing_sentence(found: &RunFindings) -> String {
     let idle = found.idle_ns as f64 / found.window_ns.max(1) as f64;
     if found.has_device && idle <= MUCH_IDLE {
         // A kernel that takes more has a sentence of its own.
-        let kernels = match found.computes && found.kernel.is_none() {
-            true => ", and no kernel takes a fifth of all kernels' time",
-            false => "",
+        let kernels = if found.computes && found.kernel.is_none() {
+            ", and no kernel takes a fifth of all kernels' time"
+        } else {
+            ""
         };
         let busy = percent_text(1.0 - idle);
         return format!(
@@ -186,19 +190,21 @@ pub(crate) fn nothing_sentence(found: &RunFindings) -> String {
         (false, _) => String::new(),
         (true, has_stacks) => {
             let share = percent_text(found.between_ops_share);
-            let remedy = match has_stacks {
-                true => "",
-                false => "; record with --with-stack to see what does",
+            let remedy = if has_stacks {
+                ""
+            } else {
+                "; record with --with-stack to see what does"
             };
             format!(", and no op and no runtime call runs on the host in {share} of that{remedy}")
         }
     };
-    let idle = match found.has_device {
-        true => format!(
+    let idle = if found.has_device {
+        format!(
             ", though the device neither computes nor copies in {} of it",
             percent_text(idle)
-        ),
-        false => String::new(),
+        )
+    } else {
+        String::new()
     };
     // Without its cause the run would take as long: something else lasts as long at the same time.
     let longest = match &found.longest_cause {
@@ -232,9 +238,10 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
     // place says.
     let ranks = finding.ranks.len().max(1) as i64;
     let is_of_threads = evidence.time_ns > found.window_ns.saturating_mul(ranks);
-    let threads = match is_of_threads {
-        true => " (summed over threads)",
-        false => "",
+    let threads = if is_of_threads {
+        " (summed over threads)"
+    } else {
+        ""
     };
     let apart = match evidence.compared {
         Some(_) => format!(", counted where launches are over {compared_time} apart"),
@@ -278,11 +285,10 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
         CauseKind::PageableCopy => {
             // The host waits for what its stream was given before, too.
             let is_behind = compared * 2.0 < evidence.time_ns as f64;
-            let own = match is_behind {
-                true => {
-                    format!(", though copying takes {compared_time}: copies wait for earlier work")
-                }
-                false => String::new(),
+            let own = if is_behind {
+                format!(", though copying takes {compared_time}: copies wait for earlier work")
+            } else {
+                String::new()
             };
             let ops = subjects_text(finding, "op or call");
             format!(
@@ -472,7 +478,11 @@ fn place_text(finding: &RunFinding, found: &RunFindings) -> String {
     ) && matches!(&finding.subject[..], "" | ANOTHER_THREAD);
     let names_place = names_place && !is_outside;
     let evidence = &finding.evidence;
-    let within = evidence.within.as_deref().filter(|_| names_place);
+    let within = if names_place {
+        evidence.within.as_deref()
+    } else {
+        None
+    };
     let how = match finding.kind {
         CauseKind::HostWork | CauseKind::UnrecordedSync => "mostly in",
         _ => "in",
@@ -501,7 +511,7 @@ fn place_text(finding: &RunFinding, found: &RunFindings) -> String {
 fn rank_place(finding: &RunFinding, found: &RunFindings) -> String {
     let evidence = &finding.evidence;
     let place = evidence.rank.zip(evidence.since_first_ns);
-    let place = place.filter(|_| found.ranks > 1);
+    let place = if found.ranks > 1 { place } else { None };
     place.map_or(String::new(), |(rank, since_ns)| {
         let since = time_text(since_ns);
         format!(", longest on rank {rank} at {since} of its trace")

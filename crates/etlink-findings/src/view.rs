@@ -172,7 +172,7 @@ impl<'t> RankView<'t> {
         let slice = self.trace.nodes.get(node);
         let outside = slice.kind == NodeKind::HostGap && self.trace.op_of(&slice).is_none();
         let work = &self.thread_work;
-        let thread = slice.thread().filter(|_| outside);
+        let thread = if outside { slice.thread() } else { None };
         thread.is_some_and(|thread| !work.is_awaited(thread, slice.start))
     }
 
@@ -199,9 +199,10 @@ impl<'t> RankView<'t> {
             if looks_on || is_outside || node.kind == NodeKind::Boundary {
                 continue;
             }
-            let track = match node.on_device {
-                true => trace.device.threads.len() + node.track.index(),
-                false => node.track.index(),
+            let track = if node.on_device {
+                trace.device.threads.len() + node.track.index()
+            } else {
+                node.track.index()
             };
             ends[track] = Some(match ends[track] {
                 Some((first, last)) if nodes.end(last).0 > end => (first, last),
@@ -312,9 +313,10 @@ impl<'t> RankView<'t> {
 
     /// The name of work, the same in all steps.
     pub(crate) fn plain_name<'n>(&self, name: &'n str) -> &'n str {
-        match self.is_step_name(name) {
-            true => BETWEEN_OPS,
-            false => name,
+        if self.is_step_name(name) {
+            BETWEEN_OPS
+        } else {
+            name
         }
     }
 

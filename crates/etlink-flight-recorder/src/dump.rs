@@ -147,7 +147,7 @@ impl FlightDump {
             let mut entries = self.entries.iter();
             let is_only = entries.all(|other| other.group_name == entry.group_name);
             let nameless = self.groups.iter().find(|group| group.name.is_empty());
-            nameless.filter(|_| is_only)
+            if is_only { nameless } else { None }
         })
     }
 }

@@ -261,9 +261,10 @@ fn described_group(
         (_, Some(group)) => group.ranks.clone(),
         _ => vec![],
     };
-    let text = match ranks.is_empty() {
-        true => String::new(),
-        false => format!("{ranks:?}"),
+    let text = if ranks.is_empty() {
+        String::new()
+    } else {
+        format!("{ranks:?}")
     };
     (trace.names.intern(&text), ranks.len() as u64)
 }

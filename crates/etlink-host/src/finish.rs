@@ -140,7 +140,13 @@ fn break_cycles(trace: &mut HostTrace, roots: &ThreadRoots) {
         .nodes
         .parent
         .iter()
-        .map(|&parent| trace.find(parent).filter(|_| parent != 0))
+        .map(|&parent| {
+            if parent == 0 {
+                None
+            } else {
+                trace.find(parent)
+            }
+        })
         .collect();
     // the walk that first came past a node, 0 = none yet
     let mut walks = vec![0usize; up.len()];

@@ -208,9 +208,10 @@ fn drawn(nodes: &[(String, String, u32, i64, u32)], layout: HostSchema) -> HostT
         values: TextSpan { start: 0, bytes: 2 },
         shapes: list,
         types: list,
-        strides: match layout >= HostSchema::V1_1_1Early {
-            true => list,
-            false => NameId::EMPTY,
+        strides: if layout >= HostSchema::V1_1_1Early {
+            list
+        } else {
+            NameId::EMPTY
         },
     };
     for (id, (name, schema, rf_id, seq_id, tid)) in (2u64..).zip(nodes) {

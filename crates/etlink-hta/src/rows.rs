@@ -432,8 +432,13 @@ impl<'t> HtaTrace<'t> {
     pub(super) fn called(&self, row: &HtaRow) -> Option<i64> {
         match row.call {
             Some(call) => Some(self.call(call).0),
-            None => Some(self.times(self.trace.device.first_start?, DurationNs(0)).0)
-                .filter(|_| row.correlation.get().is_some()),
+            None => {
+                if row.correlation.get().is_some() {
+                    Some(self.times(self.trace.device.first_start?, DurationNs(0)).0)
+                } else {
+                    None
+                }
+            }
         }
     }
 
@@ -460,9 +465,10 @@ pub(super) fn rank_of(trace: &LinkedTrace, settings: HtaOptions) -> i64 {
 
 /// -1 of rows that do not say their stream: HTA does not look at `tid`.
 fn stated_stream(device: &DeviceTrace, queue: QueueIdx) -> i64 {
-    match device.stated_queues.contains(&queue) {
-        true => device.queues[queue.index()].stream,
-        false => -1,
+    if device.stated_queues.contains(&queue) {
+        device.queues[queue.index()].stream
+    } else {
+        -1
     }
 }
 

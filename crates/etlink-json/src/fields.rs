@@ -52,11 +52,11 @@ pub fn scan_fields<'a>(
             }
             Err(_) => {
                 fields.damaged += 1;
-                match next_line(text, from).filter(|_| fields.damaged < MAX_DAMAGED) {
+                match next_line(text, from) {
                     // Kineto writes each metadata entry on a line
                     // of its own, so damage stays within its line.
-                    Some(next) => scanner.restart(next, false),
-                    None => return fields,
+                    Some(next) if fields.damaged < MAX_DAMAGED => scanner.restart(next, false),
+                    _ => return fields,
                 }
             }
         }

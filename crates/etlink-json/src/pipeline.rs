@@ -224,7 +224,9 @@ impl<F> ElementParser<F> {
             };
             let here = Some(chunk.offset + start as u64);
             let Err(broken) = read else {
-                damage.first_offset = damage.first_offset.or(here.filter(|_| scanner.repaired()));
+                if scanner.repaired() {
+                    damage.first_offset = damage.first_offset.or(here);
+                }
                 continue;
             };
             let next = self.after_damage(text, start, broken);

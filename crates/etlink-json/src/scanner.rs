@@ -346,7 +346,10 @@ impl<'a> JsonScanner<'a> {
     #[inline]
     fn plain_string(&mut self, place: ScanPlace) -> Option<&'a [u8]> {
         let start = self.pos + 1;
-        let rest = self.text.get(start..).filter(|_| !self.careful)?;
+        if self.careful {
+            return None;
+        }
+        let rest = self.text.get(start..)?;
         let length = quote_or_escape(rest)?;
         let closed = match rest.get(length + 1) {
             // Quotes that white space separates from structure take the slow way: they are rare.

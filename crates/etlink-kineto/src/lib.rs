@@ -237,7 +237,11 @@ fn xla_process(trace: &DeviceTrace) -> Option<String> {
         .find(|name| matches!(*name, "XLA Modules" | "XLA Ops"));
     // A trace with rows is PyTorch's, whatever its processes are called.
     let found = process.or(line).map(str::to_owned);
-    found.filter(|_| trace.window().is_none())
+    if trace.window().is_none() {
+        found
+    } else {
+        None
+    }
 }
 
 /// Times of a trace with a time base are at least so long after it: base times are a quarter of a

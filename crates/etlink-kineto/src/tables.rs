@@ -325,12 +325,11 @@ impl ChunkTables {
             external_id: int(event.args.external_id).unwrap_or(-1),
             kernel: self.name(event.args.kernel),
         };
-        if let Some(bytes) = int(event.args.size)
-            .and_then(|size| u64::try_from(size).ok())
-            // Other calls of ROCm have a `size` too, that of an allocation for one.
-            .filter(|_| {
-                call.correlation != Correlation::NONE && contains_bytes(event.name, b"emcpy")
-            })
+        // Other calls of ROCm have a `size` too, that of an allocation for one.
+        if call.correlation != Correlation::NONE
+            && contains_bytes(event.name, b"emcpy")
+            && let Some(size) = int(event.args.size)
+            && let Ok(bytes) = u64::try_from(size)
         {
             self.sizes.push(call.correlation, bytes);
         }
@@ -365,10 +364,8 @@ impl ChunkTables {
         self.note_multiprocessors(&row, args.blocks_per_sm);
         // `_annotation_to_args` spreads the annotation of a node: a dict by its keys, a text as
         // `annotation`.
-        if let Some(note) = args
-            .name
-            .or(args.annotation)
-            .filter(|_| row.graph_node != 0)
+        if row.graph_node != 0
+            && let Some(note) = args.name.or(args.annotation)
         {
             let note = self.name_of(note.raw());
             let key = (row.correlation, row.graph_node);

@@ -406,8 +406,9 @@ impl<'t> MetricValues<'t> {
         // Tensor cores: `sm__ops_path_tensor_src_fp16_dst_fp32` and others count operations.
         let mut tensor: BTreeSet<&str> = BTreeSet::new();
         for name in self.0.keys() {
-            let is_tensor = name.starts_with("sm__ops_path_tensor_src_");
-            tensor.extend(name.split('.').next().filter(|_| is_tensor));
+            if name.starts_with("sm__ops_path_tensor_src_") {
+                tensor.extend(name.split('.').next());
+            }
         }
         let has_tensor = !tensor.is_empty();
         for name in tensor {

@@ -133,9 +133,10 @@ fn clock_note(clock: &DeviceClock) -> String {
              {residual}"
         );
     }
-    let direction = match clock.ahead_ns > DurationNs::ZERO {
-        true => "ahead of",
-        false => "behind",
+    let direction = if clock.ahead_ns > DurationNs::ZERO {
+        "ahead of"
+    } else {
+        "behind"
     };
     let at_least = us(clock.ahead_ns);
     let at_most = clock.at_most_ns.filter(|most| *most != clock.ahead_ns);

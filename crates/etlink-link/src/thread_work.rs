@@ -90,12 +90,11 @@ fn handed_work(trace: &LinkedTrace) -> Vec<Vec<HandedWork>> {
         // returns it.
         let pair = (before.min(after), before.max(after));
         let giver = *givers.entry(pair).or_insert(before);
-        match giver == before {
-            true => {
-                let given = Change::Given(ThreadIdx::new(giver));
-                changes[after].push((nodes.start[to], given));
-            }
-            false => changes[before].push((nodes.end(edge.from), Change::Returned)),
+        if giver == before {
+            let given = Change::Given(ThreadIdx::new(giver));
+            changes[after].push((nodes.start[to], given));
+        } else {
+            changes[before].push((nodes.end(edge.from), Change::Returned))
         }
     }
     changes.into_iter().map(stretches).collect()
@@ -170,7 +169,9 @@ fn launches_of_threads(trace: &LinkedTrace) -> Vec<u64> {
     let device = &trace.device;
     let mut launches = vec![0; device.threads.len()];
     for (call, no_launch) in trace.row_call.iter().zip(&trace.row_no_launch) {
-        if let Some(call) = call.get().filter(|_| *no_launch == NoLaunch::Launched) {
+        if *no_launch == NoLaunch::Launched
+            && let Some(call) = call.get()
+        {
             launches[device.calls.thread[call.index()].index()] += 1;
         }
     }

@@ -59,9 +59,10 @@ impl Display for Setting {
 
 /// What is said of an option that the Python module has no argument for: nothing there.
 pub fn command_only(text: String) -> String {
-    match NAMES_ARGUMENTS.load(Ordering::Relaxed) {
-        true => String::new(),
-        false => text,
+    if NAMES_ARGUMENTS.load(Ordering::Relaxed) {
+        String::new()
+    } else {
+        text
     }
 }
 

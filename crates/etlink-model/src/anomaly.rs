@@ -246,9 +246,10 @@ pub fn counted_text(count: u64, description: &str) -> String {
     let is_of_file = ["the ", "a "]
         .iter()
         .any(|article| description.starts_with(article));
-    match is_of_file && count <= 1 {
-        true => description.to_owned(),
-        false => format!("{count} {description}"),
+    if is_of_file && count <= 1 {
+        description.to_owned()
+    } else {
+        format!("{count} {description}")
     }
 }
 

@@ -113,9 +113,10 @@ pub fn read(source: impl Read) -> Result<InspectorLog, Error> {
         let is_blank = text.trim_ascii().is_empty();
         if !is_read && !is_blank {
             // the process can end while it writes a line
-            let kind = match is_whole || is_too_long {
-                true => AnomalyKind::Skipped,
-                false => AnomalyKind::Truncated,
+            let kind = if is_whole || is_too_long {
+                AnomalyKind::Skipped
+            } else {
+                AnomalyKind::Truncated
             };
             let at = offset;
             reader.log.anomalies.note(kind, || format!("byte {at}"));

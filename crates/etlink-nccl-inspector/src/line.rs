@@ -49,7 +49,10 @@ impl LineReader {
                 _ => {}
             }
         }
-        let Some(call) = call.filter(|_| has_header) else {
+        if !has_header {
+            return Ok(None);
+        }
+        let Some(call) = call else {
             return Ok(None);
         };
         let place = match self.known.get(&communicator) {

@@ -90,9 +90,10 @@ pub(crate) fn nccl_kind(name: &str) -> CollectiveKind {
     let is_housekeeping = ["ncclGroup", "ncclComm", "ncclGet", "ncclMem", "ncclRedOp"]
         .iter()
         .any(|prefix| name.starts_with(prefix));
-    match is_housekeeping {
-        true => CollectiveKind::Other,
-        false => CollectiveKind::from_name(name),
+    if is_housekeeping {
+        CollectiveKind::Other
+    } else {
+        CollectiveKind::from_name(name)
     }
 }
 

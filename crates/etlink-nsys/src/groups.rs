@@ -39,7 +39,10 @@ impl ExportReader<'_> {
     fn is_used_by_another(&self, id: u64) -> Result<bool, Error> {
         let table = self.tables.table(nvtx::RANGES);
         let has_payloads = table.is_some_and(|table| table.has_column("jsonText"));
-        let Some(process) = self.global_pid().filter(|_| has_payloads) else {
+        if !has_payloads {
+            return Ok(false);
+        }
+        let Some(process) = self.global_pid() else {
             return Ok(false);
         };
         // The number can also be a part of another one: what is found is read as JSON.

@@ -27,9 +27,11 @@ impl ExportReader<'_> {
             &columns,
             RowFilter::All,
             |this, cells| {
-                let text = cells
-                    .text(1)
-                    .filter(|_| matches!(cells.int(0), Some(2 | 3)));
+                let text = if matches!(cells.int(0), Some(2 | 3)) {
+                    cells.text(1)
+                } else {
+                    None
+                };
                 if let Some(text) = text {
                     this.assembler.trace.header.note_diagnosis(&text);
                 }
@@ -133,10 +135,10 @@ impl ExportReader<'_> {
             if let Some(count) = count.filter(|count| *count > 0) {
                 trace.note_multiprocessors(device, count);
             }
-            let Some(place) = usize::try_from(device)
-                .ok()
-                .filter(|_| device < MOST_DEVICES)
-            else {
+            if device >= MOST_DEVICES {
+                continue;
+            }
+            let Some(place) = usize::try_from(device).ok() else {
                 continue;
             };
             let devices = &mut trace.header.devices;

@@ -114,7 +114,10 @@ impl ExportReader<'_> {
             |cells| {
                 // The table says the rank that made a communicator, and no process.
                 let is_other = own.is_some() && cells.int(0).is_some_and(|rank| Some(rank) != own);
-                let Some(handle) = cells.bits(1).filter(|_| !is_other) else {
+                if is_other {
+                    return;
+                }
+                let Some(handle) = cells.bits(1) else {
                     return;
                 };
                 if let Some(size) = cells.uint(2) {

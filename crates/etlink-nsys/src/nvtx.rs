@@ -216,9 +216,10 @@ impl ExportReader<'_> {
             collective,
         };
         self.assembler.trace.ops.push(op);
-        match is_op {
-            true => reading.ops += 1,
-            false => reading.annotations += 1,
+        if is_op {
+            reading.ops += 1
+        } else {
+            reading.annotations += 1
         }
     }
 

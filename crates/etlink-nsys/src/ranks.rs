@@ -232,7 +232,7 @@ fn environment(
             let is_variable = cells
                 .text(0)
                 .is_some_and(|name| name.ends_with(":ENVIRONMENT_VARIABLE"));
-            let text = cells.text(1).filter(|_| is_variable);
+            let text = if is_variable { cells.text(1) } else { None };
             let variable = text.as_deref().and_then(|text| text.split_once('='));
             if let Some((name, value)) = variable
                 && let Ok(value) = value.trim_matches('"').parse()

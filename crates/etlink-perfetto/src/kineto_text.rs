@@ -161,7 +161,9 @@ impl<R: Read> KinetoText<R> {
                     words::ORDER => Some(words::ORDER_KEY),
                     key => key.strip_prefix(words::HEADER),
                 };
-                if let Some(key) = header.filter(|_| self.stage == TextStage::Head) {
+                if self.stage == TextStage::Head
+                    && let Some(key) = header
+                {
                     self.put_json_text(key)?;
                     self.text.extend_from_slice(b": ");
                     self.text.extend_from_slice(value.as_bytes());
@@ -291,9 +293,10 @@ impl<R: Read> KinetoText<R> {
 
     fn put_event(&mut self, head: &[u8], duration: &[u8], tail: &[u8]) {
         self.begin_events();
-        let before: &[u8] = match std::mem::replace(&mut self.any_event, true) {
-            true => b",\n",
-            false => b"\n",
+        let before: &[u8] = if std::mem::replace(&mut self.any_event, true) {
+            b",\n"
+        } else {
+            b"\n"
         };
         for part in [before, head, duration, tail] {
             self.text.extend_from_slice(part);

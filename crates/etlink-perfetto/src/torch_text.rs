@@ -429,9 +429,10 @@ impl<R: Read> TorchText<R> {
 
     fn put_event(&mut self, event: &[u8]) {
         self.begin_events(0);
-        let before: &[u8] = match std::mem::replace(&mut self.any_event, true) {
-            true => b",\n",
-            false => b"\n",
+        let before: &[u8] = if std::mem::replace(&mut self.any_event, true) {
+            b",\n"
+        } else {
+            b"\n"
         };
         self.text.extend_from_slice(before);
         self.text.extend_from_slice(event);

@@ -233,9 +233,10 @@ impl<'t> StepRunner<'t> {
         let predicted = last.map_or(TimeNs(0), |node| self.end[node.index()]);
         let is_early = predicted - TimeNs(0) < other.length;
         // Of a prediction that is too early, what ended the step in truth lacks a reason to wait.
-        let suspect = match is_early {
-            true => self.measured_last(own, other, aligned),
-            false => last,
+        let suspect = if is_early {
+            self.measured_last(own, other, aligned)
+        } else {
+            last
         };
         StepPrediction {
             graph_of: own.name.clone(),
@@ -275,9 +276,10 @@ impl<'t> StepRunner<'t> {
         let (mut latest, mut decided) = (None, EdgeIdx::NONE);
         for edge in graph.edges_to(node) {
             let dep = graph.dep(edge);
-            let end = match self.split.step_at(dep.from) == own.step {
-                true => Some(self.end[dep.from.index()]),
-                false => self.end_outside(edge, partner, own, other),
+            let end = if self.split.step_at(dep.from) == own.step {
+                Some(self.end[dep.from.index()])
+            } else {
+                self.end_outside(edge, partner, own, other)
             };
             let Some(end) = end else { continue };
             let ready = end + graph.latency(edge);

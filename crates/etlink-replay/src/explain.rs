@@ -110,8 +110,8 @@ pub fn explain_start(
     deps.sort_by_key(|dep| (!dep.decided, dep.slack_ns));
     StartExplanation {
         label: NodeLabel::from_node(graph, labels, node),
-        measured_start_ns: recorded.filter(|_| !is_inferred),
-        inferred_start_ns: recorded.filter(|_| is_inferred),
+        measured_start_ns: if !is_inferred { recorded } else { None },
+        inferred_start_ns: if is_inferred { recorded } else { None },
         last_arrival: meeting.and_then(|meeting| last_arrival(graph, run, meeting)),
         start_ns: run.start[at],
         end_ns: run.end(node),
@@ -203,8 +203,10 @@ fn evidence_text(
 /// Of an arrival, or of a meeting, with the rank that came last to it.
 fn collective_text(graph: &ReplayGraph, run: &ReplayRun, from: NodeIdx) -> String {
     let text = "when the last of the ranks has come, the transfer begins on all of them";
-    match last_arrival(graph, run, from).filter(|_| graph.rank(from).is_none()) {
-        Some(last) => format!("{text}; rank {} came last", last.rank),
-        None => text.to_owned(),
+    match last_arrival(graph, run, from) {
+        Some(last) if graph.rank(from).is_none() => {
+            format!("{text}; rank {} came last", last.rank)
+        }
+        _ => text.to_owned(),
     }
 }

@@ -15,9 +15,10 @@ pub fn graph_from_trace(trace: &LinkedTrace) -> Result<ReplayGraph, Error> {
     for index in trace.nodes.indices() {
         let node = trace.nodes.get(index);
         // Threads come first in the list of both, see `resources`.
-        let resource = match node.on_device {
-            true => ResourceIdx::new(threads + node.track.index()),
-            false => ResourceIdx(node.track.0),
+        let resource = if node.on_device {
+            ResourceIdx::new(threads + node.track.index())
+        } else {
+            ResourceIdx(node.track.0)
         };
         let deps = trace.edges.deps(index).iter().map(|edge| ReplayDep {
             from: edge.from,

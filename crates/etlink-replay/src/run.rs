@@ -40,9 +40,10 @@ impl ReplaySettings {
         let leaves_out = [&edits.removed, &edits.at_once]
             .iter()
             .any(|nodes| !nodes.is_empty());
-        match leaves_out || !edits.freed.is_empty() || !self.drop_edges.is_empty() {
-            true => 0.0,
-            false => factors.fold(1.0, f64::min),
+        if leaves_out || !edits.freed.is_empty() || !self.drop_edges.is_empty() {
+            0.0
+        } else {
+            factors.fold(1.0, f64::min)
         }
     }
 }
@@ -77,9 +78,10 @@ impl ReplayRun {
     /// before its source ends, with a latency below zero, still starts no earlier than its source.
     pub(crate) fn ready(&self, from: NodeIdx, latency: DurationNs) -> TimeNs {
         let ready = self.end(from) + latency;
-        match latency < DurationNs::ZERO {
-            true => ready.max(self.start[from.index()]),
-            false => ready,
+        if latency < DurationNs::ZERO {
+            ready.max(self.start[from.index()])
+        } else {
+            ready
         }
     }
 
@@ -186,17 +188,19 @@ impl<'g> Rules<'g> {
         if edges.len() == 0 {
             // A stream's wait for what came before the recording ends at a time of its own.
             let is_boundary = graph.kind[node.index()] == ReplayKind::Boundary;
-            let start = match at_once && is_boundary && graph.on_device(node) {
-                true => self.origin,
-                false => graph.start[node.index()],
+            let start = if at_once && is_boundary && graph.on_device(node) {
+                self.origin
+            } else {
+                graph.start[node.index()]
             };
             return (start, EdgeIdx::NONE);
         }
         let (mut latest, mut decided) = (self.origin, EdgeIdx::NONE);
         for edge in edges.filter(|edge| self.edge_counts(node, *edge)) {
-            let latency = match at_once {
-                true => DurationNs::ZERO,
-                false => graph.latency(edge),
+            let latency = if at_once {
+                DurationNs::ZERO
+            } else {
+                graph.latency(edge)
             };
             let ready = run.ready(graph.dep(edge).from, latency);
             // The first of equal ones decides, so that the same input gives the same path at

@@ -45,7 +45,11 @@ pub fn path_trust(graph: &ReplayGraph, run: &ReplayRun) -> PathTrust {
 
 fn is_inferred(graph: &ReplayGraph, run: &ReplayRun, step: &PathStep) -> bool {
     let by_edge = matches!(step.via, StartReason::Edge(_));
-    let edge = run.deciding_edge(step.node).filter(|_| by_edge);
+    let edge = if by_edge {
+        run.deciding_edge(step.node)
+    } else {
+        None
+    };
     edge.is_some_and(|edge| graph.dep(edge).inferred)
 }
 

@@ -27,9 +27,10 @@ pub(crate) fn only_process(mut processes: Vec<RocmProcess>) -> Result<RocmProces
         });
     }
     let chosen = working.first().copied().unwrap_or(0);
-    match chosen < processes.len() {
-        true => Ok(processes.swap_remove(chosen)),
-        false => Ok(RocmProcess::default()),
+    if chosen < processes.len() {
+        Ok(processes.swap_remove(chosen))
+    } else {
+        Ok(RocmProcess::default())
     }
 }
 
@@ -120,9 +121,10 @@ impl ProcessBuilder {
                     format!("kernel {}", dispatch.kernel)
                 });
             }
-            let stream = match self.has_streams {
-                true => dispatch.stream,
-                false => dispatch.queue,
+            let stream = if self.has_streams {
+                dispatch.stream
+            } else {
+                dispatch.queue
             };
             let queue = self.queue(self.device(dispatch.agent), stream);
             self.assembler.trace.rows.push(DeviceRow {

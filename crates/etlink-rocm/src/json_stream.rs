@@ -109,9 +109,10 @@ impl<R: Read> JsonStream<R> {
             Some(b'"') => {
                 key.clear();
                 self.value(Some(key))?;
-                match self.eat(b':')? {
-                    true => Ok(Some(())),
-                    false => Err(self.unexpected()?),
+                if self.eat(b':')? {
+                    Ok(Some(()))
+                } else {
+                    Err(self.unexpected()?)
                 }
             }
             _ => Err(self.unexpected()?),

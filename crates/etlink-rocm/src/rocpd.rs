@@ -395,7 +395,7 @@ impl RocpdReader<'_> {
             let category = category.copied().unwrap_or_default();
             let is_marker = CallFamily::of(names.get(category)) == CallFamily::Marker;
             // Only ranges of ROCTx say more than their name.
-            let text = cells.bytes(3).filter(|_| is_marker);
+            let text = if is_marker { cells.bytes(3) } else { None };
             let message = text.and_then(marker_message);
             let event = PartEvent {
                 correlation: cells.int(2).map_or(Correlation::NONE, Correlation),

@@ -251,7 +251,9 @@ fn without_drawn_profiles(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<String>) {
         let name = file_name(file);
         // an empty or cut one cannot stand for what was drawn of it
         let host = name.strip_suffix(PROFILE_ENDING);
-        if let Some(host) = host.filter(|_| is_profile(file)) {
+        if is_profile(file)
+            && let Some(host) = host
+        {
             for ending in ["json", "json.gz"] {
                 drawn.insert(file.with_file_name(format!("{host}.trace.{ending}")));
                 drawn.insert(file.with_file_name(format!("perfetto_trace.{ending}")));
@@ -485,9 +487,10 @@ fn sort_out(
     run.notes.push(split.note);
     let mut runs = vec![];
     for cycle in split.cycles {
-        let mut own = match runs.is_empty() {
-            true => run.clone(),
-            false => RunFiles::empty(PathBuf::new()),
+        let mut own = if runs.is_empty() {
+            run.clone()
+        } else {
+            RunFiles::empty(PathBuf::new())
         };
         own.folder = run.folder.join(&cycle.name);
         // The manifest knows one device trace of each rank.
@@ -654,7 +657,9 @@ fn fill_run(
     let conflict = settle_ranks(&mut run.ranks, &facts.inside);
     run.notes.extend(conflict);
     adopt_loose(run, loose);
-    if let Some(listed) = listed.filter(|_| !run.ranks.is_empty()) {
+    if !run.ranks.is_empty()
+        && let Some(listed) = listed
+    {
         run.notes
             .extend(listed.describe_ranks(&mut run.ranks, facts.world_size));
         let apart = listed.apart_note(&run.ranks);

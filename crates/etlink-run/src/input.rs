@@ -83,12 +83,11 @@ pub fn display_name(path: &Path) -> String {
 /// # Errors
 /// It cannot be read, is a folder or empty, or its first bytes cannot be unpacked.
 pub fn open(path: &Path, progress: &Progress) -> Result<InputFile, InputError> {
-    let input = match path == Path::new("-") {
-        true => {
-            let source = Box::new(std::io::stdin());
-            watched(from_source(display_name(path), None, source)?, progress)
-        }
-        false => open_file(path, progress)?,
+    let input = if path == Path::new("-") {
+        let source = Box::new(std::io::stdin());
+        watched(from_source(display_name(path), None, source)?, progress)
+    } else {
+        open_file(path, progress)?
     };
     // tables tell more than the text of the first pages, which need not have them all
     match input.kind {
@@ -103,12 +102,11 @@ fn open_file(path: &Path, progress: &Progress) -> Result<InputFile, InputError> 
     // Unix opens folders as files, and fails at the first read with less clear words
     if file.data.kind == StoredKind::Folder {
         let entries = storage::list(path).unwrap_or_default();
-        return Err(
-            match entries.iter().any(|entry| is_nsys_table(&entry.path)) {
-                true => InputError::NsysTables { name },
-                false => InputError::IsFolder { name },
-            },
-        );
+        return Err(if entries.iter().any(|entry| is_nsys_table(&entry.path)) {
+            InputError::NsysTables { name }
+        } else {
+            InputError::IsFolder { name }
+        });
     }
     // pipes and devices have the length 0, which would be taken for an empty file
     let stored = (file.data.kind == StoredKind::File).then_some(file.data.bytes);
@@ -197,10 +195,17 @@ fn from_source(
     let mut kind = sniff_kind(&head);
     // packets begin with the byte that is the length of a Chakra message of ten bytes
     let is_packets = matches!(kind, InputKind::Unknown | InputKind::ChakraEt);
-    let origin = perfetto_origin(&head).filter(|_| is_packets);
+    let origin = if is_packets {
+        perfetto_origin(&head)
+    } else {
+        None
+    };
     let is_read_back = origin == Some(PerfettoOrigin::Recorded);
     let is_torch = origin == Some(PerfettoOrigin::Torch);
-    if let Some(origin) = origin.filter(|_| !is_read_back && !is_torch) {
+    if !is_read_back
+        && !is_torch
+        && let Some(origin) = origin
+    {
         return Err(InputError::Perfetto { name, origin });
     }
     if origin.is_some() {

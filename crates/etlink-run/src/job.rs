@@ -231,7 +231,10 @@ pub fn write_out(
     progress: &Progress,
     linked: &mut JobReport,
 ) -> Result<(), RunError> {
-    let Some(target) = job.target.as_ref().filter(|_| !linked.refused) else {
+    if linked.refused {
+        return Ok(());
+    }
+    let Some(target) = job.target.as_ref() else {
         return Ok(());
     };
     let mut stopwatch = Stopwatch(Instant::now());
@@ -303,9 +306,8 @@ impl JobTraces {
         let mut notes: Vec<String> = notes.collect();
         notes.push(MERGED_LACKS.to_owned());
         let mut host = traces.host;
-        if let Some(host) = host
-            .as_mut()
-            .filter(|_| job.tensor_deps != TensorEdges::None)
+        if job.tensor_deps != TensorEdges::None
+            && let Some(host) = host.as_mut()
         {
             host.tensors = Some(etlink_host::tensor_uses(host));
         }
@@ -386,9 +388,10 @@ fn read_and_link(
         ..
     } = traces;
     // of merged JSON it is in the same file
-    let host_file = match is_merged && host.is_some() {
-        true => Some(&job.device),
-        false => job.host.as_ref(),
+    let host_file = if is_merged && host.is_some() {
+        Some(&job.device)
+    } else {
+        job.host.as_ref()
     };
     let host_file = host_file.map(|path| path.display().to_string());
     check_memory(job, host.as_ref(), &device, progress)?;
@@ -804,9 +807,10 @@ fn host_of_slice(
     device: &DeviceTrace,
 ) -> Result<HostTrace, RunError> {
     let is_sliced = device.sliced_steps.is_some() && !job.manifest.is_interleaved;
-    let kept = match is_sliced {
-        true => KeptNodes::of_slice(device),
-        false => None,
+    let kept = if is_sliced {
+        KeptNodes::of_slice(device)
+    } else {
+        None
     };
     match kept {
         Some(kept) => read_host_part(input, job.threads.max(1), job.tensor_deps, Some(&kept)),
@@ -832,7 +836,11 @@ fn device_tables(
     options: KinetoReadOptions,
     cache: Option<&ReadCache>,
 ) -> Result<DeviceTrace, RunError> {
-    let reading = TraceReading::of_device(options).filter(|_| !input.kind.has_processes());
+    let reading = if !input.kind.has_processes() {
+        TraceReading::of_device(options)
+    } else {
+        None
+    };
     match (cache, input.stored_path.clone(), reading) {
         (Some(cache), Some(path), Some(reading)) => {
             cache.read(&path, reading, || read_device_with(input, options))

@@ -131,7 +131,11 @@ impl JoinedRun {
         let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
         let mut windows = vec![];
         for (place, summary) in self.summaries.iter().enumerate() {
-            let machine = summary.machine.as_deref().filter(|_| !summary.has_no_clock);
+            let machine = if !summary.has_no_clock {
+                summary.machine.as_deref()
+            } else {
+                None
+            };
             windows.push(machine.map(|name| {
                 let next = numbers.len();
                 let clock = self.clock(place);
@@ -291,19 +295,18 @@ pub fn clock_notes(clocks: &[RankClock], is_written: bool) -> Vec<String> {
         .filter(|clock| clock.uncertainty_ns.is_none() && !clock.by_machine)
         .map(|clock| clock.rank)
         .collect();
-    if let Some(first) = clocks.first().filter(|_| !unknown.is_empty()) {
+    if !unknown.is_empty()
+        && let Some(first) = clocks.first()
+    {
         let (ranks, first) = (first_ranks(&unknown), first.rank);
-        notes.push(match is_written {
-            false => format!(
-                "nothing tells how the clock of rank {ranks} lies to that of rank {first}: who came \
-                 late is by their own clocks"
-            ),
-            true => format!(
+        notes.push(if is_written { format!(
                 "nothing in the graphs tells how far times of rank {ranks} are from the clock of rank \
                  {first}: who came late is by the times as they were written, which `etlink merge` \
                  has by one clock where the traces tell it"
-            ),
-        });
+            ) } else { format!(
+                "nothing tells how the clock of rank {ranks} lies to that of rank {first}: who came \
+                 late is by their own clocks"
+            ) });
     }
     let unchecked = clocks.iter().skip(1);
     let unchecked = unchecked.filter(|clock| clock.by_machine && clock.support == 0);

@@ -78,7 +78,11 @@ pub fn unlisted(folder: &Path) -> Option<String> {
 impl ManifestEntry {
     /// What the manifest beside a device trace says of that; nothing where there is none.
     pub fn of_trace(device: &Path) -> ManifestEntry {
-        let folder = device.parent().filter(|_| storage::is_file(device));
+        let folder = if storage::is_file(device) {
+            device.parent()
+        } else {
+            None
+        };
         let name = device.file_name().unwrap_or_default().to_string_lossy();
         let listed = folder.and_then(|folder| {
             let folder = if folder.as_os_str().is_empty() {
@@ -142,7 +146,9 @@ impl RunManifest {
         for (rank, cycle) in cycles(&recorded) {
             for name in [&cycle.host_trace, &cycle.device_trace] {
                 let path = Path::new(name);
-                if let Some(file) = path.file_name().filter(|_| path.parent() == Some(&within)) {
+                if path.parent() == Some(&within)
+                    && let Some(file) = path.file_name()
+                {
                     files.insert(file.to_string_lossy().into_owned(), rank);
                     steps.insert(rank, (cycle.first_step, cycle.last_step));
                     interleaved.extend(cycle.host_steps.map(|_| rank));

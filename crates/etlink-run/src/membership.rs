@@ -84,9 +84,10 @@ impl Excluded {
 
     /// A note for people.
     pub fn note(&self) -> String {
-        let remedy = match self.can_be_allowed() {
-            true => command_only(" (--allow-mismatch takes it in)".to_owned()),
-            false => String::new(),
+        let remedy = if self.can_be_allowed() {
+            command_only(" (--allow-mismatch takes it in)".to_owned())
+        } else {
+            String::new()
         };
         let rank = text::rank(&self.label);
         format!("{rank} is left out: {}{remedy}", self.message)
@@ -225,9 +226,10 @@ pub fn absent_note(absent: &[GlobalRank], has_untaken: bool) -> Option<String> {
     if absent.is_empty() {
         return None;
     }
-    let taken = match has_untaken {
-        true => " that could be taken",
-        false => "",
+    let taken = if has_untaken {
+        " that could be taken"
+    } else {
+        ""
     };
     let ranks = text::first_ranks(absent);
     Some(format!("no trace of rank {ranks}{taken}"))

@@ -127,9 +127,10 @@ impl RankMemory {
             Some(rows) => rows.saturating_mul(ROW_BYTES),
             None => percent_of(device_bytes, percent),
         };
-        let events = match rows.is_none() && percent == DEVICE_PERCENT {
-            true => host_bytes / HOST_EVENT_BYTES + device_bytes / DEVICE_EVENT_BYTES,
-            false => 0,
+        let events = if rows.is_none() && percent == DEVICE_PERCENT {
+            host_bytes / HOST_EVENT_BYTES + device_bytes / DEVICE_EVENT_BYTES
+        } else {
+            0
         };
         let files = host.into_iter().chain(device).map(Path::to_owned).collect();
         let bytes = percent_of(host_bytes, HOST_PERCENT).saturating_add(device_need);
@@ -288,18 +289,16 @@ impl MemoryBudget {
         let bytes = needs.iter().map(|need| need.bytes.min(room)).collect();
         let limit = self.total.saturating_sub(BASE);
         let gate = MemoryGate::new(bytes, room, limit, self.threads);
-        match needs.iter().any(|need| need.is_unknown) {
-            true => gate.of_unknown(),
-            false => gate,
+        if needs.iter().any(|need| need.is_unknown) {
+            gate.of_unknown()
+        } else {
+            gate
         }
     }
 
     /// A rank that turned out to take more than there is, when so many bytes of it were read.
     pub(crate) fn oversized(&self, need: &RankMemory, over: OverBudget, read: u64) -> RunError {
-        let guess = match over.is_read {
-            true => 0,
-            false => need.named(),
-        };
+        let guess = if over.is_read { 0 } else { need.named() };
         let needed = gate::limit_for(over.needed).max(guess);
         RunError::OversizedRank(Box::new(OversizedRank {
             files: need.files.clone(),

@@ -259,9 +259,10 @@ impl ReadCache {
             states.push(Some(FileState::now(path)?));
         }
         for path in &rank.beside {
-            states.push(match path.exists() {
-                true => Some(FileState::now(path)?),
-                false => None,
+            states.push(if path.exists() {
+                Some(FileState::now(path)?)
+            } else {
+                None
             });
         }
         let key = ResultKey {
@@ -303,9 +304,12 @@ impl ReadCache {
 
     fn note_problem(&self, entry: &Path, error: &dyn std::error::Error) {
         let mut usage = self.lock();
-        let problem = || match self.folder.exists() && !self.folder.is_dir() {
-            true => format!("{} is a file; name a folder", self.folder.display()),
-            false => format!("{}: {}", entry.display(), text::error_chain(error)),
+        let problem = || {
+            if self.folder.exists() && !self.folder.is_dir() {
+                format!("{} is a file; name a folder", self.folder.display())
+            } else {
+                format!("{}: {}", entry.display(), text::error_chain(error))
+            }
         };
         usage.problem.get_or_insert_with(problem);
     }
@@ -433,11 +437,12 @@ fn read_entry<T>(
         .read_until(b'\n', &mut first)
         .map_err(EntryError::Unread)?;
     if first != key.as_bytes() {
-        return match is_key(&first) {
-            true => Ok(None),
-            false => Err(EntryError::Damaged(io::Error::other(
+        return if is_key(&first) {
+            Ok(None)
+        } else {
+            Err(EntryError::Damaged(io::Error::other(
                 "its first line is cut or overwritten",
-            ))),
+            )))
         };
     }
     let decoded = unpacked(stored).and_then(|content| decode(&content));

@@ -504,9 +504,10 @@ impl RunSet {
     /// # Errors
     /// They do not.
     pub(crate) fn check_joined(&self, ranks: usize, bytes: u64) -> Result<(), RunError> {
-        match bytes <= self.budget.limit().bytes {
-            true => Ok(()),
-            false => Err(self.too_large(ranks, bytes)),
+        if bytes <= self.budget.limit().bytes {
+            Ok(())
+        } else {
+            Err(self.too_large(ranks, bytes))
         }
     }
 
@@ -550,12 +551,18 @@ impl RunSet {
             // traces of several runs would be added up as one; who names files wants these together
             let is_folder = matches!(self.source, RunSource::Folder(_));
             let is_unsure = !ranks.is_empty() && ranks.iter().all(|rank| rank.summary.is_none());
-            let unsure = self.unsure_ranks(index).filter(|_| is_folder && is_unsure);
+            let unsure = if is_folder && is_unsure {
+                self.unsure_ranks(index)
+            } else {
+                None
+            };
             let rule = MembershipRule {
                 needs_rank: rule.needs_rank || unsure.is_some(),
                 ..rule
             };
-            if let Some(error) = unsure.filter(|_| self.runs.len() == 1) {
+            if self.runs.len() == 1
+                && let Some(error) = unsure
+            {
                 return Err(error);
             }
             let mut results = RunResults {
@@ -700,9 +707,12 @@ impl RunSet {
             (Some(inner), None) => (first, inner, true),
             (None, _) => (first, second, false),
         };
-        let [one, other] = [one, other].map(|run| match run.folder.as_os_str().is_empty() {
-            true => folder.to_owned(),
-            false => folder.join(&run.folder),
+        let [one, other] = [one, other].map(|run| {
+            if run.folder.as_os_str().is_empty() {
+                folder.to_owned()
+            } else {
+                folder.join(&run.folder)
+            }
         });
         RunError::SeveralRuns {
             one,
@@ -919,9 +929,10 @@ impl<'s> RankEntry<'s> {
         }
         // of what was read in part the rest would take as much for each byte
         let whole = u128::from(over.needed) * u128::from(need.unpacked.max(read));
-        let needed = match over.is_read {
-            true => over.needed,
-            false => u64::try_from(whole / u128::from(read.max(1))).unwrap_or(u64::MAX),
+        let needed = if over.is_read {
+            over.needed
+        } else {
+            u64::try_from(whole / u128::from(read.max(1))).unwrap_or(u64::MAX)
         };
         Some(budget.oversized(need, OverBudget { needed, ..over }, read))
     }
@@ -1019,12 +1030,12 @@ impl<'s> RankEntry<'s> {
                     unread: Some(source),
                     ..
                 } if !self.is_alone() => return Err(RunError::Recording { name, source }),
-                MergedContent::Nodes { graph, unread } => {
-                    match graph.damage().filter(|_| !self.is_alone()) {
-                        Some(damage) => return Err(RunError::DamagedMerged { name, damage }),
-                        None => (*graph, unread),
+                MergedContent::Nodes { graph, unread } => match graph.damage() {
+                    Some(damage) if !self.is_alone() => {
+                        return Err(RunError::DamagedMerged { name, damage });
                     }
-                }
+                    _ => (*graph, unread),
+                },
             }
         } else {
             match read::read(input.content) {
@@ -1191,7 +1202,9 @@ impl RankContent {
             }
             RankContent::Written(written) => {
                 let damage = written.graph.damage().or_else(|| written.note());
-                if let Some(damage) = damage.filter(|_| options.strict) {
+                if options.strict
+                    && let Some(damage) = damage
+                {
                     return Err(RunError::Refused {
                         file: written.name,
                         what: damage,
@@ -1360,9 +1373,10 @@ fn find_cycle(path: &Path) -> Result<Vec<RunFiles>, RunError> {
     for run in &mut runs {
         run.folder = PathBuf::new();
     }
-    match runs.is_empty() {
-        true => Err(no_folder()),
-        false => Ok(runs),
+    if runs.is_empty() {
+        Err(no_folder())
+    } else {
+        Ok(runs)
     }
 }
 
@@ -1427,9 +1441,10 @@ fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>, Run
             .enumerate()
             .any(|(other, set)| other != at && in_folder(set));
         let run = RunFiles::written(folder, set, has_sibling);
-        let mut run = match set.ranks.values().all(|file| graphs::is_merged(file)) {
-            true => run.into_traces(),
-            false => run,
+        let mut run = if set.ranks.values().all(|file| graphs::is_merged(file)) {
+            run.into_traces()
+        } else {
+            run
         };
         run.notes.extend(set.notes());
         runs.push(run);
@@ -1450,7 +1465,11 @@ fn rank_memory(run: &RunFiles, place: usize, ranks: usize, options: &RunOptions)
         return if ranks > 1 { memory.in_turn() } else { memory };
     }
     // without a device trace the rank fails before its host trace is opened
-    let host = files.host.as_deref().filter(|_| device.is_some());
+    let host = if device.is_some() {
+        files.host.as_deref()
+    } else {
+        None
+    };
     let in_file = run
         .ranks
         .iter()
@@ -1461,7 +1480,9 @@ fn rank_memory(run: &RunFiles, place: usize, ranks: usize, options: &RunOptions)
     if files.process.is_some() {
         memory = memory.of_one_process(in_file.count());
     }
-    memory = memory.and_dump(files.flight.as_deref().filter(|_| device.is_some()));
+    if device.is_some() {
+        memory = memory.and_dump(files.flight.as_deref());
+    }
     if options.keep == KeepEvents::Everything {
         memory = memory.with_details(device);
     }
@@ -1498,7 +1519,11 @@ fn rank_summary(trace: &LinkedTrace, files: &RankFiles, alone: bool) -> Option<R
         .rank
         .filter(|rank| alone || files.label == rank.to_string());
     // a single rank that nothing names is the first
-    let own = trace.report.rank.or(Some(GlobalRank(0))).filter(|_| alone);
+    let own = if alone {
+        trace.report.rank.or(Some(GlobalRank(0)))
+    } else {
+        None
+    };
     // a name counts only where it tells ranks apart: two files of one rank are of neither
     let rank = named.map(GlobalRank).or(own)?;
     let summary = RankSummary::from_trace(trace, rank);

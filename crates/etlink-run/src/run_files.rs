@@ -221,9 +221,12 @@ impl RunFiles {
         } else {
             format!("{}: ", self.folder.display())
         };
-        self.notes.iter().map(move |note| match is_of_no_run(note) {
-            true => note.clone(),
-            false => format!("{name}{note}"),
+        self.notes.iter().map(move |note| {
+            if is_of_no_run(note) {
+                note.clone()
+            } else {
+                format!("{name}{note}")
+            }
         })
     }
 }
@@ -262,13 +265,13 @@ pub struct FlightFolder {
 impl FlightFolder {
     /// The folders of the nodes: `node0 and node1`.
     pub(crate) fn node_names(&self) -> String {
-        let names = self
-            .nodes
-            .iter()
-            .map(|node| match node.as_os_str().is_empty() {
-                true => "the folder itself".to_owned(),
-                false => node.display().to_string(),
-            });
+        let names = self.nodes.iter().map(|node| {
+            if node.as_os_str().is_empty() {
+                "the folder itself".to_owned()
+            } else {
+                node.display().to_string()
+            }
+        });
         let names: Vec<String> = names.collect();
         match &names[..] {
             [] => String::new(),

@@ -423,7 +423,9 @@ fn graphs_in(folder: &Path) -> Result<Vec<GraphSet>, RunError> {
     let entries = storage::list(folder).with_path(FileAction::ReadFolder, folder)?;
     for entry in entries {
         let path = entry.path;
-        if let Some((prefix, rank)) = prefix_and_rank(&path).filter(|_| is_graph_name(&path)) {
+        if is_graph_name(&path)
+            && let Some((prefix, rank)) = prefix_and_rank(&path)
+        {
             let set = sets.entry(prefix).or_default();
             // of one that lies there plain and packed the plain one, whose name is shorter
             let known = set.entry(rank).or_insert_with(|| path.clone());

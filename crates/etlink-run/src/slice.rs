@@ -45,9 +45,10 @@ impl TraceSlice {
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         let number = |text: &str| text.trim().parse::<u32>().map_err(|_| SliceSyntax::Steps);
         let (first, last) = (i64::from(number(first)?), i64::from(number(last)?));
-        match first <= last {
-            true => Ok(TraceSlice::Steps { first, last }),
-            false => Err(SliceSyntax::Backwards),
+        if first <= last {
+            Ok(TraceSlice::Steps { first, last })
+        } else {
+            Err(SliceSyntax::Backwards)
         }
     }
 
@@ -66,9 +67,10 @@ impl TraceSlice {
             return Err(SliceSyntax::Time);
         }
         let from = from.unwrap_or_default();
-        match until.is_none_or(|until| from < until) {
-            true => Ok(TraceSlice::Time { from, until }),
-            false => Err(SliceSyntax::Backwards),
+        if until.is_none_or(|until| from < until) {
+            Ok(TraceSlice::Time { from, until })
+        } else {
+            Err(SliceSyntax::Backwards)
         }
     }
 
@@ -152,9 +154,10 @@ fn choose_time(
     let time = KeptTime {
         from: begin + from,
         // what ends the trace is in it
-        until: match until == length {
-            true => (end).shifted(1),
-            false => begin + until,
+        until: if until == length {
+            (end).shifted(1)
+        } else {
+            begin + until
         },
     };
     let is_whole = |step: &SlicedStep| time.from <= step.start && step.end <= time.until;

@@ -50,12 +50,13 @@ impl StepPattern {
                 work: work.cloned().flatten().unwrap_or_default(),
             });
         }
-        let note = match steps.is_empty() {
-            true => Some(format!(
+        let note = if steps.is_empty() {
+            Some(format!(
                 "no annotation or op matches --steps-by {}: there are no steps",
                 self.0
-            )),
-            false => chosen.note(device, &format!("ranges that match --steps-by {}", self.0)),
+            ))
+        } else {
+            chosen.note(device, &format!("ranges that match --steps-by {}", self.0))
         };
         device.marked_steps = Some(steps);
         note

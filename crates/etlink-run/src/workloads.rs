@@ -218,9 +218,10 @@ fn untied_note(set: &WorkloadSet, ranks: usize) -> Option<String> {
     if set.ranks.len() <= ranks || set.groups.values().any(spans) {
         return None;
     }
-    let why = match set.communicates() {
-        true => "no group has ranks of several copies",
-        false => "no rank communicates",
+    let why = if set.communicates() {
+        "no group has ranks of several copies"
+    } else {
+        "no rank communicates"
     };
     Some(format!(
         "{why}: the copies run beside each other, and more ranks take no more time"

@@ -162,7 +162,7 @@ fn probe_table(columns: &mut Statement<'_>, name: String) -> Result<Option<Sqlit
         table.columns.push(column);
     }
     // A key of several columns is an index, and no number of rows.
-    table.row_id = table.row_id.filter(|_| keys == 1);
+    table.row_id = if keys == 1 { table.row_id } else { None };
     Ok(Some(table))
 }
 

@@ -56,7 +56,9 @@ impl RecordTable {
         let Value::Object(fields) = serde_json::to_value(record)? else {
             return Err(Error::NoRecord);
         };
-        if let Some(rank) = rank.filter(|_| !fields.contains_key("rank")) {
+        if !fields.contains_key("rank")
+            && let Some(rank) = rank
+        {
             self.add_value("rank", rank.into());
         }
         self.add_fields("", fields);

@@ -340,7 +340,9 @@ impl Machine {
         // A call that blocks spins (`cudaDeviceScheduleAuto`): to return is work of the host.
         self.now = least.max(end + self.change.host(WAKE));
         let correlation = self.call(name, begun);
-        if let Some((kind, stream, wait)) = sync.filter(|_| self.options.sync_rows) {
+        if self.options.sync_rows
+            && let Some((kind, stream, wait)) = sync
+        {
             let queue = DeviceQueue::stream(stream);
             self.trace
                 .sync(kind, queue, (begun, self.now), correlation, wait);

@@ -467,7 +467,10 @@ impl Manifest {
         // The traces of such a cycle are whole files, but their last step is not a whole step.
         let is_said = process.notes.iter().any(|note| note.contains(EXEC));
         let cut = process.cycles.iter().filter(|cycle| !cycle.whole);
-        for cycle in cut.filter(|_| !is_said) {
+        for cycle in cut {
+            if is_said {
+                break;
+            }
             notes.push(format!(
                 "{name}: the program ended in step {}, which is recorded as far as it went",
                 cycle.last_step

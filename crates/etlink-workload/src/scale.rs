@@ -289,8 +289,8 @@ impl RecordedGroups {
             let is_shared = ranks == all || options.data_parallel.contains(name);
             groups.insert(name.clone(), (ranks, is_shared));
         }
-        let asked = options.data_parallel.iter().filter(|_| !is_none);
-        if let Some(name) = asked.clone().find(|name| !groups.contains_key(*name)) {
+        let asked: &[String] = if is_none { &[] } else { &options.data_parallel };
+        if let Some(name) = asked.iter().find(|name| !groups.contains_key(*name)) {
             let name = name.clone();
             return Err(ScaleError::UnknownGroup { name, known });
         }

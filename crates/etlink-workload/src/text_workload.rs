@@ -176,12 +176,15 @@ impl Passes<'_> {
         for (at, layer) in self.layers.iter().enumerate() {
             let mut deps: Vec<NodeId> = self.done[at].weights.into_iter().chain(last).collect();
             // the embeddings of the first layer are exchanged meanwhile
-            let joins = last_bottom == Some(at);
-            deps.extend(self.done[0].forward_collective.filter(|_| joins));
+            if last_bottom == Some(at) {
+                deps.extend(self.done[0].forward_collective);
+            }
             let computed = self.add_computation(layer, "FWD", &layer.forward, &deps);
             let collective = self.add_collective(layer, &layer.forward, &[computed]);
-            let is_waited = last_bottom.is_none();
-            last = collective.filter(|_| is_waited).or(Some(computed));
+            last = match collective {
+                Some(collective) if last_bottom.is_none() => Some(collective),
+                _ => Some(computed),
+            };
             self.done[at].forward_collective = collective;
         }
         let mut last: Vec<NodeId> = last.into_iter().collect();
@@ -298,7 +301,10 @@ fn parse_work([micros, kind, bytes]: [&str; 3]) -> Result<Work, String> {
     Ok(Work {
         micros: number(micros)?,
         // simulators never end a collective of no bytes
-        collective: kind.filter(|_| bytes > 0).map(|kind| (kind, bytes)),
+        collective: match kind {
+            Some(kind) if bytes > 0 => Some((kind, bytes)),
+            _ => None,
+        },
     })
 }
 

@@ -135,8 +135,12 @@ fn names_by_number(mut names: Vec<(i64, String)>) -> Vec<String> {
         .zip(0..)
         .all(|((device, _), place)| *device == place);
     let texts = names.into_iter().map(|(_, name)| name);
-    // A name in a wrong place would be that of another device.
-    texts.filter(|_| is_whole).collect()
+    if is_whole {
+        texts.collect()
+    } else {
+        // A name in a wrong place would be that of another device.
+        Default::default()
+    }
 }
 
 /// The steps of one thread, none inside another; `None` where nobody marked any.

@@ -154,9 +154,10 @@ impl<R: Read> SpaceReader<R> {
             }
             _ => {}
         }
-        Ok(match is_whole {
-            true => SpacePart::Field,
-            false => SpacePart::Damage(AnomalyKind::Truncated),
+        Ok(if is_whole {
+            SpacePart::Field
+        } else {
+            SpacePart::Damage(AnomalyKind::Truncated)
         })
     }
 
@@ -378,9 +379,12 @@ impl<R: Read> SpaceReader<R> {
         }
         let texts = &mut self.profile.names;
         let name = *names.entry(id).or_insert_with(|| texts.intern(&kind.name));
-        let mut intern = |text: &str| match text.is_empty() {
-            true => NameId::EMPTY,
-            false => texts.intern(text),
+        let mut intern = |text: &str| {
+            if text.is_empty() {
+                NameId::EMPTY
+            } else {
+                texts.intern(text)
+            }
         };
         let (hlo, module) = (intern(&stats.hlo), intern(&stats.module));
         let event = XlaEvent {

@@ -32,9 +32,10 @@ pub(crate) fn row_damage_lines<'r>(
 ) -> String {
     let mut damages: Vec<(String, String)> = vec![];
     for (label, anomalies) in ranks {
-        let name = match is_only_trace {
-            true => String::new(),
-            false => rank(label),
+        let name = if is_only_trace {
+            String::new()
+        } else {
+            rank(label)
         };
         damages.extend(row_damage(anomalies).map(|damage| (name, damage)));
     }

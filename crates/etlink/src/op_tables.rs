@@ -206,9 +206,12 @@ fn tables_of_run(runs: &RunSet, all: Vec<Option<Result<OpTable>>>) -> Result<Run
 /// What is to be known of the folders, such as one in it that cannot be read.
 fn notes_of(runs: &RunSet) -> Vec<String> {
     let is_one = runs.runs.len() == 1;
-    let names = (0..runs.runs.len()).map(|run| match is_one {
-        true => String::new(),
-        false => runs.run_name(run),
+    let names = (0..runs.runs.len()).map(|run| {
+        if is_one {
+            String::new()
+        } else {
+            runs.run_name(run)
+        }
     });
     let names: Vec<String> = names.collect();
     let noted = names.iter().zip(&runs.runs);
@@ -256,9 +259,10 @@ fn trace_table(
         steps_by: set.options.steps_by.clone(),
         slice: set.options.slice,
         allow_mismatch: set.options.allow_mismatch,
-        manifest: match set.source.is_one_rank() {
-            true => ManifestEntry::of_trace(device),
-            false => entry.files().manifest.clone(),
+        manifest: if set.source.is_one_rank() {
+            ManifestEntry::of_trace(device)
+        } else {
+            entry.files().manifest.clone()
         },
         cache: set.options.cache.clone(),
         keep: KeepEvents::Auxiliary,
@@ -300,7 +304,11 @@ fn trace_table(
     };
     let lacks_shapes = group == TopGroup::Shape && !has_shapes(&trace);
     // runs are compared by traces that belong to them: a host trace tells whether the device trace does
-    let host = host.filter(|_| lacks_shapes || config.rules.is_some());
+    let host = if lacks_shapes || config.rules.is_some() {
+        host
+    } else {
+        None
+    };
     let job = LinkJob {
         host: host.map(Path::to_owned),
         ..job
@@ -323,7 +331,11 @@ fn trace_table(
         };
         if let Some(rules) = config.rules {
             analysis = Some(analyze(&linked, rules, &AnalysisOptions::default()));
-            summary = entry.summary(&linked).filter(|_| is_rank_of_run);
+            summary = if is_rank_of_run {
+                entry.summary(&linked)
+            } else {
+                None
+            };
         }
         let top = linked_table(&linked, &options, lacks_shapes, config.rules.is_some());
         let mut report = linked.report;
@@ -381,9 +393,10 @@ fn linked_table(
     let options = Options {
         group: options.group,
         python: options.python,
-        shapes: match lacks_shapes && trace.host.is_some() {
-            true => Some(&shapes),
-            false => None,
+        shapes: if lacks_shapes && trace.host.is_some() {
+            Some(&shapes)
+        } else {
+            None
         },
         // runs are compared by their steps: what was launched before them is of neither
         counted: is_compared.then(|| CountedWork::new(trace)),

@@ -158,7 +158,11 @@ fn step_sentence(step: &StepChange) -> String {
         let host = step.times_ns[side];
         // Time between steps is no running ahead: devices must end later than the host.
         let ends_later = step.whole_ns[side] > host;
-        let period = step.periods_ns[side].filter(|_| ends_later);
+        let period = if ends_later {
+            step.periods_ns[side]
+        } else {
+            None
+        };
         period.is_some_and(|period| period as f64 > RUNS_AHEAD * host as f64)
     };
     if let [Some(first), Some(second)] = step.periods_ns
@@ -170,15 +174,14 @@ fn step_sentence(step: &StepChange) -> String {
     if step.before_recording_ns.iter().any(|ns| *ns > 0) {
         let [before, after] = step.before_recording_ns.map(time);
         // Where devices are done later, more of such work can pass than the step is long on the host.
-        let of = match step.whole_ns == step.times_ns {
-            true => "of a step".to_owned(),
-            false => {
-                let [first, second] = step.whole_ns.map(time);
-                format!(
-                    "that is on the host: until its device work ends a step takes {first} -> {second}, \
+        let of = if step.whole_ns == step.times_ns {
+            "of a step".to_owned()
+        } else {
+            let [first, second] = step.whole_ns.map(time);
+            format!(
+                "that is on the host: until its device work ends a step takes {first} -> {second}, \
                     of which"
-                )
-            }
+            )
         };
         text += &format!(
             "; {of} {before} -> {after} pass with work that was launched before the recording"

@@ -112,9 +112,10 @@ pub fn findings_of_run(
     if all.len() == 1 {
         return Ok(all.pop().map(FoundRank::alone));
     }
-    match all.len() == joined.summaries.len() && !all.is_empty() {
-        true => joined_findings(joined, all).map(Some),
-        false => Ok(None),
+    if all.len() == joined.summaries.len() && !all.is_empty() {
+        joined_findings(joined, all).map(Some)
+    } else {
+        Ok(None)
     }
 }
 
@@ -129,9 +130,10 @@ pub fn ranks_left_out(joined: &JoinedRun, is_cut: &[bool]) -> Vec<bool> {
     let lacks = joined.lacks_matches();
     let both = lacks.iter().zip(is_cut);
     let left_out: Vec<bool> = both.map(|(lacks, is_cut)| *lacks && *is_cut).collect();
-    match left_out.iter().all(|is_out| *is_out) {
-        true => vec![false; left_out.len()],
-        false => left_out,
+    if left_out.iter().all(|is_out| *is_out) {
+        vec![false; left_out.len()]
+    } else {
+        left_out
     }
 }
 

@@ -27,9 +27,10 @@ pub(crate) fn serial_host_note<'r>(
         }
         let of_rank = name.map_or(String::new(), |name| format!(" of rank {name}"));
         let host_ns = i64::try_from(written.host_ns).unwrap_or(i64::MAX);
-        let why = match linked.report.device_is_cut {
-            true => "as its threads ran side by side, or waited for what the cut trace lacks",
-            false => "as its threads ran side by side",
+        let why = if linked.report.device_is_cut {
+            "as its threads ran side by side, or waited for what the cut trace lacks"
+        } else {
+            "as its threads ran side by side"
         };
         let said = format!(
             "a simulator that runs one host node at a time takes {} at least for the .et{of_rank}, \

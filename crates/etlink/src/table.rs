@@ -36,9 +36,10 @@ pub fn link_report(linked: &JobReport) -> String {
     let is_merged = linked.host.as_ref() == Some(&linked.device);
     if let Some(host) = &linked.host {
         rows.add(
-            match is_merged {
-                true => "merged trace",
-                false => "host trace",
+            if is_merged {
+                "merged trace"
+            } else {
+                "host trace"
             },
             mb(linked.bytes.host),
             format!(

@@ -111,7 +111,7 @@ fn link_rank(entry: RankEntry<'_>) -> Result<Option<RankResult<RankTrace>>> {
     Ok(Some(RankResult {
         label: entry.label().to_owned(),
         // one rank is compared with no other
-        summary: linked.summary.filter(|_| !is_one_rank),
+        summary: if !is_one_rank { linked.summary } else { None },
         notes,
         value: RankTrace {
             rank,

@@ -89,9 +89,10 @@ pub(crate) fn open_to_write(
 ) -> Result<RunSet> {
     let mut source = run.source.clone();
     // an export of all events leaves nothing out
-    let keep = match options.is_timeline() {
-        true => KeepEvents::Everything,
-        false => KeepEvents::Graph,
+    let keep = if options.is_timeline() {
+        KeepEvents::Everything
+    } else {
+        KeepEvents::Graph
     };
     let options = RunOptions {
         shard,
@@ -109,7 +110,11 @@ pub(crate) fn open_to_write(
     let options = RunOptions {
         keep,
         // there is one, and it is of the folder above
-        listing: options.listing.filter(|_| !is_in_subfolder),
+        listing: if !is_in_subfolder {
+            options.listing
+        } else {
+            None
+        },
         // graphs that were written before have no events to be joined by
         traces_only: true,
         ..options
@@ -129,7 +134,10 @@ fn check_complete(report: &MergeReport, options: &MergeOptions) -> Result<()> {
     // a file for each rank is of use without the others; a simulation or one timeline is not
     let needs_all = options.simulator.is_some() || options.is_timeline();
     let mut excluded = report.runs.iter().flat_map(|run| &run.excluded);
-    if let Some(excluded) = excluded.next().filter(|_| needs_all && failed.is_none()) {
+    if needs_all
+        && failed.is_none()
+        && let Some(excluded) = excluded.next()
+    {
         bail!(excluded.note());
     }
     match failed {

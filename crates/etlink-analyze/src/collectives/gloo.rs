@@ -21,10 +21,14 @@ pub(super) fn gloo_ranges(
         .iter()
         .map(|name| name.strip_prefix("gloo:").map(CollectiveKind::from_name))
         .collect();
-    let kind = |op: usize| kinds[device.ops.name[op].index()].filter(|_| device.ops.annotation[op]);
     let mut all: IndexMap<CollectiveKind, CollectiveTotals, FxBuildHasher> = IndexMap::default();
     for op in 0..device.ops.len() {
-        let Some(kind) = kind(op) else { continue };
+        let Some(kind) = kinds[device.ops.name[op].index()] else {
+            continue;
+        };
+        if !device.ops.annotation[op] {
+            continue;
+        }
         if counted.time_cause(device.ops.start[op]).is_some() {
             continue;
         }
@@ -43,7 +47,7 @@ pub(super) fn gloo_ranges(
             ..CollectiveTotals::default()
         });
         totals.count += 1;
-        let bytes = in_bytes.filter(|_| as_large);
+        let bytes = if as_large { in_bytes } else { None };
         add_bytes(&mut totals.in_bytes, in_bytes);
         add_bytes(&mut totals.bytes, bytes);
         totals.without_size += u64::from(bytes.is_none());
@@ -75,9 +79,11 @@ pub fn input_bytes(trace: &LinkedTrace, op: usize) -> Option<u64> {
         names.get(device.ops.shapes[op]),
         names.get(device.ops.types[op]),
     );
-    let (shapes, types) = match host.filter(|_| own.0.is_empty()) {
-        Some((host, inputs)) => (host.names.get(inputs.shapes), host.names.get(inputs.types)),
-        None => own,
+    let (shapes, types) = match host {
+        Some((host, inputs)) if own.0.is_empty() => {
+            (host.names.get(inputs.shapes), host.names.get(inputs.types))
+        }
+        _ => own,
     };
     // The first type stands for all: a collective takes tensors of one type.
     let dtype = types.split('"').nth(1)?;

@@ -233,9 +233,10 @@ impl FailRule {
 
     fn compare(&self, change: f64) -> bool {
         let (FailAmount::Percent(limit) | FailAmount::Time(limit)) = self.amount;
-        match self.is_more {
-            true => change > limit,
-            false => change < limit,
+        if self.is_more {
+            change > limit
+        } else {
+            change < limit
         }
     }
 }

@@ -77,9 +77,10 @@ impl StepChange {
                 let steps = stats.map(|stats| stats.count as f64);
                 let errors = [first * first / steps[0], second * second / steps[1]];
                 let error = (errors[0] + errors[1]).sqrt();
-                match cost_ns.unsigned_abs() as f64 > student_t(errors, steps) * error {
-                    true => ChangeVerdict::Real,
-                    false => ChangeVerdict::WithinSpread,
+                if cost_ns.unsigned_abs() as f64 > student_t(errors, steps) * error {
+                    ChangeVerdict::Real
+                } else {
+                    ChangeVerdict::WithinSpread
                 }
             }
             _ => ChangeVerdict::SpreadUnknown,

@@ -26,9 +26,10 @@ pub struct TreeChange {
 impl TreeChange {
     /// Second less first, on the device where there is one, else on the host, ns.
     fn cost_ns(&self, on_device: bool) -> u64 {
-        let [first, second] = match on_device {
-            true => self.device_ns,
-            false => self.host_ns,
+        let [first, second] = if on_device {
+            self.device_ns
+        } else {
+            self.host_ns
         };
         first.abs_diff(second)
     }

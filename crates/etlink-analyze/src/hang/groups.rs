@@ -113,17 +113,15 @@ pub(super) fn group_sides(dumps: &[RankDump]) -> Vec<GroupSides> {
         let mut counts: BTreeMap<(Vec<u64>, String), usize> = BTreeMap::new();
         for key in keys {
             // without ranks the name is all there is
-            let name = match key.ranks.is_empty() {
-                true => key.name.clone(),
-                false => String::new(),
+            let name = if key.ranks.is_empty() {
+                key.name.clone()
+            } else {
+                String::new()
             };
             let count = counts
                 .entry((key.ranks.clone(), key.desc.clone()))
                 .or_default();
-            let number = match key.ranks.is_empty() {
-                true => 0,
-                false => *count,
-            };
+            let number = if key.ranks.is_empty() { 0 } else { *count };
             *count += 1;
             let shared = (key.ranks.clone(), key.desc.clone(), name, number);
             numbered.insert(key, shared);

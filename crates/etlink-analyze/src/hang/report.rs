@@ -362,9 +362,10 @@ impl StuckCollective {
     /// `all_reduce number 4 of ranks 0, 1`.
     pub fn title(&self) -> String {
         let is_kind = |one: &CallMismatch| one.kind == JoinProblemKind::KindDiffers;
-        let kind = match self.mismatch.as_ref().is_some_and(is_kind) {
-            true => "collective",
-            false => self.kind,
+        let kind = if self.mismatch.as_ref().is_some_and(is_kind) {
+            "collective"
+        } else {
+            self.kind
         };
         format!("{kind} number {} of {}", self.number, self.ranks)
     }

@@ -51,9 +51,10 @@ fn waited_for_words(report: &HangReport) -> Option<String> {
     let is_waited_for = |rank: &&RankHang| report.waited_for.contains(&rank.rank);
     let own = report.ranks.iter().filter(is_waited_for);
     let own: Vec<String> = own.filter_map(own_place).collect();
-    Some(match own.is_empty() {
-        true => format!("{said}, and {verb} for nobody"),
-        false => format!("{said}; {}", own.join("; ")),
+    Some(if own.is_empty() {
+        format!("{said}, and {verb} for nobody")
+    } else {
+        format!("{said}; {}", own.join("; "))
     })
 }
 
@@ -88,9 +89,10 @@ fn ended_words(report: &HangReport) -> String {
         (false, false) => "have ended all that their dumps have",
     };
     let said = format!("{ranks}{only} {ended}");
-    match absent.is_empty() {
-        true => said,
-        false => format!("{said}; {}", missing_dumps(absent, &report.unusable)),
+    if absent.is_empty() {
+        said
+    } else {
+        format!("{said}; {}", missing_dumps(absent, &report.unusable))
     }
 }
 

@@ -163,7 +163,11 @@ impl<'r, 't> GapCollector<'r, 't> {
                 let (cause, cause_ns) = gap.parts.largest();
                 // Where the launching call blocks, that call is what the host is in.
                 let call = self.rows.trace.row_call[gap.after].get();
-                let call = call.filter(|_| cause == GapCause::LaunchCall);
+                let call = if cause == GapCause::LaunchCall {
+                    call
+                } else {
+                    None
+                };
                 let calls = &self.rows.trace.device.calls;
                 let (host, host_ns) = match call {
                     Some(call) => (Some(calls.name[call.index()]), cause_ns),

@@ -292,7 +292,11 @@ impl Walk<'_> {
                 self.now = end;
             } else {
                 parents += 1;
-                self.current = range.parent(self.trace).filter(|_| parents <= MOST_PARENTS);
+                self.current = if parents <= MOST_PARENTS {
+                    range.parent(self.trace)
+                } else {
+                    None
+                };
             }
         }
     }

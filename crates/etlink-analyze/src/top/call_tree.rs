@@ -396,7 +396,11 @@ impl TreeBuilder<'_> {
                 kind => {
                     let id = NameId::new(key.name as usize);
                     let is_shared = matches!(kind, CallKind::Step | CallKind::Module);
-                    let title = names.titles.get(&id).filter(|_| is_shared);
+                    let title = if is_shared {
+                        names.titles.get(&id)
+                    } else {
+                        None
+                    };
                     title.map_or_else(|| self.trace.names.get(id).to_owned(), Clone::clone)
                 }
             };

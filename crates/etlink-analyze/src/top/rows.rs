@@ -228,11 +228,11 @@ impl<'t, 'o> KeyAverageRows<'t, 'o> {
             name: self.names.text(key.name, names),
             on_device: key.on_device,
             annotation: key.annotation,
-            shapes: self
-                .shapes
-                .get_index(key.shapes as usize)
-                .filter(|_| shaped)
-                .cloned(),
+            shapes: if shaped {
+                self.shapes.get_index(key.shapes as usize).cloned()
+            } else {
+                None
+            },
             stack: self.stacks[key.stack as usize]
                 .iter()
                 .map(|frame| names.get(*frame).to_owned())

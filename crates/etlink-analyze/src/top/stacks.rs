@@ -37,7 +37,9 @@ pub(super) fn python_stacks(
     for innermost in &around {
         let mut frames = vec![];
         let mut next = innermost.get();
-        while let Some(frame) = next.filter(|_| frames.len() < depth) {
+        while frames.len() < depth
+            && let Some(frame) = next
+        {
             frames.push(ranges[frame].name);
             next = around[frame].get();
         }
@@ -149,11 +151,10 @@ fn take_forward_stacks(
             trace.ops.fwd_thread[op as usize],
         );
         // Sequence numbers count per forward thread, so the number alone may name two ops.
-        let found = threads
-            .get(&number)
-            .filter(|_| seq >= 0)
-            .and_then(|thread| forward.get(&(seq, *thread)));
-        *of = found.copied().unwrap_or(none);
+        *of = match threads.get(&number) {
+            Some(thread) if seq >= 0 => forward.get(&(seq, *thread)).copied().unwrap_or(none),
+            _ => none,
+        };
     }
 }
 

@@ -104,9 +104,10 @@ fn note_cycles(graph: &ChakraGraph, edges: &[(u32, u32)], findings: &mut Finding
                 cycle.circle.len()
             ),
         };
-        let listed = match cycle.len() > NODES_OF_CYCLE {
-            true => format!(" (the first {NODES_OF_CYCLE} are listed)"),
-            false => String::new(),
+        let listed = if cycle.len() > NODES_OF_CYCLE {
+            format!(" (the first {NODES_OF_CYCLE} are listed)")
+        } else {
+            String::new()
         };
         findings.add(FindingKind::Cycle, cycle.len() as u64, || FindingExample {
             nodes,

@@ -85,9 +85,10 @@ pub fn replay_graph(file: &ChakraGraph) -> Result<(ReplayGraph, Vec<String>), Co
             }
         }
         let node = ReplayNode {
-            kind: match u32::try_from(index).is_ok_and(|index| carriers.contains(&index)) {
-                true => ReplayKind::Collective,
-                false => node_kind(file, index, placement.on_device(index)),
+            kind: if u32::try_from(index).is_ok_and(|index| carriers.contains(&index)) {
+                ReplayKind::Collective
+            } else {
+                node_kind(file, index, placement.on_device(index))
             },
             resource: placement.nodes[index],
             start: file.start_ns[index].map(TimeNs),
@@ -117,9 +118,10 @@ fn dep_latency(
         return None;
     }
     let of_node = file.dep_latencies.get(&u32::try_from(index).ok()?);
-    let (list, deps) = match is_control {
-        true => (of_node.map(|of_node| &of_node.ctrl), &file.ctrl_deps),
-        false => (of_node.map(|of_node| &of_node.data), &file.data_deps),
+    let (list, deps) = if is_control {
+        (of_node.map(|of_node| &of_node.ctrl), &file.ctrl_deps)
+    } else {
+        (of_node.map(|of_node| &of_node.data), &file.data_deps)
     };
     match list.filter(|list| !list.is_empty()) {
         // Lists of nothing but zeros are not written.

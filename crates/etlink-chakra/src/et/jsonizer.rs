@@ -219,7 +219,7 @@ fn push_node(graph: &mut ChakraGraph, message: &JsonMessage, context: FileContex
     // A type that this schema does not have is one of a later Chakra: `check` names the node.
     let node_type = message.r#type.as_deref().and_then(NodeType::from_str_name);
     let exact = joined_times(message.start_time_micros.id(), &message.numbers(NS));
-    let exact = exact.filter(|_| context.is_stated());
+    let exact = if context.is_stated() { exact } else { None };
     let mut node = GraphNode {
         id: message.id.id(),
         node_type: node_type.unwrap_or(NodeType::InvalidNode),

@@ -59,9 +59,10 @@ pub fn write_et(
     let groups = GroupResolver::new(trace);
     let mut graph = PartGraph::of(trace, &groups, options);
     let turns = CommTurns::set(&mut graph, options);
-    let weights = match options.has_dep_latencies() {
-        true => Some(EdgeWeights::of(trace).map_err(io::Error::other)?),
-        false => None,
+    let weights = if options.has_dep_latencies() {
+        Some(EdgeWeights::of(trace).map_err(io::Error::other)?)
+    } else {
+        None
     };
     let plan = EtPlan::of(trace, &graph, turns, weights, options);
     let nodes = graph.len();

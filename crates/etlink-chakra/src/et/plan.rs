@@ -125,9 +125,10 @@ impl EtPlan {
         graph: &PartGraph<'_>,
         options: &WriteOptions<'_>,
     ) -> Vec<bool> {
-        match graph.takes.is_empty() && options.part != TracePart::Communication {
-            true => trace.passive_threads(),
-            false => vec![],
+        if graph.takes.is_empty() && options.part != TracePart::Communication {
+            trace.passive_threads()
+        } else {
+            vec![]
         }
     }
 
@@ -162,9 +163,10 @@ impl EtPlan {
                 continue;
             }
             // Each thread and queue carries its own remainder, as each has its own sum to keep.
-            let rounding = match on_device {
-                true => &mut rounding.queues,
-                false => &mut rounding.threads,
+            let rounding = if on_device {
+                &mut rounding.queues
+            } else {
+                &mut rounding.threads
             };
             if mode == LatencyMode::Node {
                 self.latency_us

@@ -360,7 +360,7 @@ fn finish(
         .group
         .map(|group| graph.names.intern(&String::from_utf8_lossy(group)));
     node.is_cpu_op = seen.is_cpu_op.map(|flag| flag != 0);
-    let exact = seen.ns.filter(|_| context.is_stated());
+    let exact = if context.is_stated() { seen.ns } else { None };
     let exact = exact.and_then(|ns| joined_times(seen.start_us, &ns));
     // Chakra's own converter never sets the start: 0 says nothing.
     let start_ns = i64::try_from(seen.start_us)

@@ -27,7 +27,11 @@ impl RooflineWorks {
             self.on_devices.get(trace.row_of(node)?.index())
         } else {
             let is_op = node.first && node.kind == NodeKind::HostOp;
-            self.on_host.get(node.source as usize).filter(|_| is_op)
+            if is_op {
+                self.on_host.get(node.source as usize)
+            } else {
+                None
+            }
         };
         work.copied()
             .filter(|work| work.formula != RooflineFormula::None)

@@ -189,9 +189,11 @@ impl<'t> NodeWriter<'t> {
         }
         // Ids are new, so that what names a node by its id is renamed with it; PyTorch writes 0 for
         // none.
-        let fw_parent = host
-            .find(nodes.fw_parent[node])
-            .filter(|_| nodes.fw_parent[node] != 0);
+        let fw_parent = if nodes.fw_parent[node] != 0 {
+            host.find(nodes.fw_parent[node])
+        } else {
+            None
+        };
         let fw_parent =
             fw_parent.map(|parent| self.plan.ids[self.plan.host_entry[parent] as usize]);
         let record = match nodes.collective[node] {

@@ -178,14 +178,15 @@ impl<'m> Folds<'m> {
     /// The halves of some transfers, or all of them where each is held out alone; nothing where the
     /// others tell no network.
     fn held_out(&self, chosen: &[usize]) -> Vec<HeldOut> {
-        let halves: Vec<Vec<usize>> = match self.are_halves {
-            false => vec![chosen.to_vec()],
-            true => (0..2)
+        let halves: Vec<Vec<usize>> = if self.are_halves {
+            (0..2)
                 .map(|half| {
                     let of_half = chosen.iter().filter(|at| self.part[**at] == half);
                     of_half.copied().collect()
                 })
-                .collect(),
+                .collect()
+        } else {
+            vec![chosen.to_vec()]
         };
         let found: Option<Vec<HeldOut>> =
             halves.iter().map(|half| self.sums(half, chosen)).collect();
@@ -213,7 +214,11 @@ impl<'m> Folds<'m> {
                 .map(|other| self.measured.transfers[*other].ns)
                 .collect();
             let average = times.iter().sum::<f64>() / times.len() as f64;
-            let repeated = sums.repeated_ns.filter(|_| !times.is_empty());
+            let repeated = if !times.is_empty() {
+                sums.repeated_ns
+            } else {
+                None
+            };
             sums.repeated_ns = repeated.map(|sum| sum + average);
         }
         (!held_out.is_empty()).then_some(sums)

@@ -3,7 +3,7 @@
 //! Absolute errors are weighed, not squares: a rank that the operating system held up is no
 //! network. Each kind of collective weighs as much as each other, whatever its transfers took.
 
-use super::cost::{BYTES_PER_NS, DEFAULT_BANDWIDTH, DEFAULT_LATENCY_NS, LinkSpeed, NetworkCost};
+use super::cost::{BYTES_PER_NS, DEFAULT_BANDWIDTH, LinkSpeed, NetworkCost};
 
 /// Fewer transfers than this tell nothing.
 pub(super) const MIN_TRANSFERS: usize = 4;

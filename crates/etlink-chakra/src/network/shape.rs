@@ -98,9 +98,10 @@ impl NetworkShape {
     fn cost(self, kind: CollectiveKind, ranks: usize, bytes: f64) -> Option<NetworkCost> {
         // Over two dimensions a group that is not everybody is a ring, whatever is asked for.
         // `CommunicatorGroup::get_collective_plan`
-        let algorithm = match self.blocks.is_flat() {
-            true => self.algorithms.of(kind),
-            false => CollectiveImplementation::Ring,
+        let algorithm = if self.blocks.is_flat() {
+            self.algorithms.of(kind)
+        } else {
+            CollectiveImplementation::Ring
         };
         NetworkCost::new(kind, algorithm, ranks, bytes)
     }

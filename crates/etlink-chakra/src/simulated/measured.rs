@@ -64,7 +64,11 @@ impl MeasuredRun {
                 }
             });
             let is_complete = matched.missing.is_empty() && matched.absent == 0;
-            let transfer_ns = ranks.transfer_ns(matched).filter(|_| is_complete);
+            let transfer_ns = if is_complete {
+                ranks.transfer_ns(matched)
+            } else {
+                None
+            };
             run.comms.push(MeasuredComm {
                 between: between(join, matched),
                 kind: kind_name(matched),

@@ -26,7 +26,9 @@ fn note_node(finder: &mut NumberFinder<'_>) -> Result<(), BrokenJson> {
         }
     }
     // Which node it is shows only when both keys were read, whatever their order.
-    if let Some(id) = id.filter(|_| name.starts_with(ROOT)) {
+    if name.starts_with(ROOT)
+        && let Some(id) = id
+    {
         finder.is_root(id);
     }
     Ok(())

@@ -115,10 +115,10 @@ pub fn compare_with_hta(traces: &Path, results: Option<&Path>) -> Result<()> {
             println!("{name}: no trace of this name");
         }
         // The recipe asks HTA in these three ways and names the results so.
-        for how in ["", "_last", "_ns"]
-            .into_iter()
-            .filter(|_| !files.is_empty())
-        {
+        if files.is_empty() {
+            continue;
+        }
+        for how in ["", "_last", "_ns"] {
             let settings = HtaOptions {
                 include_last: how == "_last",
                 nanoseconds: how == "_ns",

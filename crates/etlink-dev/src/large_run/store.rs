@@ -216,7 +216,9 @@ impl Store {
         for (name, object) in named.take_while(|(name, _)| name.starts_with(&begin)) {
             let key = &name[bucket.len()..];
             let rest = &name[begin.len()..];
-            if let Some(end) = rest.find(&delimiter).filter(|_| !delimiter.is_empty()) {
+            if !delimiter.is_empty()
+                && let Some(end) = rest.find(&delimiter)
+            {
                 let common = &key[..prefix.len() + end + delimiter.len()];
                 if folder != common {
                     folder = common.to_owned();
@@ -242,9 +244,10 @@ impl Store {
         let bytes = content.len() as u64;
         self.counters.written.fetch_add(bytes, Ordering::Relaxed);
         // the graphs are what there is most of, and nobody reads them again
-        match name.contains(".et") && !name.contains(".etlink") {
-            true => StoredObject::Counted(bytes),
-            false => StoredObject::Kept(Arc::new(content.to_vec())),
+        if name.contains(".et") && !name.contains(".etlink") {
+            StoredObject::Counted(bytes)
+        } else {
+            StoredObject::Kept(Arc::new(content.to_vec()))
         }
     }
 

@@ -222,11 +222,10 @@ impl ExpectedContent {
             Ok((name.unwrap_or_default(), from, to))
         });
         let mut arrows = self.arrows.clone();
-        arrows
-            .iter_mut()
+        if !kinds {
             // Perfetto's own format has no field for the kind.
-            .filter(|_| !kinds)
-            .for_each(|arrow| arrow.0.clear());
+            arrows.iter_mut().for_each(|arrow| arrow.0.clear());
+        }
         arrows.sort_unstable();
         same("flows", flows.collect::<Result<_>>()?, &arrows)?;
         let mut kinds = BTreeMap::<&str, u64>::new();

@@ -57,22 +57,21 @@ fn write_page(etlink: &Path, folder: &Path, name: &str, traces: &Path) -> Result
             .arg(page)
             .arg(traces),
     )?;
-    // ranks are compared by their traces, and the findings of a folder are those of all ranks
-    let ranks = [("ranks", &["ranks"][..]), ("findings", &["findings"])]
-        .into_iter()
-        .filter(|_| traces.is_dir() && name != "written");
-    // a written graph has slices of ops, which make no tree
-    let trees = [
-        ("tree", &["top", "--tree"][..]),
-        ("frames", &["top", "--tree", "--python"]),
-    ]
-    .into_iter()
-    .filter(|_| name != "written");
-    let analyses = [
+    let mut analyses = vec![
         ("analyze", &["analyze"][..]),
         ("memory", &["analyze", "--table", "memory_timeline"]),
     ];
-    for (command, arguments) in analyses.into_iter().chain(ranks).chain(trees) {
+    // a written graph has slices of ops, which make no tree
+    if name != "written" {
+        analyses.push(("tree", &["top", "--tree"]));
+        analyses.push(("frames", &["top", "--tree", "--python"]));
+        // ranks are compared by their traces, and the findings of a folder are those of all ranks
+        if traces.is_dir() {
+            analyses.push(("ranks", &["ranks"]));
+            analyses.push(("findings", &["findings"]));
+        }
+    }
+    for (command, arguments) in analyses {
         let mut said = Command::new(etlink);
         let output = said.args(arguments).arg("--json").arg(traces).output()?;
         if !output.status.success() {
@@ -146,9 +145,9 @@ pub fn chromium_path() -> Result<PathBuf> {
     println!("installing chromium");
     let installed = run_apt_get(&["update"])
         .and_then(|()| run_apt_get(&["install", "--no-install-recommends", "chromium"]));
-    match installed_browser().filter(|_| installed.is_ok()) {
-        Some(found) => Ok(found),
-        None => bail!(
+    match installed_browser() {
+        Some(found) if installed.is_ok() => Ok(found),
+        _ => bail!(
             "there is no chromium, and apt-get could not install it: install Chromium and put it \
              on PATH"
         ),

@@ -58,9 +58,10 @@ pub(crate) fn exposed_communication(view: &RankView<'_>) -> Vec<CauseCandidate> 
         group.edits.scaled.push((index, 0.0));
         // Later slices and waits are the rest of what a call began, which has the time of all.
         if node.on_device || trace.is_communication(&node) {
-            let sum = match group.times.is_empty() {
-                true => Some(0),
-                false => group.bytes,
+            let sum = if group.times.is_empty() {
+                Some(0)
+            } else {
+                group.bytes
             };
             let both = sum.zip(message_bytes(trace, &node));
             group.bytes = both.map(|(sum, bytes)| bytes.saturating_add(sum));
@@ -122,7 +123,10 @@ pub(crate) fn exposed_communication(view: &RankView<'_>) -> Vec<CauseCandidate> 
 /// trace does not say it.
 fn message_bytes(trace: &LinkedTrace, node: &Node) -> Option<u64> {
     let Some(found) = trace.collective(node) else {
-        let op = trace.op_of(node).filter(|_| !node.on_device)?;
+        if node.on_device {
+            return None;
+        }
+        let op = trace.op_of(node)?;
         return input_bytes(trace, op.index()).filter(|bytes| *bytes > 0);
     };
     if found.kind() == CollectiveKind::Barrier {
@@ -239,7 +243,9 @@ fn add_host_waits(view: &RankView<'_>, groups: &mut BTreeMap<String, CollectiveG
         };
         group.host_waited_ns = sync.waited_ns.saturating_add(group.host_waited_ns);
         let longest = group.host_op.as_ref().map_or(0, |(longest, _)| *longest);
-        if let Some(op) = sync.op.filter(|_| sync.waited_ns > longest) {
+        if sync.waited_ns > longest
+            && let Some(op) = sync.op
+        {
             group.host_op = Some((sync.waited_ns, view.op_name(op).to_owned()));
         }
     }

@@ -84,7 +84,10 @@ impl RowGroup {
     fn into_candidates(mut self, view: &RankView<'_>, kind: CauseKind) -> Vec<CauseCandidate> {
         let names = std::mem::take(&mut self.by_name);
         let longest = names.iter().max_by_key(|(_, ns)| **ns);
-        let Some((subject, _)) = longest.filter(|_| view.matters(self.time_ns())) else {
+        if !view.matters(self.time_ns()) {
+            return vec![];
+        }
+        let Some((subject, _)) = longest else {
             return vec![];
         };
         let mut candidate = self.into_candidate(view, kind, subject);

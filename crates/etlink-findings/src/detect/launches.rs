@@ -133,7 +133,7 @@ fn starved_runs<'i>(
         // A graph is launched as a whole already.
         let launches = call.filter(|call| !launches_graph(view.call_name(*call)));
         let is_launching = launches.is_some() && !interval.is_long();
-        let row = interval.row.filter(|_| is_launching);
+        let row = if is_launching { interval.row } else { None };
         if let Some(row) = row {
             run.push((*interval, row));
             let is_long = view.row_ns(row) > interval.worked_ns;

@@ -107,7 +107,7 @@ impl<'t> StartUp<'t> {
                     name,
                     span,
                     place,
-                    usual_ns: usual_ns.filter(|_| !compiles),
+                    usual_ns: if !compiles { usual_ns } else { None },
                 };
                 // One that is as usual ends the start.
                 starts &= place < most_first
@@ -200,7 +200,11 @@ fn context_op(view: &RankView<'_>, outermost: &[OpIdx]) -> Option<OpIdx> {
     let first = (0..calls.len()).min_by_key(|call| calls.start[*call])?;
     let op = view.trace.call_op[first].get()?;
     let is_long = calls.duration[first].0 >= LEAST_CONTEXT_NS;
-    outermost[op.index()].get().filter(|_| is_long)
+    if is_long {
+        outermost[op.index()].get()
+    } else {
+        None
+    }
 }
 
 /// From when on allocator calls are those of a program that repeats itself, ns.
@@ -231,9 +235,10 @@ fn first_repeat(view: &RankView<'_>) -> i64 {
     }
     let usual = median_ns(&mut of_step[1..]);
     // What each step allocates the first allocates for the same reason.
-    match of_step[0] > usual.saturating_mul(MORE_ALLOCATION) {
-        true => second.start_ns,
-        false => i64::MIN,
+    if of_step[0] > usual.saturating_mul(MORE_ALLOCATION) {
+        second.start_ns
+    } else {
+        i64::MIN
     }
 }
 

@@ -151,7 +151,10 @@ fn work_by_step<'t>(view: &RankView<'t>) -> BTreeMap<(bool, &'t str), StepWork> 
             (false, _) => Some(node.start.0),
             (true, call) => call.map(|call| trace.device.calls.start[call.index()].0),
         };
-        let Some(time) = time.filter(|_| !waits) else {
+        if waits {
+            continue;
+        }
+        let Some(time) = time else {
             continue;
         };
         let Some(step) = begins

@@ -204,7 +204,11 @@ impl SyncGroup {
         let within = outer_range(view, view.trace.op_of(&slice), &subject);
         let time_ns = sum_ns(self.waits.iter().copied());
         let is_for_others = self.communicated_ns.saturating_mul(2) > time_ns;
-        let communication = self.communication.filter(|_| is_for_others);
+        let communication = if is_for_others {
+            self.communication
+        } else {
+            None
+        };
         let mut evidence = CauseEvidence {
             count: self.waits.len() as u64,
             time_ns,

@@ -53,9 +53,10 @@ fn assert_near(told: Option<f64>, share: f64, sentence: &str) {
 fn random_run(random: &mut Random) -> RunFindings {
     let window_ns = random.time(60_000_000_000).max(1);
     RunFindings {
-        window: match random.chance() {
-            true => UtilizationWindow::Steps,
-            false => UtilizationWindow::Process,
+        window: if random.chance() {
+            UtilizationWindow::Steps
+        } else {
+            UtilizationWindow::Process
         },
         steps: random.below(5) as u64 + 1,
         window_ns,

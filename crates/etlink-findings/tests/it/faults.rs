@@ -56,9 +56,10 @@ pub(crate) fn build_programs(recipe: &Recipe) -> Vec<Vec<Act>> {
     let shape = Shape {
         layers: 4 + random.below(3) as usize,
         // One burst is enough, and a first step unlike the others would be a fault of its own.
-        steps: match recipe.planted.concerns(CauseKind::QueueFull) {
-            true => 1,
-            false => 3 + random.below(2) as usize,
+        steps: if recipe.planted.concerns(CauseKind::QueueFull) {
+            1
+        } else {
+            3 + random.below(2) as usize
         },
         host_ns: (8 + random.below(8) as i64) * US,
     };
@@ -169,9 +170,10 @@ impl Writer<'_> {
     }
 
     fn input_acts(&mut self) -> Vec<Act> {
-        let loads = match self.has(CauseKind::InputPipeline) {
-            true => 6 * MS,
-            false => 40 * US,
+        let loads = if self.has(CauseKind::InputPipeline) {
+            6 * MS
+        } else {
+            40 * US
         };
         let loads = self.random.near(loads);
         let loader = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__";
@@ -194,9 +196,10 @@ impl Writer<'_> {
     /// Weights that come from the host in each step: beside computation, or before it.
     fn large_copies(&mut self) -> Vec<Act> {
         let ns = self.random.near(2 * MS);
-        let stream = match self.has(CauseKind::ExposedCopies) {
-            true => COMPUTE,
-            false => 14,
+        let stream = if self.has(CauseKind::ExposedCopies) {
+            COMPUTE
+        } else {
+            14
         };
         let copy = work("Memcpy HtoD (Pinned -> Device)", stream, ns);
         vec![op(
@@ -280,9 +283,10 @@ impl Writer<'_> {
         }
         if self.recipe.planted.concerns(CauseKind::PageableCopy) {
             let is_fault = self.has(CauseKind::PageableCopy);
-            let name = match is_fault {
-                true => "Memcpy HtoD (Pageable -> Device)",
-                false => "Memcpy HtoD (Pinned -> Device)",
+            let name = if is_fault {
+                "Memcpy HtoD (Pageable -> Device)"
+            } else {
+                "Memcpy HtoD (Pinned -> Device)"
             };
             let copy = work(name, COMPUTE, 20 * US);
             acts.push(op(
@@ -311,9 +315,10 @@ impl Writer<'_> {
             acts.push(self.first_call(layer));
         }
         if self.recipe.planted.concerns(CauseKind::DominantKernel) {
-            let ns = match self.has(CauseKind::DominantKernel) {
-                true => 1_400 * US,
-                false => 700 * US,
+            let ns = if self.has(CauseKind::DominantKernel) {
+                1_400 * US
+            } else {
+                700 * US
             };
             acts.push(self.kernel_op("aten::conv2d", "implicit_convolve_sgemm", ns));
         }
@@ -321,9 +326,10 @@ impl Writer<'_> {
             acts.push(self.narrow_kernel());
         }
         if self.recipe.planted.concerns(CauseKind::FusibleChain) {
-            let count = match self.has(CauseKind::FusibleChain) {
-                true => 7,
-                false => 1,
+            let count = if self.has(CauseKind::FusibleChain) {
+                7
+            } else {
+                1
             };
             for _ in 0..count {
                 acts.push(self.kernel_op("aten::mul", ELEMENTWISE, 60 * US));
@@ -391,9 +397,10 @@ impl Writer<'_> {
     fn narrow_kernel(&mut self) -> Act {
         let ns = self.random.near(1_200 * US);
         let is_fault = self.has(CauseKind::LowCoverage);
-        let (blocks, ns) = match is_fault {
-            true => (12, ns),
-            false => (108, ns * 12 / 108),
+        let (blocks, ns) = if is_fault {
+            (12, ns)
+        } else {
+            (108, ns * 12 / 108)
         };
         let kernel = Work {
             blocks,
@@ -546,9 +553,10 @@ impl Writer<'_> {
                 ));
             }
         } else {
-            let ns = match self.mended(CauseKind::OptimizerLaunches) {
-                true => 350 * 4 * US,
-                false => 80 * US,
+            let ns = if self.mended(CauseKind::OptimizerLaunches) {
+                350 * 4 * US
+            } else {
+                80 * US
             };
             inner.push(self.kernel_op("aten::_fused_adamw_", small, ns));
         }

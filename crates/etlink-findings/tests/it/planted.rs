@@ -26,10 +26,7 @@ struct Outcome {
 fn execute(recipe: &Recipe) -> Vec<RanRank> {
     // Without the fault "queue full" the queue is as deep as need be.
     let is_mended = recipe.planted.mended.contains(&Some(CauseKind::QueueFull));
-    let depth = match is_mended {
-        true => usize::MAX,
-        false => QUEUE_DEPTH,
-    };
+    let depth = if is_mended { usize::MAX } else { QUEUE_DEPTH };
     run_program(&build_programs(recipe), depth)
 }
 
@@ -112,9 +109,10 @@ fn plant(kinds: &[CauseKind], seed: u64) -> Outcome {
     for (slot, kind) in faults.iter_mut().zip(kinds) {
         *slot = Some(*kind);
     }
-    let ranks = match kinds.iter().any(|kind| needs_ranks(*kind)) {
-        true => 4,
-        false => [1, 2, 4][(seed % 3) as usize],
+    let ranks = if kinds.iter().any(|kind| needs_ranks(*kind)) {
+        4
+    } else {
+        [1, 2, 4][(seed % 3) as usize]
     };
     let recipe = |mended| Recipe {
         seed,

@@ -137,7 +137,9 @@ pub(crate) fn check(trace: &HostTrace) {
             "collectives are rows"
         );
         let (mut parent, mut steps) = (node.parent, 0);
-        while let Some(up) = trace.find(parent).filter(|_| parent != 0) {
+        while parent != 0
+            && let Some(up) = trace.find(parent)
+        {
             parent = nodes.parent[up];
             steps += 1;
             assert!(steps <= nodes.len(), "parents end");

@@ -33,9 +33,10 @@ pub fn write<W: Write>(trace: &DeviceTrace, out: W, options: KinetoWriteOptions)
     let mut encoder = TraceEncoder {
         trace,
         version: options.version,
-        shift_ns: match options.version.has_whole_micros() {
-            true => trace.header.base_ns.0,
-            false => 0,
+        shift_ns: if options.version.has_whole_micros() {
+            trace.header.base_ns.0
+        } else {
+            0
         },
         writer: KinetoWriter::new(out, &header, options)?,
     };
@@ -285,9 +286,10 @@ impl<'t, W: Write> TraceEncoder<'t, W> {
             let queue = trace.queues[row.queue.index()];
             let event = self.device_event("cuda_sync", row.name, queue, row.start, row.duration);
             // Kineto of 2023 prints -1 as an unsigned number
-            let stream = match row.unsigned {
-                true => i64::from(u32::MAX),
-                false => queue.stream,
+            let stream = if row.unsigned {
+                i64::from(u32::MAX)
+            } else {
+                queue.stream
             };
             self.writer.complete(&event, |args| {
                 args.text("cuda_sync_kind", trace.names.get(row.name))?;

@@ -129,7 +129,11 @@ impl BoundFinder<'_> {
 
     /// A call that synchronises returns no earlier than what it waited for has ended.
     fn add_return(&mut self, call: CallIdx, does: Does) {
-        let sync = self.stated.sync_of(call).filter(|_| does.blocks());
+        let sync = if does.blocks() {
+            self.stated.sync_of(call)
+        } else {
+            None
+        };
         match (does, sync) {
             (Does::DeviceSync, sync) => {
                 let stated = sync.map(|sync| self.device.queues[sync.queue.index()].device);

@@ -114,9 +114,10 @@ impl ClockBounds {
 /// that no shift is better than another.
 pub(crate) fn fit(bounds: &ClockBounds) -> Option<ClockFit> {
     let without_drift = quantiles(bounds, TimeNs(0), 0);
-    let drifting = match without_drift.missed() > CLOCK_TOLERANCE.0 {
-        true => fit_drift(bounds),
-        false => None,
+    let drifting = if without_drift.missed() > CLOCK_TOLERANCE.0 {
+        fit_drift(bounds)
+    } else {
+        None
     };
     drifting.or_else(|| fit_shift(bounds))
 }
@@ -167,11 +168,11 @@ fn fit_shift(bounds: &ClockBounds) -> Option<ClockFit> {
     }
     // The last shift in this direction that does as well is the other end of what is known, if a
     // bound of the other kind is there.
-    let furthest = match ahead > 0 {
-        true => all.last().filter(|(end, _)| most.last() >= Some(end)),
-        false => all
-            .first()
-            .filter(|(end, _)| least.first().is_some_and(|least| least <= end)),
+    let furthest = if ahead > 0 {
+        all.last().filter(|(end, _)| most.last() >= Some(end))
+    } else {
+        all.first()
+            .filter(|(end, _)| least.first().is_some_and(|least| least <= end))
     };
     // A clock that is behind by more than launches take shows in calls that waited as well. Without
     // any, rows of other calls are more likely.

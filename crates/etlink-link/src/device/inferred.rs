@@ -53,12 +53,15 @@ pub(crate) fn event_waits(
                 let by_op = call_op[call.index()]
                     .get()
                     .is_some_and(|op| !is_scope(device, op));
-                thread.record = thread.last.filter(|_| by_op).map(|row| EventRecord {
-                    row,
-                    then: Then::Nothing,
-                });
+                thread.record = match thread.last {
+                    Some(row) if by_op => Some(EventRecord {
+                        row,
+                        then: Then::Nothing,
+                    }),
+                    _ => None,
+                };
                 let begun = device.calls.start[call.index()];
-                thread.user_record = Some(begun).filter(|_| !by_op);
+                thread.user_record = if !by_op { Some(begun) } else { None };
             }
             Does::StreamWait => thread.wait(device.calls.start[call.index()]),
             _ => {}

@@ -55,9 +55,10 @@ impl Launches {
 
 /// The state of a launch whose row starts at `start`, by when its call began.
 pub(crate) fn launch_state(called: TimeNs, start: TimeNs) -> NoLaunch {
-    match called.since(start) <= EARLY_START.0 {
-        true => NoLaunch::Launched,
-        false => NoLaunch::StartsBeforeCall,
+    if called.since(start) <= EARLY_START.0 {
+        NoLaunch::Launched
+    } else {
+        NoLaunch::StartsBeforeCall
     }
 }
 
@@ -172,7 +173,7 @@ impl Owners {
         let params = self.params.get(op).copied().and_then(OpIdx::get);
         // `record_param_comms` has size, type and group. The `nccl:all_reduce` annotation, which
         // can lie within it, has none of them.
-        let communicates = params.filter(|_| is_collective);
+        let communicates = if is_collective { params } else { None };
         communicates.or(matched).unwrap_or(inner)
     }
 }

@@ -177,9 +177,10 @@ impl<'t> QueueLaunches<'t> {
         let call = |row: RowIdx| launches.row_call[row.index()].get();
         let mut lane = lanes.lane(queue).to_vec();
         lane.dedup_by(|next, row| call(*next).is_some() && call(*next) == call(*row));
-        let launched = match lane.len() > LEAST_DEPTH {
-            true => launched_rows(device, launches, &lane),
-            false => vec![],
+        let launched = if lane.len() > LEAST_DEPTH {
+            launched_rows(device, launches, &lane)
+        } else {
+            vec![]
         };
         QueueLaunches {
             device,
@@ -308,9 +309,10 @@ impl<'t> QueueLaunches<'t> {
         let blocked: FxHashSet<CallIdx> = held_up.full.blocked.iter().copied().collect();
         for entry in &self.launched {
             let has_blocked = blocked.contains(&entry.call);
-            let room = match has_blocked {
-                true => self.room_for(entry, returns),
-                false => entry.place.checked_sub(held_up.full.depth),
+            let room = if has_blocked {
+                self.room_for(entry, returns)
+            } else {
+                entry.place.checked_sub(held_up.full.depth)
             };
             let Some(before) = room.and_then(|place| place.checked_sub(1)) else {
                 continue;

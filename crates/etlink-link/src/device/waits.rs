@@ -347,17 +347,19 @@ impl<'t> WaitFinder<'t> {
                 // that of the thread's last launch, else of the first row
                 let queue = self.device.rows.queue[last.unwrap_or_default().index()];
                 let number = self.device.queues[queue.index()].device;
-                let evidence = match self.has_one_device {
-                    true => Evidence::Meaning,
-                    false => Evidence::Guess,
+                let evidence = if self.has_one_device {
+                    Evidence::Meaning
+                } else {
+                    Evidence::Guess
                 };
                 return self.wait_for_device(call, number, evidence);
             }
             Does::BlockingCopy => {
                 let Some(row) = own else { return };
-                let evidence = match waits_for_copy(self.device, call, does, row) {
-                    true => Evidence::Meaning,
-                    false => Evidence::Guess,
+                let evidence = if waits_for_copy(self.device, call, does, row) {
+                    Evidence::Meaning
+                } else {
+                    Evidence::Guess
                 };
                 return self.wait_if_possible(call, row, evidence);
             }
@@ -483,9 +485,10 @@ impl<'t> WaitFinder<'t> {
                 continue;
             };
             // What another thread is still launching need not be waited for.
-            let evidence = match self.launches.ended(self.device, row) <= begun + ROUNDING {
-                true => evidence,
-                false => Evidence::Guess,
+            let evidence = if self.launches.ended(self.device, row) <= begun + ROUNDING {
+                evidence
+            } else {
+                Evidence::Guess
             };
             if !self.wait_for(call, row, evidence) {
                 contradicted.push(queue);

@@ -442,10 +442,7 @@ impl Graph<'_> {
         let waits = &self.waits.calls;
         let waits_for_row = waits.binary_search_by_key(&own_wait, |wait| (wait.to, wait.from));
         let long = ends_near && waits_for_row.is_err();
-        if let Some(last) = Some(slot)
-            .filter(|_| long)
-            .and_then(|slot| self.draft.last_ended(slot, ended))
-        {
+        if long && let Some(last) = self.draft.last_ended(slot, ended) {
             return Some(Launch {
                 slot: last,
                 end: ended,

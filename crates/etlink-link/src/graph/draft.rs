@@ -624,9 +624,10 @@ mod tests {
             draft.wait_between(slot(1), slot(5));
             let places = [1, 2, 3, 4, 5].map(|at| draft.place(slot(at)).0);
             let gaps: Vec<(SlotIdx, DurationNs)> = draft.wait_gaps.into_iter().collect();
-            let (want, gap) = match waits {
-                true => ([100, 100, 100, 100, 500], (slot(5), DurationNs(400))),
-                false => ([100, 200, 300, 400, 500], (slot(3), DurationNs(5))),
+            let (want, gap) = if waits {
+                ([100, 100, 100, 100, 500], (slot(5), DurationNs(400)))
+            } else {
+                ([100, 200, 300, 400, 500], (slot(3), DurationNs(5)))
             };
             assert_eq!(places, want);
             assert_eq!(gaps, [(slot(1), DurationNs(7)), gap]);

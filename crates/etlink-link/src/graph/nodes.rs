@@ -94,9 +94,10 @@ impl Nodes {
             return DurationNs(0);
         };
         let at = node.index();
-        match self.on_device[at] && !self.kind[at].is_delay() {
-            true => DurationNs(self.start[at].since(latest).max(-self.duration[at].0)),
-            false => self.start[at] - latest,
+        if self.on_device[at] && !self.kind[at].is_delay() {
+            DurationNs(self.start[at].since(latest).max(-self.duration[at].0))
+        } else {
+            self.start[at] - latest
         }
     }
 

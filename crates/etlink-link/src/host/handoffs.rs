@@ -103,9 +103,10 @@ fn engine_handoffs(
         if start < end {
             // A consumer that has slept wakes some time after it was given the work.
             let slept = idle.is_none_or(|idle| idle < start);
-            let given = match slept {
-                true => start.shifted(-USUAL_WAKE.0).max(quiet.0),
-                false => start,
+            let given = if slept {
+                start.shifted(-USUAL_WAKE.0).max(quiet.0)
+            } else {
+                start
             };
             found.push(Handoff {
                 producer,

@@ -60,9 +60,7 @@ impl Handoff {
 
     /// When the producer goes on.
     pub(crate) fn back(&self) -> Option<TimeNs> {
-        self.wait.map(|from| match from < self.end {
-            true => self.woken,
-            false => from,
-        })
+        self.wait
+            .map(|from| if from < self.end { self.woken } else { from })
     }
 }

@@ -136,9 +136,10 @@ pub(crate) fn pending_collectives(device: &DeviceTrace) -> Vec<CarriedOut> {
 /// until it returns.
 fn woken(end: TimeNs, wait: Option<(TimeNs, TimeNs)>) -> TimeNs {
     let returned = wait.map_or(end, |(_, until)| until.max(end));
-    match returned.since(end) <= WAKE_LATENCY.0 {
-        true => returned,
-        false => end + USUAL_WAKE,
+    if returned.since(end) <= WAKE_LATENCY.0 {
+        returned
+    } else {
+        end + USUAL_WAKE
     }
 }
 

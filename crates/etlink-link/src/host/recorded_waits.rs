@@ -27,7 +27,10 @@ pub(crate) struct RecordedWait {
 /// All recorded waits that end within the window, by start.
 pub(crate) fn recorded_waits(device: &DeviceTrace) -> Vec<RecordedWait> {
     let rows = &device.waits;
-    let Some((begin, end)) = device.window().filter(|_| !rows.is_empty()) else {
+    if rows.is_empty() {
+        return vec![];
+    }
+    let Some((begin, end)) = device.window() else {
         return vec![];
     };
     let is_inside = |row: &usize| {
@@ -50,7 +53,7 @@ pub(crate) fn recorded_waits(device: &DeviceTrace) -> Vec<RecordedWait> {
             thread: rows.thread[row],
             start: rows.start[row].max(begin),
             end: rows.start[row] + rows.duration[row],
-            after: after.filter(|_| rows.after[row] != 0),
+            after: if rows.after[row] != 0 { after } else { None },
             is_release: false,
         });
     }

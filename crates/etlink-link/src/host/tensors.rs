@@ -132,11 +132,10 @@ impl TensorUsers {
         host: &HostTrace,
         nodes: impl Iterator<Item = HostIdx>,
     ) -> Vec<(HostIdx, HostIdx)> {
-        let Some(uses) = host
-            .tensors
-            .as_ref()
-            .filter(|_| self.which != TensorEdges::None)
-        else {
+        if self.which == TensorEdges::None {
+            return vec![];
+        }
+        let Some(uses) = host.tensors.as_ref() else {
             return vec![];
         };
         let TensorUsers {

@@ -139,7 +139,7 @@ pub fn align_clocks(ranks: &[RankSummary], join: &RunJoin) -> Vec<RankClock> {
         // The first rank's clock is the reference: it has no offset, whatever else was found for
         // it.
         let support = borne_out.get(&RankIdx::new(at)).copied().unwrap_or(0);
-        let found = found.filter(|_| at > 0);
+        let found = if at > 0 { found } else { None };
         let found = found.map(|clock| clock.reported(support));
         clocks.push(RankClock {
             rank: summary.rank,
@@ -259,7 +259,10 @@ fn steps(ranks: &[RankSummary], join: &RunJoin) -> ClockSteps {
     }
     let mut known: BTreeMap<&str, RankIdx> = BTreeMap::new();
     for (at, summary) in (0u32..).map(RankIdx).zip(ranks) {
-        let Some(machine) = summary.machine.as_ref().filter(|_| !apart.contains(&at)) else {
+        if apart.contains(&at) {
+            continue;
+        }
+        let Some(machine) = summary.machine.as_ref() else {
             continue;
         };
         // Ranks of one machine form a star around the first of them: all pairs would be quadratic

@@ -59,15 +59,17 @@ impl<'t> GroupResolver<'t> {
             .or_else(|| strided(&record.record))
             .or_else(|| expanded(record.names.get(group_ranks), group_size))
             .or_else(|| self.named(record.names.get(group_name)))
-            .or_else(|| {
-                self.world
-                    .filter(|_| self.is_only(record))
-                    .map(|world| (0..world).collect())
+            .or_else(|| match self.world {
+                Some(world) if self.is_only(record) => Some((0..world).collect()),
+                _ => None,
             })
     }
 
     fn named(&self, name: &str) -> Option<Vec<u64>> {
-        let group = self.listed.get(name).filter(|_| !name.is_empty())?;
+        if name.is_empty() {
+            return None;
+        }
+        let group = self.listed.get(name)?;
         match group.size {
             _ if !group.ranks.is_empty() => Some(group.ranks.clone()),
             0 => None,

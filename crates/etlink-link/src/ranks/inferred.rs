@@ -276,17 +276,18 @@ impl FitRule {
         if same_clock && one.process.is_some() && one.process == two.process {
             return None;
         }
-        Some(match same_clock {
-            true => FitRule {
+        Some(if same_clock {
+            FitRule {
                 max_offset_ns: ENDS_APART.0,
                 same_clock,
                 least: LEAST_INFERRED_OF_MACHINE,
-            },
-            false => FitRule {
+            }
+        } else {
+            FitRule {
                 max_offset_ns: MAX_CLOCKS_APART.0.min(shorter / 2),
                 same_clock,
                 least: LEAST_INFERRED,
-            },
+            }
         })
     }
 }

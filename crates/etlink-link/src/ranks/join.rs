@@ -288,11 +288,10 @@ fn paired(
                 rank,
                 communication,
             };
-            let number = side(ranks, member)
-                .1
-                .seq
-                .filter(|_| numbered)
-                .unwrap_or(place);
+            let number = match side(ranks, member).1.seq {
+                Some(number) if numbered => number,
+                _ => place,
+            };
             // Collectives of one `ncclGroupStart` and `ncclGroupEnd` share a number
             // (`_coalescing_manager`).
             let again = seen.entry(number).or_default();

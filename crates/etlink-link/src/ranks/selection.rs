@@ -158,9 +158,11 @@ impl RunSelection {
         let mut same: BTreeMap<_, Vec<usize>> = BTreeMap::new();
         for (at, summary) in ranks.iter().enumerate() {
             let machine = summary.machine.as_deref();
-            let known = machine
-                .zip(summary.process)
-                .filter(|_| !summary.has_no_clock);
+            let known = if !summary.has_no_clock {
+                machine.zip(summary.process)
+            } else {
+                None
+            };
             if let Some((machine, process)) = known {
                 let times = (summary.window_ns, summary.first_ns);
                 same.entry((machine, process, times)).or_default().push(at);

@@ -118,7 +118,11 @@ impl RankSteps {
                 // the first range only ends what is no step
                 Way::Ends => place + 1,
             };
-            let op = range.op.get().filter(|_| found.way == Way::Is);
+            let op = if found.way == Way::Is {
+                range.op.get()
+            } else {
+                None
+            };
             steps.push(SlicedStep {
                 name: span.name,
                 number,
@@ -309,8 +313,9 @@ impl StepRanges {
         }
         let start = op.map_or(node.start, |op| ops.start[op.index()]);
         let own = op.and_then(|op| ops.rf_id[op.index()].get());
+        let own = if self.by_id { own } else { None };
         let ranges = &self.ranges;
-        let begun = match (self.way, own.filter(|_| self.by_id)) {
+        let begun = match (self.way, own) {
             (Way::Ends, _) => {
                 let ended = ranges.partition_point(|range| range.end <= start);
                 // the recording truncates what follows the last optimizer step

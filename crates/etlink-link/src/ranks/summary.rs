@@ -167,9 +167,10 @@ impl Communication {
 
     /// When it began and ended, as far as it is recorded.
     pub(crate) fn span(&self) -> (UnixNs, UnixNs) {
-        match self.on_device {
-            true => (self.start_ns, self.end_ns),
-            false => (self.extent.arrival_ns, self.extent.end_ns),
+        if self.on_device {
+            (self.start_ns, self.end_ns)
+        } else {
+            (self.extent.arrival_ns, self.extent.end_ns)
         }
     }
 
@@ -337,7 +338,10 @@ fn unrecorded_kind(trace: &LinkedTrace, kernel: &str, row: RowIdx) -> Collective
     let mut kind = CollectiveKind::from_name(kernel);
     let mut op = trace.row_op[row.index()];
     for _ in 0..OPS_OF_BACKEND {
-        let Some(own) = op.get().filter(|_| kind == CollectiveKind::Other) else {
+        if kind != CollectiveKind::Other {
+            break;
+        }
+        let Some(own) = op.get() else {
             break;
         };
         let name = trace.device_name(trace.device.ops.name[own.index()]);

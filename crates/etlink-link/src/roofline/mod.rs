@@ -162,7 +162,7 @@ fn take_measured(trace: &LinkedTrace, work: &mut [RooflineWork]) {
         let work = &mut work[row.index()];
         // Whoever measured no tensor cores knows less of a product than its shapes say.
         let is_whole = measured.has_tensor || !work.formula.is_counted();
-        if let Some(operations) = measured.operations.filter(|_| is_whole) {
+        if is_whole && let Some(operations) = measured.operations {
             work.operations = operations;
             work.formula = RooflineFormula::Measured;
         }

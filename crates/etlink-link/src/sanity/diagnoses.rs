@@ -38,8 +38,12 @@ pub(super) fn note_diagnoses(device: &mut DeviceTrace) {
         .iter()
         .filter(|text| has_any(text, &LOSS))
         .collect();
-    let failed = diagnoses.iter().filter(|text| has_any(text, &RECORDERS));
-    let failed: Vec<&String> = failed.filter(|_| device.rows.is_empty()).collect();
+    let failed: Vec<&String> = if device.rows.is_empty() {
+        let texts = diagnoses.iter();
+        texts.filter(|text| has_any(text, &RECORDERS)).collect()
+    } else {
+        vec![]
+    };
     for (kind, texts) in [
         (AnomalyKind::RecorderLost, lost),
         (AnomalyKind::RecorderFailed, failed),

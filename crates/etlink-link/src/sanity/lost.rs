@@ -186,9 +186,10 @@ fn unknown_time(
             _ => unknown.push((from, until)),
         }
     }
-    match sum.saturating_mul(2) > end.since(begin) {
-        true => vec![ALL_TIME],
-        false => unknown,
+    if sum.saturating_mul(2) > end.since(begin) {
+        vec![ALL_TIME]
+    } else {
+        unknown
     }
 }
 

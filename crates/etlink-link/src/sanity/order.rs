@@ -21,7 +21,9 @@ pub(super) fn misplaced_rows(device: &DeviceTrace, calls: &LaunchCalls) -> Vec<R
         let mut launched: Vec<(TimeNs, TimeNs, RowIdx)> = vec![];
         for row in by_queue.rows(QueueIdx::from_index(queue)) {
             let call = calls.call_of(device.rows.correlation[row.index()]);
-            if let Some(call) = call.filter(|_| !is_wrong[row.index()]) {
+            if !is_wrong[row.index()]
+                && let Some(call) = call
+            {
                 let called = device.calls.start[call.index()];
                 launched.push((called, device.rows.start[row.index()], *row));
             }

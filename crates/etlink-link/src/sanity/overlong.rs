@@ -61,7 +61,10 @@ fn overlong_of_queue(
             .filter(|other| row_end(device, **other) < limit);
         let covered = covered.count();
         let is_wrong = covered >= MANY_COVERED || usual.is_longer(&device.rows, *row);
-        if let Some(next) = others.first().filter(|_| covered > 0 && is_wrong) {
+        if covered > 0
+            && is_wrong
+            && let Some(next) = others.first()
+        {
             found.push((*row, device.rows.start[next.index()]));
         }
     }

@@ -31,14 +31,13 @@ pub(super) fn give_shared_rows(device: &mut DeviceTrace, calls: &LaunchCalls) {
         }
         let Some(last) = rows.last() else { continue };
         let place = row_place(device, *last);
-        let found = match belong_together(device, &rows, &run) {
-            true => {
-                for (row, call) in rows.iter().zip(&run) {
-                    device.rows.correlation[row.index()] = device.calls.correlation[call.index()];
-                }
-                &mut given
+        let found = if belong_together(device, &rows, &run) {
+            for (row, call) in rows.iter().zip(&run) {
+                device.rows.correlation[row.index()] = device.calls.correlation[call.index()];
             }
-            false => &mut ambiguous,
+            &mut given
+        } else {
+            &mut ambiguous
         };
         found.count += rows.len() as u64 - several;
         found.first.get_or_insert(place);

@@ -120,9 +120,10 @@ fn two_launches(first: (i64, i64), second: (i64, i64), other_process: bool) -> T
     let mut draw = TraceBuilder::default();
     let us = |span: (i64, i64)| (span.0 * 1_000, span.1 * 1_000);
     let main = draw.thread();
-    let thread = match other_process {
-        true => draw.process(77).thread(),
-        false => main,
+    let thread = if other_process {
+        draw.process(77).thread()
+    } else {
+        main
     };
     draw.launch(main, us((0, 2)), DeviceQueue::stream(7), "a", us(first));
     draw.launch(thread, us((3, 5)), DeviceQueue::stream(7), "b", us(second));

@@ -245,13 +245,15 @@ fn edges_go_forward_in_number_and_time(trace: &LinkedTrace) {
     // An edge that ids or a call's meaning prove stays where the clocks contradict it, and is counted.
     let is_counted = |kind| trace.report.anomalies.count(kind) > 0;
     // A row can start some microseconds before a long launch call returns.
-    let early = match is_counted(AnomalyKind::LaunchCorrected) {
-        true => 1_000_000,
-        false => 30_000,
+    let early = if is_counted(AnomalyKind::LaunchCorrected) {
+        1_000_000
+    } else {
+        30_000
     };
-    let late = match is_counted(AnomalyKind::WaitCorrected) {
-        true => i64::MAX / 2,
-        false => 2_000,
+    let late = if is_counted(AnomalyKind::WaitCorrected) {
+        i64::MAX / 2
+    } else {
+        2_000
     };
     for edge in trace.edges.iter() {
         assert!(edge.from < edge.to, "{edge:?}");

@@ -130,9 +130,10 @@ fn align_place(
         let anchor = rest.iter().position(|other| other.anchor);
         let until = anchor.map_or(rest.len(), |at| at + usize::from(own.anchor));
         let mut open = rest[..until].iter();
-        let found = match own.anchor {
-            true => anchor,
-            false => open.position(|other| other.key == own.key),
+        let found = if own.anchor {
+            anchor
+        } else {
+            open.position(|other| other.key == own.key)
         };
         let Some(found) = found else {
             aligned.duration[own.place] = DurationNs::ZERO;

@@ -115,9 +115,10 @@ pub(super) fn edge_latencies(
 /// launch that overlaps its predecessor on the stream. A host that goes on before its cause has ended
 /// shows clocks that disagree, and has waited all the same.
 fn slack(graph: &ReplayGraph, node: NodeIdx, start: TimeNs, end: TimeNs) -> DurationNs {
-    match graph.is_device_op(node) {
-        true => DurationNs(start.since(end)),
-        false => start - end,
+    if graph.is_device_op(node) {
+        DurationNs(start.since(end))
+    } else {
+        start - end
     }
 }
 
@@ -210,7 +211,11 @@ fn take_medians(
     let mut has_median = vec![false; by_class.len()];
     for (class, latencies) in by_class.iter_mut().enumerate() {
         latencies.sort_unstable();
-        let last = latencies.len().checked_sub(1).filter(|_| is_wanted(class));
+        let last = if is_wanted(class) {
+            latencies.len().checked_sub(1)
+        } else {
+            None
+        };
         if let Some(last) = last {
             (typical[class], low[class]) = (latencies[last / 2], latencies[last / 10]);
             has_median[class] = true;

@@ -79,8 +79,10 @@ impl PathColumns {
             }
             .causes(ran.graph)
             .map(PathCause::name);
-            path.range
-                .push(range(&piece.step).filter(|_| one).map_or(-1, i64::from));
+            path.range.push(match range(&piece.step) {
+                Some(range) if one => i64::from(range),
+                _ => -1,
+            });
             path.name.push(if one {
                 strings.number_of(ran.labels.name(piece.step.node))
             } else {

@@ -192,9 +192,11 @@ fn join_short_ranges(
         }
         let is_short = (range.end - range.start).0 < limit && !kept(range.id);
         // Only neighbours at the same depth are joined, so that what covers them stays above them.
-        let before = open[depth]
-            .and_then(|at| joined.get_mut(at))
-            .filter(|_| is_short);
+        let before = if is_short {
+            open[depth].and_then(|at| joined.get_mut(at))
+        } else {
+            None
+        };
         // A bound on the length too: a thousand neighbours in one bar would hide their gaps.
         match before.filter(|before| {
             (range.start - before.end).0 < limit

@@ -124,7 +124,10 @@ fn on_the_path(ranks: &[ReportRank]) -> Option<String> {
         .iter()
         .fold(0i64, |whole, (_, ns)| whole.saturating_add(*ns));
     sums.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
-    let (cause, ns) = sums.first().filter(|_| whole > 0)?;
+    if whole <= 0 {
+        return None;
+    }
+    let (cause, ns) = sums.first()?;
     Some(format!(
         "the critical path is {} {}",
         percent_text(*ns, whole),
@@ -233,9 +236,10 @@ fn late_begin_text(page: &ReportPage<'_>, rank: GlobalRank) -> String {
     let is_step = page
         .met
         .is_some_and(|met| met.began_steps_later.contains(&rank));
-    match is_step {
-        true => format!("rank {rank} began its step later"),
-        false => format!("the step of rank {rank}, or its recording, began later"),
+    if is_step {
+        format!("rank {rank} began its step later")
+    } else {
+        format!("the step of rank {rank}, or its recording, began later")
     }
 }
 
@@ -323,7 +327,9 @@ fn idle_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
         "{} of the idle time between device rows",
         percent_text(ns, idle)
     );
-    if let Some((host, host_ns)) = longest_host(page).filter(|_| cause == HOST_LATE) {
+    if cause == HOST_LATE
+        && let Some((host, host_ns)) = longest_host(page)
+    {
         let host = strings::shorten_text(host, CARD_NAME);
         note += &format!(", most in {host} ({})", time_text(host_ns));
     }

@@ -52,8 +52,11 @@ pub fn trace_timeline(
     // a gap is time of the program itself, not of the annotation around it
     let of_path = |step: &PathStep| {
         let node = trace.nodes.get(step.node);
-        ids.of_node(&node)
-            .filter(|_| node.kind != NodeKind::HostGap)
+        if node.kind != NodeKind::HostGap {
+            ids.of_node(&node)
+        } else {
+            None
+        }
     };
     let mut on_path: Vec<usize> = steps.iter().filter_map(of_path).collect();
     on_path.sort_unstable();

@@ -103,9 +103,11 @@ pub(super) fn wait_columns(
 /// what ran before the call, but it is the call that launches.
 fn edge_cause(of: ReplayedTrace<'_>, edge: &Edge, before: &Node) -> (Option<usize>, TimeNs) {
     let trace = of.trace;
-    let row = trace
-        .row_of(&trace.nodes.get(edge.to))
-        .filter(|_| edge.kind == EdgeKind::Launch);
+    let row = if edge.kind == EdgeKind::Launch {
+        trace.row_of(&trace.nodes.get(edge.to))
+    } else {
+        None
+    };
     match row.and_then(|row| trace.row_call.get(row.index())?.get()) {
         // A row could have started when its call began: the call's own time is part of the delay.
         Some(call) => (

@@ -187,7 +187,11 @@ fn arrow_source(slices: &TraceSlices<'_>, edge: Edge) -> (TraceSlice, TimeNs) {
     }
     let (to, _) = node_anchor(slices, edge.to);
     // A handoff or wait may lead to a row as well, and comes from where the edge says.
-    let row = to.device_row().filter(|_| edge.kind == EdgeKind::Launch);
+    let row = if edge.kind == EdgeKind::Launch {
+        to.device_row()
+    } else {
+        None
+    };
     let Some(call) = row.and_then(|row| slices.trace.row_call.get(row as usize)?.get()) else {
         return node_anchor(slices, edge.from);
     };

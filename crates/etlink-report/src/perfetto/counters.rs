@@ -113,7 +113,10 @@ fn row_span(trace: &LinkedTrace, row: usize, counter: RowCounter) -> Option<(Tim
     match counter {
         RowCounter::QueueDepth => {
             let launched = trace.row_no_launch[row] == NoLaunch::Launched;
-            let call = trace.row_call[row].get().filter(|_| launched)?;
+            if !launched {
+                return None;
+            }
+            let call = trace.row_call[row].get()?;
             let called = device.calls.start[call.index()];
             // clocks of host and device may disagree: a row does not start before its call
             Some((called, start.max(called), 1))
@@ -171,7 +174,10 @@ fn write_bandwidths(
         let queue = device.queues[rows.queue[row].index()];
         let pid = tracks.device_pids.get(&queue.device);
         // it is negative where the row does not say it
-        let Some(pid) = pid.filter(|_| gb_per_s > 0.0) else {
+        if gb_per_s <= 0.0 {
+            continue;
+        }
+        let Some(pid) = pid else {
             continue;
         };
         let kind = copy_kind(device.names.get(rows.name[row]));
@@ -199,9 +205,10 @@ fn write_bandwidths(
 /// `Memcpy HtoD` of `Memcpy HtoD (Pinned -> Device)`, as HTA has it.
 fn copy_kind(name: &str) -> &str {
     let kind = name.split(" (").next().unwrap_or(name);
-    match kind.starts_with("Mem") {
-        true => kind,
-        false => "copies",
+    if kind.starts_with("Mem") {
+        kind
+    } else {
+        "copies"
     }
 }
 
@@ -304,7 +311,9 @@ fn memory_owner(
 ) -> Option<(u32, String)> {
     let number = i64::from(memory.device);
     let device = tracks.device_pids.get(&number);
-    if let Some(device) = device.filter(|_| memory.device_type != CPU) {
+    if memory.device_type != CPU
+        && let Some(device) = device
+    {
         return Some((*device, String::new()));
     }
     let pid = tracks.known_process(process?)?;

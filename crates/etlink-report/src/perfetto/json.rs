@@ -155,9 +155,9 @@ impl<'w, W: Write> JsonWriter<'w, W> {
     /// In a rank's process the name says of which process or device a thread or counter is.
     fn name_in_rank<'n>(&self, pid: u32, name: &'n str) -> Cow<'n, str> {
         let process = self.process_names.get(&pid);
-        match process.filter(|_| self.rank_pid.is_some()) {
-            Some(process) => Cow::Owned(format!("{process} · {name}")),
-            None => Cow::Borrowed(name),
+        match process {
+            Some(process) if self.rank_pid.is_some() => Cow::Owned(format!("{process} · {name}")),
+            _ => Cow::Borrowed(name),
         }
     }
 

@@ -35,14 +35,13 @@ impl TrackLanes {
             // The narrowest open range that ends no earlier is the one to nest in.
             .range((end, 0)..)
             .next()
-            .copied()
-            .filter(|_| self.nests);
+            .copied();
         let lane = match around {
-            Some(around) => {
+            Some(around) if self.nests => {
                 self.innermost.remove(&around);
                 around.1
             }
-            None => self.free.pop_first().unwrap_or_else(|| self.add_lane()),
+            _ => self.free.pop_first().unwrap_or_else(|| self.add_lane()),
         };
         if let Some(open) = self.open.get_mut(lane as usize) {
             open.push(end);

@@ -432,9 +432,10 @@ impl<W: Write> TimelineSink for PacketWriter<'_, W> {
             .number_of_text(range.category, &mut self.opens, |data| {
                 &mut data.event_categories
             });
-        let kind = match range.is_instant {
-            true => Type::Instant,
-            false => Type::SliceBegin,
+        let kind = if range.is_instant {
+            Type::Instant
+        } else {
+            Type::SliceBegin
         };
         let event = self.open_event();
         event.r#type = Some(kind as i32);

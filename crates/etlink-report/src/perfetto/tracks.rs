@@ -166,7 +166,13 @@ impl TrackTable {
     ) -> io::Result<TrackTable> {
         let mut numbers = TrackNumbers::for_member(member);
         // A single trace keeps its own numbers, which users know from their process lists.
-        let natural = |label: TrackLabel| perfetto_number(label).filter(|_| member.is_none());
+        let natural = |label: TrackLabel| {
+            if member.is_none() {
+                perfetto_number(label)
+            } else {
+                None
+            }
+        };
         numbers.taken.extend(
             device
                 .threads
@@ -221,9 +227,10 @@ impl TrackTable {
             TraceSlice::Row(at) => return self.queue_place(device.rows.queue[at as usize].index()),
             TraceSlice::Node(node) => {
                 let node = trace.nodes.get(node);
-                return match node.on_device {
-                    true => self.queue_place(node.track.index()),
-                    false => self.thread_place(node.track.index()),
+                return if node.on_device {
+                    self.queue_place(node.track.index())
+                } else {
+                    self.thread_place(node.track.index())
                 };
             }
             TraceSlice::Transfer(_) => {
@@ -525,7 +532,11 @@ impl TrackTable {
         } else {
             of.name.clone()
         };
-        let recorded = of.recorded.filter(|_| device.details.is_some());
+        let recorded = if device.details.is_some() {
+            of.recorded
+        } else {
+            None
+        };
         let recorded = recorded.map(|recorded| recorded_text(device, recorded));
         out.name_thread(track, &name, recorded.as_deref())
     }
@@ -569,9 +580,10 @@ fn thread_name(names: &TrackNames<'_>, thread: HostThread) -> String {
 fn name_with_process(names: &TrackNames<'_>, thread: HostThread) -> String {
     let process = process_name(names, thread.pid);
     let own = thread_name(names, thread);
-    match own == process {
-        true => own,
-        false => format!("{process} · {own}"),
+    if own == process {
+        own
+    } else {
+        format!("{process} · {own}")
     }
 }
 

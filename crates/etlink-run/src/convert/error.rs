@@ -144,9 +144,10 @@ fn describe(losses: &Losses) -> String {
 }
 
 fn describe_damage(losses: &Losses) -> String {
-    match losses.is_empty() {
-        true => String::new(),
-        false => format!(" ({})", describe(losses)),
+    if losses.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", describe(losses))
     }
 }
 

@@ -521,9 +521,10 @@ impl ConvertJob<'_> {
         });
         let graph = workload.to_graph(wanted.passes);
         let et = graph.to_et();
-        let stem = match self.input.is_stdin() {
-            true => "workload".into(),
-            false => path.file_stem().unwrap_or_default().to_string_lossy(),
+        let stem = if self.input.is_stdin() {
+            "workload".into()
+        } else {
+            path.file_stem().unwrap_or_default().to_string_lossy()
         };
         let made = MadeRun {
             folder: &self.output,
@@ -563,9 +564,10 @@ impl ConvertJob<'_> {
             let bytes = tables::read(path)?.to_et();
             return read::read(bytes.as_slice()).map_err(failed);
         }
-        let source = match path == self.input.path {
-            true => self.input.open()?,
-            false => input::open_any(path).map_err(RunError::from)?,
+        let source = if path == self.input.path {
+            self.input.open()?
+        } else {
+            input::open_any(path).map_err(RunError::from)?
         };
         read::read(source).map_err(failed)
     }

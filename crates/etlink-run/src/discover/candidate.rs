@@ -226,7 +226,9 @@ fn look_at_file(path: PathBuf, unreadable: &mut Vec<FileError>) -> TraceCandidat
         kind = kind_of_name(packed, &stem, rank.is_some());
     }
     // one whose name tells what it is is read later, which tells what is wrong with it
-    unreadable.extend(failure.filter(|_| kind == InputKind::Unknown));
+    if kind == InputKind::Unknown {
+        unreadable.extend(failure);
+    }
     TraceCandidate {
         path,
         kind,

@@ -64,9 +64,10 @@ pub(super) fn split_cycles(ranks: &RankCandidates) -> Option<FolderCycles> {
         return None;
     }
     // One observer writes one host trace, over all cycles; several have names like the device traces.
-    let host_recordings = match several_hosts.is_empty() {
-        true => vec![],
-        false => recordings_of_hosts(several_hosts, &recordings)?,
+    let host_recordings = if several_hosts.is_empty() {
+        vec![]
+    } else {
+        recordings_of_hosts(several_hosts, &recordings)?
     };
     let mut cycles: Vec<Cycle> = vec![];
     for recording in &recordings {
@@ -278,9 +279,10 @@ fn split_by_numbers(words: String, traces: Vec<NamedTrace>) -> Option<Vec<Record
     for (rank, mut own) in by_rank {
         own.sort_by_cached_key(|trace| key_of(trace, columns));
         for (place, trace) in own.into_iter().enumerate() {
-            let key = match by_number {
-                true => key_of(trace, columns),
-                false => vec![place as u128],
+            let key = if by_number {
+                key_of(trace, columns)
+            } else {
+                vec![place as u128]
             };
             let recording = found.entry(key).or_default();
             recording.insert(rank, trace.trace.clone());
@@ -298,9 +300,10 @@ fn split_by_numbers(words: String, traces: Vec<NamedTrace>) -> Option<Vec<Record
             _ => format!("{CYCLE}{place}"),
         };
         recordings.push(Recording {
-            name: match words.is_empty() {
-                true => number,
-                false => format!("{words}-{number}"),
+            name: if words.is_empty() {
+                number
+            } else {
+                format!("{words}-{number}")
             },
             words: words.clone(),
             told_by,
@@ -318,9 +321,10 @@ fn only_recording(words: String, by_rank: BTreeMap<i64, Vec<&NamedTrace>>) -> Op
         traces.insert(rank, only.trace.clone());
     }
     Some(Recording {
-        name: match words.is_empty() {
-            true => CYCLE.to_owned(),
-            false => words.clone(),
+        name: if words.is_empty() {
+            CYCLE.to_owned()
+        } else {
+            words.clone()
         },
         words,
         told_by: CycleRule::Alone,

@@ -70,9 +70,10 @@ fn join_nodes(runs: Vec<RunFiles>) -> Vec<RunFiles> {
     }
     for ((place, job), nodes) in by_place {
         let is_only = jobs.get(&place) == Some(&1);
-        joined.extend(match is_only && are_distinct(&nodes) {
-            true => vec![join_job(place, &job, nodes)],
-            false => nodes,
+        joined.extend(if is_only && are_distinct(&nodes) {
+            vec![join_job(place, &job, nodes)]
+        } else {
+            nodes
         });
     }
     joined.sort_by(|a, b| a.folder.cmp(&b.folder));
@@ -82,9 +83,10 @@ fn join_nodes(runs: Vec<RunFiles>) -> Vec<RunFiles> {
 /// Where a run goes that is joined with those of the other nodes, and of which job it is.
 fn job_place(run: &RunFiles) -> Option<(PathBuf, String)> {
     let part = run.part.as_ref()?;
-    let own = match part.within.as_os_str().is_empty() {
-        true => Some(run.folder.as_path()),
-        false => run.folder.parent(),
+    let own = if part.within.as_os_str().is_empty() {
+        Some(run.folder.as_path())
+    } else {
+        run.folder.parent()
     };
     let parent = own.and_then(Path::parent)?;
     Some((parent.join(&part.within), part.job.clone()))
@@ -129,7 +131,9 @@ fn join_job(place: PathBuf, job: &str, nodes: Vec<RunFiles>) -> RunFiles {
     run.ranks.sort_by_key(|rank| rank.rank);
     let apart = describe_parts(&parts, &mut run.ranks);
     // what one manifest says of its own ranks is said already
-    if let Some(note) = apart.filter(|_| !run.are_apart) {
+    if !run.are_apart
+        && let Some(note) = apart
+    {
         run.are_apart = true;
         run.notes.push(note);
     }
@@ -197,9 +201,10 @@ fn join_sides(parent: &Path, mut siblings: Vec<RunFiles>) -> Vec<RunFiles> {
     // The later one first: the place of the other stays what it is.
     let later = siblings.remove(*host.max(device));
     let earlier = siblings.remove(*host.min(device));
-    let (host_run, device_run) = match host < device {
-        true => (earlier, later),
-        false => (later, earlier),
+    let (host_run, device_run) = if host < device {
+        (earlier, later)
+    } else {
+        (later, earlier)
     };
     let note = format!(
         "host traces of {} and device traces of {} are of the same ranks: one run",
@@ -263,16 +268,15 @@ fn note_unsure_sides(siblings: &mut [RunFiles], hosts: &[usize], devices: &[usiz
             choices.push(format!("one of {}", name_folders(siblings, &rivals)));
         }
     }
-    let remedy = match choices.is_empty() {
-        true => {
-            "a run has one folder of each: put all host traces into one, and all device traces \
+    let remedy = if choices.is_empty() {
+        "a run has one folder of each: put all host traces into one, and all device traces \
                  into another"
-                .to_owned()
-        }
-        false => format!(
+            .to_owned()
+    } else {
+        format!(
             "nothing says which belong together: each folder is a run; leave only {} there",
             choices.join(" and ")
-        ),
+        )
     };
     let note = format!(
         "folders of host traces ({}) and of device traces ({}) share ranks, and {remedy}",
@@ -416,11 +420,11 @@ impl RecordedFolder {
             starts.push(inside.recorder.start_ns()?);
         }
         Some(RecordedFolder {
-            world_size: worlds
-                .first()
-                .copied()
-                .flatten()
-                .filter(|_| worlds.len() == 1),
+            world_size: if worlds.len() == 1 {
+                worlds.first().copied().flatten()
+            } else {
+                None
+            },
             start_ns: starts.into_iter().min()?,
         })
     }

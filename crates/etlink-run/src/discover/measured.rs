@@ -41,9 +41,10 @@ impl StrayMeasurements {
                         "{} is {}, in a folder without traces: {}",
                         file.path.display(),
                         file.kind.describe(),
-                        match is_needed {
-                            true => "it is taken for that of this run",
-                            false => "not used, as there is one beside the traces",
+                        if is_needed {
+                            "it is taken for that of this run"
+                        } else {
+                            "not used, as there is one beside the traces"
                         }
                     ));
                     if is_needed {

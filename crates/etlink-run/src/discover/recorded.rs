@@ -108,7 +108,9 @@ fn first_clash(
 ) -> Option<(usize, usize)> {
     let mut by_rank: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
     for (at, candidate) in candidates.iter().enumerate() {
-        if let Some(rank) = rank_of(at).filter(|_| is_device(candidate)) {
+        if is_device(candidate)
+            && let Some(rank) = rank_of(at)
+        {
             by_rank.entry(rank).or_default().push(at);
         }
     }
@@ -158,12 +160,13 @@ fn ranks_of_places(candidates: &[TraceCandidate]) -> Option<SettledRanks> {
         .iter()
         .map(|at| (*at, places(&candidates[*at].stem)))
         .collect();
-    let orders = match devices
+    let orders = if devices
         .iter()
         .any(|at| is_engine_name(&candidates[*at].stem))
     {
-        true => [AXES_OF_ENGINES, AXES],
-        false => [AXES, AXES_OF_ENGINES],
+        [AXES_OF_ENGINES, AXES]
+    } else {
+        [AXES, AXES_OF_ENGINES]
     };
     for order in orders {
         let Some(ranks) = mixed_radix(&all, &order) else {

@@ -59,7 +59,10 @@ pub(super) fn without_packed_twins(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<St
 fn is_cut_twin(plain: &Path, packed: &Path) -> bool {
     // other kinds of files have no letter that they end in
     let is_json = plain.extension().is_some_and(|ending| ending == "json");
-    let Some(bytes) = storage::file_data(plain).ok().filter(|_| is_json) else {
+    if !is_json {
+        return false;
+    }
+    let Some(bytes) = storage::file_data(plain).ok() else {
         return false;
     };
     // of a packed file that is cut the size is a guess, and a plain one that is whole is as good

@@ -214,14 +214,15 @@ impl WantedTrace {
             InputKind::NsysReport | InputKind::ParquetTable | InputKind::OtherSqlite => {
                 format!("{name} is {is}")
             }
-            InputKind::ChakraEt | InputKind::ChakraJson => match self == WantedTrace::Device {
-                true => format!(
-                    "{name} is {is}, which is linked already, where a device trace (Kineto) is wanted"
-                ),
-                false => {
+            InputKind::ChakraEt | InputKind::ChakraJson => {
+                if self == WantedTrace::Device {
+                    format!(
+                        "{name} is {is}, which is linked already, where a device trace (Kineto) is wanted"
+                    )
+                } else {
                     format!("{name} is {is}, which is linked already; {option} wants a {what}")
                 }
-            },
+            }
             InputKind::FlightRecorder | InputKind::NcclInspector => {
                 format!("{name} is {is}; {option} wants a {what}")
             }

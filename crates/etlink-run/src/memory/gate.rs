@@ -206,9 +206,11 @@ impl MemoryGate {
 
     /// What is left for a job, by what the process holds.
     fn room_left(&self, state: &GateState, need: u64, jobs: Jobs) -> RoomLeft {
-        let held = self
-            .held()
-            .filter(|_| self.is_measured && state.measured > 0);
+        let held = if self.is_measured && state.measured > 0 {
+            self.held()
+        } else {
+            None
+        };
         let Some(Held { now, most }) = held else {
             return RoomLeft::Enough;
         };
@@ -271,12 +273,13 @@ impl MemoryGate {
                 return Ok(());
             }
             if state.running.first().is_none_or(|first| *first >= at) {
-                return match now <= part_of(self.limit, FIRST_PERCENT) {
-                    true => Ok(()),
-                    false => Err(OverBudget {
+                return if now <= part_of(self.limit, FIRST_PERCENT) {
+                    Ok(())
+                } else {
+                    Err(OverBudget {
                         needed: now,
                         is_read: false,
-                    }),
+                    })
                 };
             }
             state = self
@@ -301,16 +304,17 @@ impl MemoryGate {
             state.measured == 0 && state.running.len() < 2
         };
         // what was read says more than a guess; behind another job a part of it is free
-        let needed = match self.held().filter(|_| is_first) {
-            Some(held) => takes.max(part_of(held.now, LINKED_PERCENT)),
-            None => takes,
+        let needed = match self.held() {
+            Some(held) if is_first => takes.max(part_of(held.now, LINKED_PERCENT)),
+            _ => takes,
         };
-        match needed <= self.limit {
-            true => Ok(()),
-            false => Err(OverBudget {
+        if needed <= self.limit {
+            Ok(())
+        } else {
+            Err(OverBudget {
                 needed,
                 is_read: true,
-            }),
+            })
         }
     }
 
@@ -357,7 +361,10 @@ impl MemoryGate {
         let kept = state.kept.saturating_mul(all) / done;
         let largest = self.needs.iter().copied().max().unwrap_or(0);
         let by_needs = scaled(largest, state.scale).saturating_add(kept);
-        let Some(held) = self.held().filter(|_| self.is_measured) else {
+        if !self.is_measured {
+            return by_needs;
+        }
+        let Some(held) = self.held() else {
             return by_needs;
         };
         let grown = self.grown_each(&state, held.most).saturating_mul(all);
@@ -472,9 +479,12 @@ pub(crate) fn keeping<T: Send>(
     job: impl Fn(usize) -> (T, u64) + Sync,
 ) -> Result<Vec<T>, KeptTooMuch> {
     let (results, fits) = all_results(gate, threads, Jobs::Keep, job);
-    results.filter(|_| fits).ok_or_else(|| KeptTooMuch {
-        needed: gate.needed_for_kept(),
-    })
+    match results {
+        Some(results) if fits => Ok(results),
+        _ => Err(KeptTooMuch {
+            needed: gate.needed_for_kept(),
+        }),
+    }
 }
 
 /// The results of all jobs, if each was let in, and whether what stays fits.
@@ -497,9 +507,10 @@ fn all_results<T: Send>(
         }
     };
     // a guess that is too large shall not keep threads away: what is measured decides later
-    let most = match gate.is_measured {
-        true => threads.max(1).min(gate.needs.len()),
-        false => gate.at_once(threads),
+    let most = if gate.is_measured {
+        threads.max(1).min(gate.needs.len())
+    } else {
+        gate.at_once(threads)
     };
     std::thread::scope(|scope| {
         let spawned = (0..most).map(|_| std::thread::Builder::new().spawn_scoped(scope, work));

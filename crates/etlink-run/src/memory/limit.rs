@@ -79,29 +79,33 @@ impl OversizedRank {
     /// Where there is less than etlink takes for itself.
     fn least_text(&self) -> String {
         let least = least();
-        match self.limit.bytes < least.as_u64() {
-            true => format!(
+        if self.limit.bytes < least.as_u64() {
+            format!(
                 ", of which etlink itself takes some {}",
                 least.display().si()
-            ),
-            false => String::new(),
+            )
+        } else {
+            String::new()
         }
     }
 
     /// What the user can do.
     pub fn remedy(&self) -> String {
         // advised only where it helps: else somebody tries it in vain
-        let fewer_threads = match self.fits_one_thread {
-            true => "use fewer threads (-j 1), ",
-            false => "",
+        let fewer_threads = if self.fits_one_thread {
+            "use fewer threads (-j 1), "
+        } else {
+            ""
         };
-        let slice = match self.is_recording {
-            true => command_only("read some of its steps with --steps or --time, ".to_owned()),
-            false => String::new(),
+        let slice = if self.is_recording {
+            command_only("read some of its steps with --steps or --time, ".to_owned())
+        } else {
+            String::new()
         };
-        let to_file = match self.is_part {
-            true => "save it to a file, whose size tells what it takes, ",
-            false => "",
+        let to_file = if self.is_part {
+            "save it to a file, whose size tells what it takes, "
+        } else {
+            ""
         };
         format!(
             "{to_file}{fewer_threads}allow more with {}, {slice}or record fewer steps",

@@ -48,7 +48,9 @@ mod tests {
         let before = resident().expect("Linux says it");
         let block = std::hint::black_box(vec![1u8; 64 << 20]);
         let during = resident().expect("Linux says it");
-        assert!(during.most >= before.most.max(block.len() as u64));
+        // Linux adds up the pages of a process in batches, of each processor by itself
+        let uncounted = 1 << 20;
+        assert!(during.most + uncounted >= before.most.max(block.len() as u64));
         assert!(during.now <= during.most);
     }
 }

@@ -53,7 +53,10 @@ impl EarlierFiles {
             let is_file = entry.may_be_file();
             let path = entry.path;
             let file_name = path.file_name().and_then(|name| name.to_str());
-            let Some(file_name) = file_name.filter(|_| is_file) else {
+            if !is_file {
+                continue;
+            }
+            let Some(file_name) = file_name else {
                 continue;
             };
             if outputs.contains(file_name) {
@@ -93,10 +96,9 @@ impl EarlierFiles {
         // JSON has no mark of its writer: the list is ours where our graphs are. They may have the
         // name of another folder, from which they were merged before it was renamed
         let has_graphs = !earlier.ranks.is_empty() || other_graphs.iter().any(|path| is_ours(path));
-        if let Some(groups) = earlier
-            .groups
-            .as_ref()
-            .filter(|_| !has_graphs && !knows_groups)
+        if !has_graphs
+            && !knows_groups
+            && let Some(groups) = earlier.groups.as_ref()
         {
             let path = folder.join(groups);
             return Err(OutputError::NotOurs { path });
@@ -119,7 +121,12 @@ impl EarlierFiles {
     /// What goes beside the files of ranks. What another run's ranks need stays.
     pub(super) fn beside(&self) -> impl Iterator<Item = &String> + Clone {
         let all = self.groups.iter().chain(&self.simulator);
-        all.filter(|_| self.other_run.is_none())
+        let kept = if self.other_run.is_none() {
+            usize::MAX
+        } else {
+            0
+        };
+        all.take(kept)
     }
 
     /// Whether the files of a simulation would replace those that another run's ranks need.
@@ -199,7 +206,10 @@ impl EarlierFiles {
         is_part: bool,
     ) -> Result<(), OutputError> {
         let is_alone = !is_part || self.ranks.iter().all(|name| set.has(name));
-        let Some(name) = self.groups.as_ref().filter(|_| set.has(file::GROUPS)) else {
+        if !set.has(file::GROUPS) {
+            return Ok(());
+        }
+        let Some(name) = self.groups.as_ref() else {
             return Ok(());
         };
         if is_alone && self.other_run.is_none() {

@@ -139,7 +139,7 @@ impl KnownRank {
             report,
             summary,
         } = entry.link_by(job)?;
-        let summary = summary.filter(|_| !report.refused);
+        let summary = if !report.refused { summary } else { None };
         // a hundred bytes per communication; the trace itself would be gigabytes
         let known = summary.map(|facts| KnownRank {
             sizes: etlink_chakra::simulated_sizes(&trace, &facts),
@@ -418,8 +418,9 @@ impl Merger<'_> {
             let joined = MergedRun::new(self.options, &self.runs.options, &run, members);
             rank.piece = self.write_rank(&trace, &job, &joined, &rank.label, &mut linked)?;
             rank.alone = Some(joined);
-        } else if let Some(known) = rank.known.as_mut().filter(|_| self.hold)
+        } else if self.hold
             && entry.may_stay()
+            && let Some(known) = rank.known.as_mut()
         {
             known.trace = Some(trace);
         }
@@ -602,16 +603,13 @@ impl Merger<'_> {
         }
         // what was said the first time goes
         job.strict = false;
-        let (mut linked, piece) = match self.options.is_timeline() {
-            true => {
-                let (trace, mut linked) = entry.link_job(&job)?;
-                let piece = self.write_rank(&trace, &job, joined, &rank.label, &mut linked)?;
-                (linked, piece)
-            }
-            false => {
-                let context = joined.rank_context(self.options, &rank.label);
-                (entry.run_job(&job, context)?, None)
-            }
+        let (mut linked, piece) = if self.options.is_timeline() {
+            let (trace, mut linked) = entry.link_job(&job)?;
+            let piece = self.write_rank(&trace, &job, joined, &rank.label, &mut linked)?;
+            (linked, piece)
+        } else {
+            let context = joined.rank_context(self.options, &rank.label);
+            (entry.run_job(&job, context)?, None)
         };
         let named = entry.files().rank.map(GlobalRank);
         linked.report.rank = linked.report.rank.or(named);
@@ -671,7 +669,11 @@ impl Merger<'_> {
                 .ranks_of(run, ranks)
                 .filter(|rank| rank.is_bad())
                 .count();
-            let lost = self.first_lost(run, place, ranks).filter(|_| failed > 0);
+            let lost = if failed > 0 {
+                self.first_lost(run, place, ranks)
+            } else {
+                None
+            };
             let Some(file) = lost else {
                 // a run of which nothing was written keeps what it has
                 if !set.is_empty() {

@@ -22,15 +22,17 @@ pub(super) fn rank_file_name(
     options: &MergeOptions,
     is_joined: bool,
 ) -> String {
-    let ending = match options.is_et() {
-        true => format!(".et{}", options.packing.ending()),
-        false => ".json.gz".to_owned(),
+    let ending = if options.is_et() {
+        format!(".et{}", options.packing.ending())
+    } else {
+        ".json.gz".to_owned()
     };
     let joined = format!("{name}.{label}{ending}");
     // the label of a rank that nothing tells is the name of a file, which nobody takes for a rank
-    match is_joined || prefix_and_rank(Path::new(&joined)).is_none() {
-        true => joined,
-        false => format!("{name}.{label}{NOT_JOINED}{ending}"),
+    if is_joined || prefix_and_rank(Path::new(&joined)).is_none() {
+        joined
+    } else {
+        format!("{name}.{label}{NOT_JOINED}{ending}")
     }
 }
 

@@ -77,7 +77,11 @@ pub(super) fn earlier_files(
     }
     // `system.json` is a common name: without the mark it is somebody else's
     if !has_our_readme(folder)? {
-        let foreign = files.first().filter(|_| options.simulator.is_some());
+        let foreign = if options.simulator.is_some() {
+            files.first()
+        } else {
+            None
+        };
         return match foreign {
             Some(name) => Err(OutputError::NotOurs {
                 path: folder.join(name),
@@ -157,7 +161,10 @@ pub(super) fn write_files(
         idle_ranks(options, set.folder(), joined)?,
     );
     // a folder in which no rank could be linked has none
-    let Some(simulator) = options.simulator.filter(|_| ranks > 0) else {
+    if ranks == 0 {
+        return Ok(());
+    }
+    let Some(simulator) = options.simulator else {
         return Ok(());
     };
     for rank in &idle {

@@ -109,7 +109,10 @@ impl Merger<'_> {
                     ))
                 })
                 .collect();
-            let Some(format) = target.format.for_perfetto().filter(|_| !parts.is_empty()) else {
+            if parts.is_empty() {
+                continue;
+            }
+            let Some(format) = target.format.for_perfetto() else {
                 continue;
             };
             // by place in the join, which gives each rank its track numbers

@@ -197,8 +197,8 @@ impl FileSet {
         // held, so that a signal ends the program before all of them or behind
         let _changes = Changes::begin();
         let (done, failed) = waiting.commit(&self.folder, written, self.overwrite);
-        let mut stale = earlier.iter().filter(|_| failed.is_none());
-        let removed = stale.try_for_each(|name| {
+        let stale: &[_] = if failed.is_none() { earlier } else { &[] };
+        let removed = stale.iter().try_for_each(|name| {
             let path = self.folder.join(name);
             let removed = storage::remove(&path).with_path(FileAction::RemoveEarlier, &path);
             removed.map_err(OutputError::from)

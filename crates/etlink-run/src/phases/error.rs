@@ -211,9 +211,10 @@ impl PhaseError {
 
 /// What to do for the file of a shard: the join writes those for the last phase, for all shards.
 fn write_again(path: &Path) -> &'static str {
-    match file_name(path).starts_with(AGREEMENT) {
-        true => "run `--phase join` again",
-        false => "run its phase for this shard again",
+    if file_name(path).starts_with(AGREEMENT) {
+        "run `--phase join` again"
+    } else {
+        "run its phase for this shard again"
     }
 }
 

@@ -184,7 +184,11 @@ impl RunSet {
             head.identity
                 .check(*shard, EarlierPhase::Summaries, &identity)?;
             for (place, of_rank) in head.ranks {
-                let of_shard = bytes.get_mut(place).filter(|_| shard.has(place));
+                let of_shard = if shard.has(place) {
+                    bytes.get_mut(place)
+                } else {
+                    None
+                };
                 *of_shard.ok_or_else(|| stored.damaged())? = Some(of_rank);
             }
         }

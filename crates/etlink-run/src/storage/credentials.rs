@@ -179,7 +179,10 @@ fn section_of(text: &str, name: &str) -> Vec<(String, String)> {
             continue;
         }
         let is_comment = line.starts_with(['#', ';', ' ', '\t']);
-        if let Some((key, value)) = line.split_once('=').filter(|_| is_in && !is_comment) {
+        if is_in
+            && !is_comment
+            && let Some((key, value)) = line.split_once('=')
+        {
             settings.push((key.trim().to_owned(), value.trim().to_owned()));
         }
     }

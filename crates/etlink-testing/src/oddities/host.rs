@@ -75,9 +75,10 @@ fn write_op(
         rf_id,
         ..NodeText::range(id, PROCESS_NODE + tid, &name, tid)
     };
-    match is_write {
-        true => node.outputs = tensor,
-        false => node.inputs = tensor,
+    if is_write {
+        node.outputs = tensor
+    } else {
+        node.inputs = tensor
     }
     writer.node(&node)
 }

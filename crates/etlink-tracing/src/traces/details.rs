@@ -61,7 +61,13 @@ impl SpanDetails {
             "tensor_device" => Some(value)
                 .map(|value| self.tensor_device = value.into_text())
                 .and(None),
-            _ => Some(value).filter(|_| !KNOWN.contains(&name)),
+            _ => {
+                if !KNOWN.contains(&name) {
+                    Some(value)
+                } else {
+                    None
+                }
+            }
         };
         if let Some(value) = untaken {
             // A field that is recorded again replaces its value: JSON keys must be unique.

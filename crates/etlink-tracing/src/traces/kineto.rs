@@ -194,7 +194,9 @@ impl<W: Write> KinetoEncoder<'_, W> {
         let index = self.index;
         self.writer.complete(&event, |args| {
             role_arguments(args, window, run, index, &details)?;
-            if let Some(id) = facts.correlation.filter(|_| !facts.role.is_op()) {
+            if !facts.role.is_op()
+                && let Some(id) = facts.correlation
+            {
                 args.number("correlation", id)?;
             }
             program_arguments(args, &details)

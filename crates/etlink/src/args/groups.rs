@@ -298,9 +298,10 @@ fn parse_memory(text: &str) -> Result<ByteSize, String> {
     // a number alone is of bytes; more gigabytes than this has no machine
     const MOST_MEANT: u64 = 10_000;
     let is_number = text.bytes().all(|digit| digit.is_ascii_digit());
-    let meant = match is_number && (1..MOST_MEANT).contains(&size.as_u64()) {
-        true => format!("; did you mean {text}M or {text}G?"),
-        false => String::new(),
+    let meant = if is_number && (1..MOST_MEANT).contains(&size.as_u64()) {
+        format!("; did you mean {text}M or {text}G?")
+    } else {
+        String::new()
     };
     Err(format!(
         "etlink takes some {} before it reads anything{meant}",

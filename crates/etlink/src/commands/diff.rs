@@ -413,7 +413,11 @@ fn runs_head(compared: &DiffReport<'_>) -> String {
 
 /// A name, with what makes it a row of its own.
 fn row_name(change: &RowChange, full_names: bool) -> String {
-    let short = change.short_name.as_deref().filter(|_| !full_names);
+    let short = if !full_names {
+        change.short_name.as_deref()
+    } else {
+        None
+    };
     let name = short.unwrap_or(&change.name);
     let own = change
         .shapes

@@ -102,9 +102,10 @@ pub fn run(args: FindingsArgs) -> Result<Outcome> {
         let found = &report.found;
         report.excluded.is_empty() && (found.has_work || found.ranks == 0)
     };
-    let outcome = match reports.iter().all(is_whole) {
-        true => Outcome::Done,
-        false => Outcome::Found,
+    let outcome = if reports.iter().all(is_whole) {
+        Outcome::Done
+    } else {
+        Outcome::Found
     };
     if args.print.json {
         print_json_report(&RunReports { runs: reports })?;
@@ -357,9 +358,10 @@ fn findings_text(report: &FindingsReport) -> String {
     }
     let others = found.findings.len();
     for (number, sentence) in (1..).zip(found.sentences()) {
-        let _ = match number <= others {
-            true => writeln!(out, "{number}. {sentence}"),
-            false => writeln!(out, "{sentence}"),
+        let _ = if number <= others {
+            writeln!(out, "{number}. {sentence}")
+        } else {
+            writeln!(out, "{sentence}")
         };
     }
     out + &unknown_line(found) + &report.cut_line

@@ -159,9 +159,10 @@ fn print_shard(shard: &ShardResults, json: bool) -> Result<Outcome> {
         text += &format!("{done} summarized, {failed} failed\n");
         print_report(&text)?;
     }
-    Ok(match shard.failed.is_empty() {
-        true => Outcome::Done,
-        false => Outcome::Found,
+    Ok(if shard.failed.is_empty() {
+        Outcome::Done
+    } else {
+        Outcome::Found
     })
 }
 

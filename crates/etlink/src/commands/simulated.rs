@@ -55,9 +55,10 @@ pub fn run(args: SimulatedArgs) -> Result<Outcome> {
         print_report(&describe(&result, args.rows.rows))?;
     }
     let is_whole = result.report.stuck.is_empty() && result.excluded.is_empty();
-    Ok(match is_whole {
-        true => Outcome::Done,
-        false => Outcome::Found,
+    Ok(if is_whole {
+        Outcome::Done
+    } else {
+        Outcome::Found
     })
 }
 
@@ -88,9 +89,10 @@ fn stuck_place(stuck: &StuckRank, log_has_end: bool) -> String {
         [one] => one.clone(),
         [first, others @ ..] => format!("{first} and {} others", others.len()),
     };
-    match log_has_end {
-        true => format!("it waits in: {nodes}"),
-        false => format!("where the log ends, it is in: {nodes}"),
+    if log_has_end {
+        format!("it waits in: {nodes}")
+    } else {
+        format!("where the log ends, it is in: {nodes}")
     }
 }
 

@@ -225,9 +225,10 @@ impl Grid {
             }));
             aligned.push(AlignedColumn::with_width(self.sides[column], places));
             let head = self.head[column].as_str();
-            heads.push(match layout.stacked {
-                true => fold_words(head, places),
-                false => cut_all(&[head], places),
+            heads.push(if layout.stacked {
+                fold_words(head, places)
+            } else {
+                cut_all(&[head], places)
             });
         }
         let head_lines = heads.iter().map(Vec::len).max().unwrap_or(0);
@@ -331,7 +332,11 @@ impl Grid {
             let figures: Vec<usize> = figures.collect();
             let last = figures.iter().rev().find(|column| !kept.contains(column));
             // one figure stays in any case
-            let last = last.or(figures.last()).filter(|_| figures.len() > 1);
+            let last = if figures.len() > 1 {
+                last.or(figures.last())
+            } else {
+                None
+            };
             let last = last.copied();
             match (most, last) {
                 (Some(most), _) if most >= NARROWEST.min(widest) => layout.most = most,

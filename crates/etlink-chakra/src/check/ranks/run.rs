@@ -108,7 +108,10 @@ fn report(
             .waiting
             .iter()
             .filter(|entry| !matches!(rank.comms[**entry as usize].what, RankComm::Send(_)));
-        let Some(&entry) = stuck.min().filter(|_| left > 0) else {
+        if left == 0 {
+            continue;
+        }
+        let Some(&entry) = stuck.min() else {
             continue;
         };
         findings.note(FindingKind::Stuck, || {

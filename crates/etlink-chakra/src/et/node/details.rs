@@ -215,7 +215,11 @@ impl Encoder<'_> {
         }
         // Calls are not written in other parts.
         let call = self.trace.row_call[at].get();
-        let call = call.filter(|_| self.options.part == TracePart::Whole);
+        let call = if self.options.part == TracePart::Whole {
+            call
+        } else {
+            None
+        };
         let id_of_call = call.map(|call| device.calls.external_id[call.index()]);
         self.write_external_id(rows.external_id[at], id_of_call);
         if rows.kind[at] == RowKind::Kernel {
@@ -277,7 +281,11 @@ impl Encoder<'_> {
         }
         // Attributes of a collective are on one slice alone, as `comm_size` is.
         let record = self.trace.collective(node);
-        let record = record.filter(|_| self.trace.is_communication(node));
+        let record = if self.trace.is_communication(node) {
+            record
+        } else {
+            None
+        };
         let name = self.trace.name(node);
         let kind = match &record {
             Some(record) => record.kind(),

@@ -102,9 +102,11 @@ impl<'t> Encoder<'t> {
             return;
         }
         // Of the nodes that one of the trace has become only one communicates.
-        let origin = graph
-            .origin(index)
-            .filter(|_| graph.is_communication(index));
+        let origin = if graph.is_communication(index) {
+            graph.origin(index)
+        } else {
+            None
+        };
         let comm =
             origin.and_then(|origin| comm_of(trace, self.groups, self.options, origin)?.ok());
         let node_type = node_type(comm.as_ref());
@@ -116,7 +118,11 @@ impl<'t> Encoder<'t> {
         let trace_name = graph
             .standing_for(index)
             .unwrap_or_else(|| trace.name(&node));
-        let comm_name = comm.as_ref().filter(|_| self.options.serialize_comms);
+        let comm_name = if self.options.serialize_comms {
+            comm.as_ref()
+        } else {
+            None
+        };
         let comm_name = comm_name.map(SimulatedComm::name);
         self.message.begin();
         self.message.uint(field::ID, self.plan.id(index));

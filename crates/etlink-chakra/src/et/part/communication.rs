@@ -217,14 +217,16 @@ fn piece_edges(
                 .map(|piece| inferred_edge(EdgeKind::Launch, piece_number[piece], number)),
         );
         let before = last.insert((comm.node.on_device, comm.node.track), number);
-        edges.extend(
-            before
-                .filter(|_| !serialize_comms)
-                .map(|before| inferred_edge(EdgeKind::StreamOrder, before, number)),
-        );
+        if let Some(before) = before
+            && !serialize_comms
+        {
+            edges.push(inferred_edge(EdgeKind::StreamOrder, before, number));
+        }
         // The first piece behind its end is what it held up.
         let after = pieces.partition_point(|(start, _)| *start < comm.end());
-        if let Some(&piece) = piece_number.get(after).filter(|_| comm.exposed.is_some()) {
+        if comm.exposed.is_some()
+            && let Some(&piece) = piece_number.get(after)
+        {
             edges.push(inferred_edge(EdgeKind::HostWait, number, piece));
         }
     }

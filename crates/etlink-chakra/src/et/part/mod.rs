@@ -43,7 +43,9 @@ impl<'t> PartGraph<'t> {
         options: &WriteOptions<'_>,
     ) -> PartGraph<'t> {
         let mut whole = PartGraph::whole(trace, groups, options);
-        if let Some(agreement) = options.agreement.filter(|_| options.serialize_comms) {
+        if options.serialize_comms
+            && let Some(agreement) = options.agreement
+        {
             waits::take_out(&mut whole, agreement);
         }
         // ASTRA-sim runs one host node at a time (`HardwareResource.cc`): only files that it is to

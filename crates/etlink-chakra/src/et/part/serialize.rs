@@ -160,7 +160,9 @@ fn attribute_until(
     open: &mut BinaryHeap<RunningNode>,
     takes: &mut [DurationNs],
 ) {
-    while let Some(&top) = open.peek().filter(|_| *now < next) {
+    while *now < next
+        && let Some(&top) = open.peek()
+    {
         // one that ended while a greater one ran has nothing left: its end is before `now`
         let end = top.end.min(next).max(*now);
         // a thread that stands still for these takes no time of the simulator's host

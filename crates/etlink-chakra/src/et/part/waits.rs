@@ -29,7 +29,9 @@ pub(super) fn take_out(whole: &mut PartGraph<'_>, agreement: &RankAgreement) {
     }
     let mut split = SplitGraph::default();
     let first_start = whole.nodes.start.iter().min().copied();
-    if let Some(first_start) = first_start.filter(|_| offset > DurationNs::ZERO) {
+    if offset > DurationNs::ZERO
+        && let Some(first_start) = first_start
+    {
         split.push(before_the_trace(first_start, offset), NodeIdx::NONE);
         whole.standing_for = "begins later";
     }

@@ -47,9 +47,10 @@ pub fn recorded_traces(
         }
     });
     let Some(member) = member else {
-        return match has_recording(behind) {
-            true => Err(damaged("it is cut, or no JSON")),
-            false => rebuilt::rebuilt_traces(lines, graph),
+        return if has_recording(behind) {
+            Err(damaged("it is cut, or no JSON"))
+        } else {
+            rebuilt::rebuilt_traces(lines, graph)
         };
     };
     let not_read = |error: serde_json::Error| damaged(error.to_string());
@@ -311,9 +312,10 @@ impl<'g> RecordingReader<'g> {
         for list in part.unmended {
             let place = self.place(list.node.cast_signed())?;
             let nodes = &mut host.nodes;
-            let lists = match list.is_output {
-                true => &mut nodes.outputs[place],
-                false => &mut nodes.inputs[place],
+            let lists = if list.is_output {
+                &mut nodes.outputs[place]
+            } else {
+                &mut nodes.inputs[place]
             };
             match list.part {
                 ListPart::Values => {
@@ -399,8 +401,9 @@ fn check_numbers(device: &DeviceTrace) -> Result<(), RecordingError> {
     let dependencies = &device.graph_dependencies;
     let mut linked = dependencies.effect.iter().chain(&dependencies.cause);
     let in_rows = linked.all(|row| row.index() < rows.len());
-    match in_threads && in_queues && in_names && in_records && in_rows {
-        true => Ok(()),
-        false => Err(damaged("a number names a row that is not there")),
+    if in_threads && in_queues && in_names && in_records && in_rows {
+        Ok(())
+    } else {
+        Err(damaged("a number names a row that is not there"))
     }
 }

@@ -38,9 +38,10 @@ pub(crate) fn write_recording(
     writer.write_head(unmended)?;
     let is_whole = writer.write_tables()?;
     writer.write_tail()?;
-    match is_whole && writer.bytes.len() <= MOST_BYTES {
-        true => Ok(writer.bytes),
-        false => Ok(vec![]),
+    if is_whole && writer.bytes.len() <= MOST_BYTES {
+        Ok(writer.bytes)
+    } else {
+        Ok(vec![])
     }
 }
 
@@ -175,9 +176,10 @@ impl RecordingWriter<'_> {
                 && host.is_none_or(|(host, node)| {
                     host.names.get(host.nodes.name[node.index()]) == name
                 });
-            own.push(match is_of_node {
-                true => OF_NODE,
-                false => self.names.number(ops.name[op]),
+            own.push(if is_of_node {
+                OF_NODE
+            } else {
+                self.names.number(ops.name[op])
             });
         }
         own

@@ -148,13 +148,13 @@ impl EventSummary {
                 _ => {}
             }
         }
-        seen.time = start
-            .zip(length)
-            .filter(|_| is_collective)
-            .map(|(start, length)| CollectiveSpan {
+        seen.time = match (start, length) {
+            (Some(start), Some(length)) if is_collective => Some(CollectiveSpan {
                 start,
                 end: start + length,
-            });
+            }),
+            _ => None,
+        };
         Ok(seen)
     }
 }

@@ -194,7 +194,11 @@ impl<'d> CaptureSweep<'d> {
             .open
             .iter()
             .filter(|open| self.process_of(open.thread) == self.process_of(thread));
-        let only = near.next().filter(|_| near.next().is_none());
+        let only = if near.next().is_none() {
+            near.next()
+        } else {
+            None
+        };
         own.or(only).map(|open| open.capture)
     }
 

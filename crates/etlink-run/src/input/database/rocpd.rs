@@ -47,7 +47,7 @@ fn rocpd_processes(processes: Vec<RocpdProcess>) -> Vec<DatabaseProcess> {
     let mut free = (0..).filter(|rank| !is_distinct || !ranks.contains(rank));
     let mut all = vec![];
     for process in processes {
-        let told = process.rank.filter(|_| is_distinct);
+        let told = if is_distinct { process.rank } else { None };
         let by_order = told.is_none() && !is_alone;
         all.push(DatabaseProcess {
             pid: process.pid,

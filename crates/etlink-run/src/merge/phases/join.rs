@@ -265,7 +265,9 @@ impl ShardJoiner<'_> {
             .iter()
             .filter(|(place, _)| self.runs.listed[*place].0 == run)
             .count();
-        if let Some(file) = lost.next().filter(|_| failed > 0) {
+        if failed > 0
+            && let Some(file) = lost.next()
+        {
             return Err(PhaseError::EarlierRankStays {
                 folder: set.folder().to_owned(),
                 failed,

@@ -42,9 +42,10 @@ pub fn write_shard(
     if check(EarlierPhase::Join).is_err() {
         let summaries = PhaseFile::Summaries.read::<ShardSummaries>(output, shard);
         let is_newer = summaries.is_ok_and(|summaries| summaries.identity == identity);
-        check(match is_newer {
-            true => EarlierPhase::OldJoin,
-            false => EarlierPhase::Join,
+        check(if is_newer {
+            EarlierPhase::OldJoin
+        } else {
+            EarlierPhase::Join
         })?;
     }
     let failed: BTreeMap<usize, String> = agreement.failed.into_iter().collect();
@@ -131,7 +132,9 @@ impl ShardWriter<'_> {
         let mut linked = entry.run_job(&job, context)?;
         let named = entry.files().rank.map(GlobalRank);
         linked.report.rank = linked.report.rank.or(named);
-        if let Some(earlier) = earlier.filter(|_| linked.output.is_some()) {
+        if linked.output.is_some()
+            && let Some(earlier) = earlier
+        {
             storage::remove(&earlier).with_path(FileAction::RemoveEarlier, &earlier)?;
         }
         Ok(linked)
@@ -155,7 +158,11 @@ impl ShardWriter<'_> {
             return Err(OutputError::NotOurs { path }.into());
         }
         // of a whole run the join has removed what does not belong to it
-        let other = other_name(&name).filter(|_| self.runs.options.ranks.is_some());
+        let other = if self.runs.options.ranks.is_some() {
+            other_name(&name)
+        } else {
+            None
+        };
         let other = other.map(|other| folder.join(other));
         let earlier = other.filter(|other| storage::exists(other));
         if let Some(earlier) = &earlier {

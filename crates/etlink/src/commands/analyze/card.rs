@@ -179,14 +179,16 @@ fn run_card(run: &Analyzed) -> WorkloadCard {
             ..known.model
         },
         device: text_or(known.device, first.map_or("", |rank| &rank.device)),
-        devices: known
-            .devices
-            .or(world.checked_mul(devices).filter(|_| devices > 0)),
+        devices: match known.devices {
+            None if devices > 0 => world.checked_mul(devices),
+            known => known,
+        },
         framework: text_or(known.framework, framework),
         communication: text_or(known.communication, backend.unwrap_or_default()),
-        traces: match known.traces.is_empty() {
-            true => traces,
-            false => known.traces,
+        traces: if known.traces.is_empty() {
+            traces
+        } else {
+            known.traces
         },
         metric_traces,
         ..known
@@ -194,8 +196,9 @@ fn run_card(run: &Analyzed) -> WorkloadCard {
 }
 
 fn text_or(known: String, found: &str) -> String {
-    match known.is_empty() {
-        true => found.to_owned(),
-        false => known,
+    if known.is_empty() {
+        found.to_owned()
+    } else {
+        known
     }
 }

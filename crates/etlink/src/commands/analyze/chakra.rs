@@ -31,9 +31,10 @@ pub(super) enum RankForm {
 impl RankForm {
     /// What a file is that is no trace.
     pub(super) fn of_written(file: &read::ChakraGraph) -> RankForm {
-        match file.format.is_tree() {
-            true => RankForm::Tree,
-            false => RankForm::Graph,
+        if file.format.is_tree() {
+            RankForm::Tree
+        } else {
+            RankForm::Graph
         }
     }
 }

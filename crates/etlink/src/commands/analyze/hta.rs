@@ -70,7 +70,9 @@ impl HtaDocument {
                 ));
             }
         }
-        if let Some(error) = failed.filter(|_| by_rank.is_empty()) {
+        if by_rank.is_empty()
+            && let Some(error) = failed
+        {
             return Err(error);
         }
         let ranks = by_rank.into_values().collect();

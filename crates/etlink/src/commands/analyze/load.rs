@@ -104,7 +104,9 @@ pub(super) fn load_runs<T: Send + BorshSerialize + BorshDeserialize>(
     let progress = config.options.progress.clone();
     let mut runs = RunSet::open(config.source, config.options)?;
     // a single file names its tables by the rank in it, which is not known before it is read
-    if let Some(files) = files.filter(|_| !runs.source.is_one_rank()) {
+    if !runs.source.is_one_rank()
+        && let Some(files) = files
+    {
         check_files(&runs, files)?;
     }
     progress.phase("analyzing");
@@ -244,7 +246,7 @@ fn analyze_rank<T>(
     Ok(Some(RankResult {
         label,
         // one rank is compared with no other
-        summary: summary.filter(|_| !is_one_rank),
+        summary: if !is_one_rank { summary } else { None },
         notes: vec![],
         value: ranked,
     }))

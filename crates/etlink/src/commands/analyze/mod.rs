@@ -169,12 +169,11 @@ fn analyze_runs(
     let say = |trace: LinkedTrace, of: AnalyzedTrace<'_>| {
         let trace = &trace;
         let analysis = analyze(trace, rules, options);
-        let found = match wants_findings && !of.written {
-            true => {
-                let graph = etlink_replay::graph_from_trace(trace)?;
-                Some(FoundRank::new(trace, graph, rules, &analysis))
-            }
-            false => None,
+        let found = if wants_findings && !of.written {
+            let graph = etlink_replay::graph_from_trace(trace)?;
+            Some(FoundRank::new(trace, graph, rules, &analysis))
+        } else {
+            None
         };
         // discovery has settled whether the name or the trace is believed
         let rank = of.rank.or(analysis.rank);
@@ -188,9 +187,9 @@ fn analyze_runs(
     })?;
     runs.and_then(|mut runs| {
         // what shards have found is not printed in each form
-        let ranks = runs.iter_mut().flat_map(|run| &mut run.ranks);
-        for rank in ranks.filter(|_| !wants_findings) {
-            rank.found = None;
+        if !wants_findings {
+            let ranks = runs.iter_mut().flat_map(|run| &mut run.ranks);
+            ranks.for_each(|rank| rank.found = None);
         }
         Ok(runs)
     })
@@ -322,20 +321,22 @@ impl Analyzed {
             told.notes.extend(note);
         }
         let is_joined = joined.summaries.len() > 1;
-        let stragglers = match is_joined {
-            true => joined.straggler_stats(),
-            false => vec![],
+        let stragglers = if is_joined {
+            joined.straggler_stats()
+        } else {
+            vec![]
         };
-        let job_steps_ns = match is_joined {
-            true => job_step_times(&joined.summaries, &joined.clocks)
+        let job_steps_ns = if is_joined {
+            job_step_times(&joined.summaries, &joined.clocks)
                 .into_iter()
                 .filter(|(name, _)| {
                     let ranks = told.ranks.iter().map(|rank| &rank.said.steps[..]);
                     is_counted_step(ranks, name)
                 })
                 .map(|(_, ns)| ns)
-                .collect(),
-            false => vec![],
+                .collect()
+        } else {
+            vec![]
         };
         told.notes.extend(joined.match_notes());
         // a doubtful clock matters only where somebody came late by it

@@ -154,7 +154,7 @@ fn earlier_tables(folder: &Path) -> Result<Vec<String>> {
                 continue;
             }
             let name = path.file_name().and_then(|name| name.to_str());
-            let Some(name) = name.filter(|_| is_file && is_ours(&path)) else {
+            let (Some(name), true) = (name, is_file && is_ours(&path)) else {
                 bail!(
                     "{} was not written by etlink, and --overwrite does not remove it: move it \
                      away, \

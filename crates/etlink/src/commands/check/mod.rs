@@ -221,9 +221,10 @@ fn check_file(path: &Path) -> Result<Checked> {
     let ok = has_no_error(&findings);
     // ranks are run to the end together, and a tree of ops (ET+) cannot be run
     let is_et = matches!(graph.format, FileKind::ChakraEt | FileKind::ChakraJson);
-    let nodes = prefix_and_rank(path)
-        .filter(|_| is_et)
-        .map(|(_, rank)| RankNodes::from_graph(rank, &graph));
+    let nodes = match prefix_and_rank(path) {
+        Some((_, rank)) if is_et => Some(RankNodes::from_graph(rank, &graph)),
+        _ => None,
+    };
     Ok(Checked {
         file: path.display().to_string(),
         ok,
@@ -352,8 +353,11 @@ fn describe_file(checked: &Checked) -> String {
 
 fn describe_example(example: &FindingExample) -> String {
     let id = example.id.map(|id| format!("node {id}"));
-    let name = Some(format!("{:?}", cut(&example.name, NAME_LETTERS, 0)))
-        .filter(|_| !example.name.is_empty());
+    let name = if !example.name.is_empty() {
+        Some(format!("{:?}", cut(&example.name, NAME_LETTERS, 0)))
+    } else {
+        None
+    };
     let offset = example.offset.map(|offset| format!("byte {offset}"));
     let parts = [
         id,
@@ -363,8 +367,9 @@ fn describe_example(example: &FindingExample) -> String {
     ];
     let place = parts.into_iter().flatten().collect::<Vec<_>>().join(", ");
     let nodes: Vec<String> = example.nodes.iter().map(u64::to_string).collect();
-    match nodes.is_empty() {
-        true => place,
-        false => format!("{place}: {}", cut(&nodes.join(", "), NAME_LETTERS, 0)),
+    if nodes.is_empty() {
+        place
+    } else {
+        format!("{place}: {}", cut(&nodes.join(", "), NAME_LETTERS, 0))
     }
 }

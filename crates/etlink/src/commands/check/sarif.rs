@@ -82,9 +82,10 @@ fn location(file: &str, example: &FindingExample) -> Value {
     }
     let mut location = json!({ "physicalLocation": physical });
     if let Some(id) = example.id {
-        let name = match example.name.is_empty() {
-            true => format!("node {id}"),
-            false => format!("node {id} ({})", example.name),
+        let name = if example.name.is_empty() {
+            format!("node {id}")
+        } else {
+            format!("node {id} ({})", example.name)
         };
         location["logicalLocations"] = json!([{ "name": name, "kind": "element" }]);
     }

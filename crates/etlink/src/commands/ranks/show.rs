@@ -340,12 +340,11 @@ fn by_rank(one: &RanksReport) -> String {
             percent_or_none(own.map(|(_, waits)| waits)),
         ]);
     }
-    let busy = match shares.is_empty() {
-        true => "",
-        false => {
-            "; device works: computes, copies or transfers; device waits: does nothing but wait in \
+    let busy = if shares.is_empty() {
+        ""
+    } else {
+        "; device works: computes, copies or transfers; device waits: does nothing but wait in \
             collectives for later ranks; both of its steps or recording"
-        }
     };
     format!(
         "per rank (others wait: for what it did; began later: because its step or its recording \
@@ -366,11 +365,10 @@ fn clocks_table(one: &RanksReport) -> String {
         return String::new();
     };
     if known.len() + 1 == one.clocks.len() && known.iter().all(|clock| clock.by_machine) {
-        return match known.iter().all(|clock| clock.support > 0) {
-            true => "all ranks are of one machine and have one clock\n".to_owned(),
-            false => {
-                "all ranks name one machine; nothing checks that they have one clock\n".to_owned()
-            }
+        return if known.iter().all(|clock| clock.support > 0) {
+            "all ranks are of one machine and have one clock\n".to_owned()
+        } else {
+            "all ranks name one machine; nothing checks that they have one clock\n".to_owned()
         };
     }
     let mut table = Grid::new(
@@ -389,7 +387,11 @@ fn clocks_table(one: &RanksReport) -> String {
     .expendable(["drift within"]);
     for clock in known {
         let [drift, drift_within] = drift_cells(clock);
-        let within = clock.uncertainty_ns.filter(|_| !clock.contradicted);
+        let within = if !clock.contradicted {
+            clock.uncertainty_ns
+        } else {
+            None
+        };
         table.add([
             clock.rank.to_string(),
             signed_time(clock.offset_ns),
@@ -467,9 +469,10 @@ fn by_kind(one: &RanksReport) -> String {
             ranks.to_owned(),
             skews.len().to_string(),
             bytes_text(bytes.reduce(u64::saturating_add)),
-            match together.is_empty() {
-                true => "-".to_owned(),
-                false => time(mean_skew),
+            if together.is_empty() {
+                "-".to_owned()
+            } else {
+                time(mean_skew)
             },
             transfer,
             algorithm,

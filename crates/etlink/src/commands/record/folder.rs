@@ -103,13 +103,13 @@ impl Output {
         self.put_in_order()?;
         let begun = self.begun(task)?;
         let is_again = self.is_again(task, begun.as_ref(), overwrite)?;
-        let begun = begun.filter(|_| !is_again);
+        let begun = if !is_again { begun } else { None };
         let files = if begun.is_some() {
             vec![]
         } else {
             earlier::recorded(&self.path)?
         };
-        if let Some(first) = files.first().filter(|_| !overwrite) {
+        if !overwrite && let Some(first) = files.first() {
             bail!(
                 "{} is there already; choose another folder, or use --overwrite to replace the \
                 recording",
@@ -408,15 +408,14 @@ pub fn recover(path: &Path) -> Result<()> {
     let work = path.join(WORK);
     let manifest = path.join(MANIFEST);
     if !work.is_dir() {
-        return match manifest.is_file() {
-            true => {
-                notes::print_note(&format!(
-                    "{} is there: nothing to recover",
-                    manifest.display()
-                ));
-                Ok(())
-            }
-            false => bail!("{} has no recording that was begun", path.display()),
+        return if manifest.is_file() {
+            notes::print_note(&format!(
+                "{} is there: nothing to recover",
+                manifest.display()
+            ));
+            Ok(())
+        } else {
+            bail!("{} has no recording that was begun", path.display())
         };
     }
     let output = Output {

@@ -82,7 +82,8 @@ impl Launchers {
             let first = self.launchers.first()?;
             self.job = format!("launcher {}", first.name);
         }
-        self.add(name, task.filter(|_| is_same), recorded);
+        let task = if is_same { task } else { None };
+        self.add(name, task, recorded);
         Some(())
     }
 

@@ -118,7 +118,9 @@ pub fn run(args: &RecordArgs) -> Result<Outcome> {
     };
     // behind the program, whose own output would have buried it
     let warning = schedule.and_then(|(_, schedule)| schedule.warning());
-    if let Some(warning) = warning.filter(|_| notes::are_wanted()) {
+    if notes::are_wanted()
+        && let Some(warning) = warning
+    {
         notes::print_message(format_args!("note: {warning}"));
     }
     // the program has ended: whatever goes wrong from here on, its exit code goes before ours

@@ -17,8 +17,10 @@ const MOST_RANGES: usize = 4;
 
 /// Prints the notes, and what was recorded.
 pub fn print_summary(manifest: &Manifest, output: &Path) {
-    for note in manifest.notes.iter().filter(|_| notes::are_wanted()) {
-        notes::print_message(format_args!("note: {note}"));
+    if notes::are_wanted() {
+        for note in &manifest.notes {
+            notes::print_message(format_args!("note: {note}"));
+        }
     }
     if manifest.is_idle() {
         notes::print_message("nothing is recorded: the program was armed, and nobody asked for it");
@@ -122,9 +124,12 @@ fn step_ranges(processes: &[&Process]) -> Option<String> {
         let (first, last) = (joined.first()?.0, joined.last()?.1);
         return Some(format!("steps between {first} and {last}"));
     }
-    let named = |(first, last): &(u64, u64)| match first == last {
-        true => first.to_string(),
-        false => format!("{first}-{last}"),
+    let named = |(first, last): &(u64, u64)| {
+        if first == last {
+            first.to_string()
+        } else {
+            format!("{first}-{last}")
+        }
     };
     let plural = if matches!(&joined[..], [(first, last)] if first == last) {
         ""
@@ -203,7 +208,10 @@ fn saving(manifest: &Manifest) -> Option<String> {
 /// From the end of the last recorded step until the traces had their names. When the program's own
 /// profiler ends a cycle only the program knows.
 fn saving_ns(cycle: &Cycle) -> Option<i64> {
-    let end = cycle.end.filter(|_| !cycle.own_profiler)?;
+    if cycle.own_profiler {
+        return None;
+    }
+    let end = cycle.end?;
     Some(cycle.clock.monotonic_ns - end.monotonic_ns)
 }
 

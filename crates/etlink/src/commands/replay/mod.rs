@@ -93,7 +93,10 @@ struct StockReplay {
 impl StockReplay {
     /// None of a file without times to compare with.
     fn new(file: &ChakraGraph, graph: &ReplayGraph, plain: &ReplayRun) -> Option<StockReplay> {
-        let stock = convert::stock_graph(file).ok().filter(|_| graph.measured)?;
+        if !graph.measured {
+            return None;
+        }
+        let stock = convert::stock_graph(file).ok()?;
         let settings = ReplaySettings::default();
         let run = etlink_replay::run_graph(&stock, &NodeNames(file), &settings);
         let makespan_ns = work_makespan(&stock, &run).0;
@@ -339,15 +342,16 @@ fn replay_graph(
     let figures = etlink_replay::replay_figures(graph, labels, &plain);
     let trust = etlink_replay::trust_figures(graph, labels, &plain);
     // of millions of nodes a second run that is the same would only take memory
-    let runs = match config.has_changes() {
-        true => Runs {
+    let runs = if config.has_changes() {
+        Runs {
             last: etlink_replay::run_graph(graph, labels, settings),
             plain: Some(plain),
-        },
-        false => Runs {
+        }
+    } else {
+        Runs {
             plain: None,
             last: plain,
-        },
+        }
     };
     let run = &runs.last;
     let path = config

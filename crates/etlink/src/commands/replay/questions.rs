@@ -43,9 +43,12 @@ pub(super) type RankAnswers = Vec<Result<RankAnswer, QuestionError>>;
 pub(super) fn rank_answers(questions: &[WhatIfQuestion], trace: &LinkedTrace) -> RankAnswers {
     let questions = questions.iter();
     questions
-        .map(|question| match question.needs_ranks() {
-            true => Ok(RankAnswer::default()),
-            false => question.rank_answer(trace),
+        .map(|question| {
+            if question.needs_ranks() {
+                Ok(RankAnswer::default())
+            } else {
+                question.rank_answer(trace)
+            }
         })
         .collect()
 }

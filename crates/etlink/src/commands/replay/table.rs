@@ -367,14 +367,15 @@ impl MedianStep {
         let change_ns = self.ns.0 - self.unchanged_ns.0;
         let share = change_ns as f64 / self.unchanged_ns.0.max(1) as f64;
         let sign = if change_ns > 0 { "+" } else { "" };
-        let change = match is_changed {
-            true => format!(
+        let change = if is_changed {
+            format!(
                 "; with the changes {}: {}, {sign}{}",
                 duration_text(self.ns),
                 signed_time(change_ns),
                 percent_text(share)
-            ),
-            false => String::new(),
+            )
+        } else {
+            String::new()
         };
         let definition = self.definition.as_ref();
         let definition = definition.map_or(String::new(), |step| format!("; a step: {step}"));
@@ -580,9 +581,10 @@ fn add_what_if(
     );
     let range = &changes.range;
     let [least, most] = [range.least_change_ns, range.most_change_ns].map(signed_time);
-    let range_text = match least == most {
-        true => "a prediction; what the recording leaves open does not move it".to_owned(),
-        false => format!("a prediction; by what the recording leaves open from {least} to {most}"),
+    let range_text = if least == most {
+        "a prediction; what the recording leaves open does not move it".to_owned()
+    } else {
+        format!("a prediction; by what the recording leaves open from {least} to {most}")
     };
     rows.add("", "", range_text);
     if range.possible_waits > 0 && least != most {

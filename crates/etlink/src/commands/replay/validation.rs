@@ -77,9 +77,10 @@ pub(super) fn validate_traces(args: &ReplayArgs, before: &Path, after: &Path) ->
         print_text(&fold_lines(&validation_text(&validated)))?;
     }
     let is_confirmed = validated.validation.verdict == ValidationVerdict::Confirmed;
-    Ok(match is_confirmed && validated.excluded.is_empty() {
-        true => Outcome::Done,
-        false => Outcome::Found,
+    Ok(if is_confirmed && validated.excluded.is_empty() {
+        Outcome::Done
+    } else {
+        Outcome::Found
     })
 }
 

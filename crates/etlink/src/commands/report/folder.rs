@@ -188,15 +188,16 @@ fn content_of_ranks(
         0.0
     };
     let each = (1.0 - of_all) / shown.len().max(1) as f64;
-    let all = match is_joined {
-        true => PackedTimeline::steps(
+    let all = if is_joined {
+        PackedTimeline::steps(
             share(RANGES, of_all),
             share(TIMELINE_BYTES, of_all),
             // Each compares all communications of the run anew.
             steps.count().min(STEPS),
             |at, most| step_of_all(at).timeline(most),
-        )?,
-        false => vec![],
+        )?
+    } else {
+        vec![]
     };
     // A rank is shown only in steps in which all can be.
     let together: Vec<RunTimeline<'_>> = (0..all.len()).map(step_of_all).collect();

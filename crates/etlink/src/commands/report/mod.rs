@@ -350,8 +350,8 @@ fn finding_links(found: &RunFindings, only: Option<&str>) -> Vec<FindingLink> {
         let has_place = only.is_some() || evidence.rank.is_some();
         links.push(FindingLink {
             rank: rank.unwrap_or_default(),
-            begin_ns: evidence.start_ns.filter(|_| has_place),
-            end_ns: evidence.end_ns.filter(|_| has_place),
+            begin_ns: if has_place { evidence.start_ns } else { None },
+            end_ns: if has_place { evidence.end_ns } else { None },
             text: finding.sentence.clone(),
         });
     }

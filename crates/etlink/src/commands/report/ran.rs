@@ -135,15 +135,16 @@ impl Ran {
         let RanSource::Written { file, trace, .. } = &self.of else {
             return None;
         };
-        let (kind, nothing_of) = match file.format.is_tree() {
-            true => (
+        let (kind, nothing_of) = if file.format.is_tree() {
+            (
                 "a merged trace (ET+) is a tree of ops, not a graph of what waits for what",
                 "critical path, fidelity, linking, launches, causes of idle time, memory",
-            ),
-            false => (
+            )
+        } else {
+            (
                 "of a written graph host times are those of slices",
                 "steps, linking, sizes of copies, grids, allocations, barriers and when Gloo began",
-            ),
+            )
         };
         let has_rows = trace
             .as_ref()

@@ -189,11 +189,9 @@ impl Columns {
             ]);
         }
         for (memory, side) in self.memory.into_iter().zip(["CPU", device]) {
-            head.extend(
-                [format!("{side} Mem"), format!("Self {side} Mem")]
-                    .into_iter()
-                    .filter(|_| memory),
-            );
+            if memory {
+                head.extend([format!("{side} Mem"), format!("Self {side} Mem")]);
+            }
         }
         head.push("# of Calls".into());
         head.extend(
@@ -233,7 +231,11 @@ impl Columns {
     }
 
     fn shown_name<'r>(&self, row: &'r KeyAverage) -> &'r str {
-        let short = row.short_name.as_deref().filter(|_| !self.full_names);
+        let short = if !self.full_names {
+            row.short_name.as_deref()
+        } else {
+            None
+        };
         short.unwrap_or(&row.name)
     }
 

@@ -25,9 +25,10 @@ pub fn print_result(result: &TriggeredRecording) -> Result<()> {
     }
     for rank in &result.ranks {
         if let Some(why) = &rank.why {
-            let state = match rank.is_recording {
-                true => "still recording",
-                false => "not recorded",
+            let state = if rank.is_recording {
+                "still recording"
+            } else {
+                "not recorded"
             };
             writeln!(text, "{state}: {}: {why}", name(rank))?;
         }

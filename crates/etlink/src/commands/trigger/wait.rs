@@ -184,7 +184,11 @@ impl Waiting<'_> {
 
     /// Whether another command has taken the request back.
     fn is_withdrawn(&self) -> bool {
-        let since = self.withdrawn.filter(|_| self.planned.is_none());
+        let since = if self.planned.is_none() {
+            self.withdrawn
+        } else {
+            None
+        };
         since.is_some_and(|since| since.elapsed() > SETTLING)
             && !self.peers.values().any(|peer| self.is_told(peer))
     }

@@ -26,12 +26,13 @@ pub(in crate::commands::analyze) fn compat_tables(
             }
         }
         let said = serde_json::to_value(total)?;
-        for name in ["kernel_type_breakdown", "potential_stragglers"]
-            .iter()
-            // of one rank they would repeat its own tables
-            .filter(|_| run.ranks.len() > 1)
-            .filter(wanted)
-        {
+        // of one rank they would repeat its own tables
+        let of_all: &[&str] = if run.ranks.len() > 1 {
+            &["kernel_type_breakdown", "potential_stragglers"]
+        } else {
+            &[]
+        };
+        for name in of_all.iter().filter(wanted) {
             writeln!(out, "{name} of all ranks")?;
             out += &table_text(&said, name, args.rows.rows);
         }

@@ -88,11 +88,12 @@ fn finding_lines(one: &Analyzed) -> String {
     for (number, finding) in (1..=FINDINGS).zip(findings) {
         if number == 1 {
             let all = findings.len();
-            out += &match all > FINDINGS {
-                true => format!(
+            out += &if all > FINDINGS {
+                format!(
                     "the run would gain most from ({FINDINGS} of {all}; etlink findings has all):\n"
-                ),
-                false => "the run would gain most from:\n".to_owned(),
+                )
+            } else {
+                "the run would gain most from:\n".to_owned()
             };
         }
         let _ = writeln!(out, "  {number}. {}", finding.sentence);
@@ -158,11 +159,10 @@ const TABLES: &[(&str, Show)] = &[
 fn busy_sentence(one: &Analyzed) -> String {
     let sum = one.total.utilization.first();
     let Some(sum) = sum.filter(|sum| sum.whole_ns() > 0) else {
-        return match sum.is_some_and(|sum| sum.unknown_ns > 0) {
-            true => {
-                "how busy devices are is not known: too many device rows are missing\n".to_owned()
-            }
-            false => no_device_sentence(one),
+        return if sum.is_some_and(|sum| sum.unknown_ns > 0) {
+            "how busy devices are is not known: too many device rows are missing\n".to_owned()
+        } else {
+            no_device_sentence(one)
         };
     };
     let whole = sum.whole_ns();
@@ -301,7 +301,12 @@ struct ShownNames<'a> {
 
 impl<'a> ShownNames<'a> {
     fn new(one: &'a Analyzed) -> ShownNames<'a> {
-        let kernels = one.total.kernels.iter().filter(|_| !one.full_names);
+        let kernels: &[_] = if one.full_names {
+            &[]
+        } else {
+            &one.total.kernels
+        };
+        let kernels = kernels.iter();
         let short = kernels.filter_map(|kernel| Some((&*kernel.name, kernel.short.as_deref()?)));
         ShownNames {
             short: short.collect(),

@@ -12,9 +12,12 @@ use etlink_link::ranks::StragglerStats;
 pub(super) fn kernel_table(one: &Analyzed, limit: Limit) -> Shown {
     let all = &one.total.kernels;
     let full = one.full_names;
-    let all_named = all.iter().map(|kernel| match full {
-        true => (kernel, &*kernel.name),
-        false => (kernel, kernel.short_name()),
+    let all_named = all.iter().map(|kernel| {
+        if full {
+            (kernel, &*kernel.name)
+        } else {
+            (kernel, kernel.short_name())
+        }
     });
     let columns: &[Column<(&KernelTotals, &str)>] = &[
         ("class", |(kernel, _)| kernel.class.name().to_owned()),
@@ -126,13 +129,15 @@ pub(super) fn collective_table(one: &Analyzed, limit: Limit) -> Shown {
         _ => "sum over all ranks",
     };
     // Of a file there are no other ranks to compare with.
-    let see = match one.told.run.is_empty() {
-        true => "",
-        false => ", see `etlink ranks`",
+    let see = if one.told.run.is_empty() {
+        ""
+    } else {
+        ", see `etlink ranks`"
     };
-    let with_size = match is_partial {
-        true => " of those with a size",
-        false => "",
+    let with_size = if is_partial {
+        " of those with a size"
+    } else {
+        ""
     };
     let title = format!(
         "communication (bytes: {summed}{with_size}; bandwidths: over all its time, also that of \
@@ -258,7 +263,7 @@ pub(super) fn counter_table(one: &Analyzed, limit: Limit) -> Shown {
     let all: Vec<(&str, &KernelCounter)> = of_ranks(one, |rank| &rank.counters).collect();
     let shorts = short_names(all.iter().map(|(_, of)| of.name.as_str()));
     let counters = all.into_iter().zip(shorts).map(|((rank, of), short)| {
-        let short = short.filter(|_| !one.full_names);
+        let short = if !one.full_names { short } else { None };
         let name = short.map_or_else(|| of.name.clone(), String::from);
         (rank, of, name)
     });

@@ -349,10 +349,8 @@ fn gap_grid<'a>(limit: Limit, all: impl Iterator<Item = (&'a str, &'a IdleCauses
 
 /// The line of all ranks, if there are several.
 fn of_all<'a, T>(one: &Analyzed, total: &'a [T]) -> impl Iterator<Item = (&'a str, &'a T)> {
-    total
-        .iter()
-        .filter(|_| one.told.ranks.len() > 1)
-        .map(|sum| ("all", sum))
+    let total = if one.told.ranks.len() > 1 { total } else { &[] };
+    total.iter().map(|sum| ("all", sum))
 }
 
 fn number_or_all(number: Option<i64>) -> String {

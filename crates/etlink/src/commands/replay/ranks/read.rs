@@ -138,7 +138,9 @@ fn from_written(
         let problem = format!("{name}: no Chakra nodes in it to run");
         bail!(AdvisedError::new(problem, "see `etlink check`"));
     }
-    if let Some(damage) = file.damage().filter(|_| rank.set.options.strict) {
+    if rank.set.options.strict
+        && let Some(damage) = file.damage()
+    {
         return Err(RunError::Refused {
             file: name.clone(),
             what: damage,
@@ -181,11 +183,12 @@ fn unanswered(questions: &[WhatIfQuestion]) -> RankAnswers {
         why: "a written graph does not say what is needed".into(),
         remedy: "replay the traces".into(),
     };
-    let answers = questions
-        .iter()
-        .map(|question| match question.needs_ranks() {
-            true => Ok(RankAnswer::default()),
-            false => Err(why.clone()),
-        });
+    let answers = questions.iter().map(|question| {
+        if question.needs_ranks() {
+            Ok(RankAnswer::default())
+        } else {
+            Err(why.clone())
+        }
+    });
     answers.collect()
 }
