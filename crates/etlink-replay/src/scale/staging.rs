@@ -13,6 +13,9 @@ use etlink_model::{DurationNs, NodeIdx};
 /// Shorter copies take about as long as their launches by chance.
 const LEAST_COPY: DurationNs = DurationNs(100_000);
 
+/// Nodes of other threads and streams that can begin between a launch and its copy, at most.
+const MOST_BETWEEN: usize = 1_000;
+
 /// The call that a copy keeps busy, if one does.
 pub(super) fn staging_call(graph: &ReplayGraph, copy: NodeIdx) -> Option<NodeIdx> {
     let length = graph.duration[copy.index()];
@@ -20,10 +23,8 @@ pub(super) fn staging_call(graph: &ReplayGraph, copy: NodeIdx) -> Option<NodeIdx
     if !is_copy || length < LEAST_COPY || !graph.measured {
         return None;
     }
-    let mut launches = graph.deps(copy).filter(|dep| {
-        dep.kind == EdgeKind::Launch && graph.kind[dep.from.index()] == ReplayKind::Runtime
-    });
-    let call = launches.next()?.from;
+    let mut launches = graph.deps(copy).filter(|dep| dep.kind == EdgeKind::Launch);
+    let call = call_behind(graph, launches.next()?.from, copy)?;
     let call_length = graph.duration[call.index()];
     let is_alike = |one: DurationNs, other: DurationNs| one.0.saturating_mul(2) >= other.0;
     // From the start of the copy to the end of the call both go on.
@@ -31,4 +32,15 @@ pub(super) fn staging_call(graph: &ReplayGraph, copy: NodeIdx) -> Option<NodeIdx
     let both = call_end - graph.start[copy.index()];
     let copies = is_alike(length, call_length) && is_alike(call_length, length);
     (copies && is_alike(both, length)).then_some(call)
+}
+
+/// The call that an edge of a launch stands for: where it begins, or, of a copy that starts before its
+/// call ends, behind it. Nodes are numbered by time, so that the call is between the two.
+fn call_behind(graph: &ReplayGraph, from: NodeIdx, copy: NodeIdx) -> Option<NodeIdx> {
+    let is_call = |node: &NodeIdx| {
+        graph.kind[node.index()] == ReplayKind::Runtime
+            && graph.resource[node.index()] == graph.resource[from.index()]
+    };
+    let mut nodes = (from.0..copy.0).take(MOST_BETWEEN).map(NodeIdx);
+    nodes.find(is_call)
 }
