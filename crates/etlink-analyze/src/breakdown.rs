@@ -1,6 +1,6 @@
 //! Where device time goes.
 //!
-//! The *window* of a device is that of its [`Utilization`]: the steps, or the recording; and what
+//! The *window* of a device is that of its utilization: the steps, or the recording; and what
 //! follows the last step and counts. Of its rows those are meant that count: see
 //! [`CountedWork`](crate::CountedWork). Each instant of the window belongs to the first that holds:
 //! computation runs, communication runs, a copy or memset runs, work that does not count runs or

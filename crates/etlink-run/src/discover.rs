@@ -6,7 +6,7 @@
 //! kind, and the rank in `distributedInfo`; then from the manifest that `etlink record` wrote.
 //! Where names and traces say different ranks, the traces count if they fit together (local ranks
 //! in names), else the names (copies of one rank's trace). Which process recorded a file, and when,
-//! decides between two ranks and two recordings of one ([`recorded`]).
+//! decides between two ranks and two recordings of one (`recorded`).
 
 mod candidate;
 mod cycles;
