@@ -122,6 +122,8 @@ pub struct RankWindow {
     pub length_ns: i64,
     /// In how much of it so many device rows were lost that nothing can be said, ns.
     pub unknown_ns: i64,
+    /// Whether so many device rows were lost that nothing can be said of any of it.
+    pub is_unknown: bool,
     /// Whether the trace has an op, a runtime call or a device row.
     pub has_work: bool,
     /// Whether there is device work at all.

@@ -94,7 +94,7 @@ pub struct RunFindings {
     /// said, ns.
     #[serde(skip_serializing_if = "is_zero")]
     pub unknown_ns: i64,
-    /// Whether that is so of all windows: then there is no verdict.
+    /// Whether that is so of the whole window of a rank: without findings there is no verdict then.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_unknown: bool,
     /// Whether a rank has an op, a runtime call or a device row.

@@ -216,7 +216,7 @@ impl RunFindings {
             window_ns,
             idle_ns,
             unknown_ns,
-            is_unknown: unknown_ns > 0 && windows().all(|window| window.length_ns == 0),
+            is_unknown: windows().any(|window| window.is_unknown),
             has_work: windows().any(|window| window.has_work),
             has_device: windows().any(|window| window.has_device),
             computes: windows().any(|window| window.computation_ns > 0),

@@ -14,7 +14,7 @@ use etlink_analyze::{
 };
 use etlink_link::ranks::GroupResolver;
 use etlink_link::{EdgeKind, LinkedTrace, NoLaunch, NodeKind, ThreadWork};
-use etlink_model::{AuxiliaryKind, CallIdx, NodeIdx, OpIdx, ThreadIdx};
+use etlink_model::{AuxiliaryKind, CallIdx, NodeIdx, OpIdx, RowSanity, ThreadIdx};
 use etlink_replay::GraphEdits;
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -119,6 +119,8 @@ impl<'t> RankView<'t> {
         }
         window.has_stacks = has_stacks(trace);
         window.has_work = !trace.device.has_no_work();
+        let sanity = trace.device.row_sanity.as_ref();
+        window.is_unknown = sanity.is_some_and(RowSanity::is_all_unknown);
         let step_names = StepNames::new(&analysis.steps);
         RankView {
             trace,

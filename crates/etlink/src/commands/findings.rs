@@ -370,7 +370,7 @@ fn findings_text(report: &FindingsReport) -> String {
 /// How much of the time nothing is said of.
 fn unknown_line(found: &RunFindings) -> String {
     match found.unknown_ns {
-        _ if found.is_unknown => String::new(),
+        _ if found.is_unknown && found.findings.is_empty() => String::new(),
         0 => String::new(),
         ns => format!(
             "nothing is said of {}: more than {} % of the device rows of that time are missing\n",

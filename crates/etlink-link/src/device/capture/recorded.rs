@@ -194,10 +194,9 @@ impl<'d> CaptureSweep<'d> {
             .open
             .iter()
             .filter(|open| self.process_of(open.thread) == self.process_of(thread));
-        let only = if near.next().is_none() {
-            near.next()
-        } else {
-            None
+        let only = match (near.next(), near.next()) {
+            (Some(only), None) => Some(only),
+            _ => None,
         };
         own.or(only).map(|open| open.capture)
     }
