@@ -674,7 +674,7 @@ export type StepTime = {
   exposed_memory_ns: number;
   exposed_other_ns: number;
   idle_ns: number;
-  unknown_ns?: unknown;
+  unknown_ns?: number;
   communication_ns: number;
   overlap_ns: number;
 };
@@ -759,7 +759,7 @@ export type Utilization = {
   start_ns: number;
   window_ns: number;
   before_recording_ns: number;
-  unknown_ns?: unknown;
+  unknown_ns?: number;
   busy_ns: number;
   computation_ns: number;
   exposed_communication_ns: number;

@@ -150,7 +150,11 @@ impl FieldTypes {
         let mut text = "{\n".to_owned();
         for (name, (value, times)) in &self.all {
             let mark = if *times < self.recorded { "?" } else { "" };
-            let written = value.text(depth + 1);
+            let mut written = value.text(depth + 1);
+            // Times that are 0 in all values are left out of them.
+            if written == "unknown" && name.ends_with("_ns") {
+                "number".clone_into(&mut written);
+            }
             let _ = writeln!(text, "{indent}{name}{mark}: {written};");
         }
         text + &"  ".repeat(depth) + "}"
