@@ -5,7 +5,7 @@ use crate::rank_error::rank_error;
 use crate::run_query::RunQuery;
 use anyhow::{Result, bail};
 use arrow_array::RecordBatch;
-use etlink_link::{LinkedTrace, TensorEdges};
+use etlink_link::LinkedTrace;
 use etlink_model::KeepEvents;
 use etlink_replay::{ReplaySettings, graph_from_trace, node_slack, run_graph};
 use etlink_run::RunError;
@@ -27,8 +27,7 @@ impl TraceDocument {
     /// No rank could be linked, they do not fit into memory together, or they are written graphs.
     pub fn read(run: &RunQuery) -> Result<TraceDocument> {
         let options = RunOptions {
-            // as in `analyze --parquet`, so that both have the same edges and events
-            tensor_deps: TensorEdges::None,
+            // Edges through tensors are found as in `analyze --parquet`, so that both have the same.
             keep: KeepEvents::Memory,
             work: RankOperation::Analyze,
             ..run.options.clone()
