@@ -120,13 +120,12 @@ impl EarlierFiles {
 
     /// What goes beside the files of ranks. What another run's ranks need stays.
     pub(super) fn beside(&self) -> impl Iterator<Item = &String> + Clone {
-        let all = self.groups.iter().chain(&self.simulator);
-        let kept = if self.other_run.is_none() {
-            usize::MAX
+        let (groups, simulator) = if self.other_run.is_none() {
+            (self.groups.as_ref(), &self.simulator[..])
         } else {
-            0
+            (None, &[][..])
         };
-        all.take(kept)
+        groups.into_iter().chain(simulator)
     }
 
     /// Whether the files of a simulation would replace those that another run's ranks need.
