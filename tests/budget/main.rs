@@ -1,5 +1,4 @@
 //! `--memory` as the system sees it: no process holds more, or it refuses and writes nothing.
-//! `cargo dev budget` measures the same with every command on 64 ranks.
 #![cfg(target_os = "linux")]
 #![allow(
     clippy::expect_used,
@@ -20,8 +19,8 @@ const RANKS: usize = 4;
 const PROGRAM: u64 = 16_000_000;
 /// Ascending: the system tells the largest peak of all processes until then.
 const BUDGETS: [u64; 3] = [45_000_000, 70_000_000, 110_000_000];
-/// What stays of a rank is small with these. `cargo dev budget` measures the others too, which can
-/// hold somewhat more: see BENCHMARKS.
+/// What stays of a rank is small with these. The other commands can
+/// hold somewhat more.
 const COMMANDS: [&[&str]; 4] = [
     &["merge", "traces", "-o", "out"],
     &["ranks", "traces", "--json"],

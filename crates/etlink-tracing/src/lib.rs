@@ -95,7 +95,7 @@
 //! - Strides are those of contiguous tensors. Collectives have no fields yet.
 //!
 //! A recorded span takes about 0.2 us, more where fields have to be printed, one that is not
-//! recorded a few nanoseconds (`BENCHMARKS.md`): the layer tells `tracing` that it wants no spans.
+//! recorded a few nanoseconds: the layer tells `tracing` that it wants no spans.
 //! Threads write to buffers of their own without locks, about 80 bytes per span and what its fields
 //! take; the traces are made when the window has closed.
 //!

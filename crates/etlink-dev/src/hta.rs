@@ -1,4 +1,4 @@
-//! `cargo dev hta-class`: the Python class `etlink.hta.TraceAnalysis` against HTA's own.
+//! `cargo dev hta`: the Python class `etlink.hta.TraceAnalysis` against HTA's own.
 
 use crate::support::{repository_root, run_command};
 use crate::wheel::install_into;
@@ -17,7 +17,7 @@ const PACKAGES: [&str; 5] = [
 ];
 
 #[derive(Debug, Args)]
-pub struct HtaClassOptions {
+pub struct HtaOptions {
     /// Folder with the traces that both are asked about
     #[arg(long, value_name = "DIR")]
     traces: Option<PathBuf>,
@@ -27,7 +27,7 @@ pub struct HtaClassOptions {
 }
 
 /// Asks both classes the same, or runs HTA's tests with each.
-pub fn compare_classes(options: &HtaClassOptions) -> Result<()> {
+pub fn compare_classes(options: &HtaOptions) -> Result<()> {
     let asked = [
         ("hta_class.py", &options.traces),
         ("hta_tests.py", &options.checkout),
