@@ -1,5 +1,5 @@
-//! What the other crates talk about: ids, times, names, the host trace and the device
-//! trace as columns, and the anomalies met on the way.
+//! Shared vocabulary of all crates: ids, times, names, the host trace and the device trace as
+//! columns, and the anomalies found while reading.
 //!
 //! ```text
 //! HostTrace    PyTorch execution trace: a tree of ops without times, with tensors
