@@ -1,40 +1,41 @@
-//! What tells where a slice of a trace begins and ends, in memory that does not grow with the trace but
-//! for its annotations.
+//! Collects what determines the start and end of a slice of a trace, in memory that grows only with
+//! the trace's annotations.
 
 use etlink_model::{Correlation, DeviceRow, DeviceTrace, DurationNs, KeptTime, NameId, TimeNs};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// No event is in it.
+/// Time range that contains no event.
 pub(crate) const NOTHING: KeptTime = KeptTime {
     from: TimeNs(i64::MAX),
     until: TimeNs(i64::MIN),
 };
 
-/// Stretches of time are doubled where there are more.
+/// Maximum number of time intervals; their width doubles beyond it.
 const MOST_STRETCHES: usize = 4096;
 
-/// What is read of a trace for a slice.
+/// Events of a trace that are read for a slice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SliceEvents {
-    /// When it is.
+    /// Time range of the slice.
     pub time: KeptTime,
-    /// Ids of what may have been launched in it.
+    /// Ids of the calls that may have been launched in the slice.
     pub launches: RangeInclusive<i64>,
 }
 
-/// What a trace has, as far as slices are chosen by it.
+/// Contents of a trace as far as slices are chosen by them.
 #[derive(Clone, Debug, Default)]
 pub struct TraceOutline {
-    /// Its annotations, and a device row for each stretch of time, as long as all rows that began in it.
+    /// Annotations, and one device row per time interval, as long as all rows that began in the
+    /// interval.
     pub trace: DeviceTrace,
-    /// First start and last end of ops, runtime calls and device rows.
+    /// First start and last end of ops, runtime calls and device rows; `None` without any.
     pub window: Option<(TimeNs, TimeNs)>,
     launches: Stretches,
 }
 
 impl TraceOutline {
-    /// That of a trace which was read as a whole.
+    /// Returns the outline of a trace that was read completely.
     pub fn of_trace(trace: DeviceTrace) -> TraceOutline {
         TraceOutline {
             window: trace.window(),
@@ -43,7 +44,7 @@ impl TraceOutline {
         }
     }
 
-    /// What is to be read for a slice.
+    /// Returns the events to read for a slice.
     pub fn slice(&self, time: KeptTime) -> SliceEvents {
         let Stretches { width, stretches } = &self.launches;
         let range = time.from.0 >> width..=time.until.0 >> width;
@@ -57,23 +58,23 @@ impl TraceOutline {
     }
 }
 
-/// What happened in stretches of time of the same length.
+/// Summaries of time intervals of equal length.
 #[derive(Clone, Debug, Default)]
 struct Stretches {
-    /// Their length is 2 to the power of this, ns.
+    /// Length of an interval as a power of two, in nanoseconds.
     width: u32,
-    /// By their place in time.
+    /// Summaries by position of the interval in time.
     stretches: BTreeMap<i64, Stretch>,
 }
 
-/// What happened in a stretch of time.
+/// Summary of one time interval.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stretch {
-    /// The least and the greatest id of calls that began in it.
+    /// Smallest and largest id of calls that began in the interval; `None` without calls.
     ids: Option<(i64, i64)>,
-    /// Length of the device rows that began in it.
+    /// Total length of the device rows that began in the interval.
     rows: DurationNs,
-    /// Length of the ops that began in it.
+    /// Total length of the ops that began in the interval.
     ops: DurationNs,
 }
 
@@ -101,7 +102,7 @@ impl Stretches {
     }
 }
 
-/// Makes an outline, chunk by chunk.
+/// Builder of an outline, chunk by chunk.
 pub(crate) struct OutlineBuilder<'k> {
     is_step: &'k (dyn Fn(&str) -> bool + Sync),
     window: Option<(TimeNs, TimeNs)>,
@@ -117,7 +118,7 @@ impl<'k> OutlineBuilder<'k> {
         }
     }
 
-    /// Adds a chunk, which keeps its annotations and steps alone.
+    /// Adds a chunk and reduces it to its annotations and steps.
     pub(crate) fn add(&mut self, part: &mut DeviceTrace) {
         if let Some((start, end)) = part.window() {
             let (first, last) = self.window.unwrap_or((start, end));
@@ -139,7 +140,7 @@ impl<'k> OutlineBuilder<'k> {
             self.launches.add(*start, stretch);
         }
         let ops = &part.ops;
-        // few names, many ops
+        // There are few names, but many ops.
         let mut steps: Vec<Option<bool>> = vec![None; part.names.count()];
         let mut is_step = |name: NameId| {
             let known = &mut steps[name.index()];
@@ -169,7 +170,7 @@ impl<'k> OutlineBuilder<'k> {
         let Stretches { width, stretches } = &self.launches;
         let has_rows = stretches.values().any(|own| own.rows > DurationNs(0));
         for (place, own) in stretches {
-            // Which work was launched when, roughly: rows begin soon after.
+            // Approximates the work launched at each time: rows begin soon after their launch.
             trace.rows.push(DeviceRow {
                 start: TimeNs(place << width),
                 duration: if has_rows { own.rows } else { own.ops },
@@ -210,7 +211,7 @@ mod tests {
         });
         let (first, last) = slice.launches.into_inner();
         assert!(first <= 40_000 && last >= 49_999);
-        // no more than a stretch on either side
+        // At most one interval more on either side.
         assert!(first > 39_900 && last < 50_100, "{first} {last}");
     }
 }
