@@ -41,8 +41,8 @@ pub struct RocpdReadOptions {
 /// A process of a database that has work on devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RocpdProcess {
-    /// Row number of the process in the database. Process ids may be ambiguous: a merged database
-    /// can combine several machines.
+    /// Index of the process in the database. Process ids may be ambiguous: a merged database can
+    /// combine several machines.
     pub place: i64,
     /// Process id.
     pub pid: i64,
@@ -159,7 +159,8 @@ struct WorkingProcesses {
 }
 
 impl WorkingProcesses {
-    /// Returns true if a process has work on devices. Call it suffix by suffix.
+    /// Returns true if a process has work on devices. The cache is rebuilt whenever the suffix
+    /// changes.
     fn has(
         &mut self,
         listed: &ListedProcess,
