@@ -18,7 +18,7 @@ macro_rules! attributes {
         pub(crate) struct $Name<'a> { $(pub(crate) $field: Option<JsonValue<'a>>,)* }
 
         impl<'a> $Name<'a> {
-            /// Stores `value` if `name` is one of these lists; returns true if so.
+            /// Stores `value` if `name` is one of the fields; returns true if so.
             #[inline]
             pub(crate) fn set(&mut self, name: &[u8], value: JsonValue<'a>) -> bool {
                 match name {
