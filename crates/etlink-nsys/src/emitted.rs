@@ -1,10 +1,8 @@
 //! Texts of ranges that `torch.autograd.profiler.emit_nvtx` writes.
 //!
-//! `name[, seq = N][, op_id = M][, sizes = [[2, 3], []]][, input_op_ids = [(M, 0)]]`: `getNvtxStr`
-//! in
-//! `torch/csrc/profiler/util.cpp`. `op_id`, since PyTorch 1.12, is the handle of the
-//! `RecordFunction`:
-//! `rf_id` of host traces, `Record function id` of Kineto.
+//! `name[, seq = N][, op_id = M][, sizes = [[2, 3], []]][, input_op_ids = [(M, 0)]]`, written by
+//! `getNvtxStr` in `torch/csrc/profiler/util.cpp`. `op_id`, since PyTorch 1.12, is the handle of
+//! the `RecordFunction`: `rf_id` of host traces, `Record function id` of Kineto.
 
 use std::collections::BTreeSet;
 

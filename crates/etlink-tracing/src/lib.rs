@@ -83,9 +83,9 @@
 //! linker interprets the names of calls: names that end in `StreamSynchronize`,
 //! `DeviceSynchronize`, `EventRecord` or `StreamWaitEvent` order work like CUDA's calls of these
 //! names. Either all of them state their streams in `sync_stream`, or none does and the streams are
-//! inferred. HTA and
-//! `chakra_trace_link` recognize only launches with CUDA's names, such as `cudaLaunchKernel`.
-//! `examples/training` is a program with loader threads, a backward thread and a device.
+//! inferred. HTA and `chakra_trace_link` recognize only launches with CUDA's names, such as
+//! `cudaLaunchKernel`. `examples/training` is a program with loader threads, a backward thread and
+//! a device.
 //!
 //! - Each entry of a span is an op of the thread that enters it. Its parent is the span around it
 //!   on that thread.

@@ -10,8 +10,7 @@ pub type RecorderError = Box<dyn std::error::Error + Send + Sync>;
 ///
 /// `prepare` precedes the first `start`, and the `start` of each cycle of a PyTorch schedule.
 /// `stop` follows only a successful `start`, `save` only a successful `stop`. A recorder whose
-/// `start` or
-/// `stop` fails counts as not running.
+/// `start` or `stop` fails counts as not running.
 pub trait Recorder: Send {
     /// Returns the recorder's name for error messages.
     fn name(&self) -> &str;
