@@ -1,8 +1,11 @@
 //! Collects what determines the start and end of a slice of a trace, in memory that grows only with
 //! the trace's annotations.
 
-use etlink_model::{Correlation, DeviceRow, DeviceTrace, DurationNs, KeptTime, NameId, TimeNs};
+use etlink_model::{
+    Correlation, DeviceRow, DeviceTrace, DurationNs, KeptTime, LaterRow, NameId, TimeNs,
+};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::RangeInclusive;
 
 /// Time range that contains no event.
@@ -21,6 +24,24 @@ pub struct SliceEvents {
     pub time: KeptTime,
     /// Ids of the calls that may have been launched in the slice.
     pub launches: RangeInclusive<i64>,
+    /// Last start of a device row with such an id.
+    pub last_row: TimeNs,
+}
+
+impl SliceEvents {
+    /// Returns whether a row after the slice may be kept: because it was launched in the slice, or
+    /// runs before such a row.
+    pub(crate) fn may_await(&self, row: LaterRow) -> bool {
+        self.launches.contains(&row.id.0) || row.start <= self.last_row
+    }
+
+    /// Returns the time range of the slice, extended to the last start of such rows.
+    pub(crate) fn with_rows(&self) -> KeptTime {
+        KeptTime {
+            until: self.time.until.max(self.last_row.shifted(1)),
+            ..self.time
+        }
+    }
 }
 
 /// Contents of a trace as far as slices are chosen by them.
@@ -31,7 +52,9 @@ pub struct TraceOutline {
     pub trace: DeviceTrace,
     /// First start and last end of ops, runtime calls and device rows; `None` without any.
     pub window: Option<(TimeNs, TimeNs)>,
-    launches: Stretches,
+    launches: Stretches<Stretch>,
+    /// Last start of device rows by ranges of their launch ids.
+    row_starts: Stretches<TimeNs>,
 }
 
 impl TraceOutline {
@@ -40,31 +63,34 @@ impl TraceOutline {
         TraceOutline {
             window: trace.window(),
             trace,
-            launches: Stretches::default(),
+            ..TraceOutline::default()
         }
     }
 
     /// Returns the events to read for a slice.
     pub fn slice(&self, time: KeptTime) -> SliceEvents {
-        let Stretches { width, stretches } = &self.launches;
-        let range = time.from.0 >> width..=time.until.0 >> width;
-        let ids = stretches.range(range).filter_map(|(_, own)| own.ids);
+        let launches = self.launches.within(time.from.0..=time.until.0);
+        let ids = launches.filter_map(|own| own.ids);
         let ids = ids.reduce(|all, own| (all.0.min(own.0), all.1.max(own.1)));
         let (first, last) = ids.unwrap_or((1, 0));
+        let launches = first..=last;
+        let starts = ids.map(|_| self.row_starts.within(launches.clone()));
+        let last_row = starts.into_iter().flatten().max();
         SliceEvents {
             time,
-            launches: first..=last,
+            launches,
+            last_row: last_row.copied().unwrap_or(NOTHING.until),
         }
     }
 }
 
-/// Summaries of time intervals of equal length.
+/// Summaries of intervals of equal length, of times or of other numbers.
 #[derive(Clone, Debug, Default)]
-struct Stretches {
-    /// Length of an interval as a power of two, in nanoseconds.
+struct Stretches<T> {
+    /// Length of an interval as a power of two.
     width: u32,
-    /// Summaries by position of the interval in time.
-    stretches: BTreeMap<i64, Stretch>,
+    /// Summaries by the first number of the interval, divided by its length.
+    stretches: BTreeMap<i64, T>,
 }
 
 /// Summary of one time interval.
@@ -78,8 +104,13 @@ struct Stretch {
     ops: DurationNs,
 }
 
-impl Stretch {
-    fn add(&mut self, other: Stretch) {
+/// Summary that takes in another interval.
+trait Merge {
+    fn merge(&mut self, other: Self);
+}
+
+impl Merge for Stretch {
+    fn merge(&mut self, other: Stretch) {
         self.ids = match (self.ids, other.ids) {
             (Some(one), Some(other)) => Some((one.0.min(other.0), one.1.max(other.1))),
             (one, other) => one.or(other),
@@ -89,16 +120,36 @@ impl Stretch {
     }
 }
 
-impl Stretches {
-    fn add(&mut self, time: TimeNs, stretch: Stretch) {
-        let place = time.0 >> self.width;
-        self.stretches.entry(place).or_default().add(stretch);
+impl Merge for TimeNs {
+    fn merge(&mut self, other: TimeNs) {
+        *self = other.max(*self);
+    }
+}
+
+impl<T: Merge> Stretches<T> {
+    fn add(&mut self, number: i64, own: T) {
+        self.add_stretch(number >> self.width, own);
         while self.stretches.len() > MOST_STRETCHES {
             self.width += 1;
             for (place, own) in std::mem::take(&mut self.stretches) {
-                self.stretches.entry(place >> 1).or_default().add(own);
+                self.add_stretch(place >> 1, own);
             }
         }
+    }
+
+    fn add_stretch(&mut self, place: i64, own: T) {
+        match self.stretches.entry(place) {
+            Entry::Vacant(free) => {
+                free.insert(own);
+            }
+            Entry::Occupied(mut taken) => taken.get_mut().merge(own),
+        }
+    }
+
+    /// Returns the summaries of intervals that overlap `numbers`.
+    fn within(&self, numbers: RangeInclusive<i64>) -> impl Iterator<Item = &T> {
+        let range = numbers.start() >> self.width..=numbers.end() >> self.width;
+        self.stretches.range(range).map(|(_, own)| own)
     }
 }
 
@@ -106,7 +157,8 @@ impl Stretches {
 pub(crate) struct OutlineBuilder<'k> {
     is_step: &'k (dyn Fn(&str) -> bool + Sync),
     window: Option<(TimeNs, TimeNs)>,
-    launches: Stretches,
+    launches: Stretches<Stretch>,
+    row_starts: Stretches<TimeNs>,
 }
 
 impl<'k> OutlineBuilder<'k> {
@@ -115,6 +167,7 @@ impl<'k> OutlineBuilder<'k> {
             is_step,
             window: None,
             launches: Stretches::default(),
+            row_starts: Stretches::default(),
         }
     }
 
@@ -130,14 +183,19 @@ impl<'k> OutlineBuilder<'k> {
                 ids,
                 ..Stretch::default()
             };
-            self.launches.add(*start, stretch);
+            self.launches.add(start.0, stretch);
+        }
+        for (start, id) in part.rows.start.iter().zip(&part.rows.correlation) {
+            if let Some(Correlation(id)) = id.get() {
+                self.row_starts.add(id, *start);
+            }
         }
         for (start, rows) in part.rows.start.iter().zip(&part.rows.duration) {
             let stretch = Stretch {
                 rows: *rows,
                 ..Stretch::default()
             };
-            self.launches.add(*start, stretch);
+            self.launches.add(start.0, stretch);
         }
         let ops = &part.ops;
         // There are few names, but many ops.
@@ -156,7 +214,7 @@ impl<'k> OutlineBuilder<'k> {
                     ops: ops.duration[op],
                     ..Stretch::default()
                 };
-                self.launches.add(ops.start[op], stretch);
+                self.launches.add(ops.start[op].0, stretch);
             }
         }
         part.ops.reorder(&kept);
@@ -181,6 +239,7 @@ impl<'k> OutlineBuilder<'k> {
             trace,
             window: self.window,
             launches: self.launches,
+            row_starts: self.row_starts,
         }
     }
 }
@@ -198,7 +257,7 @@ mod tests {
                 ids: Some((call, call)),
                 ..Stretch::default()
             };
-            launches.add(time(call), stretch);
+            launches.add(time(call).0, stretch);
         }
         assert!(launches.stretches.len() <= MOST_STRETCHES);
         let outline = TraceOutline {

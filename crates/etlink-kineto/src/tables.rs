@@ -622,8 +622,8 @@ impl<'k> DeviceTraceBuilder<'k> {
         match &mut self.kept {
             KeptChunks::Whole => {}
             KeptChunks::Slice(slice) => {
-                part.keep(slice.time, &|id| slice.launches.contains(&id.0));
-                arrows.keep(slice.time);
+                part.keep(slice.time, &|row| slice.may_await(row));
+                arrows.keep(slice.with_rows());
             }
             KeptChunks::Outline(outline) => {
                 outline.add(part);

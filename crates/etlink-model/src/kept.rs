@@ -1,10 +1,10 @@
 //! Cuts a slice out of a trace, as if nothing else had been recorded.
 
 use crate::{
-    Correlation, DeviceTrace, DurationNs, EventDetails, GraphDependencies, GraphDependency,
-    RecordedDetails, RfId, RowIdx, TextSpan, TimeNs,
+    Correlation, DeviceTrace, DurationNs, EventDetails, QueueIdx, RecordedDetails, RfId, TextSpan,
+    TimeNs,
 };
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
 
 /// Half-open interval of time.
@@ -28,6 +28,17 @@ impl KeptTime {
     }
 }
 
+/// Device row or synchronisation row that begins in a slice or after it.
+#[derive(Clone, Copy, Debug)]
+pub struct LaterRow {
+    /// Queue, such as a stream, that runs the row.
+    pub queue: QueueIdx,
+    /// First instant of the row.
+    pub start: TimeNs,
+    /// Id of the call that launched the row.
+    pub id: Correlation,
+}
+
 /// Returns the rows in `0..rows` for which `is_kept` holds, in order.
 fn kept_rows(rows: usize, is_kept: impl Fn(usize) -> bool) -> Vec<u32> {
     let kept = (0..rows).filter(|row| is_kept(*row));
@@ -38,8 +49,9 @@ impl DeviceTrace {
     /// Cuts a slice out of the trace. O(n log n).
     ///
     /// A host event that began before the slice keeps only the part inside, and such a call counts
-    /// as launching nothing. Device work that runs or was launched in the slice is kept whole. A
-    /// row that was launched earlier therefore has no launch, as at the start of a recording.
+    /// as launching nothing. Device work that runs or was launched in the slice is kept whole, and
+    /// so is the work that its queue runs before it. A row that was launched earlier therefore has
+    /// no launch, as at the start of a recording.
     pub fn cut(&mut self, time: KeptTime) {
         let calls = &self.calls;
         let begun = kept_rows(calls.len(), |call| {
@@ -53,7 +65,21 @@ impl DeviceTrace {
             launched.extend(calls.correlation[call].get());
             until = until.max(calls.start[call] + calls.duration[call]);
         }
-        self.keep(time, &|id| launched.contains(&id));
+        // The last start on each queue. Recorders number calls in order: a row with a greater id
+        // than all of these was launched after the slice.
+        let mut last: FxHashMap<QueueIdx, TimeNs> = FxHashMap::default();
+        let rows = &self.rows;
+        for row in 0..rows.len() {
+            if launched.contains(&rows.correlation[row]) {
+                let last = last.entry(rows.queue[row]).or_insert(TimeNs(i64::MIN));
+                *last = rows.start[row].max(*last);
+            }
+        }
+        let newest = launched.iter().max().copied();
+        self.keep(time, &|row| {
+            let is_ahead = last.get(&row.queue).is_some_and(|last| row.start <= *last);
+            launched.contains(&row.id) || is_ahead && Some(row.id) < newest
+        });
         let calls = &mut self.calls;
         for call in 0..calls.len() {
             if clip(
@@ -82,12 +108,11 @@ impl DeviceTrace {
         self.sort_by_time();
     }
 
-    /// Keeps the events that overlap `time`, and those launched in it according to `is_launched`.
+    /// Keeps the events that overlap `time`, and the later device rows for which `is_awaited` holds.
     /// Names, threads and queues keep their numbers. O(n).
-    pub fn keep(&mut self, time: KeptTime, is_launched: &dyn Fn(Correlation) -> bool) {
-        let follows = |start: TimeNs, duration: DurationNs, id: Correlation| {
-            let is_later = start >= time.from && id.get().is_some_and(is_launched);
-            is_later || time.has(start, duration)
+    pub fn keep(&mut self, time: KeptTime, is_awaited: &dyn Fn(LaterRow) -> bool) {
+        let is_kept = |row: LaterRow, duration: DurationNs| {
+            time.has(row.start, duration) || row.start >= time.from && is_awaited(row)
         };
         let mut details = self.details.take();
         let mut keep = |table: fn(&mut RecordedDetails) -> &mut EventDetails, order: &[u32]| {
@@ -103,18 +128,23 @@ impl DeviceTrace {
         keep(|details| &mut details.calls, &order);
         let rows = &self.rows;
         let order = kept_rows(rows.len(), |row| {
-            follows(rows.start[row], rows.duration[row], rows.correlation[row])
+            let later = LaterRow {
+                queue: rows.queue[row],
+                start: rows.start[row],
+                id: rows.correlation[row],
+            };
+            is_kept(later, rows.duration[row])
         });
-        self.keep_dependencies(&order);
-        self.rows.reorder(&order);
+        self.keep_rows(&order);
         keep(|details| &mut details.rows, &order);
         let syncs = &self.syncs;
         let order = kept_rows(syncs.len(), |row| {
-            follows(
-                syncs.start[row],
-                syncs.duration[row],
-                syncs.correlation[row],
-            )
+            let later = LaterRow {
+                queue: syncs.queue[row],
+                start: syncs.start[row],
+                id: syncs.correlation[row],
+            };
+            is_kept(later, syncs.duration[row])
         });
         self.syncs.reorder(&order);
         keep(|details| &mut details.syncs, &order);
@@ -140,19 +170,6 @@ impl DeviceTrace {
         }
         self.details = details;
         self.keep_collectives();
-    }
-
-    /// Keeps dependencies between kept rows, with their new row numbers.
-    fn keep_dependencies(&mut self, order: &[u32]) {
-        let dependencies = std::mem::take(&mut self.graph_dependencies);
-        let place = |row: RowIdx| order.binary_search(&row.0).ok().map(RowIdx::new);
-        let mut kept = GraphDependencies::default();
-        for (effect, cause) in dependencies.effect.iter().zip(&dependencies.cause) {
-            if let (Some(effect), Some(cause)) = (place(*effect), place(*cause)) {
-                kept.push(GraphDependency { effect, cause });
-            }
-        }
-        self.graph_dependencies = kept;
     }
 
     /// Keeps the communication records that ops and rows refer to.

@@ -48,7 +48,7 @@ pub use ids::{
     NodeIdx, OpIdx, QueueIdx, RankIdx, ResourceIdx, RfId, RowIdx, StepIdx, TableIdx, ThreadIdx,
     TrackIdx,
 };
-pub use kept::{KeptNodes, KeptTime};
+pub use kept::{KeptNodes, KeptTime, LaterRow};
 pub use kernel_metrics::{
     KernelMetric, KernelMetrics, MetricProfile, ProfiledKernel, ProfiledKernels, ProfiledMetric,
     ProfiledMetrics,

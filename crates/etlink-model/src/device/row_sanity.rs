@@ -47,14 +47,20 @@ impl DeviceTrace {
     /// O(rows).
     pub fn retain_rows(&mut self, keep: &[bool]) {
         let order = kept(keep);
+        self.keep_rows(&order);
+        if let Some(details) = &mut self.details {
+            details.rows.reorder(&order);
+        }
+    }
+
+    /// Keeps these device rows in this order, ascending, without their details, and what depends on
+    /// them. O(rows).
+    pub(crate) fn keep_rows(&mut self, order: &[u32]) {
         let mut place = vec![RowIdx::NONE; self.rows.len()];
         for (new, old) in order.iter().enumerate() {
             place[*old as usize] = RowIdx::new(new);
         }
-        self.rows.reorder(&order);
-        if let Some(details) = &mut self.details {
-            details.rows.reorder(&order);
-        }
+        self.rows.reorder(order);
         let mut dependencies = GraphDependencies::default();
         for index in 0..self.graph_dependencies.len() {
             let mut one = self.graph_dependencies.row(index);
