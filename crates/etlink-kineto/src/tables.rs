@@ -326,7 +326,7 @@ impl ChunkTables {
             external_id: int(event.args.external_id).unwrap_or(-1),
             kernel: self.name(event.args.kernel),
         };
-        // Other calls of ROCm have a `size` too, such as that of an allocation.
+        // Other calls of ROCm have a `size` too, such as the size of an allocation.
         if call.correlation != Correlation::NONE
             && contains_bytes(event.name, b"emcpy")
             && let Some(size) = int(event.args.size)

@@ -7,7 +7,7 @@
 use crate::{DeviceQueue, ThreadRef, TraceBuilder};
 use std::collections::BTreeMap;
 
-/// Latencies in nanoseconds, similar to those of an A100.
+/// Latencies in nanoseconds, similar to an A100's.
 const LAUNCH: i64 = 6_000;
 const STREAM: i64 = 1_000;
 const EVENT: i64 = 2_000;

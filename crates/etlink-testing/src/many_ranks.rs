@@ -2,7 +2,7 @@
 
 use crate::{DeviceQueue, ParamComms, ThreadRef, TraceBuilder};
 
-/// Returns the device trace of a rank with three all-reduces over all ranks, each of which lists
+/// Returns the device trace of a rank with three all-reduces over all ranks. Each of them lists
 /// the ranks as PyTorch does. Its device runs one kernel per all-reduce. `ops` ops follow.
 pub fn all_reduce_rank(rank: u64, ranks: u64, ops: u32) -> Vec<u8> {
     let mut draw = TraceBuilder::default();

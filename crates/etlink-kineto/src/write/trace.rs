@@ -18,7 +18,7 @@ use std::io::{self, Write};
 /// Reading the text again gives the same trace: the same rows in the same order in each table, with
 /// the same threads, queues, names, groups and communication records. Data that no table keeps
 /// (flows of launches, counters, most arguments of kernels) is not written. Runtime calls get the
-/// category that PyTorch uses for their name. `first_start` and the counts in `events` are those of
+/// category that PyTorch uses for their name. `first_start` and the counts in `events` describe
 /// the new file.
 ///
 /// Layouts without a time base ([`KinetoVersion::has_whole_micros`]) contain whole microseconds.
@@ -41,7 +41,7 @@ pub fn write<W: Write>(trace: &DeviceTrace, out: W, options: KinetoWriteOptions)
         },
         writer: KinetoWriter::new(out, &header, options)?,
     };
-    // As in Kineto, the host's activities precede those of devices.
+    // As in Kineto, the host's activities precede device activities.
     encoder.write_ops()?;
     encoder.write_calls()?;
     encoder.write_rows()?;
