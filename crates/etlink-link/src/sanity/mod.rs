@@ -11,7 +11,7 @@
 //! | no time | start and duration are 0; a duration of 0 that rounding does not explain | left out |
 //! | impossible time | out of the order of launches on its stream, or far outside the recording | left out |
 //! | overlong | covers rows of its stream that had to wait for it, and lasts much longer than its like | ends where the next row begins |
-//! | shared correlation | several rows of a call that launches one kernel | given to the launches beside it that lack rows, in order; else counted |
+//! | shared correlation | several rows of a call that launches one kernel | given to the launches next to it that lack rows, in order; else counted |
 //! | lost | calls that launch and have no row | where more than [`LOST_PART`] is missing, time is unknown: neither busy nor idle |
 //!
 //! A row that is left out stays a launch without a row, so that no idle time is made of it. A row
