@@ -194,42 +194,44 @@ impl Problems {
                 ))
             });
         }
-        let (kind, said): (_, fn(&RankSummary, &Communication) -> String) =
-            match matched.differs {
-                None => return,
-                Some(Mismatch::Order) => {
-                    let what = || example(match_name(groups, matched));
-                    return self.note(JoinProblemKind::OrderUnknown, what);
-                }
-                Some(Mismatch::Recorded) => (
-                    JoinProblemKind::RecordedDiffers,
-                    |_, communication| match communication.on_device {
-                        true => "a device row".to_owned(),
-                        false => "the call alone".to_owned(),
-                    },
-                ),
-                Some(Mismatch::Kind) => (JoinProblemKind::KindDiffers, |_, communication| {
-                    communication.kind.name().to_owned()
-                }),
-                Some(Mismatch::Dtype) => (
+        let (kind, said): (_, fn(&RankSummary, &Communication) -> String) = match matched.differs {
+            None => return,
+            Some(Mismatch::Order) => {
+                let what = || example(match_name(groups, matched));
+                return self.note(JoinProblemKind::OrderUnknown, what);
+            }
+            Some(Mismatch::Recorded) => (JoinProblemKind::RecordedDiffers, |_, communication| {
+                let device = "a device row".to_owned();
+                let call = || "the call alone".to_owned();
+                communication
+                    .on_device
+                    .then_some(device)
+                    .unwrap_or_else(call)
+            }),
+            Some(Mismatch::Kind) => (JoinProblemKind::KindDiffers, |_, communication| {
+                communication.kind.name().to_owned()
+            }),
+            Some(Mismatch::Dtype) => {
+                (
                     JoinProblemKind::DtypeDiffers,
                     |summary, communication| match summary.names.get(communication.dtype) {
                         "" => "no element type".to_owned(),
                         dtype => dtype.to_owned(),
                     },
-                ),
-                // `all_to_all_single` with split sizes has different sizes by nature.
-                Some(Mismatch::Size) if matched.kind == CollectiveKind::AllToAll => return,
-                Some(Mismatch::Size) => {
-                    (
-                        JoinProblemKind::SizeDiffers,
-                        |_, communication| match communication.in_bytes {
-                            0 => "no size".to_owned(),
-                            bytes => format!("{bytes} bytes"),
-                        },
-                    )
-                }
-            };
+                )
+            }
+            // `all_to_all_single` with split sizes has different sizes by nature.
+            Some(Mismatch::Size) if matched.kind == CollectiveKind::AllToAll => return,
+            Some(Mismatch::Size) => {
+                (
+                    JoinProblemKind::SizeDiffers,
+                    |_, communication| match communication.in_bytes {
+                        0 => "no size".to_owned(),
+                        bytes => format!("{bytes} bytes"),
+                    },
+                )
+            }
+        };
         let first_said = said(summary, communication);
         let other = matched
             .members
