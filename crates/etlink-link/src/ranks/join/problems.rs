@@ -201,12 +201,11 @@ impl Problems {
                 return self.note(JoinProblemKind::OrderUnknown, what);
             }
             Some(Mismatch::Recorded) => (JoinProblemKind::RecordedDiffers, |_, communication| {
-                let device = "a device row".to_owned();
-                let call = || "the call alone".to_owned();
-                communication
-                    .on_device
-                    .then_some(device)
-                    .unwrap_or_else(call)
+                if communication.on_device {
+                    "a device row".to_owned()
+                } else {
+                    "the call alone".to_owned()
+                }
             }),
             Some(Mismatch::Kind) => (JoinProblemKind::KindDiffers, |_, communication| {
                 communication.kind.name().to_owned()
