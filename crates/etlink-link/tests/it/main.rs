@@ -10,6 +10,7 @@ mod kernel_metrics;
 #[cfg(test)]
 mod late_ranks;
 mod launches;
+#[cfg(test)]
 mod lost_collectives;
 #[cfg(test)]
 mod matching;
