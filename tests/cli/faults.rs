@@ -140,7 +140,8 @@ impl Replacement {
         );
     }
 
-    /// Asserts the same, or that an incomplete set is rejected.
+    /// Asserts that the files are the earlier or the new ones, or that an incomplete set is
+    /// rejected.
     #[track_caller]
     fn assert_is_whole_or_refused(&self, ran: &Ran) {
         let seen = self.files().0;

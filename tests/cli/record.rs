@@ -288,8 +288,8 @@ fn an_earlier_recording_is_replaced_only_by_force() {
     );
 }
 
-/// Processes of a program whose first trace is complete: old files are moved aside, new ones
-/// appear.
+/// Program that acts like the hook when the first trace is complete: old files are moved aside, new
+/// ones appear.
 const RECORDS: &str = r#"
 import json, os
 settings = json.loads(os.environ["ETLINK_RECORD"])
