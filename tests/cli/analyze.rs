@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 const US: i64 = 1_000;
 
+/// Generates a rank of two, with this device work:
 /// ```text
 /// us         0    10   20   30   40   50   60   70   80   90  100
 /// stream 7   gemm======     gemm======               copy=====
@@ -597,6 +598,7 @@ fn written_graphs_beside_traces() {
     }
 }
 
+/// Calls that wait for the device keep their start in a written graph.
 /// ```text
 /// us       0    10                 210      2000             3000                  3801  3900
 /// thread   copy_[= hipMemcpyWithStream =]   hipLaunchKernel  item[= hipMemcpyWithStream =]

@@ -21,9 +21,10 @@ pub struct Drawn {
     pub bytes: u64,
 }
 
+/// Generates the device trace of a rank:
 /// ```text
-/// stream 20   all_reduce ====|      one per millisecond, all ranks end at the same time,
-///                                   50 us after the last came
+/// stream 20   all_reduce ====|      one per millisecond; all ranks end at the same time,
+///                                   50 us after the last arrival
 /// ```
 pub fn draw(drawn: Drawn) -> Vec<u8> {
     let Drawn {
@@ -268,6 +269,7 @@ fn the_late_rank_and_the_clocks_are_found() {
     );
 }
 
+/// Generates one of three ranks, with two overlapping collectives:
 /// ```text
 /// rank 0   stream 20   all_gather of ranks 0, 1 ======|          rank 1   stream 20      ===|
 ///          stream 21     all_reduce of all      ========|                 stream 21   ========|

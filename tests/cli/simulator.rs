@@ -420,9 +420,10 @@ fn modes_are_of_a_simulator_and_exclude_each_other() {
 
 const US: i64 = 1_000;
 
+/// Generates a rank of two, with collectives that are partly exposed:
 /// ```text
 /// stream 7    mm mm   mm mm   mm mm        four of 5 us, then two that wait for the last
-/// stream 20      all_reduce =|  all_reduce =|      all-reduce, of which 35 us are exposed
+/// stream 20      all_reduce =|  all_reduce =|      all-reduce, 35 us of it exposed
 /// ```
 fn draw(rank: i64) -> Vec<u8> {
     let mut draw = TraceBuilder::new(KinetoFlavour::Cuda);

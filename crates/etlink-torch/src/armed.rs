@@ -99,7 +99,7 @@ pub struct ArmedStatus {
     pub rank: Option<u32>,
     /// Number of ranks.
     pub world: Option<u32>,
-    /// Number of ranks on its machine.
+    /// Number of ranks on the process's machine.
     pub local_world: Option<u32>,
     /// True if the rank is not among the requested ones.
     pub excluded: bool,
