@@ -20,13 +20,14 @@ pub struct ArmedSettings {
     pub steps: u64,
     /// Warm-up steps before each recording.
     pub warmup: u64,
-    /// Interval of periodic recordings: each step whose number is a multiple of this is recorded.
+    /// Interval of periodic recordings: a recording begins at each multiple, in steps; `None` if
+    /// off.
     pub every: Option<u64>,
-    /// Step time above which the following steps are recorded.
+    /// Step time above which the following steps are recorded; `None` if off.
     pub when: Option<StepTimeLimit>,
     /// Number of latest recordings to keep; `None` keeps all.
     pub keep: Option<u64>,
-    /// Signal that requests a recording, such as `SIGUSR2`.
+    /// Signal that requests a recording, such as `SIGUSR2`; `None` if off.
     pub signal: Option<String>,
 }
 
