@@ -20,8 +20,7 @@ pub struct ArmedSettings {
     pub steps: u64,
     /// Warm-up steps before each recording.
     pub warmup: u64,
-    /// Interval of periodic recordings: a recording begins at each multiple, in steps; `None` if
-    /// off.
+    /// Interval of periodic recordings, in steps: one begins at each multiple; `None` if off.
     pub every: Option<u64>,
     /// Step time above which the following steps are recorded; `None` if off.
     pub when: Option<StepTimeLimit>,
