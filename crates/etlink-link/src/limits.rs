@@ -161,6 +161,10 @@ pub(crate) const MAX_VOTES: usize = 1 << 22;
 /// recordings that began one after the other.
 pub(crate) const RUNS_APART: DurationNs = DurationNs(60_000_000_000);
 
+/// Recordings of one machine that are farther apart than this are of two runs: its processes have one
+/// clock, which they read within less.
+pub(crate) const PROCESSES_APART: DurationNs = DurationNs(1_000_000);
+
 /// Groups with more ranks than this are taken for damage.
 pub(crate) const MAX_RANKS: u64 = 1 << 20;
 

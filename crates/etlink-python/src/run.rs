@@ -270,7 +270,7 @@ impl OpenRun {
             notes.extend(analyzed.iter().flat_map(|(_, made)| made.notes()));
         }
         notes.extend(made_already(ranks).map_or(vec![], |made| made.notes()));
-        notes.extend(made_already(findings).map_or(vec![], |made| made.all_notes()));
+        notes.extend(made_already(findings).map_or(vec![], |made| made.notes.clone()));
         notes.extend(made_already(top).map_or(vec![], |made| made.notes()));
         notes.extend(made_already(traces).map_or(vec![], |made| made.notes().to_vec()));
         // documents are about the same files, so most of their notes are the same

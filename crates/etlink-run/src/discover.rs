@@ -38,7 +38,7 @@ use cycles::{RankCandidates, split_cycles};
 use dumps::DumpNames;
 use layouts::join_folders;
 use measured::{StrayMeasurements, give_metrics};
-use recorded::{number_unnamed, refuse_copies, separate_processes};
+use recorded::{refuse_copies, separate_processes};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use twins::without_packed_twins;
@@ -410,7 +410,6 @@ fn sort_out(
     }
     refuse_copies(&mut candidates, &mut run.notes);
     separate_processes(&mut candidates, &mut run.notes);
-    number_unnamed(&mut candidates, &mut run.notes);
     // for a note alone: which traces are of one run is settled when they are joined
     let world_size = candidates
         .iter()

@@ -150,8 +150,6 @@ pub struct Members<T> {
     pub world_size: Option<i64>,
     /// Ranks of the run that have no trace here, ascending; the first 1024.
     pub absent: Vec<GlobalRank>,
-    /// Traces of some of these lie there, and could not be taken.
-    pub has_untaken: bool,
 }
 
 impl<T: RunMember> Members<T> {
@@ -174,7 +172,6 @@ impl<T: RunMember> Members<T> {
             mismatches: vec![],
             world_size: selection.world_size,
             absent: selection.absent.clone(),
-            has_untaken: false,
         };
         let mut known = 0;
         for rank in ranks {
@@ -213,26 +210,6 @@ impl<T> Members<T> {
     pub fn mismatch_notes(&self) -> impl Iterator<Item = String> {
         self.mismatches.iter().map(Excluded::mismatch_note)
     }
-
-    /// A note on the ranks that have no trace here, if there are any.
-    pub fn absent_note(&self) -> Option<String> {
-        absent_note(&self.absent, self.has_untaken)
-    }
-}
-
-/// A note on the ranks that have no trace here, if there are any. `has_untaken`: traces of some of them
-/// lie there.
-pub fn absent_note(absent: &[GlobalRank], has_untaken: bool) -> Option<String> {
-    if absent.is_empty() {
-        return None;
-    }
-    let taken = if has_untaken {
-        " that could be taken"
-    } else {
-        ""
-    };
-    let ranks = text::first_ranks(absent);
-    Some(format!("no trace of rank {ranks}{taken}"))
 }
 
 /// Why nothing can be reported of a source of which no trace could be taken: the errors of those

@@ -413,9 +413,8 @@ impl Merger<'_> {
             let context = RankContext::default();
             job::write_out(&trace, &job, context, self.progress(), &mut linked)?;
         } else if alone {
-            let run = rank.run.clone();
             let members = rank.join_member().into_iter().collect();
-            let joined = MergedRun::new(self.options, &self.runs.options, &run, members);
+            let joined = MergedRun::new(self.options, &self.runs.options, entry.run(), members);
             rank.piece = self.write_rank(&trace, &job, &joined, &rank.label, &mut linked)?;
             rank.alone = Some(joined);
         } else if self.hold
@@ -509,11 +508,10 @@ impl Merger<'_> {
             let of_run = ranks.iter_mut().zip(&self.runs.ranks);
             let of_run = of_run.filter(|(_, (of, _))| *of == run);
             let members = of_run.filter_map(|(rank, _)| rank.join_member());
-            let name = files.folder.display().to_string();
             runs.push(MergedRun::new(
                 self.options,
                 &self.runs.options,
-                &name,
+                files,
                 members.collect(),
             ));
         }

@@ -274,17 +274,12 @@ fn trace_of_graph(entry: RankEntry<'_>, written: &WrittenRank) -> Result<LinkedT
 fn analyzed_run<T>(runs: &RunSet, results: RunResults<Ranked<T>>) -> AnalyzedRun<T> {
     let run = &runs.runs[results.run];
     let members = &results.members;
-    let mut notes = run.notes.clone();
+    let mut notes = runs.run_notes(&results);
     let forms = members.ranks.iter();
     let forms: Vec<_> = forms
         .map(|rank| (rank.label.as_str(), rank.value.form))
         .collect();
     notes.extend(chakra::notes(&forms));
-    notes.extend(members.mismatch_notes());
-    // whoever asked for some ranks knows that the others are not here
-    if runs.options.ranks.is_none() {
-        notes.extend(members.absent_note());
-    }
     let excluded = results.excluded();
     let absent = results.members.absent;
     let mut ranks = vec![];

@@ -22,6 +22,6 @@ impl TopDocument {
 
     /// What is to be known of the folders, and why traces are not in it.
     pub fn notes(&self) -> Vec<String> {
-        [&self.0.notes[..], &self.0.errors].concat()
+        self.0.notes.clone()
     }
 }
