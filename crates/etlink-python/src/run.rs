@@ -390,7 +390,7 @@ fn run_source(mut paths: Vec<PathBuf>, is_list: bool) -> Result<RunSource> {
     let path = paths
         .pop()
         .ok_or_else(|| AdvisedError::new("no path", "give a trace or a folder of traces"))?;
-    Ok(RunSource::from_path(&path))
+    Ok(RunSource::with_stated_rank(&path))
 }
 
 fn made_once<T>(place: &Mutex<Option<Arc<T>>>, make: impl FnOnce() -> Result<T>) -> Result<Arc<T>> {

@@ -69,6 +69,11 @@ pub fn cycle_folder(path: &Path) -> Option<&Path> {
     is_cycle.then_some(parent)
 }
 
+/// Whether a file is a device trace that states its rank.
+pub fn states_rank(path: &Path) -> bool {
+    Inside::of_file(path).is_some_and(|inside| inside.rank.is_some())
+}
+
 /// Why subfolders of `root`, in which there may be traces, and files that may be some cannot be read.
 ///
 /// # Errors

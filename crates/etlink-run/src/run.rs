@@ -105,6 +105,16 @@ impl RunSource {
         }
     }
 
+    /// The same, where a trace that states its rank is a run with that rank.
+    pub fn with_stated_rank(path: &Path) -> RunSource {
+        match RunSource::from_path(path) {
+            RunSource::File(path) if storage::is_file(&path) && discover::states_rank(&path) => {
+                RunSource::Files(vec![path])
+            }
+            source => source,
+        }
+    }
+
     /// What is named by a path, and perhaps a host trace and measurements beside it.
     ///
     /// # Errors
@@ -153,7 +163,10 @@ impl RunSource {
     pub fn name(&self) -> String {
         match self {
             RunSource::Folder(path) | RunSource::File(path) => input::display_name(path),
-            RunSource::Files(paths) => format!("{} files", paths.len()),
+            RunSource::Files(paths) => match &paths[..] {
+                [only] => input::display_name(only),
+                _ => format!("{} files", paths.len()),
+            },
             RunSource::Rank(traces) => match &traces.host {
                 Some(host) => {
                     let device = input::display_name(&traces.device);
