@@ -328,6 +328,10 @@ fn not_compared(join: &RunJoin, others: &str) -> Vec<NotCompared> {
 }
 
 fn why_not_compared(matched: &CollectiveMatch, others: &str) -> Option<String> {
+    if !matched.outside.is_empty() {
+        let outside = rank_list("rank", &matched.outside);
+        return Some(format!("before or after the recordings of {outside}"));
+    }
     if !matched.is_shared() {
         return Some(others.to_owned());
     }
