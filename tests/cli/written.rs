@@ -169,5 +169,5 @@ fn a_rank_that_is_cut_before_its_first_node_is_called_cut() {
     tool.run("replay out")
         .exits(1)
         .notes("left out")
-        .says("the file is cut");
+        .notes("the file is cut");
 }
