@@ -118,7 +118,7 @@ impl EarlierFiles {
         Ok(earlier)
     }
 
-    /// Returns the files to remove next to those of ranks, except files that another run needs.
+    /// Returns the files to remove next to the ranks' files, except files that another run needs.
     pub(super) fn beside(&self) -> impl Iterator<Item = &String> + Clone {
         let (groups, simulator) = if self.other_run.is_none() {
             (self.groups.as_ref(), &self.simulator[..])
@@ -193,8 +193,8 @@ impl EarlierFiles {
         }
     }
 
-    /// Checks that the list of groups still fits the files that stay: those of another run, and, if
-    /// `is_part` of the ranks was written, those of the remaining ranks.
+    /// Checks that the list of groups still fits the files that stay: files of another run, and, if
+    /// `is_part` of the ranks was written, files of the remaining ranks.
     ///
     /// # Errors
     /// Fails if the list would change for them.

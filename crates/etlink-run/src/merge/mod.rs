@@ -176,8 +176,8 @@ impl MergeReport {
     }
 }
 
-/// Links all ranks of the set, joins those of each run, and writes one file per rank, or one for
-/// all, into a folder per run below `output`.
+/// Links all ranks of the set, joins the ranks of each run, and writes one file per rank, or one
+/// for all, into a folder per run below `output`.
 ///
 /// # Errors
 /// Fails if files already exist, a folder cannot be created, or the set has written graphs instead
@@ -620,7 +620,7 @@ impl Merger<'_> {
         Ok((linked, piece))
     }
 
-    /// Writes the files next to those of the ranks.
+    /// Writes the files next to the ranks' files.
     fn write_beside(&self, ranks: &[MergedRank], runs: &[MergedRun]) -> Result<(), RunError> {
         if !self.options.is_et() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Writes the files next to those of the ranks: process groups, and configurations of simulators.
+//! Writes the files next to the ranks' files: process groups, and configurations of simulators.
 
 use super::joined::simulated_ranks;
 use super::{MergeOptions, MergedRun};
@@ -22,7 +22,7 @@ const MAX_IDLE: usize = 4096;
 /// Text that identifies a README of etlink.
 const README_MARK: &str = "ranks for ASTRA-sim\n\nWritten by etlink ";
 
-/// Returns the names of files that a run may have next to those of its ranks.
+/// Returns the names of files that a run may have next to its ranks' files.
 pub(super) fn file_names(options: &MergeOptions) -> Vec<&'static str> {
     match (options.is_et(), options.simulator) {
         (false, _) => vec![],

@@ -58,7 +58,7 @@ impl JoinReport {
 }
 
 /// Joins the ranks of all shards: stores the decisions for each rank, and writes the files next to
-/// those of the ranks.
+/// the ranks' files.
 ///
 /// # Errors
 /// Fails if a shard is missing or ran on other traces or with other options, or if a file cannot be
@@ -216,7 +216,7 @@ impl ShardJoiner<'_> {
         MergedRun::new(self.options, &self.runs.options, &folder, members.collect())
     }
 
-    /// Returns a place for the files next to those of ranks, for each run with linked ranks.
+    /// Returns a place for the files next to the ranks' files, for each run with linked ranks.
     fn places_beside(&self, joined: &JoinedRuns) -> Result<Vec<PlaceBeside>, RunError> {
         let mut places = vec![];
         for (run, members) in joined.members.iter().enumerate() {
@@ -309,7 +309,7 @@ impl ShardJoiner<'_> {
     }
 }
 
-/// Place of the files next to those of a run's ranks.
+/// Place of the files next to the ranks' files of a run.
 struct PlaceBeside {
     run: usize,
     /// Prefix of the run's files.
