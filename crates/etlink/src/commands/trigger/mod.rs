@@ -96,7 +96,7 @@ pub fn run(args: &TriggerArgs) -> Result<Outcome> {
     })
 }
 
-/// Returns the processes of a job, at least one of which can record.
+/// Returns the job's processes, including at least one that can record.
 fn peers_that_can_be_asked(
     job: &ArmedJob,
     timeout: Option<Duration>,
