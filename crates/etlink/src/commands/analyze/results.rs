@@ -36,7 +36,7 @@ pub(super) struct AnalyzedTrace<'a> {
 pub(super) struct AnalyzedRun<T> {
     /// Folder of the run; empty for a file.
     pub(super) run: String,
-    /// Name in text: the folder, or the source if there are several runs.
+    /// Name in text: the folder, or the source for traces directly in a folder with several runs.
     #[serde(skip)]
     pub(super) name: String,
     /// Notes about the files.

@@ -26,7 +26,7 @@ pub(crate) struct Validated {
     after: String,
     /// Notes about the traces of both runs.
     notes: Vec<String>,
-    /// Traces that do not belong to either run.
+    /// Traces excluded from either run.
     excluded: Vec<Excluded>,
     #[serde(flatten)]
     validation: Validation,
