@@ -355,7 +355,7 @@ pub(crate) fn link_files(
     read_and_link(job, None, progress)
 }
 
-/// Reads and links the files of a job, of which one is already open.
+/// Reads and links the files of a job; one of them is already open.
 pub(crate) fn link_opened(
     job: &LinkJob,
     opened: OpenedTrace,

@@ -655,7 +655,7 @@ impl Merger<'_> {
             .map(|(_, rank)| rank)
     }
 
-    /// Moves the files of each run into place and removes those of an earlier run. The earlier run
+    /// Moves the files of each run into place, and removes an earlier run's files. The earlier run
     /// stays if failed ranks would lose their files.
     fn replace(
         &self,

@@ -96,8 +96,7 @@ pub(super) fn attempt(call: DiskCall, path: &Path) -> io::Result<()> {
     next(call).map_or(Ok(()), |effect| happen(effect, call, path))
 }
 
-/// Like `attempt` for a write. Before the process is killed, half of `bytes` is written. Returns
-/// the bytes that remain to be written.
+/// Like `attempt`, for a write. Writes half of `bytes` before a SIGKILL. Returns `bytes`.
 pub(super) fn attempt_write<'b>(
     path: &Path,
     file: &mut File,
