@@ -60,6 +60,8 @@ struct SequenceFit {
     /// How far clocks differ.
     offset_ns: i64,
     apart_ns: i64,
+    /// How many of twenty do not end together.
+    outliers: usize,
 }
 
 /// Gives kernels without records a group and a number where they are one collective on several
@@ -287,7 +289,8 @@ fn fit_sequences(rule: &FitRule, one: &[TimedComm], two: &[TimedComm]) -> Option
             continue;
         };
         // In a loop that is regular several shifts fit; clocks are nearly right.
-        if best.is_none_or(|known| fit.offset_ns.abs() < known.offset_ns.abs()) {
+        let key = |fit: SequenceFit| (fit.outliers, fit.offset_ns.abs());
+        if best.is_none_or(|known| key(fit) < key(known)) {
             best = Some(fit);
         }
     }
@@ -402,10 +405,12 @@ impl Pairs<'_> {
             return None;
         }
         let middle = apart.len() / 2;
+        let outliers = 20 * (apart.len() - together) / apart.len();
         Some(SequenceFit {
             shift: self.shift,
             offset_ns: median,
             apart_ns: *apart.select_nth_unstable(middle).1,
+            outliers,
         })
     }
 }
