@@ -439,7 +439,10 @@ fn broken_files_of_a_rank_leave_the_others() {
     put(&tool, &RUN);
     let whole = draw(RUN[2]);
     tool.file("run/kineto_trace_2.json", &whole[..whole.len() * 6 / 10]);
-    let ran = tool.run("ranks run").exits(0).notes("is missing on rank 2");
+    let ran = tool
+        .run("ranks run")
+        .exits(0)
+        .notes("is before or after the recording of rank 2");
     assert!(ran.stdout.contains("4 ranks, "), "{}", ran.stdout);
     for (text, why) in [
         ("", "run/kineto_trace_2.json"),
@@ -950,4 +953,28 @@ fn of_one_trace_under_two_ranks_neither_is_taken() {
             .complains(&["no rank could be taken: its trace and the trace of rank 3"]);
     }
     tool.run("merge run -o none").exits(1);
+}
+
+#[test]
+fn device_traces_that_were_swapped_go_to_the_host_traces_of_their_processes() {
+    let whole = Tool::new().run("ranks {pairs}/ddp2-2.15.0 --json").exits(0);
+    for states_rank in [true, false] {
+        let tool = Tool::new();
+        for rank in 0..2 {
+            let host = unpacked(&format!("ddp2-2.15.0/torch_et_{rank}.json.gz"));
+            tool.file(&format!("run/torch_et_{rank}.json"), host);
+            let device = unpacked(&format!("ddp2-2.15.0/kineto_trace_{rank}.json.gz"));
+            let mut device = String::from_utf8(device).expect("is text");
+            if !states_rank {
+                device = device.replace("distributedInfo", "otherInfo");
+            }
+            tool.file(&format!("run/kineto_trace_{}.json", 1 - rank), device);
+        }
+        let ran = tool.run("ranks run --json").exits(0);
+        assert_eq!(ran.runs()[0]["ranks"], whole.runs()[0]["ranks"]);
+        tool.run("findings run")
+            .exits(0)
+            .notes("kineto_trace_1.json is of the process of torch_et_0.json")
+            .lacks("two runs");
+    }
 }

@@ -658,6 +658,8 @@ fn fill_run(
             });
         }
     }
+    let swapped = pair_by_process(&mut run.ranks, &facts.inside);
+    run.notes.extend(swapped);
     let conflict = settle_ranks(&mut run.ranks, &facts.inside);
     run.notes.extend(conflict);
     adopt_loose(run, loose);
@@ -720,6 +722,57 @@ fn prefer_kineto(rank: i64, all: &mut Vec<TraceCandidate>, notes: &mut Vec<Strin
         names.join(", ")
     ));
     all.retain(is_kineto);
+}
+
+/// Gives device traces that were put to each other's host traces to those of their own processes. Returns
+/// a note on it.
+fn pair_by_process(
+    ranks: &mut [RankFiles],
+    inside: &BTreeMap<DevicePlace, Inside>,
+) -> Option<String> {
+    let process_of = |path: &Option<PathBuf>| {
+        let place = (path.clone()?, None);
+        inside.get(&place)?.recorder.process
+    };
+    let mut with_device: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
+    let mut with_host: BTreeMap<i64, usize> = BTreeMap::new();
+    for (at, found) in ranks.iter().enumerate() {
+        let (host, device) = (process_of(&found.host), process_of(&found.device));
+        if let Some((host, device)) = host.zip(device) {
+            with_device.entry(device).or_default().push(at);
+            *with_host.entry(host).or_default() += 1;
+        }
+    }
+    let mut moves: BTreeMap<usize, usize> = BTreeMap::new();
+    for (at, found) in ranks.iter().enumerate() {
+        let Some(host) = process_of(&found.host) else {
+            continue;
+        };
+        if let Some([from]) = with_device.get(&host).map(Vec::as_slice)
+            && *from != at
+            && with_host.get(&host) == Some(&1)
+        {
+            moves.insert(at, *from);
+        }
+    }
+    let taken: BTreeSet<usize> = moves.values().copied().collect();
+    let (to, from) = moves.first_key_value()?;
+    if !taken.iter().eq(moves.keys()) {
+        return None;
+    }
+    let name = |path: &Option<PathBuf>| path.as_deref().map(file_name).unwrap_or_default();
+    let note = format!(
+        "{} device traces are of the processes of other host traces than their names say ({} is of the \
+         process of {}): each goes to the host trace of its process",
+        moves.len(),
+        name(&ranks[*from].device),
+        name(&ranks[*to].host)
+    );
+    let devices: Vec<Option<PathBuf>> = ranks.iter().map(|found| found.device.clone()).collect();
+    for (to, from) in moves {
+        ranks[to].device.clone_from(&devices[from]);
+    }
+    Some(note)
 }
 
 /// Where names and traces say different ranks: takes those of the traces if these are of one run

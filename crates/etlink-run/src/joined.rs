@@ -75,7 +75,12 @@ impl JoinedRun {
         let places: BTreeMap<GlobalRank, usize> = ranks.zip(0..).collect();
         let mut lacks = vec![false; self.summaries.len()];
         for matched in &self.matches.matches {
-            for rank in matched.missing.iter().chain(&matched.lost) {
+            for rank in matched
+                .missing
+                .iter()
+                .chain(&matched.lost)
+                .chain(&matched.outside)
+            {
                 if let Some(place) = places.get(rank) {
                     lacks[*place] = true;
                 }

@@ -64,7 +64,8 @@ impl MeasuredRun {
                     sends: communication.kind == CollectiveKind::Send,
                 }
             });
-            let is_complete = matched.missing.is_empty() && matched.absent == 0;
+            let is_complete =
+                matched.missing.is_empty() && matched.outside.is_empty() && matched.absent == 0;
             let transfer_ns = if is_complete {
                 ranks.transfer_ns(matched)
             } else {

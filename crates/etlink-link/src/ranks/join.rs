@@ -94,7 +94,7 @@ impl CollectiveMatch {
     pub fn is_whole(&self) -> bool {
         use Mismatch::{Kind, Order, Recorded};
         let is_one = !matches!(self.differs, Some(Kind | Order | Recorded));
-        self.missing.is_empty() && self.lost.is_empty() && is_one
+        self.missing.is_empty() && self.outside.is_empty() && self.lost.is_empty() && is_one
     }
 }
 

@@ -29,7 +29,12 @@ pub fn collective_nodes(summaries: &[RankSummary], join: &RunJoin) -> JoinedColl
         match nodes.collect::<Option<Vec<MemberNodes>>>() {
             // The arms follow the order of reasons: a collective is counted once, for the first
             // that applies.
-            _ if collective.members.len() < 2 && collective.missing.is_empty() => joined.alone += 1,
+            _ if collective.members.len() < 2
+                && collective.missing.is_empty()
+                && collective.outside.is_empty() =>
+            {
+                joined.alone += 1
+            }
             _ if !collective.is_whole() => joined.unmatched += 1,
             None => joined.without_transfer += 1,
             Some(members) => joined.collectives.push(CollectiveNodes {

@@ -357,8 +357,17 @@ fn look_inside(path: &Path) -> Result<(InputKind, Inside, bool), InputError> {
         beginning
             .read_to_end(&mut head)
             .with_path(FileAction::Read, path)?;
+    } else if kind == InputKind::HostTrace {
+        let mut beginning = input.content.take(512);
+        beginning
+            .read_to_end(&mut head)
+            .with_path(FileAction::Read, path)?;
     }
-    let recorder = Recorder::of_head(&head);
+    let recorder = if kind == InputKind::HostTrace {
+        Recorder::of_host_trace(&head)
+    } else {
+        Recorder::of_head(&head)
+    };
     let inside = Inside {
         recorder,
         ..distributed_info(&head)

@@ -28,6 +28,15 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
+    /// Reads the beginning of a host trace, which states its process before its nodes.
+    pub(super) fn of_host_trace(head: &[u8]) -> Recorder {
+        let nodes = memchr::memmem::find(head, b"\"nodes\"").unwrap_or(head.len());
+        Recorder {
+            process: text_after(&head[..nodes], b"\"pid\"").and_then(integer),
+            ..Recorder::default()
+        }
+    }
+
     /// Reads the beginning of a Kineto trace, which can end anywhere.
     pub(super) fn of_head(head: &[u8]) -> Recorder {
         let base_ns = text_after(head, b"\"baseTimeNanoseconds\"")

@@ -35,7 +35,7 @@ impl JoinCoverage {
             };
             for member in &matched.members {
                 let at = member.rank.index();
-                if !matched.is_shared() {
+                if !matched.is_shared() || !matched.outside.is_empty() {
                     absent[at] += 1;
                 } else if matched.is_whole() && matched.members.len() > 1 {
                     joined[at] += 1;

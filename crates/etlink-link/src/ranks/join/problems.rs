@@ -16,6 +16,8 @@ const EXAMPLES: usize = 5;
 pub enum JoinProblemKind {
     /// Traces that are here do not have it.
     Missing,
+    /// It comes before or after all that traces here recorded.
+    Outside,
     /// Traces that are here have its launch, and lost its device row.
     RowLost,
     /// A device row on one rank, the call alone on another.
@@ -52,6 +54,7 @@ impl JoinProblemKind {
     /// One line for people.
     pub fn describe(self) -> &'static str {
         match self {
+            JoinProblemKind::Outside => "collectives before or after the recording of some rank",
             JoinProblemKind::Missing => "collectives that some rank does not have",
             JoinProblemKind::RowLost => {
                 "collectives whose device row the recorder lost on some rank"
@@ -182,6 +185,15 @@ impl Problems {
                     "{} is missing on {}",
                     match_name(groups, matched),
                     rank_list("rank", &matched.missing)
+                ))
+            });
+        }
+        if !matched.outside.is_empty() {
+            self.note(JoinProblemKind::Outside, || {
+                example(format!(
+                    "{} is before or after the recording of {}",
+                    match_name(groups, matched),
+                    rank_list("rank", &matched.outside)
                 ))
             });
         }

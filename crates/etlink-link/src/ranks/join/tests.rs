@@ -93,7 +93,11 @@ fn what_a_longer_recording_has_more_is_missing_on_nobody() {
     ] {
         let ranks = drawn(machine, ahead_ns, seq);
         let (join, told) = joined(&ranks);
-        assert_eq!(told, [""; 0], "{machine:?} {ahead_ns} {seq}");
+        let is_outside = |text: &String| text.contains("before or after the recording");
+        assert!(
+            told.iter().all(is_outside),
+            "{told:?} {machine:?} {ahead_ns} {seq}"
+        );
         let all: Vec<_> = join
             .matches
             .iter()
