@@ -125,6 +125,7 @@ arguments! {
     fwd_thread = b"Fwd thread id";
     shapes = b"Input Dims";
     types = b"Input type";
+    values = b"Concrete Inputs";
     finished = b"finished";
     name = b"name";
     correlation = b"correlation";
@@ -347,6 +348,7 @@ impl<'a> KinetoEvent<'a> {
         // these texts are most of a large trace's names.
         if !options.shapes {
             (self.args.shapes, self.args.types) = (None, None);
+            self.args.values = None;
         }
         Ok(())
     }

@@ -50,7 +50,8 @@ use tables::KeptChunks;
 pub struct KinetoReadOptions {
     /// Threads to use. Each in turn reads (and inflates) a chunk and then parses it.
     pub threads: usize,
-    /// Keep `Input Dims` and `Input type` of CPU ops: needed when there is no host trace.
+    /// Keep `Input Dims`, `Input type` and `Concrete Inputs` of CPU ops: needed when there is no host
+    /// trace.
     pub shapes: bool,
     /// What to keep that no graph needs.
     pub keep: KeepEvents,

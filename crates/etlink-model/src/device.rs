@@ -92,6 +92,8 @@ columns! {
         shapes: NameId,
         /// `Input type`, list text.
         types: NameId,
+        /// `Concrete Inputs`, scalars and lists of numbers: list text.
+        values: NameId,
         /// Row of [`DeviceTrace::collectives`], `u32::MAX` = none.
         collective: u32,
     }

@@ -10,7 +10,7 @@ use crate::messages::{LossKind, Losses};
 use crate::read::ChakraGraph;
 use etlink_model::{
     Correlation, CpuOp, DeviceQueue, DeviceRow, DeviceTraceAssembler, DurationNs, HostTrace,
-    RowKind, RuntimeCall, ThreadIdx, TimeNs,
+    NameId, RowKind, RuntimeCall, ThreadIdx, TimeNs,
 };
 use rustc_hash::FxHashMap;
 
@@ -67,6 +67,7 @@ pub(super) fn rebuilt_traces(
             unfinished: false,
             shapes,
             types,
+            values: NameId::EMPTY,
             collective: u32::MAX,
         });
     }
