@@ -1,12 +1,12 @@
-//! What the ranks of one run have to agree on.
+//! Decides on the communications that all ranks of one run write.
 //!
 //! ASTRA-sim matches collectives of a group by order, type and size, and messages by sender,
-//! receiver and size; a rank whose counterpart does not come is stuck, and the simulator still
-//! returns 0. Traces of one run differ: a window begins one collective later, and each rank of an
-//! uneven all-to-all (experts) says its own size. So what has no counterpart becomes computation,
-//! and where sizes differ the largest is taken. Kernels of different groups can overlap, and begin
-//! in different orders on different ranks; they end in one order, so that is the order in which
-//! they go one after the other. What ranks do in opposite order all the same is taken out.
+//! receiver and size. A rank whose counterpart is missing is stuck, and the simulator still exits
+//! with 0. Traces of one run differ: a window may begin one collective later, and each rank of an
+//! uneven all-to-all (experts) states its own size. A communication without counterpart therefore
+//! becomes computation, and if sizes differ, the largest is used. Kernels of different groups can
+//! overlap and begin in different orders on different ranks. They end in one order, so they are
+//! serialized in this order. Communications that ranks still do in opposite order are removed.
 
 use crate::WriteOptions;
 use crate::demotion::Demotion;
@@ -23,36 +23,37 @@ use indexmap::IndexMap;
 use std::collections::BTreeMap;
 use std::io;
 
-/// What all ranks are written with.
+/// Decisions that the files of all ranks share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunAgreement {
-    /// By rank, in the order of the facts.
+    /// Decisions per rank, in the order of the summaries.
     pub ranks: Vec<RankAgreement>,
-    /// The groups that are used, by number: what `comm_group.json` has to say.
+    /// Used groups by number: the contents of `comm_group.json`.
     pub groups: BTreeMap<u32, Vec<u64>>,
-    /// Entries of [`RunJoin::matches`] that were taken out because ranks do them in opposite order.
+    /// Entries of [`RunJoin::matches`] that were removed because ranks do them in opposite order.
     pub deadlocked: Vec<MatchIdx>,
-    /// The device of the ranks.
+    /// Device of the ranks.
     pub device: RooflineDevice,
 }
 
 impl RunAgreement {
-    /// Sets the device that the times of a roofline are for: of all ranks, as a simulator has one.
+    /// Sets the device whose peaks determine roofline times on all ranks, because a simulator has a
+    /// single device type.
     pub fn set_device(&mut self, device: RooflineDevice) {
         let peaks = device.peaks();
         self.ranks.iter_mut().for_each(|rank| rank.peaks = peaks);
         self.device = device;
     }
 
-    /// Whether a file has a communication.
+    /// Returns true if any file has a communication.
     pub fn communicates(&self) -> bool {
         let mut decisions = self.ranks.iter().flat_map(|rank| &rank.decisions);
         decisions.any(|(_, decision)| matches!(decision, CommDecision::Communication { .. }))
     }
 }
 
-/// The sizes with which a rank's communications would be written as such, in their order; `None`
-/// for those that are computation on any account.
+/// Returns the size of each of a rank's communications, in their order; `None` for a communication
+/// that becomes computation in any case.
 pub fn simulated_sizes(trace: &LinkedTrace, facts: &RankSummary) -> Vec<Option<i64>> {
     let groups = GroupResolver::new(trace);
     let options = WriteOptions::default();
@@ -69,9 +70,9 @@ pub fn simulated_sizes(trace: &LinkedTrace, facts: &RankSummary) -> Vec<Option<i
     sizes
 }
 
-/// Decides what all ranks write. `sizes` are those of [`simulated_sizes`], rank by rank. Ranks
-/// whose traces are not given take part in everything, unless the files are `to_run` by themselves,
-/// with communications in turn.
+/// Decides the communications that all ranks write. `sizes` are the results of [`simulated_sizes`],
+/// rank by rank. Ranks without traces are assumed to take part in everything, unless `to_run` is
+/// set: the files are then run on their own, with serialized communications.
 pub fn agree(
     facts: &[RankSummary],
     sizes: &[Vec<Option<i64>>],
@@ -83,12 +84,13 @@ pub fn agree(
         .iter()
         .map(|joint| match_decision(joint, sizes, to_run))
         .collect();
-    // The order of starts comes first, as it is that of the nodes and needs no list of its own.
+    // The order of starts comes first, because it is the order of the nodes and needs no list of
+    // its own.
     let mut deadlocked = serial_order(facts, join, &decisions, SerialOrder::Start).into_removed();
     let by_end = (to_run && !deadlocked.is_empty())
         .then(|| serial_order(facts, join, &decisions, SerialOrder::End).into_removed());
-    // Kernels of several groups overlap and end in one order on all ranks; that order is used only
-    // if it saves collectives.
+    // Kernels of several groups overlap and end in the same order on all ranks; that order is used
+    // only if it saves collectives.
     let by_end = by_end.filter(|out| out.len() < deadlocked.len());
     let order = if by_end.is_some() {
         SerialOrder::End
@@ -105,7 +107,7 @@ pub fn agree(
         deadlocked,
         device: RooflineDevice::default(),
     };
-    // Only groups that some communication still uses are listed: ASTRA-sim builds all it reads.
+    // Only groups still used by a communication are listed: ASTRA-sim builds all groups it reads.
     for (joint, decision) in join.matches.iter().zip(&decisions) {
         if let CommDecision::Communication {
             group: Some(number),
@@ -119,7 +121,7 @@ pub fn agree(
                 .or_insert_with(|| ranks.clone());
         }
         for part in &joint.members {
-            // Members are indexes into the summaries that were joined, so that each has its node.
+            // Members are indices into the joined summaries, so each has its node.
             let node = facts[part.rank.index()].communications[part.communication.index()].node;
             agreed.ranks[part.rank.index()]
                 .decisions
@@ -127,7 +129,7 @@ pub fn agree(
         }
     }
     for (facts, agreement) in facts.iter().zip(&mut agreed.ranks) {
-        // Matches come group by group; `decision_for` searches by node.
+        // Matches are grouped by group; `decision_for` searches by node.
         agreement.decisions.sort_unstable_by_key(|(node, _)| *node);
         if order == SerialOrder::End {
             let mut serial_order: Vec<&Communication> = facts.communications.iter().collect();
@@ -141,7 +143,7 @@ pub fn agree(
     agreed
 }
 
-/// In which order a rank's communications go one after the other.
+/// Order in which a rank's communications are serialized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SerialOrder {
     Start,
@@ -149,7 +151,7 @@ enum SerialOrder {
 }
 
 impl SerialOrder {
-    /// Nodes are numbered by their starts.
+    /// Returns the sort key of a communication. Nodes are numbered by their starts.
     fn key(self, communication: &Communication) -> (UnixNs, NodeIdx) {
         match self {
             SerialOrder::Start => (UnixNs::default(), communication.node),
@@ -165,15 +167,15 @@ fn match_decision(
 ) -> CommDecision {
     let members = joint.members.iter();
     let sizes: Option<Vec<i64>> = members.map(|part| simulated_size(sizes, part)).collect();
-    // A collective that a rank lacks would leave the others waiting in ASTRA-sim, which ends with 0
-    // all the same.
+    // If a rank lacks a collective, the others would wait in ASTRA-sim, which returns 0 all the
+    // same.
     if !joint.is_whole() {
         return CommDecision::Compute(Demotion::Unmatched);
     }
     let Some(bytes) = sizes.and_then(|sizes| sizes.into_iter().max()) else {
         return CommDecision::Compute(Demotion::CannotRunElsewhere);
     };
-    // A rank without a file gets an idle one, which never comes.
+    // A rank without a file gets an idle one, which never arrives.
     if without_absent && joint.absent > 0 {
         return CommDecision::Compute(Demotion::AbsentRank);
     }
@@ -189,7 +191,7 @@ fn simulated_size(sizes: &[Vec<Option<i64>>], part: &MatchMember) -> Option<i64>
     *of_rank.get(part.communication.index())?
 }
 
-/// What each rank does in turn.
+/// Checks the order in which each rank does its communications.
 fn serial_order(
     facts: &[RankSummary],
     join: &RunJoin,
@@ -207,12 +209,12 @@ fn serial_order(
 /// Writes ASTRA-sim's group configuration: `{"1":[0,1],"2":[2,3]}`.
 ///
 /// # Errors
-/// Those of `out`.
+/// Fails if writing to `out` fails.
 pub fn write_groups(
     groups: &BTreeMap<u32, Vec<u64>>,
     out: &mut (impl io::Write + ?Sized),
 ) -> io::Result<()> {
-    // Keys are decimal strings, which is how ASTRA-sim looks up a `pg_name`.
+    // Keys are decimal strings, as ASTRA-sim looks up a `pg_name`.
     let groups: IndexMap<String, &[u64]> = groups
         .iter()
         .map(|(number, ranks)| (number.to_string(), ranks.as_slice()))

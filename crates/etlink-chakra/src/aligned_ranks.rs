@@ -1,27 +1,27 @@
-//! When the ranks of a run arrive at communications, and when they begin.
+//! Computes when the ranks of a run begin, and when they arrive at communications.
 
 use etlink_link::ranks::{CollectiveMatch, Communication, MatchMember, RankClock, RankSummary};
 use etlink_model::{CollectiveKind, CommonNs, DurationNs, RankIdx, UnixNs};
 
-/// The ranks of a run by one clock.
+/// Ranks of a run, aligned to one clock.
 pub(crate) struct AlignedRanks<'r> {
     facts: &'r [RankSummary],
-    /// By rank; empty: times are not aligned.
+    /// Clock per rank; empty if times are not aligned.
     clocks: &'r [RankClock],
 }
 
-/// Times of a rank as a simulation counts them: from when the first rank begins, and where clocks
-/// are not known from when this rank begins.
+/// Conversion of a rank's times to simulated times, which count from the start of the first rank,
+/// or from the start of this rank if clocks are unknown.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SimulationTimes {
-    /// When the rank begins.
+    /// Start of the rank.
     start: CommonNs,
-    /// How much later than the first that is.
+    /// Delay of this start after the first rank's.
     offset: DurationNs,
 }
 
 impl SimulationTimes {
-    /// A time of the rank, ns.
+    /// Converts a time of the rank to simulated time, in nanoseconds.
     pub(crate) fn of(self, time: CommonNs) -> i64 {
         time.since(self.start).saturating_add(self.offset.0)
     }
@@ -46,9 +46,9 @@ impl<'r> AlignedRanks<'r> {
         self.common(member.rank, extent.arrival_ns)
     }
 
-    /// From a rank's arrival to that of the last it needs.
+    /// Returns the time from a rank's arrival to the arrival of the last rank it needs.
     pub(crate) fn until_last(&self, joint: &CollectiveMatch, member: MatchMember) -> DurationNs {
-        // A sender needs nobody.
+        // A sender needs no other rank.
         if self.communication(member).kind == CollectiveKind::Send {
             return DurationNs::ZERO;
         }
@@ -57,11 +57,12 @@ impl<'r> AlignedRanks<'r> {
         DurationNs(last.since(self.arrival(member)).max(0))
     }
 
-    /// What a communication took from the last arrival to the end, ns. `None` where no rank was
-    /// blocked already when the last came: then nothing tells when the transfer ended.
+    /// Returns the time of a communication from the last arrival to the end, in nanoseconds; `None`
+    /// if no rank was already blocked at the last arrival, because the end of the transfer is then
+    /// unknown.
     ///
-    /// Devices end when the transfer does, so that the last of them tells. A host thread that the
-    /// operating system held up ends later: there the rank tells that was done first.
+    /// Devices end together with the transfer, so the last device determines the end. A host thread
+    /// may end later if the operating system delays it, so the first host determines the end.
     pub(crate) fn transfer_ns(&self, joint: &CollectiveMatch) -> Option<f64> {
         let last = joint
             .members
@@ -73,7 +74,7 @@ impl<'r> AlignedRanks<'r> {
             let communication = self.communication(*member);
             let extent = communication.extent;
             on_devices &= communication.on_device;
-            // A sender is done when its buffer is free, not when the message has come.
+            // A sender is done once its buffer is free, not once the message has arrived.
             if communication.kind == CollectiveKind::Send || !extent.is_transfer {
                 continue;
             }
@@ -88,7 +89,7 @@ impl<'r> AlignedRanks<'r> {
         told.map(|ns| ns as f64)
     }
 
-    /// How the times of each rank are counted in a simulation.
+    /// Returns the conversion to simulated time for each rank.
     pub(crate) fn simulation_times(&self) -> Vec<SimulationTimes> {
         let offsets = self.begin_offsets().into_iter();
         let times = offsets.zip(self.facts).enumerate();
@@ -100,7 +101,7 @@ impl<'r> AlignedRanks<'r> {
             .collect()
     }
 
-    /// How much later than the first each rank begins. Nothing where clocks are not known.
+    /// Returns each rank's start relative to the first rank; all zero if clocks are unknown.
     pub(crate) fn begin_offsets(&self) -> Vec<DurationNs> {
         let none = vec![DurationNs::ZERO; self.facts.len()];
         let is_known = |clock: &RankClock| clock.uncertainty_ns.is_some() || clock.by_machine;

@@ -1,10 +1,10 @@
-//! What a capture-time trace says of a device row, under the names that both formats give it.
+//! Capture-time attributes of a device row, under the names that both formats use.
 
 use etlink_link::LinkedTrace;
 use etlink_model::RowIdx;
 
-/// Attributes of a row whose op was found at capture time; what is not known is left out. Shapes
-/// and types are list texts.
+/// Returns the attributes of a row whose op was found at capture time, without unknown ones. Shapes
+/// and types are lists as text.
 pub(crate) fn captured(
     trace: &LinkedTrace,
     row: RowIdx,

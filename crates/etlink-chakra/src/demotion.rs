@@ -1,37 +1,37 @@
-//! Why a communication is no communication node.
+//! Reasons for writing a communication as computation.
 
 use serde::{Deserialize, Serialize};
 
-/// Why a communication node was written as computation with its measured duration.
+/// Reason for which a communication was written as computation with its measured duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Demotion {
-    /// Some rank does not have it, or has something else.
+    /// Some rank lacks the communication, or has a different one.
     Unmatched,
-    /// All ranks have it, but what another one's trace says of it is too little to run it: no size,
-    /// no element type.
+    /// All ranks have the communication, but another rank's trace lacks details needed to run it,
+    /// such as size or element type.
     CannotRunElsewhere,
-    /// The trace of a rank that takes part is not there, and the files shall run without it.
+    /// The trace of a participating rank is missing, and the files have to run without it.
     AbsentRank,
-    /// Two ranks do it and another in opposite order, and both would wait for ever.
+    /// Ranks do this communication and another in opposite order, and both would wait forever.
     OrderDiffers,
-    /// Neither trace has communication arguments for it, only a kernel's name.
+    /// Neither trace has communication arguments, only a kernel's name.
     NoRecord,
-    /// Not a kind of communication that is known.
+    /// The kind of communication is unknown.
     UnknownType,
-    /// A kind that the simulator does not run: barrier, reduce, gather, scatter.
+    /// The simulator does not run this kind: barrier, reduce, gather, scatter.
     NoSimulatorType,
-    /// A data type whose size is not known.
+    /// The size of the data type is unknown.
     UnknownDtype,
-    /// No data, or so little that an all-gather of it never ends in ASTRA-sim.
+    /// There is no data, or too little: a small all-gather never ends in ASTRA-sim.
     NoData,
-    /// A group of one rank never finishes in ASTRA-sim.
+    /// The group has one rank, and never finishes in ASTRA-sim.
     OneRank,
-    /// The ranks of its group are not known, or this rank is not one of them.
+    /// The ranks of the group are unknown, or this rank is not among them.
     UnknownGroup,
-    /// A send or receive whose other side is not known.
+    /// The peer of a send or receive is unknown.
     UnknownPeer,
-    /// A send or receive of a rank to or from itself.
+    /// The rank sends to or receives from itself.
     OwnPeer,
 }

@@ -1,13 +1,13 @@
-//! What is wrong with a file: by name, how bad, how often, where first.
+//! Faults of a file: kind, severity, count and first places.
 
 pub use etlink_model::Severity;
 use indexmap::IndexMap;
 use serde::Serialize;
 use std::cmp::Reverse;
 
-/// How many examples a finding keeps.
+/// Maximum number of examples that a finding keeps.
 pub const EXAMPLES: usize = 5;
-/// How many cycles it keeps: who mends a file wants all of them.
+/// Maximum number of cycles that a finding keeps; whoever repairs a file needs all of them.
 const CYCLES: usize = 1_000;
 
 macro_rules! findings {
@@ -22,23 +22,23 @@ macro_rules! findings {
             /// All kinds, in order.
             pub const ALL: &[FindingKind] = &[$(FindingKind::$name,)*];
 
-            /// The id of its rule, which no other rule ever gets.
+            /// Returns the id of the kind's rule, which is never reused.
             pub const fn rule_id(self) -> &'static str {
                 match self { $(FindingKind::$name => $rule,)* }
             }
 
-            /// How bad it is.
+            /// Returns the severity of the kind.
             pub const fn severity(self) -> Severity {
                 match self { $(FindingKind::$name => Severity::$severity,)* }
             }
 
-            /// Whether a part of the file is lost, rather than written wrongly.
+            /// Returns true if a part of the file is lost rather than incorrect.
             pub fn is_damage(self) -> bool {
                 use FindingKind::{NodeCountDiffers, Truncated, Undecodable};
                 matches!(self, Truncated | NodeCountDiffers | Undecodable)
             }
 
-            /// One line for people.
+            /// Returns a one-line description.
             pub const fn describe(self) -> &'static str {
                 match self { $(FindingKind::$name => $text,)* }
             }
@@ -47,144 +47,144 @@ macro_rules! findings {
 }
 
 findings! {
-    /// It, or the list of groups beside it, cannot be opened or is of another format.
+    /// The file, or the list of groups next to it, cannot be opened or has a different format.
     Unreadable "ET001" = Error, "files that cannot be read";
-    /// No bytes.
+    /// The file has no bytes.
     EmptyFile "ET002" = Error, "the file is empty";
-    /// No node message.
+    /// The file has no node messages.
     NoNodes "ET003" = Error, "the file has no nodes: simulators need one per rank";
     /// The first message is a node.
     NoMetadata "ET004" = Error, "the first message is a node, not metadata: readers swallow it in silence";
     /// The bytes end inside a message or list.
     Truncated "ET005" = Error, "the file is cut: readers take what is whole in silence";
-    /// Another number of nodes than the first message states.
+    /// The number of nodes differs from the number that the first message states.
     NodeCountDiffers "ET006" = Error,
         "nodes fewer or more than the file states it has: it is cut, or two files are in one";
-    /// Bytes that are no message.
+    /// Some bytes are not a message.
     Undecodable "ET007" = Error, "entries that cannot be decoded";
-    /// A string that is not UTF-8.
+    /// A string is not UTF-8.
     InvalidUtf8 "ET008" = Error,
         "nodes with a string that is not UTF-8: C++ readers drop such nodes in silence";
-    /// Two nodes, one id.
+    /// Two nodes have the same id.
     DuplicateId "ET101" = Error, "nodes whose id another node has";
-    /// A dep on a node that is not there.
+    /// A dep refers to a missing node.
     DanglingDep "ET102" = Error, "dependencies on nodes that are not in the file: ASTRA-sim aborts at load";
-    /// A parent that is not there.
+    /// A parent is missing.
     MissingParent "ET103" = Error, "nodes whose parent is not in the file";
-    /// A node that waits for itself.
+    /// A node waits for itself.
     SelfDep "ET104" = Error, "nodes that wait for themselves: they never run";
-    /// Nodes that wait for each other.
+    /// Nodes wait for each other.
     Cycle "ET105" = Error, "nodes on a cycle: they never run, and ASTRA-sim says nothing";
-    /// METADATA_NODE.
+    /// The file contains a METADATA_NODE.
     MetadataNode "ET201" = Error, "metadata nodes: ASTRA-sim aborts on them";
-    /// INVALID_NODE, or a type that the schema does not have.
+    /// A node has the type INVALID_NODE, or a type unknown to the schema.
     InvalidNode "ET202" = Error, "nodes without a valid type: their children never run";
-    /// `comm_type` missing.
+    /// `comm_type` is missing.
     NoCommType "ET301" = Error, "collectives without comm_type";
-    /// A type that ASTRA-sim does not run.
+    /// ASTRA-sim does not run a collective's type.
     UnsupportedCommType "ET302" = Error, "collectives of a type that ASTRA-sim does not run";
-    /// `comm_size` missing.
+    /// `comm_size` is missing.
     NoCommSize "ET303" = Error, "communication nodes without comm_size";
-    /// `comm_size` 0.
+    /// `comm_size` is 0.
     ZeroCommSize "ET304" = Error, "communication nodes of size 0";
-    /// An all-gather that cannot be cut into the pieces that configurations ask for.
+    /// An all-gather is too small to be split into the pieces that configurations require.
     SmallAllGather "ET305" = Error, "all-gathers of fewer than 4 bytes: ASTRA-sim never ends";
-    /// A send or receive that does not say with whom.
+    /// A send or receive does not state its peer.
     NoPeer "ET306" = Error, "sends or receives without the other rank";
-    /// `is_cpu_op` on a communication node.
+    /// A communication node has `is_cpu_op`.
     CommOnCpu "ET307" = Error, "communication nodes with is_cpu_op true: ASTRA-sim throws";
-    /// A string or float where an integer is wanted, or the reverse.
+    /// An attribute is a string or float instead of an integer, or the reverse.
     WrongAttrType "ET203" = Error, "attributes of the wrong type: ASTRA-sim throws";
-    /// A schema that chakra_converter refuses.
+    /// chakra_converter rejects the schema.
     UnknownSchema "ET401" = Error, "a schema that chakra_converter does not read";
-    /// A key of the document.
+    /// A key of the document is missing.
     MissingKey "ET402" = Error, "keys that readers require are missing";
-    /// An attribute of a node.
+    /// An attribute of a node is missing.
     MissingAttr "ET403" = Error, "nodes without an attribute that readers require";
-    /// No file of a rank of a group.
+    /// A rank of a group has no file.
     RankMissing "ET501" = Error, "ranks that take part in communication and have no file";
-    /// `pg_name` that the group file does not have.
+    /// `pg_name` is missing in the group file.
     GroupNotListed "ET502" = Error,
         "collectives of a group that comm_group.json does not list: ASTRA-sim aborts";
-    /// A group without this rank.
+    /// A group does not contain this rank.
     NotInGroup "ET503" = Error, "collectives of a group that the rank is not in";
-    /// Fewer collectives in a group than other ranks of it.
+    /// A group has fewer collectives on this rank than on others.
     CollectiveMissing "ET504" = Error,
         "collectives that other ranks of the group have and this rank does not: they wait for \
         ever";
-    /// Types by place in the group.
+    /// Types differ at the same position in a group.
     CollectiveTypeDiffers "ET505" = Error, "collectives of another type than on other ranks";
-    /// Sizes by place in the group.
+    /// Sizes differ at the same position in a group.
     CollectiveSizeDiffers "ET506" = Error,
         "collectives of another size than on other ranks: ASTRA-sim never ends";
-    /// Messages that nobody takes.
+    /// A message is never received.
     SendWithoutRecv "ET507" = Error, "sends without a receive of the same ranks, tag and size";
-    /// Messages that nobody sends.
+    /// A message is never sent.
     RecvWithoutSend "ET508" = Error,
         "receives without a send of the same ranks, tag and size: the rank never ends";
-    /// What is left when all ranks have run as far as they can.
+    /// Nodes remain after all ranks have run as far as they can.
     Stuck "ET509" = Error, "ranks that do not get to the end: they wait for each other";
-    /// Communications in opposite order.
+    /// Ranks have communications in opposite order.
     OrderDiffers "ET510" = Warning,
         "communications in opposite order on different ranks: simulators that run one at a time \
         can wait for ever";
-    /// A collective that has nobody to talk to.
+    /// A collective has no other participants.
     OneRankGroup "ET511" = Error, "collectives of a group of one rank: the rank never ends";
-    /// A key of `comm_group.json` that is no number of a group.
+    /// A key of `comm_group.json` is not a group number.
     GroupKey "ET512" = Error,
         "keys of comm_group.json that are no whole number above 0: ASTRA-sim aborts at load";
-    /// Ids against time.
+    /// Ids contradict the order of time.
     IdsNotInTimeOrder "ET106" = Warning,
         "ids do not ascend with time: ASTRA-sim starts the lowest ready id first";
-    /// Ranges of Gloo as computation.
+    /// Ranges of Gloo are computation.
     GlooAsCompute "ET308" = Warning,
         "collectives of Gloo as computation: PyTorch records no group and size of them; record \
         with NCCL, or put dumps of the flight recorder beside the traces, as `etlink record` does";
-    /// A broadcast, which ASTRA-sim does not simulate, without a time of its own.
+    /// A broadcast, which ASTRA-sim does not simulate, has no duration of its own.
     InstantBroadcast "ET309" = Warning, "broadcasts without a duration: ASTRA-sim takes 1 ns";
-    /// JSON that was mended.
+    /// JSON was repaired.
     Repaired "ET404" = Warning, "entries with unescaped quotes, mended";
 }
 
-/// One place where something is wrong.
+/// One place of a fault.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FindingExample {
-    /// Id of the node.
+    /// Id of the node; `None` if the fault is not in a node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<u64>,
     /// Name of the node.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Byte offset in the unpacked file.
+    /// Byte offset in the decompressed file; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
-    /// What exactly.
+    /// Details of the fault.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub detail: String,
-    /// Ids of the nodes of a cycle, in the order in which they wait: each for the next.
+    /// Ids of the nodes of a cycle, in the order of waiting: each waits for the next.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<u64>,
 }
 
-/// A kind of fault, with how often it occurs.
+/// A kind of fault and its number of occurrences.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Finding {
-    /// The id of the rule that is broken, such as `ET102`.
+    /// Id of the violated rule, such as `ET102`.
     pub rule: &'static str,
-    /// The fault.
+    /// Kind of the fault.
     pub kind: FindingKind,
-    /// How bad it is.
+    /// Severity of the fault.
     pub severity: Severity,
-    /// How often the file has it.
+    /// Number of occurrences in the file.
     pub count: u64,
-    /// The first places: at most [`EXAMPLES`], and more of cycles.
+    /// First places: at most [`EXAMPLES`], but more for cycles.
     pub examples: Vec<FindingExample>,
 }
 
 impl Finding {
-    /// A file that cannot be read, with its name and the reason.
+    /// Creates the finding for a file that cannot be read, with the file's name and the reason.
     pub fn unreadable(why: String) -> Finding {
         Finding {
             rule: FindingKind::Unreadable.rule_id(),
@@ -206,7 +206,7 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Counts one more; `example` is only asked for the first few.
+    /// Counts one occurrence; `example` is only called for the first few.
     pub fn note(&mut self, kind: FindingKind, example: impl FnOnce() -> FindingExample) {
         let finding = self.all.entry(kind).or_insert_with(|| Finding {
             rule: kind.rule_id(),
@@ -225,7 +225,7 @@ impl Findings {
         }
     }
 
-    /// Counts `count` more without examples of their own.
+    /// Counts `count` occurrences with a single example.
     pub fn add(&mut self, kind: FindingKind, count: u64, example: impl FnOnce() -> FindingExample) {
         if count > 0 {
             self.note(kind, example);
@@ -235,18 +235,18 @@ impl Findings {
         }
     }
 
-    /// How many of `kind`.
+    /// Returns the number of occurrences of `kind`.
     pub fn count(&self, kind: FindingKind) -> u64 {
         self.all.get(&kind).map_or(0, |finding| finding.count)
     }
 
-    /// What of the file is lost: cut off, or not decodable. `--strict` refuses it.
+    /// Returns the findings of lost data: truncated or undecodable. `--strict` rejects them.
     pub fn damage(&self) -> impl Iterator<Item = &Finding> {
         let all = self.all.values();
         all.filter(|finding| finding.kind.is_damage())
     }
 
-    /// Errors first, then in the order of [`FindingKind`].
+    /// Returns the findings sorted by severity, errors first, then in the order of [`FindingKind`].
     pub fn into_sorted(self) -> Vec<Finding> {
         let mut all: Vec<Finding> = self.all.into_values().collect();
         all.sort_by_key(|finding| (Reverse(finding.severity), finding.kind));

@@ -3,18 +3,18 @@
 //! ```text
 //! LinkedTrace ──> et::write_et          protobuf (.et), for simulators: a graph of slices
 //!             └─> etplus::write_etplus  ET+ JSON, for chakra_converter and et_replay: the op tree
-//! ET+ ──────────> etplus::recorded_traces   the two traces that it was linked of
-//! all ranks ────> agree                  what the ranks' files have to agree on
-//!                 astra                  what else ASTRA-sim wants
+//! ET+ ──────────> etplus::recorded_traces   the two traces it was linked from
+//! all ranks ────> agree                  decisions shared by the ranks' files
+//!                 astra                  additional files for ASTRA-sim
 //! .et, ET+ ─────> read::read ──> ChakraGraph ─┬─> check::check ──> findings
 //!                                             ├─> convert ───────> graphs, traces
 //!                                             └─> picture ───────> Graphviz, GraphML, Mermaid
-//! .et, its JSON <──────> messages ───> as protobuf has them, nothing left out
-//! log of ASTRA-sim, .et ─> simulated ─> beside what was measured
+//! .et, its JSON <──────> messages ───> complete, as in protobuf
+//! log of ASTRA-sim, .et ─> simulated ─> comparison with measurements
 //! ```
-//! The wire format is MLCommons Chakra's public schema 0.0.4 (`schema/et_def.proto`).
-//! All of it is pure: readers and writers take byte streams, nothing touches files. Both
-//! writers are linear in the trace and hold one block of output per thread in memory.
+//! The wire format is MLCommons Chakra's public schema 0.0.4 (`schema/et_def.proto`). The crate
+//! does no file I/O: readers and writers take byte streams. Both writers are linear in the trace
+//! and hold one block of output per thread in memory.
 
 mod agreement;
 mod aligned_ranks;
@@ -53,7 +53,7 @@ pub use rank_agreement::{CommDecision, RankAgreement};
 pub use roofline_device::{KernelTimes, RooflineDevice, RooflinePeaks};
 pub use transfers::set_waits;
 
-/// The messages of the Chakra schema, generated from `schema/et_def.proto`.
+/// Messages of the Chakra schema, generated from `schema/et_def.proto`.
 #[allow(
     missing_docs,
     clippy::all,
@@ -64,7 +64,8 @@ pub mod proto {
     include!(concat!(env!("OUT_DIR"), "/chakra_proto_msg.serde.rs"));
 }
 
-/// Text with marks for what is not UTF-8. Nearly all is, and to see only that is cheaper.
+/// Decodes text, replacing bytes that are not UTF-8. Nearly all text is valid, and checking that
+/// first is cheaper.
 fn utf8(bytes: &[u8]) -> Cow<'_, str> {
     str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
 }

@@ -1,4 +1,4 @@
-//! What the caller decides about a file, and what the writer tells about it.
+//! Options of the caller for a file, and the writer's summary.
 
 use crate::demotion::Demotion;
 use crate::proto::NodeType;
@@ -12,45 +12,46 @@ use indexmap::IndexMap;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 
-/// Where the time goes that lies between the end of the last node that a node waits for and its
-/// start: what launches and waits take. Chakra's edges have no weights.
+/// Treatment of latencies: the time between the end of a node's last dep and the node's start,
+/// which launches and waits take. Chakra's edges have no weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LatencyMode {
-    /// Into the node's `duration_micros`; `duration_ns` is without it, `latency_ns` is the rest.
+    /// Added to the node's `duration_micros`; `duration_ns` excludes the latency, `latency_ns`
+    /// states it.
     #[default]
     Fold,
-    /// Into a node of its own before it, of kind `latency`.
+    /// Written as a separate node of kind `latency` before the node.
     Node,
-    /// Nowhere.
+    /// Dropped.
     Drop,
 }
 
-/// Which part of a rank is written.
+/// Part of a rank that is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TracePart {
-    /// All of it.
+    /// Everything.
     #[default]
     Whole,
-    /// What runs on devices, and communications. Host nodes between two that anything else waits
-    /// for, or that wait for anything else, are one node of kind `host` with their time.
+    /// Device work and communications. Consecutive host nodes without other dependencies or
+    /// dependents become one node of kind `host` with their time.
     Device,
-    /// Communications, and nodes of kind `compute` with the time that they did not hold up.
+    /// Communications, and nodes of kind `compute` with the time that communications did not delay.
     Communication,
 }
 
-/// Which attributes the nodes of a file have.
+/// Sets of attributes that nodes have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AttributeSet {
-    /// All that the traces say. What would repeat in many nodes stands in the first message.
+    /// Everything in the traces. Data that many nodes would repeat is in the first message.
     #[default]
     Full,
-    /// What simulators read, and no more.
+    /// Only attributes that simulators read.
     Minimal,
 }
 
 impl AttributeSet {
-    /// As files name it.
+    /// Returns the name of the set in files.
     pub const fn name(self) -> &'static str {
         match self {
             AttributeSet::Full => "full",
@@ -58,44 +59,44 @@ impl AttributeSet {
         }
     }
 
-    /// The set that a file names so.
+    /// Returns the set with this name in files.
     pub fn from_name(name: &str) -> Option<AttributeSet> {
         let all = [AttributeSet::Full, AttributeSet::Minimal];
         all.into_iter().find(|set| set.name() == name)
     }
 }
 
-/// What the caller decides.
+/// Options of the caller.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WriteOptions<'a> {
-    /// Which attributes nodes have.
+    /// Attributes of nodes.
     pub attributes: AttributeSet,
-    /// Which part is written.
+    /// Part of the trace that is written.
     pub part: TracePart,
-    /// Where latency goes.
+    /// Treatment of latencies.
     pub latency: LatencyMode,
-    /// Leave out host gaps: what waits for one waits for what that waits for.
+    /// Omits host gaps: nodes that wait for a gap wait for the gap's deps instead.
     pub no_gaps: bool,
-    /// What this rank's communications are among all ranks. Without it groups go by the names
-    /// that the trace has, which differ between ranks for groups of a part of them.
+    /// Decisions about this rank's communications among all ranks. Without them, groups use the
+    /// names in the trace, which differ between ranks for groups of some ranks.
     pub agreement: Option<&'a RankAgreement>,
-    /// For simulators that run one host node, one device node and one communication at a time: each
-    /// communication waits for the one before it, so that they cannot be swapped, and time in which
-    /// several threads or streams run counts once.
+    /// Serializes for simulators that run one host node, one device node and one communication at a
+    /// time. Each communication waits for the previous one, so that they cannot be swapped, and
+    /// time in which several threads or streams run counts once.
     pub serialize_comms: bool,
-    /// Say of each dependency what it takes by itself, and of each node how much later it could end
-    /// (`ctrl_latency_ns`, `data_latency_ns`, `slack_ns`). Of a whole rank with its gaps and with
-    /// latency in durations; else it changes nothing.
+    /// Writes the latency of each dependency, and the slack of each node (`ctrl_latency_ns`,
+    /// `data_latency_ns`, `slack_ns`). Applies only to a whole rank with gaps and with latencies in
+    /// durations.
     pub dep_latencies: bool,
-    /// Say what nodes compute and move (`num_ops`, `tensor_size`, `roofline_source`), as simulators
-    /// with a roofline want it.
+    /// Writes the work of nodes (`num_ops`, `tensor_size`, `roofline_source`), as simulators with a
+    /// roofline require.
     pub roofline: bool,
-    /// Brings all times to another rank's clock.
+    /// Aligns all times to another rank's clock.
     pub clock: RankClock,
 }
 
 impl WriteOptions<'_> {
-    /// Whether what single dependencies take is written: only where the file has the nodes and
+    /// Returns true if the latencies of dependencies are written, which requires the nodes and
     /// edges of the trace.
     pub(crate) fn has_dep_latencies(&self) -> bool {
         let is_as_linked = self.part == TracePart::Whole && !self.no_gaps && !self.serialize_comms;
@@ -103,30 +104,30 @@ impl WriteOptions<'_> {
         self.dep_latencies && is_full && is_as_linked && self.latency == LatencyMode::Fold
     }
 
-    /// A time of `trace` by the clock that the file is to have.
+    /// Converts a time of `trace` to the clock of the file.
     pub(crate) fn aligned(&self, trace: &LinkedTrace, ns: i64) -> i64 {
         let base_ns = trace.device.header.base_ns;
         self.clock.aligned_trace_time(base_ns, TimeNs(ns)).0
     }
 }
 
-/// How much of what devices do has a formula, so that a roofline can say how long it takes.
+/// Coverage of device work by formulas, from which a roofline computes its time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RooflineCover {
-    /// Nodes of devices that compute, copy or wait.
+    /// Device nodes that compute, copy or wait.
     pub nodes: u64,
-    /// What they took, ns.
+    /// Measured time of these nodes, in nanoseconds.
     pub time_ns: u64,
-    /// Those without a formula, which keep their time.
+    /// Nodes without a formula, which keep their time.
     pub kept: u64,
-    /// What these took, ns.
+    /// Measured time of nodes without a formula, in nanoseconds.
     pub kept_ns: u64,
-    /// Those whose formula says something else than they can have done, which keep their time.
+    /// Nodes whose formula contradicts their measured time, which keep their time.
     pub implausible: u64,
-    /// What these took, ns.
+    /// Measured time of nodes with a contradictory formula, in nanoseconds.
     pub implausible_ns: u64,
-    /// What all nodes take by the roofline, with those that keep their time, ns.
+    /// Roofline time of all nodes, including those that keep their time, in nanoseconds.
     pub roofline_ns: u64,
 }
 
@@ -143,45 +144,45 @@ impl RooflineCover {
     }
 }
 
-/// What was written.
+/// Summary of the written output.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WriteSummary {
-    /// Nodes that were written.
+    /// Number of written nodes.
     pub nodes: u64,
-    /// Deps that were written.
+    /// Number of written deps.
     pub deps: u64,
-    /// Size of the output, bytes.
+    /// Size of the output, in bytes.
     pub bytes: u64,
-    /// Nodes by type; ET+ nodes have no type.
+    /// Number of nodes by type; ET+ nodes have no type.
     #[serde(serialize_with = "by_type")]
     #[cfg_attr(feature = "schema", schemars(with = "IndexMap<String, u64>"))]
     pub types: IndexMap<NodeType, u64>,
     /// Communication nodes written as computation, by reason.
     pub demoted: IndexMap<Demotion, u64>,
-    /// Nodes that say what they compute and move, by how it was found.
+    /// Nodes that state their work, by the formula it was found with.
     pub work: IndexMap<RooflineFormula, u64>,
-    /// What nodes of the host (`is_cpu_op`) take one after the other, by `duration_micros`, ns; without
-    /// the time until a rank begins after the others.
+    /// Total time of host nodes (`is_cpu_op`) by `duration_micros`, in nanoseconds, excluding the
+    /// time before a rank begins later than others.
     pub host_ns: u64,
-    /// How much of what a simulator's roofline times has a formula.
+    /// Coverage of device work that a simulator's roofline times.
     pub roofline: RooflineCover,
-    /// Kernels that take what the roofline says, by name.
+    /// Times of kernels that take the roofline's time, by name.
     #[serde(skip)]
     pub roofline_kernels: BTreeMap<String, KernelTimes>,
     /// ET+: host nodes that have times.
     pub timed: u64,
     /// ET+: device rows.
     pub device_rows: u64,
-    /// ET+: CPU ops that the host trace does not have, left out.
+    /// ET+: CPU ops missing in the host trace, which are omitted.
     pub ops_left_out: u64,
-    /// ET+: values, shapes or types that could not be made JSON, written as empty lists.
+    /// ET+: values, shapes or types that could not be repaired, written as empty lists.
     pub unreadable_values: u64,
 }
 
 impl WriteSummary {
     pub(crate) fn count(&mut self, node_type: NodeType) {
-        // there are two or three: cheaper than a hash
+        // There are two or three types: a search is cheaper than a hash.
         match self
             .types
             .iter_mut()
@@ -194,7 +195,7 @@ impl WriteSummary {
 
     /// Adds the counts of another part of the same file, or run.
     pub fn add(&mut self, part: &WriteSummary) {
-        // Demotions are left out: they are counted once, for the graph and not for its blocks.
+        // Demotions are excluded: they are counted once per graph, not per block.
         self.nodes += part.nodes;
         self.deps += part.deps;
         part.types

@@ -1,9 +1,9 @@
-//! Blocks of output: made on all threads of the rayon pool, written in order.
+//! Writes blocks of output that are made on all threads of the rayon pool, in order.
 //!
-//! Each thread in turn makes the next block, waits until the one before it is written, and
-//! writes its own, which is still in its core's cache. So a thread holds one block, and nobody
-//! waits while making blocks takes longer than writing them. What is written does not depend
-//! on the number of threads.
+//! Each thread in turn makes the next block, waits until the previous block is written, and writes
+//! its own, which is still in its core's cache. A thread thus holds one block, and no thread waits
+//! as long as making blocks takes longer than writing them. The output does not depend on the
+//! number of threads.
 
 use crate::WriteSummary;
 use rayon::prelude::*;
@@ -11,34 +11,34 @@ use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 
-/// A piece of the output and what is in it.
+/// A piece of the output and its summary.
 pub(crate) struct OutputBlock {
     pub(crate) bytes: Vec<u8>,
     pub(crate) summary: WriteSummary,
 }
 
-/// What the writer of a block hands to the writer of the next.
+/// State that the writer of a block passes to the writer of the next.
 struct WriteTurn<'o, W> {
     out: &'o mut W,
     summary: WriteSummary,
 }
 
-/// The blocks that nobody makes yet.
+/// Blocks that no thread has started yet.
 struct PendingBlocks<'o, W> {
     next: usize,
-    /// Where the writer of the block before `next` hands over.
+    /// Receives the state from the writer of the block before `next`.
     before: Receiver<WriteTurn<'o, W>>,
 }
 
-/// Has `make` append each of `blocks` blocks to the memory it is given and writes them in order.
-/// Neither `make` nor `out` may use the pool: a thread that waits there could begin the next block
-/// and wait for itself.
+/// Calls `make` to append each of `blocks` blocks to given memory, and writes the blocks in order.
+/// Neither `make` nor `out` may use the pool: a waiting thread could begin the next block and wait
+/// for itself.
 pub(crate) fn write<W: Write + Send>(
     out: &mut W,
     blocks: usize,
     make: impl Fn(usize, Vec<u8>) -> io::Result<OutputBlock> + Sync,
 ) -> io::Result<WriteSummary> {
-    // Room for one, so that handing over never waits for the next writer.
+    // Capacity for one, so that passing on never waits for the next writer.
     let (start, before) = sync_channel(1);
     drop(start.send(WriteTurn {
         out,
@@ -55,7 +55,7 @@ pub(crate) fn write<W: Write + Send>(
                 memory.clear();
                 let made = make(block, memory)?;
                 memory = made.bytes;
-                // whoever was before has failed, and says so
+                // The previous writer has failed, and reports its error.
                 let Ok(mut baton) = before.recv() else { break };
                 baton.out.write_all(&memory)?;
                 baton.summary.add(&made.summary);
@@ -76,7 +76,7 @@ type Turn<'o, W> = (
     SyncSender<WriteTurn<'o, W>>,
 );
 
-/// The number of the next block to make, from whom to take over and to whom to hand over.
+/// Returns the number of the next block, and the channels from the previous writer and to the next.
 fn take_next<'o, W>(rest: &Mutex<PendingBlocks<'o, W>>, blocks: usize) -> Option<Turn<'o, W>> {
     let mut rest = rest.lock().unwrap_or_else(PoisonError::into_inner);
     let block = rest.next;

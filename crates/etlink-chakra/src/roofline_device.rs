@@ -1,18 +1,19 @@
-//! The device that the times of a roofline are for, and what kernels take by it.
+//! The device of a roofline, and the times of kernels by it.
 
 use serde::{Deserialize, Serialize};
 
-/// What a device can do at most: by these a roofline says how long work takes.
+/// Peak speeds of a device, from which a roofline computes the time of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RooflinePeaks {
-    /// 10¹² operations per second.
+    /// Peak compute speed, in 10¹² operations per second.
     pub tflops: u64,
-    /// Of its memory, 10⁹ bytes per second.
+    /// Peak memory bandwidth, in 10⁹ bytes per second.
     pub gb_per_s: u64,
 }
 
 impl Default for RooflinePeaks {
-    /// Those of ASTRA-sim's example of eight H100 (`inputs/system/analytical/hgx_h100_8gpu.json`).
+    /// Returns the peaks of ASTRA-sim's example of eight H100
+    /// (`inputs/system/analytical/hgx_h100_8gpu.json`).
     fn default() -> RooflinePeaks {
         RooflinePeaks {
             tflops: 700,
@@ -22,7 +23,7 @@ impl Default for RooflinePeaks {
 }
 
 impl RooflinePeaks {
-    /// How long so much work takes, ns, as ASTRA-sim's `Roofline` has it.
+    /// Returns the time of the work in nanoseconds, computed like ASTRA-sim's `Roofline`.
     pub fn time_ns(&self, operations: u64, bytes: u64) -> u64 {
         let compute = u128::from(operations) / (u128::from(self.tflops.max(1)) * 1000);
         let compute = u64::try_from(compute).unwrap_or(u64::MAX);
@@ -30,18 +31,18 @@ impl RooflinePeaks {
     }
 }
 
-/// A device, or those of all ranks of a run.
+/// A device, or the devices of all ranks of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RooflineDevice {
-    /// As traces call it; empty where there is none.
+    /// Name of the device in traces; empty if there is none.
     pub name: String,
-    /// What its data sheet says, if that is known.
+    /// Peaks from its data sheet; `None` if unknown.
     pub sheet: Option<RooflinePeaks>,
 }
 
 impl RooflineDevice {
-    /// The device of a run, by those of its ranks. Where they differ none is known: a simulator has
-    /// one for all ranks.
+    /// Returns the device of a run, given the devices of its ranks. If they differ, peaks are
+    /// unknown, because a simulator has one device type for all ranks.
     pub fn of_run<'d>(ranks: impl IntoIterator<Item = &'d RooflineDevice>) -> RooflineDevice {
         let mut all: Vec<&RooflineDevice> = ranks.into_iter().collect();
         all.retain(|device| !device.name.is_empty());
@@ -57,25 +58,25 @@ impl RooflineDevice {
         }
     }
 
-    /// Those of its data sheet, or of ASTRA-sim's example.
+    /// Returns the peaks of the data sheet, or of ASTRA-sim's example if they are unknown.
     pub fn peaks(&self) -> RooflinePeaks {
         self.sheet.unwrap_or_default()
     }
 }
 
-/// How long a kernel took, and takes by a roofline.
+/// Measured time and roofline time of a kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct KernelTimes {
-    /// How many nodes.
+    /// Number of nodes.
     pub nodes: u64,
-    /// What they took, ns.
+    /// Measured time of the nodes, in nanoseconds.
     pub measured_ns: u64,
-    /// What they take by the roofline, ns.
+    /// Roofline time of the nodes, in nanoseconds.
     pub roofline_ns: u64,
 }
 
 impl KernelTimes {
-    /// Adds others of the same name.
+    /// Adds other nodes with the same name.
     pub fn add(&mut self, other: &KernelTimes) {
         self.nodes += other.nodes;
         self.measured_ns = self.measured_ns.saturating_add(other.measured_ns);

@@ -171,7 +171,7 @@ impl TraceSketch {
         NodeIdx::new(self.trace.nodes.len() - 1)
     }
 
-    /// A collective that runs on the device.
+    /// Adds a collective that runs on the device.
     pub(crate) fn device_collective(&mut self, row: RowIdx, start: i64, duration: i64) -> NodeIdx {
         let node = self.node(NodeKind::Collective, row.0, start, duration);
         self.trace.nodes.on_device[node.index()] = true;
@@ -193,7 +193,7 @@ impl TraceSketch {
     }
 }
 
-/// A rank 0 of 2 that says this of its communication.
+/// Creates a trace of rank 0 of 2 with this record of a communication.
 pub(crate) fn comm(name: &str, dtype: &str, elements: u64) -> (LinkedTrace, Collective) {
     let mut builder = TraceSketch::new();
     let record = builder.collective(name, dtype, elements);
@@ -205,7 +205,7 @@ pub(crate) fn comm(name: &str, dtype: &str, elements: u64) -> (LinkedTrace, Coll
 /// thread 101   boundary | train [ aten::mm ( launch ) ] gap | record_param_comms ( launch ) | wait
 /// stream 7                              gemm | Memcpy        ncclDevKernel_AllReduce
 /// ```
-/// With a host trace when `host`, whose nodes 10, 12 and 20 are the three ops.
+/// Creates a trace; with a host trace if `host`, whose nodes 10, 12 and 20 are the three ops.
 pub(crate) fn sample(host: bool) -> LinkedTrace {
     let mut b = TraceSketch::new();
     let train = b.op("train \"x\"", 1_000, 40_000, None);
@@ -307,12 +307,12 @@ fn append(text: &mut Vec<u8>, more: &[u8]) -> TextSpan {
     }
 }
 
-/// A name of the host trace or of the device trace.
+/// Interns a name of the device trace.
 pub(crate) fn intern(trace: &mut LinkedTrace, text: &str) -> NameId {
     trace.device.names.intern(text)
 }
 
-/// A network of `blocks` blocks of `block` ranks.
+/// Creates a network of `blocks` blocks of `block` ranks.
 pub(crate) fn two_level_fit(block: u64, blocks: u64) -> NetworkFit {
     let level = |size: u64, latency_ns: f64, bandwidth: f64| NetworkLevel {
         size,

@@ -1,9 +1,9 @@
-//! What a run's ranks wait for each other, taken out of what each of them does by itself.
+//! Separates waits of a run's ranks for each other from their own work.
 //!
-//! A simulator has ranks wait at a collective until the last has come. A host thread that was
-//! blocked meanwhile (Gloo, MPI) shall not take that time a second time, as computation. Nor shall
-//! ranks whose recordings begin at different times begin at one instant: who was recorded first
-//! waited for the others.
+//! A simulator makes ranks wait at a collective until the last has arrived. A host thread that was
+//! blocked meanwhile (Gloo, MPI) must not spend this time again as computation. Nor may ranks whose
+//! recordings begin at different times begin simultaneously: ranks that were recorded first waited
+//! for the others.
 
 use crate::agreement::RunAgreement;
 use crate::aligned_ranks::AlignedRanks;
@@ -12,9 +12,8 @@ use crate::rank_agreement::{CommDecision, HostTransfer};
 use etlink_link::ranks::{RankClock, RankSummary, RunJoin};
 use etlink_model::DurationNs;
 
-/// Says of each rank of a run that a simulator shall run what of its times is waiting for others,
-/// and what the simulator's network takes of them.
-/// O(communications).
+/// Determines, for each rank of a run to simulate, which of its times are waits for others, and how
+/// much of them the simulator's network takes. O(communications).
 pub fn set_waits(
     agreed: &mut RunAgreement,
     facts: &[RankSummary],
@@ -29,7 +28,7 @@ pub fn set_waits(
             let communication = ranks.communication(*member);
             let extent = communication.extent;
             let agreement = &mut agreed.ranks[member.rank.index()];
-            // Of a device row all is one node. What nothing is known to wait for stays as it is.
+            // A device row is a single node. A node without known dependents stays unchanged.
             let is_split = !communication.on_device
                 && extent.is_transfer
                 && extent.waits >= communication.node;
@@ -66,7 +65,7 @@ mod tests {
     };
     use etlink_model::{CollectiveKind, GlobalRank, GroupIdx, NodeIdx, UnixNs};
 
-    /// A rank that calls an all-reduce at `arrives` and is blocked for it from 100 to 200.
+    /// Creates a rank that calls an all-reduce at `arrives` and is blocked in it from 100 to 200.
     fn rank(rank: i64, window: (i64, i64), arrives: i64) -> RankSummary {
         let extent = CommExtent {
             arrives: NodeIdx(3),

@@ -1,4 +1,4 @@
-//! The traces that an ET+ was linked of come back out of it: linked again, they give the same bytes.
+//! Tests that the traces restored from an ET+ give the same bytes when linked again.
 #![cfg(test)]
 
 use etlink_chakra::et::write_et;
@@ -11,7 +11,7 @@ use etlink_link::{EdgeKind, LinkOptions, LinkedTrace};
 use etlink_testing::{HostSchema, Machine, random_program};
 use serde_json::Value;
 
-/// A drawn trace, linked.
+/// Draws and links a trace.
 fn drawn(seed: u64, with_host: bool) -> LinkedTrace {
     let (program, options, change) = random_program(seed);
     let machine = Machine::run(&program, options, change);
@@ -21,7 +21,7 @@ fn drawn(seed: u64, with_host: bool) -> LinkedTrace {
     };
     let device = etlink_kineto::read(&machine.trace.kineto()[..], options).expect("a device trace");
     let host = with_host.then(|| {
-        // the layouts of PyTorch 2.1 and of today
+        // The layouts of PyTorch 2.1 and of today.
         let schema = [HostSchema::V1_0_1, HostSchema::V1_1_1][seed as usize % 2];
         let text = machine.trace.host(schema);
         let read = etlink_host::read(&text[..], HostReadOptions::default());
@@ -81,7 +81,7 @@ fn programs_with_launches_events_and_full_queues_come_back() {
     }
 }
 
-/// A document of merged JSON, changed.
+/// Changes a document of merged JSON.
 fn changed(json: &[u8], change: impl FnOnce(&mut Value)) -> Vec<u8> {
     let mut document: Value = serde_json::from_slice(json).expect("JSON");
     change(&mut document);
@@ -139,7 +139,7 @@ fn nodes_and_recording_have_to_be_of_one_file() {
     }
 }
 
-/// A time of a node counts, wherever else it could have been kept.
+/// The time of a node counts, even if it is stored elsewhere too.
 #[test]
 fn what_is_changed_in_a_node_is_changed_in_the_graph() {
     let trace = drawn(1, true);
@@ -154,8 +154,8 @@ fn what_is_changed_in_a_node_is_changed_in_the_graph() {
     assert!(!rows.is_empty() && rows.duration.iter().all(|duration| duration.0 == 500));
 }
 
-/// The shape of `chakra_trace_link`: ids from 0, no mark, no recording; device rows without
-/// correlation and device.
+/// Converts to the form of `chakra_trace_link`: ids from 0, no mark, no recording; device rows
+/// without correlation and device.
 fn as_of_trace_link(json: &[u8]) -> Vec<u8> {
     changed(json, |document| {
         let members = document.as_object_mut().expect("an object");

@@ -1,6 +1,7 @@
-//! Each phase of a link by itself, on one thread: `cargo bench -p etlink-dev --bench phases`.
+//! Benchmarks each phase of a link separately, on one thread: `cargo bench -p etlink-dev --bench
+//! phases`.
 //!
-//! The input is a recording of testdata, repeated until it is large enough for caches to miss.
+//! The input is a recording of testdata, repeated until it exceeds the caches.
 #![allow(
     missing_docs,
     clippy::expect_used,
@@ -19,10 +20,10 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::time::Duration;
 
-/// Makes about 40 MB of both traces.
+/// Repetitions, for about 40 MB of both traces.
 const TIMES: u32 = 8;
 
-/// The traces as text.
+/// Texts of the traces.
 struct Texts {
     host: Vec<u8>,
     device: Vec<u8>,

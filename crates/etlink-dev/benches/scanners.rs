@@ -1,8 +1,8 @@
-//! Why the readers have a scanner of their own: it against simd-json and serde_json, on the same
-//! chunks of the same events. `cargo bench -p etlink-dev --bench scanners`.
+//! Compares the readers' own scanner with simd-json and serde_json, on the same chunks of the same
+//! events, to justify it. `cargo bench -p etlink-dev --bench scanners`.
 //!
-//! All read name, times and ids of every event but simd-json's tape, which only gets built: what
-//! reads it comes on top.
+//! All read name, times and ids of every event, except for simd-json's tape, which is only built:
+//! reading it costs extra.
 #![allow(
     missing_docs,
     clippy::expect_used,
@@ -21,7 +21,7 @@ use std::path::Path;
 
 const CHUNK_BYTES: usize = 128 << 10;
 
-/// A recorded device trace in chunks, each a list of whole events.
+/// Returns a recorded device trace in chunks, each a list of whole events.
 fn chunks() -> Vec<Vec<u8>> {
     let device = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../testdata/pairs/transformer-2.15.0/kineto_trace_0.json.gz");
@@ -38,7 +38,7 @@ fn chunks() -> Vec<Vec<u8>> {
     let mut cutter = ChunkReader::open(&text[..], layout).expect("opens");
     let mut chunks = vec![];
     while let Some(chunk) = cutter.next(vec![]).expect("memory gives it") {
-        // behind the last chunk's events stands the rest of the document
+        // after the last chunk's events comes the rest of the document
         if let Some(events) = chunk.text.trim_ascii().strip_suffix(b",") {
             chunks.push([b"[", events, b"]"].concat());
         }
@@ -46,7 +46,7 @@ fn chunks() -> Vec<Vec<u8>> {
     chunks
 }
 
-/// What the sums are made of, so that no reader can skip it.
+/// Inputs of the sums, so that no reader can skip them.
 #[derive(Debug, Default, PartialEq)]
 struct Seen {
     events: usize,
@@ -153,7 +153,7 @@ fn scanners(c: &mut Criterion) {
     });
     let mut buffers = Buffers::new(2 * CHUNK_BYTES);
     group.bench_function("simd-json tape", |bench| {
-        // it writes into its input
+        // the parser writes into its input
         bench.iter_batched_ref(
             || chunks.clone(),
             |chunks| {

@@ -1,5 +1,5 @@
-//! Runs recordings in ASTRA-sim and compares what it says with what was measured. The simulator is
-//! in no package index: it has to be built from its public sources.
+//! Runs recordings in ASTRA-sim and compares its results with the measurements. The simulator is in
+//! no package index: it must be built from its public sources.
 
 use crate::support::{etlink_path, repository_root};
 use anyhow::{Context, Result, bail, ensure};
@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// Recordings whose logs are test data.
+/// Recordings with logs in the test data.
 const KEPT: [&str; 2] = ["experts2-2.15.0", "tpdp4-2.15.0"];
-/// How far the time of a rank may be off.
+/// Maximum relative error of a rank's time.
 const RANK_BAR: f64 = 0.05;
-/// How far the transfers of a kind may be off.
+/// Maximum relative error of the transfers of a kind.
 const KIND_BAR: f64 = 0.15;
 
 /// `cargo dev astra-sim`.
@@ -32,7 +32,7 @@ pub struct SimulatorSuiteOptions {
     keep_logs: bool,
 }
 
-/// What `etlink simulated --json` prints, as far as it is wanted.
+/// The parts of `etlink simulated --json` that are needed.
 #[derive(Debug, Deserialize)]
 struct Simulated {
     ranks: Vec<RankTimes>,
@@ -66,7 +66,7 @@ struct KindTimes {
     last_done_ns: i64,
 }
 
-/// What `etlink merge --json` prints of a network, as far as it is wanted.
+/// The parts of `etlink merge --json` about a network that are needed.
 #[derive(Debug, Deserialize)]
 struct Merged {
     runs: Vec<MergedNetwork>,
@@ -95,7 +95,7 @@ struct HeldOutSums {
     repeated_ns: Option<f64>,
 }
 
-/// A recording that was simulated.
+/// A simulated recording.
 struct SimulatedRecording {
     name: String,
     seconds: f64,
@@ -148,7 +148,7 @@ fn recordings_of_several_ranks(pairs: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Exports a recording, runs it and reads the log.
+/// Exports a recording, simulates it and reads the log.
 fn simulate(
     root: &Path,
     traces: &Path,
@@ -196,8 +196,8 @@ fn simulate(
     })
 }
 
-/// Runs the simulator in the folder of an export, as its README says, with all nodes logged. What
-/// it printed, and how long it took.
+/// Runs the simulator in the folder of an export, following its README, with all nodes logged.
+/// Returns its output and the elapsed seconds.
 fn run_simulator(simulator: &Path, folder: &Path) -> Result<(Vec<u8>, f64)> {
     let system = folder.join("system.json");
     let text = std::fs::read_to_string(&system).with_context(|| system.display().to_string())?;
@@ -216,14 +216,14 @@ fn run_simulator(simulator: &Path, folder: &Path) -> Result<(Vec<u8>, f64)> {
         run.arg(option("comm-group", &groups));
     }
     let begin = Instant::now();
-    // Its exit code says nothing: it can abort at exit, after all times are logged.
+    // The exit code is meaningless: the simulator can abort at exit, after all times are logged.
     let ran = run
         .output()
         .with_context(|| simulator.display().to_string())?;
     Ok((ran.stdout, begin.elapsed().as_secs_f64()))
 }
 
-/// What the names of a folder's graphs begin with.
+/// Returns the common prefix of a folder's graphs.
 fn workload_prefix(folder: &Path) -> Result<PathBuf> {
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
@@ -261,9 +261,10 @@ fn print_ranks(all: &[SimulatedRecording]) {
     }
 }
 
-/// Transfers of a kind on both sides. *Held out* and *repeats* are of each half of them: what a
-/// network that was fitted to the other half takes, and what the same took there. *Halves* is what
-/// the average of the other half foretells: what no time of the kind, however chosen, comes below.
+/// Prints the transfers of each kind, measured and simulated. *Held out* and *repeats* concern each
+/// half of the transfers: the result of a network fitted to the other half, and the duration of the
+/// same transfers there. *Halves* is the prediction from the average of the other half, a bound
+/// that no single time per kind can beat.
 fn print_kinds(all: &[SimulatedRecording]) {
     println!(
         "\n| recording | kind | times | compared | measured, ms | simulated, ms | change, % | held out, % | \
@@ -319,7 +320,7 @@ fn print_kinds(all: &[SimulatedRecording]) {
     );
 }
 
-/// What the transfers of a kind took, in order of time, ns.
+/// Returns the durations of the transfers of a kind, in order of time, ns.
 fn measured_times(transfers: &[TransferTimes], kind: &str) -> Vec<i64> {
     let of_kind = transfers.iter().filter(|transfer| transfer.kind == kind);
     let times = of_kind.filter_map(|one| Some((one.measured_start_ns?, one.measured_ns?)));
@@ -328,8 +329,8 @@ fn measured_times(transfers: &[TransferTimes], kind: &str) -> Vec<i64> {
     times.into_iter().map(|(_, ns)| ns).collect()
 }
 
-/// How far the average of the second half is from that of the first, relative, and the first from the
-/// second. `None` of fewer than four.
+/// Returns the relative deviation of the second half's average from the first's, and vice versa;
+/// `None` for fewer than four times.
 fn half_by_half(times: &[i64]) -> Option<[f64; 2]> {
     if times.len() < 4 {
         return None;
@@ -340,7 +341,7 @@ fn half_by_half(times: &[i64]) -> Option<[f64; 2]> {
     Some([ratio - 1.0, ratio.recip() - 1.0])
 }
 
-/// A message is fitted as what its ranks call it.
+/// Returns true if the kinds match: a message is fitted under its ranks' names for it.
 fn is_kind(fitted: &str, simulated: &str) -> bool {
     fitted == simulated || simulated == "message" && matches!(fitted, "send" | "recv")
 }

@@ -1,9 +1,8 @@
-//! Reads `.et` files as others do: with protobuf's own reader, by Chakra's schema.
+//! Reads `.et` files like other tools: with protobuf's own reader and Chakra's schema.
 //!
-//! What `--dep-latencies` adds are attributes that other tools do not know. Without them each
-//! message has to be what `merge` writes without the option, so that nothing else can change what a
-//! simulator makes of the files. What `--attrs minimal` writes has to be the part of each message
-//! that simulators read.
+//! `--dep-latencies` adds attributes that other tools ignore. Without these, each message must
+//! equal the output of `merge` without the option, so that simulators behave the same. The output
+//! of `--attrs minimal` must be the part of each message that simulators read.
 
 use crate::support::{etlink_path, install_from_pypi, repository_root};
 use crate::tables::draw_rank;
@@ -14,11 +13,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Recorded runs that are read beside the drawn one.
+/// Recorded runs to read in addition to the generated one.
 const RECORDED: [&str; 3] = ["ddp2-2.15.0", "pipeline4-2.15.0", "transformer-2.15.0"];
-// Pinned: when the suite fails, the change is ours and not the reader's.
+// Pinned, so that a failure of the suite is due to our change and not the reader's.
 const PACKAGES: [&str; 2] = ["protobuf==7.36.2", "grpcio-tools==1.85.1"];
-/// What the option adds.
+/// Attributes that the option adds.
 const ADDED: [&str; 3] = ["ctrl_latency_ns", "data_latency_ns", "slack_ns"];
 
 /// `cargo dev chakra`.
@@ -29,19 +28,19 @@ pub struct ChakraReaderOptions {
     schema: Option<PathBuf>,
 }
 
-/// What the recipe prints.
+/// Output of the recipe.
 #[derive(Debug, Deserialize)]
 struct Comparison {
     files: usize,
     nodes: u64,
     added: BTreeMap<String, u64>,
-    /// Texts of the first message that nodes name.
+    /// Number of texts in the first message that nodes reference.
     texts: u64,
-    /// Of the plain and of the minimal files.
+    /// Sizes of the plain and of the minimal files.
     bytes: [u64; 2],
 }
 
-/// Writes drawn and recorded runs with the options and without, and compares them.
+/// Writes generated and recorded runs with and without the options, and compares them.
 pub fn compare_readers(options: &ChakraReaderOptions) -> Result<()> {
     let root = repository_root()?;
     let folder = root.join("target/chakra");
@@ -81,7 +80,7 @@ pub fn compare_readers(options: &ChakraReaderOptions) -> Result<()> {
     Ok(())
 }
 
-/// Installs the reader unless an earlier run has.
+/// Installs the reader, unless an earlier run has.
 fn install_reader(folder: &Path) -> Result<PathBuf> {
     let packages = folder.join(PACKAGES.join("+"));
     if !packages.join("grpc_tools").is_dir() {
@@ -90,7 +89,7 @@ fn install_reader(folder: &Path) -> Result<PathBuf> {
     Ok(packages)
 }
 
-/// A run of two ranks with devices.
+/// Generates a run of two ranks with devices.
 fn draw_run(traces: &Path) -> Result<PathBuf> {
     std::fs::create_dir_all(traces).with_context(|| traces.display().to_string())?;
     for rank in 0..2 {

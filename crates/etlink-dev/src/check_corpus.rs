@@ -1,6 +1,6 @@
-//! Writes `testdata/check`: for each rule of `etlink check` files that break it, and good ones.
+//! Writes `testdata/check`: files that break each rule of `etlink check`, and valid ones.
 //!
-//! `expected.txt` names what `check` finds: a folder or file, and the ids of rules.
+//! `expected.txt` lists the findings of `check`: a folder or file, and the ids of rules.
 
 use crate::support::repository_root;
 use anyhow::{Context, Result};
@@ -10,7 +10,7 @@ use etlink_chakra::proto::{AttributeProto, CollectiveCommType, Node, NodeType};
 use etlink_workload::{Message, WorkloadBuilder};
 use std::collections::BTreeMap;
 
-/// Files by name, and what is expected of a case.
+/// Files by name, and the expected findings of each case.
 #[derive(Default)]
 struct Corpus {
     files: BTreeMap<String, Vec<u8>>,
@@ -46,7 +46,8 @@ pub fn write_corpus() -> Result<()> {
     Ok(())
 }
 
-/// Two nodes, one after the other. No count of nodes is stated: a fault shall break its rule alone.
+/// Builds two nodes, one after the other. The node count is not stated, so that a fault breaks only
+/// its own rule.
 fn two_nodes() -> ChakraMessages {
     let mut graph = WorkloadBuilder::default();
     let first = graph.add_computation("first", 5, &[]);
@@ -79,7 +80,7 @@ fn replace(node: &mut Node, name: &str, value: Value) {
     node.attr.push(attribute(name, value));
 }
 
-/// A collective of all ranks.
+/// Builds a collective of all ranks.
 fn collective() -> ChakraMessages {
     let mut graph = WorkloadBuilder::default();
     graph.add_collective("reduce", CollectiveCommType::AllReduce, 4096, None, &[]);
@@ -106,7 +107,7 @@ const ATTRS: [&str; 7] = [
     "op_schema",
 ];
 
-/// A node of ET+; `skip` names what it lacks.
+/// Builds a node of ET+; `skip` names the missing part.
 fn tree_node(id: u64, name: &str, parent: u64, skip: &str) -> String {
     let attrs: Vec<String> = ATTRS
         .iter()
@@ -141,14 +142,14 @@ fn tree(schema: &str, nodes: &[String]) -> Vec<u8> {
 const SCHEMA: &str = "1.0.2-chakra.0.0.4";
 
 impl Corpus {
-    /// A file by itself.
+    /// Adds a single file.
     fn add(&mut self, name: &str, bytes: Vec<u8>, rules: &str) {
         self.files.insert(name.to_owned(), bytes);
         self.expected
             .push(format!("{name}: {rules}").trim_end().to_owned());
     }
 
-    /// The files of several ranks, with the list of groups.
+    /// Adds the files of several ranks, with the list of groups.
     fn add_run(&mut self, name: &str, ranks: Vec<ChakraMessages>, groups: &str, rules: &str) {
         for (rank, file) in ranks.iter().enumerate() {
             self.files
@@ -209,7 +210,7 @@ impl Corpus {
         garbage.extend([2, 0xFF, 0xFF]);
         self.add("ET007-undecodable.et", garbage, "ET007");
         let mut latin = whole;
-        // a node of id 9 with the name 0xE9
+        // a node with id 9 and the name 0xE9
         latin.extend([7, 0x08, 9, 0x12, 1, 0xE9, 0x18, 4]);
         self.add("ET008-not-utf8.et", latin, "ET008");
     }

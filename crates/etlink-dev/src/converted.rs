@@ -1,5 +1,5 @@
-//! Reads what `etlink convert` writes with the readers of others: protobuf's JSON, networkx,
-//! Graphviz, and LogGOPSim's parser of GOAL where one is given.
+//! Reads the output of `etlink convert` with other readers: protobuf's JSON, networkx, Graphviz,
+//! and LogGOPSim's parser of GOAL if given.
 
 use crate::support::{etlink_path, install_from_pypi, repository_root, run_command};
 use anyhow::{Context, Result, bail, ensure};
@@ -7,9 +7,9 @@ use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Recorded runs that are converted: a file, a group of a part of the ranks, messages.
+/// Recorded runs to convert: a single file, groups of some ranks, messages.
 const RECORDED: [&str; 3] = ["tpdp4-2.15.0", "pipeline4-2.15.0", "transformer-2.15.0"];
-// Pinned: when the suite fails, the change is ours and not the reader's.
+// Pinned, so that a failure of the suite is due to our change and not a reader's.
 const PACKAGES: [&str; 3] = [
     "protobuf==7.36.2",
     "grpcio-tools==1.85.1",
@@ -27,7 +27,7 @@ pub struct ConvertedOptions {
     sarif_schema: Option<PathBuf>,
 }
 
-/// What the recipe prints.
+/// Output of the recipe.
 #[derive(Debug, Deserialize)]
 struct Compared {
     graphs: u64,
@@ -35,7 +35,7 @@ struct Compared {
     edges: u64,
 }
 
-/// Converts recorded runs and has others read them.
+/// Converts recorded runs and reads them with other tools.
 pub fn test_converted(options: &ConvertedOptions) -> Result<()> {
     let root = repository_root()?;
     let folder = root.join("target/converted");
@@ -73,7 +73,7 @@ pub fn test_converted(options: &ConvertedOptions) -> Result<()> {
     Ok(())
 }
 
-/// What `check` says of the files that break its rules, as SARIF.
+/// Validates the findings of `check` on the corpus of faulty files, as SARIF.
 fn validate_sarif(schema: &Path, root: &Path, packages: &Path) -> Result<()> {
     let mut check = Command::new(etlink_path()?);
     check
@@ -87,7 +87,7 @@ fn validate_sarif(schema: &Path, root: &Path, packages: &Path) -> Result<()> {
     run_command(python.arg(schema).arg(log))
 }
 
-/// Every rank as JSON and GraphML, a part as a picture, all together as GOAL.
+/// Converts every rank to JSON and GraphML, a part to a picture, and all together to GOAL.
 fn convert_run(run: &Path, files: &Path, name: &str, options: &ConvertedOptions) -> Result<()> {
     let mut ranks = 0;
     for entry in std::fs::read_dir(run)? {
@@ -145,7 +145,7 @@ fn draw(picture: &Path) -> Result<()> {
     run_command(&mut dot)
 }
 
-/// The readers: packages of PyPI, and Graphviz.
+/// Installs the readers: packages of PyPI, and Graphviz.
 fn install_readers(folder: &Path) -> Result<PathBuf> {
     let packages = folder.join(PACKAGES.join("+"));
     if !packages.join("networkx").is_dir() {

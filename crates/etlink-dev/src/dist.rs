@@ -1,4 +1,4 @@
-//! The archive of a release: `etlink-VERSION-TARGET.tar.gz`, and its sum in a file beside it.
+//! Builds a release archive: `etlink-VERSION-TARGET.tar.gz`, with its checksum in a separate file.
 //!
 //! ```text
 //! etlink-0.1.0-x86_64-unknown-linux-musl/
@@ -7,8 +7,8 @@
 //!   man/man1/etlink.1 …          one page for each subcommand
 //!   completions/                 one script for each shell
 //! ```
-//! cargo-binstall finds the command by this name and place: `package.metadata.binstall` of the
-//! crate `etlink`.
+//! cargo-binstall finds the command by this name and path: `package.metadata.binstall` of the crate
+//! `etlink`.
 
 use crate::support::{repository_root, run_command};
 use anyhow::{Context, Result, bail};
@@ -22,7 +22,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Files of the repository that every copy of the command comes with.
+/// Documents that accompany every copy of the command.
 const DOCUMENTS: [&str; 3] = ["README.md", "CHANGELOG.md", "LICENSE"];
 
 #[derive(Debug, Args)]
@@ -38,7 +38,7 @@ pub struct DistOptions {
     out: PathBuf,
 }
 
-/// Builds the command, packs it with its documents, unpacks that and tries it.
+/// Builds the command, packs it with its documents, then unpacks the archive and tries it.
 pub fn make_archive(options: &DistOptions) -> Result<()> {
     let root = repository_root()?;
     let host = host_target()?;
@@ -61,7 +61,7 @@ pub fn make_archive(options: &DistOptions) -> Result<()> {
     Ok(())
 }
 
-/// The platform of this compiler, as `rustc -vV` names it.
+/// Returns the compiler's own platform, as named by `rustc -vV`.
 fn host_target() -> Result<String> {
     let output = Command::new("rustc").arg("-vV").output();
     let text = String::from_utf8(output.context("cannot run rustc")?.stdout)?;
@@ -86,7 +86,7 @@ fn build_command(root: &Path, target: &str) -> Result<PathBuf> {
     Ok(folder.join(format!("etlink{suffix}")))
 }
 
-/// Makes the folder anew: what an earlier version left is not packed.
+/// Recreates the folder, so that leftovers of an earlier version are not packed.
 fn fill_folder(root: &Path, command: &Path, folder: &Path) -> Result<()> {
     if folder.is_dir() {
         fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
@@ -122,7 +122,7 @@ fn write_completions(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Packs it so that the same files give the same bytes, whoever packs them and when.
+/// Packs a folder reproducibly: the same files give the same bytes, whoever packs them and when.
 fn pack_folder(folder: &Path, name: &str, archive: &Path) -> Result<()> {
     let file = File::create(archive).with_context(|| archive.display().to_string())?;
     let mut tar = tar::Builder::new(GzEncoder::new(file, Compression::best()));
@@ -141,7 +141,7 @@ fn pack_folder(folder: &Path, name: &str, archive: &Path) -> Result<()> {
     Ok(())
 }
 
-/// All files below a folder, by name.
+/// Lists all files below a folder, by name.
 fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -159,7 +159,7 @@ fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Writes what `sha256sum --check` reads.
+/// Writes a file for `sha256sum --check`.
 fn write_sum(archive: &Path) -> Result<()> {
     let mut hash = Sha256::new();
     hash.update(fs::read(archive)?);
@@ -177,7 +177,8 @@ fn write_sum(archive: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Unpacks it elsewhere, as its user would: the command runs, and each subcommand has its page.
+/// Unpacks the archive elsewhere, as a user would, and checks that the command runs and each
+/// subcommand has its page.
 fn try_archive(archive: &Path, name: &str) -> Result<()> {
     let place = tempfile::tempdir()?;
     let file = File::open(archive)?;

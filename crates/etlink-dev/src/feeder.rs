@@ -1,4 +1,4 @@
-//! Holds `etlink-feeder` to what it is for: a header for C, a C program that uses it, and Chakra's
+//! Tests the interfaces of `etlink-feeder`: its C header, a C program that uses it, and Chakra's
 //! own feeder.
 
 use crate::support::{etlink_path, install_tool, repository_root, run_command};
@@ -10,19 +10,19 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-// Pinned: another one may write the header in another way.
+// Pinned, because another version may format the header differently.
 const CBINDGEN: &str = "cbindgen@0.29.4";
 
-/// Recorded runs that are fed: one thread, several, groups, messages.
+/// Recorded runs to feed: one thread, several threads, groups, messages.
 const RECORDED: [&str; 4] = [
     "mlp-2.15.0",
     "threads-2.15.0",
     "tpdp4-2.15.0",
     "pipeline4-2.15.0",
 ];
-/// How many nodes are under way at once.
+/// Maximum numbers of nodes in flight.
 const LIMITS: [usize; 3] = [1, 3, 16];
-/// What a graph is fed with whose index lies in a scratch file: some pages.
+/// Memory for a graph with its index in a scratch file: some pages.
 const SCARCE_BYTES: usize = 1 << 16;
 
 /// `cargo dev feeder`.
@@ -40,7 +40,7 @@ pub struct FeederOptions {
     files: Vec<PathBuf>,
 }
 
-/// Compares the header, and what a C program issues with what Rust does and Chakra's own feeder.
+/// Compares the header, and the issue order of a C program, of Rust and of Chakra's own feeder.
 pub fn test_feeder(options: &FeederOptions) -> Result<()> {
     let root = repository_root()?;
     let folder = root.join("target/feeder");
@@ -129,7 +129,7 @@ fn check_header(root: &Path, folder: &Path, write: bool) -> Result<()> {
     Ok(())
 }
 
-/// The example in C, with what finds memory that is used wrongly or not freed.
+/// Compiles the C example, with sanitizers for invalid memory use and leaks.
 fn compile_example(root: &Path, folder: &Path) -> Result<PathBuf> {
     let program = folder.join("issue");
     let mut compile = Command::new("cc");
@@ -145,7 +145,7 @@ fn compile_example(root: &Path, folder: &Path) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// As cargo built it with this program, which depends on it.
+/// Returns the library's path, as cargo built it with this program, which depends on it.
 fn library() -> Result<PathBuf> {
     let program = std::env::current_exe()?;
     let folder = program.parent().context("this program is in no folder")?;
@@ -209,7 +209,7 @@ fn open_with_scratch(path: &Path) -> Result<Feeder<File>> {
         .with_context(|| path.display().to_string())
 }
 
-/// A line for each node, in the order of issue.
+/// Returns a line per node, in issue order.
 fn issue_all(mut feeder: Feeder<File>, limit: usize) -> Result<String> {
     let (mut lines, mut under_way) = (String::new(), VecDeque::new());
     loop {
@@ -226,7 +226,7 @@ fn issue_all(mut feeder: Feeder<File>, limit: usize) -> Result<String> {
     }
 }
 
-/// What a program prints; with a folder its scratch file lies there, of which a page is in memory.
+/// Returns a program's output; with a folder, its scratch file is there, with one page in memory.
 fn run_feeder(program: &Path, file: &Path, limit: usize, scratch: Option<&Path>) -> Result<String> {
     let mut command = Command::new(program);
     command.arg(file).arg(limit.to_string());

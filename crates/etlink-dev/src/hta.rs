@@ -1,4 +1,4 @@
-//! `cargo dev hta`: the Python class `etlink.hta.TraceAnalysis` against HTA's own.
+//! `cargo dev hta`: compares the Python class `etlink.hta.TraceAnalysis` with HTA's own.
 
 use crate::support::{repository_root, run_command};
 use crate::wheel::install_into;
@@ -7,7 +7,7 @@ use clap::Args;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// HTA and what its results depend on, and what its tests need.
+/// HTA, the packages that affect its results, and the needs of its tests.
 const PACKAGES: [&str; 5] = [
     "traceinsight==0.6.1",
     "pandas==2.2.3",
@@ -26,7 +26,7 @@ pub struct HtaOptions {
     checkout: Option<PathBuf>,
 }
 
-/// Asks both classes the same, or runs HTA's tests with each.
+/// Compares the answers of both classes, or runs HTA's tests with each.
 pub fn compare_classes(options: &HtaOptions) -> Result<()> {
     let asked = [
         ("hta_class.py", &options.traces),

@@ -1,4 +1,4 @@
-//! What the developer commands and the benchmarks share.
+//! Code shared by the developer commands and the benchmarks.
 #![allow(
     clippy::disallowed_methods,
     reason = "a tool that reads and writes files"

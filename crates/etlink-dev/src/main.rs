@@ -193,7 +193,7 @@ fn main() -> ExitCode {
             recording::record_traces("testdata/pairs", &options)
         }
         DevCommand::Bench(options) => bench::run_benchmarks(&options),
-        // Hidden: `bench` runs it, so that each figure has a process of its own.
+        // Hidden: `bench` runs it, so that each figure has its own process.
         DevCommand::Measure { command } => bench::measure::print_usage_of(&command),
         DevCommand::Fuzz(options) => fuzz::run_fuzzer(&options),
         DevCommand::OldestRust => toolchains::check_oldest_rust(),
@@ -235,7 +235,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // `{:#}` has the whole chain of causes on one line.
+            // `{:#}` prints the whole chain of causes on one line.
             eprintln!("cargo dev: {error:#}");
             ExitCode::FAILURE
         }

@@ -77,7 +77,7 @@ pub fn generate_ranks(options: &RanksOptions) -> Result<()> {
     let wishes = ScenarioSettings {
         ranks: options.ranks,
         skew_ns: ns_from_us(options.skew_us),
-        // A ppm is a thousand ppb, as a microsecond is a thousand nanoseconds.
+        // A ppm is a thousand ppb, like a microsecond is a thousand nanoseconds.
         drift_ppb: ns_from_us(options.drift_ppm),
         jitter_ns: ns_from_us(options.jitter_us),
         late: options.late.map(|rank| LateRank {

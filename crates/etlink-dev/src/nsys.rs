@@ -1,4 +1,5 @@
-//! Writes Kineto traces as exports of Nsight Systems, to compare readers and their speed on one run.
+//! Writes Kineto traces as exports of Nsight Systems, to compare readers and their speed on the
+//! same run.
 
 use anyhow::{Context, Result, bail};
 use etlink_kineto::{KinetoReadOptions, KinetoWriteOptions};

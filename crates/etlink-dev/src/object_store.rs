@@ -1,4 +1,4 @@
-//! URLs against a server of S3's language on this machine: moto, from PyPI.
+//! Tests URLs against an S3 server on this machine: moto, from PyPI.
 
 use crate::support::{etlink_path, repository_root, run_command};
 use crate::wheel::VirtualEnv;
@@ -6,20 +6,20 @@ use anyhow::{Context, Result};
 use etlink_dev::generate::ranks::{ScenarioSettings, write_run};
 use std::path::Path;
 
-/// The server; pinned: when the suite fails, the change is ours and not its.
+/// The server; pinned, so that a failure of the suite is due to our change and not the server's.
 pub(crate) const SERVER: &str = "moto[server]==5.2.5";
 const PACKAGES: [&str; 2] = [SERVER, "pytest==9.2.0"];
 
-/// Few ranks, and few that are large: their files are sent in parts.
+/// Ranks and repetitions of the small run; the large run has files that are uploaded in parts.
 const SMALL: (usize, u32) = (8, 1);
 const LARGE: (usize, u32) = (2, 70);
 
-/// Makes the traces, and runs the tests.
+/// Generates the traces, and runs the tests.
 pub fn test_object_store() -> Result<()> {
     let root = repository_root()?;
     let folder = root.join("target/object-store");
     let traces = folder.join("traces");
-    // made anew: an earlier version may have made others
+    // recreated, because an earlier version may have made different ones
     if traces.is_dir() {
         std::fs::remove_dir_all(&traces).with_context(|| traces.display().to_string())?;
     }
@@ -29,7 +29,7 @@ pub fn test_object_store() -> Result<()> {
     let mut pytest = env.module("pytest");
     pytest
         .arg("tests/object_store")
-        // the server says a line for each request
+        // the server logs a line per request
         .args(["-q", "--show-capture=no", "-p", "no:cacheprovider"])
         .current_dir(&root)
         .env("ETLINK", etlink_path()?)

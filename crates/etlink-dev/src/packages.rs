@@ -1,4 +1,4 @@
-//! The packages of the crates, as `cargo publish` would send them.
+//! Checks the crates' packages as `cargo publish` would upload them.
 
 use crate::support::{repository_root, run_command};
 use anyhow::{Context, Result, bail};
@@ -11,11 +11,11 @@ use std::process::Command;
 /// Crates with `publish = false`.
 const PRIVATE: [&str; 3] = ["etlink-dev", "etlink-python", "etlink-testing"];
 
-/// Makes the package of each crate that is published, and compiles what is in them: a file that
-/// lies outside of its crate is missing then.
+/// Packages each published crate, and compiles the packages' contents: a file outside its crate
+/// would be missing.
 ///
-/// `cargo package` can compile packages itself, but each with all that it needs anew: with twenty
-/// crates that need each other it takes a quarter of an hour. Here they are compiled once, together.
+/// `cargo package` can compile packages itself, but each with all dependencies anew: with twenty
+/// interdependent crates this takes a quarter of an hour. Here they are compiled together, once.
 pub fn check_packages() -> Result<()> {
     let root = repository_root()?;
     let folder = root.join("target/package");
@@ -29,7 +29,7 @@ pub fn check_packages() -> Result<()> {
     let mut check = Command::new(env!("CARGO"));
     check
         .args(["check", "--quiet", "--workspace", "--locked"])
-        // what the packages need was checked with the workspace, and is not checked anew
+        // the packages' dependencies were checked with the workspace, so they are not rebuilt
         .env("CARGO_TARGET_DIR", root.join("target"))
         .current_dir(&unpacked);
     run_command(&mut check)?;
@@ -47,7 +47,7 @@ fn make_packages(root: &Path) -> Result<()> {
             "--quiet",
             "--no-verify",
         ])
-        // what is packed is the tree as it lies here, committed or not
+        // packages the working tree, committed or not
         .arg("--allow-dirty")
         .current_dir(root);
     for name in PRIVATE {
@@ -56,7 +56,7 @@ fn make_packages(root: &Path) -> Result<()> {
     run_command(&mut package)
 }
 
-/// Unpacks all packages of a folder. Returns the names of the folders with their versions.
+/// Unpacks all packages of a folder. Returns the names of the folders, including versions.
 fn unpack_packages(folder: &Path, unpacked: &Path) -> Result<Vec<String>> {
     fs::create_dir_all(unpacked)?;
     let mut names = Vec::new();
@@ -70,8 +70,8 @@ fn unpack_packages(folder: &Path, unpacked: &Path) -> Result<Vec<String>> {
         }
         let file = File::open(&path)?;
         let mut archive = tar::Archive::new(GzDecoder::new(file));
-        // Files of packages all have one old time, by which cargo would take what it once compiled
-        // for up to date.
+        // Files in packages share one old time, which would make cargo consider earlier build
+        // results up to date.
         archive.set_preserve_mtime(false);
         archive
             .unpack(unpacked)
@@ -86,7 +86,7 @@ fn unpack_packages(folder: &Path, unpacked: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// A workspace in which each package finds the others, which no registry has yet.
+/// Writes a workspace in which the packages find each other, since no registry has them yet.
 fn write_workspace(root: &Path, unpacked: &Path, names: &[String]) -> Result<()> {
     let version = concat!("-", env!("CARGO_PKG_VERSION"));
     let mut text = String::from("[workspace]\nresolver = \"3\"\nmembers = [\"*\"]\n\n");
@@ -96,8 +96,8 @@ fn write_workspace(root: &Path, unpacked: &Path, names: &[String]) -> Result<()>
         writeln!(text, "{name} = {{ path = \"{folder}\" }}")?;
     }
     fs::write(unpacked.join("Cargo.toml"), text)?;
-    // The versions that the tests had. Without `--locked` cargo would look for later ones; entries
-    // of crates that are no package fall away.
+    // Keeps the tested versions. Without `--locked` cargo would look for newer ones; entries of
+    // other crates are dropped.
     fs::copy(root.join("Cargo.lock"), unpacked.join("Cargo.lock"))?;
     let mut trim = Command::new(env!("CARGO"));
     trim.args(["metadata", "--format-version", "1"])

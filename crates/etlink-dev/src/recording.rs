@@ -1,10 +1,10 @@
-//! Runs the recipes that record PyTorch, and links what they made.
+//! Runs the recipes that record PyTorch, and links their recordings.
 
 use crate::support::{UV_VARIABLE, etlink_path, repository_root, run_command, uv_path};
 use anyhow::{Context, Result};
 use std::process::Command;
 
-/// The version that `test` records with, and the cases: one process, two ranks.
+/// Version and cases of the test recording: one process, two ranks.
 const TEST: [&str; 5] = ["--torch", "2.15.0", "--case", "mlp", "ddp2"];
 
 /// Records into `out`, a folder relative to the repository.
@@ -13,7 +13,8 @@ pub fn record_traces(out: &str, options: &[String]) -> Result<()> {
     run_command(python.args(["--out", out]).args(options))
 }
 
-/// Records small runs and links them: every op has to be matched by its id, and the files checked.
+/// Records small runs and links them: every op must be matched by its id, and the files are
+/// checked.
 pub fn test_recording() -> Result<()> {
     let root = repository_root()?;
     let recorded = root.join("target/recorded");
@@ -32,29 +33,30 @@ pub fn test_recording() -> Result<()> {
     merge.arg("-o").arg(&linked).arg("--strict");
     run_command(&mut merge)?;
     run_command(Command::new(&etlink).arg("check").arg(&linked))?;
-    // In the form of the other suites: recording, linking and checking are a test each.
+    // Same format as the other suites: recording, linking and checking are one test each.
     println!("3 passed, 0 failed");
     Ok(())
 }
 
-/// Records programs with `etlink record` as users do.
+/// Records programs with `etlink record`, as users do.
 pub fn test_torch(options: &[String]) -> Result<()> {
     run_with_etlink("suites.py", options)
 }
 
-/// Measures steps under `etlink record`.
+/// Measures the duration of steps under `etlink record`.
 pub fn measure_overhead(options: &[String]) -> Result<()> {
     run_with_etlink("overhead.py", options)
 }
 
-/// Runs a recipe that runs the command.
+/// Runs a recipe that uses the command.
 fn run_with_etlink(recipe: &str, options: &[String]) -> Result<()> {
     let etlink = etlink_path()?;
     let mut python = recipe_command(recipe)?;
     run_command(python.arg("--etlink").arg(etlink).args(options))
 }
 
-/// Python for a recipe, in the repository: there the recipes look for their environments.
+/// Returns a Python command for a recipe, in the repository, where recipes look for their
+/// environments.
 fn recipe_command(recipe: &str) -> Result<Command> {
     let mut python = Command::new("python3");
     python.arg(format!("crates/etlink-dev/recipes/{recipe}"));

@@ -1,18 +1,18 @@
-//! What several commands need: the repository, programs that are run, packages, trace files.
+//! Helpers of several commands: the repository, external programs, packages, trace files.
 
 use anyhow::{Context, Result, bail};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The repository's folder.
+/// Returns the repository's folder.
 pub fn repository_root() -> Result<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     root.canonicalize()
         .with_context(|| format!("no folder {}", root.display()))
 }
 
-/// Runs a program that prints for itself.
+/// Runs a program that prints its own output.
 pub fn run_command(command: &mut Command) -> Result<()> {
     let status = command
         .status()
@@ -23,17 +23,17 @@ pub fn run_command(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Names a built `etlink`, so that a suite does not build its own.
+/// Environment variable that names a built `etlink`, so that a suite does not build its own.
 const ETLINK: &str = "ETLINK";
 
-/// The path of `etlink`: what the variable `ETLINK` names, else a debug build made now.
+/// Returns the path of `etlink`: from the variable `ETLINK`, otherwise a new debug build.
 ///
 /// `.ci/run` sets the variable. `cargo test --workspace` has built the command by then, with the
-/// features of the whole workspace; a build of one package has others and compiles anew.
+/// workspace's features; building a single package has other features and compiles anew.
 pub fn etlink_path() -> Result<PathBuf> {
     if let Some(named) = std::env::var_os(ETLINK) {
         let named = Path::new(&named);
-        // Recipes run in other folders, where a relative path would lead elsewhere.
+        // Recipes run in other folders, where a relative path would be wrong.
         return named
             .canonicalize()
             .with_context(|| format!("{ETLINK} names {}", named.display()));
@@ -47,7 +47,7 @@ pub fn etlink_path() -> Result<PathBuf> {
         "--features",
         "full",
     ]))?;
-    // cargo puts the programs of one profile into one folder
+    // cargo puts the programs of a profile into one folder
     let name = format!("etlink{}", std::env::consts::EXE_SUFFIX);
     let etlink = std::env::current_exe()?.with_file_name(name);
     if !etlink.is_file() {
@@ -56,32 +56,32 @@ pub fn etlink_path() -> Result<PathBuf> {
     Ok(etlink)
 }
 
-/// Builds a program of crates.io into `target/tools`, unless it is there; where it is.
+/// Builds a program from crates.io into `target/tools`, unless it is there; returns its path.
 ///
-/// `name` has the version: `cargo-deny@0.20.2`.
+/// `name` includes the version: `cargo-deny@0.20.2`.
 pub fn install_tool(name: &str) -> Result<PathBuf> {
     let tools = repository_root()?.join("target/tools");
     std::fs::create_dir_all(&tools)?;
-    // by the name that rustup has too: a package may ask for another toolchain, which the rest is not built with
+    // not by its path: rustup's `cargo` picks the toolchain that the package requests
     let mut install = Command::new("cargo");
-    // a debug build is quicker to make, and such a program works for a second all the same
+    // a debug build is faster to make, and such a program runs only for a second
     install
         .args(["install", "--quiet", "--locked", "--debug", name, "--root"])
         .arg(&tools)
-        // settings of the workspace's folder are not for it
+        // the workspace's settings do not apply to it
         .current_dir(&tools);
     run_command(&mut install)?;
     let program = name.split_once('@').map_or(name, |(program, _)| program);
     Ok(tools.join("bin").join(program))
 }
 
-/// Installs packages of PyPI in a tenth of pip's time.
+/// Installer of PyPI packages, in a tenth of pip's time.
 const UV: &str = "uv==0.13.8";
 
-/// Names a `uv` that is there, for recipes too.
+/// Environment variable that names an existing `uv`, also for recipes.
 pub const UV_VARIABLE: &str = "UV";
 
-/// Returns the path of `uv`: what the variable `UV` names, else one in `target/tools`, installed by
+/// Returns the path of `uv`: from the variable `UV`, otherwise one in `target/tools`, installed by
 /// pip unless it is there.
 pub fn uv_path() -> Result<PathBuf> {
     if let Some(named) = std::env::var_os(UV_VARIABLE) {
@@ -101,14 +101,14 @@ pub fn uv_path() -> Result<PathBuf> {
         .args(["--disable-pip-version-check", "--root-user-action=ignore"])
         .arg(UV);
     run_command(&mut pip)?;
-    // another suite that runs at the same time may have been quicker
+    // another suite running at the same time may have been faster
     if std::fs::rename(new.path(), &place).is_err() && !program.is_file() {
         bail!("cannot move uv to {}", place.display());
     }
     Ok(program)
 }
 
-/// Makes a call of `uv pip install` for a Python, or for a folder that a Python will read.
+/// Returns a `uv pip install` command for a Python, or for a folder that a Python will read.
 pub fn uv_install(python: &Path) -> Result<Command> {
     let mut install = Command::new(uv_path()?);
     install.args(["--quiet", "pip", "install", "--python"]);
@@ -116,15 +116,15 @@ pub fn uv_install(python: &Path) -> Result<Command> {
     Ok(install)
 }
 
-/// Installs packages of PyPI into `folder`, with what they need or without.
+/// Installs packages of PyPI into `folder`, with or without their dependencies.
 pub fn install_from_pypi(packages: &[&str], folder: &Path, with_needs: bool) -> Result<()> {
     println!(
         "installing {} into {}",
         packages.join(", "),
         folder.display()
     );
-    // Versions for the Python that will run the recipe. The folder of their own leaves your Python
-    // as it is.
+    // Versions for the Python that will run the recipe. A separate folder leaves your Python
+    // unchanged.
     let mut install = uv_install(Path::new("python3"))?;
     if !with_needs {
         install.arg("--no-deps");
@@ -132,10 +132,11 @@ pub fn install_from_pypi(packages: &[&str], folder: &Path, with_needs: bool) -> 
     run_command(install.arg("--target").arg(folder).args(packages))
 }
 
-/// The text of a file, plain or gzip, whatever its name says.
+/// Returns the text of a file, plain or gzip, whatever its name.
 pub fn read_trace_text(path: &Path) -> Result<Vec<u8>> {
     let mut text = std::fs::read(path).with_context(|| path.display().to_string())?;
-    // Every member of gzip begins so (RFC 1952). bgzip and `cat` make files of several members.
+    // Every gzip member begins with these bytes (RFC 1952). bgzip and `cat` make files with several
+    // members.
     if text.starts_with(&[0x1f, 0x8b]) {
         let packed = std::mem::take(&mut text);
         flate2::read::MultiGzDecoder::new(&packed[..]).read_to_end(&mut text)?;

@@ -1,5 +1,5 @@
-//! Reads what `etlink analyze --parquet` writes with DuckDB, Polars and pandas, and compares with
-//! the linked traces.
+//! Reads the output of `etlink analyze --parquet` with DuckDB, Polars and pandas, and compares it
+//! with the linked traces.
 
 use crate::support::{etlink_path, install_from_pypi, repository_root, run_command};
 use anyhow::{Context, Result, bail, ensure};
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-// Pinned: when the suite fails, the change is ours and no reader's.
+// Pinned, so that a failure of the suite is due to our change and not a reader's.
 const PACKAGES: [&str; 4] = [
     "duckdb==2.0.0",
     "polars==2.1.0",
@@ -27,7 +27,7 @@ struct ReaderOutput {
     queries: Vec<Vec<Vec<Value>>>,
 }
 
-/// Two drawn ranks, and a trace that does not say its rank, through the command and all three
+/// Tests two generated ranks, and a trace without a rank, through the command and all three
 /// readers.
 pub fn test_tables() -> Result<()> {
     let root = repository_root()?;
@@ -55,8 +55,8 @@ pub fn test_tables() -> Result<()> {
         found.lines.len(),
         found.queries.len()
     );
-    // Here `rank` is null. In SQL null equals nothing, not even null, which the joins of the README
-    // have to stand.
+    // Here `rank` is null. In SQL null equals nothing, not even null, which the README's joins must
+    // handle.
     let nameless = folder.join("nameless");
     std::fs::create_dir_all(&nameless).with_context(|| nameless.display().to_string())?;
     let draw = draw_steps(TraceBuilder::default(), 0);
@@ -73,7 +73,7 @@ fn run_analyze(traces: &Path, folder: &Path) -> Result<()> {
     run_command(analyze.arg("--parquet").arg(folder.join("tables")))
 }
 
-/// Rank 1 is 40 us late for its second all-reduce.
+/// Generates a rank; rank 1 is 40 us late for its second all-reduce.
 pub(crate) fn draw_rank(rank: i64) -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     draw.distributed(rank, 2);
@@ -97,7 +97,7 @@ fn draw_steps(mut draw: TraceBuilder, rank: i64) -> TraceBuilder {
         );
         let comms = ParamComms::new("allreduce", [0, 1], rank, step);
         draw.collective(main, &comms, begin + 300 * US, begin + 400 * US);
-        // The launch and the kernel of NCCL share the id; the op is found by being around the call.
+        // Launch and kernel of NCCL share the id; the op is found by enclosing the call.
         let id = draw.next_correlation();
         draw.call(
             main,
@@ -136,7 +136,7 @@ fn link_drawn(draw: &TraceBuilder) -> Result<LinkedTrace> {
     )?)
 }
 
-/// The readers, from PyPI.
+/// Installs the readers from PyPI.
 fn install_readers(folder: &Path) -> Result<PathBuf> {
     let packages = folder.join(PACKAGES.join("+"));
     if packages.join("duckdb").is_dir() && packages.join("pandas").is_dir() {
@@ -177,19 +177,19 @@ fn compare_rows(found: &ReaderOutput, linked: &[LinkedTrace]) -> Result<()> {
     ];
     for (table, lines) in want {
         ensure!(
-            // A count by each of the three readers.
+            // One count from each of the three readers.
             found.lines.get(table) == Some(&vec![lines; 3]),
             "{table}: {lines} lines, read as {:?}",
             found.lines.get(table)
         );
     }
-    // The README is the source: a query that changes there is checked from then on.
+    // The README is the source, so a query that changes there is tested from then on.
     let [ops, edges, skew] = found.queries.as_slice() else {
         bail!("{} queries in the README, 3 wanted", found.queries.len())
     };
     ensure!(
         ops.iter()
-            // Three steps on two ranks, and kernels of 100 us.
+            // Three steps on two ranks, with kernels of 100 us.
             .any(|line| line[0] == "aten::mm" && line[1] == 6 && line[2] == 0.6),
         "device time of ops: {ops:?}"
     );
@@ -204,7 +204,7 @@ fn compare_rows(found: &ReaderOutput, linked: &[LinkedTrace]) -> Result<()> {
     Ok(())
 }
 
-/// Its `rank` is null, which is equal to nothing.
+/// Checks results for a null `rank`, which equals nothing.
 fn without_rank(found: &ReaderOutput) -> Result<()> {
     let [ops, edges, _] = found.queries.as_slice() else {
         bail!("{} queries in the README, 3 wanted", found.queries.len())

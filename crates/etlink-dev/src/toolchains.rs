@@ -1,15 +1,15 @@
-//! Other toolchains than the usual one: the oldest Rust that is promised, and nightly's sanitisers.
-//! Both need rustup.
+//! Uses toolchains other than the default: the oldest supported Rust, and nightly's sanitizers.
+//! Both require rustup.
 
 use crate::support::{repository_root, run_command};
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use std::process::Command;
 
-/// Compiles the whole workspace with the version that `rust-version` promises.
+/// Compiles the whole workspace with the version in `rust-version`.
 pub fn check_oldest_rust() -> Result<()> {
     let promised = env!("CARGO_PKG_RUST_VERSION");
-    // 1.89 is no name of a toolchain that is installed as 1.89.0
+    // a toolchain installed as 1.89.0 is not found as 1.89
     let toolchain = format!("{promised}.0");
     run_command(Command::new("rustup").args([
         "toolchain",
@@ -43,8 +43,8 @@ enum Sanitizer {
     Thread,
 }
 
-/// SQLite is C; simd-json, memchr and the inflaters are unsafe inside; the scanner and the linker
-/// work on several threads.
+/// Crates to test: SQLite is C; simd-json, memchr and the inflaters use unsafe code; the scanner
+/// and the linker use several threads.
 const SANITIZED: [&str; 8] = [
     "etlink-json",
     "etlink-host",
@@ -56,16 +56,16 @@ const SANITIZED: [&str; 8] = [
     "etlink-chakra",
 ];
 
-/// Runs the tests of crates under a sanitiser.
+/// Runs the tests of crates under a sanitizer.
 pub fn test_sanitized(options: &SanitizeOptions) -> Result<()> {
     let mut test = cargo_of("nightly")?;
     test.args(["test", "--lib", "--tests", "--locked"]);
-    // a target is named, so that build scripts and macros stay as they are
+    // with an explicit target, build scripts and macros are not instrumented
     test.args(["--target", &host_target()?]);
     let flags = match options.sanitizer {
         Sanitizer::Address => "-Zsanitizer=address",
         Sanitizer::Thread => {
-            // the standard library has to be instrumented too, or its locks are not seen
+            // the standard library must be instrumented too, or its locks are invisible
             test.arg("-Zbuild-std");
             "-Zsanitizer=thread"
         }
@@ -76,12 +76,12 @@ pub fn test_sanitized(options: &SanitizeOptions) -> Result<()> {
         test.args(options.crates.iter().flat_map(|name| ["-p", name.as_str()]));
     }
     test.env("RUSTFLAGS", flags);
-    // what the program holds until its end is no leak that matters
+    // memory held until the program's end is not a relevant leak
     test.env("ASAN_OPTIONS", "detect_leaks=0");
     run_command(test.env("CARGO_TARGET_DIR", "target/sanitize"))
 }
 
-/// cargo of a toolchain, in the repository.
+/// Returns a toolchain's cargo, in the repository.
 fn cargo_of(toolchain: &str) -> Result<Command> {
     let mut command = Command::new("rustup");
     command.args(["run", toolchain, "cargo"]);
@@ -92,7 +92,7 @@ fn cargo_of(toolchain: &str) -> Result<Command> {
     Ok(command)
 }
 
-/// The target that nightly compiles for by itself.
+/// Returns nightly's default target.
 fn host_target() -> Result<String> {
     let output = Command::new("rustup")
         .args(["run", "nightly", "rustc", "-vV"])

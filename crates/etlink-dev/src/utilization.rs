@@ -1,12 +1,12 @@
-//! Compares the utilization that `etlink analyze` reports with that of an independent script.
+//! Compares the utilization reported by `etlink analyze` with an independent script's.
 //!
-//! `recipes/utilization.py` shares no code with etlink: it reads the raw JSON of a Kineto trace with
-//! Python's own reader, and adds up when rows run.
+//! `recipes/utilization.py` shares no code with etlink: it reads the raw JSON of a Kineto trace
+//! with Python's own reader, and sums up the time in which rows run.
 //!
-//! Both leave out what nothing in the trace explains and what came before the recording: rows whose
-//! call is missing, and the wait of a stream's first row. Two drawn traces hold them to what that is
-//! not: a first row that begins right after one of another stream ended waited for that one, and the
-//! time is idle; the first row of a device waits since the window began, not since its launch.
+//! Both ignore time that nothing in the trace explains or that precedes the recording: rows without
+//! a call, and the wait of a stream's first row. Two generated traces test the limits of this rule.
+//! A first row that begins right after another stream's row ended waited for that row, so the time
+//! is idle. The first row of a device waits since the window began, not since its launch.
 
 use crate::support::{etlink_path, repository_root};
 use crate::web::draw_traces;
@@ -17,12 +17,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Points of a percentage by which the two may differ: what the sentence shows.
+/// Maximum difference in percentage points: the precision of the printed sentence.
 const TOLERANCE: f64 = 0.1;
 
 const US: i64 = 1_000;
 
-/// What the script says of a trace.
+/// Output of the script for a trace.
 #[derive(Debug, Deserialize)]
 struct ScriptAnswer {
     devices: BTreeMap<String, ScriptDevice>,
@@ -37,7 +37,7 @@ struct ScriptDevice {
     busy_share: Option<f64>,
 }
 
-/// The traces that are named; else drawn ones with devices, and the recorded ones of the CPU.
+/// Compares the given traces; otherwise generated ones with devices, and recorded ones of the CPU.
 pub fn compare_utilization(traces: &[PathBuf]) -> Result<()> {
     let root = repository_root()?;
     let etlink = etlink_path()?;
@@ -93,7 +93,7 @@ fn own_traces(root: &Path) -> Result<Vec<PathBuf>> {
     std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let mut traces = vec![];
     for (name, path) in draw_traces(&folder)? {
-        // its text is damaged on purpose, and Python's reader gives up at once
+        // damaged on purpose, and Python's reader fails at once
         if name == "hostile" {
             continue;
         }
@@ -117,8 +117,8 @@ fn own_traces(root: &Path) -> Result<Vec<PathBuf>> {
     Ok(traces)
 }
 
-/// The first row of a stream that waits for another stream of the recording, through a time in which
-/// nothing runs: that is idle time, and nothing from before the recording.
+/// Generates a stream's first row that waits for another stream of the recording, through a time in
+/// which nothing runs: this is idle time, not work from before the recording.
 ///
 /// ```text
 /// us         0        100       200       300       400       500
@@ -140,7 +140,8 @@ fn draw_second_stream() -> TraceBuilder {
     draw
 }
 
-/// The first row of a device that waits for what came before the recording: since the window began.
+/// Generates a device's first row that waits for work from before the recording: since the window
+/// began.
 ///
 /// ```text
 /// us         0        100       200       300       400
@@ -189,7 +190,7 @@ fn ask_script(root: &Path, trace: &Path) -> Result<ScriptAnswer> {
         .with_context(|| format!("{}: what the script printed", trace.display()))
 }
 
-/// The records of the table, by device number.
+/// Returns the records of the table, by device number.
 fn ask_etlink(etlink: &Path, trace: &Path) -> Result<Vec<serde_json::Value>> {
     let mut command = Command::new(etlink);
     let output = run(command.args(["analyze", "--json"]).arg(trace))?;

@@ -1,6 +1,7 @@
-//! How well waits are inferred: link a trace with its `cuda_sync` rows and without, and compare.
+//! Measures how well waits are inferred: links a trace with and without its `cuda_sync` rows, and
+//! compares.
 //!
-//! A wait is right when the other graph has it too, directly or through other nodes.
+//! A wait is correct if the other graph has it too, directly or through other nodes.
 
 use crate::support::read_trace_text;
 use anyhow::{Context, Result, ensure};
@@ -35,7 +36,7 @@ pub fn compare_waits(files: &[PathBuf]) -> Result<()> {
                 waits_of_kind(&inferred, kind, true),
             );
             let recalled = count_waits(&truth, &inferred);
-            // Precision asks the other way round: which inferred waits are stated too.
+            // Precision asks the reverse: how many inferred waits are also stated.
             let right = count_waits(&found, &stated);
             println!(
                 "{:40} {name:>8} {:>7} {:>9} {:>8} {:>7} {:>9}",
@@ -56,7 +57,7 @@ fn read_trace(file: &Path) -> Result<DeviceTrace> {
     Ok(etlink_kineto::read(&read_trace_text(file)?[..], options)?)
 }
 
-/// How many of these waits a graph has.
+/// Returns how many of these waits a graph has.
 fn count_waits(waits: &[Wait], graph: &LinkedTrace) -> usize {
     waits.iter().filter(|wait| has_path(graph, wait)).count()
 }
@@ -72,12 +73,12 @@ fn link_device(device: DeviceTrace) -> Result<LinkedTrace> {
     Ok(etlink_link::link(None, device, LinkOptions::default())?)
 }
 
-/// Kind and source of two nodes: the one that waits and the row waited for.
+/// Kind and source of two nodes: the waiting one and the row it waited for.
 type Wait = [(NodeKind, u32); 2];
 
 fn node_key(trace: &LinkedTrace, node: NodeIdx) -> (NodeKind, u32) {
     let node = trace.nodes.get(node);
-    // a delay stands for the row that it delays
+    // a delay counts as the row that it delays
     let kind = match node.kind {
         NodeKind::UnexplainedWait | NodeKind::Boundary if node.on_device => NodeKind::DeviceOp,
         NodeKind::Collective if node.on_device => NodeKind::DeviceOp,
@@ -96,7 +97,7 @@ fn waits_of_kind(trace: &LinkedTrace, kind: EdgeKind, inferred: bool) -> Vec<Wai
         .collect()
 }
 
-/// Whether a graph has a path between the last nodes of that kind and source.
+/// Returns true if a graph has a path between the last nodes with these kinds and sources.
 fn has_path(trace: &LinkedTrace, [to, from]: &Wait) -> bool {
     let (Some(to), Some(from)) = (last_node(trace, *to), last_node(trace, *from)) else {
         return false;
@@ -108,7 +109,7 @@ fn has_path(trace: &LinkedTrace, [to, from]: &Wait) -> bool {
             return true;
         }
         let deps = trace.edges.deps(node).iter();
-        // Edges lead to higher numbers, so that nothing below `from` comes after it.
+        // Edges lead to higher numbers, so nodes below `from` cannot come after it.
         for edge in deps.filter(|edge| edge.from >= from) {
             if !std::mem::replace(&mut seen[edge.from.index()], true) {
                 open.push(edge.from);
@@ -119,7 +120,7 @@ fn has_path(trace: &LinkedTrace, [to, from]: &Wait) -> bool {
 }
 
 fn last_node(trace: &LinkedTrace, wanted: (NodeKind, u32)) -> Option<NodeIdx> {
-    // An op or call may have several nodes; it is over with its last one.
+    // An op or call may have several nodes; it ends with its last one.
     let mut nodes = trace.nodes.indices();
     nodes.rfind(|node| node_key(trace, *node) == wanted)
 }

@@ -1,5 +1,5 @@
-//! How well what-if questions are answered: programs that are run again, changed, and steps of a
-//! trace that predict each other.
+//! Measures the quality of what-if answers: programs that are run again with a change, and steps of
+//! a trace that predict each other.
 
 use crate::support::read_trace_text;
 use anyhow::{Context, Result, ensure};
@@ -40,16 +40,16 @@ pub fn test_whatif(options: &WhatIfOptions) -> Result<()> {
     Ok(())
 }
 
-/// A mechanism may be off by so much of the true change, or by a latency.
+/// Maximum error of a mechanism, relative to the true change; an error up to a latency also passes.
 const MECHANISM_SHARE: f64 = 0.05;
 const MECHANISM_NS: i64 = 3_000;
-/// Random programs, of the true time.
+/// Maximum median error of random programs, relative to the true time.
 const RANDOM_MEDIAN: f64 = 0.002;
 const RANDOM_P95: f64 = 0.015;
-/// So many of their ranges hold the truth.
+/// Minimum share of random programs with the truth inside the predicted range.
 const RANDOM_COVERED: f64 = 0.95;
 
-/// How a change turned out, ns.
+/// Result of a change, ns.
 #[derive(Clone, Copy, Debug)]
 struct Outcome {
     before: i64,
@@ -67,14 +67,14 @@ impl Outcome {
         (self.range.least_change_ns..=self.range.most_change_ns).contains(&self.change())
     }
 
-    /// How wide the range is, of the true change.
+    /// Returns the width of the predicted range, relative to the true change.
     fn width(&self) -> f64 {
         let width = self.range.most_change_ns - self.range.least_change_ns;
         width as f64 / self.change().abs().max(1_000) as f64
     }
 }
 
-/// Runs a program as it is and changed, and predicts the second from the trace of the first.
+/// Runs a program unchanged and changed, and predicts the second from the trace of the first.
 fn predict_change(
     program: &[MachineInstruction],
     options: MachineOptions,
@@ -107,7 +107,7 @@ fn link_text(text: &[u8]) -> Result<LinkedTrace> {
     Ok(etlink_link::link(None, device, LinkOptions::default())?)
 }
 
-/// Prints a line for each mechanism. How many are beyond the bars.
+/// Prints a line per mechanism. Returns the number of mechanisms beyond the bars.
 fn compare_mechanisms() -> Result<usize> {
     println!(
         "{:36} {:>9} {:>11} {:>11} {:>8}",
@@ -143,8 +143,8 @@ fn compare_mechanisms() -> Result<usize> {
     Ok(wrong)
 }
 
-/// Prints how well random programs are predicted, with or without `cuda_sync` rows. Whether they are
-/// within their bars.
+/// Prints how well random programs are predicted, with or without `cuda_sync` rows. Returns true if
+/// they are within their bars.
 fn compare_programs(options: &WhatIfOptions, sync_rows: bool) -> Result<bool> {
     let (mut errors, mut unchanged, mut widths) = (vec![], vec![], vec![]);
     let mut covered = 0;
@@ -222,7 +222,7 @@ fn steps_of(file: &Path) -> Result<Option<CrossStepFigures>> {
     Ok(cross_step_figures(&trace, &graph, usize::MAX))
 }
 
-/// The end of the path: many traces have one name in different folders.
+/// Returns the end of the path: many traces share a name in different folders.
 fn trace_name(file: &Path) -> String {
     let parent = file.parent().and_then(Path::file_name).unwrap_or_default();
     let name = file.file_name().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The wheel: built, installed into environments of its own, and tested there.
+//! Builds the wheel, installs it into separate environments, and tests it there.
 
 use crate::support::{repository_root, run_command, uv_install, uv_path};
 use anyhow::{Context, Result, bail};
@@ -6,7 +6,7 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-// Pinned: when the suite fails, the change is ours and nobody else's.
+// Pinned, so that a failure of the suite is due to our change alone.
 const BUILDER: &str = "maturin==1.16.0";
 const TEST_PACKAGES: [&str; 11] = [
     "pytest==9.2.0",
@@ -22,7 +22,7 @@ const TEST_PACKAGES: [&str; 11] = [
     "tqdm==4.70.1",
 ];
 
-/// What a wheel may take on a disk and on its way there.
+/// Maximum size of a wheel, bytes.
 const MOST_BYTES: u64 = 15_000_000;
 
 #[derive(Debug, Args)]
@@ -38,11 +38,11 @@ pub struct WheelOptions {
     pytest: Vec<String>,
 }
 
-/// Builds the wheel and tests it in a Python that has its readers and one that has nothing.
+/// Builds the wheel and tests it in a Python with its readers, and in an empty one.
 pub fn test_wheel(options: &WheelOptions) -> Result<()> {
     let root = repository_root()?;
     let folder = root.join("target/wheel");
-    // environments stay for the next time: to install the readers takes longer than the tests
+    // environments are kept, because installing the readers takes longer than the tests
     let tests = VirtualEnv::make(
         folder.join("tests"),
         &[&[BUILDER], &TEST_PACKAGES[..]].concat(),
@@ -71,9 +71,9 @@ pub fn test_wheel(options: &WheelOptions) -> Result<()> {
     run_command(&mut pytest)
 }
 
-/// Builds it with the same settings as the tests of the workspace, where it is not for users.
+/// Builds the wheel, with the settings of the workspace's tests unless it is a release.
 fn build_wheel(root: &Path, out: &Path, tools: &VirtualEnv, release: bool) -> Result<PathBuf> {
-    // what an earlier version left would be found beside the new one
+    // a leftover of an earlier version would be found next to the new one
     if out.is_dir() {
         std::fs::remove_dir_all(out).with_context(|| out.display().to_string())?;
     }
@@ -90,11 +90,12 @@ fn build_wheel(root: &Path, out: &Path, tools: &VirtualEnv, release: bool) -> Re
     Ok(wheel?.path())
 }
 
-/// Types of the package as its users see them, and the stubs against the extension.
+/// Checks the package's types from a user's view, and the stubs against the extension.
 fn check_types(root: &Path, tests: &VirtualEnv) -> Result<()> {
     let mut mypy = tests.module("mypy");
     mypy.args(["--strict", "--no-error-summary", "-p", "etlink"]);
-    // not in the repository's root: there mypy would find the sources beside the installed package
+    // not in the repository's root, where mypy would find the sources instead of the installed
+    // package
     run_command(mypy.current_dir(root.join("target/wheel")))?;
     let mut stubtest = tests.module("mypy.stubtest");
     let allowlist = root.join("tests/python/stubtest-allowlist.txt");
@@ -102,10 +103,10 @@ fn check_types(root: &Path, tests: &VirtualEnv) -> Result<()> {
     run_command(stubtest.current_dir(root.join("target/wheel")))
 }
 
-/// The wheel of a debug build, installed into an environment with other packages.
+/// Installs a debug wheel into an environment with further packages.
 pub(crate) fn install_into(folder: PathBuf, packages: &[&str]) -> Result<VirtualEnv> {
     let root = repository_root()?;
-    // beside the environment: other suites that run at the same time build theirs
+    // next to the environment, because concurrent suites build their own
     let wheels = folder.with_file_name("wheels");
     let env = VirtualEnv::make(folder, &[&[BUILDER], packages].concat())?;
     let wheel = build_wheel(&root, &wheels, &env, false)?;
@@ -113,18 +114,18 @@ pub(crate) fn install_into(folder: PathBuf, packages: &[&str]) -> Result<Virtual
     Ok(env)
 }
 
-/// A virtual environment.
+/// A Python virtual environment.
 pub(crate) struct VirtualEnv {
     folder: PathBuf,
 }
 
 impl VirtualEnv {
-    /// Makes it with these packages, unless it is there with the same ones.
+    /// Creates the environment with these packages, unless it exists with the same ones.
     pub(crate) fn make(folder: PathBuf, packages: &[&str]) -> Result<VirtualEnv> {
         let env = VirtualEnv { folder };
         let marker = env.folder.join("etlink-ready");
         let wanted = packages.join("\n");
-        // the marker is written last: an environment that was cut while it was made is made anew
+        // the marker is written last, so that an interrupted environment is recreated
         if std::fs::read_to_string(&marker).is_ok_and(|found| found == wanted) {
             return Ok(env);
         }
@@ -156,7 +157,7 @@ impl VirtualEnv {
 
     fn install_wheel(&self, wheel: &Path) -> Result<()> {
         let mut install = uv_install(&self.python())?;
-        // another build has the same version; and it needs no package, so no index either
+        // another build has the same version; the wheel needs no packages, and so no index
         install.args(["--reinstall", "--no-index"]).arg(wheel);
         run_command(&mut install)
     }

@@ -1,12 +1,11 @@
-//! Prints the ids of a graph's nodes in the order in which they are issued, and on the standard
-//! error how long that took.
+//! Prints the ids of a graph's nodes in issue order, and the elapsed time on standard error.
 //!
 //! ```sh
 //! cargo run --release -p etlink-feeder --example order -- run.0.et 4 [by-id] [FOLDER MIB]
 //! ```
-//! Up to 4 nodes are under way at once; the one that was issued first ends first. 0: none is
-//! issued, the graph is read alone. With a folder, what is known of the graph lies in a file there,
-//! of which so many MiB are in memory; the file is gone at the end.
+//! Up to 4 nodes are in flight at once, and end in issue order. With 0, no node is issued: the
+//! graph is only read. With a folder, the index of the graph is kept in a file there, with this
+//! many MiB in memory; the file is deleted at the end.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -52,7 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         while under_way.len() < limit
             && let Some(id) = feeder.issue_next()?
         {
-            // a simulator wants to know what it is
+            // a simulator would look at the node
             feeder.node(id)?;
             under_way.push_back(id);
             writeln!(out, "{id}")?;

@@ -1,94 +1,94 @@
-//! Why a graph cannot be fed.
+//! Errors of feeding a graph.
 
 use crate::storage::ScratchError;
 
-/// Why a graph cannot be fed. The name of the file is the caller's to add.
+/// Reason why a graph cannot be fed. The caller adds the name of the file.
 #[derive(Debug, thiserror::Error)]
 pub enum FeederError {
-    /// The file cannot be read.
+    /// The graph's file cannot be read.
     #[error("cannot read it")]
     Io(#[from] std::io::Error),
     /// The scratch file cannot be read or written.
     #[error("the scratch file cannot be used")]
     Scratch(#[source] std::io::Error),
-    /// It ends within a message.
+    /// The file ends inside a message.
     #[error("it is cut: the message at byte {offset} has {bytes} bytes, and the file ends before")]
     Cut {
-        /// Where the message begins, bytes.
+        /// Offset of the message, bytes.
         offset: u64,
-        /// How long it says that it is, bytes.
+        /// Claimed length of the message, bytes.
         bytes: u64,
     },
-    /// It ends within the length of a message.
+    /// The file ends inside the length of a message.
     #[error("it is cut: it ends within the length of the message at byte {offset}")]
     CutLength {
-        /// Where the message begins, bytes.
+        /// Offset of the message, bytes.
         offset: u64,
     },
-    /// It has fewer or more nodes than it says.
+    /// The number of nodes differs from the stated one.
     #[error("it says that it has {stated} nodes, and has {found}: it is cut, or was changed")]
     OtherCount {
-        /// By its metadata.
+        /// Number in the metadata.
         stated: u64,
-        /// In it.
+        /// Number of nodes found.
         found: u64,
     },
-    /// What stands there is no message of Chakra.
+    /// The next bytes are not a Chakra message.
     #[error("what begins at byte {offset} is no node of a Chakra graph; `etlink check` says more")]
     NoMessage {
-        /// Where it begins, bytes.
+        /// Offset of those bytes.
         offset: u64,
     },
-    /// It is compressed: places in it could not be found again.
+    /// The file is compressed, so offsets in it could not be found again.
     #[error("it is packed by {tool}; unpack it: `{tool} -d FILE`")]
     Packed {
-        /// The program that unpacks it.
+        /// Program that decompresses the file.
         tool: &'static str,
     },
-    /// It is empty.
+    /// The file contains no nodes.
     #[error("it has no nodes")]
     NoNodes,
-    /// More than 32 bits can count.
+    /// The graph has more nodes or dependencies than 32 bits can count.
     #[error("it has more than 4,294,967,294 nodes or dependencies")]
     TooLarge,
-    /// Two nodes have one id.
+    /// Two nodes share an id.
     #[error("two nodes have the id {id}")]
     RepeatedId {
-        /// The id.
+        /// The shared id.
         id: u64,
     },
-    /// A dependency on a node that is not there.
+    /// A node depends on a node that is not in the file.
     #[error("node {node} depends on node {missing}, which is not in the file")]
     MissingNode {
-        /// The node.
+        /// Id of the node.
         node: u64,
-        /// What it depends on.
+        /// Id of the missing dependency.
         missing: u64,
     },
-    /// Nodes wait for each other.
+    /// Some nodes wait for each other.
     #[error("{nodes} nodes can never be issued: they wait for each other, as node {id} does")]
     Cycle {
-        /// One of them.
+        /// Id of one of these nodes.
         id: u64,
-        /// How many there are, with those that wait for them.
+        /// Number of nodes in cycles, plus the nodes that wait for them.
         nodes: usize,
     },
-    /// There is no such node.
+    /// No node has this id.
     #[error("there is no node {id}")]
     UnknownNode {
-        /// The id.
+        /// The unknown id.
         id: u64,
     },
-    /// It waits for others, was issued already, or has ended.
+    /// The node waits for others, was issued already, or has ended.
     #[error("node {id} cannot be issued: it waits for others, was issued, or has ended")]
     NotReady {
-        /// The id.
+        /// Id of the node.
         id: u64,
     },
-    /// It was not issued, or has ended.
+    /// The node was not issued, or has ended.
     #[error("node {id} was not issued, or has ended already")]
     NotIssued {
-        /// The id.
+        /// Id of the node.
         id: u64,
     },
 }

@@ -1,4 +1,4 @@
-//! A graph that is fed, and its nodes, which are read when they are asked for.
+//! Feeds a graph, and reads its nodes on request.
 
 use crate::error::FeederError;
 use crate::index::Messages;
@@ -10,38 +10,38 @@ use prost::Message;
 use std::io::{Read, Seek, SeekFrom};
 use std::sync::Arc;
 
-/// Nodes that were looked up last, of which each place has one: simulators ask for a node several
+/// Cache of the last nodes looked up, with one entry per slot: simulators request a node several
 /// times while it is issued.
 const KEPT_NODES: usize = 4096;
-/// The same where memory is scarce.
+/// Number of cached nodes if memory is scarce.
 const FEW_KEPT_NODES: usize = 64;
-/// There, larger ones are read whenever they are asked for, bytes.
+/// Maximum size of a cached node if memory is scarce, bytes; larger ones are read on each request.
 const MOST_KEPT_BYTES: usize = 4096;
-/// No byte of a graph makes more bytes of columns: a node is three bytes, a dependency one.
+/// Maximum bytes of columns per byte of a graph: a node has at least three bytes, a dependency one.
 const MOST_COLUMN_BYTES: u64 = 64;
 
-/// Feeds a simulator with the nodes of a graph. `source` is the file that the graph is read from.
+/// Feeds a simulator with the nodes of a graph. `source` is the file that contains the graph.
 ///
-/// Time: [`Self::issue_next`] and [`Self::end`] take constant time for each node and dependency, on
-/// average. Memory: some 40 bytes a node and 4 a dependency, and the latest nodes that were looked
-/// up; as much as you say by [`Self::with_scratch`].
+/// Time: [`Self::issue_next`] and [`Self::end`] take constant time per node and dependency, on
+/// average. Memory: some 40 bytes per node and 4 per dependency, plus the last nodes looked up;
+/// with [`Self::with_scratch`], the memory you grant.
 #[derive(Debug)]
 pub struct Feeder<R> {
     source: R,
     progress: Place,
     kept: Vec<Option<(u32, Arc<Node>)>>,
-    /// Larger nodes are not kept, bytes.
+    /// Maximum size of a cached node, bytes.
     most_kept_bytes: usize,
 }
 
-/// Where the graph and its state lie.
+/// Location of the graph and its state.
 #[derive(Debug)]
 enum Place {
     Memory(Box<Progress<Memory>>),
     Scratch(Box<Progress<PagedFile>>),
 }
 
-/// The same of a graph, wherever it lies.
+/// Applies an action to the graph, in memory or in a scratch file.
 macro_rules! of_graph {
     ($feeder:expr, $progress:ident => $action:expr) => {
         match $feeder {
@@ -52,10 +52,10 @@ macro_rules! of_graph {
 }
 
 impl<R: Read + Seek> Feeder<R> {
-    /// Reads the graph once. Later only nodes that are looked up are read.
+    /// Reads the graph once. Later reads concern only the requested nodes.
     ///
     /// # Errors
-    /// The graph cannot be read, is cut, or is none whose nodes can all be issued.
+    /// The graph cannot be read, is truncated, or contains nodes that can never be issued.
     pub fn new(mut source: R, order: IssueOrder) -> Result<Feeder<R>, FeederError> {
         source.seek(SeekFrom::Start(0))?;
         let progress = Progress::read(&mut source, order, Memory)?;
@@ -67,13 +67,13 @@ impl<R: Read + Seek> Feeder<R> {
         })
     }
 
-    /// The same with a graph of any size in `memory_bytes` of memory: what is known of it lies in a
-    /// scratch file, and the pages that were used last are in memory. Nodes are issued in the same
-    /// order.
+    /// Reads a graph of any size in `memory_bytes` of memory: the index is in a scratch file, and
+    /// the most recently used pages are in memory. The issue order is the same as with
+    /// [`Self::new`].
     ///
-    /// `scratch` is read and written anywhere, and grows to some 50 bytes a node and 12 a dependency.
-    /// What was in it is lost. Beside `memory_bytes` the feeder takes about one MB and the largest
-    /// node. Fewer bytes than a page are a page.
+    /// `scratch` is read and written at any offset, and grows to some 50 bytes per node and 12 per
+    /// dependency. Its previous contents are lost. Besides `memory_bytes` the feeder takes about
+    /// one MB and the largest node. At least one page is in memory.
     ///
     /// ```
     /// # use etlink_feeder::{Feeder, FeederError, IssueOrder};
@@ -91,8 +91,8 @@ impl<R: Read + Seek> Feeder<R> {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Self::new`], or the scratch file cannot be read or written. Once it has failed, the
-    /// feeder stays where it is, and each call says so.
+    /// Same as [`Self::new`], or the scratch file cannot be read or written. After such a failure
+    /// the feeder does not advance, and each call reports it.
     pub fn with_scratch(
         mut source: R,
         order: IssueOrder,
@@ -112,43 +112,43 @@ impl<R: Read + Seek> Feeder<R> {
         })
     }
 
-    /// What the file says of itself.
+    /// Returns the metadata of the file.
     pub fn metadata(&self) -> &GlobalMetadata {
         of_graph!(&self.progress, progress => progress.index().metadata())
     }
 
-    /// How many nodes the graph has.
+    /// Returns the number of nodes in the graph.
     pub fn nodes(&self) -> usize {
         of_graph!(&self.progress, progress => progress.index().len())
     }
 
-    /// How many nodes may be issued now.
+    /// Returns the number of nodes that may be issued now.
     pub fn ready(&self) -> usize {
         of_graph!(&self.progress, progress => progress.ready())
     }
 
-    /// How many nodes were issued and have not ended.
+    /// Returns the number of nodes that were issued and have not ended.
     pub fn issued(&self) -> usize {
         of_graph!(&self.progress, progress => progress.issued())
     }
 
-    /// How many nodes have ended.
+    /// Returns the number of nodes that have ended.
     pub fn ended(&self) -> usize {
         of_graph!(&self.progress, progress => progress.ended())
     }
 
-    /// The id of the node that comes first, if one may be issued. It stays where it is.
+    /// Returns the id of the node that is next, if one may be issued, without issuing it.
     ///
     /// # Errors
-    /// The scratch file failed. Without one there are none.
+    /// The scratch file failed. Without a scratch file this cannot fail.
     pub fn first_ready(&mut self) -> Result<Option<u64>, FeederError> {
         of_graph!(&mut self.progress, progress => progress.first_ready())
     }
 
-    /// Issues the node that comes first; its id, or `None` if none may be issued now.
+    /// Issues the next node and returns its id; `None` if none may be issued now.
     ///
     /// # Errors
-    /// The scratch file failed. Without one there are none.
+    /// The scratch file failed. Without a scratch file this cannot fail.
     pub fn issue_next(&mut self) -> Result<Option<u64>, FeederError> {
         of_graph!(&mut self.progress, progress => progress.issue_next())
     }
@@ -156,31 +156,31 @@ impl<R: Read + Seek> Feeder<R> {
     /// Issues a node.
     ///
     /// # Errors
-    /// It may not be issued now, or the scratch file failed.
+    /// The node may not be issued now, or the scratch file failed.
     pub fn issue(&mut self, id: u64) -> Result<(), FeederError> {
         of_graph!(&mut self.progress, progress => progress.issue(id))
     }
 
-    /// Takes a node back that was issued: it may be issued again.
+    /// Takes back an issued node, which may then be issued again.
     ///
     /// # Errors
-    /// It was not issued, or the scratch file failed.
+    /// The node was not issued, or the scratch file failed.
     pub fn push_back(&mut self, id: u64) -> Result<(), FeederError> {
         of_graph!(&mut self.progress, progress => progress.push_back(id))
     }
 
-    /// A node that was issued has ended: those that waited for it alone may be issued.
+    /// Ends an issued node: nodes that waited only for it may then be issued.
     ///
     /// # Errors
-    /// It was not issued, or the scratch file failed.
+    /// The node was not issued, or the scratch file failed.
     pub fn end(&mut self, id: u64) -> Result<(), FeederError> {
         of_graph!(&mut self.progress, progress => progress.end(id))
     }
 
-    /// All of a node.
+    /// Returns the complete node with an id.
     ///
     /// # Errors
-    /// There is none of this id, the file cannot be read or has changed, or the scratch file failed.
+    /// No node has this id, the file cannot be read or has changed, or the scratch file failed.
     pub fn node(&mut self, id: u64) -> Result<Arc<Node>, FeederError> {
         let (place, offset) = of_graph!(&mut self.progress, progress => progress.message(id))?;
         let slot = place as usize % self.kept.len();
@@ -197,12 +197,12 @@ impl<R: Read + Seek> Feeder<R> {
         Ok(node)
     }
 
-    /// The node of a message, and how many bytes this has.
+    /// Reads the node of a message; also returns the message's length in bytes.
     fn read_node(&mut self, offset: u64, id: u64) -> Result<(Node, usize), FeederError> {
         self.source.seek(SeekFrom::Start(offset))?;
         let mut messages = Messages::small(&mut self.source, offset);
         let node = messages.next(|_, bytes| Some((Node::decode(bytes).ok()?, bytes.len())))?;
-        // somebody may have written to the file
+        // another program may have written to the file
         node.filter(|(node, _)| node.id == id)
             .ok_or(FeederError::NoMessage { offset })
     }
@@ -214,12 +214,12 @@ mod tests {
     use etlink_chakra::messages::{ChakraMessage, write_et};
     use std::io::Cursor;
 
-    /// Each node waits for the one before it.
+    /// Builds a graph of nodes that each wait for the previous one.
     fn chain(count: u64) -> Vec<u8> {
         let mut bytes = vec![];
         let metadata = ChakraMessage::Metadata(GlobalMetadata::default());
         write_et(&metadata, &mut bytes).expect("memory takes it");
-        // from the last one to the first, so that ids are sorted
+        // written last to first, so that ids are sorted
         for id in (0..count).rev() {
             let node = Node {
                 id,

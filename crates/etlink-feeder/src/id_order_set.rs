@@ -1,18 +1,18 @@
-//! A set of positions (how many nodes have a lower id) whose lowest one is found at once.
+//! A set of positions (numbers of nodes with a lower id) that finds the lowest one at once.
 
 use crate::storage::{ScratchError, Storage};
 
-/// A bit for each position, and above 64 words a bit each for those that have any: seven levels are
-/// enough for all nodes that there can be.
+/// Hierarchical bit set: a bit per position, and above each 64 words one word with a bit per
+/// nonzero word. Seven levels suffice for any number of nodes.
 #[derive(Debug)]
 pub(crate) struct IdOrderSet<S: Storage> {
-    /// From the bits of the positions to a single word.
+    /// Levels from the bits of the positions up to a single word.
     levels: Vec<S::Column<u64>>,
     len: usize,
 }
 
 impl<S: Storage> IdOrderSet<S> {
-    /// No position, of `count` that there are.
+    /// Creates an empty set for `count` positions.
     pub(crate) fn new(count: usize, storage: &mut S) -> Result<IdOrderSet<S>, ScratchError> {
         let mut levels = vec![];
         let mut words = count;
@@ -31,7 +31,7 @@ impl<S: Storage> IdOrderSet<S> {
         self.len
     }
 
-    /// Adds a position, unless it is there.
+    /// Adds a position, unless it is present.
     pub(crate) fn insert(&mut self, position: usize, storage: &mut S) -> Result<(), ScratchError> {
         let mut at = position;
         for (height, level) in self.levels.iter_mut().enumerate() {
@@ -41,7 +41,7 @@ impl<S: Storage> IdOrderSet<S> {
                 self.len += 1;
             }
             storage.set(level, at / 64, with)?;
-            // those above know of the others
+            // the levels above already have their bits
             if word != 0 {
                 break;
             }
@@ -50,7 +50,7 @@ impl<S: Storage> IdOrderSet<S> {
         Ok(())
     }
 
-    /// Removes a position, if it is there.
+    /// Removes a position, if it is present.
     pub(crate) fn remove(&mut self, position: usize, storage: &mut S) -> Result<(), ScratchError> {
         let mut at = position;
         for (height, level) in self.levels.iter_mut().enumerate() {
@@ -71,7 +71,7 @@ impl<S: Storage> IdOrderSet<S> {
         Ok(())
     }
 
-    /// The lowest position.
+    /// Returns the lowest position; `None` if the set is empty.
     pub(crate) fn first(&self, storage: &mut S) -> Result<Option<usize>, ScratchError> {
         if self.len == 0 {
             return Ok(None);

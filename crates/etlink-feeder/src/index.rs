@@ -1,4 +1,4 @@
-//! What stays of a graph: ids, places in the file, and which node waits for which.
+//! Index of a graph: ids, offsets in the file, and dependencies.
 
 use crate::error::FeederError;
 use crate::sorted_ids::SortedIds;
@@ -15,19 +15,19 @@ use std::ops::Range;
 const ID: u32 = 1;
 const CTRL_DEPS: u32 = 4;
 const DATA_DEPS: u32 = 5;
-/// What etlink says in the metadata of how many nodes follow.
+/// Metadata attribute in which etlink states the number of nodes that follow.
 const NODE_COUNT: &str = "node_count";
 
-/// A number of more bytes is none of 64 bits.
+/// Maximum bytes of a varint of 64 bits.
 const MAX_VARINT_BYTES: usize = 10;
-/// How much is read at once.
+/// Bytes read at once.
 const BLOCK_BYTES: usize = 1 << 18;
-/// The same for one node, of which most are smaller.
+/// Bytes read at once for a single node; most nodes are smaller.
 const SMALL_BLOCK_BYTES: usize = 1 << 10;
-/// Each dependency and each node is counted by 32 bits, of which two values are not used.
+/// Maximum number of nodes, and of dependencies: 32 bits, minus two reserved values.
 const MAX_COUNT: usize = u32::MAX as usize - 1;
 
-/// Which program packed a file that begins so.
+/// Returns the program that compressed a file with this head.
 fn packing_tool(magic: &[u8]) -> Option<&'static str> {
     match magic {
         [0x1f, 0x8b, ..] => Some("gzip"),
@@ -36,36 +36,36 @@ fn packing_tool(magic: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// A graph without what its nodes do: 20 bytes a node, and 4 a dependency.
+/// A graph without the work of its nodes: 20 bytes per node, and 4 per dependency.
 #[derive(Debug)]
 pub(crate) struct GraphIndex<S: Storage> {
     metadata: GlobalMetadata,
-    /// In the order of the file.
+    /// Ids of the nodes, in file order.
     ids: S::Column<u64>,
-    /// Where the message of each node begins: its length, then its bytes.
+    /// Offset of each node's message, which starts with its length.
     offsets: S::Column<u64>,
-    /// Where the file has the nodes in another order than that of their ids.
+    /// Sorted ids; `None` if the file is already ordered by id.
     by_id: Option<SortedIds<S>>,
-    /// Where the children of each node begin in `children`.
+    /// Start of each node's children in `children`.
     first_child: S::Column<u32>,
-    /// Nodes that wait for another one, in the order of the file.
+    /// Waiting nodes, grouped by the node that they wait for, each group in file order.
     children: S::Column<u32>,
 }
 
-/// Where a graph begins.
+/// Initial state of a graph.
 #[derive(Debug)]
 pub(crate) struct GraphBegin<S: Storage> {
-    /// How many nodes each waits for, by their places.
+    /// Number of nodes that each node waits for, by place.
     pub(crate) parents: S::Column<u32>,
-    /// Nodes that wait for none, in the order in which Chakra's feeder finds them.
+    /// Nodes without dependencies, in the order in which Chakra's feeder finds them.
     pub(crate) roots: S::Column<u32>,
 }
 
 impl<S: Storage> GraphIndex<S> {
-    /// Reads a graph once, from its beginning to its end.
+    /// Reads a graph once, from start to end.
     ///
     /// # Errors
-    /// It cannot be read, is cut, or is no graph whose nodes can all be issued.
+    /// The graph cannot be read, is truncated, or contains nodes that can never be issued.
     pub(crate) fn read(
         mut source: impl Read,
         storage: &mut S,
@@ -77,7 +77,7 @@ impl<S: Storage> GraphIndex<S> {
         }
         let mut messages = Messages::new(Cursor::new(magic).chain(source));
         let metadata = messages.next(|_, bytes| {
-            // protobuf would take a node for metadata with unknown fields
+            // protobuf would accept a node as metadata with unknown fields
             GlobalMetadata::decode(bytes).ok()
         })?;
         let mut index = GraphIndex {
@@ -99,39 +99,39 @@ impl<S: Storage> GraphIndex<S> {
         let parents = index.connect(&deps, storage)?;
         storage.free(deps.parents);
         storage.free(deps.ends);
-        // no circle has all its nodes behind what they wait for
+        // a cycle needs a node that comes before one of its dependencies
         if deps.has_forward {
             index.check_cycles(&parents, &roots, storage)?;
         }
         Ok((index, GraphBegin { parents, roots }))
     }
 
-    /// What the file says of itself.
+    /// Returns the metadata of the file.
     pub(crate) fn metadata(&self) -> &GlobalMetadata {
         &self.metadata
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     pub(crate) fn len(&self) -> usize {
         S::len(&self.ids)
     }
 
-    /// Ids of all nodes, in the order of the file.
+    /// Returns the ids of all nodes, in file order.
     pub(crate) fn ids(&self) -> &S::Column<u64> {
         &self.ids
     }
 
-    /// The id of the node at a place in the file.
+    /// Returns the id of the node at a place in the file.
     pub(crate) fn id(&self, place: u32, storage: &mut S) -> Result<u64, ScratchError> {
         storage.get(&self.ids, place as usize)
     }
 
-    /// Where its message begins, bytes.
+    /// Returns the offset of a node's message, bytes.
     pub(crate) fn offset(&self, place: u32, storage: &mut S) -> Result<u64, ScratchError> {
         storage.get(&self.offsets, place as usize)
     }
 
-    /// Which of `children()` wait for a node.
+    /// Returns the range of a node's children in `children()`.
     pub(crate) fn child_range(
         &self,
         place: u32,
@@ -143,12 +143,12 @@ impl<S: Storage> GraphIndex<S> {
         Ok(begin..end)
     }
 
-    /// Nodes that wait for another one, one node's after the other's.
+    /// Returns the waiting nodes, grouped by the node that they wait for.
     pub(crate) fn children(&self) -> &S::Column<u32> {
         &self.children
     }
 
-    /// The place of a node. Takes a step in most files, and a search in those with gaps in their ids.
+    /// Returns the place of a node. O(1) for most files; a binary search if ids have gaps.
     pub(crate) fn place(&self, id: u64, storage: &mut S) -> Result<Option<u32>, ScratchError> {
         match &self.by_id {
             None => Ok(find(&self.ids, id, storage)?.map(|place| place as u32)),
@@ -159,17 +159,17 @@ impl<S: Storage> GraphIndex<S> {
         }
     }
 
-    /// How many nodes have a lower id.
+    /// Returns the number of nodes with a lower id.
     pub(crate) fn position(&self, place: u32, storage: &mut S) -> Result<usize, ScratchError> {
         let Some(sorted) = &self.by_id else {
             return Ok(place as usize);
         };
         let id = self.id(place, storage)?;
-        // it is there: the ids were sorted
+        // always present, because the sorted ids are complete
         Ok(find(&sorted.ids, id, storage)?.unwrap_or_default())
     }
 
-    /// The node before which so many have a lower id.
+    /// Returns the node with `position` lower ids.
     pub(crate) fn at_position(
         &self,
         position: usize,
@@ -181,7 +181,7 @@ impl<S: Storage> GraphIndex<S> {
         }
     }
 
-    /// Dependencies of all nodes, and whether their ids rise.
+    /// Reads the dependencies of all nodes; also returns true if the ids ascend.
     fn read_nodes(
         &mut self,
         messages: &mut Messages<impl Read>,
@@ -196,7 +196,7 @@ impl<S: Storage> GraphIndex<S> {
         while let Some((offset, id)) =
             messages.next(|offset, bytes| Some((offset, scan_node(bytes, &mut own)?)))?
         {
-            // a file of zeros is a node 0 at each byte: it is not read to its end
+            // a file of zeros has a node 0 at each byte: reading stops at the second one
             if last == Some(id) {
                 return Err(FeederError::RepeatedId { id });
             }
@@ -209,7 +209,8 @@ impl<S: Storage> GraphIndex<S> {
         Ok((deps, is_sorted))
     }
 
-    /// A file that was cut between two nodes is whole to protobuf.
+    /// Checks the stated number of nodes: to protobuf, a file truncated between two nodes is
+    /// complete.
     fn check_count(&self) -> Result<(), FeederError> {
         let found = self.len() as u64;
         if found == 0 {
@@ -235,7 +236,7 @@ impl<S: Storage> GraphIndex<S> {
         }
     }
 
-    /// Ids of dependencies as places of nodes.
+    /// Translates ids of dependencies to places of nodes.
     fn resolve(&self, deps: Dependencies<S>, storage: &mut S) -> Result<Parents<S>, FeederError> {
         let count = S::len(&deps.ids);
         if count > MAX_COUNT {
@@ -264,9 +265,9 @@ impl<S: Storage> GraphIndex<S> {
         })
     }
 
-    /// Chakra's feeder enters each node into a map, and behind it those of its dependencies that are
-    /// not in it yet (`_DependancyLayer::add_node`). Then it goes through that map for nodes without
-    /// dependencies.
+    /// Finds nodes without dependencies in the order of Chakra's feeder. It enters each node into a
+    /// map, followed by those dependencies that are not in the map yet
+    /// (`_DependancyLayer::add_node`). Then it searches the map for nodes without dependencies.
     fn find_roots(
         &self,
         deps: &Parents<S>,
@@ -281,7 +282,7 @@ impl<S: Storage> GraphIndex<S> {
             let end = storage.get(&deps.ends, place as usize)? as usize;
             storage.read(&deps.parents, begin..end, &mut parents)?;
             begin = end;
-            // most files have a node behind all that it depends on
+            // in most files a node follows all of its dependencies
             if parents.iter().any(|parent| *parent > place) {
                 own.clear(storage)?;
                 for parent in &parents {
@@ -307,7 +308,7 @@ impl<S: Storage> GraphIndex<S> {
         Ok(roots)
     }
 
-    /// From each node's dependencies to each node's children; how many nodes each waits for.
+    /// Inverts dependencies into children; returns the number of nodes that each node waits for.
     fn connect(
         &mut self,
         deps: &Parents<S>,
@@ -315,7 +316,7 @@ impl<S: Storage> GraphIndex<S> {
     ) -> Result<S::Column<u32>, ScratchError> {
         let count = self.len();
         let mut parents = storage.with_room(count);
-        // by node how many children the one two places before it has
+        // number of children, stored two places after the node
         let mut first_child = storage.with_room(count + 2);
         storage.resize(&mut first_child, count + 2, 0)?;
         let mut edges = 0;
@@ -327,14 +328,14 @@ impl<S: Storage> GraphIndex<S> {
             }
             Ok(())
         })?;
-        // where the children of the one before it begin
+        // start of the children, stored one place after the node
         let mut sum = 0;
         for place in 0..count + 2 {
             sum = storage.add(&mut first_child, place, sum)?;
         }
         let mut children = storage.with_room(edges);
         storage.resize(&mut children, edges, 0)?;
-        // where they end, so that its own begin there
+        // end of the children, so that each node's own place ends up with its start
         deps.each_node(storage, |child, own, storage| {
             for parent in own {
                 let slot = storage.add(&mut first_child, *parent as usize + 1, 1)? - 1;
@@ -348,7 +349,7 @@ impl<S: Storage> GraphIndex<S> {
         Ok(parents)
     }
 
-    /// All nodes can be issued.
+    /// Checks that all nodes can be issued.
     fn check_cycles(
         &self,
         parents: &S::Column<u32>,
@@ -380,7 +381,8 @@ impl<S: Storage> GraphIndex<S> {
     }
 }
 
-/// The place of an id in a column whose ids rise: a step if they have no gaps, else a search.
+/// Returns the place of an id in an ascending column: directly if there are no gaps, otherwise by a
+/// binary search.
 fn find<S: Storage>(
     ids: &S::Column<u64>,
     id: u64,
@@ -403,33 +405,33 @@ fn find<S: Storage>(
     storage.search(ids, id)
 }
 
-/// Dependencies of all nodes, one node's after the other's.
+/// Dependencies of all nodes, grouped by node.
 struct Dependencies<S: Storage> {
-    /// Those by data first, as Chakra's feeder takes them.
+    /// Ids of dependencies; data dependencies come first, as in Chakra's feeder.
     ids: S::Column<u64>,
-    /// Where those of each node end.
+    /// End of each node's dependencies.
     ends: S::Column<u32>,
 }
 
 impl<S: Storage> Dependencies<S> {
-    /// Those of the next node, which are taken out of `own`.
+    /// Appends the dependencies of the next node, and empties `own`.
     fn add(&mut self, own: &mut NodeDependencies, storage: &mut S) -> Result<(), ScratchError> {
         storage.extend(&mut self.ids, &own.data)?;
         storage.extend(&mut self.ids, &own.ctrl)?;
         own.data.clear();
         own.ctrl.clear();
-        // more than 32 bits can count is refused when all is read
+        // a number beyond 32 bits is rejected once everything is read
         let end = u32::try_from(S::len(&self.ids)).unwrap_or(u32::MAX);
         storage.push(&mut self.ends, end)
     }
 }
 
-/// Places of nodes that others wait for, one node's after the other's.
+/// Places of the nodes that each node waits for, grouped by node.
 struct Parents<S: Storage> {
     parents: S::Column<u32>,
-    /// Where those of each node end.
+    /// End of each node's group.
     ends: S::Column<u32>,
-    /// Whether a node stands before one that it waits for, or waits for itself.
+    /// True if a node precedes one of its dependencies, or waits for itself.
     has_forward: bool,
 }
 
@@ -443,8 +445,8 @@ impl<S: Storage> Parents<S> {
         Ok(begin < storage.get(&self.ends, place)?)
     }
 
-    /// Calls `take` with each node and those that it waits for. Of one that it depends on twice, by
-    /// data and by control, one counts.
+    /// Calls `take` with each node and the nodes it waits for. A dependency that is listed twice,
+    /// as data and as control, counts once.
     fn each_node(
         &self,
         storage: &mut S,
@@ -471,7 +473,8 @@ struct NodeDependencies {
     ctrl: Vec<u64>,
 }
 
-/// The id of a node; its dependencies are added. `None`: it is no node.
+/// Returns the id of a node, and adds its dependencies to `deps`; `None` if the bytes are not a
+/// node.
 fn scan_node(mut bytes: &[u8], deps: &mut NodeDependencies) -> Option<u64> {
     let mut id = 0;
     while !bytes.is_empty() {
@@ -501,19 +504,19 @@ fn scan_node(mut bytes: &[u8], deps: &mut NodeDependencies) -> Option<u64> {
             }
             WireType::ThirtyTwoBit => bytes = bytes.get(4..)?,
             WireType::SixtyFourBit => bytes = bytes.get(8..)?,
-            // Chakra's schema has none
+            // Chakra's schema has no groups
             WireType::StartGroup | WireType::EndGroup => return None,
         }
     }
     Some(id)
 }
 
-/// The messages of a file, each after its length.
+/// Reads the messages of a file, each preceded by its length.
 pub(crate) struct Messages<R> {
     source: BufReader<R>,
-    /// Where the next one begins, bytes.
+    /// Offset of the next message, bytes.
     offset: u64,
-    /// One that is larger than what was read at once.
+    /// Buffer for a message that exceeds one block.
     large: Vec<u8>,
 }
 
@@ -526,7 +529,7 @@ impl<R: Read> Messages<R> {
         }
     }
 
-    /// One message, of which the source is at the beginning: `offset`.
+    /// Creates a reader of a single message at `offset`, where the source already is.
     pub(crate) fn small(source: R, offset: u64) -> Messages<R> {
         Messages {
             source: BufReader::with_capacity(SMALL_BLOCK_BYTES, source),
@@ -535,7 +538,8 @@ impl<R: Read> Messages<R> {
         }
     }
 
-    /// What `parse` makes of the next message and of where it begins; `None` at the end.
+    /// Passes the next message and its offset to `parse`, and returns the result; `None` at the
+    /// end.
     pub(crate) fn next<T>(
         &mut self,
         parse: impl FnOnce(u64, &[u8]) -> Option<T>,
@@ -544,7 +548,7 @@ impl<R: Read> Messages<R> {
         let Some((length, head)) = self.read_length()? else {
             return Ok(None);
         };
-        // one that would end behind all files is cut
+        // a message that would end beyond any file counts as truncated
         self.offset = offset.saturating_add(head).saturating_add(length);
         let cut = FeederError::Cut {
             offset,
@@ -562,7 +566,7 @@ impl<R: Read> Messages<R> {
             }
             None => {
                 self.large.clear();
-                // takes as much memory as there is, whatever the length says
+                // memory grows with the bytes present, whatever length is claimed
                 (&mut self.source)
                     .take(length)
                     .read_to_end(&mut self.large)?;
@@ -575,7 +579,7 @@ impl<R: Read> Messages<R> {
         parsed.map(Some).ok_or(FeederError::NoMessage { offset })
     }
 
-    /// The length of the next message, and how many bytes say it; `None` at the end.
+    /// Returns the length of the next message, and the bytes that encode it; `None` at the end.
     fn read_length(&mut self) -> Result<Option<(u64, u64)>, FeederError> {
         let (mut length, mut bytes) = (0_u64, 0);
         loop {

@@ -1,15 +1,15 @@
-//! Feeds a simulator with the nodes of a Chakra graph: which may be issued, which have ended, what
-//! each of them is.
+//! Feeds a simulator with the nodes of a Chakra graph: tracks which nodes may be issued and which
+//! have ended, and returns their contents.
 //!
 //! ```text
 //! .et ──> index ──> Feeder ──> next node whose dependencies have ended ──> simulator
 //!                     ▲                                                       │
 //!                     └───────────────────── it has ended ────────────────────┘
 //! ```
-//! The index is all that is kept of a graph: ids, places in the file and edges. The rest of a node is
-//! read when it is asked for. [`IssueOrder`] says which of several nodes that may be issued comes
-//! first. [`Feeder::with_scratch`] keeps the index in a file, with as much of it in memory as you
-//! say. [`c_api`] has the same for C.
+//! Only the index of a graph is kept: ids, offsets in the file and edges. The rest of a node is
+//! read on request. [`IssueOrder`] decides which of several issuable nodes comes first.
+//! [`Feeder::with_scratch`] keeps the index in a file, and as much of it in memory as you grant.
+//! [`c_api`] is the C interface.
 
 pub mod c_api;
 mod error;

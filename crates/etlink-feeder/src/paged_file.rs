@@ -1,11 +1,11 @@
-//! Columns of numbers in pages of a scratch file, of which a bounded number is in memory.
+//! Columns of numbers in pages of a scratch file, with a bounded number of pages in memory.
 //!
 //! ```text
 //! column ──> extents of 1, 1, 2, 4, 8 … pages in a row ──> page of the file ──> set ──> frame
 //! ```
-//! So a column knows its pages by some forty numbers, however long it is. A page may be in any of
-//! the few frames of its set, which its number tells: where it is follows from looking at these. The
-//! one of them that was used longest ago makes room for another page.
+//! So a column needs only some forty numbers to find its pages, however long it is. A page may be
+//! in any of the few frames of its set, which follows from its number, so a lookup checks only
+//! these frames. The least recently used frame of the set makes room for another page.
 
 use crate::storage::{ScratchError, Storage, Value};
 use std::fmt::{Debug, Formatter};
@@ -14,55 +14,55 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 const PAGE_BYTES: usize = 4096;
-/// What a frame takes beside its page: its entries in the lists below, and the allocator's.
+/// Bytes of a frame: its page, its entries in the lists below, and the allocator's overhead.
 const FRAME_BYTES: usize = PAGE_BYTES + 64;
-/// How many frames a set has, if there are as many.
+/// Frames per set, if there are enough.
 const WAYS: usize = 8;
-/// Pages in a row of one extent are a power of two; so many kinds of extents there are.
+/// Number of extent sizes; each extent has a power of two of consecutive pages.
 const EXTENT_KINDS: usize = 48;
-/// A quarter of the pages is as much as the numbers to be sorted may take; each is 16 bytes.
+/// Bytes per number while sorting; sorting may use a quarter of the memory.
 const SORTED_BYTES: usize = 16;
-/// More runs are not merged at once.
+/// Maximum number of runs merged at once.
 const MOST_MERGED: usize = 64;
-/// A frame without a page.
+/// Marks a frame without a page.
 const EMPTY: u64 = u64::MAX;
 
-/// A file that may be written and read anywhere: `std::fs::File` is one, and a `Cursor` of a `Vec`.
+/// A file with reads and writes at any offset, such as `std::fs::File`, or a `Cursor` of a `Vec`.
 ///
-/// It has to be empty, or what is in it is lost. Nobody else may write to it.
+/// Its previous contents are lost. No other program may write to it.
 pub trait ScratchFile: Read + Write + Seek + Send {}
 
 impl<F: Read + Write + Seek + Send> ScratchFile for F {}
 
-/// Pages of a scratch file.
+/// Page cache of a scratch file.
 pub(crate) struct PagedFile {
     file: Box<dyn ScratchFile>,
-    /// How many frames a set has.
+    /// Number of frames per set.
     ways: usize,
-    /// By frame its page.
+    /// Page in each frame.
     pages: Vec<u64>,
-    /// By frame when it was used last.
+    /// Time of last use of each frame, in `uses`.
     used: Vec<u64>,
-    /// By frame whether its page has changed since it was read.
+    /// For each frame: true if its page has changed since it was read.
     is_changed: Vec<bool>,
-    /// By frame its bytes; allocated when it is used first.
+    /// Bytes of each frame; allocated on first use.
     frames: Vec<Option<Box<[u8; PAGE_BYTES]>>>,
-    /// How often a frame was used.
+    /// Number of uses of all frames so far.
     uses: u64,
-    /// Pages that were given to columns so far.
+    /// Number of pages given to columns so far.
     given: u64,
-    /// Extents that were given up, by the logarithm of their lengths.
+    /// Freed extents, by the logarithm of their lengths.
     free: Vec<Vec<u64>>,
-    /// How many numbers are sorted at once.
+    /// Number of numbers sorted at once.
     sorted_at_once: usize,
     has_failed: bool,
 }
 
-/// Numbers in pages.
+/// A column of numbers in pages.
 #[derive(Debug)]
 pub(crate) struct PagedColumn<T> {
     len: usize,
-    /// Where each extent begins, pages.
+    /// First page of each extent.
     extents: Vec<u64>,
     value: PhantomData<T>,
 }
@@ -77,7 +77,7 @@ impl<T> Default for PagedColumn<T> {
     }
 }
 
-/// Which extent has a page of a column, and where in it.
+/// Returns the extent that contains a page of a column, and the page's position in it.
 fn extent_of(page: usize) -> (usize, u64) {
     match page.checked_ilog2() {
         None => (0, 0),
@@ -86,16 +86,16 @@ fn extent_of(page: usize) -> (usize, u64) {
 }
 
 impl<T: Value> PagedColumn<T> {
-    /// How many numbers a page has.
+    /// Numbers per page.
     const PER_PAGE: usize = PAGE_BYTES / T::BYTES;
 
-    /// The page of the file, and where in it the number begins, bytes.
+    /// Returns the page in the file, and the offset of the number in it, bytes.
     #[inline]
     fn page(&self, at: usize) -> Result<(u64, usize), ScratchError> {
         let (extent, offset) = extent_of(at / Self::PER_PAGE);
         match self.extents.get(extent) {
             Some(begin) if at < self.len => Ok((begin + offset, at % Self::PER_PAGE * T::BYTES)),
-            // a number that somebody else wrote into the file leads anywhere
+            // a number overwritten by another program may lead anywhere
             _ => Err(ScratchError(Error::new(
                 ErrorKind::InvalidData,
                 "somebody else has written to it",
@@ -105,8 +105,8 @@ impl<T: Value> PagedColumn<T> {
 }
 
 impl PagedFile {
-    /// At most `memory_bytes` are taken by pages and by what is sorted; a page at least. `most_bytes`
-    /// is what all columns together can never exceed.
+    /// Creates a page cache that uses at most `memory_bytes` for pages and sorting, but at least
+    /// one page. `most_bytes` is an upper bound of all columns together.
     pub(crate) fn new(
         file: impl ScratchFile + 'static,
         memory_bytes: usize,
@@ -133,13 +133,13 @@ impl PagedFile {
         }
     }
 
-    /// How many pages are in memory.
+    /// Returns the number of pages in memory.
     #[cfg(test)]
     pub(crate) fn pages_in_memory(&self) -> usize {
         self.frames.iter().flatten().count()
     }
 
-    /// The frame of a page, which is read if it is in none.
+    /// Returns the frame of a page; reads the page if it is not in memory.
     #[inline]
     fn frame(&mut self, page: u64) -> Result<usize, ScratchError> {
         let set = self.set_of(page);
@@ -151,11 +151,11 @@ impl PagedFile {
         self.load(page, set)
     }
 
-    /// Frames in which a page may be.
+    /// Returns the frames that may hold a page.
     #[inline]
     fn set_of(&self, page: u64) -> Range<usize> {
         let sets = (self.pages.len() / self.ways) as u64;
-        // pages in a row come into sets far from each other, as columns grow side by side
+        // consecutive pages go to distant sets, because columns grow in parallel
         let mixed = page.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let set = ((u128::from(mixed) * u128::from(sets)) >> 64) as usize;
         set * self.ways..(set + 1) * self.ways
@@ -167,7 +167,7 @@ impl PagedFile {
         self.used[frame] = self.uses;
     }
 
-    /// The bytes of a frame that has a page.
+    /// Returns the bytes of a frame that holds a page.
     #[inline]
     fn bytes(&mut self, frame: usize) -> &mut [u8; PAGE_BYTES] {
         self.frames[frame].get_or_insert_with(|| Box::new([0; PAGE_BYTES]))
@@ -185,7 +185,7 @@ impl PagedFile {
         Ok(frame)
     }
 
-    /// The frame of a page whose contents nobody needs.
+    /// Returns a frame for a page without reading the page's contents.
     #[cold]
     fn fresh(&mut self, page: u64) -> Result<usize, ScratchError> {
         let set = self.set_of(page);
@@ -199,7 +199,7 @@ impl PagedFile {
         Ok(frame)
     }
 
-    /// The frame of a set that was used longest ago; its page is written.
+    /// Frees the least recently used frame of a set; writes its page if it has changed.
     fn make_room(&mut self, set: Range<usize>) -> Result<usize, ScratchError> {
         let first = set.start;
         let frame = set.min_by_key(|frame| self.used[*frame]).unwrap_or(first);
@@ -220,7 +220,7 @@ impl PagedFile {
         result.map_err(ScratchError)
     }
 
-    /// A page more at the end of a column, unless it has room of earlier.
+    /// Adds a page at the end of a column, unless an allocated one remains.
     fn grow<T: Value>(&mut self, column: &mut PagedColumn<T>) -> Result<usize, ScratchError> {
         let page = column.len / PagedColumn::<T>::PER_PAGE;
         let (extent, offset) = extent_of(page);
@@ -235,7 +235,7 @@ impl PagedFile {
         self.fresh(begin + offset)
     }
 
-    /// An extent of 2 to the power of `kind` pages.
+    /// Allocates an extent of 2 to the power of `kind` pages.
     fn give(&mut self, kind: usize) -> u64 {
         if let Some(begin) = self.free.get_mut(kind).and_then(Vec::pop) {
             return begin;
@@ -245,7 +245,7 @@ impl PagedFile {
         begin
     }
 
-    /// The frame for numbers at the end of a column, and where in it they begin, bytes.
+    /// Returns the frame for the end of a column, and the offset of the end in it, bytes.
     #[inline]
     fn end<T: Value>(
         &mut self,
@@ -297,7 +297,7 @@ impl Storage for PagedFile {
     }
 
     fn merged_at_once(&self) -> usize {
-        // two columns of each run, and what is written
+        // two columns per run, plus the output
         (self.pages.len() / 4).clamp(2, MOST_MERGED)
     }
 
@@ -394,7 +394,7 @@ impl Storage for PagedFile {
             let kind = extent.saturating_sub(1);
             let pages = *begin..begin + (1 << kind);
             for (page, is_changed) in self.pages.iter().zip(&mut self.is_changed) {
-                // nobody needs what is in it
+                // its contents are no longer needed
                 *is_changed &= !pages.contains(page);
             }
             if let Some(free) = self.free.get_mut(kind) {

@@ -1,4 +1,4 @@
-//! Which nodes may be issued: the state of a feeder, wherever it lies.
+//! State of a feeder: tracks which nodes may be issued, in any storage.
 
 use crate::error::FeederError;
 use crate::id_order_set::IdOrderSet;
@@ -7,25 +7,25 @@ use crate::stock_set::StockSet;
 use crate::storage::{ScratchError, Storage, Value};
 use std::io::Read;
 
-/// Which of several nodes that may be issued comes first.
+/// Order among several nodes that may be issued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IssueOrder {
-    /// As Chakra's own feeder (`src/feeder_v3`) gives them where it is built with GCC: that of
+    /// The order of Chakra's own feeder (`src/feeder_v3`) built with GCC, which is the order of
     /// `std::unordered_set`.
     #[default]
     Stock,
-    /// The one with the lowest id, as ASTRA-sim issues them.
+    /// Lowest id first, as ASTRA-sim issues nodes.
     ById,
 }
 
-/// Where a node stands.
+/// State of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NodeState {
-    /// Its dependencies have not ended, or it was not issued yet.
+    /// Waits for its dependencies, or to be issued.
     Waiting,
-    /// It was issued.
+    /// Issued, but not ended.
     Issued,
-    /// It has ended.
+    /// Ended.
     Ended,
 }
 
@@ -45,18 +45,18 @@ impl Value for NodeState {
     }
 }
 
-/// A graph, and how far it was issued.
+/// A graph with its progress.
 #[derive(Debug)]
 pub(crate) struct Progress<S: Storage> {
     storage: S,
     index: GraphIndex<S>,
-    /// How many nodes each still waits for.
+    /// Number of nodes that each node still waits for.
     left: S::Column<u32>,
     state: S::Column<NodeState>,
     ready: ReadyNodes<S>,
     issued: usize,
     ended: usize,
-    /// The set of a node's children.
+    /// Reusable set of a node's children.
     children: StockSet<S>,
 }
 
@@ -111,10 +111,10 @@ impl<S: Storage> ReadyNodes<S> {
 }
 
 impl<S: Storage> Progress<S> {
-    /// A graph of which no node was issued.
+    /// Reads a graph, with no node issued.
     ///
     /// # Errors
-    /// Those of [`GraphIndex::read`].
+    /// Same as [`GraphIndex::read`].
     pub(crate) fn read(
         source: impl Read,
         order: IssueOrder,
@@ -206,7 +206,7 @@ impl<S: Storage> Progress<S> {
         self.issued -= 1;
         self.ended += 1;
         let children = self.index.child_range(place, &mut self.storage)?;
-        // one child has one order
+        // a single child needs no order
         if children.len() < 2 || matches!(self.ready, ReadyNodes::ById(_)) {
             for at in children {
                 let child = self.storage.get(self.index.children(), at)?;
@@ -228,7 +228,7 @@ impl<S: Storage> Progress<S> {
         Ok(())
     }
 
-    /// The place of a node, and where its message begins, bytes.
+    /// Returns the place of a node, and the offset of its message, bytes.
     pub(crate) fn message(&mut self, id: u64) -> Result<(u32, u64), FeederError> {
         let place = self.place(id)?;
         Ok((place, self.index.offset(place, &mut self.storage)?))
@@ -259,9 +259,9 @@ impl<S: Storage> Progress<S> {
         Ok(())
     }
 
-    /// A node that it waited for has ended.
+    /// Notes that a node which the child waited for has ended.
     fn free_child(&mut self, child: u32) -> Result<(), ScratchError> {
-        // one less
+        // decrement by wrapping around
         let left = self.storage.add(&mut self.left, child as usize, u32::MAX)?;
         if left == 0 {
             self.ready.insert(child, &self.index, &mut self.storage)?;

@@ -1,11 +1,11 @@
-//! Ids of nodes in rising order, of a file that has them in another one.
+//! Sorts the ids of nodes for a file in another order.
 
 use crate::error::FeederError;
 use crate::storage::{ScratchError, Storage};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Ids, and at which place in the file each stands.
+/// Ids in ascending order, with their places in the file.
 #[derive(Debug)]
 pub(crate) struct SortedIds<S: Storage> {
     pub(crate) ids: S::Column<u64>,
@@ -13,10 +13,10 @@ pub(crate) struct SortedIds<S: Storage> {
 }
 
 impl<S: Storage> SortedIds<S> {
-    /// Sorts runs of as many ids as may be in memory, then merges these until there is one.
+    /// Sorts runs of as many ids as fit into memory, then merges the runs until one is left.
     ///
     /// # Errors
-    /// Two nodes have one id, or the scratch file failed.
+    /// Two nodes share an id, or the scratch file failed.
     pub(crate) fn of(ids: &S::Column<u64>, storage: &mut S) -> Result<SortedIds<S>, FeederError> {
         let run_length = storage.sorted_at_once();
         let mut sorted = sort_runs(ids, run_length, storage)?;
@@ -45,7 +45,7 @@ impl<S: Storage> SortedIds<S> {
         storage.push(&mut self.places, place)
     }
 
-    /// Runs of `length` ids become longer ones, of which each is made of `at_once`.
+    /// Merges groups of `at_once` runs of `length` ids into longer runs.
     fn merge(
         &self,
         length: usize,
@@ -59,7 +59,7 @@ impl<S: Storage> SortedIds<S> {
             let end = begin
                 .saturating_add(length.saturating_mul(at_once))
                 .min(count);
-            // of each run where it goes on, by its next id
+            // the position in each run, ordered by its next id
             let mut next = BinaryHeap::new();
             for at in (begin..end).step_by(length) {
                 next.push(Reverse((storage.get(&self.ids, at)?, at)));
@@ -77,7 +77,7 @@ impl<S: Storage> SortedIds<S> {
         Ok(merged)
     }
 
-    /// No id comes twice.
+    /// Checks that no id occurs twice.
     fn check(&self, storage: &mut S) -> Result<(), FeederError> {
         let mut last = None;
         for at in 0..S::len(&self.ids) {
@@ -91,7 +91,7 @@ impl<S: Storage> SortedIds<S> {
     }
 }
 
-/// Each run of `length` ids in rising order.
+/// Sorts each run of `length` ids in ascending order.
 fn sort_runs<S: Storage>(
     ids: &S::Column<u64>,
     length: usize,

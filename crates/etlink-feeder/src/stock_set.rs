@@ -1,15 +1,15 @@
-//! The order in which a set of numbers of GCC's standard library gives its elements.
+//! Emulates the iteration order of a set of numbers in GCC's standard library.
 //!
-//! Chakra's feeder keeps nodes in `std::unordered_set<uint64_t>` and issues the one that comes
-//! first. So which one that is follows from how libstdc++ makes such a set: one list of all
-//! elements, in which those of a bucket stand side by side. It is `bits/hashtable.h` of GCC 12
-//! (`_M_insert_bucket_begin`, `_M_rehash_aux`, `_M_erase`) and `_Prime_rehash_policy` of
-//! `src/c++11/hashtable_c++0x.cc`, the same since GCC 4.9.
+//! Chakra's feeder keeps nodes in `std::unordered_set<uint64_t>` and issues the first one. The
+//! order follows from the implementation in libstdc++: one list of all elements, in which the
+//! elements of a bucket are adjacent. See `bits/hashtable.h` of GCC 12 (`_M_insert_bucket_begin`,
+//! `_M_rehash_aux`, `_M_erase`) and `_Prime_rehash_policy` of `src/c++11/hashtable_c++0x.cc`,
+//! unchanged since GCC 4.9.
 
 use crate::storage::{ScratchError, Storage};
 
-/// Sizes of sets that grow by one element at a time: each is the first prime of the library's list
-/// that is at least twice the one before.
+/// Bucket counts of sets that grow by one element at a time: each is the first prime in the
+/// library's list that is at least twice the previous one.
 const BUCKETS: [u64; 28] = [
     13,
     29,
@@ -41,25 +41,25 @@ const BUCKETS: [u64; 28] = [
     3_504_151_727,
 ];
 
-/// No node.
+/// Marks a missing node.
 const NONE: u32 = u32::MAX;
-/// What stands before the first element of the list.
+/// Position before the first element of the list.
 const BEFORE_FIRST: u32 = u32::MAX - 1;
 
-/// Places of nodes (`u32`), in the order of a set of their ids, which each call is given.
+/// Set of nodes' places (`u32`), in the order of a set of their ids, which are passed to each call.
 ///
-/// A node has its place in the list by its own number, and knows the one before it. So nothing is
-/// searched for: all calls take constant time, whatever the ids are.
+/// A node's entry in the list is indexed by its place, and links to the previous element. So
+/// nothing is searched: all calls take constant time, whatever the ids are.
 #[derive(Debug)]
 pub(crate) struct StockSet<S: Storage> {
-    /// Of each bucket the element before its first one.
+    /// For each bucket: the element before its first one.
     buckets: S::Column<u32>,
     /// Index in `BUCKETS` of the next size.
     sizes_used: usize,
     first: Option<u32>,
-    /// By place the next element.
+    /// Next element, by place.
     next: S::Column<u32>,
-    /// By place the element before; `NONE` of one that is not in the set.
+    /// Previous element, by place; `NONE` if the place is not in the set.
     previous: S::Column<u32>,
     len: usize,
 }
@@ -82,7 +82,7 @@ impl<S: Storage> StockSet<S> {
         self.len
     }
 
-    /// Empty, as newly made; what was allocated stays.
+    /// Empties the set, but keeps its allocations.
     pub(crate) fn clear(&mut self, storage: &mut S) -> Result<(), ScratchError> {
         while let Some(place) = self.first {
             self.first = self.after(place, storage)?;
@@ -94,25 +94,25 @@ impl<S: Storage> StockSet<S> {
         Ok(())
     }
 
-    /// Gives up its room.
+    /// Frees the columns of the set.
     pub(crate) fn free(self, storage: &mut S) {
         storage.free(self.buckets);
         storage.free(self.next);
         storage.free(self.previous);
     }
 
-    /// The element that comes first.
+    /// Returns the first element.
     pub(crate) fn first(&self) -> Option<u32> {
         self.first
     }
 
-    /// The element that comes behind another one.
+    /// Returns the element after another one.
     pub(crate) fn after(&self, place: u32, storage: &mut S) -> Result<Option<u32>, ScratchError> {
         let next = storage.get(&self.next, place as usize)?;
         Ok((next != NONE).then_some(next))
     }
 
-    /// Adds an element, unless it is there.
+    /// Adds an element, unless it is present.
     pub(crate) fn insert(
         &mut self,
         place: u32,
@@ -127,7 +127,7 @@ impl<S: Storage> StockSet<S> {
         if storage.get(&self.previous, slot)? != NONE {
             return Ok(());
         }
-        // at most one element a bucket, on average
+        // at most one element per bucket, on average
         if self.len == S::len(&self.buckets) {
             self.grow(ids, storage)?;
         }
@@ -136,7 +136,7 @@ impl<S: Storage> StockSet<S> {
         Ok(())
     }
 
-    /// Removes an element, if it is there.
+    /// Removes an element, if it is present.
     pub(crate) fn remove(
         &mut self,
         place: u32,
@@ -178,12 +178,12 @@ impl<S: Storage> StockSet<S> {
         ids: &S::Column<u64>,
         storage: &mut S,
     ) -> Result<usize, ScratchError> {
-        // the hash of a number is the number
+        // a number is its own hash
         let id = storage.get(ids, place as usize)?;
         Ok((id % S::len(&self.buckets) as u64) as usize)
     }
 
-    /// `next` comes behind `before`.
+    /// Links `next` after `before`.
     fn set_after(&mut self, before: u32, next: u32, storage: &mut S) -> Result<(), ScratchError> {
         match before {
             BEFORE_FIRST => self.first = (next != NONE).then_some(next),
@@ -195,7 +195,8 @@ impl<S: Storage> StockSet<S> {
         Ok(())
     }
 
-    /// Puts an element at the beginning of its bucket, which is that of the list if it has none yet.
+    /// Links an element at the start of its bucket; at the start of the list if the bucket is
+    /// empty.
     fn link(
         &mut self,
         place: u32,
@@ -224,7 +225,7 @@ impl<S: Storage> StockSet<S> {
         Ok(())
     }
 
-    /// More buckets; all elements are linked anew, in the order in which they were.
+    /// Grows the number of buckets; relinks all elements in their current order.
     fn grow(&mut self, ids: &S::Column<u64>, storage: &mut S) -> Result<(), ScratchError> {
         let size = BUCKETS[self.sizes_used.min(BUCKETS.len() - 1)];
         self.sizes_used += 1;
@@ -244,7 +245,7 @@ mod tests {
     use super::*;
     use crate::storage::Memory;
 
-    /// A set in memory and its ids: nothing fails.
+    /// A set in memory with its ids, so that no call fails.
     struct TestSet {
         set: StockSet<Memory>,
         ids: Vec<u64>,
@@ -277,8 +278,8 @@ mod tests {
         }
     }
 
-    /// What `std::unordered_set<uint64_t>` of GCC 12 gives, by a program that inserts and erases the
-    /// same numbers.
+    /// Expected order from `std::unordered_set<uint64_t>` of GCC 12, by a program that inserts and
+    /// erases the same numbers.
     #[test]
     fn elements_come_in_the_order_of_the_library() {
         let mut set = TestSet::new(0..60);
@@ -302,7 +303,7 @@ mod tests {
         assert_eq!(set.set.len(), 19);
     }
 
-    /// The same program, with 200,000 numbers that xorshift draws; an FNV digest of each tenth order.
+    /// The same program with 200,000 numbers from xorshift; an FNV digest of every tenth order.
     #[test]
     fn it_stays_in_that_order_as_it_grows_and_shrinks() {
         let mut set = TestSet::new(0..60_000);

@@ -1,24 +1,24 @@
-//! Where the numbers of a graph lie: in memory, or in pages of a scratch file (`paged_file.rs`).
+//! Storage of a graph's numbers: in memory, or in pages of a scratch file (`paged_file.rs`).
 //!
-//! What reads and feeds a graph is written once, over [`Storage`]. In memory a column is a `Vec`,
-//! and nothing fails: the compiler leaves out all that looks for errors.
+//! The code that reads and feeds a graph is generic over [`Storage`]. In memory a column is a
+//! `Vec`, and nothing can fail: the compiler removes the error checks.
 
 use std::fmt::Debug;
 use std::io;
 use std::ops::Range;
 
-/// The scratch file failed.
+/// Failure of the scratch file.
 #[derive(Debug)]
 pub(crate) struct ScratchError(pub(crate) io::Error);
 
-/// What a column may hold: a number of a fixed number of bytes.
+/// Type of the numbers in a column, with a fixed size in bytes.
 pub(crate) trait Value: Copy + Debug {
-    /// A power of two: no number lies in two pages.
+    /// Size in bytes, a power of two: no number spans two pages.
     const BYTES: usize;
 
-    /// From the first bytes.
+    /// Decodes a number from the first bytes.
     fn from_page(bytes: &[u8]) -> Self;
-    /// To the first bytes.
+    /// Encodes the number into the first bytes.
     fn to_page(self, bytes: &mut [u8]);
 }
 
@@ -44,30 +44,30 @@ whole_number!(u8);
 whole_number!(u32);
 whole_number!(u64);
 
-/// Columns of numbers. A column belongs to the storage that it was filled by.
+/// Columns of numbers. A column belongs to the storage that filled it.
 pub(crate) trait Storage: Debug {
-    /// Numbers, one behind the other.
+    /// A sequence of numbers.
     type Column<T: Value>: Debug + Default;
 
-    /// Fails once the scratch file has failed: columns are half changed then.
+    /// Fails once the scratch file has failed, since columns may then be partly changed.
     fn check(&self) -> Result<(), ScratchError>;
 
-    /// How many numbers with their places are sorted at once.
+    /// Returns how many numbers, with their places, may be sorted at once.
     fn sorted_at_once(&self) -> usize;
 
-    /// How many sorted runs are merged at once, two at least.
+    /// Returns how many sorted runs may be merged at once; at least two.
     fn merged_at_once(&self) -> usize;
 
-    /// An empty column, of which so many numbers are to be expected.
+    /// Creates an empty column with room for `count` numbers.
     fn with_room<T: Value>(&mut self, count: usize) -> Self::Column<T>;
 
-    /// How many numbers a column has.
+    /// Returns the length of a column.
     fn len<T: Value>(column: &Self::Column<T>) -> usize;
 
-    /// The number at a place.
+    /// Returns the number at a place.
     fn get<T: Value>(&mut self, column: &Self::Column<T>, at: usize) -> Result<T, ScratchError>;
 
-    /// Changes the number at a place that there is.
+    /// Overwrites the number at an existing place.
     fn set<T: Value>(
         &mut self,
         column: &mut Self::Column<T>,
@@ -75,21 +75,21 @@ pub(crate) trait Storage: Debug {
         value: T,
     ) -> Result<(), ScratchError>;
 
-    /// Adds a number at the end.
+    /// Appends a number.
     fn push<T: Value>(
         &mut self,
         column: &mut Self::Column<T>,
         value: T,
     ) -> Result<(), ScratchError>;
 
-    /// Adds numbers at the end.
+    /// Appends several numbers.
     fn extend<T: Value>(
         &mut self,
         column: &mut Self::Column<T>,
         values: &[T],
     ) -> Result<(), ScratchError>;
 
-    /// Puts the numbers of a range in the place of those in `values`.
+    /// Replaces the contents of `values` with the numbers in a range.
     fn read<T: Value>(
         &mut self,
         column: &Self::Column<T>,
@@ -97,7 +97,7 @@ pub(crate) trait Storage: Debug {
         values: &mut Vec<T>,
     ) -> Result<(), ScratchError>;
 
-    /// Cuts a column, or fills it up with one value.
+    /// Truncates a column, or extends it with one value.
     fn resize<T: Value>(
         &mut self,
         column: &mut Self::Column<T>,
@@ -105,16 +105,16 @@ pub(crate) trait Storage: Debug {
         value: T,
     ) -> Result<(), ScratchError>;
 
-    /// Removes all numbers, and keeps the room.
+    /// Removes all numbers, but keeps the room.
     fn clear<T: Value>(&mut self, column: &mut Self::Column<T>);
 
-    /// Gives up the room of a column.
+    /// Frees the room of a column.
     fn free<T: Value>(&mut self, column: Self::Column<T>);
 
-    /// Takes the last number out.
+    /// Removes and returns the last number.
     fn pop<T: Value>(&mut self, column: &mut Self::Column<T>) -> Result<Option<T>, ScratchError>;
 
-    /// A column with the same numbers.
+    /// Copies a column.
     fn copy<T: Value>(
         &mut self,
         column: &Self::Column<T>,
@@ -127,7 +127,7 @@ pub(crate) trait Storage: Debug {
         Ok(copied)
     }
 
-    /// Adds to the number at a place.
+    /// Adds to the number at a place; returns the sum.
     fn add(
         &mut self,
         column: &mut Self::Column<u32>,
@@ -139,7 +139,7 @@ pub(crate) trait Storage: Debug {
         Ok(sum)
     }
 
-    /// The place of a number in a column whose numbers rise.
+    /// Searches an ascending column for a number's place.
     fn search(
         &mut self,
         column: &Self::Column<u64>,
@@ -162,7 +162,7 @@ pub(crate) trait Storage: Debug {
     }
 }
 
-/// All columns are in memory.
+/// Storage with all columns in memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Memory;
 

@@ -1,4 +1,4 @@
-//! Graphs that are fed to their end, and files that are none.
+//! Feeds graphs to their end, and checks invalid files.
 #![allow(clippy::expect_used, reason = "tests")]
 
 mod graphs;
@@ -128,18 +128,18 @@ fn a_cut_file_is_refused_wherever_it_is_cut() {
     );
 }
 
-/// Each id is a multiple of the numbers of buckets, so that all are in one.
+/// Each id is a multiple of the bucket counts, so all ids share a bucket.
 #[test]
 fn ids_of_one_bucket_take_no_longer() {
     let ids = Vec::from_iter((1..40_000).map(|id| id * 13 * 29 * 59 * 127 * 257 * 541 * 1_109));
     let nodes: Vec<Drawn<'_>> = ids.iter().map(|id| (*id, &[][..], &[][..])).collect();
     let bytes = file(&nodes);
     let mut feeder = open(&bytes).expect("a graph");
-    // a search through the bucket takes a minute
+    // a linear search through the bucket would take a minute
     assert_eq!(issue_all(&mut feeder, 7).len(), ids.len());
 }
 
-/// Found by `cargo dev fuzz-readers`: the end of such a message has no place in 64 bits.
+/// Found by `cargo dev fuzz-readers`: the end of such a message exceeds 64 bits.
 #[test]
 fn a_message_longer_than_all_files_is_cut() {
     let mut bytes = file(&DIAMOND);
@@ -167,15 +167,15 @@ fn damaged_files_are_an_error_or_a_graph() {
             let issued = issue_all(&mut feeder, 3);
             assert!(issued.len() <= feeder.nodes());
             for id in issued {
-                // it may be no node to protobuf, which wants names in UTF-8
+                // protobuf may reject the node, since names must be UTF-8
                 let _ = feeder.node(id);
             }
         }
     }
 }
 
-/// Random graphs, whose ids have gaps and any order: each node comes once, and behind all that it
-/// waits for.
+/// Random graphs with gaps in their ids and in any order: each node is issued once, after all of
+/// its dependencies.
 #[test]
 fn all_nodes_are_issued_once_in_an_order_that_their_dependencies_allow() {
     let mut draw = fastrand::Rng::with_seed(5);

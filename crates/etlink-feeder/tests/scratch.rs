@@ -1,5 +1,5 @@
-//! A graph whose index lies in a scratch file: the same nodes, the same order, the same errors as in
-//! memory.
+//! Compares a graph with its index in a scratch file to one in memory: same nodes, order and
+//! errors.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -14,7 +14,7 @@ use std::io::{Cursor, Error, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-/// A page; a few sets of frames with little to sort; all.
+/// Budgets in bytes: a single page; a few sets of frames with little room to sort; everything.
 const BUDGETS: [usize; 3] = [0, 60 << 10, 1 << 20];
 const ORDERS: [IssueOrder; 2] = [IssueOrder::Stock, IssueOrder::ById];
 
@@ -22,8 +22,8 @@ fn scratch() -> Cursor<Vec<u8>> {
     Cursor::new(vec![])
 }
 
-/// What a feeder does, in words: the ids that it issues, what their nodes are and when which are
-/// ready, or why there is none.
+/// Describes a feeder's behaviour: the issued ids, their nodes, the ready nodes at each time, or
+/// the error.
 fn fed(feeder: Result<Feeder<Cursor<&[u8]>>, FeederError>, limit: usize) -> String {
     let mut feeder = match feeder {
         Ok(feeder) => feeder,
@@ -37,7 +37,7 @@ fn fed(feeder: Result<Feeder<Cursor<&[u8]>>, FeederError>, limit: usize) -> Stri
         said += &format!("\n{first:?} of {}", feeder.ready());
         match first {
             Some(id) if under_way.len() < limit => {
-                // each fourth is taken back once, by its id
+                // every fourth node is taken back once, by its id
                 turn += 1;
                 if turn % 4 == 0 {
                     feeder.issue(id).expect("it may be issued");
@@ -91,7 +91,7 @@ fn drawn_graphs_are_fed_alike() {
     }
 }
 
-/// Columns of many pages: what is sorted is merged in several passes.
+/// Columns of many pages are sorted by merging in several passes.
 #[test]
 fn large_graphs_are_fed_alike() {
     let mut draw = fastrand::Rng::with_seed(22);
@@ -125,16 +125,16 @@ fn what_is_no_graph_is_refused_alike() {
         let (one, other) = (draw.usize(0..graph.len()), draw.usize(0..graph.len()));
         let id = graph[other].0;
         match round % 5 {
-            // a circle, if the other waits for it
+            // a cycle, if the other node waits for this one
             0 => graph[one].1.push(id),
-            // it waits for itself
+            // waits for itself
             1 => {
                 let own = graph[one].0;
                 graph[one].2.push(own);
             }
-            // one that is not there
+            // a missing node
             2 => graph[one].1.push(2),
-            // an id twice
+            // a duplicate id
             3 => graph[one].0 = id,
             _ => {}
         }
@@ -185,7 +185,7 @@ fn graphs_of_testdata_are_fed_alike() {
     assert!(graphs > 30 && whole > 10, "{whole} of {graphs}");
 }
 
-/// A file in memory whose calls fail from some number on.
+/// A file in memory whose calls fail after a number of them.
 struct Failing {
     bytes: Cursor<Vec<u8>>,
     left: Arc<Mutex<usize>>,
@@ -228,7 +228,7 @@ impl Seek for Failing {
     }
 }
 
-/// The nodes that were issued before the scratch failed, and whether it did.
+/// Returns the nodes issued before the scratch file failed, and true if it failed.
 fn feed_until_it_fails(bytes: &[u8], calls: usize) -> (Vec<u64>, bool) {
     let left = Arc::new(Mutex::new(calls));
     let file = Failing {
@@ -257,7 +257,7 @@ fn feed_until_it_fails(bytes: &[u8], calls: usize) -> (Vec<u64>, bool) {
         }
     };
     failed(error);
-    // there is room again, but a part of what was to be done was not
+    // there is room again, but part of the failed operation is missing
     *left.lock().expect("one thread") = usize::MAX;
     failed(feeder.issue_next().expect_err("it failed"));
     failed(feeder.first_ready().expect_err("it failed"));

@@ -1,69 +1,69 @@
-//! What a dump says.
+//! Contents of a dump.
 
 use etlink_model::{Anomalies, CollectiveKind, NameId, Names, UnixNs};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What the flight recorder of a rank kept: its last collectives, oldest first.
+/// Dump of the flight recorder of a rank: the last collectives, oldest first.
 #[derive(Clone, Debug, Default)]
 pub struct FlightDump {
     /// `version`, such as `2.10`.
     pub version: String,
-    /// `comm_lib_version` or `nccl_version`; empty where that is not said.
+    /// `comm_lib_version` or `nccl_version`; empty if neither is stated.
     pub library: String,
-    /// Strings.
+    /// Interned strings of the dump.
     pub names: Names,
-    /// The process groups (`pg_config`).
+    /// Process groups (`pg_config`).
     pub groups: Vec<FlightGroup>,
-    /// How far each group is (`pg_status`), by the number of the group in this process.
+    /// Progress of each group (`pg_status`), by the group's number in this process.
     pub progress: BTreeMap<i64, FlightProgress>,
-    /// The collectives and messages, in the order in which they were called.
+    /// Collectives and messages, in call order.
     pub entries: Vec<FlightEntry>,
-    /// What is damaged.
+    /// Damage found in the dump.
     pub anomalies: Anomalies,
-    /// Length of the unpacked file.
+    /// Length of the uncompressed file.
     pub bytes: u64,
 }
 
-/// A process group as a dump lists it.
+/// A process group as listed by a dump.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FlightGroup {
-    /// Its name; Gloo's dumps leave it out.
+    /// Name of the group; missing in Gloo's dumps.
     pub name: String,
-    /// `default_pg`, `mesh_tp`, …
+    /// Description: `default_pg`, `mesh_tp`, …
     pub desc: String,
-    /// Global ranks; empty where they are not listed.
+    /// Global ranks; empty if not listed.
     pub ranks: Vec<u64>,
 }
 
-/// The numbers of the last collectives of a group; -1: none yet.
+/// Numbers of the last collectives of a group; -1 for none yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FlightProgress {
-    /// That was called.
+    /// Last collective that was called.
     pub enqueued: i64,
-    /// That a device has begun.
+    /// Last collective that a device has begun.
     pub started: i64,
-    /// That has ended.
+    /// Last collective that has ended.
     pub completed: i64,
 }
 
-/// How far a collective is.
+/// Progress of a collective.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FlightState {
-    /// Called.
+    /// Called, but not yet begun on the device.
     #[default]
     Scheduled,
-    /// The device has begun it.
+    /// Begun on the device.
     Started,
-    /// It has ended.
+    /// Ended.
     Completed,
 }
 
 impl FlightState {
-    /// Its name in dumps and reports.
+    /// Returns the name of the state in dumps and reports.
     pub fn name(self) -> &'static str {
         match self {
             FlightState::Scheduled => "scheduled",
@@ -76,60 +76,61 @@ impl FlightState {
 /// A collective or message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FlightEntry {
-    /// `record_id`: its number in the process.
+    /// `record_id`: number of the entry in the process.
     pub record: i64,
-    /// `pg_id`: the number of its group in this process, which other ranks may count otherwise.
+    /// `pg_id`: number of the group in this process, which may differ on other ranks.
     pub group_id: i64,
-    /// Name of its group (`process_group`).
+    /// Name of the group (`process_group`).
     pub group_name: NameId,
-    /// Description of its group.
+    /// Description of the group.
     pub group_desc: NameId,
-    /// `collective_seq_id`: its number among the collectives of its group.
+    /// `collective_seq_id`: number among the collectives of the group.
     pub number: i64,
-    /// `p2p_seq_id`: its number among the messages of its group.
+    /// `p2p_seq_id`: number among the messages of the group.
     pub message_number: i64,
-    /// It is a send or receive.
+    /// True for a send or receive.
     pub is_message: bool,
     /// `profiling_name`: `nccl:all_reduce`, `gloo:barrier`, `nccl:send 0->1`.
     pub name: NameId,
-    /// What it is.
+    /// Kind of collective or message.
     pub kind: CollectiveKind,
-    /// The other side of a message, as a place in the group; -1 = not said.
+    /// Peer of a message, as an index in the group; -1 if unknown.
     pub peer: i64,
-    /// When it was called.
+    /// Time of the call.
     pub created: UnixNs,
-    /// Sizes of its inputs, list text: `[[10], [4, 2]]`.
+    /// Sizes of the inputs as list text: `[[10], [4, 2]]`.
     pub in_sizes: NameId,
-    /// Sizes of its outputs, list text.
+    /// Sizes of the outputs as list text.
     pub out_sizes: NameId,
-    /// Elements of all inputs.
+    /// Number of elements of all inputs.
     pub in_elements: u64,
-    /// Elements of all outputs.
+    /// Number of elements of all outputs.
     pub out_elements: u64,
-    /// Element type of the first input, else of the first output: `Float`.
+    /// Element type of the first input, otherwise of the first output: `Float`.
     pub dtype: NameId,
-    /// How far it is.
+    /// Progress when the dump was made.
     pub state: FlightState,
-    /// Nobody watches it any more: it has ended, or its group is gone. Gloo says only this.
+    /// True if the entry is no longer watched, because it has ended or its group is gone. This is
+    /// the only state that Gloo records.
     pub is_retired: bool,
-    /// `timeout_ms`; 0 = not said.
+    /// `timeout_ms`; 0 if unknown.
     pub timeout_ms: i64,
-    /// Where the program called it: `train.py:31 step`, the innermost frame outside of PyTorch.
+    /// Call site in the program: `train.py:31 step`, the innermost frame outside PyTorch.
     pub place: NameId,
 }
 
 impl FlightEntry {
-    /// Whether it says itself that it has ended; see [`FlightDump::has_ended`].
+    /// Returns true if the entry's own state says that it has ended; see [`FlightDump::has_ended`].
     pub fn is_done(&self) -> bool {
-        // Gloo's entries stay `scheduled` (`ProcessGroupGloo.cpp` retires the entry when the work
-        // is done); NCCL's watchdog sets the state before it retires.
+        // Gloo's entries stay `scheduled` (`ProcessGroupGloo.cpp` retires an entry when the work is
+        // done). NCCL's watchdog sets the state before it retires an entry.
         self.is_retired || self.state == FlightState::Completed
     }
 }
 
 impl FlightDump {
-    /// Whether a collective or message has ended: by its own state, or because its group has
-    /// completed a later one. The parts of a coalesced collective have no state of their own
+    /// Returns true if a collective or message has ended: by its own state, or because its group
+    /// has completed a later one. The parts of a coalesced collective have no state of their own
     /// (`ProcessGroupNCCL::endCoalescing`).
     pub fn has_ended(&self, entry: &FlightEntry) -> bool {
         let progress = self.progress.get(&entry.group_id);
@@ -137,12 +138,12 @@ impl FlightDump {
         entry.is_done() || is_passed && !entry.is_message
     }
 
-    /// The group of an entry as the dump lists it.
+    /// Returns the group of an entry as listed by the dump.
     pub fn group_of(&self, entry: &FlightEntry) -> Option<&FlightGroup> {
         let name = self.names.get(entry.group_name);
         let named = self.groups.iter().find(|group| group.name == name);
-        // Gloo of PyTorch 2.15 lists one group without its name: whichever was made last. It is
-        // that of the entries where these have no other.
+        // Gloo of PyTorch 2.15 lists one group without a name: the one made last. It is the
+        // entries' group if they name no other.
         named.or_else(|| {
             let mut entries = self.entries.iter();
             let is_only = entries.all(|other| other.group_name == entry.group_name);

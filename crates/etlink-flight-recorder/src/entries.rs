@@ -1,11 +1,11 @@
-//! The entries of a dump, from its values.
+//! Builds the entries of a dump from its values.
 
 use crate::dump::{FlightDump, FlightEntry, FlightGroup, FlightProgress, FlightState};
 use crate::tree::{ValueIdx, ValueTree};
 use crate::{Error, MAX_BAD_ENTRIES};
 use etlink_model::{AnomalyKind, CollectiveKind, NameId, Names, UnixNs};
 
-/// Takes what is known of a dump; what is not known is passed over, as versions add keys.
+/// Extracts the known parts of a dump; ignores unknown keys, which new versions add.
 pub(crate) fn dump_from_tree(
     tree: &ValueTree<'_>,
     bytes: u64,
@@ -38,7 +38,7 @@ pub(crate) fn dump_from_tree(
         Some(list) => {
             let items = tree.items(list);
             for (place, &item) in items.iter().enumerate() {
-                // that a dump is cut within its last entry is said by itself
+                // truncation inside the last entry is reported separately
                 let is_cut_here = tree.is_cut && place + 1 == items.len();
                 match entry(tree, item, &mut dump.names) {
                     Some(entry) => dump.entries.push(entry),
@@ -56,7 +56,7 @@ pub(crate) fn dump_from_tree(
                 }
             }
         }
-        // a dump that ends before its entries has said what it is all the same
+        // a dump that ends before its entries is still recognizable
         None if tree.is_cut && !dump.version.is_empty() => {}
         None => return Err(Error::NoEntries { bytes }),
     }
@@ -68,7 +68,8 @@ pub(crate) fn dump_from_tree(
     if let Some(error) = source_error {
         dump.anomalies.note(AnomalyKind::SourceEnded, || error);
     }
-    // The ring buffer is dumped from its oldest entry, but a dump that programs merged need not be.
+    // The ring buffer is dumped from its oldest entry, but a dump merged by other programs may be
+    // unordered.
     dump.entries.sort_by_key(|entry| entry.record);
     Ok(dump)
 }
@@ -83,7 +84,7 @@ fn groups(tree: &ValueTree<'_>, list: ValueIdx) -> Vec<FlightGroup> {
         for (key, value) in tree.pairs(described) {
             match &*key {
                 "desc" => group.desc = tree.text(value).into_owned(),
-                // a list as text, cut at no length; some versions write a list
+                // the list as text, never truncated; some versions write a list
                 "ranks" => group.ranks = ranks(tree, value),
                 _ => {}
             }
@@ -121,7 +122,7 @@ fn progress(tree: &ValueTree<'_>, status: ValueIdx) -> FlightProgress {
     progress
 }
 
-/// An entry; none of a value that is no dict, or that says neither what it is nor when.
+/// Reads an entry; `None` for a value that is not a dict, or that has neither name nor time.
 fn entry(tree: &ValueTree<'_>, item: ValueIdx, names: &mut Names) -> Option<FlightEntry> {
     let mut entry = FlightEntry {
         record: -1,
@@ -156,7 +157,7 @@ fn entry(tree: &ValueTree<'_>, item: ValueIdx, names: &mut Names) -> Option<Flig
                 entry.group_name = names.intern(&parts.next().unwrap_or_default());
                 entry.group_desc = names.intern(&parts.next().unwrap_or_default());
             }
-            // version 1 has one number for both
+            // version 1 has a single number for both
             "collective_seq_id" | "seq_id" => entry.number = int(),
             "p2p_seq_id" => entry.message_number = int(),
             "is_p2p" => entry.is_message = tree.boolean(value).unwrap_or(false),
@@ -190,10 +191,10 @@ fn entry(tree: &ValueTree<'_>, item: ValueIdx, names: &mut Names) -> Option<Flig
     is_known.then_some(entry)
 }
 
-/// `nccl:send 0->1`, `nccl:recv 1<-0`, `gloo:all_reduce`; the sender and the receiver are places in
+/// Parses `nccl:send 0->1`, `nccl:recv 1<-0`, `gloo:all_reduce`; sender and receiver are indices in
 /// the group (`ProcessGroupNCCL.cpp`).
 fn kind_and_peer(name: &str) -> (CollectiveKind, i64) {
-    // the name of a library may have colons, the op's has none (`Op` of PyTorch's `fr_trace`)
+    // library names may contain colons, op names do not (`Op` of PyTorch's `fr_trace`)
     let op = name.rsplit(':').next().unwrap_or(name);
     let (op, sides) = op.split_once(' ').unwrap_or((op, ""));
     let kind = CollectiveKind::from_name(op);
@@ -202,7 +203,7 @@ fn kind_and_peer(name: &str) -> (CollectiveKind, i64) {
     (kind, peer.unwrap_or(-1))
 }
 
-/// List text and the number of elements of all tensors.
+/// Returns list text and the number of elements of all tensors.
 fn sizes(tree: &ValueTree<'_>, list: ValueIdx, names: &mut Names) -> (NameId, u64) {
     let (mut text, mut all) = (String::from("["), 0u64);
     for (place, &tensor) in tree.items(list).iter().enumerate() {
@@ -226,9 +227,10 @@ fn first_text(tree: &ValueTree<'_>, list: ValueIdx, names: &mut Names) -> NameId
     first.map_or(NameId::EMPTY, |first| names.intern(&tree.text(*first)))
 }
 
-/// The innermost frame outside of PyTorch: `train.py:31 step`; else the innermost.
+/// Returns the innermost frame outside PyTorch, such as `train.py:31 step`; otherwise the innermost
+/// frame.
 fn calling_place(tree: &ValueTree<'_>, frames: ValueIdx) -> String {
-    // frames that are looked at: deeper stacks are those of programs, whose innermost is enough
+    // frames to examine: deeper stacks belong to the program, and their innermost frames suffice
     const FRAMES: usize = 40;
     let mut innermost = String::new();
     for &frame in tree.items(frames).iter().take(FRAMES) {
@@ -243,7 +245,7 @@ fn calling_place(tree: &ValueTree<'_>, frames: ValueIdx) -> String {
         }
         let short = file.rsplit(['/', '\\']).next().unwrap_or(&file);
         let place = format!("{short}:{line} {name}");
-        // Dumps may have the name of the file alone, so these two are known by that.
+        // Dumps may contain bare file names, so these two are recognized by name.
         let is_torch = file.contains("torch/distributed/")
             || matches!(short, "distributed_c10d.py" | "c10d_logger.py");
         if !is_torch {

@@ -1,26 +1,26 @@
-//! A dump in JSON (`_dump_fr_trace_json`) as a list of values. A stack of its own holds what is
-//! open, so that depth costs memory in proportion to the text and nothing else.
+//! Reads a dump in JSON (`_dump_fr_trace_json`) as a list of values. An explicit stack holds the
+//! open values, so nesting costs only memory proportional to the text.
 
 use crate::Error;
 use crate::tree::{DumpValue, ValueIdx, ValueTree};
 use etlink_json::{BrokenJson, JsonScanner, JsonValue};
 
-/// What is open, and what is in it so far.
+/// An unfinished list or dict with its contents so far.
 enum OpenValue {
     List(Vec<ValueIdx>),
     Dict(Vec<ValueIdx>),
 }
 
-/// Reads a document; one that is cut or broken ends there. O(bytes).
+/// Reads a document up to its end, or to the first truncated or broken part. O(bytes).
 ///
 /// # Errors
-/// It has more values than a dump.
+/// The document has more values than a dump.
 pub(crate) fn read_json(text: &[u8]) -> Result<ValueTree<'_>, Error> {
     let mut tree = ValueTree::new(text.len());
     let mut scanner = JsonScanner::new(text);
     let mut open: Vec<OpenValue> = vec![];
     loop {
-        // what is open is no value yet, and takes its memory already
+        // an open value is not in the tree yet, but already takes its memory
         tree.check_size(open.len())?;
         match read_next(&mut scanner, &mut tree, &mut open) {
             Ok(Some(whole)) => {
@@ -32,7 +32,7 @@ pub(crate) fn read_json(text: &[u8]) -> Result<ValueTree<'_>, Error> {
         }
     }
     tree.is_cut = true;
-    // what is open has what came before the cut
+    // open values keep what came before the end
     while let Some(value) = open.pop() {
         let place = close_value(value, &mut tree);
         match open.last_mut() {
@@ -43,7 +43,7 @@ pub(crate) fn read_json(text: &[u8]) -> Result<ValueTree<'_>, Error> {
     Ok(tree)
 }
 
-/// Reads up to the next bracket or value; the document when that ended it.
+/// Reads up to the next bracket or value; returns the document once it is complete.
 fn read_next<'a>(
     scanner: &mut JsonScanner<'a>,
     tree: &mut ValueTree<'a>,
@@ -52,7 +52,7 @@ fn read_next<'a>(
     let is_closed = match open.last_mut() {
         Some(OpenValue::Dict(pairs)) => match scanner.key()? {
             Some(key) => {
-                // a key without a value is of no use: it goes when the text ends here
+                // a key without a value is useless: it is dropped if the text ends here
                 pairs.push(tree.add(DumpValue::EscapedText(key)));
                 false
             }
@@ -103,7 +103,7 @@ fn plain_value(value: JsonValue<'_>) -> DumpValue<'_> {
                 None => DumpValue::Nothing,
             },
         },
-        // brackets are opened before a value is asked for
+        // brackets are opened before a value is requested
         JsonValue::Nested(_) => DumpValue::Nothing,
     }
 }

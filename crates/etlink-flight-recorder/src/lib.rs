@@ -1,10 +1,10 @@
-//! Reads dumps of PyTorch's flight recorder, and says which ops of a trace their entries are.
+//! Reads dumps of PyTorch's flight recorder, and matches their entries with the ops of a trace.
 //!
 //! The flight recorder keeps the last collectives of each rank (`TORCH_FR_BUFFER_SIZE`,
-//! `TORCH_NCCL_TRACE_BUFFER_SIZE`). Where a collective takes too long, NCCL's watchdog dumps it to
-//! `nccl_trace_rank_<rank>`. A program gets it by `torch._C._distributed_c10d._dump_fr_trace()`
-//! or `_dump_fr_trace_json()`.
-//! Source: `torch/csrc/distributed/c10d/FlightRecorderDetail.hpp`.
+//! `TORCH_NCCL_TRACE_BUFFER_SIZE`). If a collective takes too long, NCCL's watchdog dumps it to
+//! `nccl_trace_rank_<rank>`. Programs obtain a dump by
+//! `torch._C._distributed_c10d._dump_fr_trace()` or `_dump_fr_trace_json()`. Source:
+//! `torch/csrc/distributed/c10d/FlightRecorderDetail.hpp`.
 //!
 //! ```
 //! let text = br#"{"version": "2.10", "entries": [{"process_group": ["0", "default_pg"],
@@ -32,51 +32,51 @@ pub use pairing::{FlightMatches, add_collectives};
 use etlink_model::advice;
 use std::io::Read;
 
-/// The largest file that is read. The recorder keeps a set number of entries of some hundred bytes:
-/// dumps of 10,000 entries with their Python stacks have 20 MB.
+/// Maximum file size. The recorder keeps a fixed number of entries of some hundred bytes: dumps of
+/// 10,000 entries with their Python stacks have 20 MB.
 pub const MAX_DUMP_BYTES: u64 = 64 << 20;
 
-/// The most values, and names of values, that are read; each takes up to 54 bytes. Dumps of PyTorch
-/// have one per two to four bytes: 60 an entry, and ten a frame of its stack.
+/// Maximum number of values, and of names of values; each takes up to 54 bytes. PyTorch's dumps
+/// have one per two to four bytes: 60 per entry, and ten per frame of its stack.
 pub const MAX_DUMP_VALUES: u64 = 10_000_000;
 
-/// So many entries that are none end the reading: the list is something else.
+/// Maximum number of invalid entries: beyond it, the list is something else.
 const MAX_BAD_ENTRIES: u64 = 1_000;
 
-/// Why a dump could not be read.
+/// Reason why a dump could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The source failed.
     #[error("reading stopped at byte {offset}: {source}")]
     Io {
-        /// How many bytes had been read.
+        /// Bytes read before the failure.
         offset: u64,
-        /// What the source said.
+        /// Error of the source.
         source: std::io::Error,
     },
-    /// Larger than any dump.
+    /// The file is larger than any dump.
     #[error("it has more than {} MiB, which no dump has{}", MAX_DUMP_BYTES >> 20, advice(self.remedy()))]
     TooLarge,
-    /// More values than any dump.
+    /// The file has more values than any dump.
     #[error("it has more than {MAX_DUMP_VALUES} values, which no dump has{}", advice(self.remedy()))]
     ManyValues,
-    /// Loading it by Python would run code.
+    /// Python would run code to load the pickle.
     #[error("loading it would call {callable} (byte {offset}), which no dump of PyTorch does{}", advice(self.remedy()))]
     Callable {
-        /// What would be called, without control characters: a file can have any.
+        /// Name of the callable, without control characters, which a file can contain.
         callable: String,
-        /// Where the pickle names it.
+        /// Offset of the name in the pickle.
         offset: u64,
     },
-    /// Not an instruction of pickles.
+    /// The pickle has an invalid instruction.
     #[error("byte {offset} ({code:#04x}) is no instruction of a pickle{}", advice(self.remedy()))]
     UnknownInstruction {
-        /// The byte.
+        /// Code of the instruction.
         code: u8,
-        /// Where it is.
+        /// Offset of the instruction.
         offset: u64,
     },
-    /// No `entries` list in it.
+    /// The file has no `entries` list.
     #[error("no \"entries\" list in it ({bytes} bytes read){}", advice(self.remedy()))]
     NoEntries {
         /// Length of the file.
@@ -85,7 +85,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What the user can do.
+    /// Returns advice for the user; `None` if there is none.
     pub fn remedy(&self) -> Option<String> {
         let remedy = match self {
             Error::Io { .. } => return None,
@@ -104,13 +104,13 @@ impl Error {
     }
 }
 
-/// Whether a file that begins like this is a dump: the pickle of a dict whose first key is one of a
-/// dump, or JSON with the keys of a dump.
+/// Returns true if a file with this head is a dump: the pickle of a dict whose first key belongs to
+/// a dump, or JSON with the keys of a dump.
 pub fn is_flight_dump(head: &[u8]) -> bool {
     let has = |key: &[u8]| memchr::memmem::find(head, key).is_some();
     if is_pickle(head) {
-        // Other pickles, such as snapshots of CUDA's memory, can have these words in any text.
-        // `version` or `entries` is the first key of all versions; others follow in any order.
+        // Other pickles, such as snapshots of CUDA's memory, can contain these words in any text.
+        // `version` or `entries` is the first key in all versions; the order of the others varies.
         return match pickle::first_key(head) {
             Some(b"entries") => true,
             Some(b"version") => has(b"entries") || has(b"pg_config") || has(b"profiling_name"),
@@ -122,23 +122,23 @@ pub fn is_flight_dump(head: &[u8]) -> bool {
         || is_json && has(b"\"pg_config\"") && has(b"\"pg_status\"") && has(b"\"entries\"")
 }
 
-/// Whether it begins as pickles of protocol 2 or later do.
+/// Returns true if the head is a pickle of protocol 2 or later.
 fn is_pickle(head: &[u8]) -> bool {
     matches!(head, [0x80, 2..=5, ..])
 }
 
-/// Reads a dump, pickle or JSON. O(bytes), in memory too, up to [`MAX_DUMP_VALUES`].
+/// Reads a dump, pickle or JSON. O(bytes) in time and memory, up to [`MAX_DUMP_VALUES`].
 ///
 /// # Errors
-/// The source fails, it has more bytes or values than a dump, it is no dump, or a pickle that would
-/// call code. A dump that is cut is no error: [`FlightDump::anomalies`].
+/// The source fails, it has more bytes or values than a dump, it is not a dump, or it is a pickle
+/// that would call code. A truncated dump is not an error: see [`FlightDump::anomalies`].
 pub fn read(source: impl Read) -> Result<FlightDump, Error> {
     let mut bytes = vec![];
     let result = source.take(MAX_DUMP_BYTES + 1).read_to_end(&mut bytes);
     let offset = bytes.len() as u64;
     let source_error = match result {
         Ok(_) => None,
-        // what a damaged archive gives before it ends is good
+        // data that a damaged archive yields before its end is valid
         Err(error) if error.kind() == std::io::ErrorKind::InvalidData && offset > 0 => {
             Some(error.to_string())
         }

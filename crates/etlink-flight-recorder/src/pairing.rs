@@ -1,36 +1,36 @@
-//! Which ops of a trace the entries of a dump are.
+//! Matches the entries of a dump with the ops of a trace.
 //!
 //! ```text
 //! thread     c10d::allreduce_ =======     the op of the program, by Kineto
 //!                 ^ time_created_ns       the entry of the same call, by the flight recorder
 //! worker                 gloo:all_reduce ========
 //! ```
-//! The backend makes the entry while the op runs, on its thread, by the same clock of the machine:
-//! so an entry is the op of its kind during which it was made. The ops of a trace and the entries of
-//! a dump are both in the order of the calls, and pairs keep that order.
+//! The backend makes the entry while the op runs, on the op's thread, by the same clock. So an
+//! entry belongs to the op of its kind during which it was made. Both the ops of a trace and the
+//! entries of a dump are in call order, and matching preserves that order.
 
 use crate::dump::{FlightDump, FlightEntry};
 use etlink_model::{Collective, CollectiveKind, DeviceTrace, NameId, OpIdx, TimeNs, UnixNs};
 use rustc_hash::FxHashMap;
 
-/// How far an entry may lie outside of its op. Kineto converts the times of the processor's counter
-/// to Unix time with an error of some microseconds, which grows with the length of a recording.
+/// Tolerance for an entry outside its op. Kineto converts ticks of the processor's counter to Unix
+/// time with an error of some microseconds, which grows with the length of a recording.
 const CLOCK_ERROR_NS: i64 = 200_000;
 
-/// How many entries of a dump were found in a trace, and by what.
+/// Number of a dump's entries that were found in a trace, by method.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlightMatches {
-    /// Entries that were made while the trace was recorded.
+    /// Entries made while the trace was recorded.
     pub entries: u64,
-    /// Ops of collectives that say nothing of group and size.
+    /// Ops of collectives without group and size.
     pub ops: u64,
-    /// Ops that are the only one of their kind during which an entry was made.
+    /// Ops that are the only candidate of their kind at the time of an entry.
     pub by_time: u64,
-    /// Ops that took the entries of their kind in order, where times alone leave a choice.
+    /// Ops matched with the entries of their kind in order, because times alone are ambiguous.
     pub by_order: u64,
-    /// Pairs by time whose sizes contradict each other, which are not taken.
+    /// Pairs by time that were rejected because their sizes contradict each other.
     pub other_sizes: u64,
-    /// The dump is not of this run: no entry was made while the trace was recorded.
+    /// True if the dump is from another run: no entry was made while the trace was recorded.
     pub is_other_run: bool,
 }
 
@@ -40,12 +40,12 @@ struct BareOp {
     kind: CollectiveKind,
     start: UnixNs,
     end: UnixNs,
-    /// Elements of its first tensor, where shapes were recorded.
+    /// Elements of the first tensor; `None` if shapes were not recorded.
     elements: Option<u64>,
 }
 
-/// Gives the collectives of a trace that have no record what a dump of the same rank says of them.
-/// O((ops + entries) log entries).
+/// Adds records from a dump of the same rank to the collectives of a trace that have none. O((ops +
+/// entries) log entries).
 pub fn add_collectives(trace: &mut DeviceTrace, dump: &FlightDump) -> FlightMatches {
     let mut matches = FlightMatches::default();
     let Some((first, last)) = trace.window() else {
@@ -68,7 +68,7 @@ pub fn add_collectives(trace: &mut DeviceTrace, dump: &FlightDump) -> FlightMatc
     }
     matches.is_other_run = matches.entries == 0 && !dump.entries.is_empty();
     for entries in by_kind.values_mut() {
-        // calls of several threads can be recorded in another order than they were made
+        // calls of several threads can be recorded out of order
         entries.sort_by_key(|entry| (entry.created, entry.record));
     }
     let mut taken: FxHashMap<CollectiveKind, usize> = FxHashMap::default();
@@ -79,7 +79,7 @@ pub fn add_collectives(trace: &mut DeviceTrace, dump: &FlightDump) -> FlightMatc
             continue;
         };
         let next = taken.entry(kind).or_default();
-        // those before this op are of calls that the trace does not have
+        // earlier entries belong to calls that are not in the trace
         let early = one.start.shifted(-CLOCK_ERROR_NS);
         while entries
             .get(*next)
@@ -90,7 +90,7 @@ pub fn add_collectives(trace: &mut DeviceTrace, dump: &FlightDump) -> FlightMatc
         let late = one.end.shifted(CLOCK_ERROR_NS);
         let rest = entries[*next..].iter();
         let during = rest.take_while(|entry| entry.created <= late);
-        // Two calls of one kind in a row are closer than clocks are exact: sizes tell them apart.
+        // Consecutive calls of one kind are closer than clocks are exact: sizes tell them apart.
         let candidates: Vec<&&FlightEntry> = during.take(MAX_CANDIDATES).collect();
         let fits = |entry: &&&&FlightEntry| one.has_size_of(entry);
         let Some(place) = candidates.iter().position(|entry| fits(&entry)) else {
@@ -108,10 +108,10 @@ pub fn add_collectives(trace: &mut DeviceTrace, dump: &FlightDump) -> FlightMatc
     matches
 }
 
-/// How many entries an op is compared with: those of one kind within the error of two clocks.
+/// Maximum number of entries compared with an op: entries of one kind within the clock error.
 const MAX_CANDIDATES: usize = 64;
 
-/// Gloo carries out a reduce-scatter as an all-reduce, and calls its entry so
+/// Maps a kind to the one that Gloo records: it implements a reduce-scatter as an all-reduce
 /// (`ProcessGroupGloo::_reduce_scatter_base`).
 fn carried_out_as(kind: CollectiveKind) -> CollectiveKind {
     match kind {
@@ -120,10 +120,10 @@ fn carried_out_as(kind: CollectiveKind) -> CollectiveKind {
     }
 }
 
-/// The ops `c10d::…` (`Ops.cpp` of c10d) whose call no record describes, by start.
+/// Returns the ops `c10d::…` (`Ops.cpp` of c10d) without a record of their call, by start.
 fn bare_ops(trace: &DeviceTrace) -> Vec<BareOp> {
     let kinds: Vec<CollectiveKind> = trace.names.iter().map(kind_of_op).collect();
-    // Where PyTorch records a communication itself, the record lies below the op, and says more.
+    // If PyTorch records a communication itself, the record is below the op, and has more details.
     let records = trace.collectives.name.iter();
     let mut recorded = records.map(|name| CollectiveKind::from_name(trace.names.get(*name)));
     if recorded.any(|kind| kind != CollectiveKind::Other) {
@@ -153,8 +153,8 @@ fn kind_of_op(name: &str) -> CollectiveKind {
     op.map_or(CollectiveKind::Other, CollectiveKind::from_name)
 }
 
-/// Elements of the first tensor in list text: `[[[4, 8]], []]` -> 32. `None` where shapes were not
-/// recorded.
+/// Returns the number of elements of the first tensor in list text: `[[[4, 8]], []]` -> 32. `None`
+/// if shapes were not recorded.
 fn elements_of(shapes: &str) -> Option<u64> {
     let (dims, _) = shapes.trim_start_matches('[').split_once(']')?;
     let mut elements = 1u64;
@@ -166,12 +166,12 @@ fn elements_of(shapes: &str) -> Option<u64> {
 }
 
 impl BareOp {
-    /// Whether an entry can be of it: one of its sizes is that of the op's first tensor.
+    /// Returns true if one of the entry's sizes matches the op's first tensor.
     fn has_size_of(&self, entry: &FlightEntry) -> bool {
         let Some(elements) = self.elements else {
             return true;
         };
-        // `c10d::_allgather_base_` has its output first; barriers have a tensor of their own.
+        // `c10d::_allgather_base_` has its output first; barriers have an internal tensor.
         entry.kind == CollectiveKind::Barrier
             || entry.in_elements == elements
             || entry.out_elements == elements
@@ -181,21 +181,22 @@ impl BareOp {
     }
 }
 
-/// Lists of tensors have the first tensor alone in the op's shapes.
+/// Returns true if a list of tensors could have this total: shapes of ops contain only the first
+/// one.
 fn is_part(all: u64, part: u64) -> bool {
     part > 0 && all > part && all.is_multiple_of(part)
 }
 
-/// The records that were made so far; strings of the dump by their number there.
+/// Records made so far; strings of the dump by their number there.
 #[derive(Default)]
 struct DumpRecords {
     names: FxHashMap<NameId, NameId>,
-    /// List text of the ranks of a group, and how many they are.
+    /// List text and number of the ranks of a group.
     groups: FxHashMap<(NameId, NameId), (NameId, u64)>,
 }
 
 impl DumpRecords {
-    /// Writes an entry as the record of an op.
+    /// Adds an entry as the record of an op.
     fn add(
         &mut self,
         trace: &mut DeviceTrace,
@@ -245,15 +246,15 @@ impl DumpRecords {
     }
 }
 
-/// List text of the ranks of an entry's group, and how many they are; nothing where neither the dump
-/// nor the trace says them.
+/// Returns list text and number of the ranks of an entry's group; empty if neither the dump nor the
+/// trace lists them.
 fn described_group(
     trace: &mut DeviceTrace,
     dump: &FlightDump,
     entry: &FlightEntry,
 ) -> (NameId, u64) {
     let name = dump.names.get(entry.group_name);
-    // the trace lists the groups that it knows (`distributedInfo`), the dump not always
+    // the trace lists the groups that it knows (`distributedInfo`), unlike some dumps
     let known = trace.header.groups.iter().find(|group| group.name == name);
     let ranks = match (known, dump.group_of(entry)) {
         (Some(known), _) if !known.ranks.is_empty() => known.ranks.clone(),
@@ -269,10 +270,10 @@ fn described_group(
     (trace.names.intern(&text), ranks.len() as u64)
 }
 
-/// A group that says its size alone has no more ranks than this (as `etlink-link` limits them).
+/// Limit of ranks for a group that states only its size, as in `etlink-link`.
 const MAX_RANKS: u64 = 1 << 20;
 
-/// What `record_param_comms` calls a collective of this kind (`ProcessGroupNCCL.cpp`).
+/// Returns the name of this kind of collective in `record_param_comms` (`ProcessGroupNCCL.cpp`).
 fn record_name(kind: CollectiveKind) -> &'static str {
     match kind {
         CollectiveKind::AllReduce => "allreduce",

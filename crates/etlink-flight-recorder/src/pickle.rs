@@ -1,27 +1,27 @@
-//! A dump as a pickle (`_dump_fr_trace`), read without running it.
+//! Reads a pickled dump (`_dump_fr_trace`) without running it.
 //!
-//! A pickle is a program: `REDUCE` and its kin call whatever `GLOBAL` names. This machine knows the
-//! instructions that make plain values (`Lib/pickletools.py` of CPython, protocols 0 to 5) and
-//! refuses the others with the name of what they would call. PyTorch writes dumps with
-//! `torch/csrc/jit/serialization/pickler.cpp` without type tags (`pickle_str` of
+//! A pickle is a program: `REDUCE` and related instructions call anything that `GLOBAL` names. This
+//! machine executes only the instructions that make plain values (`Lib/pickletools.py` of CPython,
+//! protocols 0 to 5), and rejects the others with the name of the callable. PyTorch writes dumps
+//! with `torch/csrc/jit/serialization/pickler.cpp` without type tags (`pickle_str` of
 //! `TraceUtils.h`), which needs no others.
 //!
-//! Each instruction makes at most one value, and strings stay where they are: memory is in
-//! proportion to the bytes that are there, whatever lengths they claim.
+//! Each instruction makes at most one value, and strings are borrowed: memory is proportional to
+//! the bytes present, whatever lengths they claim.
 
 use crate::Error;
 use crate::tree::{DumpValue, ValueIdx, ValueTree};
 use rustc_hash::FxHashMap;
 
-/// What lies on the machine's stack.
+/// Item on the machine's stack.
 #[derive(Clone, Copy)]
 enum StackItem {
     Value(ValueIdx),
-    /// Where a list or dict begins whose items follow.
+    /// Start of a list or dict; its items follow.
     Mark,
 }
 
-/// Reads a pickle. One that is cut keeps what came before. O(bytes).
+/// Reads a pickle. A truncated one keeps everything before its end. O(bytes).
 pub(crate) fn read_pickle(bytes: &[u8]) -> Result<ValueTree<'_>, Error> {
     let mut machine = PickleMachine {
         bytes,
@@ -44,7 +44,7 @@ pub(crate) fn read_pickle(bytes: &[u8]) -> Result<ValueTree<'_>, Error> {
         }
         match machine.run(code, at)? {
             Some(()) => {}
-            // an argument ends behind the file
+            // an argument extends beyond the file
             None => {
                 machine.close_all();
                 break;
@@ -59,17 +59,17 @@ struct PickleMachine<'a> {
     at: usize,
     tree: ValueTree<'a>,
     stack: Vec<StackItem>,
-    /// What was remembered, by number. Numbers can be any, so a list would not do.
+    /// Memoized values by number. Numbers are arbitrary, so a list would not do.
     memo: FxHashMap<u64, ValueIdx>,
-    /// Marks, and values that were put on the stack again: they take a place as values do.
+    /// Marks and repeated values on the stack, which take memory like values.
     named: usize,
 }
 
 impl<'a> PickleMachine<'a> {
-    /// Runs an instruction that lies at `at`; nothing where its argument is cut.
+    /// Runs the instruction at `at`; `None` if its argument is truncated.
     fn run(&mut self, code: u8, at: usize) -> Result<Option<()>, Error> {
         let done = match code {
-            // PROTO and FRAME say nothing that is needed
+            // PROTO and FRAME contain nothing of use
             0x80 => self.take(1).map(|_| ()),
             0x95 => self.take(8).map(|_| ()),
             b'(' => {
@@ -134,14 +134,14 @@ impl<'a> PickleMachine<'a> {
         Ok(done)
     }
 
-    /// Arguments of protocol 0: a line of text.
+    /// Reads an argument of protocol 0: a line of text.
     fn text_argument(&mut self, code: u8) -> Option<()> {
         let line = self.line()?;
         let number = || etlink_json::parse_int(line.strip_suffix(b"L").unwrap_or(line));
         match code {
             b'p' | b'g' => {
                 let place = number().and_then(|number| u64::try_from(number).ok());
-                // no number at all is no place in the memo
+                // an invalid number is not a place in the memo
                 let place = place.unwrap_or(u64::MAX);
                 if code == b'g' {
                     return self.recall(place);
@@ -158,7 +158,7 @@ impl<'a> PickleMachine<'a> {
                 self.push(number.map_or(DumpValue::Nothing, DumpValue::Float))
             }
             b'I' | b'L' => self.push(number().map_or(DumpValue::Nothing, DumpValue::Int)),
-            // the quotes of `STRING` are Python's: escapes of dumps are in names of files alone
+            // the quotes of `STRING` are Python's: dumps have escapes only in file names
             b'S' => {
                 let inner = line.get(1..line.len().saturating_sub(1));
                 self.push(DumpValue::Text(inner.unwrap_or_default()))
@@ -187,7 +187,7 @@ impl<'a> PickleMachine<'a> {
         self.push(value)
     }
 
-    /// Strings and bytes, which a length comes before.
+    /// Reads a string or bytes with a length prefix.
     fn binary_string(&mut self, code: u8) -> Option<()> {
         let size = match code {
             b'U' | b'C' | 0x8c => 1,
@@ -204,7 +204,7 @@ impl<'a> PickleMachine<'a> {
         Some(())
     }
 
-    /// The value on top; nothing, and the stack as it was, where a mark is there.
+    /// Pops the top value; `None`, with the stack unchanged, if a mark is on top.
     fn pop_value(&mut self) -> Option<ValueIdx> {
         match self.stack.last().copied() {
             Some(StackItem::Value(place)) => {
@@ -215,7 +215,7 @@ impl<'a> PickleMachine<'a> {
         }
     }
 
-    /// Takes off what lies above the last mark, and the mark.
+    /// Pops the items above the last mark, and the mark.
     fn items_from_mark(&mut self) -> Vec<ValueIdx> {
         let is_mark = |item: &StackItem| matches!(item, StackItem::Mark);
         let begin = self.stack.iter().rposition(is_mark);
@@ -227,7 +227,7 @@ impl<'a> PickleMachine<'a> {
         values.collect()
     }
 
-    /// The last `count` values as one.
+    /// Replaces the last `count` values by a tuple of them.
     fn tuple(&mut self, count: usize) -> Option<()> {
         let mut items = vec![];
         for _ in 0..count {
@@ -258,7 +258,7 @@ impl<'a> PickleMachine<'a> {
     }
 
     fn remember(&mut self, number: u64) {
-        // of numbers that are used again and again there is one
+        // an upper bound: the memo keeps one value per number
         self.named += 1;
         if let Some(StackItem::Value(top)) = self.stack.last().copied() {
             self.memo.insert(number, top);
@@ -272,12 +272,12 @@ impl<'a> PickleMachine<'a> {
                 self.stack.push(StackItem::Value(place));
                 Some(())
             }
-            // of a damaged file: the value is not known, and its place must stay
+            // in a damaged file the value is unknown, but its place must remain
             None => self.push(DumpValue::Nothing),
         }
     }
 
-    /// Ends a pickle that is cut: each list or dict takes what came before.
+    /// Ends a truncated pickle: each list or dict keeps the items before the end.
     fn close_all(&mut self) {
         self.tree.is_cut = true;
         let mut items = vec![];
@@ -290,12 +290,11 @@ impl<'a> PickleMachine<'a> {
                 }
             }
         }
-        // The outermost value lies lowest. What lies on it without a mark belongs to `SETITEM`s
-        // that are lost.
+        // The outermost value is lowest. Values above it without a mark belong to lost `SETITEM`s.
         self.tree.root = items.pop();
     }
 
-    /// Why an instruction is not carried out.
+    /// Returns the reason why an instruction is rejected.
     fn refuse(&mut self, code: u8, at: usize) -> Error {
         let callable = match code {
             b'c' | b'i' => {
@@ -306,7 +305,7 @@ impl<'a> PickleMachine<'a> {
                     _ => "a callable whose name is cut".to_owned(),
                 }
             }
-            // STACK_GLOBAL: both names lie on the stack
+            // STACK_GLOBAL: both names are on the stack
             0x93 => {
                 let name = self.pop_value().map(|place| self.tree.text(place));
                 let module = self.pop_value().map(|place| self.tree.text(place));
@@ -338,7 +337,7 @@ impl<'a> PickleMachine<'a> {
         byte
     }
 
-    /// The next `length` bytes; nothing where the file has fewer.
+    /// Takes the next `length` bytes; `None` if the file has fewer.
     fn take(&mut self, length: usize) -> Option<&'a [u8]> {
         let end = self.at.checked_add(length)?;
         let taken = self.bytes.get(self.at..end)?;
@@ -346,13 +345,13 @@ impl<'a> PickleMachine<'a> {
         Some(taken)
     }
 
-    /// Bytes behind their length, which itself has `size` bytes.
+    /// Takes bytes with a length prefix of `size` bytes.
     fn counted_bytes(&mut self, size: usize) -> Option<&'a [u8]> {
         let length = number_of(self.take(size)?);
         self.take(usize::try_from(length).ok()?)
     }
 
-    /// What comes before the next line's end.
+    /// Takes the text before the next line break.
     fn line(&mut self) -> Option<&'a [u8]> {
         let rest = self.bytes.get(self.at..)?;
         let length = memchr::memchr(b'\n', rest)?;
@@ -361,7 +360,7 @@ impl<'a> PickleMachine<'a> {
     }
 }
 
-/// Bytes as a number without a sign, the lowest first.
+/// Decodes an unsigned little-endian number.
 fn number_of(bytes: &[u8]) -> u64 {
     let mut number = 0u64;
     for (place, byte) in bytes.iter().enumerate().take(8) {
@@ -370,8 +369,8 @@ fn number_of(bytes: &[u8]) -> u64 {
     number
 }
 
-/// `LONG1` and `LONG4`: two's complement, the lowest byte first. Numbers that 64 bits do not hold
-/// are no numbers of a dump.
+/// Decodes `LONG1` and `LONG4`: two's complement, little-endian. Numbers beyond 64 bits do not
+/// occur in dumps.
 fn long_value(bytes: &[u8]) -> DumpValue<'static> {
     let is_negative = bytes.last().is_some_and(|byte| byte & 0x80 != 0);
     let filler = if is_negative { 0xff } else { 0 };
@@ -383,15 +382,15 @@ fn long_value(bytes: &[u8]) -> DumpValue<'static> {
         *to = *from;
     }
     let number = i64::from_le_bytes(all);
-    // a ninth byte of zeros says that the eighth has no sign
+    // a ninth byte of zero means that the eighth has no sign
     if (number < 0) != is_negative {
         return DumpValue::Nothing;
     }
     DumpValue::Int(number)
 }
 
-/// A name for a message: a file can make it as long as itself, and a terminal obeys the control
-/// characters in it.
+/// Shortens a name for a message: a file can make it as long as itself, with control characters
+/// that a terminal obeys.
 fn shown_name(name: &str) -> String {
     const SHOWN: usize = 120;
     let mut shown = String::new();
@@ -408,8 +407,8 @@ fn shown_name(name: &str) -> String {
     shown
 }
 
-/// The first key of the dict that a pickle begins with, as PyTorch and Python write one: protocol,
-/// frame, `}`, the places where it is remembered, a mark, a string.
+/// Returns the first key of the dict at the start of a pickle, as PyTorch and Python write it:
+/// protocol, frame, `}`, memoization, mark, string.
 pub(crate) fn first_key(head: &[u8]) -> Option<&[u8]> {
     let rest = head.get(2..)?;
     let rest = match rest {

@@ -5,7 +5,7 @@ use etlink_model::{
 };
 use proptest::prelude::*;
 
-/// A value to be pickled.
+/// A value to pickle.
 enum Plain {
     Nothing,
     Bool(bool),
@@ -20,7 +20,7 @@ fn text(text: &str) -> Plain {
     Plain::Text(text.to_owned())
 }
 
-/// Writes as PyTorch's pickler does: protocol 2, strings remembered.
+/// Writes like PyTorch's pickler: protocol 2, strings memoized.
 struct PickleWriter {
     bytes: Vec<u8>,
     known: Vec<String>,
@@ -80,7 +80,7 @@ impl PickleWriter {
     }
 }
 
-/// An entry as PyTorch 2.15 writes it.
+/// Builds an entry as PyTorch 2.15 writes it.
 fn entry(number: i64, name: &str, created: i64, elements: i64, is_retired: bool) -> Plain {
     let sizes = || Plain::List(vec![Plain::List(vec![Plain::Int(elements)])]);
     let dtypes = || Plain::List(vec![text("Float")]);
@@ -267,7 +267,7 @@ fn a_dump_that_is_cut_keeps_what_came_before() {
 
 #[test]
 fn what_versions_write_differently() {
-    // version 1 has one number, which some programs that merge dumps write as text
+    // version 1 has a single number, which some programs that merge dumps write as text
     let json = br#"{"version": "1.0", "entries": [{"profiling_name": "nccl:send 0->1",
         "time_created_ns": 5, "seq_id": "7", "is_p2p": true}]}"#;
     let dump = read(&json[..]).expect("a dump");
@@ -283,7 +283,7 @@ fn a_dump_without_entries_is_one_only_where_it_is_cut_behind_its_version() {
     assert!(error_of(br#"{"pg_config": {"#).contains("no \"entries\""));
 }
 
-/// Fails as a packed file does that is cut.
+/// Source that fails like a truncated compressed file.
 struct CutSource(&'static [u8]);
 
 impl Read for CutSource {
@@ -323,7 +323,7 @@ fn a_pickle_that_would_call_code_is_refused_with_its_name() {
     ] {
         assert!(error_of(code).contains("would call "), "{code:?}");
     }
-    // behind a whole dump as well
+    // after a whole dump as well
     let mut hidden = pickled(vec![entry(1, "gloo:barrier", 5, 10, true)]);
     hidden.pop();
     hidden.extend(b"0cos\nsystem\n.");
@@ -350,7 +350,7 @@ fn pickles_and_chakra_graphs_of_others_are_no_dumps() {
     // `version` is a key of many programs
     assert!(!is_flight_dump(b"\x80\x02}(X\x07\0\0\0versionq\0K\x01u."));
     for dump in [
-        // of PyTorch, of Python with protocol 2 and 4, and of one key
+        // from PyTorch, from Python with protocols 2 and 4, and with a single key
         &b"\x80\x02}(X\x07\0\0\0versionq\0X\x04\0\0\x002.10q\x01X\x07\0\0\0entriesq\x02]u."[..],
         b"\x80\x02}q\0(X\x07\0\0\0entriesq\x01]q\x02u.",
         b"\x80\x04\x95\x12\0\0\0\0\0\0\0}\x94(\x8c\x07entries\x94]\x94u.",
@@ -398,7 +398,7 @@ fn what_is_no_dump_is_refused() {
 
 #[test]
 fn claimed_lengths_and_depth_cost_nothing() {
-    // strings of 4 GiB and of 2^63 bytes, none of which are there
+    // strings of 4 GiB and of 2^63 bytes, whose contents are missing
     for head in [
         &b"\x80\x04X\xff\xff\xff\xff"[..],
         b"\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\x7f",
@@ -410,7 +410,7 @@ fn claimed_lengths_and_depth_cost_nothing() {
     drop(read(&deep(b"(")[..]));
     drop(read(&deep(b"{\"a\":")[..]));
     drop(read(&[&b"{"[..], &deep(b"\"a\":[")].concat()[..]));
-    // one list, named a million times
+    // one list, referenced a million times
     let mut many = pickled(vec![]);
     many.truncate(many.len() - 3);
     many.extend(b"}(X\x06\x00\x00\x00framesq\xf0](");
@@ -432,7 +432,7 @@ proptest! {
     }
 }
 
-/// A trace that begins at Unix second 1, with the ops `c10d::…` at these milliseconds of it.
+/// Builds a trace that begins at Unix second 1, with the ops `c10d::…` at these milliseconds of it.
 fn trace_of(ops: &[(&str, i64, &str)]) -> DeviceTrace {
     let mut trace = DeviceTrace::default();
     trace.header.base_ns = UnixNs(1_000_000_000);

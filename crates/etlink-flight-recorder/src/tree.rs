@@ -1,66 +1,67 @@
-//! The values of a document, each once, in a list: neither reading nor dropping them recurses.
+//! Stores each value of a document once, in a list: neither reading nor dropping recurses.
 
 use crate::{Error, MAX_DUMP_VALUES};
 use etlink_json::unescape;
 use std::borrow::Cow;
 use std::cell::Cell;
 
-/// A value, by its place in the list.
+/// A value, by its index in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ValueIdx(u32);
 
 /// A value of a dump.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum DumpValue<'a> {
-    /// `None`, `null`.
+    /// `None` or `null`.
     Nothing,
     Bool(bool),
     Int(i64),
     Float(f64),
-    /// A string's bytes, as they are.
+    /// Raw bytes of a string.
     Text(&'a [u8]),
-    /// A string of JSON, whose escapes stand in it.
+    /// A JSON string with unresolved escapes.
     EscapedText(&'a [u8]),
     /// A list, tuple or set.
     List(Vec<ValueIdx>),
-    /// Keys and values in turn, as they were written.
+    /// Keys and values alternately, in written order.
     Dict(Vec<ValueIdx>),
 }
 
-/// A document whose strings are in `'a`.
+/// A document that borrows its strings for `'a`.
 #[derive(Debug)]
 pub(crate) struct ValueTree<'a> {
     values: Vec<DumpValue<'a>>,
-    /// What the document is; nothing of an empty one.
+    /// Top-level value; `None` for an empty document.
     pub(crate) root: Option<ValueIdx>,
-    /// The text ended before the document did: lists have what came before.
+    /// True if the text ended before the document did; lists keep the items before the end.
     pub(crate) is_cut: bool,
-    /// How many values may still be looked at.
+    /// Number of values that may still be visited.
     steps: Cell<u64>,
 }
 
 impl<'a> ValueTree<'a> {
-    /// A document of so many bytes.
+    /// Creates an empty tree for a document of `bytes` bytes.
     pub(crate) fn new(bytes: usize) -> ValueTree<'a> {
         ValueTree {
             values: vec![],
             root: None,
             is_cut: false,
-            // A pickle can name one list thousands of times, and each time all in it would be read:
-            // a megabyte stood for more values than can be counted. The dumps of PyTorch name
-            // strings and frames again, of which each name takes two bytes at least.
+            // A pickle can reference one list thousands of times, and each reference would read all
+            // its contents: a megabyte could stand for an astronomical number of values. PyTorch's
+            // dumps reuse only strings and frames, at two bytes or more per reference.
             steps: Cell::new((bytes as u64).saturating_mul(16).saturating_add(1 << 10)),
         }
     }
 
-    /// Adds a value. A document has fewer values than bytes, and fewer bytes than numbers.
+    /// Adds a value. A document has fewer values than bytes, and fewer bytes than `u32` can count.
     pub(crate) fn add(&mut self, value: DumpValue<'a>) -> ValueIdx {
         let place = ValueIdx(u32::try_from(self.values.len()).unwrap_or(u32::MAX));
         self.values.push(value);
         place
     }
 
-    /// Refuses a document that has more values than a dump, with so many more places that name values.
+    /// Rejects a document with more values than a dump, counting `more` further references to
+    /// values.
     pub(crate) fn check_size(&self, more: usize) -> Result<(), Error> {
         let count = (self.values.len() as u64).saturating_add(more as u64);
         if count > MAX_DUMP_VALUES {
@@ -79,7 +80,7 @@ impl<'a> ValueTree<'a> {
         self.values.get_mut(place.0 as usize)
     }
 
-    /// Whether more was asked of it than any dump of PyTorch needs.
+    /// Returns true if more values were visited than any dump of PyTorch needs.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.steps.get() == 0
     }
@@ -90,7 +91,7 @@ impl<'a> ValueTree<'a> {
         left > 0
     }
 
-    /// The items of a list; none of any other value.
+    /// Returns the items of a list; none for any other value.
     pub(crate) fn items(&self, list: ValueIdx) -> &[ValueIdx] {
         match self.get(list) {
             DumpValue::List(items) if self.spend(items.len() + 1) => items,
@@ -98,7 +99,7 @@ impl<'a> ValueTree<'a> {
         }
     }
 
-    /// The keys and values of a dict; none of any other value.
+    /// Iterates over the keys and values of a dict; empty for any other value.
     pub(crate) fn pairs(&self, dict: ValueIdx) -> impl Iterator<Item = (Cow<'a, str>, ValueIdx)> {
         let pairs = match self.get(dict) {
             DumpValue::Dict(pairs) if self.spend(pairs.len() + 1) => &pairs[..],
@@ -111,7 +112,7 @@ impl<'a> ValueTree<'a> {
             .map(|[key, value]| (self.text(*key), *value))
     }
 
-    /// A string, or a number as text; empty of other values.
+    /// Returns a string, or a number as text; empty for other values.
     pub(crate) fn text(&self, place: ValueIdx) -> Cow<'a, str> {
         match self.get(place) {
             DumpValue::Text(raw) => String::from_utf8_lossy(raw),
@@ -121,7 +122,7 @@ impl<'a> ValueTree<'a> {
         }
     }
 
-    /// A whole number, also one that is a string.
+    /// Returns an integer, also from a string.
     pub(crate) fn int(&self, place: ValueIdx) -> Option<i64> {
         match self.get(place) {
             DumpValue::Int(number) => Some(*number),
@@ -130,7 +131,7 @@ impl<'a> ValueTree<'a> {
         }
     }
 
-    /// A number.
+    /// Returns a number.
     pub(crate) fn number(&self, place: ValueIdx) -> Option<f64> {
         match self.get(place) {
             DumpValue::Float(number) => Some(*number),
@@ -138,7 +139,7 @@ impl<'a> ValueTree<'a> {
         }
     }
 
-    /// `true` or `false`.
+    /// Returns a boolean.
     pub(crate) fn boolean(&self, place: ValueIdx) -> Option<bool> {
         match self.get(place) {
             DumpValue::Bool(value) => Some(*value),

@@ -6,25 +6,25 @@
 //!         in_split, out_split, [, start, stride] [, size] [, async]
 //! attrs   collective_name, dtype, in_msg_nelems, …                     (1.1.0 on)
 //! ```
-//! Attributes win; what they do not say comes from the inputs, told by their place around the
-//! name of the collective. Before 1.1.0 the inputs are all there is. A barrier and a wait have
-//! no tensors first.
+//! Attributes take precedence; missing ones are taken from the inputs, identified by their position
+//! around the name of the collective. Before 1.1.0 there are only inputs. A barrier and a wait have
+//! no leading tensors.
 
 use crate::node::{ArgumentLists, CommNodeAttrs, NodeFields};
 use crate::values::{first_dtype, tensors};
 use etlink_json::{JsonScanner, JsonValue, unescape};
 use etlink_model::{Collective, CollectiveKind, NameId, Names};
 
-/// Name of the node.
+/// Name of the nodes that record communication.
 const NODE: &[u8] = b"record_param_comms";
 
-/// Whether a node records a communication: by its name, or by its attributes, which device
-/// nodes of an ET+ have from their parent.
+/// Returns true if a node records a communication: by its name, or by its attributes, which device
+/// nodes of an ET+ inherit from their parent.
 pub(crate) fn is_record(node: &NodeFields<'_>) -> bool {
     node.name == NODE || node.comm.is_some()
 }
 
-/// The communication record of a node.
+/// Builds the communication record of a node.
 pub(crate) fn record(node: &NodeFields<'_>, names: &mut Names) -> Collective {
     let attrs = node.comm.unwrap_or_default();
     let mut record = from_inputs(&node.inputs, attrs.collective_name, names);
@@ -33,7 +33,7 @@ pub(crate) fn record(node: &NodeFields<'_>, names: &mut Names) -> Collective {
     // Attributes come second because they are exact; inputs of 1.0.x may lack sizes and group.
     apply_attributes(&attrs, &mut record, names);
     if record.kind(names) == CollectiveKind::Send {
-        // `ProcessGroupNCCL::send` and `recv` pass the peer where other calls pass their own rank.
+        // `ProcessGroupNCCL::send` and `recv` pass the peer in place of their own rank.
         (record.dst, record.rank) = (record.rank, -1);
     } else if record.kind(names) == CollectiveKind::Recv {
         (record.src, record.rank) = (record.rank, -1);
@@ -41,7 +41,7 @@ pub(crate) fn record(node: &NodeFields<'_>, names: &mut Names) -> Collective {
     record
 }
 
-/// Elements of all tensors of a list.
+/// Counts the elements of all tensors in a list.
 fn count_elements(lists: &ArgumentLists<'_>) -> u64 {
     let mut sum = 0u64;
     tensors(lists.values, lists.types, |tensor| {
@@ -50,7 +50,7 @@ fn count_elements(lists: &ArgumentLists<'_>) -> u64 {
     sum
 }
 
-/// Replaces what the attributes say.
+/// Overwrites the record with the attributes that are present.
 fn apply_attributes(attrs: &CommNodeAttrs<'_>, record: &mut Collective, names: &mut Names) {
     let texts = [
         (attrs.collective_name, &mut record.name),
@@ -83,10 +83,10 @@ fn apply_attributes(attrs: &CommNodeAttrs<'_>, record: &mut Collective, names: &
         .unwrap_or(record.asynchronous);
 }
 
-/// As many inputs as are looked at; the longest form has 11.
+/// Number of inputs to examine; the longest form has 11.
 const MAX_INPUTS: usize = 16;
 
-/// What the inputs say. `known` is the name that the attributes give.
+/// Builds a record from the inputs. `known` is the name in the attributes.
 fn from_inputs(
     inputs: &ArgumentLists<'_>,
     known: Option<JsonValue<'_>>,
@@ -105,11 +105,11 @@ fn from_inputs(
     }
     let is_name = |item: &Option<JsonValue<'_>>| match (item, known) {
         (Some(JsonValue::Text(text)), Some(name)) => name.raw() == *text,
-        // `<None>` and `<Object>` stand for values that the observer does not print.
+        // `<None>` and `<Object>` stand for values that the observer cannot print.
         (Some(JsonValue::Text(text)), None) => !text.starts_with(b"<"),
         _ => false,
     };
-    // The first elements are optional (barriers have no tensors), so places count from the name.
+    // The first elements are optional (barriers have no tensors), so positions count from the name.
     let Some(at) = items.iter().position(is_name) else {
         return record;
     };
@@ -125,7 +125,7 @@ fn from_inputs(
     record.p2p = p2p.is_some_and(|value| value.boolean().unwrap_or(value.int() == Some(1)));
     record.in_split = after(1).map_or(NameId::EMPTY, |value| intern_name(value, names));
     record.out_split = after(2).map_or(NameId::EMPTY, |value| intern_name(value, names));
-    // Start and stride came between the splits and the size in 1.0.3: five inputs instead of three.
+    // In 1.0.3, start and stride are between the splits and the size: five inputs instead of three.
     let (place, size) = if after(5).is_some() {
         ([after(3), after(4)], 5)
     } else {
@@ -140,11 +140,12 @@ fn from_inputs(
     record
 }
 
-/// `[pg_name, pg_desc]`, or before 1.0.3 an id of the process group, 0 = none.
+/// Returns name and description of `[pg_name, pg_desc]`, or before 1.0.3 an id of the process
+/// group, 0 for none.
 fn group_names(value: Option<JsonValue<'_>>, names: &mut Names) -> (NameId, NameId) {
     let [group, desc] =
         pair_items(value).map(|part| part.map_or(NameId::EMPTY, |value| intern_name(value, names)));
-    // An id of 0 is no group, but a group named "0" is the default one: only the quotes differ.
+    // An id of 0 is no group, but a group named "0" is the default one: they differ only by quotes.
     if names.get(group) == "0" && matches!(value, Some(JsonValue::Word(_))) {
         (NameId::EMPTY, desc)
     } else {
@@ -152,7 +153,7 @@ fn group_names(value: Option<JsonValue<'_>>, names: &mut Names) -> (NameId, Name
     }
 }
 
-/// The two entries of a list, or the value itself.
+/// Returns the two entries of a list, or the value itself.
 fn pair_items(value: Option<JsonValue<'_>>) -> [Option<JsonValue<'_>>; 2] {
     let Some(JsonValue::Nested(list)) = value else {
         return [value, None];
@@ -166,7 +167,8 @@ fn intern_name(value: JsonValue<'_>, names: &mut Names) -> NameId {
     names.intern(&value.text())
 }
 
-/// The name of a C++ element type as the attributes and Kineto spell it (`ScalarType.h`).
+/// Translates the name of a C++ element type to the spelling of the attributes and Kineto
+/// (`ScalarType.h`).
 fn scalar_type(element: &str) -> &str {
     match element {
         "unsigned char" => "Byte",
@@ -189,7 +191,8 @@ mod tests {
     use crate::tests::{Node, document, read};
     use etlink_model::HostTrace;
 
-    /// The only record of a trace, with its texts: name, dtype, splits, group name and description.
+    /// Returns the only record of a trace, with its texts: name, dtype, splits, group name and
+    /// description.
     fn only(trace: &HostTrace) -> (Collective, [&str; 6]) {
         assert_eq!((trace.collectives.len(), trace.nodes.collective[0]), (1, 0));
         let row = trace.collectives.row(0);
@@ -370,7 +373,7 @@ mod tests {
         }
     }
 
-    /// Whether it is a message stands as a boolean or as a number.
+    /// The message flag may be a boolean or a number.
     #[test]
     fn a_number_says_that_it_is_a_message() {
         for (said, p2p) in [("true", true), ("1", true), ("false", false), ("0", false)] {

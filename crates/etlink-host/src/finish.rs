@@ -1,20 +1,20 @@
-//! Brings the nodes in order and mends what would mislead: double ids, missing parents, and
-//! parents that come back to their own child.
+//! Sorts the nodes and repairs misleading ones: duplicate ids, missing parents, and cycles of
+//! parents.
 //!
-//! A forked child flushes the writer's buffer, so nodes stand twice. An op that an exception
-//! left, or that was open when recording stopped, is never written, and its children are
-//! orphans. The observer pops its stack blindly when an op ends, so ranges that do not nest
-//! give their followers a wrong parent.
+//! A forked child flushes the writer's buffer, so nodes occur twice. An op that ended by an
+//! exception, or was open when recording stopped, is never written, so its children are orphans.
+//! The observer pops its stack blindly when an op ends, so ranges that do not nest give later nodes
+//! a wrong parent.
 
 use etlink_model::{Anomalies, AnomalyKind, HostTrace};
 
-/// Id of the process root in every file of PyTorch; it is its own parent there.
+/// Id of the process root in every file of PyTorch; there it is its own parent.
 const PROCESS: u64 = 1;
 
-/// Sorts by id, drops nodes with an id that is taken, and makes the parents a forest. Of a slice a
-/// parent may be before it, which is no damage.
+/// Sorts by id, drops nodes with a duplicate id, and turns the parents into a forest. In a slice,
+/// parents before it are missing without damage.
 pub(crate) fn finish(trace: &mut HostTrace, is_slice: bool) {
-    // Everything below finds nodes by binary search, so the order comes first.
+    // The steps below find nodes by binary search, so sorting comes first.
     sort_nodes(trace);
     number_collectives(trace);
     let rf_ids = trace.nodes.rf_id.iter().filter_map(|id| id.get());
@@ -25,12 +25,12 @@ pub(crate) fn finish(trace: &mut HostTrace, is_slice: bool) {
     break_cycles(trace, &roots);
 }
 
-/// By id; of equal ids the first in the file stays.
+/// Sorts by id; of equal ids the first in the file stays.
 fn sort_nodes(trace: &mut HostTrace) {
     let HostTrace {
         nodes, anomalies, ..
     } = trace;
-    // The sort is stable: of two nodes with one id the first in the file comes first and stays.
+    // The sort is stable: of two nodes with one id, the first in the file comes first and stays.
     let mut order: Vec<u32> = (0..nodes.len() as u32).collect();
     order.sort_by_key(|&row| nodes.id[row as usize]);
     order.dedup_by(|later, first| {
@@ -44,7 +44,7 @@ fn sort_nodes(trace: &mut HostTrace) {
     nodes.reorder(&order);
 }
 
-/// Brings the communication records in the order of their nodes; those of dropped nodes go.
+/// Reorders the communication records like their nodes, and drops records of dropped nodes.
 fn number_collectives(trace: &mut HostTrace) {
     let mut order = vec![];
     for row in trace
@@ -66,9 +66,9 @@ fn count_rf_ids(mut ids: Vec<u64>, anomalies: &mut Anomalies) {
     }
 }
 
-/// The nodes that stand for threads and for the process.
+/// Nodes that represent threads and the process.
 struct ThreadRoots {
-    /// (thread id, node id) of the first root of each thread, by thread id.
+    /// (Thread id, node id) of the first root of each thread, sorted by thread id.
     threads: Vec<(u32, u64)>,
 }
 
@@ -78,7 +78,7 @@ fn is_process(trace: &HostTrace, row: usize) -> bool {
 }
 
 impl ThreadRoots {
-    /// Finds the roots and cuts their own parents short, so that whatever is hung on them ends.
+    /// Finds the roots and limits their own parents, so that every chain through them ends.
     fn find(trace: &mut HostTrace) -> Self {
         let rows: Vec<usize> = (0..trace.nodes.len())
             .filter(|&row| trace.is_root(row))
@@ -86,8 +86,8 @@ impl ThreadRoots {
         let (mut threads, mut cut) = (vec![], vec![]);
         for &row in &rows {
             let parent = trace.nodes.parent[row];
-            // A thread's root hangs on the process, which a cut
-            // file does not have; its id counts as the end.
+            // The parent of a thread's root is the process, which a truncated file lacks; its id
+            // counts as an end.
             let ends = trace
                 .find(parent)
                 .map_or(parent == PROCESS, |row| is_process(trace, row));
@@ -102,12 +102,12 @@ impl ThreadRoots {
             trace.nodes.parent[row] = 0;
         }
         threads.sort_unstable();
-        // Sorted by node id within a thread, so that the oldest root remains.
+        // Sorted by node id within a thread, so the oldest root remains.
         threads.dedup_by_key(|(tid, _)| *tid);
         ThreadRoots { threads }
     }
 
-    /// Id of a thread's root, 0 = none.
+    /// Returns the id of a thread's root; 0 for none.
     fn root_of(&self, tid: u32) -> u64 {
         self.threads
             .binary_search_by_key(&tid, |(tid, _)| *tid)
@@ -115,13 +115,13 @@ impl ThreadRoots {
     }
 }
 
-/// Hangs nodes whose parent is not in the file on their thread's root. A file that was cut has
-/// no process root, since that is written last: its id is no loss.
+/// Attaches nodes with a missing parent to their thread's root. The process root is written last,
+/// so a truncated file lacks it: its id does not count as damage.
 fn adopt_orphans(trace: &mut HostTrace, roots: &ThreadRoots, is_slice: bool) {
     for row in 0..trace.nodes.len() {
         let parent = trace.nodes.parent[row];
-        // Children of an op that an exception left have
-        // its id as parent, and the op was never written.
+        // Children of an op that ended by an exception have its id as parent, and the op was never
+        // written.
         if parent != 0 && parent != PROCESS && trace.find(parent).is_none() {
             if !is_slice {
                 let id = trace.nodes.id[row];
@@ -134,7 +134,7 @@ fn adopt_orphans(trace: &mut HostTrace, roots: &ThreadRoots, is_slice: bool) {
     }
 }
 
-/// Hangs every node that is its own ancestor on its thread's root.
+/// Attaches every node that is its own ancestor to its thread's root.
 fn break_cycles(trace: &mut HostTrace, roots: &ThreadRoots) {
     let up: Vec<Option<usize>> = trace
         .nodes
@@ -148,7 +148,7 @@ fn break_cycles(trace: &mut HostTrace, roots: &ThreadRoots) {
             }
         })
         .collect();
-    // the walk that first came past a node, 0 = none yet
+    // the first walk that visited a node; 0 for none yet
     let mut walks = vec![0usize; up.len()];
     for start in 0..up.len() {
         let mut row = Some(start);
@@ -156,7 +156,7 @@ fn break_cycles(trace: &mut HostTrace, roots: &ThreadRoots) {
             walks[at] = start + 1;
             row = up[at];
         }
-        // A walk that ends at an older walk's node, or at a root, has met no new cycle.
+        // A walk that ends at a node of an older walk, or at a root, has found no new cycle.
         let Some(turn) = row.filter(|&at| walks[at] == start + 1) else {
             continue;
         };
@@ -166,7 +166,8 @@ fn break_cycles(trace: &mut HostTrace, roots: &ThreadRoots) {
             trace
                 .anomalies
                 .note(AnomalyKind::ParentCycle, || format!("id {id}"));
-            // Every node of the cycle is cut, not one: none of the recorded parents can be trusted.
+            // Every node of the cycle is detached, because none of the recorded parents can be
+            // trusted.
             trace.nodes.parent[at] = roots.root_of(trace.nodes.tid[at]);
             match up[at].filter(|&next| next != turn) {
                 Some(next) => at = next,

@@ -1,22 +1,22 @@
-//! The `## process_group:init ##` node: its only input is the process groups as JSON text
+//! Reads the `## process_group:init ##` node: its only input is the process groups as JSON text
 //! (`_get_all_pg_configs` of `distributed_c10d.py`).
 
 use etlink_json::{JsonScanner, JsonValue, unescape};
 use etlink_model::ProcessGroup;
 
-/// Name of the node.
+/// Name of the node that lists process groups.
 pub(crate) const NODE: &[u8] = b"## process_group:init ##";
 
-/// A group as the node lists it.
+/// A group as listed by the node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GroupInit {
     pub(crate) group: ProcessGroup,
-    /// `backend_id` (PyTorch 2.2 and 2.3): what `record_param_comms` has in place of a name.
+    /// `backend_id` (PyTorch 2.2 and 2.3): `record_param_comms` uses it in place of a name.
     pub(crate) backend_id: String,
 }
 
-/// Reads the groups out of the node's `values`. The observer may have cut the text: a group
-/// that is not whole is left out, since one without its ranks would read as all ranks.
+/// Reads the groups from the node's `values`. The observer may have truncated the text: an
+/// incomplete group is dropped, since a group without ranks would read as all ranks.
 pub(crate) fn read(values: &[u8], groups: &mut Vec<GroupInit>) {
     let mut scanner = JsonScanner::new(values);
     if !scanner.eat(b'[') {
@@ -28,7 +28,7 @@ pub(crate) fn read(values: &[u8], groups: &mut Vec<GroupInit>) {
     let text = unescape(text);
     let mut list = JsonScanner::new(text.as_bytes());
     if list.eat(b'[') {
-        // The inner document is an escaped string of the outer one, so it has a scanner of its own.
+        // The inner document is an escaped string of the outer one, so it has its own scanner.
         while let Ok(Some(item)) = list.item() {
             groups.extend(read_group(item));
         }

@@ -1,24 +1,24 @@
-//! What stands around the nodes: `schema`, `pid`, `time`, `start_ts` before them, `finish_ts`
-//! behind them (`initExecutionTraceStart`, `finalizeExecutionTraceOutput`).
+//! Reads the fields around the nodes: `schema`, `pid`, `time`, `start_ts` before them, `finish_ts`
+//! after them (`initExecutionTraceStart`, `finalizeExecutionTraceOutput`).
 
 use etlink_json::{FieldScan, JsonScanner, scan_fields};
 use etlink_model::HostHeader;
 
-/// Adds what `text` says. Of several `finish_ts` the last counts: that of the process
-/// whose file it is comes after those of its forked children.
+/// Adds the fields in `text` to the header. The last `finish_ts` takes precedence: the process that
+/// owns the file writes it after its forked children.
 pub(crate) fn add(text: &[u8], header: &mut HostHeader) -> FieldScan {
     scan_fields(text, |key, value| match key {
         b"schema" if header.schema.is_empty() => header.schema = value.text().into_owned(),
         b"pid" => header.pid = header.pid.or(value.int()),
         b"time" if header.time.is_empty() => header.time = value.text().into_owned(),
         b"start_ts" => header.start_ms = header.start_ms.or(value.int()),
-        // The last one that is a number counts, all others the first: see above.
+        // The last numeric value takes precedence; for all other fields it is the first.
         b"finish_ts" => header.finish_ms = value.int().or(header.finish_ms),
         _ => {}
     })
 }
 
-/// How often `key` stands in a trailer: a list there is not read.
+/// Returns the number of occurrences of `key` in a trailer, whose lists are not read.
 pub(crate) fn count_lists(trailer: &[u8], key: &str) -> u64 {
     let mut count = 0;
     scan_fields(trailer, |known, _| {
@@ -27,13 +27,13 @@ pub(crate) fn count_lists(trailer: &[u8], key: &str) -> u64 {
     count
 }
 
-/// Where the list goes on behind the end of the document.
+/// Returns the position where the list continues after the end of the document.
 ///
-/// A forked child that leaves normally ends the file; the parent then goes on writing nodes:
-/// `], "finish_ts": 7}, {"id": …`. What else may follow a document is not touched.
+/// A forked child that exits normally ends the file, and the parent continues to write nodes: `],
+/// "finish_ts": 7}, {"id": …`. Anything else after a document is ignored.
 pub(crate) fn nodes_after_end(trailer: &[u8]) -> Option<usize> {
     let mut scanner = JsonScanner::new(trailer);
-    // The rest of the first document is walked to its brace before anything is taken for nodes.
+    // The rest of the first document is skipped up to its brace before anything is taken for nodes.
     while scanner.key().ok()?.is_some() {
         scanner.value().ok()?;
     }
@@ -49,7 +49,7 @@ pub(crate) fn nodes_after_end(trailer: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// A forked child writes its own fields behind those of its parent.
+    /// A forked child writes its own fields after its parent's.
     #[test]
     fn of_fields_that_come_again_the_first_counts_but_for_the_end() {
         let mut header = HostHeader::default();

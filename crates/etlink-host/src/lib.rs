@@ -1,19 +1,19 @@
-//! Reads and writes host traces: the execution traces (ET) that PyTorch's `ExecutionTraceObserver`
-//! writes (`torch/csrc/profiler/standalone/execution_trace_observer.cpp`), from schema 1.0.1
-//! (PyTorch 2.1) to today's 1.1.1, and what chakra's linker makes of them (ET+).
+//! Reads and writes host traces: the execution traces (ET) of PyTorch's `ExecutionTraceObserver`
+//! (`torch/csrc/profiler/standalone/execution_trace_observer.cpp`), from schema 1.0.1 (PyTorch 2.1)
+//! to the current 1.1.1, and the output of chakra's linker (ET+).
 //!
 //! ```text
 //! bytes -> chunks -> NodeFields (one node, borrowed) -> tables of the chunk -> HostTrace, by id
 //! ```
-//! A node is known by its shape, not by the schema that the file claims. The file is never held
-//! as a tree: names, shapes and types are interned, `values` are copied once, as text. That
-//! text is as written: an old observer's bare `nan` or `inf` stays in it.
+//! A node is recognized by its shape, not by the schema that the file claims. The file is never
+//! held as a tree: names, shapes and types are interned, and `values` are copied once, as text. The
+//! text is unchanged: an old observer's bare `nan` or `inf` remains.
 //!
-//! PyTorch writes a node when its op ends, names unescaped, and the end of the list when the
-//! observer is unregistered, so files are unsorted, often no JSON and often cut. What is
-//! mended, left out or put elsewhere is in [`HostTrace::anomalies`]. In what is returned ids
-//! ascend and are unique, and every chain of parents ends at 0 or at an id that no node has.
-//! O(n log n) for the sort by id, else linear.
+//! PyTorch writes a node when its op ends, does not escape names, and writes the end of the list
+//! when the observer is unregistered. So files are unsorted, often truncated and often not JSON.
+//! [`HostTrace::anomalies`] counts everything that is repaired, dropped or moved. In the result ids
+//! ascend and are unique, and every chain of parents ends at 0 or at an id that no node has. O(n
+//! log n) for the sort by id, otherwise linear.
 //!
 //! ```
 //! let text = br#"{"schema": "1.0.1", "nodes": [
@@ -51,10 +51,10 @@ use etlink_json::{ArrayEnvelope, ArrayLayout, JsonReadError, ReadDamage, read_el
 use etlink_model::{AnomalyKind, HostHeader, HostTrace, HostVersion, KeptNodes, advice};
 use std::io::Read;
 
-/// How to read.
+/// Options of the readers.
 #[derive(Clone, Copy, Debug)]
 pub struct HostReadOptions {
-    /// Threads to use. Each in turn reads (and inflates) a chunk and then parses it.
+    /// Threads to use. They take turns in reading (and inflating) a chunk, then parse it.
     pub threads: usize,
 }
 
@@ -64,23 +64,23 @@ impl Default for HostReadOptions {
     }
 }
 
-/// Why a host trace could not be read.
+/// Reason why a host trace could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Not an execution trace.
+    /// The input is not an execution trace.
     #[error(
         "no \"nodes\" list in it ({bytes} bytes read): not a PyTorch execution trace, or cut before \
          its nodes{}",
         advice(self.remedy())
     )]
     NoNodes {
-        /// Length of the text that was searched.
+        /// Bytes searched.
         bytes: u64,
     },
     /// The source failed, or one node is too large.
     #[error(transparent)]
     Read(JsonReadError),
-    /// More rows than row numbers.
+    /// The nodes exceed the range of row numbers.
     #[error(
         "the trace has more than {limit} nodes, more than one link can hold",
         limit = u32::MAX - 1
@@ -89,7 +89,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What the user can do.
+    /// Returns advice for the user; `None` if there is none.
     pub fn remedy(&self) -> Option<String> {
         match self {
             Error::NoNodes { .. } => Some("record it again".to_owned()),
@@ -113,24 +113,24 @@ const LAYOUT: ArrayLayout = ArrayLayout {
     chunk_bytes: 128 << 10,
 };
 
-/// How many ends of a list are read past: one per child process that was forked while the
-/// observer ran and then left normally.
+/// Maximum number of list ends to continue after: one per child process that was forked while the
+/// observer ran, and exited normally.
 const MAX_ENDS: usize = 16;
 
 /// Reads an execution trace. The result does not depend on `threads`.
 ///
 /// # Errors
-/// The source fails, holds no `nodes` list and is no bare list, or has too many nodes.
-/// A truncated or partly damaged file is no error: see [`HostTrace::anomalies`].
+/// The source fails, contains neither a `nodes` list nor a bare list, or has too many nodes. A
+/// truncated or partly damaged file is not an error: see [`HostTrace::anomalies`].
 pub fn read<R: Read + Send>(source: R, options: HostReadOptions) -> Result<HostTrace, Error> {
     read_part(source, options, None)
 }
 
-/// Reads what was linked of an execution trace (ET+): its nodes with those of the device trace among
-/// them, and the text that stands behind them in the document.
+/// Reads a linked execution trace (ET+): its nodes, which include device nodes, and the text that
+/// follows them in the document.
 ///
 /// # Errors
-/// Those of [`read`].
+/// Same as [`read`].
 pub fn read_linked<R: Read + Send>(
     source: R,
     options: HostReadOptions,
@@ -146,11 +146,11 @@ pub fn read_linked<R: Read + Send>(
     Ok((trace, envelope.trailer))
 }
 
-/// As [`read`], with a part of the nodes. Names have the numbers that they have in the whole trace.
-/// Parents that were not read are no damage: they are left as they are.
+/// Reads like [`read`], but keeps only some nodes. Names are numbered as in the whole trace.
+/// Missing parents do not count as damage and stay unchanged.
 ///
 /// # Errors
-/// Those of [`read`].
+/// Same as [`read`].
 pub fn read_part<R: Read + Send>(
     source: R,
     options: HostReadOptions,
@@ -163,15 +163,16 @@ pub fn read_part<R: Read + Send>(
     let mut damaged = header::add(&envelope.header, &mut header).damaged;
     let mut behind = header::add(&trailer, &mut header);
     damaged += behind.damaged;
-    // A forked child closes the file that its parent goes on writing, so lists follow each other.
+    // A forked child closes the file while its parent continues to write, so lists follow each
+    // other.
     for _ in 1..MAX_ENDS {
         let Some(start) = header::nodes_after_end(&trailer) else {
             break;
         };
         let list = b"[".chain(&trailer[start..]);
         let more = read_nodes(list, options, kept, &mut builder)?;
-        // Offsets of the added list count from the bracket
-        // put before it; users see those of the file.
+        // Offsets in the added list count from the bracket inserted before it; users need offsets
+        // in the file.
         let offset = bytes.saturating_sub((trailer.len() - start) as u64 + 1);
         damage.add(ReadDamage {
             first_offset: more.damage.first_offset.map(|at| at + offset),
@@ -184,7 +185,7 @@ pub fn read_part<R: Read + Send>(
     let mut trace = builder.finish().ok_or(Error::TooManyRows)?;
     trace.bytes = bytes;
     trace.header = header;
-    // Order and parents can only be mended once all lists have been read.
+    // Order and parents can only be repaired once all lists are read.
     finish::finish(&mut trace, kept.is_some());
     let lists_behind = header::count_lists(&trailer, LAYOUT.array);
     let name = Some(format!("{:?}", LAYOUT.array));
@@ -221,7 +222,7 @@ fn parse_node(
     scanner: &mut etlink_json::JsonScanner<'_>,
     kept: Option<&KeptNodes>,
 ) -> Result<(), etlink_json::BrokenJson> {
-    // The node is read whole before anything is kept, since damage may offer it a second time.
+    // The whole node is read before anything is kept, since damage may present it a second time.
     let fields = read_node::read_node(scanner)?;
     scanner.end_element()?;
     chunk.push(&fields, kept);

@@ -2,7 +2,7 @@
 
 use etlink_json::{JsonScanner, JsonValue};
 
-/// `values`, `shapes`, `types` and `strides` as list text, empty where there is none.
+/// List texts of `values`, `shapes`, `types` and `strides`; empty if absent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ArgumentLists<'a> {
     pub(crate) values: &'a [u8],
@@ -18,7 +18,7 @@ macro_rules! attributes {
         pub(crate) struct $Name<'a> { $(pub(crate) $field: Option<JsonValue<'a>>,)* }
 
         impl<'a> $Name<'a> {
-            /// Takes `value` if `name` is one of these.
+            /// Stores `value` if `name` is one of the fields; returns true if so.
             #[inline]
             pub(crate) fn set(&mut self, name: &[u8], value: JsonValue<'a>) -> bool {
                 match name {
@@ -32,7 +32,7 @@ macro_rules! attributes {
 }
 
 attributes! {
-    /// What every node says of itself: attributes since 1.0.2, keys of the node before.
+    /// Fields of every node: attributes since 1.0.2, keys of the node before.
     struct NodeAttrs {
         rf_id = b"rf_id",
         fw_parent = b"fw_parent",
@@ -65,7 +65,7 @@ attributes! {
     }
 }
 
-/// An attribute that neither table above knows.
+/// An attribute that is in neither table above.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExtraAttr<'a> {
     pub(crate) name: &'a [u8],
@@ -73,7 +73,7 @@ pub(crate) struct ExtraAttr<'a> {
     pub(crate) value: Option<JsonValue<'a>>,
 }
 
-/// A node.
+/// Fields of a node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NodeFields<'a> {
     pub(crate) id: Option<u64>,
@@ -82,12 +82,12 @@ pub(crate) struct NodeFields<'a> {
     pub(crate) inputs: ArgumentLists<'a>,
     pub(crate) outputs: ArgumentLists<'a>,
     pub(crate) attrs: NodeAttrs<'a>,
-    /// Communication attributes, if there is any.
+    /// Communication attributes; `None` if there are none.
     pub(crate) comm: Option<CommNodeAttrs<'a>>,
     pub(crate) unknown: Vec<ExtraAttr<'a>>,
 }
 
-/// A parent id. A dependency list of an ET+ is read as its first integer.
+/// Reads a parent id. For a dependency list of an ET+, its first integer is the parent.
 pub(crate) fn parent_id(value: JsonValue<'_>) -> u64 {
     let JsonValue::Nested(list) = value else {
         return value.uint().unwrap_or(0);
@@ -103,7 +103,7 @@ pub(crate) fn parent_id(value: JsonValue<'_>) -> u64 {
     0
 }
 
-/// A list's text; nothing for any other value.
+/// Returns a list's text; empty for any other value.
 pub(crate) fn list_text(value: JsonValue<'_>) -> &[u8] {
     match value {
         JsonValue::Nested(text) if text.starts_with(b"[") => text,

@@ -1,17 +1,17 @@
-//! Schemas 1.0.2 to 1.1.1: arguments are objects, the rest are typed attributes.
+//! Reads schemas 1.0.2 to 1.1.1: arguments are objects, everything else is a typed attribute.
 //!
 //! ```text
 //! {"id": 5, "name": "aten::add", "ctrl_deps": 4,
 //!  "inputs": {"values": […], "shapes": […], "types": […], "strides": […]}, "outputs": {…},
 //!  "attrs": [{"name": "rf_id", "type": "uint64", "value": 3}, …]}
 //! ```
-//! `ctrl_deps` is the parent's id. `strides` came with 1.1.1, `kernel_backend` and
-//! `kernel_file` with 1.0.4, communication attributes with 1.1.0, `tensor_range` later.
+//! `ctrl_deps` is the parent's id. `strides` were added in 1.1.1, `kernel_backend` and
+//! `kernel_file` in 1.0.4, communication attributes in 1.1.0, `tensor_range` later.
 
 use crate::node::{ArgumentLists, ExtraAttr, NodeAttrs, NodeFields, list_text, parent_id};
 use etlink_json::{BrokenJson, JsonScanner, JsonValue};
 
-/// Takes the value of `key` if this layout has such a key with such a value.
+/// Stores the value of `key` if this layout has such a key with such a value.
 pub(crate) fn take<'a>(
     node: &mut NodeFields<'a>,
     key: &[u8],
@@ -28,7 +28,7 @@ pub(crate) fn take<'a>(
 }
 
 fn read_lists<'a>(scanner: &mut JsonScanner<'a>) -> Result<ArgumentLists<'a>, BrokenJson> {
-    // PyTorch's own spacing is compared as one piece of text, which skips the search for each key.
+    // PyTorch's exact spacing is compared as one text, which skips the search for each key.
     if let Some(lists) = usual_lists(scanner) {
         return Ok(lists);
     }
@@ -47,7 +47,8 @@ fn read_lists<'a>(scanner: &mut JsonScanner<'a>) -> Result<ArgumentLists<'a>, Br
     Ok(lists)
 }
 
-/// Lists exactly as PyTorch writes them, which is all of them but in foreign files.
+/// Reads lists that are spaced exactly as PyTorch writes them, which applies to all but foreign
+/// files.
 #[inline]
 fn usual_lists<'a>(scanner: &mut JsonScanner<'a>) -> Option<ArgumentLists<'a>> {
     let mut ahead = scanner.clone();
@@ -62,7 +63,8 @@ fn usual_lists<'a>(scanner: &mut JsonScanner<'a>) -> Option<ArgumentLists<'a>> {
     if !ahead.eat(b'}') {
         return None;
     }
-    // The caller's scanner moves only when all of it fitted; else it starts again from the brace.
+    // The caller's scanner only advances if everything matched; otherwise parsing restarts at the
+    // brace.
     *scanner = ahead;
     Some(ArgumentLists {
         values,
@@ -77,7 +79,7 @@ fn read_attributes<'a>(
     scanner: &mut JsonScanner<'a>,
 ) -> Result<(), BrokenJson> {
     scanner.eat(b'[');
-    // What does not stand in the usual order is left to the loop.
+    // Anything out of the usual order is left to the loop.
     usual_attributes(&mut node.attrs, scanner);
     loop {
         while scanner.eat(b',') {}
@@ -92,8 +94,8 @@ fn read_attributes<'a>(
     }
 }
 
-/// Steps over those attributes that stand exactly as PyTorch writes them, in its order: all of
-/// nearly all nodes.
+/// Reads attributes that are exactly as PyTorch writes them, in its order: in most nodes, all of
+/// them.
 #[inline]
 fn usual_attributes<'a>(attrs: &mut NodeAttrs<'a>, scanner: &mut JsonScanner<'a>) {
     scanner.peek();
@@ -166,8 +168,7 @@ fn keep_attribute<'a>(
 ) {
     let known = value.is_some_and(|value| {
         node.attrs.set(name, value) || {
-            // A node has communication attributes only once
-            // one of them is known: `comm` marks the record.
+            // Only a known communication attribute sets `comm`, since `comm` marks a record.
             let mut comm = node.comm.unwrap_or_default();
             let known = comm.set(name, value);
             if known {

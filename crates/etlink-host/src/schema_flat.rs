@@ -1,4 +1,4 @@
-//! Schema 1.0.1 (PyTorch 2.1 and before): everything is a key of the node.
+//! Reads schema 1.0.1 (PyTorch 2.1 and before): every field is a key of the node.
 //!
 //! ```text
 //! {"name": "aten::add", "id": 5, "rf_id": 3, "parent": 4, "fw_parent": 0, "seq_id": -1,
@@ -9,7 +9,7 @@
 use crate::node::{NodeFields, list_text, parent_id};
 use etlink_json::{BrokenJson, JsonScanner};
 
-/// Takes the value of `key` if this layout has such a key.
+/// Stores the value of `key` if this layout has such a key.
 pub(crate) fn take<'a>(
     node: &mut NodeFields<'a>,
     key: &[u8],

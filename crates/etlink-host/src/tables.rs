@@ -1,4 +1,4 @@
-//! Nodes into tables: per chunk first, then appended in file order.
+//! Builds tables of nodes: per chunk first, then appended in file order.
 
 use crate::node::{ArgumentLists, ExtraAttr, NodeFields};
 use crate::{comms, groups};
@@ -8,30 +8,30 @@ use etlink_model::{
     RfId, TextSpan, ValueList,
 };
 
-/// Stands for `[]` in a chunk: all empty lists share the first bytes of [`HostTrace::text`].
+/// Placeholder for `[]` in a chunk: all empty lists share the first bytes of [`HostTrace::text`].
 const EMPTY_LIST: TextSpan = TextSpan {
     start: u64::MAX,
     bytes: 2,
 };
 
-/// The tables of one chunk, numbered by their own names and rows. Rows go when they have been
-/// appended; names stay for the chunks that are read into the same tables later.
+/// Tables of one chunk, with their own numbering of names and rows. Rows are cleared once appended;
+/// names remain for later chunks that reuse the tables.
 #[derive(Default)]
 pub(crate) struct NodeChunk {
     trace: HostTrace,
     groups: Vec<groups::GroupInit>,
-    /// Strings as they stand in the file.
+    /// Cache of raw strings from the file.
     texts: RawNameCache,
-    /// Lists as they stand in the file.
+    /// Cache of raw lists from the file.
     lists: RawNameCache,
-    /// Per name, its number in the whole trace.
+    /// Number of each name in the whole trace.
     renamed: Vec<NameId>,
 }
 
 impl NodeChunk {
-    /// Files a node.
+    /// Adds a node.
     pub(crate) fn push(&mut self, node: &NodeFields<'_>, kept: Option<&KeptNodes>) {
-        // Without an id nothing can refer to the node, and its place in the order is unknown.
+        // Without an id nothing can refer to the node, and its position in the order is unknown.
         let Some(id) = node.id else {
             self.trace.anomalies.note(AnomalyKind::NoNodeId, || {
                 format!("{:?}", unescape(node.name))
@@ -51,7 +51,7 @@ impl NodeChunk {
             name: self.intern_name(node.name),
             rf_id: RfId(uint_or_zero(attrs.rf_id)),
             fw_parent: uint_or_zero(attrs.fw_parent),
-            // Here 0 is a number of autograd's; absent is -1, as PyTorch writes it.
+            // 0 is a valid autograd number, so absent is -1, as PyTorch writes it.
             seq_id: attrs.seq_id.and_then(JsonValue::int).unwrap_or(-1),
             scope: u8::try_from(uint_or_zero(attrs.scope)).unwrap_or(0),
             tid: u32::try_from(uint_or_zero(attrs.tid)).unwrap_or(0),
@@ -63,7 +63,7 @@ impl NodeChunk {
             extra_attrs: self.extra_attrs(&node.unknown),
             collective: self.push_collective(node),
         };
-        // Its names get their numbers, whether it is kept or not.
+        // Names are numbered even if the node is not kept.
         if kept.is_none_or(|kept| kept.has(row.rf_id)) {
             self.trace.nodes.push(row);
             return;
@@ -97,12 +97,12 @@ impl NodeChunk {
     fn span_from(&self, start: usize) -> TextSpan {
         TextSpan {
             start: start as u64,
-            // No element is larger than 64 MiB (`MAX_ELEMENT_BYTES`), so this always fits.
+            // No element exceeds 64 MiB (`MAX_ELEMENT_BYTES`), so this always fits.
             bytes: u32::try_from(self.trace.text.len() - start).unwrap_or(0),
         }
     }
 
-    /// Unknown attributes as the objects they were, without what no attribute has.
+    /// Stores unknown attributes as their original objects, without parts that are not attributes.
     fn extra_attrs(&mut self, unknown: &[ExtraAttr<'_>]) -> TextSpan {
         let start = self.trace.text.len();
         let text = &mut self.trace.text;
@@ -137,7 +137,7 @@ impl NodeChunk {
         }
     }
 
-    /// Row of the node's communication record, `u32::MAX` = none.
+    /// Adds the node's communication record, and returns its row; `u32::MAX` for none.
     fn push_collective(&mut self, node: &NodeFields<'_>) -> u32 {
         if !comms::is_record(node) {
             return u32::MAX;
@@ -145,8 +145,8 @@ impl NodeChunk {
         let HostTrace {
             names, collectives, ..
         } = &mut self.trace;
-        // The record gets a row even if it says nothing,
-        // so that the node still counts as communication.
+        // The record gets a row even if it is empty, so that the node still counts as
+        // communication.
         collectives.push(comms::record(node, names));
         u32::try_from(collectives.len() - 1).unwrap_or(u32::MAX)
     }
@@ -164,7 +164,7 @@ impl NodeChunk {
         }
     }
 
-    /// A list keeps its escapes: it is JSON.
+    /// Interns a list, which keeps its escapes because it is JSON.
     fn list_name(&mut self, list: &[u8]) -> NameId {
         let list = if list.is_empty() { b"[]" } else { list };
         let names = &mut self.trace.names;
@@ -177,7 +177,7 @@ fn uint_or_zero(value: Option<JsonValue<'_>>) -> u64 {
     value.and_then(JsonValue::uint).unwrap_or(0)
 }
 
-/// Puts the tables of chunks together.
+/// Combines the tables of chunks.
 pub(crate) struct HostTraceBuilder {
     trace: HostTrace,
     groups: Vec<groups::GroupInit>,
@@ -207,16 +207,16 @@ impl HostTraceBuilder {
             ..
         } = chunk;
         let all = &mut self.trace;
-        // Row numbers have 32 bits and the last one means
-        // "none". The rest is read, and the trace refused.
+        // Row numbers have 32 bits, and the last one means "none". Too long a trace is read to its
+        // end, then rejected.
         self.full |= all.nodes.len() + part.nodes.len() >= u32::MAX as usize;
         if self.full {
             *chunk = NodeChunk::default();
             return;
         }
         all.names.absorb(&part.names, renamed);
-        // Names and rows are made the trace's before the
-        // columns are joined: afterwards they look alike.
+        // Names and rows are renumbered before the columns are joined: afterwards they are
+        // indistinguishable.
         renumber_names(part, renamed);
         shift_rows(&mut part.nodes, all);
         all.nodes.append(&mut part.nodes);
@@ -224,13 +224,13 @@ impl HostTraceBuilder {
         all.text.append(&mut part.text);
         all.anomalies.merge(std::mem::take(&mut part.anomalies));
         self.groups.append(groups);
-        // those of a trace with ever new names would grow with it
+        // the names of a trace that always brings new ones would grow with it
         if part.names.is_large() {
             *chunk = NodeChunk::default();
         }
     }
 
-    /// The trace in file order; `None` if a table is too long for its row numbers.
+    /// Returns the trace in file order; `None` if a table is too long for its row numbers.
     pub(crate) fn finish(self) -> Option<HostTrace> {
         let HostTraceBuilder {
             mut trace,
@@ -273,7 +273,7 @@ fn renumber_names(part: &mut HostTrace, names: &[NameId]) {
     }
 }
 
-/// Replaces the chunk's rows and text positions by those they will have in the trace.
+/// Replaces the chunk's rows and text positions by their values in the trace.
 fn shift_rows(nodes: &mut HostNodes, all: &HostTrace) {
     let (collectives, text) = (all.collectives.len() as u32, all.text.len() as u64);
     for list in nodes.inputs.iter_mut().chain(&mut nodes.outputs) {
@@ -295,12 +295,13 @@ fn shift_rows(nodes: &mut HostNodes, all: &HostTrace) {
         .for_each(|span| span.start += text);
 }
 
-/// Groups by name and ranks, the first of each, in file order. Each cycle lists them again.
+/// Returns the first group for each pair of name and ranks, in file order. Each cycle lists the
+/// groups again.
 fn unique_groups(groups: Vec<ProcessGroup>) -> Vec<ProcessGroup> {
     let mut order: Vec<usize> = (0..groups.len()).collect();
     order.sort_by(|a, b| group_key(&groups[*a]).cmp(&group_key(&groups[*b])));
     order.dedup_by(|later, first| group_key(&groups[*later]) == group_key(&groups[*first]));
-    // The groups were sorted to find equal ones; what remains goes back to file order.
+    // The groups were sorted to find equal ones; the remaining ones return to file order.
     order.sort_unstable();
     let mut keep = order.into_iter().peekable();
     groups
@@ -310,24 +311,24 @@ fn unique_groups(groups: Vec<ProcessGroup>) -> Vec<ProcessGroup> {
         .collect()
 }
 
-/// What makes two listed groups the same: names alone repeat over the ranks of a mesh.
+/// Returns the identity of a listed group: on a mesh, several groups share a name.
 fn group_key(group: &ProcessGroup) -> (&str, &[u64]) {
     (&group.name, &group.ranks)
 }
 
-/// Gives collectives that name their group by its `backend_id` the group's name.
+/// Sets the group name of collectives that refer to their group by its `backend_id`.
 fn resolve_backend_ids(trace: &mut HostTrace, groups: &[groups::GroupInit]) {
     let HostTrace {
         names, collectives, ..
     } = trace;
-    // An id that no collective names was never interned, so `find` drops most groups here.
+    // An id that no collective uses was never interned, so `find` drops most groups here.
     let mut by_id: Vec<(NameId, &ProcessGroup)> = groups
         .iter()
         .filter_map(|init| Some((names.find(&init.backend_id)?, &init.group)))
         .filter(|(id, _)| *id != NameId::EMPTY)
         .collect();
     by_id.sort_by_key(|(id, _)| *id);
-    // Of groups with one id the first in the file counts; the sort is stable.
+    // The first group with an id takes precedence; the sort is stable.
     by_id.dedup_by_key(|(id, _)| *id);
     for (name, desc) in collectives
         .group_name

@@ -1,4 +1,4 @@
-//! Whole documents: layouts, damage, and what holds for every trace that is read.
+//! Tests of whole documents: layouts, damage, and invariants of every trace.
 
 mod builder;
 
@@ -205,10 +205,10 @@ fn a_node_whose_last_list_is_broken_is_left_out() {
     }
 }
 
-/// Foreign files have keys that PyTorch does not write, also behind those that it does.
+/// Foreign files have keys that PyTorch does not write, also after the usual ones.
 #[test]
 fn keys_behind_the_usual_ones_are_stepped_over() {
-    // on one line, as PyTorch writes arguments
+    // on one line, like PyTorch's arguments
     let usual = attr_node(r#", "strides": [[8,1]]"#, "").replace("\n    ", " ");
     let lists = usual.replace(
         r#""strides": [[8,1]]}"#,
@@ -413,7 +413,8 @@ fn a_forked_child_ends_the_file_before_its_parent() {
     );
 }
 
-/// As above, where nodes begin with their ids, and with damage before and behind all lists.
+/// Like the previous test, but nodes begin with their ids, and damage is before and after all
+/// lists.
 #[test]
 fn damage_around_the_lists_of_a_forked_child_is_counted() {
     let node = |id: u64| attr_node("", "").replace("\"id\": 5", &format!("\"id\": {id}"));
@@ -430,7 +431,8 @@ fn damage_around_the_lists_of_a_forked_child_is_counted() {
     assert_eq!(trace.anomalies.count(AnomalyKind::HeaderDamaged), 2);
 }
 
-/// Damage behind the end of the first list, which a child wrote: its place is that in the file.
+/// Damage after the end of the first list, which a child wrote, is reported at its offset in the
+/// file.
 #[test]
 fn damage_of_a_list_behind_the_end_is_counted_at_its_place_in_the_file() {
     let node = |id, name: &str| Node::new(id, 1, name).text();
@@ -468,7 +470,7 @@ fn what_is_no_json_before_and_behind_the_nodes_is_counted() {
     assert_eq!(whole.anomalies.count(AnomalyKind::TextBehind), 0);
 }
 
-/// A file of many children is no reason to read for ever.
+/// A file of many children must not be read forever.
 #[test]
 fn so_many_lists_are_read_and_no_more() {
     let mut text = String::from("{\"schema\": \"1.0.1\", \"nodes\": [");
@@ -481,7 +483,7 @@ fn so_many_lists_are_read_and_no_more() {
     assert_eq!(trace.nodes.len(), crate::MAX_ENDS);
 }
 
-/// A parent that is before a slice is no damage.
+/// A parent before a slice is not damage.
 #[test]
 fn nodes_of_a_slice_are_kept() {
     let nodes = [
@@ -517,7 +519,7 @@ fn record_functions_that_two_nodes_claim_are_counted() {
     assert_eq!(trace.anomalies.count(AnomalyKind::DuplicateRfId), 1);
 }
 
-/// Of ET+ the members behind the nodes are given too, and all damage is counted as in [`read`].
+/// For ET+ the members after the nodes are returned too, and all damage is counted as in [`read`].
 #[test]
 fn a_linked_trace_is_read_with_what_stands_behind_its_nodes() {
     let nodes = [Node::new(5, 1, "b").text(), Node::new(2, 1, "a").text()].join(",\n");
@@ -590,7 +592,7 @@ fn other_files_are_refused() {
     assert!(crate::read(&b""[..], HostReadOptions::default()).is_err());
 }
 
-/// Enough nodes for several chunks, of all kinds, in file order.
+/// Builds enough nodes for several chunks, of all kinds, in file order.
 fn large() -> String {
     let node = |id: u64| {
         let tensor = format!(r#"[{},{},0,{id},4,"cuda:{}"]"#, id % 97, id % 13, id % 3);

@@ -1,13 +1,13 @@
-//! Tensors among the values of a node.
+//! Finds tensors in the values of a node.
 //!
 //! ```text
 //! values  [ [7,8,0,64,4,"cuda:0"], [ [9,10,0,1,4,"cpu"], [11,12,0,1,4,"cpu"] ], [-1], 2 ]
 //! types   [ "Tensor(float)", "GenericList[Tensor(float),Tensor(float)]",
 //!           "GenericList[Int]", "Int" ]
 //! ```
-//! A list of six numbers can be an argument too, so the types decide
-//! (`convertIValue` of `execution_trace_observer.cpp`). Both texts are walked side by side,
-//! in linear time and without recursion.
+//! A list of six numbers can also be an argument, so the types decide (`convertIValue` of
+//! `execution_trace_observer.cpp`). Both texts are walked in parallel, in linear time and without
+//! recursion.
 
 use etlink_json::{BrokenJson, JsonScanner, JsonValue};
 use etlink_model::{HostTrace, NameId, TensorRef, TensorUses, ValueList};
@@ -15,19 +15,20 @@ use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 
-/// How many nodes are looked at in one go.
+/// Nodes per unit of parallel work.
 const PIECE: usize = 1 << 13;
 
-/// All uses of tensors by the nodes of a trace. Linear in the text of their values; works on the
-/// threads of the rayon pool that it is called in, or of the global one.
+/// Returns all uses of tensors by the nodes of a trace. Linear in the text of their values; runs on
+/// the current rayon pool, or the global one.
 pub fn tensor_uses(trace: &HostTrace) -> TensorUses {
     let nodes = trace.nodes.len();
     let pieces = nodes.div_ceil(PIECE);
     let mut uses = TensorUses::default();
-    // A few at a time: with all of them beside what they are joined to, memory would be twice that.
+    // Pieces are joined a few at a time: holding all of them next to the result would double the
+    // memory.
     let at_once = 2 * rayon::current_num_threads();
     for first in (0..pieces).step_by(at_once) {
-        // Pieces of a fixed size, joined in order, give the same numbers at any count of threads.
+        // Pieces of fixed size, joined in order, give the same numbers for any number of threads.
         let made: Vec<TensorUses> = (first..(first + at_once).min(pieces))
             .into_par_iter()
             .map(|piece| uses_of(trace, piece * PIECE..(piece * PIECE + PIECE).min(nodes)))
@@ -67,18 +68,18 @@ fn add_uses<'t>(
     });
 }
 
-/// What is done with an argument of a type.
+/// Action for an argument of a type.
 #[derive(Clone, Copy)]
 enum TypeStep<'t> {
-    /// It has no tensor.
+    /// The argument contains no tensor.
     Skip,
-    /// It is one.
+    /// The argument is a tensor.
     Tensor(&'t [u8]),
-    /// It has some, or none.
+    /// The argument may contain tensors.
     Walk(&'t [u8]),
 }
 
-/// Lists of types as steps: a trace has few different ones.
+/// Lists of types as steps: a trace has few distinct ones.
 #[derive(Default)]
 struct KnownTypes<'t> {
     all: FxHashMap<NameId, Vec<TypeStep<'t>>>,
@@ -104,7 +105,7 @@ fn type_steps(types: &[u8]) -> Vec<TypeStep<'_>> {
             Some(_) => TypeStep::Walk(kind),
         });
     }
-    // Nothing behind the last tensor is looked at.
+    // Nothing after the last tensor is examined.
     while let Some(TypeStep::Skip) = steps.last() {
         steps.pop();
     }
@@ -115,7 +116,7 @@ fn type_steps(types: &[u8]) -> Vec<TypeStep<'_>> {
 /// empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct TensorValue<'a> {
-    /// The numbers in their order.
+    /// Numbers of the tuple, in order.
     pub(crate) numbers: [u64; 5],
     pub(crate) device: &'a [u8],
 }
@@ -125,16 +126,16 @@ impl<'a> TensorValue<'a> {
         self.numbers[3]
     }
 
-    /// Newer or older tuples may be longer or shorter: numbers in order, the first string is the
-    /// device.
+    /// Parses a tuple. Newer or older tuples may be longer or shorter: the numbers are taken in
+    /// order, and the first string is the device.
     fn of(tuple: &'a [u8]) -> Self {
         let (mut tensor, mut count) = (TensorValue::default(), 0);
         let mut scanner = JsonScanner::new(tuple);
         scanner.eat(b'[');
         while let Ok(Some(item)) = scanner.item() {
             match item {
-                // The device is the only text of the tuple in
-                // all schemas, so its place does not matter.
+                // The device is the only text of the tuple in all schemas, so its position does not
+                // matter.
                 JsonValue::Text(device) if tensor.device.is_empty() => tensor.device = device,
                 JsonValue::Word(_) if count < tensor.numbers.len() => {
                     tensor.numbers[count] = item.uint().unwrap_or(0);
@@ -147,12 +148,12 @@ impl<'a> TensorValue<'a> {
     }
 }
 
-/// Calls `found` with every tensor of `values`, those in lists and tuples included, in order.
+/// Calls `found` with every tensor of `values`, including those in lists and tuples, in order.
 pub(crate) fn tensors<'a>(values: &'a [u8], types: &[u8], mut found: impl FnMut(TensorValue<'a>)) {
     walk_steps(values, &type_steps(types), &mut found);
 }
 
-/// The same where the types are known as steps.
+/// Like `tensors`, with the types given as steps.
 fn walk_steps<'a>(
     values: &'a [u8],
     steps: &[TypeStep<'_>],
@@ -162,7 +163,7 @@ fn walk_steps<'a>(
     if !values.eat(b'[') {
         return;
     }
-    // The types lead, since only they say which list is a tensor.
+    // The types lead, since only they identify a list as a tensor.
     for step in steps {
         while values.eat(b',') {}
         let next = values.peek();
@@ -177,8 +178,8 @@ fn walk_steps<'a>(
                 }
                 None => walk_value(&mut values, TypeList { rest: kind }, found),
             },
-            // Only values whose type names a tensor are walked; long lists of numbers cost one
-            // step each.
+            // Only values with a tensor in their type are walked; a long list of numbers costs one
+            // step.
             TypeStep::Walk(kind) => walk_value(&mut values, TypeList { rest: kind }, found),
         };
         if done.is_err() {
@@ -187,8 +188,8 @@ fn walk_steps<'a>(
     }
 }
 
-/// A tuple exactly as PyTorch writes it, at the beginning of `text`: five numbers and a plain device,
-/// without blanks. Also its length.
+/// Parses a tuple exactly as PyTorch writes it, at the start of `text`: five numbers and a plain
+/// device, without blanks. Also returns its length.
 fn usual_tensor(text: &[u8]) -> Option<(TensorValue<'_>, usize)> {
     let mut rest = text.strip_prefix(b"[")?;
     let mut numbers = [0u64; 5];
@@ -209,19 +210,19 @@ fn usual_tensor(text: &[u8]) -> Option<(TensorValue<'_>, usize)> {
         .take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b':' || **byte == b'_');
     let device = &rest[..device.count()];
     rest = rest[device.len()..].strip_prefix(b"\"]")?;
-    // what stands behind decides whether the bracket is the tuple's own
+    // the next byte decides if the bracket belongs to the tuple
     matches!(rest.first(), Some(b',' | b']')).then_some(())?;
     Some((TensorValue { numbers, device }, text.len() - rest.len()))
 }
 
-/// Element type of the first tensor that `types` names: `float` of `Tensor(float)`.
+/// Returns the element type of the first tensor in `types`: `float` for `Tensor(float)`.
 pub(crate) fn first_dtype(types: &[u8]) -> &[u8] {
     let Some(start) = tensor_at(types) else {
         return b"";
     };
     let inner = &types[start + TENSOR.len()..];
     let mut depth = 0usize;
-    // `Tensor(nullptr (uninitialized))` has brackets of its own.
+    // `Tensor(nullptr (uninitialized))` has its own parentheses.
     let end = inner.iter().position(|byte| {
         depth += usize::from(*byte == b'(');
         let closes = *byte == b')' && depth == 0;
@@ -241,7 +242,7 @@ fn tensor_at(types: &[u8]) -> Option<usize> {
     }
 }
 
-/// Walks one value, with its type, as deep as the type goes.
+/// Walks one value together with its type, as deep as the type goes.
 fn walk_value<'a>(
     values: &mut JsonScanner<'a>,
     mut types: TypeList<'_>,
@@ -256,8 +257,8 @@ fn walk_value<'a>(
                 types.close();
                 depth -= 1;
             }
-            // A tensor is written as a list too; its type
-            // has no bracket, so it does not open one here.
+            // A tensor is written as a list too, but its type has no bracket, so no list is opened
+            // here.
             Some(b'[') if types.is_list() => {
                 values.eat(b'[');
                 types.open();
@@ -270,8 +271,8 @@ fn walk_value<'a>(
                 {
                     found(TensorValue::of(tuple));
                 }
-                // A list may have more values than its type
-                // names; `skip` then stays at the bracket.
+                // A list may have more values than its type has items; `skip` then stays at the
+                // bracket.
                 types.skip();
             }
         }
@@ -281,7 +282,7 @@ fn walk_value<'a>(
     }
 }
 
-/// The rest of a type's text: `Tensor(float),Int],Bool`.
+/// Rest of a type's text: `Tensor(float),Int],Bool`.
 struct TypeList<'t> {
     rest: &'t [u8],
 }
@@ -306,7 +307,7 @@ impl TypeList<'_> {
         }
     }
 
-    /// Goes behind one element of a list and its comma, never behind the list's bracket.
+    /// Skips one element of a list and its comma, but never the list's bracket.
     fn skip(&mut self) {
         let mut depth = 0usize;
         let end = self.rest.iter().position(|byte| match byte {
@@ -325,7 +326,7 @@ impl TypeList<'_> {
         self.rest = rest.strip_prefix(b",").unwrap_or(rest).trim_ascii_start();
     }
 
-    /// Leaves a list or tuple, and goes behind the comma that may follow.
+    /// Leaves a list or tuple, and skips a comma after it.
     fn close(&mut self) {
         while !self.rest.is_empty() && self.rest[0] != b']' {
             self.skip();
@@ -463,7 +464,8 @@ mod tests {
         assert_eq!(ids(&values, &types), [0; 0]);
     }
 
-    /// What comes between the usual bytes: nothing mostly, blanks, and what a tuple does not have.
+    /// Generates what is between the usual bytes: mostly nothing, else blanks, and parts foreign to
+    /// a tuple.
     fn piece() -> impl Strategy<Value = String> {
         let number = "[0-9]{1,21}";
         let odd = prop::sample::select(vec!["-1", "1.5", "null", "[3]", "\"a\\\"b\"", "", " "]);

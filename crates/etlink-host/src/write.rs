@@ -1,13 +1,13 @@
-//! Writes host traces as `ExecutionTraceObserver` does: the one encoder of this format.
+//! Writes host traces like `ExecutionTraceObserver`: the only encoder of this format.
 //!
 //! ```text
 //! HostTrace ─ write ────────────┐
 //! nodes of a recorder, a test ──┴─ HostWriter ─> JSON text, node by node
 //! ```
-//! Layout and white space are those of PyTorch, per schema
-//! (`torch/csrc/profiler/standalone/execution_trace_observer.cpp`): a file that PyTorch wrote has
-//! the same text for each of its nodes when it was read and is written again. What differs is
-//! the order of nodes of several threads, which a [`HostTrace`] does not keep.
+//! Layout and white space match PyTorch's, per schema
+//! (`torch/csrc/profiler/standalone/execution_trace_observer.cpp`): if a file of PyTorch is read
+//! and written again, the text of each node is unchanged. Only the order of nodes of several
+//! threads may differ, which a [`HostTrace`] does not keep.
 
 use etlink_json::write as json;
 use etlink_model::{Collective, HostHeader, HostTrace, HostVersion, NameId, ValueList};
@@ -22,9 +22,9 @@ pub const THREAD_NODE: &str = "[pytorch|profiler|execution_trace|thread]";
 /// A layout of the execution trace, oldest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HostSchema {
-    /// PyTorch 2.1: everything is a key of the node.
+    /// PyTorch 2.1: every field is a key of the node.
     V1_0_1,
-    /// PyTorch 2.2 and 2.3: arguments are objects, the rest are attributes.
+    /// PyTorch 2.2 and 2.3: arguments are objects, everything else is an attribute.
     V1_0_2,
     /// PyTorch 2.4 before its release: a group is a pair of name and description.
     V1_0_3,
@@ -38,7 +38,7 @@ pub enum HostSchema {
 }
 
 impl HostSchema {
-    /// All of them, oldest first.
+    /// All layouts, oldest first.
     pub const ALL: [HostSchema; 6] = [
         HostSchema::V1_0_1,
         HostSchema::V1_0_2,
@@ -48,7 +48,7 @@ impl HostSchema {
         HostSchema::V1_1_1,
     ];
 
-    /// The `schema` of the file.
+    /// Returns the file's `schema` value.
     pub fn text(self) -> &'static str {
         match self {
             HostSchema::V1_0_1 => HostVersion::V1_0_1.schema,
@@ -59,15 +59,15 @@ impl HostSchema {
         }
     }
 
-    /// The layout of a file with this `schema`. PyTorch 2.5 and 2.15 write the same one; the
-    /// later layout is taken.
+    /// Returns the layout of a file with this `schema`. PyTorch 2.5 and 2.15 write the same value;
+    /// the later layout is returned.
     pub fn from_text(schema: &str) -> Option<HostSchema> {
-        // From the newest: it has all attributes that the older layout with this text has.
+        // Newest first: it has all attributes of the older layout with the same value.
         let mut layouts = HostSchema::ALL.into_iter().rev();
         layouts.find(|layout| layout.text() == schema)
     }
 
-    /// What stands before the brace of a node.
+    /// Returns the indentation of a node's brace.
     fn indent(self) -> &'static str {
         if self == HostSchema::V1_1_1 {
             "      "
@@ -85,17 +85,17 @@ impl HostSchema {
     }
 }
 
-/// How to write.
+/// Options of [`HostWriter`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HostWriteOptions {
-    /// The layout.
+    /// Layout to write.
     pub schema: HostSchema,
-    /// Leaves names and texts as they are, as PyTorch does: a quote in a name then makes a
-    /// file that is no JSON. Otherwise they are escaped.
+    /// True to leave names and texts unescaped, as PyTorch does: a quote in a name then makes the
+    /// file invalid JSON.
     pub verbatim: bool,
 }
 
-/// `inputs` or `outputs` of a node: texts of JSON lists, empty where there is nothing.
+/// `inputs` or `outputs` of a node: texts of JSON lists, empty if absent.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ArgumentText<'a> {
     /// Tensors (`[id, storage, offset, elements, bytes of one, "device"]`) and scalars.
@@ -104,80 +104,81 @@ pub struct ArgumentText<'a> {
     pub shapes: &'a [u8],
     /// `Tensor(float)`, `Int`, …
     pub types: &'a [u8],
-    /// Elements from one index to the next, per dimension.
+    /// Strides in elements, per dimension.
     pub strides: &'a [u8],
 }
 
-/// What the attributes of `record_param_comms` say (`getCommsNodeAttrs`).
+/// Attributes of `record_param_comms` (`getCommsNodeAttrs`).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CommunicationText<'a> {
     /// `collective_name`.
     pub name: &'a str,
     /// Element type: `Float`.
     pub dtype: &'a str,
-    /// Elements of the input.
+    /// Number of elements of the input.
     pub in_elements: u64,
-    /// Elements of the output.
+    /// Number of elements of the output.
     pub out_elements: u64,
-    /// List text; empty = not said.
+    /// Split sizes of the input as list text; empty if unknown.
     pub in_split: &'a str,
-    /// List text; empty = not said.
+    /// Split sizes of the output as list text; empty if unknown.
     pub out_split: &'a str,
-    /// First global rank of the group, negative = not said.
+    /// First global rank of the group; negative if unknown.
     pub rank_start: i64,
-    /// Distance between the ranks of the group, negative = not said.
+    /// Distance between the ranks of the group; negative if unknown.
     pub rank_stride: i64,
-    /// `pg_name`; empty = not said.
+    /// `pg_name`; empty if unknown.
     pub group_name: &'a str,
-    /// `pg_desc`; empty = not said.
+    /// `pg_desc`; empty if unknown.
     pub group_desc: &'a str,
-    /// Ranks in the group, 0 = not said.
+    /// Number of ranks in the group; 0 if unknown.
     pub group_size: u64,
-    /// Whether the caller goes on before the transfer has ended.
+    /// True if the caller continues before the transfer has ended.
     pub asynchronous: bool,
 }
 
-/// A node to be written.
+/// A node to write.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeText<'a> {
-    /// Id, from the counter that tensors and storages also use.
+    /// Id of the node, from the counter that tensors and storages also use.
     pub id: u64,
-    /// Name.
+    /// Name of the node.
     pub name: &'a str,
-    /// Id of the node around it.
+    /// Id of the enclosing node.
     pub parent: u64,
-    /// `RecordFunction` handle, 0 for process and threads.
+    /// `RecordFunction` handle; 0 for process and threads.
     pub rf_id: u64,
-    /// Id of what was open on the forward thread.
+    /// Id of the node that was open on the forward thread.
     pub fw_parent: u64,
-    /// Autograd sequence number, -1 = none.
+    /// Autograd sequence number; -1 for none.
     pub seq_id: i64,
     /// `at::RecordScope`.
     pub scope: u8,
     /// Number of the thread in the process, from 1.
     pub tid: u64,
-    /// The forward thread of a backward op, else 0.
+    /// Forward thread of a backward op, otherwise 0.
     pub fw_tid: u64,
     /// Schema of the op.
     pub op_schema: &'a str,
-    /// `triton` or empty.
+    /// `triton`, or empty.
     pub kernel_backend: &'a str,
     /// File of a generated kernel.
     pub kernel_file: &'a str,
     /// Ranges of integer tensors.
     pub tensor_range: &'a str,
-    /// What goes in.
+    /// Input arguments.
     pub inputs: ArgumentText<'a>,
-    /// What comes out.
+    /// Output arguments.
     pub outputs: ArgumentText<'a>,
-    /// Of a communication.
+    /// Attributes of a communication; `None` for other nodes.
     pub communication: Option<CommunicationText<'a>>,
-    /// Attributes as JSON objects, comma separated; from 1.0.2 on.
+    /// Further attributes as JSON objects, comma separated; from 1.0.2.
     pub more_attributes: &'a [u8],
 }
 
 impl<'a> NodeText<'a> {
-    /// A node of a user's range that says nothing else: process, thread and annotation.
+    /// Builds a node with nothing but a name and its place in the tree: process, thread or
+    /// annotation.
     pub fn range(id: u64, parent: u64, name: &'a str, tid: u64) -> Self {
         NodeText {
             id,
@@ -200,18 +201,18 @@ impl<'a> NodeText<'a> {
         }
     }
 
-    /// The node of the process, which PyTorch writes last.
+    /// Builds the process node, which PyTorch writes last.
     pub fn process() -> Self {
         NodeText::range(1, 1, PROCESS_NODE, 0)
     }
 
-    /// The node of a thread, which PyTorch writes when it sees the thread's first op.
+    /// Builds the node of a thread, which PyTorch writes when it sees the thread's first op.
     pub fn thread(id: u64, tid: u64) -> Self {
         NodeText::range(id, 1, THREAD_NODE, tid)
     }
 }
 
-/// Writes an execution trace node by node. Memory is that of one node.
+/// Writes an execution trace node by node. Keeps one node in memory.
 pub struct HostWriter<W> {
     out: W,
     options: HostWriteOptions,
@@ -220,11 +221,11 @@ pub struct HostWriter<W> {
 }
 
 impl<W: Write> HostWriter<W> {
-    /// Writes what stands before the nodes. `schema` of the header is not looked at:
-    /// [`HostWriteOptions::schema`] counts.
+    /// Writes the fields before the nodes. The header's `schema` is ignored in favour of
+    /// [`HostWriteOptions::schema`].
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Writing to `out` fails.
     pub fn new(mut out: W, header: &HostHeader, options: HostWriteOptions) -> io::Result<Self> {
         let mut head = vec![];
         write!(head, "{{\n  \"schema\": \"{}\"", options.schema.text())?;
@@ -251,7 +252,7 @@ impl<W: Write> HostWriter<W> {
     /// Writes one node.
     ///
     /// # Errors
-    /// Those of the output.
+    /// Writing to the output fails.
     pub fn node(&mut self, node: &NodeText<'_>) -> io::Result<()> {
         self.node.clear();
         let separator = if self.is_first { "\n" } else { ",\n" };
@@ -265,11 +266,11 @@ impl<W: Write> HostWriter<W> {
         self.out.write_all(&self.node)
     }
 
-    /// Writes the end. `finish_ms` is the steady clock's, and absent of an observer that was
-    /// never unregistered, whose file ends without it.
+    /// Writes the end of the trace. `finish_ms` is from the steady clock; it is `None` for an
+    /// observer that was never unregistered, whose file ends without the field.
     ///
     /// # Errors
-    /// Those of the output.
+    /// Writing to the output fails.
     pub fn finish(mut self, finish_ms: Option<i64>) -> io::Result<W> {
         self.out.write_all(b"\n  ]")?;
         if let Some(finish) = finish_ms {
@@ -303,7 +304,7 @@ impl NodeEncoder<'_> {
         Ok(())
     }
 
-    /// Schema 1.0.1.
+    /// Writes the fields in schema 1.0.1.
     fn write_flat(&mut self, node: &NodeText<'_>) -> io::Result<()> {
         self.push_plain("\"name\": ");
         self.text(node.name)?;
@@ -343,7 +344,7 @@ impl NodeEncoder<'_> {
         Ok(())
     }
 
-    /// Schema 1.0.2 and later.
+    /// Writes the fields in schema 1.0.2 and later.
     fn write_attributed(&mut self, node: &NodeText<'_>) -> io::Result<()> {
         write!(self.out, "\"id\": {}, \"name\": ", node.id)?;
         self.text(node.name)?;
@@ -383,7 +384,7 @@ impl NodeEncoder<'_> {
             ("tid", "uint64", i128::from(node.tid)),
             ("fw_tid", "uint64", i128::from(node.fw_tid)),
         ];
-        // the observers before 2.4 put a space behind the comma
+        // observers before 2.4 write a space after the comma
         let separator = if self.options.schema.has_kernels() {
             ","
         } else {
@@ -417,9 +418,9 @@ impl NodeEncoder<'_> {
         Ok(())
     }
 
-    /// `getCommsNodeAttrs`: what the record does not say has no attribute.
+    /// Writes the attributes of `getCommsNodeAttrs`, without those that the record does not state.
     fn write_communication(&mut self, record: &CommunicationText<'_>) -> io::Result<()> {
-        // PyTorch declares them as unsigned and leaves out what its record does not know.
+        // PyTorch declares them as unsigned and omits unknown values.
         let size = Some(record.group_size).filter(|size| *size > 0);
         self.comm_text("collective_name", record.name)?;
         self.comm_text("dtype", record.dtype)?;
@@ -433,7 +434,7 @@ impl NodeEncoder<'_> {
         self.comm_text("pg_desc", record.group_desc)?;
         self.comm_number("pg_size", size)?;
         if self.options.schema == HostSchema::V1_1_1 {
-            // PyTorch calls the type of this boolean a string
+            // PyTorch labels this boolean as a string
             let value = record.asynchronous;
             write!(
                 self.out,
@@ -474,7 +475,7 @@ impl NodeEncoder<'_> {
         self.out.extend_from_slice(text.as_bytes());
     }
 
-    /// A line of a node begins two columns further in than its brace.
+    /// Writes a line of a node, indented two columns more than its brace.
     fn push_indented(&mut self, text: &str) {
         self.push_plain(self.options.schema.indent());
         self.push_plain("  ");
@@ -498,17 +499,18 @@ impl NodeEncoder<'_> {
     }
 }
 
-/// `None` for the negative numbers that stand for an absent rank.
+/// Returns the rank; `None` for the negative numbers that mean an unknown one.
 fn known_rank(number: i64) -> Option<u64> {
     u64::try_from(number).ok()
 }
 
-/// Writes a trace that was read, or made. O(n log n) for n nodes.
+/// Writes a trace that was read or built. O(n log n) for n nodes.
 ///
-/// A node is written when it ends, as PyTorch does: behind those in it, the process last.
+/// A node is written when it ends, as PyTorch does: after the nodes inside it, and the process
+/// last.
 ///
 /// # Errors
-/// Those of `out`.
+/// Writing to `out` fails.
 pub fn write<W: Write>(trace: &HostTrace, out: W, options: HostWriteOptions) -> io::Result<W> {
     let mut writer = HostWriter::new(out, &trace.header, options)?;
     for row in rows_by_end(trace) {
@@ -517,12 +519,12 @@ pub fn write<W: Write>(trace: &HostTrace, out: W, options: HostWriteOptions) -> 
     writer.finish(trace.header.finish_ms)
 }
 
-/// Rows in the order in which the nodes end, as far as ids and parents tell.
+/// Returns the rows in the order in which the nodes end, as far as ids and parents show.
 fn rows_by_end(trace: &HostTrace) -> Vec<usize> {
     let nodes = &trace.nodes;
     let mut order = Vec::with_capacity(nodes.len());
     let mut process = vec![];
-    // what is open on each thread, outermost first
+    // open nodes of each thread, outermost first
     let mut threads: Vec<(u32, Vec<usize>)> = vec![];
     let mut is_open = vec![false; nodes.len()];
     for row in 0..nodes.len() {
@@ -548,7 +550,7 @@ fn rows_by_end(trace: &HostTrace) -> Vec<usize> {
         let parent = trace
             .find(nodes.parent[row])
             .filter(|parent| is_open[*parent]);
-        // What lies above the parent on the stack has ended before this node began.
+        // Nodes above the parent on the stack ended before this node began.
         while let Some(top) = open.pop_if(|top| Some(*top) != parent) {
             is_open[top] = false;
             order.push(top);
@@ -556,7 +558,7 @@ fn rows_by_end(trace: &HostTrace) -> Vec<usize> {
         is_open[row] = true;
         open.push(row);
     }
-    // What is still open ends with the trace, the innermost first.
+    // Nodes still open end with the trace, innermost first.
     let open = threads
         .into_iter()
         .flat_map(|(_, open)| open.into_iter().rev());
@@ -578,7 +580,7 @@ fn node_text(trace: &HostTrace, row: usize) -> NodeText<'_> {
         .ok()
         .filter(|record| *record < trace.collectives.len())
         .map(|record| trace.collectives.row(record));
-    // the process is its own parent in the file; readers make that none
+    // the process is its own parent in the file; readers turn that into none
     let is_process = name(node.name) == PROCESS_NODE;
     NodeText {
         id: node.id,

@@ -1,4 +1,4 @@
-//! What is written is what was read, and the text is PyTorch's own.
+//! Checks that written traces equal the ones read, and that their text is PyTorch's own.
 #![cfg(test)]
 
 use etlink_host::{HostReadOptions, HostSchema, HostWriteOptions};
@@ -7,7 +7,7 @@ use flate2::read::MultiGzDecoder;
 use proptest::prelude::*;
 use std::io::Read;
 
-/// Recordings of each layout, some with communications, one with several threads.
+/// Recordings of each layout, some with communication, one with several threads.
 const RECORDED: [(&str, usize, HostSchema); 8] = [
     ("mlp-2.1.2", 0, HostSchema::V1_0_1),
     ("mlp-2.3.1", 0, HostSchema::V1_0_2),
@@ -44,7 +44,7 @@ fn written(trace: &HostTrace, schema: HostSchema) -> String {
     String::from_utf8(text).expect("utf8")
 }
 
-/// All that a trace says, without the numbers that its tables give to names and places.
+/// Describes everything in a trace, without the internal numbers of names and rows.
 fn meaning(trace: &HostTrace) -> Vec<String> {
     let mut all: Vec<String> = (0..trace.nodes.len())
         .map(|row| node_meaning(trace, row))
@@ -107,7 +107,7 @@ fn collective(trace: &HostTrace, row: u32) -> String {
     format!("{names:?} {numbers:?} {ranks:?} {flags:?}")
 }
 
-/// The text around the nodes, and the text of each node, sorted.
+/// Returns the text around the nodes, and the text of each node, sorted.
 fn parts(text: &str, schema: HostSchema) -> (String, Vec<String>) {
     let indent = match schema {
         HostSchema::V1_1_1 => "      ",
@@ -162,7 +162,7 @@ fn every_later_layout_says_the_same() {
             let mut again = read(&written(&trace, later));
             assert_eq!(again.header.schema, later.text());
             again.header.schema.clone_from(&trace.header.schema);
-            // strides are empty lists where the layout has some and the trace has none
+            // strides are empty lists if the layout has them and the trace does not
             if schema < HostSchema::V1_1_1Early && later >= HostSchema::V1_1_1Early {
                 let nodes = &mut again.nodes;
                 for lists in nodes.inputs.iter_mut().chain(&mut nodes.outputs) {
@@ -177,7 +177,7 @@ fn every_later_layout_says_the_same() {
     }
 }
 
-/// Names and texts with all that has to be escaped.
+/// Generates names and texts with characters that need escapes.
 fn odd_text() -> impl Strategy<Value = String> {
     let parts = [
         "aten::mm",
@@ -195,7 +195,7 @@ fn odd_text() -> impl Strategy<Value = String> {
     prop::collection::vec(parts, 0..6).prop_map(|all| all.concat())
 }
 
-/// A trace of nodes with these names, schemas, ids, numbers and threads.
+/// Builds a trace of nodes with these names, schemas, ids, numbers and threads.
 fn drawn(nodes: &[(String, String, u32, i64, u32)], layout: HostSchema) -> HostTrace {
     let mut trace = HostTrace {
         text: b"[]".to_vec(),
@@ -215,7 +215,7 @@ fn drawn(nodes: &[(String, String, u32, i64, u32)], layout: HostSchema) -> HostT
         },
     };
     for (id, (name, schema, rf_id, seq_id, tid)) in (2u64..).zip(nodes) {
-        // some lie in the node before, on whatever thread that is
+        // some nodes are inside the previous one, whatever its thread
         let parent = if id % 3 == 0 { id - 1 } else { 1 };
         let node = HostNode {
             id,

@@ -1,38 +1,38 @@
-//! `get_cupti_counter_data_with_operators`: what CUPTI counted of each kernel, with the ops that
-//! launched it.
+//! Computes `get_cupti_counter_data_with_operators`: CUPTI's counters of each kernel, with the ops
+//! that launched the kernel.
 //!
 //! CUPTI's range profiler runs one kernel at a time, and Kineto writes a range
-//! (`cuda_profiler_range`) for each, without a correlation id. So HTA pairs them in order of time
-//! with the calls `cudaLaunchKernel…`, and gives nothing where there are not as many.
+//! (`cuda_profiler_range`) per kernel, without a correlation id. HTA therefore pairs the ranges in
+//! order of time with the calls `cudaLaunchKernel…`, and returns nothing if their numbers differ.
 
 use super::rows::HtaTrace;
 use etlink_model::{CallIdx, OpIdx};
 use serde::Serialize;
 
-/// A counter of a kernel. HTA has a line for each kernel with a column for each counter; here a
-/// counter is a line.
+/// A counter of a kernel. HTA has one line per kernel and one column per counter; here each counter
+/// is a line.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CuptiCounter {
     /// HTA's `rank`.
     pub rank: i64,
-    /// The kernel's place in time, from 0.
+    /// Position of the kernel in time, from 0.
     pub kernel: u64,
-    /// Its start, us from the first event.
+    /// Start of the kernel, in µs from the first event.
     pub ts: f64,
-    /// How long it took, us.
+    /// Duration of the kernel, in µs.
     pub dur: f64,
-    /// Its name.
+    /// Name of the kernel.
     pub name: String,
-    /// The ops around its launch, the outermost first, between ` > `.
+    /// Ops around the launch, outermost first, joined by ` > `.
     pub op_stack: String,
-    /// The outermost.
+    /// Outermost op around the launch.
     pub top_level_op: String,
-    /// The innermost.
+    /// Innermost op around the launch.
     pub bottom_level_op: String,
     /// Name of the counter.
     pub counter: String,
-    /// Its value.
+    /// Value of the counter.
     pub value: f64,
 }
 
@@ -78,13 +78,13 @@ pub(super) fn cupti_counters(loaded: &HtaTrace<'_>) -> Vec<CuptiCounter> {
     counters
 }
 
-/// The CPU ops around a call, the outermost first.
+/// Returns the CPU ops around a call, outermost first.
 fn op_stack<'t>(loaded: &HtaTrace<'t>, call: CallIdx) -> Vec<&'t str> {
     let (trace, ops) = (loaded.trace, &loaded.trace.device.ops);
     let mut stack = vec![];
     let mut next: OpIdx = trace.call_op[call.index()];
     while let Some(op) = next.get() {
-        // HTA asks for the category `cpu_op`, which annotations do not have.
+        // HTA requires the category `cpu_op`, which annotations do not have.
         if !ops.annotation[op.index()] {
             stack.push(trace.device_name(ops.name[op.index()]));
         }
@@ -94,7 +94,7 @@ fn op_stack<'t>(loaded: &HtaTrace<'t>, call: CallIdx) -> Vec<&'t str> {
     stack
 }
 
-/// Names and values out of the lines of
+/// Parses names and values from the lines of
 /// [`CounterRange::values`](etlink_model::CounterRange::values).
 fn counter_values(lines: &str) -> impl Iterator<Item = (&str, f64)> {
     lines.lines().filter_map(|line| {

@@ -1,7 +1,7 @@
-//! What the class `TraceAnalysis` of HTA makes its tables of, before its arguments are looked at.
+//! Data from which HTA's class `TraceAnalysis` computes its tables, before its arguments apply.
 //!
-//! `num_kernels`, `duration_ratio`, `consecutive_kernel_delay` and the like are questions to small
-//! tables. So a class that has these need not read the trace again for each.
+//! Arguments such as `num_kernels`, `duration_ratio` and `consecutive_kernel_delay` are queries on
+//! small tables. A class that has these tables need not read the trace again per query.
 
 use super::kernels::NameStats;
 use super::launches::{self, IdleInterval, LaunchDetail};
@@ -11,32 +11,32 @@ use super::times::{self, KernelType};
 use etlink_analyze::RecordVisitor;
 use serde::Serialize;
 
-/// A rank's own figures.
+/// Extent of one rank's trace.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RankExtent {
     /// HTA's `rank`.
     pub rank: i64,
-    /// Start of the first event, us by the file's own clock; none without events.
+    /// Start of the first event, in µs by the file's own clock; `None` without events.
     pub first_start: Option<f64>,
-    /// From there to the last start, us: `get_trace_duration`.
+    /// Time from the first start to the last start, in µs: `get_trace_duration`.
     pub duration: f64,
 }
 
 macro_rules! details {
     ($($(#[$doc:meta])* $name:ident: $row:ty = $make:expr,)*) => {
-        /// Tables of one rank without HTA's arguments.
+        /// Tables of one rank, before HTA's arguments apply.
         #[derive(Clone, Debug, Default, PartialEq, Serialize)]
         pub struct HtaDetails {
             $($(#[$doc])* pub $name: Vec<$row>,)*
         }
 
         impl HtaDetails {
-            /// A blank record in each table: the columns that it has.
+            /// Returns one blank record per table, to list the columns.
             pub fn blank() -> HtaDetails {
                 HtaDetails { $($name: vec![<$row>::default()],)* }
             }
 
-            /// Those that are wanted; the others are empty.
+            /// Builds the wanted tables; the others stay empty.
             pub(super) fn make(
                 making: &Making<'_, '_>,
                 is_wanted: impl Fn(&str) -> bool,
@@ -51,10 +51,11 @@ macro_rules! details {
                 }
             }
 
-            /// Shows the records of a table; whether there is one of this name.
+            /// Passes the records of a table to the visitor. Returns true if a table with this name
+            /// exists.
             ///
             /// # Errors
-            /// That of the visitor.
+            /// Fails if the visitor fails.
             pub fn visit_table<V: RecordVisitor>(
                 &self,
                 name: &str,
@@ -73,17 +74,17 @@ macro_rules! details {
 }
 
 details! {
-    /// What `get_idle_time_breakdown` sums up.
+    /// Gaps that `get_idle_time_breakdown` sums up.
     idle_intervals: IdleInterval = |making| launches::idle_intervals(making.loaded),
-    /// What `get_cuda_kernel_launch_stats` filters.
+    /// Launches that `get_cuda_kernel_launch_stats` filters.
     launches: LaunchDetail = |making| launches::launch_details(making.loaded),
     /// `get_gpu_kernel_breakdown(include_memory_kernels=False)`, first table.
     kernel_types_without_memory: KernelType = |making| times::kernel_types(making.loaded, &times::KERNEL_TYPES[..2]),
     /// `get_gpu_user_annotation_breakdown` of all names.
     annotations_gpu: NameStats = |making| making.device_annotations(usize::MAX),
-    /// The same with `use_gpu_annotation=False`.
+    /// `get_gpu_user_annotation_breakdown(use_gpu_annotation=False)` of all names.
     annotations_cpu: NameStats = |making| making.annotations(usize::MAX),
-    /// When the trace begins and how long it is.
+    /// Start and duration of the trace.
     extent: RankExtent = |making| vec![extent(making.loaded)],
 }
 

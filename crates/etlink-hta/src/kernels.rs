@@ -1,4 +1,4 @@
-//! Times by name: kernels, user annotations.
+//! Times by name: kernels and user annotations.
 
 use super::quantile;
 use super::rows::{HtaClass, HtaTrace};
@@ -9,7 +9,7 @@ use rustc_hash::FxBuildHasher;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// `get_gpu_user_annotation_breakdown`.
+/// A row of `get_gpu_user_annotation_breakdown`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[allow(missing_docs, reason = "HTA's names, us")]
@@ -27,7 +27,7 @@ pub struct NameStats {
     pub rank: i64,
 }
 
-/// `get_gpu_kernel_breakdown`, by name.
+/// A row of `get_gpu_kernel_breakdown`, by name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[allow(missing_docs, reason = "HTA's names, us")]
@@ -37,9 +37,9 @@ pub struct KernelStats {
     pub kernel_type: &'static str,
 }
 
-/// By type, then falling sum.
+/// Returns statistics by type, then by descending sum.
 pub(super) fn kernel_stats(loaded: &HtaTrace<'_>, most: usize) -> Vec<KernelStats> {
-    // HTA sorts and folds each type by itself, so a short type keeps all its names.
+    // HTA sorts and folds each type separately, so a type with few names keeps all of them.
     let of_type = |of: HtaClass| {
         let rows = loaded
             .rows
@@ -63,7 +63,7 @@ pub(super) fn kernel_stats(loaded: &HtaTrace<'_>, most: usize) -> Vec<KernelStat
     .collect()
 }
 
-/// By falling sum.
+/// Returns statistics by descending sum.
 pub(super) fn annotation_stats(
     loaded: &HtaTrace<'_>,
     all: impl Iterator<Item = (NameId, (i64, i64))>,
@@ -73,7 +73,7 @@ pub(super) fn annotation_stats(
     stats_by_name(loaded, lengths, most)
 }
 
-/// `get_gpu_user_annotation_breakdown` folds what comes after so many names.
+/// Number of names after which `get_gpu_user_annotation_breakdown` folds the rest.
 pub(super) const ANNOTATIONS: usize = 1_000;
 
 /// HTA's `duration_ratio`.
@@ -92,7 +92,7 @@ fn stats_by_name(
         .collect();
     sort_by_sum(&mut all);
     if all.len() > most {
-        // Folding changes the sums' order, since `others` may be the largest.
+        // Folding changes the order of the sums, because `others` may be the largest.
         all = fold_others(&all, most);
         sort_by_sum(&mut all);
     }
@@ -108,7 +108,7 @@ fn name_stats(loaded: &HtaTrace<'_>, name: &str, times: &DurationStats) -> NameS
         sum: loaded.us(times.sum_ns),
         max: loaded.us(times.max_ns),
         min: loaded.us(times.min_ns),
-        // pandas gives none of one, HTA makes it 0
+        // pandas gives NaN for a single value, which HTA replaces with 0.
         stddev: times.stddev_ns().unwrap_or(0.0) * loaded.unit_us,
         mean: times.mean_ns() * loaded.unit_us,
         rank: loaded.rank,
@@ -119,11 +119,11 @@ fn sort_by_sum(all: &mut [(&str, DurationStats)]) {
     all.sort_by(|a, b| b.1.sum_ns.cmp(&a.1.sum_ns).then(a.0.cmp(b.0)));
 }
 
-/// HTA's `others`: names beyond the first `most` and those where the running sum is more than its
-/// quantile. All become figures of sums, as in HTA.
+/// Folds names into HTA's `others`: names beyond the first `most`, and names at which the running
+/// sum exceeds its quantile. All figures become figures of sums, as in HTA.
 fn fold_others<'n>(all: &[(&'n str, DurationStats)], most: usize) -> Vec<(&'n str, DurationStats)> {
-    // HTA takes the quantile of the running sums, not of
-    // the sums. The flaw is kept: figures must agree.
+    // HTA takes the quantile of the running sums, not of the sums. The flaw is kept, because
+    // figures must agree.
     let running: Vec<i64> = all
         .iter()
         .scan(0, |sum: &mut i64, one| {
@@ -136,10 +136,10 @@ fn fold_others<'n>(all: &[(&'n str, DurationStats)], most: usize) -> Vec<(&'n st
     let limit = quantile(&sorted, RATIO);
     let mut sums: BTreeMap<&str, DurationStats> = BTreeMap::new();
     for (at, ((name, times), running)) in all.iter().zip(&running).enumerate() {
-        // HTA keeps "names with a sum below 0", by which it means none; rounding makes some.
+        // HTA keeps names with a sum below 0, expecting none; rounding creates some.
         let folds = (at >= most || *running as f64 > limit) && times.sum_ns >= 0;
         let name = if folds { "others" } else { name };
-        // Each name enters as one figure, its sum: HTA groups a second time over its first result.
+        // Each name enters as a single figure, its sum: HTA groups its first result a second time.
         sums.entry(name).or_default().add(times.sum_ns);
     }
     sums.into_iter().collect()

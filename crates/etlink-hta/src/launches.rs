@@ -1,11 +1,11 @@
-//! Idle time, launches.
+//! Computes idle time and launch statistics.
 
 use super::round;
 use super::rows::{HtaRow, HtaRowKind, HtaTrace};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// `get_idle_time_breakdown`, us.
+/// A row of `get_idle_time_breakdown`; times are in µs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[allow(missing_docs, reason = "HTA's names, us")]
@@ -17,7 +17,7 @@ pub struct IdleTime {
     pub idle_time_ratio: Option<f64>,
 }
 
-/// `get_cuda_kernel_launch_stats`, us.
+/// A row of `get_cuda_kernel_launch_stats`; times are in µs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[allow(missing_docs, reason = "HTA's names, us")]
@@ -28,20 +28,21 @@ pub struct LaunchStats {
     pub launch_delay: f64,
 }
 
-/// A gap between two rows of a stream, us: what `get_idle_time_breakdown` sums up.
+/// A gap between two rows of a stream, in µs, which `get_idle_time_breakdown` sums up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct IdleInterval {
     /// HTA's `rank`.
     pub rank: i64,
     /// HTA's `stream`.
     pub stream: i64,
-    /// From the end of the row before to the start of this one; none of a stream's first row.
+    /// Time from the end of the previous row to the start of this row; `None` for a stream's first
+    /// row.
     pub idle_interval: Option<f64>,
-    /// Whether this one was launched after that end.
+    /// True if this row was launched after the previous row ended.
     pub host_wait: bool,
 }
 
-/// A line of `get_cuda_kernel_launch_stats`, and what its argument `include_memory_events` asks.
+/// A row of `get_cuda_kernel_launch_stats`, and the flag for its argument `include_memory_events`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LaunchDetail {
     /// HTA's `rank`.
@@ -49,11 +50,11 @@ pub struct LaunchDetail {
     /// HTA's columns.
     #[serde(flatten)]
     pub launch: LaunchStats,
-    /// Whether it is a copy or a memset.
+    /// True for a copy or a memset.
     pub is_memory: bool,
 }
 
-/// HTA's `consecutive_kernel_delay`, which it takes for us.
+/// HTA's `consecutive_kernel_delay`, which HTA takes for µs.
 const KERNEL_WAIT_US: f64 = 30.0;
 
 pub(super) fn idle_times(loaded: &HtaTrace<'_>) -> Vec<IdleTime> {
@@ -63,11 +64,11 @@ pub(super) fn idle_times(loaded: &HtaTrace<'_>) -> Vec<IdleTime> {
         .collect()
 }
 
-/// By stream, then time.
+/// Returns gaps by stream, then by time.
 pub(super) fn idle_intervals(loaded: &HtaTrace<'_>) -> Vec<IdleInterval> {
     let mut intervals = vec![];
     for (stream, rows) in work_by_stream(loaded) {
-        // HTA gives the first row a category too, which is why a stream of one row has a line
+        // HTA gives the first row a category too, so a stream with one row has a line.
         let first = (None, false);
         let gaps = gaps_of_stream(loaded, &rows).map(|(gap, late)| (Some(loaded.us(gap)), late));
         for (idle_interval, host_wait) in std::iter::once(first).chain(gaps) {
@@ -92,9 +93,9 @@ fn work_by_stream<'l>(loaded: &'l HtaTrace<'_>) -> BTreeMap<i64, Vec<&'l HtaRow>
     streams
 }
 
-/// Each gap, and whether the row behind it was launched after the row before had ended.
+/// Returns each gap, and true if the row after it was launched after the previous row had ended.
 fn gaps_of_stream(loaded: &HtaTrace<'_>, rows: &[&HtaRow]) -> impl Iterator<Item = (i64, bool)> {
-    // HTA subtracts the end of the row before, even where an earlier row still runs.
+    // HTA subtracts the end of the previous row, even if an earlier row still runs.
     rows.windows(2).filter_map(|pair| {
         let [before, row] = pair else { return None };
         let gap = row.start.saturating_sub(before.end);
@@ -106,8 +107,7 @@ fn gaps_of_stream(loaded: &HtaTrace<'_>, rows: &[&HtaRow]) -> impl Iterator<Item
 fn idle_times_of_stream(loaded: &HtaTrace<'_>, stream: i64, rows: &[&HtaRow]) -> Vec<IdleTime> {
     let mut sums: BTreeMap<&'static str, i64> = BTreeMap::new();
     for (gap, late) in gaps_of_stream(loaded, rows) {
-        // The order of the two questions is HTA's: a late
-        // launch counts as such however short the gap is.
+        // The order of the two tests is HTA's: a late launch counts as such however short the gap.
         let category = match () {
             () if late => "host_wait",
             () if loaded.us(gap) < KERNEL_WAIT_US => "kernel_wait",
@@ -130,15 +130,15 @@ fn idle_times_of_stream(loaded: &HtaTrace<'_>, stream: i64, rows: &[&HtaRow]) ->
     lines
 }
 
-/// By correlation.
+/// Returns launches by correlation.
 pub(super) fn launch_stats(loaded: &HtaTrace<'_>) -> Vec<LaunchStats> {
     let details = launch_details(loaded).into_iter();
     details.map(|detail| detail.launch).collect()
 }
 
-/// By correlation.
+/// Returns launches by correlation, with their kind.
 pub(super) fn launch_details(loaded: &HtaTrace<'_>) -> Vec<LaunchDetail> {
-    // HTA lists CUDA's and MTIA's names alone; `cuLaunchKernel` and HIP's are missing there.
+    // HTA lists only CUDA's and MTIA's names; `cuLaunchKernel` and HIP's are missing.
     let kernels = [
         "cudaLaunchKernel",
         "cudaLaunchKernelExC",
@@ -165,7 +165,7 @@ pub(super) fn launch_details(loaded: &HtaTrace<'_>) -> Vec<LaunchDetail> {
             is_memory,
         });
     }
-    // Rows of one correlation have no order in HTA; here the duration makes one.
+    // Rows with the same correlation have no order in HTA; here they are ordered by duration.
     all.sort_by(|a, b| {
         let (a, b) = (&a.launch, &b.launch);
         a.correlation

@@ -1,85 +1,88 @@
-//! The numbers that HolisticTraceAnalysis (HTA, f4d0062, 0.6.1) gives, by its own definitions, for
+//! Computes the figures of HolisticTraceAnalysis (HTA, f4d0062, 0.6.1) by its own definitions, for
 //! comparison with older results.
 //!
 //! ```text
-//! rows        what HTA takes for device rows, its classes, its rounding, its filter of steps
+//! rows        HTA's device rows, classes, rounding, and filter of steps
 //! times       temporal breakdown, overlap, type table
 //! kernels     kernel tables, user annotations
 //! launches    idle time, launches
-//! series      queue lengths and memory bandwidth, and these summed up over samples; time at a full
+//! series      queue lengths and memory bandwidth, and their summaries over samples; time at a full
 //!             queue
-//! counters    what CUPTI counted of each kernel
-//! stragglers  over all ranks
-//! details     what HTA's class in Python has arguments for
-//! making      what several tables are made of
-//! on_demand   tables that are made when they are asked for
+//! counters    CUPTI's counters of each kernel
+//! stragglers  potential stragglers among all ranks
+//! details     tables to which HTA's Python class applies arguments
+//! making      intermediate results shared by several tables
+//! on_demand   tables built on demand
 //! ```
-//! Where these differ from this crate's own analyses, and why:
+//! Differences from this crate's own analyses:
 //!
-//! - *Rounding*: starts are rounded up and ends down to whole microseconds, so that a row loses up
-//!   to 2 us and short ones last 0 or -1 us ([`HtaOptions::nanoseconds`] leaves times as they are,
-//!   as `HTA_DISABLE_NS_ROUNDING=1` does, but for the type table, where HTA makes each piece of
-//!   time whole microseconds all the same).
-//! - *Device rows* are events with a stream other than -1: also waits (`cuda_sync`) and CPU ops
-//!   that launch Triton kernels.
-//! - *Classes* go by the names alone: `hipMemcpy…` is communication; a name with `dma` or that has
-//!   `Sync` anywhere is no computation; MSCCL++, NVSHMEM, symmetric memory, custom all-reduces and
-//!   arguments of collectives are not known.
-//! - *Type table*: types that only meet, where one ends and another begins, make a line of 0.
-//! - *Steps*: in a trace with two or more `ProfilerStep#N`, what the host did from the last one's
-//!   start on is left out, with what it launched, and device rows without a host call. The last one
-//!   to start is mostly that of the device (`gpu_user_annotation`), so that what the host did of
-//!   that step before is kept. With [`HtaOptions::include_last`] what came after the last step's
-//!   end is left out; but HTA by then counts starts from the trace's first event and ends not, so
-//!   that nearly nothing is. Where HTA joins on correlation, a row comes once for each call with
-//!   its id, as here; rows without an id, which HTA repeats for each host event without one, are
-//!   left out.
-//! - *Kernel tables*: `kernel_breakdown` has all names; in `kernel_breakdown_top10`, HTA's default,
-//!   those beyond the first ten and those where the running sum of the sums is over its own 80 %
-//!   quantile are `others`, and then all figures are of sums: `max`, `min` and `mean` of a name
-//!   that is left are its sum. User annotations are folded the same way beyond 1,000 names.
-//! - *Idle time* of a stream counts from the end of the row before, not from the latest end: it can
-//!   be negative where rows overlap. `kernel_wait` is a gap under 30 us after a launch in time. A
-//!   row whose call is not in the trace was launched when the file's first event began.
+//! - *Rounding*: starts are rounded up and ends down to whole microseconds, so a row loses up to 2
+//!   µs, and short rows last 0 or -1 µs. [`HtaOptions::nanoseconds`] keeps times exact, like
+//!   `HTA_DISABLE_NS_ROUNDING=1`, except in the type table, where HTA truncates each piece of time
+//!   to whole microseconds all the same.
+//! - *Device rows* are events with a stream other than -1, including waits (`cuda_sync`) and CPU
+//!   ops that launch Triton kernels.
+//! - *Classes* depend only on names: `hipMemcpy…` is communication; a name with `dma`, or with
+//!   `Sync` anywhere, is not computation; MSCCL++, NVSHMEM, symmetric memory, custom all-reduces
+//!   and arguments of collectives are unknown.
+//! - *Type table*: types that only meet, one ending as another begins, produce a line of 0.
+//! - *Steps*: in a trace with two or more `ProfilerStep#N`, host work from the start of the last
+//!   step on is dropped, together with the work it launched and with device rows without a host
+//!   call. The last step to start is usually the device's (`gpu_user_annotation`), so host work of
+//!   that step before this start is kept. With [`HtaOptions::include_last`], everything after the
+//!   end of the last step is dropped; but HTA by then counts starts from the trace's first event
+//!   and ends not, so it drops nearly nothing. If HTA joins on correlation, a row appears once per
+//!   call with its id, as here; rows without an id, which HTA repeats for each host event without
+//!   one, are dropped.
+//! - *Kernel tables*: `kernel_breakdown` has all names. `kernel_breakdown_top10`, HTA's default,
+//!   folds names into `others` that come after the first ten, or at which the running sum of the
+//!   sums exceeds its own 80 % quantile. All figures are then figures of sums: `max`, `min` and
+//!   `mean` of a remaining name equal its sum. User annotations are folded the same way beyond
+//!   1,000 names.
+//! - *Idle time* of a stream counts from the end of the previous row, not from the latest end, so
+//!   it can be negative if rows overlap. `kernel_wait` is a gap under 30 µs after a launch in time.
+//!   A row whose call is not in the trace counts as launched at the start of the file's first
+//!   event.
 //! - *Launches* are `cudaLaunchKernel`, `cudaLaunchKernelExC`, `cudaMemcpyAsync`, `cudaMemsetAsync`
-//!   and MTIA's `runFunction`: none of HIP, of the driver or of graphs. The queue's length also
-//!   counts driver and HIP launches; of a graph launch it counts the last row; the launch of a row
-//!   that is the file's first event it does not count.
+//!   and MTIA's `runFunction`, but none of HIP, of the driver or of graphs. The queue length also
+//!   counts driver and HIP launches. It counts only the last row of a graph launch, and ignores the
+//!   launch of a row that is the file's first event.
 //! - *Means* of queue length and bandwidth are over samples (changes), not over time; a copy
-//!   without length lasts 1 us. What floating point leaves of a sum that should be 0 is a sample
-//!   too if it is positive.
-//! - *Time at a full queue*: of several streams of a rank with 1,024 launches that wait, only the
+//!   without length lasts 1 µs. A positive floating-point residue of a sum that should be 0 is a
+//!   sample too.
+//! - *Time at a full queue*: of several streams of a rank with 1,024 waiting launches, only the
 //!   last is reported.
-//! - *Stragglers* are looked for among kernels `ncclKernel…`, as older NCCL named them; the clocks
-//!   of all ranks are taken to be one.
+//! - *Stragglers* are searched among kernels named `ncclKernel…`, as older NCCL names them; the
+//!   clocks of all ranks are assumed to agree.
 //!
-//! What HTA says is no one thing where times are equal, as they often are after rounding: it sorts
-//! with numpy's quicksort, which is not stable, and is another algorithm on processors with
-//! AVX-512, with AVX2 and with neither. So the mean queue length of a trace depends on the machine
+//! HTA's results are ambiguous for equal times, which are frequent after rounding: HTA sorts with
+//! numpy's quicksort, which is unstable and uses different algorithms on processors with AVX-512,
+//! with AVX2 and with neither. The mean queue length of a trace therefore depends on the machine
 //! (812.4134 or 812.4128 for one public trace of a V100), and so do samples of bandwidth (1,285 or
-//! 1,284 there: by the order of two changes, a sum leaves 1e-16 or 0). Here equal times stand as a
-//! stable sort leaves them: what HTA says too if it is made to sort stably.
+//! 1,284 there: depending on the order of two changes, a sum leaves 1e-16 or 0). Here equal times
+//! keep the order of a stable sort, which HTA matches if it is made to sort stably.
 //!
-//! What differs from HTA:
+//! Differences from HTA:
 //!
-//! - Without rounding, HTA computes with microseconds as doubles, which hold 0.0005 us of times
-//!   since Kineto's base and 0.25 us of times since 1970; here times are exact. Figures differ by
-//!   that, and a gap counts as `host_wait` or not where the call began that close to the end
-//!   before.
-//! - Where it fails, we answer: with `assert non_compute_time >= 0` where rounding makes the
-//!   classes longer than the whole; on traces without device rows; with `assert len(launch) ==
+//! - Without rounding, HTA computes with microseconds as doubles, whose resolution is 0.0005 µs for
+//!   times since Kineto's base and 0.25 µs for times since 1970; here times are exact. Figures
+//!   differ by that, and the classification of a gap as `host_wait` may differ if the call began
+//!   that close to the previous end.
+//! - This crate returns results if HTA fails: with `assert non_compute_time >= 0` if rounding makes
+//!   the classes longer than the whole; on traces without device rows; with `assert len(launch) ==
 //!   len(kernels)` on graphs; with a rank that has no straggler to compare with; on files that are
-//!   no JSON.
-//! - One trace is looked at alone: that another rank has several steps, or is of an MTIA, does not
-//!   make HTA's filter of steps work here. For MTIA traces with several steps HTA keeps what lies
-//!   between the first one's start and the last one's end; here the last is left out as for all.
-//! - Rows, where several stand at one time, in the order of time, the longer first, not of the
-//!   file: of several rows of a launch, or of several kernels of a step, the last is the last by
-//!   time. Rows of categories that no table keeps are not in the time that a full queue is related
+//!   not JSON.
+//! - Each trace is analyzed alone: unlike in HTA, a trace with one step is not filtered because
+//!   another rank has several steps, or is of an MTIA. For MTIA traces with several steps, HTA
+//!   keeps everything between the first step's start and the last step's end; here the last step is
+//!   dropped, as for all traces.
+//! - Rows at the same time are ordered by length, the longer first, not by their order in the file.
+//!   Of several rows of a launch, or several kernels of a step, the last one is the last by time.
+//!   Rows of categories that no table keeps are not part of the time that a full queue is relative
 //!   to.
 //!
-//! Not here: kernels with their annotations, call graphs; HTA's critical path is another than
-//! `etlink replay`'s. `etlink diff` says what changed between two traces, by its own definitions.
+//! Not included: kernels with their annotations, and call graphs. HTA's critical path differs from
+//! `etlink replay`'s. `etlink diff` reports changes between two traces by its own definitions.
 
 mod counters;
 mod details;
@@ -108,36 +111,37 @@ use rows::{HtaTrace, NamePatterns};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
-/// The options of HTA that change its figures.
+/// HTA's options that change its figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HtaOptions {
     /// `include_last_profiler_step=True`.
     pub include_last: bool,
     /// `HTA_DISABLE_NS_ROUNDING=1`.
     pub nanoseconds: bool,
-    /// Rank of the trace's file in `trace_files`; `None`: what the trace says.
+    /// Rank of the trace's file in `trace_files`; `None` to use the rank stated in the trace.
     pub rank: Option<i64>,
 }
 
-/// Texts of a record, which lie beside it: two or three short names.
+/// Estimated bytes of a record's texts, which are stored outside of it: two or three short names.
 const RECORD_TEXT_BYTES: usize = 64;
 
 macro_rules! tables {
     ($($(#[$doc:meta])* $name:ident: $row:ty = $make:expr,)*) => {
-        /// HTA's tables of one rank, with its names of columns.
+        /// HTA's tables of one rank, with its column names.
         #[derive(Clone, Debug, Default, PartialEq, Serialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         pub struct HtaTables {
             $($(#[$doc])* pub $name: Vec<$row>,)*
             #[serde(skip)]
             straggler_evidence: stragglers::StragglerEvidence,
-            /// Start of the trace's first event, us by the trace's own clock; none of no events.
+            /// Start of the trace's first event, in µs by the trace's own clock; `None` without
+            /// events.
             #[serde(skip)]
             first_start_us: Option<f64>,
         }
 
         impl HtaTables {
-            /// A blank record in each table: the columns that it has.
+            /// Returns one blank record per table, to list the columns.
             pub fn blank() -> HtaTables {
                 HtaTables {
                     $($name: vec![<$row>::default()],)*
@@ -146,14 +150,14 @@ macro_rules! tables {
                 }
             }
 
-            /// About how much memory its records take, bytes.
+            /// Estimates the memory of all records, in bytes.
             pub fn memory_bytes(&self) -> u64 {
                 let mut bytes = 0;
                 $(bytes += self.$name.capacity() * (size_of::<$row>() + RECORD_TEXT_BYTES);)*
                 bytes as u64
             }
 
-            /// Those that are wanted; the others are empty.
+            /// Builds the wanted tables; the others stay empty.
             fn make(making: &Making<'_, '_>, is_wanted: impl Fn(&str) -> bool) -> HtaTables {
                 let loaded = making.loaded;
                 $(let $name = if is_wanted(stringify!($name)) {
@@ -174,10 +178,11 @@ macro_rules! tables {
                 }
             }
 
-            /// Shows the records of a table; whether there is one of this name.
+            /// Passes the records of a table to the visitor. Returns true if a table with this name
+            /// exists.
             ///
             /// # Errors
-            /// That of the visitor.
+            /// Fails if the visitor fails.
             pub fn visit_table<V: RecordVisitor>(
                 &self,
                 name: &str,
@@ -193,7 +198,7 @@ macro_rules! tables {
             }
         }
 
-        /// Their names.
+        /// Names of the tables of a rank.
         pub const RANK_TABLES: &[&str] = &[$(stringify!($name)),*];
     };
 }
@@ -208,11 +213,12 @@ tables! {
     /// `get_gpu_kernel_breakdown`, second table, all names: `num_kernels` large and
     /// `duration_ratio=1`.
     kernel_breakdown: KernelStats = |making| kernels::kernel_stats(making.loaded, usize::MAX),
-    /// The same with HTA's defaults: ten names, `duration_ratio=0.8`.
+    /// `get_gpu_kernel_breakdown`, second table, with HTA's defaults: ten names,
+    /// `duration_ratio=0.8`.
     kernel_breakdown_top10: KernelStats = |making| kernels::kernel_stats(making.loaded, 10),
     /// `get_gpu_user_annotation_breakdown`.
     user_annotation_breakdown_gpu: NameStats = |making| making.device_annotations(kernels::ANNOTATIONS),
-    /// The same with `use_gpu_annotation=False`.
+    /// `get_gpu_user_annotation_breakdown(use_gpu_annotation=False)`.
     user_annotation_breakdown_cpu: NameStats = |making| making.annotations(kernels::ANNOTATIONS),
     /// `get_idle_time_breakdown`.
     idle_time_breakdown: IdleTime = |making| launches::idle_times(making.loaded),
@@ -234,24 +240,24 @@ tables! {
     cupti_counters: CuptiCounter = |making| counters::cupti_counters(making.loaded),
 }
 
-/// What HTA says of all ranks together.
+/// HTA's tables of all ranks together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HtaRunTables {
     /// `get_gpu_kernel_breakdown`, first table: sums over the ranks.
     pub kernel_type_breakdown: Vec<KernelType>,
-    /// `get_potential_stragglers`, of all steps.
+    /// `get_potential_stragglers` of all steps.
     pub potential_stragglers: Vec<PotentialStraggler>,
     /// `get_profiler_steps`.
     pub profiler_steps: Vec<ProfilerStep>,
 }
 
-/// The table of [`HtaRunTables`] that no rank has alone.
+/// Table of [`HtaRunTables`] that no single rank has.
 pub const RUN_TABLES: [&str; 1] = [POTENTIAL_STRAGGLERS];
 
 const POTENTIAL_STRAGGLERS: &str = "potential_stragglers";
 
-/// The number of a step.
+/// Number of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProfilerStep {
@@ -259,25 +265,27 @@ pub struct ProfilerStep {
     pub step: u64,
 }
 
-/// A pattern of HTA that the regex engine refuses.
+/// Error: the regex engine rejects a pattern of HTA.
 #[derive(Debug, thiserror::Error)]
 #[error("a pattern of HolisticTraceAnalysis is refused: {0}")]
 pub struct PatternError(#[source] regex::Error);
 
-/// HTA's numbers for one rank. O(n log n). For annotations of devices, and the first and last
-/// event, the trace has to be read with [auxiliary](etlink_model::DeviceTrace::auxiliary).
+/// Computes HTA's figures of one rank. O(n log n). For annotations of devices and for the first and
+/// last event, the trace has to be read with [auxiliary](etlink_model::DeviceTrace::auxiliary)
+/// events.
 ///
 /// # Errors
-/// None: HTA's patterns are right.
+/// Never fails: HTA's patterns are valid.
 pub fn hta_tables(trace: &LinkedTrace, settings: HtaOptions) -> Result<HtaTables, PatternError> {
     let loaded = HtaTrace::new(trace, &NamePatterns::new()?, settings);
     Ok(HtaTables::make(&Making::new(&loaded), |_| true))
 }
 
-/// The same, with what HTA's class in Python has arguments for.
+/// Computes the same figures as [`hta_tables`], and the tables to which HTA's Python class applies
+/// arguments.
 ///
 /// # Errors
-/// None: HTA's patterns are right.
+/// Never fails: HTA's patterns are valid.
 pub fn hta_tables_in_detail(
     trace: &LinkedTrace,
     settings: HtaOptions,
@@ -288,8 +296,8 @@ pub fn hta_tables_in_detail(
     Ok((tables, HtaDetails::make(&making, |_| true)))
 }
 
-/// Lets the times of all series count from the first event of all ranks, as HTA does with several
-/// traces (`_align_all_ranks`): it takes the times of their files as those of one clock.
+/// Shifts the times of all series to count from the first event of all ranks, as HTA does with
+/// several traces (`_align_all_ranks`), which assumes that the files share one clock.
 pub fn align_series<'a>(ranks: impl Iterator<Item = &'a mut HtaTables>) {
     let ranks: Vec<&mut HtaTables> = ranks.collect();
     let starts = ranks.iter().filter_map(|rank| rank.first_start_us);
@@ -304,12 +312,12 @@ pub fn align_series<'a>(ranks: impl Iterator<Item = &'a mut HtaTables>) {
         for sample in &mut rank.memory_bw_series {
             sample.ts += later;
         }
-        // asked again, nothing moves
+        // A second call shifts nothing.
         rank.first_start_us = rank.first_start_us.map(|_| first);
     }
 }
 
-/// What the ranks say together; the times of their traces are taken as those of one clock.
+/// Computes the tables of all ranks together, assuming that the traces share one clock.
 pub fn run_tables<'a>(ranks: impl Iterator<Item = &'a HtaTables>) -> HtaRunTables {
     let ranks: Vec<&HtaTables> = ranks.collect();
     HtaRunTables {
@@ -330,7 +338,7 @@ pub fn run_tables<'a>(ranks: impl Iterator<Item = &'a HtaTables>) -> HtaRunTable
     }
 }
 
-/// `get_potential_stragglers` with its arguments.
+/// Computes `get_potential_stragglers` with its arguments.
 pub fn potential_stragglers<'a>(
     ranks: impl Iterator<Item = &'a HtaTables>,
     query: &StragglerQuery,
@@ -339,19 +347,19 @@ pub fn potential_stragglers<'a>(
     stragglers::potential_stragglers(&evidence, query)
 }
 
-/// `x` of `whole` in percent, with so many decimals.
+/// Returns `x` as a percentage of `whole`, rounded to `decimals` decimals.
 fn percent(x: f64, whole: f64, decimals: i32) -> f64 {
     round(x / whole * 100.0, decimals)
 }
 
-/// As pandas rounds.
+/// Rounds like pandas.
 fn round(x: f64, decimals: i32) -> f64 {
     let scale = 10f64.powi(decimals);
     // numpy rounds halves to the even digit.
     (x * scale).round_ties_even() / scale
 }
 
-/// Of ascending values, linear between neighbours; 0 of none.
+/// Returns a quantile of ascending values, linear between neighbours; 0 without values.
 fn quantile(values: &[f64], share: f64) -> f64 {
     let place = share * values.len().saturating_sub(1) as f64;
     let (below, above) = (place.floor() as usize, place.ceil() as usize);

@@ -1,4 +1,4 @@
-//! What several tables are made of: each made once, for the first that needs it.
+//! Intermediate results that several tables share; each is computed once, on first use.
 
 use super::ProfilerStep;
 use super::kernels::{self, NameStats};
@@ -7,7 +7,7 @@ use super::series::{self, BandwidthSeries, QueueSeries};
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
-/// A trace whose tables are made.
+/// A trace and the intermediate results of its tables.
 pub(super) struct Making<'l, 't> {
     pub(super) loaded: &'l HtaTrace<'t>,
     queues: OnceCell<Vec<QueueSeries>>,
@@ -42,7 +42,7 @@ impl<'l, 't> Making<'l, 't> {
     }
 
     pub(super) fn profiler_steps(&self) -> Vec<ProfilerStep> {
-        // A step has a range on the host and one on each device, all of one number.
+        // A step has a range on the host and one on each device, all with the same number.
         let steps: BTreeSet<u64> = self.loaded.steps.iter().map(|step| step.number).collect();
         let steps = steps.into_iter();
         steps.map(|step| ProfilerStep { step }).collect()

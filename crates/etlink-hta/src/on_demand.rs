@@ -1,4 +1,4 @@
-//! Tables that are made when they are asked for: a notebook wants few of them.
+//! Builds tables on demand: a notebook uses only a few of them.
 
 use super::making::Making;
 use super::rows::{HtaTrace, KeptRows, NamePatterns, rank_of};
@@ -6,7 +6,7 @@ use super::{HtaDetails, HtaOptions, HtaTables, PatternError};
 use etlink_link::LinkedTrace;
 use std::sync::OnceLock;
 
-/// A trace, and HTA's tables of it on demand. Keeps the trace.
+/// A trace whose HTA tables are built on demand. Keeps the trace.
 #[derive(Debug)]
 pub struct HtaOnDemand {
     trace: LinkedTrace,
@@ -15,7 +15,7 @@ pub struct HtaOnDemand {
 }
 
 impl HtaOnDemand {
-    /// Takes the trace; nothing is computed.
+    /// Takes the trace without computing anything.
     pub fn new(trace: LinkedTrace, settings: HtaOptions) -> HtaOnDemand {
         HtaOnDemand {
             trace,
@@ -24,22 +24,22 @@ impl HtaOnDemand {
         }
     }
 
-    /// HTA's rank of it.
+    /// Returns HTA's rank of the trace.
     pub fn rank(&self) -> i64 {
         rank_of(&self.trace, self.settings)
     }
 
-    /// The tables of these names alone; all others are empty.
+    /// Builds only the tables with these names; all others stay empty.
     ///
     /// # Errors
-    /// None: HTA's patterns are right.
+    /// Never fails: HTA's patterns are valid.
     pub fn tables(&self, names: &[&str]) -> Result<(HtaTables, HtaDetails), PatternError> {
         let rows = match self.rows.get() {
             Some(rows) => rows,
             None => {
                 let patterns = NamePatterns::new()?;
                 let loaded = HtaTrace::new(&self.trace, &patterns, self.settings);
-                // of two threads that come here one is for nothing
+                // If two threads arrive here, the work of one is wasted.
                 self.rows.get_or_init(|| loaded.into_kept())
             }
         };

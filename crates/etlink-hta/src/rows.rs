@@ -1,4 +1,4 @@
-//! What HTA loads.
+//! Selects rows, steps and times as HTA loads them.
 
 use super::{HtaOptions, PatternError};
 use etlink_link::LinkedTrace;
@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-/// HTA's classes.
+/// HTA's classes of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum HtaClass {
     Computation,
@@ -28,7 +28,7 @@ impl HtaClass {
     }
 }
 
-/// HTA's patterns, at the start of the name.
+/// HTA's patterns, matched at the start of the name.
 pub(super) struct NamePatterns {
     communication: Regex,
     memory: Regex,
@@ -59,18 +59,18 @@ impl NamePatterns {
     }
 }
 
-/// What HTA takes for a device row.
+/// Kinds of events that HTA takes for device rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HtaRowKind {
     /// A kernel, copy or memset.
     Work,
-    /// `cuda_sync`.
+    /// A `cuda_sync` event.
     Wait,
     /// A CPU op with a stream.
     Op,
 }
 
-/// A device row; times in units of [`HtaTrace::unit_us`].
+/// A device row; times are in units of [`HtaTrace::unit_us`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HtaRow {
     pub(super) name: NameId,
@@ -80,11 +80,12 @@ pub(super) struct HtaRow {
     pub(super) stream: i64,
     pub(super) start: i64,
     pub(super) end: i64,
-    /// Row of the call with its correlation, in the trace's table of calls.
+    /// Row of the call with the same correlation, in the trace's table of calls; `None` if there is
+    /// none.
     pub(super) call: Option<usize>,
     pub(super) correlation: Correlation,
     pub(super) kind: HtaRowKind,
-    /// The file's first event, whose number HTA takes for none.
+    /// True for the file's first event, whose number HTA takes for "none".
     pub(super) first: bool,
     pub(super) gb_per_s: f64,
 }
@@ -95,22 +96,22 @@ impl HtaRow {
     }
 }
 
-/// What is left of a trace.
+/// A trace after HTA's filters.
 pub(super) struct HtaTrace<'t> {
     pub(super) trace: &'t LinkedTrace,
     pub(super) rank: i64,
-    /// By start.
+    /// Device rows by start.
     pub(super) rows: Cow<'t, [HtaRow]>,
-    /// Steps by start; several have one number where devices have ranges for them.
+    /// Steps by start; several have the same number if devices have ranges for them too.
     pub(super) steps: Cow<'t, [HtaStep]>,
-    /// Microseconds of one unit of time.
+    /// Length of a time unit, in µs.
     pub(super) unit_us: f64,
     pub(super) settings: HtaOptions,
-    /// What the host did is kept if it began before that.
+    /// Limit on starts of host work: only earlier work is kept.
     until: i64,
 }
 
-/// What [`HtaTrace::new`] has found, without the trace.
+/// Result of [`HtaTrace::new`] without the trace.
 #[derive(Clone, Debug)]
 pub(super) struct KeptRows {
     rows: Vec<HtaRow>,
@@ -124,7 +125,7 @@ pub(super) struct HtaStep {
     pub(super) number: u64,
     pub(super) start: i64,
     pub(super) end: i64,
-    /// Latest end of this and those before.
+    /// Latest end of this step and all earlier ones.
     pub(super) latest: i64,
 }
 
@@ -145,13 +146,13 @@ impl<'t> HtaTrace<'t> {
             .len()
             > 1
         {
-            // HTA filters only traces with two steps or more, so a single step keeps all.
+            // HTA filters only traces with two steps or more, so a single step keeps everything.
             loaded.until = loaded.kept_until();
             let until = loaded.until;
             loaded.steps.to_mut().retain(|step| step.start < until);
             loaded.keep_launched();
         }
-        // as a stable sort of the file's order would have it
+        // The order of a stable sort of the file's events.
         loaded.rows.to_mut().sort_by_key(|row| row.start);
         loaded
     }
@@ -168,7 +169,7 @@ impl<'t> HtaTrace<'t> {
         }
     }
 
-    /// What [`from_kept`](Self::from_kept) makes it of again.
+    /// Extracts the data from which [`from_kept`](Self::from_kept) restores the value.
     pub(super) fn into_kept(self) -> KeptRows {
         KeptRows {
             rows: self.rows.into_owned(),
@@ -177,7 +178,7 @@ impl<'t> HtaTrace<'t> {
         }
     }
 
-    /// The same as the one that left `kept`, of the same trace and settings.
+    /// Restores the value that produced `kept`, given the same trace and settings.
     pub(super) fn from_kept(
         trace: &'t LinkedTrace,
         settings: HtaOptions,
@@ -191,26 +192,26 @@ impl<'t> HtaTrace<'t> {
         }
     }
 
-    /// Start and end as HTA rounds them: by floating point, which decides where an end is a whole
-    /// microsecond.
+    /// Returns start and end rounded like HTA's: in floating point, which matters if an end is a
+    /// whole microsecond.
     pub(super) fn times(&self, start: TimeNs, duration: DurationNs) -> (i64, i64) {
         if self.settings.nanoseconds {
             return (start.0, (start + duration).0);
         }
-        // as parsing the decimal text gives it; nanoseconds since 1970 are more than a double holds
+        // As parsed from decimal text; nanoseconds since 1970 exceed the precision of a double.
         let (ts, dur) = (float_micros(start.0), float_micros(duration.0));
-        // Rounding both ends inwards can leave a length of
-        // -1; HTA computes on with it, and so do its tables.
+        // Rounding both ends inwards can leave a length of -1. HTA computes with it, and its tables
+        // show it.
         (ts.ceil() as i64, (ts + dur).floor() as i64)
     }
 
-    /// Whether what the host did from then on is kept.
+    /// Returns true if host work that starts at this time is kept.
     pub(super) fn is_kept(&self, start: TimeNs) -> bool {
         self.times(start, DurationNs(0)).0 < self.until
     }
 
-    /// Where the last step begins. Or after its end; HTA has counted starts from the first event by
-    /// then, but not ends.
+    /// Returns the limit on starts of host work: the start of the last step or, if it is included,
+    /// its end; HTA by then counts starts from the first event, but not ends.
     fn kept_until(&self) -> i64 {
         if !self.settings.include_last {
             return self
@@ -227,7 +228,7 @@ impl<'t> HtaTrace<'t> {
         })
     }
 
-    /// Of all there is.
+    /// Returns the starts of all events.
     pub(super) fn starts(&self) -> impl Iterator<Item = i64> {
         self.rows
             .iter()
@@ -235,7 +236,7 @@ impl<'t> HtaTrace<'t> {
             .chain(self.host_times().map(|(start, _)| start))
     }
 
-    /// All there are, also those on devices.
+    /// Returns all steps, including those on devices.
     fn all_steps(&self) -> Vec<HtaStep> {
         let DeviceTrace { ops, names, .. } = &self.trace.device;
         let number: Vec<Option<u64>> = names
@@ -266,7 +267,7 @@ impl<'t> HtaTrace<'t> {
         steps
     }
 
-    /// User annotations of the host with their times.
+    /// Returns user annotations of the host with their times.
     pub(super) fn annotations(&self) -> impl Iterator<Item = (NameId, (i64, i64))> {
         let ops = &self.trace.device.ops;
         let all = (0..ops.len()).filter(|op| ops.annotation[*op]);
@@ -274,7 +275,7 @@ impl<'t> HtaTrace<'t> {
             .filter(|(_, (start, _))| *start < self.until)
     }
 
-    /// Those of devices.
+    /// Returns user annotations of devices with their times.
     pub(super) fn device_annotations(&self) -> impl Iterator<Item = (NameId, (i64, i64))> {
         let auxiliary = &self.trace.device.auxiliary;
         let all = (0..auxiliary.len())
@@ -288,7 +289,7 @@ impl<'t> HtaTrace<'t> {
         .filter(|(_, (start, _))| *start < self.until)
     }
 
-    /// Times of what HTA takes for the host's: ops, calls, frames, annotations.
+    /// Returns the times of HTA's host events: ops, calls, frames, annotations.
     pub(super) fn host_times(&self) -> impl Iterator<Item = (i64, i64)> {
         let DeviceTrace {
             ops,
@@ -309,7 +310,8 @@ impl<'t> HtaTrace<'t> {
             .filter(|(start, _)| *start < self.until)
     }
 
-    /// Times of device rows that do not say their stream, by which HTA knows device rows.
+    /// Returns the times of device rows that do not state a stream, by which HTA recognizes device
+    /// rows.
     fn rows_without_stream(&self) -> impl Iterator<Item = (i64, i64)> {
         let device = &self.trace.device;
         let rows = &device.rows;
@@ -318,14 +320,14 @@ impl<'t> HtaTrace<'t> {
             .map(|row| self.times(rows.start[row], rows.duration[row]))
     }
 
-    /// All that HTA takes for device rows: rows of the device, waits, ops with a stream.
+    /// Returns all device rows in HTA's sense: rows of the device, waits, ops with a stream.
     fn device_rows(&self, patterns: &NamePatterns) -> Vec<HtaRow> {
         let device = &self.trace.device;
         // A trace has few names and many rows, and the patterns are slow.
         let mut classes = NameClasses::new(device, patterns);
         let call_of = calls_by_correlation(device);
-        // HTA numbers events from 0 and takes number 0 for
-        // "no partner", which hits the file's first event.
+        // HTA numbers events from 0 and takes number 0 for "no partner", which affects the file's
+        // first event.
         let first_start = device
             .first_start
             .filter(|start| !is_start_of_host_event(device, start));
@@ -334,7 +336,7 @@ impl<'t> HtaTrace<'t> {
             let rows = &device.rows;
             let (start, end) = self.times(rows.start[at], rows.duration[at]);
             let correlation = rows.correlation[at];
-            // the linked call first: ids may come again
+            // The linked call takes precedence, because ids may be reused.
             let linked = self.trace.row_call[at].get().map(|call| call.index());
             all.push(HtaRow {
                 name: rows.name[at],
@@ -347,7 +349,7 @@ impl<'t> HtaTrace<'t> {
                 correlation,
                 kind: HtaRowKind::Work,
                 first: Some(rows.start[at]) == first_start,
-                // Absent is negative in the table and 0 in HTA.
+                // An absent value is negative in the table and 0 in HTA.
                 gb_per_s: rows.gb_per_s[at].max(0.0),
             });
         }
@@ -355,7 +357,7 @@ impl<'t> HtaTrace<'t> {
             let syncs = &device.syncs;
             let (start, end) = self.times(syncs.start[at], syncs.duration[at]);
             let correlation = syncs.correlation[at];
-            // Kineto writes stream -1 of a wait for a device as an unsigned number in some versions
+            // Some versions of Kineto write stream -1 of a device-wide wait as an unsigned number.
             let stream = if syncs.unsigned[at] {
                 i64::from(u32::MAX)
             } else {
@@ -381,7 +383,7 @@ impl<'t> HtaTrace<'t> {
             all.push(HtaRow {
                 name: op.name,
                 class: classes.class_of(op.name),
-                // it has no device, and is in no series
+                // The op has no device and is in no series.
                 device: 0,
                 stream: op.stream,
                 start,
@@ -393,12 +395,12 @@ impl<'t> HtaTrace<'t> {
                 gb_per_s: 0.0,
             });
         }
-        // HTA's test for a device row is its stream alone.
+        // HTA recognizes a device row by its stream alone.
         all.retain(|row| row.stream != -1);
         all
     }
 
-    /// Rows of calls that are kept; a row comes as often as its correlation does.
+    /// Keeps rows of kept calls, and repeats a row once per call with its correlation.
     fn keep_launched(&mut self) {
         let calls = &self.trace.device.calls;
         let mut times: FxHashMap<Correlation, usize> = FxHashMap::default();
@@ -416,19 +418,19 @@ impl<'t> HtaTrace<'t> {
             .collect();
     }
 
-    /// The name of a row.
+    /// Returns the name of a row.
     pub(super) fn name(&self, row: &HtaRow) -> &'t str {
         self.trace.device_name(row.name)
     }
 
-    /// Start and end of a call.
+    /// Returns start and end of a call.
     pub(super) fn call(&self, call: usize) -> (i64, i64) {
         let calls = &self.trace.device.calls;
         self.times(calls.start[call], calls.duration[call])
     }
 
-    /// Start of what HTA takes for a row's call: where no call has its correlation, the file's
-    /// first event.
+    /// Returns the start of the call that HTA assigns to a row: the file's first event if no call
+    /// has its correlation.
     pub(super) fn called(&self, row: &HtaRow) -> Option<i64> {
         match row.call {
             Some(call) => Some(self.call(call).0),
@@ -442,12 +444,12 @@ impl<'t> HtaTrace<'t> {
         }
     }
 
-    /// The name of a call.
+    /// Returns the name of a call.
     pub(super) fn call_name(&self, call: usize) -> &'t str {
         self.trace.device_name(self.trace.device.calls.name[call])
     }
 
-    /// A time as HTA writes it, us.
+    /// Converts a time to µs as HTA writes it.
     pub(super) fn us(&self, time: i64) -> f64 {
         if self.settings.nanoseconds {
             time as f64 / 1e3
@@ -457,13 +459,14 @@ impl<'t> HtaTrace<'t> {
     }
 }
 
-/// HTA's rank of a trace.
+/// Returns HTA's rank of a trace.
 pub(super) fn rank_of(trace: &LinkedTrace, settings: HtaOptions) -> i64 {
     let stated = trace.report.rank.map(|rank| rank.0);
     settings.rank.or(stated).unwrap_or(0)
 }
 
-/// -1 of rows that do not say their stream: HTA does not look at `tid`.
+/// Returns the stream of a queue; -1 for rows that do not state a stream, because HTA ignores
+/// `tid`.
 fn stated_stream(device: &DeviceTrace, queue: QueueIdx) -> i64 {
     if device.stated_queues.contains(&queue) {
         device.queues[queue.index()].stream
@@ -473,16 +476,16 @@ fn stated_stream(device: &DeviceTrace, queue: QueueIdx) -> i64 {
 }
 
 fn pattern_at_start(text: &str) -> Result<Regex, PatternError> {
-    // Python's `re.match` looks at the start of the name only.
+    // Python's `re.match` matches only at the start of the name.
     Regex::new(&format!("^(?:{text})")).map_err(PatternError)
 }
 
-/// Microseconds as Python parses them from the file's text.
+/// Converts nanoseconds to microseconds as Python parses them from the file's text.
 fn float_micros(ns: i64) -> f64 {
     ns.div_euclid(1_000) as f64 + ns.rem_euclid(1_000) as f64 / 1e3
 }
 
-/// HTA's class of each name, looked at once.
+/// Cache of HTA's class per name.
 struct NameClasses<'t> {
     device: &'t DeviceTrace,
     patterns: &'t NamePatterns,
@@ -504,7 +507,7 @@ impl<'t> NameClasses<'t> {
     }
 }
 
-/// Of several calls with one correlation the last, as in HTA's join.
+/// Maps each correlation to its call; if several calls share one, the last wins, as in HTA's join.
 fn calls_by_correlation(device: &DeviceTrace) -> FxHashMap<Correlation, usize> {
     let ids = device.calls.correlation.iter().copied();
     ids.zip(0..).filter(|(id, _)| id.get().is_some()).collect()

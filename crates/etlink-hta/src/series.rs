@@ -5,7 +5,7 @@ use super::rows::{HtaClass, HtaRow, HtaRowKind, HtaTrace};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// `get_queue_length_summary`, rows.
+/// A row of `get_queue_length_summary`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[allow(missing_docs, reason = "HTA's names")]
@@ -25,8 +25,8 @@ pub struct QueueSummary {
     pub queue_length_max: f64,
 }
 
-/// `get_queue_length_time_series`: from a time on, us from the first event (of all ranks:
-/// [`align_series`](crate::align_series)), so many launches wait.
+/// A row of `get_queue_length_time_series`: number of waiting launches from a time on, in µs from
+/// the first event (of all ranks: [`align_series`](crate::align_series)).
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[allow(missing_docs, reason = "HTA's names")]
@@ -39,8 +39,8 @@ pub struct QueueSample {
     pub queue_length: i64,
 }
 
-/// `get_memory_bw_time_series`: from a time on, us from the first event, copies of a kind move so
-/// many GB/s.
+/// A row of `get_memory_bw_time_series`: bandwidth of one kind of copies in GB/s from a time on, in
+/// µs from the first event.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[allow(missing_docs, reason = "HTA's names")]
@@ -52,7 +52,8 @@ pub struct BandwidthSample {
     pub memory_bw_gbps: f64,
 }
 
-/// `get_time_spent_blocked_on_full_queue`, us, and of the time from the first start to the last.
+/// A row of `get_time_spent_blocked_on_full_queue`, in µs and relative to the time from the first
+/// start to the last.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[allow(missing_docs, reason = "HTA's names")]
@@ -63,7 +64,7 @@ pub struct BlockedTime {
     pub relative_duration_at_max_queue_length: f64,
 }
 
-/// `get_memory_bw_summary`, GB/s.
+/// A row of `get_memory_bw_summary`, in GB/s.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[allow(missing_docs, reason = "HTA's names")]
@@ -83,8 +84,8 @@ pub struct BandwidthSummary {
     pub memory_bw_gbps_max: f64,
 }
 
-/// `describe()`: count, mean, deviation of a sample, least, quartiles (linear between neighbours),
-/// most.
+/// Results of `describe()`: count, mean, sample deviation, minimum, quartiles (linear between
+/// neighbours), maximum.
 struct SampleSummary {
     count: f64,
     mean: f64,
@@ -93,7 +94,7 @@ struct SampleSummary {
 }
 
 fn describe(mut values: Vec<f64>) -> Option<SampleSummary> {
-    // Quartiles are of the sorted samples.
+    // Quartiles require sorted samples.
     values.sort_by(f64::total_cmp);
     let (n, last) = (values.len() as f64, values.len().checked_sub(1)?);
     let mean = values.iter().sum::<f64>() / n;
@@ -113,7 +114,7 @@ fn describe(mut values: Vec<f64>) -> Option<SampleSummary> {
     })
 }
 
-/// The calls that HTA takes for launches here.
+/// Calls that HTA counts as launches here.
 const LAUNCHES: [&str; 12] = [
     "cudaLaunchKernel",
     "cudaLaunchKernelExC",
@@ -129,21 +130,21 @@ const LAUNCHES: [&str; 12] = [
     "hipMemcpyWithStream",
 ];
 
-/// From a time on so many launches wait.
+/// Number of waiting launches from a time on.
 pub(super) struct QueuePoint {
     time: i64,
     length: i64,
-    /// Of the row that is launched or begins then: HTA does not tell devices apart here.
+    /// Device of the row that is launched or starts then: HTA does not distinguish devices here.
     device: i64,
 }
 
 /// A stream, and the lengths of its queue.
 pub(super) type QueueSeries = (i64, Vec<QueuePoint>);
 
-/// By stream, then time; at one time what is launched comes first, as HTA would have it if it
-/// sorted stably.
+/// Returns queue lengths by stream, then by time. At the same time launches precede starts, as in
+/// HTA with a stable sort.
 pub(super) fn queue_series(loaded: &HtaTrace<'_>) -> Vec<QueueSeries> {
-    // of several rows of a call the last counts
+    // If a call has several rows, the last counts.
     let mut launched: BTreeMap<usize, &HtaRow> = BTreeMap::new();
     for row in loaded
         .rows
@@ -154,8 +155,8 @@ pub(super) fn queue_series(loaded: &HtaTrace<'_>) -> Vec<QueueSeries> {
             .call
             .filter(|call| LAUNCHES.contains(&loaded.call_name(*call)))
         {
-            // HTA's index of a call holds one partner, so
-            // a graph launch keeps only its last kernel.
+            // HTA's index of a call holds one partner, so a graph launch keeps only its last
+            // kernel.
             launched.insert(call, row);
         }
     }
@@ -171,11 +172,11 @@ pub(super) fn queue_series(loaded: &HtaTrace<'_>) -> Vec<QueueSeries> {
         .collect()
 }
 
-/// A time, by how much the length changes then, and the device.
+/// A time, the change of the length at that time, and the device.
 type QueueChange = (i64, i64, i64);
 
 fn queue_lengths(mut changes: Vec<QueueChange>) -> Vec<QueuePoint> {
-    // Launches (+1) come before starts (-1), so that the length never goes below 0 at one instant.
+    // Launches (+1) precede starts (-1), so that the length never drops below 0 at one instant.
     changes.sort_by_key(|(time, change, _)| (*time, -change));
     let mut length = 0;
     let mut lengths = vec![];
@@ -215,10 +216,10 @@ pub(super) fn queue_summaries(loaded: &HtaTrace<'_>, queues: &[QueueSeries]) -> 
     queues.iter().filter_map(summary).collect()
 }
 
-/// How many launches a stream takes, as HTA has it.
+/// HTA's capacity of a stream's queue, in launches.
 const FULL: i64 = 1_024;
 
-/// HTA keeps one stream of a rank, the last.
+/// Returns the time at a full queue. HTA keeps only the last stream of a rank.
 pub(super) fn blocked_times(loaded: &HtaTrace<'_>, queues: &[QueueSeries]) -> Vec<BlockedTime> {
     let of_stream = |(stream, lengths): &QueueSeries| {
         // HTA measures from each sample to the next, so the last one adds nothing.
@@ -251,10 +252,10 @@ pub(super) fn blocked_times(loaded: &HtaTrace<'_>, queues: &[QueueSeries]) -> Ve
     }]
 }
 
-/// Times and changes at them, or sums from then on, each with its device.
+/// Times with the change at each, or the sum from then on, and the device.
 type BandwidthChanges = Vec<(i64, f64, i64)>;
 
-/// The queue lengths of all streams as records.
+/// Returns the queue lengths of all streams as records.
 pub(super) fn queue_samples(loaded: &HtaTrace<'_>, queues: &[QueueSeries]) -> Vec<QueueSample> {
     let first = loaded.starts().min().unwrap_or(0);
     let mut samples = vec![];
@@ -263,7 +264,7 @@ pub(super) fn queue_samples(loaded: &HtaTrace<'_>, queues: &[QueueSeries]) -> Ve
             rank: loaded.rank,
             ts: loaded.us(point.time.saturating_sub(first)),
             pid: point.device,
-            // Kineto writes the stream as the thread of a device's row
+            // Kineto writes the stream as the thread of a device's row.
             tid: *stream,
             stream: *stream,
             queue_length: point.length,
@@ -275,7 +276,7 @@ pub(super) fn queue_samples(loaded: &HtaTrace<'_>, queues: &[QueueSeries]) -> Ve
 /// A kind of copies, and times with the bandwidth from then on.
 pub(super) type BandwidthSeries = (String, BandwidthChanges);
 
-/// By kind, then time.
+/// Returns bandwidths by kind, then by time.
 pub(super) fn bandwidth_series(loaded: &HtaTrace<'_>) -> Vec<BandwidthSeries> {
     let mut kinds: BTreeMap<&str, (BandwidthChanges, BandwidthChanges)> = BTreeMap::new();
     for row in loaded
@@ -284,13 +285,13 @@ pub(super) fn bandwidth_series(loaded: &HtaTrace<'_>) -> Vec<BandwidthSeries> {
         .filter(|row| row.class == HtaClass::Memory)
     {
         let name = loaded.name(row);
-        // HTA cuts the name at 11 characters: `Memcpy HtoD`.
+        // HTA truncates the name to 11 characters: `Memcpy HtoD`.
         let kind = match () {
             () if name.starts_with("Memset") => "Memset",
             () if name.starts_with("Memcpy") => name.get(..11).unwrap_or(name),
             () => "Memcpy Unknown",
         };
-        // what has no length lasts 1 us
+        // A row without length lasts 1 µs.
         let end = if row.duration() == 0 {
             row.start
                 .saturating_add((1.0 / loaded.unit_us).round() as i64)
@@ -303,7 +304,7 @@ pub(super) fn bandwidth_series(loaded: &HtaTrace<'_>) -> Vec<BandwidthSeries> {
     }
     let series = |(kind, (starts, ends)): (&str, (BandwidthChanges, BandwidthChanges))| {
         let mut changes = [starts, ends].concat();
-        // Starts stand before ends and the sort is stable, as in HTA's concatenated frames.
+        // Starts precede ends and the sort is stable, as in HTA's concatenated frames.
         changes.sort_by_key(|change| change.0);
         let mut sum = 0.0;
         for (_, change, _) in &mut changes {

@@ -1,27 +1,27 @@
-//! `get_potential_stragglers`: who starts a long communication last.
+//! Computes `get_potential_stragglers`: the ranks that start a long communication last.
 //!
-//! Of kernels `ncclKernel…` that last at least 1 % of a mean step, the last of each rank, stream,
-//! step and name; of these the stream and name whose durations differ most over the ranks; of these
-//! the ranks that start last.
+//! Considers kernels `ncclKernel…` that last at least 1 % of a mean step, and keeps the last of
+//! each rank, stream, step and name. Selects the stream and name whose durations differ most across
+//! ranks, and there the ranks that start last.
 
 use super::rows::HtaTrace;
 use etlink_model::NameId;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A rank that may hold the others up, the likeliest first.
+/// A rank that may delay the others; the likeliest comes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PotentialStraggler {
-    /// The rank.
+    /// Number of the rank.
     pub straggler: i64,
 }
 
-/// What the trace of one rank says.
+/// Evidence from the trace of one rank.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct StragglerEvidence {
     rank: i64,
-    /// First start and last end of what belongs to each step.
+    /// First start and last end of each step's events.
     steps: BTreeMap<u64, (i64, i64)>,
     kernels: Vec<StragglerKernel>,
 }
@@ -39,7 +39,7 @@ struct StragglerKernel {
 /// Kernels of one name by step and rank.
 type KernelsByStep<'a> = BTreeMap<u64, BTreeMap<i64, &'a StragglerKernel>>;
 
-/// The last step, by start, that has begun and has not ended.
+/// Returns the last step, by start, that has begun and not ended.
 fn step_at(loaded: &HtaTrace<'_>, time: i64) -> Option<u64> {
     let begun = loaded.steps.partition_point(|step| step.start <= time);
     let open = loaded.steps[..begun]
@@ -79,7 +79,8 @@ pub(super) fn straggler_evidence(loaded: &HtaTrace<'_>) -> StragglerEvidence {
             continue;
         };
         evidence.add(step, row.start, row.end);
-        // HTA asks for an iteration above 0: step 0 goes along with -1, which is no step.
+        // HTA requires an iteration above 0, so step 0 is dropped together with -1, which means no
+        // step.
         if step > 0 && communicates[NameId::index(row.name)] {
             let name = loaded.name(row).to_owned();
             evidence.kernels.push(StragglerKernel {
@@ -101,12 +102,12 @@ impl StragglerEvidence {
     }
 }
 
-/// What `get_potential_stragglers` is asked.
+/// Arguments of `get_potential_stragglers`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StragglerQuery {
-    /// `profiler_steps`; `None`: all.
+    /// `profiler_steps`; `None` for all steps.
     pub steps: Option<BTreeSet<u64>>,
-    /// How many ranks are named, `num_candidates`.
+    /// Number of ranks to return, `num_candidates`.
     pub candidates: usize,
 }
 
@@ -126,10 +127,11 @@ impl StragglerQuery {
     }
 }
 
-/// How long a kernel lasts at least, of a mean step.
+/// Minimum duration of a kernel, as a fraction of a mean step.
 const LEAST: f64 = 0.01;
 
-/// None of fewer than two ranks with such kernels, where HTA fails.
+/// Returns the potential stragglers; none for fewer than two ranks with such kernels, for which HTA
+/// fails.
 pub(super) fn potential_stragglers(
     ranks: &[&StragglerEvidence],
     query: &StragglerQuery,
@@ -184,14 +186,14 @@ pub(super) fn potential_stragglers(
         .unwrap_or_default()
 }
 
-/// Standard deviation of a sample.
+/// Returns the standard deviation of a sample; `None` if it is too small.
 fn duration_spread(durations: impl Iterator<Item = i64>) -> Option<f64> {
     let mut all = etlink_analyze::DurationStats::default();
     durations.for_each(|duration| all.add(duration));
     all.stddev_ns()
 }
 
-/// The ranks that are among the last to start most often.
+/// Returns the ranks that are most often among the last to start.
 fn latest_starters(steps: &KernelsByStep<'_>, candidates: usize) -> Vec<PotentialStraggler> {
     let mut times: BTreeMap<i64, u64> = BTreeMap::new();
     for ranks in steps.values() {

@@ -1,12 +1,12 @@
-//! Temporal breakdown, overlap, type table.
+//! Computes temporal breakdown, overlap and type table.
 
 use super::percent;
 use super::rows::{HtaClass, HtaRow, HtaTrace};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// `get_temporal_breakdown`: the window is from the first row's start to the last row's end,
-/// compute the union of computation, non-compute the rest of what is not idle.
+/// A row of `get_temporal_breakdown`: the window is from the first row's start to the last row's
+/// end, compute is the union of computation, non-compute is the rest of the busy time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[allow(missing_docs, reason = "HTA's names, us and percent")]
@@ -25,8 +25,8 @@ pub struct TemporalBreakdown {
     pub non_compute_time_pctg: f64,
 }
 
-/// `get_comm_comp_overlap`: time in which both run, of that in which communication does; none
-/// without communication.
+/// A row of `get_comm_comp_overlap`: percent of communication time that overlaps with computation;
+/// `None` without communication.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[allow(missing_docs, reason = "HTA's names, percent")]
@@ -35,7 +35,7 @@ pub struct CommCompOverlap {
     pub comp_comm_overlap_pctg: Option<f64>,
 }
 
-/// `get_gpu_kernel_breakdown`, by types that run together, us.
+/// A row of `get_gpu_kernel_breakdown`, by types that run together; times are in µs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[allow(missing_docs, reason = "HTA's names, us and percent")]
@@ -45,14 +45,14 @@ pub struct KernelType {
     pub percentage: f64,
 }
 
-/// Rows as intervals: a new one begins where a row starts after all ends before it. Rounding leaves
-/// rows of negative length, which make intervals of negative length.
+/// Merges rows into intervals: a new one begins if a row starts after all earlier ends. Rounding
+/// leaves rows of negative length, which produce intervals of negative length.
 fn merged_rows<'r>(rows: impl Iterator<Item = &'r HtaRow>) -> Vec<(i64, i64)> {
     let mut all: Vec<(i64, i64)> = vec![];
     let mut latest = i64::MIN;
     for row in rows {
         match all.last_mut() {
-            // Touching rows join, as in HTA: a new group begins only behind all earlier ends.
+            // Touching rows join, as in HTA: a new group begins only after all earlier ends.
             Some(last) if row.start <= latest => last.1 = last.1.max(row.end),
             _ => all.push((row.start, row.end)),
         }
@@ -78,7 +78,7 @@ pub(super) fn temporal_breakdown(loaded: &HtaTrace<'_>) -> TemporalBreakdown {
     let kernel = last.1.saturating_sub(first.0);
     let idle = kernel.saturating_sub(total_length(&busy));
     let compute = total_length(&merged_rows(rows_of_class(loaded, HtaClass::Computation)));
-    // HTA asserts that this is not negative; with rounding it can be, and is reported as it is.
+    // HTA asserts that this is not negative; with rounding it can be, and is reported unchanged.
     let non_compute = kernel.saturating_sub(compute).saturating_sub(idle);
     let share = |time: i64| percent(time as f64, kernel as f64, 2);
     TemporalBreakdown {
@@ -97,7 +97,8 @@ fn rows_of_class<'l>(loaded: &'l HtaTrace<'_>, of: HtaClass) -> impl Iterator<It
     loaded.rows.iter().filter(move |row| row.class == of)
 }
 
-/// Time by the sum of the values of the types that run; of each piece what `of_piece` leaves.
+/// Returns time by the sum of the running types' values; each piece counts as `of_piece` returns
+/// it.
 fn times_by_types(
     loaded: &HtaTrace<'_>,
     types: &[HtaClass],
@@ -105,7 +106,8 @@ fn times_by_types(
 ) -> BTreeMap<i64, i64> {
     let mut changes: Vec<(i64, i64)> = vec![];
     for (bit, of) in types.iter().enumerate() {
-        // The sum of the values that run names the combination: 3 is the first two types.
+        // The sum of the running types' values identifies the combination: 3 is the first two
+        // types.
         let value = 1i64 << bit;
         changes.extend(
             merged_rows(rows_of_class(loaded, *of))
@@ -113,8 +115,8 @@ fn times_by_types(
                 .flat_map(|(start, end)| [(start, value), (end, -value)]),
         );
     }
-    // At one instant ends may stand before begins. The
-    // piece between them has no length, yet its line.
+    // At one instant ends may precede beginnings. The piece between them has no length, but still a
+    // line.
     changes.sort_by_key(|change| change.0);
     let (mut times, mut running) = (BTreeMap::new(), 0);
     for (at, (time, change)) in changes.iter().enumerate() {
@@ -143,7 +145,7 @@ pub(super) fn comm_comp_overlap(loaded: &HtaTrace<'_>) -> CommCompOverlap {
     }
 }
 
-/// The types of `get_gpu_kernel_breakdown`; without `include_memory_kernels` the first two.
+/// Types of `get_gpu_kernel_breakdown`; without `include_memory_kernels`, only the first two.
 pub(super) const KERNEL_TYPES: [HtaClass; 3] = [
     HtaClass::Computation,
     HtaClass::Communication,
@@ -152,7 +154,7 @@ pub(super) const KERNEL_TYPES: [HtaClass; 3] = [
 
 pub(super) fn kernel_types(loaded: &HtaTrace<'_>, types: &[HtaClass]) -> Vec<KernelType> {
     let mut sums: BTreeMap<String, i64> = BTreeMap::new();
-    // HTA's `astype(int)`
+    // HTA's `astype(int)`.
     let whole_us = |time: i64| {
         if loaded.settings.nanoseconds {
             time / 1_000 * 1_000
@@ -182,7 +184,7 @@ pub(super) fn kernel_types(loaded: &HtaTrace<'_>, types: &[HtaClass]) -> Vec<Ker
     )
 }
 
-/// The same of several ranks: sums.
+/// Sums the type tables of several ranks.
 pub(super) fn kernel_types_of_run<'a>(
     ranks: impl Iterator<Item = &'a KernelType>,
 ) -> Vec<KernelType> {

@@ -1,13 +1,13 @@
-//! Cuts a document into chunks of whole array elements without parsing it.
+//! Splits a document into chunks of whole array elements without parsing it.
 //!
 //! ```text
 //! {"schemaVersion": 1, "traceEvents": [ {"ph": … }, … , {"ph": … }, {"ph": … } ], "traceName": …}
 //! ^ header                              ^ chunk          ^ chunk     ^ the last one has the rest
 //! ```
-//! A chunk ends before an anchor: `},` `{` `"key":` with a key that elements begin with.
-//! In valid JSON an anchor is never inside a string, since its quotes are raw; inside a
-//! nested array it can be, which the reader sees as a chunk that ends in the middle of an
-//! element and mends by joining it with the next.
+//! A chunk ends before an anchor: `},` `{` `"key":` with a key that elements begin with. In valid
+//! JSON, an anchor never occurs inside a string, because its quotes are raw. It can occur inside a
+//! nested array. The reader then sees a chunk that ends in the middle of an element, and repairs
+//! this by joining the chunk with the next one.
 
 use crate::{JsonReadError, MAX_ELEMENT_BYTES};
 use memchr::memmem;
@@ -15,29 +15,31 @@ use std::io::{ErrorKind, Read};
 
 const READ_BYTES: usize = 64 << 10;
 
-/// What kind of document it is.
+/// Layout of a document: the key of its array and the keys its elements begin with.
 #[derive(Clone, Copy, Debug)]
 pub struct ArrayLayout {
-    /// The key of the array.
+    /// Key of the array.
     pub array: &'static str,
-    /// First keys of elements besides that of the very first element.
+    /// Known first keys of elements; the first key of the very first element is learned from the
+    /// document.
     pub first_keys: &'static [&'static str],
-    /// Size that chunks aim at, bytes.
+    /// Target size of a chunk, in bytes.
     pub chunk_bytes: usize,
 }
 
-/// Some elements of the array, as text.
+/// A run of array elements, as text.
 #[derive(Debug, Default)]
 pub struct TextChunk {
     /// Byte offset of the text in the document.
     pub offset: u64,
-    /// Elements with what separates them; the last chunk also has all that follows them.
+    /// Elements and the separators between them; the last chunk also holds everything after the
+    /// elements.
     pub text: Vec<u8>,
-    /// No chunk follows.
+    /// True if no chunk follows.
     pub last: bool,
 }
 
-/// Reads a document chunk by chunk.
+/// Reader that splits a document into chunks.
 pub struct ChunkReader<R> {
     source: R,
     layout: ArrayLayout,
@@ -51,11 +53,11 @@ pub struct ChunkReader<R> {
 }
 
 impl<R: Read> ChunkReader<R> {
-    /// Reads up to the first element.
+    /// Opens a document and reads up to its first element. A document that begins with `[` and
+    /// lacks the array's key is taken for the bare array.
     ///
     /// # Errors
-    /// The source fails, or the array is not there. A document without the array's key
-    /// that begins with `[` is taken for the bare array.
+    /// Fails if the source fails, or if the array is missing.
     pub fn open(source: R, layout: ArrayLayout) -> Result<Self, JsonReadError> {
         let first_keys = FirstKeys {
             known: layout.first_keys,
@@ -79,25 +81,26 @@ impl<R: Read> ChunkReader<R> {
         Ok(cutter)
     }
 
-    /// The text before the first element.
+    /// Returns the text before the first element.
     pub fn header(&self) -> &[u8] {
         &self.header
     }
 
-    /// The keys that elements begin with.
+    /// Returns the keys that elements begin with.
     pub(crate) fn first_keys(&self) -> &FirstKeys {
         &self.first_keys
     }
 
-    /// Why the source ended early, if it did: what had been read before it is still given.
+    /// Returns the error that ended the source early; `None` if it ended normally. Everything read
+    /// before the error is still returned as chunks.
     pub fn source_error(&self) -> Option<&str> {
         self.source_error.as_deref()
     }
 
-    /// The next chunk, in `spare`'s memory, or `None` after the last.
+    /// Returns the next chunk, reusing the memory of `spare`, or `None` after the last chunk.
     ///
     /// # Errors
-    /// The source fails, or an element is larger than [`MAX_ELEMENT_BYTES`].
+    /// Fails if the source fails, or if an element is larger than [`MAX_ELEMENT_BYTES`].
     pub fn next(&mut self, mut spare: Vec<u8>) -> Result<Option<TextChunk>, JsonReadError> {
         if self.done {
             return Ok(None);
@@ -108,8 +111,8 @@ impl<R: Read> ChunkReader<R> {
             if self.ended {
                 break self.buffer.len();
             }
-            // An anchor may begin in text that was searched
-            // before it was complete; 64 bytes cover its key.
+            // An anchor may begin in text that was already searched while still incomplete; going
+            // back 64 bytes covers its key.
             if let Some(cut) = self.last_anchor(searched.saturating_sub(64)) {
                 break cut;
             }
@@ -121,8 +124,8 @@ impl<R: Read> ChunkReader<R> {
             }
         };
         spare.clear();
-        // The rest moves to the spare memory and the chunk
-        // keeps the buffer: only the shorter part is copied.
+        // The remainder moves to the spare memory and the chunk keeps the buffer, so that only the
+        // shorter part is copied.
         spare.extend_from_slice(&self.buffer[cut..]);
         std::mem::swap(&mut spare, &mut self.buffer);
         spare.truncate(cut);
@@ -136,15 +139,15 @@ impl<R: Read> ChunkReader<R> {
         }))
     }
 
-    /// Position of the first element, with the header before it.
+    /// Returns the position of the first element; the header is the text before it.
     fn find_array(&mut self) -> Result<usize, JsonReadError> {
         let quoted = format!("\"{}\"", self.layout.array);
         let mut searched = 0usize;
         loop {
             self.fill(searched + READ_BYTES)?;
             let from = searched.saturating_sub(quoted.len() + 64);
-            // The word also occurs as a value or in a nested
-            // key: only `: [` behind it makes it the list.
+            // The word also occurs as a value or as a nested key. Only a `: [` after it identifies
+            // the array.
             for hit in memmem::find_iter(&self.buffer[from..], &quoted) {
                 if let Some(start) = array_start(&self.buffer, from + hit + quoted.len()) {
                     return Ok(start);
@@ -168,7 +171,8 @@ impl<R: Read> ChunkReader<R> {
 
     fn learn_first_key(&mut self) -> Result<(), JsonReadError> {
         self.fill(READ_BYTES)?;
-        // Writers differ in the first key of an element; within a file all elements begin alike.
+        // Writers differ in the first key of an element, but all elements of a file begin with the
+        // same key.
         let first = self.buffer.trim_ascii_start();
         let key = first
             .strip_prefix(b"{")
@@ -191,7 +195,7 @@ impl<R: Read> ChunkReader<R> {
             match read {
                 Ok(0) => self.ended = true,
                 Ok(_) => {}
-                // A signal is no error; the loop reads again.
+                // An interrupting signal is not an error; the loop reads again.
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error)
                     if matches!(
@@ -199,8 +203,8 @@ impl<R: Read> ChunkReader<R> {
                         ErrorKind::UnexpectedEof | ErrorKind::InvalidData | ErrorKind::InvalidInput
                     ) =>
                 {
-                    // This is how decoders report a cut or damaged
-                    // stream. What they gave before it is good.
+                    // Decoders report a truncated or damaged stream this way. Everything they
+                    // returned before is valid.
                     self.source_error = Some(error.to_string());
                     self.ended = true;
                 }
@@ -215,17 +219,17 @@ impl<R: Read> ChunkReader<R> {
         Ok(())
     }
 
-    /// The last place at or after `from` where a new element begins.
+    /// Returns the last position at or after `from` at which a new element begins.
     fn last_anchor(&self, from: usize) -> Option<usize> {
         let (text, keys) = (&self.buffer, &self.first_keys);
         keys.braces(text, from)
-            // The last one makes the chunk as large as can be, so the rest to copy is small.
+            // The last anchor gives the largest chunk and the smallest remainder to copy.
             .rev()
             .find(|&at| follows_element(text, at) && keys.begins(text, at))
     }
 }
 
-/// The first keys of elements, for finding where one begins.
+/// First keys of elements, used to find element boundaries.
 #[derive(Clone, Debug)]
 pub(crate) struct FirstKeys {
     pub(crate) known: &'static [&'static str],
@@ -237,18 +241,19 @@ impl FirstKeys {
         key == self.learned || self.known.iter().any(|k| k.as_bytes() == key)
     }
 
-    /// The next place at or after `from` that is an anchor, for going on after damage.
+    /// Returns the next anchor at or after `from`, to resume after damage.
     pub(crate) fn next_anchor(&self, text: &[u8], from: usize) -> Option<usize> {
         self.braces(text, from)
             .find(|&at| follows_element(text, at) && self.begins(text, at))
     }
 
-    /// The next place at or after `from` where an element can begin, whatever stands before it.
+    /// Returns the next position at or after `from` at which an element can begin, whatever
+    /// precedes it.
     pub(crate) fn next_begin(&self, text: &[u8], from: usize) -> Option<usize> {
         self.braces(text, from).find(|&at| self.begins(text, at))
     }
 
-    /// Whether an element can begin at `at`: `{` and `"key":` with one of the keys.
+    /// Returns true if an element can begin at `at`: `{` and `"key":` with one of the keys.
     pub(crate) fn begins(&self, text: &[u8], at: usize) -> bool {
         let key = || {
             text.get(at..)?
@@ -257,8 +262,8 @@ impl FirstKeys {
                 .strip_prefix(b"\"")
         };
         let Some(key) = key() else { return false };
-        // No key is longer; without the limit a lone quote
-        // would cost a search through the whole chunk.
+        // No key is longer than 64 bytes. Without the limit, a lone quote would cost a search
+        // through the whole chunk.
         let Some(end) = key.iter().take(64).position(|b| *b == b'"') else {
             return false;
         };
@@ -275,13 +280,13 @@ impl FirstKeys {
     }
 }
 
-/// Whether `},` stands before `at`.
+/// Returns true if `},` precedes `at`.
 fn follows_element(text: &[u8], at: usize) -> bool {
     let before = text[..at].trim_ascii_end().strip_suffix(b",");
     before.is_some_and(|before| before.trim_ascii_end().last() == Some(&b'}'))
 }
 
-/// The position after `: [`, when that is what follows `at`.
+/// Returns the position after `: [` if that follows `at`.
 fn array_start(text: &[u8], at: usize) -> Option<usize> {
     let rest = text[at..]
         .trim_ascii_start()
@@ -343,14 +348,15 @@ mod tests {
 
     #[test]
     fn the_list_may_stand_far_behind_the_beginning() {
-        // longer than the piece that is read at once
+        // Longer than the piece that is read at once.
         let before = format!(r#"{{"devices":"{}","#, "x".repeat(3 * READ_BYTES));
         let (header, chunks) = cut(&format!(r#"{before}"traceEvents":[{{"ph":"X"}}]}}"#));
         assert_eq!(header, before + r#""traceEvents":["#);
         assert_eq!(chunks.concat(), r#"{"ph":"X"}]}"#);
     }
 
-    /// Gives the text in pieces of one byte, each after a signal, and then fails.
+    /// Source that returns its text one byte at a time, each after an interrupting signal, and then
+    /// fails.
     struct Failing<'a> {
         text: &'a [u8],
         interrupted: bool,
@@ -387,7 +393,7 @@ mod tests {
     #[test]
     fn what_has_no_end_is_refused() {
         let endless = || std::io::repeat(b'x').take(2 * MAX_ELEMENT_BYTES as u64);
-        // a source may give less than it is asked for
+        // A source may return less than the requested length.
         let error = ChunkReader::open(b"y".chain(endless()), LAYOUT).err();
         assert!(matches!(error, Some(JsonReadError::TooLarge { offset: 0 })));
         let before = r#"{"traceEvents":[{"ph":"X"},{"ph":""#;

@@ -1,22 +1,22 @@
-//! Small documents that are valid by construction: manifests, reports, settings.
+//! Parses small documents that are valid by construction: manifests, reports, settings.
 
 use serde::de::DeserializeOwned;
 
-/// Documents nested deeper are left to serde_json, which refuses them: the other parser's depth
-/// is that of the stack.
+/// Nesting depth above which documents are left to serde_json, which rejects them; simd-json would
+/// recurse until the stack overflows.
 const MAX_DEPTH: usize = 100;
 
-/// Reads a whole document by `simd-json`. What that refuses is read once more by `serde_json`,
-/// whose errors say line and column.
+/// Parses a whole document with `simd-json`. A document that `simd-json` rejects is parsed again
+/// with `serde_json`, whose errors report line and column.
 ///
-/// For documents of a program of our own. Traces, which are often no JSON, are for
+/// Meant for documents that etlink itself writes. Traces, which are often invalid JSON, are read by
 /// [`read_elements`](crate::read_elements).
 ///
 /// # Errors
-/// The text is no JSON, or none of this form.
+/// Fails if the text is not JSON, or does not have the form of `T`.
 pub fn from_slice<T: DeserializeOwned>(document: &[u8]) -> Result<T, serde_json::Error> {
     if nesting_depth(document) <= MAX_DEPTH {
-        // simd-json resolves escapes in place
+        // simd-json resolves escapes in place.
         let mut copy = document.to_vec();
         if let Ok(value) = simd_json::serde::from_slice(&mut copy) {
             return Ok(value);
@@ -25,8 +25,8 @@ pub fn from_slice<T: DeserializeOwned>(document: &[u8]) -> Result<T, serde_json:
     serde_json::from_slice(document)
 }
 
-/// The deepest nesting of brackets outside strings.
-// Counting costs one pass; the alternative, a parser that fails on the stack, ends the process.
+/// Returns the deepest nesting of brackets outside strings.
+// Counting costs one pass. Without it, a parser that overflows the stack would end the process.
 fn nesting_depth(document: &[u8]) -> usize {
     let (mut depth, mut deepest) = (0usize, 0);
     let (mut in_string, mut is_escaped) = (false, false);
@@ -40,7 +40,7 @@ fn nesting_depth(document: &[u8]) -> usize {
                 depth += 1;
                 deepest = deepest.max(depth);
             }
-            // a bracket too many: no JSON, which the parsers will say
+            // An extra closing bracket is not JSON; the parsers will report it.
             b']' | b'}' => depth = depth.saturating_sub(1),
             _ => {}
         }

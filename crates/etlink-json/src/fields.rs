@@ -1,24 +1,25 @@
-//! The keys around a document's array.
+//! Scans the keys around a document's array.
 
 use crate::{JsonScanner, JsonValue};
 
-/// After this many damaged lines the rest of a header is given up: each costs a search to its end.
+/// Damaged lines after which the rest of a header is given up, because each one costs a search to
+/// the header's end.
 const MAX_DAMAGED: u64 = 1_000;
 
-/// How the scan went.
+/// Result of a scan of the text around an array.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FieldScan {
-    /// Places where the text was no JSON: a line was left out or a string mended.
+    /// Places at which the text was not JSON: a line was skipped, or a string repaired.
     pub damaged: u64,
-    /// Text stands behind the document's closing brace.
+    /// True if text follows the document's closing brace.
     pub text_behind: bool,
 }
 
-/// Calls `field` with every key and value of `text` that can be read, at the top level.
+/// Calls `field` with every readable top-level key and value of `text`.
 ///
-/// `text` is a header (`{"a": 1, "list": [`) or a trailer (`, "z": 2}`). Kineto writes
-/// metadata values raw, so a value can be anything: after damage the scan goes on at the
-/// next line that begins with a quote.
+/// `text` is a header (`{"a": 1, "list": [`) or a trailer (`, "z": 2}`). Kineto writes metadata
+/// values raw, so a value can be anything. After damage the scan resumes at the next line that
+/// begins with a quote.
 pub fn scan_fields<'a>(
     text: &'a [u8],
     mut field: impl FnMut(&'a [u8], JsonValue<'a>),
@@ -30,7 +31,7 @@ pub fn scan_fields<'a>(
     );
     let mut fields = FieldScan::default();
     if !scanner.eat(b'{') && scanner.peek() == Some(b'[') {
-        // a bare array has nothing around it
+        // A bare array has no fields around it.
         return fields;
     }
     loop {
@@ -40,7 +41,7 @@ pub fn scan_fields<'a>(
             return fields;
         }
         let key = scanner.key();
-        // the array itself, of which a header has only the beginning
+        // The array itself; a header holds only its opening bracket.
         if key.is_ok() && text[scanner.pos()..].trim_ascii() == b"[" {
             return fields;
         }
@@ -53,8 +54,8 @@ pub fn scan_fields<'a>(
             Err(_) => {
                 fields.damaged += 1;
                 match next_line(text, from) {
-                    // Kineto writes each metadata entry on a line
-                    // of its own, so damage stays within its line.
+                    // Kineto writes each metadata entry on its own line, so damage stays within a
+                    // line.
                     Some(next) if fields.damaged < MAX_DAMAGED => scanner.restart(next, false),
                     _ => return fields,
                 }
@@ -64,10 +65,10 @@ pub fn scan_fields<'a>(
     }
 }
 
-/// The keys and values of an object, `text`, in order; as far as it can be read.
+/// Returns the keys and values of the object `text` in order, up to the first unreadable one.
 ///
-/// What [`read_elements`](crate::read_elements) read only on its second, careful attempt is read
-/// here by such an attempt, too: an object inside an element means the same in both.
+/// An object that needs the second, careful attempt of [`read_elements`](crate::read_elements) gets
+/// such an attempt here too, so that an object inside an element has the same meaning in both.
 pub fn object_fields(text: &[u8]) -> Vec<(&[u8], JsonValue<'_>)> {
     let (fields, is_whole) = fields_of(text, false);
     if is_whole {
@@ -79,7 +80,7 @@ pub fn object_fields(text: &[u8]) -> Vec<(&[u8], JsonValue<'_>)> {
     }
 }
 
-/// The fields of an object, and whether it could be read to the end of `text`.
+/// Returns the fields of an object, and true if the object was read to the end of `text`.
 fn fields_of(text: &[u8], careful: bool) -> (Vec<(&[u8], JsonValue<'_>)>, bool) {
     let mut scanner = JsonScanner::new(text);
     scanner.restart(0, careful);
@@ -98,7 +99,7 @@ fn fields_of(text: &[u8], careful: bool) -> (Vec<(&[u8], JsonValue<'_>)>, bool) 
     (fields, false)
 }
 
-/// The first line after `from` that begins with a quote.
+/// Returns the start of the first line after `from` that begins with a quote.
 fn next_line(text: &[u8], from: usize) -> Option<usize> {
     memchr::memchr_iter(b'\n', text.get(from..)?)
         .map(|at| from + at + 1)
@@ -150,7 +151,7 @@ mod tests {
             fields(r#"{"a": "x", "b": [1, 2]}"#),
             [pair("a", "x"), pair("b", "[1, 2]")]
         );
-        // A quote before a comma belongs to the name, since no key follows it.
+        // A quote before a comma belongs to the name, because no key follows the comma.
         assert_eq!(
             fields(r#"{"group": "0"9, "s": [["", ""], []], "d": "x", "n": 3}"#),
             [

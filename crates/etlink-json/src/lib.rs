@@ -1,16 +1,15 @@
-//! Reads JSON documents that are one huge array with a little around it, as
-//! Kineto traces (`traceEvents`) and execution traces (`nodes`) are.
+//! Reads JSON documents that are one huge array with a few fields around it, such as Kineto traces
+//! (`traceEvents`) and execution traces (`nodes`).
 //!
 //! ```text
 //! bytes -> ChunkReader (chunks of whole elements, found by an anchor, not by parsing)
 //!       -> parse   (JsonScanner: one pass, no tree, several threads)
 //!       -> merge   (in file order)
 //! ```
-//! Nothing is built but what the caller keeps. Real traces are not always JSON:
-//! names hold raw quotes, numbers are `nan` or `-1.-500`, the end is missing. The
-//! [`JsonScanner`] repairs what it can tell, and [`ReadDamage`] counts repairs and losses.
-//! All of it is linear in the input; no function recurses. [`mod@write`] has what writers of JSON
-//! share.
+//! Only what the caller keeps is built. Real traces are not always JSON: names contain raw quotes,
+//! numbers are `nan` or `-1.-500`, the end is missing. [`JsonScanner`] repairs text if its meaning
+//! is certain, and [`ReadDamage`] counts repairs and losses. Every step is linear in the input, and
+//! no function recurses. [`mod@write`] holds what writers of JSON share.
 
 mod chunk;
 mod document;
@@ -30,44 +29,44 @@ pub use pipeline::{ArrayEnvelope, read_elements};
 pub use scanner::{BrokenJson, JsonScanner, JsonValue, ReadDamage};
 pub use text::unescape;
 
-/// The largest single array element, and the largest text around the array, that is read.
+/// Maximum size of a single array element, and of the text around the array, in bytes.
 pub const MAX_ELEMENT_BYTES: usize = 64 << 20;
 
-/// Why a document could not be read at all. Offsets are bytes of the inflated text.
+/// Reasons for which a document cannot be read at all. Offsets are bytes of the decompressed text.
 #[derive(Debug, thiserror::Error)]
 pub enum JsonReadError {
-    /// The source failed.
+    /// Reading the source failed.
     #[error("reading stopped at byte {offset}: {source}")]
     Io {
-        /// How many bytes had been read.
+        /// Bytes read before the failure.
         offset: u64,
-        /// What the source said.
+        /// Error of the source.
         source: std::io::Error,
     },
-    /// No thread can be started.
+    /// No thread could be started.
     #[error(
         "no thread can be started ({source}): use fewer (-j 1), or raise the limits of memory and \
          processes (ulimit -v, ulimit -u)"
     )]
     NoThread {
-        /// What the system said.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// No array under the wanted key.
+    /// The document has no array under the requested key.
     #[error("no \"{key}\" list in it ({bytes} bytes read)")]
     NoArray {
-        /// The key that was looked for.
+        /// Requested key.
         key: &'static str,
-        /// Length of the text that was searched.
+        /// Length of the searched text, in bytes.
         bytes: u64,
     },
-    /// One element, or the text around the array, exceeds [`MAX_ELEMENT_BYTES`].
+    /// An element, or the text around the array, exceeds [`MAX_ELEMENT_BYTES`].
     #[error(
         "the entry that begins at byte {offset} is larger than 64 MiB, \
          which no trace entry is: cut it out of the file"
     )]
     TooLarge {
-        /// Where it begins.
+        /// Byte at which the oversized text begins.
         offset: u64,
     },
 }

@@ -1,19 +1,21 @@
-//! Numbers without floats.
+//! Parses numbers without floats.
 
-/// Up to 18 digits and nothing else: cannot overflow.
+/// Parses 1 to 18 digits and nothing else, which cannot overflow.
 #[inline]
 pub(crate) fn short_uint(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > 18 {
         return None;
     }
-    // A byte below `0` wraps to a large number, so one comparison rejects both sides of the digits.
+    // A byte below `0` wraps to a large number, so a single comparison rejects both sides of the
+    // digits.
     text.iter().try_fold(0u64, |value, byte| {
         let digit = byte.wrapping_sub(b'0');
         (digit <= 9).then(|| value * 10 + u64::from(digit))
     })
 }
 
-/// A decimal integer, with an optional sign. `None` for anything else or on overflow.
+/// Parses a decimal integer with an optional sign. Returns `None` for anything else, and on
+/// overflow.
 pub fn parse_int(text: &[u8]) -> Option<i64> {
     if let Some(short) = short_uint(text) {
         return Some(short.cast_signed());
@@ -22,7 +24,7 @@ pub fn parse_int(text: &[u8]) -> Option<i64> {
     if digits.is_empty() {
         return None;
     }
-    // The sum is built below zero, since `i64::MIN` has no positive counterpart.
+    // The sum is built below zero, because `i64::MIN` has no positive counterpart.
     let mut value = 0i64;
     for &byte in digits {
         let digit = byte.wrapping_sub(b'0');
@@ -38,34 +40,34 @@ pub fn parse_int(text: &[u8]) -> Option<i64> {
     }
 }
 
-/// Microseconds in decimal text as integer nanoseconds: `1234.567` is 1 234 567.
+/// Converts microseconds in decimal text to integer nanoseconds: `1234.567` becomes 1 234 567.
 ///
-/// Exact; digits past the third decimal round half away from zero. Kineto prints exactly
-/// three decimals (`output_json.cpp`), Python tools print shortest floats, so exponents
-/// are read too, and so is what Kineto prints of times before its origin (`-1.-500`, `0.-01`). `None`
-/// when the text is not a number (`nan`) or overflows.
+/// The result is exact; digits past the third decimal round half away from zero. Kineto prints
+/// exactly three decimals (`output_json.cpp`). Python tools print shortest floats, so exponents are
+/// accepted. Kineto's form of times before its origin is accepted as well (`-1.-500`, `0.-01`).
+/// Returns `None` if the text is not a number (`nan`) or overflows.
 pub fn micros_to_ns(text: &[u8]) -> Option<i64> {
-    // Nearly every time of a trace has this form: it needs no sign, exponent or rounding.
+    // Nearly every time of a trace has this form, which needs no sign, exponent or rounding.
     if let Some(ns) = kineto_micros(text) {
         return Some(ns);
     }
     if let Some(ns) = negative_kineto_micros(text) {
         return Some(ns);
     }
-    // The three are those from microseconds to nanoseconds.
+    // The power 3 converts microseconds to nanoseconds.
     scaled_number(text, 3)
 }
 
-/// Microseconds in decimal text as integer picoseconds: `12.93` is 12 930 000.
+/// Converts microseconds in decimal text to integer picoseconds: `12.93` becomes 12 930 000.
 ///
-/// Digits past the sixth decimal round half away from zero: programs that count picoseconds print
-/// them as floats of microseconds, `63.103999999999999`. `None` when the text is not a number or
-/// overflows, which 106 days do.
+/// Digits past the sixth decimal round half away from zero, because programs that count picoseconds
+/// print them as floats of microseconds (`63.103999999999999`). Returns `None` if the text is not a
+/// number or overflows, which 106 days do.
 pub fn micros_to_ps(text: &[u8]) -> Option<i64> {
     scaled_number(text, 6)
 }
 
-/// A decimal number times ten to the `power`, rounded to an integer.
+/// Multiplies a decimal number by ten to the `power` and rounds it to an integer.
 fn scaled_number(text: &[u8], power: i32) -> Option<i64> {
     let (negative, rest) = split_sign(text);
     let whole_len = count_digits(rest);
@@ -86,10 +88,10 @@ fn scaled_number(text: &[u8], power: i32) -> Option<i64> {
     Some(if negative { -scaled } else { scaled })
 }
 
-/// Microseconds as Kineto prints them: up to 15 digits, a point, three digits.
+/// Parses microseconds as Kineto prints them: up to 15 digits, a point, three digits.
 #[inline]
 fn kineto_micros(text: &[u8]) -> Option<i64> {
-    // 15 digits and three more are 18, which `u64` and `i64` hold without a check.
+    // 15 digits and three more make 18, which fit `u64` and `i64` without a check.
     let point = text
         .len()
         .checked_sub(4)
@@ -98,12 +100,13 @@ fn kineto_micros(text: &[u8]) -> Option<i64> {
     Some((whole * 1000 + fraction).cast_signed())
 }
 
-/// What Kineto prints of a time before its origin: quotient and remainder of a division by 1,000,
-/// each with its sign, the second three characters wide (`fmtTs` in `output_json.cpp`).
+/// Parses a time before Kineto's origin, which Kineto prints as quotient and remainder of a
+/// division by 1,000, each with its own sign, the remainder three characters wide (`fmtTs` in
+/// `output_json.cpp`).
 fn negative_kineto_micros(text: &[u8]) -> Option<i64> {
     let point = text.windows(2).position(|pair| pair == b".-")?;
     let (whole, fraction) = (parse_int(&text[..point])?, &text[point + 2..]);
-    // `1.-500` is no such text.
+    // `1.-500` is not such a time.
     if whole > 0 || !(2..=3).contains(&fraction.len()) {
         return None;
     }
@@ -123,16 +126,16 @@ fn count_digits(text: &[u8]) -> usize {
     text.iter().take_while(|b| b.is_ascii_digit()).count()
 }
 
-/// `whole.fraction` times ten to the `power`, rounded to an integer.
+/// Multiplies `whole.fraction` by ten to the `power` and rounds it to an integer.
 fn scale_decimal(whole: &[u8], fraction: &[u8], power: i32) -> Option<i64> {
-    // Where the decimal point stands among the digits once the power is applied; it may be outside.
+    // Position of the decimal point among the digits after scaling; it may be outside of them.
     let point = i64::try_from(whole.len()).ok()? + i64::from(power);
     let mut value = 0i64;
     let mut place = 0i64;
     for &byte in whole.iter().chain(fraction) {
         let digit = i64::from(byte - b'0');
-        // The first digit behind the point rounds. A point
-        // before all digits leaves less than a half.
+        // The first digit after the point decides the rounding. If the point precedes all digits,
+        // less than a half is left.
         if place >= point {
             return if place == point && digit >= 5 {
                 value.checked_add(1)
@@ -143,7 +146,7 @@ fn scale_decimal(whole: &[u8], fraction: &[u8], power: i32) -> Option<i64> {
         value = value.checked_mul(10)?.checked_add(digit)?;
         place += 1;
     }
-    // `0e99` is zero, though ten to that power overflows.
+    // `0e99` is zero, although ten to that power overflows.
     if value == 0 {
         return Some(0);
     }

@@ -1,4 +1,4 @@
-//! Runs a document's chunks through a parser on several threads and merges in order.
+//! Parses a document's chunks on several threads and merges the results in order.
 
 use crate::chunk::FirstKeys;
 use crate::{
@@ -8,27 +8,27 @@ use crate::{
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::io::Read;
 
-/// What stood around the array, and how the reading went.
+/// Text around the array, and the damage found while reading.
 #[derive(Debug, Default)]
 pub struct ArrayEnvelope {
-    /// The text before the first element.
+    /// Text before the first element.
     pub header: Vec<u8>,
-    /// The text after the array's closing bracket.
+    /// Text after the array's closing bracket.
     pub trailer: Vec<u8>,
-    /// Length of the document, bytes.
+    /// Length of the document, in bytes.
     pub bytes: u64,
-    /// What was repaired or lost.
+    /// Repairs and losses.
     pub damage: ReadDamage,
 }
 
-/// What goes from chunk to chunk, so that memory is taken once.
+/// Memory that passes from chunk to chunk, so that it is allocated once.
 #[derive(Default)]
 struct SpareMemory<T> {
     text: Vec<u8>,
     value: T,
 }
 
-/// What the parser made of one chunk.
+/// Result of parsing one chunk.
 struct ParsedChunk<T> {
     value: T,
     damage: ReadDamage,
@@ -36,27 +36,28 @@ struct ParsedChunk<T> {
     chunk: TextChunk,
 }
 
-/// Where the elements of a chunk ended.
+/// End of the elements in a chunk.
 enum ChunkEnd {
-    /// With the chunk.
+    /// The elements end with the chunk.
     Consumed,
-    /// The array's `]` stands before this position.
+    /// The array's `]` precedes this position.
     Array(usize),
-    /// The element that begins here goes on after the chunk.
+    /// The element that begins here continues past the chunk.
     Inside(usize),
 }
 
 /// Reads all elements of a document's array.
 ///
-/// `parse` is called per element with a scanner that stands behind the element's `{` and has
-/// to walk it to its `}`. It must not keep anything of an element for which it returns an
-/// error: the element may be offered a second time, mended. `merge` gets the values of the
-/// chunks in file order, so the result does not depend on `threads`; it has to leave its value
-/// as good as new, since it comes back for a later chunk. Each of
-/// `threads` in turn reads (and inflates) a chunk and then parses it.
+/// `parse` is called once per element, with a scanner positioned after the element's `{`, and has
+/// to advance it past the element's `}`. It must not keep any part of an element for which it
+/// returns an error, because the element may be offered a second time for repair. `merge` receives
+/// the values of the chunks in file order, so the result does not depend on `threads`. It has to
+/// leave its value as good as new, because the value is reused for a later chunk. The `threads`
+/// threads take turns: each reads (and decompresses) a chunk, then parses it.
 ///
 /// # Errors
-/// See [`JsonReadError`]. A source that ends early (cut gzip) is no error but [`ReadDamage`].
+/// See [`JsonReadError`]. A source that ends early (truncated gzip) is not an error; [`ReadDamage`]
+/// reports it.
 pub fn read_elements<R, T>(
     source: R,
     layout: ArrayLayout,
@@ -84,7 +85,7 @@ where
         elements: &elements,
         merge,
     };
-    // One thread needs no channels, and its memory stays in the cache.
+    // A single thread needs no channels, and its memory stays in the cache.
     if threads <= 1 {
         let mut spare = SpareMemory::default();
         while let Some(chunk) = cutter.next(spare.text)? {
@@ -103,29 +104,29 @@ where
     Ok(envelope)
 }
 
-/// A chunk to parse, what to parse it into, and the way back for what comes of it.
+/// Chunk to parse, value to parse it into, and the channel that takes the result.
 type ChunkJob<T> = (TextChunk, T, Sender<ParsedChunk<T>>);
 
-/// The end of a document that chunks are taken from.
+/// Unread part of a document, from which threads take chunks.
 struct ChunkSource<'c, R, T> {
     cutter: &'c mut ChunkReader<R>,
-    /// Where the results come out, in the chunks' order; none after the last chunk.
+    /// Channel that orders the results as the chunks; `None` after the last chunk.
     order: Option<Sender<Receiver<ParsedChunk<T>>>>,
 }
 
 impl<R: Read, T> ChunkSource<'_, R, T> {
-    /// The next chunk and where its result goes.
+    /// Returns the next chunk and the channel for its result.
     fn next(&mut self, spare: SpareMemory<T>) -> Result<Option<ChunkJob<T>>, JsonReadError> {
         let Some(order) = &self.order else {
             return Ok(None);
         };
-        // The place in line is taken before the chunk is
-        // parsed: this alone fixes the order of the merge.
+        // The chunk takes its place in line before it is parsed. This alone fixes the order of the
+        // merge.
         let (reply, parsed) = bounded(1);
         let next = self.cutter.next(spare.text);
         match next {
             Ok(Some(chunk)) if order.send(parsed).is_ok() => Ok(Some((chunk, spare.value, reply))),
-            // Dropping the sender ends the merging thread's loop once all results have been taken.
+            // Dropping the sender ends the merging thread's loop once it has taken all results.
             ended => {
                 self.order = None;
                 ended.map(|_| None)
@@ -134,14 +135,15 @@ impl<R: Read, T> ChunkSource<'_, R, T> {
     }
 }
 
-/// Each thread in turn cuts (and inflates) a chunk, then parses it; the calling thread merges.
+/// Lets each thread in turn read (and decompress) a chunk, then parse it; the calling thread
+/// merges.
 fn in_threads<R: Read + Send, T: Default + Send>(
     cutter: &mut ChunkReader<R>,
     threads: usize,
     work: impl Fn(TextChunk, T) -> ParsedChunk<T> + Sync,
     mut take: impl FnMut(ParsedChunk<T>) -> Result<SpareMemory<T>, JsonReadError>,
 ) -> Result<(), JsonReadError> {
-    // The bound on `order` is what bounds memory: no more chunks than that are in flight.
+    // The bound on `order` limits memory: it is the maximum number of chunks in flight.
     let (spare_in, spare_out) = bounded::<SpareMemory<T>>(4 * threads);
     let (order_in, order_out) = bounded::<Receiver<ParsedChunk<T>>>(2 * threads);
     let source = std::sync::Mutex::new(ChunkSource {
@@ -163,14 +165,14 @@ fn in_threads<R: Read + Send, T: Default + Send>(
                     let Some((chunk, value, reply)) = next? else {
                         return Ok(());
                     };
-                    // Sending fails only when the merging thread has
-                    // given up, and then nobody needs the result.
+                    // Sending fails only if the merging thread has given up; nobody needs the
+                    // result then.
                     drop(reply.send(work(chunk, value)));
                 }
             });
             match spawned {
                 Ok(worker) => workers.push(worker),
-                // a limit of the process: fewer do the same
+                // A limit of the process was reached; fewer threads do the same work.
                 Err(_) if !workers.is_empty() => break,
                 Err(source) => return Err(JsonReadError::NoThread { source }),
             }
@@ -179,11 +181,11 @@ fn in_threads<R: Read + Send, T: Default + Send>(
             .into_iter()
             .filter_map(|reply| reply.recv().ok())
             .try_for_each(|parsed| {
-                // A full channel means that enough memory is in turn; this piece is freed.
+                // If the channel is full, enough memory is in circulation, and this piece is freed.
                 drop(spare_in.try_send(take(parsed)?));
                 Ok(())
             });
-        // The merge's error comes first: workers may only have stopped because of it.
+        // The merge's error takes precedence: workers may have stopped only because of it.
         workers.into_iter().fold(merged, |done, worker| {
             done.and(
                 worker
@@ -194,7 +196,7 @@ fn in_threads<R: Read + Send, T: Default + Send>(
     })
 }
 
-/// Parses the elements of chunks.
+/// Parser of the elements of chunks.
 struct ElementParser<F> {
     first_keys: FirstKeys,
     parse: F,
@@ -213,7 +215,7 @@ impl<F> ElementParser<F> {
             let start = scanner.pos();
             let read = match scanner.peek() {
                 None => break ChunkEnd::Consumed,
-                // A stray `]` between elements does not end the list when elements follow it.
+                // A stray `]` between elements does not end the array if elements follow it.
                 Some(b']') if closes_array(text, start) => break ChunkEnd::Array(start + 1),
                 Some(b'{') => self
                     .element(&mut value, &mut scanner, start)
@@ -230,8 +232,8 @@ impl<F> ElementParser<F> {
                 continue;
             };
             let next = self.after_damage(text, start, broken);
-            // Damage that reaches the end of the chunk may be a cut by the
-            // chunk's border. It is judged when the next chunk has been joined.
+            // Damage that reaches the end of the chunk may come from the chunk's border. It is
+            // judged after the next chunk has been joined.
             if broken.at >= text.len() && (next.is_none() || !(joined || chunk.last)) {
                 break ChunkEnd::Inside(start);
             }
@@ -250,8 +252,8 @@ impl<F> ElementParser<F> {
         }
     }
 
-    /// Steps over a value that is no object. A stray bracket would seem to hold all elements up to
-    /// the list's own.
+    /// Skips a value that is not an object. Fails at a stray bracket, which would otherwise appear
+    /// to hold all elements up to the end of the array.
     fn skip_non_object(&self, scanner: &mut JsonScanner<'_>) -> Result<(), BrokenJson> {
         let broken = BrokenJson { at: scanner.pos() };
         let value = scanner.value()?;
@@ -261,20 +263,21 @@ impl<F> ElementParser<F> {
         }
     }
 
-    /// Where to go on after the element, or whatever else, that begins at `start`.
+    /// Returns the position at which to resume after the element or other text that begins at
+    /// `start`.
     fn after_damage(&self, text: &[u8], start: usize, broken: BrokenJson) -> Option<usize> {
         if text[start] != b'{' {
             return self.first_keys.next_begin(text, start + 1);
         }
-        // an element that was never closed breaks where the next one begins
+        // An element that was never closed breaks at the start of the next one.
         if broken.at > start && self.first_keys.begins(text, broken.at) {
             return Some(broken.at);
         }
         self.first_keys.next_anchor(text, start + 1)
     }
 
-    /// Parses the element at `start`, if need be a second time in recovery.
-    /// Returns whether a string was mended.
+    /// Parses the element at `start`, if necessary a second time in careful mode. Returns true if a
+    /// string was repaired.
     fn element<T>(
         &self,
         value: &mut T,
@@ -284,7 +287,7 @@ impl<F> ElementParser<F> {
     where
         F: Fn(&mut T, &mut JsonScanner<'_>) -> Result<(), BrokenJson>,
     {
-        // The first attempt trusts quotes that structure follows, as all valid JSON does.
+        // The first attempt trusts quotes that are followed by structure, as in all valid JSON.
         scanner.restart(start + 1, false);
         if (self.parse)(value, scanner).is_ok() {
             return Ok(scanner.repaired());
@@ -294,7 +297,8 @@ impl<F> ElementParser<F> {
     }
 }
 
-/// Whether the `]` at `at` can be the array's: only the rest of the document's object may follow.
+/// Returns true if the `]` at `at` can close the array: only the rest of the document's object may
+/// follow.
 fn closes_array(text: &[u8], at: usize) -> bool {
     match text[at + 1..].trim_ascii_start().split_first() {
         None | Some((b'}', _)) => true,
@@ -303,8 +307,8 @@ fn closes_array(text: &[u8], at: usize) -> bool {
     }
 }
 
-/// The first place at or after `from` where the array seems to end: `}` and a `]` that can close
-/// it.
+/// Returns the first position at or after `from` at which the array seems to end: `}` and a `]`
+/// that can close it.
 fn array_end(text: &[u8], from: usize) -> Option<usize> {
     let rest = text.get(from..)?;
     let brackets = memchr::memchr_iter(b']', rest).map(|at| from + at);
@@ -313,10 +317,10 @@ fn array_end(text: &[u8], from: usize) -> Option<usize> {
         .find(|&at| text[..at].trim_ascii_end().ends_with(b"}") && closes_array(text, at))
 }
 
-/// Puts the chunks' values together in order.
+/// Merger of the chunks' values, in order.
 struct ChunkMerger<'e, F, M> {
     envelope: ArrayEnvelope,
-    /// An element that its chunk cut off, with its offset.
+    /// Element truncated at the end of its chunk, with its offset.
     carry: Option<(u64, Vec<u8>)>,
     after: bool,
     elements: &'e ElementParser<F>,
@@ -324,7 +328,7 @@ struct ChunkMerger<'e, F, M> {
 }
 
 impl<F, M> ChunkMerger<'_, F, M> {
-    /// Takes the next chunk's values; gives back the memory.
+    /// Takes the next chunk's values and returns the memory for reuse.
     fn take<T: Default>(
         &mut self,
         mut parsed: ParsedChunk<T>,
@@ -342,14 +346,14 @@ impl<F, M> ChunkMerger<'_, F, M> {
             });
         }
         if let Some((offset, mut text)) = self.carry.take() {
-            // An element across a border is parsed again here,
-            // in the one thread that sees both its parts.
+            // An element across a border is parsed again here, in the one thread that sees both
+            // parts.
             text.extend_from_slice(&parsed.chunk.text);
             if text.len() > MAX_ELEMENT_BYTES {
                 return Err(JsonReadError::TooLarge { offset });
             }
-            // the values of the first parse go, with all that
-            // they know: who they are depends on the threads
+            // The values of the first parse are dropped with all their state, which depends on the
+            // threads.
             parsed = self.elements.parse_chunk(
                 TextChunk {
                     offset,
@@ -373,7 +377,7 @@ impl<F, M> ChunkMerger<'_, F, M> {
                     parsed.chunk.text[at..].to_vec(),
                 ));
             }
-            // Without a `]` in the last chunk the document was cut.
+            // Without a `]` in the last chunk, the document is truncated.
             ChunkEnd::Inside(_) | ChunkEnd::Consumed => {
                 self.envelope.damage.truncated |= parsed.chunk.last
             }
@@ -384,7 +388,8 @@ impl<F, M> ChunkMerger<'_, F, M> {
         })
     }
 
-    /// Text behind the list, as far as [`MAX_ELEMENT_BYTES`] go: what is longer is no trailer.
+    /// Appends text after the array to the trailer, up to [`MAX_ELEMENT_BYTES`]; longer text is not
+    /// a trailer.
     fn append_trailer(&mut self, chunk: &TextChunk, at: usize) {
         let room = MAX_ELEMENT_BYTES.saturating_sub(self.envelope.trailer.len());
         self.envelope
@@ -485,7 +490,7 @@ mod tests {
 
     #[test]
     fn a_bad_element_across_a_border_is_told_where_it_begins() {
-        // the first chunk has 128 KiB of text and is cut inside the bad element
+        // The first chunk holds 128 KiB of text and ends inside the bad element.
         let text = document(600, |i| {
             if i == 500 {
                 let inner = vec![r#"{"ph": 1}"#; 11_000].join(",");

@@ -1,12 +1,14 @@
-//! How the scanner decides what text that is not JSON was meant to be.
+//! Decides the intended meaning of text that is not JSON.
 
-/// Open brackets. A brace that was never closed would otherwise end at the list's own `]`.
+/// Stack of open brackets and their kinds. Without the kinds, a brace that was never closed would
+/// end at the array's own `]`.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct BracketStack {
     pub(crate) depth: usize,
-    /// Bit 0 is the innermost: 1 for `[`. Bits of brackets deeper than the word are lost.
+    /// Kinds of the open brackets, innermost in bit 0; 1 for `[`. Bits of brackets beyond 128
+    /// levels are lost.
     kinds: u128,
-    /// Some bits were lost: kinds are not compared any more.
+    /// True if bits were lost; kinds are not compared any more.
     lost: bool,
 }
 
@@ -20,9 +22,9 @@ impl BracketStack {
         }
     }
 
-    /// `None` where `byte` does not close the innermost bracket.
+    /// Removes the innermost bracket; returns `None` if `byte` does not close it.
     pub(crate) fn close(self, byte: u8) -> Option<BracketStack> {
-        // A closing brace that does not fit its opening one shows where an element was left open.
+        // A closing brace that does not match its opening one shows that an element was left open.
         let fits = self.lost || (self.kinds & 1 == 1) == (byte == b']');
         fits.then_some(BracketStack {
             depth: self.depth - 1,
@@ -32,8 +34,8 @@ impl BracketStack {
     }
 }
 
-/// Where `,{"` stands, but for white space: a string that was never closed, or an element without
-/// its brace, runs into the next element.
+/// Returns the position of the brace in `,{"`, ignoring white space: a string that was never
+/// closed, or an element without its closing brace, runs into the next element.
 pub(crate) fn next_element(raw: &[u8]) -> Option<usize> {
     memchr::memchr_iter(b'{', raw).find(|&at| {
         let (before, after) = (raw[..at].trim_ascii_end(), raw[at + 1..].trim_ascii_start());
@@ -41,10 +43,10 @@ pub(crate) fn next_element(raw: &[u8]) -> Option<usize> {
     })
 }
 
-/// Whether the text after a comma is `"key":`, or the comma was one too many.
+/// Returns true if the text after a comma is `"key":`, or if the comma is a trailing one.
 pub(crate) fn key_follows(text: &[u8]) -> bool {
     match text.trim_ascii_start().split_first() {
-        // A text that is cut behind the quote gets the benefit of the doubt.
+        // A text that is truncated after the quote gets the benefit of the doubt.
         Some((b'"', key)) => memchr::memchr(b'"', key).is_none_or(|end| {
             key[end + 1..]
                 .trim_ascii_start()
@@ -55,7 +57,7 @@ pub(crate) fn key_follows(text: &[u8]) -> bool {
     }
 }
 
-/// Whether the text after a closing brace can stand there.
+/// Returns true if the text after a closing brace is valid there.
 pub(crate) fn structure_follows(text: &[u8]) -> bool {
     text.trim_ascii_start()
         .first()

@@ -1,33 +1,33 @@
-//! A pull scanner over a piece of JSON text.
+//! A pull scanner for a piece of JSON text.
 //!
-//! The caller walks objects key by key and takes each value as raw text. Nested values
-//! that it does not want are stepped over by counting brackets. Text that is not JSON is
-//! repaired where the writer's habits make the meaning certain:
+//! The caller walks objects key by key and takes each value as raw text. Unwanted nested values are
+//! skipped by counting brackets. Text that is not JSON is repaired if the writer's habits make the
+//! meaning certain:
 //!
-//! * a quote inside a string that no `,` `}` `]` follows (after a key: `:`) belongs to the
-//!   string (PyTorch and Kineto wrote names unescaped, kineto#1459);
-//! * bare words (`nan`, `-1.-500`, unquoted metadata) are values;
-//! * a trailing comma ends nothing.
+//! * A quote inside a string that is not followed by `,` `}` `]` (after a key: `:`) belongs to the
+//!   string (PyTorch and Kineto wrote names unescaped, kineto#1459).
+//! * Bare words (`nan`, `-1.-500`, unquoted metadata) are values.
+//! * A trailing comma is ignored.
 
 use crate::number::{micros_to_ns, parse_int, short_uint};
 use crate::recovery::{BracketStack, key_follows, next_element, structure_follows};
 use crate::text::unescape;
 use std::borrow::Cow;
 
-/// What was wrong in a document that could be read all the same.
+/// Damage in a document that could be read nevertheless.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadDamage {
-    /// Elements that were read only because a string with raw quotes was mended.
+    /// Elements that could be read only by repairing a string with raw quotes.
     pub repaired: u64,
-    /// Elements that could not be read and were left out.
+    /// Elements that could not be read and were skipped.
     pub skipped: u64,
-    /// Elements of the array that are not objects (`null`, numbers), left out.
+    /// Elements of the array that are not objects (`null`, numbers) and were skipped.
     pub not_objects: u64,
-    /// Byte offset of the first element that was repaired or skipped.
+    /// Byte offset of the first repaired or skipped element; `None` if there is none.
     pub first_offset: Option<u64>,
-    /// The text ended inside the array; an element that was cut is left out.
+    /// True if the text ended inside the array. An incomplete element is skipped.
     pub truncated: bool,
-    /// Why the source ended early (a damaged compressed stream).
+    /// Error that ended the source early (a damaged compressed stream); `None` if there was none.
     pub source_error: Option<String>,
 }
 
@@ -43,43 +43,44 @@ impl ReadDamage {
     }
 }
 
-/// The text at this place is not what JSON wants there.
+/// Error: the text at this position is not valid JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BrokenJson {
     /// Byte position in the scanned text.
     pub at: usize,
 }
 
-/// A value, still as text.
+/// A value that is still text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JsonValue<'a> {
-    /// Contents of a string, escapes unresolved.
+    /// Contents of a string, with unresolved escapes.
     Text(&'a [u8]),
     /// A number, `true`, `false`, `null`, or any other bare word.
     Word(&'a [u8]),
-    /// An array or object with its brackets.
+    /// An array or object, including its brackets.
     Nested(&'a [u8]),
 }
 
 impl<'a> JsonValue<'a> {
-    /// The characters of the value: a string's contents, a word, or nested text.
+    /// Returns the characters of the value: a string's contents, a word, or nested text.
     pub fn raw(self) -> &'a [u8] {
         match self {
             JsonValue::Text(raw) | JsonValue::Word(raw) | JsonValue::Nested(raw) => raw,
         }
     }
 
-    /// A string's contents with escapes resolved; words and nested values as written.
+    /// Returns a string's contents with resolved escapes; words and nested values are returned as
+    /// written.
     pub fn text(self) -> Cow<'a, str> {
         unescape(self.raw())
     }
 
-    /// An integer, also when it is quoted.
+    /// Parses the value as an integer, which may be quoted.
     pub fn int(self) -> Option<i64> {
         parse_int(self.raw())
     }
 
-    /// An unsigned integer, also when it is quoted.
+    /// Parses the value as an unsigned integer, which may be quoted.
     pub fn uint(self) -> Option<u64> {
         let raw = self.raw();
         if let Some(short) = short_uint(raw) {
@@ -91,12 +92,13 @@ impl<'a> JsonValue<'a> {
         )
     }
 
-    /// Microseconds as integer nanoseconds, also when quoted. See [`micros_to_ns`].
+    /// Parses the value, which may be quoted, as microseconds and returns integer nanoseconds. See
+    /// [`micros_to_ns`].
     pub fn time_ns(self) -> Option<i64> {
         micros_to_ns(self.raw())
     }
 
-    /// `true` or `false`.
+    /// Parses the value as a boolean: `true`, `True`, `false` or `False`.
     pub fn boolean(self) -> Option<bool> {
         match self.raw() {
             b"true" | b"True" => Some(true),
@@ -106,16 +108,16 @@ impl<'a> JsonValue<'a> {
     }
 }
 
-/// What a string is, as far as it is known.
+/// Role of a string, as far as known.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ScanPlace {
-    /// The value of a key, or an item.
+    /// The value of a key, or an item of an array.
     Value,
-    /// A key or a value.
+    /// Either a key or a value.
     Any,
 }
 
-/// See the module text.
+/// Pull scanner for JSON text; the module documentation lists its repairs.
 #[derive(Clone, Debug)]
 pub struct JsonScanner<'a> {
     text: &'a [u8],
@@ -125,7 +127,7 @@ pub struct JsonScanner<'a> {
 }
 
 impl<'a> JsonScanner<'a> {
-    /// Starts at the beginning of `text`.
+    /// Creates a scanner at the beginning of `text`.
     pub fn new(text: &'a [u8]) -> Self {
         JsonScanner {
             text,
@@ -135,46 +137,47 @@ impl<'a> JsonScanner<'a> {
         }
     }
 
-    /// Restarts at `pos`; a careful scanner also doubts quotes that structure follows.
+    /// Restarts at `pos`. A careful scanner also doubts quotes that are followed by structure.
     pub(crate) fn restart(&mut self, pos: usize, careful: bool) {
         self.pos = pos;
         self.careful = careful;
         self.repaired = false;
     }
 
-    /// Position in the text, bytes.
+    /// Returns the position in the text, in bytes.
     pub fn pos(&self) -> usize {
         self.pos
     }
 
-    /// The text that is not consumed.
+    /// Returns the text that is not consumed yet.
     #[inline]
     pub fn rest(&self) -> &'a [u8] {
         self.text.get(self.pos..).unwrap_or_default()
     }
 
-    /// Consumes so many bytes of [`Self::rest`], which the caller has read.
+    /// Consumes `bytes` bytes of [`Self::rest`], which the caller has read.
     #[inline]
     pub fn advance(&mut self, bytes: usize) {
         self.pos += bytes;
     }
 
-    /// The text from a position to the present one.
+    /// Returns the text from `start` to the current position.
     pub fn text_since(&self, start: usize) -> &'a [u8] {
         self.text.get(start..self.pos).unwrap_or_default()
     }
 
-    /// Whether a string was mended since the last restart.
+    /// Returns true if a string was repaired since the last restart.
     pub fn repaired(&self) -> bool {
         self.repaired
     }
 
-    /// Whether a string was mended since the last restart or the last call of this.
+    /// Returns true if a string was repaired since the last restart or the last call of this
+    /// function.
     pub(crate) fn take_repaired(&mut self) -> bool {
         std::mem::take(&mut self.repaired)
     }
 
-    /// The next byte that is not white space, not consumed.
+    /// Returns the next byte that is not white space, without consuming it.
     #[inline]
     pub fn peek(&mut self) -> Option<u8> {
         while let Some(&byte) = self.text.get(self.pos) {
@@ -186,7 +189,7 @@ impl<'a> JsonScanner<'a> {
         None
     }
 
-    /// Consumes `byte` if it is next.
+    /// Skips white space and consumes `byte` if it is next.
     #[inline]
     pub fn eat(&mut self, byte: u8) -> bool {
         let hit = self.peek() == Some(byte);
@@ -194,7 +197,7 @@ impl<'a> JsonScanner<'a> {
         hit
     }
 
-    /// Consumes `text` if exactly that is next, white space and all.
+    /// Consumes `text` if it is next, byte for byte, including white space.
     #[inline]
     pub fn eat_exact(&mut self, text: &[u8]) -> bool {
         let hit = self
@@ -205,7 +208,7 @@ impl<'a> JsonScanner<'a> {
         hit
     }
 
-    /// Enters an object: consumes `{`.
+    /// Enters an object by consuming `{`.
     #[inline]
     pub fn enter(&mut self) -> Result<(), BrokenJson> {
         if self.eat(b'{') {
@@ -215,19 +218,19 @@ impl<'a> JsonScanner<'a> {
         }
     }
 
-    /// The next key of the object that the scanner is in, or `None` after its `}`.
+    /// Returns the next key of the current object, or `None` after its `}`.
     #[inline]
     pub fn key(&mut self) -> Result<Option<&'a [u8]>, BrokenJson> {
-        // Kineto ends every event with a comma (`output_json.cpp`),
-        // so a killed process leaves one too many.
+        // Kineto ends every event with a comma (`output_json.cpp`), so a killed process leaves a
+        // trailing comma.
         while self.eat(b',') {}
         match self.peek() {
             Some(b'}') => {
                 self.pos += 1;
                 Ok(None)
             }
-            // Keys are short and plain: the first quote is
-            // the end unless a backslash comes before it.
+            // Keys are short and plain: the first quote ends the key unless a backslash precedes
+            // it.
             Some(b'"') => {
                 let start = self.pos + 1;
                 let length =
@@ -248,18 +251,18 @@ impl<'a> JsonScanner<'a> {
         }
     }
 
-    /// Leaves the object that the scanner is in: walks behind its `}` without looking at the rest.
+    /// Leaves the current object: skips past its `}` without interpreting the rest.
     pub fn leave(&mut self) -> Result<(), BrokenJson> {
         self.skip_brackets(BracketStack::default().open(b'{'))
     }
 
-    /// Walks behind the bracket that closes the outermost of `brackets`.
+    /// Skips past the bracket that closes the outermost of `brackets`.
     fn skip_brackets(&mut self, mut brackets: BracketStack) -> Result<(), BrokenJson> {
         while let Some(&byte) = self.text.get(self.pos) {
             match byte {
                 b'"' => {
-                    // Brackets inside strings do not count: names of
-                    // C++ templates and lambdas are full of them.
+                    // Brackets inside strings do not count; names of C++ templates and lambdas are
+                    // full of them.
                     if self.plain_string(ScanPlace::Any).is_none() {
                         self.quoted_string(ScanPlace::Any)?;
                     }
@@ -280,7 +283,7 @@ impl<'a> JsonScanner<'a> {
         Err(self.broken_at_end())
     }
 
-    /// The next item of the array that the scanner is in, or `None` after its `]`.
+    /// Returns the next item of the current array, or `None` after its `]`.
     pub fn item(&mut self) -> Result<Option<JsonValue<'a>>, BrokenJson> {
         while self.eat(b',') {}
         if self.eat(b']') {
@@ -290,7 +293,7 @@ impl<'a> JsonScanner<'a> {
         }
     }
 
-    /// Takes the value at this place.
+    /// Consumes and returns the value at the current position.
     #[inline]
     pub fn value(&mut self) -> Result<JsonValue<'a>, BrokenJson> {
         match self.peek() {
@@ -319,8 +322,8 @@ impl<'a> JsonScanner<'a> {
         let start = self.pos;
         let length = self.text[start..]
             .iter()
-            // A bare word may hold spaces (`key: some one`)
-            // and signs (`-1.-500`): only structure ends it.
+            // A bare word may contain spaces (`key: some one`) and signs (`-1.-500`); only
+            // structure ends it.
             .position(|b| matches!(b, b',' | b'}' | b']' | b'\n'))
             .ok_or_else(|| self.broken_at_end())?;
         self.pos = start + length;
@@ -332,8 +335,8 @@ impl<'a> JsonScanner<'a> {
         }
     }
 
-    /// Whether what follows may follow an element: a name with raw quotes and braces can
-    /// seem to end its element early.
+    /// Checks that the following text is valid after an element: a name with raw quotes and braces
+    /// can seem to end its element early.
     pub fn end_element(&mut self) -> Result<(), BrokenJson> {
         match self.peek() {
             None | Some(b',' | b']' | b'{') => Ok(()),
@@ -341,8 +344,8 @@ impl<'a> JsonScanner<'a> {
         }
     }
 
-    /// The contents of the string that starts here, if nothing about it asks for a closer look:
-    /// no escapes, and structure right behind the quote.
+    /// Returns the contents of the string that starts here if they need no closer look: no escapes,
+    /// and structure directly after the quote.
     #[inline]
     fn plain_string(&mut self, place: ScanPlace) -> Option<&'a [u8]> {
         let start = self.pos + 1;
@@ -352,7 +355,8 @@ impl<'a> JsonScanner<'a> {
         let rest = self.text.get(start..)?;
         let length = quote_or_escape(rest)?;
         let closed = match rest.get(length + 1) {
-            // Quotes that white space separates from structure take the slow way: they are rare.
+            // Quotes that are separated from structure by white space are rare; they take the slow
+            // path.
             Some(b',' | b'}' | b']') => rest[length] == b'"',
             Some(b':') => rest[length] == b'"' && place == ScanPlace::Any,
             _ => false,
@@ -364,7 +368,7 @@ impl<'a> JsonScanner<'a> {
         Some(&rest[..length])
     }
 
-    /// The contents of the string that starts here.
+    /// Returns the contents of the string that starts here, with escapes and raw quotes handled.
     fn quoted_string(&mut self, place: ScanPlace) -> Result<&'a [u8], BrokenJson> {
         let start = self.pos + 1;
         let mut at = start;
@@ -379,8 +383,8 @@ impl<'a> JsonScanner<'a> {
                 self.pos = at + 1;
                 let raw = &self.text[start..at];
                 self.repaired |= mended;
-                // A mended string that holds the start of another
-                // element has run too far: both would be lost.
+                // A repaired string that contains the start of another element has run too far:
+                // both would be lost.
                 return match mended.then(|| next_element(raw)).flatten() {
                     Some(brace) => Err(BrokenJson { at: start + brace }),
                     None => Ok(raw),
@@ -392,17 +396,17 @@ impl<'a> JsonScanner<'a> {
         }
     }
 
-    /// Whether the quote at `at` ends its string: only structure may follow.
+    /// Returns true if the quote at `at` ends its string: only structure may follow.
     #[inline]
     fn closes_string(&self, at: usize, place: ScanPlace) -> bool {
         let rest = &self.text[at + 1..];
-        // Nothing follows in this piece of text: the caller finds out whether the document was cut.
+        // Nothing follows in this piece of text: the caller finds out if the document is truncated.
         let Some(offset) = rest.iter().position(|b| *b > b' ') else {
             return true;
         };
         let doubtful = self.careful && place == ScanPlace::Value;
         match rest[offset] {
-            // Only the second, careful attempt looks ahead: a name such as `a", "b" c` needs it.
+            // Only the second, careful attempt looks ahead; a name such as `a", "b" c` needs it.
             b',' => !self.careful || key_follows(&rest[offset + 1..]),
             b'}' => !doubtful || structure_follows(&rest[offset + 1..]),
             b']' => !doubtful,
@@ -412,7 +416,8 @@ impl<'a> JsonScanner<'a> {
     }
 
     fn nested_text(&mut self) -> Result<&'a [u8], BrokenJson> {
-        // In a list no key follows a comma: a careful scan would run past the end of `["a", 1]`.
+        // In an array no key follows a comma, so a careful scan would run past the end of `["a",
+        // 1]`.
         let careful = std::mem::take(&mut self.careful);
         let nested = self.balanced_text();
         self.careful = careful;
@@ -426,8 +431,8 @@ impl<'a> JsonScanner<'a> {
     }
 }
 
-/// Where the next quote or backslash is. Keys and most values are short: the first bytes are
-/// compared eight at a time, which costs less than the call of a vector search.
+/// Returns the position of the next quote or backslash. Keys and most values are short, so the
+/// first bytes are compared eight at a time, which is cheaper than a vector search.
 #[inline]
 fn quote_or_escape(text: &[u8]) -> Option<usize> {
     let mut at = 0;
@@ -445,8 +450,8 @@ fn quote_or_escape(text: &[u8]) -> Option<usize> {
     memchr::memchr2(b'"', b'\\', &text[at..]).map(|hit| at + hit)
 }
 
-/// Sets the high bit of the lowest byte of `word` that equals `byte`, and none below it. Bits above
-/// that one may be wrong.
+/// Sets the high bit of the lowest byte of `word` that equals `byte`, and of no byte below it. Bits
+/// above may be wrong.
 #[inline]
 fn bytes_equal(word: u64, byte: u8) -> u64 {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
@@ -622,7 +627,7 @@ mod tests {
             pairs(text, true),
             Ok(own(&[("name", r#"a", "b" c"#), ("pid", "1")]))
         );
-        // no key follows the comma of a killed process either
+        // Nor does a key follow the trailing comma of a killed process.
         let text = r#"{"pid": 1, "name": "a", "b" c",}"#;
         assert_eq!(
             pairs(text, true),

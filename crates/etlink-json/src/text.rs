@@ -1,15 +1,14 @@
-//! Contents of JSON strings.
+//! Decodes the contents of JSON strings.
 
 use std::borrow::Cow;
 
 /// Resolves the escapes of a JSON string's contents.
 ///
-/// Never fails: bytes that are not UTF-8 become U+FFFD, and an escape that JSON does not
-/// know is kept as it stands, since PyTorch writes range names unescaped. Borrows when
-/// there is nothing to resolve.
+/// Never fails: bytes that are not UTF-8 become U+FFFD. Escapes unknown to JSON are kept unchanged,
+/// because PyTorch writes range names unescaped. Borrows if there is nothing to resolve.
 pub fn unescape(raw: &[u8]) -> Cow<'_, str> {
     let Some(first) = memchr::memchr(b'\\', raw) else {
-        // the strict check is much faster than the lossy one
+        // The strict check is much faster than the lossy one.
         return std::str::from_utf8(raw)
             .map_or_else(|_| String::from_utf8_lossy(raw), Cow::Borrowed);
     };
@@ -27,7 +26,8 @@ pub fn unescape(raw: &[u8]) -> Cow<'_, str> {
     Cow::Owned(String::from_utf8_lossy(&out).into_owned())
 }
 
-/// Resolves the escape whose text after the backslash begins `tail`; returns what follows it.
+/// Resolves the escape that begins with `tail` after its backslash; returns the text after the
+/// escape.
 fn resolve_escape<'a>(tail: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
     let plain = match tail.first() {
         Some(b'n') => b'\n',
@@ -37,8 +37,8 @@ fn resolve_escape<'a>(tail: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
         Some(b'f') => 12,
         Some(&byte @ (b'"' | b'\\' | b'/')) => byte,
         Some(b'u') => {
-            // `\u` without four digits stays as it is: Windows
-            // paths in range names look so (`C:\users`).
+            // `\u` without four digits is kept: Windows paths in range names contain it
+            // (`C:\users`).
             if let Some((ch, used)) = unicode_escape(&tail[1..]) {
                 out.extend_from_slice(ch.encode_utf8(&mut [0; 4]).as_bytes());
                 return &tail[1 + used..];
@@ -55,7 +55,7 @@ fn resolve_escape<'a>(tail: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
     &tail[1..]
 }
 
-/// The character of `XXXX` or `XXXX\uXXXX`, and how many bytes it took.
+/// Decodes the character of `XXXX` or `XXXX\uXXXX`, and returns it with the number of bytes used.
 fn unicode_escape(hex: &[u8]) -> Option<(char, usize)> {
     let high = four_hex_digits(hex)?;
     if !(0xD800..0xDC00).contains(&high) {
@@ -69,7 +69,8 @@ fn unicode_escape(hex: &[u8]) -> Option<(char, usize)> {
         .filter(|mark| mark == b"\\u")
         .and_then(|_| four_hex_digits(&hex[6..]));
     match low {
-        // Characters beyond 16 bits come as two escapes, a surrogate pair (RFC 8259, section 7).
+        // Characters beyond 16 bits are written as two escapes, a surrogate pair (RFC 8259, section
+        // 7).
         Some(low @ 0xDC00..0xE000) => {
             let code = 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00);
             Some((char::from_u32(code)?, 10))

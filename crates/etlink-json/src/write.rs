@@ -1,33 +1,33 @@
-//! JSON text out of values.
+//! Writes values as JSON text.
 
 use serde::Serialize;
 use std::io;
 
-/// A string with quotes and escapes.
+/// Writes a string with quotes and escapes.
 ///
 /// # Errors
-/// None that a vector has.
+/// Never fails for a vector.
 pub fn text(out: &mut Vec<u8>, text: &str) -> io::Result<()> {
     Ok(serde_json::to_writer(out, text)?)
 }
 
-/// A whole number, or what else is one JSON value. `write!` takes several times as long.
+/// Writes an integer or any other single JSON value. `write!` takes several times as long.
 ///
 /// # Errors
-/// Those of the value.
+/// Fails if the value cannot be serialized.
 pub fn number(out: &mut Vec<u8>, number: impl Serialize) -> io::Result<()> {
     Ok(serde_json::to_writer(out, &number)?)
 }
 
-/// Nanoseconds as microseconds with three decimals, exact.
+/// Writes nanoseconds as microseconds with three decimals, exactly.
 ///
 /// # Errors
-/// None that a vector has.
+/// Never fails for a vector.
 pub fn micros(out: &mut Vec<u8>, ns: i64) -> io::Result<()> {
     if ns < 0 {
         out.push(b'-');
     }
-    // `i64::MIN` has no positive counterpart of its own type.
+    // `i64::MIN` has no positive counterpart in its own type.
     let ns = ns.unsigned_abs();
     number(out, ns / 1000)?;
     out.push(b'.');

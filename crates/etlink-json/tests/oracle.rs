@@ -1,11 +1,12 @@
-//! A valid document has the same values by our scanner, by simd-json and by serde_json.
+//! Checks that etlink's scanner, simd-json and serde_json read the same values from a valid
+//! document.
 #![cfg(test)]
 
 use etlink_json::{ArrayLayout, BrokenJson, JsonScanner, JsonValue, read_elements, scan_fields};
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 
-/// Our scanner's value as serde_json's, by recursion: test documents are shallow.
+/// Converts a scanned value to serde_json's type, recursively: test documents are shallow.
 fn value(scanned: JsonValue<'_>) -> Value {
     match scanned {
         JsonValue::Text(_) => Value::String(scanned.text().into_owned()),
@@ -27,7 +28,7 @@ fn value(scanned: JsonValue<'_>) -> Value {
     }
 }
 
-/// The rest of the object that the scanner is in. Of repeated keys the last counts.
+/// Reads the rest of the current object. The last of repeated keys counts.
 fn object(scanner: &mut JsonScanner<'_>) -> Result<Map<String, Value>, BrokenJson> {
     let mut object = Map::new();
     while let Some(key) = scanner.key()? {
@@ -37,7 +38,7 @@ fn object(scanner: &mut JsonScanner<'_>) -> Result<Map<String, Value>, BrokenJso
     Ok(object)
 }
 
-/// The document by our reader.
+/// Reads the document with etlink's reader.
 fn scanned(text: &[u8], threads: usize, chunk_bytes: usize) -> Value {
     let layout = ArrayLayout {
         array: "list",
@@ -83,7 +84,8 @@ fn json() -> impl Strategy<Value = Value> {
         any::<bool>().prop_map(Value::from),
         any::<i64>().prop_map(Value::from),
         any::<u64>().prop_map(Value::from),
-        // all parsers round these alike; serde_json is off by one unit in the last place for others
+        // All parsers round these alike. For others, serde_json is off by one unit in the last
+        // place.
         any::<i32>().prop_map(|n| Value::from(f64::from(n) / 8.0)),
         (-1_000_000i64..1_000_000).prop_map(|n| Value::from(n as f64 / 1_000.0)),
         string().prop_map(Value::from),
@@ -97,7 +99,7 @@ fn json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// An object of a list, with a key first that our chunks can be cut at.
+/// Draws an object of the array whose first key is one that chunks can be split at.
 fn element() -> impl Strategy<Value = Value> {
     let rest = prop::collection::vec((string(), json()), 0..4);
     (string(), rest).prop_map(|(phase, rest)| {
@@ -152,14 +154,14 @@ proptest! {
 
     #[test]
     fn all_parsers_agree_on_times(ns in any::<i64>()) {
-        // as Kineto writes them: whole microseconds and three decimals
+        // As Kineto writes them: whole microseconds and three decimals.
         let mut text = vec![];
         etlink_json::write::micros(&mut text, ns).expect("writes");
         prop_assert_eq!(
             etlink_json::micros_to_ns(&text),
             Some(ns).filter(|ns| *ns > i64::MIN)
         );
-        // as floats: serde_json rounds some numbers of so many digits wrongly
+        // As floats: serde_json rounds some numbers with this many digits incorrectly.
         let by_simd: f64 = simd_json::serde::from_slice(&mut text.clone()).expect("a number");
         let text = String::from_utf8(text).expect("utf8");
         prop_assert_eq!(by_simd, text.parse::<f64>().expect("a number"));

@@ -1,9 +1,9 @@
-//! Recorded dependencies between the nodes of a CUDA graph.
+//! Resolves recorded dependencies between the nodes of a CUDA graph.
 //!
-//! PyTorch's own CUPTI collector (2.15) draws each as an arrow from the end of the cause to the start
-//! of the effect: `_graph_dependency_flow_events` in `torch/profiler/_cuspy/trace.py`. An arrow says
-//! device, lane and time, and no row. The lane is the stream, unless `original_stream` of the row
-//! says that the row was moved to a lane for display.
+//! PyTorch's own CUPTI collector (2.15) draws each dependency as an arrow from the end of the cause
+//! to the start of the effect: `_graph_dependency_flow_events` in `torch/profiler/_cuspy/trace.py`.
+//! An arrow names a device, a lane and a time, but no row. The lane is the stream, unless
+//! `original_stream` of the row shows that the row was moved to another lane for display.
 
 use crate::event::{FIRST_DEPENDENCY, KinetoEvent, int};
 use etlink_json::JsonValue;
@@ -12,14 +12,14 @@ use etlink_model::{
 };
 use rustc_hash::FxHashMap;
 
-/// Start and length of a row are written as floating-point microseconds, each rounded by itself, and
-/// so is the arrow's time.
+/// Tolerance in nanoseconds: start and length of a row, and the arrow's time, are floating-point
+/// microseconds that are rounded independently.
 const ROUNDING: i64 = 2;
 
-/// More rows than this at one time and place are damage, and not looked through.
+/// Rows searched at one time and place; more than that is damage.
 const MOST_ROWS: usize = 64;
 
-/// Where an arrow begins or ends.
+/// Start or end of an arrow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct ArrowEnd {
     device: i64,
@@ -27,7 +27,7 @@ struct ArrowEnd {
     time: TimeNs,
 }
 
-/// A row that is shown on a lane that is not its stream.
+/// Row displayed on a lane that is not its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct MovedRow {
     device: i64,
@@ -36,25 +36,25 @@ struct MovedRow {
     duration: DurationNs,
 }
 
-/// The arrows of a file, until its rows are known.
+/// Arrows of a file, kept until the rows are known.
 #[derive(Debug, Default)]
 pub(crate) struct DependencyArrows {
-    /// Beginnings, with the arrow's id.
+    /// Starts of arrows, with the arrow's id.
     causes: Vec<(i64, ArrowEnd)>,
     effects: Vec<(i64, ArrowEnd)>,
-    /// The lane of each row that was moved.
+    /// Lane of each moved row.
     lanes: FxHashMap<MovedRow, i64>,
 }
 
 impl DependencyArrows {
-    /// Keeps an end of an arrow. One without a place or time says nothing.
+    /// Keeps one end of an arrow. An end without a place or time is ignored.
     pub(crate) fn push_arrow(&mut self, event: &KinetoEvent<'_>) {
         let time = event.start.and_then(JsonValue::time_ns);
         let place = (int(event.id), int(event.pid), int(event.tid), time);
         let (Some(id), Some(device), Some(lane), Some(time)) = place else {
             return;
         };
-        // The reader leaves other arrows early, with what it has of them.
+        // The reader skips other arrows early, with only part of their fields read.
         if id < FIRST_DEPENDENCY {
             return;
         }
@@ -69,7 +69,7 @@ impl DependencyArrows {
         }
     }
 
-    /// Keeps the lane of a row that was moved.
+    /// Keeps the lane of a moved row.
     pub(crate) fn push_moved(
         &mut self,
         queue: DeviceQueue,
@@ -85,14 +85,14 @@ impl DependencyArrows {
         self.lanes.insert(row, lane);
     }
 
-    /// Appends those of the next part of the file, and empties it.
+    /// Appends the arrows of the next part of the file, and empties that part.
     pub(crate) fn append(&mut self, part: &mut DependencyArrows) {
         self.causes.append(&mut part.causes);
         self.effects.append(&mut part.effects);
         self.lanes.extend(part.lanes.drain());
     }
 
-    /// Keeps the arrows that end in a stretch of time.
+    /// Keeps only the arrows that end in a time range.
     pub(crate) fn keep(&mut self, time: KeptTime) {
         let is_kept = |end: &ArrowEnd| time.has(end.time, DurationNs(0));
         self.causes.retain(|(_, end)| is_kept(end));
@@ -108,8 +108,8 @@ impl DependencyArrows {
         }
         self.causes.sort_unstable();
         self.effects.sort_unstable();
-        // PyTorch gives each arrow an id of its own. A file that repeats one would make pairs of
-        // all with all.
+        // PyTorch gives each arrow its own id. A file that repeats an id would otherwise pair
+        // everything with everything.
         self.causes.dedup_by_key(|(id, _)| *id);
         self.effects.dedup_by_key(|(id, _)| *id);
         let (starts, ends) = self.row_ends(trace);
@@ -132,7 +132,7 @@ impl DependencyArrows {
         anomalies.add(AnomalyKind::GraphDependencyLost, lost, None);
     }
 
-    /// Where rows of graphs start and where they end, in order of place and time.
+    /// Returns starts and ends of graph rows, each sorted by place and time.
     fn row_ends(&self, trace: &DeviceTrace) -> (RowEnds, RowEnds) {
         let rows = &trace.rows;
         let (mut starts, mut ends) = (vec![], vec![]);
@@ -163,7 +163,7 @@ impl DependencyArrows {
 
 type RowEnds = Vec<(ArrowEnd, RowIdx)>;
 
-/// The rows that start, or end, where an arrow does.
+/// Returns the rows that start, or end, at the place of an arrow.
 fn near(rows: &RowEnds, place: ArrowEnd) -> &[(ArrowEnd, RowIdx)] {
     let at = |shift: i64| ArrowEnd {
         time: TimeNs(place.time.0.saturating_add(shift)),
@@ -174,7 +174,7 @@ fn near(rows: &RowEnds, place: ArrowEnd) -> &[(ArrowEnd, RowIdx)] {
     &rows[first..behind.min(first + MOST_ROWS)]
 }
 
-/// The first cause and effect of one launch: arrows never lead from one to another.
+/// Returns the first cause and effect of one launch; arrows never connect different launches.
 fn joined_rows(
     trace: &DeviceTrace,
     causes: &[(ArrowEnd, RowIdx)],

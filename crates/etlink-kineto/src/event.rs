@@ -1,39 +1,40 @@
-//! One event of `traceEvents`, as borrowed text and numbers.
+//! Reads one event of `traceEvents` as borrowed text and numbers.
 
 use crate::KinetoReadOptions;
 use etlink_json::{BrokenJson, JsonScanner, JsonValue, parse_int};
 use etlink_model::{AuxiliaryKind, KeepEvents};
 
-/// Arrows with smaller ids lead from a call to its row: their id is the correlation
-/// (`_GRAPH_DEP_FLOW_ID_BASE` of PyTorch's `torch/profiler/_cuspy/trace.py`).
+/// Smallest id of a dependency arrow. Arrows with smaller ids lead from a call to its row, and
+/// their id is the correlation (`_GRAPH_DEP_FLOW_ID_BASE` of PyTorch's
+/// `torch/profiler/_cuspy/trace.py`).
 pub(crate) const FIRST_DEPENDENCY: i64 = 1 << 40;
 
-/// What an event is, from its `ph` and `cat`.
+/// Kind of an event, derived from its `ph` and `cat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum EventKind {
     /// `cpu_op`, `user_annotation`; `Operator` before 2022.
     Op,
-    /// `cuda_runtime`, `cuda_driver` and their twins; HIP calls come as `cuda_runtime`.
+    /// `cuda_runtime`, `cuda_driver` and their counterparts; HIP calls appear as `cuda_runtime`.
     Call,
-    /// Kernels and what other devices have in their place.
+    /// Kernels and their equivalents on other devices.
     Kernel,
     Memcpy,
     Memset,
     /// `cuda_sync`, `xpu_sync`.
     Sync,
-    /// `etlink_wait`, which `etlink record` adds to what Kineto wrote.
+    /// `etlink_wait`, which `etlink record` adds to Kineto's output.
     ThreadWait,
     /// An instant: `[memory]` and others.
     Instant,
-    /// `process_name`, `thread_name` and others that say how to show the trace.
+    /// `process_name`, `thread_name` and others that control the display of the trace.
     Metadata,
-    /// An end of an arrow (`ac2g`). Only those between nodes of a CUDA graph are kept.
+    /// One end of an arrow (`ac2g`). Only arrows between nodes of a CUDA graph are kept.
     Flow,
-    /// A row of a CUDA graph that is no work of the device.
+    /// Row of a CUDA graph that is not work of the device.
     GraphNode,
-    /// What is kept only on request.
+    /// Event that is kept only on request.
     Auxiliary(AuxiliaryKind),
-    /// Nothing that the graph needs.
+    /// Any other event; the graph does not need it.
     #[default]
     Other,
 }
@@ -41,13 +42,13 @@ pub(crate) enum EventKind {
 impl EventKind {
     fn of(phase: &[u8], category: &[u8]) -> EventKind {
         match category {
-            // Metadata has no category: the phase has to be looked at first.
+            // Metadata has no category, so the phase is checked first.
             _ if phase == b"M" => EventKind::Metadata,
             b"cpu_instant_event" if phase == b"i" => EventKind::Instant,
             b"ac2g" if matches!(phase, b"s" | b"f") => EventKind::Flow,
             _ if phase != b"X" => EventKind::Other,
             b"cpu_op" | b"user_annotation" | b"Operator" => EventKind::Op,
-            // Gaudi and MTIA have no category `kernel`: these stand for their work on a device.
+            // Gaudi and MTIA have no category `kernel`; these categories are their device work.
             b"kernel" | b"Kernel" | b"mtia_ccp_events" | b"hpu_op" | b"collective_comm" => {
                 EventKind::Kernel
             }
@@ -56,13 +57,13 @@ impl EventKind {
             b"cuda_sync" | b"xpu_sync" => EventKind::Sync,
             b"graph_event_node" | b"graph_host_node" => EventKind::GraphNode,
             b"etlink_wait" => EventKind::ThreadWait,
-            // Before 2022 Kineto spelt categories with a capital letter.
+            // Before 2022, Kineto capitalized categories.
             b"Runtime" => EventKind::Call,
             b"python_function" => EventKind::Auxiliary(AuxiliaryKind::Python),
             b"gpu_user_annotation" => EventKind::Auxiliary(AuxiliaryKind::DeviceAnnotation),
             b"overhead" => EventKind::Auxiliary(AuxiliaryKind::Overhead),
-            // Every back end has a pair of its own: `mtia_runtime`,
-            // `xpu_driver`, `privateuse1_runtime`, …
+            // Every back end has its own pair: `mtia_runtime`, `xpu_driver`, `privateuse1_runtime`,
+            // …
             _ if category.ends_with(b"_runtime") || category.ends_with(b"_driver") => {
                 EventKind::Call
             }
@@ -71,14 +72,14 @@ impl EventKind {
     }
 }
 
-/// Whether events of such a phase and category, as in
-/// [`DeviceTrace::events`](etlink_model::DeviceTrace::events), are ops, calls or device rows, or say
-/// how these are shown or hang together.
+/// Returns true if events with this phase and category, as in
+/// [`DeviceTrace::events`](etlink_model::DeviceTrace::events), are ops, calls or device rows, or
+/// describe how these are displayed or connected.
 pub fn is_graph_event(phase_and_category: &str) -> bool {
     let (phase, category) = phase_and_category
         .split_once(' ')
         .unwrap_or((phase_and_category, ""));
-    // arrows; the graph has its own
+    // Arrows; the graph has its own edges.
     if matches!(phase, "s" | "t" | "f") {
         return true;
     }
@@ -101,12 +102,12 @@ pub fn is_graph_event(phase_and_category: &str) -> bool {
 
 macro_rules! arguments {
     ($($field:ident = $($key:literal)|+;)*) => {
-        /// The arguments that the tables keep, as they stand in the text.
+        /// Arguments that the tables keep, as written in the text.
         #[derive(Clone, Copy, Debug, Default)]
         pub(crate) struct EventArgs<'a> { $(pub(crate) $field: Option<JsonValue<'a>>,)* }
 
         impl<'a> EventArgs<'a> {
-            /// Takes `value` if `key` is one of those kept.
+            /// Stores `value` if `key` is one of the kept arguments.
             #[inline]
             fn set(&mut self, key: &[u8], value: JsonValue<'a>) {
                 match key {
@@ -172,41 +173,39 @@ arguments! {
     frees = b"frees";
 }
 
-/// An event. Absent strings are empty.
+/// An event; absent strings are empty.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct KinetoEvent<'a> {
     pub(crate) kind: EventKind,
     pub(crate) phase: &'a [u8],
     pub(crate) category: &'a [u8],
     pub(crate) name: &'a [u8],
-    /// `id` of an arrow.
+    /// `id` of an arrow; `None` for other events.
     pub(crate) id: Option<JsonValue<'a>>,
     pub(crate) pid: Option<JsonValue<'a>>,
     pub(crate) tid: Option<JsonValue<'a>>,
     pub(crate) start: Option<JsonValue<'a>>,
     pub(crate) duration: Option<JsonValue<'a>>,
     pub(crate) args: EventArgs<'a>,
-    /// All arguments, as they stand in the text.
+    /// All arguments, as written in the text.
     pub(crate) args_text: &'a [u8],
 }
 
 impl<'a> KinetoEvent<'a> {
-    /// Reads the event that `scanner` is in, to its end.
+    /// Reads the current event of `scanner` to its end.
     ///
-    /// Kineto writes `ph` and `cat` first, so that an event which no table keeps is left at
-    /// once; in files of other writers they may come last.
+    /// Kineto writes `ph` and `cat` first, so an event that no table keeps is skipped at once.
+    /// Other writers may put them last.
     pub(crate) fn read(
         &mut self,
         scanner: &mut JsonScanner<'a>,
         options: KinetoReadOptions,
     ) -> Result<(), BrokenJson> {
-        // Keys in their usual order need no comparison
-        // with all others; the loop takes what is left.
+        // Keys in their usual order need no comparison with all others; the loop handles the rest.
         self.usual_head(scanner)?;
         loop {
             if self.is_of_no_use(options) {
-                // Most events of a trace with Python stacks
-                // end here, without a look at their values.
+                // Most events of a trace with Python stacks end here; their values are never read.
                 scanner.leave()?;
                 break;
             }
@@ -230,14 +229,13 @@ impl<'a> KinetoEvent<'a> {
                 b"id" => self.id = Some(scanner.value()?),
                 _ => drop(scanner.value()?),
             }
-            // Foreign writers put `ph` or `cat` anywhere,
-            // so the kind may become known with any key.
+            // Other writers put `ph` or `cat` anywhere, so the kind may become known with any key.
             self.kind = EventKind::of(self.phase, self.category);
         }
         scanner.end_element()
     }
 
-    /// Whether it is known that no table keeps the event.
+    /// Returns true if it is already known that no table keeps the event.
     fn is_of_no_use(&self, options: KinetoReadOptions) -> bool {
         let is_kept = match self.kind {
             EventKind::Other => self.is_kept_other(options.keep),
@@ -249,7 +247,7 @@ impl<'a> KinetoEvent<'a> {
         !is_kept && self.is_known() && !self.category.is_empty()
     }
 
-    /// Whether an event that no figure needs is kept.
+    /// Returns true if an event of kind `Other` is kept.
     fn is_kept_other(&self, keep: KeepEvents) -> bool {
         let is_arrow = matches!(self.phase, b"s" | b"t" | b"f");
         match keep {
@@ -261,25 +259,25 @@ impl<'a> KinetoEvent<'a> {
         }
     }
 
-    /// Whether it has what CUPTI counted of a kernel.
+    /// Returns true if the event holds CUPTI's counters of a kernel.
     pub(crate) fn is_counter_range(&self) -> bool {
         self.category == b"cuda_profiler_range" && self.phase == b"X"
     }
 
-    /// Whether an arrow joins nodes of a CUDA graph; also where its id is yet to come.
+    /// Returns true if an arrow connects nodes of a CUDA graph, or if its id is not known yet.
     pub(crate) fn is_graph_dependency(&self) -> bool {
-        // Launches have arrows too. Kineto writes `id` before `cat`, so that those go at once.
+        // Launches have arrows too. Kineto writes `id` before `cat`, so those are skipped at once.
         self.id
             .is_none_or(|id| int(Some(id)).is_some_and(|id| id >= FIRST_DEPENDENCY))
     }
 
-    /// Whether both keys that decide the kind have been seen.
+    /// Returns true if both keys that decide the kind have been seen.
     fn is_known(&self) -> bool {
         !self.phase.is_empty() && (!self.category.is_empty() || self.phase != b"X")
     }
 
-    /// Takes those keys that stand exactly as Kineto writes them, in its order: all of nearly all
-    /// events.
+    /// Reads the keys that appear exactly as Kineto writes them, in its order, which covers all
+    /// keys of nearly all events.
     #[inline]
     fn usual_head(&mut self, scanner: &mut JsonScanner<'a>) -> Result<(), BrokenJson> {
         if let Some(phase) = usual(scanner, b"\"ph\": ")? {
@@ -289,7 +287,7 @@ impl<'a> KinetoEvent<'a> {
             self.category = category.raw();
         }
         self.kind = EventKind::of(self.phase, self.category);
-        // Such events are most often not kept; `read` decides before more of them is taken.
+        // Such events are rarely kept; `read` decides before more of them is read.
         if matches!(
             self.kind,
             EventKind::Other | EventKind::Auxiliary(_) | EventKind::Flow
@@ -310,11 +308,11 @@ impl<'a> KinetoEvent<'a> {
         Ok(())
     }
 
-    /// The same for the arguments of host events.
+    /// Reads the arguments of host events that appear exactly as Kineto writes them, in its order.
     #[inline]
     fn usual_args(&mut self, scanner: &mut JsonScanner<'a>) -> Result<(), BrokenJson> {
         let args = &mut self.args;
-        // two stand between the others and are not kept
+        // These two appear among the others and are not kept.
         let (mut index, mut callback) = (None, None);
         for (head, field) in [
             (&b"\"External id\": "[..], &mut args.external_id),
@@ -344,8 +342,8 @@ impl<'a> KinetoEvent<'a> {
             self.args.set(key, value);
         }
         self.args_text = scanner.text_since(start);
-        // With a host trace at hand its shapes are used, and
-        // these texts are most of a large trace's names.
+        // If a host trace exists, its shapes are used; these texts are most of a large trace's
+        // names.
         if !options.shapes {
             (self.args.shapes, self.args.types) = (None, None);
             self.args.values = None;
@@ -354,14 +352,14 @@ impl<'a> KinetoEvent<'a> {
     }
 }
 
-/// The value behind `head`, if exactly that is next.
+/// Returns the value after `head` if `head` is exactly next.
 #[inline]
 fn usual<'a>(
     scanner: &mut JsonScanner<'a>,
     head: &[u8],
 ) -> Result<Option<JsonValue<'a>>, BrokenJson> {
-    // Commas and white space before a key are eaten even
-    // where the key is another one: no harm is done.
+    // Commas and white space before a key are consumed even if the key is a different one, which is
+    // harmless.
     scanner.eat(b',');
     scanner.peek();
     if scanner.eat_exact(head) {
@@ -371,7 +369,7 @@ fn usual<'a>(
     }
 }
 
-/// An integer that may also be written as hexadecimal text (`"0x0"`, ROCm).
+/// Parses an integer that may also be hexadecimal text (`"0x0"`, ROCm).
 pub(crate) fn int(value: Option<JsonValue<'_>>) -> Option<i64> {
     let raw = value?.raw();
     parse_int(raw).or_else(|| {
@@ -380,7 +378,7 @@ pub(crate) fn int(value: Option<JsonValue<'_>>) -> Option<i64> {
     })
 }
 
-/// A stream; CUPTI's "none" is -1, which Kineto has also printed unsigned.
+/// Parses a stream. CUPTI's value for "none" is -1, which Kineto has also printed unsigned.
 pub(crate) fn stream(value: Option<JsonValue<'_>>) -> Option<i64> {
     int(value).map(|stream| {
         if stream == i64::from(u32::MAX) {
@@ -391,7 +389,7 @@ pub(crate) fn stream(value: Option<JsonValue<'_>>) -> Option<i64> {
     })
 }
 
-/// Three dimensions out of `[x, y, z]`, quoted or not; absent ones are 0.
+/// Parses three dimensions from `[x, y, z]`, quoted or not; absent ones are 0.
 pub(crate) fn dims(value: Option<JsonValue<'_>>) -> [u32; 3] {
     let mut out = [0; 3];
     if let Some(JsonValue::Nested(text) | JsonValue::Text(text)) = value {
@@ -400,7 +398,7 @@ pub(crate) fn dims(value: Option<JsonValue<'_>>) -> [u32; 3] {
         for slot in &mut out {
             match scanner.item() {
                 Ok(Some(item)) => {
-                    // A dimension that is no number does not void the others.
+                    // An invalid dimension does not void the others.
                     *slot = item.uint().and_then(|n| u32::try_from(n).ok()).unwrap_or(0)
                 }
                 _ => break,

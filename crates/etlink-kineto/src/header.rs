@@ -1,4 +1,5 @@
-//! The metadata around `traceEvents`. Kineto puts it before, after, or on both sides.
+//! Reads the metadata around `traceEvents`, which Kineto writes before the events, after them, or
+//! on both sides.
 
 use crate::json_values::{list, object};
 use crate::order;
@@ -8,21 +9,21 @@ use etlink_model::{
 };
 use rustc_hash::FxHashSet;
 
-/// How many device rows PyTorch cut where it wrote the recording for Perfetto; `etlink-perfetto` puts it
-/// behind the events that it makes of such a file.
+/// Key for the number of device rows that PyTorch truncated when it wrote the recording for
+/// Perfetto; `etlink-perfetto` writes it after the events of such a file.
 const CUT_ROWS_KEY: &str = "etlinkCutRows";
 
-/// Keys of the document that were met so far.
+/// Keys of the document seen so far.
 #[derive(Default)]
 pub(crate) struct KnownKeys {
     keys: FxHashSet<Vec<u8>>,
-    /// A key that came again, and how many did.
+    /// First repeated key; `None` if no key was repeated.
     pub(crate) first_repeated: Option<String>,
     pub(crate) repeated: u64,
 }
 
 impl KnownKeys {
-    /// Notes a key.
+    /// Records a key.
     pub(crate) fn add(&mut self, key: &[u8]) {
         if !self.keys.insert(key.to_vec()) {
             self.repeated += 1;
@@ -32,7 +33,7 @@ impl KnownKeys {
     }
 }
 
-/// Reads what is known of `text` into `trace`.
+/// Reads all known metadata of `text` into `trace`.
 pub(crate) fn read(
     text: &[u8],
     trace: &mut DeviceTrace,
@@ -68,7 +69,7 @@ pub(crate) fn read(
             b"ERROR" | b"WARNING" => list(value, |line| header.note_diagnosis(&line.text())),
             b"distributedInfo" => object(value, |key, value| read_distributed(key, value, header)),
             b"deviceProperties" => {
-                // of a key that comes twice the last value counts, as in Python
+                // If a key is repeated, the last value counts, as in Python.
                 header.devices.clear();
                 list(value, |device| {
                     let (mut id, mut count) = (None, None);
@@ -79,7 +80,8 @@ pub(crate) fn read(
                             count = value
                                 .uint()
                                 .and_then(|n| u32::try_from(n).ok())
-                                // A count of 0 says nothing, and coverage would divide by it.
+                                // A count of 0 carries no information, and coverage would divide by
+                                // it.
                                 .filter(|n| *n > 0)
                         }
                         _ => {}
@@ -94,7 +96,7 @@ pub(crate) fn read(
         .into_iter()
         .for_each(|(device, count)| trace.note_multiprocessors(device, count));
     trace.details = details;
-    // no more than there are: a file can state any count
+    // At most the number of rows, because a file can state any count.
     let cut_rows = cut_rows.min(trace.rows.len() as u64);
     trace.anomalies.add(AnomalyKind::CutOnLane, cut_rows, None);
     if let Some(value) = recorded_order {
@@ -103,7 +105,7 @@ pub(crate) fn read(
     fields
 }
 
-/// A value as it stands in the file.
+/// Returns a value as written in the file.
 fn value_text(value: JsonValue<'_>) -> String {
     let text = String::from_utf8_lossy(value.raw());
     match value {

@@ -1,9 +1,9 @@
-//! Walks over the objects and lists around the events.
+//! Walks the objects and lists around the events.
 
 use etlink_json::{JsonScanner, JsonValue};
 
-/// Calls `field` with the keys of an object. On-demand traces quote objects and lists, so a
-/// string that holds one will do too.
+/// Calls `field` with each key and value of an object. A string that contains an object is accepted
+/// too, because on-demand traces quote objects and lists.
 pub(crate) fn object<'a>(value: JsonValue<'a>, mut field: impl FnMut(&'a [u8], JsonValue<'a>)) {
     let mut scanner = JsonScanner::new(value.raw());
     if scanner.enter().is_err() {

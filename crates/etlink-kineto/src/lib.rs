@@ -4,11 +4,11 @@
 //! ```text
 //! bytes -> chunks -> Event (one, reused) -> tables of the chunk -> DeviceTrace, sorted by time
 //! ```
-//! The file is never held as a tree, rarely as text: memory is that of the kept columns.
-//! Times are taken from their decimal text as integer nanoseconds. Rows that the graph does
-//! not need (Python stacks, flows, instants) are stepped over and counted, unless they are asked
-//! for. Kineto files are often damaged; what is repaired or left out is in
-//! [`DeviceTrace::anomalies`]. O(n log n) for the final sort, else linear.
+//! The file is never held as a tree, and rarely as text: memory is limited to the kept columns.
+//! Times are converted from their decimal text to integer nanoseconds. Rows that the graph does not
+//! need (Python stacks, flows, instants) are skipped and counted unless requested. Kineto files are
+//! often damaged; [`DeviceTrace::anomalies`] lists repairs and omissions. The final sort is O(n log
+//! n), everything else is linear.
 //!
 //! ```
 //! let text = br#"{"traceEvents": [
@@ -45,15 +45,15 @@ use outline::OutlineBuilder;
 use std::io::Read;
 use tables::KeptChunks;
 
-/// How to read.
+/// Options for reading.
 #[derive(Clone, Copy, Debug)]
 pub struct KinetoReadOptions {
-    /// Threads to use. Each in turn reads (and inflates) a chunk and then parses it.
+    /// Threads to use. They take turns: each reads (and decompresses) a chunk, then parses it.
     pub threads: usize,
-    /// Keep `Input Dims`, `Input type` and `Concrete Inputs` of CPU ops: needed when there is no host
-    /// trace.
+    /// Keeps `Input Dims`, `Input type` and `Concrete Inputs` of CPU ops, which are needed without a
+    /// host trace.
     pub shapes: bool,
-    /// What to keep that no graph needs.
+    /// Events to keep in addition to those that the graph needs.
     pub keep: KeepEvents,
 }
 
@@ -67,32 +67,32 @@ impl Default for KinetoReadOptions {
     }
 }
 
-/// Why a device trace could not be read.
+/// Reasons for which a device trace cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Not a Kineto trace, or the source failed.
+    /// Reading the document failed.
     #[error(transparent)]
     Read(JsonReadError),
-    /// Not a Kineto trace, or cut before its events.
+    /// The file is not a Kineto trace, or is truncated before its events.
     #[error(
         "no \"traceEvents\" list in it ({bytes} bytes read): not a Kineto trace, or cut before its \
          events{}",
         advice(self.remedy())
     )]
     NoEvents {
-        /// Length of the text that was searched.
+        /// Length of the searched text, in bytes.
         bytes: u64,
     },
-    /// Written by the profiler of JAX or another user of XLA.
+    /// The file was written by the profiler of JAX or another user of XLA.
     #[error(
         "a trace of JAX or XLA (it names {process:?}), which its beginning does not show{}",
         advice(self.remedy())
     )]
     Xla {
-        /// The process or thread name that shows it.
+        /// Process or thread name that identifies the writer.
         process: String,
     },
-    /// More rows than row numbers.
+    /// The trace has more rows than row numbers.
     #[error(
         "the trace has more than {limit} events of one kind, more than one link can hold",
         limit = u32::MAX - 1
@@ -101,7 +101,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What the user can do.
+    /// Returns advice for the user; `None` if there is none.
     pub fn remedy(&self) -> Option<String> {
         match self {
             Error::NoEvents { .. } => Some("export it again".to_owned()),
@@ -123,8 +123,7 @@ impl From<JsonReadError> for Error {
 }
 
 const LAYOUT: ArrayLayout = ArrayLayout {
-    // `ph` is Kineto's own first key; the others are
-    // those of Python tools that sort or rewrite files.
+    // `ph` is Kineto's own first key; the others come from Python tools that sort or rewrite files.
     array: "traceEvents",
     first_keys: &[
         "ph", "name", "cat", "args", "pid", "tid", "ts", "dur", "id", "s", "bp",
@@ -135,18 +134,18 @@ const LAYOUT: ArrayLayout = ArrayLayout {
 /// Reads a Kineto trace. The result does not depend on `threads`.
 ///
 /// # Errors
-/// The source fails or holds no `traceEvents` list and is no bare list of events.
-/// A truncated or partly damaged file is no error: see [`DeviceTrace::anomalies`].
+/// Fails if the source fails, or if it neither holds a `traceEvents` list nor is a bare list of
+/// events. A truncated or partly damaged file is not an error: see [`DeviceTrace::anomalies`].
 pub fn read<R: Read + Send>(source: R, options: KinetoReadOptions) -> Result<DeviceTrace, Error> {
     let (trace, _) = read_kept(source, options, KeptChunks::Whole)?;
     Ok(trace)
 }
 
-/// Reads a slice of a Kineto trace: at least what [`DeviceTrace::cut`] keeps of it. Names, threads and
-/// queues have the numbers that they have in the whole trace.
+/// Reads a slice of a Kineto trace: at least what [`DeviceTrace::cut`] keeps of the trace. Names,
+/// threads and queues keep the numbers they have in the whole trace.
 ///
 /// # Errors
-/// Those of [`read`].
+/// Fails like [`read`].
 pub fn read_slice<R: Read + Send>(
     source: R,
     options: KinetoReadOptions,
@@ -156,11 +155,11 @@ pub fn read_slice<R: Read + Send>(
     Ok(trace)
 }
 
-/// Reads what tells where a slice of a Kineto trace begins and ends: annotations, and the ops that
-/// `is_step` takes by their names.
+/// Reads what determines the start and end of a slice of a Kineto trace: annotations, and the ops
+/// whose names `is_step` accepts.
 ///
 /// # Errors
-/// Those of [`read`].
+/// Fails like [`read`].
 pub fn read_outline<R: Read + Send>(
     source: R,
     options: KinetoReadOptions,
@@ -185,8 +184,8 @@ fn read_kept<R: Read + Send>(
         LAYOUT,
         options.threads,
         |chunk: &mut tables::ChunkTables, scanner| {
-            // An event is read whole before anything is
-            // kept, since damage may offer it a second time.
+            // An event is read completely before any part is kept, because damage may offer it a
+            // second time.
             let mut event = event::KinetoEvent::default();
             event.read(scanner, options)?;
             chunk.push(&event, options.keep);
@@ -198,7 +197,7 @@ fn read_kept<R: Read + Send>(
     trace.bytes = envelope.bytes;
     let mut keys = header::KnownKeys::default();
     for (text, is_trailer) in [(&envelope.header, false), (&envelope.trailer, true)] {
-        // a header ends inside the list, so that its key is not met in it
+        // A header ends inside the list and does not report the list's key.
         if is_trailer {
             keys.add(LAYOUT.array.as_bytes());
         }
@@ -225,8 +224,8 @@ fn read_kept<R: Read + Send>(
     }
 }
 
-/// What names a trace of JAX, or of another user of XLA: it has processes that XLA names, and no
-/// event has a category, so that no table has a row.
+/// Returns the name that identifies a trace of JAX or another user of XLA: processes or threads
+/// have XLA's names, and no event has a category, so no table has a row.
 fn xla_process(trace: &DeviceTrace) -> Option<String> {
     let names = trace.process_names.iter().map(|(_, name)| *name);
     let threads = trace.thread_names.iter().map(|(_, name)| *name);
@@ -245,14 +244,14 @@ fn xla_process(trace: &DeviceTrace) -> Option<String> {
     }
 }
 
-/// Times of a trace with a time base are at least so long after it: base times are a quarter of a
-/// year apart, so hardly any recording begins within the first minutes.
+/// Minimum of times relative to a time base, in nanoseconds: base times are a quarter of a year
+/// apart, so hardly any recording begins within the first minutes.
 const LEAST_NS: i64 = 1_000_000_000_000;
 
-/// Unix times are larger: this is in 1973.
+/// Minimum of times since the Unix epoch, in nanoseconds; this is in 1973.
 const LEAST_UNIX_NS: i64 = 100_000_000_000_000_000;
 
-/// Whether the file ends before the time base that its times need.
+/// Returns true if the file ends before the time base that its times need.
 fn is_cut_before_base(trace: &DeviceTrace) -> bool {
     let Some((start, _)) = trace.window() else {
         return false;
@@ -266,7 +265,7 @@ fn note_damage(trace: &mut DeviceTrace, damage: ReadDamage) {
     let place = damage.first_offset.map(|at| format!("byte {at}"));
     let anomalies = &mut trace.anomalies;
     let end = || Some(format!("byte {}", trace.bytes));
-    // a bare list may lack its bracket by convention of the format; it is damage all the same
+    // The format allows a bare list to lack its bracket; it is reported as damage all the same.
     anomalies.add(AnomalyKind::Truncated, u64::from(damage.truncated), end());
     anomalies.add(
         AnomalyKind::SourceEnded,

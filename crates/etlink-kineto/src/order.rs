@@ -1,8 +1,8 @@
-//! The order in which a recording named its threads and streams first.
+//! Restores the order in which a recording first named its threads and streams.
 //!
-//! Threads and queues are numbered in the order of first use in the file, and written graphs have
-//! these numbers. A recording that comes back from another format has its events in order of time,
-//! so that such a file says the order ([`KEY`]).
+//! Threads and queues are numbered by first use in the file, and written graphs contain these
+//! numbers. A recording that was converted from another format has its events sorted by time, so
+//! such a file states the order ([`KEY`]).
 
 use crate::event::int;
 use crate::json_values::{list, object};
@@ -11,11 +11,11 @@ use etlink_model::{DeviceQueue, DeviceTrace, HostThread, QueueIdx, ThreadIdx, Ti
 use rustc_hash::FxHashMap;
 use std::hash::Hash;
 
-/// A key around the events. Its value is an object: `first_start_ns`, `threads` as pairs of `pid`
-/// and `tid`, `queues` as device, context and stream.
+/// Key of the recorded order among the fields around the events. The value is an object:
+/// `first_start_ns`, `threads` as pairs of `pid` and `tid`, `queues` as device, context and stream.
 pub const KEY: &str = "etlinkOrder";
 
-/// Numbers threads and queues as `order` says; those that it does not name come last.
+/// Renumbers threads and queues in the order given by `order`; those it does not name come last.
 pub(crate) fn restore_order(trace: &mut DeviceTrace, order: JsonValue<'_>) {
     let (mut threads, mut queues, mut first_start) = (vec![], vec![], None);
     object(order, |key, value| match key {
@@ -24,7 +24,7 @@ pub(crate) fn restore_order(trace: &mut DeviceTrace, order: JsonValue<'_>) {
         b"queues" => list(value, |queue| queues.extend(numbered_queue(queue))),
         _ => {}
     });
-    // It is `null` where no table has the file's first event.
+    // The value is `null` if no table has the file's first event.
     trace.first_start = first_start.unwrap_or(trace.first_start);
     let places = reorder(&mut trace.threads, &threads);
     for column in [
@@ -50,7 +50,8 @@ pub(crate) fn restore_order(trace: &mut DeviceTrace, order: JsonValue<'_>) {
     }
 }
 
-/// Puts those of `all` that `wanted` names first, in its order. Gives the new place of each.
+/// Moves the items named by `wanted` to the front of `all`, in the order of `wanted`. Returns the
+/// new position of each item.
 fn reorder<T: Copy + Eq + Hash>(all: &mut Vec<T>, wanted: &[T]) -> Vec<usize> {
     let mut new_places: FxHashMap<T, usize> = FxHashMap::default();
     let known: FxHashMap<T, ()> = all.iter().map(|one| (*one, ())).collect();

@@ -1,84 +1,116 @@
-//! What tells where a slice of a trace begins and ends, in memory that does not grow with the trace but
-//! for its annotations.
+//! Collects what determines the start and end of a slice of a trace, in memory that grows only with
+//! the trace's annotations.
 
-use etlink_model::{Correlation, DeviceRow, DeviceTrace, DurationNs, KeptTime, NameId, TimeNs};
+use etlink_model::{
+    Correlation, DeviceRow, DeviceTrace, DurationNs, KeptTime, LaterRow, NameId, TimeNs,
+};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::RangeInclusive;
 
-/// No event is in it.
+/// Time range that contains no event.
 pub(crate) const NOTHING: KeptTime = KeptTime {
     from: TimeNs(i64::MAX),
     until: TimeNs(i64::MIN),
 };
 
-/// Stretches of time are doubled where there are more.
+/// Maximum number of time intervals; their width doubles beyond it.
 const MOST_STRETCHES: usize = 4096;
 
-/// What is read of a trace for a slice.
+/// Events of a trace that are read for a slice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SliceEvents {
-    /// When it is.
+    /// Time range of the slice.
     pub time: KeptTime,
-    /// Ids of what may have been launched in it.
+    /// Ids of the calls that may have been launched in the slice.
     pub launches: RangeInclusive<i64>,
+    /// Last start of a device row with such an id.
+    pub last_row: TimeNs,
 }
 
-/// What a trace has, as far as slices are chosen by it.
+impl SliceEvents {
+    /// Returns whether a row after the slice may be kept: because it was launched in the slice, or
+    /// runs before such a row.
+    pub(crate) fn may_await(&self, row: LaterRow) -> bool {
+        self.launches.contains(&row.id.0) || row.start <= self.last_row
+    }
+
+    /// Returns the time range of the slice, extended to the last start of such rows.
+    pub(crate) fn with_rows(&self) -> KeptTime {
+        KeptTime {
+            until: self.time.until.max(self.last_row.shifted(1)),
+            ..self.time
+        }
+    }
+}
+
+/// Contents of a trace as far as slices are chosen by them.
 #[derive(Clone, Debug, Default)]
 pub struct TraceOutline {
-    /// Its annotations, and a device row for each stretch of time, as long as all rows that began in it.
+    /// Annotations, and one device row per time interval, as long as all rows that began in the
+    /// interval.
     pub trace: DeviceTrace,
-    /// First start and last end of ops, runtime calls and device rows.
+    /// First start and last end of ops, runtime calls and device rows; `None` without any.
     pub window: Option<(TimeNs, TimeNs)>,
-    launches: Stretches,
+    launches: Stretches<Stretch>,
+    /// Last start of device rows by ranges of their launch ids.
+    row_starts: Stretches<TimeNs>,
 }
 
 impl TraceOutline {
-    /// That of a trace which was read as a whole.
+    /// Returns the outline of a trace that was read completely.
     pub fn of_trace(trace: DeviceTrace) -> TraceOutline {
         TraceOutline {
             window: trace.window(),
             trace,
-            launches: Stretches::default(),
+            ..TraceOutline::default()
         }
     }
 
-    /// What is to be read for a slice.
+    /// Returns the events to read for a slice.
     pub fn slice(&self, time: KeptTime) -> SliceEvents {
-        let Stretches { width, stretches } = &self.launches;
-        let range = time.from.0 >> width..=time.until.0 >> width;
-        let ids = stretches.range(range).filter_map(|(_, own)| own.ids);
+        let launches = self.launches.within(time.from.0..=time.until.0);
+        let ids = launches.filter_map(|own| own.ids);
         let ids = ids.reduce(|all, own| (all.0.min(own.0), all.1.max(own.1)));
         let (first, last) = ids.unwrap_or((1, 0));
+        let launches = first..=last;
+        let starts = ids.map(|_| self.row_starts.within(launches.clone()));
+        let last_row = starts.into_iter().flatten().max();
         SliceEvents {
             time,
-            launches: first..=last,
+            launches,
+            last_row: last_row.copied().unwrap_or(NOTHING.until),
         }
     }
 }
 
-/// What happened in stretches of time of the same length.
+/// Summaries of intervals of equal length, of times or of other numbers.
 #[derive(Clone, Debug, Default)]
-struct Stretches {
-    /// Their length is 2 to the power of this, ns.
+struct Stretches<T> {
+    /// Length of an interval as a power of two.
     width: u32,
-    /// By their place in time.
-    stretches: BTreeMap<i64, Stretch>,
+    /// Summaries by the first number of the interval, divided by its length.
+    stretches: BTreeMap<i64, T>,
 }
 
-/// What happened in a stretch of time.
+/// Summary of one time interval.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stretch {
-    /// The least and the greatest id of calls that began in it.
+    /// Smallest and largest id of calls that began in the interval; `None` without calls.
     ids: Option<(i64, i64)>,
-    /// Length of the device rows that began in it.
+    /// Total length of the device rows that began in the interval.
     rows: DurationNs,
-    /// Length of the ops that began in it.
+    /// Total length of the ops that began in the interval.
     ops: DurationNs,
 }
 
-impl Stretch {
-    fn add(&mut self, other: Stretch) {
+/// Summary that takes in another interval.
+trait Merge {
+    fn merge(&mut self, other: Self);
+}
+
+impl Merge for Stretch {
+    fn merge(&mut self, other: Stretch) {
         self.ids = match (self.ids, other.ids) {
             (Some(one), Some(other)) => Some((one.0.min(other.0), one.1.max(other.1))),
             (one, other) => one.or(other),
@@ -88,24 +120,45 @@ impl Stretch {
     }
 }
 
-impl Stretches {
-    fn add(&mut self, time: TimeNs, stretch: Stretch) {
-        let place = time.0 >> self.width;
-        self.stretches.entry(place).or_default().add(stretch);
-        while self.stretches.len() > MOST_STRETCHES {
-            self.width += 1;
-            for (place, own) in std::mem::take(&mut self.stretches) {
-                self.stretches.entry(place >> 1).or_default().add(own);
-            }
-        }
+impl Merge for TimeNs {
+    fn merge(&mut self, other: TimeNs) {
+        *self = other.max(*self);
     }
 }
 
-/// Makes an outline, chunk by chunk.
+impl<T: Merge> Stretches<T> {
+    fn add(&mut self, number: i64, own: T) {
+        self.add_stretch(number >> self.width, own);
+        while self.stretches.len() > MOST_STRETCHES {
+            self.width += 1;
+            for (place, own) in std::mem::take(&mut self.stretches) {
+                self.add_stretch(place >> 1, own);
+            }
+        }
+    }
+
+    fn add_stretch(&mut self, place: i64, own: T) {
+        match self.stretches.entry(place) {
+            Entry::Vacant(free) => {
+                free.insert(own);
+            }
+            Entry::Occupied(mut taken) => taken.get_mut().merge(own),
+        }
+    }
+
+    /// Returns the summaries of intervals that overlap `numbers`.
+    fn within(&self, numbers: RangeInclusive<i64>) -> impl Iterator<Item = &T> {
+        let range = numbers.start() >> self.width..=numbers.end() >> self.width;
+        self.stretches.range(range).map(|(_, own)| own)
+    }
+}
+
+/// Builder of an outline, chunk by chunk.
 pub(crate) struct OutlineBuilder<'k> {
     is_step: &'k (dyn Fn(&str) -> bool + Sync),
     window: Option<(TimeNs, TimeNs)>,
-    launches: Stretches,
+    launches: Stretches<Stretch>,
+    row_starts: Stretches<TimeNs>,
 }
 
 impl<'k> OutlineBuilder<'k> {
@@ -114,10 +167,11 @@ impl<'k> OutlineBuilder<'k> {
             is_step,
             window: None,
             launches: Stretches::default(),
+            row_starts: Stretches::default(),
         }
     }
 
-    /// Adds a chunk, which keeps its annotations and steps alone.
+    /// Adds a chunk and reduces it to its annotations and steps.
     pub(crate) fn add(&mut self, part: &mut DeviceTrace) {
         if let Some((start, end)) = part.window() {
             let (first, last) = self.window.unwrap_or((start, end));
@@ -129,17 +183,22 @@ impl<'k> OutlineBuilder<'k> {
                 ids,
                 ..Stretch::default()
             };
-            self.launches.add(*start, stretch);
+            self.launches.add(start.0, stretch);
+        }
+        for (start, id) in part.rows.start.iter().zip(&part.rows.correlation) {
+            if let Some(Correlation(id)) = id.get() {
+                self.row_starts.add(id, *start);
+            }
         }
         for (start, rows) in part.rows.start.iter().zip(&part.rows.duration) {
             let stretch = Stretch {
                 rows: *rows,
                 ..Stretch::default()
             };
-            self.launches.add(*start, stretch);
+            self.launches.add(start.0, stretch);
         }
         let ops = &part.ops;
-        // few names, many ops
+        // There are few names, but many ops.
         let mut steps: Vec<Option<bool>> = vec![None; part.names.count()];
         let mut is_step = |name: NameId| {
             let known = &mut steps[name.index()];
@@ -155,7 +214,7 @@ impl<'k> OutlineBuilder<'k> {
                     ops: ops.duration[op],
                     ..Stretch::default()
                 };
-                self.launches.add(ops.start[op], stretch);
+                self.launches.add(ops.start[op].0, stretch);
             }
         }
         part.ops.reorder(&kept);
@@ -169,7 +228,7 @@ impl<'k> OutlineBuilder<'k> {
         let Stretches { width, stretches } = &self.launches;
         let has_rows = stretches.values().any(|own| own.rows > DurationNs(0));
         for (place, own) in stretches {
-            // Which work was launched when, roughly: rows begin soon after.
+            // Approximates the work launched at each time: rows begin soon after their launch.
             trace.rows.push(DeviceRow {
                 start: TimeNs(place << width),
                 duration: if has_rows { own.rows } else { own.ops },
@@ -180,6 +239,7 @@ impl<'k> OutlineBuilder<'k> {
             trace,
             window: self.window,
             launches: self.launches,
+            row_starts: self.row_starts,
         }
     }
 }
@@ -197,7 +257,7 @@ mod tests {
                 ids: Some((call, call)),
                 ..Stretch::default()
             };
-            launches.add(time(call), stretch);
+            launches.add(time(call).0, stretch);
         }
         assert!(launches.stretches.len() <= MOST_STRETCHES);
         let outline = TraceOutline {
@@ -210,7 +270,7 @@ mod tests {
         });
         let (first, last) = slice.launches.into_inner();
         assert!(first <= 40_000 && last >= 49_999);
-        // no more than a stretch on either side
+        // At most one interval more on either side.
         assert!(first > 39_900 && last < 50_100, "{first} {last}");
     }
 }

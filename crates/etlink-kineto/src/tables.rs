@@ -1,4 +1,4 @@
-//! Events into tables: per chunk first, then appended in file order.
+//! Collects events in tables, first per chunk, then appended in file order.
 
 use crate::dependencies::DependencyArrows;
 use crate::event::{EventKind, KinetoEvent, dims, int, stream};
@@ -14,12 +14,12 @@ use etlink_model::{
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 
-/// The tables of one chunk, numbered by their own names, threads and queues. Rows go when they have
-/// been appended; names stay for the chunks that are read into the same tables later.
+/// Tables of one chunk, numbered by its own names, threads and queues. Rows are removed once they
+/// have been appended; names stay for later chunks that reuse the tables.
 #[derive(Default)]
 pub(crate) struct ChunkTables {
     trace: DeviceTrace,
-    /// Events by phase and category.
+    /// Number of events per phase and category.
     events: IndexMap<NameId, u64, FxBuildHasher>,
     key: Vec<u8>,
     threads: IndexByValue<HostThread>,
@@ -27,14 +27,14 @@ pub(crate) struct ChunkTables {
     tracks: IndexByValue<HostThread>,
     sizes: CopySizes,
     arrows: DependencyArrows,
-    /// Strings as they stand in the file.
+    /// Strings as written in the file.
     texts: RawNameCache,
-    /// Per name, its number in the whole trace.
+    /// Number of each name in the whole trace.
     renamed: Vec<NameId>,
 }
 
 impl ChunkTables {
-    /// Files an event under its kind.
+    /// Adds an event to the table of its kind.
     pub(crate) fn push(&mut self, event: &KinetoEvent<'_>, keep: KeepEvents) {
         self.count_event(event);
         match event.kind {
@@ -59,8 +59,7 @@ impl ChunkTables {
                 _ => self.push_detail(event),
             }
         }
-        // This is the first event of the chunk.
-        // `append_around` keeps that of the first chunk alone.
+        // This is the first event of the chunk. `append_around` keeps only the first chunk's value.
         if self.events.values().eq(&[1]) {
             self.trace.first_start = Some(start);
         }
@@ -75,12 +74,12 @@ impl ChunkTables {
             EventKind::GraphNode => self.push_row(event, RowKind::GraphNode, start, duration),
             EventKind::Auxiliary(kind) => self.push_aside(event, kind, start, duration),
             EventKind::Instant => self.push_memory(event, start),
-            // They returned above; the match stays exhaustive for kinds that come later.
+            // These kinds returned above; the match stays exhaustive for future kinds.
             EventKind::Other | EventKind::Metadata | EventKind::Flow => {}
         }
     }
 
-    /// Keeps what CUPTI counted of a kernel.
+    /// Keeps CUPTI's counters of a kernel.
     fn push_counters(&mut self, event: &KinetoEvent<'_>, start: TimeNs, duration: DurationNs) {
         let mut lines = String::new();
         for (key, value) in object_fields(event.args_text) {
@@ -96,7 +95,7 @@ impl ChunkTables {
         self.trace.counter_ranges.push(row);
     }
 
-    /// Keeps an event that no figure needs, if all are kept.
+    /// Keeps an event of no table: counters always, other events if everything is kept.
     fn push_other(&mut self, event: &KinetoEvent<'_>, keep: KeepEvents) {
         let has_counters = event.is_counter_range();
         let is_shown = matches!(event.phase, b"X" | b"i" | b"I" | b"C");
@@ -125,7 +124,7 @@ impl ChunkTables {
         details.other_details.push(detail);
     }
 
-    /// Keeps what the columns of its table leave out of an event.
+    /// Keeps the details of an event that the columns of its table omit.
     fn push_detail(&mut self, event: &KinetoEvent<'_>) {
         let detail = self.detail(event);
         let details = self.trace.details.get_or_insert_default();
@@ -138,7 +137,7 @@ impl ChunkTables {
             EventKind::Sync => &mut details.syncs,
             EventKind::Auxiliary(_) => &mut details.auxiliary,
             EventKind::Instant => &mut details.memory,
-            // Waits are kept whole, as events that no figure needs.
+            // Waits are kept whole, among the events of no table.
             EventKind::ThreadWait | EventKind::Other | EventKind::Metadata | EventKind::Flow => {
                 return;
             }
@@ -155,7 +154,7 @@ impl ChunkTables {
         let details = self.trace.details.get_or_insert_default();
         let track = self.tracks.place_of(&mut details.tracks, track);
         let start = details.text.len() as u64;
-        // An event is no larger than `MAX_ELEMENT_BYTES`, which 32 bits can tell.
+        // An event is no larger than `MAX_ELEMENT_BYTES`, which fits 32 bits.
         let bytes = event.args_text.len() as u32;
         details.text.extend_from_slice(event.args_text);
         EventDetail {
@@ -165,7 +164,8 @@ impl ChunkTables {
         }
     }
 
-    /// What a process or thread is called. One without ids is none of those that ops have.
+    /// Records the name of a process or thread. A name without ids belongs to no process or thread
+    /// with ops.
     fn push_name(&mut self, event: &KinetoEvent<'_>) {
         let name = self.name(event.args.name);
         if name == NameId::EMPTY || event.pid.is_none() {
@@ -196,14 +196,15 @@ impl ChunkTables {
         let key = std::mem::take(&mut self.key);
         let name = self.name_of(&key);
         self.key = key;
-        // Usually there are a dozen pairs of phase and category. But a writer that puts a number
-        // into each category makes as many as events, and a list would be searched for each.
+        // Usually there are a dozen pairs of phase and category. A writer that puts a number into
+        // each category creates as many pairs as events, and a list would be searched for each
+        // event.
         *self.events.entry(name).or_default() += 1;
     }
 
-    /// Start and duration. Kineto prints `-1.-500` for negative ones, as `fmtTs` of
-    /// `output_json.cpp` gives quotient and remainder their signs. Such a start is before the
-    /// origin; such a duration is none. An event whose start is no number is left out: at 0 it
+    /// Reads start and duration. Kineto prints negative ones as `-1.-500`, because `fmtTs` of
+    /// `output_json.cpp` gives quotient and remainder their own signs. Such a start is before the
+    /// origin; such a duration is invalid. An event without a numeric start is skipped: at 0 it
     /// would stretch the window by years.
     fn event_times(&mut self, event: &KinetoEvent<'_>) -> Option<(TimeNs, DurationNs)> {
         let anomalies = &mut self.trace.anomalies;
@@ -211,8 +212,8 @@ impl ChunkTables {
         let start = event.start.and_then(JsonValue::time_ns).map(TimeNs);
         let Some(start) = start.filter(|start| start.is_in_range()) else {
             anomalies.note(
-                // A number that is too large is reported as such:
-                // it shows a wrong unit, not a missing time.
+                // A number that is too large is reported as such: it indicates a wrong unit, not a
+                // missing time.
                 if event
                     .start
                     .and_then(parse_float)
@@ -226,7 +227,7 @@ impl ChunkTables {
             );
             return None;
         };
-        // Instants have none.
+        // Instants have no duration.
         let Some(duration) = event.duration else {
             return Some((start, DurationNs::ZERO));
         };
@@ -280,8 +281,8 @@ impl ChunkTables {
                 format!("{:?}", unescape(event.name))
             });
         }
-        // The key counts even with the value 0: PyTorch 2.4 and later write
-        // it without an observer too, and then no op can be joined by it.
+        // The key counts even if its value is 0: PyTorch 2.4 and later write it without an observer
+        // too, and then no op can be joined by it.
         self.trace.has_rf_ids |= args.rf_id.is_some();
         let op = CpuOp {
             name: self.name_of(event.name),
@@ -303,8 +304,8 @@ impl ChunkTables {
             values: self.name(args.values),
             collective: self.push_collective(event),
         };
-        // Inductor's Triton launchers put `stream` on the
-        // op (`CachingAutotuner.run`); aten ops have none.
+        // Inductor's Triton launchers put `stream` on the op (`CachingAutotuner.run`); aten ops
+        // have none.
         if let Some(stream) = stream(args.stream).filter(|stream| *stream >= 0) {
             self.trace.stream_ops.push(StreamOp {
                 name: op.name,
@@ -326,7 +327,7 @@ impl ChunkTables {
             external_id: int(event.args.external_id).unwrap_or(-1),
             kernel: self.name(event.args.kernel),
         };
-        // Other calls of ROCm have a `size` too, that of an allocation for one.
+        // Other calls of ROCm have a `size` too, such as the size of an allocation.
         if call.correlation != Correlation::NONE
             && contains_bytes(event.name, b"emcpy")
             && let Some(size) = int(event.args.size)
@@ -355,7 +356,7 @@ impl ChunkTables {
             correlation: parse_correlation(args.correlation),
             external_id: int(args.external_id).unwrap_or(-1),
             bytes: args.bytes.and_then(JsonValue::uint).unwrap_or(0),
-            // Kineto leaves the bandwidth out where it would divide by a duration of 0.
+            // Kineto omits the bandwidth if it would divide by a duration of 0.
             gb_per_s: args.gb_per_s.and_then(parse_float).unwrap_or(-1.0),
             grid: dims(args.grid),
             block: dims(args.block),
@@ -396,11 +397,11 @@ impl ChunkTables {
         self.trace.memory.push(row);
     }
 
-    /// Multiprocessors of a device, from its first kernel with `blocks per SM`: Kineto divides the
-    /// blocks of the grid by their number.
+    /// Derives the number of multiprocessors of a device from its first kernel with `blocks per
+    /// SM`.
     fn note_multiprocessors(&mut self, row: &DeviceRow, blocks_per_sm: Option<JsonValue<'_>>) {
-        // `blocks per SM` is blocks of the grid / multiprocessors
-        // (`CuptiActivity.cpp`): solved for the latter.
+        // `blocks per SM` is blocks of the grid / multiprocessors (`CuptiActivity.cpp`), solved
+        // here for the latter.
         let device = self
             .trace
             .queues
@@ -412,7 +413,7 @@ impl ChunkTables {
         let blocks = row.grid.iter().map(|n| f64::from(*n)).product::<f64>();
         let per_sm = blocks_per_sm.and_then(parse_float).unwrap_or(0.0);
         let count = (blocks / per_sm).round();
-        // A quotient of 0, or one that is no number, says nothing about the device.
+        // A quotient of 0 or NaN carries no information about the device.
         if (1.0..1e6).contains(&count) {
             self.trace.note_multiprocessors(device, count as u32);
         }
@@ -427,8 +428,7 @@ impl ChunkTables {
             start,
             duration,
             correlation: parse_correlation(args.correlation),
-            // Kineto leaves these out, or writes -1, when it
-            // did not see the `cudaEventRecord` waited for.
+            // Kineto omits these, or writes -1, if it did not see the awaited `cudaEventRecord`.
             wait_stream: stream(args.wait_stream).unwrap_or(-1),
             wait_record: parse_correlation(args.wait_record),
             wait_event: int(args.wait_event).unwrap_or(-1),
@@ -449,11 +449,12 @@ impl ChunkTables {
         self.trace.waits.push(row);
     }
 
-    /// The communication record of an op or kernel, `u32::MAX` when it names no collective.
+    /// Adds the communication record of an op or kernel and returns its row; `u32::MAX` if the
+    /// event names no collective.
     fn push_collective(&mut self, event: &KinetoEvent<'_>) -> u32 {
         let args = &event.args;
-        // Kineto copies name, type, element counts and
-        // split to a kernel all or none: the name decides.
+        // Kineto copies name, type, element counts and split to a kernel all or none, so the name
+        // decides.
         if args.collective.is_none() {
             return u32::MAX;
         }
@@ -495,8 +496,8 @@ impl ChunkTables {
     }
 
     fn intern_thread(&mut self, event: &KinetoEvent<'_>) -> ThreadIdx {
-        // Such rows come from foreign writers. They stay,
-        // on thread 0, so that their kernels keep a launch.
+        // Such rows come from other writers. They are kept on thread 0, so that their kernels keep
+        // a launch.
         if event.pid.is_none() || event.tid.is_none() {
             self.trace.anomalies.note(AnomalyKind::NoThread, || {
                 format!("{:?}", unescape(event.name))
@@ -520,11 +521,11 @@ impl ChunkTables {
 
     fn intern_queue(&mut self, event: &KinetoEvent<'_>) -> QueueIdx {
         let args = &event.args;
-        // A row that was moved to a lane for display has the lane as `stream`.
+        // A row that was moved to another lane for display has that lane as `stream`.
         let stated = stream(args.original_stream).or(stream(args.stream));
         let queue = DeviceQueue {
-            // Rows of MTIA and of old files have no such
-            // arguments; their pid is the device, tid the stream.
+            // Rows of MTIA and of old files lack these arguments; their pid is the device, their
+            // tid the stream.
             device: int(args.device).or(int(event.pid)).unwrap_or(0),
             context: int(args.context).unwrap_or(0),
             stream: stated.or(int(event.tid)).unwrap_or(0),
@@ -542,24 +543,24 @@ fn parse_float(value: JsonValue<'_>) -> Option<f64> {
     text.parse().ok()
 }
 
-/// Absent and unreadable numbers are 0.
+/// Parses an unsigned number; absent and unreadable ones are 0.
 fn uint_or_zero(value: Option<JsonValue<'_>>) -> u64 {
     value.and_then(JsonValue::uint).unwrap_or(0)
 }
 
-/// Absent ranks and sequence numbers are -1, since 0 is one of them.
+/// Parses a rank or sequence number; absent ones are -1, because 0 is valid.
 fn rank_or_none(value: Option<JsonValue<'_>>) -> i64 {
     int(value).unwrap_or(-1)
 }
 
-/// A type or number of a device, -1 where there is none.
+/// Parses the type or number of a device; -1 if absent.
 fn small_int(value: Option<JsonValue<'_>>) -> i32 {
     int(value)
         .and_then(|number| i32::try_from(number).ok())
         .unwrap_or(-1)
 }
 
-/// 0 is what tracers write for a call that has no id.
+/// Parses a correlation id. Tracers write 0 for a call without an id.
 fn parse_correlation(value: Option<JsonValue<'_>>) -> Correlation {
     int(value)
         .filter(|id| *id != 0)
@@ -570,17 +571,17 @@ fn contains_bytes(name: &[u8], part: &[u8]) -> bool {
     name.windows(part.len()).any(|window| window == part)
 }
 
-/// What is kept of the chunks.
+/// Parts of the chunks that are kept.
 pub(crate) enum KeptChunks<'k> {
-    /// All.
+    /// All events.
     Whole,
-    /// What runs in a slice or may have been launched in it.
+    /// Events that run in a slice or may have been launched in it.
     Slice(&'k SliceEvents),
-    /// What tells where a slice begins and ends.
+    /// Events that determine the start and end of a slice.
     Outline(OutlineBuilder<'k>),
 }
 
-/// Puts the tables of chunks together.
+/// Builder that merges the tables of chunks.
 pub(crate) struct DeviceTraceBuilder<'k> {
     kept: KeptChunks<'k>,
     trace: DeviceTrace,
@@ -617,12 +618,13 @@ impl<'k> DeviceTraceBuilder<'k> {
             arrows,
             ..
         } = chunk;
-        // All names, threads and queues are numbered, so that two readings of a file agree in them.
+        // All names, threads and queues are numbered, so that they agree between two readings of a
+        // file.
         match &mut self.kept {
             KeptChunks::Whole => {}
             KeptChunks::Slice(slice) => {
-                part.keep(slice.time, &|id| slice.launches.contains(&id.0));
-                arrows.keep(slice.time);
+                part.keep(slice.time, &|row| slice.may_await(row));
+                arrows.keep(slice.with_rows());
             }
             KeptChunks::Outline(outline) => {
                 outline.add(part);
@@ -630,7 +632,7 @@ impl<'k> DeviceTraceBuilder<'k> {
             }
         }
         let all = &mut self.trace;
-        // The lists below are drained, so what the chunk remembers of their places would be wrong.
+        // The lists below are drained, so the chunk's record of their positions would be wrong.
         threads.clear();
         queues.clear();
         tracks.clear();
@@ -657,7 +659,8 @@ impl<'k> DeviceTraceBuilder<'k> {
         let stated = std::mem::take(&mut part.stated_queues).into_iter();
         all.stated_queues
             .extend(stated.map(|queue| queues[queue.index()]));
-        // Communication records are appended as they are: their rows move by as many as there were.
+        // Communication records are appended unchanged, so their row numbers shift by the existing
+        // count.
         let base = u32::try_from(all.collectives.len()).unwrap_or(u32::MAX);
         renumber_names(part, names);
         for column in [
@@ -693,26 +696,26 @@ impl<'k> DeviceTraceBuilder<'k> {
         all.memory.append(&mut part.memory);
         all.counter_ranges.append(&mut part.counter_ranges);
         all.collectives.append(&mut part.collectives);
-        // those of a trace with ever new names would grow with it
+        // Otherwise the names of a trace with ever new names would grow with it.
         if part.names.is_large() {
             *chunk = ChunkTables::default();
         }
     }
 
-    /// The trace with its tables in order of time; `None` if a table is too long for its row
+    /// Returns the trace with its tables sorted by time; `None` if a table is too long for its row
     /// numbers.
     pub(crate) fn finish(self) -> Option<(DeviceTrace, KeptChunks<'k>)> {
         let mut trace = self.trace;
         trace.sort_by_time()?;
-        // A call may stand in another chunk than its copy, so this waits for all rows.
+        // A call may be in another chunk than its copy, so this waits for all rows.
         self.sizes.give(&mut trace.rows);
-        // An arrow says where it begins and ends, so that it needs the rows in order too.
+        // Arrows are found by place and time, so the rows have to be sorted first.
         self.arrows.resolve(&mut trace);
         Some((trace, self.kept))
     }
 }
 
-/// Takes over what the tables leave out.
+/// Appends details that the tables omit.
 fn append_details(
     all: &mut RecordedDetails,
     mut part: RecordedDetails,
@@ -755,7 +758,7 @@ fn append_details(
     all.others.append(&mut part.others);
 }
 
-/// Takes over what stands beside the tables.
+/// Appends everything outside the tables.
 fn append_around(
     all: &mut DeviceTrace,
     part: &mut DeviceTrace,
@@ -763,7 +766,7 @@ fn append_around(
     names: &[NameId],
 ) {
     let first_start = part.first_start.take();
-    // No chunk before this one had an event, so its first event is the file's.
+    // No earlier chunk had an event, so this chunk's first event is the file's.
     if all.events.is_empty() {
         all.first_start = first_start;
     }
@@ -804,7 +807,7 @@ fn renumber_label(label: TrackLabel, names: &[NameId]) -> TrackLabel {
     }
 }
 
-/// Replaces the chunk's name numbers by the trace's.
+/// Replaces the chunk's name numbers with the trace's.
 fn renumber_names(part: &mut DeviceTrace, names: &[NameId]) {
     let DeviceTrace {
         ops,

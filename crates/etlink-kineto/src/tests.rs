@@ -1,4 +1,4 @@
-//! What the reader does with single values.
+//! Tests the reader on single values.
 
 use crate::event::{EventKind, KinetoEvent, dims, int};
 use crate::{KinetoReadOptions, is_graph_event};
@@ -99,7 +99,7 @@ fn an_event_that_no_table_keeps_is_left_before_its_values() {
     }
 }
 
-/// Others than Kineto write the category last.
+/// Writers other than Kineto put the category last.
 #[test]
 fn arguments_before_the_category_count() {
     let text = br#""ph": "X", "args": {"correlation": 7}, "name": "n", "cat": "kernel"}"#;

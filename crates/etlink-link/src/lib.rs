@@ -22,6 +22,7 @@ mod graph;
 mod host;
 mod kernel_metrics;
 pub mod limits;
+mod lost_collectives;
 mod matching;
 mod notes;
 mod options;
@@ -160,7 +161,9 @@ pub fn link(
         &trace.report.device_clocks,
     );
     let waits = waits::waits(&trace.device, &launches, &trace.call_op, &mut anomalies);
-    let mut communicates = build::host_collectives(&trace.device, &launches, |op| {
+    let lost = lost_collectives::lost_kernels(&trace);
+    let lost = lost.iter().filter_map(|lost| lost.record).collect();
+    let mut communicates = build::host_collectives(&trace.device, &launches, &lost, |op| {
         trace.op_collective(op).map(|found| found.kind())
     });
     // The worker's range is the communication then, and its call only began it.

@@ -105,6 +105,11 @@ pub(crate) const MANY_COVERED: usize = 8;
 /// How many rows that begin before a row ends are looked at for one that it covers.
 pub(crate) const MAX_COVERED_LOOKUPS: usize = 64;
 
+/// The launches whose rows share an id are no further apart than so many launches of their thread.
+///
+/// kineto#1416 shows pairs of launches that follow each other.
+pub(crate) const SHARED_REACH: usize = 64;
+
 /// Where more than one in so many launches has no row, nothing is said of what devices did: idle time
 /// would be off by as much.
 ///

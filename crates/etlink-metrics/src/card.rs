@@ -1,33 +1,33 @@
-//! Workload cards of ccl-bench: what was run, on what, and what was recorded of it.
+//! Workload cards of ccl-bench: descriptions of a run, its hardware and its recordings.
 //!
-//! Cards in use are loose: keys are missing, numbers stand in lists or in quotes. What cannot be read
-//! is not known; a card is refused only where it is no YAML or has no key `workload`.
+//! Real cards are loose: keys are missing, numbers are in lists or in quotes. Unreadable values are
+//! treated as unknown; a card is rejected only if it is not YAML or has no key `workload`.
 
 use crate::Error;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::io::Read;
 
-/// Cards have a few kilobytes.
+/// Maximum size of a card, bytes; real cards have a few kilobytes.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// A workload card, as far as etlink uses it.
+/// The parts of a workload card that etlink uses.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WorkloadCard {
-    /// What the run is, in words.
+    /// Description of the run.
     pub description: String,
     /// `workload.model`.
     pub model: CardModel,
     /// `workload.data.batch_size`.
     pub batch_size: Option<u64>,
-    /// `workload.data.seq_len`: tokens of a sequence.
+    /// `workload.data.seq_len`: tokens per sequence.
     pub seq_len: Option<u64>,
-    /// `workload.data.input_len`: tokens of a request.
+    /// `workload.data.input_len`: tokens per request.
     pub input_len: Option<u64>,
-    /// `workload.data.output_len`: tokens of an answer.
+    /// `workload.data.output_len`: tokens per answer.
     pub output_len: Option<u64>,
-    /// `workload.hardware.xpu_spec.model`: what a device is called.
+    /// `workload.hardware.xpu_spec.model`: name of the device.
     pub device: String,
     /// `workload.hardware.xpu_spec.total_count`.
     pub devices: Option<u64>,
@@ -39,16 +39,16 @@ pub struct WorkloadCard {
     pub parallelism: CardParallelism,
     /// `Model-executor.communication_library.name`.
     pub communication: String,
-    /// `metric_source.traces`: kinds of traces that there are.
+    /// `metric_source.traces`: kinds of available traces.
     pub traces: Vec<String>,
     /// `metric_source.metrics_specific_trace`: kinds of traces for single metrics.
     pub metric_traces: Vec<String>,
-    /// The whole card as it was read, also what nothing here uses.
+    /// The whole card as read, including unused parts.
     #[serde(skip)]
     pub source: Value,
 }
 
-/// What is known of a card's model.
+/// Model described by a card.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CardModel {
@@ -62,25 +62,25 @@ pub struct CardModel {
     pub parameters: Option<u64>,
 }
 
-/// Into how many parts a model is cut.
+/// Degrees of parallelism of a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CardParallelism {
-    /// Replicas of the data.
+    /// Replicas in data parallelism.
     pub dp_replicate: Option<u64>,
-    /// Shards of parameters.
+    /// Shards of the parameters in data parallelism.
     pub dp_shard: Option<u64>,
-    /// Tensor parallel.
+    /// Degree of tensor parallelism.
     pub tp: Option<u64>,
-    /// Pipeline parallel.
+    /// Degree of pipeline parallelism.
     pub pp: Option<u64>,
-    /// Context parallel.
+    /// Degree of context parallelism.
     pub cp: Option<u64>,
-    /// Expert parallel.
+    /// Degree of expert parallelism.
     pub ep: Option<u64>,
 }
 
-/// Keys of cards that settings of other programs have not.
+/// Keys that are specific to cards, unlike other programs' settings.
 const OWN_KEYS: [&[u8]; 5] = [
     b"metric_source:",
     b"Model-executor:",
@@ -89,7 +89,8 @@ const OWN_KEYS: [&[u8]; 5] = [
     b"hf_url:",
 ];
 
-/// Whether a file begins as a workload card: a line `workload:`, and a key that only cards have.
+/// Returns true if a file begins like a workload card: a line `workload:`, and a key specific to
+/// cards.
 pub fn is_workload_card(head: &[u8]) -> bool {
     let mut lines = head.split(|byte| *byte == b'\n');
     let mut all = lines.clone();
@@ -105,7 +106,7 @@ impl WorkloadCard {
     /// Reads a card.
     ///
     /// # Errors
-    /// It cannot be read, is no YAML, or has no key `workload`.
+    /// The source fails, is not YAML, or has no key `workload`.
     pub fn read<R: Read>(source: R) -> Result<WorkloadCard, Error> {
         let mut text = String::new();
         source.take(MAX_BYTES + 1).read_to_string(&mut text)?;
@@ -155,11 +156,11 @@ impl WorkloadCard {
         })
     }
 
-    /// The card as YAML, with empty values for what is not known: somebody fills them in. What it was
-    /// read from stays as it is there.
+    /// Formats the card as YAML, with empty values to fill in for everything unknown. Values from
+    /// the original card stay unchanged.
     ///
     /// # Errors
-    /// Never of a card that was read.
+    /// Formatting fails, which a card that was read never does.
     pub fn write(&self) -> Result<String, Error> {
         let plan = &self.parallelism;
         let card = json!({
@@ -252,7 +253,7 @@ fn write_yaml(_: &Value) -> Result<String, Error> {
     Err(Error::NoCards)
 }
 
-/// What is known, and what was found where it says nothing.
+/// Merges `found` into the gaps of `known`.
 fn fill_in(known: &Value, found: Value) -> Value {
     match (known, found) {
         (Value::Object(known), Value::Object(found)) => {
@@ -284,7 +285,7 @@ fn says_nothing(value: &Value) -> bool {
     }
 }
 
-/// A text, or a number as text; of a list its first.
+/// Returns a text, or a number as text; for a list, its first item.
 fn text_of(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -294,7 +295,7 @@ fn text_of(value: &Value) -> String {
     }
 }
 
-/// A count, also in quotes, with separators or as 7e9; of a list its first.
+/// Returns a count, also in quotes, with separators or as 7e9; for a list, its first item.
 fn count_of(value: &Value) -> Option<u64> {
     match value {
         Value::Number(number) => number
@@ -309,7 +310,7 @@ fn count_of(value: &Value) -> Option<u64> {
     }
 }
 
-/// Floats are whole up to 2^53.
+/// Converts a float to a count; floats are exact up to 2^53.
 fn whole_count(number: f64) -> Option<u64> {
     let is_count = (0.0..9.0e15).contains(&number) && number.fract() == 0.0;
     is_count.then_some(number as u64)
@@ -389,7 +390,7 @@ metric_source: {traces: [], metrics_specific_trace: []}
         let network = &again["workload"]["hardware"]["network_topo"];
         assert_eq!(network["bandwidth_gbps"], json!([400, 3600]));
         assert_eq!(again["workload"]["notes"], json!(["own"]));
-        // what the card said counts, and what it left open is filled in
+        // existing values take precedence, and gaps are filled in
         assert_eq!(model["phase"], "training");
         assert_eq!(again["metric_source"]["traces"], json!(["nsys"]));
     }

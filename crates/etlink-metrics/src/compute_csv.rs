@@ -1,18 +1,18 @@
-//! Nsight Compute's CSV.
+//! Reads Nsight Compute's CSV.
 //!
-//! `ncu --csv --page raw` prints a line per kernel with a column per metric, and a second line of
-//! column names with their units. `ncu --csv` alone prints a line per metric, with the columns
-//! `Metric Name`, `Metric Unit` and `Metric Value` (Nsight Compute CLI, "Command Line Options", page
-//! `details`). What `ncu` and the program print stands before either.
+//! `ncu --csv --page raw` prints a line per kernel with a column per metric, and a second header
+//! line with units. `ncu --csv` alone prints a line per metric, with the columns `Metric Name`,
+//! `Metric Unit` and `Metric Value` (Nsight Compute CLI, "Command Line Options", page `details`).
+//! Output of `ncu` and of the program precedes both.
 
 use crate::Error;
 use etlink_model::{MetricProfile, NameId, ProfiledKernel, ProfiledMetric};
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 
-/// So much of a file may stand before the table: what the program printed.
+/// Maximum bytes before the table, printed by the program.
 const MAX_PREAMBLE_BYTES: usize = 64 << 20;
 
-/// Columns that are no metrics.
+/// Columns that are not metrics.
 const PLACE_COLUMNS: [&str; 15] = [
     "ID",
     "Process ID",
@@ -31,7 +31,8 @@ const PLACE_COLUMNS: [&str; 15] = [
     "Section Name",
 ];
 
-/// Whether a file begins as Nsight Compute's CSV, or such a table follows what was printed before.
+/// Returns true if a file begins like Nsight Compute's CSV, or contains the table after other
+/// output.
 pub fn is_compute_csv(head: &[u8]) -> bool {
     let mut lines = head.split(|byte| *byte == b'\n');
     lines.any(is_column_line)
@@ -43,16 +44,16 @@ fn is_column_line(line: &[u8]) -> bool {
     names.starts_with("\"ID\",") && names.contains("\"Kernel Name\"")
 }
 
-/// Reads metrics of kernels. The order of the kernels is that of their launches. O(cells).
+/// Reads metrics of kernels, in launch order. O(cells).
 ///
 /// # Errors
-/// The source fails, or has no such table.
+/// The source fails, or contains no such table.
 pub fn read_compute_csv<R: Read>(source: R) -> Result<MetricProfile, Error> {
     let mut lines = BufReader::new(source);
     let columns = column_line(&mut lines)?;
     let mut table = csv::ReaderBuilder::new()
         .has_headers(false)
-        // A cut last line has fewer cells.
+        // A truncated last line has fewer cells.
         .flexible(true)
         .from_reader(columns.as_bytes().chain(lines));
     let mut record = csv::StringRecord::new();
@@ -67,13 +68,13 @@ pub fn read_compute_csv<R: Read>(source: R) -> Result<MetricProfile, Error> {
             }
             Ok(true) => reader.read_line(&record),
             Err(error) => match error.into_kind() {
-                // A packed file that is cut: what came before is whole.
+                // In a truncated compressed file, the data before the end is valid.
                 csv::ErrorKind::Io(error) if is_damage(&error) => {
                     reader.profile.damaged_lines += 1;
                     break;
                 }
                 csv::ErrorKind::Io(error) => return Err(Error::Source(error)),
-                // Text in another encoding, say; the next line may be whole.
+                // For example text in another encoding; the next line may be valid.
                 _ => reader.profile.damaged_lines += 1,
             },
         }
@@ -81,7 +82,7 @@ pub fn read_compute_csv<R: Read>(source: R) -> Result<MetricProfile, Error> {
     Ok(reader.profile)
 }
 
-/// Whether a source ended early, and did not fail.
+/// Returns true if a source ended early, rather than failed.
 fn is_damage(error: &std::io::Error) -> bool {
     matches!(
         error.kind(),
@@ -89,7 +90,7 @@ fn is_damage(error: &std::io::Error) -> bool {
     )
 }
 
-/// The line of column names, with what stood before it passed over.
+/// Returns the line of column names, and skips the output before it.
 fn column_line(lines: &mut impl BufRead) -> Result<String, Error> {
     let (mut line, mut passed) = (vec![], 0);
     loop {
@@ -108,7 +109,7 @@ fn column_line(lines: &mut impl BufRead) -> Result<String, Error> {
     }
 }
 
-/// Where the columns of a table stand.
+/// Positions of a table's columns.
 #[derive(Default)]
 struct TableReader {
     profile: MetricProfile,
@@ -117,11 +118,11 @@ struct TableReader {
     kernel: Option<usize>,
     grid: Option<usize>,
     block: Option<usize>,
-    /// Name, unit and value, where each line is a metric.
+    /// Columns of name, unit and value, if each line is a metric.
     metric: Option<[usize; 3]>,
-    /// Columns that are metrics, with their names and units, where each line is a kernel.
+    /// Columns that are metrics, with names and units, if each line is a kernel.
     wide: Vec<(usize, NameId, NameId)>,
-    /// Number and process of the last kernel: lines of one kernel follow each other.
+    /// Number and process of the last kernel: lines of one kernel are consecutive.
     last: Option<(String, String)>,
 }
 
@@ -151,12 +152,12 @@ impl TableReader {
     fn read_line(&mut self, line: &csv::StringRecord) {
         let id = cell(line, self.id);
         if id.is_empty() {
-            // The line of units has no number.
+            // The line of units has no kernel number.
             self.read_units(line);
             return;
         }
         let kernel = cell(line, self.kernel);
-        // A line that `ncu` or the program prints between or behind those of the table.
+        // Other output of `ncu` or the program, between or after lines of the table.
         if kernel.is_empty() || id.parse::<u64>().is_err() {
             self.profile.damaged_lines += 1;
             return;
@@ -198,7 +199,7 @@ impl TableReader {
         }
     }
 
-    /// Keeps a metric. Texts, such as the name of a cache configuration, are no metrics.
+    /// Keeps a metric. Texts, such as the name of a cache configuration, are not metrics.
     fn push_metric(&mut self, metric: NameId, unit: NameId, value: &str) {
         let Some(value) = metric_value(value) else {
             return;
@@ -207,7 +208,7 @@ impl TableReader {
             return;
         };
         self.profile.metrics.push(ProfiledMetric {
-            // Rows past 32 bits belong to no kernel.
+            // Kernel numbers past 32 bits match no kernel.
             kernel: u32::try_from(kernel).unwrap_or(u32::MAX),
             metric,
             unit,
@@ -216,7 +217,7 @@ impl TableReader {
     }
 }
 
-/// A cell; empty where the line or the column is missing.
+/// Returns a cell; empty if the line or the column is missing.
 fn cell(line: &csv::StringRecord, column: Option<usize>) -> &str {
     column
         .and_then(|column| line.get(column))
@@ -224,8 +225,8 @@ fn cell(line: &csv::StringRecord, column: Option<usize>) -> &str {
         .trim()
 }
 
-/// A number as `ncu` prints it: `1,234.5`. In a locale whose comma is a decimal point (`1.234,5`) it
-/// is not known.
+/// Parses a number as `ncu` prints it: `1,234.5`. `None` for locales with a decimal comma
+/// (`1.234,5`).
 fn metric_value(text: &str) -> Option<f64> {
     let (dot, comma) = (text.find('.'), text.rfind(','));
     if dot.is_some_and(|dot| comma.is_some_and(|comma| dot < comma)) {
@@ -235,7 +236,7 @@ fn metric_value(text: &str) -> Option<f64> {
     digits.parse().ok().filter(|value: &f64| value.is_finite())
 }
 
-/// The sizes in `(128, 1, 1)`; zeros where it has others.
+/// Parses the sizes in `(128, 1, 1)`; zeros if there are not three.
 fn three_sizes(text: &str) -> [u32; 3] {
     let inner = text.trim_start_matches('(').trim_end_matches(')');
     let sizes: Vec<u32> = inner
@@ -282,7 +283,7 @@ mod tests {
             "\"0\",\"4\",\"a\",\"x.sum\",\"byte\",\"10\"\n",
             "\"0\",\"4\",\"a\",\"y.sum\",\"\",\"11\"\n",
             "\"1\",\"4\",\"a\",\"x.sum\",\"byte\",\"12\"\n",
-            // Another process counts from 0 again.
+            // Another process restarts from 0.
             "\"0\",\"5\",\"a\",\"x.sum\",\"byte\",\"13\"\n",
         );
         let profile = read_compute_csv(text.as_bytes()).expect("a table");
@@ -317,7 +318,7 @@ mod tests {
         }
     }
 
-    /// Text that ends as a cut gzip file does.
+    /// Source that ends like a truncated gzip file.
     struct CutSource<'t>(&'t [u8]);
 
     impl Read for CutSource<'_> {

@@ -1,41 +1,41 @@
-//! Why a file could not be read.
+//! Errors of reading measurements.
 
-/// Why a file of measurements could not be read.
+/// Reason why a file of measurements could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The source failed.
     #[error("it cannot be read: {0}")]
     Source(#[from] std::io::Error),
-    /// No line of column names that Nsight Compute writes.
+    /// The file has no line with Nsight Compute's column names.
     #[error(
         "no table of Nsight Compute in it: a line with the columns \"ID\" and \"Kernel Name\" is \
          missing; export it with `ncu --csv --page raw --import REPORT`"
     )]
     NoComputeTable,
-    /// Neither vLLM's nor SGLang's result.
+    /// The file is neither a result of vLLM nor of SGLang.
     #[error(
         "no latencies of requests in it: keys such as \"mean_ttft_ms\" are missing; give the result \
          of `vllm bench serve --save-result` or of SGLang's bench_serving"
     )]
     NoLatencies,
-    /// The file is larger than any such file is.
+    /// The file is larger than any of its kind.
     #[error("it has more than {limit} bytes, more than any {what} has")]
     TooLarge {
-        /// Most bytes that are read.
+        /// Maximum size, bytes.
         limit: u64,
-        /// What it would be.
+        /// Kind of file.
         what: &'static str,
     },
-    /// Workload cards are YAML, whose reader this build lacks.
+    /// Reading workload cards requires YAML support, which this build lacks.
     #[error(
         "workload cards need a build of etlink with the feature `cards`; build etlink with all of \
          its features: `cargo install --path crates/etlink --profile dist --features full`"
     )]
     NoCards,
-    /// No YAML that can be read.
+    /// The file is not valid YAML.
     #[error("it is no YAML: {0}")]
     Yaml(String),
-    /// YAML without the key `workload`.
+    /// The YAML has no key `workload`.
     #[error("no workload card of ccl-bench: the key \"workload\" is missing")]
     NoWorkload,
 }

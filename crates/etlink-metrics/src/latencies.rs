@@ -1,10 +1,10 @@
-//! Latencies of requests, as benchmarks of serving engines write them.
+//! Reads latencies of requests from benchmarks of serving engines.
 //!
 //! `vllm bench serve --save-result` (`vllm/benchmarks/serve.py`) writes one object, SGLang's
 //! `bench_serving --output-file` (`sglang/bench_serving.py`) a line per run. Both have
-//! `mean_ttft_ms`, `median_…`, `std_…`, `p99_…` for each latency. With `--save-detailed` vLLM adds the
-//! figures of each request (`ttfts`, `itls`, seconds). `vllm bench latency` writes `avg_latency` and
-//! `percentiles` of batches.
+//! `mean_ttft_ms`, `median_…`, `std_…`, `p99_…` for each latency. With `--save-detailed` vLLM adds
+//! the values of each request (`ttfts`, `itls`, seconds). `vllm bench latency` writes `avg_latency`
+//! and `percentiles` of batches.
 
 use crate::Error;
 use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -15,24 +15,24 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Read;
 
-/// Results with the text of every answer are large; more than this is no result.
+/// Maximum size of a result, bytes. Results with the text of every answer are large.
 const MAX_BYTES: u64 = 256 << 20;
 
-/// A latency of a request.
+/// Kind of latency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum LatencyKind {
-    /// Time to first token: prefill, and what was waited for before it.
+    /// Time to first token: prefill, and the wait before it.
     #[default]
     Ttft,
     /// Time per output token after the first.
     Tpot,
-    /// Time between two outputs, of which each may have several tokens.
+    /// Time between two outputs, each of which may have several tokens.
     Itl,
-    /// From the request to the end of its answer.
+    /// Time from the request to the end of its answer.
     E2el,
-    /// From begin to end of a batch of requests (`vllm bench latency`).
+    /// Time from the begin to the end of a batch of requests (`vllm bench latency`).
     Batch,
 }
 
@@ -44,7 +44,7 @@ impl LatencyKind {
         LatencyKind::E2el,
     ];
 
-    /// What engines call it in keys.
+    /// Returns the names of the latency in keys.
     fn keys(self) -> &'static [&'static str] {
         match self {
             LatencyKind::Ttft => &["ttft"],
@@ -57,45 +57,45 @@ impl LatencyKind {
     }
 }
 
-/// A latency over the requests of a run.
+/// Statistics of a latency over the requests of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LatencyTotals {
-    /// Which latency.
+    /// Kind of latency.
     pub kind: LatencyKind,
     /// Mean, ns.
     pub mean_ns: Option<i64>,
-    /// Half of the requests took no longer, ns.
+    /// Median, ns.
     pub median_ns: Option<i64>,
-    /// Ninety-nine in a hundred took no longer, ns.
+    /// 99th percentile, ns.
     pub p99_ns: Option<i64>,
     /// Standard deviation, ns.
     pub stddev_ns: Option<i64>,
 }
 
-/// What a benchmark measured of the requests of a run.
+/// Request latencies of one run of a benchmark.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RequestLatencies {
-    /// What ran the model, as the benchmark calls it (`vllm`, `sglang`).
+    /// Engine that ran the model, as named by the benchmark (`vllm`, `sglang`).
     pub backend: String,
-    /// The model.
+    /// Name of the model.
     pub model: String,
-    /// Requests that were answered; of batches, how many there were.
+    /// Number of answered requests, or of batches.
     pub requests: u64,
-    /// Tokens that came out, per second.
+    /// Output tokens per second.
     pub output_tokens_per_s: Option<f64>,
-    /// Those that the benchmark gives, in the order of [`LatencyKind`].
+    /// Latencies that the benchmark reports, in the order of [`LatencyKind`].
     pub latencies: Vec<LatencyTotals>,
 }
 
-/// Whether a file begins as a result of such a benchmark.
+/// Returns true if a file begins like a result of such a benchmark.
 pub fn is_latency_file(head: &[u8]) -> bool {
     let has = |key: &str| find_bytes(head, key.as_bytes());
     let is_object = head.trim_ascii_start().first() == Some(&b'{');
     let is_serving = has("\"mean_ttft_ms\"") || has("\"request_throughput\"");
     let is_latency = has("\"avg_latency\"") && has("\"percentiles\"");
-    // results of each request may fill the beginning
+    // values of single requests may fill the head
     let is_detailed = has("\"num_prompts\"") && has("\"backend\"");
     is_object && (is_serving || is_latency || is_detailed)
 }
@@ -104,10 +104,10 @@ fn find_bytes(text: &[u8], wanted: &[u8]) -> bool {
     text.windows(wanted.len()).any(|window| window == wanted)
 }
 
-/// Reads all runs of a file. A line that is cut or no JSON is left out. O(bytes).
+/// Reads all runs of a file. Skips lines that are truncated or not JSON. O(bytes).
 ///
 /// # Errors
-/// The source fails or is too large, or no run in it has latencies.
+/// The source fails or is too large, or no run has latencies.
 pub fn read_latencies<R: Read>(source: R) -> Result<Vec<RequestLatencies>, Error> {
     let mut text = vec![];
     source.take(MAX_BYTES + 1).read_to_end(&mut text)?;
@@ -135,19 +135,19 @@ pub fn read_latencies<R: Read>(source: R) -> Result<Vec<RequestLatencies>, Error
     Ok(runs)
 }
 
-/// Python's `json` writes `NaN` and `Infinity` for what no request has (mean of none), and JSON has no
-/// such numbers: `null` in their place. O(bytes).
+/// Replaces `NaN` and `Infinity` by `null`: Python's `json` writes them for values without requests
+/// (mean of none), but JSON has no such numbers. O(bytes).
 fn with_nulls(text: &[u8]) -> Cow<'_, [u8]> {
     let numbers: [&[u8]; 4] = [b"NaN", b"-NaN", b"-Infinity", b"Infinity"];
     let mut written: Vec<u8> = vec![];
-    // up to here `written` has what `text` has
+    // `written` contains `text` up to here
     let mut copied = 0;
     let mut at = 0;
     let mut is_in_string = false;
     while let Some(byte) = text.get(at) {
         match byte {
             b'"' => is_in_string = !is_in_string,
-            // what is escaped ends no string
+            // an escaped character ends no string
             b'\\' if is_in_string => at += 1,
             b'N' | b'I' | b'-' if !is_in_string => {
                 let rest = &text[at..];
@@ -171,13 +171,13 @@ fn with_nulls(text: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(written)
 }
 
-/// The keys of a result that are read. Answers of the model, which are most of a detailed result, are
-/// passed over and take no memory.
+/// Parsed keys of a result. The model's answers, which dominate a detailed result, are skipped and
+/// take no memory.
 #[derive(Default)]
 struct ResultFields {
-    /// Texts, and figures over all requests.
+    /// Texts, and statistics over all requests.
     scalars: Map<String, Value>,
-    /// Of each request: `ttfts`, `itls`, `latencies`; lists in them one after the other.
+    /// Values per request: `ttfts`, `itls`, `latencies`; nested lists are concatenated.
     lists: BTreeMap<String, Vec<f64>>,
     /// `percentiles`.
     percentiles: BTreeMap<String, Option<f64>>,
@@ -235,7 +235,7 @@ fn is_figure(key: &str) -> bool {
     is_latency || texts.contains(&key) || key == "output_throughput"
 }
 
-/// The numbers of a list and of the lists in it.
+/// Numbers of a list and of the lists in it.
 struct FlatNumbers(Vec<f64>);
 
 impl<'de> Deserialize<'de> for FlatNumbers {
@@ -265,7 +265,7 @@ impl<'de> Visitor<'de> for NumberVisitor {
         Ok(FlatNumbers(vec![number as f64]))
     }
 
-    // A request that failed has none.
+    // A failed request has none.
     fn visit_unit<E>(self) -> Result<FlatNumbers, E> {
         Ok(FlatNumbers(vec![]))
     }
@@ -284,7 +284,7 @@ fn run_latencies(run: &ResultFields) -> Option<RequestLatencies> {
     for kind in LatencyKind::ALL {
         latencies.extend(summary_latency(run, kind).or_else(|| detailed_latency(run, kind)));
     }
-    // `vllm bench latency` runs one batch again and again.
+    // `vllm bench latency` runs one batch repeatedly.
     if latencies.is_empty() {
         let mean_ns = seconds_ns(run.get("avg_latency"))?;
         let percentile = |which: &str| rounded_ns((*run.percentiles.get(which)?)? * 1e9);
@@ -312,7 +312,7 @@ fn run_latencies(run: &ResultFields) -> Option<RequestLatencies> {
     })
 }
 
-/// The figures that the benchmark worked out, milliseconds.
+/// Returns the statistics computed by the benchmark, from milliseconds.
 fn summary_latency(run: &ResultFields, kind: LatencyKind) -> Option<LatencyTotals> {
     let mut found = LatencyTotals {
         kind,
@@ -331,7 +331,7 @@ fn summary_latency(run: &ResultFields, kind: LatencyKind) -> Option<LatencyTotal
     (found.mean_ns.is_some() || found.median_ns.is_some()).then_some(found)
 }
 
-/// The figures of each request, seconds.
+/// Computes the statistics from the values of each request, in seconds.
 fn detailed_latency(run: &ResultFields, kind: LatencyKind) -> Option<LatencyTotals> {
     let key = match kind {
         LatencyKind::Ttft => "ttfts",
@@ -357,7 +357,7 @@ fn detailed_latency(run: &ResultFields, kind: LatencyKind) -> Option<LatencyTota
     })
 }
 
-/// As `numpy.percentile`: between the two values around it.
+/// Interpolates between the two neighbouring values, like `numpy.percentile`.
 fn percentile_ns(sorted: &[f64], part: f64) -> Option<i64> {
     let place = part * (sorted.len() as f64 - 1.0);
     let (below, above) = (place.floor() as usize, place.ceil() as usize);
@@ -369,7 +369,8 @@ fn seconds_ns(value: Option<&Value>) -> Option<i64> {
     rounded_ns(value?.as_f64()? * 1e9)
 }
 
-/// A time that a clock can have; benchmarks write NaN where no request was answered.
+/// Rounds to a time that a clock can show; `None` for the NaN of benchmarks without answered
+/// requests.
 fn rounded_ns(ns: f64) -> Option<i64> {
     (ns.is_finite() && (0.0..9.2e18).contains(&ns)).then(|| ns.round() as i64)
 }
@@ -394,7 +395,7 @@ mod tests {
         assert_eq!(runs[0].latencies[1].kind, LatencyKind::E2el);
     }
 
-    /// As numpy's means of no request become with Python's `json`.
+    /// Values as `numpy`'s means of no requests, written by Python's `json`.
     #[test]
     fn what_is_no_number_hides_no_latency() {
         let text = br#"{"backend": "v\"NaN", "model_id": "NaN", "completed": 3, "speed": -Infinity,

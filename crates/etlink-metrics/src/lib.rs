@@ -1,11 +1,12 @@
-//! Reads what is measured beside traces: metrics of kernels, latencies of requests, workload cards.
+//! Reads measurements that complement traces: metrics of kernels, latencies of requests, workload
+//! cards.
 //!
 //! ```text
 //! ncu --csv                    ─ read_compute_csv ──> MetricProfile   (joined by etlink-link)
 //! vllm bench, bench_serving    ─ read_latencies ────> RequestLatencies
 //! ccl-bench's card (YAML)      ─ WorkloadCard::read ─> WorkloadCard ─ write ─> YAML
 //! ```
-//! Nothing here opens a file. Lines that cannot be read are counted, not refused.
+//! This crate opens no files. Unreadable lines are counted, not rejected.
 
 mod card;
 mod compute_csv;

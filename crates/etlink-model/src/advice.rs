@@ -1,19 +1,19 @@
-//! What users can do about an error, in the words of whoever they talk to: the command has options, the
-//! Python module has arguments.
+//! Remedies of errors, worded for the caller: the command has options, the Python module has
+//! arguments.
 
 use std::error::Error;
 use std::fmt::{self, Display, Formatter};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether messages of this process name arguments of Python.
+/// True if messages of this process name Python arguments.
 static NAMES_ARGUMENTS: AtomicBool = AtomicBool::new(false);
 
-/// Lets all messages of this process name arguments of the Python module, or options of the command again.
+/// Selects whether messages of this process name Python arguments or command options.
 pub fn name_python_arguments(is_python: bool) {
     NAMES_ARGUMENTS.store(is_python, Ordering::Relaxed);
 }
 
-/// What a user can set, by the name that it has for them.
+/// A user setting, displayed as an option or as an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
     /// `--ranks`.
@@ -57,7 +57,7 @@ impl Display for Setting {
     }
 }
 
-/// What is said of an option that the Python module has no argument for: nothing there.
+/// Returns a hint about an option without a Python counterpart; empty if messages are for Python.
 pub fn command_only(text: String) -> String {
     if NAMES_ARGUMENTS.load(Ordering::Relaxed) {
         String::new()
@@ -66,22 +66,22 @@ pub fn command_only(text: String) -> String {
     }
 }
 
-/// What stands behind a problem: the remedy, if there is one.
+/// Returns the remedy as a suffix for an error message; empty if there is none.
 pub fn advice(remedy: Option<String>) -> String {
     remedy.map_or(String::new(), |remedy| format!("; {remedy}"))
 }
 
-/// A problem, and what the user can do about it.
+/// A problem and its remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdvisedError {
-    /// What is wrong.
+    /// Problem that occurred.
     pub problem: String,
-    /// What helps.
+    /// Action that resolves the problem.
     pub remedy: String,
 }
 
 impl AdvisedError {
-    /// A problem with its remedy.
+    /// Creates an error from a problem and its remedy.
     pub fn new(problem: impl Into<String>, remedy: impl Into<String>) -> AdvisedError {
         AdvisedError {
             problem: problem.into(),

@@ -1,4 +1,4 @@
-//! Damage is data: what was wrong in an input, by name, how bad, how often, where first.
+//! Anomalies of an input: kind, severity, count and first place. Damage is data, not an error.
 
 use borsh::{BorshDeserialize, BorshSerialize};
 use indexmap::IndexMap;
@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize, Serializer};
 use std::borrow::Cow;
 use std::io::{self, Read, Write};
 
-/// How bad an anomaly of an input, or a finding in an output, is; mildest first.
+/// Severity of an anomaly in an input or of a finding in an output, mildest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Worth knowing; nothing is lost.
     Info,
-    /// Every reader takes it, but perhaps not as it was meant.
+    /// Accepted by every reader, but possibly not as intended.
     Warning,
-    /// Something was repaired or left out; the rest is right. `--strict` makes it an error.
+    /// Something was repaired or left out; the rest is right. `--strict` turns it into an error.
     Damage,
     /// A reader aborts, hangs or loses nodes.
     Error,
@@ -25,7 +25,7 @@ pub enum Severity {
 
 macro_rules! anomalies {
     ($($(#[$doc:meta])+ $name:ident = $severity:ident, $text:literal;)*) => {
-        /// Every kind of anomaly that a reader or the linker can report.
+        /// Kind of anomaly that a reader or the linker can report.
         #[derive(
             Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, BorshSerialize, BorshDeserialize,
         )]
@@ -34,17 +34,18 @@ macro_rules! anomalies {
         pub enum AnomalyKind { $($(#[$doc])+ $name,)* }
 
         impl AnomalyKind {
-            /// How bad it is.
+            /// Returns the severity of this kind.
             pub fn severity(self) -> Severity {
                 match self { $(AnomalyKind::$name => Severity::$severity,)* }
             }
 
-            /// Whether it was found by comparing device rows with each other and their launches.
+            /// Returns true if this kind is found by comparing device rows with each other and
+            /// their launches.
             pub fn is_of_rows(self) -> bool {
                 AnomalyKind::EventTwice <= self && self <= AnomalyKind::RecorderFailed
             }
 
-            /// One line for people.
+            /// Returns a one-line description for people.
             pub fn describe(self) -> &'static str {
                 match self { $(AnomalyKind::$name => $text,)* }
             }
@@ -55,171 +56,174 @@ macro_rules! anomalies {
 anomalies! {
     /// The array was not closed.
     Truncated = Damage, "the file ends before its list does: all whole entries are used";
-    /// gzip, zstd or packets ended or broke early.
+    /// The gzip, zstd or packet stream ended early or broke.
     SourceEnded = Damage, "the stream of the file is cut or damaged: what came before is used";
-    /// An element was mended.
+    /// An element was repaired.
     Repaired = Info, "entries with unescaped quotes, mended";
     /// An element was dropped.
     Skipped = Damage, "entries that are not JSON, left out";
-    /// An entry of a flight recorder's dump without a name or a time.
+    /// A flight recorder entry without a name or a time.
     NamelessEntry = Damage, "entries of a dump that do not say what they are of and when, left out";
-    /// An entry of a written graph that is no message.
+    /// An entry of a written graph that is not a message.
     Undecodable = Damage, "entries of a written graph that cannot be decoded, left out";
-    /// A part of a protobuf message.
+    /// A damaged part of a protobuf message.
     BrokenMessage = Damage, "parts of a protobuf trace that cannot be decoded, left out";
-    /// An event that refers to a name which is not in the file.
+    /// An event that refers to a name missing from the file.
     NamelessEvent = Damage, "events whose name is not in the file, left out";
-    /// A kernel that refers to a symbol which is not in the file.
+    /// A kernel that refers to a symbol missing from the file.
     NamelessKernel = Damage, "kernels whose name is not in the file, called unknown_kernel";
-    /// A written graph states how many nodes it has.
+    /// A written graph states a node count that differs from its nodes.
     NodeCountDiffers = Damage,
         "nodes fewer or more than the file states it has: it is cut, or two files are in one";
     /// Broken text around the array.
     HeaderDamaged = Info, "places around the list that are not JSON, mended or left out";
-    /// Text behind the document's closing brace.
+    /// Text after the document's closing brace.
     TextBehind = Damage,
         "text behind the end of the document, left out: another process may have written to the \
          same file";
-    /// Damage inside a table of a database.
+    /// Damage inside a database table.
     TableDamaged = Damage,
         "tables of the database that are damaged: rows before the damage are used";
     /// A cell whose type does not fit its column.
     BadCell = Damage, "values of the database that are of a wrong type, read as absent";
-    /// PyTorch's own collector writes rows of several streams onto one lane, and cuts them in Perfetto's
-    /// format.
+    /// A device row truncated by PyTorch's own collector, which writes rows of several streams onto
+    /// one lane in Perfetto's format.
     CutOnLane = Damage,
         "device rows that PyTorch cut in its .pftrace, where a row of another stream begins on the \
          same lane: they took longer; record JSON for whole rows";
-    /// A key of the document stands twice.
+    /// A document key that occurs twice.
     RepeatedKey = Damage,
         "keys that the document has twice: of lists the first is used, of other values the last";
-    /// Kineto of PyTorch 2.4 to 2.8 writes `baseTimeNanoseconds` behind the events.
+    /// A file truncated before its time base: Kineto of PyTorch 2.4 to 2.8 writes
+    /// `baseTimeNanoseconds` after the events.
     NoTimeBase = Damage,
         "the file is cut before its time base: its times cannot be compared with those of other \
          files";
-    /// An array element that is no object.
+    /// An array element that is not an object.
     NotAnObject = Info, "list entries that are no objects, left out";
-    /// A duration that is no number, or too large a one.
+    /// A duration that is not a number or is too large.
     BadNumber = Damage, "durations that are no numbers or longer than 292 years, read as 0";
-    /// Negative duration.
+    /// A negative duration.
     NegativeDuration = Damage, "negative durations, read as 0";
-    /// A complete event without a `ts` that is a number.
+    /// A complete event without a numeric `ts`.
     NoTime = Damage, "events without a start time, left out";
     /// A start or an end that is not [in range](crate::TimeNs::is_in_range).
     TimeOutOfRange = Damage,
         "events that start or end more than 146 years from the trace's origin, left out";
-    /// Kineto `finished: false`.
+    /// An op with Kineto's `finished: false`.
     Unfinished = Info, "ops still open when recording stopped: their end is the window's end";
-    /// Two host nodes with one id.
+    /// Two host nodes with the same id.
     DuplicateNodeId = Damage, "host nodes whose id was already taken: the first is kept";
-    /// Two host nodes with one record function id.
+    /// Two host nodes with the same record function id.
     DuplicateRfId = Damage,
         "record function ids used by several host nodes or ops: the first is matched";
     /// A host node without an id.
     NoNodeId = Damage, "host nodes without an id, left out";
-    /// Parent id not in the file.
+    /// A parent id missing from the file.
     OrphanNode = Info,
         "host nodes whose parent is not in the file: they hang on their thread's root";
-    /// A parent chain that comes back.
+    /// A parent chain that forms a cycle.
     ParentCycle = Damage,
         "host nodes that are their own ancestors: they hang on their thread's root";
-    /// The observer was not unregistered.
+    /// A host trace whose observer was not unregistered.
     NoFinish = Info, "the host trace has no finish_ts: its observer was not unregistered";
-    /// A schema string that is not known.
+    /// An unknown schema string.
     UnknownSchema = Info, "the schema is not a known one: read by its shape";
     /// Host ops on one thread that overlap without nesting.
     PartialOverlap = Info, "ranges of one thread that overlap without nesting";
-    /// Device rows overlapping on a queue.
+    /// Device rows that overlap on a queue.
     StreamOverlap = Info,
         "device rows that overlap on one stream and not as launches that follow each other would: no \
          order edge between them";
-    /// Device start before its launch call.
+    /// A device row that starts before its launch call.
     StartBeforeLaunch = Info,
         "device rows that start more than 1 ms before their launch call does: no launch edge";
-    /// A launch that the times contradict and that ids prove.
+    /// A launch proven by ids although the times contradict it.
     LaunchCorrected = Info,
         "device rows that start before their launch call does, by the clocks, but for no more than \
          1 ms: they keep their launch edge, with a latency below zero";
-    /// An arrow between nodes of a CUDA graph whose rows are not in the file.
+    /// A recorded dependency between CUDA graph nodes whose rows are missing from the file.
     GraphDependencyLost = Info,
         "recorded dependencies of CUDA graphs whose rows are not in the file: no edge";
     /// A wait that the times contradict.
     WaitContradicted = Info,
         "waits for an event or a stream that the measured times contradict: no edge";
-    /// A wait that the times contradict and that the trace or the call's meaning proves.
+    /// A wait proven by the trace or the call's meaning although the times contradict it.
     WaitCorrected = Info,
         "calls that return before the device work they waited for ends, by the clocks: they keep \
          their edge, with a latency below zero";
-    /// A tensor that is read while another thread still writes it.
+    /// A tensor that is read while another thread is still writing it.
     TensorContradicted = Info,
         "ops that use a tensor before the op of another thread that wrote it has ended: no edge";
-    /// Pieces of a tensor that were joined have more threads than are remembered.
+    /// Joined pieces of a tensor that have more threads than are remembered.
     TensorUsersDropped = Info,
         "ops that used a piece of a tensor which more than 16 threads used: later readers of all \
          of it have no edge from them";
-    /// ET parent differs from Kineto nesting.
+    /// An ET parent that differs from Kineto's nesting.
     ParentDiffers = Info, "host ops whose recorded parent is not the op that encloses them";
-    /// Ops, calls and device rows that stand in the file twice.
+    /// Ops, calls and device rows that occur twice in the file.
     EventTwice = Damage, "events that were written twice: one of each is kept";
-    /// A device row of which the recorder knows no time.
+    /// A device row whose time the recorder does not know.
     RowWithoutTime = Damage,
         "device rows without a time (start and duration 0, or a duration that rounding does not \
          explain): left out";
-    /// A device row at a time at which it cannot have run.
+    /// A device row at an impossible time.
     RowTimeImpossible = Damage,
         "device rows that start far outside the recording, or more than 1 ms out of the order in \
          which their stream was launched to: left out";
-    /// A device row that lasts on beside rows that had to wait for it.
+    /// A device row that overlaps rows that had to wait for it.
     RowOverlong = Damage,
         "device rows that last on over later rows of their own stream, or far beyond the recording: \
          cut off there";
-    /// Rows of one call that launches one kernel, beside calls without a row.
+    /// Rows that share the correlation of a call launching one kernel, while other calls have no
+    /// row.
     CorrelationShared = Damage,
         "device rows with the correlation of another launch: given to the launches beside it that \
          have no row, in their order";
-    /// The same where it cannot be known whose rows they are.
+    /// Rows that share the correlation of a call launching one kernel, with unknown owners.
     CorrelationAmbiguous = Damage,
         "device rows that share the correlation of one launch, which launches one kernel: which are \
          its own is not known";
-    /// A call that launches, and no row of it.
+    /// A launch call without a row.
     LaunchWithoutRow = Damage, "launches without a device row: the recorder lost what they ran";
-    /// What the recorder's log says of events that it could not keep.
+    /// Messages in the recorder's log about lost events.
     RecorderLost = Damage, "messages of the recorder that it lost events";
-    /// What the recorder's log says, of a trace without device rows.
+    /// Messages in the recorder's log about devices it could not record, in a trace without device
+    /// rows.
     RecorderFailed = Damage,
         "messages of the recorder that it could not record devices, and no device row";
-    /// Kineto text rows without pid or tid.
+    /// Kineto host rows without pid or tid.
     NoThread = Info, "host rows without a process or thread id, put on thread 0";
-    /// Processes that share a device use the same ids.
+    /// Correlation ids shared by several calls, for example of processes that share a device.
     DuplicateCorrelation = Info,
         "device rows whose correlation id several calls bear (ids start again, or processes \
          share a device): the latest call before the row is taken";
-    /// Sequence numbers of matched ops differ.
+    /// Matched ops whose sequence numbers differ.
     SequenceDiffers = Damage,
         "ops paired by their order alone: sequence numbers differ, as the traces are of different \
          iterations";
-    /// The two traces name different collectives.
+    /// Collectives named differently by the two traces.
     CollectiveDiffers = Damage,
         "collectives for which the two traces claim different groups or sizes: the device \
          trace's are used";
 }
 
-/// How often one kind occurred, and where first.
+/// Count and first place of one kind of anomaly.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Anomaly {
-    /// How often.
+    /// Number of occurrences.
     pub count: u64,
-    /// Number of rows or launches that were looked at, where that is known.
+    /// Number of rows or launches that were checked, if known.
     #[serde(skip_serializing_if = "is_zero")]
     pub of: u64,
-    /// Recorded device time that figures lack, ns.
+    /// Recorded device time missing from the figures, in ns.
     #[serde(skip_serializing_if = "is_zero")]
     pub device_ns: u64,
-    /// All recorded device time, ns, where a part of it is left out.
+    /// All recorded device time in ns, if a part of it is left out.
     #[serde(skip_serializing_if = "is_zero")]
     pub of_device_ns: u64,
-    /// The first place: a byte offset, a name, an id.
+    /// First place: a byte offset, a name or an id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first: Option<String>,
 }
@@ -229,9 +233,9 @@ fn is_zero(count: &u64) -> bool {
 }
 
 impl Anomaly {
-    /// Adds what was found later: its place counts only where none is known.
+    /// Adds a later anomaly; its place counts only if none is known yet.
     fn add(&mut self, later: Anomaly) {
-        // a file can state any count
+        // a file can state any count, so the sums saturate
         self.count = self.count.saturating_add(later.count);
         self.of = self.of.saturating_add(later.of);
         self.device_ns = self.device_ns.saturating_add(later.device_ns);
@@ -240,8 +244,8 @@ impl Anomaly {
     }
 }
 
-/// What a kind says, after how often that is so: `3 nodes whose id another node has`. Of what is said
-/// of the file as a whole there is one, which needs no number.
+/// Returns a description with its count: `3 nodes whose id another node has`. A description of the
+/// file as a whole needs no number for a single occurrence.
 pub fn counted_text(count: u64, description: &str) -> String {
     let is_of_file = ["the ", "a "]
         .iter()
@@ -253,25 +257,25 @@ pub fn counted_text(count: u64, description: &str) -> String {
     }
 }
 
-/// Counts by kind.
+/// Anomaly counts by kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Anomalies {
     counts: IndexMap<AnomalyKind, Anomaly, FxBuildHasher>,
 }
 
 impl Anomalies {
-    /// Counts one more of `kind`; `place` is only asked for the first.
+    /// Counts one more anomaly of `kind`; `place` is called only for the first.
     pub fn note(&mut self, kind: AnomalyKind, place: impl FnOnce() -> String) {
         let entry = self.counts.entry(kind).or_default();
-        // A damaged trace has millions of places, and reports show the first alone: no other is
-        // put into words.
+        // A damaged trace has millions of places, and reports show only the first, so no other is
+        // formatted.
         if entry.count == 0 {
             entry.first = Some(place()).filter(|p| !p.is_empty());
         }
         entry.count += 1;
     }
 
-    /// Adds `count` of `kind`.
+    /// Adds `count` anomalies of `kind`.
     pub fn add(&mut self, kind: AnomalyKind, count: u64, first: Option<String>) {
         self.add_all(
             kind,
@@ -283,55 +287,55 @@ impl Anomalies {
         );
     }
 
-    /// Adds what was found of `kind`, if anything was.
+    /// Adds an anomaly of `kind`, unless its count is 0.
     pub fn add_all(&mut self, kind: AnomalyKind, found: Anomaly) {
         if found.count > 0 {
             self.counts.entry(kind).or_default().add(found);
         }
     }
 
-    /// Adds all of `later`.
+    /// Adds all anomalies of `later`.
     pub fn merge(&mut self, later: Anomalies) {
         for (kind, anomaly) in later.counts {
             self.add_all(kind, anomaly);
         }
     }
 
-    /// How many of `kind`.
+    /// Returns the number of anomalies of `kind`.
     pub fn count(&self, kind: AnomalyKind) -> u64 {
         self.counts.get(&kind).map_or(0, |a| a.count)
     }
 
-    /// Whether the end of a file is missing.
+    /// Returns true if a file is truncated.
     pub fn is_cut(&self) -> bool {
         self.count(AnomalyKind::Truncated) > 0 || self.count(AnomalyKind::SourceEnded) > 0
     }
 
-    /// What occurred, in the order of [`AnomalyKind`].
+    /// Returns the anomalies in the order of [`AnomalyKind`].
     pub fn iter(&self) -> impl Iterator<Item = (AnomalyKind, &Anomaly)> {
         let mut all: Vec<_> = self
             .counts
             .iter()
             .map(|(kind, anomaly)| (*kind, anomaly))
             .collect();
-        // Kinds are met in the order of the input; reports list them in one order for all inputs.
+        // Kinds are stored in input order; reports list them in the same order for all inputs.
         all.sort_by_key(|(kind, _)| *kind);
         all.into_iter()
     }
 
-    /// Whether anything of at least `severity` occurred.
+    /// Returns true if any anomaly of at least `severity` occurred.
     pub fn any(&self, severity: Severity) -> bool {
         self.counts.keys().any(|kind| kind.severity() >= severity)
     }
 }
 
-/// An anomaly as it is printed.
+/// Printed form of an anomaly.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct AnomalyRecord<'a> {
     /// Kind of anomaly.
     kind: AnomalyKind,
-    /// How bad it is.
+    /// Severity of the kind.
     severity: Severity,
     #[serde(flatten)]
     anomaly: &'a Anomaly,
@@ -350,7 +354,7 @@ impl schemars::JsonSchema for Anomalies {
     }
 }
 
-/// A list of records: kind, severity, count, first place, meaning.
+/// Serializes a list of records: kind, severity, count, first place, meaning.
 impl Serialize for Anomalies {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.iter().map(|(kind, anomaly)| AnomalyRecord {
@@ -379,12 +383,12 @@ impl BorshDeserialize for Anomalies {
     }
 }
 
-/// Anomalies as a store keeps them: what reports add to each kind, kinds know by themselves.
+/// Stored form of anomalies, without the severity and meaning that reports derive from the kind.
 pub(crate) mod stored {
     use super::{Anomalies, Anomaly, AnomalyKind};
     use serde::{Deserialize, Deserializer, Serializer};
 
-    /// Kind, count, first place, number of rows, device time left out, all device time.
+    /// Kind, count, first place, rows checked, device time left out, all device time.
     type Stored = (AnomalyKind, u64, Option<String>, u64, u64, u64);
 
     pub(crate) fn serialize<S: Serializer>(

@@ -1,7 +1,8 @@
-//! What a trace says about a collective or a send or receive.
+//! Communication records of a trace: collectives, sends and receives.
 //!
-//! Sources: ET attributes of `record_param_comms` (schema 1.1.0 on), its inputs before,
-//! and Kineto's `Collective name` and so on (`ParamCommsUtils.cpp`, `output_json.cpp`).
+//! Sources: ET attributes of `record_param_comms` (schema 1.1.0 and later), its inputs in earlier
+//! schemas, and Kineto's `Collective name` and related keys (`ParamCommsUtils.cpp`,
+//! `output_json.cpp`).
 
 use crate::columns::columns;
 use crate::{NameId, Names};
@@ -12,69 +13,70 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProcessGroup {
-    /// `pg_name`: a number that differs between ranks for groups of a part of them.
+    /// Group name (`pg_name`): a number. Ranks number groups with only some of the ranks
+    /// differently.
     pub name: String,
-    /// `pg_desc`: `default_pg`, `mesh_tp`, …
+    /// Group description (`pg_desc`): `default_pg`, `mesh_tp`, …
     pub desc: String,
-    /// `backend_config`.
+    /// Backend of the group (`backend_config`).
     pub backend: String,
-    /// Number of ranks, 0 = not said.
+    /// Number of ranks; 0 = not stated.
     pub size: u64,
-    /// Global ranks; empty = all ranks 0..size.
+    /// Global ranks; empty = all ranks `0..size`.
     pub ranks: Vec<u64>,
 }
 
 columns! {
     /// Communication records.
     table CollectiveRecords;
-    /// One record. Absent: empty name, -1 for ranks and `seq`, 0 for the rest.
+    /// One communication record. Absent values: empty name, -1 for ranks and `seq`, 0 for the rest.
     row Collective {
         /// `Collective name` as written: `allreduce`, `_allgather_base`, `send`, `wait`, …
         name: NameId,
         /// Element type: `Float`, `BFloat16`, `Long`, …
         dtype: NameId,
-        /// Elements of this rank's input.
+        /// Number of elements in this rank's input.
         in_elements: u64,
-        /// Elements of this rank's output.
+        /// Number of elements in this rank's output.
         out_elements: u64,
-        /// Input split sizes, list text.
+        /// Input split sizes, as list text.
         in_split: NameId,
-        /// Output split sizes, list text.
+        /// Output split sizes, as list text.
         out_split: NameId,
         /// First global rank of the group.
         rank_start: i64,
-        /// Distance between global ranks, -1 = irregular.
+        /// Distance between global ranks; -1 = irregular.
         rank_stride: i64,
-        /// Group size.
+        /// Number of ranks in the group.
         group_size: u64,
-        /// `pg_name`.
+        /// Group name (`pg_name`).
         group_name: NameId,
-        /// `pg_desc`.
+        /// Group description (`pg_desc`).
         group_desc: NameId,
-        /// `Process Group Ranks` as written, possibly cut with `...`.
+        /// `Process Group Ranks` as written, possibly abbreviated with `...`.
         group_ranks: NameId,
-        /// `Rank`: this rank in the group, or the root.
+        /// `Rank`: this rank's number in the group, or the root's.
         rank: i64,
-        /// `Src Rank` of a receive.
+        /// Sending rank of a receive (`Src Rank`).
         src: i64,
-        /// `Dst Rank` of a send.
+        /// Receiving rank of a send (`Dst Rank`).
         dst: i64,
-        /// `Seq`: the number of the collective in its group.
+        /// Number of the collective within its group (`Seq`).
         seq: i64,
-        /// Whether `seq` counts sends and receives (ET input `[seq, isP2P]`).
+        /// True if `seq` counts sends and receives (ET input `[seq, isP2P]`).
         p2p: bool,
-        /// `Is asynchronized op`.
+        /// True if the caller does not wait (`Is asynchronized op`).
         asynchronous: bool,
-        /// `Comms Id`.
+        /// Communicator id (`Comms Id`).
         comms_id: NameId,
     }
 }
 
 impl Collective {
-    /// A record that says nothing.
+    /// Returns a record without any values.
     pub fn absent() -> Self {
         Collective {
-            // Rank 0 and number 0 exist, so that 0 cannot stand for what is not said.
+            // Rank 0 and number 0 exist, so 0 cannot mean absent.
             rank_start: -1,
             rank_stride: -1,
             rank: -1,
@@ -85,13 +87,13 @@ impl Collective {
         }
     }
 
-    /// What kind of communication it is.
+    /// Returns the kind of communication.
     pub fn kind(&self, names: &Names) -> CollectiveKind {
         CollectiveKind::from_name(names.get(self.name))
     }
 }
 
-/// The kind of a collective, whatever name the backend gives it.
+/// Kind of a collective, independent of the name the backend gives it.
 #[derive(
     Clone,
     Copy,
@@ -121,12 +123,12 @@ pub enum CollectiveKind {
     Barrier,
     Send,
     Recv,
-    /// `wait`, `init`, and names that are not known: no communication of its own.
+    /// `wait`, `init`, and unknown names: no communication of its own.
     Other,
 }
 
 impl CollectiveKind {
-    /// Its name in reports and outputs.
+    /// Returns the name of the kind in reports and outputs.
     pub fn name(self) -> &'static str {
         match self {
             CollectiveKind::AllReduce => "all_reduce",
@@ -144,17 +146,17 @@ impl CollectiveKind {
         }
     }
 
-    /// The kind that a `Collective name` or an op or kernel name says. The name's spelling
-    /// (`_allgather_base`, `all_gather_into_tensor_coalesced`, `ncclDevKernel_AllGather_RING`)
-    /// does not matter.
+    /// Returns the kind of a `Collective name` or of an op or kernel name. Spelling
+    /// (`_allgather_base`, `all_gather_into_tensor_coalesced`, `ncclDevKernel_AllGather_RING`) does
+    /// not matter.
     pub fn from_name(name: &str) -> CollectiveKind {
-        // Every communication is asked for its kind several times, and few have another spelling.
+        // Called several times per communication, and few names have an unusual spelling.
         usual_kind(name).unwrap_or_else(|| kind_of_parts(name))
     }
 }
 
-/// The kind of a name as PyTorch's backends write it to `record_param_comms`
-/// (`RECORD_PARAM_COMMS_DATA` in `ProcessGroupNCCL.cpp`), and as Gloo names its ranges.
+/// Returns the kind of a name that PyTorch's backends write to `record_param_comms`
+/// (`RECORD_PARAM_COMMS_DATA` in `ProcessGroupNCCL.cpp`), or that Gloo gives its ranges.
 fn usual_kind(name: &str) -> Option<CollectiveKind> {
     Some(match name {
         "allreduce" | "allreduce_coalesced" | "all_reduce" => CollectiveKind::AllReduce,
@@ -177,10 +179,10 @@ fn usual_kind(name: &str) -> Option<CollectiveKind> {
     })
 }
 
-/// The kind that the parts of a name tell, whatever case and underscores are between them.
+/// Returns the kind of a name by the words in it, ignoring case and underscores.
 fn kind_of_parts(name: &str) -> CollectiveKind {
-    // Backends differ in case and underscores alone:
-    // `AllReduce`, `all_reduce`, `allreduce_coalesced`.
+    // Backends differ only in case and underscores: `AllReduce`, `all_reduce`,
+    // `allreduce_coalesced`.
     let plain: String = name
         .chars()
         .filter(|c| c.is_ascii_alphanumeric())
@@ -191,18 +193,18 @@ fn kind_of_parts(name: &str) -> CollectiveKind {
     known.map_or(CollectiveKind::Other, |(_, kind)| *kind)
 }
 
-/// The words by which names tell a kind; the first that a name contains decides.
+/// Words that identify a kind; the first one that a name contains decides.
 const KIND_WORDS: [(&str, CollectiveKind); 13] = [
-    // vLLM's and aiter's all-reduce over the memory of all ranks of a node.
+    // All-reduce of vLLM and aiter over the memory of all ranks of a node.
     ("crossdevicereduce", CollectiveKind::AllReduce),
-    // Longer words come before the shorter ones that they contain: `reducescatter` holds `scatter`.
+    // A longer word comes before any shorter one it contains: `reducescatter` holds `scatter`.
     ("reducescatter", CollectiveKind::ReduceScatter),
     ("allreduce", CollectiveKind::AllReduce),
     ("allgather", CollectiveKind::AllGather),
     ("alltoall", CollectiveKind::AllToAll),
     ("broadcast", CollectiveKind::Broadcast),
     ("barrier", CollectiveKind::Barrier),
-    // NCCL's kernel `SendRecv` serves sends, receives and all-to-alls: its name decides nothing.
+    // NCCL's kernel `SendRecv` serves sends, receives and all-to-alls, so its name decides nothing.
     ("sendrecv", CollectiveKind::Other),
     ("gather", CollectiveKind::Gather),
     ("scatter", CollectiveKind::Scatter),
@@ -211,13 +213,13 @@ const KIND_WORDS: [(&str, CollectiveKind); 13] = [
     ("recv", CollectiveKind::Recv),
 ];
 
-/// Bytes per element of a PyTorch dtype, as `c10::toString(ScalarType)` spells it
-/// (`Float`, `BFloat16`) or as type names in tensors do. `None` when it is not known.
+/// Returns the bytes per element of a PyTorch dtype, spelled as by `c10::toString(ScalarType)`
+/// (`Float`, `BFloat16`) or as a type name in tensors; `None` if unknown.
 pub fn dtype_bytes(dtype: &str) -> Option<u64> {
     // Records spell the `ScalarType`. Tensors of host traces spell the C++ type:
-    // `execution_trace_observer.cpp` writes `dtype().name()`, which is that of `caffe2::TypeMeta`.
+    // `execution_trace_observer.cpp` writes `dtype().name()`, the name in `caffe2::TypeMeta`.
     Some(match dtype.strip_prefix("c10::").unwrap_or(dtype) {
-        // `Float4_e2m1fn_x2` is two numbers in one byte, and counts as one element.
+        // `Float4_e2m1fn_x2` is two numbers in one byte and counts as one element.
         "Byte" | "Char" | "Bool" | "Float8_e5m2" | "Float8_e4m3fn" | "Float8_e5m2fnuz"
         | "Float8_e4m3fnuz" | "Float8_e8m0fnu" | "Float4_e2m1fn_x2" | "QInt8" | "QUInt8"
         | "unsigned char" | "signed char" | "bool" => 1,

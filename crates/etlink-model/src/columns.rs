@@ -14,16 +14,16 @@ macro_rules! columns {
         pub struct $Table { $($(#[$doc])* pub $field: Vec<$kind>,)* }
 
         impl $Table {
-            // Without the padding that a row as one value would have.
-            /// What one row takes in memory, bytes.
+            // Excludes the padding that a row would have as one value.
+            /// Memory per row, in bytes.
             pub const ROW_BYTES: usize = 0 $(+ size_of::<$kind>())*;
 
-            /// Number of rows.
+            /// Returns the number of rows.
             pub fn len(&self) -> usize {
                 columns!(@first self $($field)*).len()
             }
 
-            /// Whether there are no rows.
+            /// Returns true if there are no rows.
             pub fn is_empty(&self) -> bool {
                 self.len() == 0
             }
@@ -34,7 +34,7 @@ macro_rules! columns {
                 $(self.$field.push(row.$field);)*
             }
 
-            /// Copies row `index` out.
+            /// Returns a copy of row `index`.
             pub fn row(&self, index: usize) -> $Row {
                 $Row { $($field: self.$field[index],)* }
             }
@@ -44,15 +44,15 @@ macro_rules! columns {
                 $(self.$field.append(&mut other.$field);)*
             }
 
-            /// Drops all rows but the first so many.
+            /// Drops all rows after the first `rows`.
             pub fn truncate(&mut self, rows: usize) {
                 $(self.$field.truncate(rows);)*
             }
 
-            /// Reorders: row `i` becomes the former row `order[i]`; rows that `order` does not name
-            /// go. It names none twice.
+            /// Reorders the table: row `i` becomes the former row `order[i]`, and rows missing from
+            /// `order` are dropped. `order` must not contain a row twice.
             pub fn reorder(&mut self, order: &[u32]) {
-                // Found once, and then made on every column.
+                // The swaps are computed once and applied to every column.
                 let swaps = $crate::columns::swaps(order, self.len());
                 $($crate::columns::apply(&swaps, order.len(), &mut self.$field);)*
             }
@@ -62,13 +62,13 @@ macro_rules! columns {
 }
 pub(crate) use columns;
 
-/// The exchanges, in turn, that bring rows into an order; both numbers of each are current places.
-/// O(rows).
+/// Returns the sequence of swaps that brings rows into `order`; both numbers of a swap are current
+/// places. O(rows).
 pub(crate) fn swaps(order: &[u32], rows: usize) -> Vec<[u32; 2]> {
-    // Most traces are in order already: no exchange is made, and no memory taken for it.
+    // Most traces are already in order, so this needs neither swaps nor memory.
     let ordered = order.iter().zip(0u32..).all(|(&row, place)| row == place);
     let end = if ordered { 0 } else { rows as u32 };
-    // Where each row is now, and which row each place holds; both change with every exchange.
+    // Current place of each row, and current row at each place; every swap changes both.
     let (mut place_of, mut row_at): (Vec<u32>, Vec<u32>) = ((0..end).collect(), (0..end).collect());
     let mut swaps = vec![];
     for (to, &row) in order.iter().enumerate().take(row_at.len()) {
@@ -83,7 +83,7 @@ pub(crate) fn swaps(order: &[u32], rows: usize) -> Vec<[u32; 2]> {
     swaps
 }
 
-/// Orders one column in its place: no second copy is ever in memory.
+/// Reorders one column in place, without a second copy in memory.
 pub(crate) fn apply<T>(swaps: &[[u32; 2]], rows: usize, column: &mut Vec<T>) {
     for &[a, b] in swaps {
         column.swap(a as usize, b as usize);

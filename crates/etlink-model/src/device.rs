@@ -1,8 +1,8 @@
-//! The device trace: what Kineto wrote.
+//! The device trace, as written by Kineto.
 //!
-//! Rows are sorted by kind of work into four tables: CPU ops (also user annotations),
-//! runtime and driver calls, device rows (kernels, copies, memsets), and synchronisation
-//! rows. Each table is in order of start time, longer first at equal starts, then file order.
+//! Rows are sorted by kind of work into four tables: CPU ops (including user annotations), runtime
+//! and driver calls, device rows (kernels, copies, memsets), and synchronisation rows. Each table
+//! is in order of start time, longer first at equal starts, then file order.
 
 pub(crate) mod assembler;
 pub(crate) mod details;
@@ -26,7 +26,7 @@ use std::collections::BTreeSet;
 /// A process or thread id as Kineto writes it: a number, rarely a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum TrackLabel {
-    /// A number, also when it was quoted.
+    /// A number, quoted or not.
     Int(i64),
     /// Any other string.
     Text(NameId),
@@ -41,19 +41,20 @@ pub struct HostThread {
     pub tid: TrackLabel,
 }
 
-/// A queue that runs device work in order: a stream.
+/// A queue that runs device work in order, such as a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DeviceQueue {
     /// Device number (Kineto `device`, else the row's pid).
     pub device: i64,
-    /// CUDA context, 0 where there is none.
+    /// CUDA context; 0 = none.
     pub context: i64,
-    /// Stream (Kineto `stream`, else the row's tid).
+    /// Stream number (Kineto `stream`, else the row's tid).
     pub stream: i64,
 }
 
 impl DeviceQueue {
-    /// A stream of device 0, context 1: where a process with one GPU runs its kernels.
+    /// Returns a stream of device 0, context 1: the usual place of kernels in a process with one
+    /// GPU.
     pub fn stream(stream: i64) -> Self {
         DeviceQueue {
             device: 0,
@@ -64,37 +65,38 @@ impl DeviceQueue {
 }
 
 columns! {
-    /// CPU ops.
+    /// CPU ops and user annotations.
     table CpuOps;
-    /// `cpu_op` or `user_annotation`.
+    /// One `cpu_op` or `user_annotation`.
     row CpuOp {
-        /// `name`.
+        /// Op name (`name`).
         name: NameId,
         /// Host thread.
         thread: ThreadIdx,
-        /// `ts`.
+        /// Start (`ts`).
         start: TimeNs,
-        /// `dur`.
+        /// Duration (`dur`).
         duration: DurationNs,
         /// `Record function id`.
         rf_id: RfId,
-        /// `External id`, -1 = none. Joins nothing safely (old traces mix two number spaces).
+        /// `External id`; -1 = none. Not safe as a join key: old traces mix two number spaces.
         external_id: i64,
-        /// `Sequence number`, -1 = none.
+        /// `Sequence number`; -1 = none.
         seq_id: i64,
-        /// `Fwd thread id` in the host trace's thread numbers, 0 = none.
+        /// `Fwd thread id`, in the host trace's thread numbers; 0 = none.
         fwd_thread: u32,
-        /// Category `user_annotation`.
+        /// True if the category is `user_annotation`.
         annotation: bool,
-        /// Its end was not recorded (`finished`: false): it lasts until the recording does.
+        /// True if the end was not recorded (`finished`: false): the op lasts until the recording
+        /// ends.
         unfinished: bool,
-        /// `Input Dims`, list text.
+        /// `Input Dims`, as list text.
         shapes: NameId,
-        /// `Input type`, list text.
+        /// `Input type`, as list text.
         types: NameId,
-        /// `Concrete Inputs`, scalars and lists of numbers: list text.
+        /// `Concrete Inputs`: scalars and lists of numbers, list text.
         values: NameId,
-        /// Row of [`DeviceTrace::collectives`], `u32::MAX` = none.
+        /// Row of [`DeviceTrace::collectives`]; `u32::MAX` = none.
         collective: u32,
     }
 }
@@ -102,26 +104,26 @@ columns! {
 columns! {
     /// Runtime and driver calls.
     table RuntimeCalls;
-    /// `cuda_runtime`, `cuda_driver`, and the HIP, XPU, MTIA and other twins.
+    /// One `cuda_runtime` or `cuda_driver` call, or its counterpart for HIP, XPU, MTIA and others.
     row RuntimeCall {
-        /// `name`.
+        /// Call name (`name`).
         name: NameId,
         /// Host thread.
         thread: ThreadIdx,
-        /// `ts`.
+        /// Start (`ts`).
         start: TimeNs,
-        /// `dur`.
+        /// Duration (`dur`).
         duration: DurationNs,
-        /// `correlation`.
+        /// `correlation`, shared with the rows that the call launches.
         correlation: Correlation,
-        /// `External id`, -1 = none.
+        /// `External id`; -1 = none.
         external_id: i64,
-        /// `kernel`, the name of what it launches: HIP calls have it, CUDA calls do not.
+        /// Name of the launched kernel (`kernel`): HIP calls have it, CUDA calls do not.
         kernel: NameId,
     }
 }
 
-/// What a device row does.
+/// Kind of work of a device row.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -129,49 +131,47 @@ pub enum RowKind {
     /// A kernel, or a device's own kind of work (`mtia_ccp_events`, `hpu_op`).
     #[default]
     Kernel,
-    /// `gpu_memcpy`.
+    /// A copy (`gpu_memcpy`).
     Memcpy,
-    /// `gpu_memset`.
+    /// A memset (`gpu_memset`).
     Memset,
-    /// A node of a CUDA graph that is no work of the device: an event that it records
-    /// (`graph_event_node`), or a function of the host that its stream waits for
-    /// (`graph_host_node`).
+    /// A CUDA graph node without device work: an event that it records (`graph_event_node`), or a
+    /// host function that its stream waits for (`graph_host_node`).
     GraphNode,
 }
 
 columns! {
-    /// Device rows.
+    /// Device rows: kernels, copies, memsets.
     table DeviceRows;
-    /// Work on a device.
+    /// One piece of work on a device.
     row DeviceRow {
-        /// Kernel, copy or memset.
+        /// Kind of work.
         kind: RowKind,
-        /// `cat`, as written.
+        /// Category (`cat`), as written.
         category: NameId,
-        /// `name`.
+        /// Row name (`name`).
         name: NameId,
         /// Device, context and stream.
         queue: QueueIdx,
-        /// `ts`.
+        /// Start (`ts`).
         start: TimeNs,
-        /// `dur`.
+        /// Duration (`dur`).
         duration: DurationNs,
-        /// `correlation`.
+        /// `correlation`, shared with the launch call.
         correlation: Correlation,
-        /// `External id`, -1 = none.
+        /// `External id`; -1 = none.
         external_id: i64,
-        /// `bytes` of a copy or memset.
+        /// Bytes of a copy or memset (`bytes`).
         bytes: u64,
         /// `memory bandwidth (GB/s)` of a copy or memset as written; negative = none.
         gb_per_s: f64,
-        /// `grid`, blocks in x, y, z; as the launch call was given it, so of some HIP calls
-        /// threads.
+        /// Blocks in x, y, z (`grid`), as passed to the launch call; some HIP calls pass threads.
         grid: [u32; 3],
-        /// `block`, threads in x, y, z.
+        /// Threads per block in x, y, z (`block`).
         block: [u32; 3],
-        /// `graph node id`, 0 = not part of a graph.
+        /// `graph node id`; 0 = not part of a graph.
         graph_node: u64,
-        /// Row of [`DeviceTrace::collectives`], `u32::MAX` = none.
+        /// Row of [`DeviceTrace::collectives`]; `u32::MAX` = none.
         collective: u32,
     }
 }
@@ -179,23 +179,23 @@ columns! {
 columns! {
     /// Recorded dependencies between the nodes of a CUDA graph, within one launch.
     table GraphDependencies;
-    /// Such a dependency.
+    /// One recorded dependency.
     row GraphDependency {
         /// The row that depends on `cause`.
         effect: RowIdx,
-        /// Where it has ended, `effect` may start.
+        /// Row that must end before `effect` may start.
         cause: RowIdx,
     }
 }
 
 columns! {
-    /// Which op made an input of another op, where a recorder names both ops.
+    /// Producers of op inputs, if a recorder names both ops.
     table OpProducers;
-    /// An input of an op.
+    /// One input of an op and its producer.
     row OpProducer {
-        /// The op that reads it.
+        /// Op that reads the input.
         reader: RfId,
-        /// The op that made it.
+        /// Op that produced the input.
         producer: RfId,
     }
 }
@@ -203,25 +203,25 @@ columns! {
 columns! {
     /// Synchronisation rows.
     table SyncRows;
-    /// `cuda_sync`, `xpu_sync`: written when `enable_cuda_sync_events` was on.
+    /// One `cuda_sync` or `xpu_sync` row, written if `enable_cuda_sync_events` was on.
     row SyncRow {
-        /// `name`: `Stream Wait Event`, `Stream Sync`, `Context Sync`, `Event Sync`.
+        /// Kind of wait (`name`): `Stream Wait Event`, `Stream Sync`, `Context Sync`, `Event Sync`.
         name: NameId,
-        /// Stream that waits; its stream is -1 for a host wait.
+        /// Queue that waits; the stream of a host wait is -1.
         queue: QueueIdx,
-        /// That -1 is written as 4294967295 (Kineto of 2023).
+        /// True if that -1 is written as 4294967295 (Kineto of 2023).
         unsigned: bool,
-        /// `ts`.
+        /// Start (`ts`).
         start: TimeNs,
-        /// `dur`.
+        /// Duration (`dur`).
         duration: DurationNs,
         /// `correlation` of the synchronising call.
         correlation: Correlation,
-        /// `wait_on_stream`, -1 = none.
+        /// Stream waited for (`wait_on_stream`); -1 = none.
         wait_stream: i64,
-        /// `wait_on_cuda_event_record_corr_id`.
+        /// Correlation of the event's record call (`wait_on_cuda_event_record_corr_id`).
         wait_record: Correlation,
-        /// `wait_on_cuda_event_id`, -1 = none.
+        /// Event waited for (`wait_on_cuda_event_id`); -1 = none.
         wait_event: i64,
     }
 }
@@ -229,84 +229,84 @@ columns! {
 columns! {
     /// Waits of host threads, as `etlink record` records them.
     table ThreadWaits;
-    /// `etlink_wait`: a call in which a thread waited for another, or could have.
+    /// One `etlink_wait`: a call in which a thread waited for another, or could have.
     row ThreadWait {
-        /// `name`: what was called.
+        /// Name of the call (`name`).
         name: NameId,
         /// Host thread.
         thread: ThreadIdx,
-        /// `ts`.
+        /// Start (`ts`).
         start: TimeNs,
-        /// `dur`; 0 of a call that does not wait and ends the wait of others.
+        /// Duration (`dur`); 0 for a call that does not wait but ends the waits of others.
         duration: DurationNs,
-        /// `after`, the number of what ended the wait; 0 = not known.
+        /// Number of the event that ended the wait (`after`); 0 = unknown.
         after: u64,
-        /// `frees`, the number of what its end lets go on; 0 = nothing.
+        /// Number of the event that lets others continue when the call ends (`frees`); 0 = nothing.
         frees: u64,
     }
 }
 
-/// What an auxiliary event is.
+/// Kind of an auxiliary event.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub enum AuxiliaryKind {
-    /// `python_function`: a frame of the Python stack.
+    /// A frame of the Python stack (`python_function`).
     #[default]
     Python,
-    /// `overhead`: what the profiler itself took.
+    /// Time used by the profiler itself (`overhead`).
     Overhead,
-    /// `gpu_user_annotation`: a user annotation from the first to the last row that it launched to
-    /// a stream.
+    /// A user annotation on a device (`gpu_user_annotation`), from the first to the last row that
+    /// the annotation launched to a stream.
     DeviceAnnotation,
 }
 
 columns! {
     /// Auxiliary events.
     table AuxiliaryEvents;
-    /// A row that no graph needs.
+    /// One event that no graph needs.
     row AuxiliaryEvent {
-        /// What it is.
+        /// Kind of event.
         kind: AuxiliaryKind,
-        /// `name`.
+        /// Event name (`name`).
         name: NameId,
-        /// Host thread of a frame, else none.
+        /// Host thread of a Python frame, else none.
         thread: ThreadIdx,
-        /// `ts`.
+        /// Start (`ts`).
         start: TimeNs,
-        /// `dur`.
+        /// Duration (`dur`).
         duration: DurationNs,
     }
 }
 
 columns! {
-    /// CPU ops that bear a stream: launches of Triton kernels by compiled code.
+    /// CPU ops with a stream: launches of Triton kernels by compiled code.
     table StreamOps;
-    /// Such an op; it is in [`DeviceTrace::ops`] too.
+    /// One op with a stream; [`DeviceTrace::ops`] contains it too.
     row StreamOp {
-        /// `name`.
+        /// Op name (`name`).
         name: NameId,
-        /// `stream`.
+        /// Stream number (`stream`).
         stream: i64,
-        /// `ts`.
+        /// Start (`ts`).
         start: TimeNs,
-        /// `dur`.
+        /// Duration (`dur`).
         duration: DurationNs,
     }
 }
 
 columns! {
-    /// What CUPTI's range profiler counted.
+    /// Counters of CUPTI's range profiler.
     table CounterRanges;
-    /// `cuda_profiler_range`: a kernel, run alone, with what was counted of it.
+    /// One `cuda_profiler_range`: a kernel that ran alone, with its counters.
     row CounterRange {
-        /// `name`, that of the kernel.
+        /// Name of the kernel (`name`).
         name: NameId,
-        /// `ts`.
+        /// Start (`ts`).
         start: TimeNs,
-        /// `dur`.
+        /// Duration (`dur`).
         duration: DurationNs,
-        /// A line for each counter: its name, a blank, its value as written.
+        /// Counters, one line each: name, space, value as written.
         values: NameId,
     }
 }
@@ -314,54 +314,55 @@ columns! {
 columns! {
     /// Allocations and frees.
     table MemoryRows;
-    /// `[memory]` or `[OutOfMemory]`: written when `profile_memory` was on.
+    /// One `[memory]` or `[OutOfMemory]` event, written if `profile_memory` was on.
     row MemoryRow {
-        /// `name`: `[OutOfMemory]` is of memory that could not be had.
+        /// Event name (`name`); `[OutOfMemory]` is a failed allocation.
         name: NameId,
-        /// `ts`.
+        /// Time of the event (`ts`).
         time: TimeNs,
         /// `Device Type` as `c10::DeviceType` numbers them: 0 CPU, 1 CUDA, 6 HIP, …
         device_type: i32,
-        /// `Device Id`, -1 for the CPU.
+        /// `Device Id`; -1 for the CPU.
         device: i32,
-        /// `Bytes`: allocated, or, negative, freed.
+        /// Bytes allocated, or freed if negative (`Bytes`).
         bytes: i64,
-        /// `Total Allocated` after that, bytes; 0 where the allocator does not say it (CPU).
+        /// Bytes allocated in total after the event (`Total Allocated`); 0 if the allocator does
+        /// not report it (CPU).
         allocated: u64,
-        /// `Total Reserved` after that, bytes.
+        /// Bytes reserved in total after the event (`Total Reserved`).
         reserved: u64,
     }
 }
 
-/// What stands around the events.
+/// Document fields around the events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceHeader {
-    /// Who recorded it.
+    /// Recorder of the trace.
     pub recorder: TraceRecorder,
-    /// `baseTimeNanoseconds`: the origin of trace time; 0 where times are Unix times.
+    /// Origin of trace time (`baseTimeNanoseconds`); 0 if times are Unix times.
     pub base_ns: UnixNs,
-    /// `distributedInfo.rank`.
+    /// Rank in the job (`distributedInfo.rank`).
     pub rank: Option<GlobalRank>,
-    /// `distributedInfo.world_size`.
+    /// Number of ranks in the job (`distributedInfo.world_size`).
     pub world_size: Option<i64>,
-    /// `distributedInfo.backend`.
+    /// Communication backend (`distributedInfo.backend`).
     pub backend: String,
-    /// `distributedInfo.pg_config`.
+    /// Process groups (`distributedInfo.pg_config`).
     pub groups: Vec<ProcessGroup>,
-    /// `trace_id`.
+    /// Id of the trace (`trace_id`).
     pub trace_id: String,
-    /// `host_name`: the machine on which it was recorded; empty where that is not written.
+    /// Machine that recorded the trace (`host_name`); empty if not written.
     pub host_name: String,
     /// Names of the devices (`deviceProperties`).
     pub devices: Vec<String>,
-    /// Errors and warnings that the recorder wrote about itself.
+    /// Errors and warnings of the recorder about itself.
     pub diagnoses: Vec<String>,
 }
 
-/// More messages of a recorder are not kept: it may write one for each event.
+/// Number of recorder messages kept: a recorder may write one per event.
 const MOST_DIAGNOSES: usize = 64;
 
-/// A longer message is cut: no line of a report is longer.
+/// Length to which a recorder message is truncated, in characters: the longest line of a report.
 const MOST_DIAGNOSIS_CHARS: usize = 300;
 
 impl DeviceHeader {
@@ -374,8 +375,8 @@ impl DeviceHeader {
         }
     }
 
-    /// What a device is called. ROCm numbers its devices otherwise in rows than in properties:
-    /// where all have one name, so has this one.
+    /// Returns the name of a device. ROCm numbers devices differently in rows and in properties, so
+    /// if all devices share one name, any number has that name.
     pub fn device_name(&self, device: i64) -> Option<&str> {
         let (first, others) = self.devices.split_first()?;
         let name = if others.iter().all(|other| other == first) {
@@ -387,12 +388,12 @@ impl DeviceHeader {
         name.map(String::as_str).filter(|name| !name.is_empty())
     }
 
-    /// An instant of this trace by its machine's clock.
+    /// Converts an instant of this trace to its machine's clock.
     pub fn unix_time(&self, time: TimeNs) -> UnixNs {
         self.base_ns.shifted(time.0)
     }
 
-    /// An instant by the machine's clock as the trace's own rows have it.
+    /// Converts an instant of the machine's clock to trace time.
     pub fn trace_time(&self, time: UnixNs) -> TimeNs {
         TimeNs(time.since(self.base_ns))
     }
@@ -401,19 +402,19 @@ impl DeviceHeader {
 /// A Kineto trace.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct DeviceTrace {
-    /// What stands around the events.
+    /// Document fields around the events.
     pub header: DeviceHeader,
-    /// Strings.
+    /// Interned strings.
     pub names: Names,
     /// Host threads, in order of first use.
     pub threads: Vec<HostThread>,
-    /// What the trace calls its processes (`process_name`), each once.
+    /// Names of processes in the trace (`process_name`).
     pub process_names: IndexMap<TrackLabel, NameId, FxBuildHasher>,
-    /// What it calls its threads (`thread_name`), each once.
+    /// Names of threads in the trace (`thread_name`).
     pub thread_names: IndexMap<HostThread, NameId, FxBuildHasher>,
     /// Queues, in order of first use.
     pub queues: Vec<DeviceQueue>,
-    /// Those whose rows say their stream; of the others it is the rows' `tid`.
+    /// Queues whose rows state their stream; for the others, the stream is the rows' `tid`.
     pub stated_queues: BTreeSet<QueueIdx>,
     /// CPU ops by start.
     pub ops: CpuOps,
@@ -423,63 +424,63 @@ pub struct DeviceTrace {
     pub rows: DeviceRows,
     /// Synchronisation rows by start.
     pub syncs: SyncRows,
-    /// Dependencies inside CUDA graphs, by effect; only PyTorch's own CUPTI collector (2.15,
+    /// Dependencies inside CUDA graphs, by effect. Only PyTorch's own CUPTI collector (2.15,
     /// `enable_graph_dependencies`) writes them.
     pub graph_dependencies: GraphDependencies,
-    /// Inputs that an op of another thread made, by start of the reader; only Nsight Systems has
-    /// them, of `emit_nvtx`.
+    /// Inputs produced by an op of another thread, by start of the reader. Only Nsight Systems has
+    /// them, from `emit_nvtx`.
     pub op_producers: OpProducers,
     /// Waits of host threads by start.
     pub waits: ThreadWaits,
-    /// Rows that no graph needs, by start; empty unless the reader was asked for them.
+    /// Events that no graph needs, by start; empty unless the reader was asked for them.
     pub auxiliary: AuxiliaryEvents,
-    /// CPU ops that bear a stream, by start.
+    /// CPU ops with a stream, by start.
     pub stream_ops: StreamOps,
-    /// What the program called a node of a CUDA graph when it captured it, by the launch and the
-    /// node; only PyTorch's own CUPTI collector (2.15) writes it.
+    /// Names that the program gave to CUDA graph nodes during capture, by launch and node. Only
+    /// PyTorch's own CUPTI collector (2.15) writes them.
     pub node_annotations: IndexMap<(Correlation, u64), NameId, FxBuildHasher>,
     /// Allocations and frees by time; empty unless the reader was asked for them.
     pub memory: MemoryRows,
-    /// What CUPTI's range profiler counted, by start.
+    /// Counters of CUPTI's range profiler, by start.
     pub counter_ranges: CounterRanges,
-    /// What the tables leave out; `None` unless the reader was asked for it.
+    /// Data that the tables leave out; `None` unless the reader was asked for it.
     #[serde(skip)]
     pub details: Option<Box<RecordedDetails>>,
-    /// Multiprocessors per device, as `deviceProperties` (`numSms`) or `blocks per SM` of a kernel
-    /// say.
+    /// Multiprocessors per device, from `deviceProperties` (`numSms`) or a kernel's `blocks per
+    /// SM`.
     pub multiprocessors: IndexMap<i64, u32, FxBuildHasher>,
     /// Communication arguments of ops and rows.
     pub collectives: CollectiveRecords,
-    /// The ranges that the user takes for steps, in order, none inside another; `None`: nobody said
-    /// what a step is, and names tell.
+    /// Ranges that the user marked as steps, in order, not nested; `None` if the user marked none
+    /// and steps are found by name.
     pub marked_steps: Option<Vec<MarkedStep>>,
-    /// The whole steps of a slice, in order; `None`: the trace is whole.
+    /// Whole steps of a slice, in order; `None` if the trace is not a slice.
     #[serde(skip)]
     pub sliced_steps: Option<Vec<SlicedStep>>,
-    /// Whether any op has the key `Record function id` (PyTorch 2.4 on), be it 0.
+    /// True if any op has the key `Record function id` (PyTorch 2.4 and later), even with value 0.
     pub has_rf_ids: bool,
-    /// Events by `ph cat`, all of them, also those that no table keeps.
+    /// Number of events by `ph cat`, including those that no table keeps.
     pub events: IndexMap<String, u64, FxBuildHasher>,
-    /// What was wrong.
+    /// Damage found while reading.
     #[serde(with = "crate::anomaly::stored")]
     pub anomalies: Anomalies,
-    /// What the device rows lack; `None`: nobody has looked yet.
+    /// Gaps in the device rows; `None` until they are checked.
     pub row_sanity: Option<RowSanity>,
-    /// Start of the file's first event, if a table keeps it.
+    /// Start of the file's first event, if a table keeps that event.
     pub first_start: Option<TimeNs>,
-    /// Size of the trace, unpacked, bytes.
+    /// Uncompressed size of the trace, in bytes.
     pub bytes: u64,
 }
 
 impl DeviceTrace {
-    /// Returns whether it has no op, no runtime call and no device row: at most annotations.
+    /// Returns true if there is no op, no runtime call and no device row: at most annotations.
     pub fn has_no_work(&self) -> bool {
         self.rows.is_empty() && self.calls.is_empty() && self.ops.annotation.iter().all(|own| *own)
     }
 
-    /// What the program called a row that is a node of a CUDA graph; empty where it did not.
+    /// Returns the name that the program gave to a row's CUDA graph node; empty if none.
     pub fn row_annotation(&self, row: RowIdx) -> &str {
-        // few traces have any, and all rows are asked for
+        // few traces have any, and this is called for every row
         if self.node_annotations.is_empty() {
             return "";
         }
@@ -490,9 +491,9 @@ impl DeviceTrace {
         name.map_or("", |name| self.names.get(*name))
     }
 
-    /// First start and last end over all tables, `None` for a trace without timed rows.
+    /// Returns the first start and the last end over all tables; `None` if no row has a time.
     pub fn window(&self) -> Option<(TimeNs, TimeNs)> {
-        // `stream_ops` need no look: each of them is one of the ops.
+        // `stream_ops` are skipped: each of them is also one of the ops.
         let tables = [
             (&self.ops.start, &self.ops.duration),
             (&self.calls.start, &self.calls.duration),
@@ -501,12 +502,12 @@ impl DeviceTrace {
         let spans = tables.into_iter().flat_map(|(starts, durations)| {
             starts.iter().zip(durations).map(|(&s, &d)| (s, s + d))
         });
-        // Waits and auxiliary events are no work: they do not widen the window.
+        // Waits and auxiliary events are not work, so they do not widen the window.
         spans.reduce(|(first, last), (start, end)| (first.min(start), last.max(end)))
     }
 
-    /// The first start over all that the trace has. It may be before the window: a frame of Python
-    /// begins before the recording does.
+    /// Returns the first start over all events. It may precede the window: a Python frame can begin
+    /// before the recording.
     pub fn first_start_of_all(&self) -> Option<TimeNs> {
         let others = self.details.as_ref().map(|details| &details.others.start);
         let tables = [&self.syncs.start, &self.auxiliary.start, &self.memory.time];
@@ -516,14 +517,15 @@ impl DeviceTrace {
         firsts.chain(window).min()
     }
 
-    /// Keeps how many multiprocessors a device has, unless that is known.
+    /// Records the multiprocessor count of a device, unless it is already known.
     pub fn note_multiprocessors(&mut self, device: i64, count: u32) {
-        // The first figure stays. Kernels are read before the header, so theirs wins over `numSms`.
+        // The first figure stays. Kernels are read before the header, so their figure wins over
+        // `numSms`.
         self.multiprocessors.entry(device).or_insert(count);
     }
 
-    /// How many multiprocessors a device has. ROCm numbers its devices otherwise in rows than in
-    /// properties: where all that are known have as many, so has this one.
+    /// Returns the multiprocessor count of a device. ROCm numbers devices differently in rows and
+    /// in properties, so if all known devices have the same count, any number has it.
     pub fn multiprocessors(&self, device: i64) -> Option<u32> {
         if let Some(count) = self.multiprocessors.get(&device) {
             return Some(*count);
@@ -533,7 +535,7 @@ impl DeviceTrace {
         are_alike.then_some(*count)
     }
 
-    /// A thread or process label as text.
+    /// Returns a thread or process label as text.
     pub fn label(&self, label: TrackLabel) -> String {
         match label {
             TrackLabel::Int(number) => number.to_string(),

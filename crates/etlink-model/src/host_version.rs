@@ -1,4 +1,4 @@
-//! Versions of PyTorch's execution trace: the one list for readers and writers.
+//! Versions of PyTorch's execution trace, shared by readers and writers.
 
 /// A version of PyTorch's execution trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,14 +9,14 @@ pub struct HostVersion {
     pub pytorch: &'static str,
     /// Layout of a node.
     pub shape: &'static str,
-    /// Arguments of a node have `strides`.
+    /// True if arguments of a node have `strides`.
     pub has_strides: bool,
-    /// `chakra_converter` reads this version.
+    /// True if `chakra_converter` reads this version.
     pub is_converted: bool,
 }
 
 impl HostVersion {
-    /// The first version.
+    /// First version.
     pub const V1_0_1: HostVersion = HostVersion {
         schema: "1.0.1",
         pytorch: "2.1",
@@ -24,7 +24,7 @@ impl HostVersion {
         has_strides: false,
         is_converted: false,
     };
-    /// Nodes with a list of attributes.
+    /// Version that introduced a list of attributes per node.
     pub const V1_0_2: HostVersion = HostVersion {
         schema: "1.0.2-chakra.0.0.4",
         pytorch: "2.2 and 2.3",
@@ -32,7 +32,7 @@ impl HostVersion {
         has_strides: false,
         is_converted: true,
     };
-    /// Groups with descriptions.
+    /// Version that introduced descriptions of process groups.
     pub const V1_0_3: HostVersion = HostVersion {
         schema: "1.0.3-chakra.0.0.4",
         pytorch: "2.4 before its release",
@@ -40,7 +40,7 @@ impl HostVersion {
         has_strides: false,
         is_converted: true,
     };
-    /// Kernels of compiled programs.
+    /// Version that introduced kernel attributes of compiled programs.
     pub const V1_0_4: HostVersion = HostVersion {
         schema: "1.0.4-chakra.0.0.4",
         pytorch: "2.4 before its release",
@@ -48,7 +48,7 @@ impl HostVersion {
         has_strides: false,
         is_converted: false,
     };
-    /// Attributes of collectives.
+    /// Version that introduced attributes of collectives.
     pub const V1_1_0: HostVersion = HostVersion {
         schema: "1.1.0-chakra.0.0.4",
         pytorch: "2.4",
@@ -56,7 +56,7 @@ impl HostVersion {
         has_strides: false,
         is_converted: true,
     };
-    /// Strides.
+    /// Version that introduced strides.
     pub const V1_1_1: HostVersion = HostVersion {
         schema: "1.1.1-chakra.0.0.4",
         pytorch: "2.5 and later",
@@ -64,7 +64,7 @@ impl HostVersion {
         has_strides: true,
         is_converted: true,
     };
-    /// A version that only the source of `chakra_converter` names, and of which it reads nothing.
+    /// Version named only in the source of `chakra_converter`, which reads nothing from it.
     pub const V1_1_1_CHAKRA_1: HostVersion = HostVersion {
         schema: "1.1.1-chakra.1.0.0",
         pytorch: "none",

@@ -1,15 +1,15 @@
-//! Ids. Each is a number with its own type, so that two id spaces never mix.
+//! Ids. Each id space has its own type, so that ids never mix.
 
 use borsh::{BorshDeserialize, BorshSerialize};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A row number with a type of its own: what grouping and sorting need to know of one.
+/// A typed row number, as grouping and sorting need it.
 pub trait TableIdx: Copy + Ord {
-    /// The id of row `index`.
+    /// Returns the id of row `index`.
     fn from_index(index: usize) -> Self;
 
-    /// The row number.
+    /// Returns the row number.
     fn index(self) -> usize;
 }
 
@@ -24,23 +24,24 @@ macro_rules! index {
         pub struct $name(pub u32);
 
         impl $name {
-            // A reserved number and no `Option`: that would double what a column takes.
-            /// No row.
+            // A reserved number, because an `Option` would double the size of a column.
+            /// Absent row.
             pub const NONE: $name = $name(u32::MAX);
 
-            /// The id of row `index`. Rows past `u32::MAX - 1` do not exist: readers refuse them.
+            /// Returns the id of row `index`. Rows past `u32::MAX - 1` do not exist: readers refuse
+            /// them.
             pub fn new(index: usize) -> Self {
-                // A lost row becomes `NONE`, which all look-ups pass over, and not another row.
-                // 32 bits halve the memory of all tables against `usize`.
+                // An overflow becomes `NONE`, which all lookups skip, instead of another row. 32
+                // bits halve the memory of all tables compared to `usize`.
                 $name(u32::try_from(index).unwrap_or(u32::MAX))
             }
 
-            /// The row number.
+            /// Returns the row number.
             pub fn index(self) -> usize {
                 self.0 as usize
             }
 
-            /// `None` for [`Self::NONE`].
+            /// Returns the id, or `None` for [`Self::NONE`].
             pub fn get(self) -> Option<Self> {
                 (self != Self::NONE).then_some(self)
             }
@@ -103,40 +104,40 @@ index! {
 }
 
 index! {
-    /// The thread of a node of the host, or the queue of a node of a device. Both count from 0, so
-    /// that it says nothing without the node.
+    /// The thread of a host node or the queue of a device node. Both count from 0, so the index is
+    /// meaningless without the node.
     TrackIdx
 }
 
 index! {
-    /// A communication of a rank, by its place in time among the rank's.
+    /// A communication of a rank, by its place in time order.
     CommIdx
 }
 
 index! {
-    /// A group of a rank, by its place among those that the rank's trace has. Other ranks number
-    /// theirs otherwise.
+    /// A group of a rank, by its place in the rank's trace. Other ranks number their groups
+    /// differently.
     GroupIdx
 }
 
 index! {
-    /// A step of a rank, by its place in time.
+    /// A step of a rank, by its place in time order.
     StepIdx
 }
 
 index! {
-    /// A collective or message of a run, by its place among those that the join has found.
+    /// A collective or message of a run, by its place among the matches of the join.
     MatchIdx
 }
 
 index! {
-    /// A rank by its place in the list of ranks that are looked at together. Where traces are
-    /// missing, it is not the rank's number in the job, which is a [`GlobalRank`].
+    /// A rank, by its place in the list of ranks that are analyzed together. If traces are missing,
+    /// it differs from the rank's number in the job, which is a [`GlobalRank`].
     RankIdx
 }
 
-/// A rank by its number in the job: what `torch.distributed.get_rank()` returns. Damaged traces
-/// have any number here.
+/// A rank by its number in the job: the result of `torch.distributed.get_rank()`. Damaged traces
+/// may hold any number here.
 #[derive(
     Clone,
     Copy,
@@ -158,19 +159,19 @@ pub struct GlobalRank(pub i64);
 
 impl fmt::Display for GlobalRank {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not `write!`, which would lose the width that a table asks for.
+        // Not `write!`, which would drop the width requested by a table.
         self.0.fmt(f)
     }
 }
 
 impl NameId {
-    // The number of a default row: what nothing was read into has no name.
+    // The number of a default row: an unfilled row has no name.
     /// The empty string.
     pub const EMPTY: NameId = NameId(0);
 }
 
-/// PyTorch's `RecordFunction` handle: ET `rf_id`, Kineto `Record function id`.
-/// 0 where no execution trace observer was running.
+/// PyTorch's `RecordFunction` handle: ET `rf_id`, Kineto `Record function id`. 0 if no execution
+/// trace observer was running.
 #[derive(
     Clone,
     Copy,
@@ -190,14 +191,14 @@ impl NameId {
 pub struct RfId(pub u64);
 
 impl RfId {
-    /// `None` for 0.
+    /// Returns the id, or `None` for 0.
     pub fn get(self) -> Option<RfId> {
         (self.0 != 0).then_some(self)
     }
 }
 
-/// Kineto `correlation`: the number that a runtime call and the device rows it caused share.
-/// Unique within a process and a session at best; one graph launch has many device rows.
+/// Kineto `correlation`: number shared by a runtime call and the device rows it caused. At best
+/// unique within a process and a session; one graph launch has many device rows.
 #[derive(
     Clone,
     Copy,
@@ -216,11 +217,11 @@ impl RfId {
 pub struct Correlation(pub i64);
 
 impl Correlation {
-    /// The row has none.
-    // Neither 0 nor -1 would do: damaged files have both as ids.
+    /// Absent correlation.
+    // Neither 0 nor -1 would do: damaged files contain both as ids.
     pub const NONE: Correlation = Correlation(i64::MIN);
 
-    /// `None` for [`Self::NONE`].
+    /// Returns the correlation, or `None` for [`Self::NONE`].
     pub fn get(self) -> Option<Correlation> {
         (self != Self::NONE).then_some(self)
     }

@@ -1,34 +1,45 @@
-//! Which part of a trace is kept: a slice of it, as if nothing else had been recorded.
+//! Cuts a slice out of a trace, as if nothing else had been recorded.
 
 use crate::{
-    Correlation, DeviceTrace, DurationNs, EventDetails, GraphDependencies, GraphDependency,
-    RecordedDetails, RfId, RowIdx, TextSpan, TimeNs,
+    Correlation, DeviceTrace, DurationNs, EventDetails, QueueIdx, RecordedDetails, RfId, TextSpan,
+    TimeNs,
 };
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
 
-/// A stretch of time.
+/// Half-open interval of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptTime {
-    /// Its first instant.
+    /// First instant of the interval.
     pub from: TimeNs,
-    /// The first instant after it.
+    /// First instant after the interval.
     pub until: TimeNs,
 }
 
 impl KeptTime {
-    /// Returns whether an event runs in it.
+    /// Returns true if an event overlaps the interval.
     pub fn has(self, start: TimeNs, duration: DurationNs) -> bool {
         start < self.until && (start >= self.from || start + duration > self.from)
     }
 
-    /// The rows of a table that run in it.
+    /// Returns the rows of a table that overlap the interval.
     fn rows(self, starts: &[TimeNs], durations: &[DurationNs]) -> Vec<u32> {
         kept_rows(starts.len(), |row| self.has(starts[row], durations[row]))
     }
 }
 
-/// The rows of a table with so many that are kept, in order.
+/// Device row or synchronisation row that begins in a slice or after it.
+#[derive(Clone, Copy, Debug)]
+pub struct LaterRow {
+    /// Queue, such as a stream, that runs the row.
+    pub queue: QueueIdx,
+    /// First instant of the row.
+    pub start: TimeNs,
+    /// Id of the call that launched the row.
+    pub id: Correlation,
+}
+
+/// Returns the rows in `0..rows` for which `is_kept` holds, in order.
 fn kept_rows(rows: usize, is_kept: impl Fn(usize) -> bool) -> Vec<u32> {
     let kept = (0..rows).filter(|row| is_kept(*row));
     kept.map(|row| row as u32).collect()
@@ -37,23 +48,38 @@ fn kept_rows(rows: usize, is_kept: impl Fn(usize) -> bool) -> Vec<u32> {
 impl DeviceTrace {
     /// Cuts a slice out of the trace. O(n log n).
     ///
-    /// Of what began before it only the rest is kept, and a call that did is taken for one that
-    /// launched nothing. What runs on a device in the slice is kept whole, and so is what was launched
-    /// in it. So a row that was launched before has no launch, as at the begin of a recording.
+    /// A host event that began before the slice keeps only the part inside, and such a call counts
+    /// as launching nothing. Device work that runs or was launched in the slice is kept whole, and
+    /// so is the work that its queue runs before it. A row that was launched earlier therefore has
+    /// no launch, as at the start of a recording.
     pub fn cut(&mut self, time: KeptTime) {
         let calls = &self.calls;
         let begun = kept_rows(calls.len(), |call| {
             time.from <= calls.start[call] && calls.start[call] < time.until
         });
         let mut launched: FxHashSet<Correlation> = FxHashSet::default();
-        // A call that waits has to last as long as it did: rows end before it returns.
+        // A waiting call must keep its duration: the rows it waited for end before it returns.
         let mut until = time.until;
         for call in begun {
             let call = call as usize;
             launched.extend(calls.correlation[call].get());
             until = until.max(calls.start[call] + calls.duration[call]);
         }
-        self.keep(time, &|id| launched.contains(&id));
+        // The last start on each queue. Recorders number calls in order: a row with a greater id
+        // than all of these was launched after the slice.
+        let mut last: FxHashMap<QueueIdx, TimeNs> = FxHashMap::default();
+        let rows = &self.rows;
+        for row in 0..rows.len() {
+            if launched.contains(&rows.correlation[row]) {
+                let last = last.entry(rows.queue[row]).or_insert(TimeNs(i64::MIN));
+                *last = rows.start[row].max(*last);
+            }
+        }
+        let newest = launched.iter().max().copied();
+        self.keep(time, &|row| {
+            let is_ahead = last.get(&row.queue).is_some_and(|last| row.start <= *last);
+            launched.contains(&row.id) || is_ahead && Some(row.id) < newest
+        });
         let calls = &mut self.calls;
         for call in 0..calls.len() {
             if clip(
@@ -78,17 +104,15 @@ impl DeviceTrace {
         }
         let first = self.first_start;
         self.first_start = first.filter(|start| time.has(*start, DurationNs(0)));
-        // Ranges that began one after the other begin together now; the tables are no longer than
-        // they were.
+        // Ranges that began one after the other now begin together. The tables did not grow.
         self.sort_by_time();
     }
 
-    /// Keeps what runs in a stretch of time, and what `is_launched` says was launched in it. Names,
-    /// threads and queues keep their numbers. O(n).
-    pub fn keep(&mut self, time: KeptTime, is_launched: &dyn Fn(Correlation) -> bool) {
-        let follows = |start: TimeNs, duration: DurationNs, id: Correlation| {
-            let is_later = start >= time.from && id.get().is_some_and(is_launched);
-            is_later || time.has(start, duration)
+    /// Keeps the events that overlap `time`, and the later device rows for which `is_awaited` holds.
+    /// Names, threads and queues keep their numbers. O(n).
+    pub fn keep(&mut self, time: KeptTime, is_awaited: &dyn Fn(LaterRow) -> bool) {
+        let is_kept = |row: LaterRow, duration: DurationNs| {
+            time.has(row.start, duration) || row.start >= time.from && is_awaited(row)
         };
         let mut details = self.details.take();
         let mut keep = |table: fn(&mut RecordedDetails) -> &mut EventDetails, order: &[u32]| {
@@ -104,18 +128,23 @@ impl DeviceTrace {
         keep(|details| &mut details.calls, &order);
         let rows = &self.rows;
         let order = kept_rows(rows.len(), |row| {
-            follows(rows.start[row], rows.duration[row], rows.correlation[row])
+            let later = LaterRow {
+                queue: rows.queue[row],
+                start: rows.start[row],
+                id: rows.correlation[row],
+            };
+            is_kept(later, rows.duration[row])
         });
-        self.keep_dependencies(&order);
-        self.rows.reorder(&order);
+        self.keep_rows(&order);
         keep(|details| &mut details.rows, &order);
         let syncs = &self.syncs;
         let order = kept_rows(syncs.len(), |row| {
-            follows(
-                syncs.start[row],
-                syncs.duration[row],
-                syncs.correlation[row],
-            )
+            let later = LaterRow {
+                queue: syncs.queue[row],
+                start: syncs.start[row],
+                id: syncs.correlation[row],
+            };
+            is_kept(later, syncs.duration[row])
         });
         self.syncs.reorder(&order);
         keep(|details| &mut details.syncs, &order);
@@ -143,20 +172,7 @@ impl DeviceTrace {
         self.keep_collectives();
     }
 
-    /// Keeps dependencies between rows that are kept, with their new numbers.
-    fn keep_dependencies(&mut self, order: &[u32]) {
-        let dependencies = std::mem::take(&mut self.graph_dependencies);
-        let place = |row: RowIdx| order.binary_search(&row.0).ok().map(RowIdx::new);
-        let mut kept = GraphDependencies::default();
-        for (effect, cause) in dependencies.effect.iter().zip(&dependencies.cause) {
-            if let (Some(effect), Some(cause)) = (place(*effect), place(*cause)) {
-                kept.push(GraphDependency { effect, cause });
-            }
-        }
-        self.graph_dependencies = kept;
-    }
-
-    /// Keeps the communication records that ops and rows name.
+    /// Keeps the communication records that ops and rows refer to.
     fn keep_collectives(&mut self) {
         let mut places = vec![u32::MAX; self.collectives.len()];
         let mut order = vec![];
@@ -175,7 +191,7 @@ impl DeviceTrace {
     }
 }
 
-/// Shortens a range to what is in a stretch of time; returns whether it began before.
+/// Clips a range to an interval; returns true if the range began before it.
 fn clip(start: &mut TimeNs, duration: &mut DurationNs, from: TimeNs, until: TimeNs) -> bool {
     let end = (*start + *duration).min(until);
     let is_earlier = *start < from;
@@ -184,7 +200,7 @@ fn clip(start: &mut TimeNs, duration: &mut DurationNs, from: TimeNs, until: Time
     is_earlier
 }
 
-/// Keeps the text that events name.
+/// Keeps the text that events refer to.
 fn keep_text(details: &mut RecordedDetails) {
     let text = std::mem::take(&mut details.text);
     let tables = [
@@ -209,18 +225,18 @@ fn keep_text(details: &mut RecordedDetails) {
     }
 }
 
-/// Which nodes of a host trace are kept, by their record function ids: PyTorch gives these out in
-/// order of time. Nodes without one, as those of threads and groups, are kept.
+/// Nodes of a host trace to keep, by record function id. PyTorch assigns these ids in order of
+/// time. Nodes without an id, such as thread and group nodes, are always kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeptNodes {
-    /// Those of ops that begin in the slice.
+    /// Ids of ops that begin in the slice.
     pub rf_ids: Range<u64>,
-    /// Those of ops that began before it, in order.
+    /// Ids of ops that began before the slice, ascending.
     pub earlier: Vec<u64>,
 }
 
 impl KeptNodes {
-    /// The nodes of the ops of a slice; `None` where no op has an id. O(n log n).
+    /// Returns the nodes of a slice's ops; `None` if no op has an id. O(n log n).
     pub fn of_slice(device: &DeviceTrace) -> Option<KeptNodes> {
         let ops = &device.ops;
         let begin = ops.start.first().copied()?;
@@ -229,7 +245,7 @@ impl KeptNodes {
         let mut first = u64::MAX;
         for (id, start) in ops.rf_id.iter().zip(&ops.start) {
             let Some(RfId(id)) = id.get() else { continue };
-            // Ops are in order of time, and those that were clipped begin with the slice.
+            // Ops are in order of time; those that were clipped begin with the slice.
             if *start == begin {
                 kept.earlier.push(id);
             } else {
@@ -244,7 +260,7 @@ impl KeptNodes {
         (first < last || !kept.earlier.is_empty()).then_some(kept)
     }
 
-    /// Returns whether a node is kept. O(log n).
+    /// Returns true if a node is kept. O(log n).
     pub fn has(&self, rf_id: RfId) -> bool {
         rf_id.get().is_none_or(|RfId(id)| {
             self.rf_ids.contains(&id) || self.earlier.binary_search(&id).is_ok()
@@ -325,7 +341,7 @@ mod tests {
             both.map(|(start, length)| (start.0, (*start + *length).0))
                 .collect()
         };
-        // the last call ends at 215, and what it is in may last until then
+        // the last call ends at 215, so the op around it may last until then
         let ops = spans(&trace.ops.start, &trace.ops.duration);
         assert_eq!(ops, [(100, 150), (190, 215)]);
         let calls = spans(&trace.calls.start, &trace.calls.duration);
@@ -349,7 +365,7 @@ mod tests {
         }
         let kept = KeptNodes::of_slice(&device).expect("ids");
         let has: Vec<u64> = (0..15).filter(|id| kept.has(RfId(*id))).collect();
-        // 0 is no id
+        // 0 is not an id
         assert_eq!(has, [0, 3, 9, 10, 11, 12]);
         assert_eq!(KeptNodes::of_slice(&DeviceTrace::default()), None);
     }

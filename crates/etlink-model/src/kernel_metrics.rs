@@ -1,24 +1,24 @@
-//! What a profiler of metrics counted of kernels: before it is joined to a trace, and after.
+//! Kernel metrics counted by a profiler, before and after they are joined to a trace.
 //!
 //! Nsight Compute and CUPTI's range profiler run one kernel at a time, often several times, and
-//! count what its times cannot show: bytes of memory, instructions, occupancy. They know nothing of
-//! correlation ids. What they counted is joined by the order of launches.
+//! count what its times cannot show: bytes of memory, instructions, occupancy. Their output has no
+//! correlation ids, so it is joined by the order of launches.
 
 use crate::columns::columns;
 use crate::{CallIdx, NameId, Names, RowIdx};
 
 columns! {
-    /// Kernels that were profiled, in the order in which they were launched.
+    /// Profiled kernels, in launch order.
     table ProfiledKernels;
-    /// Such a kernel.
+    /// One profiled kernel.
     row ProfiledKernel {
-        /// Its name, with or without parameters, in [`MetricProfile::names`].
+        /// Kernel name, with or without parameters, in [`MetricProfile::names`].
         name: NameId,
-        /// Process id, -1 = not known.
+        /// Process id; -1 = unknown.
         process: i64,
-        /// Blocks in x, y, z; zeros = not known.
+        /// Blocks in x, y, z; zeros = unknown.
         grid: [u32; 3],
-        /// Threads of a block in x, y, z; zeros = not known.
+        /// Threads per block in x, y, z; zeros = unknown.
         block: [u32; 3],
     }
 }
@@ -26,46 +26,46 @@ columns! {
 columns! {
     /// Metrics of profiled kernels, by kernel.
     table ProfiledMetrics;
-    /// A metric of a kernel.
+    /// One metric of one kernel.
     row ProfiledMetric {
         /// Row of [`MetricProfile::kernels`].
         kernel: u32,
-        /// Its name (`dram__bytes.sum`), in [`MetricProfile::names`].
+        /// Metric name (`dram__bytes.sum`), in [`MetricProfile::names`].
         metric: NameId,
-        /// Its unit as written (`Mbyte`); empty = a count.
+        /// Unit as written (`Mbyte`); empty = a count.
         unit: NameId,
-        /// Its value, in that unit.
+        /// Metric value in `unit`.
         value: f64,
     }
 }
 
-/// What a metric profiler wrote of a program.
+/// Output of a metric profiler for one program.
 #[derive(Clone, Debug, Default)]
 pub struct MetricProfile {
-    /// Strings.
+    /// Strings of both tables.
     pub names: Names,
-    /// Kernels by launch.
+    /// Kernels in launch order.
     pub kernels: ProfiledKernels,
-    /// Their metrics.
+    /// Metrics of the kernels.
     pub metrics: ProfiledMetrics,
-    /// Lines that could not be read and were left out.
+    /// Number of unreadable lines, which were skipped.
     pub damaged_lines: u64,
 }
 
 columns! {
     /// Metrics that were joined to the kernels of a trace, by kernel.
     table KernelMetrics;
-    /// A metric of a kernel.
+    /// One metric of one kernel.
     row KernelMetric {
-        /// The kernel's row; none where the trace has only its launch.
+        /// Row of the kernel; `RowIdx::NONE` if the trace has only its launch.
         row: RowIdx,
-        /// The call that launched it, where that is known.
+        /// Launch call of the kernel; `CallIdx::NONE` if unknown.
         call: CallIdx,
-        /// Its name, in the names of the device trace.
+        /// Metric name, in the names of the device trace.
         metric: NameId,
-        /// Its unit as written; empty = a count.
+        /// Unit as written; empty = a count.
         unit: NameId,
-        /// Its value, in that unit.
+        /// Metric value in `unit`.
         value: f64,
     }
 }

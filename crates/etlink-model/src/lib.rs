@@ -1,5 +1,5 @@
-//! What the other crates talk about: ids, times, names, the host trace and the device
-//! trace as columns, and the anomalies met on the way.
+//! Shared vocabulary of all crates: ids, times, names, the host trace and the device trace as
+//! columns, and the anomalies found while reading.
 //!
 //! ```text
 //! HostTrace    PyTorch execution trace: a tree of ops without times, with tensors
@@ -48,7 +48,7 @@ pub use ids::{
     NodeIdx, OpIdx, QueueIdx, RankIdx, ResourceIdx, RfId, RowIdx, StepIdx, TableIdx, ThreadIdx,
     TrackIdx,
 };
-pub use kept::{KeptNodes, KeptTime};
+pub use kept::{KeptNodes, KeptTime, LaterRow};
 pub use kernel_metrics::{
     KernelMetric, KernelMetrics, MetricProfile, ProfiledKernel, ProfiledKernels, ProfiledMetric,
     ProfiledMetrics,

@@ -7,7 +7,7 @@ use rustc_hash::FxBuildHasher;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 
-/// Every string once, numbered in order of first use. Number 0 is the empty string.
+/// String table: every string once, numbered in order of first use. Number 0 is the empty string.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(from = "Vec<String>", into = "Vec<String>")]
 pub struct Names {
@@ -18,14 +18,15 @@ pub struct Names {
 impl Default for Names {
     fn default() -> Self {
         let mut all = IndexSet::default();
-        // `NameId::EMPTY` is the id of all that has no name, so it must be number 0.
+        // Everything without a name has the id `NameId::EMPTY`, so the empty string must be number
+        // 0.
         all.insert(Box::from(""));
         Names { all, bytes: 0 }
     }
 }
 
 impl From<Vec<String>> for Names {
-    /// Strings in the order of their numbers, the empty one first.
+    /// Creates a table from strings in the order of their numbers, the empty one first.
     fn from(texts: Vec<String>) -> Names {
         let mut names = Names::default();
         for text in texts {
@@ -54,9 +55,9 @@ impl BorshDeserialize for Names {
 }
 
 impl Names {
-    /// The number of `text`, new or known. O(length).
+    /// Returns the number of `text`, adding it if unknown. O(length).
     pub fn intern(&mut self, text: &str) -> NameId {
-        // Looked up before it is copied: nearly all texts of a trace have come before.
+        // The lookup precedes the copy, because nearly all texts of a trace repeat.
         if let Some(index) = self.all.get_index_of(text) {
             return NameId::new(index);
         }
@@ -64,37 +65,36 @@ impl Names {
         NameId::new(self.all.insert_full(Box::from(text)).0)
     }
 
-    /// The number of `text`, if it is known.
+    /// Returns the number of `text`, if it is known.
     pub fn find(&self, text: &str) -> Option<NameId> {
         self.all.get_index_of(text).map(NameId::new)
     }
 
-    /// The string of a number that this table gave out; empty for any other.
+    /// Returns the string with this number; empty if the table has none.
     pub fn get(&self, id: NameId) -> &str {
         self.all.get_index(id.index()).map_or("", |text| text)
     }
 
-    /// All strings, in the order of their numbers.
+    /// Iterates over all strings in the order of their numbers.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.all.iter().map(|text| &**text)
     }
 
-    /// How many strings there are, the empty one included.
+    /// Returns the number of strings, the empty one included.
     pub fn count(&self) -> usize {
         self.all.len()
     }
 
-    /// Whether they take so much memory that a table which repeats a part of another's should be
-    /// given up.
+    /// Returns true if the table uses so much memory that another table repeating part of it should
+    /// be dropped.
     pub fn is_large(&self) -> bool {
         self.bytes > 1 << 20 || self.all.len() > 1 << 14
     }
 
-    /// Interns those of `other` that `known` has no entry for yet: entry `i` is the number here of
-    /// its string `i`.
+    /// Interns the strings of `other` that `known` does not cover yet. `known[i]` becomes the
+    /// number, in this table, of string `i` of `other`.
     pub fn absorb(&mut self, other: &Names, known: &mut Vec<NameId>) {
-        // Strings keep their numbers, so those that were
-        // taken over before need not be looked at again.
+        // Strings keep their numbers, so those already absorbed are skipped.
         known.extend(
             other
                 .all
@@ -105,20 +105,19 @@ impl Names {
     }
 }
 
-/// Texts longer than this are decoded each time: rarely are there many, and they are seldom the
-/// same.
+/// Length above which texts are decoded each time: long texts are few and rarely repeat.
 const LONG: usize = 512;
 
-/// Short raw texts that have become names, so that none is decoded twice.
+/// Cache of short raw texts that have become names, so that none is decoded twice.
 #[derive(Clone, Debug, Default)]
 pub struct RawNameCache {
     all: IndexMap<Box<[u8]>, NameId, FxBuildHasher>,
 }
 
 impl RawNameCache {
-    /// The name of `raw`: the one it had before, else what `intern` makes of it.
+    /// Returns the name of `raw`, calling `intern` if it is not cached.
     pub fn name(&mut self, raw: &[u8], intern: impl FnOnce() -> NameId) -> NameId {
-        // Long texts are mostly unique; kept, they would double the memory of the names.
+        // Long texts are mostly unique; caching them would double the memory of the names.
         if raw.len() > LONG {
             return intern();
         }

@@ -1,12 +1,12 @@
-//! Numbers for threads and queues, in the order in which they come.
+//! Numbers threads and queues in order of first use.
 
 use rustc_hash::FxHashMap;
 use std::hash::Hash;
 
-/// So many of the latest are looked at before the map is: most traces have no more.
+/// Number of latest entries searched before the map is consulted; most traces have no more.
 const LATEST: usize = 8;
 
-/// Where each thread or queue of a list stands.
+/// Index from a thread or queue to its place in a list.
 #[derive(Debug)]
 pub struct IndexByValue<T> {
     known: FxHashMap<T, usize>,
@@ -21,11 +21,10 @@ impl<T> Default for IndexByValue<T> {
 }
 
 impl<T: Copy + Eq + Hash> IndexByValue<T> {
-    /// The place of `wanted` in `all`, appended if it is not there. `all` has nothing that did not
-    /// come so. O(1).
+    /// Returns the place of `wanted` in `all`, appending it if absent. `all` must have been filled
+    /// by this method alone. O(1).
     pub fn place_of(&mut self, all: &mut Vec<T>, wanted: T) -> usize {
-        // Events of one thread or stream stand together
-        // in the file, so the search begins at the end.
+        // Events of one thread or stream are adjacent in the file, so the search begins at the end.
         let latest = all.len().saturating_sub(LATEST);
         if let Some(at) = all[latest..].iter().rposition(|known| *known == wanted) {
             return latest + at;
@@ -36,7 +35,7 @@ impl<T: Copy + Eq + Hash> IndexByValue<T> {
         })
     }
 
-    /// Forgets all, as the list was emptied.
+    /// Forgets all entries, to match a list that was cleared.
     pub fn clear(&mut self) {
         self.known.clear();
     }

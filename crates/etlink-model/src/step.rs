@@ -1,43 +1,43 @@
-//! Steps that somebody marked: which ranges they are, and what they say of their work.
+//! Steps marked by the user: their ranges, and the work that their names state.
 
 use crate::{OpIdx, RfId, ThreadIdx, TimeNs};
 use serde::{Deserialize, Serialize};
 
-/// What the name of a step says of it: of inference, what was run.
+/// Work stated in the name of a step, usually of inference.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepWork {
-    /// `prefill`, `decode`, `mixed`, or the word that the user's pattern caught.
+    /// `prefill`, `decode`, `mixed`, or the word captured by the user's pattern.
     pub phase: Option<String>,
-    /// Requests.
+    /// Number of requests.
     pub batch: Option<u64>,
-    /// Tokens that go through the model.
+    /// Number of tokens that pass through the model.
     pub tokens: Option<u64>,
 }
 
-/// A range that the user takes for a step.
+/// A range that the user marked as a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MarkedStep {
-    /// The annotation or op.
+    /// Annotation or op of the range.
     pub op: OpIdx,
-    /// What its name says.
+    /// Work stated in the name.
     pub work: StepWork,
 }
 
-/// A step of the whole trace that a slice of it has.
+/// A step of the whole trace contained in a slice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlicedStep {
-    /// Name that it has in the whole trace.
+    /// Name of the step in the whole trace.
     pub name: String,
-    /// Number: the one in its name, else its place among all steps, from 0.
+    /// Number in the step's name, else its index among all steps, from 0.
     pub number: i64,
-    /// Thread of its range; [`ThreadIdx::NONE`] where it is no range.
+    /// Thread of the step's range; [`ThreadIdx::NONE`] if the step is not a range.
     pub thread: ThreadIdx,
-    /// Record function id of its range.
+    /// Record function id of the step's range.
     pub id: RfId,
-    /// When it began.
+    /// Start of the step.
     pub start: TimeNs,
-    /// When it ended.
+    /// End of the step.
     pub end: TimeNs,
-    /// What its name says.
+    /// Work stated in the name.
     pub work: StepWork,
 }

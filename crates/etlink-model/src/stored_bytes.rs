@@ -1,5 +1,5 @@
-//! Long texts in stored tables: taken as one block, not as a list of numbers, which is the same in
-//! a format without names.
+//! Stores long texts as one block instead of a list of numbers. Formats without field names encode
+//! both identically.
 
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserializer, Serializer};
@@ -30,7 +30,7 @@ impl<'de> Visitor<'de> for BlockVisitor {
         Ok(bytes)
     }
 
-    // formats that have no blocks
+    // fallback for formats without byte blocks
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<u8>, A::Error> {
         let mut bytes = vec![];
         while let Some(byte) = list.next_element()? {

@@ -1,4 +1,4 @@
-//! Which tensors the nodes of a host trace use.
+//! Tensors used by the nodes of a host trace.
 
 use crate::columns::columns;
 use serde::{Deserialize, Serialize};
@@ -7,34 +7,34 @@ use std::ops::Range;
 columns! {
     /// Uses of tensors by nodes.
     table TensorRefs;
-    /// What of a storage a tensor covers.
+    /// Byte range of a storage that a tensor covers.
     row TensorRef {
-        /// Id of the storage, 0 = no storage. It comes back after a free.
+        /// Storage id; 0 = no storage. Ids are reused after a free.
         storage: u64,
         /// First byte in the storage.
         start: u64,
-        /// Behind the last byte; `start` of a tensor without elements.
+        /// First byte after the tensor; equals `start` if the tensor has no elements.
         end: u64,
     }
 }
 
-/// Uses of tensors, in the order of the nodes; of each node inputs first.
+/// Uses of tensors in node order, inputs before outputs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct TensorUses {
-    /// The uses.
+    /// Uses of all nodes.
     pub refs: TensorRefs,
-    /// Per node, where its inputs and where its outputs end.
+    /// Ends of the inputs and the outputs in `refs`, per node.
     ends: Vec<[usize; 2]>,
 }
 
 impl TensorUses {
-    /// Ends the inputs and the outputs of the next node; `inputs` is where its inputs end.
+    /// Ends the inputs and the outputs of the next node; its inputs end at `inputs`.
     pub fn end_node(&mut self, inputs: usize) {
-        // Two ends are enough: a node's uses begin where those of the node before end.
+        // Two ends suffice: a node's uses begin at the end of the previous node's.
         self.ends.push([inputs, self.refs.len()]);
     }
 
-    /// Appends the uses of the nodes that follow.
+    /// Appends the uses of the following nodes.
     pub fn append(&mut self, mut later: TensorUses) {
         let before = self.refs.len();
         self.refs.append(&mut later.refs);
@@ -42,14 +42,14 @@ impl TensorUses {
             .extend(later.ends.iter().map(|ends| ends.map(|end| end + before)));
     }
 
-    /// Rows of [`TensorUses::refs`] that node `row` reads, nested lists included.
+    /// Returns the rows of [`TensorUses::refs`] that node `row` reads, nested lists included.
     pub fn inputs(&self, row: usize) -> Range<usize> {
-        // Inputs begin where the outputs of the node before end.
+        // Inputs begin at the end of the previous node's outputs.
         let start = row.checked_sub(1).map_or(0, |before| self.ends[before][1]);
         start..self.ends[row][0]
     }
 
-    /// Rows of [`TensorUses::refs`] that node `row` gives out.
+    /// Returns the rows of [`TensorUses::refs`] that node `row` outputs.
     pub fn outputs(&self, row: usize) -> Range<usize> {
         let [start, end] = self.ends[row];
         start..end

@@ -1,7 +1,7 @@
 //! Instants and durations.
 //!
-//! A run has three clocks, each with a type of its own: a number of one is wrong by decades, or by
-//! the offset between two machines, when it is read as another.
+//! A run has three clocks, each with its own type. Mistaking one for another gives an error of
+//! decades, or of the offset between two machines.
 //!
 //! ```text
 //! TimeNs    + DeviceHeader::base_ns   -> UnixNs     what Kineto subtracts before it writes times
@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 
-// Kineto writes Unix microseconds with a fraction. A float resolves those to a quarter of one, so
-// that two kernels 100 ns apart would begin at once.
+// Kineto writes Unix microseconds with a fraction. A float resolves these to a quarter of a
+// microsecond, so two kernels 100 ns apart would appear to begin together.
 /// Declares a kind of instant, whose arithmetic stays within the kind.
 macro_rules! instant {
     ($(#[$doc:meta])* $name:ident) => {
@@ -27,13 +27,14 @@ macro_rules! instant {
         pub struct $name(pub i64);
 
         impl $name {
-            /// The time from `other` to `self`, ns, negative when `other` is later. Like all times
-            /// it ends at the largest number.
+            /// Returns the time from `other` to `self` in ns, negative if `other` is later.
+            /// Saturates.
             pub fn since(self, other: $name) -> i64 {
                 self.0.saturating_sub(other.0)
             }
 
-            /// The instant that is `ns` nanoseconds later, or earlier where `ns` is negative.
+            /// Returns the instant `ns` nanoseconds later, or earlier if `ns` is negative.
+            /// Saturates.
             pub fn shifted(self, ns: i64) -> $name {
                 $name(self.0.saturating_add(ns))
             }
@@ -48,18 +49,17 @@ macro_rules! instant {
         impl Add<DurationNs> for $name {
             type Output = $name;
             fn add(self, duration: DurationNs) -> $name {
-                // A damaged trace may hold any number. Times stop
-                // at the last one instead of wrapping to the first.
+                // A damaged trace may hold any number, so times saturate instead of wrapping.
                 $name(self.0.saturating_add(duration.0))
             }
         }
 
         impl Sub for $name {
             type Output = DurationNs;
-            /// The time from `earlier` to `self`; zero when `earlier` is not earlier.
+            /// Returns the time from `earlier` to `self`; zero if `earlier` is not earlier.
             fn sub(self, earlier: $name) -> DurationNs {
-                // Devices and hosts have clocks of their own: what these show in the wrong order
-                // took no time.
+                // Devices and hosts have separate clocks: events in the wrong order count as
+                // simultaneous.
                 DurationNs(self.0.saturating_sub(earlier.0).max(0))
             }
         }
@@ -67,24 +67,24 @@ macro_rules! instant {
 }
 
 instant! {
-    /// Trace time: nanoseconds since the origin of its device trace
-    /// (`baseTimeNanoseconds`, or the Unix epoch where a trace has none).
+    /// Trace time: nanoseconds since the origin of its device trace (`baseTimeNanoseconds`, or the
+    /// Unix epoch if the trace has none).
     TimeNs
 }
 instant! {
-    /// Unix time: nanoseconds since the epoch by the clock of the machine that recorded it.
-    /// Machines disagree by microseconds under PTP, by milliseconds under NTP.
+    /// Unix time: nanoseconds since the epoch, by the clock of the recording machine. Machines
+    /// disagree by microseconds under PTP, by milliseconds under NTP.
     UnixNs
 }
 instant! {
     /// Common time: nanoseconds since the epoch by the clock of a run's first rank, to which the
-    /// other ranks' times have been moved. Ranks can be compared by it.
+    /// times of all other ranks are shifted. Comparable across ranks.
     CommonNs
 }
 
 impl TimeNs {
-    /// Whether it is less than 2^62 ns (146 years) from the origin. What two such times are apart is
-    /// a number that there is: readers leave out what starts or ends elsewhere.
+    /// Returns true if the instant is less than 2^62 ns (146 years) from the origin. Differences of
+    /// such instants fit in 64 bits, so readers drop events outside the range.
     pub fn is_in_range(self) -> bool {
         self.0.unsigned_abs() < 1 << 62
     }
@@ -111,7 +111,7 @@ impl TimeNs {
 pub struct DurationNs(pub i64);
 
 impl DurationNs {
-    /// No time.
+    /// Duration of zero.
     pub const ZERO: DurationNs = DurationNs(0);
 }
 
@@ -124,7 +124,7 @@ impl fmt::Display for DurationNs {
 impl Add for DurationNs {
     type Output = DurationNs;
     fn add(self, other: DurationNs) -> DurationNs {
-        // As of instants: the sum of damaged durations stops at the largest one.
+        // Saturates like instants, as durations may be damaged.
         DurationNs(self.0.saturating_add(other.0))
     }
 }
@@ -137,7 +137,7 @@ impl AddAssign for DurationNs {
 
 impl std::iter::Sum for DurationNs {
     fn sum<I: Iterator<Item = DurationNs>>(all: I) -> DurationNs {
-        // Not the sum of the numbers: one damaged duration would make that overflow.
+        // Not the sum of the numbers, which one damaged duration could overflow.
         let mut total = DurationNs::default();
         all.for_each(|d| total += d);
         total

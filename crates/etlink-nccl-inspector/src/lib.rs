@@ -1,11 +1,11 @@
-//! Reads logs of NCCL's inspector plugin (`plugins/profiler/inspector` of NCCL 2.28 and newer, RCCL's
-//! likewise): a JSON object a line, one for each collective or message of each communicator.
+//! Reads logs of NCCL's inspector plugin (`plugins/profiler/inspector` of NCCL 2.28 and newer, and
+//! RCCL's version): one JSON object per line, for each collective or message of each communicator.
 //!
 //! ```text
 //! {"header": {id, rank, n_ranks, nnodes}, "metadata": {hostname, pid, dump_timestamp_us, …},
 //!  "coll_perf": {coll, coll_sn, coll_msg_size_bytes, coll_exec_time_us, …}}
 //! ```
-//! Source: `inspector_json.cc`. Lines that are no such object are counted, not refused.
+//! Source: `inspector_json.cc`. Other lines are counted, not rejected.
 //!
 //! ```
 //! let line = br#"{"header":{"id":"0x7f","rank":2,"n_ranks":8,"nnodes":1},
@@ -28,30 +28,30 @@ pub use log::{InspectorCalls, InspectorCommunicator, InspectorLog, TimingSource}
 use etlink_model::{AnomalyKind, advice};
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 
-/// The longest line that is read. Verbose lines have 200 bytes for each of 64 channels.
+/// Maximum length of a line. Verbose lines have 200 bytes for each of 64 channels.
 const MAX_LINE_BYTES: u64 = 1 << 20;
 
-/// Why a log could not be read.
+/// Reason why a log could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The source failed.
     #[error("reading stopped at byte {offset}: {source}")]
     Io {
-        /// How many bytes had been read.
+        /// Bytes read before the failure.
         offset: u64,
-        /// What the source said.
+        /// Error of the source.
         source: std::io::Error,
     },
-    /// No line of it is of the inspector.
+    /// No line is from the inspector.
     #[error("none of its {lines} lines is of NCCL's inspector{}", advice(self.remedy()))]
     NoCalls {
-        /// How many lines it has.
+        /// Number of lines read.
         lines: u64,
     },
 }
 
 impl Error {
-    /// What the user can do.
+    /// Returns advice for the user; `None` if there is none.
     pub fn remedy(&self) -> Option<String> {
         match self {
             Error::Io { .. } => None,
@@ -64,7 +64,7 @@ impl Error {
     }
 }
 
-/// Whether a file that begins like this is such a log.
+/// Returns true if a file with this head is an inspector log.
 pub fn is_inspector_log(head: &[u8]) -> bool {
     let has = |key: &[u8]| memchr::memmem::find(head, key).is_some();
     let is_object = head.trim_ascii_start().first() == Some(&b'{');
@@ -72,10 +72,10 @@ pub fn is_inspector_log(head: &[u8]) -> bool {
     is_object && is_call && has(b"\"header\"") && has(b"\"n_ranks\"")
 }
 
-/// Reads a log, line by line. O(bytes); memory is that of the calls.
+/// Reads a log line by line. O(bytes); memory of the calls.
 ///
 /// # Errors
-/// The source fails, or no line is of the inspector. Lines that are damaged are counted in
+/// The source fails, or no line is from the inspector. Damaged lines are counted in
 /// [`InspectorLog::anomalies`].
 pub fn read(source: impl Read) -> Result<InspectorLog, Error> {
     let mut source = BufReader::new(source);
@@ -90,7 +90,7 @@ pub fn read(source: impl Read) -> Result<InspectorLog, Error> {
         let bytes = match read {
             Ok(0) => break,
             Ok(bytes) => bytes as u64,
-            // what a damaged archive gives before it ends is good
+            // data that a damaged archive yields before its end is valid
             Err(error)
                 if matches!(
                     error.kind(),
@@ -112,7 +112,7 @@ pub fn read(source: impl Read) -> Result<InspectorLog, Error> {
         let is_read = !is_too_long && reader.read_line(&text);
         let is_blank = text.trim_ascii().is_empty();
         if !is_read && !is_blank {
-            // the process can end while it writes a line
+            // the process may end while it writes a line
             let kind = if is_whole || is_too_long {
                 AnomalyKind::Skipped
             } else {
@@ -130,7 +130,7 @@ pub fn read(source: impl Read) -> Result<InspectorLog, Error> {
     Ok(reader.log)
 }
 
-/// Walks behind the end of a line that is too long to be kept.
+/// Skips to the end of a line that is too long to keep.
 fn skip_line(source: &mut impl BufRead) -> std::io::Result<()> {
     loop {
         let buffer = source.fill_buf()?;

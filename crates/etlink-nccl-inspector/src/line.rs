@@ -1,4 +1,4 @@
-//! A line of a log.
+//! Parses a line of a log.
 
 use crate::log::{InspectorCommunicator, InspectorLog, TimingSource};
 use etlink_json::{BrokenJson, JsonScanner, JsonValue};
@@ -8,14 +8,14 @@ use rustc_hash::FxHashMap;
 /// Nanoseconds in a microsecond.
 const US: i64 = 1_000;
 
-/// The log so far, and which communicators it has.
+/// The log so far, with an index of its communicators.
 #[derive(Default)]
 pub(crate) struct LineReader {
     pub(crate) log: InspectorLog,
     known: FxHashMap<InspectorCommunicator, u32>,
 }
 
-/// What a line says of the call.
+/// Call described by a line.
 struct CallFields {
     name: NameId,
     number: u64,
@@ -26,7 +26,7 @@ struct CallFields {
 }
 
 impl LineReader {
-    /// Takes a line; whether it is one of the inspector.
+    /// Parses a line; returns true if it is from the inspector.
     pub(crate) fn read_line(&mut self, text: &[u8]) -> bool {
         matches!(self.try_line(text), Ok(Some(())))
     }
@@ -77,7 +77,7 @@ impl LineReader {
         Ok(Some(()))
     }
 
-    /// `coll_perf` and `p2p_perf`; nothing where it does not say what it is or how long it took.
+    /// Reads `coll_perf` or `p2p_perf`; `None` if it lacks the name or the duration.
     fn read_call(&mut self, value: JsonValue<'_>) -> Result<Option<CallFields>, BrokenJson> {
         let mut fields = JsonScanner::new(value.raw());
         fields.enter()?;
@@ -129,7 +129,7 @@ fn read_header(
         let value = fields.value()?;
         match key {
             b"id" => communicator.id = value.text().into_owned(),
-            // what the plugin writes for no name
+            // placeholder that the plugin writes for a missing name
             b"comm_name" if value.raw() == b"unknown" => {}
             b"comm_name" => communicator.name = value.text().into_owned(),
             b"rank" => communicator.rank = value.int().unwrap_or(-1),
@@ -141,7 +141,7 @@ fn read_header(
     Ok(())
 }
 
-/// When the line was written.
+/// Reads host and process into `communicator`; returns the time at which the line was written.
 fn read_metadata(
     value: JsonValue<'_>,
     communicator: &mut InspectorCommunicator,

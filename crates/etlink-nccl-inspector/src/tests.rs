@@ -2,7 +2,7 @@ use super::*;
 use etlink_model::{DurationNs, UnixNs};
 use proptest::prelude::*;
 
-/// A line as version 4.0 of the format has it.
+/// Builds a line as in version 4.0 of the format.
 fn line(rank: i64, coll: &str, number: u64, bytes: u64, us: u64) -> String {
     format!(
         concat!(

@@ -6,7 +6,7 @@ use crate::{Error, ExportReader, GlobalPid};
 use etlink_model::{Anomalies, Correlation, NameId, RuntimeCall};
 use etlink_sqlite::scan_rows;
 
-/// Calls of CUDA's runtime and of its driver.
+/// Table of CUDA runtime and driver calls.
 pub(crate) const CALLS: &str = "CUPTI_ACTIVITY_KIND_RUNTIME";
 
 /// `eventClass` of rows that repeat a call for its call stack, with the same times and correlation
@@ -15,7 +15,7 @@ const BACKTRACES: std::ops::RangeInclusive<i64> = 67..=69;
 
 const DRIVER: i64 = 1;
 
-/// A correlation id; 0 is what tracers write for none.
+/// Returns a correlation id; tracers write 0 for none.
 pub(crate) fn correlation(id: Option<i64>) -> Correlation {
     id.filter(|id| *id != 0)
         .map_or(Correlation::NONE, Correlation)
@@ -78,14 +78,14 @@ impl ExportReader<'_> {
         Ok(())
     }
 
-    /// Takes over what was wrong in a table.
+    /// Merges the anomalies found in tables into the trace.
     pub(crate) fn note_anomalies<const N: usize>(&mut self, all: [Anomalies; N]) {
         for anomalies in all {
             self.assembler.trace.anomalies.merge(anomalies);
         }
     }
 
-    /// Counts events of a category; none are not mentioned.
+    /// Counts events of a category; a count of 0 adds no entry.
     pub(crate) fn count_rows(&mut self, phase_and_category: &str, count: u64) {
         if count > 0 {
             self.assembler.count_events(phase_and_category, count);

@@ -1,36 +1,36 @@
-//! Communication records of ranges of NCCL and MPI.
+//! Communication records from NCCL and MPI ranges.
 
 use etlink_model::{Collective, CollectiveKind, DeviceTrace};
 use rustc_hash::FxHashMap;
 
-/// What a range says of its communication.
+/// Communication facts stated by a range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CommFacts {
-    /// Bytes that this rank gives.
+    /// Bytes that this rank contributes.
     pub(crate) input: u64,
-    /// Bytes that it gets.
+    /// Bytes that this rank receives.
     pub(crate) output: u64,
-    /// Whether the report says these bytes; else both are 0.
+    /// True if the report states the byte counts; otherwise both are 0.
     pub(crate) is_sized: bool,
-    /// Place of the root, or of the other rank of a message, in the group.
+    /// Rank in the group of the root, or of the other side of a message.
     pub(crate) peer: Option<i64>,
     pub(crate) communicator: Option<u64>,
     pub(crate) asynchronous: bool,
 }
 
-/// What is known of the communicators of a process, until all ranges were read.
+/// Communicators of a process, collected while its ranges are read.
 #[derive(Debug, Default)]
 pub(crate) struct Communicators {
-    /// Members, where they are told.
+    /// Number of members by communicator, if stated.
     pub(crate) sizes: FxHashMap<u64, u64>,
-    /// Global ranks, list text.
+    /// Global ranks by communicator, as list text.
     pub(crate) members: FxHashMap<u64, String>,
-    /// The communicator of each record.
+    /// Record row and communicator of each record.
     used: Vec<(u32, u64)>,
 }
 
 impl Communicators {
-    /// Keeps a record. Gives its row; `u32::MAX` of what is no communication.
+    /// Appends a record and returns its row; `u32::MAX` if `kind` is not a communication.
     pub(crate) fn push_record(
         &mut self,
         trace: &mut DeviceTrace,
@@ -43,8 +43,8 @@ impl Communicators {
         let peer = facts.peer.unwrap_or(-1);
         let record = Collective {
             name: trace.names.intern(kind.name()),
-            // Sizes are told in bytes, not in elements of a type. A record without a type is one
-            // whose size is not known.
+            // Sizes are stated in bytes, not in elements of a type. A record without a type has an
+            // unknown size.
             dtype: trace.names.intern(if facts.is_sized { "Byte" } else { "" }),
             in_elements: facts.input,
             out_elements: facts.output,
@@ -58,15 +58,15 @@ impl Communicators {
         row
     }
 
-    /// The only one that the process uses.
+    /// Returns the communicator of the process if it uses only one.
     pub(crate) fn only_one(&self) -> Option<u64> {
         let (_, first) = self.used.first()?;
         let is_only = self.used.iter().all(|(_, used)| used == first);
         is_only.then_some(*first)
     }
 
-    /// Gives records the size and the members of their group. `named`: also the only communicator of
-    /// a process is told by its id.
+    /// Writes size and members of their group into the records. With `named`, the communicator id
+    /// is written even if the process uses only one.
     pub(crate) fn finish(self, trace: &mut DeviceTrace, named: bool) {
         let named = named || self.only_one().is_none();
         let records = &mut trace.collectives;
@@ -84,9 +84,9 @@ impl Communicators {
     }
 }
 
-/// The kind of a function of NCCL: `ncclAllReduce`.
+/// Returns the kind of an NCCL function such as `ncclAllReduce`.
 pub(crate) fn nccl_kind(name: &str) -> CollectiveKind {
-    // `ncclGroupStart`, `ncclCommSplit` and the like begin no communication.
+    // `ncclGroupStart`, `ncclCommSplit` and similar functions start no communication.
     let is_housekeeping = ["ncclGroup", "ncclComm", "ncclGet", "ncclMem", "ncclRedOp"]
         .iter()
         .any(|prefix| name.starts_with(prefix));
@@ -97,14 +97,14 @@ pub(crate) fn nccl_kind(name: &str) -> CollectiveKind {
     }
 }
 
-/// The kind of a function of MPI: `MPI_Allreduce`.
+/// Returns the kind of an MPI function such as `MPI_Allreduce`.
 pub(crate) fn mpi_kind(name: &str) -> CollectiveKind {
     let Some(function) = name.strip_prefix("MPI_") else {
         return CollectiveKind::Other;
     };
     let function = function.to_ascii_lowercase();
     let others = ["comm_", "win_", "file_", "type_", "op_", "group_", "cart_"];
-    // A persistent request (`MPI_Send_init`) communicates when it is started.
+    // A persistent request (`MPI_Send_init`) communicates only when started.
     if others.iter().any(|prefix| function.starts_with(prefix)) || function.ends_with("_init") {
         return CollectiveKind::Other;
     }
@@ -114,14 +114,14 @@ pub(crate) fn mpi_kind(name: &str) -> CollectiveKind {
     }
 }
 
-/// Whether a function of MPI returns before its communication is done.
+/// Returns true if an MPI function returns before its communication is done.
 pub(crate) fn is_immediate(name: &str) -> bool {
     name.strip_prefix("MPI_I")
         .is_some_and(|rest| !rest.starts_with("nit"))
 }
 
-/// What of a message's size this rank gives and gets. `size` is per rank for collectives, as NCCL
-/// (`collectives.cc`) and MPI count it; `ranks` is the size of the group, where it is known.
+/// Returns the bytes this rank contributes and receives. `size` is per rank for collectives, as
+/// NCCL (`collectives.cc`) and MPI count it; `ranks` is the size of the group, 0 if unknown.
 pub(crate) fn input_and_output(kind: CollectiveKind, size: u64, ranks: u64) -> (u64, u64) {
     let all = size.saturating_mul(ranks.max(1));
     match kind {
@@ -133,11 +133,11 @@ pub(crate) fn input_and_output(kind: CollectiveKind, size: u64, ranks: u64) -> (
     }
 }
 
-/// The names of ranks as a list text; `None` for what is none.
+/// Returns rank names as list text; `None` if the text contains none.
 pub(crate) fn member_list(text: &str) -> Option<String> {
     let digits = text.split(|c: char| !c.is_ascii_digit());
     let members: Vec<&str> = digits.filter(|part| !part.is_empty()).collect();
-    // A list of more ranks than any job has is damage.
+    // A list with more ranks than any job has is damaged.
     let fits = (1..=1 << 20).contains(&members.len());
     fits.then(|| format!("[{}]", members.join(", ")))
 }
@@ -182,7 +182,7 @@ mod tests {
         ] {
             assert_eq!(input_and_output(kind, 10, 4), sizes, "{kind:?}");
         }
-        // a group whose size is not known has one rank at least
+        // a group of unknown size has at least one rank
         let unknown = input_and_output(CollectiveKind::AllGather, 10, 0);
         assert_eq!(unknown, (10, 10));
     }

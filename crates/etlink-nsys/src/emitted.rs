@@ -1,8 +1,8 @@
 //! Texts of ranges that `torch.autograd.profiler.emit_nvtx` writes.
 //!
-//! `name[, seq = N][, op_id = M][, sizes = [[2, 3], []]][, input_op_ids = [(M, 0)]]`: `getNvtxStr` in
-//! `torch/csrc/profiler/util.cpp`. `op_id`, since PyTorch 1.12, is the handle of the `RecordFunction`:
-//! `rf_id` of host traces, `Record function id` of Kineto.
+//! `name[, seq = N][, op_id = M][, sizes = [[2, 3], []]][, input_op_ids = [(M, 0)]]`, written by
+//! `getNvtxStr` in `torch/csrc/profiler/util.cpp`. `op_id`, since PyTorch 1.12, is the handle of
+//! the `RecordFunction`: `rf_id` of host traces, `Record function id` of Kineto.
 
 use std::collections::BTreeSet;
 
@@ -10,27 +10,27 @@ const SEQUENCE: &str = ", seq = ";
 const OP_ID: &str = ", op_id = ";
 const SIZES: &str = ", sizes = ";
 
-/// What stands before each part, in the order of the parts.
+/// Prefix of each part, in the order of the parts.
 const MARKS: [&str; 4] = [SEQUENCE, OP_ID, SIZES, ", input_op_ids = "];
 
-/// Such a text in its parts.
+/// Parts of a range text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EmittedRange<'t> {
     pub(crate) name: &'t str,
     pub(crate) sequence: Option<i64>,
     pub(crate) op_id: Option<u64>,
-    /// List text; empty where there is none.
+    /// Sizes of inputs as list text; empty if absent.
     pub(crate) sizes: &'t str,
-    /// Which ops made the inputs, `[(M,0), …]`; empty where it is not told.
+    /// Producers of the inputs, `[(M,0), …]`; empty if absent.
     input_op_ids: &'t str,
 }
 
 impl<'t> EmittedRange<'t> {
-    /// The parts of a text; all of it is the name where it has none of the others. O(length).
+    /// Splits a text into its parts; a text without marks is all name. O(length).
     pub(crate) fn from_text(text: &'t str) -> EmittedRange<'t> {
         let mut range = EmittedRange::default();
         let places = mark_places(text);
-        // From the last part to the first, so that each part ends where the next one began.
+        // From the last part to the first: each part ends where the following one began.
         let mut rest = text;
         for (mark, place) in MARKS.iter().zip(places).rev() {
             let value = place.and_then(|place| rest.get(place + mark.len()..));
@@ -57,25 +57,26 @@ impl<'t> EmittedRange<'t> {
         range
     }
 
-    /// The handles of the ops that made the inputs, each once. An input that no recorded op made has
-    /// 0 (`getOpIdFromInput` in `torch/csrc/profiler/standalone/nvtx_observer.cpp`) and is left out.
+    /// Returns the distinct handles of the ops that made the inputs. An input without a recorded
+    /// producer has handle 0 (`getOpIdFromInput` in
+    /// `torch/csrc/profiler/standalone/nvtx_observer.cpp`) and is left out.
     pub(crate) fn producers(&self) -> BTreeSet<u64> {
-        // `(handle,output)`, as `inputOpIdsToStr` in `torch/csrc/profiler/util.cpp` writes it
+        // `(handle,output)`, as written by `inputOpIdsToStr` in `torch/csrc/profiler/util.cpp`
         let pairs = self.input_op_ids.split('(').skip(1);
         let handles = pairs.filter_map(|pair| pair.split(',').next()?.trim().parse().ok());
         handles.filter(|handle| *handle != 0).collect()
     }
 
-    /// Whether it is an op of PyTorch, not a range of the program's own.
+    /// Returns true for an op of PyTorch, false for a range of the program.
     pub(crate) fn is_op(&self) -> bool {
         let is_emitted = self.sequence.is_some() || self.op_id.is_some() || !self.sizes.is_empty();
-        // `record_function` has an `op_id` too, and a name of the program's own.
+        // `record_function` also writes an `op_id`, with a name chosen by the program.
         is_emitted && (self.sequence.is_some() || is_op_name(self.name))
             || self.name.starts_with("aten::")
     }
 }
 
-/// Where each mark comes first. Millions of texts are looked at, each once from end to end.
+/// Finds the first place of each mark. Scans each of millions of texts only once.
 fn mark_places(text: &str) -> [Option<usize>; MARKS.len()] {
     let mut places = [None; MARKS.len()];
     for comma in memchr::memchr_iter(b',', text.as_bytes()) {
@@ -88,13 +89,13 @@ fn mark_places(text: &str) -> [Option<usize>; MARKS.len()] {
     places
 }
 
-/// Sets a number if the text is one.
+/// Parses a number into `slot`; returns true if the text is a number.
 fn set_number<T: std::str::FromStr>(slot: &mut Option<T>, text: &str) -> bool {
     *slot = text.trim().parse().ok();
     slot.is_some()
 }
 
-/// Ops have a namespace (`aten::mm`), or are nodes of autograd (`MulBackward0`).
+/// Returns true for names with a namespace (`aten::mm`) and for autograd nodes (`MulBackward0`).
 fn is_op_name(name: &str) -> bool {
     let is_word = |part: &str| {
         let is_letter = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | ':');

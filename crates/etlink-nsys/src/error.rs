@@ -1,39 +1,39 @@
-//! Why an export could not be read.
+//! Errors of reading an export.
 
 use etlink_model::advice;
 
-/// Why an export of Nsight Systems could not be read.
+/// Error of reading an export of Nsight Systems.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The database cannot be read.
     #[error(transparent)]
     Sqlite(#[from] etlink_sqlite::Error),
-    /// It has other tables.
+    /// The database has other tables.
     #[error(
         "an SQLite database, but no export of Nsight Systems: it has no table StringIds beside \
          tables of events{}",
         advice(self.remedy())
     )]
     NotExport,
-    /// Which one is wanted is not said.
+    /// Several processes have device work and none was selected.
     #[error(
         "{} processes of it have work on devices (pids {pids:?}): one trace is of one process{}",
         pids.len(), advice(self.remedy())
     )]
     SeveralProcesses {
-        /// Their process ids.
+        /// Process ids of the candidates.
         pids: Vec<i64>,
     },
-    /// The wanted one is not there.
+    /// The wanted process has no device work or does not exist.
     #[error("no process {pid} of it has work on devices")]
     NoProcess {
-        /// Its process id.
+        /// Process id that was requested.
         pid: i64,
     },
     /// The thread that read the other half ended without a result.
     #[error("a thread of the reader ended without a result")]
     HalfLost,
-    /// More rows than row numbers.
+    /// A table has more rows than there are row numbers.
     #[error(
         "the report has more than {limit} events of one kind, more than one link can hold",
         limit = u32::MAX - 1
@@ -42,7 +42,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What the user can do.
+    /// Returns advice for the user, if there is any.
     pub fn remedy(&self) -> Option<String> {
         match self {
             Error::Sqlite(error) => error.remedy(),

@@ -1,4 +1,4 @@
-//! Whether the id of a communicator names a group of ranks.
+//! Decides if the id of a communicator names a group of ranks.
 
 use crate::comms::Communicators;
 use crate::global_pid::TID_BITS;
@@ -6,16 +6,16 @@ use crate::payload::NcclPayload;
 use crate::{Error, ExportReader, nvtx};
 use etlink_sqlite::{begin_query, unless_damaged};
 
-/// Addresses of programs have no higher bits (x86-64 and AArch64 with 48 bits).
+/// Number of bits in a program address (x86-64 and AArch64 with 48 bits).
 const ADDRESS_BITS: u32 = 48;
 
 impl ExportReader<'_> {
-    /// Whether the id of the only communicator that the process uses names its group. It does where
-    /// ranks share it. Before NCCL 2.24 it is an address, which differs between ranks: a group of all
-    /// ranks needs no name, and of a smaller one the other members are not known.
+    /// Returns true if the id of the process's only communicator names its group, that is, if ranks
+    /// share the id. Before NCCL 2.24 the id is an address, which differs between ranks. A group of
+    /// all ranks then needs no name; the members of a smaller group are unknown.
     ///
     /// # Errors
-    /// The ranges cannot be read, and that is not the file's fault.
+    /// The ranges could not be read for a reason other than a damaged file.
     pub(crate) fn names_group(&self, communicators: &Communicators) -> Result<bool, Error> {
         let Some(id) = communicators.only_one() else {
             return Ok(true);
@@ -28,14 +28,15 @@ impl ExportReader<'_> {
             return Ok(true);
         }
         let is_apart = match self.process_count {
-            // A report of one rank shows no other ids: only a size can tell that others are apart.
+            // A report of one rank shows no other ids: only a size can prove that other ranks are
+            // in other groups.
             0 | 1 => size.zip(ranks).is_some_and(|(size, ranks)| size != ranks),
             count => size != Some(ranks.unwrap_or(count as u64)),
         };
         Ok(is_apart)
     }
 
-    /// Whether ranges of another process have a communicator of this id. O(ranges) where none has.
+    /// Returns true if ranges of another process have a communicator with this id. O(ranges).
     fn is_used_by_another(&self, id: u64) -> Result<bool, Error> {
         let table = self.tables.table(nvtx::RANGES);
         let has_payloads = table.is_some_and(|table| table.has_column("jsonText"));
@@ -45,11 +46,11 @@ impl ExportReader<'_> {
         let Some(process) = self.global_pid() else {
             return Ok(false);
         };
-        // The number can also be a part of another one: what is found is read as JSON.
+        // The number can also be part of a longer one, so matches are parsed as JSON.
         let query = "SELECT jsonText FROM NVTX_EVENTS \
                      WHERE (globalTid >> ?1) <> ?2 AND instr(jsonText, ?3)";
         let values = (TID_BITS, process.0 >> TID_BITS, id.to_string());
-        // Damage of the table is told of where its ranges are read.
+        // Table damage is reported when the ranges are read.
         begin_query();
         let query = unless_damaged(nvtx::RANGES, self.connection.prepare(query))?;
         let Some(mut query) = query else {

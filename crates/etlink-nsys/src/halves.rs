@@ -1,11 +1,11 @@
-//! An export in two halves, which are read side by side where there are two connections.
+//! Reads an export in two halves, concurrently if there are two connections.
 //!
 //! ```text
 //! ranges, names, calls of MPI, metrics ─┐
 //! calls, device rows, synchronisations ─┴─> one trace
 //! ```
-//! Each half has numbers of its own for names and threads. Those of the second become those of the
-//! first, in the same order whether the halves are read at once or in turn.
+//! Each half numbers names and threads on its own. The second half is renumbered to match the
+//! first, in the same order whether they are read concurrently or in turn.
 
 use crate::strings::StringTable;
 use crate::{Error, ExportReader, NsysProcess, NsysReadOptions};
@@ -13,12 +13,12 @@ use etlink_model::{DeviceTrace, DeviceTraceAssembler, NameId, QueueIdx, ThreadId
 use etlink_sqlite::SqliteTables;
 use rusqlite::Connection;
 
-/// What both halves are read with.
+/// Inputs shared by both halves.
 #[derive(Clone, Copy)]
 pub(crate) struct ExportParts<'t> {
     pub(crate) tables: &'t SqliteTables,
     pub(crate) process: Option<&'t NsysProcess>,
-    /// How many there are in the report.
+    /// Number of processes in the report.
     pub(crate) process_count: usize,
     pub(crate) options: NsysReadOptions,
 }
@@ -36,7 +36,7 @@ impl ExportParts<'_> {
         })
     }
 
-    /// What threads did, but for calls, and what stands around the events.
+    /// Reads thread activity except calls, and the facts around the events.
     pub(crate) fn read_ranges(
         &self,
         connection: &Connection,
@@ -50,7 +50,7 @@ impl ExportParts<'_> {
         Ok(reader.assembler)
     }
 
-    /// Calls, and what devices did.
+    /// Reads calls and device work.
     pub(crate) fn read_work(&self, connection: &Connection) -> Result<DeviceTrace, Error> {
         let mut reader = self.reader(connection)?;
         reader.read_calls()?;
@@ -61,13 +61,13 @@ impl ExportParts<'_> {
     }
 }
 
-/// Takes over the second half. O(rows).
+/// Merges the second half into the first. O(rows).
 pub(crate) fn append_work(all: &mut DeviceTraceAssembler, mut work: DeviceTrace) {
     let mut names: Vec<NameId> = vec![];
     all.trace.names.absorb(&work.names, &mut names);
     let number = |label: TrackLabel| match label {
         TrackLabel::Int(number) => number,
-        // this reader has no other labels
+        // this reader creates no other labels
         TrackLabel::Text(_) => 0,
     };
     let mut threads: Vec<ThreadIdx> = vec![];

@@ -1,14 +1,14 @@
-//! What stands around the events: clock, machine, devices, names of threads.
+//! Report facts around the events: clock, machine, devices, thread names.
 
 use crate::{Error, ExportReader, GlobalPid};
 use etlink_model::{Anomalies, GlobalRank, TraceRecorder, TrackLabel, UnixNs};
 use etlink_sqlite::{RowCells, RowFilter, scan_rows};
 
-/// More devices than a machine can have are damage.
+/// Largest number of devices in a machine; more are damage.
 const MOST_DEVICES: i64 = 1024;
 
 impl ExportReader<'_> {
-    /// Reads what stands around the events.
+    /// Reads the facts around the events.
     pub(crate) fn read_header(&mut self) -> Result<(), Error> {
         self.assembler.trace.header.recorder = TraceRecorder::Nsight;
         self.read_clock()?;
@@ -19,7 +19,7 @@ impl ExportReader<'_> {
         self.read_diagnoses()
     }
 
-    /// What Nsight Systems says of its own recording: warnings (2) and errors (3).
+    /// Reads warnings (2) and errors (3) of Nsight Systems about its own recording.
     fn read_diagnoses(&mut self) -> Result<(), Error> {
         let columns = ["severity", "text"];
         self.each_row(
@@ -39,7 +39,7 @@ impl ExportReader<'_> {
         )
     }
 
-    /// Rows of a small table; nothing where there is none.
+    /// Visits the rows of a small table; does nothing if the table is missing.
     fn each_row(
         &mut self,
         name: &str,
@@ -65,7 +65,7 @@ impl ExportReader<'_> {
         Ok(())
     }
 
-    /// Times count from the start of the session, which the first row says.
+    /// Reads the session start, stated by the first row; times count from it.
     fn read_clock(&mut self) -> Result<(), Error> {
         let mut start = None;
         self.each_row(
@@ -93,8 +93,9 @@ impl ExportReader<'_> {
         )
     }
 
-    /// Names and multiprocessors of devices. Rows number devices as the process sees them
-    /// (`CUDA_VISIBLE_DEVICES`); `TARGET_INFO_CUDA_DEVICE` says which GPU that is, in newer reports.
+    /// Reads names and multiprocessors of devices. Rows number devices as the process sees them
+    /// (`CUDA_VISIBLE_DEVICES`); in newer reports, `TARGET_INFO_CUDA_DEVICE` maps that number to a
+    /// GPU.
     fn read_devices(&mut self) -> Result<(), Error> {
         let mut gpus: Vec<(i64, i64, String, Option<u32>)> = vec![];
         self.each_row(
@@ -121,7 +122,7 @@ impl ExportReader<'_> {
                 }
             },
         )?;
-        // Without that table a GPU has the number that the driver gives it.
+        // Without that table, a GPU has the driver's number.
         if seen.is_empty() {
             seen = gpus
                 .iter()
@@ -150,7 +151,8 @@ impl ExportReader<'_> {
         Ok(())
     }
 
-    /// What the system calls threads. Names that the program gives by NVTX come later, and count.
+    /// Reads system names of threads. Names that the program sets through NVTX are read later and
+    /// win.
     fn read_thread_names(&mut self) -> Result<(), Error> {
         let filter = self.of_threads();
         self.each_row(
@@ -166,7 +168,7 @@ impl ExportReader<'_> {
         )
     }
 
-    /// Name and rank of the process.
+    /// Writes name and rank of the process into the trace.
     fn read_process(&mut self) {
         let Some(process) = self.process.clone() else {
             return;

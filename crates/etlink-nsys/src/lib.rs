@@ -1,24 +1,24 @@
-//! Reads exports of NVIDIA Nsight Systems as device traces: SQLite files that
-//! `nsys export --type sqlite` writes, of schema 2 (2020 to 2022) and 3.
+//! Reads exports of NVIDIA Nsight Systems as device traces: SQLite files written by
+//! `nsys export --type sqlite`, of schema 2 (2020 to 2022) and 3.
 //!
 //! ```text
 //! open connection -> processes -> read one of them: rows -> DeviceTrace, sorted by time
 //! ```
-//! Tables are there only where something was recorded, and their columns differ between versions:
-//! both are looked up, and what a file lacks reads as absent. Rows are streamed, so that memory is
-//! that of the kept columns. Sampling, context switches and calls of the C library, which are most of
-//! a large report, are not read.
+//! A table exists only if something was recorded for it, and columns differ between versions. Both
+//! are looked up, and missing ones read as absent. Rows are streamed, so memory is limited to the
+//! kept columns. Sampling, context switches and calls of the C library, which make up most of a
+//! large report, are not read.
 //!
-//! A report can hold several processes, whose correlation ids count from 1 each. So a device trace is
-//! that of one process: see [`processes`].
+//! A report can hold several processes, each with its own correlation ids from 1. A device trace
+//! therefore covers one process: see [`processes`].
 //!
-//! Names are written as Kineto writes them, since the linker goes by them: `cudaLaunchKernel` for
+//! Names are written as in Kineto, because the linker depends on them: `cudaLaunchKernel` for
 //! `cudaLaunchKernel_v7000`, `Memcpy HtoD (Pageable -> Device)`, `Stream Wait Event`. Ranges of
 //! `torch.autograd.profiler.emit_nvtx` become ops with their sequence number, handle and shapes.
-//! Other ranges of NVTX are annotations. Those of NCCL and MPI are ops that communicate.
+//! NCCL and MPI ranges become ops that communicate. All other NVTX ranges become annotations.
 //!
-//! Source of tables and columns: <https://docs.nvidia.com/nsight-systems/UserGuide/>, "SQLite Schema
-//! Reference", and exports of schema 2.9 and 3.13.
+//! Source of tables and columns: <https://docs.nvidia.com/nsight-systems/UserGuide/>, "SQLite
+//! Schema Reference", and exports of schema 2.9 and 3.13.
 
 mod calls;
 mod comms;
@@ -58,16 +58,17 @@ use rusqlite::Connection;
 use strings::StringTable;
 use times::close_open_ranges;
 
-/// How to read.
+/// Options for reading an export.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NsysReadOptions {
-    /// Which process; `None`: the only one that has work on a device.
+    /// Process to read; `None` selects the only one with device work.
     pub process: Option<GlobalPid>,
-    /// What to keep that no graph needs. [`KeepEvents::Everything`] has metrics of GPUs as counters.
+    /// Events to keep that no graph needs. [`KeepEvents::Everything`] includes GPU metrics as
+    /// counters.
     pub keep: KeepEvents,
 }
 
-/// Whether a database is an export of Nsight Systems, by its tables.
+/// Returns true if a database is an export of Nsight Systems, judged by its tables.
 pub fn is_export(tables: &SqliteTables) -> bool {
     let has = |name: &str| tables.table(name).is_some();
     // `EXPORT_META_DATA` until 2022, `META_DATA_EXPORT` since; other tools drop both.
@@ -80,7 +81,7 @@ pub fn is_export(tables: &SqliteTables) -> bool {
                 .any(|table| table.name.starts_with("CUPTI_ACTIVITY_KIND_")))
 }
 
-/// The tables that a trace is read from, by their names in the schema.
+/// Tables that a trace is read from, by their names in the schema.
 const READ_TABLES: [&str; 12] = [
     rows::KERNELS,
     rows::COPIES,
@@ -96,7 +97,7 @@ const READ_TABLES: [&str; 12] = [
     mpi::OTHERS,
 ];
 
-/// The tables of an export.
+/// Returns the tables of an export.
 pub(crate) fn export_tables(connection: &Connection) -> Result<SqliteTables, Error> {
     let tables = SqliteTables::probe(connection)?;
     if is_export(&tables) {
@@ -106,11 +107,11 @@ pub(crate) fn export_tables(connection: &Connection) -> Result<SqliteTables, Err
     }
 }
 
-/// How many rows there are in the tables that a trace is read from, for a guess of the memory that it
-/// takes. O(tables · log rows).
+/// Counts the rows of all tables that a trace is read from, to estimate its memory. O(tables · log
+/// rows).
 ///
 /// # Errors
-/// It is no export of Nsight Systems, or it is locked.
+/// The database is locked or is not an export of Nsight Systems.
 pub fn row_count(connection: &Connection) -> Result<u64, Error> {
     let tables = export_tables(connection)?;
     let read = READ_TABLES.iter().filter_map(|name| tables.table(name));
@@ -123,20 +124,20 @@ pub fn row_count(connection: &Connection) -> Result<u64, Error> {
 
 /// Reads the trace of one process. O(n log n) for the final sort, else linear.
 ///
-/// Damage inside tables is no error: see [`DeviceTrace::anomalies`].
+/// Damage inside tables is not an error: see [`DeviceTrace::anomalies`].
 ///
 /// # Errors
-/// It is no export of Nsight Systems, it is locked, no process is wanted where several have work on
-/// devices, or the wanted one is not in it.
+/// The database is locked or is not an export of Nsight Systems, the wanted process is missing, or
+/// none is wanted although several have device work.
 pub fn read(connection: &Connection, options: NsysReadOptions) -> Result<DeviceTrace, Error> {
     read_with(connection, None, options)
 }
 
-/// The same with a second connection to the same database, by which a half of it is read at the same
-/// time. Gives the same trace.
+/// Like [`read`], with a second connection to the same database that reads half of it concurrently.
+/// The trace is the same.
 ///
 /// # Errors
-/// As those of [`read`].
+/// The same errors as [`read`].
 pub fn read_with(
     connection: &Connection,
     second: Option<Connection>,
@@ -160,7 +161,7 @@ pub fn read_with(
             let ranges = parts.read_ranges(connection);
             let work = match reading {
                 Ok(reading) => reading.join().unwrap_or(Err(Error::HalfLost)),
-                // a limit of the process: one after the other then
+                // a limit of the process: read one half after the other
                 Err(_) => parts.read_work(connection),
             };
             (ranges, work)
@@ -176,7 +177,7 @@ pub fn read_with(
     Ok(trace)
 }
 
-/// The process to read; `None`: rows do not say whose they are.
+/// Returns the process to read; `None` if rows do not state their process.
 fn choose_process(
     mut all: Vec<NsysProcess>,
     wanted: Option<GlobalPid>,
@@ -194,13 +195,13 @@ fn choose_process(
     }
 }
 
-/// An export while it is read.
+/// State of an export while it is read.
 struct ExportReader<'c> {
     connection: &'c Connection,
     tables: &'c SqliteTables,
     strings: StringTable<'c>,
     process: Option<NsysProcess>,
-    /// How many processes the report has.
+    /// Number of processes in the report.
     process_count: usize,
     keep: KeepEvents,
     assembler: DeviceTraceAssembler,
@@ -211,7 +212,7 @@ impl ExportReader<'_> {
         self.process.as_ref().map(|process| process.global_pid)
     }
 
-    /// Rows of the process, in a table that says it by `globalPid`.
+    /// Selects rows of the process in a table with a column `globalPid`.
     fn of_process(&self) -> RowFilter<'static> {
         match self.global_pid() {
             None => RowFilter::All,
@@ -223,7 +224,7 @@ impl ExportReader<'_> {
         }
     }
 
-    /// Rows of threads of the process, in a table that says it by `globalTid`.
+    /// Selects rows of the process's threads in a table with a column `globalTid`.
     fn of_threads(&self) -> RowFilter<'static> {
         match self.global_pid() {
             None => RowFilter::All,

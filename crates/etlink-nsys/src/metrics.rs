@@ -1,4 +1,4 @@
-//! What no graph needs: what the profiler itself took, and metrics of GPUs as counters.
+//! Events that no graph needs: profiler overhead, and GPU metrics as counters.
 
 use crate::times::{row_times, time_in_range};
 use crate::{Error, ExportReader};
@@ -9,14 +9,14 @@ use etlink_model::{
 use etlink_sqlite::{RowFilter, scan_rows};
 use rustc_hash::FxHashMap;
 
-/// What the profiler took of the process's time.
+/// Table of profiler overhead in the process.
 const OVERHEAD: &str = "PROFILER_OVERHEAD";
-/// Samples of metrics, `--gpu-metrics-devices`.
+/// Table of metric samples, `--gpu-metrics-devices`.
 const METRICS: &str = "GPU_METRICS";
 const METRIC_NAMES: &str = "TARGET_INFO_GPU_METRICS";
 
 impl ExportReader<'_> {
-    /// Reads what is asked for beyond a graph's rows.
+    /// Reads the events requested beyond a graph's rows.
     pub(crate) fn read_metrics(&mut self) -> Result<(), Error> {
         if self.keep >= KeepEvents::Auxiliary {
             self.read_overhead()?;
@@ -61,8 +61,8 @@ impl ExportReader<'_> {
         Ok(())
     }
 
-    /// Samples of metrics are counters: a name, a time, a value. The lowest byte of `typeId` is the
-    /// GPU; a report of several processes has them once, for all.
+    /// Reads metric samples as counters: name, time, value. The lowest byte of `typeId` is the GPU.
+    /// A report of several processes has the samples once for all.
     fn read_counters(&mut self) -> Result<(), Error> {
         let names = self.metric_names()?;
         let Some(table) = self.tables.table(METRICS) else {
@@ -122,7 +122,7 @@ impl ExportReader<'_> {
         )?;
         self.note_anomalies([anomalies, times]);
         self.count_rows("C gpu_metrics", count);
-        // Details are kept of all events or of none, and a trace without counters needs none.
+        // Details exist for all events or for none; a trace without counters needs none.
         if count > 0 {
             self.assembler.trace.details = Some(Box::new(details));
         }
@@ -155,8 +155,8 @@ impl ExportReader<'_> {
     }
 }
 
-/// Fills in the details of events that tables keep, where there are details: what the recorder
-/// says of them beyond the tables is left out, so that none has arguments.
+/// Fills in the details of events in tables, if there are details. Other recorder data is left out,
+/// so no event has arguments.
 pub(crate) fn fill_details(trace: &mut DeviceTrace) {
     let Some(details) = &mut trace.details else {
         return;

@@ -1,4 +1,4 @@
-//! Calls of MPI, which have tables of their own since schema 3.
+//! MPI calls, which have separate tables since schema 3.
 
 use crate::comms::{
     CommFacts, Communicators, input_and_output, is_immediate, member_list, mpi_kind,
@@ -8,23 +8,24 @@ use crate::{Error, ExportReader};
 use etlink_model::{Anomalies, CollectiveKind};
 use etlink_sqlite::{RowFilter, scan_rows};
 
-/// Collectives.
+/// Table of collectives.
 pub(crate) const COLLECTIVES: &str = "MPI_COLLECTIVES_EVENTS";
-/// Sends and receives.
+/// Table of sends and receives.
 pub(crate) const MESSAGES: &str = "MPI_P2P_EVENTS";
-/// `MPI_Wait`, `MPI_Start` and their kin.
+/// Table of `MPI_Wait`, `MPI_Start` and similar calls.
 pub(crate) const WAITS: &str = "MPI_START_WAIT_EVENTS";
-/// All other calls.
+/// Table of all other calls.
 pub(crate) const OTHERS: &str = "MPI_OTHER_EVENTS";
 
 impl ExportReader<'_> {
-    /// Reads the calls of the process.
+    /// Reads the MPI calls of the process.
     pub(crate) fn read_mpi(&mut self) -> Result<(), Error> {
         let mut communicators = self.mpi_communicators()?;
         for name in [COLLECTIVES, MESSAGES, WAITS, OTHERS] {
             self.read_mpi_table(name, &mut communicators)?;
         }
-        // Handles are numbers of a process: those of one communicator alone would join nothing.
+        // Handles are per-process numbers, so naming a lone communicator by its handle would join
+        // nothing.
         communicators.finish(&mut self.assembler.trace, false);
         Ok(())
     }
@@ -96,7 +97,7 @@ impl ExportReader<'_> {
         Ok(())
     }
 
-    /// Sizes and members of communicators. Handles are a process's own.
+    /// Reads sizes and members of communicators. Handles are valid within a process.
     fn mpi_communicators(&mut self) -> Result<Communicators, Error> {
         let mut communicators = Communicators::default();
         let Some(table) = self.tables.table("MPI_COMMUNICATORS") else {
@@ -112,7 +113,7 @@ impl ExportReader<'_> {
             RowFilter::All,
             &mut anomalies,
             |cells| {
-                // The table says the rank that made a communicator, and no process.
+                // The table states the rank that created a communicator, but no process.
                 let is_other = own.is_some() && cells.int(0).is_some_and(|rank| Some(rank) != own);
                 if is_other {
                     return;

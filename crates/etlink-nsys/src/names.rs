@@ -1,7 +1,7 @@
-//! Names as Kineto writes them.
+//! Converts names to Kineto's spelling.
 
-/// The name of a call without what CUPTI adds: `cudaLaunchKernel_v7000` (the version of CUDA that
-/// brought it), `_ptsz` and `_ptds` (the default stream is that of the thread).
+/// Strips the suffixes that CUPTI adds to a call: `cudaLaunchKernel_v7000` (the CUDA version that
+/// introduced it), `_ptsz` and `_ptds` (the thread's default stream).
 pub(crate) fn call_name(name: &str) -> &str {
     let name = ["_ptsz", "_ptds"]
         .iter()
@@ -10,19 +10,19 @@ pub(crate) fn call_name(name: &str) -> &str {
     let Some((stem, version)) = name.rsplit_once("_v") else {
         return name;
     };
-    // `cuMemFree_v2` is a name of the driver; versions of CUDA have four or five digits.
+    // `cuMemFree_v2` is a driver name; CUDA versions have four or five digits.
     let is_version = version.len() >= 4 && version.bytes().all(|byte| byte.is_ascii_digit());
     if is_version { stem } else { name }
 }
 
-/// The rank in `MPI Rank 3`, as Nsight Systems calls threads.
+/// Returns the rank in the thread name `MPI Rank 3`, as written by Nsight Systems.
 pub(crate) fn mpi_rank_name(name: &str) -> Option<i64> {
     let rank = name.trim().strip_prefix("MPI Rank ")?;
     rank.trim().parse().ok().filter(|rank| *rank >= 0)
 }
 
-/// How Kineto calls the direction of a copy (`memcpyKindString` in `CuptiActivity.h`), by the numbers
-/// of `ENUM_CUDA_MEMCPY_OPER`, which are those of CUPTI up to 10.
+/// Returns Kineto's name for the direction of a copy (`memcpyKindString` in `CuptiActivity.h`), by
+/// the numbers of `ENUM_CUDA_MEMCPY_OPER`, which match CUPTI's up to 10.
 pub(crate) fn copy_direction(kind: i64) -> &'static str {
     match kind {
         1 | 11 => "HtoD",
@@ -39,13 +39,13 @@ pub(crate) fn copy_direction(kind: i64) -> &'static str {
     }
 }
 
-/// Copies that pages of unified memory make: no stream runs them.
+/// Returns true for copies caused by pages of unified memory, which no stream runs.
 pub(crate) fn is_unified(kind: i64) -> bool {
     matches!(kind, 11..=13)
 }
 
-/// How Kineto calls a kind of memory (`memoryKindString`), by the numbers of `ENUM_CUDA_MEM_KIND`.
-/// CUPTI counts them from 1.
+/// Returns Kineto's name for a kind of memory (`memoryKindString`), by the numbers of
+/// `ENUM_CUDA_MEM_KIND`. CUPTI counts them from 1.
 pub(crate) fn memory_kind(kind: Option<i64>) -> &'static str {
     match kind {
         Some(0) => "Pageable",
@@ -59,7 +59,8 @@ pub(crate) fn memory_kind(kind: Option<i64>) -> &'static str {
     }
 }
 
-/// How Kineto calls a synchronisation (`syncTypeString`), by the numbers of `ENUM_CUPTI_SYNC_TYPE`.
+/// Returns Kineto's name for a synchronisation (`syncTypeString`), by the numbers of
+/// `ENUM_CUPTI_SYNC_TYPE`.
 pub(crate) fn sync_name(kind: Option<i64>) -> &'static str {
     match kind {
         Some(1) => "Event Sync",

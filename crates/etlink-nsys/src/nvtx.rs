@@ -1,4 +1,4 @@
-//! Ranges and names of NVTX.
+//! NVTX ranges and names.
 
 use crate::comms::{CommFacts, Communicators, input_and_output, is_immediate, mpi_kind, nccl_kind};
 use crate::emitted::EmittedRange;
@@ -13,20 +13,20 @@ use etlink_model::{
 use etlink_sqlite::{RowCells, RowFilter, SqliteTable, scan_rows};
 use rustc_hash::FxHashMap;
 
-/// Ranges, marks, names of threads and domains.
+/// Table of ranges, marks, thread names and domains.
 pub(crate) const RANGES: &str = "NVTX_EVENTS";
 
-// `ENUM_NSYS_EVENT_TYPE`; the same numbers in schema 2, which has no such table.
+// `ENUM_NSYS_EVENT_TYPE`; schema 2 has the same numbers but no such table.
 const PUSH_POP: i64 = 59;
 const START_END: i64 = 60;
 const DOMAIN: i64 = 75;
-/// `NvtxThreadName`.
+/// Event type `NvtxThreadName`.
 pub(crate) const THREAD_NAME: i64 = 39;
 
-/// Whose ranges a domain has.
+/// Owner of a domain's ranges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum RangeDomain {
-    /// The program's, PyTorch's, another library's.
+    /// The program, PyTorch or any other library.
     #[default]
     Program,
     Nccl,
@@ -43,7 +43,7 @@ impl RangeDomain {
     }
 }
 
-/// What the text of a range says.
+/// Parts of a range's text.
 #[derive(Clone, Copy, Debug)]
 struct RangeText {
     name: NameId,
@@ -53,11 +53,11 @@ struct RangeText {
     is_op: bool,
 }
 
-/// What is kept of ranges while they are read.
+/// State kept while ranges are read.
 #[derive(Default)]
 pub(crate) struct RangeReading {
     domains: FxHashMap<i64, RangeDomain>,
-    /// Texts by their number in `StringIds`.
+    /// Parsed texts by their number in `StringIds`.
     texts: FxHashMap<i64, RangeText>,
     pub(crate) communicators: Communicators,
     ops: u64,
@@ -65,7 +65,7 @@ pub(crate) struct RangeReading {
     others: u64,
 }
 
-/// The columns of a range, after `start` and `end`.
+/// Columns of a range.
 const COLUMNS: [&str; 9] = [
     "start",
     "end",
@@ -114,7 +114,7 @@ impl ExportReader<'_> {
         Ok(())
     }
 
-    /// Domains by number. They are numbered per process, so that those of others are left out.
+    /// Reads domains by number. Numbers are per process, so other processes' domains are skipped.
     fn domains(&mut self, table: &SqliteTable) -> Result<FxHashMap<i64, RangeDomain>, Error> {
         let mut domains = FxHashMap::default();
         let filter = RowFilter::Equal {
@@ -147,7 +147,7 @@ impl ExportReader<'_> {
         Ok(domains)
     }
 
-    /// Keeps what a thread is called.
+    /// Records a thread name from a row.
     fn name_thread(&mut self, cells: &RowCells<'_, '_>) {
         let (Some(thread), Some(name)) = (cells.int(5), cells.text(3)) else {
             return;
@@ -155,7 +155,7 @@ impl ExportReader<'_> {
         self.insert_thread_name(thread, &name);
     }
 
-    /// What a thread is called; the last name counts.
+    /// Records a thread name; the last one wins.
     pub(crate) fn insert_thread_name(&mut self, global_tid: i64, name: &str) {
         let thread = HostThread {
             pid: TrackLabel::Int(GlobalPid::of_thread(global_tid).pid()),
@@ -172,7 +172,7 @@ impl ExportReader<'_> {
         anomalies: &mut Anomalies,
     ) {
         let thread = cells.int(5).unwrap_or(0);
-        // A range that another thread ends says nothing of what either of them did meanwhile.
+        // A range ended by another thread says nothing about either thread in between.
         let is_of_two = cells.int(6).is_some_and(|end| end != thread);
         if cells.int(2) == Some(START_END) && is_of_two {
             reading.others += 1;
@@ -224,8 +224,9 @@ impl ExportReader<'_> {
         }
     }
 
-    /// The name of a range with what PyTorch writes behind it. Nsight Systems keeps the text in the
-    /// row, or in `StringIds` where the program registered it, newer versions where it comes again.
+    /// Returns the name of a range and the parts that PyTorch appends. Nsight Systems stores the
+    /// text in the row, or in `StringIds` if the program registered it or, in newer versions, if it
+    /// repeats.
     fn range_text(&mut self, cells: &RowCells<'_, '_>, reading: &mut RangeReading) -> RangeText {
         if let Some(text) = cells.text(3) {
             return self.text_parts(&text);
@@ -261,7 +262,7 @@ impl ExportReader<'_> {
         }
     }
 
-    /// The communication of a range of NCCL.
+    /// Appends the communication of an NCCL range.
     fn nccl_record(
         &mut self,
         cells: &RowCells<'_, '_>,
@@ -288,13 +289,13 @@ impl ExportReader<'_> {
             is_sized: payload.bytes.is_some(),
             peer: payload.peer.or(payload.root),
             communicator: payload.communicator,
-            // The kernel communicates; the function gives it to a stream.
+            // The kernel communicates; the function only enqueues it.
             asynchronous: true,
         };
         communicators.push_record(trace, kind, facts)
     }
 
-    /// The communication of a range of MPI, of which NVTX has the name alone.
+    /// Appends the communication of an MPI range, for which NVTX has only the name.
     fn mpi_record(&mut self, reading: &mut RangeReading, name: NameId) -> u32 {
         let trace = &mut self.assembler.trace;
         let name = trace.names.get(name);
@@ -306,7 +307,7 @@ impl ExportReader<'_> {
         reading.communicators.push_record(trace, kind, facts)
     }
 
-    /// An op on a thread of the process that a row of another table tells of.
+    /// Appends an op on a thread of the process, from a row of any table.
     pub(crate) fn push_op(
         &mut self,
         name: NameId,
@@ -331,7 +332,8 @@ impl ExportReader<'_> {
     }
 }
 
-/// Leaves out inputs that an op of the same thread made: on one thread order says that. O(n log n).
+/// Drops inputs produced by an op of the same thread: program order already implies them. O(n log
+/// n).
 fn keep_producers_of_other_threads(trace: &mut DeviceTrace) {
     let all = std::mem::take(&mut trace.op_producers);
     let ops = &trace.ops;
@@ -361,12 +363,12 @@ fn keep_producers_of_other_threads(trace: &mut DeviceTrace) {
     trace.op_producers = kept;
 }
 
-/// Start and length of a range, and whether it has no end.
+/// Returns start and duration of a range, and true if it has no end.
 fn range_times(
     cells: &RowCells<'_, '_>,
     anomalies: &mut Anomalies,
 ) -> Option<(TimeNs, DurationNs, bool)> {
-    // A range that was open when recording stopped has no end, which is no damage.
+    // A range that was open when recording stopped has no end; this is not damage.
     if cells.int(0).is_some() && cells.int(1).is_none() {
         let start = time_in_range(cells, anomalies)?;
         return Some((start, DurationNs::ZERO, true));

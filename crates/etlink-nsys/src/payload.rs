@@ -1,11 +1,12 @@
-//! What NCCL says of its ranges (`nvtx_payload_schemas.h`), as Nsight Systems writes it: JSON.
+//! JSON payloads that Nsight Systems writes for NCCL ranges (`nvtx_payload_schemas.h`).
 
 use etlink_json::object_fields;
 
-/// The fields that are known; absent ones were not said.
+/// Known fields of a payload; absent fields were not stated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NcclPayload {
-    /// Since NCCL 2.24 a hash that all ranks share, before an address of the rank's own.
+    /// Communicator id: since NCCL 2.24 a hash shared by all ranks, before that a rank's own
+    /// address.
     pub(crate) communicator: Option<u64>,
     pub(crate) ranks: Option<i64>,
     pub(crate) rank: Option<i64>,
@@ -15,7 +16,7 @@ pub(crate) struct NcclPayload {
 }
 
 impl NcclPayload {
-    /// Reads what there is. O(length).
+    /// Reads the known fields. O(length).
     pub(crate) fn from_text(text: &str) -> NcclPayload {
         let mut payload = NcclPayload::default();
         for (key, value) in object_fields(text.as_bytes()) {

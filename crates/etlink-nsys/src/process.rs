@@ -1,4 +1,4 @@
-//! Which processes a report has.
+//! Lists the processes of a report.
 
 use crate::global_pid::{GlobalPid, TID_BITS};
 use crate::ranks::{ProcessRank, process_ranks};
@@ -8,37 +8,37 @@ use etlink_sqlite::{RowFilter, SqliteTable, SqliteTables, scan_query, scan_rows}
 use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// More processes than this are not listed: damage, not a machine.
+/// Largest number of processes listed; a report with more is damaged.
 const MOST_PROCESSES: i64 = 4096;
 
-/// A process that has work on a device; where none has, one that has calls or ranges.
+/// A process with device work, or, if none has any, a process with calls or ranges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NsysProcess {
-    /// What rows call it.
+    /// Id of the process in table rows.
     pub global_pid: GlobalPid,
-    /// Its process id.
+    /// System process id.
     pub pid: i64,
-    /// Its name, empty where the report has none.
+    /// Process name; empty if the report has none.
     pub name: String,
-    /// Its rank, if anything tells.
+    /// Rank of the process, if any source states it.
     pub rank: Option<ProcessRank>,
 }
 
-/// The processes whose traces can be read, by process id. O(rows of devices).
+/// Lists the processes whose traces can be read, by process id. O(rows of devices).
 ///
 /// # Errors
-/// It is no export of Nsight Systems, or it is locked.
+/// The database is locked or is not an export of Nsight Systems.
 pub fn processes(connection: &Connection) -> Result<Vec<NsysProcess>, Error> {
     list_processes(connection, &crate::export_tables(connection)?)
 }
 
-/// The same of a database whose tables are known.
+/// Like [`processes`], for a database whose tables are known.
 pub(crate) fn list_processes(
     connection: &Connection,
     tables: &SqliteTables,
 ) -> Result<Vec<NsysProcess>, Error> {
-    // The rows themselves tell: lists of streams (`TARGET_INFO_CUDA_STREAM`) can lack a process, and
-    // older exports have none.
+    // Uses the rows themselves: lists of streams (`TARGET_INFO_CUDA_STREAM`) can lack a process,
+    // and older exports have none.
     let mut found = BTreeSet::new();
     for name in rows::DEVICE_TABLES {
         found.extend(distinct(connection, tables.table(name), "globalPid", 0)?);
@@ -67,7 +67,7 @@ pub(crate) fn list_processes(
     Ok(all)
 }
 
-/// The processes that a column names. O(rows).
+/// Returns the distinct processes in a column. O(rows).
 fn distinct(
     connection: &Connection,
     table: Option<&SqliteTable>,
@@ -83,7 +83,7 @@ fn distinct(
         table.name
     );
     let mut found = vec![];
-    // A damaged table is told of when its rows are read.
+    // Table damage is reported when the rows are read.
     scan_query(&table.name, connection, &query, |row| {
         let number = row.get::<_, i64>(0);
         found.extend(number.map(|number| GlobalPid(number << ignored_bits)));
@@ -91,7 +91,7 @@ fn distinct(
     Ok(found)
 }
 
-/// What the report calls its processes.
+/// Reads process names from the report.
 fn process_names(
     connection: &Connection,
     tables: &SqliteTables,

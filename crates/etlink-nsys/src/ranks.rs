@@ -1,4 +1,4 @@
-//! Which rank a process is.
+//! Ranks of the processes in a report.
 
 use crate::names::mpi_rank_name;
 use crate::payload::NcclPayload;
@@ -8,23 +8,23 @@ use etlink_sqlite::{RowFilter, SqliteTables, scan_query, scan_rows};
 use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What tells the rank of a process, surest first.
+/// Source of a process's rank, most reliable first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RankSource {
-    /// `MPI_RANKS`.
+    /// The table `MPI_RANKS`.
     MpiTable,
-    /// A thread that Nsight Systems calls `MPI Rank 3`.
+    /// A thread that Nsight Systems names `MPI Rank 3`.
     ThreadName,
-    /// What NCCL was told when its largest communicator was made.
+    /// Arguments with which NCCL created its largest communicator.
     Nccl,
-    /// `RANK` or what a launcher of MPI sets, in the environment of the only process.
+    /// `RANK`, or a variable set by an MPI launcher, in the environment of the only process.
     Environment,
-    /// Its place among the processes of the report, by process id: nothing else tells.
+    /// Place among the report's processes by process id: no other source states a rank.
     Order,
 }
 
 impl RankSource {
-    /// What it is called in messages.
+    /// Returns the name of the source in messages.
     pub fn describe(self) -> &'static str {
         match self {
             RankSource::MpiTable => "the table MPI_RANKS",
@@ -36,19 +36,19 @@ impl RankSource {
     }
 }
 
-/// The rank of a process.
+/// Rank of a process and its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessRank {
-    /// The rank.
+    /// Rank number.
     pub rank: i64,
-    /// How many ranks there are, if that is told too.
+    /// Number of ranks, if the source states it.
     pub world_size: Option<i64>,
-    /// What tells it.
+    /// Source of the rank.
     pub source: RankSource,
 }
 
-/// The ranks of processes. A source counts if it names one rank for each process that it names, and
-/// no rank twice.
+/// Returns the ranks of processes. A source counts only if it names exactly one rank per process
+/// and no rank twice.
 pub(crate) fn process_ranks(
     connection: &Connection,
     tables: &SqliteTables,
@@ -64,7 +64,7 @@ pub(crate) fn process_ranks(
             return Ok(ranks);
         }
     }
-    // Of one process the order tells nothing.
+    // The order of a single process says nothing.
     if processes.len() < 2 {
         return Ok(BTreeMap::new());
     }
@@ -117,7 +117,7 @@ fn note_rank(found: &mut FoundRanks, thread: i64, rank: i64, source: RankSource)
     found.insert(GlobalPid::of_thread(thread), rank);
 }
 
-/// Names of threads, as the system and as NVTX has them.
+/// Finds ranks in thread names set by the system or through NVTX.
 fn thread_names(
     connection: &Connection,
     tables: &SqliteTables,
@@ -159,7 +159,7 @@ fn thread_names(
     Ok(found)
 }
 
-/// Ranges `ncclCommInitRank` say the rank in the communicator; in the largest it is that of the job.
+/// Finds ranks in `ncclCommInitRank` ranges. The rank in the largest communicator is the job's.
 fn nccl_ranks(
     connection: &Connection,
     tables: &SqliteTables,
@@ -195,8 +195,8 @@ fn nccl_ranks(
     Ok(found)
 }
 
-/// Variables that say rank and number of ranks, surest first: those of `torchrun`, Open MPI, MPICH
-/// and Slurm.
+/// Variables with the rank and the number of ranks, most reliable first: `torchrun`, Open MPI,
+/// MPICH, Slurm.
 const VARIABLES: [(&str, &str); 4] = [
     ("RANK", "WORLD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -204,7 +204,8 @@ const VARIABLES: [(&str, &str); 4] = [
     ("SLURM_PROCID", "SLURM_NTASKS"),
 ];
 
-/// The environment that `nsys profile` was called with: of the rank's own where each has a report.
+/// Finds the rank in the environment of `nsys profile`, which is the rank's own if each rank has a
+/// report.
 fn environment(
     connection: &Connection,
     tables: &SqliteTables,
@@ -215,7 +216,7 @@ fn environment(
     else {
         return Ok(found);
     };
-    // Children of one environment are not told apart by it.
+    // Children that share an environment cannot be told apart by it.
     if processes.len() > 1 {
         return Ok(found);
     }
@@ -246,7 +247,7 @@ fn environment(
             continue;
         };
         let world_size = values.get(size).copied();
-        // A launcher's own process has rank 0 of 1, and starts ranks of other numbers.
+        // A launcher's own process has rank 0 of 1 and starts ranks with other numbers.
         if world_size.is_some_and(|size| size > 1) {
             let rank = ProcessRank {
                 rank,

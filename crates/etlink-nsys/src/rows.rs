@@ -1,4 +1,4 @@
-//! Work of devices: kernels, copies, memsets, launches of graphs.
+//! Device work: kernels, copies, memsets, graph launches.
 
 use crate::calls::correlation;
 use crate::names::{copy_direction, is_unified, memory_kind};
@@ -8,28 +8,28 @@ use etlink_model::{Anomalies, DeviceQueue, DeviceRow, DurationNs, NameId, QueueI
 use etlink_sqlite::{RowCells, scan_rows};
 use rustc_hash::FxHashMap;
 
-/// Kernels.
+/// Table of kernels.
 pub(crate) const KERNELS: &str = "CUPTI_ACTIVITY_KIND_KERNEL";
-/// Copies.
+/// Table of copies.
 pub(crate) const COPIES: &str = "CUPTI_ACTIVITY_KIND_MEMCPY";
-/// Memsets.
+/// Table of memsets.
 pub(crate) const SETS: &str = "CUPTI_ACTIVITY_KIND_MEMSET";
-/// Launches of graphs as a whole, where their nodes were not recorded: `--cuda-graph-trace=graph`,
-/// which is what `nsys profile` does unless it is told otherwise.
+/// Table of graph launches as a whole, without their nodes: `--cuda-graph-trace=graph`, the default
+/// of `nsys profile`.
 pub(crate) const GRAPHS: &str = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE";
 
-/// All tables with work of devices.
+/// All tables of device work.
 pub(crate) const DEVICE_TABLES: [&str; 4] = [KERNELS, COPIES, SETS, GRAPHS];
 
-/// What stands in a column of 32 bits for none (`CUPTI_SYNCHRONIZATION_INVALID_VALUE`).
+/// Value for none in 32-bit columns (`CUPTI_SYNCHRONIZATION_INVALID_VALUE`).
 const NO_STREAM: i64 = 0xffff_ffff;
 
-/// A stream; -1 for none.
+/// Returns a stream; -1 for none.
 pub(crate) fn stream(stream: Option<i64>) -> i64 {
     stream.filter(|stream| *stream != NO_STREAM).unwrap_or(-1)
 }
 
-/// The columns that all tables of device work have, in this order.
+/// Leading columns of all tables of device work.
 const COMMON: [&str; 7] = [
     "start",
     "end",
@@ -40,7 +40,7 @@ const COMMON: [&str; 7] = [
     "graphNodeId",
 ];
 
-/// What a row has in the columns that all tables have.
+/// Reads the columns that all tables of device work share.
 fn common_row(
     cells: &RowCells<'_, '_>,
     table: &str,
@@ -92,7 +92,7 @@ impl ExportReader<'_> {
         self.read_device_table(KERNELS, &columns, "kernel", |reader, cells, row| {
             row.kind = RowKind::Kernel;
             row.name = reader.string(cells.int(7));
-            // Exports of other tools may have dropped the long names.
+            // Exports of other tools may lack the long names.
             if row.name == NameId::EMPTY {
                 row.name = reader.string(cells.int(8));
             }
@@ -134,7 +134,7 @@ impl ExportReader<'_> {
         })
     }
 
-    /// Reads one table; `fill` adds what only its rows have.
+    /// Reads one table; `fill` adds the table's own columns.
     fn read_device_table(
         &mut self,
         name: &'static str,
@@ -162,7 +162,7 @@ impl ExportReader<'_> {
                 };
                 row.category = category_name;
                 fill(self, cells, &mut row);
-                // Neighbours are mostly of one stream, whose number is asked for once.
+                // Neighbouring rows are mostly of one stream, whose number is looked up once.
                 row.queue = match last {
                     Some((known, index)) if known == queue => index,
                     _ => self.assembler.queue_index(queue),
@@ -177,13 +177,13 @@ impl ExportReader<'_> {
         Ok(())
     }
 
-    /// The name of a number in `StringIds`.
+    /// Returns the name of a number in `StringIds`.
     pub(crate) fn string(&mut self, id: Option<i64>) -> NameId {
         self.strings.name(id, &mut self.assembler.trace.names)
     }
 }
 
-/// `Memcpy HtoD (Pageable -> Device)`, as Kineto calls it.
+/// Returns Kineto's name for a copy: `Memcpy HtoD (Pageable -> Device)`.
 fn copy_name([kind, from, to]: [Option<i64>; 3]) -> String {
     let kind = kind.unwrap_or(0);
     let direction = copy_direction(kind);
@@ -197,7 +197,7 @@ fn copy_name([kind, from, to]: [Option<i64>; 3]) -> String {
     )
 }
 
-/// Size of a copy or memset, and what that is per second.
+/// Sets the size and the bandwidth of a copy or memset.
 fn set_bytes(row: &mut DeviceRow, bytes: Option<u64>) {
     row.bytes = bytes.unwrap_or(0);
     if row.duration > DurationNs::ZERO {

@@ -1,4 +1,4 @@
-//! `StringIds`: the texts that rows name by number.
+//! `StringIds`: texts that rows refer to by number.
 
 use crate::Error;
 use etlink_model::{Anomalies, NameId, Names};
@@ -7,16 +7,16 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Statement};
 use rustc_hash::FxHashMap;
 
-/// Texts by number. Those that no row of the trace names, which are most (functions of call stacks),
-/// are not read.
+/// Texts by number. Texts that no row of the trace refers to, which are most (functions of call
+/// stacks), are not read.
 pub(crate) struct StringTable<'c> {
     query: Option<Statement<'c>>,
-    /// All texts, where the table cannot be searched by number.
+    /// All texts, if the table cannot be searched by number.
     loaded: FxHashMap<i64, String>,
     names: FxHashMap<i64, NameId>,
     calls: FxHashMap<i64, NameId>,
-    /// Why a text could not be had, where that is not the file's fault. Texts are asked for in the
-    /// middle of a row, so that it is told at the end.
+    /// First failure to read a text that is not due to a damaged file. Texts are read in the middle
+    /// of a row, so it is reported at the end.
     failure: Option<etlink_sqlite::Error>,
 }
 
@@ -41,7 +41,7 @@ impl<'c> StringTable<'c> {
                 Some(query.map_err(|error| etlink_sqlite::Error::of("StringIds", error))?);
             return Ok(strings);
         }
-        // Other tools copy the table without its key, so that each search would read all of it.
+        // Other tools copy the table without its key; each search would then scan all of it.
         let mut ignored = Anomalies::default();
         scan_rows(
             connection,
@@ -58,7 +58,7 @@ impl<'c> StringTable<'c> {
         Ok(strings)
     }
 
-    /// The text of a number; `None` where the table has none.
+    /// Returns the text of a number; `None` if the table has none.
     pub(crate) fn text(&mut self, id: i64) -> Option<String> {
         let Some(query) = &mut self.query else {
             return self.loaded.get(&id).cloned();
@@ -73,15 +73,15 @@ impl<'c> StringTable<'c> {
         })
     }
 
-    /// Looks whether all texts could be had.
+    /// Reports whether all texts could be read.
     ///
     /// # Errors
-    /// One could not, and that is not the file's fault.
+    /// A text could not be read for a reason other than a damaged file.
     pub(crate) fn finish(self) -> Result<(), Error> {
         self.failure.map_or(Ok(()), |error| Err(error.into()))
     }
 
-    /// The name of a number; none is empty.
+    /// Returns the name of a number; empty without a number.
     #[inline]
     pub(crate) fn name(&mut self, id: Option<i64>, names: &mut Names) -> NameId {
         let Some(id) = id else { return NameId::EMPTY };
@@ -95,7 +95,7 @@ impl<'c> StringTable<'c> {
         name
     }
 
-    /// The name of a call, as Kineto writes it.
+    /// Returns the name of a call as Kineto writes it.
     #[inline]
     pub(crate) fn call_name(&mut self, id: Option<i64>, names: &mut Names) -> NameId {
         let Some(id) = id else { return NameId::EMPTY };

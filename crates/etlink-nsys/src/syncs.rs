@@ -1,4 +1,4 @@
-//! Synchronisations, and the records of events that they wait for.
+//! Synchronisations, and records of the events they wait for.
 
 use crate::calls::correlation;
 use crate::names::sync_name;
@@ -9,10 +9,10 @@ use etlink_model::{Anomalies, Correlation, DeviceQueue, SyncRow};
 use etlink_sqlite::scan_rows;
 use rustc_hash::FxHashMap;
 
-/// Waits of threads and streams.
+/// Table of waits of threads and streams.
 pub(crate) const SYNCS: &str = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION";
-/// Calls that record events. Both are there with `--cuda-event-trace=true`, which is the default
-/// since 2024.
+/// Table of calls that record events. This table and [`SYNCS`] exist with
+/// `--cuda-event-trace=true`, the default since 2024.
 pub(crate) const EVENTS: &str = "CUPTI_ACTIVITY_KIND_CUDA_EVENT";
 
 const EVENT_SYNC: i64 = 1;
@@ -26,14 +26,13 @@ struct EventRecord {
     stream: i64,
 }
 
-/// The records of events. Correlation ids of a process grow with time, so that the last record before
-/// a wait is the one with the next lower id, as Kineto takes it (`waitEventMap` in
-/// `CuptiActivityProfiler.cpp`).
+/// Records of events. Correlation ids of a process grow with time, so the last record before a wait
+/// has the next lower id, as in Kineto (`waitEventMap` in `CuptiActivityProfiler.cpp`).
 #[derive(Default)]
 struct EventRecords {
-    /// By context and event.
+    /// Records by context and event.
     of_event: FxHashMap<(i64, i64), Vec<EventRecord>>,
-    /// By the number that CUDA 12.8 and later give each record and its waits.
+    /// Records by the number that CUDA 12.8 and later give each record and its waits.
     of_sync: FxHashMap<i64, EventRecord>,
 }
 
@@ -52,7 +51,7 @@ impl EventRecords {
             .for_each(|records| records.sort());
     }
 
-    /// What a wait with a correlation id waits for.
+    /// Returns the record that a wait with a correlation id waits for.
     fn find(
         &self,
         context: i64,
@@ -112,8 +111,8 @@ impl ExportReader<'_> {
                 let record = Some(event)
                     .filter(|event| waits && *event >= 0)
                     .and_then(|event| records.find(queue.context, event, cells.int(8), id));
-                // Nsight Systems of 2022 writes synchronisations of a device as those of an event
-                // that is none.
+                // Nsight Systems of 2022 writes a device synchronisation as a wait for a negative
+                // event.
                 let kind = match cells.int(6) {
                     Some(EVENT_SYNC) if event < 0 && queue.stream < 0 => Some(CONTEXT_SYNC),
                     kind => kind,

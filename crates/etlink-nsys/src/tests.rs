@@ -8,7 +8,7 @@ use etlink_model::{
 use etlink_sqlite::SqliteTables;
 use rusqlite::Connection;
 
-/// A process with one launch and its kernel inside an op.
+/// Returns a process with one launch and its kernel inside an op.
 fn process(pid: i64) -> DeviceTrace {
     let mut assembler = DeviceTraceAssembler::default();
     let thread = assembler.thread_index(pid, pid);
@@ -103,7 +103,7 @@ fn one_trace_is_of_one_process() {
         ..NsysReadOptions::default()
     };
     let trace = read(&connection, options).unwrap();
-    // Both processes have call 11, of which one is this one's.
+    // Both processes have a call 11; only one of them belongs to this process.
     assert_eq!((trace.calls.len(), trace.rows.len()), (1, 1));
     assert_eq!(trace.header.rank.unwrap().0, 1);
 }
@@ -174,7 +174,8 @@ fn ranges_of_nccl_communicate() {
     assert_eq!((rank, trace.header.world_size), (Some(3), Some(8)));
 }
 
-/// An export of processes that each reduce once in a group of two, by the ids of their groups.
+/// Creates an export of processes that each run one reduction in a group of `size` ranks, given the
+/// ids of their groups.
 fn export_of_groups(ids: &[u64], size: u64) -> Connection {
     let pids: Vec<i64> = (1000..).take(ids.len()).collect();
     let connection = export(&pids, NsysSchema::V3_13);
@@ -195,7 +196,7 @@ fn export_of_groups(ids: &[u64], size: u64) -> Connection {
     connection
 }
 
-/// The ids by which each process names its group.
+/// Returns the id by which each process names its group.
 fn group_ids(connection: &Connection) -> Vec<String> {
     let mut ids = vec![];
     for process in processes(connection).unwrap() {
@@ -216,16 +217,16 @@ fn groups_of_one_communicator_each_are_told_apart() {
     // The id is a hash that the ranks of a group share.
     let two_groups = export_of_groups(&[10, 10, 11, 11], 2);
     assert_eq!(group_ids(&two_groups), ["0xa", "0xa", "0xb", "0xb"]);
-    // Addresses of one group of all ranks: it needs no name.
+    // Addresses of one group of all ranks: no name is needed.
     let addresses = export_of_groups(&[10, 20, 30, 40], 4);
     assert_eq!(group_ids(&addresses), [""; 4]);
-    // Addresses of two groups: who is with whom is not known, so that nothing is joined.
+    // Addresses of two groups: membership is unknown, so nothing is joined.
     let unknown = export_of_groups(&[10, 20, 30, 40], 2);
     assert_eq!(group_ids(&unknown), ["0xa", "0x14", "0x1e", "0x28"]);
-    // `1` is a part of the other number, and not the same id.
+    // `1` is a digit of the other number, not the same id.
     let part = export_of_groups(&[1, 21], 2);
     assert_eq!(group_ids(&part), [""; 2]);
-    // Of one rank an id that no address can be is shared with other reports.
+    // Even in a report of one rank, an id that cannot be an address is shared with other reports.
     let alone = export_of_groups(&[0xabcd_0000_0000_0001], 2);
     assert_eq!(group_ids(&alone), ["0xabcd000000000001"]);
     assert_eq!(group_ids(&export_of_groups(&[10], 2)), [""]);
@@ -257,7 +258,7 @@ fn a_list_of_very_many_processes_takes_no_time() {
     let begin = std::time::Instant::now();
     assert_eq!(processes(&connection).unwrap().len(), 1);
     let taken = begin.elapsed();
-    // A look at 20,000 rows for each of 60,000 processes takes minutes.
+    // A scan of 20,000 rows for each of 60,000 processes takes minutes.
     assert!(taken.as_secs() < 20, "{taken:?}");
 }
 
@@ -371,7 +372,7 @@ fn a_view_in_place_of_a_table_is_not_asked() {
              WITH RECURSIVE n(start) AS (SELECT 1 UNION ALL SELECT start FROM n) SELECT start FROM n;",
         )
         .unwrap();
-    // it would never end
+    // reading the view would never end
     assert_eq!(read_only_process(&connection).rows.len(), 0);
 }
 
@@ -402,7 +403,7 @@ fn metrics_of_gpus_are_counters_where_all_is_kept() {
     );
     let args = details.other_details.args[0];
     assert_eq!(details.args(args), b"{\"value\": 97}");
-    // details are kept of all events or of none
+    // details exist for all events or for none
     assert_eq!(details.calls.len(), trace.calls.len());
     assert_eq!(details.rows.len(), trace.rows.len());
 }

@@ -1,10 +1,11 @@
-//! Start and length of rows.
+//! Start and duration of rows.
 
 use etlink_model::{Anomalies, AnomalyKind, DeviceTrace, DurationNs, TimeNs};
 use etlink_sqlite::RowCells;
 
-/// Start and length of a row whose first two columns are `start` and `end`. A row without a start is
-/// left out; one that ends before it starts has no length. Times before the session are negative.
+/// Returns start and duration of a row whose first two columns are `start` and `end`. Drops a row
+/// without a start; a row that ends before it starts has duration 0. Times before the session are
+/// negative.
 pub(crate) fn row_times(
     cells: &RowCells<'_, '_>,
     table: &str,
@@ -14,7 +15,7 @@ pub(crate) fn row_times(
         anomalies.note(AnomalyKind::NoTime, || table.to_owned());
         return None;
     };
-    // Sums of such times would pass the last one that there is.
+    // Sums of such times would overflow.
     let is_out = |time: i64| !TimeNs(time).is_in_range();
     if is_out(start) || cells.int(1).is_some_and(is_out) {
         anomalies.note(AnomalyKind::TimeOutOfRange, || table.to_owned());
@@ -32,7 +33,7 @@ pub(crate) fn row_times(
     Some((TimeNs(start), TimeNs(end) - TimeNs(start)))
 }
 
-/// The start of a row without an end.
+/// Returns the start of a row without an end.
 pub(crate) fn time_in_range(cells: &RowCells<'_, '_>, anomalies: &mut Anomalies) -> Option<TimeNs> {
     let start = cells.int(0).map(TimeNs).filter(|start| start.is_in_range());
     if start.is_none() {
@@ -41,7 +42,7 @@ pub(crate) fn time_in_range(cells: &RowCells<'_, '_>, anomalies: &mut Anomalies)
     start
 }
 
-/// Ranges that were open when recording stopped last until the last event.
+/// Extends ranges that were open when recording stopped to the last event.
 pub(crate) fn close_open_ranges(trace: &mut DeviceTrace) {
     let Some((_, end)) = trace.window() else {
         return;

@@ -1,5 +1,5 @@
-//! Writes a device trace as an export of Nsight Systems would have it: for tests, and to compare
-//! tools on one run.
+//! Writes a device trace in the layout of an Nsight Systems export, for tests and to compare tools
+//! on the same run.
 
 mod layout;
 
@@ -14,18 +14,18 @@ use rusqlite::{Connection, Statement, params_from_iter};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 
-/// A layout of exports.
+/// Table layout of an export.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NsysSchema {
     /// 2.9, of Nsight Systems 2022.2: `EXPORT_META_DATA`, no green contexts.
     V2_9,
-    /// 3.13, of Nsight Systems 2024.5: `META_DATA_EXPORT`, green contexts, ids of synchronisations.
+    /// 3.13, of Nsight Systems 2024.5: `META_DATA_EXPORT`, green contexts, synchronisation ids.
     #[default]
     V3_13,
 }
 
 impl NsysSchema {
-    /// Both of them, oldest first.
+    /// All layouts, oldest first.
     pub const ALL: [NsysSchema; 2] = [NsysSchema::V2_9, NsysSchema::V3_13];
 
     fn version(self) -> &'static str {
@@ -36,25 +36,25 @@ impl NsysSchema {
     }
 }
 
-/// The id of a call that CUPTI has not seen.
+/// Correlation id of a call that CUPTI did not see.
 const NO_CORRELATION: i64 = 0;
 
 /// `CUPTI_SYNCHRONIZATION_INVALID_VALUE`.
 const NONE_32: i64 = 0xffff_ffff;
 
-/// Events without an id of their own get numbers from here on.
+/// First id given to events that have none.
 const FIRST_EVENT: i64 = 1 << 20;
 
-/// Appends a trace to a database: what is read from it has the same calls, device rows and
-/// synchronisations, and the same ranges of threads as far as NVTX says them (name, sequence number,
-/// handle, shapes). A report of several processes is written process by process.
+/// Appends a trace to a database. Reading it back gives the same calls, device rows and
+/// synchronisations, and the same thread ranges as far as NVTX expresses them (name, sequence
+/// number, handle, shapes). A report of several processes is written process by process.
 ///
-/// The rows are those of the process of the trace's first thread, whose id has to be a number. Nodes
-/// of graphs that are no work, memory, frames of Python and communication records are not written:
-/// Nsight Systems has none of them.
+/// All rows are assigned to the process of the trace's first thread, whose id must be a number.
+/// Graph nodes without work, memory events, Python frames and communication records are not
+/// written: Nsight Systems has none of them.
 ///
 /// # Errors
-/// Those of SQLite.
+/// Errors of SQLite.
 pub fn write(
     trace: &DeviceTrace,
     connection: &Connection,
@@ -86,7 +86,7 @@ struct ExportWriter<'t> {
     new_strings: Vec<String>,
 }
 
-/// An integer, or NULL.
+/// Returns an integer, or NULL.
 fn int(number: impl Into<Option<i64>>) -> Value {
     number.into().map_or(Value::Null, Value::Integer)
 }
@@ -117,7 +117,7 @@ impl<'t> ExportWriter<'t> {
         })
     }
 
-    /// The number of a text.
+    /// Returns the number of a text, adding it if unknown.
     fn string(&mut self, text: &str) -> Value {
         if let Some(id) = self.strings.get(text) {
             return Value::Integer(*id);
@@ -189,7 +189,7 @@ impl<'t> ExportWriter<'t> {
             let is_driver = name.starts_with("cu") && !name.starts_with("cuda");
             let name = match is_driver {
                 true => self.string(name),
-                // as CUPTI says since which version of CUDA a function is there
+                // like CUPTI, append the CUDA version that introduced a function
                 false => self.string(&format!("{name}_v3020")),
             };
             let thread = self.thread(call.thread.index());
@@ -279,8 +279,8 @@ impl<'t> ExportWriter<'t> {
             let queue = trace.queues[row.queue.index()];
             let process = self.process.0;
             let record = row.wait_record.get().filter(|record| record.0 > 0);
-            // A wait can name the stream, and not the call that recorded its event. The event of such a
-            // wait is its own here: ids of events come back, and a record is found by them.
+            // A wait can name the stream without the call that recorded its event. Such a wait gets
+            // an event of its own here: event ids are reused, and records are found by them.
             let is_unrecorded = record.is_none() && row.wait_stream >= 0;
             let event = match row.wait_event {
                 _ if is_unrecorded => Some(own_event),
@@ -369,7 +369,7 @@ impl<'t> ExportWriter<'t> {
     }
 }
 
-/// Rows that go into a table.
+/// Insert statement of a table, with its columns.
 struct TableRows<'c> {
     columns: Vec<&'static str>,
     insert: Statement<'c>,
@@ -382,7 +382,8 @@ impl TableRows<'_> {
     }
 }
 
-/// `globalTid` of each thread: 24 bits hold the ids of Linux, and others get the next free number.
+/// Returns the `globalTid` of each thread: Linux ids fit in 24 bits, other ids get the next free
+/// number.
 fn global_threads(trace: &DeviceTrace, process: GlobalPid) -> Vec<i64> {
     let mut used = BTreeSet::new();
     let mut number = |thread: &HostThread| {
@@ -399,7 +400,7 @@ fn global_threads(trace: &DeviceTrace, process: GlobalPid) -> Vec<i64> {
     trace.threads.iter().map(&mut number).collect()
 }
 
-/// Per op, those that made its inputs.
+/// Returns the producers of each op's inputs.
 fn producers_by_reader(trace: &DeviceTrace) -> FxHashMap<RfId, Vec<RfId>> {
     let mut producers: FxHashMap<RfId, Vec<RfId>> = FxHashMap::default();
     let inputs = &trace.op_producers;
@@ -409,7 +410,7 @@ fn producers_by_reader(trace: &DeviceTrace) -> FxHashMap<RfId, Vec<RfId>> {
     producers
 }
 
-/// What `emit_nvtx` writes for an op.
+/// Returns the text that `emit_nvtx` writes for an op.
 fn emitted_text(
     trace: &DeviceTrace,
     producers: &FxHashMap<RfId, Vec<RfId>>,
@@ -431,7 +432,7 @@ fn emitted_text(
         shapes => text += &format!(", sizes = {shapes}"),
     }
     if let Some(producers) = producers.get(&op.rf_id) {
-        // Which of its outputs it was is not kept.
+        // The trace does not keep which output of the producer it was.
         let pairs: Vec<String> = producers
             .iter()
             .map(|producer| format!("({},0)", producer.0))

@@ -1,4 +1,4 @@
-//! A Perfetto trace that etlink wrote, as the Kineto JSON that it was made from.
+//! Converts a Perfetto trace that etlink wrote back to the Kineto JSON it was made from.
 //!
 //! ```text
 //! metadata ─────────────────> the keys around the events
@@ -7,8 +7,8 @@
 //! names of tracks ──────────> {"ph": "M", …}, last
 //! ```
 //! Ranges that were not recorded (steps of the critical path, pieces for arrows), arrows and
-//! counters are made anew from the rest, and stepped over. Packets are read one by one: memory is
-//! that of the strings. The JSON has the events in order of time, not in that of the recording.
+//! counters can be derived again, and are skipped. Packets are read one by one: memory is the
+//! strings. The JSON has the events in order of time, not in the recording's order.
 
 use crate::packets::{PacketReader, damaged};
 use crate::schema::track_event::Type;
@@ -20,31 +20,32 @@ use etlink_json::{JsonScanner, JsonValue};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read};
 
-/// So much text is made at once.
+/// Bytes of text produced per block.
 const BLOCK: usize = 64 << 10;
 
-/// Reads as the JSON text of a Kineto trace.
+/// Reader that yields the JSON text of a Kineto trace.
 ///
-/// A cut or damaged file ends the text early, with an error that has the position in the file.
+/// A truncated or damaged file ends the text early, with an error that states the position in the
+/// file.
 #[derive(Debug)]
 pub struct KinetoText<R> {
     packets: PacketReader<R>,
-    /// Text that is made and not taken.
+    /// Text that is produced but not yet consumed.
     text: Vec<u8>,
     taken: usize,
-    /// Where the file ends or is damaged, told once all text is taken.
+    /// Error of a truncated or damaged file, returned once all text is consumed.
     error: Option<io::Error>,
     stage: TextStage,
-    /// Trace time of 0 in the file, ns.
+    /// Trace time that is 0 in the file, ns.
     origin_ns: i64,
     tracks: BTreeMap<u64, TrackKeys>,
     strings: SequenceStrings,
-    /// The range that has begun.
+    /// Range that has begun but not ended.
     open: Option<OpenRange>,
-    /// JSON lists of the names of processes and threads.
+    /// JSON lists of process and thread names.
     process_names: String,
     thread_names: String,
-    /// Whether the last packet of a whole file was met.
+    /// True once the last packet of a whole file was read.
     is_complete: bool,
     any_event: bool,
 }
@@ -57,24 +58,25 @@ enum TextStage {
     Done,
 }
 
-/// `pid` and `tid` of a track's events, as JSON.
+/// JSON of `pid` and `tid` in a track's events.
 #[derive(Clone, Debug, Default)]
 struct TrackKeys {
     pid: String,
     tid: String,
 }
 
-/// A range whose end is in the next packet.
+/// A range that ends in the next packet.
 #[derive(Debug)]
 struct OpenRange {
     track: u64,
     start_ns: i64,
-    /// The event's text up to its duration, and from there on; none of what was not recorded.
+    /// Text of the event up to its duration, and after it; `None` if the range was not recorded.
     text: Option<[Vec<u8>; 2]>,
 }
 
 impl<R: Read> KinetoText<R> {
-    /// Reads `source`, which begins as [`PerfettoOrigin::Recorded`](crate::PerfettoOrigin) does.
+    /// Creates a reader of `source`, which must begin like
+    /// [`PerfettoOrigin::Recorded`](crate::PerfettoOrigin).
     pub fn new(source: R) -> Self {
         KinetoText {
             packets: PacketReader::new(source),
@@ -93,7 +95,7 @@ impl<R: Read> KinetoText<R> {
         }
     }
 
-    /// Makes some text, or notes why there is no more.
+    /// Produces some text, or stores the reason why there is no more.
     fn make_text(&mut self) {
         while self.text.len() < BLOCK && self.stage != TextStage::Done {
             if let Err(error) = self.advance() {
@@ -104,7 +106,7 @@ impl<R: Read> KinetoText<R> {
         }
     }
 
-    /// Takes one packet.
+    /// Processes one packet.
     fn advance(&mut self) -> io::Result<()> {
         let Some((begin, packet)) = self.packets.next_packet()? else {
             return self.finish();
@@ -112,7 +114,7 @@ impl<R: Read> KinetoText<R> {
         self.add_packet(packet).map_err(|why| damaged(begin, &why))
     }
 
-    /// At the end of the file.
+    /// Handles the end of the file.
     fn finish(&mut self) -> io::Result<()> {
         if !self.is_complete || self.open.is_some() {
             let end = self.packets.position();
@@ -174,7 +176,7 @@ impl<R: Read> KinetoText<R> {
         Ok(())
     }
 
-    /// Only tracks of recorded threads and streams say what the recording calls them.
+    /// Adds a track. Only tracks of recorded threads and streams hold their names in the recording.
     fn add_track(&mut self, track: &TrackDescriptor) -> Result<(), String> {
         let description = track.description.as_deref().unwrap_or_default();
         let Some(labels) = description.strip_prefix("pid ") else {
@@ -235,7 +237,7 @@ impl<R: Read> KinetoText<R> {
         Ok(())
     }
 
-    /// The text of an event before and behind its duration; `None` of what was not recorded.
+    /// Returns the text of an event before and after its duration; `None` if it was not recorded.
     fn event_text(&self, at: i64, event: &TrackEvent) -> Result<Option<[Vec<u8>; 2]>, String> {
         let strings = &self.strings;
         let (mut recorded, mut recorded_as) = (None, &[][..]);
@@ -273,7 +275,7 @@ impl<R: Read> KinetoText<R> {
             (&b", \"cat\": "[..], strings.category(category)?),
             (b", \"name\": ", strings.name(event.name_iid)?),
         ] {
-            // Instants of Kineto have no category.
+            // Kineto's instants have no category.
             if !value.is_empty() || key == b", \"name\": " {
                 head.extend_from_slice(key);
                 text(&mut head, value).map_err(|error| error.to_string())?;
@@ -310,7 +312,7 @@ impl<R: Read> KinetoText<R> {
         }
     }
 
-    /// What the recording calls its processes and threads.
+    /// Appends the recording's names of processes and threads.
     fn put_names(&mut self) {
         let lists = [
             ("process_name", std::mem::take(&mut self.process_names)),
@@ -360,10 +362,10 @@ impl<R: Read> Read for KinetoText<R> {
     }
 }
 
-/// The label that a text begins with, as JSON, and what follows it.
+/// Splits a text into its leading label, as JSON, and the rest.
 fn leading_label(text: &str) -> Option<(&str, &str)> {
     let end = match text.strip_prefix('"') {
-        // Quotes inside the label have a backslash before them.
+        // Quotes inside the label are escaped with a backslash.
         Some(quoted) => {
             let mut is_escaped = false;
             let close = quoted.find(|letter| {
@@ -380,7 +382,7 @@ fn leading_label(text: &str) -> Option<(&str, &str)> {
     (is_number || label.starts_with('"')).then_some((label, rest))
 }
 
-/// The items of a JSON list.
+/// Returns the items of a JSON list.
 fn list_items(list: &[u8]) -> Vec<JsonValue<'_>> {
     let mut items = vec![];
     let mut scanner = JsonScanner::new(list);
@@ -392,7 +394,7 @@ fn list_items(list: &[u8]) -> Vec<JsonValue<'_>> {
     items
 }
 
-/// A value as JSON text.
+/// Returns a value as JSON text.
 fn json_text(value: JsonValue<'_>) -> String {
     let raw = String::from_utf8_lossy(value.raw());
     match value {

@@ -1,13 +1,13 @@
-//! Perfetto's own trace format: its messages, and a reader of the traces that etlink wrote.
+//! Perfetto's trace format: its messages, and readers that convert traces back to Kineto JSON.
 //!
 //! ```text
 //! etlink-report ─ messages ─> x.pftrace ─ KinetoText ─> Kineto JSON ─> etlink-kineto
 //! ```
-//! Perfetto's format has ranges on tracks, and no correlation ids, streams or launch calls. etlink
-//! writes what the recording says of a range into a group of arguments of its own
-//! ([`words::RECORDED`]). [`KinetoText`] makes the recording of it, packet by packet, so that
-//! nothing behind it knows the difference. PyTorch's own CUPTI collector writes such traces too:
-//! [`TorchText`]. A trace of another program has no correlation ids ([`perfetto_origin`]).
+//! Perfetto's format has ranges on tracks, but no correlation ids, streams or launch calls. etlink
+//! stores the recorded data of a range in its own group of arguments ([`words::RECORDED`]).
+//! [`KinetoText`] restores the recording from it, packet by packet, so that later stages see no
+//! difference. PyTorch's own CUPTI collector writes such traces too: [`TorchText`]. Traces of other
+//! programs have no correlation ids ([`perfetto_origin`]).
 
 mod kineto_text;
 mod origin;
@@ -15,7 +15,7 @@ mod packets;
 mod strings;
 mod torch_text;
 
-/// The messages of Perfetto's schema, generated from `schema/trace.proto`.
+/// Messages of Perfetto's schema, generated from `schema/trace.proto`.
 #[allow(
     missing_docs,
     clippy::all,

@@ -1,32 +1,33 @@
-//! Who wrote a Perfetto trace, and whether it can be read back.
+//! Detects the writer of a Perfetto trace, which decides if it can be read back.
 
 use crate::packets::PacketReader;
 use crate::schema::{BuiltinClock, TracePacket};
 use crate::words;
 use std::io::ErrorKind;
 
-/// What a file is that begins like a Perfetto trace.
+/// Origin of a file that begins like a Perfetto trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PerfettoOrigin {
-    /// etlink wrote it, with all that the recording has.
+    /// Written by etlink, with all recorded data.
     Recorded,
-    /// etlink wrote it without what reading back needs: of a replay, or of a recording that is no
-    /// trace of Kineto.
+    /// Written by etlink without the data for reading back: from a replay, or from a recording that
+    /// is not a Kineto trace.
     ViewAlone,
-    /// Another version of etlink wrote it, with another layout.
+    /// Written by another version of etlink, with another layout.
     OtherLayout,
-    /// etlink wrote it of several ranks, whose times it moved to one clock.
+    /// Written by etlink for several ranks, with times moved to a common clock.
     SeveralRanks,
-    /// PyTorch's own CUPTI collector wrote it (2.15, `torch/profiler/_cuspy`).
+    /// Written by PyTorch's own CUPTI collector (2.15, `torch/profiler/_cuspy`).
     Torch,
-    /// Another program wrote it.
+    /// Written by another program.
     Foreign,
 }
 
-/// No file of etlink has more packets before its first range than are needed to know it.
+/// Number of packets to examine: etlink's files identify themselves in fewer before the first
+/// range.
 const FIRST_PACKETS: usize = 16;
 
-/// What a file is by its beginning; `None` for what is no Perfetto trace.
+/// Detects the origin of a file by its head; `None` if it is not a Perfetto trace.
 pub fn perfetto_origin(head: &[u8]) -> Option<PerfettoOrigin> {
     let mut packets = PacketReader::new(head);
     let mut is_perfetto = false;
@@ -35,7 +36,7 @@ pub fn perfetto_origin(head: &[u8]) -> Option<PerfettoOrigin> {
     for number in 0..FIRST_PACKETS {
         let packet = match packets.next_packet() {
             Ok(Some((_, packet))) => packet,
-            // Another format can seem to have one packet, hardly two.
+            // Other formats may seem to contain one packet, but hardly two.
             Err(error) if number < 2 && error.kind() == ErrorKind::InvalidData => return None,
             Ok(None) | Err(_) => break,
         };
@@ -64,9 +65,9 @@ pub fn perfetto_origin(head: &[u8]) -> Option<PerfettoOrigin> {
     })
 }
 
-/// Whether a packet is the first of PyTorch's: its times are Unix times, and so both clocks show one
-/// (`cuspyEncodePftrace` in `torch/csrc/profiler/cuspy/cuspy_pftrace.cpp`). Perfetto's own recorder
-/// has clocks that began when the machine did.
+/// Returns true if the packet is the first of a PyTorch trace: times are Unix times, so both clocks
+/// show the same one (`cuspyEncodePftrace` in `torch/csrc/profiler/cuspy/cuspy_pftrace.cpp`). In
+/// traces of Perfetto's own recorder clocks start at boot.
 fn is_torch_clock(packet: &TracePacket) -> bool {
     let Some(snapshot) = &packet.clock_snapshot else {
         return false;
@@ -81,8 +82,8 @@ fn is_torch_clock(packet: &TracePacket) -> bool {
         && real.timestamp == packet.timestamp
 }
 
-/// Whether a packet has a field of Perfetto's: unknown fields are stepped over, so that bytes of
-/// another format may seem to be a packet with nothing in it.
+/// Returns true if a packet has a known field of Perfetto's: unknown fields are skipped, so bytes
+/// of another format may look like an empty packet.
 fn has_known_field(packet: &TracePacket) -> bool {
     packet.clock_snapshot.is_some()
         || packet.track_descriptor.is_some()

@@ -1,4 +1,4 @@
-//! A file as packets.
+//! Splits a file into packets.
 
 use crate::schema::TracePacket;
 use prost::Message;
@@ -7,21 +7,21 @@ use std::io::{self, ErrorKind, Read};
 
 /// Field number of `Trace.packet`.
 const PACKET: u32 = 1;
-/// No packet is larger: those of etlink are ranges with their arguments, or names.
+/// Maximum packet size: packets of etlink are ranges with their arguments, or names.
 const MAX_PACKET: usize = 64 << 20;
-/// How much is asked for at once.
+/// Bytes requested per read.
 const BLOCK: usize = 64 << 10;
-/// No key with a length takes more bytes.
+/// Maximum bytes of a key with its length.
 const MAX_HEAD: usize = 20;
 
-/// Takes packets off a stream.
+/// Reads packets from a stream.
 #[derive(Debug)]
 pub(crate) struct PacketReader<R> {
     source: R,
     buffer: Vec<u8>,
-    /// Where in the buffer the next packet begins.
+    /// Position of the next packet in the buffer.
     at: usize,
-    /// Where in the file the buffer begins.
+    /// Offset of the buffer in the file.
     offset: u64,
     ended: bool,
 }
@@ -37,15 +37,15 @@ impl<R: Read> PacketReader<R> {
         }
     }
 
-    /// Where in the file the next packet begins.
+    /// Returns the offset of the next packet in the file.
     pub(crate) fn position(&self) -> u64 {
         self.offset + self.at as u64
     }
 
-    /// The next packet and where it begins; `None` at the end of the file.
+    /// Returns the next packet and its offset; `None` at the end of the file.
     ///
     /// # Errors
-    /// The source fails, or the file ends inside a packet, or has something else there.
+    /// The source fails, the file ends inside a packet, or the next bytes are not a packet.
     pub(crate) fn next_packet(&mut self) -> io::Result<Option<(u64, TracePacket)>> {
         loop {
             let begin = self.position();
@@ -72,7 +72,7 @@ impl<R: Read> PacketReader<R> {
             };
             let packet = TracePacket::decode(body);
             self.at += head_bytes + length;
-            // A file may have what this schema does not know beside packets.
+            // A file may contain fields unknown to this schema between packets.
             if field == PACKET {
                 let packet = packet.map_err(|error| damaged(begin, &error.to_string()))?;
                 return Ok(Some((begin, packet)));
@@ -80,7 +80,7 @@ impl<R: Read> PacketReader<R> {
         }
     }
 
-    /// Makes so many bytes available, or all that are left.
+    /// Makes `wanted` bytes available, or all that are left.
     fn fill(&mut self, wanted: usize) -> io::Result<()> {
         if self.buffer.len() - self.at >= wanted || self.ended {
             return Ok(());
@@ -90,7 +90,7 @@ impl<R: Read> PacketReader<R> {
         self.at = 0;
         while self.buffer.len() < wanted && !self.ended {
             let known = self.buffer.len();
-            // Memory grows with what is there, not with what a length claims.
+            // Memory grows with the bytes present, not with a claimed length.
             self.buffer.resize(known + BLOCK, 0);
             let read = self.source.read(&mut self.buffer[known..]);
             self.buffer.truncate(known + *read.as_ref().unwrap_or(&0));
@@ -113,7 +113,7 @@ fn no_packet(begin: u64) -> io::Error {
     damaged(begin, "it has no key and length of a packet")
 }
 
-/// What is told of a packet that cannot be read.
+/// Builds the error of an unreadable packet.
 pub(crate) fn damaged(begin: u64, why: &str) -> io::Error {
     let text = format!("the packet at byte {begin} is damaged: {why}");
     io::Error::new(ErrorKind::InvalidData, text)

@@ -1,22 +1,22 @@
-//! Strings by number, and arguments that refer to them.
+//! Resolves strings by number, and arguments that refer to them.
 
 use crate::schema::{DebugAnnotation, InternedData, InternedString};
 use etlink_json::write::{number, text};
 
-/// The strings of a sequence. etlink numbers those of each kind from 1 on, in order.
+/// Strings of a sequence. etlink numbers each kind consecutively from 1.
 #[derive(Debug, Default)]
 pub(crate) struct SequenceStrings {
     names: Vec<String>,
     categories: Vec<String>,
     keys: Vec<String>,
-    /// Texts of arguments that are texts: odd numbers from 3 on.
+    /// Text arguments: odd numbers from 3.
     texts: Vec<String>,
-    /// Those that stand for JSON: even numbers from 2 on.
+    /// Arguments that contain JSON: even numbers from 2.
     json_texts: Vec<String>,
 }
 
 impl SequenceStrings {
-    /// Takes strings over that a packet makes known.
+    /// Adds the strings that a packet defines.
     pub(crate) fn learn(&mut self, data: InternedData) -> Result<(), String> {
         for (known, list) in [
             (&mut self.names, data.event_names),
@@ -47,7 +47,7 @@ impl SequenceStrings {
         known_string(&self.categories, iid.unwrap_or(0))
     }
 
-    /// The key of an argument.
+    /// Returns the key of an argument.
     pub(crate) fn key<'a>(&'a self, annotation: &'a DebugAnnotation) -> Result<&'a str, String> {
         match &annotation.name {
             Some(name) => Ok(name),
@@ -55,7 +55,7 @@ impl SequenceStrings {
         }
     }
 
-    /// Arguments as a JSON object.
+    /// Appends arguments as a JSON object.
     pub(crate) fn put_object(
         &self,
         out: &mut Vec<u8>,
@@ -72,7 +72,7 @@ impl SequenceStrings {
         Ok(())
     }
 
-    /// The value of an argument, as JSON.
+    /// Returns the value of an argument as JSON.
     pub(crate) fn value_text(&self, annotation: &DebugAnnotation) -> Result<String, String> {
         let mut value = vec![];
         self.put_value(&mut value, annotation)?;
@@ -113,7 +113,7 @@ impl SequenceStrings {
                 double_value: Some(value),
                 ..
             } if value.is_finite() => {
-                // The shortest text that has this value, which is the text that it was read from.
+                // The shortest text with this value, which is the text it was read from.
                 out.extend_from_slice(format!("{value:?}").as_bytes());
                 Ok(())
             }
@@ -128,7 +128,7 @@ fn learn_string(
     number: u64,
     string: InternedString,
 ) -> Result<(), String> {
-    // Any other number would be damage, and might be one that no memory has room for.
+    // Any other number means damage, and may exceed the memory.
     if number != known.len() as u64 + 1 {
         return Err(format!("string {number} does not follow the last one"));
     }
@@ -136,7 +136,7 @@ fn learn_string(
     Ok(())
 }
 
-/// The string of a number; 0 is the empty one.
+/// Returns the string of a number; 0 is the empty string.
 fn known_string(known: &[String], number: u64) -> Result<&str, String> {
     if number == 0 {
         return Ok("");

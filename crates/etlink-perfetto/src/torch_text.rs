@@ -1,5 +1,5 @@
-//! A Perfetto trace that PyTorch's own CUPTI collector wrote, as the Kineto JSON that it writes of
-//! the same recording.
+//! Converts a Perfetto trace of PyTorch's own CUPTI collector to the Kineto JSON that the collector
+//! writes for the same recording.
 //!
 //! ```text
 //! clock snapshot ──────────────> "baseTimeNanoseconds"
@@ -8,9 +8,9 @@
 //! events that a stage waits for > {"ph": "s"}, {"ph": "f"}: dependencies in a CUDA graph
 //! ```
 //! Source: `_window_to_pftrace` in `torch/profiler/_cuspy/trace.py` and `cuspy_pftrace.cpp` of
-//! PyTorch 2.15. The writer cuts rows of one queue that overlap, and leaves out which way copies go
-//! and what `distributedInfo` says. Memory is that of the ranges that are open, which is a group of
-//! the writer's (all ranges of the host, all calls), and of the places of rows.
+//! PyTorch 2.15. The writer shortens overlapping rows of a queue, and omits the direction of copies
+//! and `distributedInfo`. Memory is the open ranges, which are one group of the writer's (all
+//! ranges of the host, all calls), plus the positions of rows.
 
 use crate::packets::{PacketReader, damaged};
 use crate::schema::compute_kernel_launch::Dim3;
@@ -24,14 +24,13 @@ use etlink_json::write::{micros, number, text};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind, Read};
 
-/// So much text is made at once.
+/// Bytes of text produced per block.
 const BLOCK: usize = 64 << 10;
 
-/// The id of the first arrow between graph nodes (`_GRAPH_DEP_FLOW_ID_BASE`).
+/// Id of the first arrow between graph nodes (`_GRAPH_DEP_FLOW_ID_BASE`).
 const FIRST_ARROW: u64 = 1 << 40;
 
-/// What the stages of a GPU are called, and the category that each is in Kineto's JSON
-/// (`_RENDER_STAGES`).
+/// Names of GPU stages, with their categories in Kineto's JSON (`_RENDER_STAGES`).
 const STAGES: [(&str, &str); 6] = [
     ("Kernel", "kernel"),
     ("Memcpy", "gpu_memcpy"),
@@ -41,7 +40,7 @@ const STAGES: [(&str, &str); 6] = [
     ("HostNode", "graph_host_node"),
 ];
 
-/// Arguments of render stages that are numbers, and their names in Kineto's JSON (`_RENDER_EXTRA`).
+/// Numeric arguments of render stages, with their names in Kineto's JSON (`_RENDER_EXTRA`).
 const NUMBERS: [(&str, &str); 11] = [
     ("device id", "device"),
     ("context id", "context"),
@@ -56,37 +55,38 @@ const NUMBERS: [(&str, &str); 11] = [
     ("value", "value"),
 ];
 
-/// Arguments that are of the trace, not of the row (`_gpu_panel_const_extra`).
+/// Arguments of the trace, not of the row (`_gpu_panel_const_extra`).
 const OF_TRACE: [&str; 3] = ["arch", "process_id", "process_name"];
 
-/// Reads as the JSON text of a Kineto trace.
+/// Reader that yields the JSON text of a Kineto trace.
 ///
-/// A cut or damaged file ends the text early, with an error that has the position in the file.
+/// A truncated or damaged file ends the text early, with an error that states the position in the
+/// file.
 #[derive(Debug)]
 pub struct TorchText<R> {
     packets: PacketReader<R>,
-    /// Text that is made and not taken.
+    /// Text that is produced but not yet consumed.
     text: Vec<u8>,
     taken: usize,
-    /// Where the file ends or is damaged, told once all text is taken.
+    /// Error of a truncated or damaged file, returned once all text is consumed.
     error: Option<io::Error>,
     is_done: bool,
     any_event: bool,
     has_head: bool,
-    /// What the trace's clock shows at the base time.
+    /// Reading of the trace's clock at the base time.
     base: i64,
     tracks: BTreeMap<u64, ThreadPlace>,
     names: BTreeMap<u64, String>,
     categories: BTreeMap<u64, String>,
     specifications: BTreeMap<u64, String>,
-    /// Per track, the ranges that have begun. Each group has its beginnings first and then its ends,
-    /// in one order.
+    /// Open ranges per track. Each group has all its begins first and then its ends, in the same
+    /// order.
     open: BTreeMap<u64, VecDeque<OpenSlice>>,
-    /// Where the nodes of graphs are.
+    /// Positions of graph nodes.
     nodes: BTreeMap<u64, NodePlace>,
-    /// The nodes that wait, and for which.
+    /// Pairs of graph nodes: the waiting one, and the one it waits for.
     waits: Vec<(u64, u64)>,
-    /// Where rows are, by which it is known that some were cut.
+    /// Positions of rows, from which shortened ones are counted.
     rows: Vec<LaneRow>,
 }
 
@@ -95,31 +95,31 @@ pub struct TorchText<R> {
 struct ThreadPlace {
     pid: i32,
     tid: i32,
-    /// It has the profiler's own work.
+    /// True for the track with the profiler's own work.
     is_overhead: bool,
 }
 
-/// A range that has begun.
+/// A range that has begun but not ended.
 #[derive(Debug)]
 struct OpenSlice {
     start: i64,
-    /// The event's text, and where its duration goes.
+    /// Text of the event, with the position of its duration.
     text: Vec<u8>,
     duration_at: usize,
 }
 
-/// A row on its lane, in the order of lanes and times.
+/// A row on its lane; sorts by lane and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct LaneRow {
     gpu: i32,
     lane: i64,
     start: i64,
     end: i64,
-    /// Where it ran; the lane, unless it was moved.
+    /// Stream that ran the row; differs from the lane if the row was moved.
     stream: i64,
 }
 
-/// A row of a graph.
+/// Position of a graph's row.
 #[derive(Clone, Copy, Debug)]
 struct NodePlace {
     gpu: i32,
@@ -129,7 +129,8 @@ struct NodePlace {
 }
 
 impl<R: Read> TorchText<R> {
-    /// Reads `source`, which begins as [`PerfettoOrigin::Torch`](crate::PerfettoOrigin) does.
+    /// Creates a reader of `source`, which must begin like
+    /// [`PerfettoOrigin::Torch`](crate::PerfettoOrigin).
     pub fn new(source: R) -> Self {
         TorchText {
             packets: PacketReader::new(source),
@@ -151,18 +152,18 @@ impl<R: Read> TorchText<R> {
         }
     }
 
-    /// Makes some text, or notes why there is no more.
+    /// Produces some text, or stores the reason why there is no more.
     fn make_text(&mut self) {
         while self.text.len() < BLOCK && !self.is_done && self.error.is_none() {
             if let Err(error) = self.advance() {
-                // what is known of graphs is good
+                // graph nodes read so far are valid
                 self.put_arrows();
                 self.error = Some(error);
             }
         }
     }
 
-    /// Takes one packet.
+    /// Processes one packet.
     fn advance(&mut self) -> io::Result<()> {
         match self.packets.next_packet()? {
             Some((begin, packet)) => self.add_packet(&packet).map_err(|why| damaged(begin, &why)),
@@ -170,7 +171,7 @@ impl<R: Read> TorchText<R> {
         }
     }
 
-    /// At the end of the file.
+    /// Handles the end of the file.
     fn finish(&mut self) -> io::Result<()> {
         if self.open.values().any(|open| !open.is_empty()) {
             let end = self.packets.position();
@@ -190,9 +191,9 @@ impl<R: Read> TorchText<R> {
         Ok(())
     }
 
-    /// Rows that end where the next of their lane begins, which ran on another stream: the writer
-    /// lets each end there at the latest, and rows of two streams hardly meet to the nanosecond.
-    /// O(rows log rows).
+    /// Counts rows that end exactly when the next one on their lane, from another stream, begins:
+    /// the writer shortens overlapping rows to that point, and by chance rows of two streams hardly
+    /// ever meet to the nanosecond. O(rows log rows).
     fn count_cut_rows(&mut self) -> usize {
         let mut rows = std::mem::take(&mut self.rows);
         rows.sort_unstable();
@@ -242,7 +243,7 @@ impl<R: Read> TorchText<R> {
         }
     }
 
-    /// A track is a process or a thread, with its name.
+    /// Adds a track, which is a process or a thread, with its name.
     fn add_track(&mut self, track: &TrackDescriptor) -> Result<(), String> {
         if let Some(process) = &track.process {
             let name = process.process_name();
@@ -276,7 +277,7 @@ impl<R: Read> TorchText<R> {
         match event.r#type() {
             Type::SliceBegin => self.begin_slice(at, event),
             Type::SliceEnd => self.end_slice(at, event.track_uuid()),
-            // the writer has no others
+            // the writer makes no other kinds
             _ => Ok(()),
         }
     }
@@ -289,7 +290,7 @@ impl<R: Read> TorchText<R> {
         let category = category.and_then(|iid| self.categories.get(iid));
         let mut annotations = event.debug_annotations.iter();
         let is_sync = annotations.any(|annotation| annotation.name() == "cuda_sync_kind");
-        // calls that wait, and the profiler's own work, are written without a category
+        // waiting calls and the profiler's own work are written without a category
         let category = match category {
             Some(category) => category.as_str(),
             None if is_sync => "cuda_sync",
@@ -318,14 +319,14 @@ impl<R: Read> TorchText<R> {
         let open = open.ok_or("a range ends that did not begin")?;
         let (head, tail) = open.text.split_at(open.duration_at);
         let mut event = head.to_vec();
-        // Rows of one queue that overlap are cut, at their start in the worst case.
+        // Overlapping rows of a queue are shortened, at worst to nothing.
         put_duration(&mut event, at.saturating_sub(open.start).max(0))?;
         event.extend_from_slice(tail);
         self.put_event(&event);
         Ok(())
     }
 
-    /// Work on a GPU.
+    /// Adds work on a GPU.
     fn add_stage(&mut self, at: i64, stage: &GpuRenderStageEvent) -> Result<(), String> {
         let what = self.specifications.get(&stage.stage_iid());
         let what = what.ok_or("its stage has no name")?.clone();
@@ -343,12 +344,12 @@ impl<R: Read> TorchText<R> {
         let named = self.names.get(&stage.name_iid());
         let name = match (named, extra("host fn")) {
             (Some(name), _) => name.clone(),
-            // as the JSON calls them
+            // named as in the JSON
             (None, Some(function)) => format!("{what}: {function}"),
             (None, None) => what,
         };
         let duration = i64::try_from(stage.duration()).unwrap_or(0);
-        // annotations lie around rows, and are whole
+        // annotations enclose rows, and are never shortened
         if *category != "gpu_user_annotation" {
             self.rows.push(LaneRow {
                 gpu: stage.gpu_id(),
@@ -400,8 +401,8 @@ impl<R: Read> TorchText<R> {
         Ok(())
     }
 
-    /// The dependencies between nodes of graphs: a node can wait for one that comes later in the
-    /// file.
+    /// Appends the dependencies between graph nodes: a node can wait for one that comes later in
+    /// the file.
     fn put_arrows(&mut self) {
         let waits = std::mem::take(&mut self.waits);
         for (id, (cause, effect)) in (FIRST_ARROW..).zip(waits) {
@@ -417,7 +418,7 @@ impl<R: Read> TorchText<R> {
                     "{{\"ph\": \"{phase}\", \"id\": {id}, \"cat\": \"ac2g\", \"name\": \"ac2g\""
                 )
                 .into_bytes();
-                // a time that no text has is that of no row either
+                // a time that cannot be formatted belongs to no row
                 if put_place(&mut event, i64::from(place.gpu), place.lane, at).is_ok() {
                     event.extend_from_slice(more.as_bytes());
                     event.push(b'}');
@@ -438,7 +439,7 @@ impl<R: Read> TorchText<R> {
         self.text.extend_from_slice(event);
     }
 
-    /// The keys before the events; `real` is the base time.
+    /// Appends the keys before the events; `real` is the base time.
     fn begin_events(&mut self, real: i64) {
         if !self.has_head {
             self.has_head = true;
@@ -475,7 +476,7 @@ fn learn(known: &mut BTreeMap<u64, String>, strings: &[InternedString]) {
     }
 }
 
-/// The number of a queue, which its name begins with: `[0013] stream 13`.
+/// Parses the number at the start of a queue's name: `[0013] stream 13`.
 fn lane_number(name: &str) -> Option<i64> {
     let (number, _) = name.strip_prefix('[')?.split_once(']')?;
     // 32 bits of a signed number
@@ -532,8 +533,8 @@ fn put_object(out: &mut Vec<u8>, entries: &[DebugAnnotation]) -> Result<(), Stri
     Ok(())
 }
 
-/// The value of an argument. Values in values go no deeper than the decoder lets messages, which is
-/// 100 (`RECURSION_LIMIT` of prost).
+/// Appends the value of an argument. The decoder limits the nesting of messages, and so of values,
+/// to 100 (`RECURSION_LIMIT` of prost).
 fn put_value(out: &mut Vec<u8>, value: &DebugAnnotation) -> Result<(), String> {
     if let Some(value) = &value.string_value {
         return put_text(out, value);
@@ -552,7 +553,7 @@ fn put_value(out: &mut Vec<u8>, value: &DebugAnnotation) -> Result<(), String> {
     if !value.dict_entries.is_empty() {
         return put_object(out, &value.dict_entries);
     }
-    // an empty object has no entries either, and nothing tells it from an empty list
+    // an empty object has no entries either, and is indistinguishable from an empty list
     out.push(b'[');
     for (place, item) in value.array_values.iter().enumerate() {
         out.extend_from_slice(if place > 0 { b", " } else { b"" });

@@ -1,32 +1,34 @@
-//! Words in a file that tell its reader what was recorded.
+//! Keys in a file that mark recorded data for its reader.
 
-/// The group of arguments that the recording has of a range. A range without it was not recorded: a
-/// step of the critical path, a piece for an arrow.
+/// Group of arguments with the recorded data of a range. A range without it was not recorded: a
+/// step of the critical path, or a piece for an arrow.
 pub const RECORDED: &str = "recorded";
-/// Beside that group, what of the event is not as on the rest of its track: `ph`, `pid`, `tid`.
+/// Group next to [`RECORDED`] with fields that differ from the rest of the track: `ph`, `pid`,
+/// `tid`.
 pub const RECORDED_AS: &str = "recorded_as";
-/// Says which program wrote the file.
+/// Key of the program that wrote the file.
 pub const WRITTEN_BY: &str = "written_by";
-/// The time of trace time 0, ns since the Unix epoch.
+/// Key of the time at trace time 0, ns since the Unix epoch.
 pub const BASE_TIME: &str = "base_time_ns";
-/// The trace time of 0 in the file, ns.
+/// Key of the trace time that is 0 in the file, ns.
 pub const ORIGIN: &str = "origin_ns";
-/// The layout of what can be read back; [`LAYOUT_VERSION`].
+/// Key of the layout of recorded data; [`LAYOUT_VERSION`].
 pub const LAYOUT: &str = "recorded_layout";
-/// That of this version of etlink.
+/// Layout written by this version of etlink.
 pub const LAYOUT_VERSION: &str = "1";
-/// Around the events of the recording: `header_` and the key, with the value as it stood there.
+/// Prefix of the keys around the recording's events: `header_` and the key, with its original
+/// value.
 pub const HEADER: &str = "header_";
-/// Names of processes: a JSON list of pairs.
+/// Key of process names: a JSON list of pairs.
 pub const PROCESS_NAMES: &str = "process_names";
-/// Names of threads: a JSON list of `[pid, tid, name]`.
+/// Key of thread names: a JSON list of `[pid, tid, name]`.
 pub const THREAD_NAMES: &str = "thread_names";
-/// In which order the recording names its threads and streams first: a JSON object, which stands
-/// under [`ORDER_KEY`] in Kineto JSON.
+/// Key of the order in which the recording first names its threads and streams: a JSON object,
+/// stored under [`ORDER_KEY`] in Kineto JSON.
 pub const ORDER: &str = "recorded_order";
-/// See [`ORDER`].
+/// Key of [`ORDER`] in Kineto JSON.
 pub const ORDER_KEY: &str = "etlinkOrder";
-/// The key of Kineto JSON under which stands how many rows the writer of a `.pftrace` cut.
+/// Key in Kineto JSON for the number of rows that the writer of a `.pftrace` shortened.
 pub const CUT_ROWS_KEY: &str = "etlinkCutRows";
-/// The last entry of a whole file.
+/// Key of the last entry in a whole file.
 pub const COMPLETE: &str = "complete";

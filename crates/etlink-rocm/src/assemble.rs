@@ -1,4 +1,4 @@
-//! Records of a process into a device trace.
+//! Assembles a device trace from the records of a process.
 
 use crate::Error;
 use crate::operations::{blocks, copy_name};
@@ -9,13 +9,13 @@ use etlink_model::{
     ThreadIdx, TraceRecorder, TrackLabel,
 };
 
-/// No row of the table of collectives.
+/// Marks a name without a row in the table of collectives.
 const NO_RECORD: u32 = u32::MAX;
 
-/// The one process that has work on devices, or the first.
+/// Returns the only process with work on devices; the first process if none has any.
 ///
 /// # Errors
-/// Several have.
+/// Several processes have work on devices.
 pub(crate) fn only_process(mut processes: Vec<RocmProcess>) -> Result<RocmProcess, Error> {
     let working: Vec<usize> = (0..processes.len())
         .filter(|place| processes[*place].has_device_work())
@@ -34,7 +34,7 @@ pub(crate) fn only_process(mut processes: Vec<RocmProcess>) -> Result<RocmProces
     }
 }
 
-/// Makes a device trace of a process. O(n log n) for the final sort, else linear.
+/// Builds the device trace of a process. O(n log n) for the final sort, otherwise linear.
 pub(crate) fn assemble(
     process: RocmProcess,
     names: Names,
@@ -63,7 +63,7 @@ pub(crate) fn assemble(
     builder.assembler.finish().ok_or(Error::TooManyRows)
 }
 
-/// Whether HIP streams were recorded. Before ROCm 7 all are 0, and queues are all that is known.
+/// Returns true if HIP streams were recorded. Before ROCm 7 all are 0, and only queues are known.
 fn has_streams(process: &RocmProcess) -> bool {
     let mut dispatches = process.dispatches.iter();
     let mut copies = process.copies.iter();
@@ -77,25 +77,25 @@ struct ProcessBuilder {
 }
 
 impl ProcessBuilder {
-    /// Names of the devices in order of their numbers, and their compute units.
+    /// Adds the devices' names and compute units, in order of their numbers.
     fn push_agents(&mut self) {
         let agents = self.process.agents.values();
         let mut devices: Vec<&RocmAgent> = agents.filter(|agent| agent.is_device).collect();
         devices.sort_by_key(|agent| agent.number);
         let trace = &mut self.assembler.trace;
         for (place, agent) in devices.iter().enumerate() {
-            // A name in a wrong place would be that of another device.
+            // A misplaced name would be another device's.
             if i64::try_from(place) == Ok(agent.number) {
                 trace.header.devices.push(agent.name.clone());
             }
-            // A count of 0 says nothing, and coverage would divide by it.
+            // A count of 0 means unknown, and coverage would divide by it.
             if agent.compute_units > 0 {
                 trace.note_multiprocessors(agent.number, agent.compute_units);
             }
         }
     }
 
-    /// The number of an agent's device; an agent that is not listed has its own number.
+    /// Returns the device number of an agent; an unlisted agent's id stands in for it.
     fn device(&self, agent: i64) -> i64 {
         let known = self.process.agents.get(&agent);
         known.map_or(agent, |agent| agent.number)
@@ -176,7 +176,7 @@ impl ProcessBuilder {
         self.assembler.thread_index(self.process.pid, span.thread)
     }
 
-    /// The name of a call; `None`, counted, where the file does not have it.
+    /// Returns the name of a call; `None`, counted, if the file lacks it.
     fn call_name(&mut self, call: RocmCall) -> Option<NameId> {
         let name = self.process.record_name(call.name);
         if name.is_none() {
@@ -203,7 +203,7 @@ impl ProcessBuilder {
         self.assembler.count_events("X cuda_runtime", 1);
     }
 
-    /// A range of ROCTx has a message. The call that ends it, and a mark, last no time.
+    /// Adds a ROCTx range, which has a message. Marks, and calls that end ranges, have no duration.
     fn push_marker(&mut self, call: RocmCall) {
         let listed = self.process.messages.get(&call.span.correlation.0);
         match call.message.or(listed.copied()) {
@@ -245,7 +245,7 @@ impl ProcessBuilder {
     }
 }
 
-/// A row of kind, category and name, without sizes.
+/// Builds a row from kind, category and name, without sizes.
 fn device_row(
     (kind, category, name): (RowKind, NameId, NameId),
     queue: QueueIdx,
@@ -258,7 +258,7 @@ fn device_row(
         queue,
         start: span.start,
         duration: span.duration,
-        // 0 is written where nothing was recorded that could have launched it.
+        // 0 means that no recorded call launched the work.
         correlation: match span.correlation {
             Correlation(0) => Correlation::NONE,
             known => known,

@@ -1,4 +1,4 @@
-//! The JSON of rocprofv3 (`--output-format json`).
+//! Reads the JSON of rocprofv3 (`--output-format json`).
 //!
 //! ```text
 //! {"rocprofiler-sdk-tool": [{
@@ -8,7 +8,7 @@
 //!   "kernel_symbols": [{…}, …],
 //!   "buffer_records": {"kernel_dispatch": [{…}, …], "hip_api": [{…}, …], …}}]}
 //! ```
-//! The lists are walked element by element, in whatever order they come.
+//! The lists are walked element by element, in any order.
 
 use crate::Error;
 use crate::assemble::{assemble, only_process};
@@ -27,8 +27,8 @@ const TOOL: &[u8] = b"\"rocprofiler-sdk-tool\"";
 /// Reads JSON of rocprofv3. O(bytes); memory of the records and of one element's text.
 ///
 /// # Errors
-/// The source fails at once, it has no list `rocprofiler-sdk-tool`, or several processes in it have
-/// work on devices. A file that is cut is no error: see [`DeviceTrace::anomalies`].
+/// The source fails at once, it has no list `rocprofiler-sdk-tool`, or several of its processes
+/// have work on devices. A truncated file is not an error: see [`DeviceTrace::anomalies`].
 pub fn read_rocprof_json<R: Read>(source: R) -> Result<DeviceTrace, Error> {
     let mut reader = RocprofReader {
         stream: JsonStream::new(source),
@@ -40,7 +40,7 @@ pub fn read_rocprof_json<R: Read>(source: R) -> Result<DeviceTrace, Error> {
     let end = reader.read_document();
     let bytes = reader.stream.position();
     if let Err(end) = end {
-        // Nothing was there before the end came.
+        // The document ended before its first process.
         if reader.processes.is_empty() {
             return Err(end.into_error(bytes));
         }
@@ -55,11 +55,11 @@ struct RocprofReader<R> {
     names: Names,
     anomalies: Anomalies,
     processes: Vec<RocmProcess>,
-    /// The text of an element; memory that is used again.
+    /// Text of an element; the buffer is reused.
     text: Vec<u8>,
 }
 
-/// A list whose elements are read.
+/// Lists with elements that are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WantedList {
     Agents,
@@ -69,12 +69,12 @@ enum WantedList {
     Dispatches,
     Copies,
     Calls(CallFamily),
-    /// Its elements are counted as what no table keeps.
+    /// Unknown list: its elements are counted as not kept.
     Unknown,
 }
 
 impl WantedList {
-    /// By the keys that lead to it, without that of the tool.
+    /// Finds a list by the keys that lead to it, below the tool's own key.
     fn of(outer: &[u8], key: &[u8]) -> Option<WantedList> {
         Some(match (outer, key) {
             (b"", b"\"agents\"") => WantedList::Agents,
@@ -95,7 +95,7 @@ impl WantedList {
 }
 
 impl<R: Read> RocprofReader<R> {
-    /// Counts why the rest was not read.
+    /// Counts the reason why the rest was not read.
     fn note_end(&mut self, end: StreamEnd) {
         let place = || format!("byte {}", self.stream.position());
         match end {
@@ -112,7 +112,7 @@ impl<R: Read> RocprofReader<R> {
     }
 
     fn read_document(&mut self) -> Result<(), StreamEnd> {
-        // A mark of the byte order, which some editors put there.
+        // Byte order mark, which some editors add.
         for byte in *b"\xEF\xBB\xBF" {
             self.stream.eat(byte)?;
         }
@@ -140,12 +140,12 @@ impl<R: Read> RocprofReader<R> {
         self.read_lists(b"")
     }
 
-    /// Reads the lists of an object that the stream is in.
+    /// Reads the lists of the object at the stream's position.
     fn read_lists(&mut self, outer: &[u8]) -> Result<(), StreamEnd> {
         let mut key = vec![];
         while self.stream.key(&mut key)?.is_some() {
             let is_inner = matches!(&key[..], b"\"strings\"" | b"\"buffer_records\"");
-            // One level alone: a document cannot make this go deeper.
+            // Only one level, so that no document can make the recursion deeper.
             if outer.is_empty() && is_inner && self.stream.eat(b'{')? {
                 self.read_lists(&key)?;
             } else if outer.is_empty() && key == b"\"metadata\"" {
@@ -180,7 +180,7 @@ impl<R: Read> RocprofReader<R> {
         Ok(())
     }
 
-    /// Hands on the text of the value that is next.
+    /// Passes on the text of the next value.
     fn read_element(
         &mut self,
         push: impl FnOnce(&mut Self, &[u8]) -> Option<()>,
@@ -267,7 +267,7 @@ impl<R: Read> RocprofReader<R> {
                 names.push(self.names.intern(&name.text()));
             }
         }
-        // The place in the list is the kind's number, also where nothing is known of it.
+        // The position in the list is the kind's number, so unknown kinds are pushed too.
         self.process()?.operations.push(names);
         Some(())
     }
@@ -280,7 +280,8 @@ impl<R: Read> RocprofReader<R> {
         Some(())
     }
 
-    /// What all records have; `None` inside: it has no time, which is counted.
+    /// Reads the parts that all records share; the inner option is `None`, counted, if there is no
+    /// time.
     fn span(&mut self, values: [Option<JsonValue<'_>>; 4]) -> Option<Option<RecordSpan>> {
         let [thread, correlation, start, end] = values;
         let internal = match correlation {
@@ -408,7 +409,7 @@ impl<R: Read> RocprofReader<R> {
     }
 }
 
-/// The values of some keys of an object; `None` where its text is no object.
+/// Returns the values of some keys of an object; `None` if its text is not an object.
 fn fields<'a, const N: usize>(
     text: &'a [u8],
     keys: [&str; N],
@@ -425,7 +426,7 @@ fn fields<'a, const N: usize>(
     Some(found)
 }
 
-/// A handle: `{"handle": 17}`, or the number alone.
+/// Reads a handle: `{"handle": 17}`, or the bare number.
 fn handle(value: Option<JsonValue<'_>>) -> Option<i64> {
     let value = value?;
     match value {
@@ -434,7 +435,7 @@ fn handle(value: Option<JsonValue<'_>>) -> Option<i64> {
     }
 }
 
-/// `{"x": 512, "y": 1, "z": 1}`; what is absent or no number is 0.
+/// Reads `{"x": 512, "y": 1, "z": 1}`; anything absent or not a number is 0.
 fn sizes(value: Option<JsonValue<'_>>) -> [u32; 3] {
     let found = value.and_then(|value| fields(value.raw(), ["x", "y", "z"]));
     found.unwrap_or_default().map(small)

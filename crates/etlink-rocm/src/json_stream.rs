@@ -1,27 +1,27 @@
-//! A JSON document as a stream of tokens and values, of which one is in memory at a time.
+//! Streams a JSON document as tokens and values, with one value in memory at a time.
 
 use crate::Error;
 use etlink_json::MAX_ELEMENT_BYTES;
 use std::io::{ErrorKind, Read};
 
-/// How much is asked for at once.
+/// Bytes requested per read.
 const BLOCK: usize = 64 << 10;
 
-/// Why a stream goes on no further.
+/// Reason why a stream ended early.
 #[derive(Debug)]
 pub(crate) enum StreamEnd {
-    /// The document ends inside something.
+    /// The document is truncated inside a value.
     Cut,
-    /// Something else stands where a key, a value or a bracket should.
+    /// An unexpected byte in place of a key, value or bracket.
     Broken,
     /// The source failed.
     Failed(std::io::Error),
-    /// A value is larger than any should be.
+    /// A value exceeds the largest plausible size.
     TooLarge,
 }
 
 impl StreamEnd {
-    /// The error of a document of which nothing could be read.
+    /// Returns the error of a document that ended before anything was read.
     pub(crate) fn into_error(self, offset: u64) -> Error {
         match self {
             StreamEnd::Failed(source) => Error::Io { offset, source },
@@ -31,13 +31,13 @@ impl StreamEnd {
     }
 }
 
-/// Reads a document from its beginning to its end.
+/// Reads a document from start to end.
 pub(crate) struct JsonStream<R> {
     source: R,
     buffer: Vec<u8>,
-    /// Where in the buffer the next byte stands.
+    /// Position of the next byte in the buffer.
     at: usize,
-    /// Where in the document the buffer begins.
+    /// Offset of the buffer in the document.
     offset: u64,
 }
 
@@ -51,12 +51,12 @@ impl<R: Read> JsonStream<R> {
         }
     }
 
-    /// Where in the document the next byte stands.
+    /// Returns the offset of the next byte in the document.
     pub(crate) fn position(&self) -> u64 {
         self.offset + self.at as u64
     }
 
-    /// The rest of the buffer, filled anew when it is used up; empty at the end.
+    /// Returns the rest of the buffer, refilled if it is used up; empty at the end.
     fn rest(&mut self) -> Result<&[u8], StreamEnd> {
         if self.at == self.buffer.len() {
             self.offset += self.at as u64;
@@ -74,7 +74,7 @@ impl<R: Read> JsonStream<R> {
         Ok(&self.buffer[self.at..])
     }
 
-    /// The next byte that is no white space, which stays; `None` at the end.
+    /// Returns the next byte that is not white space, without consuming it; `None` at the end.
     pub(crate) fn peek(&mut self) -> Result<Option<u8>, StreamEnd> {
         loop {
             let rest = self.rest()?;
@@ -91,14 +91,14 @@ impl<R: Read> JsonStream<R> {
         }
     }
 
-    /// Takes `byte` if it is next.
+    /// Consumes `byte` if it is next.
     pub(crate) fn eat(&mut self, byte: u8) -> Result<bool, StreamEnd> {
         let is_next = self.peek()? == Some(byte);
         self.at += usize::from(is_next);
         Ok(is_next)
     }
 
-    /// The next key of the object that the stream is in, or `None` behind its `}`.
+    /// Reads the next key of the current object; `None` after its `}`.
     pub(crate) fn key(&mut self, key: &mut Vec<u8>) -> Result<Option<()>, StreamEnd> {
         self.eat(b',')?;
         match self.peek()? {
@@ -119,7 +119,7 @@ impl<R: Read> JsonStream<R> {
         }
     }
 
-    /// Whether the list that the stream is in has another item; else it is behind its `]`.
+    /// Returns true if the current list has another item; otherwise the stream is after its `]`.
     pub(crate) fn has_item(&mut self) -> Result<bool, StreamEnd> {
         self.eat(b',')?;
         match self.peek()? {
@@ -132,7 +132,7 @@ impl<R: Read> JsonStream<R> {
         }
     }
 
-    /// What stands in the place of something else: nothing, or another byte.
+    /// Classifies an unexpected position: the document ends, or another byte is there.
     fn unexpected(&mut self) -> Result<StreamEnd, StreamEnd> {
         Ok(match self.peek()? {
             None => StreamEnd::Cut,
@@ -140,7 +140,7 @@ impl<R: Read> JsonStream<R> {
         })
     }
 
-    /// Walks behind the value that is next, and keeps its text if that is wanted.
+    /// Skips the next value, and keeps its text if requested.
     pub(crate) fn value(&mut self, mut kept: Option<&mut Vec<u8>>) -> Result<(), StreamEnd> {
         let mut walk = ValueWalk::default();
         match self.peek()? {
@@ -155,7 +155,7 @@ impl<R: Read> JsonStream<R> {
             }
             let (taken, is_done) = walk.take(rest);
             if let Some(kept) = &mut kept {
-                // A claim of the document must not fill the memory.
+                // A document's claim must not fill the memory.
                 if kept.len() + taken > MAX_ELEMENT_BYTES {
                     return Err(StreamEnd::TooLarge);
                 }
@@ -169,7 +169,7 @@ impl<R: Read> JsonStream<R> {
     }
 }
 
-/// Where in a value a walk is. Depth is counted, so that nesting takes no memory.
+/// Progress of a walk through a value. Depth is a counter, so nesting takes no memory.
 #[derive(Default)]
 struct ValueWalk {
     depth: u64,
@@ -179,7 +179,7 @@ struct ValueWalk {
 }
 
 impl ValueWalk {
-    /// How many bytes of `text` belong to the value, and whether it ends with them.
+    /// Returns how many bytes of `text` belong to the value, and true if the value ends with them.
     fn take(&mut self, text: &[u8]) -> (usize, bool) {
         for (place, byte) in text.iter().enumerate() {
             if self.is_escaped {
@@ -209,7 +209,7 @@ impl ValueWalk {
                         return (place + 1, true);
                     }
                 }
-                // A word ends before white space.
+                // White space ends a word.
                 _ if self.depth == 0 && self.has_begun && byte.is_ascii_whitespace() => {
                     return (place, true);
                 }
@@ -225,7 +225,7 @@ impl ValueWalk {
 mod tests {
     use super::*;
 
-    /// Gives its bytes one by one.
+    /// Reader that returns one byte at a time.
     struct Slow<'t>(&'t [u8]);
 
     impl Read for Slow<'_> {

@@ -1,4 +1,4 @@
-//! Reads what ROCm's `rocprofv3` writes.
+//! Reads the output of ROCm's `rocprofv3`.
 //!
 //! ```text
 //! *_results.json   lists of records, one element at a time ──┐
@@ -13,8 +13,8 @@
 //! | ranges of ROCTx | annotations |
 //! | calls of RCCL | ops around what they launch |
 //!
-//! A grid counts work items in ROCm, blocks in [`DeviceRow`](etlink_model::DeviceRow): it is divided
-//! by the workgroup. Times count from the machine's start, so that the trace has no time of day.
+//! A grid counts work items in ROCm, but blocks in [`DeviceRow`](etlink_model::DeviceRow), so it is
+//! divided by the workgroup. Times count from the machine's boot, so the trace has no time of day.
 //!
 //! Formats: `source/lib/output/generateJSON.cpp` and `source/share/rocprofiler-sdk-rocpd` of
 //! [rocprofiler-sdk](https://github.com/ROCm/rocm-systems).
@@ -33,34 +33,34 @@ pub use rocpd::{
 
 use etlink_model::advice;
 
-/// Why a recording of ROCm could not be read.
+/// Reason why a recording of ROCm could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The source failed before anything could be read.
     #[error("reading stopped at byte {offset}: {source}")]
     Io {
-        /// How many bytes had been read.
+        /// Bytes read before the failure.
         offset: u64,
-        /// What the source said.
+        /// Error of the source.
         source: std::io::Error,
     },
-    /// It is no JSON of rocprofv3.
+    /// The input is not JSON of rocprofv3.
     #[error(
         "no list \"rocprofiler-sdk-tool\" in it ({bytes} bytes read): not what rocprofv3 writes, or \
          cut before it{}",
         advice(self.remedy())
     )]
     NoTool {
-        /// Length of what was searched.
+        /// Bytes searched.
         bytes: u64,
     },
-    /// One record is larger than any is.
+    /// One record is larger than any real one.
     #[error("the record that begins at byte {offset} is larger than 64 MiB, which none is")]
     TooLarge {
-        /// Where it begins.
+        /// Offset of the record.
         offset: u64,
     },
-    /// The database cannot be read.
+    /// The database could not be read.
     #[error(transparent)]
     Sqlite(#[from] etlink_sqlite::Error),
     /// More than one process has work on devices.
@@ -71,13 +71,13 @@ pub enum Error {
         advice(self.remedy())
     )]
     SeveralProcesses {
-        /// Their ids.
+        /// Process ids of those processes.
         pids: Vec<i64>,
     },
-    /// No such process is in it.
+    /// The requested process is not in the database.
     #[error("the process that is wanted has no tables in it")]
     NoProcess,
-    /// More rows than row numbers.
+    /// One kind of event exceeds the range of row numbers.
     #[error(
         "the trace has more than {limit} events of one kind, more than one link can hold",
         limit = u32::MAX - 1
@@ -86,7 +86,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What the user can do.
+    /// Returns advice for the user; `None` if there is none.
     pub fn remedy(&self) -> Option<String> {
         match self {
             Error::NoTool { .. } => Some("record it with --output-format json".to_owned()),
@@ -103,7 +103,7 @@ impl Error {
     }
 }
 
-/// Process ids with commas between them, the first ones where there are many.
+/// Lists process ids separated by commas, truncated if there are many.
 fn listed(pids: &[i64]) -> String {
     const MOST: usize = 16;
     let mut shown: Vec<String> = pids.iter().take(MOST).map(i64::to_string).collect();

@@ -1,7 +1,7 @@
-//! What copies are called.
+//! Names of copies, and conversion of grids.
 
-/// Copies by the names of their operations (`rocprofiler_memory_copy_operation_t`), in the words
-/// that CUPTI has for them, by which figures tell the direction.
+/// Translates the name of a copy operation (`rocprofiler_memory_copy_operation_t`) into CUPTI's,
+/// from which figures infer the direction.
 pub(crate) fn copy_name(operation: &str) -> &str {
     match operation.trim_start_matches("MEMORY_COPY_") {
         "HOST_TO_HOST" => "Memcpy HtoH (Host -> Host)",
@@ -12,7 +12,7 @@ pub(crate) fn copy_name(operation: &str) -> &str {
     }
 }
 
-/// Blocks of a grid of work items, rounded up; what is 0 stays 0.
+/// Returns the number of blocks in a grid of work items, rounded up; 0 stays 0.
 pub(crate) fn blocks(grid: [u32; 3], workgroup: [u32; 3]) -> [u32; 3] {
     let mut blocks = grid;
     for (blocks, threads) in blocks.iter_mut().zip(workgroup) {

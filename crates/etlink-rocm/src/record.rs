@@ -1,10 +1,10 @@
-//! Records of a process as both formats have them.
+//! Records of a process, common to both formats.
 
 use etlink_model::{Anomalies, AnomalyKind, Correlation, DurationNs, NameId, TimeNs};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// What a call belongs to.
+/// API family of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallFamily {
     /// HIP and HSA.
@@ -13,12 +13,12 @@ pub(crate) enum CallFamily {
     Marker,
     /// RCCL.
     Library,
-    /// Decoders, page faults and the like.
+    /// Decoders, page faults and other families.
     Other,
 }
 
 impl CallFamily {
-    /// By the name of a kind of record (`rocprofiler_buffer_tracing_kind_t`).
+    /// Classifies a kind of record by its name (`rocprofiler_buffer_tracing_kind_t`).
     pub(crate) fn of(kind: &str) -> CallFamily {
         if kind.starts_with("HIP_") || kind.starts_with("HSA_") {
             CallFamily::Runtime
@@ -32,42 +32,42 @@ impl CallFamily {
     }
 }
 
-/// What a record is called: known at once, or by numbers that are explained elsewhere.
+/// Name of a record: known at once, or numbers to look up later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordName {
     Known(NameId),
-    /// Kind and operation, the places of lists of strings.
+    /// Kind and operation: positions in lists of strings.
     Numbered {
         kind: i64,
         operation: i64,
     },
 }
 
-/// What all records have.
+/// Parts that all records share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RecordSpan {
     pub(crate) thread: i64,
-    /// The internal correlation id.
+    /// Internal correlation id.
     pub(crate) correlation: Correlation,
     pub(crate) start: TimeNs,
     pub(crate) duration: DurationNs,
 }
 
-/// A kernel.
+/// A kernel dispatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RocmDispatch {
     pub(crate) span: RecordSpan,
     pub(crate) agent: i64,
     pub(crate) queue: i64,
-    /// 0 of the default stream, and where no stream is known.
+    /// Stream number; 0 for the default stream, or if the stream is unknown.
     pub(crate) stream: i64,
     pub(crate) kernel: i64,
-    /// Work items.
+    /// Grid size in work items.
     pub(crate) grid: [u32; 3],
     pub(crate) workgroup: [u32; 3],
 }
 
-/// A copy.
+/// A memory copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RocmCopy {
     pub(crate) span: RecordSpan,
@@ -78,40 +78,40 @@ pub(crate) struct RocmCopy {
     pub(crate) bytes: u64,
 }
 
-/// A call, or a range of ROCTx.
+/// An API call, or a range of ROCTx.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RocmCall {
     pub(crate) span: RecordSpan,
     pub(crate) family: CallFamily,
     pub(crate) name: RecordName,
-    /// What a range of ROCTx says, where that stands at the range itself.
+    /// Message of a ROCTx range, if the range itself holds it.
     pub(crate) message: Option<NameId>,
 }
 
-/// An agent: a processor of the host or a device.
+/// An agent: a processor of the host, or a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RocmAgent {
     pub(crate) is_device: bool,
-    /// Its number among those of its kind.
+    /// Number of the agent among agents of its kind.
     pub(crate) number: i64,
     pub(crate) name: String,
     pub(crate) compute_units: u32,
 }
 
-/// What was recorded of a process.
+/// All records of a process.
 #[derive(Debug, Default)]
 pub(crate) struct RocmProcess {
     pub(crate) pid: i64,
     pub(crate) host_name: String,
-    /// Its rank, and how many there are, by its environment.
+    /// Rank and number of ranks, from the environment.
     pub(crate) rank: Option<i64>,
     pub(crate) world_size: Option<i64>,
-    /// Shared by the processes of one part of a database: a file can claim many of both.
+    /// Shared by the processes of one part of a database, since a file can claim many of both.
     pub(crate) agents: Arc<FxHashMap<i64, RocmAgent>>,
     pub(crate) kernels: Arc<FxHashMap<i64, NameId>>,
-    /// Names of operations, by kind and operation.
+    /// Names of operations, indexed by kind and operation.
     pub(crate) operations: Vec<Vec<NameId>>,
-    /// Messages of ROCTx by internal correlation id, where they stand in a list of their own.
+    /// Messages of ROCTx by internal correlation id, if they are in a separate list.
     pub(crate) messages: FxHashMap<i64, NameId>,
     pub(crate) thread_names: Vec<(i64, NameId)>,
     pub(crate) dispatches: Vec<RocmDispatch>,
@@ -120,12 +120,12 @@ pub(crate) struct RocmProcess {
 }
 
 impl RocmProcess {
-    /// Whether it has work on devices.
+    /// Returns true if the process has work on devices.
     pub(crate) fn has_device_work(&self) -> bool {
         !self.dispatches.is_empty() || !self.copies.is_empty()
     }
 
-    /// The name of a record, if it is known.
+    /// Returns the name of a record, if it is known.
     pub(crate) fn record_name(&self, name: RecordName) -> Option<NameId> {
         match name {
             RecordName::Known(name) => Some(name),
@@ -138,8 +138,8 @@ impl RocmProcess {
     }
 }
 
-/// Start and duration of a record; `None`, counted, where it has no start. rocprofv3 writes 0 for
-/// times that the device did not give.
+/// Returns start and duration of a record; `None`, counted, if it has no start. rocprofv3 writes 0
+/// for times that the device did not report.
 pub(crate) fn record_times(
     start: Option<u64>,
     end: Option<u64>,

@@ -1,8 +1,8 @@
-//! rocpd: the SQLite database that rocprofv3 of ROCm 7 writes.
+//! Reads rocpd: the SQLite database that rocprofv3 of ROCm 7 writes.
 //!
-//! The tables of a process bear its id in their names (`rocpd_region_0197…`), and views without it
-//! unite those of a merged database. Dispatches, copies and regions each have an event, whose
-//! `stack_id` is the internal correlation id; its `correlation_id` is the program's own
+//! Table names contain an id of their process (`rocpd_region_0197…`); views without the id unite
+//! the tables of a merged database. Dispatches, copies and regions each have an event. Its
+//! `stack_id` is the internal correlation id, its `correlation_id` the program's own
 //! (`source/lib/output/generateRocpd.cpp`).
 
 use crate::Error;
@@ -19,42 +19,43 @@ use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What names of tables begin with, before the id of their process.
+/// Prefix of table names, before the id of their process.
 const PROCESSES: &str = "rocpd_info_process";
 const DISPATCHES: &str = "rocpd_kernel_dispatch";
 const COPIES: &str = "rocpd_memory_copy";
 const REGIONS: &str = "rocpd_region";
 
-/// Whether a database is one of rocpd, by its tables.
+/// Returns true if the tables are those that rocpd defines.
 pub fn is_rocpd(tables: &SqliteTables) -> bool {
     !suffixes(tables).is_empty()
 }
 
-/// How to read.
+/// Options of [`read_rocpd`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RocpdReadOptions {
-    /// Which process, by its [`RocpdProcess::place`]; `None`: the only one that has work on devices.
+    /// Process to read, by its [`RocpdProcess::place`]; `None` for the only one with work on
+    /// devices.
     pub process: Option<i64>,
 }
 
 /// A process of a database that has work on devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RocpdProcess {
-    /// Its place among the processes of the database, which its process id need not tell: a merged
-    /// database can be of several machines.
+    /// Index of the process in the database. Process ids may be ambiguous: a merged database can
+    /// combine several machines.
     pub place: i64,
-    /// Its process id.
+    /// Process id.
     pub pid: i64,
-    /// Its rank, by its environment.
+    /// Rank, from the process's environment.
     pub rank: Option<i64>,
-    /// How many ranks there are, by its environment.
+    /// Number of ranks, from the process's environment.
     pub world_size: Option<i64>,
 }
 
-/// The processes that have work on devices. O(rows · log processes).
+/// Lists the processes that have work on devices. O(rows · log processes).
 ///
 /// # Errors
-/// It is no rocpd database, or it is locked.
+/// The database is not rocpd, or it is locked.
 pub fn rocpd_processes(connection: &Connection) -> Result<Vec<RocpdProcess>, Error> {
     let tables = rocpd_tables(connection)?;
     let mut found = vec![];
@@ -72,11 +73,11 @@ pub fn rocpd_processes(connection: &Connection) -> Result<Vec<RocpdProcess>, Err
     Ok(found)
 }
 
-/// How many rows there are in the tables that a trace is read from, for a guess of the memory that it
-/// takes. O(tables · log rows).
+/// Returns the number of rows in the tables that a trace is read from, to estimate its memory.
+/// O(tables · log rows).
 ///
 /// # Errors
-/// It is no rocpd database, or it is locked.
+/// The database is not rocpd, or it is locked.
 pub fn rocpd_row_count(connection: &Connection) -> Result<u64, Error> {
     let tables = rocpd_tables(connection)?;
     let mut rows = 0u64;
@@ -90,11 +91,12 @@ pub fn rocpd_row_count(connection: &Connection) -> Result<u64, Error> {
     Ok(rows)
 }
 
-/// Reads a process of a rocpd database. O(rows); memory of the records and of two numbers per event.
+/// Reads one process of a rocpd database. O(rows); memory of the records, plus two numbers per
+/// event.
 ///
 /// # Errors
-/// It is none, it is locked, or no process is wanted where several have work on devices. Damage
-/// inside tables is no error: see [`DeviceTrace::anomalies`].
+/// The database is not rocpd, it is locked, or several processes have work on devices and none was
+/// selected. Damage inside tables is not an error: see [`DeviceTrace::anomalies`].
 pub fn read_rocpd(
     connection: &Connection,
     options: RocpdReadOptions,
@@ -125,7 +127,7 @@ pub fn read_rocpd(
     assemble(process, reader.names, reader.anomalies, tables.bytes)
 }
 
-/// The tables of a database of rocpd.
+/// Lists the tables of a rocpd database; an error if it is not one.
 fn rocpd_tables(connection: &Connection) -> Result<SqliteTables, Error> {
     let tables = SqliteTables::probe(connection)?;
     if is_rocpd(&tables) {
@@ -141,22 +143,24 @@ fn rocpd_tables(connection: &Connection) -> Result<SqliteTables, Error> {
 /// A process that a database lists, without its records.
 struct ListedProcess {
     suffix: String,
-    /// The number of its row.
+    /// Row number.
     id: i64,
     process: RocmProcess,
 }
 
-/// The processes that tables of one suffix name: a search for each would read all rows each time.
+/// Processes with work in the tables of one suffix, cached: a separate search per process would
+/// read all rows each time.
 #[derive(Default)]
 struct WorkingProcesses {
     suffix: Option<String>,
     ids: BTreeSet<i64>,
-    /// A table does not say of which process its rows are: they can be of any.
+    /// True if a table does not name the processes of its rows, which then may be any.
     is_any: bool,
 }
 
 impl WorkingProcesses {
-    /// Whether a process has work on devices. Processes come suffix by suffix.
+    /// Returns true if a process has work on devices. The cache is rebuilt whenever the suffix
+    /// changes.
     fn has(
         &mut self,
         listed: &ListedProcess,
@@ -182,7 +186,7 @@ impl WorkingProcesses {
     }
 }
 
-/// All processes, in the order of the names of their tables.
+/// Lists all processes, in the order of their table names.
 fn listed_processes(
     connection: &Connection,
     tables: &SqliteTables,
@@ -207,7 +211,7 @@ fn listed_processes(
     Ok(all)
 }
 
-/// The ends of the names of a process's tables, one for each process that has any work.
+/// Returns the suffixes of process-specific table names, one per process that has work.
 fn suffixes(tables: &SqliteTables) -> Vec<String> {
     let mut found = vec![];
     for table in tables.iter() {
@@ -215,7 +219,7 @@ fn suffixes(tables: &SqliteTables) -> Vec<String> {
         let suffix = [DISPATCHES, COPIES, REGIONS]
             .iter()
             .find_map(|prefix| name.strip_prefix(prefix))
-            // `rocpd_region_0197…`, and plain `rocpd_region` where a tool joined them
+            // `rocpd_region_0197…`, or plain `rocpd_region` if a tool merged the tables
             .filter(|suffix| suffix.is_empty() || suffix.starts_with('_'));
         found.extend(suffix.map(str::to_owned));
     }
@@ -231,20 +235,20 @@ struct RocpdReader<'c> {
     anomalies: Anomalies,
 }
 
-/// What the tables of one suffix refer to.
+/// Lookup tables of one suffix.
 #[derive(Default)]
 struct PartTables {
     strings: FxHashMap<i64, NameId>,
     events: FxHashMap<i64, PartEvent>,
-    /// By their row number, of which `tid` columns are.
+    /// Thread ids by row number, which `tid` columns contain.
     threads: FxHashMap<i64, i64>,
-    /// By the row number of a process, in order.
+    /// Processes by row number, in order.
     processes: BTreeMap<i64, RocmProcess>,
     agents: FxHashMap<i64, RocmAgent>,
     kernels: FxHashMap<i64, NameId>,
 }
 
-/// An event, without what only markers have.
+/// An event, without the parts specific to markers.
 #[derive(Clone, Copy, Debug)]
 struct PartEvent {
     correlation: Correlation,
@@ -282,7 +286,7 @@ impl RocpdReader<'_> {
         Ok(())
     }
 
-    /// Reads the tables of one suffix, by the row numbers of processes.
+    /// Reads the tables of one suffix; returns processes by row number.
     fn read_part(&mut self, suffix: &str) -> Result<BTreeMap<i64, RocmProcess>, Error> {
         let mut part = PartTables {
             processes: self.read_processes(suffix)?,
@@ -302,7 +306,7 @@ impl RocpdReader<'_> {
         Ok(processes)
     }
 
-    /// The processes of one suffix, without their records.
+    /// Reads the processes of one suffix, without their records.
     fn read_processes(&mut self, suffix: &str) -> Result<BTreeMap<i64, RocmProcess>, Error> {
         let mut hosts: FxHashMap<i64, String> = FxHashMap::default();
         let mut processes: BTreeMap<i64, RocmProcess> = BTreeMap::new();
@@ -394,7 +398,7 @@ impl RocpdReader<'_> {
             let category = cells.int(1).and_then(|category| strings.get(&category));
             let category = category.copied().unwrap_or_default();
             let is_marker = CallFamily::of(names.get(category)) == CallFamily::Marker;
-            // Only ranges of ROCTx say more than their name.
+            // Only ROCTx ranges have a message besides their name.
             let text = if is_marker { cells.bytes(3) } else { None };
             let message = text.and_then(marker_message);
             let event = PartEvent {
@@ -494,7 +498,8 @@ impl RocpdReader<'_> {
 }
 
 impl PartTables {
-    /// What all records have, in the first columns: start, end, process, thread and event.
+    /// Reads the parts that all records share, in the first columns: start, end, process, thread,
+    /// event.
     fn span(
         &self,
         cells: &RowCells<'_, '_>,
@@ -514,7 +519,7 @@ impl PartTables {
         Some((span, event))
     }
 
-    /// The process of a record.
+    /// Returns the process of a record.
     fn process(&mut self, cells: &RowCells<'_, '_>) -> &mut RocmProcess {
         let id = cells.int(2).unwrap_or(0);
         let new = || RocmProcess {
@@ -525,7 +530,7 @@ impl PartTables {
     }
 }
 
-/// Variables that tell a process its rank, the surest first: of torchrun, Open MPI, MPICH and Slurm.
+/// Environment variables with the rank, most reliable first: torchrun, Open MPI, MPICH, Slurm.
 const RANKS: [&str; 4] = ["RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"];
 const WORLD_SIZES: [&str; 4] = [
     "WORLD_SIZE",
@@ -534,7 +539,8 @@ const WORLD_SIZES: [&str; 4] = [
     "SLURM_NTASKS",
 ];
 
-/// The number that the first of these variables says. Nothing else of an environment is kept.
+/// Returns the number in the first of these variables that is set. Nothing else of the environment
+/// is kept.
 fn variable(environment: &[u8], names: &[&str]) -> Option<i64> {
     let fields = object_fields(environment);
     let mut numbers = names.iter().filter_map(|name| {
@@ -545,13 +551,13 @@ fn variable(environment: &[u8], names: &[&str]) -> Option<i64> {
     numbers.next()
 }
 
-/// The message of a range: `{"message": "forward"}`.
+/// Extracts the message of a range: `{"message": "forward"}`.
 fn marker_message(text: &[u8]) -> Option<String> {
     let value = field(text, b"message")?;
     Some(value.text().into_owned())
 }
 
-/// `cu_count` of what is kept of an agent.
+/// Extracts `cu_count` from the stored properties of an agent.
 fn compute_units(text: &[u8]) -> u32 {
     let units = field(text, b"cu_count").and_then(JsonValue::uint);
     units

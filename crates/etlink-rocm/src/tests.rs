@@ -1,4 +1,4 @@
-//! Drawn programs of known truth, and damage.
+//! Tests with generated programs of known truth, and with damage.
 
 mod documented;
 
@@ -34,7 +34,7 @@ fn json(bytes: &[u8]) -> DeviceTrace {
     read_rocprof_json(bytes).expect("JSON of rocprofv3")
 }
 
-/// What a trace says of work and its launches, by an origin.
+/// Describes work and its launches in a trace, with times relative to `origin`.
 fn meaning(trace: &DeviceTrace, origin: i64) -> Vec<String> {
     let mut all = vec![];
     let mut push = |what: &dyn Debug| all.push(format!("{what:?}"));
@@ -43,7 +43,7 @@ fn meaning(trace: &DeviceTrace, origin: i64) -> Vec<String> {
     for row in 0..rows.len() {
         let row = rows.row(row);
         let queue = trace.queues[row.queue.index()];
-        // ROCm has words of its own for copies.
+        // ROCm has its own names for copies.
         let is_copy = row.kind == RowKind::Memcpy;
         let name = if is_copy {
             ""
@@ -101,7 +101,7 @@ fn a_program_comes_back_from_both_forms() {
     assert!(rows > 100, "the test could not fail: {rows} rows");
 }
 
-/// A document of one process with these lists in `buffer_records`.
+/// Builds a document of one process with these lists in `buffer_records`.
 fn document(lists: &str) -> String {
     format!(
         r#"{{"rocprofiler-sdk-tool": [{{
@@ -140,7 +140,7 @@ fn lists_come_in_any_order_and_queues_stand_for_streams() {
         .as_bytes(),
     );
     let queue = trace.queues[0];
-    // No stream is recorded, and the queue is.
+    // Only the queue is recorded, not the stream.
     assert_eq!((queue.device, queue.stream), (3, 2));
     let row = trace.rows.row(0);
     assert_eq!(trace.names.get(row.name), "gemm");
@@ -192,7 +192,7 @@ fn what_is_cut_is_used_as_far_as_it_goes() {
     ] {
         let read = read_rocprof_json(text);
         let is_refused = matches!(read, Err(Error::NoTool { .. }));
-        // a document without the list is read to its end
+        // a document without the list is read to the end
         assert!(
             is_refused || read.is_ok_and(|trace| trace.window().is_none()),
             "{text:?}"
@@ -239,7 +239,7 @@ fn several_processes_are_refused() {
         panic!("{refused:?}");
     };
     assert_eq!(pids, [9, 9]);
-    // One without work on devices does not matter.
+    // A process without work on devices does not matter.
     let other = format!("{{\"rocprofiler-sdk-tool\": [{{\"metadata\": {{}}}}, {process}]}}");
     assert_eq!(json(other.as_bytes()).rows.len(), 1);
 }
@@ -271,7 +271,7 @@ fn each_process_of_a_merged_database_is_a_trace() {
     assert!(matches!(none, Err(Error::NoProcess)), "{none:?}");
 }
 
-/// ROCTx of some versions gives its ranges no internal correlation id.
+/// Some versions of ROCTx write ranges without an internal correlation id.
 #[test]
 fn ranges_without_an_id_keep_their_own_messages() {
     let trace = drawn(1);
@@ -284,7 +284,7 @@ fn ranges_without_an_id_keep_their_own_messages() {
     assert_eq!(meaning(&read, ROCM_ORIGIN_NS), meaning(&trace, 0));
 }
 
-/// Each process once had a copy of all agents and kernels, and a search of all rows.
+/// Regression: each process had its own copy of all agents and kernels, and searched all rows.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the test is of time")]
 fn many_processes_of_one_part_share_what_they_refer_to() {
@@ -303,7 +303,7 @@ fn many_processes_of_one_part_share_what_they_refer_to() {
     assert_eq!(rocpd_processes(&connection).expect("lists").len(), 1);
     let read = read_rocpd(&connection, RocpdReadOptions::default()).expect("reads");
     assert!(read.rows.len() >= 100_000);
-    // Seconds where work grows with the rows; hours where it grows with their square.
+    // Linear work takes seconds; quadratic work would take hours.
     assert!(started.elapsed().as_secs() < 60);
 }
 
@@ -336,7 +336,7 @@ fn other_and_damaged_databases() {
     ));
     let trace = drawn(1);
     let connection = database(&trace, "_a");
-    // Cells of other types, absent ones and absent tables are what other tools leave behind.
+    // Other tools leave cells of other types, missing cells and missing tables.
     connection
         .execute_batch(
             "UPDATE rocpd_kernel_dispatch_a SET start = 'soon' WHERE id = 1;

@@ -74,14 +74,14 @@ impl JoinedRun {
         notes
     }
 
-    /// Whether each rank, by place, lacks a collective or message that others have with it, or has
-    /// only its call where others have the transfer.
+    /// Whether each rank, by place, lacks a collective or message that others have with it, or its
+    /// device row, or has only its call where others have the transfer.
     pub fn lacks_matches(&self) -> Vec<bool> {
         let ranks = self.summaries.iter().map(|summary| summary.rank);
         let places: BTreeMap<GlobalRank, usize> = ranks.zip(0..).collect();
         let mut lacks = vec![false; self.summaries.len()];
         for matched in &self.matches.matches {
-            for rank in &matched.missing {
+            for rank in matched.missing.iter().chain(&matched.lost) {
                 if let Some(place) = places.get(rank) {
                     lacks[*place] = true;
                 }

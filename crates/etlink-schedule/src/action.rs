@@ -1,26 +1,26 @@
-//! What happens in a step, and what is odd about it.
+//! Actions of the recorders in a step, and warnings about their order.
 
 use serde::Serialize;
 use std::fmt;
 
-/// What the recorders do during a step (`torch.profiler.ProfilerAction`).
+/// Action of the recorders during a step (`torch.profiler.ProfilerAction`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Action {
-    /// They are off.
+    /// The recorders are off.
     #[default]
     None,
-    /// They are prepared, so that what recording costs at first is not in the trace.
+    /// The recorders are prepared, so that their start-up cost is not in the trace.
     Warmup,
-    /// They record.
+    /// The recorders record.
     Record,
-    /// They record, and the trace is saved when the step ends.
+    /// The recorders record, and the trace is saved when the step ends.
     RecordAndSave,
 }
 
 impl Action {
-    /// The name in PyTorch: `RECORD_AND_SAVE`.
+    /// Returns the name in PyTorch: `RECORD_AND_SAVE`.
     pub const fn name(self) -> &'static str {
         match self {
             Action::None => "NONE",
@@ -30,7 +30,7 @@ impl Action {
         }
     }
 
-    /// Whether the step is in a trace.
+    /// Returns true if the step is in a trace.
     pub const fn records(self) -> bool {
         matches!(self, Action::Record | Action::RecordAndSave)
     }
@@ -38,25 +38,25 @@ impl Action {
 
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // `pad` keeps the width that a table asks for; `write_str` would ignore it.
+        // `pad` respects the width of a format; `write_str` would ignore it.
         f.pad(self.name())
     }
 }
 
-/// What PyTorch warns of, in its words.
+/// PyTorch's warnings about schedules, in its words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum Warning {
     /// The schedule has no warmup.
     #[error("Profiler won't be using warmup, this can skew profiler results")]
     NoWarmup,
-    /// Prepared, but not recorded: the trace is empty and dropped.
+    /// Prepared, but not recorded: the trace is empty and is dropped.
     #[error("Incorrect schedule: WARMUP followed by NONE")]
     WarmupThenNone,
-    /// What was recorded is dropped.
+    /// The recording is dropped.
     #[error("Incorrect schedule: RECORD followed by NONE")]
     RecordThenNone,
-    /// What was recorded is dropped, and the next recording is not prepared.
+    /// The recording is dropped, and the next one is not prepared.
     #[error("Incorrect schedule: RECORD followed by WARMUP")]
     RecordThenWarmup,
 }

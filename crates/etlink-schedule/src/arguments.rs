@@ -1,8 +1,8 @@
-//! The arguments of a schedule, as they are typed.
+//! Arguments of a schedule, as typed.
 
 use std::fmt;
 
-/// The arguments of `torch.profiler.schedule`, by its names. All count steps but `repeat` and
+/// Arguments of `torch.profiler.schedule`, with its names. All are in steps except `repeat` and
 /// `skip_first_wait`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arguments {
@@ -10,13 +10,13 @@ pub struct Arguments {
     pub skip_first: i64,
     /// Idle steps at the start of each cycle; at least 0.
     pub wait: i64,
-    /// Steps for which the recorders are prepared; at least 0.
+    /// Steps during which the recorders are prepared; at least 0.
     pub warmup: i64,
-    /// Steps that are recorded; at least 1.
+    /// Steps to record; at least 1.
     pub active: i64,
-    /// Cycles; 0 goes on until the program ends.
+    /// Cycles; 0 repeats until the program ends.
     pub repeat: i64,
-    /// Anything but 0: the first cycle has no idle steps. PyTorch has it from 2.6 on.
+    /// Nonzero if the first cycle has no idle steps. Supported since PyTorch 2.6.
     pub skip_first_wait: i64,
 }
 
@@ -36,7 +36,7 @@ pub enum Argument {
 }
 
 impl Argument {
-    /// The name in PyTorch: `skip_first`.
+    /// Returns the name in PyTorch: `skip_first`.
     pub const fn name(self) -> &'static str {
         match self {
             Argument::Wait => "wait",
@@ -55,11 +55,11 @@ impl Argument {
 /// An argument below its bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArgumentFault {
-    /// Which one.
+    /// Argument that is too small.
     pub argument: Argument,
-    /// What it was.
+    /// Value it was given.
     pub got: i64,
-    /// The smallest value that is allowed.
+    /// Smallest allowed value.
     pub least: i64,
 }
 
@@ -75,7 +75,7 @@ impl fmt::Display for ArgumentFault {
     }
 }
 
-/// Arguments that PyTorch rejects, all of them; never empty.
+/// All arguments that PyTorch rejects; never empty.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid schedule: {}", list_faults(.0))]
 pub struct InvalidArguments(pub Vec<ArgumentFault>);
@@ -86,9 +86,10 @@ fn list_faults(faults: &[ArgumentFault]) -> String {
 }
 
 impl Arguments {
-    /// All arguments below their bounds, in PyTorch's order. `skip_first_wait` has none.
+    /// Returns all arguments below their bounds, in PyTorch's order. `skip_first_wait` has no
+    /// bound.
     pub(crate) fn faults(&self) -> Vec<ArgumentFault> {
-        // The order is that of the assertion in `torch.profiler.schedule`.
+        // The order follows the assertion in `torch.profiler.schedule`.
         let bounded = [
             (Argument::Wait, self.wait),
             (Argument::Warmup, self.warmup),

@@ -1,4 +1,4 @@
-//! Which steps of a program are recorded, exactly as `torch.profiler.schedule` says.
+//! Selects the steps of a program to record, exactly like `torch.profiler.schedule`.
 //!
 //! ```text
 //! skip_first=1, wait=1, warmup=1, active=2, repeat=2
@@ -8,16 +8,16 @@
 //! calls               prepare start                    stop  prepare start                    stop
 //!                                                      save                                   save
 //! ```
-//! - [`Schedule`]: the [`Action`] of each step, as a pure function of its number.
-//! - [`Action::then`] and [`Action::exit`]: the [`RecorderCall`]s that lead from one step's action
-//!   to the next.
-//! - [`PhaseSchedule`]: one schedule over training, validation, test and predict steps, as
-//!   Lightning has it.
+//! - [`Schedule`]: returns the [`Action`] of each step, as a pure function of its number.
+//! - [`Action::then`] and [`Action::exit`]: return the [`RecorderCall`]s that lead from one step's
+//!   action to the next.
+//! - [`PhaseSchedule`]: one schedule over training, validation, test and predict steps, like
+//!   Lightning's.
 //!
-//! Steps are loop bodies, counted from 0. Everything is O(1) per step and holds for every `u64`.
-//! The rules are those of `torch/profiler/profiler.py` (PyTorch 2.15.0) and of `ScheduleWrapper` in
-//! `pytorch_lightning/profilers/pytorch.py` (2.6.6); `tests/` holds them to what the originals
-//! answered.
+//! Steps are loop bodies, counted from 0. Everything is O(1) per step and valid for every `u64`.
+//! The rules follow `torch/profiler/profiler.py` (PyTorch 2.15.0) and `ScheduleWrapper` in
+//! `pytorch_lightning/profilers/pytorch.py` (2.6.6); `tests/` compares them with recorded answers
+//! of the originals.
 //!
 //! ```
 //! use etlink_schedule::{Action, Arguments, RecorderCall, Schedule};

@@ -1,12 +1,12 @@
-//! One schedule over the steps of several phases, as Lightning's `ScheduleWrapper` has it.
+//! Applies one schedule to the steps of several phases, like Lightning's `ScheduleWrapper`.
 //!
-//! Each phase has a counter of its own, so validation may still wait while training records. They
-//! share one profiler, so where phases alternate its actions can follow each other in ways that
-//! PyTorch warns of ([`Action::then`]).
+//! Each phase has its own counter, so validation may still wait while training records. The phases
+//! share one profiler, so if they alternate, its actions can follow each other in ways that PyTorch
+//! warns about ([`Action::then`]).
 
 use crate::{Action, Schedule};
 
-/// What kind of step it is: which of Lightning's hooks ended.
+/// Phase of a step, named after the Lightning hook that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// `training_step`.
@@ -19,21 +19,21 @@ pub enum Phase {
     Predict,
 }
 
-/// What the program was started to do.
+/// Purpose of the program run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Loop {
-    /// `trainer.fit`: validation steps before the first training step are a sanity check and do not
-    /// count.
+    /// `trainer.fit`: validation steps before the first training step are a sanity check and are
+    /// not counted.
     Fit,
     /// `trainer.validate`, `test` or `predict`.
     Other,
 }
 
-/// A schedule that every phase goes through once: after its first `RECORD_AND_SAVE` a phase is
-/// `NONE` for good, whatever `repeat` says.
+/// A schedule that every phase goes through once: after its first `RECORD_AND_SAVE` a phase stays
+/// `NONE`, whatever `repeat` says.
 ///
-/// [`step`](PhaseSchedule::step) is called when a step has ended and gives the action of the next
-/// one. Before the first call the action is `NONE`, so the first step of the program is never
+/// [`step`](PhaseSchedule::step) is called when a step has ended, and returns the action of the
+/// next one. Before the first call the action is `NONE`, so the first step of the program is never
 /// recorded: with `wait=0` a step of the schedule is lost.
 ///
 /// ```
@@ -59,7 +59,7 @@ pub struct PhaseSchedule {
 }
 
 impl PhaseSchedule {
-    /// All phases at their start.
+    /// Creates the schedule with all phases at their start.
     pub fn new(schedule: Schedule, runs: Loop) -> PhaseSchedule {
         PhaseSchedule {
             schedule,
@@ -70,17 +70,17 @@ impl PhaseSchedule {
         }
     }
 
-    /// Steps of a phase that have been counted: none are after the phase was saved. Lightning's
-    /// `num_step`.
+    /// Returns the number of counted steps of a phase, which stops once the phase is saved.
+    /// Lightning's `num_step`.
     pub fn steps(&self, phase: Phase) -> u64 {
         self.steps[phase as usize]
     }
 
-    /// A step of `phase` has ended: the action from here to the end of the next step, of whatever
+    /// Ends a step of `phase`, and returns the action until the end of the next step, whatever its
     /// phase.
     pub fn step(&mut self, phase: Phase) -> Action {
         let at = phase as usize;
-        // `ScheduleWrapper.has_finished`: its steps do not even count any more.
+        // `ScheduleWrapper.has_finished`: steps of a finished phase are not even counted.
         if self.saved[at] {
             return Action::None;
         }
@@ -91,12 +91,12 @@ impl PhaseSchedule {
             self.steps[at] = self.steps[at].saturating_add(1);
         }
         let mut action = self.schedule.action(self.steps[at]);
-        // The phases share one profiler: where it records, another phase's warmup would stop it and
-        // drop what it has. `ScheduleWrapper` goes on recording instead.
+        // The phases share one profiler. If it records, another phase's warmup would stop it and
+        // drop the recording. `ScheduleWrapper` continues to record instead.
         if self.previous == Action::Record && action == Action::Warmup {
             action = Action::Record;
         }
-        // The first trace of a phase ends it, whatever `repeat` says.
+        // The first trace of a phase finishes it, whatever `repeat` says.
         self.saved[at] = action == Action::RecordAndSave;
         self.previous = action;
         action

@@ -1,27 +1,27 @@
-//! `--ranks 0,8-15`.
+//! Parses `--ranks 0,8-15`.
 
 use serde::Serialize;
 use std::str::FromStr;
 
-/// Some ranks: `0,8-15`, as inclusive ranges in the order they were typed.
+/// Selected ranks: `0,8-15`, as inclusive ranges in typed order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RankSelection(Vec<(u32, u32)>);
 
-/// Text that names no ranks.
+/// A text that is not a list of ranks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is neither a rank nor a range of ranks; ranks are written 0,8-15")]
 pub struct InvalidRanks(String);
 
 impl RankSelection {
-    /// Whether `rank` is one of them. O(ranges).
+    /// Returns true if `rank` is selected. O(ranges).
     pub fn has(&self, rank: u32) -> bool {
         self.0
             .iter()
             .any(|(first, last)| (*first..=*last).contains(&rank))
     }
 
-    /// Each of them, in the order in which they were typed. A range can be long.
+    /// Iterates over the selected ranks, in typed order. A range can be long.
     pub fn iter(&self) -> impl Iterator<Item = u32> {
         self.0.iter().flat_map(|(first, last)| *first..=*last)
     }
@@ -41,7 +41,7 @@ impl FromStr for RankSelection {
 }
 
 fn parse_range(part: &str) -> Option<(u32, u32)> {
-    // A single rank is the range from itself to itself.
+    // A single rank is a range of one.
     let (first, last) = part.split_once('-').unwrap_or((part, part));
     let first = first.trim().parse().ok()?;
     let last = last.trim().parse().ok()?;

@@ -1,13 +1,13 @@
-//! Step -> action: `torch.profiler.schedule`.
+//! Maps steps to actions, like `torch.profiler.schedule`.
 
 use crate::{Action, Arguments, InvalidArguments, Warning};
 use std::ops::Range;
 
-/// A schedule with arguments that hold: `skip_first` steps, then `repeat` cycles (0: without end)
-/// of `wait`, `warmup` and `active` steps.
+/// A schedule with valid arguments: `skip_first` steps, then `repeat` cycles (0: endless) of
+/// `wait`, `warmup` and `active` steps.
 ///
-/// PyTorch divides floats to see whether the last cycle is over, which is exact to 2^53 steps; here
-/// it is exact throughout.
+/// PyTorch divides floats to find the end of the last cycle, which is exact up to 2^53 steps; this
+/// implementation is always exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
     skip_first: u64,
@@ -19,19 +19,20 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// A schedule as `torch.profiler.schedule` takes it.
+    /// Creates a schedule from the arguments of `torch.profiler.schedule`.
     ///
     /// # Errors
-    /// Arguments below their bounds, all of them.
+    /// Arguments are below their bounds; the error lists all of them.
     pub fn new(arguments: Arguments) -> Result<Schedule, InvalidArguments> {
-        // All of them are named at once: who starts a job on many machines wants to start it once.
+        // All faults are reported at once, so that a job on many machines needs only one more
+        // start.
         let faults = arguments.faults();
         if !faults.is_empty() {
             return Err(InvalidArguments(faults));
         }
         Ok(Schedule {
             skip_first: arguments.skip_first.unsigned_abs(),
-            // None is negative here, so that this changes no value.
+            // No argument is negative here, so this changes no value.
             wait: arguments.wait.unsigned_abs(),
             warmup: arguments.warmup.unsigned_abs(),
             active: arguments.active.unsigned_abs(),
@@ -40,31 +41,30 @@ impl Schedule {
         })
     }
 
-    /// What PyTorch warns of when the schedule is made.
+    /// Returns PyTorch's warning about the schedule; `None` if there is none.
     pub fn warning(&self) -> Option<Warning> {
         (self.warmup == 0).then_some(Warning::NoWarmup)
     }
 
-    /// What happens in step number `step`, from 0.
+    /// Returns the action of step number `step`, from 0.
     pub fn action(&self, step: u64) -> Action {
         self.stretch_at(step).0
     }
 
-    /// The first step after `step` that has another action; `None` if that is further than steps
-    /// can be counted.
+    /// Returns the first step after `step` with another action; `None` if its number exceeds `u64`.
     pub fn next_change(&self, step: u64) -> Option<u64> {
         u64::try_from(self.stretch_at(step).1).ok()
     }
 
-    /// The first step that is recorded.
+    /// Returns the first recorded step; `None` if there is none.
     pub fn first_recorded(&self) -> Option<u64> {
         self.stretches(u64::MAX)
             .find(|(_, action)| action.records())
             .map(|(range, _)| range.start)
     }
 
-    /// The actions of the steps from 0 to `steps`, exclusive, as stretches of equal ones that are
-    /// as long as can be. O(1) per stretch.
+    /// Iterates over the steps from 0 to `steps`, exclusive, as maximal ranges with equal actions.
+    /// O(1) per range.
     pub fn stretches(&self, steps: u64) -> impl Iterator<Item = (Range<u64>, Action)> + use<> {
         let schedule = *self;
         let mut next = 0;
@@ -76,14 +76,14 @@ impl Schedule {
         })
     }
 
-    /// The action of a step and the first step after it that has another one, or `u128::MAX`.
+    /// Returns the action of a step, and the first later step with another action, or `u128::MAX`.
     fn stretch_at(&self, step: u64) -> (Action, u128) {
         let [skip_first, wait, warmup, active] =
             [self.skip_first, self.wait, self.warmup, self.active].map(u128::from);
         // Products of three 64-bit arguments need 128 bits, so that no schedule overflows.
         let ahead = if self.skip_first_wait { wait } else { 0 };
         let Some(since) = step.checked_sub(self.skip_first) else {
-            // What follows `skip_first` is idle too, but for a first cycle that does not wait.
+            // The steps after `skip_first` are idle too, unless the first cycle does not wait.
             return (Action::None, skip_first + wait - ahead);
         };
         let position = u128::from(since) + ahead;
@@ -100,7 +100,7 @@ impl Schedule {
             at if at < wait => (Action::None, wait),
             at if at < wait + warmup => (Action::Warmup, wait + warmup),
             at if at < cycle - 1 => (Action::Record, cycle - 1),
-            // Cycles of one step follow each other without a change, to the end of the last one.
+            // Cycles of a single step continue without a change, to the end of the last one.
             _ if cycle == 1 => return (Action::RecordAndSave, over.saturating_add(skip_first)),
             _ => (Action::RecordAndSave, cycle),
         };

@@ -1,35 +1,35 @@
-//! From one step's action to the next: what the recorders are told, in order.
+//! Transitions between the actions of two steps: the ordered calls to the recorders.
 //!
 //! The table is `action_map` of `torch.profiler.profile`. A session starts with the transition from
-//! [`Action::None`] to the action of step 0 and ends with [`Action::exit`] of the last one.
-//! With PyTorch's own schedules three pairs never occur; those are the ones with a warning.
+//! [`Action::None`] to the action of step 0, and ends with [`Action::exit`] of the last step. With
+//! PyTorch's own schedules three pairs never occur; they have a warning.
 
 use crate::{Action, Warning};
 
-/// What a recorder is told.
+/// Call to a recorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RecorderCall {
-    /// Get ready: `prepare_trace`. Drops what the previous cycle recorded.
+    /// Prepares for recording: `prepare_trace`. Drops the recording of the previous cycle.
     Prepare,
-    /// Record from now on: `start_trace`.
+    /// Starts recording: `start_trace`.
     Start,
-    /// Record no longer: `stop_trace`.
+    /// Stops recording: `stop_trace`.
     Stop,
-    /// Keep what was recorded since `Start`: `on_trace_ready`.
+    /// Saves the recording since `Start`: `on_trace_ready`.
     Save,
 }
 
-/// Calls between two steps.
+/// Recorder calls between two steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transition {
-    /// In this order.
+    /// Calls in order.
     pub calls: &'static [RecorderCall],
-    /// What PyTorch warns of before the calls.
+    /// Warning that PyTorch prints before the calls; `None` if it prints none.
     pub warning: Option<Warning>,
 }
 
 impl Action {
-    /// The transition from a step with this action to a step with the action `next`.
+    /// Returns the transition from a step with this action to a step with the action `next`.
     pub const fn then(self, next: Action) -> Transition {
         use Action::{None as Off, Record, RecordAndSave, Warmup};
         use RecorderCall::{Prepare, Save, Start, Stop};
@@ -40,7 +40,7 @@ impl Action {
             (Off, Warmup) => quiet_transition(&[Prepare]),
             (Off, Record | RecordAndSave) => quiet_transition(&[Prepare, Start]),
             (Warmup, Record | RecordAndSave) => quiet_transition(&[Start]),
-            // `action_map` starts the prepared profiler only to stop it, so recorders see both
+            // `action_map` starts the prepared profiler only to stop it, so recorders receive both
             // calls.
             (Warmup, Off) => warned_transition(&[Start, Stop], Warning::WarmupThenNone),
             // Nothing is saved here: only RECORD_AND_SAVE calls `on_trace_ready`.
@@ -54,8 +54,8 @@ impl Action {
         }
     }
 
-    /// The transition from a step with this action to the end of the session, also by an error of
-    /// the program: what was recorded so far is saved, a warmup leaves nothing.
+    /// Returns the transition from a step with this action to the end of the session, also if the
+    /// program fails: the recording so far is saved, a warmup leaves nothing.
     pub const fn exit(self) -> Transition {
         match self {
             Action::None => quiet_transition(&[]),

@@ -1,5 +1,5 @@
-//! The answers of PyTorch 2.15.0 (`torch/profiler/profiler.py`) and Lightning 2.6.6, which
-//! `cases/README.md` describes.
+//! Compares with the answers of PyTorch 2.15.0 (`torch/profiler/profiler.py`) and Lightning 2.6.6,
+//! described in `cases/README.md`.
 #![allow(clippy::expect_used, clippy::panic, reason = "tests")]
 
 use etlink_schedule::{
@@ -87,7 +87,7 @@ fn schedules() {
     assert_eq!((cases.len(), rejected, warned), (200, 2, 64));
 }
 
-/// A profiler that tells what it calls, built on nothing but the transitions.
+/// A profiler that logs its calls, driven by nothing but the transitions.
 struct Profiler<'a> {
     case: &'a Value,
     action: Action,
@@ -171,8 +171,8 @@ fn life_cycles() {
     for case in &cases {
         let mut profiler = Profiler::new(case);
         profiler.run();
-        // `cleanup` is of `with`, the other warning of PyTorch's list of events; neither is of the
-        // schedule.
+        // `cleanup` belongs to `with`, and the other warning to PyTorch's list of events; neither
+        // is part of the schedule.
         let calls: Vec<String> = texts(&case["calls"])
             .into_iter()
             .filter(|call| !call.ends_with(": cleanup"))

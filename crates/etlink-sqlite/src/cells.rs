@@ -5,13 +5,13 @@ use rusqlite::types::ValueRef;
 use std::borrow::Cow;
 use std::cell::Cell;
 
-/// The cells of one row, by the place of their column in what was asked for.
+/// The cells of one row, indexed by the position of their column in the request.
 ///
 /// SQLite keeps a type per cell, not per column. A cell whose type does not fit reads as `None`, like
 /// NULL, and is counted as [`BadCell`](etlink_model::AnomalyKind::BadCell).
 pub struct RowCells<'r, 's> {
     row: &'r Row<'s>,
-    /// How many did not fit, and the first one's column.
+    /// Number of cells with an unfit type, and the column of the first one.
     pub(crate) bad: Cell<(u64, usize)>,
 }
 
@@ -23,7 +23,7 @@ impl<'r, 's> RowCells<'r, 's> {
         }
     }
 
-    /// An integer. A float without a fraction, and a text of digits, is one too: other tools copy
+    /// Returns an integer. Accepts floats without a fraction and texts of digits: other tools copy
     /// tables with such types.
     #[inline]
     pub fn int(&self, column: usize) -> Option<i64> {
@@ -34,28 +34,28 @@ impl<'r, 's> RowCells<'r, 's> {
         }
     }
 
-    /// An integer that is not negative. SQLite has no unsigned numbers, so that larger ones than
-    /// `i64` holds are written as negative ones: those are read as what they were.
+    /// Returns an unsigned integer. SQLite has only signed numbers, so values above `i64::MAX` are
+    /// stored as negative ones; the cast restores them.
     #[inline]
     pub fn bits(&self, column: usize) -> Option<u64> {
         self.int(column).map(|number| number as u64)
     }
 
-    /// A count or size: an integer that is not negative; a negative one is counted as bad.
+    /// Returns a count or size; a negative value is counted as bad.
     #[inline]
     pub fn uint(&self, column: usize) -> Option<u64> {
         let number = self.int(column)?;
         self.fitting(column, u64::try_from(number).ok())
     }
 
-    /// A number of at most 32 bits that is not negative.
+    /// Returns a non-negative number of at most 32 bits.
     #[inline]
     pub fn small_uint(&self, column: usize) -> Option<u32> {
         let number = self.int(column)?;
         self.fitting(column, u32::try_from(number).ok())
     }
 
-    /// A number.
+    /// Returns a floating point number.
     pub fn real(&self, column: usize) -> Option<f64> {
         match self.row.get_ref(column) {
             Ok(ValueRef::Real(number)) => Some(number),
@@ -69,7 +69,7 @@ impl<'r, 's> RowCells<'r, 's> {
         }
     }
 
-    /// A text. Bytes that are no UTF-8 become replacement characters.
+    /// Returns a text. Bytes that are not UTF-8 become replacement characters.
     pub fn text(&self, column: usize) -> Option<Cow<'r, str>> {
         match self.row.get_ref(column) {
             Ok(ValueRef::Text(text)) => Some(String::from_utf8_lossy(text)),
@@ -79,7 +79,7 @@ impl<'r, 's> RowCells<'r, 's> {
         }
     }
 
-    /// The bytes of a blob or text.
+    /// Returns the bytes of a blob or text.
     pub fn bytes(&self, column: usize) -> Option<&'r [u8]> {
         match self.row.get_ref(column) {
             Ok(ValueRef::Blob(bytes) | ValueRef::Text(bytes)) => Some(bytes),
@@ -88,7 +88,7 @@ impl<'r, 's> RowCells<'r, 's> {
         }
     }
 
-    /// Counts a cell that did not fit.
+    /// Returns `value`, and counts the cell as bad if there is none.
     #[inline]
     fn fitting<T>(&self, column: usize, value: Option<T>) -> Option<T> {
         if value.is_none() {
@@ -100,10 +100,10 @@ impl<'r, 's> RowCells<'r, 's> {
     }
 }
 
-/// The integer that a float or a text is.
+/// Converts a float or a text to the integer it represents.
 fn whole_number(value: ValueRef<'_>) -> Option<i64> {
     match value {
-        // Beyond 2^53 a float stands for several integers, of which none is right.
+        // Beyond 2^53 a float stands for several integers.
         ValueRef::Real(number) if number.fract() == 0.0 && number.abs() < 9.0e15 => {
             Some(number as i64)
         }

@@ -1,58 +1,59 @@
-//! Why a database could not be read.
+//! Errors of reading a database.
 
 use etlink_model::advice;
 use rusqlite::ErrorCode;
 
-/// Why a database could not be read. Damage inside a table is no error: see
+/// Reason why a database could not be read. Damage inside a table is not an error: see
 /// [`scan_rows`](crate::scan_rows).
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Its first page is none of SQLite, or nothing of its list of tables can be read.
+    /// The first page is not SQLite's, or nothing of the list of tables can be read.
     #[error("no SQLite database, or its list of tables is damaged{}", advice(self.remedy()))]
     NotDatabase {
-        /// What SQLite says.
+        /// Error reported by SQLite.
         source: rusqlite::Error,
     },
     /// Another program holds a lock.
     #[error("another program is writing this database{}", advice(self.remedy()))]
     Locked {
-        /// What was to be read.
+        /// Part of the database that was requested.
         place: String,
     },
-    /// Its newest rows are not in it, but in the write-ahead log beside it.
+    /// The newest rows are not in the database itself, but in its write-ahead log.
     #[error(
         "another program is writing this database, or ended before all rows were in it: some are in \
          the -wal file beside it alone{}",
         advice(self.remedy())
     )]
     PendingLog,
-    /// A table that a reader cannot do without.
+    /// A table that the reader requires is missing.
     #[error("the database has no table {table}: {meaning}{}", advice(self.remedy()))]
     NoTable {
-        /// The table.
+        /// Name of the table.
         table: String,
-        /// What that means.
+        /// Consequence for the user.
         meaning: String,
-        /// What helps.
+        /// Advice for the user.
         remedy: String,
     },
-    /// Anything else that SQLite refuses.
+    /// Any other failure of SQLite.
     #[error("SQLite fails at {place}")]
     Failed {
-        /// What was to be read.
+        /// Part of the database that was requested.
         place: String,
-        /// What SQLite says.
+        /// Error reported by SQLite.
         source: rusqlite::Error,
     },
 }
 
 impl Error {
-    /// An error of SQLite, by what the user can do about it.
+    /// Classifies an error of SQLite by what the user can do about it.
     pub fn of(place: &str, source: rusqlite::Error) -> Error {
         let place = place.to_owned();
         match source.sqlite_error_code() {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Error::Locked { place },
-            // What takes more steps than its rows can cause has pages that name each other.
+            // A query that takes more steps than its rows can cause reads pages that reference each
+            // other.
             Some(
                 ErrorCode::NotADatabase
                 | ErrorCode::DatabaseCorrupt
@@ -62,7 +63,7 @@ impl Error {
         }
     }
 
-    /// What the user can do.
+    /// Returns advice for the user; `None` if there is none.
     pub fn remedy(&self) -> Option<String> {
         match self {
             Error::NotDatabase { .. } => Some("export or copy it again".to_owned()),
@@ -79,10 +80,10 @@ impl Error {
     }
 }
 
-/// What SQLite gives; `None` where the file is damaged, or has nothing of what was asked for.
+/// Returns SQLite's result; `None` if the file is damaged or lacks what was requested.
 ///
 /// # Errors
-/// The fault is not the file's: the disk fails, another program holds a lock, there is no memory.
+/// The cause is outside the file: the disk fails, another program holds a lock, or memory runs out.
 pub fn unless_damaged<T>(place: &str, result: rusqlite::Result<T>) -> Result<Option<T>, Error> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -91,7 +92,7 @@ pub fn unless_damaged<T>(place: &str, result: rusqlite::Result<T>) -> Result<Opt
     }
 }
 
-/// Whether an error is damage of the file, before which all rows are good.
+/// Returns true if the error means damage of the file; rows read before it are good.
 pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
     let code = error.sqlite_error_code();
     is_cut(error)
@@ -101,7 +102,7 @@ pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
         )
 }
 
-/// Whether a page is behind the end of the file. Other failures of input are those of a disk.
+/// Returns true if a page is beyond the end of the file. Other input errors come from the disk.
 fn is_cut(error: &rusqlite::Error) -> bool {
     let code = error.sqlite_error().map(|error| error.extended_code);
     code == Some(rusqlite::ffi::SQLITE_IOERR_SHORT_READ)
@@ -122,7 +123,7 @@ fn is_outside_file(error: &rusqlite::Error) -> bool {
 }
 
 impl Error {
-    /// Whether the fault is not the file's, so that it may be read another time.
+    /// Returns true if the cause is outside the file, so that a later attempt may succeed.
     pub fn is_outside_file(&self) -> bool {
         match self {
             Error::Locked { .. } => true,
@@ -132,7 +133,8 @@ impl Error {
     }
 }
 
-/// Whether a query took more steps than [`limit_steps`](crate::query_steps::limit_steps) allows.
+/// Returns true if a query took more steps than [`limit_steps`](crate::query_steps::limit_steps)
+/// allows.
 pub(crate) fn is_endless(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted)
 }

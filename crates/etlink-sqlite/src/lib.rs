@@ -1,16 +1,16 @@
-//! What readers of SQLite files share: which tables and columns a database has, and its rows as
-//! typed cells.
+//! Shared parts of the readers of SQLite files: the tables and columns of a database, and its rows
+//! as typed cells.
 //!
 //! ```text
 //! open connection -> SqliteTables -> scan_rows -> RowCells (one, reused) -> columns of a reader
 //! ```
-//! Recorders that write SQLite differ in their tables from version to version, and users change
-//! such files with other tools. So a reader asks for the columns that it knows. One that a file
-//! lacks reads as NULL. A cell of a wrong type reads as NULL too, and is counted. Rows are streamed:
-//! memory is that of one row and of SQLite's page cache, whatever the size of the file.
+//! Recorders that write SQLite change their tables from version to version, and users edit such
+//! files with other tools. So a reader requests the columns that it knows. A column that the file
+//! lacks reads as NULL. A cell of the wrong type reads as NULL too, and is counted. Rows are
+//! streamed: memory is one row plus SQLite's page cache, whatever the size of the file.
 //!
-//! This crate opens no file. It takes a connection, which [`set_safe_limits`] should have been given
-//! before: a file of somebody else's can hold views and triggers.
+//! This crate opens no file. It takes a connection, which should have been passed to
+//! [`set_safe_limits`] first: a file from an untrusted source can hold views and triggers.
 //!
 //! ```
 //! use etlink_model::Anomalies;
@@ -55,17 +55,17 @@ use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
 use stored_size::stored_bytes;
 
-/// A text or blob of more bytes is not read: no recorder writes such a one into a column that
-/// readers want.
+/// Upper limit of a text or blob in bytes: no recorder writes a larger one into a column that
+/// readers need.
 const MAX_CELL_BYTES: i32 = 64 << 20;
-/// Texts that a query makes, of columns and names, are shorter.
+/// Lower bound of the cell limit: texts that queries build from columns and names are shorter.
 const MIN_CELL_BYTES: i32 = 64 << 10;
 
-/// Switches off what a file of somebody else's could do beyond holding rows: functions with side
-/// effects in its views, writes to its schema, cells of a gigabyte, queries without end.
+/// Disables what an untrusted file could do beyond holding rows: functions with side effects in its
+/// views, writes to its schema, gigabyte cells, endless queries.
 ///
 /// # Errors
-/// The file is no database, or it is locked.
+/// The file is not a database, or it is locked.
 pub fn set_safe_limits(connection: &mut Connection) -> Result<(), Error> {
     // https://sqlite.org/security.html, "Untrusted SQLite Database Files"
     let settings = [
@@ -78,12 +78,13 @@ pub fn set_safe_limits(connection: &mut Connection) -> Result<(), Error> {
         set.map_err(|source| Error::of("settings", source))?;
     }
     let bytes = stored_bytes(connection).map_err(|source| Error::of("settings", source))?;
-    // SQLite makes room for as much as a row says before it looks for the pages that have it.
+    // SQLite allocates as much as a row claims before it looks for the pages that hold it.
     let cell_bytes = i32::try_from(bytes).unwrap_or(MAX_CELL_BYTES);
     let cell_bytes = cell_bytes.clamp(MIN_CELL_BYTES, MAX_CELL_BYTES);
     let set = connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, cell_bytes);
     set.map_err(|source| Error::of("settings", source))?;
-    // SQLite then checks each page as it is loaded, so that damage is an error and not a wrong row.
+    // SQLite then checks each page as it is loaded, so damage becomes an error instead of a wrong
+    // row.
     let set = connection.pragma_update(None, "cell_size_check", true);
     set.map_err(|source| Error::of("settings", source))?;
     query_steps::limit_steps(connection, bytes)

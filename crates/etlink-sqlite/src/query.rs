@@ -1,13 +1,13 @@
-//! Rows of a query of a reader's own.
+//! Rows of a reader's own SQL query.
 
 use crate::{Error, begin_query, unless_damaged};
 use rusqlite::{Connection, Row};
 
-/// Gives `take` each row of a query. Damage ends the rows, and so does a query that the file's columns
-/// do not allow; whoever scans the tables counts that.
+/// Passes each row of a query to `take`. Damage ends the rows, and so does a query that does not
+/// fit the file's columns; the scan of the tables counts such damage.
 ///
 /// # Errors
-/// The fault is not the file's, see [`unless_damaged`].
+/// The cause is outside the file, see [`unless_damaged`].
 pub fn scan_query(
     place: &str,
     connection: &Connection,

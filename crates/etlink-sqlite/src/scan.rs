@@ -1,4 +1,4 @@
-//! Rows of a table, one after the other.
+//! Scans the rows of a table.
 
 use crate::error::{is_damage, is_endless};
 use crate::stored_size::{LEAST_ROW_BYTES, stored_bytes};
@@ -7,31 +7,31 @@ use crate::{Error, RowCells, begin_query};
 use etlink_model::{Anomalies, AnomalyKind};
 use rusqlite::Connection;
 
-/// Which rows are wanted.
+/// Selection of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowFilter<'a> {
-    /// All of them.
+    /// All rows.
     All,
-    /// Those whose integer column, without its lowest bits, is a number.
+    /// Rows with an integer column that equals a number, apart from its lowest bits.
     Equal {
-        /// The column.
+        /// Name of the column.
         column: &'a str,
-        /// How many of its lowest bits do not matter; 0: all do.
+        /// Number of lowest bits to ignore; 0 compares all bits.
         ignored_bits: u32,
-        /// The number, shifted right by as many bits.
+        /// Expected number, shifted right by `ignored_bits`.
         value: i64,
     },
 }
 
-/// Gives `take` each row of a table, in the table's order, and says how many there were. Columns
+/// Passes each row of a table to `take`, in the table's order, and returns their number. Columns
 /// that the table lacks read as NULL. O(rows); memory of one row.
 ///
-/// Where the table is damaged, rows before the damage are given, and
-/// [`TableDamaged`](AnomalyKind::TableDamaged) is counted. So it is where a table has more rows than
-/// fit into the file, which it has where several pages name the same one.
+/// If the table is damaged, the rows before the damage are passed, and
+/// [`TableDamaged`](AnomalyKind::TableDamaged) is counted. A table with more rows than fit into the
+/// file, because several pages reference the same one, counts as damaged too.
 ///
 /// # Errors
-/// The table is locked, or SQLite refuses the query.
+/// The table is locked, or SQLite rejects the query.
 pub fn scan_rows(
     connection: &Connection,
     table: &SqliteTable,
@@ -85,7 +85,7 @@ fn select(table: &SqliteTable, columns: &[&str], filter: RowFilter<'_>) -> Strin
         .iter()
         .map(|column| match table.has_column(column) {
             true => quoted_name(column),
-            // A name in quotes that is no column would be a text to SQLite.
+            // SQLite would take a quoted name that is not a column for a text.
             false => "NULL".to_owned(),
         })
         .collect();
@@ -102,7 +102,7 @@ fn select(table: &SqliteTable, columns: &[&str], filter: RowFilter<'_>) -> Strin
     {
         let column = match table.has_column(column) {
             true => quoted_name(column),
-            // A table that does not say whose its rows are has those of all.
+            // Without the column all rows match: such a table does not tell their owners apart.
             false => return query + " WHERE ?1 = ?1",
         };
         query += &match ignored_bits {
@@ -113,10 +113,10 @@ fn select(table: &SqliteTable, columns: &[&str], filter: RowFilter<'_>) -> Strin
     query
 }
 
-/// What only a table has whose pages are counted several times.
+/// Message for a table with pages that several others reference.
 const MORE_THAN_FIT: &str = "it has more rows than fit into the file";
 
-/// Counts damage, behind which nothing is read. Other failures are errors.
+/// Counts damage, beyond which nothing is read. Returns other failures as errors.
 fn damaged(
     table: &SqliteTable,
     rows: u64,

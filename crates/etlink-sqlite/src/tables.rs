@@ -1,4 +1,4 @@
-//! Which tables and columns a database has.
+//! Tables and columns of a database.
 
 use crate::query::scan_query;
 use crate::stored_size::stored_bytes;
@@ -8,38 +8,38 @@ use rusqlite::{Connection, Statement};
 use rustc_hash::FxBuildHasher;
 use std::collections::BTreeSet;
 
-/// More tables, or columns of one table, are not looked at: SQLite itself has no more columns, and
-/// exports have some hundred tables.
+/// Limit of tables, and of columns per table: SQLite itself allows no more columns, and exports
+/// have a few hundred tables.
 const MOST: usize = 2000;
 
-/// No row of an event takes less: a cell has a pointer of two bytes, two lengths and a number, and
-/// its header a byte for each column (<https://sqlite.org/fileformat.html>, 1.6 and 2.1).
+/// Lower bound of an event row's size, bytes: a cell has a pointer of two bytes, two lengths and a
+/// number, and its header a byte per column (<https://sqlite.org/fileformat.html>, 1.6 and 2.1).
 const LEAST_EVENT_BYTES: u64 = 10;
 
-/// A table.
+/// A table of a database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SqliteTable {
-    /// Its name.
+    /// Name of the table.
     pub name: String,
-    /// Its columns, in order.
+    /// Names of the columns, in order.
     pub columns: Vec<String>,
-    /// The column by which SQLite finds a row at once (`INTEGER PRIMARY KEY`).
+    /// Column that SQLite uses as row number (`INTEGER PRIMARY KEY`); `None` if there is none.
     pub row_id: Option<String>,
 }
 
 impl SqliteTable {
-    /// Whether it has this column. As in SQL, case does not matter.
+    /// Returns true if the table has this column. As in SQL, case does not matter.
     pub fn has_column(&self, name: &str) -> bool {
         self.columns
             .iter()
             .any(|column| column.eq_ignore_ascii_case(name))
     }
 
-    /// The whole numbers in a column, each once, in order; none where the column is absent. Damage
+    /// Returns the distinct integers in a column, in order; none if the column is absent. Damage
     /// ends them. O(rows · log numbers); memory of the numbers.
     ///
     /// # Errors
-    /// The fault is not the file's, see [`unless_damaged`].
+    /// The cause is outside the file, see [`unless_damaged`].
     pub fn distinct_ints(
         &self,
         connection: &Connection,
@@ -58,11 +58,11 @@ impl SqliteTable {
         Ok(found)
     }
 
-    /// At most so many rows it has: its highest row number, or what fits into the file where most rows
-    /// were deleted. `None` where it has none or is damaged. O(log rows).
+    /// Returns an upper bound of the number of rows: the highest row number, or what fits into the
+    /// file if most rows were deleted. `None` if the table is empty or damaged. O(log rows).
     ///
     /// # Errors
-    /// The fault is not the file's, see [`unless_damaged`].
+    /// The cause is outside the file, see [`unless_damaged`].
     pub fn last_row(&self, connection: &Connection) -> Result<Option<u64>, Error> {
         // `count(*)` would read every page of the table.
         let query = format!("SELECT max(rowid) FROM {}", quoted_name(&self.name));
@@ -71,26 +71,26 @@ impl SqliteTable {
         let Some(last) = last.and_then(|last| u64::try_from(last).ok()) else {
             return Ok(None);
         };
-        // Numbers stay when rows are deleted: a trimmed table has few rows of high numbers.
+        // Row numbers survive deletions: a trimmed table has few rows with high numbers.
         let bytes = unless_damaged(&self.name, stored_bytes(connection))?;
         Ok(bytes.map(|bytes| last.min(bytes / LEAST_EVENT_BYTES)))
     }
 }
 
-/// The tables of a database, in the file's order.
+/// Tables of a database, in the file's order.
 #[derive(Clone, Debug, Default)]
 pub struct SqliteTables {
     all: IndexMap<String, SqliteTable, FxBuildHasher>,
-    /// Size of the database, bytes; no table has more rows.
+    /// Size of the database, bytes; limits the rows of every table.
     pub bytes: u64,
 }
 
 impl SqliteTables {
-    /// Looks at the list of tables. Views and virtual tables are left out: they are programs of the
-    /// file, not rows, and need not end. O(tables).
+    /// Reads the list of tables. Skips views and virtual tables: they are programs inside the file,
+    /// not rows, and may never end. O(tables).
     ///
     /// # Errors
-    /// It is no database, it is locked, or its list of tables is damaged.
+    /// The file is not a database, it is locked, or its list of tables is damaged.
     pub fn probe(connection: &Connection) -> Result<SqliteTables, Error> {
         begin_query();
         let mut tables = SqliteTables::default();
@@ -108,18 +108,18 @@ impl SqliteTables {
         Ok(tables)
     }
 
-    /// The table of a name. As in SQL, case does not matter. O(1).
+    /// Returns the table with this name. As in SQL, case does not matter. O(1).
     pub fn table(&self, name: &str) -> Option<&SqliteTable> {
         self.all.get(&name.to_ascii_lowercase())
     }
 
-    /// All of them.
+    /// Iterates over all tables, in the file's order.
     pub fn iter(&self) -> impl Iterator<Item = &SqliteTable> {
         self.all.values()
     }
 }
 
-/// Names of tables.
+/// Returns the names of tables.
 fn listed_tables(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut query = connection.prepare(
         "SELECT name FROM sqlite_schema \
@@ -128,7 +128,7 @@ fn listed_tables(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut rows = query.query([MOST as i64])?;
     let mut listed = vec![];
     while let Some(row) = rows.next()? {
-        // A name that is no text is damage of this row alone.
+        // A name that is not text damages this row alone.
         if let Ok(name) = row.get(0) {
             listed.push(name);
         }
@@ -136,7 +136,7 @@ fn listed_tables(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     Ok(listed)
 }
 
-/// `None` where what the file says of it cannot be understood.
+/// Reads the columns of a table; `None` if its description in the file cannot be understood.
 fn probe_table(columns: &mut Statement<'_>, name: String) -> Result<Option<SqliteTable>, Error> {
     let place = format!("the columns of {name}");
     let rows = columns.query((&name, MOST as i64));
@@ -161,12 +161,12 @@ fn probe_table(columns: &mut Statement<'_>, name: String) -> Result<Option<Sqlit
         }
         table.columns.push(column);
     }
-    // A key of several columns is an index, and no number of rows.
+    // A key of several columns is an index, not a row number.
     table.row_id = if keys == 1 { table.row_id } else { None };
     Ok(Some(table))
 }
 
-/// A name as SQL takes it, whatever characters it has.
+/// Quotes a name for SQL, whatever characters it contains.
 pub(crate) fn quoted_name(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }

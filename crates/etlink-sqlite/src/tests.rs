@@ -100,8 +100,8 @@ fn tables_and_keys() {
     assert!(tables.table("b").unwrap().row_id.is_none());
 }
 
-/// Each view is two of the one before it: to tell the columns of the last one alone takes SQLite as
-/// many steps as it has tables.
+/// Each view selects twice from the one before it: listing the last view's columns alone takes
+/// SQLite exponentially many steps.
 #[test]
 fn views_of_views_are_not_looked_into() {
     let mut text = "CREATE TABLE t (x); CREATE VIEW v0 AS SELECT x FROM t;".to_owned();
@@ -141,7 +141,7 @@ fn what_is_no_database_is_said() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// A database of some thousand rows as bytes.
+/// Returns a database of some thousand rows as bytes.
 fn image() -> Vec<u8> {
     let folder = std::env::temp_dir().join(format!("etlink-image-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
@@ -192,11 +192,11 @@ fn damage_ends_a_table_and_is_counted() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// Size of a page of the databases below.
+/// Page size of the databases below.
 const PAGE: usize = 512;
 
-/// A database of a table `t` whose pages each name the next one so often, down to one with a row:
-/// `often` to the power of nine rows.
+/// Builds a database with a table `t` whose pages each reference the next one `often` times, down
+/// to a page with one row: `often` to the power of nine rows.
 fn pages_that_name_one(often: u16) -> Vec<u8> {
     let mut connection = Connection::open_in_memory().unwrap();
     connection
@@ -227,7 +227,7 @@ fn pages_that_name_one(often: u16) -> Vec<u8> {
         image.extend(page);
     }
     image.extend(leaf);
-    // how many pages there are
+    // number of pages
     image[28..32].copy_from_slice(&last.to_be_bytes());
     image
 }
@@ -261,7 +261,7 @@ fn pages_that_are_named_many_times_end() {
     assert!(table.distinct_ints(&connection, "b").unwrap().len() <= 1);
 }
 
-/// Of a file that a row claims to be larger than.
+/// A cell cannot be longer than its file.
 #[test]
 fn a_cell_is_no_longer_than_its_file() {
     let mut connection = Connection::open_in_memory().unwrap();
@@ -272,7 +272,7 @@ fn a_cell_is_no_longer_than_its_file() {
         )
         .unwrap();
     let mut image = connection.serialize(MAIN_DB).unwrap().to_vec();
-    // the list of tables and the begin of the row; without the pages that the rest is on
+    // the list of tables and the start of the row, without the pages that hold the rest
     image.truncate(4 * PAGE);
     image[28..32].copy_from_slice(&4u32.to_be_bytes());
     let mut connection = Connection::open_in_memory().unwrap();
@@ -301,7 +301,7 @@ fn a_cell_is_no_longer_than_its_file() {
 }
 
 proptest! {
-    /// What is quoted is one name to SQLite.
+    /// SQLite takes any quoted name for one name.
     #[test]
     fn names_of_any_characters(name in "[ -~]{1,12}") {
         prop_assume!(!name.to_ascii_lowercase().starts_with("sqlite_"));

@@ -1,4 +1,4 @@
-//! Communication, with what the traces say of it.
+//! Table of communication, with the facts that the traces record.
 
 use crate::columns::{ColumnSet, known_number, non_empty};
 use crate::{Error, events, nodes};
@@ -9,7 +9,8 @@ use std::ops::Range;
 
 type Found<'t> = (u32, Node, CollectiveRef<'t>);
 
-/// The collectives among some nodes; of a collective that is cut in slices the first.
+/// Builds the rows of the collectives among some nodes; a collective split into slices gets one
+/// row, its first slice.
 pub(crate) fn collectives_batch(
     trace: &LinkedTrace,
     places: Range<usize>,
@@ -44,7 +45,7 @@ pub(crate) fn collectives_batch(
 }
 
 fn find_collective(trace: &LinkedTrace, place: usize) -> Option<Found<'_>> {
-    // A collective that other work interrupts has several nodes; only one makes a line.
+    // A collective interrupted by other work has several nodes; only one makes a row.
     let node = Some(trace.nodes.get(NodeIdx::new(place)));
     let node = node.filter(|node| trace.is_communication(node))?;
     Some((u32::try_from(place).ok()?, node, trace.collective(&node)?))
@@ -102,16 +103,15 @@ fn add_sizes(all: &[Found<'_>], columns: &mut ColumnSet) {
         );
 }
 
-/// `None` of a type whose size is unknown.
+/// Returns the size of these elements in bytes; `None` if the element size is unknown.
 fn bytes_of_elements(found: &CollectiveRef<'_>, elements: u64) -> Option<u64> {
     let each = dtype_bytes(found.names.get(found.record.dtype))?;
-    // A damaged trace may state any number of elements, and the product has to be a number all the
-    // same.
+    // A damaged trace may state any number of elements, so the product must not overflow.
     Some(elements.saturating_mul(each))
 }
 
-/// `seq` is the number of the collective in its group: collectives of several ranks with one
-/// `group_ranks` and one `seq` are the same.
+/// Adds the group's columns. `seq` is the number of the collective in its group: equal
+/// `group_ranks` and `seq` on several ranks mean the same collective.
 fn add_group(all: &[Found<'_>], columns: &mut ColumnSet) {
     columns
         .add_text(
@@ -132,8 +132,7 @@ fn add_group(all: &[Found<'_>], columns: &mut ColumnSet) {
         .add_unsigned(
             "group_size",
             all.iter()
-                // A group has a rank at least: 0 is what the reader leaves where the trace says
-                // nothing.
+                // A group has at least one rank: the reader leaves 0 if the trace states none.
                 .map(|(.., found)| Some(found.record.group_size).filter(|size| *size > 0)),
         )
         .add_signed(

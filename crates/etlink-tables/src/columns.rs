@@ -1,4 +1,4 @@
-//! Columns of one batch, in order.
+//! Collects the columns of a batch, in order.
 
 use crate::Error;
 use arrow_array::types::Int32Type;
@@ -69,13 +69,13 @@ impl ColumnSet {
     ) -> &mut Self {
         self.add(
             name,
-            // Names repeat by the million: a dictionary keeps each once per batch.
-            // Keys have 32 bits, because a batch may have more names than 16 signed bits count.
+            // Names repeat millions of times: a dictionary keeps each once per batch. Keys have 32
+            // bits, because a batch may have more names than 16 signed bits can count.
             Arc::new(values.collect::<DictionaryArray<Int32Type>>()),
         )
     }
 
-    /// A column that is made already.
+    /// Adds a finished column.
     pub(crate) fn add_column(&mut self, name: &'static str, array: ArrayRef) -> &mut Self {
         self.add(name, array)
     }
@@ -85,13 +85,14 @@ impl ColumnSet {
         self
     }
 
-    /// All columns may have nulls, so that the files of all ranks have one schema.
+    /// Builds the batch. All columns are nullable, so that the files of all ranks share a schema.
     pub(crate) fn finish(&mut self) -> Result<RecordBatch, Error> {
         let lines = self.named.first().map_or(0, |(_, array)| array.len());
-        // The rank is a column and not metadata: queries over files of several ranks join by it.
+        // The rank is a column rather than metadata: queries over files of several ranks join by
+        // it.
         let rank: ArrayRef =
             Arc::new(std::iter::repeat_n(self.rank, lines).collect::<Int64Array>());
-        // `rank` stands first in every table, so that files of all ranks can be read as one.
+        // `rank` comes first in every table, so that files of all ranks can be read as one.
         let columns = std::iter::once(("rank", rank)).chain(self.named.drain(..));
         Ok(RecordBatch::try_from_iter_with_nullable(
             columns.map(|(name, array)| (name, array, true)),
@@ -99,12 +100,12 @@ impl ColumnSet {
     }
 }
 
-/// `None` for -1, by which the traces' tables say that a number is not known.
+/// Returns the number; `None` for -1, which means unknown in the traces' tables.
 pub(crate) fn known_number(value: i64) -> Option<i64> {
     Some(value).filter(|value| *value != -1)
 }
 
-/// `None` for an empty text.
+/// Returns the text; `None` if it is empty.
 pub(crate) fn non_empty(text: &str) -> Option<&str> {
     Some(text).filter(|text| !text.is_empty())
 }

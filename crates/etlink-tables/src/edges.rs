@@ -1,4 +1,4 @@
-//! Reasons to wait.
+//! Table of edges: the reasons for nodes to wait.
 
 use crate::columns::ColumnSet;
 use crate::{Error, GraphTimes};
@@ -7,8 +7,9 @@ use etlink_link::{Edge, LinkedTrace};
 use etlink_model::NodeIdx;
 use std::ops::Range;
 
-/// The edges to some nodes. `slack_ns` is the time from the end of `from_node` to the start of
-/// `to_node`: the decisive reason has the least. `latency_ns` is what the reason takes by itself.
+/// Builds the rows of the edges to some nodes. `slack_ns` is the time from the end of `from_node`
+/// to the start of `to_node`: the decisive reason has the least. `latency_ns` is the duration of
+/// the reason itself.
 pub(crate) fn edges_batch(
     trace: &LinkedTrace,
     times: &GraphTimes,
@@ -16,7 +17,7 @@ pub(crate) fn edges_batch(
     mut columns: ColumnSet,
 ) -> Result<RecordBatch, Error> {
     let first = trace.edges.first_place(NodeIdx::new(nodes.start));
-    // Edges are kept packed, by the node that waits: unpacked once, they serve six columns.
+    // Edges are stored packed by the waiting node: unpacked once, they serve six columns.
     let edges: Vec<Edge> = nodes
         .map(NodeIdx::new)
         .flat_map(|node| trace.edges.deps(node).iter())
@@ -35,6 +36,6 @@ pub(crate) fn edges_batch(
 }
 
 fn slack_ns(trace: &LinkedTrace, edge: &Edge) -> i64 {
-    // A difference of times is never negative: a node that starts early has no slack.
+    // The difference of times saturates at 0: a node that starts early has no slack.
     (trace.nodes.start[edge.to.index()] - trace.nodes.end(edge.from)).0
 }

@@ -1,5 +1,5 @@
-//! What the traces recorded. Events are numbered: ops and annotations, then calls, device rows,
-//! synchronisation rows, each by start.
+//! Table of recorded events. They are numbered by table: ops and annotations, then calls, device
+//! rows and synchronisation rows, each ordered by start.
 
 use crate::Error;
 use crate::columns::{ColumnSet, known_number, non_empty};
@@ -8,7 +8,7 @@ use etlink_link::{LinkedTrace, MatchRule, NoLaunch};
 use etlink_model::{DeviceQueue, DurationNs, HostIdx, HostTrace, RowKind, TimeNs, TrackLabel};
 use std::ops::Range;
 
-/// An event by its table.
+/// An event, by its table and row.
 #[derive(Clone, Copy)]
 enum EventRow {
     Op(usize),
@@ -22,35 +22,35 @@ pub(crate) fn event_count(trace: &LinkedTrace) -> usize {
     device.ops.len() + device.calls.len() + device.rows.len() + device.syncs.len()
 }
 
-/// Refuses a trace whose events have more numbers than the columns hold.
+/// Rejects a trace with more events than the columns can number.
 ///
 /// # Errors
-/// It has so many events.
+/// The trace has too many events.
 pub(crate) fn check_count(events: usize) -> Result<(), Error> {
-    // each kind of event has 32 bits for itself, all of them together may need more
+    // each kind of event has its own 32 bits, so all kinds together may exceed them
     match u32::try_from(events) {
         Ok(_) => Ok(()),
         Err(_) => Err(Error::TooManyEvents { events }),
     }
 }
 
-/// The event of a call.
+/// Returns the event number of a call.
 pub(crate) fn call_event(trace: &LinkedTrace, call: u32) -> u32 {
     event_number(trace.device.ops.len(), call)
 }
 
-/// The event of a device row.
+/// Returns the event number of a device row.
 pub(crate) fn row_event(trace: &LinkedTrace, row: u32) -> u32 {
     event_number(trace.device.ops.len() + trace.device.calls.len(), row)
 }
 
-/// The number of an event with so many before its kind and `row` of its kind.
+/// Returns the event number of `row` of a kind that follows `before` other events.
 fn event_number(before: usize, row: u32) -> u32 {
     let number = u32::try_from(before)
         .ok()
         .and_then(|before| before.checked_add(row));
     debug_assert!(number.is_some(), "a trace of so many events is refused");
-    // never the number of another event
+    // the maximum is never the number of an event
     number.unwrap_or(u32::MAX)
 }
 
@@ -66,7 +66,7 @@ fn event_at(trace: &LinkedTrace, place: usize) -> EventRow {
     }
 }
 
-/// An instant since the Unix epoch, ns.
+/// Converts an instant to ns since the Unix epoch.
 pub(crate) fn unix_ns(trace: &LinkedTrace, time: TimeNs) -> i64 {
     trace.device.header.unix_time(time).0
 }
@@ -93,7 +93,7 @@ fn add_names_and_times(trace: &LinkedTrace, events: &[EventRow], columns: &mut C
         EventRow::Row(row) => device.rows.name[row],
         EventRow::Sync(sync) => device.syncs.name[sync],
     });
-    // Only device rows keep the category of the file; that of ops and calls follows from `kind`.
+    // Only device rows keep the file's category; for ops and calls it follows from `kind`.
     let categories = events.iter().map(|event| match *event {
         EventRow::Row(row) => non_empty(device.names.get(device.rows.category[row])),
         _ => None,
@@ -149,14 +149,14 @@ fn event_span(trace: &LinkedTrace, event: EventRow) -> (TimeNs, DurationNs) {
     }
 }
 
-/// `pid` and `tid` of threads, and both as text where they are no numbers.
+/// Adds `pid` and `tid` of threads, and both as text if they are not numbers.
 pub(crate) fn add_threads<I: Iterator<Item = Option<usize>>>(
     trace: &LinkedTrace,
     columns: &mut ColumnSet,
     threads: impl Fn() -> I,
 ) {
     let all = &trace.device.threads;
-    // Labels are made once per thread, not per event.
+    // Labels are formatted once per thread, not per event.
     let labels: Vec<String> = all
         .iter()
         .map(|thread| {
@@ -182,7 +182,7 @@ pub(crate) fn add_threads<I: Iterator<Item = Option<usize>>>(
         );
 }
 
-/// Kineto writes names such as `"Spans"` where a number is meant.
+/// Returns a label as a number; `None` for names such as `"Spans"`, which Kineto also writes.
 fn integer_label(label: TrackLabel) -> Option<i64> {
     match label {
         TrackLabel::Int(number) => Some(number),
@@ -190,7 +190,7 @@ fn integer_label(label: TrackLabel) -> Option<i64> {
     }
 }
 
-/// `device`, `context` and `stream` of queues.
+/// Adds `device`, `context` and `stream` of queues.
 pub(crate) fn add_queues<'t, I: Iterator<Item = Option<&'t DeviceQueue>>>(
     columns: &mut ColumnSet,
     queues: impl Fn() -> I,
@@ -210,12 +210,12 @@ pub(crate) fn add_queues<'t, I: Iterator<Item = Option<&'t DeviceQueue>>>(
         );
 }
 
-/// How events refer to each other: `parent` is the op around an op or call and the op that a device
-/// row is of, `launch` the call that caused a device row.
+/// Adds the references between events: `parent` is the op around an op or call, or the op that a
+/// device row belongs to; `launch` is the call that caused a device row.
 fn add_references(trace: &LinkedTrace, events: &[EventRow], columns: &mut ColumnSet) {
     let device = &trace.device;
     let correlations = events.iter().map(|event| match *event {
-        // An op has no correlation: only calls and what the device does for them share one.
+        // Ops have no correlation: only calls and the device work they launch share one.
         EventRow::Op(_) => None,
         EventRow::Call(call) => device.calls.correlation[call].get(),
         EventRow::Row(row) => device.rows.correlation[row].get(),
@@ -280,7 +280,8 @@ fn add_op_columns(trace: &LinkedTrace, events: &[EventRow], columns: &mut Column
             each.clone().map(|op| {
                 let op = op?;
                 non_empty(match host_node(trace, op) {
-                    // The host trace has shapes of lists and scalars too; Kineto's are empty there.
+                    // The host trace includes shapes of lists and scalars, which Kineto leaves
+                    // empty.
                     Some((host, node)) => host.names.get(host.nodes.inputs[node.index()].shapes),
                     None => device.names.get(ops.shapes[op]),
                 })
@@ -298,7 +299,7 @@ fn add_op_columns(trace: &LinkedTrace, events: &[EventRow], columns: &mut Column
         );
 }
 
-/// The host trace and the node in it that an op was matched with.
+/// Returns the host trace and the node in it that an op was matched with.
 fn host_node(trace: &LinkedTrace, op: usize) -> Option<(&HostTrace, HostIdx)> {
     let node = trace.op_host.get(op)?.get()?;
     Some((trace.host.as_ref()?, node))
@@ -318,7 +319,7 @@ fn add_row_columns(trace: &LinkedTrace, events: &[EventRow], columns: &mut Colum
         EventRow::Row(row) => Some(row),
         _ => None,
     });
-    // Copies have no grid and kernels no bytes: the cells of the other kind are null, not 0.
+    // Copies have no grid, and kernels no bytes: such cells are null, not 0.
     let is_kernel = |row: &usize| rows.kind[*row] == RowKind::Kernel;
     let kernels = each.clone().map(|row| row.filter(is_kernel));
     let copies = each.clone().map(|row| row.filter(|row| !is_kernel(row)));
@@ -330,10 +331,10 @@ fn add_row_columns(trace: &LinkedTrace, events: &[EventRow], columns: &mut Colum
         .add_unsigned("bytes", copies.map(|row| Some(rows.bytes[row?])))
         .add_unsigned(
             "graph_node",
-            // CUPTI gives 0 to work outside of graphs.
+            // CUPTI reports 0 for work outside graphs.
             each.map(|row| Some(rows.graph_node[row?]).filter(|node| *node != 0)),
         );
-    // Three columns and no list: every reader can filter and group by plain integers.
+    // Three columns instead of a list: every reader can filter and group by plain integers.
     for (axis, name) in ["grid_x", "grid_y", "grid_z"].into_iter().enumerate() {
         let sizes = kernels.clone().map(|row| Some(rows.grid[row?]));
         columns.add_number(name, sizes.map(|size| axis_size(size?, axis)));
@@ -344,7 +345,8 @@ fn add_row_columns(trace: &LinkedTrace, events: &[EventRow], columns: &mut Colum
     }
 }
 
-/// The readers leave 0 on all axes of a kernel whose grid or block is missing.
+/// Returns the size on one axis; `None` if all are 0, which readers leave if a kernel's grid or
+/// block is missing.
 fn axis_size(sizes: [u32; 3], axis: usize) -> Option<u32> {
     (sizes != [0; 3]).then_some(sizes[axis])
 }

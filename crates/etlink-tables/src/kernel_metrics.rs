@@ -1,4 +1,4 @@
-//! Metrics that were measured of kernels, each a line.
+//! Table of measured kernel metrics, one per row.
 
 use crate::columns::{ColumnSet, non_empty};
 use crate::{Error, events};
@@ -24,7 +24,7 @@ pub(crate) fn metrics_batch(
     columns.finish()
 }
 
-/// The kernel, or its launch where the trace has no kernels.
+/// Returns the event of the kernel, or of its launch if the trace has no kernels.
 fn metric_event(trace: &LinkedTrace, metric: &KernelMetric) -> Option<u32> {
     match metric.row.get() {
         Some(row) => Some(events::row_event(trace, row.0)),

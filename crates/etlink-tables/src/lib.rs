@@ -1,4 +1,4 @@
-//! A linked trace as Arrow tables, written as Parquet.
+//! Converts a linked trace to Arrow tables, written as Parquet.
 //!
 //! ```text
 //! LinkedTrace ─ batch (of a table's rows) ─> Arrow ─ write ─> Parquet
@@ -12,9 +12,9 @@
 //! | `collectives` | a collective, send or receive | `rank`, `node` |
 //! | `kernel_metrics` | a metric that was measured of a kernel | `rank`, `event`, `metric` |
 //!
-//! Times are integers, ns; starts since the Unix epoch by the rank's own clock, where the trace has
-//! a base time. What is not known is null. Names are dictionaries. Rows are made and written in
-//! batches: memory is that of a batch.
+//! Times are integers, ns; starts count from the Unix epoch by the rank's own clock, if the trace
+//! has a base time. Unknown values are null. Names are dictionaries. Rows are built and written in
+//! batches: memory is one batch.
 
 mod collectives;
 mod columns;
@@ -42,63 +42,63 @@ use std::io::Write;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The key of the metadata of a file that names who wrote it.
+/// Metadata key of a file's writer.
 pub const MARK: &str = "etlink_version";
 
-/// Lines that are made at once.
-// Sixteen of these fill a row group of Parquet (2^20 rows by default) without a rest.
+/// Rows per batch.
+// Sixteen batches exactly fill a Parquet row group (2^20 rows by default).
 const BATCH: usize = 1 << 16;
 
-/// What a replay says of the graph; its columns are null where a list is empty.
+/// Results of replaying the graph; a column is null if its list is empty.
 #[derive(Clone, Debug, Default)]
 pub struct GraphTimes {
-    /// Per edge, in the order of the trace's edges: what it takes from the end of its source to the
-    /// start of the node, where it decides.
+    /// Per edge, in the order of the trace's edges: time from the end of the source to the start of
+    /// the node, if the edge decides.
     pub edge_latency: Vec<DurationNs>,
-    /// Per node: how much later it could end without the work of this rank ending later.
+    /// Per node: possible delay of its end without delaying the end of the rank's work.
     pub node_slack: Vec<DurationNs>,
 }
 
-/// One of the tables.
+/// A table of a linked trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TraceTable {
-    /// What the traces recorded.
+    /// Recorded events.
     Events,
     /// Nodes of the graph.
     Nodes,
     /// Edges of the graph.
     Edges,
-    /// Communication.
+    /// Collectives, sends and receives.
     Collectives,
-    /// Metrics of kernels.
+    /// Measured metrics of kernels.
     KernelMetrics,
 }
 
-/// Why a table could not be written.
+/// Reason why a table could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The columns do not fit together.
     #[error(transparent)]
     Arrow(#[from] arrow_schema::ArrowError),
-    /// The sink failed, or the table has more than a Parquet file can hold.
+    /// The sink failed, or the table exceeds the limits of a Parquet file.
     #[error(transparent)]
     Parquet(#[from] parquet::errors::ParquetError),
     /// A record of a report cannot be written as JSON.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
-    /// Tables that are not those of a written graph.
+    /// The tables do not hold a written graph.
     #[error(
         "these are no tables of a written graph, with the columns that `etlink convert` writes; \
         convert the .et itself"
     )]
     NotAWrittenGraph,
-    /// What was to be a record has no fields.
+    /// A value that should be a record has no fields.
     #[error("a line of a table is no record")]
     NoRecord,
-    /// The tables number events with 32 bits.
+    /// The trace has more events than 32 bits can number.
     #[error("{events} events are more than the tables can number ({})", u32::MAX)]
     TooManyEvents {
-        /// How many the trace has.
+        /// Number of events in the trace.
         events: usize,
     },
 }
@@ -110,7 +110,7 @@ impl From<Error> for std::io::Error {
 }
 
 impl TraceTable {
-    /// All of them.
+    /// All tables, in order.
     pub const ALL: [TraceTable; 5] = [
         TraceTable::Events,
         TraceTable::Nodes,
@@ -119,7 +119,7 @@ impl TraceTable {
         TraceTable::KernelMetrics,
     ];
 
-    /// Its name.
+    /// Returns the name of the table.
     pub fn name(self) -> &'static str {
         match self {
             TraceTable::Events => "events",
@@ -130,21 +130,21 @@ impl TraceTable {
         }
     }
 
-    /// How many lines of `trace` there are to go through: nodes for collectives and edges.
+    /// Returns the number of places in `trace` to visit: nodes for collectives and edges.
     fn places(self, trace: &LinkedTrace) -> usize {
         match self {
             TraceTable::Events => events::event_count(trace),
-            // Edges are stored by the node that waits, and
-            // collectives are nodes: both are found from there.
+            // Edges are stored by waiting node, and collectives are nodes: both are found from the
+            // nodes.
             TraceTable::Nodes | TraceTable::Edges | TraceTable::Collectives => trace.nodes.len(),
             TraceTable::KernelMetrics => trace.kernel_metrics.len(),
         }
     }
 
-    /// The lines of some places, `None` where the rank is not known.
+    /// Builds the rows of some places; `rank` is `None` if it is unknown.
     ///
     /// # Errors
-    /// If a batch has too many different names for Arrow.
+    /// A batch has too many different names for Arrow.
     fn batch(
         self,
         trace: &LinkedTrace,
@@ -162,11 +162,10 @@ impl TraceTable {
         }
     }
 
-    /// Writes the table of `trace`, which is that of `rank`. Returns how many lines it has.
-    /// O(lines).
+    /// Writes the table of `trace`, recorded on `rank`. Returns the number of rows. O(rows).
     ///
     /// # Errors
-    /// If `out` fails, or the trace has more events than can be numbered.
+    /// `out` fails, or the trace has more events than can be numbered.
     pub fn write(
         self,
         trace: &LinkedTrace,
@@ -176,11 +175,11 @@ impl TraceTable {
     ) -> Result<u64, Error> {
         // Nodes refer to events by the same numbers.
         events::check_count(events::event_count(trace))?;
-        // The schema is that of a batch without lines: so a table without any has its columns too,
-        // and files of all ranks can be read as one.
+        // The schema comes from an empty batch: an empty table then has its columns too, and files
+        // of all ranks can be read as one.
         let empty = self.batch(trace, rank, times, 0..0)?;
         let writer = KeyValue::new(MARK.to_owned(), env!("CARGO_PKG_VERSION").to_owned());
-        // pandas and DuckDB write Snappy by default, so that no reader lacks it.
+        // Snappy is the default of pandas and DuckDB, so every reader supports it.
         let settings = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
             .set_key_value_metadata(Some(vec![writer]))
@@ -194,45 +193,45 @@ impl TraceTable {
             lines += batch.num_rows() as u64;
             writer.write(&batch)?;
         }
-        // This writes the footer. A file without it cannot be read, and dropping the writer would
-        // hide why.
+        // Writes the footer. A file without one is unreadable, and dropping the writer would hide
+        // the error.
         writer.close()?;
         Ok(lines)
     }
 }
 
-/// A table of several ranks, made batch by batch as it is read.
+/// Reads a table of several ranks, building it batch by batch.
 ///
-/// It holds the traces: who reads it has memory for one batch beside them.
+/// Holds the traces: a reader needs memory for just one more batch.
 pub struct TraceTableReader {
     table: TraceTable,
     ranks: Vec<RankTrace>,
     schema: SchemaRef,
-    /// The rank that is read, and the first place in it that is not.
+    /// Current rank, and the first place in it that is not read yet.
     next: (usize, usize),
 }
 
-/// A trace and the rank that it is of, where that is known.
+/// A trace with its rank, if known.
 #[derive(Clone)]
 pub struct RankTrace {
-    /// The rank.
+    /// Rank of the trace; `None` if unknown.
     pub rank: Option<i64>,
-    /// Its trace.
+    /// Linked trace of the rank.
     pub trace: Arc<LinkedTrace>,
-    /// What its replay says.
+    /// Replay results of the trace.
     pub times: Arc<GraphTimes>,
 }
 
 impl TraceTableReader {
-    /// The table of `ranks`, one after the other.
+    /// Creates a reader of the table of `ranks`, one rank after the other.
     ///
     /// # Errors
-    /// There is no rank, or one has more events than can be numbered.
+    /// There are no ranks, or one has more events than can be numbered.
     pub fn new(table: TraceTable, ranks: Vec<RankTrace>) -> Result<TraceTableReader, Error> {
         for rank in &ranks {
             events::check_count(events::event_count(&rank.trace))?;
         }
-        // columns are those of a trace: a table of no trace would have none
+        // columns come from a trace: without any, there would be none
         let first = ranks.first().ok_or(Error::NoRecord)?;
         let schema = table
             .batch(&first.trace, None, &first.times, 0..0)?
@@ -245,7 +244,7 @@ impl TraceTableReader {
         })
     }
 
-    /// How many lines it has. O(nodes) for edges and collectives.
+    /// Returns the number of rows. O(nodes) for edges and collectives.
     ///
     /// # Errors
     /// A batch has too many different names for Arrow.
@@ -253,7 +252,7 @@ impl TraceTableReader {
         let mut lines = 0;
         for RankTrace { rank, trace, times } in &self.ranks {
             let places = self.table.places(trace);
-            // of events and nodes each place is a line; of the others nobody has counted
+            // each event or node is a row; rows of the other tables must be counted
             if matches!(self.table, TraceTable::Events | TraceTable::Nodes) {
                 lines += places as u64;
                 continue;

@@ -1,20 +1,20 @@
-//! Who wrote a Parquet file.
+//! Recognizes Parquet files written by etlink.
 
 use crate::MARK;
 use memchr::memmem;
 use std::io::{self, Read, Seek, SeekFrom};
 
-/// The length of the footer and `PAR1` are the end of a Parquet file.
+/// Length of the end of a Parquet file: size of the footer, and `PAR1`.
 const END_BYTES: i64 = 8;
 
-/// Whether etlink wrote a Parquet file: its footer has the [`MARK`]. What is no Parquet file has
-/// none.
+/// Returns true if etlink wrote a Parquet file: its footer contains [`MARK`]. False for other
+/// files.
 pub fn has_mark(file: impl Read + Seek) -> bool {
     read_footer(file).is_ok_and(|footer| memmem::find(&footer, MARK.as_bytes()).is_some())
 }
 
 fn read_footer(mut file: impl Read + Seek) -> io::Result<Vec<u8>> {
-    // the mark is in the footer: a file of gigabytes is known by its last kilobytes
+    // the mark is in the footer: the last kilobytes of a file of gigabytes suffice
     file.seek(SeekFrom::End(-END_BYTES))?;
     let mut end = [0; END_BYTES as usize];
     file.read_exact(&mut end)?;

@@ -1,4 +1,4 @@
-//! Nodes of the graph.
+//! Table of the graph's nodes.
 
 use crate::columns::ColumnSet;
 use crate::{Error, GraphTimes, events};
@@ -7,8 +7,8 @@ use etlink_link::{LinkedTrace, Node, NodeKind};
 use etlink_model::{DeviceQueue, NodeIdx};
 use std::ops::Range;
 
-/// Some nodes; `latency_ns` is what launches and waits took before it. `slack_ns` is how much later
-/// it could end without the rank's work ending later.
+/// Builds the rows of some nodes. `latency_ns` is the time of launches and waits before the node.
+/// `slack_ns` is how much later it could end without delaying the end of the rank's work.
 pub(crate) fn nodes_batch(
     trace: &LinkedTrace,
     times: &GraphTimes,
@@ -56,16 +56,16 @@ fn queue_of_node<'t>(trace: &'t LinkedTrace, node: &Node) -> Option<&'t DeviceQu
     trace.device.queues.get(node.queue()?.index())
 }
 
-/// The event that a node is of; of a delay none.
+/// Returns the event of a node; `None` for a delay.
 pub(crate) fn node_event(trace: &LinkedTrace, node: &Node) -> Option<u32> {
     let source = Some(node.source).filter(|source| *source != u32::MAX)?;
     match node.kind {
         NodeKind::Runtime => Some(events::call_event(trace, source)),
         NodeKind::DeviceOp => Some(events::row_event(trace, source)),
         NodeKind::Collective if node.on_device => Some(events::row_event(trace, source)),
-        // Ops come first among the events, so their rows are their numbers.
+        // Ops come first among the events, so their row numbers are their event numbers.
         NodeKind::HostOp | NodeKind::Collective | NodeKind::HostGap => Some(source),
-        // Delays were inferred: no trace has an event of theirs.
+        // Delays are inferred: no trace has an event for them.
         NodeKind::Boundary | NodeKind::UnexplainedWait => None,
     }
 }

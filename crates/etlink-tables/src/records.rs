@@ -1,14 +1,14 @@
-//! Records of reports as Arrow columns: what JSON has, with the same names and numbers.
+//! Converts records of reports to Arrow columns with the names and numbers of their JSON.
 //!
 //! | in JSON | column |
 //! |---|---|
-//! | whole number | `Int64`; `UInt64` where one is too large for that |
+//! | whole number | `Int64`; `UInt64` if one is too large for that |
 //! | number with a fraction | `Float64` |
 //! | text | `Utf8` |
-//! | object | a column for each of its fields, `object.field` |
-//! | array | `Utf8`: the JSON of it, as in CSV |
+//! | object | one column per field, `object.field` |
+//! | array | `Utf8`: its JSON, as in CSV |
 //!
-//! A column of which no record has a value, and the blank record neither, has the type `Null`.
+//! A column without a value in any record, including the blank one, has the type `Null`.
 
 use crate::Error;
 use arrow_array::{
@@ -21,7 +21,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-/// Records of one shape, gathered as columns.
+/// Records of one shape, collected as columns.
 #[derive(Debug, Default)]
 pub struct RecordTable {
     columns: IndexMap<String, RecordColumn>,
@@ -29,11 +29,11 @@ pub struct RecordTable {
 }
 
 impl RecordTable {
-    /// Names the columns of a table by a record in which nothing is said: then a table without a
-    /// line has them too, and of their types. `has_rank` as in [`RecordTable::push`].
+    /// Declares the columns of a table by a blank record, so that an empty table has them too, with
+    /// their types. `has_rank` as in [`RecordTable::push`].
     ///
     /// # Errors
-    /// The record is no object.
+    /// The record is not an object.
     pub fn declare(&mut self, has_rank: bool, blank: &impl Serialize) -> Result<(), Error> {
         self.push(has_rank.then_some(Some(0)), blank)?;
         self.lines = 0;
@@ -43,16 +43,16 @@ impl RecordTable {
         Ok(())
     }
 
-    /// Adds a record; `rank` where the record itself does not say it.
+    /// Adds a record; pass `rank` if the record itself lacks it.
     ///
     /// # Errors
-    /// The record is no object.
+    /// The record is not an object.
     pub fn push(
         &mut self,
         rank: Option<Option<i64>>,
         record: &impl Serialize,
     ) -> Result<(), Error> {
-        // one record at a time as a value: of a million at once it would be gigabytes
+        // one record at a time as a value: a million at once would take gigabytes
         let Value::Object(fields) = serde_json::to_value(record)? else {
             return Err(Error::NoRecord);
         };
@@ -63,7 +63,7 @@ impl RecordTable {
         }
         self.add_fields("", fields);
         self.lines += 1;
-        // fields that are skipped where they are empty
+        // fields that were skipped because they are empty
         for column in self.columns.values_mut() {
             column.pad(self.lines);
         }
@@ -85,7 +85,7 @@ impl RecordTable {
 
     fn add_value(&mut self, name: &str, value: Value) {
         let lines = self.lines;
-        // not by `entry`, which wants an owned name: all but the first line find the column
+        // not by `entry`, which needs an owned name: all but the first row find the column
         if let Some(column) = self.columns.get_mut(name) {
             column.push(lines, value);
             return;
@@ -95,7 +95,7 @@ impl RecordTable {
         self.columns.insert(name.to_owned(), column);
     }
 
-    /// All lines as one batch.
+    /// Returns all rows as one batch.
     ///
     /// # Errors
     /// The columns do not fit together.
@@ -106,18 +106,18 @@ impl RecordTable {
             fields.push(Field::new(name, array.data_type().clone(), true));
             arrays.push(array);
         }
-        // a table without a column has no other way to say how many lines it has
+        // a table without columns has no other way to state its number of rows
         let options = RecordBatchOptions::new().with_row_count(Some(self.lines));
         let schema = Arc::new(Schema::new(fields));
         Ok(RecordBatch::try_new_with_options(schema, arrays, &options)?)
     }
 }
 
-/// The values of a column. The first value that is not null settles the type; what does not fit
-/// it makes the whole column one of a wider type.
+/// Values of a column. The first value that is not null sets the type; a value that does not fit
+/// widens the whole column.
 #[derive(Debug, Default)]
 enum RecordColumn {
-    /// Nothing but nulls so far.
+    /// Only nulls so far.
     #[default]
     Unknown,
     Flags(Vec<Option<bool>>),
@@ -128,7 +128,7 @@ enum RecordColumn {
 }
 
 impl RecordColumn {
-    /// Adds the value of a line.
+    /// Adds the value of a row.
     fn push(&mut self, line: usize, value: Value) {
         self.widen_for(&value);
         self.pad(line);
@@ -146,7 +146,7 @@ impl RecordColumn {
         }
     }
 
-    /// Makes it a column that can hold `value`.
+    /// Widens the column so that it can hold `value`.
     fn widen_for(&mut self, value: &Value) {
         let is_held = match (&*self, value) {
             (_, Value::Null) => true,
@@ -203,10 +203,11 @@ impl RecordColumn {
         }
     }
 
-    /// Adds nulls up to so many lines.
+    /// Adds nulls up to a length of `lines`.
     fn pad(&mut self, lines: usize) {
         fn pad_values<T: Clone>(values: &mut Vec<Option<T>>, lines: usize) {
-            // never shorter: a field that a record has twice, once as a part, would be cut off
+            // never shorter: a field that occurs twice in a record, once as a part, would be
+            // truncated
             if values.len() < lines {
                 values.resize(lines, None);
             }
@@ -221,7 +222,7 @@ impl RecordColumn {
         }
     }
 
-    /// Forgets the values, not the type.
+    /// Removes the values, but keeps the type.
     fn clear(&mut self) {
         match self {
             RecordColumn::Unknown => {}

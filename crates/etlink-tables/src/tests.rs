@@ -68,7 +68,7 @@ fn draw() -> TraceBuilder {
     draw
 }
 
-/// Lists that number all edges and nodes.
+/// Builds times that number all edges and nodes.
 fn counted(trace: &LinkedTrace) -> GraphTimes {
     let list = |count: usize| (0..count as i64).map(DurationNs).collect();
     GraphTimes {

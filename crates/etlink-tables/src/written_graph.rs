@@ -1,13 +1,13 @@
-//! A written graph (`.et`) as two tables, and back.
+//! Converts a written graph (`.et`) to two tables, and back.
 //!
-//! | table | a line is | columns |
+//! | table | a row is | columns |
 //! |---|---|---|
 //! | `nodes` | a node, in the order of the file | `node`, `name`, `type`, `start_us`, `duration_us`, `start_ns`, `duration_ns`, `comm_size`, `rest` |
 //! | `edges` | a dependency, in the order of the lists | `from_node`, `to_node`, `to_line` (of the table of nodes, from 0), `kind` (`ctrl` or `data`) |
 //!
-//! `rest` is what else a node has, as protobuf's JSON: attributes and arguments. `start_ns`,
-//! `duration_ns` and `comm_size` repeat what attributes say, for queries; they are not read back. The metadata
-//! of the trace is among that of the file of nodes, under [`METADATA_KEY`]. So nothing is lost.
+//! `rest` holds a node's other data as protobuf's JSON: attributes and arguments. `start_ns`,
+//! `duration_ns` and `comm_size` repeat attributes for queries; they are not read back. The trace's
+//! metadata is in the metadata of the file of nodes, under [`METADATA_KEY`]. So nothing is lost.
 
 use crate::columns::ColumnSet;
 use crate::{BATCH, Error, MARK};
@@ -27,13 +27,13 @@ use std::borrow::Cow;
 use std::io::Write;
 use std::sync::Arc;
 
-/// The key of the metadata of the file of nodes that holds the trace's own.
+/// Metadata key of the file of nodes under which the trace's own metadata is stored.
 pub const METADATA_KEY: &str = "chakra_metadata";
 
 /// Writes the table of nodes.
 ///
 /// # Errors
-/// `out` fails, or a node has numbers that JSON has no text for.
+/// `out` fails, or a node has numbers that JSON cannot express.
 pub fn write_nodes(graph: &ChakraMessages, out: impl Write + Send) -> Result<(), Error> {
     let metadata = serde_json::to_string(&graph.metadata)?;
     let pairs = vec![(METADATA_KEY, metadata)];
@@ -43,7 +43,7 @@ pub fn write_nodes(graph: &ChakraMessages, out: impl Write + Send) -> Result<(),
 /// Writes the table of edges.
 ///
 /// # Errors
-/// Those of `out`.
+/// Writing to `out` fails.
 pub fn write_edges(graph: &ChakraMessages, out: impl Write + Send) -> Result<(), Error> {
     write_batches(&graph.nodes, vec![], out, edges_batch)
 }
@@ -61,7 +61,7 @@ fn write_batches(
         .set_compression(Compression::SNAPPY)
         .set_key_value_metadata(Some(metadata.collect()))
         .build();
-    // the schema is that of a batch without lines, for a graph without nodes
+    // the schema comes from an empty batch, for a graph without nodes
     let schema = batch_of(&[], 0)?.schema();
     let mut writer = ArrowWriter::try_new(out, schema, Some(settings))?;
     let mut first = 0;
@@ -108,7 +108,7 @@ fn nodes_batch(nodes: &[Node], _: u64) -> Result<RecordBatch, Error> {
         .finish()
 }
 
-/// Edges to some nodes, the first of which stands in line `first` of its table.
+/// Builds the rows of the edges to some nodes, the first of them in row `first` of its table.
 fn edges_batch(nodes: &[Node], first: u64) -> Result<RecordBatch, Error> {
     let mut edges: Vec<EdgeLine> = vec![];
     for (to_line, node) in (first..).zip(nodes) {
@@ -126,7 +126,7 @@ fn edges_batch(nodes: &[Node], first: u64) -> Result<RecordBatch, Error> {
     columns
         .add_unsigned("from_node", edges.iter().map(|edge| Some(edge.from)))
         .add_unsigned("to_node", edges.iter().map(|edge| Some(edge.to)))
-        // two nodes of a broken file can have one id
+        // two nodes of a broken file can share an id
         .add_unsigned("to_line", edges.iter().map(|edge| Some(edge.to_line)))
         .add_text("kind", edges.iter().map(|edge| Some(edge.kind)))
         .finish()
@@ -139,7 +139,7 @@ struct EdgeLine {
     kind: &'static str,
 }
 
-/// By the schema's name; a number that it does not have stays one.
+/// Returns the schema's name of a node's type; an unknown number remains a number.
 fn type_name(node: &Node) -> Cow<'static, str> {
     match NodeType::try_from(node.r#type) {
         Ok(known) => Cow::Borrowed(known.as_str_name()),
@@ -147,7 +147,7 @@ fn type_name(node: &Node) -> Cow<'static, str> {
     }
 }
 
-/// An attribute that is a whole number.
+/// Returns an integer attribute.
 fn number(node: &Node, name: &str) -> Option<i64> {
     let attribute = node.attr.iter().find(|attr| attr.name == name)?;
     match attribute.value.as_ref()? {
@@ -158,7 +158,7 @@ fn number(node: &Node, name: &str) -> Option<i64> {
     }
 }
 
-/// What a node has that has no column of its own.
+/// Formats the parts of a node without a column of their own.
 fn rest_of(node: &Node) -> Result<String, serde_json::Error> {
     let rest = Node {
         inputs: node.inputs.clone(),
@@ -169,7 +169,7 @@ fn rest_of(node: &Node) -> Result<String, serde_json::Error> {
     serde_json::to_string(&rest)
 }
 
-/// Reads both tables.
+/// Reads both tables back into a graph.
 ///
 /// # Errors
 /// A file is not Parquet, has other columns, or its texts are not JSON.
@@ -231,7 +231,7 @@ fn read_edges(batch: &RecordBatch, nodes: &mut [Node]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The texts of a column, which may be a dictionary.
+/// Texts of a column, which may be a dictionary.
 struct TextColumn {
     texts: StringArray,
     keys: Option<Vec<usize>>,
@@ -275,7 +275,7 @@ fn numbers(batch: &RecordBatch, name: &str) -> Result<Vec<u64>, Error> {
     Ok(column.ok_or(Error::NotAWrittenGraph)?.values().to_vec())
 }
 
-/// A column that has a value in each line.
+/// Returns a column; an error unless it has a value in each row.
 fn column<'b>(batch: &'b RecordBatch, name: &str) -> Result<&'b ArrayRef, Error> {
     let column = batch.column_by_name(name);
     column

@@ -1,38 +1,38 @@
-//! What `record_param_comms` says, as the two traces write it.
+//! Formats the contents of `record_param_comms` for the host and the device trace.
 
 /// A collective, send or receive of one rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParamComms {
-    /// `Collective name`.
+    /// Value of `Collective name`.
     pub name: String,
-    /// Element type.
+    /// Element type of the data.
     pub dtype: String,
-    /// Elements of the input.
+    /// Number of input elements.
     pub in_elements: u64,
-    /// Elements of the output.
+    /// Number of output elements.
     pub out_elements: u64,
-    /// Input split sizes.
+    /// Split sizes of the input.
     pub in_split: Vec<u64>,
-    /// Output split sizes.
+    /// Split sizes of the output.
     pub out_split: Vec<u64>,
-    /// `pg_name`.
+    /// Value of `pg_name`.
     pub group_name: String,
-    /// `pg_desc`.
+    /// Value of `pg_desc`.
     pub group_desc: String,
     /// Global ranks of the group.
     pub ranks: Vec<u64>,
-    /// This rank in the group.
+    /// This rank's number within the group.
     pub rank: i64,
-    /// Number of the collective in its group.
+    /// Sequence number of the collective in its group.
     pub seq: i64,
-    /// The peer of a send or receive.
+    /// Peer of a send or receive; `None` for collectives.
     pub peer: Option<i64>,
-    /// Whether the caller does not wait.
+    /// True if the caller does not wait.
     pub asynchronous: bool,
 }
 
 impl ParamComms {
-    /// An asynchronous collective of 1024 floats over the default group.
+    /// Creates an asynchronous collective of 1024 floats over the default group.
     pub fn new(name: &str, ranks: impl IntoIterator<Item = u64>, rank: i64, seq: i64) -> Self {
         ParamComms {
             name: name.into(),
@@ -55,14 +55,14 @@ impl ParamComms {
         self.ranks.first().copied().unwrap_or(0)
     }
 
-    /// Distance between the ranks; 1 in a group of one.
+    /// Returns the distance between the ranks; 1 in a group of one.
     pub(crate) fn rank_stride(&self) -> u64 {
         self.ranks
             .get(1)
             .map_or(1, |second| second.saturating_sub(self.first_rank()))
     }
 
-    /// Arguments of the Kineto op, or of the kernel that it launched.
+    /// Returns the arguments of the Kineto op, or of the kernel that the op launched.
     pub(crate) fn kineto_arguments(&self) -> Vec<(String, String)> {
         let mut args = vec![
             ("Collective name", quoted(&self.name)),
@@ -85,7 +85,7 @@ impl ParamComms {
         ];
         match (self.name.as_str(), self.peer) {
             ("send", Some(peer)) => args.push(("Dst Rank", peer.to_string())),
-            // Only messages have a peer, and what is no send is a receive.
+            // Only messages have a peer; a message that is not a send is a receive.
             (_, Some(peer)) => args.push(("Src Rank", peer.to_string())),
             _ => {}
         }
@@ -94,7 +94,7 @@ impl ParamComms {
             .collect()
     }
 
-    /// The inputs of the host node.
+    /// Returns the inputs of the host node.
     pub(crate) fn host_inputs(&self) -> HostInputs {
         let ParamComms {
             name,
@@ -106,7 +106,7 @@ impl ParamComms {
             ..
         } = self;
         let n = self.in_elements;
-        // `ProcessGroupNCCL::send` and `recv` record the peer where others record their own rank.
+        // `ProcessGroupNCCL::send` and `recv` record the peer in place of their own rank.
         let rank = self.peer.unwrap_or(*rank);
         let values = format!(
             concat!(
@@ -127,8 +127,8 @@ impl ParamComms {
             stride = self.rank_stride(),
             size = self.ranks.len(),
         );
-        // One entry per input, as the observer writes them: it has a shape for numbers and texts,
-        // too.
+        // One entry per input, as the observer writes them, which has a shape even for numbers and
+        // texts.
         let shapes = format!("[[[{n}]],[[],[]],[[],[]],[],[],[],[],[],[],[],[]]");
         let types = concat!(
             r#"["GenericList[Tensor(float)]","Tuple[Int,Bool]","Tuple[String,String]","Int","#,
@@ -142,7 +142,7 @@ impl ParamComms {
     }
 }
 
-/// A JSON string of text that needs no escapes.
+/// Quotes text that needs no escapes as a JSON string.
 fn quoted(text: &str) -> String {
     format!("\"{text}\"")
 }
@@ -155,10 +155,11 @@ pub(crate) struct HostInputs {
     pub(crate) types: String,
 }
 
-/// As many entries of a list as PyTorch prints: `kTruncatLength` in `torch/csrc/profiler/util.cpp`.
+/// Maximum number of list entries that PyTorch prints: `kTruncatLength` in
+/// `torch/csrc/profiler/util.cpp`.
 const MAX_LIST_ENTRIES: usize = 30;
 
-/// `[0, 1, 2]`, cut where PyTorch cuts.
+/// Formats a list as `[0, 1, 2]`, truncated like PyTorch's.
 pub(crate) fn list(values: &[u64]) -> String {
     let printed = values.iter().take(MAX_LIST_ENTRIES);
     let mut items: Vec<String> = printed.map(u64::to_string).collect();

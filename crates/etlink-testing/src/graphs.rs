@@ -1,4 +1,4 @@
-//! Graphs: their capture, which runs nothing, and their launches.
+//! Draws CUDA graphs: their capture, which executes nothing, and their launches.
 
 use crate::rows::{DrawnCall, RowWork, SpanNs};
 use crate::{DeviceQueue, DrawnEvent, KinetoFlavour, ThreadRef, TraceBuilder};
@@ -7,10 +7,10 @@ use crate::{DeviceQueue, DrawnEvent, KinetoFlavour, ThreadRef, TraceBuilder};
 pub type GraphKernel<'a> = (DeviceQueue, &'a str, i64, i64);
 
 impl TraceBuilder {
-    /// The two calls between which a stream's work is captured, each 1 us long.
+    /// Draws the two calls that begin and end the capture of a stream's work, each 1 µs long.
     pub fn capture(&mut self, thread: ThreadRef, start_ns: i64, end_ns: i64) {
         self.begin_capture(thread, start_ns);
-        // Each call has a correlation of its own; no row ever bears it, since a capture runs
+        // Each call has its own correlation. No row ever has it, because a capture executes
         // nothing.
         let correlation = self.next_correlation();
         self.call(
@@ -21,7 +21,7 @@ impl TraceBuilder {
         );
     }
 
-    /// A capture whose end is not recorded.
+    /// Draws a capture whose end is not recorded.
     pub fn begin_capture(&mut self, thread: ThreadRef, start_ns: i64) {
         let correlation = self.next_correlation();
         self.call(
@@ -32,13 +32,13 @@ impl TraceBuilder {
         );
     }
 
-    /// A launch that is captured: a call and no row.
+    /// Draws a captured launch: a call without a row.
     pub fn captured(&mut self, thread: ThreadRef, call: SpanNs, kernel: &str) {
         let correlation = self.next_correlation();
         self.launch_call(thread, call, kernel, correlation);
     }
 
-    /// A graph launch and the kernels of the graph, on their queues.
+    /// Draws a graph launch and the graph's kernels on their queues. Returns the correlation id.
     pub fn graph_launch(
         &mut self,
         thread: ThreadRef,
@@ -56,7 +56,8 @@ impl TraceBuilder {
         self.graph_launch_of(thread, call, &named)
     }
 
-    /// The same with names. Nodes are numbered in the order given.
+    /// Draws a graph launch with named kernels, like [`Self::graph_launch`]. Nodes are numbered in
+    /// the given order.
     pub fn graph_launch_of(
         &mut self,
         thread: ThreadRef,
@@ -73,8 +74,8 @@ impl TraceBuilder {
         for (&(queue, name, start, end), node) in kernels.iter().zip(1..) {
             self.row(
                 RowWork::Kernel {
-                    // Above 32 bits: a reader that cuts the id would mix the node up with none at
-                    // all, 0.
+                    // Above 32 bits: a reader that truncates the id would confuse the first node
+                    // with no node, 0.
                     graph_node: 4_294_967_296 + node,
                     blocks: None,
                 },
@@ -88,7 +89,7 @@ impl TraceBuilder {
         correlation
     }
 
-    /// A call that launches `kernel`, which HIP calls name.
+    /// Draws a call that launches `kernel`; HIP calls name the kernel.
     pub(crate) fn launch_call(
         &mut self,
         thread: ThreadRef,
@@ -96,7 +97,7 @@ impl TraceBuilder {
         kernel: &str,
         correlation: i64,
     ) {
-        // Only roctracer says at the call which kernel it launches; CUPTI says it at the row alone.
+        // Only roctracer records the launched kernel at the call; CUPTI records it only at the row.
         let kernel = (self.flavour == KinetoFlavour::Rocm).then(|| kernel.to_owned());
         let name = self.flavour.launch_name().to_owned();
         self.events.push(DrawnEvent::Call(DrawnCall {

@@ -1,17 +1,18 @@
-//! Whether work grows no faster than its input.
+//! Checks that work grows no faster than its input.
 
 use std::time::{Duration, Instant};
 
-/// How much larger the second input is.
+/// Size of the second input relative to the first.
 const TIMES: usize = 4;
-/// What is quadratic takes 16 times as long; what is linear 4 times, plus what the machine does
-/// besides.
+/// Maximum growth of the time. Quadratic work takes 16 times as long, linear work 4 times plus
+/// noise of the machine.
 const MOST: u32 = 8;
-/// Other work on the machine makes a single comparison unsure, a quadratic step fails all.
+/// Number of comparisons. Other work on the machine makes a single comparison unreliable; a
+/// quadratic step fails all.
 const ATTEMPTS: usize = 6;
 
-/// Measures `work` on an input of so many events and on one that is four times larger. Whether the
-/// time grew about as much. Prints what it measured.
+/// Measures `work` on an input of `events` events and on one four times larger. Returns true if the
+/// time grew about as much. Prints the measurements.
 #[allow(
     clippy::print_stderr,
     reason = "a test that fails shows what it measured"
@@ -31,7 +32,7 @@ pub fn grows_evenly<I>(
     })
 }
 
-/// The shorter of two measurements: what else the machine does only ever adds.
+/// Returns the shorter of two measurements, because noise of the machine only adds time.
 fn shortest_time<I>(work: impl Fn(&I), input: &I) -> Duration {
     work_time(&work, input).min(work_time(&work, input))
 }

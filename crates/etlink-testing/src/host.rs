@@ -1,4 +1,4 @@
-//! The host trace of a drawing.
+//! Writes the host trace of a drawing.
 
 use crate::comms::{HostInputs, list};
 use crate::{DrawnOp, ParamComms, TraceBuilder};
@@ -9,8 +9,8 @@ use etlink_model::HostHeader;
 use std::cmp::Reverse;
 use std::io;
 
-/// Place of a node in the file: when its op ended, then the op that began later, then the one
-/// that was drawn later.
+/// Place of a node in the file: by end of the op, then ops that began later first, then ops that
+/// were drawn later first.
 type Place = (i64, Reverse<(i64, usize)>);
 
 /// A node of the host trace.
@@ -29,7 +29,7 @@ enum DrawnNode<'d> {
 }
 
 impl TraceBuilder {
-    /// The host trace of the process that was set last.
+    /// Returns the host trace of the process that was set last.
     pub fn host(&self, schema: HostSchema) -> Vec<u8> {
         let text = self.write_host(schema, vec![]);
         text.unwrap_or_else(|error| unreachable!("memory has no errors: {error}"))
@@ -56,8 +56,8 @@ impl TraceBuilder {
         writer.finish(Some(758_671))
     }
 
-    /// The process root, thread roots, and ops with their parents. Ids as PyTorch counts them:
-    /// every op's is followed by one of a tensor.
+    /// Returns the process root, the thread roots, and the ops with their parents. Ids count like
+    /// PyTorch's: each op's id is followed by a tensor's.
     fn host_nodes(&self) -> Vec<(Place, DrawnNode<'_>)> {
         let rf_ids = self.rf_ids();
         let is_visible = |op: &usize| {
@@ -70,13 +70,13 @@ impl TraceBuilder {
         let last = (i64::MAX, Reverse((0, 0)));
         let mut nodes = vec![(last, DrawnNode::Process)];
         let mut id = 2;
-        // what is open on each thread: id and end
+        // Open ops of each thread: id and end.
         let mut stacks: Vec<Vec<(u64, i64)>> = vec![vec![]; self.threads.len()];
         for index in order {
             let op = &self.ops[index];
             let stack = &mut stacks[op.thread];
-            // The observer gives a thread its root when the thread's first op begins, so that the
-            // root's id is the lower one.
+            // The observer creates a thread's root when the thread's first op begins, so the root's
+            // id is the lower one.
             if stack.is_empty() {
                 let first = (i64::MIN, Reverse((0, op.thread)));
                 let tid = op.thread + 1;
@@ -84,13 +84,13 @@ impl TraceBuilder {
                 stack.push((id, i64::MAX));
                 id += 1;
             }
-            // Drawn ops may overlap without nesting, so ended
-            // ones are taken out anywhere in the stack.
+            // Drawn ops may overlap without nesting, so ended ops are removed anywhere in the
+            // stack.
             stack.retain(|(_, end)| *end > op.start);
             let parent = stack.last().map_or(1, |(id, _)| *id);
             stack.push((id, op.end));
-            // Nodes are written when their ops end; of ops that end together the inner one, which
-            // began later, comes first.
+            // Nodes are written when their ops end. If ops end together, the inner one, which began
+            // later, comes first.
             let place = (op.end, Reverse((op.start, index)));
             let rf_id = rf_ids[index];
             let node = DrawnNode::Op {
@@ -100,7 +100,7 @@ impl TraceBuilder {
                 op,
             };
             nodes.push((place, node));
-            // The skipped number is that of a tensor: real ids have such gaps.
+            // The skipped number belongs to a tensor: real ids have such gaps.
             id += 2;
         }
         nodes
@@ -153,7 +153,7 @@ fn argument_text(inputs: &HostInputs) -> ArgumentText<'_> {
         values: inputs.values.as_bytes(),
         shapes: inputs.shapes.as_bytes(),
         types: inputs.types.as_bytes(),
-        // Strides came with PyTorch 2.5, so that readers have to do without them.
+        // PyTorch 2.5 introduced strides, so readers have to work without them.
         strides: b"",
     }
 }

@@ -1,4 +1,4 @@
-//! The device trace of a drawing.
+//! Writes the device trace of a drawing.
 
 use crate::rows::{DrawnCall, DrawnRow, DrawnSync, RowWork};
 use crate::{DrawnEvent, DrawnOp, DrawnThread, KinetoFlavour, RecordIds, TraceBuilder};
@@ -12,7 +12,7 @@ use std::io;
 /// Keys and raw JSON values.
 type Arguments = Vec<(String, String)>;
 
-/// A trace that is being written to memory.
+/// Writer of a trace to memory.
 type Writer = KinetoWriter<Vec<u8>>;
 
 impl KinetoFlavour {
@@ -31,7 +31,7 @@ impl KinetoFlavour {
             (KinetoFlavour::Cuda | KinetoFlavour::Rocm, true) => "cuda_driver",
             (KinetoFlavour::Xpu, false) => "xpu_runtime",
             (KinetoFlavour::Xpu, true) => "xpu_driver",
-            // MTIA and the Kineto of 2021 write no driver calls of their own.
+            // MTIA and the Kineto of 2021 have no driver calls of their own.
             (KinetoFlavour::Mtia, _) => "mtia_runtime",
             (KinetoFlavour::Cuda2021, _) => "Runtime",
         }
@@ -39,7 +39,7 @@ impl KinetoFlavour {
 
     fn row_category(self, what: RowWork) -> &'static str {
         match (self, what) {
-            // MTIA has one category for all work of its cores, copies included.
+            // MTIA has a single category for all work of its cores, copies included.
             (KinetoFlavour::Mtia, _) => "mtia_ccp_events",
             (KinetoFlavour::Cuda2021, RowWork::Kernel { .. }) => "Kernel",
             (KinetoFlavour::Cuda2021, RowWork::Memcpy { .. }) => "Memcpy",
@@ -55,7 +55,7 @@ impl KinetoFlavour {
 type Track = (i64, i64);
 
 impl TraceBuilder {
-    /// The device trace.
+    /// Returns the device trace.
     pub fn kineto(&self) -> Vec<u8> {
         let text = self.write_kineto(vec![]);
         text.unwrap_or_else(|error| unreachable!("memory has no errors: {error}"))
@@ -63,8 +63,8 @@ impl TraceBuilder {
 
     fn write_kineto(&self, out: Vec<u8>) -> io::Result<Vec<u8>> {
         let header = KinetoHeader {
-            // A time base as large as a real one: relative times of a reader that forgets it are
-            // wrong by decades, which no test overlooks.
+            // A realistic time base: a reader that forgets it gets times that are wrong by decades,
+            // which no test overlooks.
             base_ns: 1_790_857_026_000_000_000,
             devices: vec!["{\n      \"id\": 0, \"name\": \"Drawn Device\"\n    }".to_owned()],
             metadata: self.header.clone(),
@@ -75,7 +75,7 @@ impl TraceBuilder {
         };
         let options = KinetoWriteOptions {
             version,
-            // Names go out as they are, because damaged names are what many tests are about.
+            // Names are written unescaped, because many tests are about damaged names.
             verbatim: true,
         };
         let mut writer = Writer::new(out, &header, options)?;
@@ -145,7 +145,7 @@ impl TraceBuilder {
                 end,
             } => {
                 let args = pairs(&[
-                    // The values mean nothing: readers count these events and do not keep them.
+                    // The values are arbitrary: readers count these events and do not keep them.
                     ("Python id", "7".into()),
                     ("Python parent id", "6".into()),
                     ("Ev Idx", "0".into()),
@@ -171,7 +171,7 @@ impl TraceBuilder {
     fn write_op(&self, writer: &mut Writer, op: &DrawnOp, id: u64, index: usize) -> io::Result<()> {
         let mut args = match self.ids {
             RecordIds::Written => pairs(&[("Record function id", id.to_string())]),
-            // Without an observer PyTorch writes the key all the same, for every op.
+            // PyTorch writes the key for every op even without an observer.
             RecordIds::Zero => pairs(&[("Record function id", "0".into())]),
             RecordIds::Absent => vec![],
         };
@@ -186,7 +186,7 @@ impl TraceBuilder {
         }
         args.extend(op.args.iter().cloned());
         args.extend(pairs(&[("Ev Idx", index.to_string())]));
-        // Annotations came later than the categories of 2021, and have kept their name.
+        // Annotations were introduced after the categories of 2021 and have kept their name.
         let category = match (op.annotation, self.flavour) {
             (true, _) => "user_annotation",
             (_, KinetoFlavour::Cuda2021) => "Operator",
@@ -208,7 +208,7 @@ impl TraceBuilder {
         Ok(())
     }
 
-    /// The id of the innermost op around a call, if there is one.
+    /// Returns the id of the innermost op around a call; `None` if there is none.
     fn op_around(&self, call: &DrawnCall, known: &DrawnIds<'_>) -> Option<u64> {
         // Files of 2021 have no `External id` at calls.
         if self.flavour == KinetoFlavour::Cuda2021 {
@@ -227,7 +227,7 @@ impl TraceBuilder {
             KinetoFlavour::Rocm => "cid",
             _ => "cbid",
         };
-        // CUPTI's number of cudaLaunchKernel. Readers go by the name.
+        // CUPTI's number for cudaLaunchKernel. Readers use the name.
         let mut args = pairs(&[(callback, "211".into())]);
         if let Some(kernel) = &call.kernel {
             args.push(("kernel".to_owned(), format!("\"{kernel}\"")));
@@ -246,7 +246,7 @@ impl TraceBuilder {
         let Some(id) = call.correlation else {
             return Ok(());
         };
-        // other calls than launches and copies end an arrow that nothing began
+        // Calls other than launches and copies end an arrow that has no beginning.
         let is_launch = call.name.contains("aunch") || call.name.contains("Mem");
         self.write_flow(writer, (!is_launch, "ac2g"), id, event.track, call.start)
     }
@@ -257,8 +257,8 @@ impl TraceBuilder {
         row: &DrawnRow,
         known: &DrawnIds<'_>,
     ) -> io::Result<()> {
-        // A row has the op of its launch, not what runs when the row does: `External id` is by
-        // correlation in Kineto, too.
+        // A row has the op of its launch, not the op that runs at the same time as the row: Kineto
+        // assigns `External id` by correlation too.
         let launch = row.correlation.and_then(|id| known.calls.get(&id).copied());
         let event = DrawnCompleteEvent {
             category: self.flavour.row_category(row.what),
@@ -300,7 +300,7 @@ impl TraceBuilder {
         };
         args.extend(row.correlation.map(|id| number("correlation", id)));
         match row.what {
-            // roctracer knows no graph nodes, and no grid of theirs
+            // roctracer records no graph nodes, nor their grids.
             RowWork::Kernel { graph_node, .. } if self.flavour == KinetoFlavour::Rocm => args
                 .extend(match graph_node {
                     0 => pairs(&[
@@ -310,8 +310,8 @@ impl TraceBuilder {
                     ]),
                     _ => pairs(&[("kind", "\"Dispatch Task\"".into())]),
                 }),
-            // Grid and block are the same for all kernels that are given none, so that figures that
-            // use them are easy to check.
+            // Grid and block are the same for all kernels without explicit blocks, so that figures
+            // derived from them are easy to check.
             RowWork::Kernel { graph_node, blocks } => args.extend(pairs(&[
                 ("registers per thread", "32".into()),
                 ("blocks per SM", blocks_per_multiprocessor(blocks)),
@@ -347,8 +347,8 @@ impl TraceBuilder {
             args.extend(pairs(&[
                 ("wait_on_stream", stream.to_string()),
                 ("wait_on_cuda_event_record_corr_id", record.to_string()),
-                // Nothing pairs by the id of the event: it is used again. The correlation of its
-                // record is what counts.
+                // Nothing pairs by the id of the event, which is reused. The correlation of the
+                // event's record counts.
                 ("wait_on_cuda_event_id", "5".into()),
             ]));
         }
@@ -405,22 +405,22 @@ impl TraceBuilder {
     }
 }
 
-/// What rows and calls are looked up by: a drawing of thousands asks for each of them.
+/// Indices for looking up rows and calls, because a drawing of thousands of events looks up each.
 struct DrawnIds<'d> {
-    /// Record function ids, per op.
+    /// Record function id of each op.
     ids: Vec<u64>,
-    /// Per thread, its ops by start and id.
+    /// Ops of each thread, by start and id.
     ops: Vec<Vec<DrawnAround>>,
-    /// The first call of each correlation.
+    /// First call of each correlation.
     calls: BTreeMap<i64, &'d DrawnCall>,
 }
 
-/// An op that can be around a call.
+/// An op that can enclose a call.
 struct DrawnAround {
     start: i64,
     id: u64,
     end: i64,
-    /// The latest end of it and those before.
+    /// Latest end of this op and all earlier ones.
     last_end: i64,
 }
 
@@ -461,7 +461,7 @@ impl<'d> DrawnIds<'d> {
     fn op_around(&self, call: &DrawnCall) -> Option<u64> {
         let ops = self.ops.get(call.thread)?;
         let begun = ops.partition_point(|op| op.start <= call.start);
-        // The op that began last is the innermost, as Kineto's stack of correlation ids has it.
+        // The op that began last is the innermost, as in Kineto's stack of correlation ids.
         let mut around = ops[..begun].iter().rev();
         let inner = around
             .by_ref()
@@ -471,17 +471,17 @@ impl<'d> DrawnIds<'d> {
     }
 }
 
-/// What events with a duration have in common.
+/// Common fields of events with a duration.
 struct DrawnCompleteEvent<'d> {
     category: &'d str,
     name: &'d str,
     track: Track,
-    /// Start and end, nanoseconds from the origin.
+    /// Start and end, in nanoseconds from the origin.
     span: (i64, i64),
     external_id: Option<u64>,
 }
 
-/// Blocks of the grid over multiprocessors, with six decimals.
+/// Formats blocks of the grid divided by multiprocessors, with six decimals.
 fn blocks_per_multiprocessor(blocks: Option<(u32, u32)>) -> String {
     let (all, places) = blocks.unwrap_or((128, 216));
     format!("{:.6}", f64::from(all) / f64::from(places.max(1)))

@@ -1,5 +1,5 @@
-//! Draws a program and gives the bytes that PyTorch's two writers would give for it, through the
-//! encoders of `etlink-host` and `etlink-kineto`. For tests: no tool depends on it.
+//! Draws a program and returns the bytes that PyTorch's two writers would produce for it, using the
+//! encoders of `etlink-host` and `etlink-kineto`. For tests only: no tool depends on it.
 //!
 //! ```text
 //! thread   aten::mm ------------        device   stream 7
@@ -14,8 +14,8 @@
 //! let (device, host) = (draw.kineto(), draw.host(HostSchema::V1_1_1));
 //! assert!(device.trim_ascii_start().starts_with(b"{") && host.starts_with(b"{"));
 //! ```
-//! Times are nanoseconds from the origin; ops of one thread nest by time. Names are
-//! written as they are given: neither writer escapes them.
+//! Times are nanoseconds from the origin; ops of one thread nest by time. Names are written
+//! unchanged: neither writer escapes them.
 
 mod comms;
 mod graphs;
@@ -46,13 +46,13 @@ pub use xla::{xla_json, xla_space};
 
 use rows::{DrawnCall, DrawnRow, DrawnSync};
 
-/// Whose device trace it is.
+/// Back end whose device trace is drawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KinetoFlavour {
     /// CUPTI, times with three decimals.
     #[default]
     Cuda,
-    /// Roctracer: calls bear HIP names in `cuda_runtime`, rows have no context.
+    /// Roctracer: calls have HIP names and the category `cuda_runtime`, rows have no context.
     Rocm,
     /// XPUPTI: a row's queue is its tid.
     Xpu,
@@ -63,27 +63,27 @@ pub enum KinetoFlavour {
     Cuda2021,
 }
 
-/// What the device trace says of `Record function id`.
+/// Form of `Record function id` in the device trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RecordIds {
-    /// The ids (PyTorch 2.4 on with an observer).
+    /// The real ids (PyTorch 2.4 and later with an observer).
     #[default]
     Written,
-    /// 0 on every op (PyTorch 2.4 on without an observer).
+    /// 0 on every op (PyTorch 2.4 and later without an observer).
     Zero,
-    /// The key is not there (PyTorch 2.3 and before).
+    /// No such key (PyTorch 2.3 and earlier).
     Absent,
 }
 
-/// A thread that was drawn.
+/// A drawn thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadRef(usize);
 
-/// An op that was drawn.
+/// A drawn op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpRef(usize);
 
-/// A drawing: threads, ops, calls and rows, and what stands around them.
+/// A drawing: threads, ops, calls, rows, and the metadata around them.
 #[derive(Clone, Debug)]
 pub struct TraceBuilder {
     flavour: KinetoFlavour,
@@ -119,7 +119,7 @@ struct DrawnOp {
     comms: Option<ParamComms>,
 }
 
-/// What the device trace has, in the order in which it was drawn.
+/// An event of the device trace, in drawing order.
 #[derive(Clone, Debug)]
 enum DrawnEvent {
     Op(usize),
@@ -142,7 +142,7 @@ impl Default for TraceBuilder {
 }
 
 impl TraceBuilder {
-    /// An empty drawing of process 1000.
+    /// Creates an empty drawing of process 1000.
     pub fn new(flavour: KinetoFlavour) -> Self {
         TraceBuilder {
             flavour,
@@ -158,37 +158,37 @@ impl TraceBuilder {
         }
     }
 
-    /// Adds this to every time in the device trace.
+    /// Adds `ns` to every time in the device trace.
     pub fn origin(&mut self, ns: i64) -> &mut Self {
         self.origin_ns = ns;
         self
     }
 
-    /// What the device trace says of record function ids.
+    /// Sets the form of record function ids in the device trace.
     pub fn record_ids(&mut self, ids: RecordIds) -> &mut Self {
         self.ids = ids;
         self
     }
 
-    /// Threads drawn from now on are of this process. The host trace is that of the last one.
+    /// Sets the process of threads drawn from now on. The host trace belongs to the last process.
     pub fn process(&mut self, pid: i64) -> &mut Self {
         self.pid = pid;
         self
     }
 
-    /// Metadata before the events; the value is raw JSON text.
+    /// Adds metadata before the events; the value is raw JSON text.
     pub fn metadata(&mut self, key: &str, raw: &str) -> &mut Self {
         self.header.push((key.into(), raw.into()));
         self
     }
 
-    /// Metadata after the events.
+    /// Adds metadata after the events; the value is raw JSON text.
     pub fn trailing_metadata(&mut self, key: &str, raw: &str) -> &mut Self {
         self.trailer.push((key.into(), raw.into()));
         self
     }
 
-    /// `distributedInfo` of a job with one group of all ranks.
+    /// Adds the `distributedInfo` of a job with one group of all ranks.
     pub fn distributed(&mut self, rank: i64, world_size: i64) -> &mut Self {
         let ranks: Vec<String> = (0..world_size).map(|rank| rank.to_string()).collect();
         let group = format!(
@@ -211,7 +211,7 @@ impl TraceBuilder {
         self.metadata("distributedInfo", &info)
     }
 
-    /// A thread; the first is the process's main thread.
+    /// Adds a thread; the first one is the process's main thread.
     pub fn thread(&mut self) -> ThreadRef {
         let of_process = self
             .threads
@@ -220,14 +220,14 @@ impl TraceBuilder {
             .count();
         self.threads.push(DrawnThread {
             pid: self.pid,
-            // On Linux the main thread's id is that of its process, and later threads have higher
-            // ones.
+            // On Linux, the main thread has the id of its process, and later threads have higher
+            // ids.
             tid: self.pid + of_process as i64,
         });
         ThreadRef(self.threads.len() - 1)
     }
 
-    /// A `cpu_op`.
+    /// Draws a `cpu_op`.
     pub fn op(&mut self, thread: ThreadRef, name: &str, start_ns: i64, end_ns: i64) -> OpRef {
         self.ops.push(DrawnOp {
             thread: thread.0,
@@ -246,7 +246,7 @@ impl TraceBuilder {
         OpRef(self.ops.len() - 1)
     }
 
-    /// A `user_annotation`.
+    /// Draws a `user_annotation`.
     pub fn annotation(
         &mut self,
         thread: ThreadRef,
@@ -259,7 +259,7 @@ impl TraceBuilder {
         op
     }
 
-    /// `record_param_comms`, with what it says of the collective.
+    /// Draws a `record_param_comms` op that describes the collective.
     pub fn collective(
         &mut self,
         thread: ThreadRef,
@@ -272,7 +272,7 @@ impl TraceBuilder {
         op
     }
 
-    /// A frame of the Python stack.
+    /// Draws a frame of the Python stack.
     pub fn python(&mut self, thread: ThreadRef, name: &str, start_ns: i64, end_ns: i64) {
         self.events.push(DrawnEvent::Python {
             thread: thread.0,
@@ -282,32 +282,32 @@ impl TraceBuilder {
         });
     }
 
-    /// One more argument of an op in the device trace, raw JSON text.
+    /// Adds an argument to an op in the device trace; the value is raw JSON text.
     pub fn arg(&mut self, op: OpRef, key: &str, raw: &str) {
         self.edit(op, |op| op.args.push((key.into(), raw.into())));
     }
 
-    /// Autograd sequence number, and the forward thread's number (0 = this is a forward op).
+    /// Sets the autograd sequence number and the forward thread's number (0 for a forward op).
     pub fn sequence(&mut self, op: OpRef, number: i64, forward_thread: u32) {
         self.edit(op, |op| op.seq = Some((number, forward_thread)));
     }
 
-    /// The device trace has the op under another name.
+    /// Gives the op a different name in the device trace.
     pub fn device_name(&mut self, op: OpRef, name: &str) {
         self.edit(op, |op| op.device_name = Some(name.into()));
     }
 
-    /// The host trace lacks the op.
+    /// Omits the op from the host trace.
     pub fn not_in_host(&mut self, op: OpRef) {
         self.edit(op, |op| op.in_host = false);
     }
 
-    /// The device trace lacks the op.
+    /// Omits the op from the device trace.
     pub fn not_in_device(&mut self, op: OpRef) {
         self.edit(op, |op| op.in_device = false);
     }
 
-    /// An event as text, without the comma after it.
+    /// Adds an event as text, without a trailing comma.
     pub fn raw(&mut self, text: &str) {
         self.events.push(DrawnEvent::Raw(text.into()));
     }
@@ -319,16 +319,16 @@ impl TraceBuilder {
         }
     }
 
-    /// A new correlation id.
+    /// Returns a new correlation id.
     pub fn next_correlation(&mut self) -> i64 {
         self.correlation += 1;
         self.correlation
     }
 
-    /// Record function ids, 1, 2, … by start.
+    /// Returns the record function id of each op, numbered 1, 2, … by start.
     fn rf_ids(&self) -> Vec<u64> {
         let mut order: Vec<usize> = (0..self.ops.len()).collect();
-        // Calls are numbered as they begin; of two at one instant the outer, longer one began
+        // Ops are numbered as they begin; of two that begin together, the outer, longer one began
         // first.
         order.sort_by_key(|&op| (self.ops[op].start, std::cmp::Reverse(self.ops[op].end)));
         let mut ids = vec![0; order.len()];

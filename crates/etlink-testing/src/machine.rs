@@ -1,56 +1,57 @@
-//! A host thread and a device, with what makes them wait for each other.
+//! Simulates a host thread and a device that wait for each other.
 //!
-//! A row starts when its launch, the row before it on its stream and all events that its stream
-//! waits for have been, each with a latency of its own. A blocked call returns when what it waits
-//! for has ended and the thread has woken.
+//! A row starts after its launch, the previous row on its stream and all events its stream waits
+//! for, each with a latency of its own. A blocked call returns once the awaited work has ended and
+//! the thread has woken.
 
 use crate::{DeviceQueue, ThreadRef, TraceBuilder};
 use std::collections::BTreeMap;
 
-/// Of about the size that they have on an A100, ns.
+/// Latencies in nanoseconds, similar to an A100's.
 const LAUNCH: i64 = 6_000;
 const STREAM: i64 = 1_000;
 const EVENT: i64 = 2_000;
 const WAKE: i64 = 4_000;
-/// What calls take that wait for nothing.
+/// Durations of calls that do not wait, in nanoseconds.
 const LAUNCH_CALL: i64 = 4_000;
 const SHORT_CALL: i64 = 1_000;
-/// A loop asks so often.
+/// Polling interval of a loop, in nanoseconds.
 const POLL: i64 = 4_500;
 
-/// The stream that waits for all others, and they for it, where a program uses that.
+/// Legacy default stream: it waits for all others and they wait for it, if
+/// [`MachineOptions::legacy`] is set.
 const LEGACY: i64 = 7;
 
-/// What a thread does. Times are us.
+/// An action of the thread. Times are in microseconds.
 #[derive(Clone, Debug)]
 pub enum MachineInstruction {
-    /// Work of the host in which no op runs.
+    /// Work of the host outside ops.
     Host(i64),
-    /// What runs inside an op.
+    /// An op and the instructions inside.
     Op(&'static str, Vec<MachineInstruction>),
-    /// What runs inside a step, `ProfilerStep#N`.
+    /// A step, `ProfilerStep#N`, and the instructions inside.
     Step(u32, Vec<MachineInstruction>),
-    /// A kernel.
+    /// Launches a kernel.
     Launch {
-        /// Where it runs.
+        /// Stream of the kernel.
         stream: i64,
-        /// Its name.
+        /// Name of the kernel.
         kernel: &'static str,
-        /// How long.
+        /// Duration in microseconds.
         us: i64,
     },
     /// `cudaEventRecord`
     Record {
-        /// Its number; a number can be used again.
+        /// Number of the event, which can be reused.
         event: u32,
-        /// What it is recorded on.
+        /// Stream on which the event is recorded.
         stream: i64,
     },
     /// `cudaStreamWaitEvent`
     StreamWait {
-        /// What waits.
+        /// Stream that waits.
         stream: i64,
-        /// What for.
+        /// Event that is waited for.
         event: u32,
     },
     /// `cudaStreamSynchronize`
@@ -61,54 +62,55 @@ pub enum MachineInstruction {
     DeviceSync,
     /// `while not event.query()`
     Poll(u32),
-    /// Rows of a graph: stream, kernel, us, and the rows of the graph that it waits for.
+    /// Launches a graph, given its rows: stream, kernel, microseconds, and the rows of the graph to
+    /// wait for.
     Graph(Vec<(i64, &'static str, i64, Vec<usize>)>),
 }
 
-/// What a `cuda_sync` row says: its kind, its stream, and the record that it waits for.
+/// Contents of a `cuda_sync` row: its kind, its stream, and the record it waits for.
 type SyncRow<'n> = (&'n str, i64, Option<(i64, i64)>);
 
-/// What the machine does beside what programs say.
+/// Behaviour of the machine that programs do not determine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MachineOptions {
-    /// Launches that a stream holds.
+    /// Maximum number of launches queued per stream; `None` for no limit.
     pub depth: Option<usize>,
-    /// And now and then fewer, by up to this: what is in the queue and no row.
+    /// Maximum number of queue slots that work without rows takes now and then.
     pub depth_varies: usize,
-    /// Stream 7 is the legacy default stream, and all others block on it.
+    /// True if stream 7 is the legacy default stream, which all others block on.
     pub legacy: bool,
-    /// Kineto writes `cuda_sync` rows.
+    /// True if Kineto writes `cuda_sync` rows.
     pub sync_rows: bool,
-    /// So far ahead the device's clock is at the begin, ns.
+    /// Lead of the device's clock at the beginning, in nanoseconds.
     pub device_ahead: i64,
-    /// And so much more for each second, ns.
+    /// Growth of that lead per second, in nanoseconds.
     pub device_drift: i64,
 }
 
 impl MachineOptions {
-    /// What the device's clock shows.
+    /// Converts a time to the device's clock.
     fn by_device(self, now: i64) -> i64 {
         now + self.device_ahead + now * self.device_drift / 1_000_000_000
     }
 }
 
-/// What is different in the second run.
+/// Difference between the first run and the second.
 #[derive(Clone, Copy, Debug)]
 pub enum MachineChange {
-    /// Nothing.
+    /// No difference.
     None,
-    /// Kernels of this name take so many times as long.
+    /// Multiplies the duration of kernels with this name by the factor.
     Kernel(&'static str, f64),
-    /// All kernels do.
+    /// Multiplies the duration of all kernels by the factor.
     Kernels(f64),
-    /// The kernel of the launch with this number.
+    /// Multiplies the duration of the kernel with this launch number by the factor.
     OneKernel(usize, f64),
-    /// What the host does.
+    /// Multiplies the duration of host work by the factor.
     Host(f64),
 }
 
 impl MachineChange {
-    /// The same as questions to the replay.
+    /// Returns the change as rules for the replay.
     pub fn rules(self) -> Vec<String> {
         match self {
             MachineChange::None => vec![],
@@ -141,29 +143,29 @@ fn scaled(duration: i64, factor: f64) -> i64 {
     (duration as f64 * factor).round() as i64
 }
 
-/// A run.
+/// A simulated run.
 #[derive(Debug)]
 pub struct Machine {
-    /// What a profiler would have recorded.
+    /// Trace that a profiler would have recorded.
     pub trace: TraceBuilder,
-    /// From the first start to the last end, ns.
+    /// Nanoseconds from the first start to the last end.
     pub makespan: i64,
     thread: ThreadRef,
-    /// How many kernels were launched by themselves.
+    /// Number of kernels launched outside graphs.
     launched: usize,
     options: MachineOptions,
     change: MachineChange,
     now: i64,
-    /// Per stream, start and end of each of its rows.
+    /// Start and end of each row, per stream.
     rows: BTreeMap<i64, Vec<(i64, i64)>>,
-    /// Per stream, ends of the events that its next row waits for.
+    /// Ends of the events that the next row waits for, per stream.
     pending: BTreeMap<i64, Vec<i64>>,
-    /// Per event: its end, its stream, the correlation of its record.
+    /// End, stream and correlation of the record, per event.
     events: BTreeMap<u32, (i64, i64, i64)>,
 }
 
 impl Machine {
-    /// Runs a program.
+    /// Runs a program with these options and this change.
     pub fn run(
         program: &[MachineInstruction],
         options: MachineOptions,
@@ -238,7 +240,7 @@ impl Machine {
         }
     }
 
-    /// A call that takes so long; its correlation.
+    /// Draws a call from `begun` until now and returns its correlation.
     fn call(&mut self, name: &str, begun: i64) -> i64 {
         let correlation = self.trace.next_correlation();
         self.trace
@@ -251,7 +253,7 @@ impl Machine {
         last.map_or(0, |(_, end)| *end)
     }
 
-    /// When a row of a stream can start by all but its launch.
+    /// Returns the earliest start of a stream's next row, ignoring its launch.
     fn stream_ready(&mut self, stream: i64) -> i64 {
         let mut ready = 0;
         for (other, rows) in &self.rows {
@@ -270,7 +272,7 @@ impl Machine {
         let fewer = 7 * self.launched % (self.options.depth_varies + 1);
         let depth = self.options.depth.map(|depth| depth.saturating_sub(fewer));
         let head = depth.and_then(|depth| rows.len().checked_sub(depth));
-        // A full queue takes no launch before one of its rows starts.
+        // A full queue accepts no launch before one of its rows starts.
         let accepted = head.map_or(begun, |head| begun.max(rows[head].0));
         let start = self.stream_ready(stream).max(accepted + LAUNCH);
         let end = start + self.change.kernel(kernel, self.launched, duration);
@@ -304,7 +306,7 @@ impl Machine {
         self.trace
             .graph_launch_of(self.thread, (begun, self.now), &named);
         let (first, last) = (spans[0].0, spans.iter().map(|span| span.1).max());
-        // what is launched to its stream next waits for the whole graph
+        // The next launch on this stream waits for the whole graph.
         let whole = (first, last.unwrap_or(first));
         self.rows.entry(main).or_default().push(whole);
     }
@@ -337,7 +339,7 @@ impl Machine {
     fn block(&mut self, name: &str, end: i64, sync: Option<SyncRow<'_>>) {
         let begun = self.now;
         let least = begun + self.change.host(2 * SHORT_CALL);
-        // A call that blocks spins (`cudaDeviceScheduleAuto`): to return is work of the host.
+        // A blocking call spins (`cudaDeviceScheduleAuto`), so returning is work of the host.
         self.now = least.max(end + self.change.host(WAKE));
         let correlation = self.call(name, begun);
         if self.options.sync_rows

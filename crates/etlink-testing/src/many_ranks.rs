@@ -1,9 +1,9 @@
-//! A rank of a run with many, of which each event counts.
+//! Draws ranks of large runs with few events each.
 
 use crate::{DeviceQueue, ParamComms, ThreadRef, TraceBuilder};
 
-/// The device trace of a rank with three all-reduces over all ranks, each of which lists them, as
-/// PyTorch writes. Its device has one kernel for each. Behind them are so many ops.
+/// Returns the device trace of a rank with three all-reduces over all ranks. Each of them lists
+/// the ranks as PyTorch does. Its device runs one kernel per all-reduce. `ops` ops follow.
 pub fn all_reduce_rank(rank: u64, ranks: u64, ops: u32) -> Vec<u8> {
     let mut draw = TraceBuilder::default();
     draw.distributed(rank.cast_signed(), ranks.cast_signed());
@@ -19,8 +19,8 @@ pub fn all_reduce_rank(rank: u64, ranks: u64, ops: u32) -> Vec<u8> {
     draw.kineto()
 }
 
-/// The device trace of a rank with so many steps, each of one all-reduce over all ranks between two
-/// halves of its ops. Ranks with higher numbers begin later.
+/// Returns the device trace of a rank with `steps` steps, each with one all-reduce over all ranks
+/// between two halves of its ops. Ranks with higher numbers begin later.
 pub fn all_reduce_steps(rank: u64, ranks: u64, steps: u32, ops: u32) -> Vec<u8> {
     const OP: i64 = 10_000;
     let mut draw = TraceBuilder::default();
@@ -42,7 +42,7 @@ pub fn all_reduce_steps(rank: u64, ranks: u64, steps: u32, ops: u32) -> Vec<u8> 
     draw.kineto()
 }
 
-/// A record of an all-reduce with its launch, and the kernel.
+/// Draws the record of an all-reduce, its launch, and the kernel.
 fn all_reduce(draw: &mut TraceBuilder, thread: ThreadRef, comms: &ParamComms, begin: i64) {
     draw.collective(thread, comms, begin, begin + 20_000);
     let correlation = draw.next_correlation();

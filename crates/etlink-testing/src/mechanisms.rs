@@ -1,22 +1,22 @@
-//! One program per mechanism: each held up the recorded run, or did not and will.
+//! Programs with one mechanism each, which delayed the recorded run, or will delay the changed one.
 
 use crate::machine::{MachineChange, MachineInstruction, MachineOptions};
 use MachineInstruction::{DeviceSync, EventSync, Graph, Host, Op, Poll, Record, StreamSync};
 
-/// A program in which one cause decides, and what is changed about it.
+/// A program in which one cause decides, and a change of that cause.
 #[derive(Clone, Debug)]
 pub struct Mechanism {
-    /// What decides.
+    /// Description of the deciding cause.
     pub name: &'static str,
-    /// It ends with a kernel and a synchronisation of the device.
+    /// Instructions; the last are a kernel and a synchronization of the device.
     pub program: Vec<MachineInstruction>,
-    /// What it runs on.
+    /// Options of the machine that runs the program.
     pub options: MachineOptions,
-    /// What is different in the second run.
+    /// Difference in the second run.
     pub change: MachineChange,
 }
 
-/// All of them, without and with `cuda_sync` rows.
+/// Returns all mechanisms, each without and with `cuda_sync` rows.
 pub fn mechanisms() -> Vec<Mechanism> {
     let groups = [
         host_waits(),
@@ -53,7 +53,7 @@ fn wait(stream: i64, event: u32) -> MachineInstruction {
     MachineInstruction::StreamWait { stream, event }
 }
 
-/// The kernel `A` takes `factor` times as long.
+/// Creates a mechanism whose kernel `A` takes `factor` times as long.
 fn grown(name: &'static str, program: Vec<MachineInstruction>, factor: f64) -> Mechanism {
     Mechanism {
         name,
@@ -76,7 +76,7 @@ fn host_waits() -> Vec<Mechanism> {
         StreamSync(20),
         Host(50),
     ];
-    // What a call takes to return when the device is done is paid by each step.
+    // Each step pays the time that a call takes to return after the device is done.
     let steps = (0..40).map(|_| vec![launch(7, "A", 60), StreamSync(7)]);
     let returns = Mechanism {
         change: MachineChange::Host(4.0),
@@ -188,10 +188,10 @@ fn launch_queues() -> Vec<Mechanism> {
         ..MachineOptions::default()
     };
     let program: Vec<MachineInstruction> = (0..300).map(|_| launch(7, "A", 20)).collect();
-    // No call takes twice as long as one that finds room.
+    // Waiting calls take less than twice as long as calls that find room.
     let short = (0..400).map(|at| launch(7, "A", [7, 8, 9][at % 3]));
     let short: Vec<MachineInstruction> = short.collect();
-    // Few calls are held up, each by a kernel of another length.
+    // Few calls are delayed, each by a kernel of a different length.
     let mut few: Vec<MachineInstruction> = (0..36).map(|at| launch(7, "A", 90 + 7 * at)).collect();
     few.push(launch(7, "A", 20));
     let slow = |name, program| Mechanism {
@@ -225,7 +225,8 @@ fn launch_queues() -> Vec<Mechanism> {
     mechanisms
 }
 
-/// Another cause than the recorded one decides, and brings its own latency.
+/// Returns mechanisms in which a cause other than the recorded one decides, with a latency of its
+/// own.
 fn latencies() -> Vec<Mechanism> {
     let program = |us| {
         let steps = (0..100).map(|_| vec![launch(7, "A", us), Host(8)]);

@@ -1,109 +1,110 @@
-//! Traces that are as large as others and odd in one way: thousands of threads, of streams, of
+//! Draws traces that are as large as others and odd in one way: thousands of threads, streams,
 //! names, …
 //!
-//! What a program does with one must grow with its events alone. [`crate::TraceBuilder`] searches
-//! its drawing for each call that it writes, so that these traces, of up to millions of events, are
-//! written as text straight away.
+//! A program's cost must grow only with the number of events of such a trace.
+//! [`crate::TraceBuilder`] searches its drawing for each call it writes, so these traces of up to
+//! millions of events are written directly as text.
 
 mod device;
 mod host;
 mod ranks;
 
-/// In which way a trace is odd.
+/// Kind of oddity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Oddity {
-    /// Two threads, two streams, twenty names: what the others are compared with.
+    /// Two threads, two streams, twenty names: the baseline of the others.
     Ordinary,
-    /// The same with a host trace.
+    /// The ordinary trace with a host trace.
     OrdinaryPair,
-    /// The same on eight ranks, which communicate.
+    /// The ordinary trace on eight ranks that communicate.
     OrdinaryRanks,
-    /// Each fiftieth event begins a new thread.
+    /// Every fiftieth event starts a new thread.
     Threads,
-    /// The same with a host trace that has no ids, so that threads are paired by their names.
+    /// Many threads with a host trace that has no ids, so that threads are paired by name.
     PairedThreads,
     /// Work of the autograd engine on many threads, without sequence numbers.
     EngineThreads,
-    /// Each fiftieth event begins a new process.
+    /// Every fiftieth event starts a new process.
     Processes,
-    /// The same, where all work on one device and all count their correlation ids from 1.
+    /// Many processes on one device, each counting its correlation ids from 1.
     SharedDevice,
-    /// Each fiftieth event begins a new stream.
+    /// Every fiftieth event starts a new stream.
     Streams,
-    /// Each fiftieth event begins a new context, whose stream has the number of the others'.
+    /// Every fiftieth event starts a new context, whose stream has the same number in all contexts.
     Contexts,
-    /// Each fiftieth event begins a new device.
+    /// Every fiftieth event starts a new device.
     Devices,
-    /// Each fiftieth event is of a new process group.
+    /// Every fiftieth event belongs to a new process group.
     Groups,
-    /// Each communication is of a new process group, whose ranks only the header lists.
+    /// Each communication belongs to a new process group, whose ranks only the header lists.
     ListedGroups,
-    /// Workers of Gloo, of a new group with each fiftieth event.
+    /// Workers of Gloo, with a new group at every fiftieth event.
     GlooGroups,
     /// Many ranks with a thousand events each.
     Ranks,
-    /// Each op has a name of its own.
+    /// Each op has its own name.
     Names,
-    /// Each kernel has a name of its own.
+    /// Each kernel has its own name.
     KernelNames,
-    /// Each op is the only one with its shapes.
+    /// Each op has unique shapes.
     Shapes,
-    /// Each op lies in an annotation with a name of its own.
+    /// Each op is inside an annotation with a unique name.
     Annotations,
-    /// Half of the ops lie in numbered annotations of one name, the others in such of many names.
+    /// Half of the ops are inside numbered annotations of one name, the others inside annotations
+    /// of many names.
     NumberedAnnotations,
-    /// Each op comes with an event whose category no other has.
+    /// Each op comes with an event of a unique category.
     Categories,
-    /// Host and device trace name their ops differently, and have no ids.
+    /// Host and device trace name their ops differently and have no ids.
     StrangeNames,
-    /// Each op lies in the one before.
+    /// Each op is nested in the previous one.
     Depth,
-    /// Ops and kernels of one thread and stream overlap, and none lies in another.
+    /// Ops and kernels of one thread and stream overlap without nesting.
     Overlaps,
-    /// Each frame of the Python stack lies in the one before.
+    /// Each frame of the Python stack is nested in the previous one.
     FrameDepth,
-    /// Each frame of the Python stack has a name of its own.
+    /// Each frame of the Python stack has its own name.
     FrameNames,
-    /// Each fiftieth event begins a new step.
+    /// Every fiftieth event starts a new step.
     Steps,
-    /// Each launch is followed by a synchronisation of the device, which has many streams.
+    /// Each launch is followed by a synchronization of the device, which has many streams.
     Syncs,
     /// Each launch is followed by an event that another of many streams waits for.
     EventWaits,
-    /// All events begin and end at one time.
+    /// All events begin and end at the same time.
     EqualTimes,
-    /// All calls and kernels have one correlation id.
+    /// All calls and kernels have the same correlation id.
     Correlations,
-    /// All ops have one sequence number, half of them as its backward.
+    /// All ops have the same sequence number, and half of them are backward ops.
     Sequences,
-    /// Each op is followed by an allocation that nothing frees.
+    /// Each op is followed by an allocation that is never freed.
     Allocations,
-    /// A thread writes a tensor piece by piece, another reads all of it.
+    /// One thread writes a tensor piece by piece, another reads all of it.
     Tensors,
-    /// The same, where the pieces are of many threads.
+    /// Many threads write a tensor piece by piece, another reads all of it.
     TensorThreads,
 }
 
-/// The traces of one rank.
+/// Traces of one rank.
 #[derive(Clone, Debug)]
 pub struct OddTraces {
-    /// The device trace.
+    /// Device trace.
     pub device: Vec<u8>,
-    /// The host trace, of those that need one.
+    /// Host trace; `None` for kinds without one.
     pub host: Option<Vec<u8>>,
 }
 
-/// A new thread, stream, group, … comes with each so many steps.
-// Seventeen steps of three events: about each fiftieth event.
+/// Steps per new thread, stream, group, …
+// Seventeen steps of three events: about fifty events.
 const STEPS_OF_EACH: usize = 17;
-/// From the begin of a step to that of the next, us.
+/// Interval between the starts of consecutive steps, in microseconds.
 const STEP_US: usize = 10;
-/// Ranks of [`Oddity::OrdinaryRanks`], and events of each rank of [`Oddity::Ranks`].
+/// Ranks of [`Oddity::OrdinaryRanks`], and events per rank of [`Oddity::Ranks`].
 const ORDINARY_RANKS: usize = 8;
 const EVENTS_OF_RANK: usize = 1_000;
 
 impl Oddity {
-    /// All of them, those first that others are compared with.
+    /// All kinds, starting with the baselines.
     pub const ALL: [Oddity; 35] = [
         Oddity::Ordinary,
         Oddity::OrdinaryPair,
@@ -142,7 +143,7 @@ impl Oddity {
         Oddity::TensorThreads,
     ];
 
-    /// Its name in tables and on the command line.
+    /// Returns the kind's name in tables and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Oddity::Ordinary => "ordinary",
@@ -183,7 +184,7 @@ impl Oddity {
         }
     }
 
-    /// The ordinary trace that it is compared with.
+    /// Returns the ordinary trace to compare this kind with.
     pub fn ordinary(self) -> Oddity {
         match self {
             Oddity::OrdinaryRanks | Oddity::Ranks => Oddity::OrdinaryRanks,
@@ -192,8 +193,8 @@ impl Oddity {
         }
     }
 
-    /// How many ranks have together about so many events. One but for those kinds that are of
-    /// several.
+    /// Returns the number of ranks that together have about `events` events: one, except for kinds
+    /// with several ranks.
     pub fn rank_count(self, events: usize) -> usize {
         match self {
             Oddity::OrdinaryRanks => ORDINARY_RANKS,
@@ -202,7 +203,7 @@ impl Oddity {
         }
     }
 
-    /// The traces of a rank, where all ranks have together about so many events. O(events).
+    /// Returns the traces of one rank, if all ranks together have about `events` events. O(events).
     pub fn draw_rank(self, events: usize, rank: usize) -> OddTraces {
         match self {
             Oddity::OrdinaryRanks | Oddity::Ranks => {
@@ -230,9 +231,9 @@ impl Oddity {
         )
     }
 
-    /// How many steps have together about so many events of the device trace.
+    /// Returns the number of steps that together have about `events` events in the device trace.
     fn step_count(self, events: usize) -> usize {
-        // An op, its launch and its kernel, and what the kind has besides.
+        // An op, its launch and its kernel, plus the kind's additional events.
         let events_of_step = match self {
             Oddity::GlooGroups => 2,
             Oddity::Annotations | Oddity::NumberedAnnotations | Oddity::Categories => 4,
@@ -243,7 +244,7 @@ impl Oddity {
         (events / events_of_step).max(1)
     }
 
-    /// The thread of a step, from 0.
+    /// Returns the thread of a step, counted from 0.
     fn thread(self, step: usize, steps: usize) -> usize {
         match self {
             Oddity::Threads | Oddity::PairedThreads | Oddity::EngineThreads => each(step, steps),
@@ -254,13 +255,14 @@ impl Oddity {
     }
 }
 
-/// The number of the thread, stream, group, … of a step: there are a seventeenth of the steps.
+/// Returns the number of a step's thread, stream, group, …, which are a seventeenth as many as the
+/// steps.
 fn each(step: usize, steps: usize) -> usize {
     step % (steps / STEPS_OF_EACH).max(1)
 }
 
-/// Whether the op of a step writes its piece of the tensor, and does not read all of it: first
-/// only writes, then one of each.
+/// Returns true if the step's op writes its piece of the tensor, and false if it reads the whole
+/// tensor. The first half of the steps only writes, the second alternates.
 fn is_tensor_write(step: usize, steps: usize) -> bool {
     step < steps / 2 || step.is_multiple_of(2)
 }

@@ -1,14 +1,14 @@
-//! Random programs: layers, copies on a side stream, communication on another, synchronisations.
+//! Random programs: layers, copies on a side stream, communication on another, synchronizations.
 
 use crate::machine::{MachineChange, MachineInstruction, MachineOptions};
 use MachineInstruction::{DeviceSync, Host, Op};
 
-/// The streams of compute, copies and communication.
+/// Streams of compute, copies and communication.
 const COMPUTE: i64 = 7;
 const COPY: i64 = 24;
 const COMMUNICATION: i64 = 20;
 
-/// SplitMix64 (Steele, Lea and Flood, 2014).
+/// The generator SplitMix64 (Steele, Lea and Flood, 2014).
 struct Random(u64);
 
 impl Random {
@@ -24,7 +24,7 @@ impl Random {
         all[self.below(all.len() as u64) as usize]
     }
 
-    /// About `mean`, from a quarter to twice of it.
+    /// Returns a random value around `mean`, from a quarter of it to twice as much.
     fn around(&mut self, mean: i64) -> i64 {
         (mean / 4 + self.below(7 * mean as u64 / 4 + 1) as i64).max(1)
     }
@@ -51,7 +51,7 @@ impl Author {
         )
     }
 
-    /// What `stream` runs next waits for what `of` was given before.
+    /// Makes the next work of `stream` wait for the earlier work of `of`.
     fn wait(&mut self, stream: i64, of: i64) -> [MachineInstruction; 2] {
         self.event += 1;
         let event = self.event;
@@ -61,7 +61,8 @@ impl Author {
         ]
     }
 
-    /// A training step: input, layers forward and back, buckets of gradients, the optimizer.
+    /// Returns a training step: input, layers forward and backward, buckets of gradients, the
+    /// optimizer.
     fn step(&mut self, layers: usize, copies: bool, reduces: bool) -> Vec<MachineInstruction> {
         let input = Host(self.random.around(2 * self.host_us));
         let mut step = vec![Op("input", vec![input])];
@@ -92,7 +93,8 @@ impl Author {
     }
 }
 
-/// A training loop of three steps, its machine, and what changes: the same for the same seed.
+/// Returns a training loop of three steps, its machine, and a change. The same seed gives the same
+/// result.
 pub fn random_program(seed: u64) -> (Vec<MachineInstruction>, MachineOptions, MachineChange) {
     let mut random = Random(seed);
     let options = MachineOptions {

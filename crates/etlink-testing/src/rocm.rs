@@ -1,14 +1,14 @@
-//! A device trace as rocprofv3 of ROCm would have written it, in both of its forms.
+//! Writes a device trace as ROCm's rocprofv3 would, in both of its formats.
 
 use etlink_model::{Correlation, DeviceTrace, DurationNs, NameId, RowKind, TimeNs};
 use rusqlite::{Connection, params};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is added to all times: those of ROCm count from the machine's start, and 0 is none.
+/// Nanoseconds added to all times: ROCm's times count from the machine's start, and 0 means none.
 pub const ROCM_ORIGIN_NS: i64 = 5_000_000_000;
 
 const PID: i64 = 4711;
-/// Handles of agents are no numbers of devices.
+/// Handles of agents are not device numbers.
 const FIRST_AGENT: i64 = 37_000;
 const COPY_OPERATIONS: [&str; 5] = [
     "MEMORY_COPY_NONE",
@@ -17,12 +17,12 @@ const COPY_OPERATIONS: [&str; 5] = [
     "MEMORY_COPY_DEVICE_TO_HOST",
     "MEMORY_COPY_DEVICE_TO_DEVICE",
 ];
-/// Places of kinds in the list of strings.
+/// Indices of kinds in the list of strings.
 const HIP_KIND: usize = 0;
 const MARKER_KIND: usize = 1;
 const COPY_KIND: usize = 2;
 
-/// A record with what all of them have.
+/// A record with the fields that all records share.
 struct DrawnRecord {
     thread: u32,
     correlation: i64,
@@ -49,8 +49,8 @@ enum DrawnBody {
     Range(NameId),
 }
 
-/// Device rows, runtime calls and ops, the last as ranges of ROCTx. Memsets are kernels, as they are
-/// in ROCm.
+/// Returns device rows, runtime calls and ops as records; ops become ROCTx ranges. Memsets are
+/// kernels, as in ROCm.
 fn drawn_records(trace: &DeviceTrace) -> Vec<DrawnRecord> {
     let record = |thread, correlation: Correlation, start: TimeNs, duration: DurationNs, body| {
         let start = start.0.saturating_add(ROCM_ORIGIN_NS);
@@ -134,7 +134,7 @@ fn devices(records: &[DrawnRecord]) -> BTreeSet<i64> {
     devices.collect()
 }
 
-/// Names of calls, in the order of their operations.
+/// Returns the names of calls, in the order of their operations.
 fn call_names(records: &[DrawnRecord]) -> Vec<NameId> {
     let names = records.iter().filter_map(|record| match record.body {
         DrawnBody::Call(name) => Some(name),
@@ -151,7 +151,7 @@ fn kernel_names(records: &[DrawnRecord]) -> BTreeSet<NameId> {
     names.collect()
 }
 
-/// Agents of a copy: from, to.
+/// Returns the source and destination agents of a copy.
 fn copy_ends(operation: usize, device: i64) -> [i64; 2] {
     let (host, device) = (FIRST_AGENT - 1, FIRST_AGENT + device);
     match COPY_OPERATIONS[operation] {
@@ -161,7 +161,7 @@ fn copy_ends(operation: usize, device: i64) -> [i64; 2] {
     }
 }
 
-/// A device trace as `*_results.json`. Names are written as they are.
+/// Returns a device trace as `*_results.json`. Names are written unescaped.
 pub fn rocprof_json(trace: &DeviceTrace) -> Vec<u8> {
     let records = drawn_records(trace);
     let name = |id: NameId| trace.names.get(id);
@@ -251,8 +251,8 @@ pub fn rocprof_json(trace: &DeviceTrace) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// The tables of rocpd that a trace is read from (`rocpd_tables.sql` of rocprofiler-sdk), without
-/// columns that nothing is read from.
+/// Tables of rocpd that a trace is read from (`rocpd_tables.sql` of rocprofiler-sdk), without
+/// unused columns.
 const ROCPD_TABLES: &str = "
 CREATE TABLE rocpd_string@ (id INTEGER PRIMARY KEY, guid TEXT, string TEXT);
 CREATE TABLE rocpd_info_node@ (id INTEGER PRIMARY KEY, guid TEXT, hostname TEXT);
@@ -280,7 +280,7 @@ CREATE VIEW rocpd_string AS SELECT * FROM rocpd_string@;
 CREATE VIEW rocpd_kernel_dispatch AS SELECT * FROM rocpd_kernel_dispatch@;
 ";
 
-/// Texts of a database by number.
+/// Numbering of a database's texts.
 #[derive(Default)]
 struct TextNumbers(BTreeMap<String, i64>);
 
@@ -291,11 +291,11 @@ impl TextNumbers {
     }
 }
 
-/// Writes a device trace into an empty database as rocpd. `suffix` tells the process's tables from
-/// those of others: `_0197a`.
+/// Writes a device trace into an empty database as rocpd. `suffix` distinguishes the tables of
+/// different processes: `_0197a`.
 ///
 /// # Errors
-/// Those of SQLite.
+/// Fails if SQLite fails.
 pub fn write_rocpd(
     trace: &DeviceTrace,
     suffix: &str,

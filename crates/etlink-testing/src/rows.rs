@@ -1,4 +1,4 @@
-//! Calls and device rows.
+//! Draws calls and device rows.
 
 use crate::{DeviceQueue, DrawnEvent, ParamComms, ThreadRef, TraceBuilder};
 
@@ -10,7 +10,7 @@ pub(crate) struct DrawnCall {
     pub(crate) start: i64,
     pub(crate) end: i64,
     pub(crate) correlation: Option<i64>,
-    /// What it launches.
+    /// Name of the launched kernel; `None` if the call does not name one.
     pub(crate) kernel: Option<String>,
 }
 
@@ -49,11 +49,11 @@ pub(crate) struct DrawnSync {
     pub(crate) wait: Option<(i64, i64)>,
 }
 
-/// Start and end, nanoseconds.
+/// Start and end, in nanoseconds.
 pub(crate) type SpanNs = (i64, i64);
 
 impl TraceBuilder {
-    /// A runtime call.
+    /// Draws a runtime call.
     pub fn call(
         &mut self,
         thread: ThreadRef,
@@ -64,7 +64,7 @@ impl TraceBuilder {
         self.any_call(thread, name, false, span, correlation.into());
     }
 
-    /// A driver call.
+    /// Draws a driver call.
     pub fn driver_call(
         &mut self,
         thread: ThreadRef,
@@ -72,7 +72,7 @@ impl TraceBuilder {
         span: SpanNs,
         correlation: impl Into<Option<i64>>,
     ) {
-        // Driver calls differ from runtime calls by their category alone.
+        // Driver calls differ from runtime calls only in their category.
         self.any_call(thread, name, true, span, correlation.into());
     }
 
@@ -96,7 +96,7 @@ impl TraceBuilder {
         self.events.push(DrawnEvent::Call(call));
     }
 
-    /// A kernel.
+    /// Draws a kernel.
     pub fn kernel(
         &mut self,
         queue: DeviceQueue,
@@ -105,7 +105,7 @@ impl TraceBuilder {
         correlation: impl Into<Option<i64>>,
     ) {
         self.row(
-            // 0 is what CUPTI writes for a kernel that no graph launched.
+            // CUPTI writes 0 for a kernel that no graph launched.
             RowWork::Kernel {
                 graph_node: 0,
                 blocks: None,
@@ -118,7 +118,7 @@ impl TraceBuilder {
         );
     }
 
-    /// A kernel with so many blocks, on a device with so many multiprocessors.
+    /// Draws a kernel; `blocks` is its number of blocks and the device's number of multiprocessors.
     pub fn kernel_of_blocks(
         &mut self,
         queue: DeviceQueue,
@@ -134,7 +134,7 @@ impl TraceBuilder {
         self.row(what, queue, name, span, correlation.into(), None);
     }
 
-    /// A kernel of a collective, with the arguments that Kineto copies to it.
+    /// Draws a kernel of a collective, with the arguments that Kineto copies to it.
     pub fn collective_kernel(
         &mut self,
         queue: DeviceQueue,
@@ -156,7 +156,7 @@ impl TraceBuilder {
         );
     }
 
-    /// A copy.
+    /// Draws a copy.
     pub fn memcpy(
         &mut self,
         queue: DeviceQueue,
@@ -175,7 +175,7 @@ impl TraceBuilder {
         );
     }
 
-    /// A memset.
+    /// Draws a memset.
     pub fn memset(
         &mut self,
         queue: DeviceQueue,
@@ -211,11 +211,11 @@ impl TraceBuilder {
             correlation,
             comms,
         };
-        // Boxed: with its collective a row is several times as large as the other events.
+        // Boxed: with its collective, a row is several times as large as other events.
         self.events.push(DrawnEvent::Row(Box::new(row)));
     }
 
-    /// A launch call and its kernel; gives the correlation id.
+    /// Draws a launch call and its kernel; returns the correlation id.
     pub fn launch(
         &mut self,
         thread: ThreadRef,
@@ -230,8 +230,8 @@ impl TraceBuilder {
         correlation
     }
 
-    /// A synchronisation row. `wait` is the stream waited for and the correlation of the event's
-    /// record, -1 = not known.
+    /// Draws a synchronization row. `wait` is the awaited stream and the correlation of the event's
+    /// record; -1 means unknown.
     pub fn sync(
         &mut self,
         kind: &str,

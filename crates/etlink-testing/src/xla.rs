@@ -1,4 +1,4 @@
-//! A device trace as XLA's profiler would have written it, in both of its forms.
+//! Writes a device trace as XLA's profiler would, in both of its formats.
 
 use etlink_model::{Correlation, DeviceTrace, DurationNs, NameId, RowKind, TimeNs};
 use prost::encoding::{WireType, encode_key, encode_varint};
@@ -12,25 +12,25 @@ struct DrawnXlaEvent {
     stats: Vec<(&'static str, StatText)>,
 }
 
-/// The value of a stat.
+/// Value of a stat.
 #[derive(Clone)]
 enum StatText {
     Number(i64),
     Text(String),
 }
 
-/// A plane: its name, its number in JSON, and its lines by their ids with a name.
+/// A plane: its name, its process number in JSON, and its lines by id, each with a name.
 struct DrawnPlane {
     name: String,
     process: i64,
     lines: BTreeMap<i64, (String, Vec<DrawnXlaEvent>)>,
 }
 
-/// Picoseconds that are added to each time, and must be rounded away.
+/// Picoseconds added to each time, which readers have to round away.
 const PS: i64 = 499;
 
-/// A device trace's ops, calls and device rows as `*.xplane.pb`. What is no number of XLA's (a
-/// context, an op's shapes) is not written.
+/// Returns a device trace's ops, calls and device rows as `*.xplane.pb`. Data that XLA does not
+/// have (a context, an op's shapes) is not written.
 pub fn xla_space(trace: &DeviceTrace) -> Vec<u8> {
     let mut space = vec![];
     for plane in drawn_planes(trace) {
@@ -48,7 +48,7 @@ pub fn xla_space(trace: &DeviceTrace) -> Vec<u8> {
     space
 }
 
-/// The same as `*.trace.json`.
+/// Returns a device trace's ops, calls and device rows as `*.trace.json`, like [`xla_space`].
 pub fn xla_json(trace: &DeviceTrace) -> Vec<u8> {
     let mut events = vec![];
     for plane in drawn_planes(trace) {
@@ -89,12 +89,12 @@ pub fn xla_json(trace: &DeviceTrace) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Nanoseconds and [`PS`] as picoseconds.
+/// Converts nanoseconds to picoseconds and adds [`PS`].
 fn picos(ns: i64) -> i64 {
     ns.saturating_mul(1_000).saturating_add(PS)
 }
 
-/// Nanoseconds and [`PS`] as microseconds with six decimals.
+/// Formats nanoseconds plus [`PS`] as microseconds with six decimals; 0 stays 0.
 fn micros(ns: i64) -> String {
     let ps = i128::from(ns) * 1_000 + i128::from(if ns == 0 { 0 } else { PS });
     let sign = if ps < 0 { "-" } else { "" };
@@ -180,7 +180,7 @@ impl DrawnPlane {
 fn plane_message(plane: &DrawnPlane, trace: &DeviceTrace) -> Vec<u8> {
     let mut message = vec![];
     push_block(&mut message, 2, plane.name.as_bytes());
-    // Numbers of stats and texts: as in real files they stand behind the lines that use them.
+    // Numbers of stats and texts, which follow the lines that use them, as in real files.
     let mut texts: Vec<String> = vec![String::new()];
     let mut number_of = |text: &str| -> i64 {
         let known = texts.iter().position(|known| known == text);
@@ -235,7 +235,7 @@ fn plane_message(plane: &DrawnPlane, trace: &DeviceTrace) -> Vec<u8> {
     message
 }
 
-/// An entry of a plane's maps: a number, and a message of that number and a name.
+/// Encodes an entry of a plane's map: a number, and a message with that number and a name.
 fn map_entry(id: i64, name: &[u8]) -> Vec<u8> {
     let (mut entry, mut value) = (vec![], vec![]);
     push_number(&mut value, 1, id);

@@ -1,32 +1,32 @@
-//! Whether the ranks recorded the same iterations.
+//! Detects ranks that recorded different iterations.
 //!
-//! Ranks count steps each for itself. One that made extra steps first records other iterations
-//! under the same numbers. Ranks that wait for each other in every iteration pass the same one at
-//! nearly the same time, so the clocks of their cycles tell.
+//! Each rank counts its own steps. A rank that made extra steps first records other iterations
+//! under the same numbers. Ranks that synchronize in every iteration reach it at nearly the same
+//! time, so the clocks of their cycles reveal the difference.
 
 use crate::{Cycle, Rank};
 use std::path::Path;
 
-/// Clocks of different machines may differ by this, ns.
+/// Largest expected difference between the clocks of two machines, ns.
 const BETWEEN_MACHINES_NS: i64 = 1_000_000_000;
-/// The profiler of one rank may take longer to start than that of another, ns.
+/// Largest expected difference between profiler start-up times on one machine, ns.
 const ON_ONE_MACHINE_NS: i64 = 20_000_000;
 
-/// Two ranks whose cycles of the same steps lie at least a step apart.
+/// Two ranks whose cycles of the same steps are more than a step apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ApartCycles {
-    /// The first rank that was recorded.
+    /// First rank that was recorded.
     pub first: u32,
-    /// The other one.
+    /// Rank compared with the first one.
     pub rank: u32,
-    /// The place of the cycle among those of the first rank.
+    /// Index of the cycle among the cycles of the first rank.
     pub cycle: usize,
-    /// How much later the other one began, ns.
+    /// Delay of the other rank's cycle after the first rank's, ns; negative if it began earlier.
     pub later_ns: i64,
 }
 
 impl ApartCycles {
-    /// How far they are apart, and what may be the reason.
+    /// Formats the distance between the two ranks and its probable cause.
     pub(crate) fn note(&self) -> String {
         format!(
             "rank {} recorded cycle {} {}, more than a step apart: did one of them make extra steps \
@@ -37,7 +37,7 @@ impl ApartCycles {
         )
     }
 
-    /// Such as `0.200 s before rank 0`.
+    /// Formats the distance, such as `0.200 s before rank 0`.
     pub fn distance(&self) -> String {
         format!(
             "{:.3} s {} rank {}",
@@ -48,7 +48,7 @@ impl ApartCycles {
     }
 }
 
-/// The cycles of each rank that lie at least a step from those of the first one.
+/// Returns the cycles of each rank that are more than a step from those of the first rank.
 pub fn apart_cycles(ranks: &[Rank]) -> Vec<ApartCycles> {
     let recorded = ranks.iter().filter(|rank| rank.process.rank.is_some());
     let Some(first) = recorded
@@ -59,13 +59,13 @@ pub fn apart_cycles(ranks: &[Rank]) -> Vec<ApartCycles> {
     };
     let is_first = |rank: &&Rank| rank.process.rank == first.process.rank;
     let mut apart = vec![];
-    // Groups of processes that number their ranks each from 0 do not wait for each other.
+    // Process groups that each number their ranks from 0 do not wait for each other.
     let is_of_group = |rank: &&Rank| rank.process.world == first.process.world;
     for rank in recorded.clone().filter(|rank| !is_first(rank)) {
         if !is_of_group(&rank) {
             continue;
         }
-        // A rank that was started again has several processes.
+        // A restarted rank has several processes.
         for first in recorded.clone().filter(is_first) {
             apart.extend(apart_of(first, rank));
         }
@@ -73,14 +73,14 @@ pub fn apart_cycles(ranks: &[Rank]) -> Vec<ApartCycles> {
     apart
 }
 
-/// The cycles of `rank` that lie at least a step from those of `first`.
+/// Returns the cycles of `rank` that are more than a step from the same cycles of `first`.
 fn apart_of(first: &Rank, rank: &Rank) -> Vec<ApartCycles> {
-    // One machine has one clock, so that its ranks are compared much more closely.
+    // Ranks on one machine share a clock, so they are compared much more closely.
     let is_one_machine = rank.process.host == first.process.host;
     let mut apart = vec![];
     for (index, expected) in first.process.cycles.iter().enumerate() {
-        // Not by its place: one of them may have missed what was asked for before. Nor by the step
-        // alone: a program that was started again makes it once more.
+        // Cycles are not matched by index, because a rank may have missed an earlier request, nor
+        // by step alone, because a restarted program repeats its steps.
         let mut cycles = rank.process.cycles.iter();
         let same = cycles.find(|cycle| {
             cycle.first_step == expected.first_step && folder(cycle) == folder(expected)
@@ -99,13 +99,13 @@ fn apart_of(first: &Rank, rank: &Rank) -> Vec<ApartCycles> {
     apart
 }
 
-/// The folder of its traces.
+/// Returns the folder that holds the traces of a cycle.
 fn folder(cycle: &Cycle) -> Option<&Path> {
     Path::new(&cycle.host_trace).parent()
 }
 
-/// How much later than `expected` a cycle began, ns, if it both began and ended more than a step
-/// from it.
+/// Returns the delay of `cycle` after `expected`, ns; `None` unless both its begin and its end are
+/// more than a step away.
 fn distance_ns(expected: &Cycle, cycle: &Cycle, is_one_machine: bool) -> Option<i64> {
     let begin = cycle.begin?.unix_ns - expected.begin?.unix_ns;
     let end = cycle.end?.unix_ns - expected.end?.unix_ns;
@@ -115,12 +115,13 @@ fn distance_ns(expected: &Cycle, cycle: &Cycle, is_one_machine: bool) -> Option<
     } else {
         BETWEEN_MACHINES_NS
     });
-    // Both ends have to lie on one side: a rank that is only slow begins or ends with the others.
+    // Both ends must deviate in the same direction: a rank that is merely slow begins or ends with
+    // the others.
     let is_apart = begin.signum() == end.signum() && begin.abs() > limit && end.abs() > limit;
     is_apart.then_some(begin)
 }
 
-/// How long a recorded step took, ns.
+/// Returns the mean duration of a recorded step, ns.
 fn step_ns(cycle: &Cycle) -> Option<i64> {
     let steps = i64::try_from(cycle.last_step.checked_sub(cycle.first_step)? + 1).ok()?;
     Some((cycle.end?.unix_ns - cycle.begin?.unix_ns) / steps)
@@ -131,7 +132,7 @@ mod tests {
     use super::*;
     use crate::{Clock, Process};
 
-    /// Steps 3 and 4 from `begin` to `end`, in ms.
+    /// Builds a rank that recorded steps 3 and 4 from `begin` to `end`, in ms.
     fn rank(rank: u32, begin: i64, end: i64) -> Rank {
         let clock = |ms: i64| {
             Some(Clock {

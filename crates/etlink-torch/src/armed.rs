@@ -1,43 +1,43 @@
-//! Recordings that are asked for while the program runs: what a process says of them, in the work
-//! folder and in the manifest. `watch.py` of the hook has the protocol.
+//! Recordings requested while the program runs, as a process reports them in the work folder and
+//! the manifest. The hook's `watch.py` documents the protocol.
 
 use serde::{Deserialize, Serialize};
 
-/// The file in the work folder that asks for a recording.
+/// File in the work folder that requests a recording.
 pub const REQUEST: &str = "trigger.json";
 
-/// The file in the work folder that says with which step the recording begins.
+/// File in the work folder that names the first step of the recording.
 pub const PLAN: &str = "plan.json";
 
-/// The file in the work folder that ends a recording before it has its length.
+/// File in the work folder that ends a recording early.
 pub const END: &str = "end.json";
 
-/// What asks for recordings, and how long these are.
+/// Triggers of recordings, and their length.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ArmedSettings {
-    /// Steps of a recording for which nobody says how many.
+    /// Steps per recording if the request names no number.
     pub steps: u64,
-    /// Steps before it for which the recorders warm up.
+    /// Warm-up steps before each recording.
     pub warmup: u64,
-    /// Record at each step whose number is a multiple of this.
+    /// Interval of periodic recordings: each step whose number is a multiple of this is recorded.
     pub every: Option<u64>,
-    /// Record after a step that took longer than this.
+    /// Step time above which the following steps are recorded.
     pub when: Option<StepTimeLimit>,
-    /// So many recordings stay, the latest; none: all.
+    /// Number of latest recordings to keep; `None` keeps all.
     pub keep: Option<u64>,
-    /// The signal that asks for a recording, such as `SIGUSR2`.
+    /// Signal that requests a recording, such as `SIGUSR2`.
     pub signal: Option<String>,
 }
 
-/// How long a step may take.
+/// Upper limit of a step's duration.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StepTimeLimit {
-    /// So many times the median.
+    /// Multiple of the median step time.
     Factor(f64),
-    /// This time.
+    /// Absolute limit, ns.
     Ns(u64),
 }
 
@@ -68,26 +68,26 @@ fn limit(text: &str) -> Option<StepTimeLimit> {
     (number > 0.0).then_some(StepTimeLimit::Ns((number * scale) as u64))
 }
 
-/// A recording that was asked for, and what came of it.
+/// A requested recording and its outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct AskedRecording {
-    /// Of the request; none: a step number asked for it (`--every`).
+    /// Id of the request; `None` if a step number triggered it (`--every`).
     pub id: Option<String>,
-    /// Who asked.
+    /// Origin of the request.
     pub by: String,
-    /// First step that is or was to be recorded.
+    /// First step that is recorded, or was to be.
     pub first_step: u64,
     /// Last step that is recorded.
     pub last_step: Option<u64>,
-    /// Where the traces are, relative to the manifest.
+    /// Folder of the traces, relative to the manifest.
     pub folder: Option<String>,
-    /// Why they are not there.
+    /// Reason why the traces are missing.
     pub why: Option<String>,
 }
 
-/// What a process that is armed says of itself while it runs.
+/// Status that an armed process reports while it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct ArmedStatus {
@@ -95,35 +95,35 @@ pub struct ArmedStatus {
     pub pid: u32,
     /// Name of the machine.
     pub host: String,
-    /// Rank.
+    /// Rank of the process, if known.
     pub rank: Option<u32>,
     /// Number of ranks.
     pub world: Option<u32>,
     /// Number of ranks on its machine.
     pub local_world: Option<u32>,
-    /// Not one of the ranks that were asked for.
+    /// True if the rank is not among the requested ones.
     pub excluded: bool,
-    /// Its last answer: the request, the steps made until then, and ns per step.
+    /// Last answer: the request, the steps made until then, and ns per step.
     pub answer: Option<(String, u64, Option<u64>)>,
-    /// First step of the recording that it waits for, or that it makes.
+    /// First step of the pending or running recording.
     pub first: Option<u64>,
-    /// What came of the last requests.
+    /// Outcomes of the last requests.
     pub asked: Vec<AskedRecording>,
-    /// It has ended as programs do.
+    /// True if the process has exited normally.
     pub ended: bool,
 }
 
 impl ArmedStatus {
-    /// What came of a request, once that is known.
+    /// Returns the outcome of a request; `None` while it is pending.
     pub fn outcome(&self, request: &str) -> Option<&AskedRecording> {
         let is_of = |asked: &&AskedRecording| asked.id.as_deref() == Some(request);
         self.asked.iter().find(is_of)
     }
 
-    /// Reads the file that a process writes.
+    /// Reads the status file that a process writes.
     ///
     /// # Errors
-    /// It is no JSON of this form.
+    /// The file is not JSON of this form.
     pub fn read(status: &[u8]) -> Result<ArmedStatus, serde_json::Error> {
         etlink_json::from_slice(status)
     }

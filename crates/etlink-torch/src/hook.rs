@@ -1,11 +1,11 @@
-//! The Python files that the launcher puts before all others.
+//! Python files that the launcher puts in front of all others on `PYTHONPATH`.
 
 use std::env::JoinPathsError;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-/// Files of the hook: path in its folder, text. The package has a private name there, so that no
-/// `etlink_torch` of the program is taken for it, nor it for one of theirs.
+/// Files of the hook: path in its folder, text. The package has a private name there, so that it
+/// and an `etlink_torch` of the program's own cannot be mistaken for each other.
 pub const HOOK: [(&str, &str); 42] = [
     (
         "sitecustomize.py",
@@ -177,24 +177,24 @@ pub const HOOK: [(&str, &str); 42] = [
     ),
 ];
 
-/// A file that appears in the hook's folder when some Python process has found the hook. Each of
-/// them keeps a shared lock on it for as long as it lives.
+/// File that appears in the hook's folder once a Python process has found the hook. Each such
+/// process holds a shared lock on it for its lifetime.
 pub const MARKER: &str = "python";
 
-/// A file in the hook's folder that says that the launcher has ended: processes that live on write
-/// the manifest themselves.
+/// File in the hook's folder that marks the launcher as ended: processes that outlive it write the
+/// manifest themselves.
 pub const ENDED: &str = "ended";
 
-/// What the names of files in the hook's folder end with, behind a process id, by which processes say
-/// that they add nothing any more, though they may still run.
+/// Suffix of files in the hook's folder, after a process id, by which a process declares that it
+/// adds nothing more, though it may still run.
 pub const LEFT: &str = ".left";
 
-/// The value of `PYTHONPATH` with `hook` before what it was.
+/// Returns the value of `PYTHONPATH` with `hook` prepended to its previous value.
 ///
 /// # Errors
-/// The folder's name has the character that parts the entries.
+/// The folder's name contains the character that separates the entries.
 pub fn python_path(hook: &Path, before: Option<&OsStr>) -> Result<OsString, JoinPathsError> {
-    // An empty entry of PYTHONPATH is the current folder, which nobody asked for.
+    // An empty entry of `PYTHONPATH` means the current folder, which nobody asked for.
     let before = before.filter(|before| !before.is_empty());
     let others = before.into_iter().flat_map(std::env::split_paths);
     std::env::join_paths(std::iter::once(PathBuf::from(hook)).chain(others))

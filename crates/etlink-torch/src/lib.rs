@@ -1,4 +1,4 @@
-//! Collects host and device trace from unmodified PyTorch programs, both over exactly the same
+//! Collects host and device traces from unmodified PyTorch programs, both over exactly the same
 //! steps.
 //!
 //! ```text
@@ -8,12 +8,11 @@
 //!                                            records by a schedule, or when `etlink trigger` asks
 //!   Manifest <── <pid>.json, <pid>.steps <── torch_et_<rank>.json, kineto_trace_<rank>.json
 //! ```
-//! `python/` is a package as well, for scripts that record themselves (`from etlink_torch import
-//! profile`): it writes the manifest itself.
-//! The crate has the texts and the values; folders, processes and signals are the launcher's
-//! affair. The hook is Python 3.8 and needs nothing but PyTorch, 2.1 or newer. Each cycle of the
-//! schedule has a profiler and an observer of its own, so that the traces of a cycle are whole
-//! files as soon as its last step ends.
+//! `python/` is also a package for scripts that record themselves (`from etlink_torch import
+//! profile`); such scripts write the manifest on their own. This crate holds texts and values;
+//! folders, processes and signals are up to the launcher. The hook runs on Python 3.8 and needs
+//! only PyTorch 2.1 or newer. Each cycle of the schedule has its own profiler and observer, so its
+//! trace files are complete as soon as its last step ends.
 
 mod apart;
 mod armed;

@@ -1,4 +1,4 @@
-//! `etlink.json`: what was recorded, how, and what is missing.
+//! `etlink.json`: the manifest of a recording, with its settings and everything that is missing.
 
 use crate::apart::{ApartCycles, apart_cycles};
 use crate::{
@@ -9,82 +9,83 @@ use etlink_schedule::Schedule;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// `etlink.json`: what was recorded, how, and what is missing.
+/// Contents of `etlink.json`: the recording, its settings and everything that is missing.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Manifest {
     /// Version of etlink.
     pub etlink: String,
-    /// The recorded command, without its secrets.
+    /// Recorded command, with secrets masked.
     pub command: Vec<String>,
-    /// How it ended.
+    /// Exit status of the program.
     pub ended: Ended,
-    /// The job of several launchers that write to one folder, such as `slurm 4711.0`.
+    /// Job whose launchers share the folder, such as `slurm 4711.0`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
-    /// Launchers of the job that have ended, by task.
+    /// Launchers of the job that have ended, ordered by task.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<Task>,
-    /// When to record; none: when a profiler of the program's own does.
+    /// Schedule of the recording; `None` if a profiler of the program's own decides.
     pub schedule: Option<ScheduleSettings>,
-    /// What asks for recordings while the program runs.
+    /// Triggers of recordings while the program runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub armed: Option<ArmedSettings>,
-    /// Schedules of phases of Lightning.
+    /// Schedules per Lightning phase.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub phases: BTreeMap<String, ScheduleSettings>,
-    /// What is done about a profiler that the program makes itself.
+    /// Handling of a profiler that the program creates itself.
     pub own_profiler: OwnProfiler,
-    /// What counts as a step.
+    /// Event that counts as a step.
     pub step_on: String,
-    /// The ranks that were asked for; none: all.
+    /// Requested ranks; `None` for all.
     pub asked_ranks: Option<RankSelection>,
-    /// What was to be recorded besides times.
+    /// Data to record besides times.
     pub options: Options,
-    /// Processes that are ranks, by rank.
+    /// Processes that are ranks, ordered by rank.
     pub ranks: Vec<Rank>,
-    /// Ranks that should be here and of which no process reported.
+    /// Expected ranks that no process reported.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<u32>,
-    /// What is missing or odd, for people.
+    /// Remarks for people on what is missing or odd.
     pub notes: Vec<String>,
 }
 
-/// How notes begin that are of all processes of a launcher.
+/// Prefix of notes that concern all processes of a launcher.
 pub const NOTHING: &str = "nothing is recorded";
-/// Notes of what became another program, or tried to, have this. They tell of the cut cycle too.
+/// Text in the notes of processes that became another program or tried to. Such notes cover the
+/// truncated cycle too.
 const EXEC: &str = "another program (exec)";
 
 fn is_same_process(a: &Rank, b: &Rank) -> bool {
-    // Machines of one job count processes each for itself.
+    // Machines of one job number their processes independently.
     a.process.pid == b.process.pid && a.process.launcher == b.process.launcher
 }
 
-/// Whether nothing is missing of what was asked for while the process ran.
+/// Returns true if every recording requested at run time exists.
 fn has_all_asked(process: &Process) -> bool {
     process.asked.iter().all(|asked| asked.why.is_none())
 }
 
-/// The numbers, for a sentence.
+/// Formats numbers as a list for a sentence.
 fn number_list(numbers: &[u32]) -> String {
     let numbers: Vec<String> = numbers.iter().map(u32::to_string).collect();
     numbers.join(", ")
 }
 
-/// How the program ended.
+/// Exit status of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
-    /// With this exit code.
+    /// Ended with this exit code.
     ExitCode(i32),
-    /// By this signal.
+    /// Ended by this signal.
     Signal(i32),
 }
 
-/// Such as `SIGHUP`.
+/// Returns the name of a signal, such as `SIGHUP`.
 fn signal_name(signal: i32) -> String {
-    // those that have one number on all Unix systems
+    // signals with the same number on all Unix systems
     let name = match signal {
         1 => "SIGHUP",
         2 => "SIGINT",
@@ -101,30 +102,30 @@ fn signal_name(signal: i32) -> String {
     name.to_owned()
 }
 
-/// A launcher of a job that several of them record into one folder.
+/// A launcher of a job in which several launchers record into one folder.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Task {
-    /// Its number in the job.
+    /// Task number in the job.
     pub task: u32,
-    /// How often the job was started again before.
+    /// Number of earlier starts of the job.
     #[serde(default)]
     pub attempt: u32,
-    /// How its program ended.
+    /// Exit status of the launcher's program.
     pub ended: Ended,
-    /// What kept all of its processes from being recorded.
+    /// Reasons why none of the launcher's processes was recorded.
     #[serde(default)]
     pub notes: Vec<String>,
 }
 
-/// The times of the rank whose recorded steps are slower than those of one half of the ranks, and
-/// quicker than those of the other.
+/// Returns the step times of the rank with the median slowdown of recorded steps.
 fn median_step_times(ranks: &[Rank]) -> Option<StepTimes> {
     let times = ranks.iter().filter_map(|rank| rank.process.step_times);
     let mut times: Vec<StepTimes> = times.filter(|times| times.plain_ns > 0).collect();
-    // The median of the ranks, and not the mean: one rank that swaps or pages would decide it.
+    // The median over ranks, not the mean: a single rank that swaps or pages would dominate the
+    // mean.
     times.sort_by(|a, b| {
-        // a/b < c/d as a*d < c*b: no division, so no rounding decides which is the median
+        // a/b < c/d as a*d < c*b: without division, rounding cannot pick another median
         let products = (
             u128::from(a.recorded_ns) * u128::from(b.plain_ns),
             u128::from(b.recorded_ns) * u128::from(a.plain_ns),
@@ -134,12 +135,12 @@ fn median_step_times(ranks: &[Rank]) -> Option<StepTimes> {
     times.get(times.len() / 2).copied()
 }
 
-/// What is read of a manifest, of this version of etlink or another.
+/// Parts of a manifest that are read back, written by any version of etlink.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct ManifestContents {
-    /// Processes that are ranks, by rank.
+    /// Processes that are ranks, ordered by rank.
     pub ranks: Vec<Rank>,
-    /// The job of several launchers.
+    /// Job of several launchers.
     #[serde(default)]
     pub job: Option<String>,
     /// Launchers of the job that had ended.
@@ -147,7 +148,7 @@ pub struct ManifestContents {
     pub tasks: Vec<Task>,
 }
 
-/// Says why steps of a forked process were not recorded, and how they can be.
+/// Note on steps of a forked process that were not recorded, with remedies.
 const FORKED: &str = "nothing is recorded: the steps were made in a forked process without a rank, \
                       which may be a helper; set RANK=0 in it, start it by spawn, or name its steps: \
                       --step-on __main__:FUNCTION";
@@ -156,20 +157,20 @@ impl ManifestContents {
     /// Reads an `etlink.json`.
     ///
     /// # Errors
-    /// It is no JSON of this form.
+    /// The text is not JSON of this form.
     pub fn read(manifest: &[u8]) -> Result<ManifestContents, serde_json::Error> {
         etlink_json::from_slice(manifest)
     }
 
-    /// How many times as long recorded steps took as others: the median over the ranks.
+    /// Returns the median, over the ranks, of how much longer recorded steps took than others.
     pub fn slowdown(&self) -> Option<StepTimes> {
         median_step_times(&self.ranks)
     }
 }
 
 impl Manifest {
-    /// Sorts out the processes: those that made steps or were recorded are ranks. `hooked`: some
-    /// Python process found the hook; `lost`: process ids of unfinished traces.
+    /// Adds the processes that made steps or were recorded as ranks. `hooked`: a Python process
+    /// found the hook; `lost`: process ids of unfinished traces.
     #[must_use]
     pub fn with(mut self, processes: Vec<Process>, hooked: bool, lost: &BTreeSet<u32>) -> Manifest {
         self.notes = self.notes_of_all(&processes, hooked);
@@ -186,30 +187,30 @@ impl Manifest {
         self
     }
 
-    /// Adds what is in the folder already, of other launchers of the job and of processes that
-    /// outlived this one's: nobody's part is lost, whoever ends last.
+    /// Merges the manifest already in the folder, written by other launchers of the job and by
+    /// processes that outlived this launcher, so that nothing is lost whoever ends last.
     #[must_use]
     pub fn joined(mut self, earlier: ManifestContents, own: Option<Task>) -> Manifest {
-        // What is there already stays as it is: it was complete when its launcher wrote it.
+        // Existing entries stay unchanged: they were complete when their launcher wrote them.
         let others: Vec<Rank> = earlier
             .ranks
             .into_iter()
-            // A process that outlived its launcher wrote itself into the manifest already.
+            // A process that outlived its launcher has already added itself to the manifest.
             .filter(|rank| !self.ranks.iter().any(|known| is_same_process(known, rank)))
             .collect();
         self.ranks.extend(others);
         if let Some(mut own) = own {
-            // those of its ranks are made anew below
+            // notes on single ranks are made anew below
             own.notes = std::mem::take(&mut self.notes);
             own.notes.retain(|note| note.starts_with(NOTHING));
             self.tasks = earlier.tasks;
-            // A job that was started again has its earlier attempt there under the same number.
+            // A restarted job has its earlier attempt under the same task number.
             self.tasks.retain(|task| task.task != own.task);
             self.tasks.push(own);
             self.tasks.sort_by_key(|task| task.task);
             self.ended = self.first_failure();
         }
-        // Which machine a note is of matters to whoever reads the notes of all.
+        // Readers of the combined notes need to know the task of each one.
         let notes_of_tasks = self.tasks.iter().flat_map(|task| {
             let notes = task.notes.iter();
             notes.map(move |note| format!("task {}: {note}", task.task))
@@ -219,16 +220,16 @@ impl Manifest {
         self
     }
 
-    /// How the first task ended that did not end well, else as they all did.
+    /// Returns the exit status of the first task that failed, or success if none did.
     fn first_failure(&self) -> Ended {
-        // A job failed if one of its tasks did, whichever launcher ends last.
+        // A job has failed if one of its tasks did, whichever launcher ends last.
         let mut ends = self.tasks.iter().map(|task| task.ended);
         ends.find(|ended| *ended != Ended::ExitCode(0))
             .unwrap_or(Ended::ExitCode(0))
     }
 
-    /// Names the ranks that no process of the program reported, where the number of ranks is known
-    /// and all of them are expected here. `is_last`: no other launcher of the job is still to end.
+    /// Names the expected ranks that no process reported, if the number of ranks is known.
+    /// `is_last`: all other launchers of the job have ended.
     #[must_use]
     pub fn with_missing(mut self, is_last: bool) -> Manifest {
         let reported: BTreeSet<u32> = self
@@ -238,7 +239,7 @@ impl Manifest {
             .collect();
         let expected = self.expected_ranks(is_last);
         let asked = self.asked_ranks.as_ref();
-        // Ranks that nobody asked for are not missed.
+        // Only requested ranks can be missing.
         self.missing = expected
             .difference(&reported)
             .copied()
@@ -261,13 +262,14 @@ impl Manifest {
             .max()
     }
 
-    /// The ranks that this folder should have. torchrun says how many of them run on each machine;
-    /// the others record elsewhere.
+    /// Returns the ranks that this folder should contain. Ranks that torchrun started on other
+    /// machines are recorded there.
     fn expected_ranks(&self, is_last: bool) -> BTreeSet<u32> {
         let Some(world) = self.world() else {
             return BTreeSet::new();
         };
-        // The launchers of a job share the folder, so that only the last one knows who is missing.
+        // The launchers of a job share the folder, so only the last one can tell which ranks are
+        // missing.
         if self.job.is_some() {
             return if is_last {
                 (0..world).collect()
@@ -280,7 +282,7 @@ impl Manifest {
             let (Some(rank), Some(_)) = (process.rank, process.world) else {
                 continue;
             };
-            // torchrun numbers the ranks of a machine in a row.
+            // torchrun numbers the ranks of a machine consecutively.
             let on_machine = process.local_world.unwrap_or(world).clamp(1, world);
             let first = rank / on_machine * on_machine;
             expected.extend(first..world.min(first + on_machine));
@@ -288,21 +290,21 @@ impl Manifest {
         expected
     }
 
-    /// Sorts the ranks and says what is odd about them, each once.
+    /// Sorts the ranks and notes their oddities, each once.
     fn note_ranks(&mut self) {
-        // Reports come in the order in which processes ended, which says nothing.
+        // Reports arrive in the order in which processes ended, which is arbitrary.
         self.ranks
             .sort_by_key(|rank| (rank.process.rank.unwrap_or(u32::MAX), rank.process.pid));
         let mut notes = std::mem::take(&mut self.notes);
         notes.extend(self.ranks.iter().flat_map(|rank| self.notes_of(rank)));
         notes.extend(apart_cycles(&self.ranks).iter().map(ApartCycles::note));
-        // Every rank may say the same, and each launcher of a job notes all ranks anew.
+        // Ranks often have the same note, and each launcher of a job notes all ranks anew.
         let mut seen = BTreeSet::new();
         notes.retain(|note| seen.insert(note.clone()));
         self.notes = notes;
     }
 
-    /// Returns whether there are traces, and nothing that was recorded is lost.
+    /// Returns true if there are traces and nothing that was recorded is lost.
     pub fn is_complete(&self) -> bool {
         let is_accounted_for = |rank: &Rank| {
             rank.process.excluded
@@ -314,7 +316,7 @@ impl Manifest {
         is_recorded && self.missing.is_empty() && self.ranks.iter().all(is_accounted_for)
     }
 
-    /// How many processes left at least one pair of traces.
+    /// Returns the number of processes that left at least one pair of traces.
     pub fn recorded(&self) -> usize {
         self.ranks
             .iter()
@@ -322,14 +324,15 @@ impl Manifest {
             .count()
     }
 
-    /// Whether nothing was recorded because nobody asked for it.
+    /// Returns true if nothing was recorded because nobody requested it.
     pub fn is_idle(&self) -> bool {
         let is_unasked =
             |rank: &Rank| rank.process.cycles.is_empty() && rank.process.asked.is_empty();
         self.armed.is_some() && !self.ranks.is_empty() && self.ranks.iter().all(is_unasked)
     }
 
-    /// Programs profile some of their ranks: without a schedule the others are not asked for.
+    /// Returns true if nothing was requested of this rank: programs profile only some of their
+    /// ranks.
     fn is_left_to_itself(&self, rank: &Rank) -> bool {
         let process = &rank.process;
         self.schedule.is_none() && !rank.lost && process.notes.is_empty() && has_all_asked(process)
@@ -341,7 +344,7 @@ impl Manifest {
             let mut phases = cycles.iter().filter_map(|cycle| cycle.phase.as_ref());
             phases.any(|recorded| recorded == phase)
         };
-        // A profiler of the program's own decides for itself what is recorded.
+        // A profiler of the program's own decides what is recorded.
         let is_own = cycles.iter().any(|cycle| cycle.own_profiler);
         let has_all_phases = is_own || self.phases.keys().all(has_cycle_of);
         let has_all_parts = cycles.iter().all(|cycle| cycle.lost.is_empty());
@@ -352,8 +355,8 @@ impl Manifest {
             && has_all_asked(&rank.process)
     }
 
-    /// Launchers start ranks again, and scripts run one program after the other: whether another
-    /// process of the rank was recorded, before or after this one.
+    /// Returns true if another process of the rank was recorded before or after this one: launchers
+    /// restart ranks, and scripts run several programs in sequence.
     fn is_recorded_elsewhere(&self, rank: &Rank) -> bool {
         let process = &rank.process;
         process.rank.is_some()
@@ -366,7 +369,7 @@ impl Manifest {
                 .any(|other| self.is_whole(other))
     }
 
-    /// How many times as long recorded steps took as others: the median over the ranks.
+    /// Returns the median, over the ranks, of how much longer recorded steps took than others.
     pub fn slowdown(&self) -> Option<StepTimes> {
         median_step_times(&self.ranks)
     }
@@ -455,7 +458,8 @@ impl Manifest {
                 process.torch
             ));
         }
-        // What was typed counts for nothing where the program itself says what is recorded.
+        // The command line's schedule is ignored if the program's own profiler decides what is
+        // recorded.
         let mut cycles = process.cycles.iter();
         let is_own = !process.cycles.is_empty() && cycles.all(|cycle| cycle.own_profiler);
         if self.schedule.is_some() && is_own {
@@ -464,7 +468,7 @@ impl Manifest {
                  --warmup and --active are not used; --own-profiler leave leaves it alone"
             ));
         }
-        // The traces of such a cycle are whole files, but their last step is not a whole step.
+        // The traces of such a cycle are whole files, but their last step is incomplete.
         let is_said = process.notes.iter().any(|note| note.contains(EXEC));
         let cut = process.cycles.iter().filter(|cycle| !cycle.whole);
         for cycle in cut {
@@ -477,7 +481,7 @@ impl Manifest {
             ));
         }
         for asked in &process.asked {
-            // a recording that failed is noted already
+            // the note of a failed recording already exists
             if let Some(why) = &asked.why
                 && !process.notes.contains(why)
             {
@@ -545,7 +549,7 @@ impl Manifest {
     }
 }
 
-/// What the steps of a process were; `name`: of the class or function that was counted.
+/// Describes the steps of a process; `name` is the class or function that was counted.
 #[must_use]
 pub fn steps_counted(step_on: &str, name: &str) -> String {
     if step_on.starts_with("annotation:") {

@@ -4,26 +4,26 @@
 use regex::{Captures, Error, Regex};
 use std::sync::LazyLock;
 
-/// Stands in the place of a secret.
+/// Replacement for a secret.
 const MASK: &str = "***";
 
-/// Names of what is secret, of which [`Patterns::hump`] has made words.
+/// Names of secrets, after [`Patterns::hump`] has split them into words.
 const SECRET: &str = r"(?i)(?:passw|passphrase|credential|secret|authoriz)|(?:key|keys|token)(?:[^a-z]|$)|(?:^|[^a-z])(?:auth|pass|pwd)(?:[^a-z]|$)";
 
-/// Ends of names of what says only where a secret is.
+/// Suffixes of names that give only the location of a secret.
 const PLACE: &str = r"(?i)(?:file|path|dir)$";
 
-/// Where a word of a name such as `hfToken` ends.
+/// Word boundary in a name such as `hfToken`.
 const HUMP: &str = r"([a-z0-9])([A-Z])";
 
-/// User and password of a URL.
+/// User and password in a URL.
 const USER: &str = r#"(://)[^/\s'"@]+@"#;
 
-/// A variable, a field or a header: name, what is between, value.
+/// A variable, field or header: name, separator, value.
 const ASSIGNED: &str =
     r#"([\w.+-]+)(["']?\s*[:=]\s*)("[^"]*"|'[^']*'|(?:(?i:bearer|basic|token)\s+)?[^\s&;,"'{}]+)"#;
 
-/// An option inside of a longer text: name, what is between, value.
+/// An option inside a longer text: name, separator, value.
 const OPTION: &str = r#"(-[\w-]+)(\s+)("[^"]*"|'[^']*'|[^\s&;"'-][^\s;"']*)"#;
 
 static PATTERNS: LazyLock<Result<Patterns, Error>> = LazyLock::new(Patterns::new);
@@ -92,7 +92,7 @@ impl Patterns {
         }
     }
 
-    /// Returns whether what has this name is to be masked, such as `--api-key` or `hfToken`.
+    /// Returns true if the value of this name must be masked, such as `--api-key` or `hfToken`.
     fn is_secret(&self, name: &str) -> bool {
         let spelled = self.hump.replace_all(name, "${1}_${2}");
         self.secret.is_match(&spelled) && !self.place.is_match(&spelled)

@@ -1,4 +1,4 @@
-//! What one process of the program reported.
+//! Reports of single processes of the recorded program.
 
 use crate::AskedRecording;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ pub struct Process {
     pub pid: u32,
     /// Name of the machine.
     pub host: String,
-    /// Name of the launcher that started it: with the process id, unique in a job.
+    /// Name of the launcher that started the process; unique in a job together with the process id.
     pub launcher: String,
     /// Version of Python.
     pub python: String,
@@ -21,42 +21,42 @@ pub struct Process {
     pub torch: String,
     /// Version of CUDA or HIP that PyTorch was built for.
     pub device: Option<String>,
-    /// Version of NCCL, where PyTorch has it.
+    /// Version of NCCL, if PyTorch has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nccl: Option<String>,
-    /// Variables of the environment that change how PyTorch runs, and the ids of the job.
+    /// Environment variables that affect PyTorch, and the ids of the job.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
-    /// How the clock of its machine lies to that of the output folder's file system.
+    /// Offset between the machine's clock and the one of the output folder's file system.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock: Option<HostClock>,
-    /// Rank; known once a cycle begins.
+    /// Rank of the process; known once a cycle begins.
     pub rank: Option<u32>,
-    /// Number of ranks, where the program says.
+    /// Number of ranks, if the program states it.
     pub world: Option<u32>,
-    /// Number of ranks on its machine, where the program's launcher says.
+    /// Number of ranks on this machine, if the program's launcher states it.
     pub local_world: Option<u32>,
-    /// Not one of the ranks that were asked for.
+    /// True if the rank is not among the requested ones.
     pub excluded: bool,
-    /// Another process of its rank records at the same time.
+    /// True if another process of the same rank records at the same time.
     pub duplicate: bool,
-    /// Steps that the program made.
+    /// Number of steps that the program made.
     pub steps: u64,
-    /// A child that it has forked made steps, and was not recorded: it may have been a helper.
+    /// True if a forked child made steps that were not recorded; the child may have been a helper.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub trained_in_fork: bool,
-    /// What made them: the class of the model or of the optimizer, or the function.
+    /// Class of the model or optimizer, or function, whose calls were counted as steps.
     pub counted: Option<String>,
-    /// What was recorded.
+    /// Recorded cycles.
     pub cycles: Vec<Cycle>,
-    /// Features of the profiler that were asked for and that this PyTorch lacks.
+    /// Requested profiler features that this version of PyTorch lacks.
     pub lacks: Vec<String>,
-    /// What kept the process from being recorded.
+    /// Reasons why the process was not recorded.
     pub notes: Vec<String>,
-    /// What was asked for while it ran.
+    /// Recordings requested at run time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub asked: Vec<AskedRecording>,
-    /// How long its steps took.
+    /// Step durations with and without recording.
     pub step_times: Option<StepTimes>,
 }
 
@@ -64,38 +64,38 @@ pub struct Process {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rank {
-    /// What it reported.
+    /// Report of the process.
     #[serde(flatten)]
     pub process: Process,
-    /// Whether a trace was begun and is not there: the process died while it was recorded.
+    /// True if a trace was begun but is missing, because the process died during the recording.
     #[serde(default)]
     pub lost: bool,
 }
 
-/// How long steps took, without the first step of the process: medians in ns.
+/// Median step durations in ns, without the first step of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct StepTimes {
-    /// Steps outside of the cycles.
+    /// Median of steps outside the cycles.
     pub plain_ns: u64,
-    /// Number of these steps.
+    /// Number of steps outside the cycles.
     pub plain_steps: u64,
-    /// Recorded steps.
+    /// Median of recorded steps.
     pub recorded_ns: u64,
-    /// Number of these steps.
+    /// Number of recorded steps.
     pub recorded_steps: u64,
 }
 
 impl StepTimes {
-    /// How many times as long a recorded step took; none if plain steps took no time.
+    /// Returns the ratio of recorded to plain step time; `None` if plain steps took no time.
     pub fn slowdown(&self) -> Option<f64> {
-        // A program whose plain steps took no time has no ratio, rather than an infinite one.
+        // Without plain step time there is no ratio, rather than an infinite one.
         (self.plain_ns > 0).then(|| self.recorded_ns as f64 / self.plain_ns as f64)
     }
 }
 
-/// The traces of one cycle of the schedule.
+/// Traces of one cycle of the schedule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
@@ -104,30 +104,31 @@ pub struct Cycle {
     pub first_step: u64,
     /// Last step of the device trace.
     pub last_step: u64,
-    /// First and last step of the host trace, where these are others: with `--interleave`.
+    /// First and last step of the host trace if they differ from the device trace's: with
+    /// `--interleave`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_steps: Option<(u64, u64)>,
-    /// Whether it is of a profiler that the program made itself, whose own steps these are.
+    /// True if the cycle and its step numbers are from a profiler that the program created itself.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub own_profiler: bool,
-    /// The phase of Lightning that these steps are of: `train`, `validate`, `test` or `predict`.
+    /// Phase of Lightning that contains the steps: `train`, `validate`, `test` or `predict`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
-    /// Whether the last step came to its end before the program did.
+    /// True if the last step finished before the program ended.
     pub whole: bool,
-    /// Options whose recordings could not be written, such as `thread_waits`.
+    /// Options with recordings that could not be written, such as `thread_waits`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<String>,
     /// Host trace, relative to the manifest.
     pub host_trace: String,
     /// Device trace, relative to the manifest.
     pub device_trace: String,
-    /// Dump of PyTorch's flight recorder beside them, relative to the manifest; none where the
-    /// program called no collective, or PyTorch recorded none.
+    /// Dump of PyTorch's flight recorder, relative to the manifest; `None` if the program called no
+    /// collective, or PyTorch recorded none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flight_recorder: Option<String>,
-    /// Snapshot of the memory of CUDA devices beside them, relative to the manifest; none where
-    /// none was asked for, or the program used no CUDA.
+    /// Snapshot of the memory of CUDA devices, relative to the manifest; `None` if it was not
+    /// requested, or the program did not use CUDA.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_snapshot: Option<String>,
     /// The machine's clocks before the first recorded step.
@@ -138,49 +139,50 @@ pub struct Cycle {
     pub clock: Clock,
 }
 
-/// Two clocks read at one moment, in ns: tells how the clocks of several machines and boots lie.
+/// Two clocks read at the same moment, in ns; relates the clocks of several machines and boots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Clock {
-    /// Since 1970.
+    /// Time since 1970.
     pub unix_ns: i64,
-    /// Since the machine's own origin, mostly its start.
+    /// Time since the machine's own origin, usually boot.
     pub monotonic_ns: i64,
 }
 
-/// How the clock of a machine lies to one that all machines of a job see: the times that the file
+/// Offset between a machine's clock and one that all machines of a job see: the times that the file
 /// system of the output folder gives to new files.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostClock {
-    /// How much the other clock is ahead, ns.
+    /// Lead of the shared clock over the machine's, ns.
     pub offset_ns: i64,
-    /// The offset is no further from the true one than this, ns.
+    /// Upper bound of the offset's error, ns.
     pub uncertainty_ns: i64,
-    /// The other clock.
+    /// Name of the shared clock.
     pub against: String,
 }
 
-/// What [`HostClock`] is measured against.
+/// Reference clock of [`HostClock`].
 pub const FILE_SYSTEM: &str = "file system of the output folder";
 
 impl Cycle {
-    /// First step that is in one of the traces.
+    /// Returns the first step that is in one of the traces.
     pub fn first_recorded(&self) -> u64 {
         self.host_steps.map_or(self.first_step, |(first, _)| first)
     }
 }
 
 impl Process {
-    /// Reads the report of a process, and the number of steps that it wrote beside it.
+    /// Reads the report of a process, and the step count from its separate file.
     ///
     /// # Errors
-    /// The report is no JSON of this form.
+    /// The report is not JSON of this form.
     pub fn read(report: &[u8], steps: &[u8]) -> Result<Process, serde_json::Error> {
-        // A report of another version may lack keys, each of which has a default.
+        // Reports of other versions may lack keys; each key has a default.
         let mut process: Process = etlink_json::from_slice(report)?;
-        // The hook makes the file empty before it counts: a process that died early left no number.
+        // The hook creates the file empty before it counts, so a process that died early left no
+        // number.
         let steps = std::str::from_utf8(steps).unwrap_or("");
         process.steps = steps.trim().parse().unwrap_or(0);
         Ok(process)

@@ -1,4 +1,4 @@
-//! What the launcher tells the hook.
+//! Settings that the launcher passes to the hook.
 
 use crate::{ArmedSettings, HostClock, RankSelection};
 use etlink_schedule::Arguments;
@@ -6,62 +6,61 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// The environment variable that has [`Settings`] as JSON.
+/// Environment variable that holds [`Settings`] as JSON.
 pub const SETTINGS_VARIABLE: &str = "ETLINK_RECORD";
 
-/// What the launcher tells the hook.
+/// Settings that the launcher passes to the hook.
 #[derive(Clone, Debug, Serialize)]
 pub struct Settings {
-    /// Folder for what processes report; absolute.
+    /// Folder for the reports of processes; absolute.
     pub work: PathBuf,
     /// Folder for the traces; absolute.
     pub output: PathBuf,
-    /// Folder of the hook's files; absolute. Perhaps on another disk than the traces.
+    /// Folder of the hook's files; absolute. May be on another disk than the traces.
     pub hook: PathBuf,
-    /// A name that no other launcher has: launchers of one job, on several machines, share the
-    /// folders.
+    /// Unique name of the launcher: launchers of one job, on several machines, share the folders.
     pub launcher: String,
-    /// How the clock of this machine lies to that of the output folder's file system.
+    /// Offset between this machine's clock and the one of the output folder's file system.
     pub clock: Option<HostClock>,
-    /// Folder that gets the device traces under names that TensorBoard's plugin knows, too;
-    /// absolute.
+    /// Folder that also receives the device traces, under names that TensorBoard's plugin
+    /// recognizes; absolute.
     pub tensorboard: Option<PathBuf>,
-    /// When to record; none: when a profiler of the program's own does.
+    /// Schedule of the recording; `None` if a profiler of the program's own decides.
     pub schedule: Option<ScheduleSettings>,
-    /// What asks for recordings; none: the schedule or a profiler of the program's own says.
+    /// Triggers of recordings; `None` if the schedule or a profiler of the program's own decides.
     pub armed: Option<ArmedSettings>,
-    /// Schedules of phases of Lightning, such as `validate`; with one of these there is no other
+    /// Schedules of Lightning phases, such as `validate`; if there are any, there is no other
     /// schedule.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub phases: BTreeMap<String, ScheduleSettings>,
-    /// What is done about a profiler that the program makes itself.
+    /// Handling of a profiler that the program creates itself.
     pub own_profiler: OwnProfiler,
-    /// What counts as a step: `optimizer`, `forward` or `module:function`.
+    /// Event that counts as a step: `optimizer`, `forward` or `module:function`.
     pub step_on: String,
-    /// Which ranks to record; none: all.
+    /// Ranks to record; `None` for all.
     pub ranks: Option<RankSelection>,
-    /// Bytes that all traces in the output folder may take; none: any number.
+    /// Upper limit for all traces in the output folder, bytes; `None` for no limit.
     pub max_size: Option<u64>,
-    /// Activities to record, such as `cpu` and `cuda`; none: all that the machine has.
+    /// Activities to record, such as `cpu` and `cuda`; `None` for all that the machine has.
     pub activities: Option<Vec<String>>,
-    /// What to record.
+    /// Data to record.
     pub options: Options,
 }
 
-/// What is done about a profiler that the program makes itself: PyTorch has one at a time.
+/// Handling of a profiler that the program creates itself: PyTorch runs only one at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OwnProfiler {
-    /// Its traces are taken, and the host trace is recorded beside it.
+    /// Keeps the program's profiler traces, and records the host trace along with them.
     #[default]
     Adopt,
-    /// It is left alone, and nothing is recorded from there on.
+    /// Leaves the program's profiler alone, and records nothing from there on.
     Leave,
 }
 
-/// The arguments of `torch.profiler.schedule`, in steps but for `repeat` (cycles) and
-/// `skip_first_wait` (anything but 0 is yes).
+/// Arguments of `torch.profiler.schedule`, in steps except for `repeat` (cycles) and
+/// `skip_first_wait` (nonzero means true).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[allow(missing_docs, reason = "see `etlink_schedule::Arguments`")]
@@ -76,7 +75,7 @@ pub struct ScheduleSettings {
 
 impl From<Arguments> for ScheduleSettings {
     fn from(arguments: Arguments) -> Self {
-        // Taken apart by name, so that an argument that is added cannot be forgotten here.
+        // Destructured by name, so that an added argument cannot be forgotten here.
         let Arguments {
             skip_first,
             wait,
@@ -96,7 +95,7 @@ impl From<Arguments> for ScheduleSettings {
     }
 }
 
-/// What the profiler records besides times, by its own names.
+/// Data that the profiler records besides times, by the profiler's own names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Options {
@@ -108,20 +107,20 @@ pub struct Options {
     pub profile_memory: bool,
     /// Estimated floating point operations.
     pub with_flops: bool,
-    /// Rows that say which event a stream or the host waited for; CUDA, where PyTorch has it.
+    /// Rows that name the event a stream or the host waited for; CUDA only, if PyTorch supports it.
     pub cuda_sync_events: bool,
-    /// Where threads wait for each other, and what for.
+    /// Waits between threads, with their reasons.
     #[serde(default)]
     pub thread_waits: bool,
-    /// Beside the traces, who allocated what on CUDA devices.
+    /// A separate snapshot of allocations on CUDA devices and their origins.
     #[serde(default)]
     pub memory_snapshot: bool,
     /// Dependencies, annotations and events of the nodes of CUDA graphs.
     #[serde(default)]
     pub cuda_graph_nodes: bool,
-    /// Whether the files are packed.
+    /// True if the files are compressed.
     pub gzip: bool,
-    /// Whether the host trace is of other steps than the device trace.
+    /// True if the host trace covers other steps than the device trace.
     #[serde(default)]
     pub interleave: bool,
 }

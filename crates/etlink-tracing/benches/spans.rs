@@ -1,4 +1,4 @@
-//! What a span costs the program that makes it: `cargo bench -p etlink-tracing`.
+//! Cost of a span to the program that makes it: `cargo bench -p etlink-tracing`.
 #![allow(
     missing_docs,
     clippy::expect_used,
@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use tracing::trace_span;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
-/// A window is no longer than this, so that memory does not grow with the benchmark.
+/// Longest window in spans, so that memory does not grow with the benchmark.
 const WINDOW: u64 = 50_000;
 
-/// Does nothing: what `tracing` and its registry cost alone.
+/// A layer that does nothing: the baseline cost of `tracing` and its registry.
 struct Nothing;
 
 impl<S: tracing::Subscriber> Layer<S> for Nothing {
@@ -55,7 +55,7 @@ fn device_row(n: u64) {
     let _span = trace_span!("gemm", stream = 7, correlation = n).entered();
 }
 
-/// The time of `count` spans in windows of their own, whose opening and closing is not counted.
+/// Measures `count` spans in separate windows, excluding their opening and closing.
 fn recorded(recorders: &mut [Box<dyn Recorder>], count: u64, span: fn(u64)) -> Duration {
     let mut time = Duration::ZERO;
     for start in (0..count).step_by(WINDOW as usize) {
@@ -102,7 +102,7 @@ fn spans(c: &mut Criterion) {
     });
 }
 
-/// What a window of spans costs when it has closed, both traces written to nowhere.
+/// Measures the cost of saving a closed window, with both traces discarded.
 fn saving(c: &mut Criterion) {
     let spans = ProgramSpans::new(ProgramInfo::default());
     let output = |trace: &FinishedTrace<'_>| -> Result<(), RecorderError> {

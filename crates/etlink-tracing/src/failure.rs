@@ -1,22 +1,22 @@
-//! Which recorder could not do what.
+//! Failures of recorders.
 
 use crate::{Recorder, RecorderError};
 use std::fmt;
 
-/// What a recorder was asked to do: a method of [`Recorder`](crate::Recorder).
+/// Request to a recorder: a method of [`Recorder`](crate::Recorder).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RecorderRequest {
-    /// `prepare`.
+    /// [`Recorder::prepare`](crate::Recorder::prepare).
     Prepare,
-    /// `start`.
+    /// [`Recorder::start`](crate::Recorder::start).
     Start,
-    /// `stop`.
+    /// [`Recorder::stop`](crate::Recorder::stop).
     Stop,
-    /// `save`.
+    /// [`Recorder::save`](crate::Recorder::save).
     Save,
-    /// `toggle`.
+    /// [`Recorder::toggle`](crate::Recorder::toggle).
     Toggle,
-    /// `finish`.
+    /// [`Recorder::finish`](crate::Recorder::finish).
     Finish,
 }
 
@@ -33,26 +33,26 @@ impl fmt::Display for RecorderRequest {
     }
 }
 
-/// A request that failed.
+/// A failed request to a recorder.
 #[derive(Debug, thiserror::Error)]
 #[error("recorder {recorder} failed to {request} at step {step}: {cause}")]
 pub struct RecorderFailure {
-    /// The recorder's name.
+    /// Name of the recorder.
     pub recorder: String,
-    /// What it was asked to do.
+    /// Request that failed.
     pub request: RecorderRequest,
-    /// The step that was about to begin, or at the end the one that was open.
+    /// Step about to begin or, at the end of the session, the open step.
     pub step: u64,
-    /// What it said. Part of the message, so it is not a `source`.
+    /// Error of the recorder. Part of the message, so it is not a `source`.
     pub cause: RecorderError,
 }
 
-/// All that failed, in order; never empty. The session can go on: the next cycle is tried anew.
+/// All failures in order; never empty. The session can continue: the next cycle is tried again.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.iter().map(RecorderFailure::to_string).collect::<Vec<_>>().join("; "))]
 pub struct RecorderFailures(pub Vec<RecorderFailure>);
 
-/// Gathers what fails while all recorders are asked.
+/// Collects failures while all recorders are called.
 pub(crate) struct FailureLog {
     step: u64,
     failed: Vec<RecorderFailure>,
@@ -66,7 +66,7 @@ impl FailureLog {
         }
     }
 
-    /// Whether it went well.
+    /// Records a failure, if any; returns true on success.
     pub(crate) fn note(
         &mut self,
         recorder: &dyn Recorder,

@@ -1,25 +1,25 @@
-//! Switches any number of recorders together, under one schedule.
+//! Starts and stops any number of recorders together, under one schedule.
 //!
 //! ```text
 //! schedule ─ action ─> RecordingSession ─┬─ prepare, start, stop, save ─> Recorder (host trace)
 //!      program ─ step ─>        └─ prepare, start, stop, save ─> Recorder (device trace)
 //! ```
-//! A host trace and a device trace can be linked only if they are of the same steps. A
-//! [`RecordingSession`] is told when a step ends, asks the schedule for the next action, and gives
-//! all [`Recorder`]s the calls that [`etlink_schedule::Transition`] has for this pair of actions,
-//! in the order in which they were given to it.
+//! A host trace and a device trace can be linked only if they cover the same steps. The program
+//! reports the end of each step to a [`RecordingSession`], which gets the next action from the
+//! schedule. It then makes the calls that [`etlink_schedule::Transition`] defines for this pair of
+//! actions on all [`Recorder`]s, in the order in which they were passed to the session.
 //!
-//! - A recorder that fails does not leave others running, and does not cost what others recorded.
-//! - The program's end, also by an error or a panic, ends the session: what was recorded so far is
-//!   saved.
-//! - Every cycle is saved under a number of its own ([`RecordedCycle`]).
+//! - A failing recorder does not leave others running and does not destroy their recordings.
+//! - The end of the program, even by an error or a panic, ends the session: everything recorded so
+//!   far is saved.
+//! - Every cycle is saved under its own number ([`RecordedCycle`]).
 //!
-//! A session knows neither files nor formats nor the clock; its recorders do.
+//! A session uses neither files nor formats nor the clock; its recorders do.
 //!
 //! # Recording a Rust program
 //!
-//! [`ProgramSpans`] takes the spans of the [`tracing`] crate up, and has two recorders that write
-//! them as PyTorch would have: [`ExecutionTraceRecorder`] the host trace, [`KinetoRecorder`] the
+//! [`ProgramSpans`] records the spans of the [`tracing`] crate and has two recorders that write
+//! them in PyTorch's formats: [`ExecutionTraceRecorder`] the host trace, [`KinetoRecorder`] the
 //! device trace, with the same ids for the same ops.
 //!
 //! ```
@@ -48,56 +48,57 @@
 //! assert!(folder.path().join("cycle_0/kineto_trace_0.json").exists());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-//! What a span becomes, its fields decide, in this order:
+//! The fields of a span decide its kind, in this order:
 //!
-//! | a span with | is | in the device trace | in the host trace |
+//! | field | kind | in the device trace | in the host trace |
 //! |---|---|---|---|
 //! | `stream` | a row of a device of the program | `kernel`, `gpu_memcpy`, `gpu_memset` | – |
 //! | `correlation` | a call that gives work to a device, or waits for it | `cuda_runtime` | – |
 //! | `annotation = true` | a range of the program | `user_annotation` | a node, scope 7 |
 //! | none of these | an op | `cpu_op` | a node |
 //!
-//! A row is a copy or a memset where its name begins with `Memcpy` or `Memset`.
+//! A row is a copy or a memset if its name begins with `Memcpy` or `Memset`.
 //!
-//! | field | says | of |
+//! | field | meaning | applies to |
 //! |---|---|---|
 //! | `name` | the name, if it is not known when the program is compiled | all |
-//! | `shapes` | its input tensors: `"[[8, 32], [32]]"`, or `?` and anything that prints so | ops |
-//! | `dtypes` | their types: `"f32, float"`, Rust's names or PyTorch's | ops |
-//! | `tensors` | what tells their storages apart, such as addresses; else none is shared | ops |
-//! | `out_shapes`, `out_dtypes`, `out_tensors` | its outputs | ops |
-//! | `tensor_device` | where they are, `cuda:0`; else `cpu` | ops |
+//! | `shapes` | shapes of inputs: `"[[8, 32], [32]]"`, or `?` and a value that prints so | ops |
+//! | `dtypes` | types of inputs: `"f32, float"`, Rust's names or PyTorch's | ops |
+//! | `tensors` | identities of input storages, such as addresses; by default none is shared | ops |
+//! | `out_shapes`, `out_dtypes`, `out_tensors` | the same fields for outputs | ops |
+//! | `tensor_device` | device of the tensors, `cuda:0`; by default `cpu` | ops |
 //! | `seq` | the number that a forward op and its backward op share, one per op | ops |
-//! | `backward = true` | which of the two is the backward op | ops |
+//! | `backward = true` | marks the backward op of the pair | ops |
 //! | `schema` | `op_schema` | ops |
-//! | `correlation` | which call gave which row its work: any number, once | calls, rows |
-//! | `sync_stream` | the stream that its thread waits for; -1: all of the device | calls |
-//! | `sync_stream`, `wait_on_stream` | the stream that waits, and for which stream | calls |
-//! | `wait_on_record` | the `correlation` of the call that marked the place there | calls |
-//! | `device` | the number of the device, else 0 | calls, rows |
-//! | `start_ns`, `end_ns` | when it ran, unix time in nanoseconds: of an event | rows |
-//! | any other | an argument of its name in the device trace: `bytes`, `grid`, `block`, … | all |
+//! | `correlation` | links a call to the row that it launches: any number, once | calls, rows |
+//! | `sync_stream` | the stream that its thread waits for; -1: the whole device | calls |
+//! | `sync_stream`, `wait_on_stream` | the stream that waits, and the stream waited for | calls |
+//! | `wait_on_record` | the `correlation` of the call that recorded the event | calls |
+//! | `device` | the number of the device; 0 by default | calls, rows |
+//! | `start_ns`, `end_ns` | start and end of an event's row, Unix time in nanoseconds | rows |
+//! | any other | an argument with its name in the device trace: `bytes`, `grid`, `block`, … | all |
 //!
-//! A row is a span of the thread that is the device, or an event with its times: `trace!(stream =
-//! 7, correlation, start_ns, end_ns, "gemm")`. Other events are not recorded. The linker reads the
-//! names of calls: what ends in `StreamSynchronize`, `DeviceSynchronize`, `EventRecord` or
-//! `StreamWaitEvent` orders work as CUDA's calls of these names do. Which streams these mean, all
-//! of them have to say in `sync_stream`, or none, and it is inferred. HTA and `chakra_trace_link`
-//! know only launches that are called as CUDA calls them, `cudaLaunchKernel`. `examples/training`
-//! is a program with loader threads, a backward thread and a device.
+//! A row is a span of the thread that acts as the device, or an event with its times:
+//! `trace!(stream = 7, correlation, start_ns, end_ns, "gemm")`. Other events are not recorded. The
+//! linker interprets the names of calls: names that end in `StreamSynchronize`,
+//! `DeviceSynchronize`, `EventRecord` or `StreamWaitEvent` order work like CUDA's calls of these
+//! names. Either all of them state their streams in `sync_stream`, or none does and the streams are
+//! inferred. HTA and `chakra_trace_link` recognize only launches with CUDA's names, such as
+//! `cudaLaunchKernel`. `examples/training` is a program with loader threads, a backward thread and
+//! a device.
 //!
-//! - Each time that a span is entered is an op of the thread that enters it. Parents are what the
-//!   thread was in.
+//! - Each entry of a span is an op of the thread that enters it. Its parent is the span around it
+//!   on that thread.
 //! - Steps are ranges `ProfilerStep#<n>` on the thread that steps the session.
-//! - A span that is to be in a step ends before the session steps.
-//! - A span that still runs when the window closes ends there in both traces, with `finished:
-//!   false`. One that was made before the window is in neither.
-//! - Strides are those of contiguous tensors. Collectives have no fields yet.
+//! - A span that belongs to a step must end before the session steps.
+//! - A span that still runs when the window closes ends there in both traces, with
+//!   `finished: false`. A span made before the window is in neither.
+//! - Strides assume contiguous tensors. Collectives have no fields yet.
 //!
-//! A recorded span takes about 0.2 us, more where fields have to be printed, one that is not
-//! recorded a few nanoseconds: the layer tells `tracing` that it wants no spans.
-//! Threads write to buffers of their own without locks, about 80 bytes per span and what its fields
-//! take; the traces are made when the window has closed.
+//! A recorded span takes about 0.2 us, more if fields must be printed. A span that is not recorded
+//! takes a few nanoseconds, because the layer disables spans in `tracing`. Threads write to their
+//! own buffers without locks, about 80 bytes per span plus its fields. The traces are written after
+//! the window has closed.
 //!
 //! # Recorders of other things
 //!

@@ -1,4 +1,4 @@
-//! The spans of a program, and the two recorders that they feed.
+//! The spans of a program, and the two recorders that write them.
 
 use crate::spans::{Collector, SpanFilter, SpanLayer, WindowSnapshot, lock};
 use crate::traces::{SpanWindow, write_device, write_host};
@@ -11,25 +11,25 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Filtered;
 use tracing_subscriber::registry::LookupSpan;
 
-/// What traces say of the program beside its spans.
+/// Program facts written to traces in addition to the spans.
 #[derive(Clone, Debug, Default)]
 pub struct ProgramInfo {
-    /// Its rank, for `distributedInfo` and the names of files.
+    /// Rank, for `distributedInfo` and file names.
     pub rank: Option<u32>,
-    /// How many ranks there are.
+    /// Number of ranks.
     pub world_size: Option<u32>,
-    /// By what its ranks communicate, such as `nccl`; may be empty.
+    /// Communication backend, such as `nccl`; may be empty.
     pub backend: String,
-    /// Names of its devices in the order of their numbers.
+    /// Names of devices in the order of their numbers.
     pub devices: Vec<String>,
 }
 
-/// The spans of this program: taken up by [`layer`](ProgramSpans::layer), written by
+/// Spans of this program: recorded by [`layer`](ProgramSpans::layer), written by
 /// [`recorders`](ProgramSpans::recorders).
 ///
 /// One [`RecordingSession`](crate::RecordingSession) drives the recorders of one `ProgramSpans`.
-/// Both write from one window, which opens with the first that starts and closes with the last that
-/// stops, so that every op is in both traces.
+/// Both write from one window, which opens with the first recorder started and closes with the last
+/// one stopped, so every op is in both traces.
 #[derive(Clone)]
 pub struct ProgramSpans(Arc<SharedSpans>);
 
@@ -40,14 +40,14 @@ struct SharedSpans {
 }
 
 struct RecordingState {
-    /// Recorders that run.
+    /// Number of running recorders.
     running: usize,
     last: LastWindow,
-    /// `Record function id`s go on from window to window, as PyTorch's do.
+    /// Next `Record function id`; ids continue across windows, as in PyTorch.
     next_id: u64,
 }
 
-/// The last window that closed.
+/// Last closed window.
 enum LastWindow {
     None,
     Closed(WindowSnapshot),
@@ -55,7 +55,7 @@ enum LastWindow {
 }
 
 impl ProgramSpans {
-    /// Spans of a program that is not recorded yet.
+    /// Creates the spans of a program, not recording yet.
     pub fn new(program: ProgramInfo) -> ProgramSpans {
         let state = RecordingState {
             running: 0,
@@ -69,9 +69,9 @@ impl ProgramSpans {
         }))
     }
 
-    /// What a subscriber is stacked with. While nothing is recorded it wants no spans, and a span
-    /// that no other layer wants either costs about a nanosecond. To leave out some targets or
-    /// levels, put a filter around it.
+    /// Returns a layer for a `tracing` subscriber. While nothing is recorded it enables no spans,
+    /// and a span that no other layer enables costs about a nanosecond. To exclude targets or
+    /// levels, wrap it in a filter.
     pub fn layer<S: Subscriber + for<'a> LookupSpan<'a>>(
         &self,
     ) -> Filtered<SpanLayer, SpanFilter, S> {
@@ -79,8 +79,8 @@ impl ProgramSpans {
             .with_filter(SpanFilter(Arc::clone(&self.0.collector)))
     }
 
-    /// An [`ExecutionTraceRecorder`] and a [`KinetoRecorder`] with one output, which gets the host
-    /// trace of a cycle first.
+    /// Returns an [`ExecutionTraceRecorder`] and a [`KinetoRecorder`] with one output, which
+    /// receives the host trace of a cycle first.
     pub fn recorders(&self, output: impl TraceOutput + 'static) -> Vec<Box<dyn Recorder>> {
         let output: Arc<Mutex<dyn TraceOutput>> = Arc::new(Mutex::new(output));
         let host = ExecutionTraceRecorder(SpanFeed {
@@ -124,7 +124,7 @@ impl ProgramSpans {
         self.0.collector.warm_up();
     }
 
-    /// The last window; read once, for all recorders.
+    /// Returns the last window, read once for all recorders.
     fn window(&self) -> Option<Arc<SpanWindow>> {
         let mut state = lock(&self.0.state);
         if let LastWindow::Closed(_) = &state.last
@@ -142,7 +142,7 @@ impl ProgramSpans {
     }
 }
 
-/// What a recorder has of its spans.
+/// Spans and output of a recorder.
 struct SpanFeed {
     spans: ProgramSpans,
     output: Arc<Mutex<dyn TraceOutput>>,
@@ -174,8 +174,8 @@ macro_rules! recorder {
         pub struct $recorder(SpanFeed);
 
         impl $recorder {
-            /// A recorder that gives its traces to `output`. Recorders of the same spans must be in
-            /// the same session.
+            /// Creates a recorder that passes its traces to `output`. Recorders of the same spans
+            /// must be in the same session.
             pub fn new(spans: &ProgramSpans, output: impl TraceOutput + 'static) -> $recorder {
                 $recorder(SpanFeed { spans: spans.clone(), output: Arc::new(Mutex::new(output)) })
             }

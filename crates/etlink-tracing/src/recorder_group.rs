@@ -1,9 +1,9 @@
-//! Recorders that are asked all together, and what becomes of the others when one fails.
+//! Calls all recorders of a session together, and cleans up the others if one fails.
 
 use crate::failure::FailureLog;
 use crate::{ProfilerActivity, RecordedCycle, Recorder, RecorderRequest};
 
-/// All recorders of a session, in its order.
+/// All recorders of a session, in session order.
 pub(crate) struct RecorderGroup {
     slots: Vec<GroupMember>,
     given_up: bool,
@@ -18,7 +18,7 @@ struct GroupMember {
 enum MemberState {
     Idle,
     Recording,
-    /// Until the next stop, which may have something new.
+    /// Stopped, with data to save until the next stop.
     Recorded,
 }
 
@@ -37,20 +37,20 @@ impl RecorderGroup {
         }
     }
 
-    /// A new cycle. If one fails, none is started in it.
+    /// Prepares a new cycle. If one recorder fails, none is started in the cycle.
     pub(crate) fn prepare(&mut self, log: &mut FailureLog) {
         self.given_up = false;
         for slot in &mut self.slots {
             let result = slot.recorder.prepare();
-            // The others are prepared all the same, so that one report names all that failed.
+            // The others are prepared anyway, so one report names all failures.
             self.given_up |= !log.note(&*slot.recorder, RecorderRequest::Prepare, result);
         }
     }
 
-    /// If one fails, those before it are stopped, those after it are not started, and nothing is to
-    /// be saved.
+    /// Starts all recorders. If one fails, those before it are stopped, those after it are not
+    /// started, and nothing is saved.
     pub(crate) fn start(&mut self, log: &mut FailureLog) {
-        // Half a pair of traces cannot be linked, so no recorder goes on alone.
+        // Half a pair of traces cannot be linked, so no recorder continues alone.
         if self.given_up {
             return;
         }
@@ -62,7 +62,7 @@ impl RecorderGroup {
             }
             slot.state = MemberState::Recording;
         }
-        // Those that started already would record a trace without its other half.
+        // Recorders already started would record a trace without its other half.
         if self.given_up {
             self.stop(log);
         }
@@ -70,8 +70,8 @@ impl RecorderGroup {
 
     pub(crate) fn stop(&mut self, log: &mut FailureLog) {
         for slot in &mut self.slots {
-            // before the call, so that a recorder that panics
-            // is not stopped again while the session is dropped
+            // before the call, so that a recorder that panics is not stopped again while the
+            // session is dropped
             if std::mem::replace(&mut slot.state, MemberState::Idle) != MemberState::Recording {
                 continue;
             }
@@ -82,7 +82,7 @@ impl RecorderGroup {
         }
     }
 
-    /// Whether there was anything to save.
+    /// Saves all stopped recorders; returns true if there were any.
     pub(crate) fn save(&mut self, cycle: &RecordedCycle, log: &mut FailureLog) -> bool {
         let mut any = false;
         for slot in self
@@ -90,7 +90,8 @@ impl RecorderGroup {
             .iter_mut()
             .filter(|slot| slot.state == MemberState::Recorded)
         {
-            // A cycle counts once any recorder had something to save: file names go by its number.
+            // A cycle counts once any recorder has something to save: its number appears in file
+            // names.
             any = true;
             let result = slot.recorder.save(cycle);
             log.note(&*slot.recorder, RecorderRequest::Save, result);
@@ -99,7 +100,8 @@ impl RecorderGroup {
     }
 
     pub(crate) fn toggle(&mut self, activity: ProfilerActivity, on: bool, log: &mut FailureLog) {
-        // A recorder that does not record has nothing to toggle, and begins each cycle with all on.
+        // A recorder that is not recording has nothing to toggle, and begins each cycle with
+        // everything on.
         for slot in self.recording() {
             let result = slot.recorder.toggle(activity, on);
             log.note(&*slot.recorder, RecorderRequest::Toggle, result);
@@ -115,7 +117,7 @@ impl RecorderGroup {
         self.recording().for_each(|slot| slot.recorder.exit_step());
     }
 
-    /// The end. What still records, because another recorder's panic came between, is stopped
+    /// Finishes all recorders. Those still running because another recorder panicked are stopped
     /// first.
     pub(crate) fn finish(&mut self, log: &mut FailureLog) {
         self.stop(log);

@@ -1,23 +1,22 @@
-//! Schedule and recorders put together.
+//! Drives recorders by a schedule.
 
 use crate::failure::FailureLog;
 use crate::recorder_group::RecorderGroup;
 use crate::{ProfilerActivity, RecordedCycle, Recorder, RecorderFailures};
 use etlink_schedule::{Action, RecorderCall, Schedule, Transition, Warning};
 
-/// Drives recorders by a schedule, as `torch.profiler.profile` does. Dropping it is
-/// [`finish`](RecordingSession::finish) without its errors.
+/// Drives recorders by a schedule, as `torch.profiler.profile` does. Dropping a session calls
+/// [`finish`](RecordingSession::finish) and ignores its errors.
 ///
-/// Where PyTorch would leave a half-switched profiler behind, a session cleans up: if a recorder
-/// fails to `prepare` or `start`, those that run are stopped, nothing of the cycle is saved, and
-/// the next cycle is tried anew.
+/// If a recorder fails to `prepare` or `start`, PyTorch leaves a half-started profiler behind. A
+/// session stops the running recorders, saves nothing of the cycle, and tries the next cycle again.
 pub struct RecordingSession {
     actions: Box<dyn FnMut(u64) -> Action + Send>,
     group: RecorderGroup,
     action: Action,
     step: u64,
     on: bool,
-    /// Whether steps have ranges in the traces.
+    /// True if steps have ranges in the traces.
     stepped: bool,
     first: u64,
     saved: u64,
@@ -25,8 +24,8 @@ pub struct RecordingSession {
 }
 
 impl RecordingSession {
-    /// A session whose steps have the actions that `actions` gives, which is asked for each step
-    /// once, in order, for step 0 at once.
+    /// Creates a session that gets the action of each step from `actions`. The closure is called
+    /// once per step, in order, and immediately for step 0.
     pub fn new(
         recorders: Vec<Box<dyn Recorder>>,
         mut actions: impl FnMut(u64) -> Action + Send + 'static,
@@ -46,41 +45,41 @@ impl RecordingSession {
         }
     }
 
-    /// A session under a schedule.
+    /// Creates a session with a schedule.
     pub fn scheduled(recorders: Vec<Box<dyn Recorder>>, schedule: Schedule) -> RecordingSession {
         let mut session = RecordingSession::new(recorders, move |step| schedule.action(step));
         session.warnings.extend(schedule.warning());
         session
     }
 
-    /// A session that records from start to stop, as `profile` does without a schedule: without
-    /// ranges of steps.
+    /// Creates a session that records from start to stop, without step ranges, like `profile`
+    /// without a schedule.
     pub fn always(recorders: Vec<Box<dyn Recorder>>) -> RecordingSession {
         let mut session = RecordingSession::new(recorders, |_| Action::Record);
         session.stepped = false;
         session
     }
 
-    /// The number of the step that is open, from 0.
+    /// Returns the number of the open step, from 0.
     pub fn step_number(&self) -> u64 {
         self.step
     }
 
-    /// The action of the step that is open.
+    /// Returns the action of the open step.
     pub fn action(&self) -> Action {
         self.action
     }
 
-    /// What PyTorch would have warned of so far, each warning once.
+    /// Returns the warnings that PyTorch would have raised so far, each once.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
 
-    /// Begins with the step that is open, at first step 0. After [`stop`](RecordingSession::stop)
-    /// it begins again. Nothing happens if it has begun.
+    /// Starts in the open step, initially step 0. May be called again after
+    /// [`stop`](RecordingSession::stop). Does nothing if already started.
     ///
     /// # Errors
-    /// Recorders that failed.
+    /// Failures of recorders.
     pub fn start(&mut self) -> Result<(), RecorderFailures> {
         if std::mem::replace(&mut self.on, true) {
             return Ok(());
@@ -90,40 +89,41 @@ impl RecordingSession {
         result
     }
 
-    /// The open step has ended, the next begins. Before `start` and after `stop` steps are only
+    /// Ends the open step and begins the next. Before `start` and after `stop`, steps are only
     /// counted.
     ///
     /// # Errors
-    /// Recorders that failed.
+    /// Failures of recorders.
     pub fn step(&mut self) -> Result<(), RecorderFailures> {
         let next = (self.actions)(self.step.saturating_add(1));
         self.step_as(next)
     }
 
-    /// The open step has ended, and the next has this action, whatever the session's own schedule
-    /// would say: for a [`PhaseSchedule`](etlink_schedule::PhaseSchedule).
+    /// Ends the open step and begins the next with this action instead of the schedule's: for a
+    /// [`PhaseSchedule`](etlink_schedule::PhaseSchedule).
     ///
     /// # Errors
-    /// Recorders that failed.
+    /// Failures of recorders.
     pub fn step_as(&mut self, next: Action) -> Result<(), RecorderFailures> {
         self.step = self.step.saturating_add(1);
         let last = std::mem::replace(&mut self.action, next);
-        // The number goes on without recorders, so that a later start knows its step.
+        // Steps are counted even without recorders, so that a later start knows its step.
         if !self.on {
             return Ok(());
         }
-        // The range ends before the recorders stop: it would be cut at the window's end otherwise.
+        // The range ends before the recorders stop; otherwise it would be truncated at the window's
+        // end.
         self.group.exit_step();
         let result = self.carry_out(last.then(next), false);
         self.enter_step();
         result
     }
 
-    /// Ends in the open step: what was recorded so far is saved, a warmup leaves nothing. Nothing
-    /// happens if it has not begun.
+    /// Stops in the open step: everything recorded so far is saved, a warmup leaves nothing. Does
+    /// nothing if not started.
     ///
     /// # Errors
-    /// Recorders that failed.
+    /// Failures of recorders.
     pub fn stop(&mut self) -> Result<(), RecorderFailures> {
         if !std::mem::replace(&mut self.on, false) {
             return Ok(());
@@ -132,30 +132,29 @@ impl RecordingSession {
         self.carry_out(self.action.exit(), true)
     }
 
-    /// Leaves an activity out of all traces that are being recorded, or takes it in again, until
-    /// their cycle ends. Nothing happens while nothing is recorded. PyTorch's
-    /// `toggle_collection_dynamic` silences the device trace only, and the two traces no longer
-    /// match.
+    /// Excludes an activity from all traces being recorded, or includes it again, until their cycle
+    /// ends. Does nothing while nothing is recorded. PyTorch's `toggle_collection_dynamic` silences
+    /// only the device trace, and the two traces no longer match.
     ///
     /// # Errors
-    /// Recorders that failed.
+    /// Failures of recorders.
     pub fn toggle(&mut self, activity: ProfilerActivity, on: bool) -> Result<(), RecorderFailures> {
         let mut log = FailureLog::new(self.step);
         self.group.toggle(activity, on, &mut log);
         log.result()
     }
 
-    /// [`stop`](RecordingSession::stop), after which all recorders complete their files, also where
-    /// stopping failed.
+    /// Calls [`stop`](RecordingSession::stop), then lets all recorders complete their files, even
+    /// if stopping failed.
     ///
     /// # Errors
-    /// Recorders that failed.
+    /// Failures of recorders.
     pub fn finish(mut self) -> Result<(), RecorderFailures> {
         self.end()
     }
 
     fn end(&mut self) -> Result<(), RecorderFailures> {
-        // Files are completed even where stopping failed: what was saved earlier is whole.
+        // Files are completed even if stopping failed: cycles saved earlier are whole.
         let mut log = FailureLog::new(self.step);
         log.take(self.stop());
         self.group.finish(&mut log);
@@ -187,8 +186,8 @@ impl RecordingSession {
                 }
                 RecorderCall::Stop => self.group.stop(&mut log),
                 RecorderCall::Save => {
-                    // Cut short, the step that is open is part of the trace; at its end it is
-                    // counted already.
+                    // If stopped early, the open step is part of the trace; otherwise its end is
+                    // already counted.
                     let steps = self.first..self.step.saturating_add(u64::from(cut));
                     let cycle = RecordedCycle {
                         number: self.saved,
@@ -205,7 +204,7 @@ impl RecordingSession {
 
 impl Drop for RecordingSession {
     fn drop(&mut self) {
-        // A destructor has nobody to report to; `finish` is there for whoever wants the failures.
+        // A destructor cannot report failures; callers that want them use `finish`.
         let _ = self.end();
     }
 }

@@ -1,5 +1,5 @@
-//! The example program, recorded into files and linked: a test of its own, as its threads need a
-//! subscriber for the whole process.
+//! Records the example program into files and links them: a separate test, because its threads need
+//! a subscriber for the whole process.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -44,7 +44,7 @@ fn linked(cycle: &Path) -> (LinkedTrace, TensorUses) {
     )
 }
 
-/// All of both traces is linked, and nothing in them contradicts anything else.
+/// Asserts that both traces are fully linked without contradictions.
 fn is_whole(trace: &LinkedTrace) {
     let report = &trace.report;
     assert_eq!(report.anomalies.iter().collect::<Vec<_>>(), []);
@@ -65,8 +65,7 @@ fn is_whole(trace: &LinkedTrace) {
         (report.rank, report.world_size),
         (Some(GlobalRank(3)), Some(4))
     );
-    // a backward thread that comes and goes, a copy that kernels wait for, and a wait for them: all
-    // stated
+    // a temporary backward thread, a copy that kernels wait for, and a wait for them: all stated
     for kind in [EdgeKind::Handoff, EdgeKind::EventWait, EdgeKind::HostWait] {
         assert!(
             trace.edges.iter().any(|edge| edge.kind == kind),
@@ -83,7 +82,7 @@ fn is_whole(trace: &LinkedTrace) {
     }
 }
 
-/// A replay gives the measured times back.
+/// Asserts that a replay reproduces the measured times.
 fn replays(trace: &LinkedTrace) {
     let graph = etlink_replay::graph_from_trace(trace).expect("a graph");
     let run = etlink_replay::run_graph(&graph, trace, &etlink_replay::ReplaySettings::default());
@@ -99,7 +98,7 @@ fn replays(trace: &LinkedTrace) {
     );
 }
 
-/// `etlink check` finds nothing in what is written of it.
+/// Asserts that `etlink check` finds nothing in the written graph.
 fn is_clean(trace: &LinkedTrace) {
     let mut file = vec![];
     et::write_et(trace, &WriteOptions::default(), &mut file).expect("writes");

@@ -1,36 +1,36 @@
-//! A graph of one rank, node by node.
+//! Builds the graph of one rank, node by node.
 
 use etlink_chakra::messages::ChakraMessages;
 use etlink_chakra::proto::attribute_proto::Value;
 use etlink_chakra::proto::{AttributeProto, CollectiveCommType, GlobalMetadata, Node, NodeType};
 
-/// The id of a node, which its rank's builder gave out.
+/// Id of a node, assigned by its rank's builder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u64);
 
-/// Nodes of one rank. Ids ascend from 0 in the order of the calls: a node can wait for earlier ones
-/// alone, so that there is no cycle.
+/// Builder for the nodes of one rank. Ids ascend from 0 in the order of the calls. A node can wait
+/// only for earlier ones, so there are no cycles.
 #[derive(Clone, Debug, Default)]
 pub struct WorkloadBuilder {
     nodes: Vec<Node>,
 }
 
 impl WorkloadBuilder {
-    /// A calculation on the device.
+    /// Adds a computation on the device.
     pub fn add_computation(&mut self, name: &str, micros: u64, deps: &[NodeId]) -> NodeId {
         let id = self.push(name, NodeType::CompNode, deps);
         self.set_duration(micros);
         id
     }
 
-    /// Sets how long the node that was added last takes.
+    /// Sets the duration of the last added node.
     pub fn set_duration(&mut self, micros: u64) {
         if let Some(node) = self.nodes.last_mut() {
             node.duration_micros = micros;
         }
     }
 
-    /// A collective of a group of `comm_group.json`, or of all ranks.
+    /// Adds a collective of a group in `comm_group.json`, or of all ranks.
     pub fn add_collective(
         &mut self,
         name: &str,
@@ -48,26 +48,27 @@ impl WorkloadBuilder {
         id
     }
 
-    /// A message to another rank.
+    /// Adds a message to another rank.
     pub fn add_send(&mut self, name: &str, message: Message, deps: &[NodeId]) -> NodeId {
         let id = self.push(name, NodeType::CommSendNode, deps);
         self.add_message(message);
         id
     }
 
-    /// A message from another rank.
+    /// Adds a message from another rank.
     pub fn add_receive(&mut self, name: &str, message: Message, deps: &[NodeId]) -> NodeId {
         let id = self.push(name, NodeType::CommRecvNode, deps);
         self.add_message(message);
         id
     }
 
-    /// The node that was added last, if one was.
+    /// Returns the last added node, if there is one.
     pub fn last(&self) -> Option<NodeId> {
         Some(NodeId(self.nodes.last()?.id))
     }
 
-    /// The graph. Its metadata says how many nodes it has, so that a cut file is known.
+    /// Finishes the graph. Its metadata states the number of nodes, so that truncated files are
+    /// detected.
     pub fn finish(self, attributes: &[(&str, &str)]) -> ChakraMessages {
         let mut attr: Vec<AttributeProto> = attributes
             .iter()
@@ -95,7 +96,7 @@ impl WorkloadBuilder {
             name: name.to_owned(),
             r#type: kind as i32,
             data_deps,
-            // ASTRA-sim takes a node without it for a device's, other readers want it
+            // ASTRA-sim assumes a device node if the attribute is missing; other readers require it
             attr: vec![attribute("is_cpu_op", Value::BoolVal(false))],
             ..Node::default()
         });
@@ -108,7 +109,7 @@ impl WorkloadBuilder {
             ("comm_dst", message.destination),
             ("comm_tag", message.tag),
         ] {
-            // the type that Chakra's first feeder asks for
+            // type expected by Chakra's first feeder
             let number = i32::try_from(number).unwrap_or(i32::MAX);
             self.add_attribute(name, Value::Int32Val(number));
         }
@@ -128,7 +129,7 @@ impl WorkloadBuilder {
 
 /// Version of the Chakra schema that the nodes follow.
 const SCHEMA_VERSION: &str = "0.0.4";
-/// Who wrote the file.
+/// Program name and version in written files.
 const WRITER: &str = concat!("etlink ", env!("CARGO_PKG_VERSION"));
 
 /// A message between two ranks.
@@ -138,9 +139,9 @@ pub struct Message {
     pub source: u32,
     /// The rank that receives.
     pub destination: u32,
-    /// Its tag.
+    /// Tag of the message.
     pub tag: u32,
-    /// Its size.
+    /// Size of the message, bytes.
     pub bytes: u64,
 }
 

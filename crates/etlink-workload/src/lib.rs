@@ -1,4 +1,4 @@
-//! Workloads for simulators, made of Chakra graphs or into them.
+//! Workloads for simulators, converted from or to Chakra graphs.
 //!
 //! ```text
 //! graphs of all ranks ──> goal::write_goal ───────> GOAL, for LogGOPSim and ATLAHS
@@ -6,7 +6,7 @@
 //! a few numbers ────────> generate ───────────────> graphs of all ranks
 //! graphs of N ranks ────> scale ──────────────────> graphs of M ranks
 //! ```
-//! All of it is pure: texts and messages in, texts and messages out.
+//! All functions are pure: texts and messages in, texts and messages out.
 
 mod builder;
 pub mod generate;

@@ -1,12 +1,12 @@
-//! A run of N ranks as one of M: copies of it that share the data.
+//! Scales a run of N ranks to M ranks, as data-parallel copies.
 //!
 //! ```text
 //! ranks 0 … N-1 ──> copy 0: 0 … N-1   copy 1: N … 2N-1   …
 //! ```
 //! A group of data-parallel ranks spans all copies. Its all-reduces, reduce-scatters and broadcasts
-//! keep their sizes, which are those of the model. What another collective of it would have as size
-//! among more ranks the recording does not say: it is refused by name, or left among the ranks of
-//! each copy. Other groups, sends and receives stay within a copy. Computation is as recorded.
+//! keep their sizes, which depend only on the model. The recording does not tell the sizes of its
+//! other collectives among more ranks: such a collective is rejected by name, or stays within each
+//! copy. Other groups, sends and receives stay within a copy. Computation is unchanged.
 
 use crate::set::{GroupNumbers, WorkloadSet};
 use etlink_chakra::astra::is_idle_rank;
@@ -16,116 +16,116 @@ use etlink_chakra::proto::attribute_proto::Value;
 use etlink_chakra::proto::{AttributeProto, CollectiveCommType, Node, NodeType};
 use std::collections::BTreeMap;
 
-/// What decides about groups.
+/// Options of [`scale`].
 #[derive(Clone, Debug, Default)]
 pub struct ScaleOptions {
-    /// How many ranks there shall be.
+    /// Number of ranks to scale to.
     pub ranks: u32,
-    /// Groups of data-parallel ranks, by `pg_name`, beside those of all ranks.
+    /// Groups of data-parallel ranks, by `pg_name`, in addition to the group of all ranks.
     pub data_parallel: Vec<String>,
     /// Types of collectives that stay within a copy although their group is data-parallel.
     pub keep: Vec<CollectiveCommType>,
 }
 
-/// Why a run cannot be scaled.
+/// Reason why a run cannot be scaled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScaleError {
-    /// Ranks are missing.
+    /// A rank of the run is missing.
     #[error("rank {rank} has no file: all ranks of a run are copied; merge them all first")]
     AbsentRank {
-        /// Which.
+        /// Missing rank.
         rank: u32,
     },
-    /// A rank that was not recorded.
+    /// A rank was not recorded.
     #[error(
         "rank {rank} has no trace, and its file one empty node: what others did with it is \
         computation; merge the traces of all ranks first"
     )]
     IdleRank {
-        /// Which.
+        /// Rank without a trace.
         rank: u32,
     },
-    /// A node communicates with no rank of the run.
+    /// A node communicates with a rank outside the run.
     #[error(
         "rank {rank}, node {id} ({name}): {attribute} is {peer}, and the run has ranks 0 to {last}: \
         `etlink check` says more of it"
     )]
     PeerOutside {
-        /// The rank.
+        /// Rank of the node.
         rank: u32,
-        /// The node.
+        /// Id of the node.
         id: u64,
-        /// Its name.
+        /// Name of the node.
         name: String,
-        /// What names the other rank.
+        /// Attribute that names the other rank.
         attribute: &'static str,
-        /// The other rank.
+        /// Number of the other rank.
         peer: i64,
-        /// The last rank of the run.
+        /// Last rank of the run.
         last: u32,
     },
-    /// A group has a rank that the run has not.
+    /// A group contains a rank outside the run.
     #[error(
         "group {name:?} of comm_group.json has rank {rank}, and the run has ranks 0 to {last}: merge \
         all its ranks first"
     )]
     GroupOutside {
-        /// The group.
+        /// Name of the group.
         name: String,
-        /// Its rank.
+        /// Rank outside the run.
         rank: i64,
-        /// The last rank of the run.
+        /// Last rank of the run.
         last: u32,
     },
-    /// No whole number of copies.
+    /// The requested ranks are not a multiple of the recorded ones.
     #[error("{ranks} ranks are no copies of {recorded}: give a multiple of {recorded}")]
     NoMultiple {
-        /// What was asked for.
+        /// Requested number of ranks.
         ranks: u32,
-        /// What there is.
+        /// Recorded number of ranks.
         recorded: u32,
     },
-    /// A group that is not listed.
+    /// A group is not listed.
     #[error("group {name:?} is not in comm_group.json, {}", listed_text(known))]
     UnknownGroup {
-        /// Its name.
+        /// Requested name.
         name: String,
-        /// Those that are.
+        /// Names of the listed groups.
         known: Vec<String>,
     },
-    /// Nobody knows which groups share the data.
+    /// The data-parallel groups are unknown.
     #[error(
         "groups of a part of the ranks are used ({}): name those of data-parallel ranks with \
         --data-parallel, or `--data-parallel none`",
         groups.join("; ")
     )]
     Undecided {
-        /// What is used, with its ranks.
+        /// Groups in use, with their ranks.
         groups: Vec<String>,
     },
-    /// A collective whose size would be another.
+    /// The size of a collective would change.
     #[error(
         "rank {rank}, node {id} ({name}): {kind} of the data-parallel group {group:?}: its size among \
         more ranks is not known; `--keep {option}` leaves it among the ranks of each copy"
     )]
     SizeUnknown {
-        /// The rank.
+        /// Rank of the node.
         rank: u32,
-        /// The node.
+        /// Id of the node.
         id: u64,
-        /// Its name.
+        /// Name of the node.
         name: String,
-        /// Its type.
+        /// Type of the collective.
         kind: &'static str,
-        /// Its group.
+        /// Group of the collective.
         group: String,
-        /// How the type is typed.
+        /// Spelling of the type as an option.
         option: String,
     },
 }
 
 impl ScaleError {
-    /// The rank in whose file the cause is, if it is in one.
+    /// Returns the rank with the file that caused the error, if there is one.
     pub fn rank(&self) -> Option<u32> {
         match self {
             ScaleError::IdleRank { rank }
@@ -139,7 +139,7 @@ impl ScaleError {
 /// Scales the graphs of ranks 0 to N-1.
 ///
 /// # Errors
-/// The ranks are no whole run, or a collective cannot be scaled.
+/// The ranks are not a whole run, or a collective cannot be scaled.
 pub fn scale(
     recorded: &BTreeMap<u32, ChakraMessages>,
     listed: &GroupList,
@@ -184,8 +184,8 @@ pub fn scale(
     Ok(set)
 }
 
-/// The ranks of a run without the idle one that `merge` adds to a run of one rank, as ASTRA-sim's
-/// network wants two.
+/// Returns the ranks of a run without the idle one that `merge` adds to a single rank, since
+/// ASTRA-sim's network requires two.
 fn without_neighbour(recorded: &BTreeMap<u32, ChakraMessages>) -> BTreeMap<u32, &ChakraMessages> {
     let mut ranks: BTreeMap<u32, &ChakraMessages> = recorded
         .iter()
@@ -195,7 +195,7 @@ fn without_neighbour(recorded: &BTreeMap<u32, ChakraMessages>) -> BTreeMap<u32, 
     if let [only, second] = all[..]
         && !is_idle_rank(&only.nodes)
         && is_idle_rank(&second.nodes)
-        // a run of two ranks of which one has no trace says that it has two
+        // a run of two ranks with one trace states that it has two
         && number(&only.metadata.attr, "world_size").is_none_or(|ranks| ranks <= 1)
     {
         ranks.pop_last();
@@ -203,25 +203,25 @@ fn without_neighbour(recorded: &BTreeMap<u32, ChakraMessages>) -> BTreeMap<u32, 
     ranks
 }
 
-/// Where a copy of a rank is.
+/// Position of a copied rank in the scaled run.
 struct Copy {
-    /// The rank that is 0 in it.
+    /// First rank of the copy.
     first: u32,
-    /// How many ranks a copy has.
+    /// Ranks per copy.
     count: u32,
-    /// All ranks of all copies.
+    /// Ranks of all copies together.
     all: u32,
-    /// The rank that is copied.
+    /// Recorded rank that is copied.
     rank: u32,
 }
 
 impl Copy {
-    /// The same ranks in this copy.
+    /// Maps recorded ranks to the ranks of this copy.
     fn within(&self, ranks: &[u32]) -> Vec<u32> {
         ranks.iter().map(|rank| self.first + rank).collect()
     }
 
-    /// Another rank of the recorded run, as a node names it.
+    /// Checks that a rank named by a node is in the recorded run.
     fn find_peer(
         &self,
         node: &Node,
@@ -239,7 +239,7 @@ impl Copy {
         })
     }
 
-    /// The same ranks in all copies.
+    /// Maps recorded ranks to the ranks of all copies.
     fn across(&self, ranks: &[u32]) -> Vec<u32> {
         let firsts = (0..self.all).step_by(self.count as usize);
         firsts
@@ -248,12 +248,12 @@ impl Copy {
     }
 }
 
-/// The ranks of groups, and which of them share the data.
+/// Ranks of groups; the flag is true if the group is data-parallel.
 struct RecordedGroups {
     groups: BTreeMap<String, (Vec<u32>, bool)>,
 }
 
-/// What a list of groups has.
+/// Describes the contents of a list of groups, for a message.
 fn listed_text(names: &[String]) -> String {
     match names {
         [] => "which is missing beside the files, or lists no group: `etlink merge` writes it"
@@ -324,7 +324,7 @@ fn rewrite(
         NodeType::CommCollNode => {
             let group = text(&node.attr, "pg_name").unwrap_or_default();
             let Some((ranks, is_shared)) = groups.groups.get(&group) else {
-                // these two are known without being listed
+                // these two groups are known without being listed
                 let listed = groups
                     .groups
                     .keys()
@@ -346,7 +346,8 @@ fn rewrite(
     Ok(())
 }
 
-/// Whether a collective of a data-parallel group stays within its copy.
+/// Returns true if a collective of a data-parallel group stays within its copy; an error if its
+/// size would be unknown.
 fn is_kept(
     node: &Node,
     place: &Copy,
@@ -380,7 +381,7 @@ fn number(attributes: &[AttributeProto], name: &str) -> Option<i64> {
     match attribute.value.as_ref()? {
         Value::Int64Val(number) | Value::Sint64Val(number) => Some(*number),
         Value::Int32Val(number) | Value::Sint32Val(number) => Some(i64::from(*number)),
-        // no rank and no type is so large
+        // no valid rank or type is that large
         Value::Uint64Val(number) => Some(i64::try_from(*number).unwrap_or(i64::MAX)),
         Value::Uint32Val(number) => Some(i64::from(*number)),
         _ => None,
@@ -395,7 +396,7 @@ fn text(attributes: &[AttributeProto], name: &str) -> Option<String> {
     }
 }
 
-/// Replaces a number, with the type that it has.
+/// Replaces a number, keeping its type.
 fn set_number(attributes: &mut [AttributeProto], name: &str, number: u32) {
     let found = attributes
         .iter_mut()
@@ -455,7 +456,7 @@ mod tests {
         }
     }
 
-    /// A run of one rank, as `merge --for astra-sim` writes it: with an idle rank beside it.
+    /// The idle rank that `merge --for astra-sim` adds to a run of one rank is not counted.
     #[test]
     fn the_neighbour_of_a_single_rank_is_no_rank_of_its_run() {
         let mut work = WorkloadBuilder::default();
@@ -465,7 +466,7 @@ mod tests {
         let set = scale(&run, &GroupList::new(), &options(3)).expect("scales");
         let names: Vec<&str> = set.ranks.iter().map(|rank| &*rank.nodes[0].name).collect();
         assert_eq!(names, ["work"; 3]);
-        // two ranks ran, and of one there is no trace
+        // two ranks ran, but one has no trace
         let only = run.get_mut(&0).expect("rank 0");
         let ranks = Value::Uint64Val(2);
         set_value(&mut only.metadata.attr, "world_size", ranks);
@@ -566,7 +567,7 @@ mod tests {
             .collect();
         let error = scale(&run, &listed, &options(8)).expect_err("undecided");
         assert!(error.to_string().contains("\"1\": ranks [0, 1]"), "{error}");
-        // ranks 0 and 2, and 1 and 3, share the data
+        // ranks 0 and 2, and 1 and 3, are data-parallel
         let data: Vec<String> = listed
             .iter()
             .filter(|(_, ranks)| ranks[1] - ranks[0] == 2)

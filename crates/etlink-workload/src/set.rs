@@ -1,4 +1,4 @@
-//! The graphs of all ranks of a run, with the ranks of their groups.
+//! Graphs of all ranks of a run, with the ranks of their groups.
 
 use etlink_chakra::messages::ChakraMessages;
 use etlink_chakra::proto::attribute_proto::Value;
@@ -6,17 +6,17 @@ use etlink_chakra::proto::{AttributeProto, NodeType};
 use indexmap::IndexMap;
 use std::collections::BTreeMap;
 
-/// A run that was made, not recorded.
+/// A generated run, as opposed to a recorded one.
 #[derive(Clone, Debug, Default)]
 pub struct WorkloadSet {
-    /// The graph of each rank, from 0.
+    /// Graph of each rank, from 0.
     pub ranks: Vec<ChakraMessages>,
-    /// The ranks of groups, by number: what `comm_group.json` has to say.
+    /// Ranks of groups, by number: the contents of `comm_group.json`.
     pub groups: BTreeMap<u32, Vec<u32>>,
 }
 
 impl WorkloadSet {
-    /// Whether a node runs on the host.
+    /// Returns true if a node runs on the host.
     pub fn has_host_nodes(&self) -> bool {
         let is_on_host = |attribute: &AttributeProto| {
             attribute.name == "is_cpu_op" && attribute.value == Some(Value::BoolVal(true))
@@ -25,7 +25,7 @@ impl WorkloadSet {
         nodes.any(|node| node.attr.iter().any(is_on_host))
     }
 
-    /// Whether a node communicates.
+    /// Returns true if a node communicates.
     pub fn communicates(&self) -> bool {
         let mut nodes = self.ranks.iter().flat_map(|rank| &rank.nodes);
         nodes.any(|node| {
@@ -36,7 +36,7 @@ impl WorkloadSet {
         })
     }
 
-    /// `comm_group.json`, as ASTRA-sim reads it; `None` where all collectives are of all ranks.
+    /// Formats `comm_group.json` as ASTRA-sim reads it; `None` if all collectives span all ranks.
     pub fn group_list(&self) -> Option<String> {
         if self.groups.is_empty() {
             return None;
@@ -53,7 +53,7 @@ impl WorkloadSet {
     }
 }
 
-/// Numbers of groups: the same ranks have the same number, from 1.
+/// Numbers of groups, from 1: equal ranks share a number.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GroupNumbers {
     groups: IndexMap<Vec<u32>, ()>,

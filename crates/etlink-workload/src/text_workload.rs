@@ -1,4 +1,4 @@
-//! Text workloads of ASTRA-sim 1.0, a line per layer.
+//! Reads text workloads of ASTRA-sim 1.0, with a line per layer.
 //!
 //! ```text
 //! DATA
@@ -6,33 +6,34 @@
 //! conv1 -1 100 NONE 0 80 NONE 0 60 ALLREDUCE 4096 10
 //! conv2 -1 …
 //! ```
-//! The first line is the parallelism, the second the number of layers. A layer has its name, a
-//! number that nobody reads, and for the forward pass, the gradient of the inputs and that of the
-//! weights each a time (us), a type of communication and its size (bytes); a time for the update
-//! comes last and is not used. Which nodes wait for which is that of `chakra_converter Text`
-//! (`text_converter.py` of mlcommons/chakra). It makes an all-reduce where a layer says `NONE`; here
-//! there is no communication, and what would wait for it waits for the computation before it.
+//! The first line is the parallelism, the second the number of layers. A layer has a name, an
+//! unused number, and a time (us), a type of communication and its size (bytes) for each of the
+//! forward pass, the gradient of the inputs and the gradient of the weights. A time for the update
+//! comes last and is unused. Dependencies follow `chakra_converter Text` (`text_converter.py` of
+//! mlcommons/chakra), except that the converter adds an all-reduce if a layer states `NONE`. Here
+//! there is no communication, and its dependents wait for the computation before it.
 
 use crate::builder::{NodeId, WorkloadBuilder};
 use etlink_chakra::messages::ChakraMessages;
 use etlink_chakra::proto::CollectiveCommType;
 
-/// How the work is shared, and by that who communicates what.
+/// Type of parallelism, which decides what is communicated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Parallelism {
-    /// Gradients of weights alone, one after the other.
+    /// Gradients of weights only, one after the other.
     Micro,
     /// Gradients of weights.
     Data,
     /// Activations and their gradients.
     Model,
-    /// All three.
+    /// Gradients of weights, and activations with their gradients.
     Hybrid,
-    /// Gradients of weights; embeddings by all-to-all, for which the layer of this number waits.
+    /// Gradients of weights, and an all-to-all of embeddings, for which the layer with this number
+    /// waits.
     Dlrm { last_bottom: usize },
 }
 
-/// A time and what is communicated after it.
+/// A computation and the communication after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Work {
     micros: u64,
@@ -47,47 +48,47 @@ struct Layer {
     weight_gradient: Work,
 }
 
-/// A workload.
+/// A parsed text workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextWorkload {
     parallelism: Parallelism,
     layers: Vec<Layer>,
 }
 
-/// What is wrong with a text workload.
+/// Error in a text workload.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TextWorkloadError {
-    /// The first line.
+    /// The first line names no known parallelism.
     #[error(
         "line 1: {found:?} is no parallelism; MICRO, DATA, MODEL, HYBRID_DATA_MODEL, \
         HYBRID_MODEL_DATA and HYBRID_DLRM are read"
     )]
     Parallelism {
-        /// What stands there.
+        /// Text found there.
         found: String,
     },
-    /// The second line.
+    /// The second line is not a number of layers.
     #[error("line 2: the number of layers is expected")]
     Count,
-    /// Another number of layers.
+    /// The number of layers differs from the stated one.
     #[error("{found} layers follow, and line 2 says {stated}: correct the number")]
     Layers {
-        /// How many there are.
+        /// Number of layers found.
         found: usize,
-        /// How many the second line states.
+        /// Number stated in the second line.
         stated: usize,
     },
-    /// A line of a layer.
+    /// The line of a layer is invalid.
     #[error("line {line}: {what}")]
     Layer {
-        /// Its number, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What is wrong.
+        /// Description of the error.
         what: String,
     },
 }
 
-/// Whether a text begins like a workload: by its first word.
+/// Returns true if a text begins like a workload, by its first word.
 pub fn is_text_workload(head: &[u8]) -> bool {
     let text = String::from_utf8_lossy(head);
     let mut lines = text.lines();
@@ -97,10 +98,10 @@ pub fn is_text_workload(head: &[u8]) -> bool {
 }
 
 impl TextWorkload {
-    /// Reads a workload.
+    /// Parses a text workload.
     ///
     /// # Errors
-    /// A line is not as it has to be.
+    /// A line is malformed.
     pub fn parse(text: &str) -> Result<TextWorkload, TextWorkloadError> {
         let mut lines = text.lines();
         let parallelism = parallelism(lines.next().unwrap_or_default())?;
@@ -123,12 +124,12 @@ impl TextWorkload {
         })
     }
 
-    /// How many layers it has.
+    /// Returns the number of layers.
     pub fn layer_count(&self) -> usize {
         self.layers.len()
     }
 
-    /// The graph of each rank, which is the same for all, of so many passes.
+    /// Builds the graph of `passes` passes, which is the same for every rank.
     pub fn to_graph(&self, passes: u32) -> ChakraMessages {
         let mut run = Passes {
             layers: &self.layers,
@@ -149,7 +150,7 @@ impl TextWorkload {
     }
 }
 
-/// The last nodes of a layer, in the pass before or in this one.
+/// Last nodes of a layer, in the previous or the current pass.
 #[derive(Clone, Debug, Default)]
 struct Done {
     forward_collective: Option<NodeId>,
@@ -169,8 +170,8 @@ impl Passes<'_> {
         }
     }
 
-    /// Forward through all layers, and back. With `model`, activations and their gradients are
-    /// communicated, and gradients of inputs come before those of weights.
+    /// Adds a pass: forward through all layers, then backward. With `model`, activations and their
+    /// gradients are communicated, and gradients of inputs come before gradients of weights.
     fn add_pass(&mut self, model: bool, last_bottom: Option<usize>) {
         let mut last = None;
         for (at, layer) in self.layers.iter().enumerate() {
@@ -197,10 +198,11 @@ impl Passes<'_> {
         }
     }
 
-    /// The gradient of the inputs, which the layer before needs, then that of the weights.
+    /// Adds the gradient of the inputs, which the previous layer needs, then the gradient of the
+    /// weights.
     fn add_model_gradients(&mut self, at: usize, layer: &Layer, deps: &[NodeId]) -> Vec<NodeId> {
         let inputs = self.add_computation(layer, "BWD_IG", &layer.input_gradient, deps);
-        // nobody is before the first layer
+        // there is no layer before the first
         let collective = match at {
             0 => None,
             _ => self.add_collective(layer, &layer.input_gradient, &[inputs]),
@@ -211,7 +213,8 @@ impl Passes<'_> {
         [Some(weights), collective].into_iter().flatten().collect()
     }
 
-    /// The gradient of the weights, whose communication begins at once, then that of the inputs.
+    /// Adds the gradient of the weights, whose communication begins at once, then the gradient of
+    /// the inputs.
     fn add_data_gradients(&mut self, at: usize, layer: &Layer, deps: &[NodeId]) -> Vec<NodeId> {
         let weights = self.add_computation(layer, "BWD_WG", &layer.weight_gradient, deps);
         let update = self.add_collective(layer, &layer.weight_gradient, &[weights]);
@@ -300,7 +303,7 @@ fn parse_work([micros, kind, bytes]: [&str; 3]) -> Result<Work, String> {
     let bytes = number(bytes)?;
     Ok(Work {
         micros: number(micros)?,
-        // simulators never end a collective of no bytes
+        // in simulators, a collective of no bytes never ends
         collective: match kind {
             Some(kind) if bytes > 0 => Some((kind, bytes)),
             _ => None,
@@ -350,7 +353,7 @@ mod tests {
                 "a_ALLREDUCE"
             ]
         );
-        // b has no communication of weights: its second pass waits for their computation
+        // b does not communicate weights: its second pass waits for their computation
         assert_eq!(nodes[8].1, [7]);
         assert_eq!(nodes[10].1, [3, 9]);
     }

@@ -1,4 +1,4 @@
-//! Tracks and events into a device trace.
+//! Assembles a device trace from tracks and events.
 
 use crate::Error;
 use crate::event::{StreamWork, XlaEvent};
@@ -12,33 +12,33 @@ use etlink_model::{
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// No row of the table of collectives.
+/// Marks a name without a row in the table of collectives.
 const NO_RECORD: u32 = u32::MAX;
 
-/// What was read of a profile.
+/// Contents of a profile.
 #[derive(Debug, Default)]
 pub(crate) struct XlaProfile {
     pub(crate) names: Names,
     pub(crate) tracks: Vec<XlaTrack>,
     pub(crate) events: Vec<XlaEvent>,
-    /// Frames of Python that are not kept.
+    /// Number of Python frames that are not kept.
     pub(crate) frames: u64,
-    /// Process of the host.
+    /// Process id of the host.
     pub(crate) process: i64,
-    /// `profile_start_time`: the origin of times that are no Unix times; 0 = not said.
+    /// `profile_start_time`: the origin of relative times; 0 if unknown.
     pub(crate) started: UnixNs,
     pub(crate) host_name: String,
     /// Errors and warnings of the profiler.
     pub(crate) diagnoses: Vec<String>,
-    /// What planes say of their device, by its number: what it is called.
+    /// Device names by device number, as stated by planes.
     pub(crate) device_names: Vec<(i64, String)>,
-    /// And how many cores it has.
+    /// Core counts by device number, as stated by planes.
     pub(crate) core_counts: Vec<(i64, u32)>,
     pub(crate) anomalies: Anomalies,
     pub(crate) bytes: u64,
 }
 
-/// What a track is, and where its events go.
+/// Destination of a track's events.
 #[derive(Clone, Copy, Debug)]
 enum Destination {
     /// Ops, calls and frames of a thread.
@@ -47,13 +47,13 @@ enum Destination {
     Rows { queue: QueueIdx, kind: LineKind },
     /// Annotations of a device.
     Annotations,
-    /// Steps that a device shows.
+    /// Steps shown by a device.
     Steps(ThreadIdx),
-    /// Nothing: another view of what other tracks have.
+    /// Discarded: another view of events in other tracks.
     Nowhere,
 }
 
-/// Makes a device trace of a profile. O(events · log events).
+/// Builds the device trace of a profile. O(events · log events).
 pub(crate) fn assemble(profile: XlaProfile, keep: KeepEvents) -> Result<DeviceTrace, Error> {
     let XlaProfile {
         names,
@@ -114,8 +114,8 @@ pub(crate) fn assemble(profile: XlaProfile, keep: KeepEvents) -> Result<DeviceTr
     }
     trace.bytes = profile.bytes;
     let mut trace = assembler.finish().ok_or(Error::TooManyRows)?;
-    // The profiler subtracts its start from all times (`NormalizeTimestamps`). Old files have not
-    // had that done, and hold Unix times.
+    // The profiler subtracts its start from all times (`NormalizeTimestamps`). Old files lack this
+    // step and hold Unix times.
     let is_relative = trace
         .window()
         .is_some_and(|(start, _)| start.0 < profile.started.0 / 2);
@@ -126,7 +126,7 @@ pub(crate) fn assemble(profile: XlaProfile, keep: KeepEvents) -> Result<DeviceTr
     Ok(trace)
 }
 
-/// Names in the order of the devices' numbers; none where a number is missing.
+/// Returns names in the order of the devices' numbers; empty if a number is missing.
 fn names_by_number(mut names: Vec<(i64, String)>) -> Vec<String> {
     names.sort();
     names.dedup_by_key(|(device, _)| *device);
@@ -138,19 +138,19 @@ fn names_by_number(mut names: Vec<(i64, String)>) -> Vec<String> {
     if is_whole {
         texts.collect()
     } else {
-        // A name in a wrong place would be that of another device.
+        // A misplaced name would be another device's.
         Default::default()
     }
 }
 
-/// The steps of one thread, none inside another; `None` where nobody marked any.
+/// Returns the steps of one thread, without nested ones; `None` if none are marked.
 fn marked_steps(trace: &DeviceTrace, step_names: &FxHashSet<NameId>) -> Option<Vec<MarkedStep>> {
     let ops = &trace.ops;
     let mut steps = vec![];
     let mut last: Option<(ThreadIdx, TimeNs)> = None;
     for op in (0..ops.len()).filter(|op| ops.annotation[*op]) {
         let (thread, start) = (ops.thread[op], ops.start[op]);
-        // Threads that train side by side each have their steps; those of the first are taken.
+        // Threads that train concurrently each have their steps; the first thread's are taken.
         let is_next = last.is_none_or(|(first, end)| first == thread && end <= start);
         if is_next && step_names.contains(&ops.name[op]) {
             last = Some((thread, start + ops.duration[op]));
@@ -163,7 +163,7 @@ fn marked_steps(trace: &DeviceTrace, step_names: &FxHashSet<NameId>) -> Option<V
     (!steps.is_empty()).then_some(steps)
 }
 
-/// The events of `XLA Ops` that hold others, such as loops: what is inside them would be counted
+/// Finds events of `XLA Ops` that contain others, such as loops: their contents would be counted
 /// twice. O(n log n).
 fn nested_ops(events: &[XlaEvent], destinations: &[Destination]) -> FxHashSet<usize> {
     let is_op_line = |event: &XlaEvent| {
@@ -186,7 +186,7 @@ fn nested_ops(events: &[XlaEvent], destinations: &[Destination]) -> FxHashSet<us
     let mut open: Vec<usize> = vec![];
     for place in ordered {
         let event = &events[place];
-        // Those that have ended, and those of the line before.
+        // Drops events that have ended, and those on the previous line.
         while open
             .pop_if(|around| !holds(&events[*around], event))
             .is_some()
@@ -197,17 +197,17 @@ fn nested_ops(events: &[XlaEvent], destinations: &[Destination]) -> FxHashSet<us
     containers
 }
 
-/// Whether an event lies within an earlier one of its line.
+/// Returns true if an event is within an earlier one on its line.
 fn holds(around: &XlaEvent, event: &XlaEvent) -> bool {
     let (end, inner_end) = (around.start + around.duration, event.start + event.duration);
-    // Of two points at one time neither is inside the other.
+    // Two points at the same time do not contain each other.
     around.track == event.track && event.start < end && inner_end <= end
 }
 
 struct TraceBuilder {
     assembler: DeviceTraceAssembler,
     keep: KeepEvents,
-    /// The record of each collective's name.
+    /// Record of each collective, by name.
     records: FxHashMap<NameId, u32>,
     step_names: FxHashSet<NameId>,
 }
@@ -241,7 +241,7 @@ impl TraceBuilder {
             let kind = line_kind(track);
             let has_streams = with_streams.contains(&track.plane);
             destinations.push(match kind {
-                // The profiler derives ops from streams: they are the same work once more
+                // The profiler derives ops from streams: they show the same work again
                 // (`GenerateDerivedTimeLines`).
                 LineKind::Ops | LineKind::AsyncOps if has_streams => Destination::Nowhere,
                 LineKind::Stream(_) | LineKind::Ops | LineKind::AsyncOps => {
@@ -257,11 +257,11 @@ impl TraceBuilder {
                     Destination::Rows { queue, kind }
                 }
                 LineKind::Modules => Destination::Annotations,
-                // Devices show the same steps, and the host's own are those of the program.
+                // Devices show the same steps, and steps marked on the host are the program's own.
                 LineKind::Steps
                     if !marks_steps && *step_plane.get_or_insert(track.plane) == track.plane =>
                 {
-                    // No thread of a system has a negative number.
+                    // No operating system has negative thread ids.
                     match self.place_thread(track, process, -1 - number) {
                         Destination::Thread(thread) => Destination::Steps(thread),
                         other => other,
@@ -284,7 +284,7 @@ impl TraceBuilder {
         Destination::Thread(thread)
     }
 
-    /// Files an event of the host. True where it is a call that launches an HLO op's work.
+    /// Files an event of the host. Returns true if it is a call that launches an HLO op's work.
     fn push_host(&mut self, event: &XlaEvent, thread: ThreadIdx) -> bool {
         let text = self.assembler.trace.names.get(event.name);
         if text.starts_with('$') {
@@ -330,13 +330,13 @@ impl TraceBuilder {
         self.assembler.trace.ops.push(op);
     }
 
-    /// A step that only devices show has a number for a name.
+    /// Adds a step that only devices show; its name is a number.
     fn push_device_step(&mut self, event: &XlaEvent, thread: ThreadIdx) {
         let name = format!("step#{}", self.assembler.trace.names.get(event.name));
         self.push_step(event, thread, &name);
     }
 
-    /// An execution of a program or a loop, on a device.
+    /// Adds an execution of a program or a loop on a device.
     fn push_annotation(&mut self, event: &XlaEvent) {
         self.push_auxiliary(event, AuxiliaryKind::DeviceAnnotation, ThreadIdx::NONE);
         self.assembler.count_events("X gpu_user_annotation", 1);
@@ -356,8 +356,8 @@ impl TraceBuilder {
 
     fn push_row(&mut self, event: &XlaEvent, queue: QueueIdx, line: LineKind) {
         let name = self.assembler.trace.names.get(event.name);
-        // What begins and ends an asynchronous op is a moment on the line of ops. Between them
-        // the op itself is on a line of its own.
+        // Start and end of an asynchronous op are points on the line of ops. The op itself, between
+        // them, is on a separate line.
         let is_mark = line == LineKind::Ops && is_async_mark(name);
         let (kind, category) = match event.details.work {
             StreamWork::Memory => return self.assembler.count_events("i gpu_memory", 1),
@@ -368,7 +368,7 @@ impl TraceBuilder {
             }
             StreamWork::Kernel => (RowKind::Kernel, "kernel"),
         };
-        // A kernel has the name of NCCL, and its op that of the collective.
+        // A kernel has NCCL's name, and its op the collective's.
         let hlo = match line {
             _ if is_mark => NameId::EMPTY,
             LineKind::Stream(_) if name.starts_with("nccl") => event.hlo,
@@ -396,7 +396,8 @@ impl TraceBuilder {
         });
     }
 
-    /// The record of a collective, by the name of its HLO op. Profiles say no sizes and groups.
+    /// Returns the record of a collective, by the name of its HLO op. Profiles contain neither
+    /// sizes nor groups.
     fn record(&mut self, hlo: NameId) -> u32 {
         let trace = &mut self.assembler.trace;
         let Some(kind) = hlo_collective(trace.names.get(hlo)) else {
@@ -413,8 +414,8 @@ impl TraceBuilder {
         })
     }
 
-    /// Puts an op around the calls of a thread that launch the same HLO op's work one after the
-    /// other: Kineto's ops stand so around their launches.
+    /// Wraps consecutive calls of a thread that launch the same HLO op's work in an op, as Kineto's
+    /// ops enclose their launches.
     fn push_launching_ops(
         &mut self,
         events: &[XlaEvent],
@@ -438,7 +439,7 @@ impl TraceBuilder {
     }
 }
 
-/// An op of the host of which only name, thread and times are known.
+/// Builds a host op from name, thread and times alone.
 fn host_op(name: NameId, thread: ThreadIdx, (start, duration): (TimeNs, DurationNs)) -> CpuOp {
     CpuOp {
         name,

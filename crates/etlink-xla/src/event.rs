@@ -1,22 +1,22 @@
-//! Events as both forms of a profile have them.
+//! Events, common to both forms of a profile.
 
 use etlink_model::{Correlation, DurationNs, NameId, TimeNs};
 
-/// What kind of work a row of a stream is.
+/// Kind of work in a row of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum StreamWork {
-    /// Nothing says that it is something else.
+    /// Default if no details name another kind.
     #[default]
     Kernel,
-    /// It has `memcpy_details`.
+    /// The event has `memcpy_details`.
     Memcpy,
-    /// It has `memset_details`.
+    /// The event has `memset_details`.
     Memset,
-    /// It has details of an allocation, which takes no time on a stream.
+    /// The event has details of an allocation, which takes no time on a stream.
     Memory,
 }
 
-/// What an event says of a kernel or copy; most events say nothing.
+/// Details of a kernel or copy in an event; most events have none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WorkDetails {
     pub(crate) work: StreamWork,
@@ -28,12 +28,12 @@ pub(crate) struct WorkDetails {
 /// An event of a line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct XlaEvent {
-    /// Place of its track.
+    /// Index of the event's track.
     pub(crate) track: u32,
     pub(crate) name: NameId,
     pub(crate) start: TimeNs,
     pub(crate) duration: DurationNs,
-    /// It is a point in time.
+    /// True if the event is a point in time.
     pub(crate) is_instant: bool,
     /// `hlo_op`.
     pub(crate) hlo: NameId,
@@ -46,12 +46,13 @@ pub(crate) struct XlaEvent {
     pub(crate) details: WorkDetails,
 }
 
-/// Lines last no shorter in JSON: the writer makes 1 ps of 0 (`trace_events_to_json.cc`).
+/// Minimum duration of a line's events in JSON: the writer turns 0 into 1 ps
+/// (`trace_events_to_json.cc`).
 const LEAST_PS: i128 = 1;
 pub(crate) const PS_PER_NS: i128 = 1_000;
 
-/// Start and duration in nanoseconds, each end rounded down, and whether it is a point in time.
-/// `None` where an end is not [in range](TimeNs::is_in_range).
+/// Returns start and duration in nanoseconds, each end rounded down, and true for a point in time.
+/// `None` if an end is not [in range](TimeNs::is_in_range).
 pub(crate) fn event_times(start_ps: i128, duration_ps: i128) -> Option<(TimeNs, DurationNs, bool)> {
     let end_ps = start_ps + duration_ps;
     let start = time_in_range(start_ps)?;
@@ -64,7 +65,7 @@ fn time_in_range(ps: i128) -> Option<TimeNs> {
     Some(TimeNs(ns)).filter(|time| time.is_in_range())
 }
 
-/// Files a stat that is text under its name: those that details are.
+/// Parses a textual stat by its name, if it contains details:
 ///
 /// `kernel_details`: `regs:32 static_shared:0 grid:16,1,1 block:512,1,1`; `memcpy_details`:
 /// `kind_src:pageable kind_dst:device size:256 dest:0 async:1`
@@ -91,7 +92,7 @@ pub(crate) fn read_details(stat: &str, text: &str, details: &mut WorkDetails) {
     }
 }
 
-/// `16,1,1`; what is absent or no number is 0.
+/// Parses `16,1,1`; anything absent or not a number is 0.
 fn three_sizes(text: &str) -> [u32; 3] {
     let mut sizes = [0; 3];
     for (size, digits) in sizes.iter_mut().zip(text.split(',')) {
@@ -108,13 +109,13 @@ mod tests {
     fn both_ends_are_rounded_down() {
         let times = |start, duration| event_times(start, duration).expect("in range");
         assert_eq!(times(1_999, 2_001), (TimeNs(1), DurationNs(3), false));
-        // what follows without a gap still does
+        // adjacent events stay adjacent
         assert_eq!(times(4_000, 999), (TimeNs(4), DurationNs(0), false));
         assert_eq!(times(-1, 0), (TimeNs(-1), DurationNs(0), true));
         assert_eq!(times(12_000, 1), (TimeNs(12), DurationNs(0), true));
         let most = i128::from(i64::MAX) * 1_000;
         assert_eq!(event_times(most + most / 1_000, 0), None);
-        // What two such times are apart would pass the last number.
+        // The difference of two such times would overflow.
         for (start, duration) in [(most, 0), (-most, 0), (0, most), (-most, 2 * most)] {
             assert_eq!(event_times(start, duration), None, "{start} {duration}");
         }

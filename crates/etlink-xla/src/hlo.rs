@@ -1,9 +1,10 @@
-//! HLO ops by their names.
+//! Classifies HLO ops by name.
 
 use etlink_model::CollectiveKind;
 
-/// The collectives of HLO (`HloOpcode` in `xla/hlo/ir/hlo_opcode.h`), as their names begin.
-/// `collective-permute` sends and receives at once, which no kind of collective is.
+/// Name prefixes of HLO's collectives (`HloOpcode` in `xla/hlo/ir/hlo_opcode.h`).
+/// `collective-permute` is missing: it sends and receives at once, which fits no kind of
+/// collective.
 const COLLECTIVES: [(&str, CollectiveKind); 6] = [
     ("all-reduce", CollectiveKind::AllReduce),
     ("all-gather", CollectiveKind::AllGather),
@@ -13,10 +14,10 @@ const COLLECTIVES: [(&str, CollectiveKind); 6] = [
     ("collective-broadcast", CollectiveKind::Broadcast),
 ];
 
-/// The collective that an HLO op is: `all-reduce.3`, `all-gather-start`. Not the end of one that
-/// was begun before, `all-reduce-done`.
+/// Returns the collective of an HLO op: `all-reduce.3`, `all-gather-start`. The end of an
+/// asynchronous one, `all-reduce-done`, has none.
 pub(crate) fn hlo_collective(name: &str) -> Option<CollectiveKind> {
-    // Fusions are named for what they fuse, local work with it: `all-reduce_fusion`.
+    // Fusions are named after the ops they fuse, including local work: `all-reduce_fusion`.
     let (prefix, kind) = COLLECTIVES
         .iter()
         .find(|(word, _)| name.starts_with(word))?;
@@ -26,7 +27,7 @@ pub(crate) fn hlo_collective(name: &str) -> Option<CollectiveKind> {
     is_numbered.then_some(*kind)
 }
 
-/// Whether a name is that of an asynchronous op's beginning or end, which takes no time itself.
+/// Returns true if a name marks the start or end of an asynchronous op, which takes no time itself.
 pub(crate) fn is_async_mark(name: &str) -> bool {
     let opcode = name.split('.').next().unwrap_or(name);
     opcode.ends_with("-start") || opcode.ends_with("-done")

@@ -1,8 +1,8 @@
-//! The trace JSON that is made of a profile, `*.trace.json.gz`.
+//! Reads the trace JSON made from a profile, `*.trace.json.gz`.
 //!
-//! Its times are microseconds from the profile's start, printed as floats of picoseconds. All
-//! arguments are text (`xla/tsl/profiler/convert/trace_events_to_json.cc`). The writer keeps a
-//! million events at most.
+//! Times are microseconds from the profile's start, printed as floats with picosecond digits. All
+//! arguments are text (`xla/tsl/profiler/convert/trace_events_to_json.cc`). The writer keeps at
+//! most a million events.
 
 use crate::assemble::{XlaProfile, assemble};
 use crate::event::{PS_PER_NS, WorkDetails, XlaEvent, event_times, read_details};
@@ -24,8 +24,8 @@ const LAYOUT: ArrayLayout = ArrayLayout {
 /// Reads trace JSON of XLA's profiler. The result does not depend on the number of threads.
 ///
 /// # Errors
-/// The source fails at once or holds no `traceEvents` list. A file that is cut or partly damaged is
-/// no error: see [`DeviceTrace::anomalies`].
+/// The source fails at once or holds no `traceEvents` list. A truncated or partly damaged file is
+/// not an error: see [`DeviceTrace::anomalies`].
 pub fn read_trace_json<R: Read + Send>(
     source: R,
     options: XlaReadOptions,
@@ -56,11 +56,11 @@ pub fn read_trace_json<R: Read + Send>(
 /// Process and thread.
 type TrackNumbers = (i64, i64);
 
-/// The events of a chunk, numbered by its own names and tracks.
+/// Events of a chunk, numbered by the chunk's own names and tracks.
 #[derive(Default)]
 struct ChunkEvents {
     names: Names,
-    /// Per name, its number in the whole trace.
+    /// Number of each name in the whole trace.
     renamed: Vec<NameId>,
     places: IndexByValue<TrackNumbers>,
     tracks: Vec<TrackNumbers>,
@@ -71,7 +71,7 @@ struct ChunkEvents {
     anomalies: Anomalies,
 }
 
-/// An event as it stands in the text.
+/// An event as written in the text.
 #[derive(Default)]
 struct JsonEvent<'a> {
     phase: &'a [u8],
@@ -115,7 +115,7 @@ impl<'a> JsonEvent<'a> {
             .map(|(_, value)| *value)
     }
 
-    /// Its process and thread; 0 where one is missing.
+    /// Returns process and thread; 0 for a missing one.
     fn track(&self) -> TrackNumbers {
         let number = |value: Option<JsonValue<'_>>| value.and_then(JsonValue::int).unwrap_or(0);
         (number(self.pid), number(self.tid))
@@ -200,14 +200,14 @@ impl ChunkEvents {
     }
 }
 
-/// Microseconds as picoseconds, of times that are too long for 64 bits of them (106 days, as Unix
-/// times of old files are) in whole nanoseconds.
+/// Converts microseconds to picoseconds. Times whose picoseconds exceed 64 bits (106 days, such as
+/// the Unix times of old files) keep whole nanoseconds.
 fn picoseconds(value: JsonValue<'_>) -> Option<i128> {
     let exact = micros_to_ps(value.raw()).map(i128::from);
     exact.or_else(|| Some(i128::from(value.time_ns()?) * PS_PER_NS))
 }
 
-/// The events of all chunks, in the order of the file.
+/// Events of all chunks, in file order.
 #[derive(Default)]
 struct MergedEvents {
     profile: XlaProfile,
@@ -241,7 +241,7 @@ impl MergedEvents {
             .merge(std::mem::take(&mut chunk.anomalies));
         self.plane_names.extend(chunk.plane_names.drain(..));
         self.line_names.extend(chunk.line_names.drain(..));
-        // Names of a program are few; those of a damaged file may be as many as its events.
+        // A program has few names; a damaged file may have as many as events.
         if chunk.names.is_large() {
             chunk.names = Names::default();
             chunk.renamed.clear();
@@ -260,7 +260,7 @@ impl MergedEvents {
                 line_name: line_name.cloned().unwrap_or_default(),
             });
         }
-        // The process ids of this JSON are numbers of planes: the host's own id is not in it.
+        // Process ids in this JSON are plane numbers: the host's real id is not in it.
         let is_host = |track: &&XlaTrack| PlaneKind::of(&track.plane_name) == PlaneKind::Host;
         let host = profile.tracks.iter().find(is_host);
         profile.process = host.map_or(0, |track| track.plane);

@@ -1,4 +1,4 @@
-//! Reads profiles of XLA: what the profiler of JAX, TensorFlow and PyTorch/XLA writes.
+//! Reads profiles of XLA, as written by the profiler of JAX, TensorFlow and PyTorch/XLA.
 //!
 //! ```text
 //! *.xplane.pb       XSpace, one plane at a time ──┐
@@ -19,8 +19,8 @@
 //! | `/host:CPU` | ranges | CPU ops; of `StepTraceAnnotation` steps |
 //! | `/host:CPU` | names that begin with `$` | frames of Python, on request |
 //!
-//! XLA counts picoseconds. A start and an end are each rounded down to a nanosecond, so that what
-//! followed without a gap still does, and what was nested still is.
+//! XLA counts picoseconds. Start and end are each rounded down to a nanosecond, so adjacent events
+//! stay adjacent and nested events stay nested.
 //!
 //! Messages: `xla/tsl/profiler/protobuf/xplane.proto`; names of planes, lines and stats:
 //! `xla/tsl/profiler/utils/xplane_schema.cc` of OpenXLA.
@@ -41,12 +41,12 @@ pub use space::read_space;
 use etlink_json::JsonReadError;
 use etlink_model::{KeepEvents, advice};
 
-/// How to read.
+/// Options of the readers.
 #[derive(Clone, Copy, Debug)]
 pub struct XlaReadOptions {
-    /// Threads to use for JSON. A profile in protobuf is read by one.
+    /// Threads for reading JSON. A protobuf profile is read by a single thread.
     pub threads: usize,
-    /// What to keep that no graph needs.
+    /// Events to keep although no graph needs them.
     pub keep: KeepEvents,
 }
 
@@ -59,18 +59,18 @@ impl Default for XlaReadOptions {
     }
 }
 
-/// Why a profile could not be read.
+/// Reason why a profile could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The source failed before anything could be read.
     #[error("reading stopped at byte {offset}: {source}")]
     Io {
-        /// How many bytes had been read.
+        /// Bytes read before the failure.
         offset: u64,
-        /// What the source said.
+        /// Error of the source.
         source: std::io::Error,
     },
-    /// The JSON cannot be read.
+    /// The JSON could not be read.
     #[error(transparent)]
     Json(#[from] JsonReadError),
     /// No plane could be read.
@@ -80,18 +80,18 @@ pub enum Error {
         advice(self.remedy())
     )]
     NoPlanes {
-        /// Length of what was searched.
+        /// Bytes searched.
         bytes: u64,
     },
-    /// A plane claims more than a message of protobuf can have.
+    /// A plane claims more bytes than a protobuf message can have.
     #[error("the plane at byte {offset} claims {claimed} bytes, more than the 2 GiB of a message")]
     PlaneTooLarge {
-        /// Where it begins.
+        /// Offset of the plane.
         offset: u64,
-        /// What it claims.
+        /// Claimed size, bytes.
         claimed: u64,
     },
-    /// More rows than row numbers.
+    /// One kind of event exceeds the range of row numbers.
     #[error(
         "the trace has more than {limit} events of one kind, more than one link can hold",
         limit = u32::MAX - 1
@@ -100,7 +100,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What the user can do.
+    /// Returns advice for the user; `None` if there is none.
     pub fn remedy(&self) -> Option<String> {
         match self {
             Error::NoPlanes { .. } => Some("copy it again from where it was recorded".to_owned()),

@@ -1,18 +1,18 @@
-//! What a file is, by its first bytes.
+//! Detects the type of a file by its first bytes.
 
 use crate::track::PlaneKind;
 use crate::wire::{WireField, WireFields};
 use memchr::memmem;
 
-/// Field numbers of `XSpace` and `XPlane` that a head begins with.
+/// First key of a file: field number of `XSpace::planes`, with its wire type.
 const PLANES: u8 = 0x0A;
 
-/// Whether a file begins as an `XSpace` does: with a plane that has the name of one.
+/// Returns true if a file begins like an `XSpace`: with a plane that has a known name.
 pub fn is_xla_space(head: &[u8]) -> bool {
     let Some(rest) = head.strip_prefix(&[PLANES]) else {
         return false;
     };
-    // The plane is longer than the head, so its length is passed over.
+    // The plane is longer than the head, so its length is skipped unchecked.
     let length = rest.iter().take_while(|byte| **byte >= 0x80).count() + 1;
     let plane = rest.get(length..).unwrap_or_default();
     let mut fields = WireFields::of(plane);
@@ -23,9 +23,9 @@ pub fn is_xla_space(head: &[u8]) -> bool {
     is_plane_name(&String::from_utf8_lossy(name))
 }
 
-/// Whether it is the name of a plane of any kind.
+/// Returns true if any kind of plane has this name.
 fn is_plane_name(name: &str) -> bool {
-    // `Task Environment`, `Host CPUs` and the planes of chips have names without a prefix.
+    // `Task Environment`, `Host CPUs` and the planes of chips have no prefix in their names.
     let known = [
         "/host:",
         "/device:",
@@ -36,8 +36,8 @@ fn is_plane_name(name: &str) -> bool {
     PlaneKind::of(name) != PlaneKind::Other || known.iter().any(|word| name.starts_with(word))
 }
 
-/// Whether Chrome JSON begins as that of XLA's profiler: with processes that XLA names, and
-/// events without a category, which those of PyTorch have.
+/// Returns true if Chrome JSON begins like that of XLA's profiler: with processes that XLA names,
+/// and events without the category that PyTorch's have.
 pub fn is_xla_json(head: &[u8]) -> bool {
     let names_planes = ["\"/host:", "\"/device:", " /host:CPU\"", " /device:"]
         .iter()

@@ -1,4 +1,4 @@
-//! `XSpace`: a profile in protobuf, read plane by plane.
+//! Reads `XSpace`, a profile in protobuf, plane by plane.
 
 use crate::assemble::{XlaProfile, assemble};
 use crate::event::{WorkDetails, XlaEvent, event_times, read_details};
@@ -52,15 +52,15 @@ mod metadata {
     pub(super) const STATS: u32 = 5;
 }
 
-/// No message of protobuf is larger.
+/// Size limit of a protobuf message.
 const MAX_PLANE: u64 = 2 << 30;
 
 /// Reads a profile in protobuf, `*.xplane.pb`.
 ///
-/// One plane is in memory at a time, since names stand behind the events that use them. O(bytes).
+/// Keeps one plane in memory at a time, since names follow the events that use them. O(bytes).
 ///
 /// # Errors
-/// The source fails at once, or has no plane. A file that is cut later is no error: see
+/// The source fails at once, or has no plane. A file that is truncated later is not an error: see
 /// [`DeviceTrace::anomalies`].
 pub fn read_space<R: Read>(source: R, options: XlaReadOptions) -> Result<DeviceTrace, Error> {
     let mut reader = SpaceReader {
@@ -88,20 +88,20 @@ struct SpaceReader<R> {
     planes: i64,
 }
 
-/// What came next in a file.
+/// Next part of a file.
 enum SpacePart {
     Field,
     End,
-    /// Nothing behind it can be read.
+    /// Damage, after which nothing can be read.
     Damage(AnomalyKind),
 }
 
-/// What a varint of a stream is.
+/// Result of reading a varint from a stream.
 enum StreamVarint {
     Number(u64),
-    /// The stream ends before it.
+    /// The stream ends before the varint.
     End,
-    /// It ends inside, or is none.
+    /// The stream ends inside the varint, or the varint is invalid.
     Broken,
 }
 
@@ -120,7 +120,7 @@ impl<R: Read> SpaceReader<R> {
         }
     }
 
-    /// Reads a field of the space; `message` is memory that is used again.
+    /// Reads a field of the space into the reused buffer `message`.
     fn read_field(&mut self, message: &mut Vec<u8>) -> Result<SpacePart, Error> {
         let begin = self.offset;
         let key = match self.varint()? {
@@ -128,7 +128,7 @@ impl<R: Read> SpaceReader<R> {
             StreamVarint::End => return Ok(SpacePart::End),
             StreamVarint::Broken => return Ok(SpacePart::Damage(AnomalyKind::Truncated)),
         };
-        // All fields of a space have a length.
+        // All fields of a space are length-delimited.
         let (tag, wire_type) = (key >> 3, key & 7);
         if wire_type != 2 {
             return Ok(SpacePart::Damage(AnomalyKind::BrokenMessage));
@@ -161,13 +161,13 @@ impl<R: Read> SpaceReader<R> {
         })
     }
 
-    /// Counts damage at this place.
+    /// Counts damage at the current offset.
     fn note_place(&mut self, kind: AnomalyKind) {
         let place = format!("byte {}", self.offset);
         self.profile.anomalies.note(kind, || place);
     }
 
-    /// Reads so many bytes, or those that are there. Memory grows with them, not with the claim.
+    /// Reads up to `length` bytes. Memory grows with the bytes that exist, not with the claim.
     fn message(&mut self, length: u64, message: &mut Vec<u8>) -> Result<bool, Error> {
         message.clear();
         let read = self.source.by_ref().take(length).read_to_end(message);
@@ -178,7 +178,7 @@ impl<R: Read> SpaceReader<R> {
         Ok(message.len() as u64 == length)
     }
 
-    /// A failure behind the first plane costs what comes after it; earlier there is nothing.
+    /// Handles a failing source: after the first plane only the rest is lost, before it everything.
     fn source_failed(&mut self, source: std::io::Error) -> Result<(), Error> {
         if self.offset == 0 {
             return Err(Error::Io {
@@ -242,7 +242,7 @@ impl<R: Read> SpaceReader<R> {
                 _ => {}
             }
         }
-        // Where the file ends inside the plane, that is what is counted.
+        // A plane truncated by the end of the file is counted as such instead.
         if fields.is_broken() && is_whole {
             self.note_place(AnomalyKind::BrokenMessage);
         }
@@ -256,7 +256,7 @@ impl<R: Read> SpaceReader<R> {
         }
     }
 
-    /// What a plane says of its process, its device and the profile.
+    /// Reads the process, device and profile facts of a plane.
     fn read_facts(&mut self, tables: &PlaneTables<'_>, stats: &[&[u8]]) {
         let device = match PlaneKind::of(&tables.name) {
             PlaneKind::Device { number, part: 0 } => Some(number),
@@ -272,7 +272,7 @@ impl<R: Read> SpaceReader<R> {
                 }
                 ("core_count", Some(device)) => {
                     let count = number.and_then(|count| u32::try_from(count).ok());
-                    // A count of 0 says nothing, and coverage would divide by it.
+                    // A count of 0 means unknown, and coverage would divide by it.
                     let count = count.filter(|count| *count > 0);
                     let count = count.map(|count| (device, count));
                     self.profile.core_counts.extend(count);
@@ -301,7 +301,7 @@ impl<R: Read> SpaceReader<R> {
         };
         let mut origin_ns = 0;
         let mut fields = WireFields::of(message);
-        // Names may stand behind the events, which are read after this.
+        // Names may follow the events, which are therefore read later.
         for (tag, field) in &mut fields {
             match tag {
                 line::ID => track.line = field.int().unwrap_or(0),
@@ -352,7 +352,7 @@ impl<R: Read> SpaceReader<R> {
             anomalies.note(AnomalyKind::BrokenMessage, || format!("event of kind {id}"));
             return;
         }
-        // It stands for many events at once, and has no time.
+        // An aggregate of many events has no time of its own.
         if is_total {
             return;
         }
@@ -403,13 +403,13 @@ impl<R: Read> SpaceReader<R> {
     }
 }
 
-/// A kind of event of a plane.
+/// A kind of event in a plane.
 struct EventMetadata<'a> {
     name: Cow<'a, str>,
     stats: Vec<&'a [u8]>,
 }
 
-/// What a plane's events and stats refer to by number.
+/// Lookup tables for the numbers in a plane's events and stats.
 #[derive(Default)]
 struct PlaneTables<'a> {
     name: Cow<'a, str>,
@@ -426,7 +426,7 @@ struct NamedStat<'a, 't> {
 #[derive(Clone, Copy)]
 enum StatValue<'a, 't> {
     Field(WireField<'a>),
-    /// Text that is kept among the names of stats.
+    /// Text stored among the names of stats.
     Known(&'t str),
 }
 
@@ -447,7 +447,7 @@ impl<'a: 't, 't> StatValue<'a, 't> {
 }
 
 impl<'a> PlaneTables<'a> {
-    /// An entry of `event_metadata`: a key and an `XEventMetadata`.
+    /// Adds an entry of `event_metadata`: a key and an `XEventMetadata`.
     fn add_event(&mut self, entry: &'a [u8]) {
         let (id, value) = map_entry(entry);
         let mut name = Cow::Borrowed("");
@@ -455,7 +455,7 @@ impl<'a> PlaneTables<'a> {
         for (tag, field) in WireFields::of(value) {
             match (tag, field) {
                 (metadata::NAME, text) if name.is_empty() => name = text.text(),
-                // The short form, which the profiler's own viewer shows.
+                // Short form, shown by the profiler's own viewer.
                 (metadata::DISPLAY_NAME, text) if !text.text().is_empty() => name = text.text(),
                 (metadata::STATS, WireField::Block(stat)) => stats.push(stat),
                 _ => {}
@@ -464,7 +464,7 @@ impl<'a> PlaneTables<'a> {
         self.events.insert(id, EventMetadata { name, stats });
     }
 
-    /// An entry of `stat_metadata`: a key and an `XStatMetadata`.
+    /// Adds an entry of `stat_metadata`: a key and an `XStatMetadata`.
     fn add_stat(&mut self, entry: &'a [u8]) {
         let (id, value) = map_entry(entry);
         let name = WireFields::of(value).find(|(tag, _)| *tag == metadata::NAME);
@@ -496,7 +496,7 @@ impl<'a> PlaneTables<'a> {
     }
 }
 
-/// Key and value of an entry of a map.
+/// Splits an entry of a map into key and value.
 fn map_entry(entry: &[u8]) -> (i64, &[u8]) {
     let (mut key, mut value) = (0, &[][..]);
     for field in WireFields::of(entry) {
@@ -509,7 +509,7 @@ fn map_entry(entry: &[u8]) -> (i64, &[u8]) {
     (key, value)
 }
 
-/// What an event's stats say.
+/// Facts from the stats of an event.
 #[derive(Default)]
 struct EventStats<'t> {
     hlo: Cow<'t, str>,
@@ -539,7 +539,7 @@ mod tests {
 
     const SCHEMA: &str = include_str!("../../../schemas/xla/xplane.proto");
 
-    /// The number of a field, as the text of the schema states it.
+    /// Returns the number of a field, as stated in the text of the schema.
     fn number_in_schema(message: &str, field: &str) -> u32 {
         let (_, body) = SCHEMA
             .split_once(&format!("message {message} {{"))

@@ -1,4 +1,4 @@
-//! Drawn programs of known truth, and damage.
+//! Tests with generated programs of known truth, and with damage.
 
 use crate::{Error, XlaReadOptions, is_xla_json, is_xla_space, read_space, read_trace_json};
 use etlink_kineto::KinetoReadOptions;
@@ -31,7 +31,7 @@ fn json(bytes: &[u8], threads: usize) -> DeviceTrace {
     read_trace_json(bytes, options).expect("trace JSON")
 }
 
-/// What both say of work and its launches, in order of time.
+/// Describes work and its launches, common to both forms, in order of time.
 fn meaning(trace: &DeviceTrace) -> Vec<String> {
     let mut all = vec![];
     let mut push = |what: &dyn Debug| all.push(format!("{what:?}"));
@@ -84,7 +84,7 @@ fn a_program_comes_back_from_both_forms() {
     assert!(rows > 100, "the test could not fail: {rows} rows");
 }
 
-/// JAX itself made the JSON of the profile, as floats of microseconds.
+/// JAX itself wrote the profile's JSON, as floats of microseconds.
 #[test]
 fn both_recorded_forms_are_the_same_trace() {
     for case in ["mlp-0.10.2", "sharded2-0.10.2"] {
@@ -99,7 +99,7 @@ fn both_recorded_forms_are_the_same_trace() {
         for trace in [&one, &two] {
             assert_eq!(trace.header.recorder, TraceRecorder::Xla);
         }
-        // the JSON counts from the profile's start, whose time of day it does not say
+        // the JSON counts from the profile's start, without its time of day
         assert!(one.header.base_ns.0 > 0 && two.header.base_ns.0 == 0);
     }
 }
@@ -111,7 +111,7 @@ fn recorded(case: &str, file: &str) -> Vec<u8> {
     std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Old files hold Unix times, of which 64 bits hold no picoseconds.
+/// Old files hold Unix times, whose picoseconds exceed 64 bits.
 #[test]
 fn times_of_day_are_read_and_longer_ones_counted() {
     let event = |start: &str| {
@@ -139,7 +139,7 @@ fn times_of_day_are_read_and_longer_ones_counted() {
 /// Name, start and duration.
 type DrawnEvent = (&'static str, u32, u32);
 
-/// Trace JSON of one device with these lines, each with its events as `name start duration`, µs.
+/// Builds trace JSON of one device with these lines; each has events `name start duration`, µs.
 fn tpu(lines: &[(&str, &[DrawnEvent])], host: &str) -> DeviceTrace {
     let mut events = vec![
         r#"{"ph":"M","pid":3,"name":"process_name","args":{"name":"/device:TPU:0"}}"#.to_owned(),
@@ -194,7 +194,8 @@ fn each_piece_of_work_is_one_row() {
         ],
         "",
     );
-    // A loop is the sum of what is in it, and modules, steps and frameworks show the same again.
+    // A loop is the sum of its contents, and modules, steps and frameworks show the same work
+    // again.
     let expected = [
         "fusion.1",
         "copy-start.3",
@@ -216,7 +217,7 @@ fn each_piece_of_work_is_one_row() {
         .map(|record| record.map(|record| record.kind(&trace.names)))
         .collect();
     let (reduce, gather) = (CollectiveKind::AllReduce, CollectiveKind::AllGather);
-    // the longer one, on the line of asynchronous ops, is the transfer
+    // the longer event, on the line of asynchronous ops, is the transfer
     let expected = [None, None, Some(reduce), None, None, None, Some(gather)];
     assert_eq!(kinds, expected);
     let shown: Vec<&str> = trace
@@ -283,10 +284,10 @@ fn ops_of_hlo_stand_around_their_launches() {
 fn what_is_cut_is_counted() {
     let bytes = xla_space(&drawn(3));
     let whole = space(&bytes);
-    // The first plane is a device's: with half of it nothing but lines is there, and no names.
+    // The first plane is a device's: half of it contains only lines, without names.
     let half = space(&bytes[..bytes.len() / 2]);
     assert!(half.anomalies.count(AnomalyKind::Truncated) > 0);
-    // The host's plane stands behind it.
+    // The host's plane comes after it.
     let cut = space(&bytes[..bytes.len() - 200]);
     assert_eq!(cut.rows.len(), whole.rows.len());
     assert_eq!(cut.anomalies.count(AnomalyKind::Truncated), 1);
@@ -303,7 +304,7 @@ fn what_is_cut_is_counted() {
 
 #[test]
 fn a_claimed_length_takes_no_memory() {
-    // 1 GiB claimed, four bytes there
+    // 1 GiB claimed, four bytes present
     let mut claim = vec![0x0A, 0x80, 0x80, 0x80, 0x80, 0x04];
     claim.extend_from_slice(b"\x12\x02hi");
     let trace = space(&claim);
@@ -316,7 +317,7 @@ fn a_claimed_length_takes_no_memory() {
     );
 }
 
-/// A source that fails behind its bytes.
+/// Source that fails after its bytes.
 struct Failing<'b>(&'b [u8]);
 
 impl Read for Failing<'_> {

@@ -1,25 +1,25 @@
-//! What planes and lines are, by their names.
+//! Classifies planes and lines by name.
 //!
 //! Names: `xla/tsl/profiler/utils/xplane_schema.cc`.
 
-/// What a plane is.
+/// Kind of a plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PlaneKind {
     /// Threads of the host.
     Host,
     /// A device, or a part of one that has its own plane.
     Device {
-        /// Its number.
+        /// Device number.
         number: i64,
-        /// 0 of the device itself; of its sparse cores their number and 1.
+        /// 0 for the device itself; for a sparse core its number plus 1.
         part: i64,
     },
-    /// Metadata, counters of the system and the like.
+    /// Metadata, system counters and others.
     Other,
 }
 
 impl PlaneKind {
-    /// By the name of a plane, or of a process in JSON, which may begin with the name of a host.
+    /// Classifies a plane, or a process in JSON, whose name may begin with a host's.
     pub(crate) fn of(name: &str) -> PlaneKind {
         if let Some((_, device)) = name.split_once("/device:") {
             // `GPU:0`, `TPU:3`, `TPU:3 SparseCore 1`, `CUSTOM:MOSAIC:0`
@@ -34,8 +34,8 @@ impl PlaneKind {
                 part: part.map_or(0, |part| part.saturating_add(1)),
             };
         }
-        // Calls of CUPTI and Roctracer have planes of their own until they are merged with the
-        // threads (`PostProcessSingleHostXSpace`).
+        // Calls of CUPTI and Roctracer have separate planes until they are merged into the threads
+        // (`PostProcessSingleHostXSpace`).
         let is_host = [
             "/host:CPU",
             "/host:CUPTI",
@@ -52,25 +52,25 @@ impl PlaneKind {
     }
 }
 
-/// What a line of a device is.
+/// Kind of a line of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LineKind {
-    /// A stream, with its number: what CUPTI or Roctracer recorded.
+    /// A stream with its number, as recorded by CUPTI or Roctracer.
     Stream(i64),
-    /// HLO ops, nested, one after the other. Derived where there are streams.
+    /// HLO ops, sequential and nested. Derived if there are streams.
     Ops,
-    /// HLO ops between their start and their end, beside those.
+    /// Asynchronous HLO ops from start to end, next to [`LineKind::Ops`].
     AsyncOps,
     /// Executions of programs.
     Modules,
-    /// Steps.
+    /// Steps of the program.
     Steps,
     /// Another view of the same work.
     Derived,
 }
 
 impl LineKind {
-    /// By the name of a line of a device.
+    /// Classifies a line of a device by name.
     pub(crate) fn of(name: &str) -> LineKind {
         if let Some(rest) = name.strip_prefix("Stream #") {
             let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
@@ -89,11 +89,11 @@ impl LineKind {
 /// A line of a plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct XlaTrack {
-    /// The plane, by its place in the file or its number in JSON.
+    /// Index of the plane in the file, or its number in JSON.
     pub(crate) plane: i64,
     /// Name of the plane.
     pub(crate) plane_name: String,
-    /// Number of the line: of a thread its id, if the profiler knew it.
+    /// Number of the line; for a thread its id, if the profiler knew it.
     pub(crate) line: i64,
     /// Name of the line.
     pub(crate) line_name: String,

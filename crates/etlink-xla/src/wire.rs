@@ -1,7 +1,7 @@
-//! Fields of protobuf messages without building them.
+//! Decodes fields of protobuf messages without building the messages.
 //!
-//! A file can be damaged or hostile: each length is checked against the bytes that are there, and
-//! strings need not be UTF-8.
+//! A file can be damaged or hostile: each length is checked against the bytes present, and strings
+//! need not be UTF-8.
 
 use prost::DecodeError;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
@@ -10,18 +10,18 @@ use std::borrow::Cow;
 /// A field of a message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum WireField<'a> {
-    /// Varint, as the bits that were written.
+    /// Varint, as the written bits.
     Number(u64),
     /// `double`.
     Double(f64),
-    /// String, bytes or message.
+    /// String, bytes or nested message.
     Block(&'a [u8]),
     /// Anything else, skipped.
     Other,
 }
 
 impl<'a> WireField<'a> {
-    /// The number of an `int64`.
+    /// Returns the number of an `int64`.
     pub(crate) fn int(self) -> Option<i64> {
         match self {
             WireField::Number(bits) => Some(bits.cast_signed()),
@@ -29,7 +29,7 @@ impl<'a> WireField<'a> {
         }
     }
 
-    /// The characters of a string; what is no UTF-8 is replaced.
+    /// Returns the text of a string, with replacement characters for invalid UTF-8.
     pub(crate) fn text(self) -> Cow<'a, str> {
         match self {
             WireField::Block(bytes) => String::from_utf8_lossy(bytes),
@@ -38,7 +38,7 @@ impl<'a> WireField<'a> {
     }
 }
 
-/// The fields of a message, up to its end or to the first that cannot be decoded.
+/// Iterator over the fields of a message, up to its end or the first invalid field.
 pub(crate) struct WireFields<'a> {
     rest: &'a [u8],
     is_broken: bool,
@@ -52,7 +52,7 @@ impl<'a> WireFields<'a> {
         }
     }
 
-    /// Whether the last field was none, so that the rest of the message is lost.
+    /// Returns true if the last field was invalid, so that the rest of the message is lost.
     pub(crate) fn is_broken(&self) -> bool {
         self.is_broken
     }
@@ -77,7 +77,7 @@ fn next_field<'a>(message: &mut &'a [u8]) -> Result<(u32, WireField<'a>), Decode
     if wire_type == WireType::Varint {
         return Ok((tag, WireField::Number(decode_varint(message)?)));
     }
-    // `skip_field` checks the length against what is there before a slice is taken.
+    // `skip_field` checks the length against the bytes present before a slice is taken.
     let whole = *message;
     skip_field(wire_type, tag, message, DecodeContext::default())?;
     let mut skipped = &whole[..whole.len() - message.len()];

@@ -7,8 +7,8 @@ type Drawn<'a> = &'a [(CollectiveKind, Peers, i64, Option<i64>)];
 
 const PAIR: Peers = Peers::Group(GroupIdx(0));
 
-/// A rank of a world of two with these communications: type, with whom, number, size. Nodes count
-/// from 10.
+/// Creates a rank in a world of two with these communications: type, peers, number, size. Nodes are
+/// numbered from 10.
 fn rank(rank: i64, drawn: Drawn<'_>) -> (RankSummary, Vec<Option<i64>>) {
     let communication =
         |(node, &(kind, peers, seq, size)): (u32, &(CollectiveKind, Peers, i64, Option<i64>))| {

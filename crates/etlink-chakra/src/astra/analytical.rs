@@ -1,13 +1,14 @@
-//! ASTRA-sim's analytical network: its file, and sentences on where its speeds come from.
+//! Writes the file of ASTRA-sim's analytical network, and describes the origin of its speeds.
 
 use super::MIN_RANKS;
 use crate::network::{DEFAULT_BANDWIDTH, DEFAULT_LATENCY_NS, GroupFit, NetworkFit, NetworkLevel};
 use etlink_link::ranks::rank_list;
 
-/// A README lists no more groups than these.
+/// Maximum number of groups listed in a README.
 const LISTED_GROUPS: usize = 16;
 
-/// A switch for each level: GB/s and ns, those of ASTRA-sim's example where nothing was measured.
+/// Returns a network file with one switch per level, in GB/s and ns; unmeasured values come from
+/// ASTRA-sim's example.
 pub fn network(ranks: u64, fit: Option<&NetworkFit>) -> String {
     let levels = network_levels(ranks, fit);
     let list = |value: fn(&NetworkLevel) -> String| {
@@ -23,12 +24,12 @@ pub fn network(ranks: u64, fit: Option<&NetworkFit>) -> String {
     )
 }
 
-/// The levels of a network of so many ranks: those that were fitted, or that of the example.
+/// Returns the levels of a network of `ranks` ranks: the fitted levels, or the example's.
 pub(super) fn network_levels(ranks: u64, fit: Option<&NetworkFit>) -> Vec<NetworkLevel> {
     match fit {
         Some(fit) => fit.levels.clone(),
         None => vec![NetworkLevel {
-            // A single rank gets an idle neighbour, as a network needs two.
+            // A single rank gets an idle neighbour, because a network needs two.
             size: ranks.max(MIN_RANKS),
             latency_ns: DEFAULT_LATENCY_NS,
             bandwidth: DEFAULT_BANDWIDTH,
@@ -38,8 +39,8 @@ pub(super) fn network_levels(ranks: u64, fit: Option<&NetworkFit>) -> Vec<Networ
     }
 }
 
-/// The network of another run, for so many ranks: its last level gets more of what it connects.
-/// `None` where that does not come out even, or the file is of another form.
+/// Scales another run's network to `ranks` ranks by enlarging its last level. Returns `None` if the
+/// sizes do not divide evenly, or if the file has a different form.
 pub fn scaled_network(text: &str, ranks: u64) -> Option<String> {
     let lines: Vec<&str> = text.lines().collect();
     let is_sizes = |line: &&str| {
@@ -73,7 +74,7 @@ pub fn scaled_network(text: &str, ranks: u64) -> Option<String> {
     Some(scaled.join("\n") + "\n")
 }
 
-/// The key of the sizes of levels.
+/// Key of the sizes of the levels.
 const SIZES: &str = "npus_count";
 
 fn without_comment(text: &str) -> &str {
@@ -81,12 +82,12 @@ fn without_comment(text: &str) -> &str {
     text.trim()
 }
 
-/// A number of a list that has an item a line.
+/// Parses a number from a list with one item per line.
 fn block_item(line: &str) -> Option<u64> {
     without_comment(line).strip_prefix('-')?.trim().parse().ok()
 }
 
-/// What the network is and where its speeds come from, a clause.
+/// Describes the network and the origin of its speeds in a clause.
 pub fn network_note(fit: Option<&NetworkFit>) -> String {
     let Some(fit) = fit else {
         return format!(
@@ -135,7 +136,7 @@ fn level_clause(level: &NetworkLevel) -> String {
     )
 }
 
-/// Per kind and per group, what was measured and what the network takes: tables for a README.
+/// Formats tables for a README: measured times and times of the network, per kind and per group.
 pub(super) fn fit_tables(fit: &NetworkFit) -> String {
     let millis = |ns: f64| format!("{:.3}", ns / 1e6);
     let percent = |share: f64| format!("{:.0} %", 100.0 * share);

@@ -1,24 +1,25 @@
-//! The topology of ASTRA-sim's htsim network, a fat tree, in the form that `FatTreeTopology::load`
-//! of Broadcom/csg-htsim reads.
+//! Writes the topology of ASTRA-sim's htsim network, a fat tree, in the format that
+//! `FatTreeTopology::load` of Broadcom/csg-htsim reads.
 
 use super::analytical::network_levels;
 use super::ns3::added_latency_ns;
 use crate::NetworkFit;
 use crate::network::NetworkLevel;
 
-/// The file.
+/// Name of the topology's file.
 pub const HTSIM_TOPOLOGY: &str = "htsim.topo";
 
-/// Gb of a GB of 2^30 bytes.
+/// Gb in a GB of 2^30 bytes.
 const GIGABITS_PER_GB: f64 = 8.0 * 1.073_741_824;
 
-/// One switch for all ranks, or one for each block and as many above as a block has ranks. Speeds
-/// are whole Gb/s, latencies whole ns, as htsim reads no others.
+/// Returns a topology with one switch for all ranks, or with one switch per block and as many above
+/// as a block has ranks. Speeds are whole Gb/s and latencies whole ns, because htsim reads no
+/// fractions.
 pub fn htsim_topology(ranks: u64, fit: Option<&NetworkFit>) -> String {
     let levels = network_levels(ranks, fit);
     match &levels[..] {
         [within, across] => {
-            // htsim wants a switch's links down to be a whole number of times its links up.
+            // htsim requires a switch's total speed down to be a multiple of its total speed up.
             let slow = gigabits(across);
             let times = (gigabits(within) / slow).max(1);
             let latency = added_latency_ns(within, across).round();
@@ -39,7 +40,7 @@ pub fn htsim_topology(ranks: u64, fit: Option<&NetworkFit>) -> String {
             let size = levels.iter().map(|level| level.size).sum();
             let speed = levels.first().map_or(1, gigabits);
             let latency = levels.first().map_or(1.0, |level| level.latency_ns);
-            // htsim wants two tiers: the upper one has one link, which nothing crosses.
+            // htsim requires two tiers: the upper one has one link, which nothing crosses.
             format!(
                 "{}\n{}Oversubscribed {size}\n\n{}",
                 head(size),
@@ -58,15 +59,15 @@ fn exact_gigabits(level: &NetworkLevel) -> f64 {
     level.bandwidth * GIGABITS_PER_GB
 }
 
-/// A speed that is off by more than this part of it is worth a word.
+/// Relative error of a speed above which it is reported.
 const ROUNDED: f64 = 0.05;
 
-/// Where the topology's speeds are others than those that were fitted, as htsim reads whole Gb/s: a
-/// clause.
+/// Describes speeds of the topology that differ from the fitted ones because htsim reads whole
+/// Gb/s, in a clause; `None` if none differs.
 pub fn rounded_speeds(fit: &NetworkFit) -> Option<String> {
     let mut speeds: Vec<u64> = fit.levels.iter().map(gigabits).collect();
     if let [within, across] = &mut speeds[..] {
-        // as the lower tier is written
+        // As the lower tier is written.
         *within = (*within / *across).max(1) * *across;
     }
     let mut parts = vec![];
@@ -102,7 +103,7 @@ mod tests {
     use crate::testing::two_level_fit;
     use std::collections::BTreeMap;
 
-    /// The numbers of a file: of the head, and of each tier.
+    /// Parses the numbers of a file: of the head, and of each tier.
     fn read_numbers(text: &str) -> Vec<BTreeMap<&str, u64>> {
         let mut parts = vec![BTreeMap::new()];
         for line in text.lines().filter(|line| !line.is_empty()) {
@@ -131,7 +132,7 @@ mod tests {
         );
     }
 
-    /// What `FatTreeTopology::set_custom_params` asserts of two tiers.
+    /// Checks the assertions of `FatTreeTopology::set_custom_params` for two tiers.
     #[test]
     fn the_tree_is_one_that_htsim_builds() {
         for fit in [None, Some(two_level_fit(4, 2)), Some(two_level_fit(2, 8))] {

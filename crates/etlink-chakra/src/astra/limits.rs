@@ -1,5 +1,5 @@
-//! What graphs have to keep to, as ASTRA-sim's configurations say it.
+//! Limits on graphs that follow from ASTRA-sim's configurations.
 
-/// Into how many pieces collectives are cut (`preferred-dataset-splits`), as in ASTRA-sim's example.
-/// An all-gather of fewer bytes never ends.
+/// Number of pieces that collectives are split into (`preferred-dataset-splits`), as in ASTRA-sim's
+/// example. An all-gather of fewer bytes never ends.
 pub(crate) const DATASET_SPLITS: i64 = 4;

@@ -1,8 +1,8 @@
-//! What ASTRA-sim wants besides the traces: one file per rank, and configurations.
+//! Writes what ASTRA-sim needs in addition to the traces: one file per rank, and configurations.
 //!
-//! The values are those of ASTRA-sim's own example of eight H100
-//! (`inputs/system/analytical/hgx_h100_8gpu.json`), but for what the traces tell: the network, and
-//! the device for a roofline.
+//! The values come from ASTRA-sim's own example of eight H100
+//! (`inputs/system/analytical/hgx_h100_8gpu.json`), except for those that the traces determine: the
+//! network, and the device for a roofline.
 
 mod analytical;
 mod htsim;
@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 
 /// Names of the files.
 pub mod file {
-    /// Which ranks a `pg_name` has.
+    /// Ranks of each `pg_name`.
     pub const GROUPS: &str = "comm_group.json";
     /// Collective algorithms, scheduling.
     pub const SYSTEM: &str = "system.json";
@@ -32,68 +32,68 @@ pub mod file {
     pub const NETWORK: &str = "network.yml";
     /// Remote memory.
     pub const MEMORY: &str = "memory.json";
-    /// How to run it.
+    /// Instructions for running.
     pub const README: &str = "README.md";
 }
 
-/// What there is to run.
+/// A workload to run.
 #[derive(Clone, Debug, Default)]
 pub struct Workload<'a> {
-    /// The traces are `<name>.<rank>.et`.
+    /// Name of the traces, `<name>.<rank>.et`.
     pub name: &'a str,
-    /// Ranks, from 0.
+    /// Number of ranks, which are numbered from 0.
     pub ranks: u64,
-    /// Whether there is a [`file::GROUPS`].
+    /// True if there is a [`file::GROUPS`].
     pub groups: bool,
     /// Ranks that have no trace and do nothing.
     pub idle: &'a [i64],
-    /// A run of one rank, which has an idle neighbour.
+    /// True for a run of one rank, which has an idle neighbour.
     pub single: bool,
-    /// Whether the files can have nodes of the host.
+    /// True if the files can have host nodes.
     pub host_nodes: bool,
-    /// A group of two or more ranks that is a part of all.
+    /// True if a group of two or more ranks is a subset of all ranks.
     pub subgroups: bool,
-    /// What was fitted to the measured communications.
+    /// Network fitted to the measured communications; `None` if there is none.
     pub network: Option<&'a NetworkFit>,
-    /// Where the network comes from.
+    /// Origin of the network.
     pub network_origin: NetworkOrigin,
-    /// No file has a communication.
+    /// True if no file has a communication.
     pub silent: bool,
-    /// What simulates the network.
+    /// Simulator of the network.
     pub backend: NetworkBackend,
-    /// How the graphs came to be.
+    /// Origin of the graphs.
     pub source: WorkloadSource,
-    /// What a roofline goes by.
+    /// Device that determines roofline times; `None` for the default device.
     pub device: Option<&'a RooflineDevice>,
 }
 
-/// How the graphs of a run came to be.
+/// Origin of a run's graphs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WorkloadSource {
-    /// They are of a recording.
+    /// The graphs come from a recording.
     #[default]
     Recorded,
-    /// They are copies of other graphs.
+    /// The graphs are copies of other graphs.
     Scaled,
-    /// They are made of a few numbers.
+    /// The graphs are generated from a few numbers.
     Generated,
 }
 
-/// Where the network of a run comes from.
+/// Origin of a run's network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NetworkOrigin {
-    /// The run was recorded: it is what was fitted, or ASTRA-sim's example.
+    /// The run was recorded: the network is fitted to it, or is ASTRA-sim's example.
     #[default]
     Recording,
-    /// The one of the run that was scaled, with more ranks.
+    /// The network of the run that was scaled, with more ranks.
     Scaled,
-    /// ASTRA-sim's example: the one of the run that was scaled is not for more ranks.
+    /// ASTRA-sim's example: the network of the run that was scaled cannot be enlarged.
     NotScaled,
     /// ASTRA-sim's example: there was nothing to measure.
     Example,
 }
 
-/// What simulates ASTRA-sim's network.
+/// Simulators of ASTRA-sim's network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NetworkBackend {
     /// Formulas of latency and bandwidth.
@@ -105,13 +105,13 @@ pub enum NetworkBackend {
     Htsim,
 }
 
-/// The network of ASTRA-sim has two ranks at least.
+/// Minimum number of ranks in a network of ASTRA-sim.
 pub const MIN_RANKS: u64 = 2;
 
-/// The name of the node of a rank that does nothing.
+/// Name of the node of an idle rank.
 const IDLE: &str = "idle";
 
-/// A rank that does nothing: the simulator wants a node of each.
+/// Returns the file of an idle rank: the simulator requires at least one node per rank.
 pub fn idle_rank() -> Vec<u8> {
     let writer = attribute("writer", Value::StringVal(WRITER.into()));
     let node_count = attribute(NODE_COUNT, Value::Uint64Val(1));
@@ -122,7 +122,7 @@ pub fn idle_rank() -> Vec<u8> {
     let node = Node {
         name: IDLE.into(),
         r#type: NodeType::CompNode.into(),
-        // On the host and without a duration: it runs at once and needs no roofline.
+        // On the host and without a duration, the node runs at once and needs no roofline.
         attr: vec![attribute("is_cpu_op", Value::BoolVal(true))],
         ..Node::default()
     };
@@ -133,7 +133,7 @@ pub fn idle_rank() -> Vec<u8> {
     .concat()
 }
 
-/// Whether these are the nodes of [`idle_rank`].
+/// Returns true if these are the nodes of [`idle_rank`].
 pub fn is_idle_rank(nodes: &[Node]) -> bool {
     match nodes {
         [node] => {
@@ -151,11 +151,12 @@ fn attribute(name: &str, value: Value) -> AttributeProto {
     }
 }
 
-/// Collectives in four pieces, by the algorithms of the fitted network, over each of its levels.
-/// Device nodes take the time that a roofline gives them, or that they took.
+/// Returns a system configuration. Collectives are split into four pieces and use the algorithms of
+/// the fitted network on each of its levels. Device nodes take the time of a roofline, or their
+/// measured time.
 pub fn system(roofline: bool, device: &RooflineDevice, fit: Option<&NetworkFit>) -> String {
     let RooflinePeaks { tflops, gb_per_s } = device.peaks();
-    // The file has 0 and 1, as ASTRA-sim's own examples do.
+    // The file uses 0 and 1, like ASTRA-sim's own examples.
     let enabled = u8::from(roofline);
     let algorithms = fit.map_or_else(CollectiveImplementations::default, |fit| fit.algorithms);
     let levels = fit.map_or(1, |fit| fit.levels.len());
@@ -192,7 +193,7 @@ pub fn system(roofline: bool, device: &RooflineDevice, fit: Option<&NetworkFit>)
     )
 }
 
-/// The device of a system's file; `None` where it has none in whole numbers.
+/// Parses the device of a system configuration; `None` if its peaks are absent or fractional.
 pub fn device_of_system(text: &str) -> Option<RooflineDevice> {
     let system: serde_json::Value = serde_json::from_str(text).ok()?;
     let peaks = RooflinePeaks {
@@ -205,12 +206,12 @@ pub fn device_of_system(text: &str) -> Option<RooflineDevice> {
     })
 }
 
-/// No remote memory.
+/// Returns a memory configuration without remote memory.
 pub fn memory() -> &'static str {
     "{\"memory-type\": \"NO_MEMORY_EXPANSION\"}\n"
 }
 
-/// What the folder holds and the command that runs it.
+/// Returns a README that describes the folder and the command that runs it.
 pub fn readme(workload: &Workload<'_>) -> String {
     let Workload {
         name,
@@ -278,18 +279,18 @@ All went well when every rank logs `finished`; the exit code is 0 also when rank
     )
 }
 
-/// What can be made of the simulator's log, a clause.
+/// Describes the uses of the simulator's log in a clause.
 fn simulated_clause(source: WorkloadSource) -> &'static str {
     match source {
         WorkloadSource::Recorded => {
             "`etlink simulated . --against TRACES` compares them with the recording"
         }
-        // a recording has other ranks, or there is none
+        // Either the recording has other ranks, or there is none.
         _ => "`etlink simulated .` adds them up",
     }
 }
 
-/// What the files of ranks are, a clause.
+/// Describes the files of ranks in a clause.
 fn graphs_clause(source: WorkloadSource) -> &'static str {
     match source {
         WorkloadSource::Recorded => {
@@ -302,7 +303,7 @@ fn graphs_clause(source: WorkloadSource) -> &'static str {
     }
 }
 
-/// What the network is, a clause.
+/// Describes the network in a clause.
 fn network_clause(workload: &Workload<'_>) -> String {
     match workload.network_origin {
         NetworkOrigin::Recording => network_note(workload.network),
@@ -322,11 +323,11 @@ fn example_network() -> String {
     )
 }
 
-/// Why the network beside graphs that are scaled is left out, a clause.
+/// Explains in a clause why the network next to the scaled graphs is omitted.
 pub const NOT_SCALED: &str = "the network beside the graphs that were scaled is left out, as its \
     `npus_count` is no list that can grow to so many ranks by its last number";
 
-/// What a README says of a backend.
+/// Parts of a README that depend on the network's simulator.
 struct Backend {
     is_called: &'static str,
     program: &'static str,
@@ -381,10 +382,10 @@ impl Backend {
     }
 }
 
-/// What a reader should know before believing a figure, a paragraph each.
+/// Returns the caveats that a reader should know before trusting a figure, one paragraph each.
 fn notes(workload: &Workload<'_>) -> Vec<String> {
     let mut notes = vec![times_note(workload).to_owned(), roofline_note(workload)];
-    // The reader should not take an idle rank for one that was measured.
+    // The reader should not mistake an idle rank for a measured one.
     match workload.idle {
         [] => {}
         [neighbour] if workload.single => notes.push(format!(
@@ -422,7 +423,7 @@ fn notes(workload: &Workload<'_>) -> Vec<String> {
     notes
 }
 
-/// What takes which time.
+/// Explains the origin of the simulated times.
 fn times_note(workload: &Workload<'_>) -> &'static str {
     match (workload.source, workload.silent) {
         (WorkloadSource::Recorded, true) => {
@@ -447,7 +448,7 @@ fn times_note(workload: &Workload<'_>) -> &'static str {
     }
 }
 
-/// What `roofline-enabled` would do.
+/// Explains the effect of `roofline-enabled`.
 fn roofline_note(workload: &Workload<'_>) -> String {
     if workload.source == WorkloadSource::Generated {
         return format!(
@@ -483,7 +484,7 @@ fn roofline_note(workload: &Workload<'_>) -> String {
     )
 }
 
-/// Which share of what devices do has no formula, a clause; `None` where all has one.
+/// Describes the share of device work without a formula in a clause; `None` if everything has one.
 pub fn uncovered(cover: &RooflineCover) -> Option<String> {
     let percent = |part: u64| 100.0 * part as f64 / cover.time_ns.max(1) as f64;
     let nodes = cover.nodes;
@@ -508,11 +509,11 @@ pub fn uncovered(cover: &RooflineCover) -> Option<String> {
     }
 }
 
-/// A note names no more kernels than these.
+/// Maximum number of kernels named in a note.
 const NAMED_KERNELS: usize = 3;
 
-/// What devices took and take by a roofline, and which kernels differ most, a clause. `shorten` cuts
-/// the names of kernels.
+/// Describes the measured and the roofline time of devices and the kernels that differ most, in a
+/// clause. `shorten` truncates the names of kernels.
 pub fn roofline_times(
     cover: &RooflineCover,
     kernels: &BTreeMap<String, KernelTimes>,
@@ -547,12 +548,12 @@ fn needs_no_quotes(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"._-".contains(&byte)
 }
 
-/// A word of a shell, whatever is in it.
+/// Quotes a word for a shell, whatever it contains.
 fn quoted(name: &str) -> String {
     if name.bytes().all(needs_no_quotes) {
         name.to_owned()
     } else {
-        // A quote ends the word, and an escaped one stands between two words.
+        // A quote ends the word, so an escaped quote goes between two words.
         format!("'{}'", name.replace('\'', r"'\''"))
     }
 }
@@ -624,7 +625,7 @@ mod tests {
             "traced device, Tesla V100-SXM2-32GB",
         ];
         assert!(wanted.iter().all(|part| text.contains(part)), "{text}");
-        // two kinds of devices have no peaks in common
+        // Two kinds of devices have no common peaks.
         let other = RooflineDevice {
             name: "NVIDIA A10".to_owned(),
             ..device.clone()
@@ -634,7 +635,7 @@ mod tests {
         assert_eq!(both.peaks(), RooflinePeaks::default());
     }
 
-    /// Nobody recorded it: there is nothing to compare with, and nothing was measured.
+    /// Without a recording, there is nothing to compare with, and nothing was measured.
     #[test]
     fn the_readme_of_a_run_that_was_made_speaks_of_no_recording() {
         for source in [WorkloadSource::Generated, WorkloadSource::Scaled] {

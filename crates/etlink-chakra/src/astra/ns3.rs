@@ -1,8 +1,8 @@
-//! Configurations of ASTRA-sim's ns-3 network: the physical topology, the logical one, and what is
-//! between them.
+//! Writes configurations of ASTRA-sim's ns-3 network: the physical topology, the logical one, and
+//! the main configuration.
 //!
-//! The forms are those that `ReadConf` and `SetupNetwork` of astra-sim/astra-network-ns3
-//! (`scratch/common.h`) read, values without a measurement those of its `scratch/config`.
+//! The formats are those that `ReadConf` and `SetupNetwork` of astra-sim/astra-network-ns3
+//! (`scratch/common.h`) read. Unmeasured values come from its `scratch/config`.
 
 use super::analytical::network_levels;
 use crate::NetworkFit;
@@ -10,22 +10,22 @@ use crate::network::NetworkLevel;
 
 /// Names of the files.
 pub mod ns3_file {
-    /// What names the others.
+    /// Main configuration, which names the other files.
     pub const CONFIG: &str = "ns3_config.txt";
     /// Nodes and links.
     pub const TOPOLOGY: &str = "ns3_topology.txt";
     /// Ranks per dimension.
     pub const LOGICAL: &str = "ns3_logical.json";
-    /// Flows beside the ranks': none.
+    /// Flows in addition to the ranks' flows: none.
     pub const FLOWS: &str = "ns3_flows.txt";
     /// Nodes whose packets are traced: none.
     pub const TRACED: &str = "ns3_traced.txt";
 }
 
-/// Bits of a GB of 2^30 bytes.
+/// Bits in a GB of 2^30 bytes.
 const BITS_PER_GB: f64 = 8.0 * 1_073_741_824.0;
 
-/// All files, by name.
+/// Returns all files by name.
 pub fn ns3_files(ranks: u64, fit: Option<&NetworkFit>) -> Vec<(&'static str, String)> {
     let levels = network_levels(ranks, fit);
     vec![
@@ -41,17 +41,18 @@ fn bits_per_second(level: &NetworkLevel) -> u64 {
     (level.bandwidth * BITS_PER_GB).round().max(1.0) as u64
 }
 
-/// What a link between switches adds: a message crosses two links of ranks on its way.
+/// Returns the latency added by a link between switches: a message also crosses two links of ranks
+/// on its way.
 pub(super) fn added_latency_ns(within: &NetworkLevel, across: &NetworkLevel) -> f64 {
     (across.latency_ns - within.latency_ns).max(1.0)
 }
 
-/// One switch for all ranks. Over two levels a switch for each block, and between these as many as
-/// a block has ranks, so that each rank has a link of its own across.
+/// Writes a topology with one switch for all ranks. With two levels it has one switch per block,
+/// connected by as many switches as a block has ranks, so that each rank has its own link across.
 fn topology(levels: &[NetworkLevel]) -> String {
     let mut links = vec![];
     let link = |from: u64, to: u64, rate: u64, latency_ns: f64| {
-        // ns-3 takes no fractions of a nanosecond in all places: whole ones.
+        // ns-3 does not accept fractions of a nanosecond everywhere, so whole ones are used.
         let latency_ns = latency_ns.round().max(1.0);
         format!("{from} {to} {rate}bps {latency_ns}ns 0\n")
     };
@@ -104,7 +105,7 @@ fn logical(levels: &[NetworkLevel]) -> String {
     format!("{{\n  \"logical-dims\": [{}]\n}}\n", sizes.join(", "))
 }
 
-/// Thresholds of queues, in packets of a kilobyte, as the example has them for 100 Gb/s.
+/// Queue thresholds in packets of a kilobyte, as in the example for 100 Gb/s.
 const KMAX_AT_100G: f64 = 1600.0;
 const KMIN_AT_100G: f64 = 400.0;
 
@@ -112,7 +113,7 @@ fn config(levels: &[NetworkLevel]) -> String {
     let mut rates: Vec<u64> = levels.iter().map(bits_per_second).collect();
     rates.sort_unstable();
     rates.dedup();
-    // `SetupNetwork` ends with an error where a link's rate has no entry.
+    // `SetupNetwork` fails if a link's rate has no entry.
     let map = |value: &dyn Fn(u64) -> String| {
         let entries: Vec<String> = rates
             .iter()
@@ -125,7 +126,7 @@ fn config(levels: &[NetworkLevel]) -> String {
         threshold.round().clamp(1.0, 8.0 * at_100g).to_string()
     };
     let slowest_mb = rates.first().map_or(1.0, |rate| *rate as f64 / 1e6);
-    // No flow is slowed below this: the example's, or a tenth of a slower link.
+    // No flow is slowed below this rate: the example's, or a tenth of a slower link.
     let least_mb = (slowest_mb / 10.0).floor().clamp(1.0, 100.0);
     format!(
         "ENABLE_QCN 1
@@ -192,7 +193,7 @@ mod tests {
     use crate::testing::two_level_fit;
     use std::collections::BTreeSet;
 
-    /// A topology as `SetupNetwork` reads it: nodes, switches, links.
+    /// Parses a topology like `SetupNetwork`: nodes, switches, links.
     fn read_topology(text: &str) -> (u64, Vec<u64>, Vec<(u64, u64, String)>) {
         let mut words = text.split_whitespace();
         let mut next = || words.next().expect("a word");
@@ -228,7 +229,7 @@ mod tests {
                 (ranks + switches, switches as usize)
             );
             assert_eq!(found.len(), links);
-            // `get_nic_rate`: a rank has one link, and all of them one rate.
+            // `get_nic_rate`: each rank has one link, and all of these have the same rate.
             let own: Vec<_> = found.iter().filter(|(_, to, _)| *to < ranks).collect();
             assert_eq!(own.len() as u64, ranks);
             let config = text(ns3_file::CONFIG);

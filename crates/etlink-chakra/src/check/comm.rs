@@ -1,4 +1,4 @@
-//! What ASTRA-sim asks of communication nodes.
+//! Checks ASTRA-sim's requirements on communication nodes.
 
 use super::example;
 use crate::astra::limits::DATASET_SPLITS;
@@ -15,7 +15,7 @@ pub(super) fn check(graph: &ChakraGraph, findings: &mut Findings) {
             NodeType::CommRecvNode => point_to_point(&comm, comm.src),
             _ => continue,
         };
-        // ASTRA-sim throws at a communication node that `is_cpu_op` makes the host's.
+        // ASTRA-sim throws at a communication node that `is_cpu_op` assigns to the host.
         if graph.is_cpu_op[index] == Some(true) {
             faults.push(FindingKind::CommOnCpu);
         }
@@ -50,7 +50,7 @@ fn check_collective(comm: &CommAttrs, duration_ns: i64) -> Vec<FindingKind> {
     }
     match comm.size {
         None => faults.push(FindingKind::NoCommSize),
-        // ASTRA-sim loops for ever over pieces of no bytes.
+        // ASTRA-sim loops forever over pieces of zero bytes.
         Some(size) if gathers && size < DATASET_SPLITS => faults.push(FindingKind::SmallAllGather),
         Some(..=0) => faults.push(FindingKind::ZeroCommSize),
         Some(_) => {}

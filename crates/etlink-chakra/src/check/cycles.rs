@@ -1,4 +1,4 @@
-//! Nodes that wait for each other.
+//! Finds nodes that wait for each other.
 
 use petgraph::Direction;
 use petgraph::algo::{kosaraju_scc, toposort};
@@ -7,40 +7,40 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
 
-/// Nodes that wait for each other.
+/// A group of nodes that wait for each other.
 pub(super) struct Cycle {
-    /// Each waits for the next, and the last for the first, which is the lowest of all.
+    /// Nodes in a circle: each waits for the next, the last for the first, the lowest of the group.
     pub(super) circle: Vec<u32>,
-    /// More that wait for these, and these for them; ascending.
+    /// Further nodes that wait for the circle and that the circle waits for; ascending.
     pub(super) others: Vec<u32>,
 }
 
 impl Cycle {
-    /// All of them.
+    /// Returns all nodes of the group.
     pub(super) fn nodes(&self) -> impl Iterator<Item = u32> {
         self.circle.iter().chain(&self.others).copied()
     }
 
-    /// How many they are.
+    /// Returns the number of nodes in the group.
     pub(super) fn len(&self) -> usize {
         self.circle.len() + self.others.len()
     }
 }
 
-/// Groups of nodes that wait for each other, by their lowest node. `edges` are pairs of nodes, the
-/// second waiting for the first. O(nodes + edges).
+/// Returns groups of nodes that wait for each other, ordered by lowest node. `edges` are pairs of
+/// nodes, the second waiting for the first. O(nodes + edges).
 ///
-/// Both algorithms of petgraph keep a stack of their own, so a chain of any length is fine.
+/// Both of petgraph's algorithms keep a stack of their own, so chains of any length are fine.
 pub(super) fn cycles(nodes: usize, edges: &[(u32, u32)]) -> Vec<Cycle> {
     let mut graph: DiGraph<(), ()> = DiGraph::with_capacity(nodes, edges.len());
     graph.extend_with_edges(edges);
-    // nearly all files have no cycle, and sorting costs half of finding the components
+    // Nearly all files are free of cycles, and sorting costs half of finding the components.
     if toposort(&graph, None).is_ok() {
         return vec![];
     }
     let mut cycles = vec![];
     for component in kosaraju_scc(&graph) {
-        // A node that waits for itself is a finding of its own.
+        // A node that waits for itself is a separate finding.
         if component.len() > 1 {
             cycles.push(cycle_of(&graph, component));
         }
@@ -49,12 +49,12 @@ pub(super) fn cycles(nodes: usize, edges: &[(u32, u32)]) -> Vec<Cycle> {
     cycles
 }
 
-/// A shortest circle through the lowest node of a component. O(component + its edges).
+/// Returns a shortest circle through the lowest node of a component. O(component + its edges).
 fn cycle_of(graph: &DiGraph<(), ()>, mut component: Vec<NodeIndex>) -> Cycle {
     component.sort_unstable();
     let first = component[0];
     let members: FxHashSet<NodeIndex> = component.iter().copied().collect();
-    // per node, the one that waits for it
+    // For each node, the node that waits for it.
     let mut waiting: FxHashMap<NodeIndex, NodeIndex> = FxHashMap::default();
     let mut next = VecDeque::from([first]);
     'search: while let Some(node) = next.pop_front() {
@@ -79,7 +79,7 @@ fn cycle_of(graph: &DiGraph<(), ()>, mut component: Vec<NodeIndex>) -> Cycle {
         circle.push(other);
         node = other;
     }
-    // it was found from its end
+    // The circle was found from its end.
     circle[1..].reverse();
     let inside: FxHashSet<NodeIndex> = circle.iter().copied().collect();
     let others = component.iter().filter(|node| !inside.contains(node));
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_circle_is_in_the_order_of_waiting() {
-        // 0 waits for 2, 2 for 3, 3 for 0; 1 waits for 2, and 2 for 1; 4 waits for 5, and 5 for 4
+        // 0 waits for 2, 2 for 3, 3 for 0; 1 waits for 2, and 2 for 1; 4 waits for 5, and 5 for 4.
         let edges = [(2, 0), (3, 2), (0, 3), (2, 1), (1, 2), (5, 4), (4, 5)];
         let found = cycles(7, &edges);
         let all: Vec<_> = found

@@ -1,4 +1,4 @@
-//! Ids and what refers to them.
+//! Checks ids and references to them.
 
 use super::cycles;
 use super::example;
@@ -7,8 +7,8 @@ use crate::read::ChakraGraph;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
-/// Notes what is wrong with ids and deps; returns the deps as pairs of places, the awaited node
-/// first. Deps on missing nodes and on the node itself are not among them.
+/// Reports faults of ids and deps. Returns the deps as pairs of positions, the awaited node first,
+/// without deps on missing nodes and on the node itself.
 pub(super) fn check(graph: &ChakraGraph, findings: &mut Findings) -> Vec<(u32, u32)> {
     let index = index_of_ids(graph, findings);
     let mut missing: BTreeMap<u64, MissingId> = BTreeMap::new();
@@ -23,7 +23,7 @@ pub(super) fn check(graph: &ChakraGraph, findings: &mut Findings) -> Vec<(u32, u
         for (dep, parent) in parents.chain(deps) {
             match index.get(&dep) {
                 // `ctrl_deps` of ET+ is the parent, and et_replay expects the process root to be
-                // its own.
+                // its own parent.
                 Some(_) if dep == graph.id[node] => itself(graph, node, parent, findings),
                 Some(&from) => edges.push((from, position(node))),
                 None => {
@@ -54,7 +54,8 @@ fn index_of_ids(graph: &ChakraGraph, findings: &mut Findings) -> FxHashMap<u64, 
     index
 }
 
-/// A root of the op tree is its own parent; nothing else may wait for itself.
+/// Reports a node that waits for itself. The root of the op tree is its own parent; no other node
+/// may wait for itself.
 fn itself(graph: &ChakraGraph, node: usize, parent: bool, findings: &mut Findings) {
     let root = parent && graph.name_of(node).ends_with("|process]");
     if !root {
@@ -62,7 +63,7 @@ fn itself(graph: &ChakraGraph, node: usize, parent: bool, findings: &mut Finding
     }
 }
 
-/// An id that deps name and no node has.
+/// An id that deps name but no node has.
 struct MissingId {
     first: usize,
     parents: u64,
@@ -70,7 +71,7 @@ struct MissingId {
 }
 
 fn note_dangling(graph: &ChakraGraph, missing: &BTreeMap<u64, MissingId>, findings: &mut Findings) {
-    // One finding per missing id, not per dep: `chakra_converter` drops the process root that
+    // One finding per missing id, not per dep: `chakra_converter` drops the process root, which
     // thousands of nodes name.
     for (&id, at) in missing {
         for (kind, count) in [
@@ -87,7 +88,7 @@ fn note_dangling(graph: &ChakraGraph, missing: &BTreeMap<u64, MissingId>, findin
     }
 }
 
-/// How many nodes of a cycle are named.
+/// Maximum number of nodes named per cycle.
 const NODES_OF_CYCLE: usize = 1_000;
 
 fn note_cycles(graph: &ChakraGraph, edges: &[(u32, u32)], findings: &mut Findings) {

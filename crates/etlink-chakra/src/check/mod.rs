@@ -1,9 +1,9 @@
-//! Says what is wrong with a trace before a simulator does, or does not.
+//! Reports faults of a trace before simulators do, or silently ignore them.
 //!
-//! The rules are those of stock ASTRA-sim (measured, each by a probe file), of
-//! `chakra_converter` and of et_replay's loader. ASTRA-sim aborts on some faults, hangs on
-//! others, and takes cycles, cut files and invalid strings in silence while nodes never run.
-//! O(nodes + deps); no recursion.
+//! The rules come from stock ASTRA-sim (measured, each with a probe file), `chakra_converter`
+//! and et_replay's loader. ASTRA-sim aborts on some faults and hangs on others. It silently
+//! accepts cycles, truncated files and invalid strings, although some nodes never run. O(nodes +
+//! deps); no recursion.
 
 mod comm;
 mod cycles;
@@ -23,19 +23,20 @@ use crate::finding::{Finding, FindingExample, FindingKind, Findings};
 use crate::proto::NodeType;
 use crate::read::{ChakraGraph, FileKind};
 
-/// All that is wrong with a file: what its reader met and what the graph shows. Errors first.
+/// Returns all faults of a file: those that its reader found and those that the graph shows. Errors
+/// come first.
 pub fn check(graph: &ChakraGraph) -> Vec<Finding> {
     let mut findings = graph.findings.clone();
     if graph.is_empty() && findings.count(FindingKind::EmptyFile) == 0 {
         findings.note(FindingKind::NoNodes, FindingExample::default);
     }
     let deps = deps::check(graph, &mut findings);
-    // ET+ is no file for simulators: types and communications are the converter's to make.
+    // ET+ is not a file for simulators: the converter determines types and communications.
     if !graph.format.is_tree() {
         types(graph, &mut findings);
         comm::check(graph, &mut findings);
         gloo_as_compute(graph, &mut findings);
-        // Only these have ids that a feeder orders by.
+        // Only these formats have ids that a feeder orders by.
         if graph.format == FileKind::ChakraEt || graph.format == FileKind::ChakraJson {
             order::check(graph, &deps, &mut findings);
         }
@@ -43,8 +44,8 @@ pub fn check(graph: &ChakraGraph) -> Vec<Finding> {
     findings.into_sorted()
 }
 
-/// Per node, the number of the cycle that it is on; most are on none. A node that waits for itself
-/// alone is on none either. O(nodes + deps).
+/// Returns the number of each node's cycle; `None` for nodes on no cycle, including nodes that only
+/// wait for themselves. O(nodes + deps).
 pub fn cycle_of_nodes(graph: &ChakraGraph) -> Vec<Option<u32>> {
     let numbers = NodeNumbers::new(graph);
     let mut edges: Vec<(u32, u32)> = vec![];
@@ -71,7 +72,7 @@ fn example(graph: &ChakraGraph, index: usize, detail: impl Into<String>) -> Find
     }
 }
 
-/// Gloo's own ranges in a file without a communication: its ranks run without each other.
+/// Reports Gloo's own ranges in a file without communications: its ranks run independently.
 fn gloo_as_compute(graph: &ChakraGraph, findings: &mut Findings) {
     let is_compute = |kind: &NodeType| *kind == NodeType::CompNode;
     if !graph.node_type.iter().all(is_compute) {

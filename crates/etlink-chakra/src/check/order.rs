@@ -1,19 +1,19 @@
-//! Whether ids say in which order nodes began.
+//! Checks that ids follow the order in which nodes began.
 //!
-//! Of the nodes that are ready ASTRA-sim starts the one with the lowest id first
-//! (`Workload::issue_dep_free_nodes` puts them into an ordered set), one host node, one device node
-//! and one communication at a time (`HardwareResource.cc`). So a node that began later than another
-//! one must not have a lower id, unless it could not start earlier because of what it waited for.
-//! That is what files for simulators rely on: there a host gap waits for what ended last before it
-//! does, so that it begins later than nodes with higher ids, and no reader can start it before
-//! them.
+//! Among the ready nodes, ASTRA-sim starts the one with the lowest id first
+//! (`Workload::issue_dep_free_nodes` puts them into an ordered set), and runs one host node, one
+//! device node and one communication at a time (`HardwareResource.cc`). A node that began later
+//! than another must therefore not have a lower id, unless its dependencies kept it from starting
+//! earlier. Files for simulators rely on this exception: a host gap waits for the work that ended
+//! last before the gap ends. It thus begins later than nodes with higher ids, and no reader can
+//! start it before them.
 
 use super::example;
 use crate::finding::{FindingKind, Findings};
 use crate::proto::NodeType;
 use crate::read::ChakraGraph;
 
-/// What can keep a node from starting: the simulator has one of each.
+/// Processors that a node can wait for; the simulator has one of each.
 #[derive(Clone, Copy)]
 enum Processor {
     Host,
@@ -21,8 +21,8 @@ enum Processor {
     Network,
 }
 
-/// Nodes that do not state when they began are left out. `deps` are pairs of places, the awaited
-/// node first. O(n log n + deps).
+/// Reports nodes whose ids contradict their starts. Nodes without a start are ignored. `deps` are
+/// pairs of positions, the awaited node first. O(n log n + deps).
 pub(super) fn check(graph: &ChakraGraph, deps: &[(u32, u32)], findings: &mut Findings) {
     let mut order: Vec<usize> = (0..graph.len())
         .filter(|&index| graph.start_ns[index].is_some())
@@ -31,12 +31,11 @@ pub(super) fn check(graph: &ChakraGraph, deps: &[(u32, u32)], findings: &mut Fin
     let ready = ready_times(graph, deps);
     let mut last: [Option<usize>; 3] = [None; 3];
     for index in order {
-        // Starts that are out of order have two neighbours that are, so that one step back is
-        // enough.
+        // If starts are out of order, two neighbours are too, so looking one step back is enough.
         let before = last[processor(graph, index) as usize].replace(index);
         let Some(before) = before else { continue };
         let began_later = graph.start_ns[before] > graph.start_ns[index];
-        // A node whose deps ended later could not begin earlier, whatever its id is.
+        // A node whose deps ended later could not begin earlier, whatever its id.
         let was_ready = Some(ready[before]) <= graph.start_ns[index];
         if began_later && was_ready {
             findings.note(FindingKind::IdsNotInTimeOrder, || {
@@ -47,7 +46,8 @@ pub(super) fn check(graph: &ChakraGraph, deps: &[(u32, u32)], findings: &mut Fin
     }
 }
 
-/// Per node, the end of the last that it waits for; `i64::MIN` if it waits for none with times.
+/// Returns, for each node, the latest end of its dependencies; `i64::MIN` without timed
+/// dependencies.
 fn ready_times(graph: &ChakraGraph, deps: &[(u32, u32)]) -> Vec<i64> {
     let mut ready = vec![i64::MIN; graph.len()];
     for &(from, to) in deps {
@@ -67,7 +67,7 @@ fn processor(graph: &ChakraGraph, index: usize) -> Processor {
             Processor::Network
         }
         _ if graph.is_cpu_op[index] == Some(true) => Processor::Host,
-        // ASTRA-sim takes a node without `is_cpu_op` for a device's
+        // ASTRA-sim takes a node without `is_cpu_op` for a device node.
         _ => Processor::Device,
     }
 }

@@ -1,11 +1,10 @@
-//! What the files of all ranks have to have in common, and whether all ranks get to the end.
+//! Checks that the files of all ranks fit together, and that all ranks reach their end.
 //!
-//! Collectives of a group are matched by their place in it, in the order of ids, which is how
-//! ASTRA-sim takes them; messages by sender, receiver, tag and size. Then every rank runs: a node
-//! when all that it waits for has run, a collective when all its ranks are ready for it, a receive
-//! when its send has run. What is left is stuck. Deps on nodes that are not there do not count
-//! here, the check of the single file names them. O(nodes + deps + n log n in the communications);
-//! no recursion.
+//! Collectives of a group are matched by position, in the order of ids, as in ASTRA-sim; messages
+//! by sender, receiver, tag and size. Then every rank runs: a node once all its dependencies have
+//! run, a collective once all its ranks are ready, a receive once its send has run. Nodes that
+//! remain are stuck. Deps on missing nodes are ignored here, because the check of the single file
+//! reports them. O(nodes + deps + n log n in the communications); no recursion.
 
 mod run;
 
@@ -21,17 +20,17 @@ use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-/// What is kept of a rank's file: who waits for whom, and what communicates.
+/// Data kept of a rank's file: dependencies and communications.
 #[derive(Clone, Debug, Default)]
 pub struct RankNodes {
     rank: i64,
-    /// Per node, how many nodes of the file it waits for.
+    /// Number of dependencies per node.
     waits: Vec<u32>,
-    /// Per node, the end of its list in `after`.
+    /// End of each node's list in `after`.
     ends: Vec<u32>,
-    /// Who waits for a node, list after list.
+    /// Dependents of each node, list after list.
     after: Vec<u32>,
-    /// By id.
+    /// Communications by id.
     comms: Vec<CommNode>,
 }
 
@@ -43,7 +42,7 @@ struct CommNode {
     what: RankComm,
 }
 
-/// A group by its `pg_name`, empty for all ranks.
+/// `pg_name` of a group; empty for all ranks.
 type Group = String;
 /// Sender, receiver, tag, size.
 type MessageKey = (i64, i64, i64, i64);
@@ -56,7 +55,7 @@ enum RankComm {
 }
 
 impl RankNodes {
-    /// Takes what is needed from a rank's file.
+    /// Extracts the needed data from a rank's file.
     pub fn from_graph(rank: i64, graph: &ChakraGraph) -> RankNodes {
         let index: FxHashMap<u64, u32> = graph.id.iter().copied().zip(0..).collect();
         let mut edges: Vec<(u32, u32)> = vec![];
@@ -69,7 +68,7 @@ impl RankNodes {
                 .filter_map(|id| index.get(id).copied())
                 .collect();
             deps.sort_unstable();
-            // A node can be in both lists, but its end is waited for once.
+            // A node can be in both lists, but its end is awaited only once.
             deps.dedup();
             *waits = deps.len() as u32;
             edges.extend(deps.into_iter().map(|dep| (dep, node)));
@@ -86,8 +85,7 @@ impl RankNodes {
             .zip(&graph.node_type)
             .filter_map(|(node, kind)| comm_node(rank, graph, node, *kind))
             .collect();
-        // ASTRA-sim starts ready nodes by id, so that the ids are the order of a group's
-        // collectives.
+        // ASTRA-sim starts ready nodes by id, so the ids give the order of a group's collectives.
         comms.sort_by_key(|comm| comm.id);
         RankNodes {
             rank,
@@ -98,12 +96,12 @@ impl RankNodes {
         }
     }
 
-    /// Whose file it is.
+    /// Returns the rank whose file this is.
     pub fn rank(&self) -> i64 {
         self.rank
     }
 
-    /// Whether it has collectives or messages, which other ranks have to fit.
+    /// Returns true if the rank has collectives or messages, which other ranks have to match.
     pub fn communicates(&self) -> bool {
         !self.comms.is_empty()
     }
@@ -133,7 +131,7 @@ fn comm_node(rank: i64, graph: &ChakraGraph, node: u32, kind: NodeType) -> Optio
         NodeType::CommCollNode => {
             let group = comm.group.map_or("", |group| graph.names.get(group));
             // `chakra_converter` writes PyTorch's default group as `0`; a file without `pg_name`
-            // means all ranks as well.
+            // means all ranks too.
             let group = if group == "0" {
                 String::new()
             } else {
@@ -145,7 +143,7 @@ fn comm_node(rank: i64, graph: &ChakraGraph, node: u32, kind: NodeType) -> Optio
                 bytes: size,
             }
         }
-        // ASTRA-sim takes a side's own rank where `comm_src` or `comm_dst` is absent.
+        // ASTRA-sim uses the node's own rank if `comm_src` or `comm_dst` is absent.
         NodeType::CommSendNode => RankComm::Send((comm.src.unwrap_or(rank), comm.dst?, tag, size)),
         NodeType::CommRecvNode => RankComm::Recv((comm.src?, comm.dst.unwrap_or(rank), tag, size)),
         _ => return None,
@@ -158,28 +156,28 @@ fn comm_node(rank: i64, graph: &ChakraGraph, node: u32, kind: NodeType) -> Optio
     })
 }
 
-/// A collective of all ranks: the group and its place in it; or a message and its place among its
-/// like.
+/// Key that identifies a communication across ranks: a group and the collective's position in it,
+/// or a message and its position among equal messages.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum CommKey {
     Collective(Group, u32),
     Message(MessageKey, u32),
 }
 
-/// One rank's side: rank by place, entry of its `comms`.
+/// One rank's side: index of the rank, and the entry of its `comms`.
 type Side = (u32, u32);
 
-/// All communications by what makes them one.
+/// Communications of all ranks, matched by key.
 struct MatchTable {
     matches: BTreeMap<CommKey, Vec<Side>>,
-    /// Per rank, per entry of `comms`, its matched by place in `matches`.
+    /// Index in `matches` of each entry of `comms`, per rank.
     of: Vec<Vec<u32>>,
-    /// Per matched, how many ranks with files it needs.
+    /// Number of ranks with files that each match needs.
     needs: Vec<usize>,
 }
 
-/// What is wrong between the files. `groups` is the content of `comm_group.json`, if there is
-/// one.
+/// Returns faults between the files. `groups` is the content of `comm_group.json`; `None` if there
+/// is no such file.
 pub fn check_ranks(
     ranks: &[RankNodes],
     groups: Option<&BTreeMap<String, Vec<i64>>>,
@@ -203,7 +201,7 @@ pub fn check_ranks(
     findings.into_sorted()
 }
 
-/// The ranks of a group that have files; none of a group that is not listed.
+/// Returns the ranks of a group that have files; none for an unlisted group.
 fn members(
     group: &str,
     groups: Option<&BTreeMap<String, Vec<i64>>>,
@@ -222,8 +220,8 @@ fn members(
         .collect()
 }
 
-/// ASTRA-sim reads the keys with `std::stoi`, which throws at others, and asserts that they are
-/// above 0.
+/// Checks the keys of groups. ASTRA-sim parses them with `std::stoi`, which throws at anything but
+/// numbers, and asserts that they are above 0.
 fn group_keys(groups: Option<&BTreeMap<String, Vec<i64>>>, findings: &mut Findings) {
     for key in groups.iter().flat_map(|groups| groups.keys()) {
         let number = key.parse::<i32>().ok();
@@ -236,7 +234,7 @@ fn group_keys(groups: Option<&BTreeMap<String, Vec<i64>>>, findings: &mut Findin
     }
 }
 
-/// Groups that are listed, have this rank and others, and whose ranks have files.
+/// Checks that groups are listed, contain this rank and others, and that their ranks have files.
 fn membership(
     ranks: &[RankNodes],
     groups: Option<&BTreeMap<String, Vec<i64>>>,
@@ -304,8 +302,8 @@ fn table(ranks: &[RankNodes], members: impl Fn(&str) -> usize) -> MatchTable {
                 RankComm::Send(message) => (true, "message".to_owned(), *message),
                 RankComm::Recv(message) => (false, "message".to_owned(), *message),
             };
-            // Sends and receives of one key are counted apart: a rank's send never meets its own
-            // receive.
+            // Sends and receives with the same key are counted separately: a rank's send never
+            // meets its own receive.
             let place = seen.entry((sends, group.clone(), message)).or_default();
             let key = match &comm.what {
                 RankComm::Collective { .. } => CommKey::Collective(group, *place),
@@ -329,7 +327,7 @@ fn table(ranks: &[RankNodes], members: impl Fn(&str) -> usize) -> MatchTable {
     let mut needs = vec![];
     for (key, sides) in &matches {
         needs.push(match key {
-            // ranks that are not in the group wait for nobody else
+            // Ranks that are not in the group wait for nobody else.
             CommKey::Collective(group, _) => members(group).max(sides.len()),
             CommKey::Message(..) => 2,
         });
@@ -398,7 +396,8 @@ fn check_message(
     present: &BTreeSet<i64>,
     findings: &mut Findings,
 ) {
-    // Two sides are a send and its receive; more cannot be, as each side has its place in the key.
+    // Two sides are a send and its receive. There cannot be more, because each side's position is
+    // part of the key.
     let [only] = sides else { return };
     let (rank, node) = comm(ranks, *only);
     let (kind, (src, dst, tag, bytes)) = match &node.what {
@@ -406,7 +405,7 @@ fn check_message(
         RankComm::Recv(message) => (FindingKind::RecvWithoutSend, *message),
         RankComm::Collective { .. } => return,
     };
-    // A peer without a file is named once as `RankMissing`.
+    // A peer without a file is reported once as `RankMissing`.
     if present.contains(&src) && present.contains(&dst) {
         findings.note(kind, || {
             rank.example(
@@ -417,15 +416,15 @@ fn check_message(
     }
 }
 
-/// A rank's communications in the order in which it comes to them when, of the nodes that are
-/// ready, the first in the file goes first.
+/// Returns a rank's communications in the order in which the rank reaches them if the first ready
+/// node of the file always goes first.
 fn come_to(rank: &RankNodes) -> Vec<u32> {
     let mut waits = rank.waits.clone();
     let mut entry = vec![u32::MAX; waits.len()];
     (0u32..)
         .zip(&rank.comms)
         .for_each(|(at, comm)| entry[comm.node as usize] = at);
-    // As in the feeder, where the queue of ready nodes is ordered by id.
+    // As in the feeder, whose queue of ready nodes is ordered by id.
     let ready = (0u32..)
         .zip(&waits)
         .filter(|(_, waits)| **waits == 0)
@@ -444,7 +443,7 @@ fn come_to(rank: &RankNodes) -> Vec<u32> {
     order
 }
 
-/// Whether all ranks end when each does its communications one after the other.
+/// Checks that all ranks finish if each does its communications one after the other.
 fn order(ranks: &[RankNodes], table: &MatchTable, findings: &mut Findings) {
     let mut turns = DeadlockCheck::new(ranks.len(), table.matches.len());
     let matches: Vec<&Vec<Side>> = table.matches.values().collect();

@@ -1,36 +1,37 @@
-//! The rules of `etlink check`: a stable id, and what each reader does where one is broken.
+//! The rules of `etlink check`: a stable id per rule, and each reader's reaction to a violation.
 //!
-//! What ASTRA-sim does was tried with its analytical backend (518bd51), by the files of
-//! `testdata/check`. What `chakra_converter` (1.0.0) and et_replay (0.5.0) do follows from their code.
+//! ASTRA-sim's reactions were tested with its analytical backend (518bd51), using the files of
+//! `testdata/check`. The reactions of `chakra_converter` (1.0.0) and et_replay (0.5.0) follow from
+//! their code.
 
 use crate::finding::FindingKind;
 use etlink_model::Severity;
 use serde::Serialize;
 
-/// A rule, and why it is one.
+/// A rule and its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct CheckRule {
-    /// Never given to another rule.
+    /// Stable id, never reused for another rule.
     pub id: &'static str,
-    /// One line.
+    /// Title of one line.
     pub title: &'static str,
     /// `error`, `warning` or `note`.
     pub level: &'static str,
-    /// Why it is a rule.
+    /// Reason for the rule.
     pub reason: &'static str,
-    /// What Chakra's feeder does, and ASTRA-sim with it.
+    /// Reaction of Chakra's feeder, and thus of ASTRA-sim.
     pub feeder: &'static str,
-    /// What `chakra_converter` and et_replay do.
+    /// Reaction of `chakra_converter` and et_replay.
     pub others: &'static str,
     #[serde(skip)]
     kind: FindingKind,
 }
 
-/// Files of graphs are not for these readers.
+/// These readers do not take graph files.
 const NOT_READ: &str = "read no .et";
-/// The readers of `.et` do not read ET+.
+/// Readers of `.et` do not read ET+.
 const NO_ETPLUS: &str = "reads no ET+";
-/// Each reads one file.
+/// Each of these readers takes a single file.
 const ONE_FILE: &str = "read one file by itself";
 
 macro_rules! rules {
@@ -58,18 +59,18 @@ const fn level(kind: FindingKind) -> &'static str {
 }
 
 impl CheckRule {
-    /// The rule of this id, in any case of letters.
+    /// Returns the rule with this id, ignoring case.
     pub fn find(id: &str) -> Option<&'static CheckRule> {
         RULES.iter().find(|rule| rule.id.eq_ignore_ascii_case(id))
     }
 
-    /// The rule that such a finding breaks.
+    /// Returns the rule that a finding of this kind violates.
     pub fn of(kind: FindingKind) -> Option<&'static CheckRule> {
         RULES.iter().find(|rule| rule.kind == kind)
     }
 }
 
-// 0 files, 1 the graph, 2 types and attributes, 3 communication, 4 ET+, 5 between ranks
+// Prefixes: 0 files, 1 the graph, 2 types and attributes, 3 communication, 4 ET+, 5 between ranks.
 rules! {
     Unreadable:
         "Of a rank that cannot be read nothing is known, and the others wait for it.";

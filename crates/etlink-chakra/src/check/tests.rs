@@ -1,4 +1,4 @@
-//! Every fault is found in a file that has it, and only that one.
+//! Tests that every fault is found in a file that has it, and no other fault.
 
 use super::*;
 use crate::proto::attribute_proto::Value;
@@ -307,7 +307,7 @@ fn ids_against_time_of_what_cannot_start_earlier_are_no_warning() {
     };
     let waits = file(&[at(1, &[2], 15), at(2, &[], 10), at(3, &[], 20)]);
     assert_eq!(found(&waits), []);
-    // once node 1 has ended both are ready, and the lower id goes first though it began later
+    // Once node 1 has ended, both are ready, and the lower id goes first although it began later.
     let both_ready = file(&[at(1, &[], 10), at(2, &[1], 30), at(3, &[], 20)]);
     assert_eq!(found(&both_ready), [(FindingKind::IdsNotInTimeOrder, 1)]);
 }

@@ -1,10 +1,10 @@
-//! Chakra's types of collectives and those of the traces.
+//! Converts between types of collectives in Chakra and in the traces.
 
 use crate::proto::CollectiveCommType;
 use crate::read::CommAttrs;
 use etlink_model::CollectiveKind;
 
-/// What the traces call a collective of this type.
+/// Returns the kind of a collective of this type, as in the traces.
 pub fn collective_kind(comm_type: CollectiveCommType) -> CollectiveKind {
     match comm_type {
         CollectiveCommType::AllReduce => CollectiveKind::AllReduce,
@@ -21,7 +21,7 @@ pub fn collective_kind(comm_type: CollectiveCommType) -> CollectiveKind {
     }
 }
 
-/// The type of a collective, `None` where Chakra has none: messages and unknown kinds.
+/// Returns the type of a collective; `None` if Chakra has none, as for messages and unknown kinds.
 pub fn comm_type(kind: CollectiveKind) -> Option<CollectiveCommType> {
     match kind {
         CollectiveKind::AllReduce => Some(CollectiveCommType::AllReduce),
@@ -39,9 +39,9 @@ pub fn comm_type(kind: CollectiveKind) -> Option<CollectiveCommType> {
 }
 
 impl CommAttrs {
-    /// `comm_type` as one of the schema's types; `None` where it is absent or none of them.
+    /// Returns `comm_type` as one of the schema's types; `None` if it is absent or unknown.
     pub fn collective_type(&self) -> Option<CollectiveCommType> {
-        // The attribute may be of any kind of integer, the enum of the schema has 32 bits.
+        // The attribute may be any kind of integer; the enum of the schema has 32 bits.
         let number = i32::try_from(self.comm_type?).ok()?;
         CollectiveCommType::try_from(number).ok()
     }
@@ -56,7 +56,7 @@ mod tests {
         for number in 0..10 {
             let known = CollectiveCommType::try_from(number).expect("a type of the schema");
             let back = comm_type(collective_kind(known)).expect("a collective");
-            // the traces make no difference between the two kinds of reduce-scatter
+            // The traces do not distinguish the two kinds of reduce-scatter.
             let want = match known {
                 CollectiveCommType::ReduceScatterBlock => CollectiveCommType::ReduceScatter,
                 other => other,

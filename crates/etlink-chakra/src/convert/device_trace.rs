@@ -1,9 +1,9 @@
-//! A written graph (`.et`, its JSON, ET+) as a device trace, as far as its nodes say.
+//! Converts a written graph (`.et`, its JSON, ET+) to a device trace, as far as its nodes allow.
 //!
-//! Device nodes become rows, runtime nodes calls (all slices of one together), communication nodes
-//! have type, size and group. Not in a written graph are annotations, sizes of copies, grids,
-//! allocations and communications that no simulator runs, such as barriers. Ops and steps as they
-//! were recorded are in a tree (ET+) alone, which has no calls and says of no row who launched it.
+//! Device nodes become rows, runtime nodes become calls (all slices of one call together), and
+//! communication nodes keep type, size and group. A written graph has no annotations, sizes of
+//! copies, grids, allocations, nor communications that no simulator runs, such as barriers. Only a
+//! tree (ET+) has ops and steps as recorded, but it has no calls and does not state a row's launch.
 
 use super::groups::GroupList;
 use super::placement::{NodeNumbers, runs_on_device};
@@ -19,12 +19,13 @@ use etlink_model::{
 };
 use indexmap::{IndexMap, IndexSet};
 
-/// The linked trace of the rows of `file`; `None` if it has no rows, communications of the host or,
-/// being a tree, ops. What a row waited for follows from the times: the edges of the file are
-/// used for the starts of calls alone. Damage of the file is among the anomalies. O(n log n).
+/// Returns the linked trace of the rows of `file`; `None` if it has neither rows, nor
+/// communications of the host, nor, being a tree, ops. Waits of rows follow from the times: the
+/// file's edges are used only for the starts of calls. Damage of the file is listed in the
+/// anomalies. O(n log n).
 ///
 /// # Errors
-/// Those of [`etlink_link::link`].
+/// Fails like [`etlink_link::link`].
 pub fn linked_trace(
     file: &ChakraGraph,
     rank: Option<i64>,
@@ -43,17 +44,17 @@ pub fn linked_trace(
     let has_no_device_work = device.rows.is_empty() && device.calls.is_empty();
     let mut trace = etlink_link::link(None, device, LinkOptions::default())?;
     if has_no_device_work {
-        // in place of what is said of a device trace that has none
+        // Replaces the note on a device trace without device work.
         trace.report.notes = vec![NO_DEVICE_NODES.to_owned()];
     }
     Ok(Some(trace))
 }
 
-/// What is said of a graph of host ops alone.
+/// Note on a graph that only has host ops.
 const NO_DEVICE_NODES: &str = "the graph has no device nodes and no calls that launch: of a CPU run, or \
                                its traces have none";
 
-/// What names of a host trace's roots begin with.
+/// Prefix of the names of a host trace's roots.
 const ROOT: &str = "[pytorch|profiler|execution_trace|";
 
 /// A device trace under construction.
@@ -64,7 +65,7 @@ struct Converter<'f> {
     device: DeviceTrace,
     rows: Vec<DeviceRow>,
     ops: Vec<CpuOp>,
-    /// By correlation, thread and name: a call in several slices is several nodes.
+    /// Calls by correlation, thread and name: a call in several slices is several nodes.
     calls: IndexMap<(Correlation, ThreadIdx, NameId), RuntimeCall>,
     threads: IndexSet<HostThread>,
     queues: IndexSet<DeviceQueue>,
@@ -96,7 +97,7 @@ impl<'f> Converter<'f> {
     fn add_node(&mut self, index: usize, start: TimeNs) {
         let file = self.file;
         let kind = file.kind_of(index);
-        // these are times in which nothing is known to run
+        // During these nodes, nothing is known to run.
         if matches!(
             kind,
             "boundary" | "unexplained_wait" | "latency" | "host_gap"
@@ -106,13 +107,13 @@ impl<'f> Converter<'f> {
         let name = self.device.names.intern(file.name_of(index));
         let duration = DurationNs(file.inclusive_ns[index].max(0));
         let correlation = file.correlation[index].map_or(Correlation::NONE, Correlation);
-        // In a graph for simulators ops are cut into slices, and steps into gaps: ranges are lost.
+        // A graph for simulators splits ops into slices and steps into gaps, so ranges are lost.
         let is_tree = file.format.is_tree();
         if runs_on_device(file, index, file.place_of(index)) {
             let row = self.device_row(index, name, start, duration, correlation);
             self.rows.push(row);
         } else if is_tree {
-            // a root lasts as long as its thread, and does nothing
+            // A root lasts as long as its thread, and does nothing.
             if !file.name_of(index).starts_with(ROOT) {
                 let op = self.host_op(index, name, start, duration);
                 let node = u32::try_from(index);
@@ -129,7 +130,7 @@ impl<'f> Converter<'f> {
     }
 
     fn finish(mut self) -> DeviceTrace {
-        // Tables of a trace are in order of start, and nodes of ET+ files are in that of ids.
+        // Tables of a trace are ordered by start, nodes of ET+ files by id.
         self.rows.sort_by_key(|row| row.start);
         self.calls
             .sort_by(|_, call, _, other| call.start.cmp(&other.start));
@@ -137,7 +138,7 @@ impl<'f> Converter<'f> {
         let mut device = self.device;
         self.ops.into_iter().for_each(|op| device.ops.push(op));
         self.rows.into_iter().for_each(|row| device.rows.push(row));
-        // Calls are built slice by slice, so that their starts are known only now.
+        // Calls are built slice by slice, so their starts are known only now.
         let calls = self.calls.into_values();
         calls.for_each(|call| device.calls.push(call));
         device.threads = self.threads.into_iter().collect();
@@ -156,12 +157,12 @@ impl<'f> Converter<'f> {
         let place = self.file.place_of(index);
         let queue = DeviceQueue {
             device: place.device.unwrap_or(0),
-            // A written node names device and stream, and no context.
+            // A written node names device and stream, but no context.
             context: 0,
             stream: place.stream.unwrap_or(0),
         };
         let kind = match self.file.name_of(index) {
-            // A written node has no category; Kineto names its copies so, on every device.
+            // A written node has no category; Kineto gives copies these names on every device.
             name if name.starts_with("Memcpy") => RowKind::Memcpy,
             name if name.starts_with("Memset") => RowKind::Memset,
             _ => RowKind::Kernel,
@@ -173,7 +174,8 @@ impl<'f> Converter<'f> {
             start,
             duration,
             correlation,
-            // The op of a row is not in the file by number: its launch says it, by correlation.
+            // The file does not state a row's op by number: the launch identifies it by
+            // correlation.
             external_id: -1,
             gb_per_s: -1.0,
             collective: self.collective(index),
@@ -200,7 +202,7 @@ impl<'f> Converter<'f> {
         }
     }
 
-    /// A call, or one more slice of it. Slices come in order of time.
+    /// Adds a call, or another slice of a known call. Slices arrive in order of time.
     fn add_call(
         &mut self,
         index: usize,
@@ -211,7 +213,7 @@ impl<'f> Converter<'f> {
     ) {
         let thread = self.thread(index);
         let begin = self.call_start(index, start);
-        // Two calls of one thread may bear one correlation (a runtime call and its driver call).
+        // Two calls of a thread may share a correlation (a runtime call and its driver call).
         let key = (correlation, thread, name);
         let call = self.calls.entry(key).or_insert(RuntimeCall {
             name,
@@ -222,16 +224,16 @@ impl<'f> Converter<'f> {
             external_id: -1,
             kernel: NameId::EMPTY,
         });
-        // Slices may leave out what waited between them, so the end counts and not the sum.
+        // Slices may omit waits between them, so the end counts and not the sum.
         let until_end = start + duration - call.start;
         call.duration = call.duration.max(until_end);
     }
 
-    /// When the call of this slice began. What it did before it waited for a device has no node:
-    /// it follows on what its thread did before.
+    /// Returns the start of the call that this slice belongs to. A call's work before it waited for
+    /// a device has no node: it follows the previous work of its thread.
     fn call_start(&self, index: usize, start: TimeNs) -> TimeNs {
         let file = self.file;
-        // a latency that is a node has the deps of the node after it
+        // A latency that is a node has the deps of the node after it.
         let latency = self
             .numbers
             .deps(file, index)
@@ -241,7 +243,7 @@ impl<'f> Converter<'f> {
             .numbers
             .deps(file, waiter)
             .any(|dep| runs_on_device(file, dep, file.place_of(dep)));
-        // A call that did not wait has its first slice at its own begin.
+        // A call that did not wait has its first slice at its own start.
         if !waited_for_device {
             return start;
         }
@@ -266,19 +268,19 @@ impl<'f> Converter<'f> {
         ThreadIdx::new(self.threads.insert_full(thread).0)
     }
 
-    /// A label of the file as one of the trace, whose texts are numbered anew.
+    /// Converts a label of the file to a label of the trace, whose texts are renumbered.
     fn label(&mut self, label: Option<TrackLabel>) -> TrackLabel {
         match label {
             Some(TrackLabel::Text(text)) => {
                 TrackLabel::Text(self.device.names.intern(self.file.names.get(text)))
             }
             Some(number) => number,
-            // Files of others name no thread; one number keeps their nodes together.
+            // Other writers' files name no thread; a single number keeps their nodes together.
             None => TrackLabel::Int(0),
         }
     }
 
-    /// The record of a communication node by its number; `u32::MAX` for other nodes.
+    /// Adds the record of a communication node and returns its number; `u32::MAX` for other nodes.
     fn collective(&mut self, index: usize) -> u32 {
         let comm = self.file.comm_of(index);
         let name = match self.file.node_type[index] {
@@ -293,7 +295,7 @@ impl<'f> Converter<'f> {
     }
 
     fn collective_record(&mut self, name: &str, comm: &CommAttrs) -> Collective {
-        // a size below 0 is damage that `check` reports
+        // A size below 0 is damage that `check` reports.
         let bytes = comm.size.map_or(0, |size| size.max(0).cast_unsigned());
         let group = comm.group.map_or("", |group| self.file.names.get(group));
         let ranks = self.groups.get(group);
@@ -302,19 +304,19 @@ impl<'f> Converter<'f> {
             (None, Some(world)) if group.is_empty() => world.max(0).cast_unsigned(),
             _ => 0,
         };
-        // the size of an all-gather is that of a rank's own part
+        // The size of an all-gather covers only the rank's own part.
         let out_elements = if name == CollectiveCommType::AllGather.as_str_name() {
             bytes.saturating_mul(group_size.max(1))
         } else {
             0
         };
-        // `[0, 1]`, as `Process Group Ranks` of a Kineto file has them.
+        // `[0, 1]`, as in `Process Group Ranks` of a Kineto file.
         let ranks = ranks.map_or(String::new(), |ranks| format!("{ranks:?}"));
         let names = &mut self.device.names;
         Collective {
             name: names.intern(name),
-            // the file has sizes in bytes, so its elements are bytes; without a type the size of a
-            // record is not known
+            // The file has sizes in bytes, so its elements are bytes. Without a type, the size of a
+            // record is unknown.
             dtype: names.intern(comm.size.map_or("", |_| "Byte")),
             in_elements: bytes,
             out_elements,
@@ -328,7 +330,7 @@ impl<'f> Converter<'f> {
     }
 }
 
-/// What the reader found damaged, in the words of the traces.
+/// Converts the reader's findings of damage to anomalies of traces.
 fn anomalies(file: &ChakraGraph) -> Anomalies {
     let mut anomalies = Anomalies::default();
     for finding in file.findings.damage() {

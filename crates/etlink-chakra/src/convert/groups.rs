@@ -1,12 +1,12 @@
-//! The ranks of process groups, as `comm_group.json` lists them.
+//! Ranks of process groups, as listed in `comm_group.json`.
 
 use etlink_link::ranks::{GroupIdentity, RankSet};
 use std::collections::BTreeMap;
 
-/// The global ranks of groups, by `pg_name`.
+/// Global ranks of groups, by `pg_name`.
 pub type GroupList = BTreeMap<String, Vec<i64>>;
 
-/// What is known of the groups of a run of written graphs.
+/// Known groups of a run of written graphs.
 #[derive(Clone, Debug, Default)]
 pub struct GroupRanks {
     listed: GroupList,
@@ -14,7 +14,8 @@ pub struct GroupRanks {
 }
 
 impl GroupRanks {
-    /// `listed` is the content of `comm_group.json`, `all` the ranks that have files.
+    /// Creates the groups from `listed`, the content of `comm_group.json`, and `all`, the ranks
+    /// that have files.
     pub fn new(listed: GroupList, all: impl IntoIterator<Item = i64>) -> GroupRanks {
         GroupRanks {
             listed,
@@ -22,12 +23,13 @@ impl GroupRanks {
         }
     }
 
-    /// The group of this name. A collective without a group is of all ranks: ASTRA-sim's
-    /// `Workload.cc` takes it so, and it is how this crate writes the group of all.
+    /// Returns the group with this name. A collective without a group includes all ranks:
+    /// ASTRA-sim's `Workload.cc` interprets it so, and this crate writes the group of all ranks
+    /// that way.
     pub(crate) fn group(&self, name: &str) -> GroupIdentity {
         match self.listed.get(name) {
             Some(ranks) => GroupIdentity::Ranks(non_negative(ranks.iter().copied())),
-            // `0` is PyTorch's default group, which `chakra_converter` writes by that name.
+            // `0` is PyTorch's default group, which `chakra_converter` writes under that name.
             None if name.is_empty() || name == "0" => GroupIdentity::Ranks(self.all.clone()),
             None => GroupIdentity::Named(name.to_owned()),
         }

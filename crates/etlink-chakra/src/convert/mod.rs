@@ -1,4 +1,4 @@
-//! Written graphs as what the other crates work on.
+//! Converts written graphs to the types that other crates work on.
 //!
 //! ```text
 //! ChakraGraph ─┬─ replay_graph ────> etlink_replay::ReplayGraph   to run
@@ -6,7 +6,8 @@
 //!              ├─ linked_trace ────> LinkedTrace            to analyze
 //!              └─ summarize_rank ──> etlink_link::ranks     to join with other ranks
 //! ```
-//! A file states that a node waits, not why: reasons follow from where the two nodes run.
+//! A file states that a node waits, but not why: reasons follow from the places where both nodes
+//! run.
 
 mod collective;
 mod device_trace;

@@ -1,4 +1,4 @@
-//! What communicates in a rank's file, to join it with the files of other ranks.
+//! Summarizes the communications in a rank's file, to join it with the files of other ranks.
 
 use super::collective::collective_kind;
 use super::groups::GroupRanks;
@@ -9,7 +9,7 @@ use etlink_model::{CollectiveKind, GlobalRank, GroupIdx, NameId, NodeIdx, UnixNs
 use etlink_replay::ReplayGraph;
 use indexmap::{IndexMap, IndexSet};
 
-/// Whether it is the file that `merge` writes for a rank without a trace: one node without time.
+/// Returns true for the file that `merge` writes for a rank without a trace: one node without time.
 pub fn is_idle_rank(file: &ChakraGraph) -> bool {
     file.len() == 1
         && file.duration_ns[0] == 0
@@ -17,8 +17,8 @@ pub fn is_idle_rank(file: &ChakraGraph) -> bool {
         && file.node_type[0] == NodeType::CompNode
 }
 
-/// What communicates in a file, in the order of ids, as ASTRA-sim matches it. `graph` is the
-/// [`replay_graph`](super::replay_graph) of the file. O(n log n).
+/// Returns the communications in a file, in the order of ids, as ASTRA-sim matches them. `graph` is
+/// the [`replay_graph`](super::replay_graph) of the file. O(n log n).
 pub fn summarize_rank(
     rank: GlobalRank,
     file: &ChakraGraph,
@@ -26,11 +26,11 @@ pub fn summarize_rank(
     groups: &GroupRanks,
 ) -> RankSummary {
     let base_ns = UnixNs(file.base_time_ns().unwrap_or(0));
-    // a file without times has the empty window at its base
+    // A file without times has an empty window at its base.
     let (first, last) = file.summary().window_ns.unwrap_or((0, 0));
     let mut summary = RankSummary {
         rank,
-        // else nobody knows of ranks after the last that is here
+        // Otherwise ranks after the last present one are unknown.
         world_size: file.metadata_int("world_size"),
         window_ns: (base_ns.shifted(first), base_ns.shifted(last)),
         ..RankSummary::default()
@@ -55,9 +55,10 @@ pub fn summarize_rank(
                 Peers::Group(GroupIdx::new(group))
             }
         };
-        // a size below 0 is damage that `check` reports
+        // A size below 0 is damage that `check` reports.
         let bytes = comm.size.map_or(0, |size| size.max(0).cast_unsigned());
-        // By the clock of the file, which for files of `merge` is that of the first rank already.
+        // By the clock of the file, which for files of `merge` is already the clock of the first
+        // rank.
         let own = node_extent(file, base_ns, NodeIdx::new(node));
         let carrier = carriers
             .get(&file.id[node])
@@ -82,20 +83,19 @@ pub fn summarize_rank(
     summary.groups = groups.collect();
     summary
         .communications
-        // Ids are the order in which ASTRA-sim does them; files of others need not be in that
-        // order.
+        // Ids give the order in which ASTRA-sim runs communications; other writers' files need not
+        // be in that order.
         .sort_by_key(|communication| file.id[communication.node.index()]);
     summary
 }
 
-/// What a node communicates, `None` if it does not.
+/// Returns the kind of a node's communication; `None` if the node does not communicate.
 pub(crate) fn communication_kind(node_type: NodeType, comm: &CommAttrs) -> Option<CollectiveKind> {
     match node_type {
         NodeType::CommSendNode => Some(CollectiveKind::Send),
         NodeType::CommRecvNode => Some(CollectiveKind::Recv),
         NodeType::CommCollNode => {
-            // A number that the schema does not have is a collective all the same, of no known
-            // kind.
+            // A number unknown to the schema is still a collective, of unknown kind.
             let known = comm.collective_type().map(collective_kind);
             Some(known.unwrap_or(CollectiveKind::Other))
         }
@@ -103,7 +103,7 @@ pub(crate) fn communication_kind(node_type: NodeType, comm: &CommAttrs) -> Optio
     }
 }
 
-/// A communication that is this node from its start to its end.
+/// Returns the extent of a communication that is this node from start to end.
 fn node_extent(file: &ChakraGraph, base_ns: UnixNs, node: NodeIdx) -> CommExtent {
     let index = node.index();
     let start_ns = base_ns.shifted(file.start_ns[index].unwrap_or(0));
@@ -111,9 +111,9 @@ fn node_extent(file: &ChakraGraph, base_ns: UnixNs, node: NodeIdx) -> CommExtent
     CommExtent::from_node(node, (start_ns, end_ns))
 }
 
-/// A device's node is the transfer, and so is one of a file that does not keep hosts' work apart.
-/// A host's is carried out by the node that names it in `transfer_of`: if that runs elsewhere,
-/// the rank arrives with it.
+/// Returns the extent of a communication. A device node is the transfer itself, and so is a node of
+/// a file that does not separate host work. A host node is carried out by the node that names it in
+/// `transfer_of`; if that node runs elsewhere, it determines the rank's arrival.
 fn comm_extent(
     file: &ChakraGraph,
     graph: &ReplayGraph,
@@ -129,8 +129,8 @@ fn comm_extent(
             is_transfer: false,
             ..own
         },
-        // The same thread waits for what its call began: it arrived with the call, not with the
-        // wait.
+        // The same thread waits for the transfer that its call began: it arrived with the call, not
+        // with the wait.
         Some(carrier) if graph.resource[carrier.waits.index()] == graph.resource[node] => {
             CommExtent {
                 arrives: own.arrives,

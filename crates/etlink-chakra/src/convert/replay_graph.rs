@@ -1,4 +1,4 @@
-//! A Chakra trace, ours or another writer's, as a graph to run.
+//! Converts a Chakra trace, etlink's or another writer's, to a graph to run.
 
 use super::placement::{NodeNumbers, runs_on_device};
 use crate::proto::NodeType;
@@ -13,29 +13,29 @@ use etlink_replay::{
 use indexmap::IndexMap;
 use rustc_hash::FxHashSet;
 
-/// How many nodes of a cycle a message names.
+/// Maximum number of a cycle's nodes named in a message.
 const NAMED_NODES: usize = 4;
 
-/// Why a file cannot be run or drawn.
+/// Reasons for which a file cannot be run or drawn.
 #[derive(Debug, thiserror::Error)]
 pub enum ConvertError {
     /// Nodes wait for each other.
     #[error("{error}: {nodes}; `etlink check --json` lists up to 1,000")]
     Cycle {
-        /// The cycle, with the number of its nodes.
+        /// The cycle, with the numbers of its nodes.
         error: etlink_replay::Error,
-        /// The first ones, for people.
+        /// First nodes of the cycle, described for people.
         nodes: String,
     },
     /// The graph is too large.
     #[error(transparent)]
     Replay(etlink_replay::Error),
-    /// Nothing to draw on a time axis.
+    /// The file has nothing to draw on a time axis.
     #[error("no node has a start time: there is nothing to show")]
     NoTimes,
 }
 
-/// Names and ids of the nodes of a file, for reports about its graph.
+/// Names and ids of a file's nodes, for reports about its graph.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeNames<'f>(pub &'f ChakraGraph);
 
@@ -53,15 +53,15 @@ impl LabelSource for NodeNames<'_> {
     }
 }
 
-/// The graph, and notes about what is wrong with the file or missing in it. O(n log n).
+/// Returns the graph, and notes on damage and gaps of the file. O(n log n).
 ///
 /// # Errors
-/// [`ConvertError::Cycle`], and graphs of more than 2^32 nodes or edges.
+/// Fails with [`ConvertError::Cycle`], and on graphs of more than 2^32 nodes or edges.
 pub fn replay_graph(file: &ChakraGraph) -> Result<(ReplayGraph, Vec<String>), ConvertError> {
     let numbers = NodeNumbers::new(file);
     let placement = Placement::new(file);
     let mut builder = GraphBuilder::new(placement.resources.clone());
-    // A wait in which a thread was blocked for a communication is the rest of that.
+    // If a thread was blocked in a communication, the wait belongs to the communication.
     let carriers: FxHashSet<u32> = file.transfers.iter().map(|(node, _)| *node).collect();
     let mut deps = vec![];
     let mut dangling = 0u64;
@@ -78,8 +78,8 @@ pub fn replay_graph(file: &ChakraGraph) -> Result<(ReplayGraph, Vec<String>), Co
                         latency: dep_latency(file, index, is_control, place),
                         ..placement.dep(from, index, is_control)
                     }),
-                    // `chakra_converter` drops the process root but not the deps on it: refusing
-                    // such files would refuse all of its files.
+                    // `chakra_converter` drops the process root but not the deps on it: rejecting
+                    // such files would reject all of its files.
                     None => dangling += 1,
                 }
             }
@@ -95,8 +95,8 @@ pub fn replay_graph(file: &ChakraGraph) -> Result<(ReplayGraph, Vec<String>), Co
             duration: DurationNs(file.duration_ns[index]),
         };
         builder.push(node, deps.drain(..));
-        // A file that states latencies states all that are not 0. They are exact, while its times
-        // can be rounded.
+        // A file that states latencies states all latencies other than 0. They are exact, while its
+        // times can be rounded.
         if states_latencies {
             let latency = file.latency_ns[index].unwrap_or_default();
             builder.state_latency(DurationNs(latency));
@@ -107,7 +107,7 @@ pub fn replay_graph(file: &ChakraGraph) -> Result<(ReplayGraph, Vec<String>), Co
     Ok((graph, notes))
 }
 
-/// What a dep of a node takes by itself, where the file says so.
+/// Returns the latency of a dep, if the file states it.
 fn dep_latency(
     file: &ChakraGraph,
     index: usize,
@@ -124,19 +124,19 @@ fn dep_latency(
         (of_node.map(|of_node| &of_node.data), &file.data_deps)
     };
     match list.filter(|list| !list.is_empty()) {
-        // Lists of nothing but zeros are not written.
+        // Lists that contain only zeros are not written.
         None => Some(DurationNs::ZERO),
-        // A list of another length is of other deps.
+        // A list of a different length belongs to different deps.
         Some(list) if list.len() != deps.list(index).len() => None,
         Some(list) => list.get(place).copied().map(DurationNs),
     }
 }
 
-/// The graph as other readers have it: whole microseconds of `duration_micros`, no attributes of
-/// ours, and a node starts when all that it waits for has ended. O(n log n).
+/// Returns the graph as other readers see it: whole microseconds of `duration_micros`, no
+/// attributes of etlink, and each node starts once all its dependencies have ended. O(n log n).
 ///
 /// # Errors
-/// As [`replay_graph`].
+/// Fails like [`replay_graph`].
 pub fn stock_graph(file: &ChakraGraph) -> Result<ReplayGraph, ConvertError> {
     let numbers = NodeNumbers::new(file);
     let placement = Placement::new(file);
@@ -162,11 +162,11 @@ pub fn stock_graph(file: &ChakraGraph) -> Result<ReplayGraph, ConvertError> {
     builder.finish().map_err(|error| named_error(error, file))
 }
 
-/// The nodes of a tree (ET+), which states nothing of what waits for what. Nodes without times
-/// are drawn nowhere.
+/// Returns the nodes of a tree (ET+), which states no dependencies. Nodes without times are not
+/// drawn.
 ///
 /// # Errors
-/// [`ConvertError::NoTimes`].
+/// Fails with [`ConvertError::NoTimes`].
 pub fn tree_graph(file: &ChakraGraph) -> Result<ReplayGraph, ConvertError> {
     let placement = Placement::new(file);
     let first = file.start_ns.iter().flatten().min().copied();
@@ -176,7 +176,7 @@ pub fn tree_graph(file: &ChakraGraph) -> Result<ReplayGraph, ConvertError> {
         let start = file.start_ns[index];
         let kind = match start {
             Some(_) => node_kind(file, index, placement.on_device(index)),
-            // what came before the recording is not drawn
+            // Nodes before the recording are not drawn.
             None => ReplayKind::Boundary,
         };
         let node = ReplayNode {
@@ -190,7 +190,7 @@ pub fn tree_graph(file: &ChakraGraph) -> Result<ReplayGraph, ConvertError> {
     builder.finish().map_err(ConvertError::Replay)
 }
 
-/// What was wrong with the file, and what is missing in it.
+/// Returns notes on damage of the file and data missing in it.
 fn notes(file: &ChakraGraph, graph: &ReplayGraph, duplicates: u64, dangling: u64) -> Vec<String> {
     let findings = file.findings.clone().into_sorted();
     let mut notes: Vec<String> = findings
@@ -241,10 +241,10 @@ fn named_error(error: etlink_replay::Error, file: &ChakraGraph) -> ConvertError 
     ConvertError::Cycle { error, nodes }
 }
 
-/// Threads and streams, and on which of them each node runs.
+/// Threads and streams, and the one each node runs on.
 struct Placement {
     resources: Vec<Resource>,
-    /// Per node, its entry of `resources`.
+    /// Entry of `resources` per node.
     nodes: Vec<ResourceIdx>,
 }
 
@@ -257,7 +257,7 @@ impl Placement {
             let on_device = runs_on_device(file, index, place);
             let entry = known.entry((on_device, own_part(place, on_device)));
             nodes.push(ResourceIdx::new(entry.index()));
-            // The key has lost what does not tell places apart, such as the stream that
+            // The key omits what does not distinguish places, such as the stream that
             // `chakra_converter` gives a host node.
             let (_, place) = *entry.key();
             entry.or_insert_with(|| resource_of_node(file, on_device, place));
@@ -282,7 +282,8 @@ impl Placement {
     }
 }
 
-/// A device's nodes differ by stream, a host's by thread, whatever else the file states of them.
+/// Reduces a placement to what distinguishes its resource: the stream of a device node, the thread
+/// of a host node.
 fn own_part(place: NodePlacement, on_device: bool) -> NodePlacement {
     if on_device {
         NodePlacement {
@@ -336,7 +337,7 @@ fn node_kind(file: &ChakraGraph, index: usize, on_device: bool) -> ReplayKind {
     }
 }
 
-/// Whether a node of this type sends, receives or takes part in a collective.
+/// Returns true if a node of this type sends, receives or takes part in a collective.
 pub(crate) fn is_communication(node_type: NodeType) -> bool {
     matches!(
         node_type,
@@ -344,7 +345,7 @@ pub(crate) fn is_communication(node_type: NodeType) -> bool {
     )
 }
 
-/// Why a node waits, from where it and the other one run.
+/// Derives the reason for a wait from the places where both nodes run.
 fn edge_kind(on_device: [bool; 2], same_place: bool, is_control: bool) -> EdgeKind {
     match (on_device, same_place) {
         ([false, true], _) => EdgeKind::Launch,

@@ -1,4 +1,4 @@
-//! Written graphs as the other crates see them.
+//! Tests written graphs as the other crates see them.
 
 use super::*;
 use crate::WriteOptions;
@@ -39,8 +39,8 @@ fn a_written_graph_runs_as_the_linked_one() {
     );
 }
 
-/// How long a run of a file takes when kernels take a tenth of their time. The file has lost its
-/// start times, from which latencies could be learned anew.
+/// Returns the makespan of a file if kernels take a tenth of their time. The file has lost its
+/// start times, from which latencies could be learned again.
 fn quicker_makespan(trace: &LinkedTrace, dep_latencies: bool) -> DurationNs {
     let options = WriteOptions {
         dep_latencies,
@@ -64,7 +64,7 @@ fn quicker_kernels() -> ReplaySettings {
     }
 }
 
-/// With one latency per node a file says something else of a changed run than its trace.
+/// With one latency per node, a file predicts changes differently than its trace.
 #[test]
 fn with_latencies_of_deps_a_file_predicts_what_its_trace_does() {
     let mut differ = 0;
@@ -87,7 +87,7 @@ fn with_latencies_of_deps_a_file_predicts_what_its_trace_does() {
 #[test]
 fn a_cycle_is_named() {
     let mut file = written_graph();
-    // the first two nodes wait for each other
+    // The first two nodes wait for each other.
     file.ctrl_deps = Default::default();
     file.ctrl_deps.push(&[file.id[1]]);
     file.ctrl_deps.push(&[file.id[0]]);
@@ -107,7 +107,7 @@ fn a_tree_is_drawn_by_its_times() {
         .kind
         .iter()
         .filter(|kind| **kind != ReplayKind::Boundary);
-    // three ops and three device rows have times, the roots and an op that was not matched do not
+    // Three ops and three device rows have times; the roots and an unmatched op do not.
     assert_eq!((drawn.count(), graph.edges()), (6, 0));
     let mut file = written_tree();
     file.start_ns.iter_mut().for_each(|start| *start = None);

@@ -1,4 +1,4 @@
-//! What nodes leave out is known all the same.
+//! Tests that attributes omitted by nodes can be restored.
 
 use super::tests::{attr, written};
 use super::*;
@@ -12,7 +12,7 @@ use etlink_link::NodeKind;
 use etlink_model::{HostThread, TrackLabel};
 use std::collections::BTreeSet;
 
-/// The attributes that Chakra's feeders and ASTRA-sim ask nodes for (`et_feeder_node_attr.h`,
+/// Attributes that Chakra's feeders and ASTRA-sim request from nodes (`et_feeder_node_attr.h`,
 /// `Workload.cc`).
 const READ_BY_SIMULATORS: [&str; 9] = [
     "is_cpu_op",
@@ -40,7 +40,7 @@ fn bytes_of(trace: &LinkedTrace, attributes: AttributeSet) -> Vec<u8> {
     bytes
 }
 
-/// The file as it is read, and as its JSON is read.
+/// Reads the file, and the same file converted to JSON.
 fn read_both(bytes: &[u8]) -> [ChakraGraph; 2] {
     let (mut json, mut losses) = (vec![], Losses::default());
     let read_all = for_each_message(bytes, &mut |message| {
@@ -50,7 +50,7 @@ fn read_both(bytes: &[u8]) -> [ChakraGraph; 2] {
     [read(bytes).expect("reads"), read(&json[..]).expect("reads")]
 }
 
-/// The list of texts of the first message.
+/// Returns a list of texts in the first message.
 fn texts<'m>(metadata: &'m GlobalMetadata, name: &str) -> &'m [String] {
     let found = metadata.attr.iter().find(|attr| attr.name == name);
     match found.and_then(|attr| attr.value.as_ref()) {
@@ -62,13 +62,13 @@ fn texts<'m>(metadata: &'m GlobalMetadata, name: &str) -> &'m [String] {
 #[test]
 fn what_full_nodes_leave_out_is_read_back() {
     let mut trace = sample(true);
-    // a range of another process on the thread that nothing else uses
+    // A range of another process on a thread that nothing else uses.
     trace.device.threads.push(HostThread {
         pid: TrackLabel::Int(200),
         tid: TrackLabel::Int(201),
     });
     trace.nodes.track[7] = etlink_model::TrackIdx(1);
-    // the host trace is of another run
+    // The host trace comes from another run.
     trace.host.as_mut().expect("a host trace").header.pid = Some(300);
     for graph in read_both(&bytes_of(&trace, AttributeSet::Full)) {
         assert_eq!(graph.attribute_set(), Some(AttributeSet::Full));
@@ -96,7 +96,7 @@ fn texts_of_many_nodes_stand_once() {
     let told = |node: &Node| node.inputs.as_ref().map(|inputs| inputs.types.clone());
     let told: Vec<String> = nodes.iter().filter_map(told).collect();
     assert_eq!(told, ["#0", "#0", "#0"]);
-    // a schema that one op has stays with it
+    // A schema that only one op has stays with the op.
     let schema = Value::StringVal("aten::mm(Tensor a) -> Tensor".to_owned());
     assert_eq!(attr(&nodes[2], "op_schema"), Some(&schema));
 }
@@ -118,14 +118,14 @@ fn schemas_of_several_ops_are_numbers() {
 #[test]
 fn ids_that_repeat_are_written_once() {
     let mut trace = sample(true);
-    // 112 is the `rf_id` of mm
+    // 112 is the `rf_id` of mm.
     trace.device.ops.external_id = vec![7, 112, -1];
     trace.device.calls.external_id = vec![8, 9];
     trace.device.rows.external_id = vec![8, 5, -1];
     let (_, nodes, _) = written(&trace, &with_attributes(AttributeSet::Full));
     let ids = [1, 2, 3, 5, 6, 8, 9].map(|node: usize| attr(&nodes[node], "external_id"));
     let int = |number| Some(Value::Int64Val(number));
-    // train, mm, its call, gemm, a copy that nothing launched, comms, the kernel of its call
+    // train, mm, its call, gemm, a copy that nothing launched, comms, the kernel of its call.
     let want = [int(7), None, int(8), None, int(5), int(-1), int(-1)];
     assert_eq!(ids.map(|id| id.cloned()), want);
 }
@@ -172,7 +172,7 @@ fn a_minimal_file_does_not_say_what_it_lacks() {
     }
 }
 
-/// Attributes of these names in a file of others mean what they mean there.
+/// Attributes with these names in other writers' files keep their own meaning.
 #[test]
 fn files_that_state_no_set_are_read_as_they_are() {
     let node = Node {
@@ -217,7 +217,7 @@ fn files_that_state_no_set_are_read_as_they_are() {
 #[test]
 fn a_demoted_collective_keeps_its_kind() {
     let mut trace = sample(true);
-    // of one rank: a simulator would never end
+    // With a group of one rank, a simulator would never end.
     trace.device.collectives.group_size.fill(1);
     let bytes = bytes_of(&trace, AttributeSet::Full);
     let graph = read(&bytes[..]).expect("reads");

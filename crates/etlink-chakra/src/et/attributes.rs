@@ -1,40 +1,40 @@
-//! What nodes leave out because it is known otherwise, and how it is known.
+//! Attributes that nodes omit because they follow from other data.
 //!
-//! The first message has the attribute `attrs`, with the name of an [`AttributeSet`]. Only then do
-//! absent attributes mean what stands here; files of others and of earlier releases have all that
-//! they say in each node.
+//! The first message has the attribute `attrs` with the name of an [`AttributeSet`]. Only then do
+//! absent attributes have the meanings below. Files of other writers and of earlier releases state
+//! everything in each node.
 //!
 //! [`AttributeSet`]: crate::AttributeSet
 //!
-//! | absent | it is |
+//! | absent attribute | meaning |
 //! |---|---|
-//! | `is_cpu_op` | false, as Chakra's feeders take it (`et_feeder_node.cpp`, both versions) |
+//! | `is_cpu_op` | false, as in Chakra's feeders (`et_feeder_node.cpp`, both versions) |
 //! | `kind` of a communication | `collective` |
 //! | `kind` of a node with `is_cpu_op` | `runtime` if it has a `correlation`, else `host_op` |
 //! | `kind` of another node | `device_op` |
 //! | `pid` of a node with `tid` | `thread_pid` of the first message, else its `pid` |
-//! | `start_ns`, `duration_ns` | in `ns`: what `start_time_micros` lacks, and the duration |
+//! | `start_ns`, `duration_ns` | in `ns`: the start's remainder in ns, and the duration |
 //! | `scope` of a node with `host_id` | 0 |
-//! | `external_id` of a node with `rf_id` | the same |
-//! | `external_id` of a device's node | that of the call with its `correlation`, if there is one |
+//! | `external_id` of a node with `rf_id` | same as `rf_id` |
+//! | `external_id` of a device node | that of its call, by `correlation` |
 //!
-//! An `external_id` of -1 says that there is none. All but the first row is of full files alone. A
-//! minimal file says nothing of these, and no starts.
+//! An `external_id` of -1 means that there is none. Only full files use the rows after the first. A
+//! minimal file states none of these attributes, and no starts.
 
 use crate::proto::NodeType;
 
-/// Start and duration of a node, ns: what `start_time_micros` lacks to the start, and all of the
-/// duration.
+/// Start and duration of a node, in nanoseconds: the part of the start that `start_time_micros`
+/// lacks, and the whole duration.
 pub(crate) const NS: &str = "ns";
 
-/// The attribute of the first message that names the set.
+/// Attribute of the first message that names the set.
 pub(crate) const ATTRIBUTE_SET: &str = "attrs";
 
-/// The attribute of the first message that names the process of the threads, where that is not its
-/// `pid`: the traces are of two runs.
+/// Attribute of the first message that names the process of the threads, if it differs from `pid`
+/// because the traces come from two runs.
 pub(crate) const THREAD_PID: &str = "thread_pid";
 
-/// What a node without `kind` is.
+/// Returns the kind of a node without `kind`.
 pub(crate) fn default_kind(
     node_type: NodeType,
     is_cpu_op: bool,
@@ -48,13 +48,13 @@ pub(crate) fn default_kind(
     }
 }
 
-/// The value of [`NS`]; `None` for a start before the clock's 0, which `start_time_micros` cannot
-/// say.
+/// Returns the value of [`NS`]; `None` for a start before the clock's 0, which `start_time_micros`
+/// cannot represent.
 pub(crate) fn split_times(start_ns: i64, duration_ns: i64) -> Option<[i64; 2]> {
     (start_ns >= 0).then_some([start_ns % 1000, duration_ns])
 }
 
-/// Start and duration, ns, of a node with this value of [`NS`].
+/// Returns start and duration of a node with this value of [`NS`], in nanoseconds.
 pub(crate) fn joined_times(start_us: u64, ns: &[i64]) -> Option<(i64, i64)> {
     let [rest, duration] = *ns else { return None };
     let start = i64::try_from(start_us).ok()?.checked_mul(1000)?;
@@ -73,7 +73,7 @@ mod tests {
             assert_eq!(joined_times(start_us, &ns), Some((start, duration)));
         }
         assert_eq!(split_times(-1, 7), None);
-        // damage: no time is made up
+        // For damaged values, no time is invented.
         assert_eq!(joined_times(1, &[3]), None);
         assert_eq!(joined_times(u64::MAX, &[3, 4]), None);
         assert_eq!(joined_times(1, &[i64::MAX, 4]), None);

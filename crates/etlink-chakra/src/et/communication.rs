@@ -1,8 +1,8 @@
-//! Which nodes communicate, as simulators understand it.
+//! Decides which nodes communicate in terms of simulators.
 //!
-//! ASTRA-sim runs all-reduce, all-gather, broadcast, all-to-all, reduce-scatter, send and
-//! receive; anything else throws or never ends. What it would not run is computation with the
-//! measured duration, and the reason is counted.
+//! ASTRA-sim runs all-reduce, all-gather, broadcast, all-to-all, reduce-scatter, send and receive;
+//! anything else throws or never ends. A communication it would not run becomes computation with
+//! the measured duration, and the reason is counted.
 
 use crate::astra::limits::DATASET_SPLITS;
 use crate::proto::CollectiveCommType;
@@ -11,7 +11,7 @@ use etlink_link::ranks::GroupResolver;
 use etlink_link::{CollectiveRef, LinkedTrace};
 use etlink_model::{CollectiveKind, NodeIdx, dtype_bytes};
 
-/// What a communication node becomes.
+/// Simulated form of a communication node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SimulatedComm<'t> {
     /// COMM_COLL_NODE.
@@ -30,7 +30,7 @@ pub(crate) enum SimulatedComm<'t> {
 }
 
 impl SimulatedComm<'_> {
-    /// What its node is called: kind and group, or peer.
+    /// Returns the name of the node: kind and group, or peer.
     pub(crate) fn name(&self) -> String {
         match *self {
             SimulatedComm::Collective { kind, group, .. } => {
@@ -49,18 +49,19 @@ impl SimulatedComm<'_> {
     }
 }
 
-/// `pg_name`.
+/// Value of `pg_name`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PgName<'t> {
-    /// Absent: simulators take all ranks.
+    /// Absent: simulators use all ranks.
     All,
-    /// As the trace names the group.
+    /// Name of the group in the trace.
     Named(&'t str),
-    /// Its number among the groups of all ranks.
+    /// Number of the group among the groups of all ranks.
     Numbered(u32),
 }
 
-/// What node `index` communicates, `None` if it does not. Only one slice of an op does.
+/// Returns the communication of node `index`; `None` if the node does not communicate. Only one
+/// slice of an op communicates.
 pub(crate) fn comm_of<'t>(
     trace: &'t LinkedTrace,
     groups: &GroupResolver<'_>,
@@ -71,7 +72,7 @@ pub(crate) fn comm_of<'t>(
     if !trace.is_communication(&node) {
         return None;
     }
-    // Later slices of a collective are its waiting, and would communicate a second time.
+    // Later slices of a collective are its waits, and would communicate a second time.
     let Some(record) = trace.collective(&node) else {
         return Some(Err(Demotion::NoRecord));
     };
@@ -84,7 +85,7 @@ pub(crate) fn comm_of<'t>(
     })
 }
 
-/// What becomes of a communication among all ranks.
+/// Applies the decision of all ranks to a communication.
 fn apply_decision<'t>(
     mut comm: SimulatedComm<'t>,
     decision: CommDecision,
@@ -102,8 +103,8 @@ fn apply_decision<'t>(
     Ok(comm)
 }
 
-/// What the record says, or why it becomes computation. Sizes are this rank's input: for an
-/// all-gather its shard, for a reduce-scatter all of it.
+/// Classifies a record, or returns the reason why it becomes computation. Sizes are this rank's
+/// input: its shard for an all-gather, everything for a reduce-scatter.
 fn classify<'t>(
     trace: &'t LinkedTrace,
     groups: &GroupResolver<'_>,
@@ -125,7 +126,7 @@ fn classify<'t>(
         CollectiveKind::Other => return Err(Demotion::UnknownType),
     };
     let bytes = message_bytes(record)?;
-    // ASTRA-sim loops for ever over pieces of no bytes.
+    // ASTRA-sim loops forever over pieces of zero bytes.
     if kind == CollectiveCommType::AllGather && bytes < DATASET_SPLITS {
         return Err(Demotion::NoData);
     }
@@ -134,7 +135,7 @@ fn classify<'t>(
         return Err(Demotion::OneRank);
     }
     let name = record.names.get(record.record.group_name);
-    // Without `pg_name` ASTRA-sim takes all ranks and needs no `comm_group.json`.
+    // Without `pg_name`, ASTRA-sim uses all ranks and needs no `comm_group.json`.
     let all = name.is_empty() || groups.is_world(record);
     Ok(SimulatedComm::Collective {
         kind,
@@ -170,7 +171,7 @@ fn point_to_point<'t>(
 ) -> Result<SimulatedComm<'t>, Demotion> {
     let send = record.kind() == CollectiveKind::Send;
     let bytes = message_bytes(record)?;
-    // What the caller knows of the rank comes first; a device trace need not say it.
+    // The rank known to the caller takes precedence; a device trace need not state it.
     let own = trace.report.rank.or(trace.device.header.rank);
     let own = own.map(|rank| rank.0);
     let peer = groups.peer(record).ok_or(Demotion::UnknownPeer)?.0;
@@ -214,9 +215,9 @@ mod tests {
         })
     }
 
-    /// All-reduce, all-to-all and broadcast: the buffer; all-gather: this rank's shard;
-    /// reduce-scatter: all that goes in. Each is what `record_param_comms` says of the input, of
-    /// `*_coalesced` the sum; outputs are other sizes.
+    /// Sizes come from the input in `record_param_comms`, for `*_coalesced` its sum: the buffer for
+    /// all-reduce, all-to-all and broadcast, this rank's shard for all-gather, the whole input for
+    /// reduce-scatter. Outputs have other sizes.
     #[test]
     fn kinds_and_sizes() {
         for (names, want) in [

@@ -1,30 +1,31 @@
-//! Cuts a stream of JSON objects, one after the other, into its objects.
+//! Splits a stream of concatenated JSON objects into its objects.
 
 use std::io::{self, Read};
 
-/// So much is read at once.
+/// Bytes read at once.
 const CHUNK_BYTES: usize = 1 << 16;
 
-/// The objects of a stream, each as its bytes. Stops before what is no object.
+/// Iterator over the objects of a stream, each as bytes. Stops before anything that is not an
+/// object.
 pub(crate) struct JsonObjects<R> {
     source: R,
-    /// What was read and not given out yet, from `start` on.
+    /// Bytes read; those from `start` on are not returned yet.
     buffer: Vec<u8>,
     start: usize,
     place: StreamPlace,
-    /// Why nothing more can be read.
+    /// Error that stopped reading; `None` so far.
     failure: Option<io::Error>,
     is_ended: bool,
 }
 
-/// A place in a stream, as errors name it.
+/// Position in a stream, as reported in errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StreamPlace {
-    /// Bytes before it.
+    /// Bytes before the position.
     pub(crate) offset: u64,
-    /// Line breaks before it.
+    /// Line breaks before the position.
     pub(crate) lines: usize,
-    /// Bytes before it in its line.
+    /// Bytes before the position in its line.
     pub(crate) column: usize,
 }
 
@@ -40,7 +41,7 @@ impl StreamPlace {
     }
 }
 
-/// How far an object was looked at that may go on behind the buffer.
+/// Progress of a search for the end of an object that may continue after the buffer.
 #[derive(Default)]
 struct ObjectScan {
     position: usize,
@@ -49,7 +50,7 @@ struct ObjectScan {
 }
 
 impl ObjectScan {
-    /// The length of the object, if its end is in `bytes`.
+    /// Returns the length of the object if its end is in `bytes`.
     fn find_end(&mut self, bytes: &[u8]) -> Option<usize> {
         while self.position < bytes.len() {
             let rest = &bytes[self.position..];
@@ -58,7 +59,7 @@ impl ObjectScan {
                     self.position = bytes.len();
                     return None;
                 };
-                // the byte behind a backslash may come with the next chunk
+                // The byte after a backslash may be in the next chunk.
                 self.in_string = rest[found] != b'"';
                 self.position += found + if self.in_string { 2 } else { 1 };
                 continue;
@@ -71,7 +72,7 @@ impl ObjectScan {
             match rest[found] {
                 b'"' => self.in_string = true,
                 b'{' => self.depth += 1,
-                // the first byte is an opening brace: the depth is 1 at least
+                // The first byte is an opening brace, so the depth is at least 1.
                 _ => self.depth -= 1,
             }
             if self.depth == 0 {
@@ -94,7 +95,7 @@ impl<R: Read> JsonObjects<R> {
         }
     }
 
-    /// The next object, where there is a whole one.
+    /// Returns the next object; `None` if there is no complete one.
     pub(crate) fn next_object(&mut self) -> Option<&[u8]> {
         self.skip_blanks();
         if self.buffer.get(self.start) != Some(&b'{') {
@@ -111,19 +112,19 @@ impl<R: Read> JsonObjects<R> {
         }
     }
 
-    /// Goes behind so many bytes, those of an object that was taken.
+    /// Skips the object of this length that was returned last.
     pub(crate) fn advance(&mut self, length: usize) {
         let end = self.start + length;
         self.place.advance(&self.buffer[self.start..end]);
         self.start = end;
     }
 
-    /// Where the next object begins, or what is no object.
+    /// Returns the position of the next object, or of text that is not an object.
     pub(crate) fn place(&self) -> StreamPlace {
         self.place
     }
 
-    /// What was not given out, to be read by somebody else.
+    /// Returns everything that was not returned as an object, to be read elsewhere.
     pub(crate) fn into_rest(mut self) -> impl Read {
         self.buffer.drain(..self.start);
         let failure = FailingSource(self.failure.take());
@@ -145,7 +146,7 @@ impl<R: Read> JsonObjects<R> {
         }
     }
 
-    /// Whether there was more.
+    /// Reads more of the stream. Returns true if there was more.
     fn read_more(&mut self) -> bool {
         if self.is_ended {
             return false;
@@ -153,7 +154,7 @@ impl<R: Read> JsonObjects<R> {
         self.buffer.drain(..self.start);
         self.start = 0;
         let before = self.buffer.len();
-        // an object of gigabytes is read in larger and larger steps
+        // An object of gigabytes is read in increasing steps.
         let wanted = CHUNK_BYTES.max(before) as u64;
         let read = (&mut self.source)
             .take(wanted)
@@ -164,7 +165,7 @@ impl<R: Read> JsonObjects<R> {
     }
 }
 
-/// Fails once, as the source did when it was read before.
+/// Source that fails once with the error that an earlier read returned.
 struct FailingSource(Option<io::Error>);
 
 impl Read for FailingSource {

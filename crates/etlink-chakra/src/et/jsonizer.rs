@@ -1,5 +1,5 @@
-//! Reads what `chakra_jsonizer` prints: the messages of a file as protobuf JSON, one object
-//! after the other. Integers of 64 bits are strings there, enums are their names.
+//! Reads the output of `chakra_jsonizer`: the messages of a file as concatenated objects of
+//! protobuf JSON, in which 64-bit integers are strings and enums are names.
 
 use super::attributes::{NS, joined_times};
 use super::json_objects::{JsonObjects, StreamPlace};
@@ -31,13 +31,13 @@ impl JsonNumber {
             JsonNumber::Text(text) => text
                 .parse()
                 .ok()
-                // Ids are unsigned: one above 2^63 comes back as the same 64 bits.
+                // Ids are unsigned: an id above 2^63 keeps its 64 bits.
                 .or_else(|| Some(text.parse::<u64>().ok()?.cast_signed())),
             JsonNumber::Other(_) | JsonNumber::Absent => None,
         }
     }
 
-    /// A number of microseconds as nanoseconds; `None` where those are more than 64 bits hold.
+    /// Converts microseconds to nanoseconds; `None` if they exceed 64 bits.
     fn micros_as_ns(&self) -> Option<i64> {
         self.int()?.checked_mul(1000)
     }
@@ -106,8 +106,9 @@ struct JsonNumbers {
     values: Vec<JsonNumber>,
 }
 
-/// Reads each object by `simd-json`. What that refuses is read once more by `serde_json`, with all
-/// behind it: its errors say line and column.
+/// Parses each object with `simd-json`. An object that it rejects is parsed again with
+/// `serde_json`, together with everything after it, because `serde_json`'s errors report line and
+/// column.
 pub(crate) fn read_jsonizer(source: impl Read) -> Result<ChakraGraph, ChakraReadError> {
     let mut messages = MessageSink::default();
     let mut objects = JsonObjects::new(source);
@@ -124,11 +125,11 @@ pub(crate) fn read_jsonizer(source: impl Read) -> Result<ChakraGraph, ChakraRead
     Ok(messages.graph)
 }
 
-/// The graph, as far as its messages were read.
+/// The graph of the messages read so far.
 struct MessageSink {
     graph: ChakraGraph,
     context: FileContext,
-    /// No message was read yet.
+    /// True if no message was read yet.
     is_empty: bool,
 }
 
@@ -147,7 +148,7 @@ impl Default for MessageSink {
 
 impl MessageSink {
     fn add(&mut self, message: JsonMessage) {
-        // Protobuf JSON has no type names: the first message without `type` is the metadata.
+        // Protobuf JSON has no type names: a first message without `type` is the metadata.
         if std::mem::take(&mut self.is_empty) && message.r#type.is_none() {
             read_metadata(&mut self.graph, message);
             self.context = FileContext::of(&self.graph);
@@ -156,7 +157,8 @@ impl MessageSink {
         }
     }
 
-    /// Reads the rest of a file, which begins at `place`, up to its end or what is no message.
+    /// Reads the rest of a file, which begins at `place`, up to its end or to text that is not a
+    /// message.
     fn add_strictly(&mut self, rest: impl Read, place: StreamPlace) {
         let mut messages =
             serde_json::Deserializer::from_reader(BufReader::new(rest)).into_iter::<JsonMessage>();
@@ -175,7 +177,7 @@ impl MessageSink {
                         detail: error_in_file(&error, place),
                         ..FindingExample::default()
                     });
-                    // Behind broken JSON nothing says where the next object begins.
+                    // After broken JSON, the start of the next object is unknown.
                     break;
                 }
             }
@@ -184,7 +186,7 @@ impl MessageSink {
     }
 }
 
-/// An error in what begins at `place`, with its line and column in the file.
+/// Formats an error in text that begins at `place`, with line and column in the file.
 fn error_in_file(error: &serde_json::Error, place: StreamPlace) -> String {
     let text = error.to_string();
     let (line, column) = (error.line(), error.column());
@@ -209,14 +211,14 @@ fn read_metadata(graph: &mut ChakraGraph, message: JsonMessage) {
     for attr in message.attr {
         let number = attr.int64_val.int().map(|number| number.to_string());
         let flag = attr.bool_val.map(|flag| flag.to_string());
-        // lists and floats are not used here
+        // Lists and floats are not used here.
         let value = attr.string_val.or(number).or(flag).unwrap_or_default();
         graph.metadata.push((attr.name, value));
     }
 }
 
 fn push_node(graph: &mut ChakraGraph, message: &JsonMessage, context: FileContext) {
-    // A type that this schema does not have is one of a later Chakra: `check` names the node.
+    // An unknown type belongs to a later schema: `check` reports the node.
     let node_type = message.r#type.as_deref().and_then(NodeType::from_str_name);
     let exact = joined_times(message.start_time_micros.id(), &message.numbers(NS));
     let exact = if context.is_stated() { exact } else { None };
@@ -256,7 +258,7 @@ fn push_node(graph: &mut ChakraGraph, message: &JsonMessage, context: FileContex
         },
         transfer_of: message.number("transfer_of"),
     };
-    // A process or thread is a number or a text, as in the Kineto file that it comes from.
+    // A process or thread is a number or a text, as in the original Kineto file.
     for (label, name) in [(&mut node.place.pid, "pid"), (&mut node.place.tid, "tid")] {
         *label = message
             .number(name)
@@ -289,7 +291,7 @@ mod tests {
   "attr": [{"name": "comm_size", "int32Val": -8}]}
 "#;
 
-    /// As it was read before there was a second parser.
+    /// Reads with `serde_json` alone, as before the second parser existed.
     fn read_by_serde(text: &[u8]) -> String {
         let mut messages = MessageSink::default();
         messages.add_strictly(text, StreamPlace::default());
@@ -313,7 +315,7 @@ mod tests {
                 let mut text = whole.to_vec();
                 text[at] = byte;
                 let shown = String::from_utf8_lossy(&text);
-                // `-0` is an integer for simd-json, a float for serde_json
+                // `-0` is an integer for simd-json, a float for serde_json.
                 if !shown.contains("-0") {
                     assert_eq!(read_by_both(&text), read_by_serde(&text), "{shown}");
                 }
@@ -337,7 +339,7 @@ mod tests {
         assert!(finding.contains("at line 5 column 21"), "{finding}");
     }
 
-    /// Fails where the file is cut.
+    /// Source that fails at the end of its truncated text.
     struct CutSource<'t>(&'t [u8]);
 
     impl Read for CutSource<'_> {
@@ -351,7 +353,7 @@ mod tests {
 
     #[test]
     fn a_source_that_fails_is_reported_once() {
-        // blanks at the end would count as read, or not: no place is wrong
+        // Trailing blanks may or may not count as read; both positions are correct.
         for text in [MESSAGES.trim_end(), &MESSAGES[..MESSAGES.len() - 9], "{"] {
             let source = || CutSource(text.as_bytes());
             let mut strict = MessageSink::default();

@@ -1,7 +1,7 @@
-//! The message before the nodes.
+//! Writes the message before the nodes.
 //!
-//! Readers take the first message for it whatever it is, so a file without one loses its
-//! first node in silence.
+//! Readers take the first message for metadata unconditionally, so a file without metadata silently
+//! loses its first node.
 
 use super::attributes::{ATTRIBUTE_SET, THREAD_PID};
 use super::shared_texts::SharedTexts;
@@ -11,23 +11,23 @@ use crate::wire::write::MessageWriter;
 use etlink_link::LinkedTrace;
 use etlink_model::TrackLabel;
 
-/// Version of the Chakra schema that the nodes follow.
+/// Version of the Chakra schema of the nodes.
 pub(crate) const SCHEMA_VERSION: &str = "0.0.4";
-/// What `schema` says when no host trace was there to say it.
+/// Value of `schema` without a host trace that states one.
 const NO_HOST_SCHEMA: &str = "1.1.1-chakra.0.0.4";
-/// The attribute that states how many nodes follow.
+/// Attribute that states the number of nodes that follow.
 pub(crate) const NODE_COUNT: &str = "node_count";
-/// Who wrote the file.
+/// Program that wrote the file.
 pub(crate) const WRITER: &str = concat!("etlink ", env!("CARGO_PKG_VERSION"));
 
-/// Appends `GlobalMetadata` after its length. All times in the file have had `clock_offset_ns`
-/// added, and `clock_drift_ppb` of the time since `clock_at_ns`, which is since the Unix epoch by
-/// the rank's own clock.
+/// Appends a length-delimited `GlobalMetadata`. All times in the file include `clock_offset_ns`,
+/// and `clock_drift_ppb` of the time since `clock_at_ns`, which counts from the Unix epoch by the
+/// rank's own clock.
 ///
-/// `node_count` is how many nodes follow. A cut between two messages leaves a file that is whole to
-/// any reader: no message states that it is the last. Stock readers keep attributes of metadata
-/// without looking at them (`et_feeder.cpp` reads the message and goes on, `chakra_jsonizer` prints
-/// it).
+/// `node_count` is the number of nodes that follow. A file truncated between two messages looks
+/// complete to any reader, because no message is marked as the last. Stock readers keep unknown
+/// attributes of metadata without inspecting them (`et_feeder.cpp` reads the message and continues,
+/// `chakra_jsonizer` prints it).
 pub(crate) fn global_metadata(
     trace: &LinkedTrace,
     options: &WriteOptions<'_>,
@@ -59,7 +59,7 @@ pub(crate) fn global_metadata(
     }
     if let Some(header) = host {
         message.attr_text("time", &header.time);
-        // Times of the observer's clock: a negative one is damage, and the keys are unsigned.
+        // Times of the observer's clock: a negative one is damage, and the attributes are unsigned.
         for (name, ms) in [
             ("start_ts", header.start_ms),
             ("finish_ts", header.finish_ms),
@@ -70,7 +70,7 @@ pub(crate) fn global_metadata(
         }
     }
     let device = &trace.device.header;
-    // What the caller knows goes before what the device trace says: that may say nothing.
+    // Values known to the caller take precedence over the device trace, which may lack them.
     let rank = trace.report.rank.or(device.rank);
     for (name, value) in [
         ("rank", rank.map(|rank| rank.0)),
@@ -82,7 +82,7 @@ pub(crate) fn global_metadata(
     }
     message.attr_int("base_time_ns", device.base_ns.0);
     let clock = &options.clock;
-    // A file whose times are as recorded says nothing of clocks.
+    // A file whose times are as recorded states nothing about clocks.
     if clock.offset_ns != 0 {
         message.attr_int("clock_offset_ns", clock.offset_ns);
     }
@@ -95,10 +95,10 @@ pub(crate) fn global_metadata(
     message.bytes()
 }
 
-/// The recorded process: what the host trace says, else the first thread's process.
+/// Returns the recorded process: the process in the host trace, or else the first thread's process.
 pub(crate) fn pid(trace: &LinkedTrace) -> Option<u64> {
-    // The observer records one process; a device trace may show several, of which the first is the
-    // recorded one.
+    // The observer records one process. A device trace may contain several; the first one is the
+    // recorded process.
     let said = trace.host.as_ref().and_then(|host| host.header.pid);
     match said {
         Some(said) => u64::try_from(said).ok(),
@@ -106,7 +106,7 @@ pub(crate) fn pid(trace: &LinkedTrace) -> Option<u64> {
     }
 }
 
-/// The first thread's process.
+/// Returns the first thread's process.
 pub(crate) fn thread_pid(trace: &LinkedTrace) -> Option<u64> {
     let threads = &trace.device.threads;
     let seen = threads.iter().find_map(|thread| match thread.pid {

@@ -1,12 +1,12 @@
-//! Protobuf traces for simulators.
+//! Writes protobuf traces for simulators.
 //!
 //! ```text
 //! length GlobalMetadata, length Node 0, length Node 1, …
 //! ```
-//! Lengths are varints. Nodes are those of the linked graph in its order, so ids ascend with time,
+//! Lengths are varints. Nodes have the order of the linked graph, so ids ascend with time,
 //! which is how ASTRA-sim chooses among ready nodes. `ctrl_deps` are program order, waits of calls
-//! and handoffs, `data_deps` launches, stream order, event waits and tensors; simulators wait for
-//! both alike. Nothing but COMP, COMM_COLL, COMM_SEND and COMM_RECV nodes is written: ASTRA-sim
+//! and handoffs; `data_deps` are launches, stream order, event waits and tensors. Simulators treat
+//! both alike. Only COMP, COMM_COLL, COMM_SEND and COMM_RECV nodes are written, because ASTRA-sim
 //! aborts on metadata nodes. O(nodes + edges).
 
 pub(crate) mod attributes;
@@ -44,13 +44,13 @@ use shared_texts::SharedTexts;
 use std::io;
 use weights::EdgeWeights;
 
-/// Nodes in a block; some 300 KB.
+/// Nodes per block; about 300 KB.
 const BLOCK_NODES: usize = 1024;
 
-/// Writes a trace as protobuf, uncompressed, as simulators read it.
+/// Writes a trace as uncompressed protobuf, the format that simulators read.
 ///
 /// # Errors
-/// Those of `out`.
+/// Fails if writing to `out` fails.
 pub fn write_et(
     trace: &LinkedTrace,
     options: &WriteOptions<'_>,
@@ -90,7 +90,7 @@ pub fn write_et(
         summary.nodes, node_count,
         "the first message states the count"
     );
-    // The graph decided what is demoted; blocks only write it.
+    // The graph counted the demotions; blocks only write its nodes.
     summary.demoted = graph.demoted;
     Ok(summary)
 }

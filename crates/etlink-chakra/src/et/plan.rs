@@ -1,4 +1,4 @@
-//! What nodes need to know of the nodes before them, so that they can be encoded in any order.
+//! Collects what nodes need to know about earlier nodes, so that they can be encoded in any order.
 
 use super::part::PartGraph;
 use super::roofline::RooflineWorks;
@@ -11,38 +11,39 @@ use etlink_model::{DurationNs, GlobalRank, NodeIdx, TimeNs};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
-/// A piece of an op or call that is no longer than this, not its first, is written with what its
-/// thread did just before.
+/// Minimum length of a piece of an op or call; a shorter one that is not the first is merged with
+/// the previous work of its thread.
 const SHORT: DurationNs = DurationNs(1_000);
 
-/// What is known of all nodes before the first is encoded, as columns.
+/// Data about all nodes that is needed before the first is encoded, as columns.
 pub(crate) struct EtPlan {
-    /// Per node, the node that it is written with: itself, or an earlier one of its thread.
+    /// Node that each node is merged with: itself, or an earlier node of its thread.
     with: Vec<NodeIdx>,
-    /// Per node, how long it takes, with what is written with it.
+    /// Duration of each node, including the nodes merged into it.
     pub(crate) duration: Vec<DurationNs>,
-    /// Per node, the time from the end of the last that it waits for to its start.
+    /// Time from the end of each node's last dep to its start.
     pub(crate) latency: Vec<DurationNs>,
-    /// Per node, its duration in whole microseconds with what rounding left over before it.
+    /// Duration of each node in whole microseconds, including the rounding remainder carried over.
     pub(crate) duration_us: Vec<u64>,
-    /// Per node, the same of a latency node before it. Empty where there are none.
+    /// Duration of the latency node before each node, in whole microseconds; empty without latency
+    /// nodes.
     pub(crate) latency_us: Vec<u64>,
-    /// Per node, its id. Empty: its number.
+    /// Id of each node; empty if ids equal numbers.
     ids: Vec<u64>,
-    /// Per CPU op, the node of its first slice; [`NodeIdx::NONE`] = it has none.
+    /// Node of the first slice of each CPU op; [`NodeIdx::NONE`] if there is none.
     pub(crate) first_slice: Vec<NodeIdx>,
-    /// Communications and the one before each, by node. Empty where they need not go in turn.
+    /// Communications and the one before each, by node; empty if they need not be serialized.
     serial_order: Vec<(NodeIdx, NodeIdx)>,
-    /// What nodes compute and move, where that is to be written.
+    /// Work of nodes; `None` if it is not written.
     pub(crate) roofline: Option<RooflineWorks>,
-    /// What dependencies take by themselves, where that is to be written.
+    /// Weights of dependencies; `None` if they are not written.
     pub(crate) weights: Option<EdgeWeights>,
-    /// Nodes that carry out a communication of the host, and its node, by node.
+    /// Nodes that carry out a communication of the host, and the communication's node, by node.
     transfers: Vec<(NodeIdx, NodeIdx)>,
 }
 
 impl EtPlan {
-    /// O(nodes + edges).
+    /// Builds the plan of a graph. O(nodes + edges).
     pub(crate) fn of(
         trace: &LinkedTrace,
         graph: &PartGraph<'_>,
@@ -67,7 +68,7 @@ impl EtPlan {
         plan
     }
 
-    /// Without durations in microseconds.
+    /// Builds the plan without durations in microseconds.
     fn unrounded(
         trace: &LinkedTrace,
         graph: &PartGraph<'_>,
@@ -76,19 +77,19 @@ impl EtPlan {
         options: &WriteOptions<'_>,
     ) -> EtPlan {
         let nodes = &graph.nodes;
-        // None of these needs another.
+        // These computations are independent.
         let ((with, mut duration), (mut latency, first_slice)) = rayon::join(
             || joined(graph),
             || rayon::join(|| latencies(graph), || first_slices(trace, graph)),
         );
-        // What decides their start is the communication before, which is none of their deps.
+        // The preceding communication, which is not among their deps, determines their start.
         for node in turns.moved {
             latency[node.index()] = DurationNs(0);
         }
-        // An offset moves all times alike; only a drift changes lengths.
+        // An offset shifts all times equally; only a drift changes lengths.
         if options.clock.drift.is_some_and(|drift| drift.applied) {
             for (node, start) in nodes.start.iter().enumerate() {
-                // by their ends, so that sums stay exact
+                // Computed from ends, so that sums stay exact.
                 let ready = start.0.saturating_sub(latency[node].0);
                 let end = start.0.saturating_add(duration[node].0);
                 let [ready, start, end] =
@@ -118,7 +119,7 @@ impl EtPlan {
         }
     }
 
-    /// Threads whose gaps take no time. Empty where all take it.
+    /// Returns the threads whose gaps take no time; empty if all gaps take time.
     fn passive_threads(
         &self,
         trace: &LinkedTrace,
@@ -132,9 +133,8 @@ impl EtPlan {
         }
     }
 
-    /// Rounds the times of nodes. A thread that only looks on
-    /// takes no time for its gaps: simulators run one host node at a time, and its would hold up the
-    /// threads that do the work.
+    /// Rounds the times of nodes. Gaps of a passive thread take no time: simulators run one host
+    /// node at a time, and these gaps would delay the threads that do the work.
     fn round(
         &mut self,
         graph: &PartGraph<'_>,
@@ -162,7 +162,8 @@ impl EtPlan {
                 }
                 continue;
             }
-            // Each thread and queue carries its own remainder, as each has its own sum to keep.
+            // Each thread and queue carries its own remainder, because each has its own sum to
+            // preserve.
             let rounding = if on_device {
                 &mut rounding.queues
             } else {
@@ -176,8 +177,8 @@ impl EtPlan {
         }
     }
 
-    /// Per node, the time that is to be rounded, with what is written with it, where it is not that
-    /// of the node itself.
+    /// Returns the time of each node to round, including the nodes merged into it; `None` if nodes
+    /// take their own time.
     fn serialized_takes(&self, graph: &PartGraph<'_>) -> Option<Vec<DurationNs>> {
         if graph.takes.is_empty() {
             return None;
@@ -195,7 +196,7 @@ impl EtPlan {
         Some(takes)
     }
 
-    /// What a node takes by itself, with its latency where that is folded in.
+    /// Returns the time of a node alone, including its latency if that is folded in.
     fn own_take(&self, node: usize, mode: LatencyMode) -> DurationNs {
         let mut take = self.duration[node];
         if mode == LatencyMode::Fold {
@@ -204,15 +205,15 @@ impl EtPlan {
         take
     }
 
-    /// The id of a node, or of the one that it is written with.
+    /// Returns the id of a node, or of the node it is merged with.
     pub(crate) fn id(&self, node: NodeIdx) -> u64 {
         let node = self.with[node.index()];
         let id = self.ids.get(node.index()).copied();
         id.unwrap_or(u64::from(node.0))
     }
 
-    /// What the edge to a node at this place among all edges takes by itself: from the end of the
-    /// node that `from` is written with.
+    /// Returns the latency of the edge at this position among all edges, counted from the end of
+    /// the node that `from` is merged with.
     pub(crate) fn edge_latency(
         &self,
         graph: &PartGraph<'_>,
@@ -228,7 +229,7 @@ impl EtPlan {
         Some(graph.nodes.end(from) + latency - written_end)
     }
 
-    /// Whether a node of this kind is written by itself.
+    /// Returns true if a node of this kind is written separately.
     pub(crate) fn is_written(
         &self,
         node: NodeIdx,
@@ -238,7 +239,7 @@ impl EtPlan {
         self.with[node.index()] == node && !is_left_out(kind, options)
     }
 
-    /// How many nodes the file has, latencies that are nodes included. O(nodes).
+    /// Returns the number of nodes in the file, including latency nodes. O(nodes).
     pub(crate) fn node_count(&self, graph: &PartGraph<'_>, options: &WriteOptions<'_>) -> u64 {
         let mut count = 0;
         for node in graph.nodes.indices() {
@@ -249,7 +250,8 @@ impl EtPlan {
         count
     }
 
-    /// The communication before this one, if it is one and has to wait for its turn.
+    /// Returns the communication before this one; `None` if the node is no communication or need
+    /// not wait for its turn.
     pub(crate) fn serialized_after(&self, node: NodeIdx) -> Option<NodeIdx> {
         let at = self
             .serial_order
@@ -258,7 +260,7 @@ impl EtPlan {
         Some(self.serial_order[at].1)
     }
 
-    /// The communication that a node of the host carries out; it can be the node itself.
+    /// Returns the communication that a host node carries out; it can be the node itself.
     pub(crate) fn transfer_of(&self, node: NodeIdx) -> Option<NodeIdx> {
         let at = self
             .transfers
@@ -267,7 +269,7 @@ impl EtPlan {
         Some(self.transfers[at].1)
     }
 
-    /// Whether a node has a latency node before it, whose id is the one before its own.
+    /// Returns true if a latency node precedes a node; its id is one less than the node's.
     pub(crate) fn has_latency_node(&self, node: NodeIdx) -> bool {
         !self.latency_us.is_empty() && self.latency[node.index()] > DurationNs(0)
     }
@@ -280,12 +282,12 @@ fn transfers(trace: &LinkedTrace) -> Vec<(NodeIdx, NodeIdx)> {
     {
         return vec![];
     }
-    // The rank does not matter here: only extents are asked for.
+    // The rank is irrelevant here: only extents are used.
     let facts = RankSummary::from_trace(trace, GlobalRank::default());
     let elsewhere = facts
         .communications
         .iter()
-        // A worker's range is its own transfer, which a reader could not tell from a call.
+        // A worker's range is its own transfer, which a reader could not distinguish from a call.
         .filter(|own| own.extent.is_transfer && !own.on_device);
     let pairs = elsewhere.map(|own| (own.extent.waits, own.node));
     let mut all: Vec<(NodeIdx, NodeIdx)> = pairs.collect();
@@ -293,12 +295,12 @@ fn transfers(trace: &LinkedTrace) -> Vec<(NodeIdx, NodeIdx)> {
     all
 }
 
-/// Whether nodes of this kind are not written.
+/// Returns true if nodes of this kind are omitted.
 pub(crate) fn is_left_out(kind: NodeKind, options: &WriteOptions<'_>) -> bool {
     options.no_gaps && kind == NodeKind::HostGap
 }
 
-/// Per node, the time from the end of the last that it waits for to its start.
+/// Returns, for each node, the time from the end of its last dep to its start.
 fn latencies(graph: &PartGraph<'_>) -> Vec<DurationNs> {
     let nodes = &graph.nodes;
     (0..nodes.len())
@@ -307,8 +309,8 @@ fn latencies(graph: &PartGraph<'_>) -> Vec<DurationNs> {
         .collect()
 }
 
-/// Per node, the node that it is written with, and how long that takes then. What waits for the
-/// earlier one alone waits longer by what was short, no sum changes.
+/// Returns, for each node, the node it is merged with, and the resulting durations. Nodes that only
+/// wait for the earlier one wait longer by the short piece; no sum changes.
 fn joined(graph: &PartGraph<'_>) -> (Vec<NodeIdx>, Vec<DurationNs>) {
     let nodes = &graph.nodes;
     let mut with: Vec<NodeIdx> = nodes.indices().collect();
@@ -319,7 +321,7 @@ fn joined(graph: &PartGraph<'_>) -> (Vec<NodeIdx>, Vec<DurationNs>) {
             continue;
         }
         let mut deps = graph.edges.deps(node).iter();
-        // A second dep could end later than the first: the short piece then marks when it did.
+        // A second dep could end later than the first: the short piece then marks that time.
         let (Some(edge), None) = (deps.next(), deps.next()) else {
             continue;
         };
@@ -333,26 +335,27 @@ fn joined(graph: &PartGraph<'_>) -> (Vec<NodeIdx>, Vec<DurationNs>) {
     (with, duration)
 }
 
-/// Whether a node is an op or a call of the host.
+/// Returns true if a node is an op or a call of the host.
 fn is_host_work(nodes: &Nodes, node: NodeIdx) -> bool {
     let node = node.index();
     let is_work = matches!(nodes.kind[node], NodeKind::HostOp | NodeKind::Runtime);
     is_work && !nodes.on_device[node]
 }
 
-/// In which order the communications of a rank go that may not run side by side.
+/// Order of a rank's communications that may not overlap.
 #[derive(Debug, Default)]
 pub(crate) struct CommTurns {
     /// Communications and the one before each, by node.
     pairs: Vec<(NodeIdx, NodeIdx)>,
-    /// Those that now begin later than measured.
+    /// Communications that now begin later than measured.
     moved: Vec<NodeIdx>,
 }
 
 impl CommTurns {
-    /// Sets the turns of a graph, if its file is to have them. Transfers of several threads of Gloo
-    /// share the network, and one after the other they would take the sum: each begins when the
-    /// one before it has ended, and takes what is left. O(n log n) in communications.
+    /// Serializes the communications of a graph if its file requires it. Transfers of several Gloo
+    /// threads share the network, and would take the sum of their times one after the other: each
+    /// begins once the previous one has ended, and keeps its remaining time. O(n log n) in
+    /// communications.
     pub(crate) fn set(graph: &mut PartGraph<'_>, options: &WriteOptions<'_>) -> CommTurns {
         if !options.serialize_comms {
             return CommTurns::default();
@@ -362,7 +365,7 @@ impl CommTurns {
             pairs,
             moved: vec![],
         };
-        // Only with latencies folded in are times to add up.
+        // Times need to add up only if latencies are folded in.
         if options.latency == LatencyMode::Fold {
             turns.move_starts(graph);
         }
@@ -385,7 +388,7 @@ impl CommTurns {
                 node = *after;
                 let end = graph.nodes.end(node);
                 let overlaps = graph.nodes.start[node.index()] < ended;
-                // Rows of a device keep their times: replay says what the turns cost.
+                // Device rows keep their times: replay shows the cost of serialization.
                 if overlaps && !graph.nodes.on_device[node.index()] {
                     begin_at(graph, node, ended, end.max(ended));
                     self.moved.push(node);
@@ -396,8 +399,9 @@ impl CommTurns {
         self.move_gaps(graph);
     }
 
-    /// One that had ended before its turn now ends later. The gap behind it on its thread begins
-    /// there, and so does what only waits for it and takes no time.
+    /// Shifts gaps. A communication that had ended before its turn now ends later; the following
+    /// gap on its thread begins there, and so do instant nodes that only wait for the
+    /// communication.
     fn move_gaps(&self, graph: &mut PartGraph<'_>) {
         let nodes = &graph.nodes;
         let mut later: FxHashMap<NodeIdx, TimeNs> = self
@@ -410,7 +414,8 @@ impl CommTurns {
             return;
         }
         let mut moves = vec![];
-        // Edges come by what waits, ascending: a cause is known to be late before its effects.
+        // Edges are ordered by dependent, ascending: a cause is known to be late before its
+        // effects.
         for edge in graph.edges.iter() {
             let Some(since) = later.get(&edge.from).copied() else {
                 continue;
@@ -429,21 +434,20 @@ impl CommTurns {
     }
 }
 
-/// Node `node` is from `start` to `end`.
+/// Sets the start and end of a node.
 fn begin_at(graph: &mut PartGraph<'_>, node: NodeIdx, start: TimeNs, end: TimeNs) {
     let left = end - start;
     let nodes = graph.nodes.to_mut();
     nodes.start[node.index()] = start;
     nodes.duration[node.index()] = left;
-    // Without that column a node takes its duration. A gap has less, where others ran meanwhile.
+    // Without this column, a node takes its duration. A gap keeps less if others ran meanwhile.
     if let Some(take) = graph.takes.get_mut(node.index()) {
         *take = left.min(*take);
     }
 }
 
-/// Pairs of a communication and the one before it. Where they go in another order
-/// than that of nodes, and that would make a circle with what they wait for otherwise, only what
-/// agrees with the order of nodes is kept.
+/// Returns pairs of a communication and the one before it. If their order differs from the order of
+/// nodes, and would close a cycle with other deps, only pairs in the order of nodes are kept.
 fn serial_order(graph: &PartGraph<'_>, options: &WriteOptions<'_>) -> Vec<(NodeIdx, NodeIdx)> {
     let order = options
         .agreement
@@ -456,7 +460,7 @@ fn serial_order(graph: &PartGraph<'_>, options: &WriteOptions<'_>) -> Vec<(NodeI
     let mut pairs: Vec<(NodeIdx, NodeIdx)> =
         nodes.windows(2).map(|pair| (pair[1], pair[0])).collect();
     pairs.sort_unstable();
-    // Pairs in the order of nodes agree with all edges and cannot close a circle.
+    // Pairs in the order of nodes agree with all edges and cannot close a cycle.
     if pairs.iter().any(|(node, before)| before > node) && !is_acyclic(graph, &pairs) {
         pairs.retain(|(node, before)| before < node);
     }

@@ -1,8 +1,8 @@
 //! Reads varint-delimited Chakra messages.
 //!
-//! Damage costs the message that it is in: a node that cannot be decoded is left out, a
-//! string that is not UTF-8 is mended, a cut tail ends the file. A length is believed only as
-//! far as bytes follow it.
+//! Damage affects only its own message: a node that cannot be decoded is skipped, a string that is
+//! not UTF-8 is repaired, a truncated tail ends the file. A length is trusted only as far as bytes
+//! follow.
 
 use super::attributes::{NS, THREAD_PID, default_kind, joined_times};
 use crate::AttributeSet;
@@ -20,7 +20,7 @@ use std::io::{BufRead, BufReader, ErrorKind, Read};
 const CTRL_LATENCIES: &[u8] = b"ctrl_latency_ns";
 const DATA_LATENCIES: &[u8] = b"data_latency_ns";
 
-/// The largest message that is read; Chakra nodes have kilobytes.
+/// Maximum size of a message; Chakra nodes have kilobytes.
 const MAX_MESSAGE_BYTES: u64 = 64 << 20;
 
 pub(crate) fn read_et(source: impl Read) -> Result<ChakraGraph, ChakraReadError> {
@@ -78,10 +78,10 @@ pub(crate) enum NextMessage {
     Cut(String),
 }
 
-/// Messages after their lengths.
+/// Reader of length-delimited messages.
 pub(crate) struct MessageReader<R> {
     source: R,
-    /// Where the next message begins.
+    /// Offset of the next message.
     pub(crate) offset: u64,
 }
 
@@ -97,7 +97,7 @@ impl<R: Read> MessageReader<BufReader<R>> {
 impl<R: BufRead> MessageReader<R> {
     pub(crate) fn next(&mut self, message: &mut Vec<u8>) -> Result<NextMessage, ChakraReadError> {
         match self.try_next(message) {
-            // A cut gzip or zstd stream ends like this: what came before is still good.
+            // A truncated gzip or zstd stream ends like this: everything before is still valid.
             Err(error)
                 if matches!(
                     error.kind(),
@@ -117,13 +117,13 @@ impl<R: BufRead> MessageReader<R> {
         let Some(length) = self.read_length()? else {
             return Ok(NextMessage::End);
         };
-        // After damage any bytes look like a length: a bound keeps a wrong one from taking all
+        // After damage, any bytes look like a length: a bound keeps a wrong one from exhausting
         // memory.
         let Some(length) = length.filter(|length| *length <= MAX_MESSAGE_BYTES) else {
             return Ok(NextMessage::Cut("no message begins here".to_owned()));
         };
         message.clear();
-        // Grows with the bytes that come, not with the length that is claimed.
+        // Memory grows with the bytes received, not with the claimed length.
         let got = self.source.by_ref().take(length).read_to_end(message)? as u64;
         self.offset += got;
         Ok(if got == length {
@@ -133,7 +133,7 @@ impl<R: BufRead> MessageReader<R> {
         })
     }
 
-    /// A varint; `Some(None)` when it is none.
+    /// Reads a varint; returns `Some(None)` if it is invalid.
     fn read_length(&mut self) -> std::io::Result<Option<Option<u64>>> {
         let mut value = 0u64;
         for place in 0..10 {
@@ -151,9 +151,9 @@ impl<R: BufRead> MessageReader<R> {
     }
 }
 
-/// Metadata has a version and attributes, a node almost always an id or a type. A node of id
-/// 0 begins with its name under the number that metadata's attributes have, so those have to
-/// look like attributes.
+/// Returns true if a message is metadata, which has a version and attributes, whereas a node almost
+/// always has an id or a type. A node with id 0 begins with its name under the field number of
+/// metadata's attributes, so these have to look like attributes.
 pub(crate) fn is_metadata(mut message: &[u8]) -> bool {
     while !message.is_empty() {
         match next_field(&mut message) {
@@ -211,11 +211,11 @@ fn invalid_utf8(graph: &mut ChakraGraph, id: Option<u64>, name: &str, offset: u6
         });
 }
 
-/// What the first message says of all nodes.
+/// Information in the first message that applies to all nodes.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct FileContext {
     set: Option<AttributeSet>,
-    /// The process of threads that name none.
+    /// Process of threads that name none.
     pid: Option<i64>,
 }
 
@@ -229,12 +229,12 @@ impl FileContext {
         }
     }
 
-    /// Whether it says which attributes nodes have.
+    /// Returns true if the first message states which attributes nodes have.
     pub(crate) fn is_stated(self) -> bool {
         self.set.is_some()
     }
 
-    /// Says of a node what it leaves out because the first message says it.
+    /// Adds attributes that a node omits because the first message implies them.
     pub(crate) fn complete(self, node: &mut GraphNode<'_>) {
         let Some(set) = self.set else { return };
         let is_cpu_op = *node.is_cpu_op.get_or_insert(false);
@@ -250,17 +250,17 @@ impl FileContext {
     }
 }
 
-/// Memory that is used again.
+/// Reusable buffers.
 #[derive(Default)]
 struct DepBuffers {
     ctrl_deps: Vec<u64>,
     data_deps: Vec<u64>,
     latencies: DepLatencies,
-    /// The list that is read at the moment.
+    /// List being read.
     list: Vec<u64>,
 }
 
-/// What is seen of a node's strings and attributes while its fields go by.
+/// Strings and attributes of a node collected while its fields are read.
 #[derive(Default)]
 struct SeenFields<'a> {
     name: &'a [u8],
@@ -299,7 +299,7 @@ fn read_node(
                     .and_then(|number| NodeType::try_from(number).ok());
                 node.node_type = known.unwrap_or(NodeType::InvalidNode);
             }
-            // Packed or one by one: protobuf readers must take both.
+            // Packed or one by one: protobuf readers must accept both.
             (field::CTRL_DEPS, list) => numbers(list, &mut scratch.ctrl_deps)?,
             (field::DATA_DEPS, list) => numbers(list, &mut scratch.data_deps)?,
             (field::START_TIME_MICROS, Field::Number(start)) => seen.start_us = start,
@@ -320,7 +320,7 @@ fn read_node(
     Ok(())
 }
 
-/// Appends a node whose fields were all seen.
+/// Appends a node after all its fields have been read.
 fn finish(
     graph: &mut ChakraGraph,
     mut node: GraphNode<'_>,
@@ -362,11 +362,11 @@ fn finish(
     node.is_cpu_op = seen.is_cpu_op.map(|flag| flag != 0);
     let exact = if context.is_stated() { seen.ns } else { None };
     let exact = exact.and_then(|ns| joined_times(seen.start_us, &ns));
-    // Chakra's own converter never sets the start: 0 says nothing.
+    // Chakra's own converter never sets the start, so 0 means unknown.
     let start_ns = i64::try_from(seen.start_us)
         .ok()
         .and_then(|us| us.checked_mul(1000))
-        // Proto3 leaves a 0 out, so that 0 and absent are one.
+        // Proto3 omits a 0, so 0 and absent are the same.
         .filter(|start| *start > 0);
     let exact_start = exact.map(|(start, _)| start);
     node.start_ns = node.start_ns.or(exact_start).or(start_ns);
@@ -387,7 +387,7 @@ fn finish(
     graph.push(&node, &scratch.ctrl_deps, &scratch.data_deps);
 }
 
-/// Keeps a list of numbers that means something here. Whether it is one.
+/// Keeps a list of numbers that is used here. Returns true if it is one.
 fn read_list(
     scratch: &mut DepBuffers,
     seen: &mut SeenFields<'_>,
@@ -409,7 +409,7 @@ fn read_list(
     match attr.name {
         CTRL_LATENCIES => scratch.latencies.ctrl.extend(values),
         DATA_LATENCIES => scratch.latencies.data.extend(values),
-        // Of another length it is none of ours.
+        // A list of a different length was not written by etlink.
         _ => {
             let pair = <[u64; 2]>::try_from(&scratch.list[..]).ok();
             seen.ns = pair.map(|pair| pair.map(u64::cast_signed));
@@ -418,7 +418,7 @@ fn read_list(
     Ok(true)
 }
 
-/// Keeps the attributes that mean something here.
+/// Keeps the attributes that are used here.
 fn read_attribute<'a>(node: &mut GraphNode<'_>, seen: &mut SeenFields<'a>, attr: Attr<'a>) {
     seen.bad_text |= std::str::from_utf8(attr.name).is_err();
     if let AttrValue::Text(text) = attr.value {
@@ -442,7 +442,7 @@ fn read_attribute<'a>(node: &mut GraphNode<'_>, seen: &mut SeenFields<'a>, attr:
     }
 }
 
-/// Attributes that are texts, or that no simulator reads.
+/// Keeps attributes that are texts, or that no simulator reads.
 fn free_attribute<'a>(node: &mut GraphNode<'_>, seen: &mut SeenFields<'a>, attr: Attr<'a>) {
     match (attr.name, attr.value) {
         (b"kind", AttrValue::Text(kind)) => seen.kind = kind,

@@ -1,13 +1,13 @@
-//! The work of nodes: what a simulator's roofline needs.
+//! Provides the work of nodes for a simulator's roofline.
 
 use etlink_link::roofline::{self, RooflineFormula, RooflineWork};
 use etlink_link::{LinkedTrace, Node, NodeKind};
 
-/// Of all nodes of a trace.
+/// Work of all nodes of a trace.
 pub(crate) struct RooflineWorks {
-    /// Per CPU op.
+    /// Work of each CPU op.
     on_host: Vec<RooflineWork>,
-    /// Per device row.
+    /// Work of each device row.
     on_devices: Vec<RooflineWork>,
 }
 
@@ -20,8 +20,7 @@ impl RooflineWorks {
         }
     }
 
-    /// The work of each node on a device, and of the first slice of each op; `None` where nothing
-    /// says what it is.
+    /// Returns the work of a device node, or of the first slice of an op; `None` if it is unknown.
     pub(crate) fn node_work(&self, trace: &LinkedTrace, node: &Node) -> Option<RooflineWork> {
         let work = if node.on_device {
             self.on_devices.get(trace.row_of(node)?.index())

@@ -1,42 +1,42 @@
-//! Nanoseconds to whole microseconds without losing time.
+//! Rounds nanoseconds to whole microseconds without losing time.
 //!
-//! Chakra durations are whole microseconds. Rounding each by itself turns a stream of short
-//! kernels into nothing; here the error of one duration is carried into the next on the same
-//! thread or queue, so that any run of them is right to half a microsecond.
+//! Chakra durations are whole microseconds. Rounding each one separately would turn a stream of
+//! short kernels into nothing. Here the error of a duration is carried over to the next one on the
+//! same thread or queue, so the sum of any run of durations is correct to half a microsecond.
 
 use etlink_link::LinkedTrace;
 use etlink_model::{DurationNs, TrackIdx};
 
 const NS_PER_US: i64 = 1000;
 
-/// What rounding has left over so far, per thread or queue.
+/// Rounding remainder so far, per thread or queue.
 #[derive(Debug, Default)]
 pub(crate) struct Rounding {
     carry_ns: Vec<i64>,
 }
 
 impl Rounding {
-    /// For this many threads or queues; numbers from there on share one more.
+    /// Creates remainders for this many threads or queues; higher numbers share one more.
     pub(crate) fn new(resources: usize) -> Self {
         Rounding {
             carry_ns: vec![0; resources + 1],
         }
     }
 
-    /// The next duration on a thread or queue, in microseconds.
+    /// Rounds the next duration on a thread or queue to microseconds.
     pub(crate) fn micros(&mut self, track: TrackIdx, duration: DurationNs) -> u64 {
         let last = self.carry_ns.len() - 1;
-        // A number beyond the table is that of damage: it shares one remainder with its like.
+        // A number beyond the table comes from damage; all of these share one remainder.
         let carry = &mut self.carry_ns[track.index().min(last)];
         let due = duration.0.max(0).saturating_add(*carry);
         let micros = due.saturating_add(NS_PER_US / 2).div_euclid(NS_PER_US);
-        // The remainder is between -500 and 499 ns, and goes into the next duration.
+        // The remainder is between -500 and 499 ns, and is added to the next duration.
         *carry = due - micros * NS_PER_US;
         u64::try_from(micros).unwrap_or(0)
     }
 }
 
-/// The same of all threads and of all queues.
+/// Rounding remainders of all threads and of all queues.
 #[derive(Debug, Default)]
 pub(crate) struct TrackRounding {
     pub(crate) threads: Rounding,
@@ -44,7 +44,7 @@ pub(crate) struct TrackRounding {
 }
 
 impl TrackRounding {
-    /// Before the first node of a trace.
+    /// Creates the remainders before the first node of a trace.
     pub(crate) fn of(trace: &LinkedTrace) -> TrackRounding {
         TrackRounding {
             threads: Rounding::new(trace.device.threads.len()),

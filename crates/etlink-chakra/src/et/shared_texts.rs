@@ -1,8 +1,9 @@
-//! Texts that many nodes have, which stand once in the first message: schemas of ops and types of
-//! arguments.
+//! Collects texts that many nodes share, which the first message stores once: schemas of ops and
+//! types of arguments.
 //!
-//! A node names one by its place in the list, from 0: `op_schema` is then a number instead of a
-//! text, and `types` of its arguments is `#` with the number. What is rare stays in its nodes.
+//! A node refers to a shared text by its position in the list, from 0: `op_schema` is then a number
+//! instead of a text, and `types` of the arguments is `#` followed by the number. Rare texts stay
+//! in their nodes.
 
 use super::part::PartGraph;
 use super::plan::EtPlan;
@@ -12,28 +13,28 @@ use etlink_link::LinkedTrace;
 use etlink_model::{NameId, Names};
 use std::cmp::Reverse;
 
-/// Attribute of the first message: schemas of ops.
+/// Attribute of the first message for schemas of ops.
 pub(crate) const OP_SCHEMAS: &str = "op_schemas";
-/// Attribute of the first message: types of arguments.
+/// Attribute of the first message for types of arguments.
 pub(crate) const ARGUMENT_TYPES: &str = "argument_types";
 
-/// So many bytes has each list at most. Readers tell a file by its first 64 KB, which then hold all
-/// of the first message.
+/// Maximum bytes per list. Readers identify a file by its first 64 KB, which then contain the whole
+/// first message.
 const LIST_BYTES: usize = 24 << 10;
 
-/// What a text takes in a list beside its bytes; a reference to it takes no more.
+/// Overhead of a text in a list, in bytes; a reference to the text takes no more.
 const REFERENCE_BYTES: usize = 4;
 
-/// The lists of a file.
+/// Lists of a file.
 #[derive(Default)]
 pub(crate) struct SharedTexts<'t> {
     op_schemas: TextList<'t>,
-    /// Of the host trace's nodes; of the device trace's ops where there is no host trace.
+    /// Types of the host trace's nodes, or of the device trace's ops if there is no host trace.
     argument_types: TextList<'t>,
 }
 
 impl<'t> SharedTexts<'t> {
-    /// The texts of the ops whose first slices are written. O(ops).
+    /// Collects the texts of ops whose first slices are written. O(ops).
     pub(crate) fn of(
         trace: &'t LinkedTrace,
         graph: &PartGraph<'_>,
@@ -70,7 +71,7 @@ impl<'t> SharedTexts<'t> {
         }
     }
 
-    /// What `types` of arguments is.
+    /// Returns the value of the arguments' `types`.
     pub(crate) fn types<'n>(&'n self, types: NameId, names: &'n Names) -> &'n str {
         match self.argument_types.place(types) {
             Some(place) => &self.argument_types.references[place as usize],
@@ -79,7 +80,7 @@ impl<'t> SharedTexts<'t> {
     }
 }
 
-/// How often each text is used that can be shared.
+/// Number of uses of each text that can be shared.
 #[derive(Debug, Default)]
 struct SharedUses {
     schemas: TextUses,
@@ -87,7 +88,7 @@ struct SharedUses {
 }
 
 impl SharedUses {
-    /// Counts those of the ops whose first slices are written. O(ops).
+    /// Counts the texts of ops whose first slices are written. O(ops).
     fn of(
         trace: &LinkedTrace,
         graph: &PartGraph<'_>,
@@ -120,7 +121,7 @@ impl SharedUses {
     }
 }
 
-/// How often each name of a table is used, by its number.
+/// Number of uses of each name in a table, by the name's number.
 #[derive(Debug, Default)]
 struct TextUses(Vec<u32>);
 
@@ -133,19 +134,20 @@ impl TextUses {
     }
 }
 
-/// Texts of a table of names, and the place of each.
+/// Selected texts of a table of names, and the position of each.
 #[derive(Default)]
 struct TextList<'t> {
     texts: Vec<&'t str>,
-    /// Per text, what stands for it: `#` and its place.
+    /// Reference to each text: `#` and its position.
     references: Vec<String>,
-    /// Per name, its place in `texts`; `u32::MAX` = it has none.
+    /// Position in `texts` of each name; `u32::MAX` if it has none.
     places: Vec<u32>,
 }
 
 impl<'t> TextList<'t> {
-    /// Those that save most, as far as there is room, and these first. Names of one recording have
-    /// other numbers when they are read from another export of it, so that numbers decide nothing.
+    /// Selects the texts that save most, as far as there is room, and orders them by savings.
+    /// Numbers of names do not influence the order, because they differ between exports of one
+    /// recording.
     fn of(uses: &TextUses, names: &'t Names) -> TextList<'t> {
         let mut wanted: Vec<(usize, NameId)> = vec![];
         for (index, &uses) in uses.0.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What is written, decoded with the generated messages.
+//! Tests written files by decoding them with the generated messages.
 
 use super::*;
 use crate::agreement::{agree, simulated_sizes};
@@ -43,7 +43,7 @@ pub(super) fn int(node: &Node, name: &str) -> Option<i64> {
     }
 }
 
-/// Start and duration, as the node says them in one attribute or in two.
+/// Returns start and duration, which the node states in one attribute or in two.
 fn times(node: &Node) -> (i64, i64) {
     match attr(node, "ns") {
         Some(Value::Int64List(list)) => {
@@ -123,7 +123,7 @@ fn ids_types_and_deps() {
     );
     for (index, node) in nodes.iter().enumerate() {
         let on_device = [5, 6, 9].contains(&index);
-        // feeders take it as false where it is absent
+        // Feeders assume false if it is absent.
         let is_cpu_op = (!on_device).then_some(&Value::BoolVal(true));
         assert_eq!(attr(node, "is_cpu_op"), is_cpu_op, "{index}");
         assert_eq!(
@@ -168,7 +168,7 @@ fn times_are_exact_in_attributes_and_in_sums() {
 
 #[test]
 fn latency_goes_into_durations_or_nodes_or_nowhere() {
-    // on the stream: 700, 650 and 30 300 ns after latencies of 3 900, 100 and 8 000 ns
+    // On the stream: 700, 650 and 30 300 ns after latencies of 3 900, 100 and 8 000 ns.
     let trace = sample(true);
     let of = |latency| {
         written(
@@ -238,7 +238,7 @@ fn deps_say_what_they_take_on_request() {
         None => vec![],
         Some(other) => panic!("{name} is {other:?}"),
     };
-    // the last kernel waits for its launch and for the copy before it on the stream
+    // The last kernel waits for its launch and for the previous copy on the stream.
     let last = &nodes[9];
     let latencies = list(last, "data_latency_ns");
     assert_eq!(latencies.len(), last.data_deps.len());
@@ -246,7 +246,7 @@ fn deps_say_what_they_take_on_request() {
     assert_eq!(list(&nodes[2], "ctrl_latency_ns"), [0i64; 0], "no time");
     assert_eq!(int(last, "slack_ns"), Some(0), "it ends last");
     assert!(nodes.iter().all(|node| int(node, "slack_ns") >= Some(0)));
-    // not where the nodes are others than those of the trace
+    // Not if the nodes differ from the trace's nodes.
     let few = WriteOptions {
         no_gaps: true,
         ..options
@@ -257,7 +257,7 @@ fn deps_say_what_they_take_on_request() {
 
 #[test]
 fn short_later_slices_are_written_with_what_came_before() {
-    // parent | child | parent 400 ns | launch call   kernel hangs on the 400 ns
+    // parent | child | parent 400 ns | launch call; the kernel depends on the 400 ns.
     let mut b = TraceSketch::new();
     let (parent, child) = (
         b.op("parent", 0, 9_000, None),
@@ -416,7 +416,7 @@ fn a_collective_says_what_simulators_read() {
     );
 }
 
-/// The sample as rank 0 of a run of which it is the only trace.
+/// Writes the sample as rank 0 of a run in which it is the only trace.
 fn joined(without_absent: bool) -> (GlobalMetadata, Vec<Node>, WriteSummary) {
     let trace = sample(true);
     let facts = [RankSummary::from_trace(&trace, etlink_model::GlobalRank(0))];
@@ -713,12 +713,12 @@ fn what_nodes_compute_and_move() {
                 .map(|_| text(node, "roofline_source").expect("a text").to_owned()),
         )
     };
-    // aten::mm of [2, 3] and no second matrix: in 5 us it does more than read that
+    // aten::mm of [2, 3] without a second matrix: in 5 µs it does more than read that.
     assert_eq!(
         told(&nodes[5]),
         (Some(1), Some(5_000 * 3350 + 1675), Some("duration".into()))
     );
-    // 4,096 bytes to the device: more slowly than the device's memory takes them
+    // 4,096 bytes to the device: slower than the device's memory.
     assert_eq!(told(&nodes[6]).2, Some("duration".into()));
     assert_eq!(
         told(&nodes[9]),
@@ -742,8 +742,8 @@ fn what_nodes_compute_and_move() {
     );
 }
 
-/// A kernel that has a whole cache among its tensors and writes a line of it; one of which nobody
-/// knows what it does; and those that move what their ops say.
+/// Covers a kernel with a whole cache among its tensors that writes one line of it, a kernel with
+/// unknown work, and kernels that move what their ops state.
 #[test]
 fn what_no_kernel_can_have_done_keeps_the_measured_time() {
     let of = |name: &str, ns: i64| {
@@ -761,7 +761,7 @@ fn what_no_kernel_can_have_done_keeps_the_measured_time() {
         let source = text(&nodes[0], "roofline_source").expect("a source");
         (source.to_owned(), summary)
     };
-    // 80 MB, in and out: 24 us at 3350 GB/s
+    // 80 MB, in and out: 24 µs at 3350 GB/s.
     let (source, summary) = of("aten::relu", 30_000);
     assert_eq!(source, "elementwise");
     let times = summary.roofline_kernels["k"];
@@ -780,7 +780,7 @@ fn what_no_kernel_can_have_done_keeps_the_measured_time() {
     }
 }
 
-/// The memory of a device is in a roofline, and its link to the host is not.
+/// A roofline includes the memory of a device, but not its link to the host.
 #[test]
 fn copies_that_are_slower_than_the_memory_keep_the_measured_time() {
     let of = |name: &str, bytes: u64, ns: i64| {
@@ -806,7 +806,7 @@ fn copies_that_are_slower_than_the_memory_keep_the_measured_time() {
             summary.roofline.roofline_ns,
         )
     };
-    // 25 GB/s and 1,500 GB/s
+    // 25 GB/s and 1,500 GB/s.
     let millisecond = 1_000_000;
     let (source, _, takes_ns) = of("Memcpy HtoD (Pinned -> Device)", 25_000_000, millisecond);
     assert_eq!((source.as_str(), takes_ns), ("duration", 1_000_000));
@@ -814,7 +814,7 @@ fn copies_that_are_slower_than_the_memory_keep_the_measured_time() {
         of("Memcpy DtoD (Device -> Device)", 1_500_000_000, millisecond);
     assert_eq!((source.as_str(), moves), ("copy", Some(3_000_000_000)));
     assert!((890_000..900_000).contains(&takes_ns), "{takes_ns}");
-    // no less than ASTRA-sim's clock can tell
+    // No less than the resolution of ASTRA-sim's clock.
     let (source, moves, _) = of("Memcpy DtoD (Device -> Device)", 512, 20);
     assert_eq!((source.as_str(), moves), ("copy", Some(16_384)));
 }
@@ -836,7 +836,8 @@ fn what_has_no_shapes_keeps_its_time_in_a_roofline() {
         ..WriteOptions::default()
     };
     let (_, nodes, summary) = written(&trace, &options);
-    // At one operation the roofline takes the bytes over 3350 GB/s, cut to whole ns.
+    // With one operation, the roofline takes the time of the bytes at 3350 GB/s, truncated to whole
+    // ns.
     let bytes = int(&nodes[0], "tensor_size").expect("a size");
     assert_eq!((int(&nodes[0], "num_ops"), bytes / 3350), (Some(1), 7_000));
     assert_eq!(text(&nodes[0], "roofline_source"), Some("duration"));

@@ -1,26 +1,26 @@
-//! What single dependencies take by themselves, and how much later each node could end.
+//! Computes the latency of each dependency, and the slack of each node.
 //!
-//! Chakra's edges have no weights, so each node has a list beside its deps: the first number is of
-//! the first dep, and so on. Replay learns them from the trace: of two causes the one that decides
-//! in a changed run brings its own latency.
+//! Chakra's edges have no weights, so each node has a list parallel to its deps: the first number
+//! belongs to the first dep, and so on. Replay learns latencies from the trace: of two causes, the
+//! one that decides in a changed run contributes its own latency.
 
 use etlink_link::LinkedTrace;
 use etlink_model::{DurationNs, NodeIdx};
 use etlink_replay::{Error, ReplaySettings, graph_from_trace, node_slack, run_graph};
 
-/// Of each edge and each node of a trace.
+/// Weights of all edges and nodes of a trace.
 pub(crate) struct EdgeWeights {
-    /// Per edge, in the order of the trace's edges.
+    /// Latency per edge, in the order of the trace's edges.
     latency: Vec<DurationNs>,
-    /// Per node.
+    /// Slack per node: the time by which its end can be delayed.
     slack: Vec<DurationNs>,
 }
 
 impl EdgeWeights {
-    /// O(nodes + edges).
+    /// Computes the weights of a trace. O(nodes + edges).
     ///
     /// # Errors
-    /// None for a trace that the linker made.
+    /// Never fails for a trace from the linker.
     pub(crate) fn of(trace: &LinkedTrace) -> Result<EdgeWeights, Error> {
         let graph = graph_from_trace(trace)?;
         let edges = graph.indices().flat_map(|node| graph.edges_to(node));
@@ -32,12 +32,12 @@ impl EdgeWeights {
         })
     }
 
-    /// Of the edge at this place among all edges.
+    /// Returns the latency of the edge at this position among all edges.
     pub(crate) fn latency(&self, place: usize) -> DurationNs {
         self.latency.get(place).copied().unwrap_or_default()
     }
 
-    /// Of a node.
+    /// Returns the slack of a node.
     pub(crate) fn slack(&self, node: NodeIdx) -> DurationNs {
         self.slack.get(node.index()).copied().unwrap_or_default()
     }

@@ -1,11 +1,11 @@
-//! The attributes of a node: `[{"name": …, "type": …, "value": …}, …]`.
+//! Writes the attributes of a node: `[{"name": …, "type": …, "value": …}, …]`.
 
 use super::json;
 use etlink_link::CollectiveRef;
 use serde::Serialize;
 use std::io;
 
-/// Writes the list; `chakra_converter` makes each attribute a member of its node.
+/// Writer of the list; `chakra_converter` turns each attribute into a member of its node.
 pub(crate) struct AttrWriter<'o> {
     out: &'o mut Vec<u8>,
     any: bool,
@@ -37,7 +37,7 @@ impl<'o> AttrWriter<'o> {
     }
 
     fn comma(&mut self) {
-        // The attributes of a node are few, and any of them may be left out.
+        // The attributes of a node are few, and any of them may be omitted.
         if std::mem::replace(&mut self.any, true) {
             self.out.extend_from_slice(b", ");
         }
@@ -65,7 +65,7 @@ impl<'o> AttrWriter<'o> {
         Ok(())
     }
 
-    /// A string, unless it is empty.
+    /// Writes a string unless it is empty.
     pub(crate) fn some_text(&mut self, name: &str, value: &str) -> io::Result<()> {
         if value.is_empty() {
             Ok(())
@@ -74,7 +74,7 @@ impl<'o> AttrWriter<'o> {
         }
     }
 
-    /// Attributes that are JSON already.
+    /// Writes attributes that are already JSON.
     pub(crate) fn raw(&mut self, objects: &str) {
         if !objects.trim().is_empty() {
             self.comma();
@@ -82,7 +82,7 @@ impl<'o> AttrWriter<'o> {
         }
     }
 
-    /// What schema 1.1.0 has on `record_param_comms`, under its names.
+    /// Writes the attributes of `record_param_comms` in schema 1.1.0, under its names.
     pub(crate) fn collective(&mut self, of: &CollectiveRef<'_>) -> io::Result<()> {
         let CollectiveRef { record, names } = of;
         self.some_text("collective_name", names.get(record.name))?;

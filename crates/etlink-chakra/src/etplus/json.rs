@@ -1,11 +1,11 @@
-//! JSON text, whatever the input was.
+//! Writes valid JSON text, whatever the input.
 
 pub(crate) use etlink_json::write::{micros, number, text};
 use serde::de::IgnoredAny;
 use std::borrow::Cow;
 
-/// A list of a trace as it stands if it is JSON, mended if it can be: PyTorch before 2.4 wrote
-/// `nan` and `inf` bare. An empty list and `false` if it cannot.
+/// Writes a list of a trace unchanged if it is JSON, or repaired if possible: PyTorch before 2.4
+/// wrote `nan` and `inf` bare. Otherwise writes an empty list and returns `false`.
 pub(crate) fn list(out: &mut Vec<u8>, raw: &[u8]) -> bool {
     match valid_list(raw) {
         Some(text) => {
@@ -19,9 +19,9 @@ pub(crate) fn list(out: &mut Vec<u8>, raw: &[u8]) -> bool {
     }
 }
 
-/// The elements of such a list, without the brackets; nothing if it cannot be mended.
+/// Returns the elements of such a list, without brackets; `None` if it cannot be repaired.
 pub(crate) fn elements(raw: &[u8]) -> Option<String> {
-    // Attributes that no reader knows are kept as the inside of a list.
+    // Attributes unknown to readers are kept as the contents of a list.
     let list = [b"[", raw, b"]"].concat();
     let text = valid_list(&list)?;
     Some(text[1..text.len() - 1].to_owned())
@@ -33,7 +33,7 @@ fn valid_list(raw: &[u8]) -> Option<Cow<'_, str>> {
         return None;
     }
     let text = crate::utf8(raw);
-    // Nearly all lists are JSON, and are written as they stand.
+    // Nearly all lists are JSON and are written unchanged.
     if is_json(&text) {
         return Some(text);
     }
@@ -44,14 +44,14 @@ fn is_json(text: &str) -> bool {
     serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
-/// Quotes bare words, escapes what strings must not hold.
+/// Quotes bare words, and escapes characters that strings must not contain.
 fn mend_list(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
         let length = match first {
             '"' => string(rest, &mut out),
-            // What JSON is built of stays; whether it fits together is seen at the end.
+            // Structural characters stay; the end result is checked for validity.
             '[' | ']' | '{' | '}' | ',' | ':' | ' ' | '\t' | '\r' | '\n' => {
                 out.push(first);
                 1
@@ -67,7 +67,7 @@ fn mend_list(text: &str) -> String {
 fn word(text: &str, out: &mut String) -> usize {
     let length = text.find(['"', '[', ']', '{', '}', ',', ':', ' ', '\t', '\r', '\n']);
     let word = &text[..length.unwrap_or(text.len())];
-    // A bare word that is no literal is `nan`, `inf` or a name: text keeps what it said.
+    // A bare word that is not a literal is `nan`, `inf` or a name; quoting preserves the text.
     if is_json(word) {
         out.push_str(word);
     } else {

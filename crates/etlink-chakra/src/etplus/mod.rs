@@ -1,4 +1,4 @@
-//! ET+ JSON: the op tree with times and device rows, as `chakra_trace_link` writes it.
+//! ET+ JSON: the op tree with times and device rows, as written by `chakra_trace_link`.
 //!
 //! ```text
 //! {"schema": …, "pid": …, "time": …, "start_ts": …, "nodes": [
@@ -6,10 +6,10 @@
 //! {"id": 2, …},
 //! …], "recording": {…}, "finish_ts": …}
 //! ```
-//! One node per line and per ET op; `ctrl_deps` is the parent's id, not a dependency.
-//! `chakra_converter` and `et_replay`'s `ExecutionTrace` read it, so all their required keys
-//! are there. Ids are new: they ascend in program order with an op's device rows right after
-//! it, and the process root is 1 because et_replay looks for it there. Linear in the trace.
+//! Each ET op is one node on one line; `ctrl_deps` is the parent's id, not a dependency.
+//! `chakra_converter` and `et_replay`'s `ExecutionTrace` read the format, so all keys they require
+//! are present. Ids are new: they ascend in program order, an op's device rows directly follow it,
+//! and the process root has id 1 because et_replay expects it there. Linear in the trace.
 
 mod attrs;
 mod json;
@@ -35,16 +35,16 @@ use recording::UnmendedList;
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
 
-/// Nodes in a block; some 500 KB.
+/// Lines per block; about 500 KB.
 const BLOCK_LINES: u64 = 512;
 
-/// Where readers of this crate can tell in the first kilobyte that times follow.
+/// Key in the first kilobyte by which this crate's readers recognize a file with times.
 pub(crate) const MARK: &str = "linked_by";
 
-/// Writes a trace as ET+ JSON, uncompressed. The output is always valid JSON.
+/// Writes a trace as uncompressed ET+ JSON. The output is always valid JSON.
 ///
 /// # Errors
-/// Those of `out`.
+/// Fails if writing to `out` fails.
 pub fn write_etplus(
     trace: &LinkedTrace,
     out: &mut (impl Write + Send),
@@ -55,7 +55,7 @@ pub fn write_etplus(
     let unmended: Mutex<Vec<UnmendedList>> = Mutex::default();
     let mut summary = ordered_writer::write(out, blocks as usize, |block, mut bytes| {
         let first = block as u64 * BLOCK_LINES;
-        // A writer per block, since blocks are made on several threads.
+        // Each block has its own writer, because blocks are made on several threads.
         let mut nodes = NodeWriter::new(trace, &plan);
         if first == 0 {
             write_head(trace, &mut bytes)?;
@@ -73,7 +73,7 @@ pub fn write_etplus(
     let mut unmended = unmended
         .into_inner()
         .unwrap_or_else(PoisonError::into_inner);
-    // blocks are made in any order, and two of them can begin and end at one node
+    // Blocks are made in any order, and two of them can share a node at their border.
     unmended.sort_unstable();
     unmended.dedup();
     summary.bytes += write_tail(trace, &plan, &unmended, out)?;
@@ -91,8 +91,8 @@ fn write_head(trace: &LinkedTrace, out: &mut Vec<u8>) -> io::Result<()> {
     writeln!(out, "\"{MARK}\": \"{}\", \"nodes\": [", metadata::WRITER)
 }
 
-/// `finish_ts` is missing where the observer was never unregistered, but `chakra_converter`
-/// wants it: then the end is that of the device trace.
+/// Writes the text after the nodes. `chakra_converter` requires `finish_ts`, which is missing if
+/// the observer was never unregistered; the end of the device trace is then used.
 fn write_tail(
     trace: &LinkedTrace,
     plan: &EtPlusPlan,
@@ -101,7 +101,7 @@ fn write_tail(
 ) -> io::Result<u64> {
     let before = "\n], ";
     let recording = recording::write_recording(trace, plan, unmended)?;
-    // Milliseconds of the observer's steady clock, to which the length of the window is added.
+    // Milliseconds of the observer's steady clock; the length of the window is added to them.
     let said = trace.host.as_ref().and_then(|host| host.header.finish_ms);
     let span = trace
         .device

@@ -1,4 +1,4 @@
-//! One line: a node of the tree, or a device row.
+//! Writes one line: a node of the tree, or a device row.
 
 use super::attrs::AttrWriter;
 use super::plan::{EtPlusPlan, NONE, NodeSource};
@@ -16,8 +16,8 @@ const THREAD: &str = "[pytorch|profiler|execution_trace|thread]";
 /// `RecordScope::USER_SCOPE`, the scope of annotations and roots.
 const USER_SCOPE: u64 = 7;
 
-/// Writes nodes. Device rows repeat arguments and attributes of their owner, as
-/// `chakra_trace_link` writes them and `chakra_converter` wants them.
+/// Writer of nodes. Device rows repeat arguments and attributes of their owner, as
+/// `chakra_trace_link` writes them and `chakra_converter` requires.
 pub(crate) struct NodeWriter<'t> {
     trace: &'t LinkedTrace,
     plan: &'t EtPlusPlan,
@@ -25,7 +25,7 @@ pub(crate) struct NodeWriter<'t> {
     /// Arguments and attributes of the last entry.
     body: Vec<u8>,
     pub(crate) summary: WriteSummary,
-    /// Lists of the host trace that are written otherwise.
+    /// Lists of the host trace that are written in a different form.
     pub(crate) unmended: Vec<UnmendedList>,
 }
 
@@ -41,14 +41,14 @@ impl<'t> NodeWriter<'t> {
         }
     }
 
-    /// Lines of the file, counted from 0: a node each, ids counted from 1.
+    /// Writes lines of the file, counted from 0: one node each, with ids counted from 1.
     pub(crate) fn lines(&mut self, lines: Range<u64>, out: &mut Vec<u8>) -> io::Result<()> {
         let mut entry = self.plan.entry_at(lines.start);
-        // A block can begin among the device rows of an entry whose own line the block before has:
-        // these repeat its body.
+        // A block can begin among the device rows of an entry whose own line is in the previous
+        // block: these rows repeat the entry's body.
         if self.plan.ids[entry] <= lines.start {
             self.write_body(entry)?;
-            // the block with the entry's own line counts that
+            // The block with the entry's own line counts the entry.
             self.summary = WriteSummary::default();
         }
         for line in lines {
@@ -67,7 +67,7 @@ impl<'t> NodeWriter<'t> {
         Ok(())
     }
 
-    /// The node of an entry.
+    /// Writes the node of an entry.
     fn write_entry(&mut self, entry: usize, out: &mut Vec<u8>) -> io::Result<()> {
         let of = self.plan.entries[entry];
         let parent = self.plan.ids[of.parent as usize];
@@ -80,7 +80,7 @@ impl<'t> NodeWriter<'t> {
         self.write_body(entry)?;
         out.extend_from_slice(&self.body);
         if let Some(op) = self.op_of(of.source) {
-            // Only nodes with an op have times: those of the host trace alone have none to write.
+            // Only nodes with an op have times; nodes that only the host trace has do not.
             let (ops, op) = (&self.trace.device.ops, op.index());
             let exclusive = self.trace.op_exclusive.get(op).copied().unwrap_or_default();
             times(out, ops.duration[op].0, exclusive.0, ops.start[op].0)?;
@@ -90,7 +90,7 @@ impl<'t> NodeWriter<'t> {
         Ok(())
     }
 
-    /// A device row of the entry whose body was made last.
+    /// Writes a device row of the entry whose body was built last.
     fn write_row(&mut self, entry: usize, id: u64, out: &mut Vec<u8>) -> io::Result<()> {
         let (device, rows) = (&self.trace.device, &self.trace.device.rows);
         let owner = self.plan.ids[entry];
@@ -98,7 +98,7 @@ impl<'t> NodeWriter<'t> {
         head(out, id, device.names.get(rows.name[row]), owner)?;
         out.extend_from_slice(&self.body);
         let duration = rows.duration[row].0;
-        // Nothing nests in a device row, so that both durations are the same.
+        // Nothing nests in a device row, so both durations are the same.
         times(out, duration, duration, rows.start[row].0)?;
         out.extend_from_slice(b", \"cat\": ");
         json::text(out, device.names.get(rows.category[row]))?;
@@ -150,7 +150,7 @@ impl<'t> NodeWriter<'t> {
         }
     }
 
-    /// Puts arguments and attributes of an entry into `body`.
+    /// Writes arguments and attributes of an entry to `body`.
     fn write_body(&mut self, entry: usize) -> io::Result<()> {
         // The body is kept, because each device row of the entry repeats it.
         self.body.clear();
@@ -187,8 +187,7 @@ impl<'t> NodeWriter<'t> {
                 });
             }
         }
-        // Ids are new, so that what names a node by its id is renamed with it; PyTorch writes 0 for
-        // none.
+        // Ids are new, so references to nodes are translated; PyTorch writes 0 for none.
         let fw_parent = if nodes.fw_parent[node] != 0 {
             host.find(nodes.fw_parent[node])
         } else {
@@ -235,7 +234,7 @@ impl<'t> NodeWriter<'t> {
         }
     }
 
-    /// A CPU op as a node. Kineto has no tensor ids, so `values` stays empty.
+    /// Writes the body of a CPU op. Kineto has no tensor ids, so `values` stays empty.
     fn op_body(&mut self, op: OpIdx) -> io::Result<()> {
         let (trace, ops, at) = (self.trace, &self.trace.device.ops, op.index());
         let name = |id: NameId| trace.device_name(id).as_bytes();
@@ -249,7 +248,7 @@ impl<'t> NodeWriter<'t> {
         );
         self.write_lists("outputs", ArgLists::default());
         let scope = if ops.annotation[at] { USER_SCOPE } else { 0 };
-        // As PyTorch's observer counts them: from 1, in order of first use. 0 is the process root.
+        // Counted like PyTorch's observer: from 1, in order of first use. 0 is the process root.
         let tid = ops.thread[at].index() as u64 + 1;
         let mut attrs = AttrWriter::begin(&mut self.body);
         attrs.uint("rf_id", ops.rf_id[at].0)?;
@@ -281,7 +280,7 @@ impl<'t> NodeWriter<'t> {
         Ok(())
     }
 
-    /// Returns the lists that are not in the file as they are.
+    /// Writes lists, and returns those that are not in the file unchanged.
     fn write_lists<'h>(&mut self, key: &str, lists: ArgLists<'h>) -> Vec<(ListPart, &'h [u8])> {
         let ArgLists {
             values,
@@ -292,7 +291,7 @@ impl<'t> NodeWriter<'t> {
         self.body.extend_from_slice(b"\"");
         self.body.extend_from_slice(key.as_bytes());
         let mut separator = "\": {\"";
-        // Strides came with PyTorch 2.5; older schemas must not have the key.
+        // PyTorch 2.5 introduced strides; older schemas must not have the key.
         let mut unmended = vec![];
         if !self.strides && !strides.is_empty() {
             unmended.push((ListPart::Strides, strides));

@@ -1,10 +1,10 @@
-//! Which nodes there are, whose children they are, and how they are numbered.
+//! Plans the nodes of a file, their parents and their numbers.
 //!
 //! ```text
 //! 1 process root
-//! 2 … roots of threads that have none        parents come before children, so that no
-//! . … ET nodes in the order of their ids     parent chain comes back, whatever the input says
-//! . … a root per device for rows that nobody on the host owns
+//! 2 … roots of threads that lack one         parents come before children, so that
+//! . … ET nodes in the order of their ids     parent chains never close a cycle, whatever the input
+//! . … a root per device for rows without an owner on the host
 //! ```
 //! After each node come the device rows that it owns, in order of time.
 
@@ -16,16 +16,16 @@ use std::collections::BTreeSet;
 /// No entry, op or node.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Where a node comes from.
+/// Origin of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeSource {
-    /// The process root, which the trace does not have.
+    /// Process root that is missing in the trace.
     Process,
-    /// A thread root, which the trace does not have.
+    /// Thread root that is missing in the trace.
     Thread { tid: u32 },
-    /// A node of the host trace.
+    /// Node of the host trace.
     Host(u32),
-    /// A CPU op of the device trace, where there is no host trace.
+    /// CPU op of the device trace, if there is no host trace.
     Op(u32),
 }
 
@@ -33,18 +33,18 @@ pub(crate) enum NodeSource {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TreeEntry {
     pub(crate) source: NodeSource,
-    /// Position of the parent; the process root is its own.
+    /// Position of the parent; the process root is its own parent.
     pub(crate) parent: u32,
 }
 
-/// See the module text.
+/// Nodes of a file with their order and numbers; the module documentation shows the layout.
 pub(crate) struct EtPlusPlan {
     pub(crate) entries: Vec<TreeEntry>,
-    /// Ids by entry.
+    /// Id per entry.
     pub(crate) ids: Vec<u64>,
-    /// Per host node: its CPU op.
+    /// CPU op per host node.
     pub(crate) host_op: Vec<u32>,
-    /// Per host node: its entry.
+    /// Entry per host node.
     pub(crate) host_entry: Vec<u32>,
     rows: Vec<u32>,
     first_row: Vec<u32>,
@@ -69,24 +69,24 @@ impl EtPlusPlan {
         plan
     }
 
-    /// Device rows that entry `entry` owns.
+    /// Returns the device rows that an entry owns.
     pub(crate) fn rows_of(&self, entry: usize) -> &[u32] {
         &self.rows[self.first_row[entry] as usize..self.first_row[entry + 1] as usize]
     }
 
-    /// How many entries and device rows there are.
+    /// Returns the number of entries and device rows.
     pub(crate) fn lines(&self) -> u64 {
         (self.entries.len() + self.rows.len()) as u64
     }
 
-    /// The entry that line `line`, counted from 0, is of.
+    /// Returns the entry of line `line`, counted from 0.
     pub(crate) fn entry_at(&self, line: u64) -> usize {
         self.ids
             .partition_point(|id| *id <= line + 1)
             .saturating_sub(1)
     }
 
-    /// CPU ops that no host node stands for, if there is a host trace.
+    /// Returns the number of CPU ops without a host node, if there is a host trace.
     pub(crate) fn ops_left_out(&self, trace: &LinkedTrace) -> u64 {
         let matched = self.host_op.iter().filter(|op| **op != NONE).count();
         trace
@@ -100,12 +100,12 @@ impl EtPlusPlan {
         position(self.entries.len() - 1)
     }
 
-    /// Entries from the host trace; returns who owns rows.
+    /// Creates entries from the host trace; returns the owners of rows.
     fn place_host_nodes(&mut self, trace: &LinkedTrace, host: &HostTrace) -> RowOwners {
         let roots = TraceRoots::of(host);
         self.host_entry = vec![NONE; host.nodes.len()];
         match roots.process {
-            // The process comes first, wherever the file has it: et_replay looks for it at id 1.
+            // The process comes first, wherever the file has it: et_replay expects it at id 1.
             Some(node) => {
                 self.host_entry[node] = self.push(NodeSource::Host(position(node)), 0);
             }
@@ -115,7 +115,7 @@ impl EtPlusPlan {
         }
         let mut thread_entry: FxHashMap<u32, u32> = FxHashMap::default();
         for tid in roots.missing_tids(host) {
-            // A cut file may lack roots of its threads; they come before all nodes that hang on
+            // A truncated file may lack roots of its threads; they precede all nodes that depend on
             // them.
             thread_entry.insert(tid, self.push(NodeSource::Thread { tid }, 0));
         }
@@ -130,13 +130,13 @@ impl EtPlusPlan {
                 .iter()
                 .map(|(&tid, &node)| (tid, self.host_entry[node])),
         );
-        // Parents are set only now, as a file may name a parent that stands behind its child.
+        // Parents are set only now, because a file may name a parent that comes after its child.
         for node in 0..host.nodes.len() {
             let entry = self.host_entry[node];
             self.entries[entry as usize].parent = match roots.parent(host, node) {
                 Some(parent) => self.host_entry[parent],
                 None if host.is_root(node) => 0,
-                // a root that comes after the op is damage
+                // A root that comes after the op is damage.
                 None => thread_entry
                     .get(&host.nodes.tid[node])
                     .copied()
@@ -165,7 +165,7 @@ impl EtPlusPlan {
                 Some(node) => {
                     let node = node.index();
                     owners.op[op] = self.host_entry[node];
-                    // Of several ops of one node the first gives the times: later ones are its
+                    // If a node has several ops, the first provides the times: later ones are
                     // repetitions.
                     if self.host_op[node] == NONE {
                         self.host_op[node] = position(op);
@@ -189,7 +189,7 @@ impl EtPlusPlan {
         owners
     }
 
-    /// Entries from the device trace's CPU ops.
+    /// Creates entries from the device trace's CPU ops.
     fn place_ops(&mut self, trace: &LinkedTrace) -> RowOwners {
         self.push(NodeSource::Process, 0);
         let threads = 1..=position(trace.device.threads.len());
@@ -211,16 +211,16 @@ impl EtPlusPlan {
         }
     }
 
-    /// Groups rows by owner; those without get a root per device.
+    /// Groups rows by owner; rows without one get a root per device.
     fn place_rows(&mut self, trace: &LinkedTrace, owners: RowOwners) {
         let rows = &trace.device.rows;
         let mut device_entry: FxHashMap<i64, u32> = FxHashMap::default();
-        // A root for each device, with a tid that no thread has.
+        // Each device gets a root with a tid that no thread has.
         let mut next_tid = self.last_tid(trace).saturating_add(1);
         let mut owner: Vec<u32> = Vec::with_capacity(rows.len());
         for row in 0..rows.len() {
-            // Row by row in order of time, so that the roots of devices are numbered the same each
-            // time.
+            // Row by row in order of time, so that the roots of devices are always numbered the
+            // same.
             let known = owners.of(trace, row);
             let device = trace
                 .device
@@ -240,7 +240,7 @@ impl EtPlusPlan {
         self.group(&owner);
     }
 
-    /// Counting sort of rows by owner; keeps the order of time within one.
+    /// Sorts rows by owner with a counting sort, keeping the order of time per owner.
     fn group(&mut self, owner: &[u32]) {
         self.first_row = vec![0; self.entries.len() + 1];
         for &entry in owner {
@@ -249,7 +249,7 @@ impl EtPlusPlan {
         for entry in 0..self.entries.len() {
             self.first_row[entry + 1] += self.first_row[entry];
         }
-        // Rows are in order of time, so that placing them one by one keeps that order per owner.
+        // Rows are in order of time, so placing them one by one keeps that order per owner.
         let mut next = self.first_row.clone();
         self.rows = vec![0; owner.len()];
         for (row, &entry) in owner.iter().enumerate() {
@@ -273,23 +273,24 @@ impl EtPlusPlan {
     fn number(&mut self) {
         let mut next = 1u64;
         for entry in 0..self.entries.len() {
-            // An entry's device rows come right behind it, so that their ids follow its own.
+            // An entry's device rows directly follow it, so their ids follow its own.
             self.ids.push(next);
             next += 1 + self.rows_of(entry).len() as u64;
         }
     }
 }
 
-/// Which entries own device rows.
+/// Entries that own device rows.
 struct RowOwners {
-    /// Per CPU op: its entry, else that of the nearest op around it that has one.
+    /// Entry of each CPU op, or of the nearest enclosing op that has one.
     op: Vec<u32>,
-    /// Per host thread: its root.
+    /// Root of each host thread.
     thread: Vec<u32>,
 }
 
 impl RowOwners {
-    /// The owner of a row: its op's entry, else the root of the thread that launched it.
+    /// Returns the owner of a row: its op's entry, else the root of the thread that launched the
+    /// row.
     fn of(&self, trace: &LinkedTrace, row: usize) -> u32 {
         let op = trace.row_op[row]
             .get()
@@ -306,10 +307,10 @@ impl RowOwners {
     }
 }
 
-/// The roots that a host trace has.
+/// Roots in a host trace.
 struct TraceRoots {
     process: Option<usize>,
-    /// By tid.
+    /// Root nodes by tid.
     threads: FxHashMap<u32, usize>,
 }
 
@@ -322,23 +323,23 @@ impl TraceRoots {
             process: process.first().copied(),
             threads: threads
                 .into_iter()
-                // Of two roots with one tid the first stays.
+                // If two roots have the same tid, the first counts.
                 .rev()
                 .map(|node| (host.nodes.tid[node], node))
                 .collect(),
         }
     }
 
-    /// The parent of an op, if it is another op, or a thread's root, that comes before: anything
-    /// else is damage.
+    /// Returns the parent of an op if it is another op or a thread's root that comes before;
+    /// anything else is damage.
     fn parent(&self, host: &HostTrace, node: usize) -> Option<usize> {
-        // PyTorch's parents are stale after an exception or an asynchronous range: one that comes
-        // later would close a circle.
+        // PyTorch's parents are stale after an exception or an asynchronous range: a later parent
+        // would close a cycle.
         let parent = host.find(host.nodes.parent[node])?;
         (parent < node && self.process != Some(parent) && !host.is_root(node)).then_some(parent)
     }
 
-    /// Threads without a root that have nodes without a parent, ascending.
+    /// Returns threads that have nodes without a parent, but no root, in ascending order.
     fn missing_tids(&self, host: &HostTrace) -> BTreeSet<u32> {
         (0..host.nodes.len())
             .filter(|&node| !host.is_root(node) && self.parent(host, node).is_none())
@@ -348,7 +349,7 @@ impl TraceRoots {
     }
 }
 
-/// The op that encloses `op`; ops are in order of start, so it comes before.
+/// Returns the op that encloses `op`, which comes before because ops are ordered by start.
 fn enclosing(trace: &LinkedTrace, op: usize) -> Option<usize> {
     let parent = trace
         .op_parent

@@ -1,7 +1,7 @@
-//! Reads ET+ JSON and plain host traces: the op tree, with times where there are any.
+//! Reads ET+ JSON and plain host traces: the op tree, with times if there are any.
 //!
-//! `ctrl_deps` (1.0.1: `parent`) is the parent's id. Keys and attributes that
-//! `chakra_converter` and et_replay require are looked for, and named where they are missing.
+//! `ctrl_deps` (1.0.1: `parent`) is the parent's id. Missing keys and attributes that
+//! `chakra_converter` and et_replay require are reported.
 
 use super::recording;
 use crate::finding::{FindingExample, FindingKind};
@@ -15,7 +15,7 @@ use etlink_json::{
 use etlink_model::{HostVersion, TrackLabel};
 use std::io::Read;
 
-/// Elements begin with what the first one begins with: `id`, in 1.0.1 `name`.
+/// Elements all begin with the same key as the first one: `id`, in 1.0.1 `name`.
 const LAYOUT: ArrayLayout = ArrayLayout {
     array: "nodes",
     first_keys: &[],
@@ -92,7 +92,7 @@ fn read_element(scanner: &mut JsonScanner<'_>) -> Result<TreeElement, BrokenJson
                 // Schema 1.0.1 has its attributes as keys.
                 element.keys.extend(["ctrl_deps", "attrs"]);
             }
-            // `chakra_trace_link` gives a category to device rows alone.
+            // `chakra_trace_link` gives only device rows a category.
             b"cat" => element.on_device = true,
             b"ts" => element.start_ns = value.time_ns(),
             b"exclusive_dur" => element.exclusive_ns = value.time_ns(),
@@ -110,7 +110,7 @@ fn read_element(scanner: &mut JsonScanner<'_>) -> Result<TreeElement, BrokenJson
     Ok(element)
 }
 
-/// Remembers `key` if it is one of `wanted`.
+/// Records `key` as seen if it is one of `wanted`.
 fn mark_seen(wanted: &[&'static str], key: &[u8], seen: &mut Vec<&'static str>) {
     if let Some(known) = wanted.iter().find(|known| known.as_bytes() == key) {
         seen.push(known);
@@ -142,7 +142,7 @@ fn read_attrs(list: JsonValue<'_>, element: &mut TreeElement) -> Result<(), Brok
         while let Some(key) = fields.key()? {
             let value = fields.value()?;
             match key {
-                // The members of an attribute come in the order name, type, value, as PyTorch
+                // The members of an attribute appear in the order name, type, value, as PyTorch
                 // writes them.
                 b"name" => {
                     is_thread = value.raw() == b"tid";
@@ -174,7 +174,7 @@ fn push_element(graph: &mut ChakraGraph, element: &TreeElement) {
             });
         }
     }
-    // A plain host trace has no times at all, so that one node with a time tells the two apart.
+    // A plain host trace has no times at all, so a single node with a time distinguishes the two.
     if element.on_device || element.exclusive_ns.is_some() || element.start_ns.is_some() {
         graph.format = FileKind::EtPlus;
     }
@@ -191,7 +191,7 @@ fn push_element(graph: &mut ChakraGraph, element: &TreeElement) {
         duration_ns: element.exclusive_ns.unwrap_or_default(),
         inclusive_ns: element.inclusive_ns,
         correlation: element.correlation,
-        // a device row has the thread of its op
+        // A device row has the thread of its op.
         place: if element.on_device {
             NodePlacement {
                 tid: None,
@@ -218,12 +218,12 @@ fn missing_keys(wanted: &[&str], seen: &[&str]) -> String {
     missing.join(", ")
 }
 
-/// What stands around the nodes.
+/// Reads the text around the nodes.
 fn read_document(graph: &mut ChakraGraph, envelope: &ArrayEnvelope) {
-    // What stands before and behind the nodes counts alike: writers differ in where they put it.
+    // Fields before and after the nodes are equivalent: writers differ in where they put them.
     let metadata = &mut graph.metadata;
     let mut field = |key: &[u8], value: JsonValue<'_>| {
-        // a member of tables, which says nothing of the nodes' tree
+        // A member with tables, which does not describe the nodes' tree.
         if key == recording::KEY.as_bytes() {
             return;
         }

@@ -1,13 +1,13 @@
-//! Which schema the output has.
+//! Chooses the schema of the output.
 //!
-//! A version that `chakra_converter` does not read is raised to the oldest one that it reads and
-//! whose layout is a superset: 1.1.0 has communication attributes, which are written where they
-//! are known, and 1.1.1 has strides besides.
+//! A version that `chakra_converter` does not read is raised to the oldest version that it reads
+//! and whose layout is a superset: 1.1.0 has communication attributes, which are written if known,
+//! and 1.1.1 additionally has strides.
 
 use etlink_link::LinkedTrace;
 use etlink_model::{HostVersion, NameId};
 
-/// The version that a trace is written in.
+/// Returns the version that a trace is written in.
 pub(crate) fn of(trace: &LinkedTrace) -> HostVersion {
     let Some(host) = &trace.host else {
         return HostVersion::V1_1_1;

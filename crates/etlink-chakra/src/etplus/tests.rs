@@ -1,4 +1,4 @@
-//! What is written, parsed as JSON.
+//! Tests written files, parsed as JSON.
 
 use super::*;
 use crate::testing::{TraceSketch, intern, sample};
@@ -29,7 +29,7 @@ fn column<'d>(document: &'d Value, key: &str) -> Vec<&'d Value> {
         .collect()
 }
 
-/// What all readers need of every node.
+/// Checks what all readers require of every node.
 fn assert_readable(document: &Value) {
     for key in ["schema", "pid", "time", "start_ts", "nodes", "finish_ts"] {
         assert!(!document[key].is_null(), "{key}");

@@ -1,6 +1,6 @@
-//! Messages from and to JSON as `chakra_jsonizer` prints it: protobuf's own mapping, an object after
-//! the other, two blanks deep. Integers of 64 bits are texts there, enums are their names, and what
-//! has its default value is left out.
+//! Converts messages from and to JSON as `chakra_jsonizer` prints it: protobuf's own mapping, one
+//! object after another, indented by two spaces. 64-bit integers are strings, enums are names, and
+//! default values are omitted.
 
 use super::{ChakraMessage, LossKind, Losses, MessageError};
 use crate::et::json_objects::JsonObjects;
@@ -33,7 +33,7 @@ pub(super) fn read_json(
     Ok(losses)
 }
 
-/// The first object is metadata, unless it is of a node's fields.
+/// Decodes a message. The first object is metadata unless it has fields of a node.
 fn decode(object: &[u8], is_first: bool) -> Result<ChakraMessage, serde_json::Error> {
     if is_first && let Ok(metadata) = serde_json::from_slice::<GlobalMetadata>(object) {
         return Ok(ChakraMessage::Metadata(metadata));
@@ -42,10 +42,11 @@ fn decode(object: &[u8], is_first: bool) -> Result<ChakraMessage, serde_json::Er
     Ok(ChakraMessage::Node(Box::new(node)))
 }
 
-/// Writes a message. Values that JSON has no text for are left out of their attributes and counted.
+/// Writes a message. Values that JSON cannot represent are removed from their attributes and
+/// counted.
 ///
 /// # Errors
-/// Those of `out`.
+/// Fails if writing to `out` fails.
 pub fn write_json(
     message: ChakraMessage,
     out: &mut impl Write,
@@ -69,7 +70,7 @@ pub fn write_json(
 
 fn write_object(object: &impl Serialize, out: &mut impl Write) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, object)?;
-    // `chakra_jsonizer` writes none, but a line is easier to find
+    // `chakra_jsonizer` writes no line breaks between objects, but lines are easier to find.
     out.write_all(b"\n")
 }
 

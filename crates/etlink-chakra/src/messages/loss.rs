@@ -1,18 +1,18 @@
-//! What of a file is not in its conversion.
+//! Counts data of a file that is missing in its conversion.
 
 use indexmap::IndexMap;
 use serde::Serialize;
 
 macro_rules! losses {
     ($($(#[$doc:meta])+ $name:ident = $text:literal;)*) => {
-        /// Ways in which a conversion has less than its source.
+        /// Ways in which a conversion contains less than its source.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[serde(rename_all = "snake_case")]
         pub enum LossKind { $($(#[$doc])+ $name,)* }
 
         impl LossKind {
-            /// What of it there is a number of, for people.
+            /// Returns a description of the counted objects, for people.
             pub fn describe(self) -> &'static str {
                 match self { $(LossKind::$name => $text,)* }
             }
@@ -21,59 +21,59 @@ macro_rules! losses {
 }
 
 losses! {
-    /// The bytes end inside of a message.
+    /// The bytes end inside a message.
     CutTail = "messages cut at the end of the file";
-    /// Fewer nodes than the file says.
+    /// The file has fewer nodes than it states.
     MissingNode = "nodes that the file says it has, and that are not there";
-    /// Bytes that are no message.
+    /// Some bytes are not a message.
     Undecodable = "messages that cannot be decoded, or have a text that is not UTF-8";
-    /// Fields that the schema does not have.
+    /// The schema does not have a field.
     UnknownField = "messages with fields that Chakra's schema does not have";
-    /// Types that the schema does not have.
+    /// The schema does not have a type.
     UnknownType = "nodes of a type that Chakra's schema does not have, written without a type";
-    /// NaN and infinity, for which JSON has no text.
+    /// JSON cannot represent NaN and infinity.
     NotFinite = "attributes that are NaN or infinite, which JSON cannot say";
-    /// A second message of metadata.
+    /// The file has a second message of metadata.
     SecondMetadata = "messages of metadata after the first one";
-    /// Deps on nodes that are not there.
+    /// Deps refer to missing nodes.
     DanglingDep = "dependencies on nodes that are not in the file";
-    /// Deps by which nodes wait for each other, or for themselves.
+    /// Deps make nodes wait for each other, or for themselves.
     CyclicDep = "dependencies by which nodes wait for themselves or for each other, left out";
-    /// Nodes of one id.
+    /// Several nodes have the same id.
     DuplicateId = "nodes whose id an earlier node has";
-    /// Of merged JSON without a recording.
+    /// Merged JSON has no recording.
     Recording = "runtime calls, waits of the host and waits between streams, which merged JSON without \
         a recording lacks (each kernel is launched as late in its op as its own start allows); nodes";
-    /// Of merged JSON, what was linked beside the two traces.
+    /// Merged JSON lacks files that were linked in addition to the two traces.
     BesideTraces = "files that were linked beside the two traces: the trace of a capture, metrics of \
         kernels";
-    /// What a `.et` has no communication node for.
+    /// A `.et` has no communication node for a communication.
     CommunicationAsCompute = "collectives and messages written as computation, as `etlink link` does, since \
         they move no data, or their type, group, size or peer is unknown";
-    /// Nodes outside of what was chosen.
+    /// Nodes are outside of the selection.
     NodeNotChosen = "nodes outside of what was chosen";
-    /// Attributes that simulators do not read.
+    /// Simulators do not read some attributes.
     AttributesNotChosen = "nodes with starts, arguments or attributes that simulators do not read";
-    /// Deps between a chosen node and another.
+    /// A dep connects a selected node with one that is not selected.
     DepNotChosen = "dependencies between a chosen node and one that is not";
-    /// GOAL has no memory.
+    /// GOAL has no memory operations.
     MemoryAsCalc = "nodes that read or write memory, written as calculations";
-    /// A collective of a type or group that is not known.
+    /// A collective has an unknown type or group.
     CollectiveAsCalc = "collectives of an unknown group or type, written as calculations";
-    /// A message without peer or size.
+    /// A message has no peer or size.
     MessageAsCalc = "sends and receives without the other rank, written as calculations";
-    /// A message of a rank without a file.
+    /// A message involves a rank without a file.
     AbsentPeer = "sends and receives of ranks without a file, written as calculations";
-    /// A collective of ranks of which some have no file.
+    /// Some ranks of a collective have no file.
     PartialGroup = "collectives of ranks of which some have no file, written among the others";
-    /// A tag of more than 32 bits.
+    /// A tag has more than 32 bits.
     TagFolded = "messages whose tag has more than 32 bits, written with its lowest 24";
-    /// No file of a rank.
+    /// A rank has no file.
     AbsentRank = "ranks without a file, which do nothing";
 }
 
 impl LossKind {
-    /// Whether it is what was asked for, rather than what the other format cannot hold.
+    /// Returns true if the loss was requested, rather than caused by limits of the target format.
     pub fn is_chosen(self) -> bool {
         matches!(
             self,
@@ -82,7 +82,7 @@ impl LossKind {
     }
 }
 
-/// What was lost, by kind.
+/// Losses by kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
@@ -91,31 +91,31 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// Counts some; none is nothing.
+    /// Counts `count` losses; 0 adds no entry.
     pub fn add(&mut self, kind: LossKind, count: u64) {
         if count > 0 {
             *self.counts.entry(kind).or_default() += count;
         }
     }
 
-    /// Adds what another part lost.
+    /// Adds the losses of another part.
     pub fn extend(&mut self, other: &Losses) {
         for (kind, count) in other.iter() {
             self.add(kind, count);
         }
     }
 
-    /// Whether nothing was lost.
+    /// Returns true if nothing was lost.
     pub fn is_empty(&self) -> bool {
         self.counts.is_empty()
     }
 
-    /// How many of a kind.
+    /// Returns the number of losses of a kind.
     pub fn count(&self, kind: LossKind) -> u64 {
         self.counts.get(&kind).copied().unwrap_or_default()
     }
 
-    /// All kinds with their numbers.
+    /// Returns all kinds with their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (LossKind, u64)> {
         self.counts.iter().map(|(kind, count)| (*kind, *count))
     }

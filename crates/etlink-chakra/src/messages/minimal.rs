@@ -1,4 +1,4 @@
-//! What simulators read of a message, and no more: `--attrs minimal` of files that are there.
+//! Reduces messages to what simulators read: `--attrs minimal` for existing files.
 
 use super::ChakraMessage;
 use super::loss::{LossKind, Losses};
@@ -8,8 +8,8 @@ use crate::et::shared_texts::{ARGUMENT_TYPES, OP_SCHEMAS};
 use crate::proto::attribute_proto::Value;
 use crate::proto::{AttributeProto, GlobalMetadata, Node};
 
-/// What Chakra's feeders and ASTRA-sim look at.
-// `et_feeder_node.cpp` and `Workload.cc`
+/// Attributes that Chakra's feeders and ASTRA-sim read.
+// See `et_feeder_node.cpp` and `Workload.cc`.
 const READ_BY_SIMULATORS: [&str; 10] = [
     "is_cpu_op",
     "num_ops",
@@ -23,7 +23,7 @@ const READ_BY_SIMULATORS: [&str; 10] = [
     "pg_name",
 ];
 
-/// Leaves of a message what simulators read; the nodes that had more are counted.
+/// Reduces a message to what simulators read, and counts the nodes that had more.
 pub fn to_minimal(message: ChakraMessage, losses: &mut Losses) -> ChakraMessage {
     match message {
         ChakraMessage::Metadata(metadata) => ChakraMessage::Metadata(minimal_metadata(metadata)),
@@ -49,7 +49,7 @@ fn is_read(attribute: &AttributeProto) -> bool {
 }
 
 fn minimal_metadata(mut metadata: GlobalMetadata) -> GlobalMetadata {
-    // Lists of texts that no node names any longer.
+    // Lists of texts that no node refers to any longer.
     let is_list = |name: &str| [OP_SCHEMAS, ARGUMENT_TYPES].contains(&name);
     metadata.attr.retain(|attr| !is_list(&attr.name));
     let set = Value::StringVal(AttributeSet::Minimal.name().to_owned());
@@ -65,7 +65,7 @@ fn minimal_metadata(mut metadata: GlobalMetadata) -> GlobalMetadata {
     metadata
 }
 
-/// Whether a file says that it has no more than simulators read.
+/// Returns true if a file states that it contains only what simulators read.
 pub fn is_minimal(metadata: &GlobalMetadata) -> bool {
     let minimal = Value::StringVal(AttributeSet::Minimal.name().to_owned());
     let mut attributes = metadata.attr.iter();

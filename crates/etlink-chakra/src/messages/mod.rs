@@ -1,14 +1,15 @@
-//! Trace files as the messages of Chakra's schema, nothing left out.
+//! Trace files as complete messages of Chakra's schema.
 //!
 //! ```text
 //! .et ──────────────┐                              ┌──> .et
 //!                   ├─> for_each_message ─> sink ──┤
 //! jsonizer's JSON ──┘                              └──> jsonizer's JSON
 //! ```
-//! [`read`](crate::read) keeps of a file what graphs, checks and figures need. A file that is
-//! written again needs all of it: attributes of any name and type, arguments, texts of
-//! documentation. Messages go by one at a time, so that memory does not grow with the file. What a
-//! message has that the schema does not, or what cannot be decoded, is counted in [`Losses`].
+//! [`read`](crate::read) keeps the parts of a file that graphs, checks and figures need. A file
+//! that is written again needs everything: attributes of any name and type, arguments,
+//! documentation texts. Messages are processed one at a time, so memory does not grow with the
+//! file. Data of a message that the schema does not have, or that cannot be decoded, is counted in
+//! [`Losses`].
 
 mod json;
 mod loss;
@@ -32,28 +33,28 @@ use std::io::{self, Read};
 /// A message of a trace file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChakraMessage {
-    /// What stands before the nodes.
+    /// Metadata before the nodes.
     Metadata(GlobalMetadata),
     /// A node.
     Node(Box<Node>),
 }
 
-/// Why messages could not be handed on.
+/// Reasons for which messages cannot be processed.
 #[derive(Debug, thiserror::Error)]
 pub enum MessageError {
-    /// The file is none that has messages, or cannot be read.
+    /// The file has no messages, or cannot be read.
     #[error(transparent)]
     Read(#[from] ChakraReadError),
-    /// What took them failed.
+    /// The sink failed.
     #[error(transparent)]
     Sink(#[from] io::Error),
 }
 
-/// Reads a `.et` or jsonizer's JSON, which is to be unpacked already, and hands on each message.
-/// Returns what could not be.
+/// Reads a `.et` or jsonizer's JSON, already decompressed, and passes each message to `sink`.
+/// Returns the losses.
 ///
 /// # Errors
-/// The source fails, is neither of the two, or `sink` fails.
+/// Fails if the source fails or has neither format, or if `sink` fails.
 pub fn for_each_message(
     mut source: impl Read,
     sink: &mut dyn FnMut(ChakraMessage) -> io::Result<()>,
@@ -71,7 +72,8 @@ pub fn for_each_message(
     }
 }
 
-/// Exact start and duration of a node, ns, if its attributes say them.
+/// Returns exact start and duration of a node in nanoseconds; `None` if its attributes do not state
+/// them.
 pub fn exact_times(node: &Node) -> Option<(i64, i64)> {
     let value_of = |name: &str| {
         let found = node.attr.iter().find(|attr| attr.name == name);
@@ -89,17 +91,17 @@ pub fn exact_times(node: &Node) -> Option<(i64, i64)> {
 /// All messages of a file, in memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChakraMessages {
-    /// What stands before the nodes.
+    /// Metadata before the nodes.
     pub metadata: GlobalMetadata,
-    /// The nodes, in the order of the file.
+    /// Nodes in file order.
     pub nodes: Vec<Node>,
 }
 
 impl ChakraMessages {
-    /// Reads a file whole; as [`for_each_message`].
+    /// Reads a complete file, like [`for_each_message`].
     ///
     /// # Errors
-    /// Those of [`for_each_message`].
+    /// Fails like [`for_each_message`].
     pub fn read(source: impl Read) -> Result<(ChakraMessages, Losses), MessageError> {
         let mut all = ChakraMessages::default();
         let losses = for_each_message(source, &mut |message| {
@@ -112,7 +114,7 @@ impl ChakraMessages {
         Ok((all, losses))
     }
 
-    /// The file as Chakra protobuf.
+    /// Returns the file as Chakra protobuf.
     pub fn to_et(&self) -> Vec<u8> {
         let mut bytes = vec![];
         protobuf::append(&mut bytes, &self.metadata);

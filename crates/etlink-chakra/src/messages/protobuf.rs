@@ -1,4 +1,4 @@
-//! Messages from and to varint-delimited protobuf.
+//! Converts messages from and to varint-delimited protobuf.
 
 use super::{ChakraMessage, LossKind, Losses, MessageError};
 use crate::et::metadata::NODE_COUNT;
@@ -33,7 +33,7 @@ pub(super) fn read_et(
         };
         match &message {
             Some(ChakraMessage::Metadata(metadata)) => stated = stated_nodes(metadata),
-            // One that cannot be decoded is counted as such.
+            // A node that cannot be decoded counts here too; it is counted as undecodable.
             _ => nodes += 1,
         }
         if let Some(message) = message {
@@ -45,7 +45,7 @@ pub(super) fn read_et(
     Ok(losses)
 }
 
-/// How many nodes a file says that it has.
+/// Returns the number of nodes that a file states.
 fn stated_nodes(metadata: &GlobalMetadata) -> Option<u64> {
     let attribute = metadata.attr.iter().find(|attr| attr.name == NODE_COUNT)?;
     match attribute.value {
@@ -54,22 +54,22 @@ fn stated_nodes(metadata: &GlobalMetadata) -> Option<u64> {
     }
 }
 
-/// Decodes a message; what the schema does not have is counted.
+/// Decodes a message and counts data that the schema does not have.
 fn decode<M: Message + Default>(bytes: &[u8], losses: &mut Losses) -> Option<M> {
     let Ok(message) = M::decode(bytes) else {
         losses.add(LossKind::Undecodable, 1);
         return None;
     };
-    // prost drops fields that it does not know, and then the message is shorter
+    // prost drops unknown fields, which makes the message shorter.
     let is_whole = message.encoded_len() >= bytes.len();
     losses.add(LossKind::UnknownField, u64::from(!is_whole));
     Some(message)
 }
 
-/// Writes a message after its length.
+/// Writes a length-delimited message.
 ///
 /// # Errors
-/// Those of `out`.
+/// Fails if writing to `out` fails.
 pub fn write_et(message: &ChakraMessage, out: &mut impl Write) -> io::Result<()> {
     let mut bytes = vec![];
     match message {
@@ -79,7 +79,7 @@ pub fn write_et(message: &ChakraMessage, out: &mut impl Write) -> io::Result<()>
     out.write_all(&bytes)
 }
 
-/// Appends a message after its length.
+/// Appends a length-delimited message.
 pub(super) fn append(bytes: &mut Vec<u8>, message: &impl Message) {
     encode_varint(message.encoded_len() as u64, bytes);
     bytes.extend(message.encode_to_vec());

@@ -1,4 +1,4 @@
-//! Files that are read and written again.
+//! Tests files that are read and written again.
 
 use super::*;
 use crate::WriteOptions;
@@ -29,7 +29,7 @@ fn attribute(name: &str, value: Value) -> AttributeProto {
     }
 }
 
-/// A node with what our own files do not have.
+/// Creates a node with data that etlink's own files do not have.
 fn odd_node() -> Node {
     Node {
         id: u64::MAX,
@@ -119,12 +119,12 @@ fn what_is_lost_is_counted() {
     let (_, losses) = convert(&written[..written.len() - 3], false);
     assert_eq!(losses.count(LossKind::CutTail), 1);
 
-    // a field of another schema, behind a node
+    // A field of another schema, after a node.
     let mut strange = written.clone();
     strange.extend([6, 0x08, 3, 0xA2, 0x06, 1, b'x']);
     let (_, losses) = convert(&strange, false);
     assert_eq!(losses.count(LossKind::UnknownField), 1);
-    // a name that is no UTF-8
+    // A name that is not UTF-8.
     strange.extend([3, 0x12, 1, 0xFF]);
     let (_, losses) = convert(&strange, false);
     assert_eq!(losses.count(LossKind::Undecodable), 1);

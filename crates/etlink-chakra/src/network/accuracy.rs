@@ -1,5 +1,5 @@
-//! How well a network takes what was measured: per kind, per group, and for transfers that it was
-//! not fitted to.
+//! Measures the accuracy of a network: per kind, per group, and for transfers that it was not
+//! fitted to.
 
 use super::cost::NetworkCost;
 use super::regression::{CostedTransfer, FittedLink, fit_link};
@@ -8,62 +8,63 @@ use super::transfers::{MeasuredTransfer, MeasuredTransfers};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The fitted transfers of a kind.
+/// Fitted transfers of one kind.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KindFit {
-    /// Of collective, or `send`.
+    /// Kind of collective, or `send`.
     pub kind: &'static str,
-    /// How many.
+    /// Number of transfers.
     pub count: u64,
-    /// What they took, ns.
+    /// Measured time of the transfers, in nanoseconds.
     pub measured_ns: f64,
-    /// What the network takes for them, ns.
+    /// Time of the network for the transfers, in nanoseconds.
     pub network_ns: f64,
-    /// How far transfers of the same ranks and size are from their median: the median of that,
-    /// relative. `None` where none has its like.
+    /// Median relative deviation of transfers from the median of those with the same ranks and
+    /// size; `None` if no two transfers match.
     pub spread: Option<f64>,
-    /// The first half and the second, each by a network that was fitted to the other half. Where
-    /// these are too few, one sum of all, each by the network of all others.
+    /// First half and second half, each with a network fitted to the other half. If there are too
+    /// few transfers, one sum of all, each with the network of all others.
     pub held_out: Vec<HeldOut>,
 }
 
-/// Transfers of a kind that a network was not fitted to.
+/// Transfers of one kind that a network was not fitted to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HeldOut {
-    /// What they took, ns.
+    /// Measured time of the transfers, in nanoseconds.
     pub measured_ns: f64,
-    /// What the network of the other transfers takes for them, ns.
+    /// Time of the other transfers' network for them, in nanoseconds.
     pub network_ns: f64,
-    /// What the other transfers of the same ranks and size took on average, ns: no network can
-    /// foretell more than the run repeats. `None` where one has no like.
+    /// Average time of the other transfers with the same ranks and size, in nanoseconds: no network
+    /// can predict more than the run repeats. `None` if a transfer has no match.
     pub repeated_ns: Option<f64>,
 }
 
-/// The transfers between the same ranks.
+/// Transfers between the same ranks.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GroupFit {
-    /// Global ranks; of a message the sender and the receiver.
+    /// Global ranks; sender and receiver of a message.
     pub ranks: Vec<u64>,
-    /// Of collectives, or `send`.
+    /// Kinds of collectives, or `send`.
     pub kinds: Vec<&'static str>,
-    /// How many transfers.
+    /// Number of transfers.
     pub used: u64,
-    /// Latency of a link as they alone tell it, ns. `None`: too few.
+    /// Latency of a link fitted to these transfers alone, in nanoseconds; `None` if they are too
+    /// few.
     pub latency_ns: Option<f64>,
-    /// Its bandwidth, GB/s of 2^30 bytes. `None`: their sizes do not tell it.
+    /// Bandwidth of that link, in GB/s of 2^30 bytes; `None` if the sizes do not determine it.
     pub bandwidth: Option<f64>,
-    /// What they took, ns.
+    /// Measured time of the transfers, in nanoseconds.
     pub measured_ns: f64,
-    /// What the network takes for them, ns.
+    /// Time of the network for the transfers, in nanoseconds.
     pub network_ns: f64,
-    /// Median of their relative errors.
+    /// Median of the relative errors.
     pub median_error: f64,
 }
 
-/// Those of the same kind, ranks and size.
+/// Kind, ranks and size of a transfer.
 type TransferKey = (&'static str, usize, u64);
 
 fn key(transfer: &MeasuredTransfer) -> TransferKey {
@@ -89,7 +90,7 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
     values.get(values.len() / 2).copied()
 }
 
-/// By kind, in order of time.
+/// Returns the accuracy by kind, in order of time.
 pub(super) fn kinds(
     measured: &MeasuredTransfers,
     shape: NetworkShape,
@@ -132,14 +133,14 @@ fn spread<'t>(transfers: impl Iterator<Item = &'t MeasuredTransfer>) -> Option<f
     median(distances)
 }
 
-/// Networks that were fitted to a part of the transfers each, for those of another part.
+/// Networks fitted to parts of the transfers, to test them on other parts.
 struct Folds<'m> {
     measured: &'m MeasuredTransfers,
-    /// Of each transfer, which part it is in.
+    /// Part of each transfer.
     part: Vec<usize>,
-    /// Of each part, the network of the others.
+    /// Network fitted without each part; `None` if the others are too few.
     networks: Vec<Option<(NetworkShape, Vec<FittedLink>)>>,
-    /// Whether the parts are halves in time, and not single transfers.
+    /// True if the parts are halves in time, false if they are single transfers.
     are_halves: bool,
 }
 
@@ -149,7 +150,7 @@ impl<'m> Folds<'m> {
         if halves.networks.iter().all(Option::is_some) {
             return halves;
         }
-        // Few transfers: each by the network of all others.
+        // If there are few transfers, each one is tested with the network of all others.
         let single = (0..measured.transfers.len()).collect();
         Folds::with_parts(measured, single, ranks, false)
     }
@@ -175,8 +176,8 @@ impl<'m> Folds<'m> {
         }
     }
 
-    /// The halves of some transfers, or all of them where each is held out alone; nothing where the
-    /// others tell no network.
+    /// Returns the two halves of some transfers, or their total if each is held out alone; empty if
+    /// the others determine no network.
     fn held_out(&self, chosen: &[usize]) -> Vec<HeldOut> {
         let halves: Vec<Vec<usize>> = if self.are_halves {
             (0..2)
@@ -225,7 +226,7 @@ impl<'m> Folds<'m> {
     }
 }
 
-/// Of each transfer, whether it is in the first half of its kind or the second.
+/// Returns the half of its kind that each transfer belongs to, 0 or 1.
 fn halves(measured: &MeasuredTransfers) -> Vec<usize> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for transfer in &measured.transfers {
@@ -241,7 +242,7 @@ fn halves(measured: &MeasuredTransfers) -> Vec<usize> {
     measured.transfers.iter().map(half).collect()
 }
 
-/// By group, those with the most transfers first.
+/// Returns the accuracy by group, those with the most transfers first.
 pub(super) fn groups(
     measured: &MeasuredTransfers,
     shape: NetworkShape,
@@ -275,7 +276,7 @@ pub(super) fn groups(
     found
 }
 
-/// The speed that the transfers of a group alone tell, as if they went over one switch.
+/// Fits a link to the transfers of one group alone, as if they crossed a single switch.
 fn own_link(
     measured: &MeasuredTransfers,
     shape: NetworkShape,

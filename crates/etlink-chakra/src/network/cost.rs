@@ -1,30 +1,30 @@
-//! What ASTRA-sim's analytical network (congestion unaware) counts for a communication: latencies
-//! of links, and bytes that go over a link one after the other.
+//! Computes the cost of a communication in ASTRA-sim's analytical network (congestion unaware):
+//! latencies of links, and bytes that cross a link one after another.
 //!
-//! With the settings of [`crate::astra::system`] a collective is cut into four pieces, of which two
-//! run at a time.
+//! With the settings of [`crate::astra::system`], a collective is split into four pieces, and two
+//! pieces run at a time.
 
 use etlink_model::CollectiveKind;
 use serde::Serialize;
 
-/// ASTRA-sim runs half of a collective's pieces at a time: `preferred-dataset-splits` over
-/// `active-chunks-per-dimension`.
+/// Rounds of a collective: ASTRA-sim runs half of its pieces at a time, `preferred-dataset-splits`
+/// over `active-chunks-per-dimension`.
 const ROUNDS: f64 = 2.0;
-/// `preferred-dataset-splits`.
+/// Value of `preferred-dataset-splits`.
 const PIECES: f64 = 4.0;
-/// A message crosses a switch in two hops.
+/// Hops of a message across a switch.
 const HOPS: f64 = 2.0;
-/// Latency of ASTRA-sim's example of eight H100, ns.
+/// Latency in ASTRA-sim's example of eight H100, in nanoseconds.
 pub(crate) const DEFAULT_LATENCY_NS: f64 = 936.25;
-/// Its bandwidth, GB/s of 2^30 bytes.
+/// Bandwidth in ASTRA-sim's example, in GB/s of 2^30 bytes.
 pub(crate) const DEFAULT_BANDWIDTH: f64 = 400.0;
-/// ASTRA-sim's GB are of 2^30 bytes: bytes per ns of one GB/s.
+/// Bytes per nanosecond of one GB/s; ASTRA-sim's GB have 2^30 bytes.
 pub(super) const BYTES_PER_NS: f64 = 1.073_741_824;
 
-/// Returns the time of a broadcast over a network as of ASTRA-sim's example, microseconds: the two
-/// hops of a message, and its bytes over one link, as where ranks pass small pieces on.
+/// Returns the time of a broadcast in the network of ASTRA-sim's example, in microseconds: the two
+/// hops of a message, and its bytes over one link, as if ranks pass on small pieces.
 ///
-/// ASTRA-sim simulates no broadcast. It takes the duration of the node instead.
+/// ASTRA-sim does not simulate broadcasts; it uses the duration of the node instead.
 pub fn example_broadcast_micros(bytes: u64) -> u64 {
     let link = LinkSpeed {
         latency_ns: DEFAULT_LATENCY_NS,
@@ -37,8 +37,8 @@ pub fn example_broadcast_micros(bytes: u64) -> u64 {
     (cost.time_ns(link) / 1e3).ceil() as u64
 }
 
-/// How the ranks of a group pass a collective on: a value of `all-reduce-implementation` and the
-/// like in ASTRA-sim's system file.
+/// Algorithm by which the ranks of a group pass on a collective: a value of
+/// `all-reduce-implementation` and similar keys in ASTRA-sim's system file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum CollectiveImplementation {
@@ -46,16 +46,16 @@ pub enum CollectiveImplementation {
     #[default]
     #[serde(rename = "ring")]
     Ring,
-    /// Each to each other at once.
+    /// From each rank to all others at once.
     #[serde(rename = "direct")]
     Direct,
-    /// In pairs, at distances that double; for 2, 4, 8, … ranks.
+    /// In pairs at doubling distances; for 2, 4, 8, … ranks.
     #[serde(rename = "halvingDoubling")]
     HalvingDoubling,
 }
 
 impl CollectiveImplementation {
-    /// As the system file has it.
+    /// Returns the name in the system file.
     pub fn name(self) -> &'static str {
         match self {
             CollectiveImplementation::Ring => "ring",
@@ -64,7 +64,7 @@ impl CollectiveImplementation {
         }
     }
 
-    /// Whether ASTRA-sim runs it: else it ends with an error.
+    /// Returns true if ASTRA-sim supports the combination; otherwise it ends with an error.
     pub(super) fn runs(self, kind: CollectiveKind, ranks: usize) -> bool {
         self != CollectiveImplementation::HalvingDoubling
             || kind != CollectiveKind::AllToAll && ranks.is_power_of_two()
@@ -78,17 +78,17 @@ pub(super) struct LinkSpeed {
     pub(super) ns_per_byte: f64,
 }
 
-/// What ASTRA-sim's network does for a communication.
+/// Cost of a communication in ASTRA-sim's network.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct NetworkCost {
-    /// Times the latency of a link.
+    /// Number of link latencies.
     pub(super) latencies: f64,
-    /// Bytes that go over a link one after the other.
+    /// Bytes that cross a link one after another.
     pub(super) bytes: f64,
 }
 
 impl NetworkCost {
-    /// In one dimension; `None` for what ASTRA-sim gives the node's own time.
+    /// Computes the cost in one dimension; `None` if ASTRA-sim uses the node's own time.
     pub(super) fn new(
         kind: CollectiveKind,
         algorithm: CollectiveImplementation,
@@ -98,7 +98,7 @@ impl NetworkCost {
         use CollectiveImplementation::{Direct, HalvingDoubling, Ring};
         let n = ranks as f64;
         let (levels, part) = (n.log2(), bytes / n);
-        // How many messages follow each other, and their bytes in all.
+        // Number of consecutive messages, and their total bytes.
         let (steps, in_all) = match (kind, algorithm) {
             (CollectiveKind::AllReduce, Ring) => (2.0 * (n - 1.0), 2.0 * (n - 1.0) * part),
             (CollectiveKind::AllReduce, Direct) => (2.0, 2.0 * part),
@@ -109,7 +109,7 @@ impl NetworkCost {
             (CollectiveKind::ReduceScatter, Ring) => (n - 1.0, (n - 1.0) * part),
             (CollectiveKind::ReduceScatter, Direct) => (1.0, part),
             (CollectiveKind::ReduceScatter, HalvingDoubling) => (levels, (n - 1.0) * part),
-            // Each rank's part goes around the ring until it is where it belongs.
+            // Each rank's part travels around the ring to its destination.
             (CollectiveKind::AllToAll, Ring) => (n * (n - 1.0) / 2.0, n * (n - 1.0) / 2.0 * part),
             (CollectiveKind::AllToAll, Direct | HalvingDoubling) => (1.0, part),
             (CollectiveKind::Send | CollectiveKind::Recv, _) => {
@@ -131,10 +131,11 @@ impl NetworkCost {
     }
 }
 
-/// What a collective of all ranks takes over two dimensions: `block` ranks within each of `blocks`.
+/// Returns the time of a collective of all ranks over two dimensions: `block` ranks within each of
+/// `blocks` blocks.
 ///
-/// ASTRA-sim goes through the dimensions one after the other, each piece for itself: while the
-/// first pair of pieces is in one dimension, the second is in the other.
+/// ASTRA-sim processes the dimensions one after another, per piece: while the first pair of pieces
+/// is in one dimension, the second pair is in the other.
 pub(super) fn hierarchical_ns(
     kind: CollectiveKind,
     bytes: f64,
@@ -155,7 +156,7 @@ pub(super) fn hierarchical_ns(
     let first = NetworkCost::new(kind, ring, block, gathered)?.time_ns(within) / ROUNDS;
     let second = NetworkCost::new(kind, ring, blocks, share)?.time_ns(across) / ROUNDS;
     Some(match kind {
-        // Within the blocks before it, and once more after it.
+        // Within the blocks first, and once more at the end.
         CollectiveKind::AllReduce => (first + ROUNDS * second).max(ROUNDS * first),
         _ => first + second + first.max(second),
     })
@@ -177,8 +178,8 @@ mod tests {
         assert!(error.abs() < 0.003, "{what}: {ns} {cycles}");
     }
 
-    /// What ASTRA-sim 518bd51 logs for one collective alone: analytical, congestion unaware, one
-    /// switch of 1 GB/s and 10 us, and the settings of [`crate::astra::system`].
+    /// Times that ASTRA-sim 518bd51 logs for a single collective: analytical, congestion unaware,
+    /// one switch of 1 GB/s and 10 µs, and the settings of [`crate::astra::system`].
     #[test]
     fn costs_are_those_of_the_simulator() {
         for (kind, algorithm, ranks, bytes, cycles) in ONE_SWITCH {
@@ -211,7 +212,7 @@ mod tests {
         (ReduceScatter, HalvingDoubling, 8, 1_000_000.0, 527_621),
     ];
 
-    /// The same over two dimensions, of 10 us and 50 us, 10 GB/s and 1 GB/s.
+    /// Times over two dimensions, of 10 µs and 50 µs, 10 GB/s and 1 GB/s.
     #[test]
     fn costs_of_two_levels_are_those_of_the_simulator() {
         let within = LinkSpeed {

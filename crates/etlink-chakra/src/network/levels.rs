@@ -1,41 +1,41 @@
-//! Which dimension of a network of one or two levels a communication crosses.
+//! Determines the dimension that a communication crosses in a network of one or two levels.
 //!
-//! Two levels are blocks of neighbouring ranks (the devices of a host), and ranks of the same place
-//! in different blocks. ASTRA-sim's analytical network charges a message to the first dimension in
-//! which its ranks differ. So a message to another place in another block costs it what one within
-//! a block does.
+//! The two levels are blocks of neighbouring ranks (the devices of a host), and ranks at the same
+//! position in different blocks. ASTRA-sim's analytical network charges a message to the first
+//! dimension in which its ranks differ. A message to another position in another block therefore
+//! costs as much as a message within a block.
 
-/// Quick domains have some hundred ranks at most (72 of an NVL72, 256 of a pod). A damaged trace may
-/// state any number of ranks.
+/// Maximum number of ranks in a block. Fast domains have at most some hundred ranks (72 of an
+/// NVL72, 256 of a pod), and a damaged trace may state any number.
 const MOST_OF_A_BLOCK: u64 = 4_096;
 
-/// How ranks are laid out over the levels: rank r is in block r / `block`.
+/// Layout of ranks over the levels: rank r is in block r / `block`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RankBlocks {
-    /// All ranks.
+    /// Number of all ranks.
     pub(super) ranks: u64,
-    /// Ranks of a block; all of them where the network has one level.
+    /// Ranks per block; all of them if the network has one level.
     pub(super) block: u64,
 }
 
-/// Between which ranks something is communicated.
+/// Reach of a communication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CommReach {
     /// Ranks of one block.
     Within,
-    /// Ranks of the same place in several blocks.
+    /// Ranks at the same position in several blocks.
     Across,
     /// All ranks, over both dimensions.
     Everything,
-    /// Ranks of other places in other blocks, charged as what is `across` or not.
+    /// Ranks at different positions in different blocks, charged to one of the dimensions.
     Mixed {
-        /// Whether a neighbour in the ring is at the same place of another block.
+        /// True if a neighbour in the ring is at the same position in another block.
         across: bool,
     },
 }
 
 impl RankBlocks {
-    /// One level.
+    /// Creates a layout with one level.
     pub(super) fn flat(ranks: u64) -> RankBlocks {
         RankBlocks {
             ranks,
@@ -43,7 +43,7 @@ impl RankBlocks {
         }
     }
 
-    /// Each way in which ranks can be laid out in two levels.
+    /// Returns all layouts of the ranks in two levels.
     pub(super) fn of_two_levels(ranks: u64) -> impl Iterator<Item = RankBlocks> {
         let largest = MOST_OF_A_BLOCK.min(ranks / 2);
         let sizes = (2..=largest).filter(move |block| ranks.is_multiple_of(*block));
@@ -58,7 +58,7 @@ impl RankBlocks {
         self.ranks / self.block
     }
 
-    /// Of the ranks of a group, or the two of a message.
+    /// Returns the reach of a group's ranks, or of the two ranks of a message.
     pub(super) fn reach(self, members: &[u64]) -> CommReach {
         let block = |rank: &u64| rank / self.block;
         let place = |rank: &u64| rank % self.block;
@@ -96,13 +96,13 @@ mod tests {
             blocks.reach(&[0, 1, 2, 3, 4, 5, 6, 7]),
             CommReach::Everything
         );
-        // As a ring 0, 1, 4, 5: no neighbours have the same place
+        // As a ring 0, 1, 4, 5: no neighbours share a position.
         assert_eq!(
             blocks.reach(&[0, 1, 4, 5]),
             CommReach::Mixed { across: false }
         );
         assert_eq!(blocks.reach(&[0, 4, 5]), CommReach::Mixed { across: true });
-        // From one stage of a pipeline to the next, in another host
+        // From one pipeline stage to the next, on another host.
         assert_eq!(blocks.reach(&[3, 4]), CommReach::Mixed { across: false });
         assert_eq!(RankBlocks::flat(8).reach(&[3, 4]), CommReach::Within);
     }
@@ -112,7 +112,7 @@ mod tests {
         let of = |ranks| RankBlocks::of_two_levels(ranks).map(|found| found.block);
         assert_eq!(of(12).collect::<Vec<_>>(), [2, 3, 4, 6]);
         assert_eq!(of(2).chain(of(7)).next(), None);
-        // as a damaged trace states them
+        // As stated by a damaged trace.
         assert_eq!(of(i64::MAX as u64).next(), Some(7));
     }
 }

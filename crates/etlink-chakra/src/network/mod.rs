@@ -1,10 +1,10 @@
-//! The latencies and bandwidths with which ASTRA-sim's network takes what was measured.
+//! Fits latencies and bandwidths with which ASTRA-sim's network reproduces measured transfers.
 //!
-//! Each communication says how long its transfer took: from the last rank's arrival to the end.
-//! ASTRA-sim's analytical backend takes, with the settings of [`crate::astra::system`], a number of
-//! latencies and a time for its bytes. Both are linear in what is looked for, so that a regression
-//! finds it. Transfers of host threads are disturbed one way only, so of these the lowest tenth is
-//! fitted. Two levels are written where groups show them. O(communications).
+//! The time of each communication's transfer runs from the last rank's arrival to the end. With the
+//! settings of [`crate::astra::system`], ASTRA-sim's analytical backend takes a number of latencies
+//! and a time for the bytes. Both are linear in the unknowns, so a regression finds them.
+//! Disturbances only lengthen transfers of host threads, so the fastest tenth of these is fitted.
+//! Two levels are written if groups show them. O(communications).
 
 mod accuracy;
 mod cost;
@@ -28,32 +28,33 @@ use serde::Serialize;
 use shape::NetworkShape;
 use transfers::MeasuredTransfers;
 
-/// Speeds of a network between all ranks.
+/// Fitted speeds of a network between all ranks.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NetworkFit {
-    /// One, or two: within blocks of neighbouring ranks, and across these.
+    /// One level, or two: within blocks of neighbouring ranks, and across blocks.
     pub levels: Vec<NetworkLevel>,
-    /// How ranks pass collectives on; over two levels all are rings.
+    /// Algorithms of collectives; with two levels, all are rings.
     pub algorithms: CollectiveImplementations,
-    /// Transfers that were fitted.
+    /// Number of fitted transfers.
     pub used: u64,
-    /// Communications whose transfer nothing tells, or that ASTRA-sim gives no network time.
+    /// Communications whose transfer time is unknown, or that ASTRA-sim gives no network time.
     pub unused: u64,
-    /// Over two levels: communications between ranks of other places in other blocks, which
-    /// ASTRA-sim takes for neighbours.
+    /// With two levels: communications between ranks at different positions in different blocks,
+    /// which ASTRA-sim treats as neighbours.
     pub mixed: u64,
-    /// Median of the relative errors of the fitted transfers.
+    /// Median relative error of the fitted transfers.
     pub median_error: f64,
-    /// Per kind, what was measured and what the network takes.
+    /// Measured times and times of the network, per kind.
     pub kinds: Vec<KindFit>,
-    /// The same per group or pair of ranks, with the speed that its transfers alone tell.
+    /// Measured times and times of the network per group or pair of ranks, with the speed that its
+    /// transfers alone give.
     pub groups: Vec<GroupFit>,
 }
 
 impl NetworkFit {
-    /// What the network takes between ranks, ascending, ns; `None` for what ASTRA-sim gives the
-    /// node's own time.
+    /// Returns the time of the network between ranks, given in ascending order, in nanoseconds;
+    /// `None` if ASTRA-sim uses the node's own time.
     pub(crate) fn time_ns(&self, kind: CollectiveKind, members: &[u64], bytes: i64) -> Option<i64> {
         let ns = self
             .shape()
@@ -61,7 +62,7 @@ impl NetworkFit {
         Some(ns.round() as i64)
     }
 
-    /// Whether it has two dimensions.
+    /// Returns true if the network has two dimensions.
     pub fn is_hierarchical(&self) -> bool {
         self.levels.len() > 1
     }
@@ -85,8 +86,8 @@ impl NetworkFit {
     }
 }
 
-/// Fits a network of so many ranks to the communications of a run; `None` where too few tell their
-/// transfer.
+/// Fits a network of `ranks` ranks to the communications of a run; `None` if too few transfer times
+/// are known.
 pub fn fit_network(
     agreed: &RunAgreement,
     facts: &[RankSummary],

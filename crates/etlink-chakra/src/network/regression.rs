@@ -1,30 +1,31 @@
-//! The latency and the time per byte with which a network takes measured transfers.
+//! Fits the latency and time per byte with which a network reproduces measured transfers.
 //!
-//! Absolute errors are weighed, not squares: a rank that the operating system held up is no
-//! network. Each kind of collective weighs as much as each other, whatever its transfers took.
+//! The fit minimizes absolute errors, not squares, because delays of ranks by the operating system
+//! are not caused by the network. All kinds of collectives have the same weight, regardless of
+//! their transfer times.
 
 use super::cost::{BYTES_PER_NS, DEFAULT_BANDWIDTH, LinkSpeed, NetworkCost};
 
-/// Fewer transfers than this tell nothing.
+/// Minimum number of transfers for a fit.
 pub(super) const MIN_TRANSFERS: usize = 4;
 const ITERATIONS: usize = 50;
 
-/// A transfer that was measured, and what a network counts for it.
+/// A measured transfer and its cost in the network.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CostedTransfer {
     pub(super) cost: NetworkCost,
     pub(super) ns: f64,
-    /// How much its error counts.
+    /// Weight of the transfer's error.
     pub(super) weight: f64,
 }
 
-/// What was found of a link.
+/// Fitted parameters of a link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct FittedLink {
     pub(super) latency_ns: f64,
-    /// GB/s of 2^30 bytes.
+    /// Bandwidth in GB/s of 2^30 bytes.
     pub(super) bandwidth: f64,
-    /// Whether the transfers tell it.
+    /// True if the transfers determine the bandwidth.
     pub(super) bandwidth_is_fitted: bool,
 }
 
@@ -37,13 +38,13 @@ impl FittedLink {
     }
 }
 
-/// Fits a link; `None` where too few transfers tell it.
+/// Fits a link; `None` if too few transfers determine it.
 pub(super) fn fit_link(transfers: &[CostedTransfer], quantile: f64) -> Option<FittedLink> {
     if transfers.len() < MIN_TRANSFERS {
         return None;
     }
     let example_ns_per_byte = 1.0 / (DEFAULT_BANDWIDTH * BYTES_PER_NS);
-    // Where sizes hardly differ, or small ones are slower, bytes tell nothing.
+    // If sizes hardly differ, or small transfers are slower, the bandwidth cannot be fitted.
     let candidates = [
         regress(transfers, quantile, None).map(|found| (found, true)),
         regress(transfers, quantile, Some(example_ns_per_byte)).map(|found| (found, false)),
@@ -51,7 +52,7 @@ pub(super) fn fit_link(transfers: &[CostedTransfer], quantile: f64) -> Option<Fi
     let mut usable = candidates.into_iter().flatten();
     let (link, bandwidth_is_fitted) =
         usable.find(|(link, _)| link.latency_ns >= 0.0 && link.ns_per_byte > 0.0)?;
-    // Files have these digits, and what is taken out of the ranks' waits has to be the same.
+    // Files contain this many digits, and the times subtracted from the ranks' waits have to match.
     Some(FittedLink {
         latency_ns: rounded(link.latency_ns, 2),
         bandwidth: rounded(1.0 / (link.ns_per_byte * BYTES_PER_NS), 6).max(1e-6),
@@ -59,7 +60,7 @@ pub(super) fn fit_link(transfers: &[CostedTransfer], quantile: f64) -> Option<Fi
     })
 }
 
-/// The sum of the errors that [`fit_link`] makes small.
+/// Returns the sum of errors that [`fit_link`] minimizes.
 pub(super) fn loss(transfers: &[CostedTransfer], link: LinkSpeed, quantile: f64) -> f64 {
     let of_one = |transfer: &CostedTransfer| {
         let rest = transfer.ns - transfer.cost.time_ns(link);
@@ -72,8 +73,9 @@ fn side(rest: f64, quantile: f64) -> f64 {
     if rest > 0.0 { quantile } else { 1.0 - quantile }
 }
 
-/// The quantile regression of transfers on latency and bytes, by weighted least squares; with
-/// `ns_per_byte` given the latency alone. `None` where the transfers do not tell the two apart.
+/// Computes the quantile regression of transfers on latency and bytes, by weighted least squares;
+/// with a given `ns_per_byte`, on the latency alone. Returns `None` if the transfers do not
+/// separate the two.
 fn regress(
     transfers: &[CostedTransfer],
     quantile: f64,
@@ -86,7 +88,7 @@ fn regress(
             let NetworkCost { latencies, bytes } = transfer.cost;
             let weight = found.map_or(1.0, |link| {
                 let rest = transfer.ns - transfer.cost.time_ns(link);
-                // Errors below a thousandth count alike, so that no weight is without bound.
+                // Errors below a thousandth have the same weight, so that no weight is unbounded.
                 side(rest, quantile) / rest.abs().max(transfer.ns * 1e-3)
             });
             let weight = weight * transfer.weight;
@@ -152,7 +154,7 @@ mod tests {
         let fit = fit_link(&drawn(|_| 0.0), 0.5).expect("a fit");
         assert!((fit.latency_ns - 5_000.0).abs() < 1.0, "{fit:?}");
         assert!((fit.bandwidth - 3.0).abs() < 1e-3, "{fit:?}");
-        // Some were held up for milliseconds: the others say what the network takes.
+        // Some transfers were delayed by milliseconds: the others show the network's time.
         let held_up = |at: usize| if at % 5 == 2 { 3e6 } else { 0.0 };
         let fit = fit_link(&drawn(held_up), 0.25).expect("a fit");
         assert!((fit.latency_ns / 5_000.0 - 1.0).abs() < 0.02, "{fit:?}");

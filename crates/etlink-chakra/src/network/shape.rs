@@ -1,4 +1,4 @@
-//! Levels of a network and algorithms of collectives: those with which it comes closest to the
+//! Chooses the levels of a network and the algorithms of collectives that come closest to the
 //! measured transfers.
 
 use super::cost::{CollectiveImplementation, NetworkCost, hierarchical_ns};
@@ -9,16 +9,16 @@ use etlink_model::CollectiveKind;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Two levels have to make the errors so much smaller.
+/// Maximum error of two levels, relative to one level.
 const TWO_LEVELS_LOSS: f64 = 0.8;
-/// Across blocks a transfer takes so many times what it would take within one.
+/// Minimum time of a transfer across blocks, relative to its time within a block.
 const TWO_LEVELS_RATIO: f64 = 1.5;
-/// Another algorithm than a ring has to make the errors so much smaller.
+/// Maximum error of an algorithm other than a ring, relative to rings.
 const ALGORITHM_LOSS: f64 = 0.9;
-/// So many transfers at most say which algorithms fit.
+/// Maximum number of transfers that are used to choose algorithms.
 const MOST_COMPARED: usize = 2_000;
 
-/// Of each kind that ASTRA-sim has a setting for.
+/// Algorithm per kind of collective that ASTRA-sim has a setting for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CollectiveImplementations {
@@ -59,19 +59,19 @@ impl CollectiveImplementations {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NetworkLevel {
-    /// Ranks, or blocks of ranks, at the switch.
+    /// Number of ranks, or of blocks of ranks, at the switch.
     pub size: u64,
-    /// Of a link, ns.
+    /// Latency of a link, in nanoseconds.
     pub latency_ns: f64,
-    /// Of a link, GB/s of 2^30 bytes, as ASTRA-sim has it.
+    /// Bandwidth of a link in GB/s of 2^30 bytes, as in ASTRA-sim.
     pub bandwidth: f64,
-    /// Whether the transfers tell the bandwidth; else it is ASTRA-sim's example's.
+    /// True if the bandwidth is fitted to transfers; false if it comes from ASTRA-sim's example.
     pub bandwidth_is_fitted: bool,
-    /// Transfers that were fitted.
+    /// Number of fitted transfers.
     pub used: u64,
 }
 
-/// What a network is like but for its speeds.
+/// A network without its speeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NetworkShape {
     pub(super) blocks: RankBlocks,
@@ -86,7 +86,7 @@ impl NetworkShape {
         }
     }
 
-    /// The dimension that a communication is charged to; `None` for both.
+    /// Returns the dimension that a communication is charged to; `None` for both.
     fn level(self, members: &[u64]) -> Option<usize> {
         match self.blocks.reach(members) {
             CommReach::Within | CommReach::Mixed { across: false } => Some(0),
@@ -96,8 +96,8 @@ impl NetworkShape {
     }
 
     fn cost(self, kind: CollectiveKind, ranks: usize, bytes: f64) -> Option<NetworkCost> {
-        // Over two dimensions a group that is not everybody is a ring, whatever is asked for.
-        // `CommunicatorGroup::get_collective_plan`
+        // Over two dimensions, a group that does not include all ranks always uses a ring, whatever
+        // the setting: `CommunicatorGroup::get_collective_plan`.
         let algorithm = if self.blocks.is_flat() {
             self.algorithms.of(kind)
         } else {
@@ -106,7 +106,7 @@ impl NetworkShape {
         NetworkCost::new(kind, algorithm, ranks, bytes)
     }
 
-    /// What a communication takes, ns.
+    /// Returns the time of a communication, in nanoseconds.
     pub(super) fn time_ns(
         self,
         kind: CollectiveKind,
@@ -142,7 +142,7 @@ impl NetworkShape {
             .unwrap_or(0.0)
     }
 
-    /// The chosen transfers that tell the speed of a level, by it.
+    /// Returns the chosen transfers that determine the speed of a level, by level.
     fn costed(self, measured: &MeasuredTransfers, chosen: &[usize]) -> [Vec<CostedTransfer>; 2] {
         let mut kind_ns: BTreeMap<&str, f64> = BTreeMap::new();
         let transfers = || chosen.iter().map(|at| &measured.transfers[*at]);
@@ -168,7 +168,7 @@ impl NetworkShape {
         levels
     }
 
-    /// The speeds of its levels; `None` where too few of the chosen transfers tell one.
+    /// Fits the speeds of the levels; `None` if too few of the chosen transfers determine one.
     pub(super) fn fit(
         self,
         measured: &MeasuredTransfers,
@@ -182,7 +182,7 @@ impl NetworkShape {
         Some(links)
     }
 
-    /// The error of the chosen transfers.
+    /// Returns the error of the chosen transfers.
     fn loss(self, measured: &MeasuredTransfers, chosen: &[usize], links: &[FittedLink]) -> f64 {
         let levels = self.costed(measured, chosen);
         let of_level = levels.iter().zip(links);
@@ -210,7 +210,8 @@ impl NetworkShape {
         links.map(level).collect()
     }
 
-    /// Communications that ASTRA-sim charges to another dimension than the one they cross.
+    /// Returns the number of communications that ASTRA-sim charges to a different dimension than
+    /// they cross.
     pub(super) fn mixed(self, measured: &MeasuredTransfers) -> u64 {
         let is_mixed = |transfer: &&MeasuredTransfer| {
             let reach = self.blocks.reach(measured.members(transfer));
@@ -220,7 +221,7 @@ impl NetworkShape {
     }
 }
 
-/// The shape that fits best, and its speeds; `None` where too few transfers tell them.
+/// Returns the best shape and its speeds; `None` if too few transfers determine them.
 pub(super) fn find_shape(
     measured: &MeasuredTransfers,
     chosen: &[usize],
@@ -230,7 +231,7 @@ pub(super) fn find_shape(
         .or_else(|| find_algorithms(measured, chosen, NetworkShape::flat(ranks)))
 }
 
-/// Two levels, where groups within blocks are quicker than groups across them.
+/// Finds two levels if groups within blocks are faster than groups across them.
 fn find_two_levels(
     measured: &MeasuredTransfers,
     chosen: &[usize],
@@ -265,7 +266,7 @@ fn find_two_levels(
     found.map(|(_, _, shape, links)| (shape, links))
 }
 
-/// How many times as long what crosses blocks takes as it would within one: the median.
+/// Returns the median ratio of transfer times across blocks to the times within a block.
 fn across_ratio(
     shape: NetworkShape,
     measured: &MeasuredTransfers,
@@ -284,14 +285,14 @@ fn across_ratio(
     ratios.get(ratios.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// Other algorithms, where together they fit better than rings.
+/// Chooses algorithms other than rings if together they fit better.
 fn find_algorithms(
     measured: &MeasuredTransfers,
     chosen: &[usize],
     flat: NetworkShape,
 ) -> Option<(NetworkShape, Vec<FittedLink>)> {
     let links = flat.fit(measured, chosen)?;
-    // What is chosen does not depend on each of many thousand transfers.
+    // The choice does not depend on each of many thousand transfers.
     let step = chosen.len().div_ceil(MOST_COMPARED).max(1);
     let compared: Vec<usize> = chosen.iter().step_by(step).copied().collect();
     let loss_of = |shape: NetworkShape| {
@@ -302,7 +303,7 @@ fn find_algorithms(
         return Some((flat, links));
     };
     let (mut best, mut least) = (flat, ALGORITHM_LOSS * of_rings);
-    // One kind's best depends on the others', so that all combinations are tried.
+    // The best algorithm of one kind depends on the others, so all combinations are tried.
     for algorithms in algorithm_choices(measured, &compared) {
         let shape = NetworkShape { algorithms, ..flat };
         if let Some(loss) = loss_of(shape).filter(|loss| *loss < least) {
@@ -313,7 +314,8 @@ fn find_algorithms(
     Some((best, links))
 }
 
-/// Every combination of algorithms that ASTRA-sim runs for the groups of the chosen transfers.
+/// Returns all combinations of algorithms that ASTRA-sim supports for the groups of the chosen
+/// transfers.
 fn algorithm_choices(
     measured: &MeasuredTransfers,
     chosen: &[usize],
@@ -327,7 +329,7 @@ fn algorithm_choices(
         let sizes: Vec<usize> = of_kind
             .map(|transfer| measured.members(transfer).len())
             .collect();
-        // Between two ranks all are the same.
+        // Between two ranks, all algorithms are the same.
         if sizes.iter().all(|ranks| *ranks <= 2) {
             continue;
         }
@@ -349,8 +351,8 @@ mod tests {
     use super::*;
     use CollectiveKind::{AllGather, AllReduce, AllToAll, Recv};
 
-    /// Groups of eight ranks: two hosts of four, the ranks of a place, everybody, and a message
-    /// from one host to another place of the other.
+    /// Groups among eight ranks: two hosts of four, the ranks at one position, all ranks, and a
+    /// message from one host to a different position on the other.
     const GROUPS: [&[u64]; 7] = [
         &[0, 1, 2, 3],
         &[4, 5, 6, 7],
@@ -377,7 +379,7 @@ mod tests {
         }
     }
 
-    /// What a network takes, for each group of `groups` in several sizes.
+    /// Adds the network's times for each group of `groups` in several sizes.
     fn add(
         measured: &mut MeasuredTransfers,
         kind: CollectiveKind,
@@ -429,7 +431,7 @@ mod tests {
                 "{found:?}"
             );
         }
-        // Groups of everybody, which the levels were not fitted to, take what they took.
+        // Groups of all ranks, which the levels were not fitted to, are reproduced too.
         for transfer in &measured.transfers {
             let ns = shape.transfer_ns(&measured, transfer, &found);
             assert!((ns / transfer.ns - 1.0).abs() < 1e-3, "{transfer:?} {ns}");
@@ -449,7 +451,7 @@ mod tests {
         let (mut measured, links) = (measured(0.1), [link(30_000.0, 2.0)]);
         add(&mut measured, AllGather, &[0, 1], (flat, &links));
         add(&mut measured, AllReduce, &[2, 3, 4], (flat, &links));
-        // Busy hosts: most transfers took much longer, whatever they crossed.
+        // On busy hosts, most transfers took much longer, whatever they crossed.
         let late = [1.0, 1.0, 4.0, 1.1, 9.0, 1.0, 30.0];
         for (transfer, times) in measured.transfers.iter_mut().zip(late.into_iter().cycle()) {
             transfer.ns *= times;

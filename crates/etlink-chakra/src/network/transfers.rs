@@ -1,4 +1,4 @@
-//! The transfers that a run's communications tell.
+//! Collects the measured transfers of a run's communications.
 
 use crate::agreement::RunAgreement;
 use crate::aligned_ranks::AlignedRanks;
@@ -7,30 +7,30 @@ use etlink_link::ranks::{CollectiveMatch, CommChannel, RankClock, RankSummary, R
 use etlink_model::CollectiveKind;
 use std::collections::BTreeMap;
 
-/// Of transfers of host threads this share is quicker than what is fitted.
+/// Fraction of host threads' transfers that are faster than the fit.
 const HOST_QUANTILE: f64 = 0.1;
-/// The same of devices.
+/// Fraction of devices' transfers that are faster than the fit.
 const DEVICE_QUANTILE: f64 = 0.5;
 
-/// A transfer that was measured.
+/// A measured transfer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MeasuredTransfer {
     pub(super) kind: CollectiveKind,
-    /// Between whom: place in [`MeasuredTransfers::groups`].
+    /// Index of the participating ranks in [`MeasuredTransfers::groups`].
     pub(super) group: usize,
     pub(super) bytes: f64,
     pub(super) ns: f64,
 }
 
-/// All of a run, in order of time.
+/// All measured transfers of a run, in order of time.
 #[derive(Debug, Default)]
 pub(super) struct MeasuredTransfers {
     pub(super) transfers: Vec<MeasuredTransfer>,
-    /// Global ranks, ascending; of a message the sender and the receiver.
+    /// Global ranks in ascending order; sender and receiver of a message.
     pub(super) groups: Vec<Vec<u64>>,
-    /// Communications whose transfer nothing tells, or that ASTRA-sim gives no network time.
+    /// Communications whose transfer time is unknown, or that ASTRA-sim gives no network time.
     pub(super) unused: u64,
-    /// Which share of the transfers is quicker than what is fitted.
+    /// Fraction of the transfers that are faster than the fit.
     pub(super) quantile: f64,
 }
 
@@ -80,7 +80,7 @@ impl MeasuredTransfers {
     }
 }
 
-/// Whether ASTRA-sim's network times it, and not the node.
+/// Returns true if ASTRA-sim's network determines the time, not the node.
 fn has_network_time(kind: CollectiveKind) -> bool {
     use CollectiveKind::{AllGather, AllReduce, AllToAll, Recv, ReduceScatter, Send};
     matches!(
@@ -89,7 +89,7 @@ fn has_network_time(kind: CollectiveKind) -> bool {
     )
 }
 
-/// The size with which a communication is simulated; `None` for what is computation.
+/// Returns the simulated size of a communication; `None` if it is computation.
 fn simulated_bytes(
     agreed: &RunAgreement,
     facts: &[RankSummary],
@@ -104,7 +104,7 @@ fn simulated_bytes(
     }
 }
 
-/// The global ranks between which something is communicated, ascending.
+/// Returns the global ranks that take part in a communication, in ascending order.
 pub(crate) fn member_ranks(join: &RunJoin, joint: &CollectiveMatch) -> Vec<u64> {
     match joint.channel {
         CommChannel::Group(number) => join.groups.get(&number).cloned().unwrap_or_default(),

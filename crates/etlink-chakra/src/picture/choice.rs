@@ -1,39 +1,39 @@
-//! Which nodes of a graph are drawn.
+//! Selects the nodes of a graph to draw.
 
 use crate::convert::NodeNumbers;
 use crate::read::ChakraGraph;
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
 
-/// What the names of steps begin with (`torch/profiler/profiler.py`).
+/// Prefix of step names (`torch/profiler/profiler.py`).
 const STEP: &str = "ProfilerStep#";
-/// An error names no more steps than these.
+/// Maximum number of steps named in an error.
 const SHOWN_STEPS: usize = 10;
 
-/// What is to be drawn; all of it by default.
+/// Nodes to draw; everything by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeChoice {
-    /// Nodes of these ids.
+    /// Ids of the nodes; `None` for all.
     pub ids: Option<RangeInclusive<u64>>,
-    /// Nodes that begin while the annotation `ProfilerStep#N` is open.
+    /// Number of a step: nodes that begin during the annotation `ProfilerStep#N`; `None` for all.
     pub step: Option<u64>,
-    /// Nodes at most so many deps away: with `ids` from those, either way, else from nodes that
-    /// wait for nothing. In a tree these are levels.
+    /// Maximum distance in deps; `None` for all. Counts from nodes chosen by `ids`, in both
+    /// directions, or else from nodes without deps. In a tree, these are levels.
     pub depth: Option<u32>,
 }
 
-/// Why there is nothing to draw.
+/// Reasons for which there is nothing to draw.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChoiceError {
-    /// No annotation of this step.
+    /// The step has no annotation.
     #[error(
         "no node is named ProfilerStep#{step}; {}; choose by --range instead",
         steps_note(steps)
     )]
     NoStep {
-        /// Its number.
+        /// Number of the step.
         step: u64,
-        /// Those that have one, in their order.
+        /// Steps that have an annotation, in ascending order.
         steps: Vec<u64>,
     },
     /// No node is left.
@@ -42,7 +42,7 @@ pub enum ChoiceError {
 }
 
 impl NodeChoice {
-    /// Per node whether it is chosen.
+    /// Returns, for each node, true if it is chosen.
     pub(super) fn find_nodes(
         &self,
         file: &ChakraGraph,
@@ -72,7 +72,7 @@ impl NodeChoice {
         self.ids.as_ref().is_none_or(|ids| ids.contains(&id))
     }
 
-    /// Goes over the deps from where it begins, level by level.
+    /// Follows the deps from the start nodes, level by level.
     fn find_near(
         &self,
         file: &ChakraGraph,
@@ -84,7 +84,7 @@ impl NodeChoice {
         let mut next: Vec<Vec<usize>> = vec![vec![]; file.len()];
         let mut waits = vec![false; file.len()];
         for to in 0..file.len() {
-            // the process root of a tree is its own parent
+            // The process root of a tree is its own parent.
             for from in numbers.deps(file, to).filter(|from| *from != to) {
                 waits[to] = true;
                 next[from].push(to);
@@ -119,7 +119,7 @@ impl NodeChoice {
     }
 }
 
-/// The steps that nodes are named for, in their order.
+/// Returns the steps that nodes are named after, in ascending order.
 fn list_steps(file: &ChakraGraph) -> Vec<u64> {
     let names = (0..file.len()).map(|node| file.name_of(node));
     let numbers = names.filter_map(|name| name.strip_prefix(STEP)?.parse().ok());
@@ -127,7 +127,7 @@ fn list_steps(file: &ChakraGraph) -> Vec<u64> {
     steps.into_iter().collect()
 }
 
-/// Which steps there are, a clause.
+/// Lists the existing steps in a clause.
 fn steps_note(steps: &[u64]) -> String {
     let shown: Vec<String> = steps.iter().take(SHOWN_STEPS).map(u64::to_string).collect();
     match steps.len() - shown.len() {
@@ -137,8 +137,8 @@ fn steps_note(steps: &[u64]) -> String {
     }
 }
 
-/// From the first start to the last end of what is named `ProfilerStep#N`: in a graph of slices
-/// those are several nodes.
+/// Returns first start and last end of nodes named `ProfilerStep#N`, which are several in a graph
+/// of slices.
 fn step_window(file: &ChakraGraph, step: u64) -> Option<(i64, i64)> {
     let wanted = format!("{STEP}{step}");
     let mut window: Option<(i64, i64)> = None;

@@ -1,14 +1,14 @@
-//! A written graph as text for Graphviz (`dot -Tsvg`).
+//! Writes a graph as text for Graphviz (`dot -Tsvg`).
 
 use super::{DepKind, NodeClass, Picture};
 use petgraph::dot::{Config, Dot};
 use petgraph::graph::EdgeReference;
 use std::fmt::Write;
 
-/// The graph in Graphviz' language. Devices' nodes are boxes, hosts' nodes ellipses, communications
-/// hexagons; edges of `data_deps` are solid, of `ctrl_deps` dashed.
+/// Returns the graph in Graphviz' language. Device nodes are boxes, host nodes are ellipses,
+/// communications are hexagons. Edges of `data_deps` are solid, edges of `ctrl_deps` are dashed.
 pub fn to_dot(picture: &Picture<'_>) -> String {
-    // labels are among the attributes, where their line breaks stay as they are
+    // Labels are among the attributes, where their line breaks stay unchanged.
     let no_labels = [Config::NodeNoLabel, Config::EdgeNoLabel];
     format!(
         "{:?}",
@@ -41,7 +41,7 @@ fn node_attributes(picture: &Picture<'_>, node: usize) -> String {
             other => label.push(other),
         }
     }
-    // Graphviz breaks lines at the two letters \n
+    // Graphviz breaks lines at the two characters \n.
     let _ = write!(label, "\\n{:.1} us", picture.micros_of(node));
     format!("shape = {shape}, label = \"{label}\"")
 }

@@ -1,13 +1,13 @@
-//! A written graph as GraphML, which networkx, yEd and Gephi read.
+//! Writes a graph as GraphML, which networkx, yEd and Gephi read.
 //!
-//! Nodes are named `n` and their id. The keys are those of the format's primer
+//! Node names are `n` followed by the id. The keys follow the format's primer
 //! (<http://graphml.graphdrawing.org/primer/graphml-primer.html>).
 
 use super::Picture;
 use petgraph::visit::EdgeRef;
 use std::fmt::Write;
 
-/// Name, element and type of what nodes and edges say.
+/// Name, element and type of the data of nodes and edges.
 const KEYS: [(&str, &str, &str); 7] = [
     ("name", "node", "string"),
     ("type", "node", "string"),
@@ -18,7 +18,8 @@ const KEYS: [(&str, &str, &str); 7] = [
     ("dep", "edge", "string"),
 ];
 
-/// The graph as GraphML. Names are whole; what XML cannot hold of them is U+FFFD.
+/// Returns the graph as GraphML. Names are complete; characters that XML cannot represent become
+/// U+FFFD.
 pub fn to_graphml(picture: &Picture<'_>) -> String {
     let file = picture.file;
     let mut out = String::from(
@@ -66,7 +67,7 @@ fn add_data(out: &mut String, key: &str, value: &str) {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
-            // XML 1.0 has no other control characters, not even escaped
+            // XML 1.0 has no other control characters, not even escaped.
             '\t' | '\n' => out.push(letter),
             control if control.is_control() => out.push('\u{FFFD}'),
             '\u{FFFE}' | '\u{FFFF}' => out.push('\u{FFFD}'),

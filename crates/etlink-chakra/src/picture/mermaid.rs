@@ -1,27 +1,27 @@
-//! A small graph as a flow chart of Mermaid, which Markdown of GitHub and GitLab draws.
+//! Writes a small graph as a Mermaid flowchart, which Markdown of GitHub and GitLab renders.
 
 use super::{DepKind, NodeClass, Picture};
 use petgraph::visit::EdgeRef;
 use std::fmt::Write;
 
-/// More edges Mermaid does not draw (`maxEdges` of its configuration).
+/// Maximum number of edges that Mermaid draws (`maxEdges` of its configuration).
 pub const MERMAID_EDGES: usize = 500;
 
-/// A graph that Mermaid would refuse.
+/// Error: Mermaid would reject the graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "Mermaid draws {MERMAID_EDGES} edges at most, and these are {edges}; choose less with --range, --step or --depth, or take dot"
 )]
 pub struct TooLarge {
-    /// How many edges it has.
+    /// Number of edges in the graph.
     pub edges: usize,
 }
 
-/// The graph as a flow chart. Devices' nodes have corners, hosts' nodes none, communications are
-/// hexagons; edges of `ctrl_deps` are dotted.
+/// Returns the graph as a flowchart. Device nodes have corners, host nodes are round,
+/// communications are hexagons. Edges of `ctrl_deps` are dotted.
 ///
 /// # Errors
-/// It has more edges than Mermaid draws.
+/// Fails if there are more edges than Mermaid draws.
 pub fn to_mermaid(picture: &Picture<'_>) -> Result<String, TooLarge> {
     let (_, edges) = picture.size();
     if edges > MERMAID_EDGES {
@@ -52,7 +52,7 @@ pub fn to_mermaid(picture: &Picture<'_>) -> Result<String, TooLarge> {
     Ok(out)
 }
 
-/// What Mermaid would read as its own is written by its number.
+/// Writes a letter; those with a meaning in Mermaid are written by number.
 fn push_letter(out: &mut String, letter: char) {
     match letter {
         '"' | '#' | '<' | '>' | '&' | ';' | '`' | '\\' => {

@@ -1,13 +1,13 @@
-//! Written graphs as pictures: Graphviz, GraphML and Mermaid.
+//! Draws written graphs: Graphviz, GraphML and Mermaid.
 //!
 //! ```text
 //! ChakraGraph ─ NodeChoice ─> Picture ─┬─ to_dot ─────> dot -Tsvg
 //!                                      ├─ to_graphml ─> networkx, yEd, Gephi
 //!                                      └─ to_mermaid ─> Markdown, small graphs
 //! ```
-//! A graph of a step has tens of thousands of nodes, which nobody can look at: a [`NodeChoice`] says
-//! which are drawn. Edges point from a node to the one that waits for it. In a tree (ET+) they
-//! point from an op to those inside of it. O(nodes + deps).
+//! A graph of a step has tens of thousands of nodes, too many to view: a [`NodeChoice`] selects the
+//! nodes to draw. Edges point from a node to its dependents; in a tree (ET+), from an op to the ops
+//! inside. O(nodes + deps).
 
 mod choice;
 mod dot;
@@ -27,10 +27,10 @@ use crate::messages::{LossKind, Losses};
 use crate::read::ChakraGraph;
 use petgraph::graph::{DiGraph, NodeIndex};
 
-/// Letters of a name that are drawn: kernels' names run to hundreds.
+/// Letters of a name that are drawn; kernel names can have hundreds.
 const NAME_LETTERS: usize = 60;
 
-/// Whether an edge is one of `ctrl_deps` or of `data_deps`.
+/// Kind of an edge: from `ctrl_deps` or from `data_deps`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DepKind {
     Control,
@@ -46,7 +46,7 @@ impl DepKind {
     }
 }
 
-/// Where a node runs, as it is drawn.
+/// Place of a node, which determines its shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NodeClass {
     Host,
@@ -64,20 +64,20 @@ impl NodeClass {
     }
 }
 
-/// The nodes of a file that are drawn, and their edges.
+/// Nodes and edges of a file that are drawn.
 #[derive(Clone, Debug)]
 pub struct Picture<'f> {
     file: &'f ChakraGraph,
-    /// A node is its place in the file.
+    /// Each node holds its position in the file.
     graph: DiGraph<usize, DepKind>,
     losses: Losses,
 }
 
 impl<'f> Picture<'f> {
-    /// Takes the chosen nodes of `file`. O(nodes + deps).
+    /// Selects the chosen nodes of `file`. O(nodes + deps).
     ///
     /// # Errors
-    /// Nothing is chosen, or a step that the file does not have.
+    /// Fails if nothing is chosen, or if the file does not have the step.
     pub fn new(file: &'f ChakraGraph, choice: &NodeChoice) -> Result<Picture<'f>, ChoiceError> {
         let numbers = NodeNumbers::new(file);
         let is_drawn = choice.find_nodes(file, &numbers)?;
@@ -106,7 +106,7 @@ impl<'f> Picture<'f> {
                     continue;
                 };
                 match (drawn[from as usize], drawn[to]) {
-                    // the process root of a tree is its own parent
+                    // The process root of a tree is its own parent.
                     (Some(from), Some(to)) if from != to => {
                         graph.add_edge(from, to, kind);
                     }
@@ -122,12 +122,12 @@ impl<'f> Picture<'f> {
         })
     }
 
-    /// How many nodes and edges are drawn.
+    /// Returns the number of drawn nodes and edges.
     pub fn size(&self) -> (usize, usize) {
         (self.graph.node_count(), self.graph.edge_count())
     }
 
-    /// What of the file is not drawn.
+    /// Returns the parts of the file that are not drawn.
     pub fn losses(&self) -> &Losses {
         &self.losses
     }
@@ -146,7 +146,7 @@ impl<'f> Picture<'f> {
         self.file.duration_ns[node] as f64 / 1000.0
     }
 
-    /// The first letters of a node's name, without control characters.
+    /// Returns the first letters of a node's name, without control characters.
     fn short_name(&self, node: usize) -> impl Iterator<Item = char> {
         let letters = self.file.name_of(node).chars().take(NAME_LETTERS);
         letters.map(|letter| if letter.is_control() { ' ' } else { letter })

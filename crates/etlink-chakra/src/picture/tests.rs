@@ -1,4 +1,4 @@
-//! Written graphs as pictures.
+//! Tests pictures of written graphs.
 
 use super::*;
 use crate::WriteOptions;
@@ -42,7 +42,7 @@ fn what_is_not_chosen_is_counted() {
     assert_eq!(part.size(), (2, 1));
     let losses = part.losses();
     assert_eq!(losses.count(LossKind::NodeNotChosen), file.len() as u64 - 2);
-    // node 0 before them, the call and the kernel behind them
+    // Node 0 before them, the call and the kernel after them.
     assert!(losses.count(LossKind::DepNotChosen) >= 2);
 }
 

@@ -1,37 +1,37 @@
-//! Why a file is not read.
+//! Errors of reading.
 
 use super::graph::FileKind;
 use etlink_model::advice;
 
-/// Why a file could not be read at all.
+/// Reasons for which a file cannot be read at all.
 #[derive(Debug, thiserror::Error)]
 pub enum ChakraReadError {
     /// The source failed.
     #[error("reading stopped at byte {offset}: {source}")]
     Io {
-        /// How many bytes had been read.
+        /// Bytes read before the failure.
         offset: u64,
-        /// What the source said.
+        /// Error of the source.
         source: std::io::Error,
     },
-    /// The document has no nodes, or its array is not readable.
-    // the source is part of the text, so that the remedy stands last
+    /// The document has no nodes, or its array is unreadable.
+    // The source is part of the text, so that the remedy comes last.
     #[error("{}: not an execution trace{}", .0, advice(self.remedy()))]
     Json(etlink_json::JsonReadError),
-    /// Not a Chakra trace in any form.
+    /// The file is not a Chakra trace in any form.
     #[error(
         "a Chakra trace (.et), its JSON, or an ET+ JSON was expected; {}{}",
         describe_kind(*.kind),
         advice(self.remedy())
     )]
     NotChakra {
-        /// What it is instead.
+        /// Actual kind of the file.
         kind: FileKind,
     },
 }
 
 impl ChakraReadError {
-    /// What the user can do.
+    /// Returns advice for the user; `None` if there is none.
     pub fn remedy(&self) -> Option<String> {
         let remedy = match self {
             ChakraReadError::Json(_) => "give what etlink, PyTorch or chakra_converter wrote",

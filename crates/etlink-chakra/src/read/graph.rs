@@ -9,14 +9,14 @@ use indexmap::{IndexMap, IndexSet};
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use serde::Serialize;
 
-/// What a file is, by its content.
+/// Kind of a file, by its content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum FileKind {
     /// Varint-delimited Chakra messages.
     ChakraEt,
-    /// The same as `chakra_jsonizer` prints it: JSON objects one after the other.
+    /// Chakra messages as `chakra_jsonizer` prints them: JSON objects one after another.
     ChakraJson,
     /// A PyTorch execution trace with times and device rows.
     EtPlus,
@@ -30,7 +30,7 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    /// Whether `ctrl_deps` are parents in the op tree rather than dependencies.
+    /// Returns true if `ctrl_deps` are parents in the op tree rather than dependencies.
     pub fn is_tree(self) -> bool {
         matches!(self, FileKind::EtPlus | FileKind::HostTrace)
     }
@@ -44,14 +44,14 @@ pub struct IdLists {
 }
 
 impl IdLists {
-    /// The list of node `index`.
+    /// Returns the list of node `index`.
     pub fn list(&self, index: usize) -> &[u64] {
-        // Ends alone are kept: a list begins where the one before it ends.
+        // Only ends are stored: a list begins at the end of the previous one.
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.all[start..self.ends[index]]
     }
 
-    /// All ids of all lists.
+    /// Returns the ids of all lists.
     pub fn all(&self) -> &[u64] {
         &self.all
     }
@@ -62,13 +62,13 @@ impl IdLists {
     }
 }
 
-/// What the deps of a node take by themselves, ns. Empty: the node does not say, and in a file
-/// where others do it is nothing.
+/// Latencies of a node's deps, in nanoseconds. An empty list means that the node states none; if
+/// other nodes of the file do, all its latencies are 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DepLatencies {
-    /// Per entry of `ctrl_deps`.
+    /// Latency per entry of `ctrl_deps`.
     pub ctrl: Vec<i64>,
-    /// Per entry of `data_deps`.
+    /// Latency per entry of `data_deps`.
     pub data: Vec<i64>,
 }
 
@@ -83,84 +83,84 @@ impl DepLatencies {
     }
 }
 
-/// What a communication node says; absent is `None`.
+/// Attributes of a communication node; absent ones are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommAttrs {
     /// `comm_type`, a `CollectiveCommType`.
     pub comm_type: Option<i64>,
-    /// `comm_size`, bytes.
+    /// `comm_size` in bytes.
     pub size: Option<i64>,
-    /// `comm_src`.
+    /// `comm_src`, the sending rank.
     pub src: Option<i64>,
-    /// `comm_dst`.
+    /// `comm_dst`, the receiving rank.
     pub dst: Option<i64>,
-    /// `comm_tag`.
+    /// `comm_tag` of a message.
     pub tag: Option<i64>,
-    /// `pg_name`.
+    /// `pg_name` of the process group.
     pub group: Option<NameId>,
-    /// `seq`, which no simulator reads: the number that the recording gave it in its group.
+    /// `seq`, which no simulator reads: the number in its group that the recording stated.
     pub seq: Option<i64>,
 }
 
-/// Where a node runs, as far as the file says. Texts are names of the graph.
+/// Place in which a node runs, as far as the file states it. Texts are names of the graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct NodePlacement {
-    /// `pid`.
+    /// `pid`, the process.
     pub pid: Option<TrackLabel>,
-    /// `tid`.
+    /// `tid`, the thread.
     pub tid: Option<TrackLabel>,
-    /// `device`.
+    /// `device`, the number of the device.
     pub device: Option<i64>,
-    /// `stream`.
+    /// `stream`, the number of the stream.
     pub stream: Option<i64>,
 }
 
 /// A node that is being read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GraphNode<'a> {
-    /// Id, unique in a sound file.
+    /// Id, unique in a valid file.
     pub id: u64,
-    /// Type by the schema; `InvalidNode` where it has no such number.
+    /// Type by the schema; `InvalidNode` for a number unknown to the schema.
     pub node_type: NodeType,
     /// Name of the op, kernel or call.
     pub name: &'a str,
-    /// Attribute `kind`; of ET+ nodes `host_op` or `device_op`.
+    /// Attribute `kind`; `host_op` or `device_op` for ET+ nodes.
     pub kind: &'a str,
-    /// When it began, ns; `None` where the file does not say.
+    /// Start in nanoseconds; `None` if the file does not state it.
     pub start_ns: Option<i64>,
-    /// How long it took, ns.
+    /// Duration in nanoseconds.
     pub duration_ns: i64,
-    /// `duration_micros`, ns, where the file has both that and `duration_ns`: what other readers
-    /// take.
+    /// `duration_micros` in nanoseconds, which other readers use; `None` if the file does not have
+    /// it in addition to `duration_ns`.
     pub stock_duration_ns: Option<i64>,
-    /// In a tree: the same with all below it, ns.
+    /// Duration including all descendants in a tree, in nanoseconds; `None` if it is the same.
     pub inclusive_ns: Option<i64>,
-    /// `latency_ns`.
+    /// `latency_ns`, before the start.
     pub latency_ns: Option<i64>,
-    /// `correlation`.
+    /// `correlation` id of a launch.
     pub correlation: Option<i64>,
-    /// Where it ran.
+    /// Place in which the node ran.
     pub place: NodePlacement,
-    /// `is_cpu_op`.
+    /// `is_cpu_op`; `None` if absent.
     pub is_cpu_op: Option<bool>,
     /// Communication attributes.
     pub comm: CommAttrs,
-    /// `transfer_of`.
+    /// `transfer_of`: id of the communication that the node carries out.
     pub transfer_of: Option<i64>,
 }
 
-/// A trace file.
+/// Contents of a trace file.
 #[derive(Clone, Debug, Default)]
 pub struct ChakraGraph {
-    /// What kind of file it is.
+    /// Kind of the file.
     pub format: FileKind,
-    /// Its size, unpacked, bytes.
+    /// Decompressed size of the file, in bytes.
     pub bytes: u64,
-    /// What stands around the nodes, as texts.
+    /// Fields around the nodes, as texts.
     pub metadata: Vec<(String, String)>,
-    /// The strings that `name`, `kind` and places number.
+    /// Strings that `name`, `kind` and places refer to.
     pub names: Names,
-    /// Ids, in file order as all columns are.
+    /// Ids; like all columns, in file order.
     pub id: Vec<u64>,
     /// Types by the schema.
     pub node_type: Vec<NodeType>,
@@ -168,95 +168,94 @@ pub struct ChakraGraph {
     pub name: Vec<NameId>,
     /// Attribute `kind`.
     pub kind: Vec<NameId>,
-    /// Starts, ns; `None` where the file does not say.
+    /// Starts in nanoseconds; `None` if the file does not state one.
     pub start_ns: Vec<Option<i64>>,
-    /// Durations, ns; of a tree exclusive ones.
+    /// Durations in nanoseconds; exclusive ones in a tree.
     pub duration_ns: Vec<i64>,
-    /// `duration_micros`, ns, which other readers take; else the same.
+    /// `duration_micros` in nanoseconds, which other readers use; else the duration.
     pub stock_duration_ns: Vec<i64>,
-    /// In a tree with all that is below the node; else the same.
+    /// Durations including all descendants in a tree, in nanoseconds; else the duration.
     pub inclusive_ns: Vec<i64>,
-    /// `latency_ns`: from the end of what a node waits for to its start.
+    /// `latency_ns`: time from the end of the last dep to the start.
     pub latency_ns: Vec<Option<i64>>,
-    /// `correlation`.
+    /// `correlation` ids of launches.
     pub correlation: Vec<Option<i64>>,
-    /// Entry of `places`.
+    /// Places of nodes, as entries of `places`.
     pub place: Vec<u32>,
-    /// Where nodes run.
+    /// Places in which nodes run.
     pub places: IndexSet<NodePlacement, FxBuildHasher>,
-    /// `is_cpu_op`.
+    /// `is_cpu_op`; `None` if absent.
     pub is_cpu_op: Vec<Option<bool>>,
     /// Communication attributes of nodes that have any, by node.
     pub comm: FxHashMap<u32, CommAttrs>,
-    /// `transfer_of`: nodes that carry out a communication, and the id of the node that
-    /// communicates.
+    /// `transfer_of`: nodes that carry out a communication, and the id of the communication's node.
     pub transfers: Vec<(u32, u64)>,
-    /// In a tree: nodes that are ranges which the program named.
+    /// Nodes of a tree that are ranges named by the program.
     pub annotations: FxHashSet<u32>,
-    /// `ctrl_deps`; in ET+ and host traces the parent.
+    /// `ctrl_deps`; the parent in ET+ and host traces.
     pub ctrl_deps: IdLists,
-    /// `data_deps`; in ET+ `inter_thread_dep` and `sync_dep`.
+    /// `data_deps`; `inter_thread_dep` and `sync_dep` in ET+.
     pub data_deps: IdLists,
-    /// `ctrl_latency_ns` and `data_latency_ns` of nodes that have one, by node.
+    /// `ctrl_latency_ns` and `data_latency_ns` of nodes that have them, by node.
     pub dep_latencies: FxHashMap<u32, DepLatencies>,
-    /// What went wrong while reading.
+    /// Faults found while reading.
     pub findings: Findings,
 }
 
-/// What is in a file, in numbers.
+/// Summary of a file in numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GraphSummary {
-    /// What kind of file it is.
+    /// Kind of the file.
     pub format: FileKind,
-    /// Its size, unpacked, bytes.
+    /// Decompressed size of the file, in bytes.
     pub bytes: u64,
     /// Number of nodes.
     pub nodes: u64,
-    /// Nodes by type, by the schema's names.
+    /// Number of nodes by type, under the schema's names.
     pub types: IndexMap<&'static str, u64>,
-    /// Nodes by attribute `kind`.
+    /// Number of nodes by attribute `kind`.
     pub kinds: IndexMap<String, u64>,
-    /// Nodes with `is_cpu_op` true.
+    /// Number of nodes with `is_cpu_op` true.
     pub cpu_nodes: u64,
-    /// `ctrl_deps`; parents in ET+ and host traces.
+    /// Number of `ctrl_deps`; parents in ET+ and host traces.
     pub ctrl_deps: u64,
-    /// `data_deps`.
+    /// Number of `data_deps`.
     pub data_deps: u64,
-    /// Sum of durations, ns.
+    /// Sum of durations, in nanoseconds.
     pub duration_ns: i64,
-    /// First start and last end, where nodes have starts.
+    /// First start and last end in nanoseconds; `None` if no node has a start.
     pub window_ns: Option<(i64, i64)>,
 }
 
 impl ChakraGraph {
-    /// Number of nodes.
+    /// Returns the number of nodes.
     pub fn len(&self) -> usize {
         self.id.len()
     }
 
-    /// Whether the file has no nodes.
+    /// Returns true if the file has no nodes.
     pub fn is_empty(&self) -> bool {
         self.id.is_empty()
     }
 
-    /// Name of node `index`.
+    /// Returns the name of node `index`.
     pub fn name_of(&self, index: usize) -> &str {
         self.names.get(self.name[index])
     }
 
-    /// Attribute `kind` of node `index`, empty where the file has none.
+    /// Returns the attribute `kind` of node `index`; empty if the file has none.
     pub fn kind_of(&self, index: usize) -> &str {
         self.names.get(self.kind[index])
     }
 
-    /// Which attributes the nodes have, where the file says so.
+    /// Returns the set of attributes that the nodes have; `None` if the file does not state it.
     pub fn attribute_set(&self) -> Option<AttributeSet> {
         let (_, name) = self.metadata.iter().find(|(key, _)| key == ATTRIBUTE_SET)?;
         AttributeSet::from_name(name)
     }
 
-    /// What the file does not say because it was written so, in a line; `None` if it says all.
+    /// Describes in one line the data that the file omits by choice; `None` if it omits nothing.
     pub fn unsaid(&self) -> Option<&'static str> {
         match self.attribute_set()? {
             AttributeSet::Full => None,
@@ -267,18 +266,18 @@ impl ChakraGraph {
         }
     }
 
-    /// A value of the metadata that is a whole number.
+    /// Returns a metadata value that is an integer.
     pub fn metadata_int(&self, key: &str) -> Option<i64> {
         let (_, value) = self.metadata.iter().find(|(known, _)| known == key)?;
         value.parse().ok()
     }
 
-    /// What the times of the file count from, ns since the Unix epoch.
+    /// Returns the origin of the file's times, in nanoseconds since the Unix epoch.
     pub fn base_time_ns(&self) -> Option<i64> {
         self.metadata_int("base_time_ns")
     }
 
-    /// What of the file is lost, in a line; `None` if nothing is.
+    /// Describes in one line the lost parts of the file; `None` if nothing is lost.
     pub fn damage(&self) -> Option<String> {
         let mut parts = vec![];
         for finding in self.findings.damage() {
@@ -300,7 +299,7 @@ impl ChakraGraph {
         (!parts.is_empty()).then(|| format!("damage: {}", parts.join("; ")))
     }
 
-    /// A process or thread as a text.
+    /// Formats a process or thread as text.
     pub fn label(&self, label: TrackLabel) -> String {
         match label {
             TrackLabel::Int(number) => number.to_string(),
@@ -308,7 +307,7 @@ impl ChakraGraph {
         }
     }
 
-    /// Where node `index` runs.
+    /// Returns the place in which node `index` runs.
     pub fn place_of(&self, index: usize) -> NodePlacement {
         self.places
             .get_index(self.place[index] as usize)
@@ -316,7 +315,7 @@ impl ChakraGraph {
             .unwrap_or_default()
     }
 
-    /// Communication attributes of node `index`.
+    /// Returns the communication attributes of node `index`.
     pub fn comm_of(&self, index: usize) -> CommAttrs {
         u32::try_from(index)
             .ok()
@@ -360,7 +359,7 @@ impl ChakraGraph {
         summary
     }
 
-    /// What the deps of the node that is pushed next take by themselves.
+    /// Adds the latencies of deps for the node that is pushed next.
     pub(crate) fn push_latencies(&mut self, latencies: &DepLatencies) {
         if !latencies.is_empty()
             && let Ok(index) = u32::try_from(self.len())
@@ -371,7 +370,7 @@ impl ChakraGraph {
 
     /// Appends a node.
     pub(crate) fn push(&mut self, node: &GraphNode<'_>, ctrl_deps: &[u64], data_deps: &[u64]) {
-        // Few nodes communicate, so that a column of these attributes would be nearly empty.
+        // Few nodes communicate, so a column of these attributes would be nearly empty.
         if node.comm != CommAttrs::default()
             && let Ok(index) = u32::try_from(self.len())
         {
@@ -392,7 +391,7 @@ impl ChakraGraph {
             .push(node.inclusive_ns.unwrap_or(node.duration_ns));
         self.latency_ns.push(node.latency_ns);
         self.correlation.push(node.correlation);
-        // Millions of nodes run in a few dozen places.
+        // Millions of nodes share a few dozen places.
         let place = self
             .places
             .get_index_of(&node.place)

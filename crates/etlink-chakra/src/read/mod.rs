@@ -1,12 +1,12 @@
-//! Reads what this crate or Chakra wrote.
+//! Reads files written by this crate or by Chakra.
 //!
 //! ```text
 //! bytes ── sniff ─┬─ ChakraEt   varint-delimited protobuf
-//!                 ├─ ChakraJson what chakra_jsonizer prints
+//!                 ├─ ChakraJson output of chakra_jsonizer
 //!                 └─ EtPlus     ET+ JSON, also a plain host trace: the op tree
-//!                       └─> ChakraGraph: columns, with what was wrong as findings
+//!                       └─> ChakraGraph: columns, with faults as findings
 //! ```
-//! Damage is no error as long as something can be read. Linear in the file.
+//! Damage is not an error as long as something can be read. Linear in the file.
 
 pub(crate) mod error;
 pub(crate) mod graph;
@@ -25,14 +25,14 @@ use crate::et::metadata::NODE_COUNT;
 use crate::finding::{FindingExample, FindingKind};
 use std::io::Read;
 
-/// Reads a trace; the source is to be unpacked already.
+/// Reads a trace from a source that is already decompressed.
 ///
 /// # Errors
-/// See [`ChakraReadError`]; damage becomes [`ChakraGraph::findings`].
+/// See [`ChakraReadError`]; damage is reported in [`ChakraGraph::findings`].
 pub fn read(mut source: impl Read + Send) -> Result<ChakraGraph, ChakraReadError> {
     let mut head = vec![];
     let wanted = SNIFF_BYTES as u64;
-    // A source that fails here fails again below, where more is known about it.
+    // A source that fails here fails again below, where the error has more context.
     let early = source.by_ref().take(wanted).read_to_end(&mut head).err();
     let kind = sniff(&head);
     if head.is_empty() {
@@ -50,18 +50,18 @@ pub fn read(mut source: impl Read + Send) -> Result<ChakraGraph, ChakraReadError
             return Err(ChakraReadError::NotChakra { kind });
         }
     };
-    // Only now are all nodes there: the count stands in the first message.
+    // Only now are all nodes read; the count is in the first message.
     compare_node_count(&mut graph);
     Ok(graph)
 }
 
-/// Compares the nodes with the number that the first message states, if it states one: a file that
-/// is cut between two messages shows it nowhere else.
+/// Compares the number of nodes with the number in the first message, if it states one: nothing
+/// else shows that a file was truncated between two messages.
 fn compare_node_count(graph: &mut ChakraGraph) {
     let Some(stated) = graph.metadata_int(NODE_COUNT) else {
         return;
     };
-    // nodes that could not be decoded are counted as such
+    // Nodes that could not be decoded are counted separately.
     let undecodable = graph.findings.count(FindingKind::Undecodable);
     let present = graph.len() as u64 + undecodable;
     let differ = stated.abs_diff(present.cast_signed());
@@ -81,7 +81,7 @@ fn empty_graph() -> ChakraGraph {
     graph
 }
 
-/// Ends, with the error if there was one.
+/// Reader that ends immediately, with the error if there was one.
 struct FailingReader(Option<std::io::Error>);
 
 impl Read for FailingReader {

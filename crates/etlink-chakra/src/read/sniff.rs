@@ -1,4 +1,4 @@
-//! What a file is, by its first bytes.
+//! Determines the kind of a file from its first bytes.
 
 use super::FileKind;
 use crate::etplus::MARK;
@@ -7,20 +7,21 @@ use crate::wire::schema::{metadata, node};
 use memchr::memmem::find;
 use prost::encoding::decode_varint;
 
-/// How many bytes of a file [`sniff`] should see.
+/// Number of bytes that [`sniff`] should see.
 pub const SNIFF_BYTES: usize = 64 << 10;
 
-/// What a file is. `head` is its beginning, unpacked; [`SNIFF_BYTES`] of it are enough.
+/// Returns the kind of a file. `head` is its beginning, decompressed; [`SNIFF_BYTES`] are enough.
 ///
-/// A linked trace (ET+) is told from a host trace by its nodes' times, by the process root, which
-/// PyTorch writes last and linkers write first, or by ids that count from 0.
+/// A linked trace (ET+) is distinguished from a host trace by the times of nodes, by the position
+/// of the process root, which PyTorch writes last and linkers write first, or by ids that count
+/// from 0.
 pub fn sniff(head: &[u8]) -> FileKind {
     let text = head
         .strip_prefix(b"\xEF\xBB\xBF")
         .unwrap_or(head)
         .trim_ascii_start();
     // The length of a first message of 91 or 123 bytes is the code of a bracket, and names in it
-    // can be JSON text: what follows the bracket decides.
+    // can be JSON text: the text after the bracket decides.
     if is_metadata_first(head) {
         FileKind::ChakraEt
     } else if begins_like_json(text) {
@@ -32,22 +33,22 @@ pub fn sniff(head: &[u8]) -> FileKind {
     }
 }
 
-/// Whether a bracket is followed by what JSON allows there.
+/// Returns true if a bracket is followed by text that JSON allows there.
 fn begins_like_json(text: &[u8]) -> bool {
     let Some((bracket, rest)) = text.split_first() else {
         return false;
     };
     let next = rest.trim_ascii_start().first();
     match bracket {
-        // a head that ends with the bracket can be of either
+        // A head that ends with the bracket can be either.
         b'{' => next.is_none_or(|byte| b"\"}".contains(byte)),
         b'[' => next.is_none_or(|byte| b"{[\"]-0123456789tfn".contains(byte)),
         _ => false,
     }
 }
 
-/// Whether the first message is whole and metadata with attributes. No JSON text is: the keys of
-/// attributes are control characters, which JSON has neither between nor in strings.
+/// Returns true if the first message is complete and is metadata with attributes. JSON text never
+/// is: keys of attributes are control characters, which JSON allows neither between nor in strings.
 fn is_metadata_first(head: &[u8]) -> bool {
     let mut rest = head;
     let Ok(length) = decode_varint(&mut rest) else {
@@ -81,7 +82,7 @@ fn sniff_json(text: &[u8]) -> FileKind {
         } else {
             FileKind::HostTrace
         }
-    // After the host traces, whose names and arguments can hold any word.
+    // Checked after host traces, whose names and arguments can contain any word.
     } else if has_any_key(text, &PROTOBUF_JSON_KEYS) {
         FileKind::ChakraJson
     } else if is_events {
@@ -100,7 +101,7 @@ const KINETO_KEYS: [&str; 5] = [
     "distributedInfo",
 ];
 
-/// Keys of nodes and attributes as protobuf's JSON writes them.
+/// Keys of nodes and attributes in protobuf's JSON.
 const PROTOBUF_JSON_KEYS: [&str; 7] = [
     "int64Val",
     "stringVal",
@@ -111,14 +112,14 @@ const PROTOBUF_JSON_KEYS: [&str; 7] = [
     "durationMicros",
 ];
 
-/// Whether one of these words stands in quotes in the text.
+/// Returns true if any of these words appears in quotes in the text.
 fn has_any_key(text: &[u8], keys: &[&str]) -> bool {
     keys.iter()
         .any(|key| find(text, format!("\"{key}\"").as_bytes()).is_some())
 }
 
-/// Whether the first node has the id 0. `chakra_trace_link` counts from it; PyTorch gives it to no
-/// node.
+/// Returns true if the first node has id 0. `chakra_trace_link` counts from 0; PyTorch gives it to
+/// no node.
 fn has_node_0_first(text: &[u8]) -> bool {
     let first = find(text, b"\"id\"").map(|at| &text[at + b"\"id\"".len()..]);
     let number = first.and_then(|rest| rest.trim_ascii_start().strip_prefix(b":"));
@@ -132,12 +133,12 @@ fn process_root_first(text: &[u8]) -> bool {
     find(text, b"|thread]").is_some_and(|thread| process < thread)
 }
 
-/// Whether a length and the fields of Chakra's metadata or node follow.
+/// Returns true if the head is a length followed by fields of Chakra's metadata or node.
 fn is_chakra(head: &[u8]) -> bool {
     let mut rest = head;
     let length = loop {
         match decode_varint(&mut rest) {
-            // An empty message is a length of 0: a node or metadata without fields.
+            // An empty message has length 0: a node or metadata without fields.
             Ok(0) if !rest.is_empty() => {}
             Ok(length) => break length,
             Err(_) => return false,
@@ -156,7 +157,7 @@ fn is_chakra(head: &[u8]) -> bool {
             Ok((tag, Field::Block(_))) => is_block(tag),
             Ok((tag, Field::Number(_))) => is_number(tag),
             Ok(_) => false,
-            // The head ends within a message, so its last field can be cut.
+            // The head ends within a message, so its last field can be incomplete.
             Err(_) => return cut && fields > 0,
         };
         if !known {
@@ -167,7 +168,7 @@ fn is_chakra(head: &[u8]) -> bool {
     fields > 0
 }
 
-/// Whether metadata or a node has a string, message or packed list of this number.
+/// Returns true if metadata or a node has a string, message or packed list with this field number.
 fn is_block(tag: u32) -> bool {
     let in_metadata = matches!(tag, metadata::VERSION | metadata::ATTR);
     let in_node = matches!(
@@ -177,7 +178,7 @@ fn is_block(tag: u32) -> bool {
     in_metadata || in_node
 }
 
-/// Whether a node has a number, or a list of numbers that is not packed, of this number.
+/// Returns true if a node has a number, or an unpacked list of numbers, with this field number.
 fn is_number(tag: u32) -> bool {
     matches!(tag, node::ID | node::TYPE..=node::DURATION_MICROS)
 }
@@ -242,7 +243,7 @@ mod tests {
                 FileKind::HostTrace,
             ),
             (b"{\"ph\": 7, \"acid\": true}", FileKind::Unknown),
-            // its last field is longer than the message
+            // The last field is longer than the message.
             (b"\x04\x08\x01\x12\x09abcdefghi", FileKind::Unknown),
             (b"[\x0a\x050.0.4\x12\x54", FileKind::ChakraEt),
             (b"\x07\x0a\x050.0.4\x02\x08\x01", FileKind::ChakraEt),
@@ -258,7 +259,7 @@ mod tests {
         }
     }
 
-    /// Not all recorders escape control characters, of which some are keys of metadata.
+    /// Some recorders do not escape control characters, and some of these are keys of metadata.
     #[test]
     fn json_that_begins_like_a_message_of_metadata() {
         let version = r#"ph", "ts", a name with 34 bytes..."#;
@@ -271,7 +272,7 @@ mod tests {
         );
     }
 
-    /// Of 91 and 123 bytes the length is the code of a bracket.
+    /// A message of 91 or 123 bytes has a length that is the code of a bracket.
     #[test]
     fn a_first_message_that_begins_like_json() {
         for (length, bracket) in [(91, b'['), (123, b'{')] {

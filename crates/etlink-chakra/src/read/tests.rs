@@ -1,4 +1,4 @@
-//! What the writers wrote comes back; damage is named; nothing panics.
+//! Tests that written files read back unchanged, that damage is reported, and that nothing panics.
 
 use super::graph::DepLatencies;
 use super::*;
@@ -216,18 +216,18 @@ fn a_cut_file_keeps_what_is_whole() {
     );
 }
 
-/// Every file that lacks a byte is damaged: a message that is cut shows it, a cut between two
-/// messages shows in the number of nodes.
+/// Every file that lacks a byte is damaged: a truncated message shows it, or, between two messages,
+/// the number of nodes.
 #[test]
 fn every_cut_is_damage() {
     for bytes in [et_bytes(), etplus_bytes(), crate::astra::idle_rank()] {
         assert_eq!(read(bytes.as_slice()).expect("reads").damage(), None);
         for cut in 1..bytes.len() {
             match read(&bytes[..cut]) {
-                // ET+ ends with `finish_ts`, which no node needs
+                // ET+ ends with `finish_ts`, which no node needs.
                 Ok(graph) if graph.format.is_tree() && graph.len() == 10 => {}
                 Ok(graph) => assert!(graph.damage().is_some(), "cut at {cut}"),
-                // what is refused is not taken for whole
+                // A rejected file is not taken for complete.
                 Err(_) => {}
             }
         }
@@ -268,7 +268,7 @@ fn a_file_that_states_no_number_is_whole() {
     assert_eq!((graph.len(), graph.damage()), (10, None));
 }
 
-/// The lengths are the codes of `[` and `{`, and the text is that of a Kineto trace.
+/// The lengths are the codes of `[` and `{`, and the text is from a Kineto trace.
 #[test]
 fn a_first_message_of_91_or_123_bytes_is_no_json() {
     for length in [b'[', b'{'] {
@@ -369,7 +369,7 @@ fn what_is_not_a_chakra_trace_is_refused_by_name() {
     ));
 }
 
-/// Bytes that begin like one of the formats and go on at random.
+/// Draws bytes that begin like one of the formats and continue at random.
 fn mutated() -> impl Strategy<Value = Vec<u8>> {
     let base = prop::sample::select(vec![
         et_bytes(),

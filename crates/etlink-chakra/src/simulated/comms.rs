@@ -1,4 +1,4 @@
-//! What the ranks of a simulation do with each other: the log's times, the graphs' meaning.
+//! Combines the log's times with the graphs' contents to the communications of a simulation.
 
 use super::log::{AstraLog, LoggedRank};
 use crate::convert::{GroupRanks, communication_kind, runs_on_device};
@@ -9,25 +9,25 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Between whom something is communicated, by global ranks.
+/// Participants of a communication, by global rank.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Between {
-    /// The ranks of a group, ascending.
+    /// Ranks of a group, ascending.
     Ranks(Vec<i64>),
-    /// From one to another.
+    /// Message from one rank to another.
     Message {
-        /// The sender.
+        /// Sending rank.
         src: i64,
-        /// The receiver.
+        /// Receiving rank.
         dst: i64,
     },
-    /// A group that nobody lists.
+    /// Name of a group whose ranks are not listed.
     Group(String),
 }
 
 impl Between {
-    /// `ranks 0, 1`.
+    /// Formats the participants, such as `ranks 0, 1`.
     pub fn describe(&self) -> String {
         match self {
             Between::Ranks(ranks) => rank_list("rank", ranks),
@@ -37,7 +37,7 @@ impl Between {
     }
 }
 
-/// Why a log and graphs do not go together.
+/// Mismatches of a log and graphs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SimulatedError {
     /// A node of the log is not in the graph.
@@ -45,30 +45,30 @@ pub enum SimulatedError {
     UnknownNode {
         /// Line of the log, from 1.
         line: u64,
-        /// The rank.
+        /// Rank of the node.
         rank: i64,
-        /// Its id.
+        /// Id of the node.
         node: u64,
     },
-    /// A node of the log has another name in the graph.
+    /// A node of the log has a different name in the graph.
     #[error(
         "line {line}: node {node} of rank {rank} is called `{logged}`, and in its graph `{written}`"
     )]
     OtherNode {
         /// Line of the log, from 1.
         line: u64,
-        /// The rank.
+        /// Rank of the node.
         rank: i64,
-        /// Its id.
+        /// Id of the node.
         node: u64,
-        /// Its name in the log.
+        /// Name in the log.
         logged: String,
-        /// Its name in the graph.
+        /// Name in the graph.
         written: String,
     },
 }
 
-/// On which of a rank's places a node runs.
+/// Part of a rank in which a node runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NodeLane {
     /// The host.
@@ -82,38 +82,40 @@ pub enum NodeLane {
 /// A node with its times, for a timeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimulatedSlice {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
-    /// Its id.
+    /// Id of the node.
     pub id: u64,
-    /// Where it runs.
+    /// Part of the rank in which the node runs.
     pub lane: NodeLane,
-    /// What it is called there: a thread or a stream.
+    /// Name of the thread or stream.
     pub track: String,
-    /// From when to when it was simulated, ns.
+    /// Simulated start and end, in nanoseconds; `None` if the node was not completed.
     pub simulated_ns: Option<(i64, i64)>,
-    /// When it began, ns since the Unix epoch, and how long it took.
+    /// Measured start in nanoseconds since the Unix epoch, and measured duration; `None` if
+    /// unknown.
     pub measured_ns: Option<(i64, i64)>,
 }
 
-/// What a rank communicates, as its graph and the log have it.
+/// Communications of a rank, from its graph and the log.
 #[derive(Clone, Debug, Default)]
 pub struct GraphComms {
     rank: i64,
     pub(super) comms: Vec<RankComm>,
-    /// Time in which it communicates, ns.
+    /// Time in which the rank communicates, in nanoseconds.
     pub(super) communication_ns: i64,
-    /// Time in which it communicates and does not compute, ns.
+    /// Time in which the rank communicates without computing, in nanoseconds; `None` if the log has
+    /// no nodes of the rank.
     pub(super) exposed_ns: Option<i64>,
-    /// Its nodes, where a timeline is wanted.
+    /// Nodes of the rank; empty unless a timeline is wanted.
     pub slices: Vec<SimulatedSlice>,
-    /// Nodes of the graph.
+    /// Number of nodes in the graph.
     pub nodes: u64,
-    /// Nodes that were done.
+    /// Number of completed nodes.
     pub done: u64,
 }
 
-/// One communication of a rank.
+/// A communication of one rank.
 #[derive(Clone, Debug)]
 pub(super) struct RankComm {
     pub(super) between: Between,
@@ -131,14 +133,14 @@ pub(super) struct SimulatedComm {
     pub(super) between: Between,
     pub(super) kind: &'static str,
     pub(super) bytes: u64,
-    /// The number that the traces gave it, where all its ranks have the same.
+    /// Number in the traces; `None` if the ranks' numbers differ.
     pub(super) seq: Option<i64>,
-    /// Its place among those of its ranks, from 0.
+    /// Position among the communications of its ranks, from 0.
     pub(super) place: usize,
     pub(super) members: Vec<SimulatedMember>,
 }
 
-/// A rank's side.
+/// One rank's side of a communication.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SimulatedMember {
     pub(super) arrives_ns: i64,
@@ -149,18 +151,18 @@ pub(super) struct SimulatedMember {
 /// All ranks of a simulation.
 #[derive(Clone, Debug, Default)]
 pub struct SimulatedRun {
-    /// By rank.
+    /// Communications by rank.
     pub ranks: BTreeMap<i64, GraphComms>,
-    /// In the order in which the last rank comes to them.
+    /// Communications in the order in which the last rank reaches them.
     pub(super) comms: Vec<SimulatedComm>,
 }
 
 impl GraphComms {
-    /// What the log says of the nodes of a graph; with `slices` all of them are kept.
-    /// O(n log n).
+    /// Reads a rank's communications from the log and its graph; keeps all nodes if `slices` is
+    /// set. O(n log n).
     ///
     /// # Errors
-    /// They are not of one run.
+    /// Fails if log and graph belong to different runs.
     pub fn new(
         rank: i64,
         graph: &ChakraGraph,
@@ -227,7 +229,7 @@ fn check_name(
     logged: &str,
     written: &str,
 ) -> Result<(), SimulatedError> {
-    // A name with a line end is cut in the log.
+    // The log truncates a name at its first line break.
     let first_line = written.split('\n').next().unwrap_or_default();
     if logged == written || logged == first_line {
         return Ok(());
@@ -241,7 +243,7 @@ fn check_name(
     })
 }
 
-/// What node `index` communicates; `None` for computation. Times are to be filled in.
+/// Returns the communication of node `index`, without times; `None` for computation.
 fn rank_comm(
     rank: i64,
     graph: &ChakraGraph,
@@ -287,7 +289,7 @@ fn group_ranks(groups: &GroupRanks, name: &str) -> Between {
     }
 }
 
-/// When a rank computes: on its devices, or on the host if it has none.
+/// Times in which a rank computes: on its devices, or on the host if it has none.
 #[derive(Debug, Default)]
 struct ComputeTimes {
     device: Vec<(i64, i64)>,
@@ -311,7 +313,7 @@ impl ComputeTimes {
     }
 }
 
-/// Intervals that do not touch, ascending.
+/// Merges intervals so that they do not touch, in ascending order.
 pub(super) fn union(mut all: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
     all.sort_unstable();
     let mut joined: Vec<(i64, i64)> = vec![];
@@ -328,14 +330,14 @@ pub(super) fn length(intervals: &[(i64, i64)]) -> i64 {
     intervals.iter().map(|(start, end)| end - start).sum()
 }
 
-/// The length of what of the first list is not in the second; both are of [`union`].
+/// Returns the length of the first list without the second; both are results of [`union`].
 fn length_without(intervals: &[(i64, i64)], others: &[(i64, i64)]) -> i64 {
     let (mut common, mut at) = (0, 0);
     for (start, end) in intervals {
         while others.get(at).is_some_and(|other| other.1 <= *start) {
             at += 1;
         }
-        // One of the others can reach into the next interval, so that `at` stays.
+        // One of the others can extend into the next interval, so `at` stays.
         let overlapping = others[at..].iter().take_while(|other| other.0 < *end);
         common += overlapping
             .map(|other| other.1.min(*end) - other.0.max(*start))
@@ -375,15 +377,15 @@ fn slices_of(graph: &ChakraGraph, logged: &LoggedRank) -> Vec<SimulatedSlice> {
 }
 
 impl SimulatedRun {
-    /// Finds which communications of the ranks are one: ASTRA-sim takes those of a group, and the
-    /// messages from one rank to another, in the order in which they are issued.
-    /// O(n log n) in the communications.
+    /// Matches the communications of the ranks: ASTRA-sim matches collectives of a group, and
+    /// messages from one rank to another, in the order in which they are issued. O(n log n) in the
+    /// communications.
     pub fn new(ranks: Vec<GraphComms>) -> SimulatedRun {
         let mut channels: BTreeMap<Between, Vec<SimulatedComm>> = BTreeMap::new();
         for of_rank in &ranks {
             let mut next: BTreeMap<(&Between, bool), usize> = BTreeMap::new();
             for comm in &of_rank.comms {
-                // A message to oneself is both; `check` reports it.
+                // A message to the own rank is both; `check` reports it.
                 let place = next.entry((&comm.between, comm.sends)).or_default();
                 let of_channel = channels.entry(comm.between.clone()).or_default();
                 of_channel.add(*place, comm);
@@ -404,7 +406,7 @@ trait ChannelComms {
 
 impl ChannelComms for Vec<SimulatedComm> {
     fn add(&mut self, place: usize, comm: &RankComm) {
-        // The first rank has all places in turn; another one can have more than the first.
+        // The first rank has all positions in order; another rank can have more.
         if self.len() == place {
             self.push(SimulatedComm {
                 between: comm.between.clone(),

@@ -1,6 +1,6 @@
-//! The log of ASTRA-sim: its console output, or `log/log.log`.
+//! Reads the log of ASTRA-sim: its console output, or `log/log.log`.
 //!
-//! Lines are those of `Workload.cc` and `Statistics.cc`:
+//! The lines come from `Workload.cc` and `Statistics.cc`:
 //!
 //! ```text
 //! … [workload] [debug] issue,sys->id=0, tick=0, node->id=1, node->name=aten::mm, node->type=4
@@ -8,9 +8,9 @@
 //! … [workload] [info] sys[0] finished, 24139021 cycles, exposed communication 4708016 cycles.
 //! … [statistics] [info] sys[0], Wall time: 24139021
 //! ```
-//! The first two are there with `"trace-enabled": 1` alone, and in the file alone. A cycle is a
-//! nanosecond. The simulator appends to a log that is there already, so the last of its runs is
-//! taken: time goes back where one begins.
+//! The first two lines appear only with `"trace-enabled": 1`, and only in the file. A cycle is a
+//! nanosecond. The simulator appends to an existing log, so only the last run is used: a run begins
+//! where time goes back.
 
 use etlink_model::{NameId, Names};
 use indexmap::IndexMap;
@@ -20,15 +20,17 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read};
 
-/// Longer lines are cut: a name can be a kernel's, but a binary file can have lines of gigabytes.
+/// Maximum length of a line, in bytes; longer ones are truncated. A name can be a kernel's, but a
+/// binary file can have lines of gigabytes.
 const MAX_LINE: u64 = 1 << 20;
-/// Messages that are kept.
+/// Maximum number of messages kept.
 const MAX_MESSAGES: usize = 16;
 
-/// Whether a text begins like a log: one of its first lines is the simulator's, with a level.
+/// Returns true if a text begins like a log: one of its first lines is the simulator's, with a
+/// level.
 pub fn is_astra_log(head: &[u8]) -> bool {
     const LINES: usize = 200;
-    // as spdlog writes them: other programs use it too, with components of their own
+    // As written by spdlog, which other programs use too, with other components.
     let components = [
         &b"[system]"[..],
         b"[system::",
@@ -51,55 +53,56 @@ pub fn is_astra_log(head: &[u8]) -> bool {
     })
 }
 
-/// What the log of one simulation says.
+/// Contents of the log of one simulation.
 #[derive(Clone, Debug, Default)]
 pub struct AstraLog {
-    /// By rank.
+    /// Log of each rank.
     pub ranks: BTreeMap<i64, LoggedRank>,
-    /// The names that [`LoggedNode::name`] numbers.
+    /// Names that [`LoggedNode::name`] refers to.
     pub names: Names,
-    /// How many simulations the log holds, of which this is the last.
+    /// Number of simulations in the log; this is the last one.
     pub runs: u64,
-    /// What the simulator calls critical, but for its statistics.
+    /// Critical messages of the simulator, without messages about its statistics.
     pub critical: Vec<String>,
-    /// Ranks' statistics were dropped, since they have nodes of the host.
+    /// True if statistics of ranks were dropped because they have host nodes.
     pub statistics_dropped: bool,
-    /// Nodes that end and do not begin: the beginning of the log is missing.
+    /// Number of nodes that end without having begun: the beginning of the log is missing.
     pub without_begin: u64,
-    /// Lines that begin as one of the simulator's and do not go on so.
+    /// Number of lines that begin like the simulator's but continue differently.
     pub damaged: u64,
-    /// The first of these, from 1.
+    /// Number of the first damaged line, from 1; `None` if there is none.
     pub first_damaged: Option<u64>,
-    /// Lines of any content.
+    /// Number of lines with any content.
     pub lines: u64,
-    /// Lines of ASTRA-sim.
+    /// Number of ASTRA-sim's lines.
     pub known_lines: u64,
-    /// The last time that the log has, ns.
+    /// Last time in the log, in nanoseconds.
     pub last_ns: i64,
-    /// The simulator's last line of the run is there.
+    /// True if the simulator's last line of the run is present.
     pub has_end: bool,
 }
 
-/// What the log says of a rank.
+/// Log of one rank.
 #[derive(Clone, Debug, Default)]
 pub struct LoggedRank {
-    /// When it finished, ns; `None`: it did not.
+    /// Time at which the rank finished, in nanoseconds; `None` if it did not.
     pub finished_ns: Option<i64>,
-    /// Its time without computation on a device, which ASTRA-sim calls exposed communication, ns.
+    /// Time without computation on a device, in nanoseconds, which ASTRA-sim calls exposed
+    /// communication.
     pub exposed_ns: Option<i64>,
-    /// What it prints at the end.
+    /// Statistics printed at the end.
     pub statistics: LoggedStatistics,
-    /// Its nodes by id, in the order in which they were issued.
+    /// Nodes by id, in the order in which they were issued.
     pub nodes: IndexMap<u64, LoggedNode, FxBuildHasher>,
 }
 
-/// ASTRA-sim's own sums of a rank, ns.
+/// ASTRA-sim's own sums of a rank, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LoggedStatistics {
     /// `Wall time`.
     pub wall_ns: Option<i64>,
-    /// `CPU time`: nodes of the host.
+    /// `CPU time`: host nodes.
     pub host_ns: Option<i64>,
     /// `GPU time`: computation on devices.
     pub device_ns: Option<i64>,
@@ -109,26 +112,26 @@ pub struct LoggedStatistics {
     pub overlap_ns: Option<i64>,
 }
 
-/// A node that was issued.
+/// An issued node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoggedNode {
-    /// Its name.
+    /// Name of the node.
     pub name: NameId,
-    /// When it was issued, ns.
+    /// Time at which the node was issued, in nanoseconds.
     pub start_ns: i64,
-    /// When it was done, ns; `None`: it was not.
+    /// Time at which the node was completed, in nanoseconds; `None` if it was not.
     pub end_ns: Option<i64>,
     /// Line of the log, from 1.
     pub line: u64,
 }
 
-/// Reads a log, which can be several files.
+/// Reader of a log, which can consist of several files.
 #[derive(Debug, Default)]
 pub struct AstraLogReader {
     log: AstraLog,
 }
 
-/// A line of the simulator that says something.
+/// A line of the simulator.
 #[derive(Debug, PartialEq, Eq)]
 enum LogLine<'l> {
     Node {
@@ -149,19 +152,19 @@ enum LogLine<'l> {
         ns: i64,
     },
     Critical(&'l [u8]),
-    /// The last of a simulation.
+    /// Last line of a simulation.
     Exiting,
-    /// One that says nothing here.
+    /// Line without relevant content.
     Other,
-    /// One that is cut.
+    /// Truncated line.
     Damaged,
 }
 
 impl AstraLogReader {
-    /// Reads a file of the log; the files come in the order in which they were written.
+    /// Reads one file of the log; files have to be read in the order in which they were written.
     ///
     /// # Errors
-    /// The source fails.
+    /// Fails if the source fails.
     pub fn read(&mut self, mut source: impl BufRead) -> io::Result<()> {
         let mut line = vec![];
         loop {
@@ -186,7 +189,7 @@ impl AstraLogReader {
         }
     }
 
-    /// What was read.
+    /// Returns the log.
     pub fn finish(mut self) -> AstraLog {
         if self.log.known_lines > 0 {
             self.log.runs += 1;
@@ -231,9 +234,9 @@ impl AstraLogReader {
         }
     }
 
-    /// Whether a line is of another simulation than those before it.
+    /// Returns true if a line belongs to a different simulation than the lines before.
     fn begins_anew(&self, line: &LogLine<'_>) -> bool {
-        // A simulation ends with warnings of its threads, which can come after its last line.
+        // A simulation ends with warnings of its threads, which can follow its last line.
         let says_nothing = matches!(line, LogLine::Critical(_) | LogLine::Exiting);
         if self.log.has_end && !says_nothing {
             return true;
@@ -299,7 +302,7 @@ impl LoggedStatistics {
 }
 
 impl<'l> LogLine<'l> {
-    /// `None` for a line that is not the simulator's.
+    /// Parses a line; returns `None` if it is not the simulator's.
     fn parse(line: &'l [u8]) -> Option<LogLine<'l>> {
         for (head, is_end) in [
             (&b"issue,sys->id="[..], false),
@@ -327,28 +330,28 @@ impl<'l> LogLine<'l> {
     }
 }
 
-/// What follows `head` where the message of a line begins so. Before it stand time, component and
-/// level, by a pattern that a configuration can change.
+/// Returns the text after `head` if a line's message begins with `head`. Time, component and level
+/// precede the message, in a format that a configuration can change.
 fn after_prefix<'l>(line: &'l [u8], head: &[u8]) -> Option<&'l [u8]> {
     let at = memmem::find(line, head)?;
     let is_begin = at == 0 || line[at - 1] == b' ';
     is_begin.then(|| &line[at + head.len()..])
 }
 
-/// Whether the last line of a log, which has no end, is that of a node and ends in its name. A line
-/// that has an end is that of a name with a line end in it.
+/// Returns true if the last line of a log has no line end, belongs to a node and ends in the node's
+/// name. A line with an end contains a name with a line break.
 fn is_cut_in_name(line: &[u8]) -> bool {
     let has = |part: &[u8]| memmem::find(line, part).is_some();
     has(b", node->name=") && !has(b", node->type=")
 }
 
-/// `0, tick=15001, node->id=1, node->name=aten::mm, node->type=4`.
+/// Parses `0, tick=15001, node->id=1, node->name=aten::mm, node->type=4`.
 fn parse_node(rest: &[u8], is_end: bool) -> Option<LogLine<'_>> {
     let (rank, rest) = number(rest)?;
     let (tick, rest) = tick(rest.strip_prefix(b", tick=")?)?;
     let (id, rest) = number(rest.strip_prefix(b", node->id=")?)?;
     let name = rest.strip_prefix(b", node->name=")?;
-    // A name that has a line end is cut there, and the type stands in a later line.
+    // A name with a line break is split there, and the type is in a later line.
     let end = memmem::rfind(name, b", node->type=").unwrap_or(name.len());
     Some(LogLine::Node {
         rank,
@@ -359,7 +362,7 @@ fn parse_node(rest: &[u8], is_end: bool) -> Option<LogLine<'_>> {
     })
 }
 
-/// `0] finished, 5 cycles, exposed communication 5 cycles.`, or `0], Wall time: 5`.
+/// Parses `0] finished, 5 cycles, exposed communication 5 cycles.`, or `0], Wall time: 5`.
 fn parse_rank(rest: &[u8]) -> LogLine<'_> {
     let Some((rank, rest)) = number(rest) else {
         return LogLine::Other;
@@ -376,7 +379,7 @@ fn parse_rank(rest: &[u8]) -> LogLine<'_> {
             exposed_ns,
         });
     }
-    // `sys[0]. Post statistics processing start.` and what is not known say nothing.
+    // `sys[0]. Post statistics processing start.` and unknown lines are irrelevant.
     let statistic = rest.strip_prefix(b"], ").and_then(|rest| {
         let colon = memmem::find(rest, b": ")?;
         let (ns, end) = number(&rest[colon + 2..])?;
@@ -389,15 +392,15 @@ fn parse_rank(rest: &[u8]) -> LogLine<'_> {
     })
 }
 
-/// A time at the beginning, ns. No simulation takes 100 days: such a number is damage, and sums of it
-/// would overflow.
+/// Parses a time at the beginning, in nanoseconds. No simulation takes 100 days: such a number is
+/// damage, and its sums would overflow.
 fn tick(text: &[u8]) -> Option<(i64, &[u8])> {
     const MOST_NS: i64 = 1 << 53;
     number(text).filter(|(tick, _)| (0..MOST_NS).contains(tick))
 }
 
-/// The whole number at the beginning. ASTRA-sim's are unsigned, and differences that would be
-/// below 0 wrap.
+/// Parses the integer at the beginning. ASTRA-sim's integers are unsigned, and negative differences
+/// wrap.
 fn number(text: &[u8]) -> Option<(i64, &[u8])> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (digits, rest) = text.split_at(digits);

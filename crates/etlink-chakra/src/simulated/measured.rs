@@ -1,4 +1,4 @@
-//! What was measured of a run, in the terms of a simulator.
+//! Measured times of a run, in the terms of a simulator.
 
 use super::comms::Between;
 use crate::aligned_ranks::AlignedRanks;
@@ -6,12 +6,12 @@ use etlink_link::ranks::{CollectiveMatch, CommChannel, RankClock, RankSummary, R
 use etlink_model::{CollectiveKind, GlobalRank, RankIdx};
 use std::collections::BTreeMap;
 
-/// A recorded run by one clock, which counts from the first begin of a rank.
+/// A recorded run by one clock, which counts from the first start of a rank.
 #[derive(Clone, Debug, Default)]
 pub struct MeasuredRun {
-    /// Begin and end of each rank, ns.
+    /// Start and end of each rank, in nanoseconds.
     pub windows: BTreeMap<i64, (i64, i64)>,
-    /// What its ranks do with each other, in order of time.
+    /// Communications of the ranks, in order of time.
     pub(super) comms: Vec<MeasuredComm>,
 }
 
@@ -20,28 +20,29 @@ pub struct MeasuredRun {
 pub(super) struct MeasuredComm {
     pub(super) between: Between,
     pub(super) kind: &'static str,
-    /// Its number in the group, as the traces count.
+    /// Number in the group, as counted in the traces.
     pub(super) number: i64,
     pub(super) members: Vec<MeasuredMember>,
-    /// The traces of all its ranks are here. Else the last to come may be one that is not.
+    /// True if the traces of all participating ranks are present. Otherwise the last rank to arrive
+    /// may be one without a trace.
     pub(super) is_complete: bool,
-    /// From the last arrival to the end of the transfer, as networks are fitted to it: where host
-    /// threads wait, to the first rank that was done.
+    /// Time from the last arrival to the end of the transfer, as used to fit networks: if host
+    /// threads wait, to the end of the first rank. `None` if unknown.
     pub(super) transfer_ns: Option<i64>,
 }
 
-/// A rank's side.
+/// One rank's side of a communication.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MeasuredMember {
     pub(super) rank: i64,
     pub(super) arrives_ns: i64,
-    /// `None` where nothing tells when its transfer ended.
+    /// End of the rank's transfer; `None` if unknown.
     pub(super) ends_ns: Option<i64>,
     pub(super) sends: bool,
 }
 
 impl MeasuredRun {
-    /// Of a run that was joined. O(communications).
+    /// Extracts the measured times of a joined run. O(communications).
     pub fn new(summaries: &[RankSummary], join: &RunJoin, clocks: &[RankClock]) -> MeasuredRun {
         let ranks = AlignedRanks::new(summaries, clocks);
         let times = ranks.simulation_times();

@@ -1,4 +1,4 @@
-//! What ASTRA-sim says of a run, beside what was measured of it.
+//! Compares ASTRA-sim's results for a run with its measurements.
 //!
 //! ```text
 //! its log ──────────> AstraLog ───────┐
@@ -6,9 +6,9 @@
 //!                                     │                  ├─> SimulationReport
 //! RankSummary of each rank, joined ───┴─> MeasuredRun ───┘
 //! ```
-//! The log numbers nodes, and the files that were simulated say what these are. The measured side
-//! is the recording: in files for simulators what a host thread was blocked for is cut into what
-//! the network takes and a rest.
+//! The log numbers nodes, and the simulated files describe them. The measured side is the recording
+//! itself, because files for simulators split the blocked time of a host thread into the network's
+//! time and a rest.
 
 mod comms;
 mod log;

@@ -1,4 +1,4 @@
-//! The simulated run beside the measured one.
+//! Compares a simulated run with the measured one.
 
 use super::comms::{Between, SimulatedComm, SimulatedRun, length, union};
 use super::log::{AstraLog, LoggedRank, LoggedStatistics};
@@ -6,49 +6,49 @@ use super::measured::{MeasuredComm, MeasuredRun};
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 
-/// What was simulated, and beside it what was measured, ns of each.
+/// Simulated and measured times of a run, in nanoseconds.
 #[derive(Clone, Debug, Default, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SimulationReport {
-    /// By rank.
+    /// Times per rank.
     pub ranks: Vec<ComparedRank>,
-    /// Ranks that did not finish, and for what they wait.
+    /// Ranks that did not finish, with the nodes they wait for.
     pub stuck: Vec<StuckRank>,
-    /// The simulator came to its end. Where it did not, ranks that did not finish may go on.
+    /// True if the simulator reached its end. If it did not, unfinished ranks may not be stuck.
     pub log_has_end: bool,
-    /// By kind.
+    /// Times per kind of communication.
     pub kinds: Vec<ComparedKind>,
-    /// Each collective and message, those first whose transfers differ most.
+    /// Each collective and message, ordered by difference of the transfers, largest first.
     pub communications: Vec<ComparedComm>,
-    /// Communications of the simulation of which the recording has no counterpart.
+    /// Number of simulated communications without a counterpart in the recording.
     pub unpaired: u64,
 }
 
-/// A rank.
+/// Times of one rank.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ComparedRank {
-    /// Its number.
+    /// Number of the rank.
     pub rank: i64,
-    /// When it finished in the simulation.
+    /// Time at which the rank finished in the simulation; `None` if it did not.
     pub simulated_ns: Option<i64>,
-    /// When it ended in the recording, from the first begin of a rank.
+    /// Time at which the rank ended in the recording, from the first start of a rank.
     pub measured_ns: Option<i64>,
-    /// The first less the second, by the second.
+    /// Relative difference of simulated to measured time.
     pub change: Option<f64>,
-    /// Time in which something was communicated, as simulated; `None`: the log has no nodes.
+    /// Simulated time in which the rank communicates; `None` if the log has no nodes.
     pub communication_ns: Option<i64>,
-    /// The same, as measured, of what both have.
+    /// Measured time in which the rank communicates, of communications that both sides have.
     pub measured_communication_ns: Option<i64>,
-    /// Time in which something was communicated and nothing computed, as simulated.
+    /// Simulated time in which the rank communicates without computing.
     pub exposed_ns: Option<i64>,
-    /// What ASTRA-sim calls exposed communication: all but the computation of devices.
+    /// Exposed communication according to ASTRA-sim: everything except computation of devices.
     pub stated_exposed_ns: Option<i64>,
     /// ASTRA-sim's own sums.
     pub statistics: LoggedStatistics,
-    /// Nodes of its graph.
+    /// Number of nodes in the rank's graph.
     pub nodes: u64,
-    /// Those that were done; of a log without nodes 0.
+    /// Number of completed nodes; 0 if the log has no nodes.
     pub nodes_done: u64,
 }
 
@@ -56,34 +56,34 @@ pub struct ComparedRank {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StuckRank {
-    /// Its number.
+    /// Number of the rank.
     pub rank: i64,
-    /// The nodes that were issued and not done, by name.
+    /// Names of nodes that were issued and not completed.
     pub waiting: Vec<String>,
 }
 
-/// All communications of a kind.
+/// Times of all communications of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ComparedKind {
-    /// Of collective, or `message`.
+    /// Kind of collective, or `message`.
     pub kind: &'static str,
-    /// How many.
+    /// Number of communications.
     pub count: u64,
-    /// Those whose transfer both the simulation and the recording tell: the sums are of these. Without
-    /// a recording they are of all.
+    /// Number of communications whose transfer time is known in simulation and recording; the sums
+    /// cover these. Without a recording, the sums cover all communications.
     pub compared: u64,
-    /// What their transfers took in the simulation.
+    /// Simulated time of the transfers.
     pub simulated_ns: i64,
-    /// The same in the recording.
+    /// Measured time of the transfers.
     pub measured_ns: i64,
-    /// The first less the second, by the second.
+    /// Relative difference of simulated to measured time.
     pub change: Option<f64>,
-    /// What they took in the recording until the last rank was done.
+    /// Measured time until the last rank was done.
     pub last_done_ns: i64,
-    /// What ranks waited for the last to come, summed, as simulated.
+    /// Simulated time that ranks waited for the last to arrive, summed.
     pub simulated_wait_ns: i64,
-    /// The same, as measured.
+    /// Measured time that ranks waited for the last to arrive, summed.
     pub measured_wait_ns: i64,
 }
 
@@ -91,35 +91,35 @@ pub struct ComparedKind {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ComparedComm {
-    /// Of collective, or `message`.
+    /// Kind of collective, or `message`.
     pub kind: &'static str,
-    /// Between whom.
+    /// Participating ranks, as text.
     pub ranks: String,
-    /// Its number in the recording; without one its place between its ranks, from 0.
+    /// Number in the recording; without one, the position between its ranks, from 0.
     pub number: i64,
-    /// Largest of the ranks' sizes, bytes.
+    /// Largest of the ranks' sizes, in bytes.
     pub bytes: u64,
-    /// When the last rank came in the simulation.
+    /// Time at which the last rank arrived in the simulation.
     pub simulated_start_ns: i64,
-    /// From the last rank's arrival to the last end, as simulated.
+    /// Simulated time from the last rank's arrival to the last end.
     pub simulated_ns: Option<i64>,
-    /// When the last rank came in the recording.
+    /// Time at which the last rank arrived in the recording.
     pub measured_start_ns: Option<i64>,
-    /// From the last rank's arrival to the end, as measured: on devices to the last end. A host
-    /// thread that the operating system held up ends later than the transfer, so that among these
-    /// the first end counts, as in the fit of the network.
+    /// Measured time from the last rank's arrival to the end. On devices, the last end counts. A
+    /// host thread may end later than the transfer if the operating system delays it, so among host
+    /// threads the first end counts, as in the fit of the network.
     pub measured_ns: Option<i64>,
-    /// From the last rank's arrival to the last end, as measured.
+    /// Measured time from the last rank's arrival to the last end.
     pub last_done_ns: Option<i64>,
-    /// The simulated transfer less the measured one.
+    /// Simulated transfer time minus measured transfer time.
     pub longer_ns: Option<i64>,
-    /// What ranks waited for the last to come, summed, as simulated.
+    /// Simulated time that ranks waited for the last to arrive, summed.
     pub simulated_wait_ns: i64,
-    /// The same, as measured.
+    /// Measured time that ranks waited for the last to arrive, summed.
     pub measured_wait_ns: Option<i64>,
 }
 
-/// When the ranks came to a communication and were done with it.
+/// Times at which ranks arrived at a communication and completed it.
 #[derive(Clone, Copy, Debug, Default)]
 struct MeetingTimes {
     last_arrival_ns: i64,
@@ -128,7 +128,7 @@ struct MeetingTimes {
 }
 
 impl MeetingTimes {
-    /// Of arrivals, ends and whether that rank sends a message.
+    /// Computes the times from each rank's arrival, end, and flag for sending a message.
     fn new(members: impl Iterator<Item = (i64, Option<i64>, bool)> + Clone) -> MeetingTimes {
         let arrivals = members.clone().map(|(arrives, ..)| arrives);
         let last_arrival_ns = arrivals.max().unwrap_or(0);
@@ -138,7 +138,7 @@ impl MeetingTimes {
         };
         let mut is_known = true;
         for (arrives, ends, sends) in members {
-            // A sender needs nobody, and is done when its buffer is free.
+            // A sender needs no other rank, and is done once its buffer is free.
             if sends {
                 continue;
             }
@@ -147,14 +147,13 @@ impl MeetingTimes {
             let transfer = ends.map(|ends| ends - last_arrival_ns);
             times.transfer_ns = times.transfer_ns.max(transfer);
         }
-        // Clocks that are off can have the last come after the end.
+        // If clocks are inaccurate, the last arrival may come after the end.
         times.transfer_ns = times.transfer_ns.filter(|ns| *ns > 0 && is_known);
         times
     }
 }
 
-/// Compares a simulation with what was measured, if that is known. O(n log n) in the
-/// communications.
+/// Compares a simulation with the measurements, if known. O(n log n) in the communications.
 pub fn compare_simulation(
     log: &AstraLog,
     run: &SimulatedRun,
@@ -186,7 +185,7 @@ pub fn compare_simulation(
         report.communications.push(compared);
     }
     report.kinds = kinds.into_values().map(ComparedKind::finish).collect();
-    // Stable: those that do not differ, or are not compared, stay in order of time.
+    // Stable: communications that do not differ, or are not compared, stay in order of time.
     report.communications.sort_by_key(|comm| {
         let differs = comm.longer_ns.map(i64::unsigned_abs);
         std::cmp::Reverse(differs)
@@ -290,17 +289,17 @@ fn relative((simulated, measured): (i64, i64)) -> Option<f64> {
     (measured > 0).then(|| (simulated - measured) as f64 / measured as f64)
 }
 
-/// Which communication of the recording each of the simulation is.
+/// Mapping from simulated to recorded communications.
 struct Pairing<'m> {
     of: Vec<Option<&'m MeasuredComm>>,
 }
 
-/// What tells where a communication belongs.
+/// Participants and kind of a communication, which determine its channel.
 type ChannelOfKind<'a> = (&'a Between, &'static str);
 
 impl<'m> Pairing<'m> {
-    /// By their numbers, where all of a channel and kind have one that the other side has as well,
-    /// else by their order, where there are as many.
+    /// Pairs by numbers if all communications of a channel and kind have one that the other side
+    /// has too; otherwise by order if both sides have the same count.
     fn new(run: &SimulatedRun, measured: &'m MeasuredRun) -> Pairing<'m> {
         let mut known: BTreeMap<ChannelOfKind<'_>, Vec<&'m MeasuredComm>> = BTreeMap::new();
         for comm in &measured.comms {
@@ -338,8 +337,8 @@ impl<'m> Pairing<'m> {
     }
 }
 
-/// The counterpart of each number, if all have one. Collectives of one `ncclGroupStart` have one
-/// number: the second of that number is the second of the recording.
+/// Returns the counterpart of each number, if all have one. Collectives of one `ncclGroupStart`
+/// share a number: the second one with this number is the second one in the recording.
 fn pairs_by_number<'m>(
     numbers: impl Iterator<Item = Option<i64>>,
     known: &[&'m MeasuredComm],

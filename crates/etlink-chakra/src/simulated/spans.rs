@@ -1,34 +1,36 @@
-//! When each rank communicates, simulated and measured, to be drawn one above the other.
+//! Simulated and measured communications of each rank, to be drawn one above the other.
 
 use super::comms::SimulatedRun;
 use super::measured::MeasuredRun;
 use super::report::SimulationReport;
 
-/// A rank's communications.
+/// Communications of one rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RankSpans {
-    /// Its number.
+    /// Number of the rank.
     pub rank: i64,
-    /// Whether it was simulated, and not measured.
+    /// True if simulated, false if measured.
     pub is_simulated: bool,
-    /// From the first begin of a rank to its end, ns.
+    /// Time from the first start of a rank to this rank's end, in nanoseconds.
     pub end_ns: i64,
-    /// In order of time.
+    /// Communications in order of time.
     pub spans: Vec<CommSpan>,
 }
 
-/// One of them: from the rank's arrival to its end, ns from the first begin of a rank.
+/// A communication from the rank's arrival to its end, in nanoseconds from the first start of a
+/// rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommSpan {
-    /// When it begins.
+    /// Start of the communication.
     pub start_ns: i64,
-    /// When it ends.
+    /// End of the communication.
     pub end_ns: i64,
-    /// What it is, and between whom.
+    /// Kind and participants.
     pub name: String,
 }
 
-/// Of each rank what was measured, if that is known, then what was simulated. O(n log n).
+/// Returns, for each rank, the measured communications, if known, followed by the simulated ones.
+/// O(n log n).
 pub fn communication_spans(
     report: &SimulationReport,
     run: &SimulatedRun,

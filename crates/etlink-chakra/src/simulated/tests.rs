@@ -35,7 +35,7 @@ fn names_may_have_what_separates_fields() {
     let log = read(&text);
     let (id, found) = log.ranks[&1].nodes.first().expect("a node");
     assert_eq!((*id, found.start_ns, found.end_ns), (2, 4, Some(9)));
-    // the log has a line end inside of the name, so what follows is in another line
+    // The name has a line break, so the rest is in another line of the log.
     assert_eq!(log.names.get(found.name), "at::add");
     let plain = read(&node("issue", 0, 0, 1, "a, node->type=7, b"));
     let name = plain.ranks[&0].nodes[&1].name;
@@ -70,11 +70,11 @@ fn the_last_of_several_simulations_is_taken() {
     let log = read(&(one(7) + &one(9)));
     assert_eq!((log.runs, log.ranks[&0].finished_ns), (2, Some(9)));
     assert!(log.has_end);
-    // the first was killed before its end: time goes back
+    // The first run was killed before its end: time goes back.
     let killed = node("issue", 0, 0, 1, "a") + &node("callback", 0, 5, 1, "a");
     let log = read(&(killed + &one(9)));
     assert_eq!((log.runs, log.ranks[&0].finished_ns), (2, Some(9)));
-    // what is printed has no nodes
+    // Console output has no nodes.
     let log = read(&(finished(0, 5) + &finished(0, 5)));
     assert_eq!((log.runs, log.has_end), (2, false));
     assert_eq!(read("").runs, 0);
@@ -110,7 +110,7 @@ fn cut_lines_are_counted_and_other_texts_are_not() {
     assert_eq!((log.damaged, log.first_damaged, log.lines), (1, Some(3), 3));
     let log = read("sys.path was changed\nsyslog\n");
     assert_eq!((log.known_lines, log.lines), (0, 2));
-    // an end whose begin is in a part of the log that is gone
+    // An end whose beginning is in a lost part of the log.
     assert_eq!(read(&node("callback", 0, 3, 1, "a")).without_begin, 1);
 }
 
@@ -130,7 +130,7 @@ fn intervals_join_and_keep_their_length() {
     assert_eq!(length(&joined), 9);
 }
 
-/// Computation, then an all-reduce of all ranks, both on a device.
+/// Creates a computation followed by an all-reduce of all ranks, both on a device.
 fn graph() -> ChakraGraph {
     let mut graph = ChakraGraph::default();
     let compute = GraphNode {

@@ -1,4 +1,5 @@
-//! Simulated and measured ranks on one time axis, as Chrome's trace events, which Perfetto shows.
+//! Writes simulated and measured ranks on one time axis, as Chrome's trace events, which Perfetto
+//! displays.
 
 use super::comms::{NodeLane, SimulatedRun};
 use super::measured::MeasuredRun;
@@ -6,12 +7,12 @@ use indexmap::IndexSet;
 use serde_json::json;
 use std::io::{self, Write};
 
-/// Writes the nodes of all ranks that were kept: of each rank the measured ones, and below them the
-/// simulated ones. The measured communications are those of the recording. Where that is not known,
-/// the times that the graphs have stand above, and are called so.
+/// Writes the kept nodes of all ranks: the measured nodes of each rank, followed by its simulated
+/// ones. The measured communications come from the recording. If it is unknown, the times in the
+/// graphs are shown at the top, and labelled as such.
 ///
 /// # Errors
-/// The sink fails.
+/// Fails if the sink fails.
 pub fn write_timeline(
     run: &SimulatedRun,
     measured: Option<&MeasuredRun>,
@@ -22,7 +23,7 @@ pub fn write_timeline(
         is_first: true,
     };
     events.out.write_all(b"{\"traceEvents\": [\n")?;
-    // Graphs of one merge have one clock.
+    // Graphs of one merge share one clock.
     let starts = run.ranks.values().flat_map(|rank| &rank.slices);
     let zero = starts
         .filter_map(|slice| Some(slice.measured_ns?.0))
@@ -30,7 +31,7 @@ pub fn write_timeline(
         .unwrap_or(0);
     let source = match measured {
         Some(_) => "measured",
-        // a generated graph was never measured
+        // A generated graph was never measured.
         None => "times of the graph",
     };
     for (rank, graph) in &run.ranks {
@@ -78,7 +79,7 @@ pub fn write_timeline(
     events.out.write_all(b"\n], \"displayTimeUnit\": \"ns\"}\n")
 }
 
-/// Writes events, commas between them.
+/// Writer of events, separated by commas.
 struct EventWriter<'w> {
     out: &'w mut dyn Write,
     is_first: bool,
@@ -107,7 +108,7 @@ impl EventWriter<'_> {
         self.event(&json!({"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": args}))
     }
 
-    /// From when to when, ns; Chrome counts in microseconds.
+    /// Writes an event with start and end in nanoseconds; Chrome counts in microseconds.
     fn slice(&mut self, pid: i64, tid: usize, name: &str, times: (i64, i64)) -> io::Result<()> {
         let micros = |ns: i64| ns as f64 / 1000.0;
         self.event(&json!({

@@ -1,7 +1,7 @@
-//! Chakra's messages as bytes: field numbers, a reader and a writer of single fields.
+//! Chakra's messages as bytes: field numbers, and a reader and a writer of single fields.
 //!
 //! The generated messages (`proto`) allocate per string and per attribute. Readers and writers of
-//! whole files go field by field instead, by the numbers of [`schema`].
+//! whole files process single fields instead, by the numbers in [`schema`].
 
 pub(crate) mod read;
 pub(crate) mod schema;

@@ -1,7 +1,7 @@
-//! Chakra messages without building them.
+//! Reads Chakra messages without building them.
 //!
-//! A file can be damaged or hostile: every length is checked against the bytes that are
-//! there, strings need not be UTF-8, and unknown fields are stepped over.
+//! A file can be damaged or hostile: every length is checked against the available bytes, strings
+//! need not be UTF-8, and unknown fields are skipped.
 
 use super::schema::attribute;
 use prost::DecodeError;
@@ -10,24 +10,24 @@ use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_f
 /// A field of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Field<'a> {
-    /// Varint, as the bits that were written.
+    /// Varint, as the written bits.
     Number(u64),
     /// Fixed 32 or 64 bits.
     Fixed(u64),
     /// String, bytes, message or packed list.
     Block(&'a [u8]),
-    /// A group, skipped.
+    /// A skipped group.
     Other,
 }
 
-/// Takes the next field off `message`.
+/// Removes and returns the next field of `message`.
 pub(crate) fn next_field<'a>(message: &mut &'a [u8]) -> Result<(u32, Field<'a>), DecodeError> {
-    // prost's own decoding fails at a string that is not UTF-8, and builds all of a message.
+    // prost's own decoding fails at strings that are not UTF-8, and builds the whole message.
     let (tag, wire_type) = decode_key(message)?;
     let field = match wire_type {
         WireType::Varint => Field::Number(decode_varint(message)?),
         WireType::LengthDelimited => {
-            // `skip_field` checks the length against what is there before a slice is taken.
+            // `skip_field` checks the length against the available bytes before a slice is taken.
             let whole = *message;
             skip_field(wire_type, tag, message, DecodeContext::default())?;
             let mut block = &whole[..whole.len() - message.len()];
@@ -67,10 +67,10 @@ pub(crate) fn numbers(field: Field<'_>, out: &mut Vec<u64>) -> Result<(), Decode
     Ok(())
 }
 
-/// An attribute's value.
+/// Value of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum AttrValue<'a> {
-    /// None was written: proto3 has no oneof without one, but files do.
+    /// No value, which the schema does not foresee but files contain.
     Absent,
     /// Any integer type or bool.
     Int(i64),
@@ -78,9 +78,9 @@ pub(crate) enum AttrValue<'a> {
     Float(f64),
     /// `string` or `bytes`.
     Text(&'a [u8]),
-    /// `int64_list`: the message that holds the numbers.
+    /// `int64_list`: the message that contains the numbers.
     IntList(&'a [u8]),
-    /// Another list.
+    /// Any other list.
     List,
 }
 
@@ -91,7 +91,7 @@ pub(crate) struct Attr<'a> {
     pub(crate) value: AttrValue<'a>,
 }
 
-/// Decodes an `AttributeProto`. Of a value that is there twice the last counts, as protobuf has it.
+/// Decodes an `AttributeProto`. If a value is present twice, the last counts, as in protobuf.
 pub(crate) fn attr(mut message: &[u8]) -> Result<Attr<'_>, DecodeError> {
     let mut attr = Attr {
         name: b"",
@@ -106,7 +106,7 @@ pub(crate) fn attr(mut message: &[u8]) -> Result<Attr<'_>, DecodeError> {
     Ok(attr)
 }
 
-/// The value in a field of an `AttributeProto`, if the field is one of its `oneof value`.
+/// Returns the value in a field of an `AttributeProto`, if the field is one of its `oneof value`.
 fn attr_value<'a>(tag: u32, field: Field<'a>) -> Option<AttrValue<'a>> {
     use attribute::*;
     match (tag, field) {
@@ -119,13 +119,13 @@ fn attr_value<'a>(tag: u32, field: Field<'a>) -> Option<AttrValue<'a>> {
             Some(AttrValue::Int(bits.cast_signed()))
         }
         (SFIXED32_VAL, Field::Fixed(bits)) => {
-            // the sign is in the highest of 32 bits, not of 64
+            // The sign is the highest of 32 bits, not of 64.
             let value = (bits as u32).cast_signed();
             Some(AttrValue::Int(value.into()))
         }
         (DOUBLE_VAL, Field::Fixed(bits)) => Some(AttrValue::Float(f64::from_bits(bits))),
         (FLOAT_VAL, Field::Fixed(bits)) => {
-            // a field of 64 bits under this number is damage: its low half is as good as any
+            // A 64-bit field with this number is damage: its low half is as good as any.
             let value = f32::from_bits(bits as u32);
             Some(AttrValue::Float(value.into()))
         }
@@ -135,7 +135,7 @@ fn attr_value<'a>(tag: u32, field: Field<'a>) -> Option<AttrValue<'a>> {
     }
 }
 
-/// The number that protobuf's zigzag encoding stands for.
+/// Decodes protobuf's zigzag encoding.
 fn decode_zigzag(bits: u64) -> i64 {
     (bits >> 1).cast_signed() ^ -(bits & 1).cast_signed()
 }
@@ -148,7 +148,7 @@ mod tests {
     use proptest::prelude::*;
     use prost::Message;
 
-    /// The value that prost writes so, as it is read.
+    /// Reads back a value written by prost.
     fn read_again(value: Value) -> AttrValue<'static> {
         let message = AttributeProto {
             value: Some(value),

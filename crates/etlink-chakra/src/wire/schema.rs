@@ -1,4 +1,4 @@
-//! Field numbers of `schema/et_def.proto`, for reading and for writing.
+//! Field numbers of `schema/et_def.proto`, for reading and writing.
 //!
 //! A test compares them with the schema itself.
 
@@ -22,7 +22,7 @@ pub(crate) mod node {
     pub(crate) const ATTR: u32 = 10;
 }
 
-/// Message `IOInfo`: what `inputs` and `outputs` hold.
+/// Message `IOInfo`, the contents of `inputs` and `outputs`.
 pub(crate) mod io_info {
     pub(crate) const VALUES: u32 = 1;
     pub(crate) const SHAPES: u32 = 2;
@@ -63,14 +63,14 @@ pub(crate) mod list {
 mod tests {
     use super::*;
 
-    /// The number of a field, as the text of the schema states it.
+    /// Returns the number of a field as stated in the text of the schema.
     fn number_in_schema(message: &str, field: &str) -> u32 {
         let schema = include_str!("../../schema/et_def.proto");
         let start = schema
             .find(&format!("message {message} {{"))
             .expect("the message");
         let body = &schema[start..];
-        // the `oneof` of AttributeProto ends before the message does, at an indented brace
+        // The `oneof` of AttributeProto ends before the message does, at an indented brace.
         let end = body.find("\n}").or_else(|| body.find('}'));
         let body = &body[..end.expect("the message ends")];
         let line = body

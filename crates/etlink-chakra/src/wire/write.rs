@@ -1,31 +1,31 @@
-//! MessageWriter, appended field by field to memory that is used again.
+//! Writes messages field by field to reusable memory.
 //!
-//! A Chakra trace has a message per node and some fifteen attributes in each. Building the
-//! generated structs costs an allocation per string; here lengths are computed and bytes
-//! appended. Names of attributes are constants: inlined, what comes before a value is too.
+//! A Chakra trace has a message per node, with about fifteen attributes each. Building the
+//! generated structs costs an allocation per string; here lengths are computed and bytes appended.
+//! Names of attributes are constants, so inlining also makes the bytes before a value constant.
 
 use super::schema::{attribute, io_info, list};
 use etlink_model::DurationNs;
 use prost::encoding::{WireType, encode_varint, encoded_len_varint, key_len};
 
-/// The fields of an `IOInfo`; each key takes one byte.
+/// Fields of an `IOInfo`; each key takes one byte.
 const IO_INFO_TAGS: [u32; 3] = [io_info::VALUES, io_info::SHAPES, io_info::TYPES];
 
-/// Room for the length of a message, which nearly always takes two bytes.
+/// Bytes reserved for the length of a message, which nearly always takes two.
 const LENGTH_BYTES: usize = 2;
 
-/// MessageWriter, each after its length.
+/// Writer of length-delimited messages.
 #[derive(Debug, Default)]
 pub(crate) struct MessageWriter {
     bytes: Vec<u8>,
     /// Field number of the attributes.
     attr: u32,
-    /// Where the last message begins, room for its length included.
+    /// Start of the last message, including the space for its length.
     begin: usize,
 }
 
 impl MessageWriter {
-    /// Appends messages whose attributes have this field number.
+    /// Creates a writer that appends messages whose attributes have this field number.
     pub(crate) fn after(bytes: Vec<u8>, attr: u32) -> Self {
         MessageWriter {
             bytes,
@@ -34,19 +34,19 @@ impl MessageWriter {
         }
     }
 
-    /// All messages.
+    /// Returns all messages.
     pub(crate) fn bytes(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// The next message begins.
+    /// Begins the next message.
     pub(crate) fn begin(&mut self) {
         self.begin = self.bytes.len();
-        // The length is not known before the message ends; two bytes are held free for it.
+        // The length is unknown until the message ends; two bytes are reserved for it.
         self.bytes.extend_from_slice(&[0; LENGTH_BYTES]);
     }
 
-    /// The message ends: its length is known.
+    /// Ends the message, whose length is known now.
     pub(crate) fn end(&mut self) {
         let room = self.begin..self.begin + LENGTH_BYTES;
         let length = self.bytes.len() - room.end;
@@ -60,24 +60,24 @@ impl MessageWriter {
         }
     }
 
-    /// A number; 0 is not written, as proto3 has it.
+    /// Writes a number; 0 is omitted, as in proto3.
     pub(crate) fn uint(&mut self, tag: u32, value: u64) {
         if value != 0 {
             self.number(tag, value);
         }
     }
 
-    /// A string; the empty one is not written.
+    /// Writes a string; an empty one is omitted.
     pub(crate) fn text(&mut self, tag: u32, text: &str) {
         if !text.is_empty() {
             self.raw_text(tag, text);
         }
     }
 
-    /// A packed list; the empty one is not written.
+    /// Writes a packed list; an empty one is omitted.
     pub(crate) fn list(&mut self, tag: u32, values: &[u64]) {
         if !values.is_empty() {
-            // A packed list is preceded by its bytes, so that the lengths are added up before it is
+            // A packed list is preceded by its size, so the lengths are summed before it is
             // written.
             self.block(
                 tag,
@@ -87,14 +87,14 @@ impl MessageWriter {
         }
     }
 
-    /// An `IOInfo`: values, shapes and types; not written when all are empty.
+    /// Writes an `IOInfo`: values, shapes and types; omitted if all are empty.
     pub(crate) fn texts(&mut self, tag: u32, texts: [&str; 3]) {
         let length = texts
             .iter()
             .filter(|text| !text.is_empty())
             .map(|text| text_len(io_info::VALUES, text))
             .sum();
-        // An empty message would say no more than none, at two bytes for each node.
+        // An empty message means the same as none, but takes two bytes per node.
         if length > 0 {
             self.block(tag, length);
             for (tag, text) in IO_INFO_TAGS.into_iter().zip(texts) {
@@ -103,30 +103,30 @@ impl MessageWriter {
         }
     }
 
-    /// Attribute of type `int64`.
+    /// Writes an attribute of type `int64`.
     #[inline(always)]
     pub(crate) fn attr_int(&mut self, name: &str, value: i64) {
         self.attr_number(name, attribute::INT64_VAL, value.cast_unsigned());
     }
 
-    /// Attribute of type `uint64`.
+    /// Writes an attribute of type `uint64`.
     #[inline(always)]
     pub(crate) fn attr_uint(&mut self, name: &str, value: u64) {
         self.attr_number(name, attribute::UINT64_VAL, value);
     }
 
-    /// Attribute of type `int32`.
+    /// Writes an attribute of type `int32`.
     pub(crate) fn attr_int32(&mut self, name: &str, value: i32) {
         self.attr_number(name, attribute::INT32_VAL, i64::from(value).cast_unsigned());
     }
 
-    /// Attribute of type `bool`.
+    /// Writes an attribute of type `bool`.
     #[inline(always)]
     pub(crate) fn attr_bool(&mut self, name: &str, value: bool) {
         self.attr_number(name, attribute::BOOL_VAL, u64::from(value));
     }
 
-    /// Attribute of type `double`.
+    /// Writes an attribute of type `double`.
     pub(crate) fn attr_double(&mut self, name: &str, value: f64) {
         let bytes = value.to_le_bytes();
         self.begin_attr(name, key_len(attribute::DOUBLE_VAL) + bytes.len());
@@ -135,15 +135,16 @@ impl MessageWriter {
         self.bytes.extend_from_slice(&bytes);
     }
 
-    /// Attribute of type `string`, also when it is empty.
+    /// Writes an attribute of type `string`, even an empty one.
     #[inline(always)]
     pub(crate) fn attr_text(&mut self, name: &str, text: &str) {
-        // Empty text is written, as an attribute without a value reads as one of another type.
+        // Empty text is written, because an attribute without a value reads as one of a different
+        // type.
         self.begin_attr(name, text_len(attribute::STRING_VAL, text));
         self.raw_text(attribute::STRING_VAL, text);
     }
 
-    /// Attribute of type `uint32_list`.
+    /// Writes an attribute of type `uint32_list`.
     pub(crate) fn attr_list(&mut self, name: &str, values: &[u32; 3]) {
         let values = values.map(u64::from);
         let inner = values.iter().map(|value| encoded_len_varint(*value)).sum();
@@ -153,7 +154,7 @@ impl MessageWriter {
         self.list(list::VALUES, &values);
     }
 
-    /// Attribute of type `string_list`.
+    /// Writes an attribute of type `string_list`.
     pub(crate) fn attr_texts(&mut self, name: &str, texts: &[&str]) {
         let lengths = texts.iter().map(|text| text_len(list::VALUES, text));
         let list_bytes: usize = lengths.sum();
@@ -164,13 +165,13 @@ impl MessageWriter {
         }
     }
 
-    /// Attribute of type `int64_list`: durations, ns.
+    /// Writes durations in nanoseconds as an attribute of type `int64_list`.
     pub(crate) fn attr_durations(&mut self, name: &str, values: &[DurationNs]) {
         let values: Vec<i64> = values.iter().map(|value| value.0).collect();
         self.attr_ints(name, &values);
     }
 
-    /// Attribute of type `int64_list`.
+    /// Writes an attribute of type `int64_list`.
     pub(crate) fn attr_ints(&mut self, name: &str, values: &[i64]) {
         let lengths = values
             .iter()
@@ -198,21 +199,21 @@ impl MessageWriter {
         self.bytes.extend_from_slice(name.as_bytes());
     }
 
-    /// Key and length of a field that `length` bytes follow.
+    /// Writes key and length of a field that is followed by `length` bytes.
     #[inline(always)]
     fn block(&mut self, tag: u32, length: usize) {
         self.put_varint(u64::from(tag << 3 | WireType::LengthDelimited as u32));
         self.put_varint(length as u64);
     }
 
-    /// Key and value of a number.
+    /// Writes key and value of a number.
     #[inline(always)]
     fn number(&mut self, tag: u32, value: u64) {
         self.put_varint(u64::from(tag << 3 | WireType::Varint as u32));
         self.put_varint(value);
     }
 
-    /// Nearly all keys and lengths take one byte.
+    /// Writes a varint. Nearly all keys and lengths take one byte.
     #[inline(always)]
     fn put_varint(&mut self, value: u64) {
         // The branch stays here and the loop is called, so that the usual case is inlined.

@@ -1,36 +1,37 @@
-//! What is measured with: recordings, and what they are when repeated.
+//! Inputs of the benchmarks: recordings, and repeated ones.
 
 use anyhow::{Context, Result};
 use etlink_chakra::read::{FileKind, sniff};
 use etlink_dev::generate::{TraceRepeater, read_unpacked};
 use std::path::{Path, PathBuf};
 
-/// A recorded pair, or a device trace alone.
+/// A recorded pair, or a device trace without a host trace.
 #[derive(Clone, Debug)]
 pub struct BenchRecording {
-    /// Its folder's name, or its file's.
+    /// Name of the folder or file.
     pub name: String,
     pub host: Option<PathBuf>,
     pub device: PathBuf,
-    /// Size, unpacked.
+    /// Uncompressed size, bytes.
     pub bytes: u64,
 }
 
-/// A recording at one size, as files.
+/// A recording repeated to one size, as files.
 #[derive(Clone, Debug)]
 pub struct BenchInput {
     pub name: String,
-    /// Packed.
+    /// Compressed host trace; `None` if there is none.
     pub host: Option<PathBuf>,
-    /// Packed.
+    /// Compressed device trace.
     pub device: PathBuf,
-    /// Unpacked, where a tool wants that.
+    /// Uncompressed host and device trace, for tools that need them.
     pub plain: Option<(PathBuf, PathBuf)>,
-    /// Size, unpacked.
+    /// Uncompressed size, bytes.
     pub bytes: u64,
 }
 
-/// The largest pair of testdata, and what is in `traces` of `min_mb` or more, by size.
+/// Returns the largest pair of testdata, and the recordings in `traces` of at least `min_mb`, by
+/// size.
 pub fn find_recordings(
     root: &Path,
     traces: Option<&Path>,
@@ -40,7 +41,7 @@ pub fn find_recordings(
     search_folder(&root.join("testdata/pairs"), &mut all)?;
     all.retain(|found| found.host.is_some());
     all.sort_by_key(|found| (std::cmp::Reverse(found.bytes), found.name.clone()));
-    // The largest: on small ones the start of the process is most of the time.
+    // Only the largest: on small ones, process start-up dominates.
     all.truncate(1);
     if let Some(traces) = traces {
         let mut more = vec![];
@@ -52,7 +53,7 @@ pub fn find_recordings(
     Ok(all)
 }
 
-/// The smallest pair of testdata.
+/// Returns the smallest pair of testdata.
 pub fn smallest_recording(root: &Path) -> Result<BenchRecording> {
     let mut all = vec![];
     search_folder(&root.join("testdata/pairs"), &mut all)?;
@@ -62,7 +63,8 @@ pub fn smallest_recording(root: &Path) -> Result<BenchRecording> {
         .context("no pairs in testdata")
 }
 
-/// Adds the traces in `folder` and its subfolders: one pair per folder, or each device trace alone.
+/// Adds the traces in `folder` and its subfolders: one pair per folder, or each device trace
+/// separately.
 fn search_folder(folder: &Path, all: &mut Vec<BenchRecording>) -> Result<()> {
     let (mut hosts, mut devices) = (vec![], vec![]);
     for path in sorted_entries(folder)? {
@@ -72,11 +74,11 @@ fn search_folder(folder: &Path, all: &mut Vec<BenchRecording>) -> Result<()> {
             .iter()
             .any(|ending| path.to_string_lossy().ends_with(ending))
         {
-            // A damaged file among the traces is no reason to measure nothing.
+            // A damaged file among the traces must not prevent the measurement.
             let Ok(text) = read_unpacked(&path) else {
                 continue;
             };
-            // What a file is shows in its head; the rest may have gigabytes.
+            // The head identifies a file; the rest may be gigabytes.
             match sniff(&text[..text.len().min(256 << 10)]) {
                 FileKind::HostTrace => hosts.push((path, text.len() as u64)),
                 FileKind::KinetoTrace => devices.push((path, text.len() as u64)),
@@ -109,7 +111,7 @@ fn search_folder(folder: &Path, all: &mut Vec<BenchRecording>) -> Result<()> {
     Ok(())
 }
 
-/// By name: the order of a folder is that of its file system.
+/// Lists a folder by name, since the file system's order is arbitrary.
 fn sorted_entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = folder.read_dir().and_then(|entries| {
         let paths = entries.map(|entry| entry.map(|entry| entry.path()));
@@ -126,7 +128,7 @@ fn file_name(path: &Path) -> String {
         .unwrap_or_default()
 }
 
-/// The recording at each of `sizes`, packed with gzip as profilers do it.
+/// Writes the recording at each of `sizes`, compressed with gzip as profilers do.
 pub fn make_inputs(
     found: &BenchRecording,
     sizes: &[u32],
@@ -177,7 +179,7 @@ fn make_input(
         }
         _ => None,
     };
-    // Counted and not multiplied: ids and times get longer as they grow.
+    // Counted rather than multiplied: ids and times get longer as they grow.
     let mut counted = ByteCount(0);
     recording.write_host(times, &mut counted)?;
     recording.write_device(times, &mut counted)?;
@@ -190,7 +192,7 @@ fn make_input(
     })
 }
 
-/// Counts what is written.
+/// Writer that counts bytes.
 struct ByteCount(u64);
 
 impl std::io::Write for ByteCount {

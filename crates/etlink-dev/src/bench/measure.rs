@@ -1,7 +1,7 @@
-//! Time and memory of one process, its children included.
+//! Measures time and memory of one process, including its children.
 //!
-//! The operating system adds up what all finished children of a process used, so each
-//! measurement is made by a small process of its own: `cargo dev measure -- COMMAND …`.
+//! The operating system sums up the usage of all finished children of a process, so each
+//! measurement runs in its own small process: `cargo dev measure -- COMMAND …`.
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use std::fmt::Write;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// What a process used.
+/// Resources that a process used.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ProcessUsage {
     /// Wall time, seconds.
@@ -19,13 +19,13 @@ pub struct ProcessUsage {
     pub cpu: f64,
     /// Largest resident set, bytes.
     pub peak_bytes: u64,
-    /// Why the figures are no good: the process failed.
+    /// Reason why the figures are invalid: the process failed.
     pub failed: Option<String>,
-    /// What it printed.
+    /// Standard output of the process.
     pub output: String,
 }
 
-/// Runs `command` in a measuring process. That the command fails is no error.
+/// Runs `command` in a measuring process. A failing command is not an error.
 pub fn measure_command(command: &[OsString]) -> Result<ProcessUsage> {
     let me = std::env::current_exe()?;
     let output = Command::new(me)
@@ -40,13 +40,13 @@ pub fn measure_command(command: &[OsString]) -> Result<ProcessUsage> {
     serde_json::from_slice(&output.stdout).with_context(|| format!("measuring {command:?}"))
 }
 
-/// The measuring process: runs the command to its end, prints its usage as JSON.
+/// Runs the command to its end, and prints its usage as JSON. This is the measuring process.
 pub fn print_usage_of(command: &[OsString]) -> Result<()> {
     let (program, arguments) = command.split_first().context("no command")?;
     let start = Instant::now();
     let run = Command::new(program)
         .args(arguments)
-        // A tool that reads its input would wait for ever.
+        // A tool that reads its input would wait forever.
         .stdin(Stdio::null())
         .output()
         .with_context(|| format!("cannot run {program:?}"))?;
@@ -58,7 +58,7 @@ pub fn print_usage_of(command: &[OsString]) -> Result<()> {
     if !run.status.success() {
         let mut why = run.status.to_string();
         let said = String::from_utf8_lossy(&run.stderr);
-        // Tools of Python print a stack first, and the error in the last line.
+        // Python tools print a stack first, and the error in the last line.
         let last = said.trim_end().lines().next_back().unwrap_or_default();
         write!(why, ": {last}")?;
         usage.failed = Some(why);

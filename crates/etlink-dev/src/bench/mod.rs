@@ -1,11 +1,10 @@
-//! Whole-process benchmarks: etlink against `gzip -dc`, and against the tools that it stands in
-//! for.
+//! Benchmarks whole processes: etlink against `gzip -dc`, and against the tools that it replaces.
 //!
 //! ```text
 //! recordings -> inputs (repeated 1, 4, 16 times, packed) -> tools, in turns -> medians, ratios
 //! ```
-//! Ratios of one run count: tools take turns, so that a busy moment hits all of them. Inputs and
-//! outputs are in `target/bench`.
+//! Only ratios within one run are meaningful: tools alternate, so that a busy moment affects all of
+//! them. Inputs and outputs are in `target/bench`.
 
 mod inputs;
 pub mod measure;
@@ -119,10 +118,10 @@ fn is_wanted(options: &BenchOptions, name: &str) -> bool {
     options.only.is_empty() || options.only.iter().any(|part| name.contains(part))
 }
 
-/// Runs the tools in turns and prints their medians.
+/// Runs the tools alternately and prints their medians.
 fn compare_tools(input: &BenchInput, tools: &[BenchTool], options: &BenchOptions) -> Result<()> {
     let mut usages: Vec<Vec<ProcessUsage>> = vec![vec![]; tools.len()];
-    // Turns outside, tools inside: what else the machine does then meets all tools alike.
+    // Rounds outside, tools inside: other load on the machine then affects all tools alike.
     for turn in 0..options.runs.max(1) {
         for (tool, usages) in tools.iter().zip(&mut usages) {
             if turn
@@ -144,7 +143,7 @@ fn compare_tools(input: &BenchInput, tools: &[BenchTool], options: &BenchOptions
     Ok(())
 }
 
-/// Builds etlink as users get it, and returns its path.
+/// Builds etlink as distributed to users, and returns its path.
 pub fn build_release(root: &Path) -> Result<PathBuf> {
     let build = [
         "build",
@@ -165,7 +164,7 @@ pub fn build_release(root: &Path) -> Result<PathBuf> {
     if !output.status.success() {
         bail!("etlink does not build");
     }
-    // cargo says where the program is: settings of yours may put it elsewhere than target/.
+    // cargo reports the program's path, since user settings may move it out of target/.
     let messages = output
         .stdout
         .split(|byte| *byte == b'\n')

@@ -1,4 +1,4 @@
-//! Many ranks at once, and starting up.
+//! Measures many ranks at once, and start-up.
 
 use super::inputs::{self, BenchRecording};
 use super::measure::{self, ProcessUsage};
@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 const RANKS: u32 = 64;
-/// Runs of what takes milliseconds.
+/// Runs of commands that take milliseconds.
 const SHORT_RUNS: usize = 21;
 
 /// Measures `etlink merge` of 64 ranks against 64 times one rank, and the smallest jobs.
@@ -67,7 +67,7 @@ fn bench_merge(found: &BenchRecording, etlink: &Path, folder: &Path, runs: usize
         .map(|host| (host, "torch_et"))
         .chain([(&found.device, "kineto_trace")])
     {
-        // a recording may be on another file system, where it cannot be linked to
+        // a recording may be on another file system, where it cannot be hard-linked
         let ending = if path.extension().is_some_and(|ending| ending == "gz") {
             "json.gz"
         } else {
@@ -76,8 +76,8 @@ fn bench_merge(found: &BenchRecording, etlink: &Path, folder: &Path, runs: usize
         let first = ranks.join(format!("{kind}_0.{ending}"));
         std::fs::copy(path, &first)?;
         for rank in 1..RANKS {
-            // Links share one copy in the page cache: the figures are of etlink and not of the
-            // disk.
+            // Hard links share one copy in the page cache, so the figures measure etlink and not
+            // the disk.
             std::fs::hard_link(&first, ranks.join(format!("{kind}_{rank}.{ending}")))?;
         }
     }
@@ -92,7 +92,7 @@ fn bench_merge(found: &BenchRecording, etlink: &Path, folder: &Path, runs: usize
     one.extend(["-j", "1"].map(OsString::from));
     let (mut merged, mut linked) = (vec![], vec![]);
     for _ in 0..runs.max(1) {
-        // One rank takes milliseconds and its figures scatter, so it gets more runs.
+        // One rank takes milliseconds and its times scatter, so it gets more runs.
         linked.extend(run_repeatedly(&one, 3)?);
         merged.extend(run_repeatedly(&all, 1)?);
     }
@@ -134,7 +134,7 @@ fn run_repeatedly(command: &[OsString], runs: usize) -> Result<Vec<ProcessUsage>
         .map(|_| measure::measure_command(command))
         .collect::<Result<_>>()?;
     match usages.iter().find_map(|usage| usage.failed.as_deref()) {
-        // A quick failure would pass for a good figure.
+        // A quick failure would look like a good figure.
         Some(why) => anyhow::bail!("{command:?}: {why}"),
         None => Ok(usages),
     }

@@ -1,11 +1,11 @@
-//! Medians as tables.
+//! Formats medians as tables.
 
 use super::inputs::BenchInput;
 use super::measure::ProcessUsage;
 use super::tools::BenchTool;
 use std::fmt::Write;
 
-/// The middle value, the lower of two.
+/// Returns the median; the lower of two middle values.
 pub fn median_of(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
@@ -15,7 +15,7 @@ pub fn median_of(values: impl IntoIterator<Item = f64>) -> f64 {
         .unwrap_or(f64::NAN)
 }
 
-/// One line about the machine.
+/// Describes the machine in one line.
 pub fn machine_name() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info
@@ -23,7 +23,7 @@ pub fn machine_name() -> String {
         .find_map(|line| line.strip_prefix("model name"))
         .and_then(|rest| rest.split_once(": "));
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
-    // A busy machine explains odd figures, so the table says how busy it was.
+    // A busy machine explains odd figures, so the table states the load.
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = load.split(' ').next().unwrap_or_default().to_owned();
     format!(
@@ -32,7 +32,7 @@ pub fn machine_name() -> String {
     )
 }
 
-/// The figures of one input.
+/// Formats the figures of one input.
 pub fn result_table(
     input: &BenchInput,
     tools: &[BenchTool],
@@ -47,7 +47,7 @@ pub fn result_table(
          | CPU / etlink's |"
     );
     let _ = writeln!(out, "|---|---|---|---|---|---|---|---|");
-    // `tools_for` puts gzip first and etlink second.
+    // `tools_for` returns gzip first and etlink second.
     let gzip = usages
         .first()
         .map_or(f64::NAN, |usages| median_wall(usages));
@@ -84,7 +84,7 @@ fn median_cpu(usages: &[ProcessUsage]) -> f64 {
     median_of(usages.iter().map(|usage| usage.cpu))
 }
 
-/// Where etlink's time went, by its own report.
+/// Formats etlink's time per phase, from its own report; `None` without a report.
 fn phase_table(usages: &[ProcessUsage]) -> Option<String> {
     let reports: Vec<serde_json::Value> = usages
         .iter()

@@ -1,4 +1,4 @@
-//! The commands that are measured.
+//! Commands to measure.
 
 use super::inputs::BenchInput;
 use super::{BenchOptions, PeerTool};
@@ -6,14 +6,14 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A command and what it is called.
+/// A command with its name.
 #[derive(Clone, Debug)]
 pub struct BenchTool {
     pub name: &'static str,
     pub command: Vec<OsString>,
-    /// What it writes, removed before each run: to replace a large file is work of its own.
+    /// Output file, removed before each run: replacing a large file takes time of its own.
     pub output: Option<PathBuf>,
-    /// Takes minutes: run less often.
+    /// True if the tool takes minutes, so that it runs less often.
     pub slow: bool,
 }
 
@@ -37,7 +37,7 @@ impl BenchTool {
     }
 }
 
-/// The tools for `input`, `gzip -dc` first.
+/// Returns the tools for `input`, `gzip -dc` first.
 pub fn tools_for(
     input: &BenchInput,
     etlink: &Path,
@@ -49,7 +49,7 @@ pub fn tools_for(
         command: gzip_command(input),
         ..BenchTool::new("gzip -dc", [""; 0])
     }];
-    // One thread too: the figure that a change of the code moves, whatever the machine.
+    // Also on one thread: that figure depends on the code rather than on the machine's cores.
     for (name, output, threads) in [
         ("etlink link, .et", "out.et", None),
         ("  one thread", "out.et", Some("1")),
@@ -79,7 +79,7 @@ pub fn tools_for(
                 .iter()
                 .flat_map(|threads| [OsString::from("-j"), threads.into()]),
         );
-        // merged JSON is of host nodes
+        // merged JSON consists of host nodes
         if input.host.is_some() || output.ends_with(".et") {
             tools.push(tool);
         }
@@ -124,7 +124,7 @@ pub fn tools_for(
 }
 
 fn gzip_command(input: &BenchInput) -> Vec<OsString> {
-    // its output goes nowhere, as that of no tool is kept
+    // its output is discarded, since no tool's output is kept
     let script = r#"gzip -dc -- "$@" > /dev/null"#;
     let words = ["sh", "-c", script, "sh"].map(OsString::from);
     words
@@ -133,7 +133,7 @@ fn gzip_command(input: &BenchInput) -> Vec<OsString> {
         .collect()
 }
 
-/// Loads one device trace, as every analysis of HTA begins.
+/// Loads one device trace, the first step of every analysis by HTA.
 const HTA: &str = "
 import os, sys
 from hta.trace_analysis import TraceAnalysis
@@ -141,12 +141,12 @@ path = os.path.abspath(sys.argv[1])
 print(len(TraceAnalysis(trace_files={0: path}, trace_dir=os.path.dirname(path)).t.get_trace(0)))
 ";
 
-/// The Python that has HTA, installed from PyPI; says so if it cannot be had.
+/// Returns the Python that has HTA, installed from PyPI; prints a note if it is unavailable.
 pub fn hta_python(folder: &Path) -> Option<PathBuf> {
-    // Beside the inputs, which can be removed without installing anew.
+    // Next to the inputs, which can then be removed without a new installation.
     let place = folder.parent()?.join("bench-venv");
     let python = place.join("bin/python");
-    // An installed package may still not import, with a newer Python for example.
+    // An installed package may still fail to import, for example with a newer Python.
     let works = || succeeds(Command::new(&python).args(["-c", "import hta.trace_analysis"]));
     if !works() {
         let made = succeeds(Command::new("python3").args(["-m", "venv"]).arg(&place));

@@ -1,4 +1,4 @@
-//! What is damaged, and how.
+//! Inputs of the fuzzer, and the damage done to them.
 
 use anyhow::{Context, Result};
 use etlink_testing::{DeviceQueue, HostSchema, ParamComms, TraceBuilder};
@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 /// Host and device trace of each rank.
 pub(super) type FuzzRecording = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Ranks that are taken of a recording.
-// Two are enough for collectives to be joined, and keep a round short.
+/// Number of ranks taken from a recording.
+// Two suffice to join collectives, and keep a round short.
 const RANKS: usize = 2;
 
-/// Texts that real files have had in the wrong place.
+/// Texts that real files contained in the wrong place.
 const ODD: [&str; 14] = [
     "\"",
     "\\\"",
@@ -31,7 +31,7 @@ const ODD: [&str; 14] = [
     "[[[[",
 ];
 
-/// Numbers that damage has made of others.
+/// Numbers that replace others.
 const NUMBERS: [&str; 8] = [
     "0",
     "-1",
@@ -43,8 +43,8 @@ const NUMBERS: [&str; 8] = [
     "1e15",
 ];
 
-/// The recordings in testdata, a drawn one with devices, and the device traces of `folders`, each
-/// alone; unpacked.
+/// Reads the recordings in testdata, a generated one with devices, and each device trace in
+/// `folders` separately; uncompressed.
 pub(super) fn read_corpus(folders: &[PathBuf]) -> Result<Vec<FuzzRecording>> {
     let mut all = vec![];
     for folder in sorted_entries(Path::new("testdata/pairs"))? {
@@ -85,7 +85,7 @@ pub(super) fn sorted_entries(folder: &Path) -> Result<Vec<DirEntry>> {
         .read_dir()
         .with_context(|| folder.display().to_string())?
         .collect::<Result<Vec<_>, _>>()?;
-    // A seed picks a recording by its place, which must be the same on each machine.
+    // A seed selects a recording by index, which must be the same on each machine.
     entries.sort_by_key(DirEntry::path);
     Ok(entries)
 }
@@ -97,7 +97,7 @@ pub(super) fn read_unpacked(path: &Path) -> Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Writes a recording to a folder, by the names that `etlink` finds them by.
+/// Writes a recording to a folder, with the names that `etlink` looks for.
 pub(super) fn keep_recording(recording: &FuzzRecording, folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     for (rank, (host, device)) in recording.iter().enumerate() {
@@ -107,7 +107,7 @@ pub(super) fn keep_recording(recording: &FuzzRecording, folder: &Path) -> Result
     Ok(())
 }
 
-/// Steps of a rank with two devices: what the recordings, which are of CPUs, do not have.
+/// Generates steps of a rank with two devices, which the recordings on CPUs lack.
 fn draw_pair(rank: i64, ranks: i64) -> (Vec<u8>, Vec<u8>) {
     let mut draw = TraceBuilder::default();
     draw.distributed(rank, ranks);
@@ -188,7 +188,7 @@ fn draw_pair(rank: i64, ranks: i64) -> (Vec<u8>, Vec<u8>) {
 /// Damages a text in up to eleven places.
 pub(super) fn mutate_text(text: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
     let mut text = text.to_vec();
-    // Some texts stay whole: the laws hold for these too, and a pair may have one damaged file.
+    // Some texts stay whole: the laws hold for them too, and a pair may have a single damaged file.
     for _ in 0..random.usize(..12) {
         if text.is_empty() {
             break;
@@ -205,13 +205,13 @@ pub(super) fn mutate_text(text: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
                 let place = random.usize(..text.len());
                 drop(text.splice(place..place, part));
             }
-            // Twice as often as the rest: readers accept such text, so that it gets to linker and
+            // Twice as often as the others: readers accept such text, so it reaches linker and
             // figures.
             5 | 6 => {
                 let number = number_after(&text, at);
                 drop(text.splice(number, NUMBERS[random.usize(..NUMBERS.len())].bytes()));
             }
-            // Rarely: what is cut off cannot be damaged further.
+            // Rarely, because a truncated part cannot be damaged further.
             _ if random.u8(..8) == 0 => text.truncate(at),
             _ => {}
         }
@@ -219,7 +219,7 @@ pub(super) fn mutate_text(text: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
     text
 }
 
-/// The first number from `at` on, empty at the end if there is none.
+/// Returns the range of the first number from `at`; empty at the end if there is none.
 fn number_after(text: &[u8], at: usize) -> std::ops::Range<usize> {
     let start = text[at..]
         .iter()

@@ -1,4 +1,4 @@
-//! What is said of one trace, and laws that hold whatever is in it.
+//! Checks the figures of one trace, and laws that hold for any contents.
 
 use anyhow::{Context, Result, ensure};
 use etlink_analyze::top::{KeyAverages, Options as TopOptions, TopGroup, key_averages};
@@ -13,12 +13,12 @@ use etlink_report::page::{
 };
 use etlink_tables::{GraphTimes, TraceTable};
 
-/// Ranges of a timeline: few, so that some have to be drawn together.
+/// Ranges of a timeline: few, so that some must be drawn together.
 const RANGES: usize = 200;
-/// What a timeline may take, bytes.
+/// Size limit of a timeline, bytes.
 const ROOM: usize = 20_000;
 
-/// Everything, as bytes.
+/// Computes all figures, checks them and returns them as bytes.
 pub(super) fn check_figures(trace: &LinkedTrace, rules: &KernelRules) -> Result<Vec<u8>> {
     let mut out = vec![];
     let options = Options {
@@ -30,7 +30,7 @@ pub(super) fn check_figures(trace: &LinkedTrace, rules: &KernelRules) -> Result<
         of_analysis(&analysis)?;
     }
     serde_json::to_writer(&mut out, &analysis)?;
-    // Two runs and not four, which keep a round short.
+    // Two runs rather than four, to keep a round short.
     for nanoseconds in [false, true] {
         serde_json::to_writer(
             &mut out,
@@ -51,8 +51,7 @@ pub(super) fn check_figures(trace: &LinkedTrace, rules: &KernelRules) -> Result<
             TraceTable::Edges => trace.edges.len(),
             TraceTable::Nodes | TraceTable::Collectives => trace.nodes.len(),
             TraceTable::KernelMetrics => trace.kernel_metrics.len(),
-            // Events are counted from four tables; their number has no other source to compare
-            // with.
+            // Events are counted from four tables; no other source has their number.
             TraceTable::Events => usize::MAX,
         };
         ensure!(
@@ -69,7 +68,7 @@ pub(super) fn check_figures(trace: &LinkedTrace, rules: &KernelRules) -> Result<
     Ok(out)
 }
 
-/// Whether sums of times cannot overflow: beyond that they end at the largest, and add up no more.
+/// Returns true if sums of times cannot overflow; beyond that they saturate and no longer add up.
 fn is_sane(device: &DeviceTrace) -> bool {
     let (start, end) = device.window().unwrap_or_default();
     let lengths = device
@@ -78,7 +77,7 @@ fn is_sane(device: &DeviceTrace) -> bool {
         .iter()
         .chain(&device.ops.duration)
         .chain(&device.calls.duration);
-    // Summed in 128 bits, since the question is whether 64 are enough.
+    // Summed in 128 bits, to find out if 64 are enough.
     let whole: i128 = lengths.map(|length| i128::from(length.0)).sum();
     [start.0, end.0]
         .iter()
@@ -151,7 +150,7 @@ fn of_analysis(analysis: &RankAnalysis) -> Result<()> {
         "{sum:?}"
     );
     for metric in &sum.metrics {
-        // Shares are quotients of floats: rounding may take them a little above 100.
+        // Shares are quotients of floats: rounding may raise them slightly above 100.
         let is_share = metric.unit == "%" && !(0.0..=100.0 + 1e-6).contains(&metric.value);
         ensure!(
             metric.value.is_finite() && metric.value >= 0.0 && !is_share,
@@ -161,8 +160,8 @@ fn of_analysis(analysis: &RankAnalysis) -> Result<()> {
     Ok(())
 }
 
-/// The profiler's tables; each event is in one row, however they are grouped, and a table compared
-/// with itself is the same.
+/// Checks the profiler's tables: each event is in one row, however they are grouped, and a table
+/// compared with itself is unchanged.
 fn check_tops(device: &DeviceTrace) -> Result<Vec<KeyAverages>> {
     let groups = [
         (TopGroup::Name, false),
@@ -186,7 +185,7 @@ fn check_tops(device: &DeviceTrace) -> Result<Vec<KeyAverages>> {
     let [plain, shaped, stacked, frames] = &tops[..] else {
         unreachable!("four groups")
     };
-    // `frames` has Python frames besides, which are further events.
+    // `frames` also contains Python frames, which are additional events.
     for other in [shaped, stacked] {
         ensure!(
             event_count(plain) == event_count(other),
@@ -228,7 +227,7 @@ fn cost_sum(diff: &diff::RunDiff) -> i128 {
     costs.map(i128::from).sum()
 }
 
-/// The page about this trace alone, and timelines of it.
+/// Checks the page for this trace alone, and its timelines.
 fn check_page(trace: &LinkedTrace, analysis: RankAnalysis, rules: &KernelRules) -> Result<Vec<u8>> {
     let graph = etlink_replay::graph_from_trace(trace)?;
     let run = etlink_replay::run_graph(&graph, trace, &ReplaySettings::default());
@@ -249,7 +248,7 @@ fn check_page(trace: &LinkedTrace, analysis: RankAnalysis, rules: &KernelRules) 
         }),
         trees: page::RankTrees::from_trace(&trace.device, 1),
     };
-    // The title is the one text of a trace that gets into the HTML itself.
+    // The title is the only text of a trace that is written into the HTML itself.
     let (ranks, title) = ([rank], trace.device.names.iter().last().unwrap_or_default());
     let all = run_totals(ranks.iter().map(|rank| &rank.analysis));
     let html = page::render_page(&ReportPage {
@@ -264,7 +263,7 @@ fn check_page(trace: &LinkedTrace, analysis: RankAnalysis, rules: &KernelRules) 
         simulated: None,
     })?;
     let text = std::str::from_utf8(&html).context("the page is no text")?;
-    // The data, the page's own script, the trees where there are any, and each timeline.
+    // The data, the page's own script, the trees if there are any, and each timeline.
     let has_trees = text.contains("id=\"trees\"");
     ensure!(
         text.matches("</script>").count() == 2 + usize::from(has_trees) + timelines.len(),
@@ -273,7 +272,7 @@ fn check_page(trace: &LinkedTrace, analysis: RankAnalysis, rules: &KernelRules) 
     Ok(html)
 }
 
-/// Of all, and of the first step.
+/// Checks the timelines of the whole trace and of its first step.
 fn check_timelines(
     trace: &LinkedTrace,
     (graph, run): (&ReplayGraph, &ReplayRun),

@@ -1,4 +1,5 @@
-//! Dumps of the flight recorder: damaged ones are read or refused, and what is read of them is used.
+//! Fuzzes dumps of the flight recorder: damaged ones are read or rejected, and the contents read
+//! are used.
 
 use super::corpus::{mutate_text, sorted_entries};
 use anyhow::{Context, Result, ensure};
@@ -7,7 +8,7 @@ use etlink_flight_recorder::add_collectives;
 use etlink_model::{DeviceTrace, GlobalRank};
 use std::path::Path;
 
-/// The dumps in testdata, by rank, of each recording.
+/// Reads the dumps in testdata, by rank, for each recording.
 pub(super) fn read_dumps() -> Result<Vec<Vec<Vec<u8>>>> {
     let mut all = vec![];
     for folder in sorted_entries(Path::new("testdata/flight"))? {
@@ -24,7 +25,7 @@ pub(super) fn read_dumps() -> Result<Vec<Vec<Vec<u8>>>> {
     Ok(all)
 }
 
-/// Damages the dumps of a recording and uses them; `traces` are of another run.
+/// Damages the dumps of a recording and uses them with `traces` of another run.
 pub(super) fn check_dumps(
     recordings: &[Vec<Vec<u8>>],
     traces: &mut [DeviceTrace],
@@ -41,7 +42,7 @@ pub(super) fn check_dumps(
         })
         .collect();
     let report = hang_report(&dumps);
-    // nobody is waited for who waits
+    // a rank that waits is not itself waited for
     for rank in &report.ranks {
         let waits = !rank.waits_for.is_empty();
         ensure!(

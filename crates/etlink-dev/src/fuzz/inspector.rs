@@ -1,10 +1,10 @@
-//! Logs of NCCL's inspector: damaged ones are read or refused, and their sums hold.
+//! Fuzzes logs of NCCL's inspector: damaged ones are read or rejected, and their sums hold.
 
 use super::corpus::mutate_text;
 use anyhow::{Result, ensure};
 use etlink_analyze::communicators::communicator_report;
 
-/// Damages the logs of two drawn ranks and sums them up.
+/// Damages the logs of two generated ranks and sums them up.
 pub(super) fn check_logs(random: &mut fastrand::Rng) -> Result<()> {
     let logs: Vec<_> = (0..2)
         .map(|rank| mutate_text(draw_log(rank).as_bytes(), random))
@@ -27,7 +27,7 @@ pub(super) fn check_logs(random: &mut fastrand::Rng) -> Result<()> {
     Ok(())
 }
 
-/// Collectives of two communicators and some messages.
+/// Generates collectives of two communicators and some messages.
 fn draw_log(rank: i64) -> String {
     let mut text = String::new();
     for number in 0..20 {

@@ -1,4 +1,4 @@
-//! What is measured beside a trace, damaged: no panic, and what is joined are kernels of the trace.
+//! Fuzzes measurements of a trace: no panic, and only kernels of the trace are joined.
 
 use super::corpus::mutate_text;
 use anyhow::{Result, ensure};
@@ -12,7 +12,7 @@ const LATENCIES: &str = r#"{"backend": "vllm", "model_id": "m", "completed": 3,
 "mean_ttft_ms": 12.5, "median_ttft_ms": 12.0, "p99_e2el_ms": 20.25, "ttfts": [0.1, 0.3],
 "itls": [[0.01, 0.03], [0.02]], "avg_latency": 2.5, "percentiles": {"50": 2.5, "99": 2.99}}"#;
 
-/// A card with what such files have in them: maps in a line, quotes, numbers of all kinds.
+/// A card with constructs of real files: inline maps, quotes, numbers of all kinds.
 const CARD: &str = "version: 1
 workload: &w
   model: {phase: training, model_arch: {num_params: 8.03e9}}
@@ -23,9 +23,9 @@ metric_source:
   traces: [kineto_trace, *w]
 ";
 
-/// Reads damaged measurements, and joins those of kernels to the trace that they were made from.
+/// Reads damaged measurements, and joins kernel metrics to the trace they were made from.
 pub(super) fn check_measurements(trace: &LinkedTrace) -> Result<()> {
-    // What is damaged follows from the trace, so that a round can be run again.
+    // The damage depends only on the trace, so that a round is reproducible.
     let mut random = fastrand::Rng::with_seed(trace.device.bytes);
     drop(read_latencies(
         &mutate_text(LATENCIES.as_bytes(), &mut random)[..],
@@ -53,7 +53,7 @@ pub(super) fn check_measurements(trace: &LinkedTrace) -> Result<()> {
     Ok(())
 }
 
-/// The kernels of a trace as Nsight Compute prints them, those of the first hundred rows.
+/// Formats the kernels among the first hundred rows of a trace as Nsight Compute prints them.
 fn compute_table(trace: &LinkedTrace) -> String {
     let mut table = "\"ID\",\"Process ID\",\"Kernel Name\",\"Block Size\",\"Grid Size\",\
                      \"dram__bytes.sum\"\n\"\",\"\",\"\",\"\",\"\",\"Mbyte\"\n"
@@ -63,7 +63,7 @@ fn compute_table(trace: &LinkedTrace) -> String {
         let row = device.rows.row(row);
         let name = device.names.get(row.name).replace('"', "\"\"");
         let ([x, y, z], [a, b, c]) = (row.grid, row.block);
-        // A name of blanks alone is a line without a kernel.
+        // A name of only blanks makes a line without a kernel.
         if name.trim().is_empty() {
             continue;
         }

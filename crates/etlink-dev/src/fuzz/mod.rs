@@ -1,5 +1,5 @@
-//! Throws mutated recordings at the readers, the linker, the writers, the checker and all that says
-//! something of a trace.
+//! Runs mutated recordings through the readers, the linker, the writers, the checker and everything
+//! that reports on traces.
 //!
 //! ```text
 //! corpus ─ mutate ─ read ─ link ─┬─ written   .et, merged JSON: hold for their own checker
@@ -12,10 +12,10 @@
 //! dumps  ─ mutate ─ read ─────────── flight    who hangs where, records of a trace's collectives
 //! logs   ─ mutate ─ read ─────────── inspector sums per communicator
 //! ```
-//! A round takes the traces of one recording, damages them as crashes, disks and writers do (cut,
-//! splice, repeat, flip, raw quotes, odd numbers), and runs everything, on one thread and on three.
-//! What may not happen is a panic, output that its own checker faults, a law that does not hold, or
-//! a result that depends on threads.
+//! A round takes the traces of one recording, damages them like crashes, disks and writers do
+//! (truncate, splice, repeat, flip, raw quotes, odd numbers), and runs everything, on one thread
+//! and on three. A round fails on a panic, output that its own checker rejects, a law that does not
+//! hold, or a result that depends on threads.
 
 mod corpus;
 mod figures;
@@ -54,7 +54,7 @@ pub struct FuzzOptions {
     keep: PathBuf,
 }
 
-/// Runs rounds until the time is over or one fails.
+/// Runs rounds until the time is over or a round fails.
 pub fn run_fuzzer(options: &FuzzOptions) -> Result<()> {
     let (corpus, rules) = (
         corpus::read_corpus(&options.folders)?,
@@ -65,7 +65,8 @@ pub fn run_fuzzer(options: &FuzzOptions) -> Result<()> {
     let end = Instant::now() + Duration::from_secs(options.seconds);
     let mut round = options.seed;
     while Instant::now() < end {
-        // A round depends on its number alone: any one can be run again without those before it.
+        // A round depends only on its number, so any round can be repeated without the earlier
+        // ones.
         let mut random = fastrand::Rng::with_seed(round);
         let recording = &corpus[random.usize(..corpus.len())];
         let damaged: FuzzRecording = recording
@@ -84,7 +85,7 @@ pub fn run_fuzzer(options: &FuzzOptions) -> Result<()> {
             perfetto::check_torch(&perfetto_files, &mut random);
             inspector::check_logs(&mut random)
         };
-        // What a panic left half done is thrown away with the round.
+        // State that a panic left inconsistent is dropped with the round.
         let why = match catch_unwind(AssertUnwindSafe(&mut check)) {
             Ok(Ok(())) => {
                 round += 1;
@@ -93,7 +94,7 @@ pub fn run_fuzzer(options: &FuzzOptions) -> Result<()> {
             Ok(Err(error)) => format!("{error:#}"),
             Err(_) => "panicked".to_owned(),
         };
-        // Kept as files, since the corpus that the seed picks from may be another one tomorrow.
+        // Kept as files, since the corpus that the seed selects from may change.
         corpus::keep_recording(&damaged, &options.keep)?;
         bail!(
             "round {round}: {why}; its traces are in {}; again with: cargo dev fuzz --seed {round}",
@@ -104,7 +105,7 @@ pub fn run_fuzzer(options: &FuzzOptions) -> Result<()> {
     Ok(())
 }
 
-/// One round.
+/// Runs one round.
 fn check_recording(recording: &FuzzRecording, rules: &KernelRules) -> Result<()> {
     let outputs = |threads: usize| -> Result<Vec<Vec<u8>>> {
         let traces: Vec<LinkedTrace> = recording
@@ -123,14 +124,14 @@ fn check_recording(recording: &FuzzRecording, rules: &KernelRules) -> Result<()>
         outputs.push(ranks::check_joined(&traces)?);
         Ok(outputs)
     };
-    // With three threads an order that is right by chance is rarer than with two.
+    // With three threads, an order that is right by chance is rarer than with two.
     if outputs(1)? != outputs(3)? {
         bail!("1 and 3 threads give different results");
     }
     Ok(())
 }
 
-/// The device traces of a recording that can be read.
+/// Returns the readable device traces of a recording.
 fn damaged_devices(recording: &FuzzRecording) -> Vec<DeviceTrace> {
     let mut devices = vec![];
     for (_, device) in recording {
@@ -140,7 +141,7 @@ fn damaged_devices(recording: &FuzzRecording) -> Vec<DeviceTrace> {
     devices
 }
 
-/// Errors of readers and linker are fine: they are refusals.
+/// Links a pair. Errors of readers and linker are acceptable, since they are rejections.
 fn link_pair(host: &[u8], device: &[u8], threads: usize) -> Option<LinkedTrace> {
     let device = etlink_kineto::read(
         device,
@@ -152,14 +153,14 @@ fn link_pair(host: &[u8], device: &[u8], threads: usize) -> Option<LinkedTrace> 
     )
     .ok()?;
     let mut host = etlink_host::read(host, etlink_host::HostReadOptions { threads }).ok();
-    // With tensors, so that the edges that follow from them are made and checked as well.
+    // With tensors, so that the edges derived from them are built and checked too.
     host.iter_mut()
         .for_each(|host| host.tensors = Some(etlink_host::tensor_uses(host)));
     etlink_link::link(
         host,
         device,
         etlink_link::LinkOptions {
-            // Damage takes names from one file alone; the linker would refuse most pairs.
+            // Damage removes names from one file alone, so the linker would reject most pairs.
             allow_mismatch: true,
             ..etlink_link::LinkOptions::default()
         },

@@ -1,5 +1,5 @@
-//! What is written as an export of Nsight Systems is read as the same rows, and a damaged database is
-//! no panic.
+//! Fuzzes exports of Nsight Systems: written exports read back as the same rows, and damaged
+//! databases cause no panic.
 
 use anyhow::{Context, Result, ensure};
 use etlink_link::{LinkOptions, LinkedTrace};
@@ -9,13 +9,13 @@ use etlink_sqlite::{SqliteTables, set_safe_limits};
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
-/// Damaged copies of each export, of either kind.
+/// Number of damaged copies per export, for each kind of damage.
 const COPIES: usize = 3;
 
-/// Cells that are changed in a copy.
+/// Number of cells changed per copy.
 const CELLS: usize = 24;
 
-/// Writes, reads back, and reads damaged copies. Says what was read of each.
+/// Writes an export, reads it back, and reads damaged copies. Returns a description of each result.
 pub(super) fn check_exports(trace: &LinkedTrace) -> Result<Vec<u8>> {
     let device = &trace.device;
     let mut said = vec![];
@@ -23,12 +23,12 @@ pub(super) fn check_exports(trace: &LinkedTrace) -> Result<Vec<u8>> {
         let mut export = Connection::open_in_memory()?;
         write(device, &export, schema).context("a trace cannot be exported")?;
         let again = read(&export, everything()).context("an own export cannot be read")?;
-        // Rows of the year 2116 are left out, which damaged numbers make.
+        // Rows of the year 2116, which damaged numbers produce, are dropped.
         if again.anomalies.count(AnomalyKind::TimeOutOfRange) == 0 {
             compare_counts(device, &again)?;
         }
         let image = export.serialize("main")?.to_vec();
-        // Places depend on the file alone, so that all threads damage the same ones.
+        // Places depend only on the file, so that all threads damage the same ones.
         let mut random = fastrand::Rng::with_seed(image.len() as u64);
         for _ in 0..COPIES {
             said.push(read_damaged(
@@ -49,7 +49,7 @@ fn everything() -> NsysReadOptions {
     }
 }
 
-/// Nodes of graphs that are no work have no table there.
+/// Compares row counts. Graph nodes that are not work have no table in the export.
 fn compare_counts(one: &DeviceTrace, two: &DeviceTrace) -> Result<()> {
     let kinds = one.rows.kind.iter();
     let work = kinds.filter(|kind| **kind != RowKind::GraphNode).count();
@@ -64,13 +64,13 @@ fn compare_counts(one: &DeviceTrace, two: &DeviceTrace) -> Result<()> {
     Ok(())
 }
 
-/// Reads an image of a database after a change to it. How many rows it had; errors are refusals.
+/// Reads a database image after a change to it. Returns the number of rows; errors are rejections.
 fn read_damaged(
     image: &[u8],
     change: &mut dyn FnMut(&Connection) -> Result<()>,
 ) -> Result<Option<usize>> {
     let mut copy = Connection::open_in_memory()?;
-    // SQLite refuses some images as a whole
+    // SQLite rejects some images as a whole
     if copy
         .deserialize_read_exact("main", image, image.len(), false)
         .is_err()
@@ -89,11 +89,11 @@ fn read_damaged(
     Ok(Some(rows))
 }
 
-/// A few bytes are others, or the end is missing.
+/// Changes a few bytes, or truncates the image.
 fn flipped(image: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
     let mut damaged = image.to_vec();
     for _ in 0..random.usize(1..40) {
-        // Behind the header, without which it is no database.
+        // After the header, without which it is not a database.
         let place = random.usize(100.min(damaged.len() - 1)..damaged.len());
         damaged[place] = random.u8(..);
     }
@@ -103,7 +103,7 @@ fn flipped(image: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
     damaged
 }
 
-/// Cells have values of other types, none, or numbers at the ends of their range.
+/// Sets cells to values of other types, to NULL, or to numbers at the limits of their range.
 fn change_cells(copy: &Connection, random: &mut fastrand::Rng) -> Result<()> {
     let tables = SqliteTables::probe(copy)?;
     let tables: Vec<_> = tables.iter().collect();
@@ -123,7 +123,7 @@ fn change_cells(copy: &Connection, random: &mut fastrand::Rng) -> Result<()> {
             "UPDATE \"{}\" SET \"{column}\" = ?1 WHERE rowid % 7 = ?2",
             table.name
         );
-        // Keys and columns that must not be empty refuse some of them.
+        // Keys and NOT NULL columns reject some values.
         drop(copy.execute(&update, (value, random.u8(..7))));
     }
     Ok(())

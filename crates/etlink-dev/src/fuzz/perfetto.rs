@@ -1,5 +1,5 @@
-//! What is written for Perfetto comes back as the recording that it was made from, and a damaged
-//! file is no panic.
+//! Fuzzes Perfetto traces: written files read back as the original recording, and damaged files
+//! cause no panic.
 
 use super::corpus::{mutate_text, read_unpacked, sorted_entries};
 use anyhow::{Context, Result, bail, ensure};
@@ -11,7 +11,7 @@ use etlink_report::perfetto::{TimelineFormat, write_trace};
 use std::io::Read;
 use std::path::Path;
 
-/// Writes and reads back.
+/// Writes a trace and reads it back.
 pub(super) fn check_perfetto(trace: &LinkedTrace) -> Result<Vec<u8>> {
     let mut bytes = vec![];
     write_trace(trace, &[], TimelineFormat::Protobuf, &mut bytes)?;
@@ -21,13 +21,13 @@ pub(super) fn check_perfetto(trace: &LinkedTrace) -> Result<Vec<u8>> {
         .context("own output cannot be read")?;
     let again = etlink_kineto::read(&text[..], everything())
         .context("what own output is read as is no recording")?;
-    // Times stop at the last one that there is, so that a range over it has no end to write.
+    // Times saturate at the maximum, so a range beyond it cannot be written.
     if ends_in_time(&trace.device) {
         compare_tables(&trace.device, &again)?;
     }
     for damaged in damaged_files(&bytes) {
         perfetto_origin(&damaged);
-        // an error is fine; what came before it is a recording that was cut
+        // an error is acceptable; the text before it is a truncated recording
         let mut part = vec![];
         drop(KinetoText::new(&damaged[..]).read_to_end(&mut part));
         drop(etlink_kineto::read(&part[..], everything()));
@@ -35,17 +35,17 @@ pub(super) fn check_perfetto(trace: &LinkedTrace) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Damages what PyTorch's own collector wrote: read or refused.
+/// Damages a file of PyTorch's own collector, which must be read or rejected.
 pub(super) fn check_torch(files: &[Vec<u8>], random: &mut fastrand::Rng) {
     let damaged = mutate_text(&files[random.usize(..files.len())], random);
     perfetto_origin(&damaged);
     let mut text = vec![];
-    // an error is fine; what came before it is a recording that was cut
+    // an error is acceptable; the text before it is a truncated recording
     drop(TorchText::new(&damaged[..]).read_to_end(&mut text));
     drop(etlink_kineto::read(&text[..], everything()));
 }
 
-/// The files of PyTorch's own collector in testdata.
+/// Reads the files of PyTorch's own collector in testdata.
 pub(super) fn read_torch_files() -> Result<Vec<Vec<u8>>> {
     let mut files = vec![];
     for entry in sorted_entries(Path::new("testdata/graphs"))? {
@@ -57,7 +57,7 @@ pub(super) fn read_torch_files() -> Result<Vec<Vec<u8>>> {
     Ok(files)
 }
 
-/// Whether all ranges end long before the last time that 64 bits hold.
+/// Returns true if all ranges end long before the maximum of 64-bit times.
 fn ends_in_time(device: &DeviceTrace) -> bool {
     let others = device.details.as_ref().map(|details| &details.others);
     let none = (&[][..], &[][..]);
@@ -72,7 +72,7 @@ fn ends_in_time(device: &DeviceTrace) -> bool {
     let mut ranges = columns
         .into_iter()
         .flat_map(|(starts, durations)| starts.iter().zip(durations));
-    // half of all times: an origin is added to them
+    // half of all times, because an origin is added to them
     ranges.all(|(start, duration)| start.0.saturating_add(duration.0) < i64::MAX / 2)
 }
 
@@ -84,7 +84,7 @@ fn everything() -> KinetoReadOptions {
     }
 }
 
-/// The file cut, and with a byte in it changed: places depend on the file alone.
+/// Returns the file truncated, and with one byte changed, at places that depend only on the file.
 fn damaged_files(bytes: &[u8]) -> [Vec<u8>; 2] {
     let place = bytes.len() / 3;
     let mut changed = bytes.to_vec();
@@ -94,7 +94,7 @@ fn damaged_files(bytes: &[u8]) -> [Vec<u8>; 2] {
     [bytes[..bytes.len() / 2].to_vec(), changed]
 }
 
-/// As Kineto's JSON both say the same.
+/// Compares both traces as Kineto JSON.
 fn compare_tables(one: &DeviceTrace, two: &DeviceTrace) -> Result<()> {
     let text = |trace: &DeviceTrace| -> Result<String> {
         let text = etlink_kineto::write(trace, vec![], KinetoWriteOptions::default())?;

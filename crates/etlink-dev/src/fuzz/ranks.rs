@@ -1,4 +1,4 @@
-//! What is said of the ranks of a run together, and laws of that.
+//! Checks the joint results of several ranks, and laws about them.
 
 use anyhow::{Result, ensure};
 use etlink_link::LinkedTrace;
@@ -11,11 +11,11 @@ use etlink_replay::{RankGraph, RankLabels, RankNames, ReplaySettings};
 use etlink_report::page::RankStats;
 use std::fmt::Write;
 
-/// Everything, as bytes.
+/// Computes all joint results, checks them and returns them as bytes.
 pub(super) fn check_joined(traces: &[LinkedTrace]) -> Result<Vec<u8>> {
     let facts: Vec<RankSummary> = traces
         .iter()
-        // By place and not as the traces say: damage may have given both one number.
+        // By position rather than by the traces' own ranks, which damage may have made equal.
         .zip((0..).map(GlobalRank))
         .map(|(trace, rank)| RankSummary::from_trace(trace, rank))
         .collect();
@@ -37,7 +37,7 @@ pub(super) fn check_joined(traces: &[LinkedTrace]) -> Result<Vec<u8>> {
     Ok(out.into_bytes())
 }
 
-/// Waits are those of the ranks and those of the collectives, summed.
+/// Checks that the waits of the ranks and of the collectives have equal sums.
 fn check_join(facts: &[RankSummary], join: &RunJoin, clocks: &[RankClock]) -> Result<()> {
     let skews = collective_skews(facts, join, clocks);
     for skew in &skews {
@@ -79,12 +79,11 @@ fn check_join(facts: &[RankSummary], join: &RunJoin, clocks: &[RankClock]) -> Re
 }
 
 fn saturating_sum(all: impl Iterator<Item = i64>) -> i64 {
-    // Damaged times may add up to more than 64 bits hold. Then all sums end at the same largest
-    // number.
+    // Damaged times may add up to more than 64 bits. Then all sums saturate at the same maximum.
     all.fold(0, i64::saturating_add)
 }
 
-/// The graphs of all ranks as one, by the first rank's clock, run.
+/// Replays the graphs of all ranks as one, on the first rank's clock.
 fn check_joined_replay(
     traces: &[LinkedTrace],
     facts: &[RankSummary],
@@ -130,7 +129,7 @@ fn of_rank(trace: &LinkedTrace, clock: &RankClock) -> Result<RankGraph> {
         etlink_replay::graph_from_trace(trace)?,
         trace.device.header.base_ns,
     );
-    // Each rank counts from an origin of its own; joined, all count by the first rank's clock.
+    // Each rank has its own origin; joined, all use the first rank's clock.
     for start in &mut graph.start {
         *start = clock.aligned_trace_time(base, *start);
     }

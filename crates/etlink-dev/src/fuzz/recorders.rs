@@ -1,5 +1,5 @@
-//! What other recorders would have written of the same work comes back as the same rows, and a
-//! damaged file of theirs is no panic.
+//! Fuzzes the formats of other recorders: the same work reads back as the same rows, and damaged
+//! files cause no panic.
 
 use anyhow::{Context, Result, ensure};
 use etlink_link::LinkOptions;
@@ -10,7 +10,7 @@ use etlink_testing::{rocprof_json, write_rocpd, xla_json, xla_space};
 use etlink_xla::{XlaReadOptions, read_space, read_trace_json};
 use rusqlite::{Connection, MAIN_DB};
 
-/// Writes and reads, whole and damaged.
+/// Writes and reads both formats, whole and damaged.
 pub(super) fn check_recorders(device: &DeviceTrace, threads: usize) -> Result<()> {
     let space = xla_space(device);
     let json = xla_json(device);
@@ -18,7 +18,7 @@ pub(super) fn check_recorders(device: &DeviceTrace, threads: usize) -> Result<()
         threads,
         keep: KeepEvents::Auxiliary,
     };
-    // Times near the end of all times overflow as picoseconds, and names may be no JSON.
+    // Times near the maximum overflow as picoseconds, and names may be invalid in JSON.
     if has_usual_times(device) {
         let read = read_space(&space[..], options).context("an own profile cannot be read")?;
         compare_rows(device, &read)?;
@@ -37,7 +37,7 @@ pub(super) fn check_recorders(device: &DeviceTrace, threads: usize) -> Result<()
     Ok(())
 }
 
-/// The same of a rocpd database, whose pages are damaged.
+/// Checks a rocpd database, and copies with damaged pages.
 fn check_database(device: &DeviceTrace) -> Result<()> {
     let mut connection = Connection::open_in_memory()?;
     write_rocpd(device, "_0197a", &connection).context("a database cannot be written")?;
@@ -48,7 +48,7 @@ fn check_database(device: &DeviceTrace) -> Result<()> {
     for bytes in damaged_files(&whole) {
         let mut damaged = Connection::open_in_memory()?;
         let opened = damaged.deserialize_read_exact(MAIN_DB, &bytes[..], bytes.len(), true);
-        // What is no database any more is refused as a whole.
+        // A file that is no longer a database is rejected as a whole.
         if opened.is_err() || set_safe_limits(&mut damaged).is_err() {
             continue;
         }
@@ -60,12 +60,12 @@ fn check_database(device: &DeviceTrace) -> Result<()> {
     Ok(())
 }
 
-/// Links what was read; a refusal is fine.
+/// Links a device trace; a rejection is acceptable.
 fn link_alone(device: DeviceTrace) {
     drop(etlink_link::link(None, device, LinkOptions::default()));
 }
 
-/// Whether all rows lie within some years of the origin.
+/// Returns true if all rows are within some years of the origin.
 fn has_usual_times(device: &DeviceTrace) -> bool {
     let limit = 1 << 53;
     let is_usual = |time: &TimeNs| time.0.abs() < limit;
@@ -74,7 +74,7 @@ fn has_usual_times(device: &DeviceTrace) -> bool {
     ops.chain(&device.rows.start).all(is_usual) && ends.map(|(s, d)| *s + *d).all(|e| is_usual(&e))
 }
 
-/// The rows of both by their times and names.
+/// Compares the rows of both traces by time and name.
 fn compare_rows(one: &DeviceTrace, two: &DeviceTrace) -> Result<()> {
     let all = |trace: &DeviceTrace| -> Vec<(i64, i64, String)> {
         let rows = 0..trace.rows.len();
@@ -95,7 +95,7 @@ fn compare_rows(one: &DeviceTrace, two: &DeviceTrace) -> Result<()> {
     Ok(())
 }
 
-/// The file cut, and with some bytes in it changed: places depend on the file alone.
+/// Returns the file truncated, and with some bytes changed, at places that depend only on the file.
 fn damaged_files(bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut random = fastrand::Rng::with_seed(bytes.len() as u64);
     let mut damaged = vec![bytes[..random.usize(..=bytes.len())].to_vec()];

@@ -1,4 +1,4 @@
-//! What is written of a trace.
+//! Checks the files written from a trace.
 
 use anyhow::{Context, Result, bail, ensure};
 use etlink_chakra::{WriteOptions, check, et, etplus, finding::Severity, read};
@@ -7,7 +7,7 @@ use etlink_link::LinkedTrace;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-/// The `.et` and the merged JSON, checked.
+/// Returns the `.et` and the merged JSON, after checking them.
 pub(super) fn check_written(trace: &LinkedTrace) -> Result<[Vec<u8>; 2]> {
     let (mut protobuf, mut json) = (vec![], vec![]);
     et::write_et(trace, &WriteOptions::default(), &mut protobuf)?;
@@ -17,7 +17,7 @@ pub(super) fn check_written(trace: &LinkedTrace) -> Result<[Vec<u8>; 2]> {
     for output in [&protobuf, &json] {
         let graph = read::read(&output[..]).context("own output cannot be read")?;
         let findings = check::check(&graph);
-        // Warnings are fine: a damaged trace gives an odd graph, but never a wrong file.
+        // Warnings are acceptable: a damaged trace gives an odd graph, but never an invalid file.
         if let Some(fault) = findings
             .iter()
             .find(|finding| finding.severity == Severity::Error)
@@ -25,18 +25,18 @@ pub(super) fn check_written(trace: &LinkedTrace) -> Result<[Vec<u8>; 2]> {
             bail!("own output has faults: {fault:?}");
         }
     }
-    // the readers of written files get damaged files too
+    // readers of written files must cope with damaged ones too
     let half = &protobuf[..protobuf.len() / 2];
     drop(read::read(half).map(|graph| check::check(&graph)));
     Ok([protobuf, json])
 }
 
-/// The traces of merged JSON, linked again, give the same graph.
+/// Checks that the traces in merged JSON, linked again, give the same graph.
 fn expect_same_traces(json: &[u8], protobuf: &[u8]) -> Result<()> {
     let (lines, behind) = etlink_host::read_linked(json, HostReadOptions::default())?;
     let mut traces = etplus::recorded_traces(lines, &read::read(json)?, &behind)?;
     if !traces.losses.is_empty() {
-        // what was linked beside the two
+        // something other than the two traces was linked
         return Ok(());
     }
     if let Some(host) = &mut traces.host {
@@ -50,15 +50,15 @@ fn expect_same_traces(json: &[u8], protobuf: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// What our reader finds in merged JSON is what another parser finds there.
+/// Checks that our reader finds the same nodes in merged JSON as another parser.
 fn expect_same_nodes(json: &[u8]) -> Result<()> {
-    // it resolves escapes in place
+    // the parser resolves escapes in place
     let mut copy = json.to_vec();
     let graph = read::read(json).context("own output cannot be read")?;
     let document: TreeDocument = match simd_json::serde::from_slice(&mut copy) {
         Ok(document) => document,
-        // values of the host trace stand there as it wrote them: a number that no double holds is
-        // JSON, but nothing that simd-json gives
+        // values of the host trace are copied verbatim: a number that exceeds a double is valid
+        // JSON, but simd-json rejects it
         Err(_) => {
             return serde_json::from_slice::<IgnoredAny>(json)
                 .map(drop)
@@ -78,7 +78,7 @@ fn expect_same_nodes(json: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Merged JSON, as far as it is compared.
+/// The parts of merged JSON that are compared.
 #[derive(Debug, Deserialize)]
 struct TreeDocument {
     nodes: Vec<TreeNode>,

@@ -1,10 +1,10 @@
-//! The numbers in a Kineto event (`output_json.cpp`).
+//! Finds the numbers in a Kineto event (`output_json.cpp`).
 
 use super::document::{NumberFamily, NumberFinder, TraceText};
 use anyhow::Result;
 use etlink_json::BrokenJson;
 
-/// A Kineto trace.
+/// Reads a Kineto trace.
 pub(super) fn read_device_text(text: Vec<u8>) -> Result<TraceText> {
     TraceText::new(text, "traceEvents", note_event)
 }
@@ -14,7 +14,7 @@ fn note_event(finder: &mut NumberFinder<'_>) -> Result<(), BrokenJson> {
     while let Some(key) = finder.scanner.key()? {
         match key {
             b"ts" => start = finder.time()?,
-            // Lengths stay the same in each repetition, so they have no place.
+            // Durations are the same in each repetition, so their places are not recorded.
             b"dur" => duration = finder.scanner.value()?.time_ns(),
             b"id" => drop(finder.number(NumberFamily::Correlation, 1)?),
             b"name" => drop(finder.name()?),
@@ -31,7 +31,7 @@ fn note_event(finder: &mut NumberFinder<'_>) -> Result<(), BrokenJson> {
 fn note_arguments(finder: &mut NumberFinder<'_>) -> Result<(), BrokenJson> {
     finder.scanner.enter()?;
     while let Some(key) = finder.scanner.key()? {
-        // 0 is no id, but the first event, sequence and Python call are numbered 0
+        // 0 is not a valid id, except that the first event, sequence and Python call are numbered 0
         let (family, least) = match key {
             b"External id" | b"external id" | b"Record function id" => (NumberFamily::Function, 1),
             b"correlation" | b"wait_on_cuda_event_record_corr_id" => (NumberFamily::Correlation, 1),

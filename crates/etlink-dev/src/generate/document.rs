@@ -1,4 +1,4 @@
-//! A trace as text, with the places of the numbers that change from one repetition to the next.
+//! A trace as text, with the places of the numbers that change between repetitions.
 
 use anyhow::{Context, Result, bail};
 use etlink_json::{
@@ -7,7 +7,7 @@ use etlink_json::{
 use std::io::{self, Write};
 use std::ops::Range;
 
-/// What a number counts. Numbers of one family move together.
+/// Meaning of a number. Numbers of one family are shifted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NumberFamily {
     /// Ids of host trace nodes: `id`, `ctrl_deps`, `parent`, `fw_parent`.
@@ -16,7 +16,7 @@ pub enum NumberFamily {
     Function,
     /// Autograd's `seq_id`, `Sequence number`.
     Sequence,
-    /// `correlation`, and the `id` of flows, which is the correlation of what they join.
+    /// `correlation`, and the `id` of flows, which equals the correlation of the joined events.
     Correlation,
     /// `Ev Idx`.
     Event,
@@ -24,17 +24,17 @@ pub enum NumberFamily {
     Python,
     /// The number of a `ProfilerStep#`.
     Step,
-    /// A time, in nanoseconds.
+    /// A point in time, ns.
     Time,
-    /// A length of time, in nanoseconds; it does not move.
+    /// A duration, ns; it is not shifted.
     Duration,
-    /// The id of a root, which is not repeated.
+    /// Id of a root, which is not repeated.
     Root,
 }
 
 const FAMILIES: usize = NumberFamily::Root as usize + 1;
 
-/// A number in the text.
+/// A number's place in the text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NumberPlace {
     pub(super) at: usize,
@@ -43,7 +43,7 @@ pub(super) struct NumberPlace {
     pub(super) value: i64,
 }
 
-/// An element of the array, with what stands between it and the one before.
+/// An element of the array, with the text between it and the previous one.
 #[derive(Clone, Debug)]
 pub(super) struct ArrayElement {
     pub(super) text: Range<usize>,
@@ -51,17 +51,17 @@ pub(super) struct ArrayElement {
     once: bool,
 }
 
-/// A document that is one array with a little around it.
+/// A document that is mostly one array.
 #[derive(Debug, Default)]
 pub(super) struct TraceText {
     pub(super) text: Vec<u8>,
     pub(super) elements: Vec<ArrayElement>,
     pub(super) places: Vec<NumberPlace>,
-    /// First start and last end of what has a duration, ns.
+    /// First start and last end of the elements with a duration, ns.
     pub(super) window: Option<(i64, i64)>,
 }
 
-/// By how much each family moves from one repetition to the next.
+/// Shift of each family per repetition.
 #[derive(Clone, Debug, Default)]
 pub struct FamilySteps {
     by: [i64; FAMILIES],
@@ -69,7 +69,7 @@ pub struct FamilySteps {
 }
 
 impl FamilySteps {
-    /// Makes the steps large enough for `document` too.
+    /// Enlarges the shifts to fit `document` too.
     pub(super) fn include(&mut self, document: &TraceText) -> Result<()> {
         for family in [
             NumberFamily::Node,
@@ -86,7 +86,7 @@ impl FamilySteps {
                 .map_or(0, |max| max.saturating_add(1));
             self.by[family as usize] = self.by[family as usize].max(after);
         }
-        // Both traces of a pair have the steps, and move together by the longer list.
+        // Both traces of a pair contain the steps, and shift by the longer list.
         let first = document
             .values(NumberFamily::Step)
             .chain(self.first_step)
@@ -99,7 +99,7 @@ impl FamilySteps {
             first.zip(last).map_or(0, |(first, last)| last - first + 1);
         self.first_step = first;
         if let Some((start, end)) = document.window {
-            // Whole milliseconds leave the decimals of all times as the writer had them.
+            // Whole milliseconds keep the decimals of all times as written.
             const MS: i64 = 1_000_000;
             let length = end
                 .checked_sub(start)
@@ -112,7 +112,7 @@ impl FamilySteps {
 }
 
 impl TraceText {
-    /// Finds the elements of the array `key`; `read` walks one and tells its numbers.
+    /// Finds the elements of the array `key`; `read` walks an element and notes its numbers.
     pub(super) fn new(
         text: Vec<u8>,
         key: &'static str,
@@ -139,7 +139,8 @@ impl TraceText {
         let mut roots = vec![];
         loop {
             let from = start + finder.scanner.pos();
-            // The comma belongs to the element after it: so elements can be written in any number.
+            // The comma belongs to the element after it, so that any number of elements can be
+            // written.
             while finder.scanner.eat(b',') {}
             if finder.scanner.peek() == Some(b']') {
                 break;
@@ -147,7 +148,7 @@ impl TraceText {
             let first_place = finder.places.len();
             let read = finder.scanner.enter().and_then(|()| read(&mut finder));
             if read.is_err() || finder.scanner.repaired() {
-                // A repaired element has no sure places of numbers.
+                // The places of numbers in a repaired element are uncertain.
                 bail!("damaged at byte {from}: only undamaged traces can be repeated");
             }
             let root = finder.root.take();
@@ -163,7 +164,7 @@ impl TraceText {
             });
         }
         (found.places, found.window) = (finder.places, finder.window);
-        // What refers to a root refers to the same one in all repetitions.
+        // References to a root refer to the same one in all repetitions.
         for place in found
             .places
             .iter_mut()
@@ -175,19 +176,19 @@ impl TraceText {
         Ok(found)
     }
 
-    /// What the numbers of a family are.
+    /// Iterates over the values of a family's numbers.
     fn values(&self, family: NumberFamily) -> impl Iterator<Item = i64> {
         let places = self.places.iter();
         let of_family = places.filter(move |place| place.family == family);
         of_family.map(|place| place.value)
     }
 
-    /// Size of the text.
+    /// Returns the size of the text, bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.text.len() as u64
     }
 
-    /// Writes the document with its elements `times` times.
+    /// Writes the document with its elements repeated `times` times.
     pub(super) fn write(
         &self,
         times: u32,
@@ -206,7 +207,7 @@ impl TraceText {
                 // A second root of a thread would be a second thread.
                 .filter(|(_, element)| time == 0 || !element.once)
             {
-                // The text of the first element begins behind the bracket, without a comma.
+                // The first element follows the bracket, so its text has no leading comma.
                 if time > 0 && index == 0 {
                     out.write_all(b",")?;
                 }
@@ -223,7 +224,7 @@ impl TraceText {
         steps: &FamilySteps,
         out: &mut impl Write,
     ) -> io::Result<()> {
-        // The first repetition is the recording itself, byte by byte.
+        // The first repetition is the recording itself, byte for byte.
         if time == 0 {
             return out.write_all(&self.text[element.text.clone()]);
         }
@@ -242,7 +243,7 @@ impl TraceText {
     }
 }
 
-/// Nanoseconds as Kineto writes them.
+/// Writes nanoseconds in Kineto's notation, as microseconds.
 pub(super) fn write_micros(ns: i64, out: &mut impl Write) -> io::Result<()> {
     let sign = if ns < 0 { "-" } else { "" };
     write!(
@@ -253,9 +254,9 @@ pub(super) fn write_micros(ns: i64, out: &mut impl Write) -> io::Result<()> {
     )
 }
 
-/// Walks an element and notes where its numbers stand.
+/// Walks an element and notes the places of its numbers.
 pub(super) struct NumberFinder<'a> {
-    /// Stands inside the element.
+    /// Scanner inside the element.
     pub(super) scanner: JsonScanner<'a>,
     offset: usize,
     places: Vec<NumberPlace>,
@@ -264,7 +265,8 @@ pub(super) struct NumberFinder<'a> {
 }
 
 impl<'a> NumberFinder<'a> {
-    /// Takes a value of this family; `least` and more is an id, less says that there is none.
+    /// Reads a value of this family; it is an id if it is at least `least`, otherwise there is
+    /// none.
     pub(super) fn number(
         &mut self,
         family: NumberFamily,
@@ -278,12 +280,12 @@ impl<'a> NumberFinder<'a> {
         Ok(number)
     }
 
-    /// Takes a time in microseconds; returns nanoseconds.
+    /// Reads a time in microseconds; returns nanoseconds.
     pub(super) fn time(&mut self) -> Result<Option<i64>, BrokenJson> {
         self.micros(NumberFamily::Time)
     }
 
-    /// Takes a value in microseconds; returns nanoseconds.
+    /// Reads a value in microseconds; returns nanoseconds.
     pub(super) fn micros(&mut self, family: NumberFamily) -> Result<Option<i64>, BrokenJson> {
         let (at, value) = self.value()?;
         let ns = micros_to_ns(value.raw());
@@ -293,7 +295,7 @@ impl<'a> NumberFinder<'a> {
         Ok(ns)
     }
 
-    /// Takes a name; of `ProfilerStep#7` the number is noted.
+    /// Reads a name; notes the number in `ProfilerStep#7`.
     pub(super) fn name(&mut self) -> Result<&'a [u8], BrokenJson> {
         let (at, value) = self.value()?;
         const STEP: &[u8] = b"ProfilerStep#";
@@ -305,20 +307,20 @@ impl<'a> NumberFinder<'a> {
         Ok(value.raw())
     }
 
-    /// Something lasts from `start` to `end`, ns.
+    /// Extends the window by a range from `start` to `end`, ns.
     pub(super) fn lasts(&mut self, start: i64, end: i64) {
         let (first, last) = self.window.unwrap_or((start, end));
         self.window = Some((first.min(start), last.max(end)));
     }
 
-    /// The element is a root with this id.
+    /// Marks the element as a root with this id.
     pub(super) fn is_root(&mut self, id: i64) {
         self.root = Some(id);
     }
 
-    /// A value and where its characters begin.
+    /// Reads a value; also returns the position of its first character.
     fn value(&mut self) -> Result<(usize, JsonValue<'a>), BrokenJson> {
-        // This skips the blanks: the place of the value itself is wanted.
+        // Skips blanks, so that the position is the value's own.
         self.scanner.peek();
         let at = self.offset + self.scanner.pos();
         let value = self.scanner.value()?;

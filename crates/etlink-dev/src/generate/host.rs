@@ -1,14 +1,14 @@
-//! The numbers in a host trace's node, of every schema: keys of the node (1.0.1) or of its
-//! `attrs`. Ids of tensors and storages stay: in a training loop their memory comes back.
+//! Finds the numbers in a host trace's node, for every schema: keys of the node (1.0.1) or of its
+//! `attrs`. Ids of tensors and storages are unchanged: a training loop reuses their memory.
 
 use super::document::{NumberFamily, NumberFinder, TraceText};
 use anyhow::Result;
 use etlink_json::BrokenJson;
 
-/// What the names of the process's and the threads' nodes begin with.
+/// Name prefix of the nodes of the process and of threads.
 const ROOT: &[u8] = b"[pytorch|profiler|execution_trace|";
 
-/// An execution trace.
+/// Reads an execution trace.
 pub(super) fn read_host_text(text: Vec<u8>) -> Result<TraceText> {
     TraceText::new(text, "nodes", note_node)
 }
@@ -25,7 +25,7 @@ fn note_node(finder: &mut NumberFinder<'_>) -> Result<(), BrokenJson> {
             other => note_number(finder, other)?,
         }
     }
-    // Which node it is shows only when both keys were read, whatever their order.
+    // The kind of node is known only once both keys are read, whatever their order.
     if name.starts_with(ROOT)
         && let Some(id) = id
     {
@@ -52,7 +52,7 @@ fn note_attributes(finder: &mut NumberFinder<'_>) -> Result<(), BrokenJson> {
     }
 }
 
-/// Takes the value of the key or attribute `name`.
+/// Reads the value of the key or attribute `name`.
 fn note_number(finder: &mut NumberFinder<'_>, name: &[u8]) -> Result<(), BrokenJson> {
     let (family, least) = match name {
         b"rf_id" => (NumberFamily::Function, 1),

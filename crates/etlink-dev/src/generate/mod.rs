@@ -1,13 +1,13 @@
-//! Makes large traces out of recorded ones: the recorded window is repeated N times.
+//! Makes large traces from recorded ones by repeating the recorded window N times.
 //!
 //! ```text
 //! text -> Document (elements, and the numbers in them that are ids or times)
 //!      -> header, elements, elements with every id and time moved on, …, trailer
 //! ```
-//! All else is copied byte by byte, so the traces keep their writer's habits. What numbers mean
-//! is in [`NumberFamily`]: those of one family move by the same step in both files of a pair, so
-//! that matching by id, launches and flows hold in each repetition and none meets another. Memory
-//! is that of the recorded files, whatever N is.
+//! Everything else is copied byte by byte, so the traces keep their writer's habits.
+//! [`NumberFamily`] gives the meaning of numbers: a family shifts by the same amount in both files
+//! of a pair. So matching by id, launches and flows hold within each repetition, and repetitions
+//! never collide. Memory is the size of the recorded files, whatever N is.
 
 mod device;
 mod document;
@@ -31,10 +31,10 @@ pub struct TraceRepeater {
 }
 
 impl TraceRepeater {
-    /// Takes in the traces of one rank, as plain text.
+    /// Reads the traces of one rank, as plain text.
     ///
     /// # Errors
-    /// A trace is damaged: what the numbers in it mean would be a guess.
+    /// A trace is damaged, so the meaning of its numbers is uncertain.
     pub fn new(host: Option<Vec<u8>>, device: Option<Vec<u8>>) -> Result<TraceRepeater> {
         let host = host
             .map(host::read_host_text)
@@ -66,7 +66,7 @@ impl TraceRepeater {
         )
     }
 
-    /// Size of both traces, bytes.
+    /// Returns the size of both traces, bytes.
     pub fn bytes(&self) -> u64 {
         self.host
             .iter()
@@ -75,27 +75,27 @@ impl TraceRepeater {
             .sum()
     }
 
-    /// Writes the host trace `times` times as long; nothing if there is none.
+    /// Writes the host trace repeated `times` times; nothing if there is none.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Writing to `out` fails.
     pub fn write_host(&self, times: u32, out: &mut impl Write) -> io::Result<()> {
         self.host
             .as_ref()
             .map_or(Ok(()), |host| host.write(times, &self.steps, out))
     }
 
-    /// Writes the device trace `times` times as long; nothing if there is none.
+    /// Writes the device trace repeated `times` times; nothing if there is none.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Writing to `out` fails.
     pub fn write_device(&self, times: u32, out: &mut impl Write) -> io::Result<()> {
         self.device
             .as_ref()
             .map_or(Ok(()), |device| device.write(times, &self.steps, out))
     }
 
-    /// Writes both traces as files of these names.
+    /// Writes both traces to files with these names.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -116,7 +116,7 @@ impl TraceRepeater {
     }
 }
 
-/// Repeats recorded traces into `folder`, under the names that they have. Returns the files.
+/// Writes repeated traces into `folder`, with their original file names. Returns the files.
 ///
 /// # Errors
 /// There is nothing to repeat, a trace is damaged, or a file cannot be read or written.
@@ -140,7 +140,7 @@ pub fn repeat_traces(
         .zip(&to_host)
         .chain(device.iter().zip(&to_device))
     {
-        // Else the recording would be lost to its own copy. Links and relative paths count too.
+        // Otherwise the copy would overwrite its recording. This covers links and relative paths.
         if to.exists() && to.canonicalize()? == from.canonicalize()? {
             bail!(
                 "{} is the recording itself: choose another folder",
@@ -152,21 +152,21 @@ pub fn repeat_traces(
     Ok(to_host.into_iter().chain(to_device).collect())
 }
 
-/// The recording's name in another folder.
+/// Returns the path in another folder for a recording's name.
 fn repeated_path(recorded: &Path, folder: &Path, gzip: bool) -> PathBuf {
     let name = recorded
         .file_name()
         .map(|name| name.to_string_lossy().into_owned())
         .unwrap_or_default();
-    // The ending says what is in the file, whatever the recording was.
+    // The extension follows the contents, whatever the recording's was.
     let plain = name.strip_suffix(".gz").unwrap_or(&name);
     folder.join(format!("{plain}{}", if gzip { ".gz" } else { "" }))
 }
 
-/// The text of a file, plain or gzip.
+/// Returns the text of a file, plain or gzip.
 ///
 /// # Errors
-/// The file cannot be read or unpacked.
+/// The file cannot be read or decompressed.
 pub fn read_unpacked(path: &Path) -> Result<Vec<u8>> {
     let stored = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     if !stored.starts_with(&[0x1f, 0x8b]) {
@@ -200,7 +200,7 @@ fn fill_file(
     } else {
         fill(&mut file)?;
     }
-    // a dropped writer would not say that the disk is full
+    // dropping the writer would hide errors such as a full disk
     file.flush()
 }
 

@@ -1,5 +1,5 @@
-//! Events of each category in the recording, counted in its JSON by another parser, against those
-//! that Perfetto has.
+//! Compares the events per category, counted in the recording's JSON by another parser, with
+//! Perfetto's.
 
 use super::open_plain;
 use super::reader::PerfettoContent;
@@ -9,21 +9,21 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
-/// Ranges and instants of each category, which is empty where an event has none.
+/// Number of ranges and instants per category; the category is empty if an event has none.
 type CategoryCounts = BTreeMap<String, usize>;
 
-/// Says which category has another count, else how many events there are in words.
+/// Reports a category with a different count as an error; otherwise describes the total.
 pub(super) fn compare_counts(device: &Path, found: &PerfettoContent) -> Result<String> {
     let mut text = vec![];
     open_plain(device)?.read_to_end(&mut text)?;
-    // Kineto writes names as they are: what is no JSON has only the comparison with our reader.
+    // Kineto does not escape names: invalid JSON is only compared with our reader.
     let Ok(document) = serde_json::from_slice::<Value>(&text) else {
         return Ok("the recording is no JSON, its categories are not counted".to_owned());
     };
     let events = document.get("traceEvents").unwrap_or(&document);
     let mut recorded = CategoryCounts::new();
     for event in events.as_array().into_iter().flatten() {
-        // An event without a time is left out and counted by the reader.
+        // The reader drops and counts events without a time.
         let is_shown = matches!(event["ph"].as_str(), Some("X" | "i" | "C"));
         if is_shown && !event["ts"].is_null() {
             let category = event["cat"].as_str().unwrap_or_default();
@@ -33,7 +33,7 @@ pub(super) fn compare_counts(device: &Path, found: &PerfettoContent) -> Result<S
     let mut shown = CategoryCounts::new();
     for (.., category) in &found.slices {
         let category = category.clone().unwrap_or_default();
-        // These are drawn, not recorded.
+        // These are drawn by etlink, not recorded.
         if !matches!(&category[..], "node" | "transfer" | "step" | "delay") {
             *shown.entry(category).or_default() += 1;
         }

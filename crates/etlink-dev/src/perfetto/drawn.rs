@@ -1,4 +1,5 @@
-//! Drawn traces: what recordings on the CPU do not show, and what Perfetto is strict about.
+//! Generates traces with features that CPU recordings lack, and those that Perfetto is strict
+//! about.
 
 use super::ExportedPair;
 use anyhow::{Context, Result};
@@ -10,8 +11,8 @@ pub fn draw_pairs(folder: &Path) -> Result<Vec<ExportedPair>> {
     let all = [
         ("drawn, two streams", two_streams(KinetoFlavour::Cuda)),
         (
-            // Times without decimals are as old as 2021, and since the epoch: floats of ns are not
-            // exact there.
+            // Times without decimals date from 2021 and count from the epoch, where floats of ns
+            // are inexact.
             "drawn, whole microseconds",
             two_streams(KinetoFlavour::Cuda2021),
         ),
@@ -34,8 +35,8 @@ pub fn draw_pairs(folder: &Path) -> Result<Vec<ExportedPair>> {
     Ok(pairs)
 }
 
-/// Twelve ranks, as of ten on a number sorts otherwise than a text. The higher a rank's number, the
-/// more it runs: the user interface puts processes with most ranges first.
+/// Writes a run of twelve ranks, since from ten on numbers sort differently from texts. Higher
+/// ranks have more ranges: the user interface lists processes with most ranges first.
 pub fn draw_many_ranks(folder: &Path) -> Result<PathBuf> {
     let run = folder.join("drawn_ranks");
     std::fs::create_dir_all(&run).with_context(|| run.display().to_string())?;
@@ -48,7 +49,7 @@ pub fn draw_many_ranks(folder: &Path) -> Result<PathBuf> {
             let (call, row) = ((at, at + 5_000), (at + 10_000, at + 900_000));
             draw.launch(main, call, DeviceQueue::stream(7), "gemm", row);
         }
-        // what is no part of the graph has tracks of its own
+        // events outside the graph have their own tracks
         draw.python(main, "train.py(1): step", 990_000, 1_800_000);
         draw.raw(concat!(
             r#"{"ph": "X", "cat": "gpu_user_annotation", "name": "step", "pid": 0, "tid": 7, "#,
@@ -65,8 +66,8 @@ pub fn draw_many_ranks(folder: &Path) -> Result<PathBuf> {
     Ok(run)
 }
 
-/// Writes a run of three ranks on clocks that are apart, whose processes have the same numbers;
-/// each comes last once.
+/// Writes a run of three ranks on different clocks, with equal process numbers; each comes last
+/// once.
 /// ```text
 /// stream 24   all_reduce ====| kernel |      all ranks end at the same time
 /// ```
@@ -75,7 +76,7 @@ pub fn draw_run(folder: &Path) -> Result<PathBuf> {
     std::fs::create_dir_all(&run).with_context(|| run.display().to_string())?;
     for (rank, ahead_ns) in [(0, 0), (1, 3_000_000), (2, -40_000)] {
         let mut draw = TraceBuilder::default();
-        // From 50 ms on, so that a clock that is behind has no negative times.
+        // From 50 ms, so that a clock that is behind has no negative times.
         draw.distributed(rank, 3).origin(50_000_000 + ahead_ns);
         let main = draw.thread();
         for round in 0..3 {
@@ -98,7 +99,7 @@ pub fn draw_run(folder: &Path) -> Result<PathBuf> {
                 correlation,
                 &comms,
             );
-            // right after it, and one that runs beside it
+            // one right after it, and one in parallel
             draw.launch(
                 main,
                 (begin + 30_000, begin + 31_000),
@@ -120,7 +121,7 @@ pub fn draw_run(folder: &Path) -> Result<PathBuf> {
     Ok(run)
 }
 
-/// Launches from two threads, a graph, a collective, copies.
+/// Generates launches from two threads, a graph, a collective, copies.
 fn two_streams(flavour: KinetoFlavour) -> TraceBuilder {
     let mut draw = TraceBuilder::new(flavour);
     let (main, backward) = (draw.thread(), draw.thread());
@@ -178,11 +179,11 @@ fn two_streams(flavour: KinetoFlavour) -> TraceBuilder {
     draw
 }
 
-/// Ranges that overlap without nesting, that take no time, that begin at the same nanosecond; text
-/// for numbers; names that JSON has to escape; Unix time.
+/// Generates ranges that overlap without nesting, that take no time, that begin at the same
+/// nanosecond; text for numbers; names that JSON must escape; Unix time.
 fn draw_odd_names() -> TraceBuilder {
     let mut draw = TraceBuilder::default();
-    // As ns of Unix time: beyond 2^53, where a float cannot tell neighbours apart.
+    // Ns of Unix time exceed 2^53, where a float cannot distinguish neighbours.
     draw.origin(1_700_000_000_000_000_000);
     let main = draw.thread();
     draw.op(main, "aten::first", 0, 50_000);
@@ -190,7 +191,7 @@ fn draw_odd_names() -> TraceBuilder {
     draw.op(main, "asynchronous again", 30_001, 90_003);
     draw.op(main, "inside", 51_000, 52_000);
     draw.op(main, "aten::launches at once", 100_000, 120_000);
-    // op, call and kernel at one instant, and a kernel of no length
+    // op, call and kernel at one instant, and a kernel without duration
     draw.launch(
         main,
         (100_000, 110_000),
@@ -213,7 +214,7 @@ fn draw_odd_names() -> TraceBuilder {
         "after it",
         (131_003, 131_004),
     );
-    // one stream that runs several at once, one inside another
+    // one stream that runs several kernels at once, one inside another
     for (start, end) in [
         (200_000, 300_000),
         (200_000, 250_000),

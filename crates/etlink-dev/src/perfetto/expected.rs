@@ -1,4 +1,4 @@
-//! What Perfetto has to find, taken from the linked trace and not from the writer.
+//! Expected contents of a Perfetto trace, derived from the linked trace rather than the writer.
 
 use super::reader::PerfettoContent;
 use anyhow::{Result, ensure};
@@ -12,9 +12,9 @@ const PATH: &str = "critical path";
 
 /// Process, thread, name, start, duration.
 type Range = (String, String, String, i64, i64);
-/// Process, name, start and duration of the range.
+/// Process, name, start and duration of the range at an arrow's end.
 type End = (String, String, i64, i64);
-/// Category, name, start, duration of what is no part of the graph.
+/// Category, name, start and duration of an event outside the graph.
 type ExtraRange = (String, String, i64, i64);
 /// Kind, from, to.
 type Arrow = (String, End, End);
@@ -24,26 +24,26 @@ pub struct ExpectedContent {
     ranges: Vec<Range>,
     extra: Vec<ExtraRange>,
     arrows: Vec<Arrow>,
-    /// By process: how many steps, how long they take.
+    /// Number of steps and their total time, by process.
     paths: BTreeMap<String, (usize, i64)>,
-    /// The arrows between ranks by number: kind, from, to.
+    /// Arrows between ranks by number: kind, from, to.
     between: BTreeMap<u32, (&'static str, Option<End>, Option<End>)>,
 }
 
-/// A trace and how it stands in the file.
+/// A trace with its position in the file.
 pub struct ShownRank<'a> {
     pub trace: &'a LinkedTrace,
-    /// What names of its processes begin with.
+    /// Prefix of the names of its processes.
     pub prefix: String,
-    /// Its clock against the file's.
+    /// Clock of the rank relative to the file's.
     pub clock: RankClock,
-    /// The instant that is 0, ns since the Unix epoch by the file's clock.
+    /// Instant shown as 0, ns since the Unix epoch by the file's clock.
     pub origin_ns: i64,
     pub releases: &'a [WaitCause],
 }
 
 impl<'a> ShownRank<'a> {
-    /// By itself.
+    /// Shows a trace on its own.
     pub fn alone(trace: &'a LinkedTrace) -> Result<ShownRank<'a>> {
         let run = etlink_replay::run_graph(
             &etlink_replay::graph_from_trace(trace)?,
@@ -65,7 +65,7 @@ impl<'a> ShownRank<'a> {
         })
     }
 
-    /// Start and duration in the file.
+    /// Returns start and duration in the file.
     fn span(&self, start: TimeNs, duration: DurationNs) -> (i64, i64) {
         let at = |time: TimeNs| {
             self.clock
@@ -78,7 +78,7 @@ impl<'a> ShownRank<'a> {
 }
 
 impl ExpectedContent {
-    /// Of these traces.
+    /// Collects the expected contents for these traces.
     pub fn new(all: &[ShownRank<'_>]) -> Result<ExpectedContent> {
         let mut expected = ExpectedContent::default();
         all.iter().try_for_each(|shown| expected.add(shown))?;
@@ -98,8 +98,8 @@ impl ExpectedContent {
             shown.trace,
             &etlink_replay::ReplaySettings::default(),
         );
-        // Of the path the number of steps and their time are compared; its steps have tests of
-        // their own.
+        // Only the number and total time of the path's steps are compared; the steps have their own
+        // tests.
         let path = etlink_replay::critical_path(&graph, &run);
         let begin = run.window().0;
         let path_ns = path
@@ -137,7 +137,7 @@ impl ExpectedContent {
         Ok(())
     }
 
-    /// A rank that waited has a range inside of that in which it waited, from when the last came.
+    /// Adds the range of a rank that waited: within its node, from the arrival of the last rank.
     fn release(&mut self, shown: &ShownRank<'_>, release: &WaitCause) -> End {
         let whole = range_end(shown, table_place(shown.trace, release.node));
         let at = shown.clock.aligned(release.at_ns).0 - shown.origin_ns;
@@ -161,7 +161,8 @@ impl ExpectedContent {
         (process, name, at, whole.2 + whole.3 - at)
     }
 
-    /// Compares, and gives the figures in words. Arrows of Perfetto's own format have no `kinds`.
+    /// Compares the contents, and describes the figures. Arrows in Perfetto's own format have no
+    /// `kinds`.
     pub fn compare(&self, found: PerfettoContent, kinds: bool) -> Result<String> {
         ensure!(
             found.stats.is_empty(),
@@ -169,7 +170,7 @@ impl ExpectedContent {
             found.stats
         );
         ensure!(
-            // A slice that is on no thread was imported, but nobody would find it.
+            // A slice outside all threads was imported, but nobody would find it.
             found.slices.len() == found.all_slices,
             "{} of {} slices are on threads",
             found.slices.len(),
@@ -197,7 +198,7 @@ impl ExpectedContent {
                     .or_default()
                     .push((start, duration, category));
             } else {
-                // Overlapping ranges stand on further tracks; here they count as on their thread.
+                // Overlapping ranges are on extra tracks; here they count as on their thread.
                 let whole = without_number(&thread).to_owned();
                 tracks.insert((pid, tid));
                 ranges.push((process, whole, name, start, duration));
@@ -240,7 +241,7 @@ impl ExpectedContent {
     }
 }
 
-/// Steps and delays follow each other without gaps, and last as long as the run.
+/// Checks that steps and delays follow each other without gaps, and add up to the run's duration.
 fn critical_path(mut found: Vec<(i64, i64, String)>, steps: usize, path_ns: i64) -> Result<()> {
     let of = found
         .iter()
@@ -264,7 +265,7 @@ fn critical_path(mut found: Vec<(i64, i64, String)>, steps: usize, path_ns: i64)
     Ok(())
 }
 
-/// Both as sorted lists; says the first that differs.
+/// Compares both as sorted lists; the error names the first difference.
 fn same<T: Ord + Debug>(what: &str, mut found: Vec<T>, expected: &[T]) -> Result<()> {
     found.sort_unstable();
     let differs = found
@@ -284,7 +285,8 @@ fn same<T: Ord + Debug>(what: &str, mut found: Vec<T>, expected: &[T]) -> Result
     Ok(())
 }
 
-/// `stream 7 (2)` is `stream 7`; `thread 1 (python)` stays.
+/// Removes the number of an extra track: `stream 7 (2)` becomes `stream 7`; `thread 1 (python)`
+/// stays.
 fn without_number(name: &str) -> &str {
     let number = name
         .strip_suffix(')')
@@ -294,7 +296,7 @@ fn without_number(name: &str) -> &str {
         .map_or(name, |(name, _)| name)
 }
 
-/// Process and thread, whose further tracks are the same.
+/// Returns process and thread of an event, ignoring extra tracks.
 fn on_thread(shown: &ShownRank<'_>, at: usize) -> (String, String) {
     let device = &shown.trace.device;
     let thread = device.threads[at];
@@ -309,7 +311,7 @@ fn on_thread(shown: &ShownRank<'_>, at: usize) -> (String, String) {
     )
 }
 
-/// The same of a stream.
+/// Returns process and stream of an event, ignoring extra tracks.
 fn on_queue(shown: &ShownRank<'_>, at: usize) -> (String, String) {
     let device = &shown.trace.device;
     let queue = device.queues[at];
@@ -379,13 +381,13 @@ fn add_ranges(shown: &ShownRank<'_>, pieces: &BTreeSet<NodeIdx>, all: &mut Vec<R
     }
 }
 
-/// Whether a category is neither of the graph nor of what etlink draws itself.
+/// Returns true if a category is neither the graph's nor drawn by etlink itself.
 fn is_extra(category: &str) -> bool {
     !matches!(category, "node" | "transfer" | "step" | "delay")
         && !etlink_kineto::is_graph_event(&format!("X {category}"))
 }
 
-/// What is no part of the graph, by name and time: on which track it is has tests of its own.
+/// Adds events outside the graph, by name and time; their tracks have their own tests.
 fn add_extra(shown: &ShownRank<'_>, all: &mut Vec<ExtraRange>) {
     let device = &shown.trace.device;
     let Some(details) = &device.details else {
@@ -426,8 +428,8 @@ fn thread_name(trace: &LinkedTrace, thread: HostThread) -> String {
     )
 }
 
-/// Each edge but those of order and data, from the call where a call launches. Gives the pieces of
-/// calls and ops that arrows end at because they do not end at the start of the whole.
+/// Adds all edges except order and data, starting at the call if a call launches. Returns the
+/// pieces of calls and ops at which arrows end because they do not end at the start of the whole.
 fn add_arrows(shown: &ShownRank<'_>, all: &mut Vec<Arrow>) -> BTreeSet<NodeIdx> {
     let (trace, mut pieces) = (shown.trace, BTreeSet::new());
     // Mirrors `is_drawn` on purpose: calling it would compare the writer with itself.
@@ -492,15 +494,15 @@ enum RowTable {
     Rows,
 }
 
-/// What a gap or boundary that no op encloses is a piece of.
+/// Source of a gap or boundary that no op encloses.
 const NOTHING: usize = u32::MAX as usize;
 
-/// The end of an arrow between ranks that is not at the start of a whole op.
+/// Returns the end of an arrow between ranks if it is not at the start of a whole op.
 fn piece_end(shown: &ShownRank<'_>, release: &WaitCause) -> Option<End> {
     let node = shown.trace.nodes.get(release.node);
     let (start, duration) = shown.span(node.start, node.duration);
     let inside = release.waits && shown.clock.aligned(release.at_ns).0 - shown.origin_ns > start;
-    // On a device rows are never cut, so that only host ranges have pieces.
+    // Rows on a device are never split, so only host ranges have pieces.
     let is_piece = !inside
         && !node.on_device
         && start > range_end(shown, table_place(shown.trace, release.node)).2;
@@ -522,7 +524,7 @@ fn piece_name(trace: &LinkedTrace, node: &Node) -> String {
     }
 }
 
-/// What a node is a piece of, or delays.
+/// Returns table and row of the event that a node is part of, or delays.
 fn table_place(trace: &LinkedTrace, node: NodeIdx) -> (RowTable, usize) {
     let node = trace.nodes.get(node);
     let table = match node.kind {

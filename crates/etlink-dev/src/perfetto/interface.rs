@@ -1,5 +1,5 @@
-//! The order of tracks in Perfetto's own user interface, which is another than that of the engine's
-//! tables. `tests/browser/perfetto.test.mjs` opens a timeline in it and reads its list of tracks.
+//! Tests the order of tracks in Perfetto's user interface, which differs from the engine's tables.
+//! `tests/browser/perfetto.test.mjs` opens a timeline there and reads its list of tracks.
 
 use super::{PerfettoTools, drawn, run_silently};
 use crate::support::{repository_root, run_command};
@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Leaves a picture in `target/perfetto`.
+/// Runs the test, and leaves a picture in `target/perfetto`.
 pub(super) fn test_interface(tools: &PerfettoTools) -> Result<()> {
     let run = drawn::draw_many_ranks(&tools.folder)?;
     let output = tools.folder.join("drawn_ranks_timeline");
@@ -30,8 +30,8 @@ pub(super) fn test_interface(tools: &PerfettoTools) -> Result<()> {
     run_command(&mut node)
 }
 
-/// A copy of the test with its packages: `cargo dev browser` may install them beside the original at
-/// the same time.
+/// Copies the test with its packages, because `cargo dev browser` may install them next to the
+/// original at the same time.
 fn test_folder(folder: &Path) -> Result<PathBuf> {
     let (from, to) = (
         repository_root()?.join("tests/browser"),

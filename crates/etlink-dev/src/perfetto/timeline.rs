@@ -1,4 +1,4 @@
-//! All ranks of a run in one file.
+//! Checks the timeline of all ranks of a run in one file.
 
 use super::expected::{ExpectedContent, ShownRank};
 use super::{ExportedPair, PerfettoTools, link_pair, run_silently};
@@ -9,7 +9,7 @@ use etlink_model::GlobalRank;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Folders of recorded runs of several ranks.
+/// Returns the folders of recorded runs of several ranks.
 pub fn recorded_runs(pairs: &Path) -> Result<Vec<PathBuf>> {
     let folders = pairs
         .read_dir()
@@ -24,7 +24,7 @@ pub fn recorded_runs(pairs: &Path) -> Result<Vec<PathBuf>> {
     Ok(runs)
 }
 
-/// Device and host trace of a rank, whichever are there.
+/// Returns the existing files of a rank: device trace, then host trace.
 fn rank_files(run: &Path, rank: usize) -> Vec<PathBuf> {
     let names = ["kineto_trace", "torch_et"]
         .iter()
@@ -35,7 +35,7 @@ fn rank_files(run: &Path, rank: usize) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Compares a run's timeline with what its ranks and their joints have.
+/// Compares a run's timeline with its ranks and the connections between them.
 pub fn check_timeline(
     run: &Path,
     tools: &PerfettoTools,
@@ -56,7 +56,7 @@ pub fn check_timeline(
     let pair = |mut files: Vec<PathBuf>| {
         link_pair(&ExportedPair {
             name: String::new(),
-            // `rank_files` gives the device trace first, and `take_while` leaves out empty lists.
+            // `rank_files` returns the device trace first, and `take_while` drops empty lists.
             device: files.remove(0),
             host: files.pop(),
         })

@@ -1,8 +1,8 @@
 //! Opens pages in a headless browser, as users do.
 //!
-//! `tests/browser` has the tests; here is what they need: Chromium (Debian's, installed where it is
-//! not there and may be), Playwright's driver from npm, pages of recorded and drawn traces, and
-//! what `etlink analyze` and `etlink ranks` say of the same traces.
+//! `tests/browser` contains the tests; this module prepares what they need: Chromium (Debian's,
+//! installed if it is missing and permitted), Playwright's driver from npm, pages of recorded and
+//! generated traces, and the output of `etlink analyze` and `etlink ranks` for the same traces.
 
 use super::{drawn, install_packages};
 use crate::support::{etlink_path, repository_root, run_command};
@@ -30,7 +30,7 @@ pub fn test_page() -> Result<()> {
             .args(["merge", "--overwrite", "-o"])
             .arg(&written)
             .arg(folder.join("traces/devices"))
-            // Its report would stand among the results of the tests.
+            // Its report would mix with the results of the tests.
             .stdout(std::process::Stdio::null()),
     )?;
     pages.push(("written".to_owned(), written));
@@ -40,7 +40,7 @@ pub fn test_page() -> Result<()> {
     write_compared_page(&etlink, &folder, &root.join("testdata/pairs"))?;
     write_simulated_page(&etlink, &folder, &root.join("testdata"))?;
     let mut node = Command::new("node");
-    // Older versions of Node print TAP where there is no terminal.
+    // Older versions of Node print TAP if there is no terminal.
     node.args(["--test", "--test-reporter", "spec"])
         .arg(tests.join("page.test.mjs"))
         .env("BROWSER", browser)
@@ -48,7 +48,7 @@ pub fn test_page() -> Result<()> {
     run_command(&mut node)
 }
 
-/// `NAME.html`, and what the other commands say, as `NAME.COMMAND.json`.
+/// Writes `NAME.html`, and the output of other commands as `NAME.COMMAND.json`.
 fn write_page(etlink: &Path, folder: &Path, name: &str, traces: &Path) -> Result<()> {
     let page = folder.join(format!("{name}.html"));
     run_command(
@@ -61,11 +61,11 @@ fn write_page(etlink: &Path, folder: &Path, name: &str, traces: &Path) -> Result
         ("analyze", &["analyze"][..]),
         ("memory", &["analyze", "--table", "memory_timeline"]),
     ];
-    // a written graph has slices of ops, which make no tree
+    // a written graph has slices of ops, which form no tree
     if name != "written" {
         analyses.push(("tree", &["top", "--tree"]));
         analyses.push(("frames", &["top", "--tree", "--python"]));
-        // ranks are compared by their traces, and the findings of a folder are those of all ranks
+        // ranks are compared by their traces, and the findings of a folder cover all ranks
         if traces.is_dir() {
             analyses.push(("ranks", &["ranks"]));
             analyses.push(("findings", &["findings"]));
@@ -86,7 +86,7 @@ fn write_page(etlink: &Path, folder: &Path, name: &str, traces: &Path) -> Result
     Ok(())
 }
 
-/// `compared.html` of two runs, and `compared.diff.json`.
+/// Writes `compared.html` for two runs, and `compared.diff.json`.
 fn write_compared_page(etlink: &Path, folder: &Path, pairs: &Path) -> Result<()> {
     let runs = ["transformer-2.3.1", "transformer-2.15.0"].map(|run| pairs.join(run));
     let page = folder.join("compared.html");
@@ -104,7 +104,7 @@ fn write_compared_page(etlink: &Path, folder: &Path, pairs: &Path) -> Result<()>
     std::fs::write(&path, diff.stdout).with_context(|| path.display().to_string())
 }
 
-/// `simulated.html` of a run with a simulation, and `simulated.compared.json`.
+/// Writes `simulated.html` for a run with a simulation, and `simulated.compared.json`.
 fn write_simulated_page(etlink: &Path, folder: &Path, testdata: &Path) -> Result<()> {
     let traces = testdata.join("pairs/tpdp4-2.15.0");
     let log = testdata.join("simulated/tpdp4-2.15.0/log.log");
@@ -133,9 +133,9 @@ fn write_simulated_page(etlink: &Path, folder: &Path, testdata: &Path) -> Result
     std::fs::write(&path, said.stdout).with_context(|| path.display().to_string())
 }
 
-/// The installed browser.
+/// Returns the path of the browser; installs it if it is missing.
 pub fn chromium_path() -> Result<PathBuf> {
-    // Two suites run side by side: the second waits until the first has installed all of it.
+    // Two suites may run in parallel: the second waits until the first has finished installing.
     let lock = std::env::temp_dir().join("etlink-chromium.lock");
     let lock = File::create(&lock).with_context(|| lock.display().to_string())?;
     lock.lock().context("the lock of the installation")?;
@@ -157,13 +157,13 @@ pub fn chromium_path() -> Result<PathBuf> {
 fn run_apt_get(arguments: &[&str]) -> Result<()> {
     let mut command = Command::new("apt-get");
     command.args(arguments).args(["-qq", "-y"]);
-    // else a package that asks something waits for an answer
+    // otherwise a package with a question would wait for an answer
     run_command(command.env("DEBIAN_FRONTEND", "noninteractive"))
 }
 
 fn installed_browser() -> Option<PathBuf> {
     let folders = std::env::split_paths(&std::env::var_os("PATH")?).collect::<Vec<_>>();
-    // Debian, Ubuntu and Google name the same browser differently.
+    // Debian, Ubuntu and Google have different names for the same browser.
     let names = ["chromium", "chromium-browser", "google-chrome"];
     names.iter().find_map(|name| {
         folders

@@ -1,5 +1,5 @@
-//! Drawn traces for pages: two ranks with devices and memory, names that try to get out of the
-//! page, and more than a page has room for.
+//! Generates traces for pages: two ranks with devices and memory, names that try to escape the
+//! page, and more data than a page can hold.
 
 use anyhow::{Context, Result};
 use etlink_testing::{DeviceQueue, ParamComms, TraceBuilder};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 const US: i64 = 1_000;
 
-/// Writes the traces into `folder`. Their names, and the file or folder of each.
+/// Writes the traces into `folder`. Returns their names, and the file or folder of each.
 pub fn draw_traces(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
     let ranks = folder.join("devices");
     std::fs::create_dir_all(&ranks).with_context(|| ranks.display().to_string())?;
@@ -34,7 +34,7 @@ fn write_kineto(path: PathBuf, draw: TraceBuilder) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Three steps, the second of them long; rank 1 comes late to each all-reduce.
+/// Generates three steps, the second of them long; rank 1 comes late to each all-reduce.
 ///
 /// ```text
 /// us         0         100       200       300       400
@@ -104,7 +104,7 @@ fn draw_training(rank: i64) -> TraceBuilder {
     draw
 }
 
-/// An allocation or free on device 0, bytes.
+/// Adds an allocation or free on device 0, bytes.
 fn draw_memory(draw: &mut TraceBuilder, at_ns: i64, bytes: i64, allocated: i64, reserved: i64) {
     let us = at_ns as f64 / 1e3;
     // Device type 1 is CUDA (`c10::DeviceType`).
@@ -122,11 +122,11 @@ fn draw_memory(draw: &mut TraceBuilder, at_ns: i64, bytes: i64, allocated: i64, 
     ));
 }
 
-/// 1,200 steps, in each a kernel of another name and eight allocations.
+/// Generates 1,200 steps, each with a distinct kernel name and eight allocations.
 fn draw_many_ranges() -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
-    // A table of the page has 1,000 records at most: this is more.
+    // A table of the page holds at most 1,000 records: this exceeds it.
     for step in 0..1_200 {
         let at = |us: i64| (step * 50 + us) * US;
         draw.annotation(main, &format!("ProfilerStep#{step}"), at(0), at(50));
@@ -152,7 +152,7 @@ fn draw_many_ranges() -> TraceBuilder {
     draw
 }
 
-/// Three steps of kernels that are over before the host launches the next: a finding.
+/// Generates three steps of kernels that end before the host launches the next: a finding.
 fn draw_short_kernels() -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
@@ -171,13 +171,13 @@ fn draw_short_kernels() -> TraceBuilder {
     draw
 }
 
-/// What ends a script, quotes, control characters, text that goes from right to left, ten kilobytes
-/// of name.
+/// Generates names with script ends, quotes, control characters, right-to-left text, and ten
+/// kilobytes.
 fn draw_hostile_names() -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
     let names = [
-        // The browser test looks whether any of these has set `window.hurt`.
+        // The browser test checks that none of these has set `window.hurt`.
         "</script><script>window.hurt = 1</script>".to_owned(),
         "<img src=x onerror=\"window.hurt = 2\">".to_owned(),
         "'\"`${window.hurt = 3}` --> ]]> &lt;b&gt;".to_owned(),

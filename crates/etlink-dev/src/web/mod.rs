@@ -1,5 +1,5 @@
-//! The page's script: formatted, linted and built from its sources with node, and the page tested
-//! in a browser.
+//! Formats, lints and builds the page's script from its sources with node, and tests the page in a
+//! browser.
 
 mod browser;
 mod drawn;
@@ -12,15 +12,16 @@ use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::Command;
 
-/// What is built and committed.
+/// Files that are built and committed.
 const BUILT: [&str; 2] = ["page.js", "page.css"];
 
-/// Builds the script and style sheet anew; to compare, beside what is committed.
+/// Builds the script and style sheet; with `check`, into a separate folder, for comparison with the
+/// committed ones.
 pub fn build_page(check: bool) -> Result<()> {
     let web = repository_root()?.join("crates/etlink-report/web");
     install_packages(&web)?;
     if check {
-        // First what takes a second.
+        // Quick checks first.
         npm_script(&web, "format:check")?;
         npm_script(&web, "lint")?;
     }
@@ -38,7 +39,7 @@ pub fn build_page(check: bool) -> Result<()> {
             "--",
             "--logLevel",
             "warn",
-            // Vite empties a folder outside of its own only when told so.
+            // Vite empties a folder outside its own only with this option.
             "--emptyOutDir",
             "--outDir",
         ])
@@ -69,16 +70,16 @@ fn read_built(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).with_context(|| path.display().to_string())
 }
 
-/// Installs what a folder's package-lock.json names.
+/// Installs the packages in a folder's package-lock.json.
 pub fn install_packages(folder: &Path) -> Result<()> {
     let mut npm = Command::new("npm");
-    // `ci` installs what the lock file names, or fails; `install` would rewrite the file.
+    // `ci` installs exactly the lock file's versions, or fails; `install` would rewrite the file.
     npm.args(["ci", "--no-audit", "--no-fund", "--loglevel", "error"])
         .current_dir(folder);
     run_command(&mut npm)
 }
 
-/// Runs a script of a folder's package.json.
+/// Runs a script in a folder's package.json.
 fn npm_script(folder: &Path, name: &str) -> Result<()> {
     let mut npm = Command::new("npm");
     npm.args(["run", "--silent", name]).current_dir(folder);

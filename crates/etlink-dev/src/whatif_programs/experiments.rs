@@ -1,18 +1,18 @@
-//! The programs that are recorded as they are and changed.
+//! Programs that are recorded unchanged and changed.
 
-/// Lengths of a program's parts, ms. `WORK_1` is that of rank 1 alone.
+/// Durations of a program's parts, ms. `WORK_1` is for rank 1 alone.
 pub(super) type Parts = &'static [(&'static str, f64)];
 
-/// What is asked about the program as it is.
+/// A what-if question about the unchanged program.
 #[derive(Clone, Copy)]
 pub(super) enum Question {
-    /// An op takes so many times as long, on all ranks or on one.
+    /// Scales the duration of an op, on all ranks or on one.
     Scale {
         op: &'static str,
         factor: f64,
         rank: Option<u32>,
     },
-    /// `--what-if straggler=RANK`. The op and the factor are what it should come to.
+    /// `--what-if straggler=RANK`, with the op and factor that it should be equivalent to.
     Straggler {
         rank: u32,
         op: &'static str,
@@ -21,7 +21,7 @@ pub(super) enum Question {
 }
 
 impl Question {
-    /// As `etlink replay` takes it.
+    /// Returns the arguments for `etlink replay`.
     pub(super) fn arguments(self) -> [String; 2] {
         match self {
             Question::Scale { op, factor, rank } => {
@@ -34,7 +34,7 @@ impl Question {
         }
     }
 
-    /// What naive predictors know: which op changes, by what factor, on which rank.
+    /// Returns the input of naive predictors: the changed op, its factor and its rank.
     pub(super) fn changed_op(self) -> (&'static str, f64, Option<u32>) {
         match self {
             Question::Scale { op, factor, rank } => (op, factor, rank),
@@ -43,12 +43,12 @@ impl Question {
     }
 }
 
-/// A program, and what is changed of it.
+/// A program and a change to it.
 pub(super) struct Experiment {
     pub(super) name: &'static str,
-    /// Which function of `recipes/whatif/program.py`.
+    /// Function in `recipes/whatif/program.py`.
     pub(super) way: &'static str,
-    /// Processes.
+    /// Number of processes.
     pub(super) ranks: u32,
     pub(super) before: Parts,
     pub(super) after: Parts,
@@ -91,7 +91,7 @@ const fn ranks_experiment(
     }
 }
 
-/// A change of rank 1 alone.
+/// Returns a change on rank 1 alone.
 const fn of_rank_1(op: &'static str, factor: f64) -> Question {
     Question::Scale {
         op,

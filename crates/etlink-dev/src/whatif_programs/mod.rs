@@ -1,8 +1,8 @@
-//! What-if questions about real programs: each is recorded as it is and changed, and the second is
-//! predicted from the traces of the first.
+//! Asks what-if questions about real programs: each is recorded unchanged and changed, and the
+//! second recording is predicted from the traces of the first.
 //!
-//! Steps of the later half count: queues that were full when the recording began hide for some
-//! steps what a change does.
+//! Only the later half of the steps counts: queues that were full when the recording began hide the
+//! effect of a change for some steps.
 
 mod experiments;
 mod recorded;
@@ -26,7 +26,7 @@ pub struct WhatIfProgramOptions {
     only: String,
 }
 
-/// Bars: mean and worst error of a step's length.
+/// Limits of the mean and worst error of a step's duration.
 const MEAN: f64 = 0.033;
 const WORST: f64 = 0.10;
 
@@ -53,7 +53,7 @@ pub fn test_programs(options: &WhatIfProgramOptions) -> Result<()> {
     Ok(())
 }
 
-/// Prints a line of the table, and gives the error as a share of the truth.
+/// Prints a line of the table, and returns the error relative to the truth.
 fn run_experiment(options: &WhatIfProgramOptions, experiment: &Experiment) -> Result<f64> {
     let mut runs = vec![];
     for _ in 0..options.repeat.max(1) {
@@ -76,14 +76,14 @@ fn run_experiment(options: &WhatIfProgramOptions, experiment: &Experiment) -> Re
     Ok(error)
 }
 
-/// Lengths of a step, ms.
+/// Durations of a step, ms.
 struct StepPrediction {
     before: f64,
     after: f64,
     predicted: f64,
-    /// A naive prediction: the step gets longer by what the changed op does.
+    /// Naive prediction: the step grows by the change of the op's total time.
     sum: f64,
-    /// Another: by what the op does on the critical path.
+    /// Naive prediction: the step grows by the change of the op's time on the critical path.
     path: f64,
 }
 
@@ -104,7 +104,7 @@ fn predict_experiment(
     let predicted = program.replay(&experiment.question.arguments())?;
     let (op, factor, rank) = experiment.question.changed_op();
     let change_per_ms = (factor - 1.0) / recorded::ACTIVE as f64;
-    // The second recording takes the folder of the first.
+    // The second recording reuses the folder of the first.
     let sum = before + program.op_ms(op, rank.unwrap_or(0))? * change_per_ms;
     let path = before + plain.path_ms(op, rank) * change_per_ms;
     Ok(StepPrediction {

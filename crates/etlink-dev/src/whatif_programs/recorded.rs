@@ -1,4 +1,4 @@
-//! A program that was recorded, and what `etlink replay` says of it.
+//! A recorded program, with the answers of `etlink replay`.
 
 use super::experiments::{Experiment, Parts};
 use crate::support::{etlink_path, read_trace_text, repository_root, run_command};
@@ -7,18 +7,18 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Steps that are recorded.
+/// Number of recorded steps.
 pub(super) const ACTIVE: usize = 12;
-/// Steps before and behind them: one that waits, one that warms up, two until the program ends.
+/// Number of other steps: one that waits, one that warms up, two until the program ends.
 const OTHERS: usize = 4;
 
-/// The traces of a program.
+/// Traces of a program.
 pub(super) struct RecordedProgram {
     folder: PathBuf,
 }
 
 impl RecordedProgram {
-    /// Records a program whose parts are so long.
+    /// Records a program with these durations of its parts.
     pub(super) fn record(
         python: &Path,
         experiment: &Experiment,
@@ -47,7 +47,7 @@ impl RecordedProgram {
         }
         record.arg(root.join("crates/etlink-dev/recipes/whatif/program.py"));
         record.args([experiment.way, &(ACTIVE + OTHERS).to_string()]);
-        // The backend that records is compiled at its first use, by the environment's own ninja.
+        // The recording backend is compiled on first use, by the environment's own ninja.
         let programs = python.parent().context("no folder of Python")?;
         let path = std::env::var("PATH").unwrap_or_default();
         record.env("PATH", format!("{}:{path}", programs.display()));
@@ -59,7 +59,7 @@ impl RecordedProgram {
         Ok(RecordedProgram { folder })
     }
 
-    /// What `etlink replay` prints with these arguments.
+    /// Returns the output of `etlink replay` with these arguments.
     pub(super) fn replay(&self, arguments: &[String]) -> Result<ReplayDocument> {
         let mut replay = Command::new(etlink_path()?);
         replay.arg("replay").arg(&self.folder).arg("--json");
@@ -76,7 +76,7 @@ impl RecordedProgram {
         Ok(ReplayDocument(run.clone()))
     }
 
-    /// How long the ops of a name take on a rank in all, ms.
+    /// Returns the total time of the ops with a name on a rank, ms.
     pub(super) fn op_ms(&self, name: &str, rank: u32) -> Result<f64> {
         let text = read_trace_text(&self.folder.join(format!("kineto_trace_{rank}.json")))?;
         let trace: Value = serde_json::from_slice(&text)?;
@@ -87,11 +87,11 @@ impl RecordedProgram {
     }
 }
 
-/// A run, as `etlink replay --json` tells it.
+/// A run, from `etlink replay --json`.
 pub(super) struct ReplayDocument(Value);
 
 impl ReplayDocument {
-    /// The mean length of the later half of the first rank's steps, ms.
+    /// Returns the mean duration of the first rank's steps in the later half, ms.
     pub(super) fn mean_step(&self) -> Result<f64> {
         let steps = self.0["steps"].as_array().context("no steps")?;
         let own = steps.iter().filter(|step| step["rank"] == steps[0]["rank"]);
@@ -101,7 +101,7 @@ impl ReplayDocument {
         Ok(later.iter().sum::<f64>() / 1e6 / later.len() as f64)
     }
 
-    /// How long the ops of a name take on the critical path, on all ranks or on one, ms.
+    /// Returns the time of the ops with a name on the critical path, on all ranks or on one, ms.
     pub(super) fn path_ms(&self, name: &str, rank: Option<u32>) -> f64 {
         let path = self.0["critical_path"]["steps"].as_array();
         let steps = path.into_iter().flatten();

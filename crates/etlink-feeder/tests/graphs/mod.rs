@@ -1,4 +1,4 @@
-//! Graphs that tests draw, and how they are fed.
+//! Generates graphs for tests, and feeds them.
 #![allow(dead_code, reason = "each test takes what it needs")]
 
 use etlink_chakra::messages::{ChakraMessage, write_et};
@@ -8,7 +8,7 @@ use etlink_feeder::Feeder;
 use std::collections::VecDeque;
 use std::io::{Read, Seek};
 
-/// A node, by its id and those that it waits for by data and by control.
+/// A node: its id, and its data and control dependencies.
 pub(crate) type Drawn<'a> = (u64, &'a [u64], &'a [u64]);
 
 pub(crate) fn file(nodes: &[Drawn<'_>]) -> Vec<u8> {
@@ -37,11 +37,11 @@ pub(crate) fn file(nodes: &[Drawn<'_>]) -> Vec<u8> {
     bytes
 }
 
-/// The same, drawn.
+/// A generated node, with owned dependencies.
 pub(crate) type DrawnNode = (u64, Vec<u64>, Vec<u64>);
 
-/// A graph without a circle, of up to `most` nodes: ids with gaps and in any order, dependencies of
-/// both kinds, some of them twice, and nodes before those that they wait for.
+/// Generates an acyclic graph of up to `most` nodes: ids with gaps and in any order, dependencies
+/// of both kinds, some listed twice, and nodes before their dependencies.
 pub(crate) fn draw_graph(draw: &mut fastrand::Rng, most: usize) -> Vec<DrawnNode> {
     let count = draw.usize(1..most);
     let gap = draw.u64(1..9);
@@ -58,14 +58,14 @@ pub(crate) fn draw_graph(draw: &mut fastrand::Rng, most: usize) -> Vec<DrawnNode
             (ids[place], some(3), some(2))
         })
         .collect();
-    // a file may have a node before what it waits for
+    // a node may precede its dependencies in a file
     if draw.bool() {
         draw.shuffle(&mut nodes);
     }
     nodes
 }
 
-/// Its file.
+/// Encodes the file of a graph.
 pub(crate) fn drawn_file(nodes: &[DrawnNode]) -> Vec<u8> {
     let nodes: Vec<Drawn<'_>> = nodes
         .iter()
@@ -74,7 +74,7 @@ pub(crate) fn drawn_file(nodes: &[DrawnNode]) -> Vec<u8> {
     file(&nodes)
 }
 
-/// Ids in the order of issue; up to `limit` nodes are under way, and end as they were issued.
+/// Returns ids in issue order; up to `limit` nodes are in flight, and end in issue order.
 pub(crate) fn issue_all<R: Read + Seek>(feeder: &mut Feeder<R>, limit: usize) -> Vec<u64> {
     let (mut issued, mut under_way) = (vec![], VecDeque::new());
     loop {
@@ -91,7 +91,7 @@ pub(crate) fn issue_all<R: Read + Seek>(feeder: &mut Feeder<R>, limit: usize) ->
     }
 }
 
-/// A diamond: 1 and 2 wait for 0, and 3 for both; 3 waits for 1 twice.
+/// A diamond: 1 and 2 wait for 0, and 3 for both; 3 lists 1 twice.
 pub(crate) const DIAMOND: [Drawn<'_>; 4] = [
     (0, &[], &[]),
     (1, &[0], &[]),

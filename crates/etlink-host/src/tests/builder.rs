@@ -1,10 +1,10 @@
-//! Test traces, and the laws that hold for whatever is read.
+//! Builders of test traces, and invariants of every trace.
 
 use crate::HostReadOptions;
 use etlink_model::{HostTrace, TextSpan};
 use std::fmt::Write;
 
-/// A node of schema 1.0.1, written as PyTorch does: the name is not escaped.
+/// A node of schema 1.0.1, written like PyTorch's: the name is not escaped.
 pub(crate) struct Node {
     id: u64,
     parent: u64,
@@ -78,7 +78,7 @@ impl Node {
     }
 }
 
-/// A document of these nodes.
+/// Builds a document of these nodes.
 pub(crate) fn document(nodes: &[String]) -> String {
     format!(
         "{{\n  \"schema\": \"1.0.1\", \"pid\": 7, \"start_ts\": 5,\n  \"nodes\": [\n{}\n  ],\n  \
@@ -87,19 +87,19 @@ pub(crate) fn document(nodes: &[String]) -> String {
     )
 }
 
-/// Reads and checks.
+/// Reads a trace and checks its invariants.
 pub(crate) fn read(text: &str) -> HostTrace {
     let trace = crate::read(text.as_bytes(), HostReadOptions::default()).expect("reads");
     check(&trace);
     trace
 }
 
-/// A span's text.
+/// Returns the text of a span.
 pub(crate) fn text(trace: &HostTrace, span: TextSpan) -> &str {
     std::str::from_utf8(trace.span(span)).expect("utf8")
 }
 
-/// The laws of a host trace.
+/// Asserts the invariants of a host trace.
 pub(crate) fn check(trace: &HostTrace) {
     let nodes = &trace.nodes;
     let uses = crate::tensor_uses(trace);

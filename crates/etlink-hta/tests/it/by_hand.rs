@@ -1,4 +1,4 @@
-//! What HTA says, by hand.
+//! Compares with HTA's figures computed by hand.
 
 use crate::support::linked;
 use etlink_hta::{HtaOptions, HtaTables, hta_tables};
@@ -48,7 +48,7 @@ fn draw() -> TraceBuilder {
 fn times_lose_what_is_no_whole_microsecond() {
     let tables = hta_of(&draw(), HtaOptions::default());
     let time = &tables.temporal_breakdown[0];
-    // 3 to 15: 3-8 touches, 12-15
+    // The window is 3 to 15; 3-8 touches, then 12-15.
     assert_eq!(
         (
             time.kernel_time,
@@ -66,7 +66,7 @@ fn times_lose_what_is_no_whole_microsecond() {
         ),
         (33.33, 16.67, 50.0)
     );
-    // gemm ends at 5, where nccl begins
+    // gemm ends at 5, where nccl begins.
     assert_eq!(
         tables.comm_comp_overlap[0].comp_comm_overlap_pctg,
         Some(0.0)
@@ -131,7 +131,7 @@ fn rows_shorter_than_a_microsecond_have_a_negative_length() {
     let [kernel] = &tables.kernel_breakdown[..] else {
         panic!("one name")
     };
-    // 2.2-2.7 is 3 to 2; 4.3-5.1 is 5 to 5
+    // 2.2-2.7 becomes 3 to 2; 4.3-5.1 becomes 5 to 5.
     assert_eq!(
         (
             kernel.stats.sum,
@@ -167,7 +167,7 @@ fn idle_time_by_when_the_call_began() {
         .iter()
         .map(|idle| (idle.idle_category, idle.idle_time))
         .collect();
-    // 10-12 was launched in time, 20-28 late, 30-90 in time but more than 30 us
+    // 10-12 was launched in time, 20-28 late, 30-90 in time but exceeds 30 µs.
     assert_eq!(
         found,
         [("host_wait", 8.0), ("kernel_wait", 2.0), ("other", 60.0)]
@@ -194,7 +194,7 @@ fn the_last_step_is_left_out() {
             (at + 10 * US, at + 20 * US),
         );
     }
-    // lost in any case: no call has its id
+    // Lost in any case: no call has its id.
     draw.kernel(DeviceQueue::stream(7), "stray", (40 * US, 45 * US), 77);
     let steps = |settings| {
         let tables = hta_of(&draw, settings);
@@ -238,7 +238,7 @@ fn queue_and_bandwidth_over_samples() {
         64,
     );
     let tables = hta_of(&draw, HtaOptions::default());
-    // lengths 1 2 1 0
+    // The lengths are 1 2 1 0.
     let queue = &tables.queue_length_summary[0];
     assert_eq!(
         (
@@ -264,7 +264,7 @@ fn queue_and_bandwidth_over_samples() {
         .iter()
         .map(|one| (one.cpu_duration, one.gpu_duration, one.launch_delay))
         .collect();
-    // 0 to 0.5 us is 0 to 0
+    // 0 to 0.5 µs becomes 0 to 0.
     assert_eq!(
         launches,
         [(0.0, 1.0, 4.0), (0.0, 1.0, 7.0), (1.0, 2.0, 1.0)]
@@ -295,7 +295,7 @@ fn what_hta_takes_for_device_rows() {
     );
     let tables = hta_of(&draw, HtaOptions::default());
     let time = &tables.temporal_breakdown[0];
-    // the op is computation, the wait is work
+    // The op is computation, the wait is work.
     assert_eq!(
         (
             time.kernel_time,

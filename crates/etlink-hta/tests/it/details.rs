@@ -1,4 +1,4 @@
-//! What HTA's class in Python is made of, by hand.
+//! Compares with the data of HTA's Python class, computed by hand.
 
 use crate::support::linked;
 use etlink_hta::{HtaDetails, HtaOnDemand, HtaOptions, HtaTables, StragglerQuery};
@@ -34,7 +34,7 @@ fn gaps_and_launches_before_any_argument() {
     let gaps: Vec<_> = gaps
         .map(|gap| (gap.stream, gap.idle_interval, gap.host_wait))
         .collect();
-    // the first row has no gap before it; the copy was called when the kernel had ended
+    // The first row has no previous gap; the copy was called after the kernel had ended.
     assert_eq!(gaps, [(7, None, false), (7, Some(10.0), true)]);
     let launches: Vec<_> = details.launches.iter().map(|one| one.is_memory).collect();
     assert_eq!(launches, [false, true]);
@@ -71,7 +71,7 @@ fn every_table_is_found_by_its_name() {
     assert_eq!(count.0, 1);
 }
 
-/// The records of a table, as they are printed.
+/// Records of a table, as printed.
 struct Shown(Vec<String>);
 
 impl etlink_analyze::RecordVisitor for Shown {
@@ -106,7 +106,7 @@ fn a_table_alone_is_that_among_all() {
     assert_eq!(shown(&all, "kernel_breakdown").len(), 2);
 }
 
-/// HTA does not look at `tid`: rows of MTIA without `stream` are none of a device's.
+/// HTA ignores `tid`: MTIA rows without `stream` belong to no device.
 #[test]
 fn rows_that_do_not_say_their_stream_are_left_out() {
     let row = |tid: u32, args: &str| {
@@ -123,11 +123,12 @@ fn rows_that_do_not_say_their_stream_are_left_out() {
     let (tables, details) =
         etlink_hta::hta_tables_in_detail(&trace, HtaOptions::default()).expect("patterns");
     assert_eq!(tables.temporal_breakdown[0].kernel_time, 5.0);
-    // but they are events of the trace
+    // They are still events of the trace.
     assert_eq!(details.extent[0].duration, 797.0);
 }
 
-/// Rank 0 starts its communication of step 1 last, rank 1 that of step 2.
+/// Draws a rank; rank 0 starts its communication of step 1 last, rank 1 its communication of step
+/// 2.
 fn rank(rank: i64) -> HtaTables {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();

@@ -1,6 +1,6 @@
-//! What HTA itself (traceinsight 0.6.1, pandas 2.2.3) said of drawn traces.
+//! Compares with the results of HTA itself (traceinsight 0.6.1, pandas 2.2.3) for drawn traces.
 //!
-//! To ask it again: `HTA_DRAWN=DIR cargo test -p etlink-hta --test it drawn_without_damage` writes
+//! To run HTA again: `HTA_DRAWN=DIR cargo test -p etlink-hta --test it drawn_without_damage` writes
 //! the traces, `cargo dev hta --traces DIR` compares.
 
 use crate::support::linked;
@@ -30,7 +30,7 @@ fn stats(all: &[NameStats]) -> Vec<(&str, f64, f64, f64, f64, f64)> {
         .collect()
 }
 
-/// What HTA was asked about has nothing that a reader would have to mend.
+/// The traces given to HTA contain nothing that a reader would have to repair.
 #[test]
 fn drawn_without_damage() {
     let alone = [
@@ -62,7 +62,7 @@ fn drawn_without_damage() {
     }
 }
 
-/// Twelve kernels, k0 the longest, k11 twice.
+/// Draws twelve kernels, k0 the longest, k11 twice.
 fn names() -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
@@ -79,8 +79,8 @@ fn names() -> TraceBuilder {
     draw
 }
 
-/// `others` are k8, k9 and k10, where the running sum is more than its 80 % quantile; their figures
-/// are of sums.
+/// `others` are k8, k9 and k10, at which the running sum exceeds its 80 % quantile; their figures
+/// are figures of sums.
 #[test]
 fn names_beyond_the_first_ten_are_others() {
     let tables = hta_of(&names(), HtaOptions::default());
@@ -110,14 +110,14 @@ fn names_beyond_the_first_ten_are_others() {
     assert_eq!(found, rest.map(|(name, sum)| alone(name, sum)));
 }
 
-/// HTA's test for names that are to be kept is a sum below 0, which rounding makes.
+/// HTA's test for names to keep is a sum below 0, which rounding creates.
 #[test]
 fn names_with_a_sum_below_0_are_no_others() {
     let mut draw = names();
     let main = draw.thread();
     let stream = DeviceQueue::stream(7);
     let begin = 20_000 * US;
-    // from 10.2 to 10.4 us: 11 to 10
+    // 10.2 to 10.4 µs becomes 11 to 10.
     let row = (begin + 10_200, begin + 10_400);
     draw.launch(main, (begin, begin + 5 * US), stream, "short", row);
     let tables = hta_of(&draw, HtaOptions::default());
@@ -176,7 +176,7 @@ fn annotations_of_hosts_and_devices() {
     let tables = hta_of(&annotations(), HtaOptions::default());
     let step = |number: &'static str, sum| (number, sum, sum, sum, 0.0, sum);
     let (one, two, three) = ("ProfilerStep#1", "ProfilerStep#2", "ProfilerStep#3");
-    // the last step begins with its range on the device: what the host did of it before is kept
+    // The last step begins with its range on the device; its host work before that is kept.
     let host = [
         step(one, 90.0),
         step(two, 90.0),
@@ -206,7 +206,7 @@ fn annotations_of_hosts_and_devices() {
     assert_eq!(stats(&all.user_annotation_breakdown_gpu), device);
 }
 
-/// 1,100 launches, one a microsecond, before the first kernel begins.
+/// Draws 1,100 launches, one per microsecond, before the first kernel begins.
 fn full_queue() -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
@@ -235,7 +235,7 @@ fn time_at_a_full_queue() {
     assert!((blocked.relative_duration_at_max_queue_length - 0.26893758932825157).abs() < 1e-12);
 }
 
-/// Where a copy ends a kernel begins; a Triton op bears a stream in the first of two steps.
+/// Draws a kernel that begins as a copy ends; a Triton op has a stream in the first of two steps.
 fn ties() -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
@@ -296,7 +296,8 @@ fn types_that_meet_and_ops_with_a_stream() {
     );
 }
 
-/// Two steps; rank 2 begins the communication of both last, rank 1 that of the second before it.
+/// Draws a rank with two steps; rank 2 begins the communication of both last, rank 1 that of the
+/// second before it.
 fn late_rank(rank: i64) -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     draw.distributed(rank, 3);
@@ -316,7 +317,7 @@ fn late_rank(rank: i64) -> TraceBuilder {
             "ncclKernel_AllReduce_RING_LL",
             (begin * US, (start + 90) * US),
         );
-        // differs less
+        // These durations differ less.
         let begin = start + 100 - 2 * rank;
         draw.launch(
             main,
@@ -325,7 +326,7 @@ fn late_rank(rank: i64) -> TraceBuilder {
             "ncclKernel_AllGather",
             (begin * US, (start + 120) * US),
         );
-        // what is short does not count
+        // Short kernels do not count.
         draw.launch(
             main,
             ((start + 7) * US, (start + 9) * US),
@@ -373,7 +374,7 @@ fn ranks_that_start_last() {
         [],
         "nobody to compare with"
     );
-    // times of all ranks count from the first event of all
+    // Times of all ranks count from the first event of all ranks.
     let mut aligned = ranks.clone();
     etlink_hta::align_series(aligned.iter_mut());
     let first_times = |ranks: &[HtaTables]| -> Vec<f64> {
@@ -386,8 +387,8 @@ fn ranks_that_start_last() {
     assert!(later.iter().all(|later| *later >= 0.0), "{later:?}");
 }
 
-/// The call that launched the file's first event is no launch, as in a trace of 2021 that begins
-/// with a kernel.
+/// The call that launched the file's first event is not counted as a launch, as in a trace of 2021
+/// that begins with a kernel.
 #[test]
 fn the_first_event_has_no_number() {
     let event = |cat: &str, name: &str, stream: &str, ts: i64, id: i64| {
@@ -427,7 +428,7 @@ fn the_first_event_has_no_number() {
     );
 }
 
-/// Two kernels that CUPTI counted, launched in an op inside another.
+/// Draws two kernels with CUPTI counters, launched in an op inside another.
 fn draw_counted(ranges: usize) -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
@@ -479,7 +480,7 @@ fn counters_of_kernels_have_the_ops_of_their_launches() {
         assert_eq!(ops, ("aten::conv2d", "aten::convolution"));
         assert_eq!(one.op_stack, "aten::conv2d > aten::convolution");
     }
-    // HTA says nothing where it cannot pair them
+    // HTA returns nothing if it cannot pair them.
     let unpaired = hta_of(&draw_counted(3), HtaOptions::default());
     assert_eq!(unpaired.cupti_counters, []);
 }

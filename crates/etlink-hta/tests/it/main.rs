@@ -1,4 +1,4 @@
-//! HTA's figures of drawn programs.
+//! Tests HTA's figures of drawn programs.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,

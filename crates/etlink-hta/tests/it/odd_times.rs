@@ -1,4 +1,4 @@
-//! Times that no trace should have, but damaged ones do.
+//! Tests times that only damaged traces have.
 
 use etlink_hta::{HtaOptions, hta_tables};
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! Drawn traces, linked.
+//! Draws and links traces.
 
 use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_testing::TraceBuilder;

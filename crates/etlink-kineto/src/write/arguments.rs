@@ -1,14 +1,14 @@
-//! The `args` of an event.
+//! Writes the `args` of an event.
 
 use etlink_json::write as json;
 use std::io;
 
-/// Collects the arguments of one event as text.
+/// Writer of the arguments of one event.
 pub struct EventArguments<'o> {
     out: &'o mut Vec<u8>,
-    /// What stands between two lines of arguments.
+    /// Text between two lines of arguments.
     line_break: &'static str,
-    /// What stands before the next argument.
+    /// Text before the next argument.
     separator: &'static str,
 }
 
@@ -21,42 +21,42 @@ impl<'o> EventArguments<'o> {
         }
     }
 
-    /// The next argument begins a line, where the layout has lines of arguments.
+    /// Starts a new line with the next argument, in layouts that have lines of arguments.
     pub fn break_line(&mut self) {
         if !self.separator.is_empty() {
             self.separator = self.line_break;
         }
     }
 
-    /// `External id`, the op that the event belongs to. CPU ops have no space behind it.
+    /// Writes `External id`, the op that the event belongs to. CPU ops have no space after it.
     pub(super) fn external_id(&mut self, id: i64, is_op: bool) -> io::Result<()> {
         self.number("External id", id)?;
         self.separator = if is_op { "," } else { self.line_break };
         Ok(())
     }
 
-    /// A number, or whatever else serde makes one JSON value of.
+    /// Writes a number or any other value that serde represents as a single JSON value.
     ///
     /// # Errors
-    /// The value cannot be JSON.
+    /// Fails if the value cannot be represented in JSON.
     pub fn number(&mut self, key: &str, value: impl serde::Serialize) -> io::Result<()> {
         self.key(key)?;
         json::number(self.out, value)
     }
 
-    /// A string.
+    /// Writes a string.
     ///
     /// # Errors
-    /// None that memory has.
+    /// Never fails in memory.
     pub fn text(&mut self, key: &str, value: &str) -> io::Result<()> {
         self.key(key)?;
         json::text(self.out, value)
     }
 
-    /// JSON text as it is: a list of shapes.
+    /// Writes JSON text unchanged, such as a list of shapes.
     ///
     /// # Errors
-    /// None that memory has.
+    /// Never fails in memory.
     pub fn raw(&mut self, key: &str, value: &str) -> io::Result<()> {
         self.key(key)?;
         self.out.extend_from_slice(value.as_bytes());

@@ -1,11 +1,10 @@
-//! Writes device traces as Kineto does: the one encoder of this format.
+//! Writes device traces as Kineto does; the only encoder of this format.
 //!
 //! ```text
 //! DeviceTrace ─ write ────────────┐
 //! events of a recorder, a test ───┴─ KinetoWriter ─> JSON text, event by event
 //! ```
-//! Layout and white space are those of Kineto (`libkineto/src/output_json.cpp`), per version of
-//! PyTorch that carries it.
+//! Layout and white space match Kineto's (`libkineto/src/output_json.cpp`), per PyTorch version.
 
 mod arguments;
 mod trace;
@@ -15,25 +14,25 @@ pub use arguments::EventArguments;
 pub use trace::write;
 pub use writer::{CompleteEvent, FlowEvent, KinetoHeader, KinetoWriter, TrackKey};
 
-/// A layout of Kineto's file, oldest first, by the first PyTorch release that is known to have it.
+/// Layouts of Kineto's file, oldest first, named after the first PyTorch release known to use them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum KinetoVersion {
-    /// 1.8 to 1.12: whole microseconds since the Unix epoch, nothing around the events,
+    /// 1.8 to 1.12: whole microseconds since the Unix epoch, no metadata around the events,
     /// categories `Kernel`, `Runtime`, `Operator`.
     Torch1_8,
     /// 2.0 to 2.3: whole microseconds since the Unix epoch, today's categories.
     Torch2_0,
-    /// 2.4 to 2.8: nanoseconds, and the time base behind the events.
+    /// 2.4 to 2.8: nanoseconds, and the time base after the events.
     Torch2_4,
     /// 2.9 and 2.10: the time base before the events.
     #[default]
     Torch2_9,
-    /// 2.15: a line for each key.
+    /// 2.15: one line per key.
     Torch2_15,
 }
 
 impl KinetoVersion {
-    /// All of them, oldest first.
+    /// All layouts, oldest first.
     pub const ALL: [KinetoVersion; 5] = [
         KinetoVersion::Torch1_8,
         KinetoVersion::Torch2_0,
@@ -42,18 +41,18 @@ impl KinetoVersion {
         KinetoVersion::Torch2_15,
     ];
 
-    /// Whether times are whole microseconds since the Unix epoch, without a base.
+    /// Returns true if times are whole microseconds since the Unix epoch, without a base.
     pub fn has_whole_micros(self) -> bool {
         self < KinetoVersion::Torch2_4
     }
 }
 
-/// How to write.
+/// Options for writing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KinetoWriteOptions {
-    /// The layout.
+    /// Layout of the file.
     pub version: KinetoVersion,
-    /// Leaves names as they are and writes negative times as C++ prints them, `-1.-500`. Kineto
-    /// does so, and such a file is no JSON. Otherwise names are escaped and times are numbers.
+    /// Writes names unescaped and negative times as C++ prints them, `-1.-500`. Kineto does so, and
+    /// such a file is not JSON. Otherwise names are escaped and times are numbers.
     pub verbatim: bool,
 }

@@ -1,4 +1,4 @@
-//! A whole trace, table by table.
+//! Writes a whole trace, table by table.
 
 use super::{
     CompleteEvent, EventArguments, FlowEvent, KinetoHeader, KinetoVersion, KinetoWriteOptions,
@@ -12,18 +12,19 @@ use etlink_model::{
 use serde_json::json;
 use std::io::{self, Write};
 
-/// Writes a trace that was read, or made. Linear in the trace; memory of one event.
+/// Writes a trace that was read or constructed. Takes time linear in the trace and the memory of
+/// one event.
 ///
-/// What is read from the text is the same trace: the same rows in the same order in each table,
-/// with the same threads, queues, names, groups and communication records. What no table keeps
-/// (flows of launches, counters, most arguments of kernels) is not written, runtime calls get the category
-/// that their name has with PyTorch, and `first_start` and the counts in `events` are those of
+/// Reading the text again gives the same trace: the same rows in the same order in each table, with
+/// the same threads, queues, names, groups and communication records. Data that no table keeps
+/// (flows of launches, counters, most arguments of kernels) is not written. Runtime calls get the
+/// category that PyTorch uses for their name. `first_start` and the counts in `events` describe
 /// the new file.
 ///
-/// Layouts without a time base ([`KinetoVersion::has_whole_micros`]) hold whole microseconds.
+/// Layouts without a time base ([`KinetoVersion::has_whole_micros`]) contain whole microseconds.
 ///
 /// # Errors
-/// Those of `out`.
+/// Fails if writing to `out` fails.
 pub fn write<W: Write>(trace: &DeviceTrace, out: W, options: KinetoWriteOptions) -> io::Result<W> {
     let header = KinetoHeader {
         base_ns: trace.header.base_ns.0,
@@ -40,7 +41,7 @@ pub fn write<W: Write>(trace: &DeviceTrace, out: W, options: KinetoWriteOptions)
         },
         writer: KinetoWriter::new(out, &header, options)?,
     };
-    // Like Kineto, the host's activities come before those of devices.
+    // As in Kineto, the host's activities precede device activities.
     encoder.write_ops()?;
     encoder.write_calls()?;
     encoder.write_rows()?;
@@ -51,13 +52,13 @@ pub fn write<W: Write>(trace: &DeviceTrace, out: W, options: KinetoWriteOptions)
     encoder.write_memory()?;
     encoder.write_names()?;
     let (_, end) = trace.window().unwrap_or_default();
-    // The marker stands at the last end, as readers take it for the end of the window.
+    // The marker is placed at the last end, which readers take for the end of the window.
     let end = end.0 + encoder.shift_ns;
     encoder.writer.window_end(end)?;
     encoder.writer.finish("trace.json", &[])
 }
 
-/// `deviceProperties`: names in their order, and how many multiprocessors each device has.
+/// Returns `deviceProperties`: names in their order, and the number of multiprocessors per device.
 fn device_properties(trace: &DeviceTrace) -> Vec<String> {
     let mut devices: Vec<_> = trace
         .header
@@ -68,11 +69,11 @@ fn device_properties(trace: &DeviceTrace) -> Vec<String> {
         .collect();
     for (device, count) in &trace.multiprocessors {
         let place = usize::try_from(*device).ok();
-        // the names stand first, in order of their numbers
+        // Named devices come first, in order of their numbers.
         let named = place.filter(|place| *place < trace.header.devices.len());
         match named.and_then(|place| devices.get_mut(place)) {
             Some(known) => known["numSms"] = (*count).into(),
-            // a device that the header does not name
+            // A device that the header does not name.
             None => devices.push(json!({"id": device, "numSms": count})),
         }
     }
@@ -93,7 +94,8 @@ fn header_metadata(header: &DeviceHeader) -> Vec<(String, String)> {
     metadata
 }
 
-/// `distributedInfo` (`torch/profiler/profiler.py`, `_get_distributed_info`).
+/// Returns `distributedInfo` (`torch/profiler/profiler.py`, `_get_distributed_info`); `None` if
+/// nothing is known.
 fn distributed_info(header: &DeviceHeader) -> Option<String> {
     let is_said = header.rank.is_some()
         || header.world_size.is_some()
@@ -132,7 +134,7 @@ fn group_config(group: &ProcessGroup) -> serde_json::Value {
 struct TraceEncoder<'t, W> {
     trace: &'t DeviceTrace,
     version: KinetoVersion,
-    /// What times get so that they are since the origin of the layout.
+    /// Nanoseconds added to each time, so that it counts from the origin of the layout.
     shift_ns: i64,
     writer: KinetoWriter<W>,
 }
@@ -140,7 +142,7 @@ struct TraceEncoder<'t, W> {
 impl<'t, W: Write> TraceEncoder<'t, W> {
     fn write_ops(&mut self) -> io::Result<()> {
         let trace = self.trace;
-        // Both tables are in the same order, so one walk through them finds the stream of each op.
+        // Both tables have the same order, so one pass finds the stream of each op.
         let mut stream_ops = StreamsOfOps::new(trace);
         for row in 0..trace.ops.len() {
             let op = trace.ops.row(row);
@@ -159,8 +161,8 @@ impl<'t, W: Write> TraceEncoder<'t, W> {
                     args.number("Sequence number", op.seq_id)?;
                     args.number("Fwd thread id", op.fwd_thread)?;
                 }
-                // The key is written even where the id is 0: its
-                // presence alone says that PyTorch is 2.4 or later.
+                // The key is written even if the id is 0: its presence alone shows that PyTorch is
+                // 2.4 or later.
                 if trace.has_rf_ids {
                     args.number("Record function id", op.rf_id.0)?;
                 }
@@ -209,7 +211,7 @@ impl<'t, W: Write> TraceEncoder<'t, W> {
             let queue = trace.queues[row.queue.index()];
             let category = trace.names.get(row.category);
             let category = match (category, row.kind) {
-                // A trace that was made, not read, has no text of its own for the category.
+                // A trace that was constructed rather than read has no category text.
                 ("", RowKind::Kernel) => "kernel",
                 ("", RowKind::Memcpy) => "gpu_memcpy",
                 ("", RowKind::Memset) => "gpu_memset",
@@ -248,7 +250,7 @@ impl<'t, W: Write> TraceEncoder<'t, W> {
         Ok(())
     }
 
-    /// An arrow for each, from the end of its cause to the start of its effect.
+    /// Writes one arrow per dependency, from the end of the cause to the start of the effect.
     fn write_graph_dependencies(&mut self) -> io::Result<()> {
         let trace = self.trace;
         let rows = &trace.rows;
@@ -286,7 +288,7 @@ impl<'t, W: Write> TraceEncoder<'t, W> {
             let row = trace.syncs.row(index);
             let queue = trace.queues[row.queue.index()];
             let event = self.device_event("cuda_sync", row.name, queue, row.start, row.duration);
-            // Kineto of 2023 prints -1 as an unsigned number
+            // Kineto of 2023 prints -1 as an unsigned number.
             let stream = if row.unsigned {
                 i64::from(u32::MAX)
             } else {
@@ -314,7 +316,7 @@ impl<'t, W: Write> TraceEncoder<'t, W> {
         Ok(())
     }
 
-    /// Waits of threads as `etlink record` adds them.
+    /// Writes waits of threads in the form that `etlink record` adds.
     fn write_waits(&mut self) -> io::Result<()> {
         let trace = self.trace;
         for index in 0..trace.waits.len() {
@@ -361,8 +363,8 @@ impl<'t, W: Write> TraceEncoder<'t, W> {
 
     fn write_memory(&mut self) -> io::Result<()> {
         let trace = self.trace;
-        // The table does not keep who allocated; the first
-        // thread's process is that of nearly all traces.
+        // The table does not keep the allocating process; in nearly all traces it is the first
+        // thread's process.
         let process = trace.threads.first().copied();
         let process = process.map_or(TrackKey::Number(0), |thread| track_key(trace, thread.pid));
         for index in 0..trace.memory.len() {
@@ -385,7 +387,7 @@ impl<'t, W: Write> TraceEncoder<'t, W> {
         Ok(())
     }
 
-    /// What processes and threads are called.
+    /// Writes the names of processes and threads.
     fn write_names(&mut self) -> io::Result<()> {
         let trace = self.trace;
         let (start, _) = trace.window().unwrap_or_default();
@@ -458,7 +460,7 @@ fn track_key(trace: &DeviceTrace, label: TrackLabel) -> TrackKey<'_> {
     }
 }
 
-/// The category of a runtime call, which tables do not keep, by how its library names calls.
+/// Returns the category of a runtime call, which tables do not keep, derived from its name.
 // HIP calls have the category `cuda_runtime` in Kineto's own files too.
 fn call_category(name: &str) -> &'static str {
     if has_call_prefix(name, "cu") {
@@ -472,7 +474,8 @@ fn call_category(name: &str) -> &'static str {
     }
 }
 
-/// `cuLaunchKernel` is a call of `cu`, `cudaLaunchKernel` is not.
+/// Returns true if `prefix` is the library's prefix: `cuLaunchKernel` has `cu`, `cudaLaunchKernel`
+/// does not.
 fn has_call_prefix(name: &str, prefix: &str) -> bool {
     let rest = name.strip_prefix(prefix);
     rest.is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_uppercase()))
@@ -496,7 +499,7 @@ fn correlation(args: &mut EventArguments<'_>, id: Correlation) -> io::Result<()>
         .map_or(Ok(()), |id| args.number("correlation", id.0))
 }
 
-/// A list that was kept as text.
+/// Writes a list that was kept as text.
 fn named(
     trace: &DeviceTrace,
     args: &mut EventArguments<'_>,
@@ -509,7 +512,8 @@ fn named(
     }
 }
 
-/// What `record_param_comms` says, by the keys of `saveNcclMeta` (`torch/csrc/profiler/util.cpp`).
+/// Writes the arguments of `record_param_comms`, with the keys of `saveNcclMeta`
+/// (`torch/csrc/profiler/util.cpp`).
 fn communication_arguments(
     trace: &DeviceTrace,
     args: &mut EventArguments<'_>,
@@ -552,13 +556,14 @@ fn communication_arguments(
     args.number("Is asynchronized op", record.asynchronous)?;
     match text(record.comms_id) {
         "" => Ok(()),
-        // a number in all files that are known, but kept as text
+        // A number in all known files, but kept as text.
         id if id.bytes().all(|byte| byte.is_ascii_digit()) => args.raw("Comms Id", id),
         id => args.text("Comms Id", id),
     }
 }
 
-/// Streams of CPU ops that bear one: these ops are in a table of their own, in the same order.
+/// Cursor over the CPU ops that have a stream; these ops are in a table of their own, in the same
+/// order.
 struct StreamsOfOps<'t> {
     trace: &'t DeviceTrace,
     next: usize,
@@ -569,7 +574,7 @@ impl<'t> StreamsOfOps<'t> {
         StreamsOfOps { trace, next: 0 }
     }
 
-    /// The stream of the next op, if it is the next one that bears one.
+    /// Returns the stream of an op if it is the next one in the table.
     fn stream(&mut self, name: NameId, start: TimeNs, duration: DurationNs) -> Option<i64> {
         let table = &self.trace.stream_ops;
         if self.next >= table.len() {

@@ -1,15 +1,15 @@
-//! Events one by one into the text of a file.
+//! Writes events one by one to the text of a file.
 
 use super::{EventArguments, KinetoVersion, KinetoWriteOptions};
 use etlink_json::write as json;
 use std::io::{self, Write};
 
-/// A process or thread id.
+/// Id of a process or thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrackKey<'a> {
-    /// A number: process and thread of the host, device and stream.
+    /// A number: process and thread of the host, or device and stream.
     Number(i64),
-    /// A string: `Spans`, `Traces`.
+    /// A string, such as `Spans` or `Traces`.
     Text(&'a str),
 }
 
@@ -28,9 +28,9 @@ impl<'a> From<&'a str> for TrackKey<'a> {
 /// An event with a duration (`"ph": "X"`).
 #[derive(Clone, Copy, Debug)]
 pub struct CompleteEvent<'a> {
-    /// `cpu_op`, `kernel`, …
+    /// Category, such as `cpu_op` or `kernel`.
     pub category: &'a str,
-    /// Name.
+    /// Name of the event.
     pub name: &'a str,
     /// Process, or device.
     pub pid: TrackKey<'a>,
@@ -38,33 +38,33 @@ pub struct CompleteEvent<'a> {
     pub tid: TrackKey<'a>,
     /// Nanoseconds since the time base; since the Unix epoch in layouts without one.
     pub start_ns: i64,
-    /// Nanoseconds.
+    /// Duration in nanoseconds.
     pub duration_ns: i64,
-    /// `External id`.
+    /// Value of `External id`; not written if `None`.
     pub external_id: Option<i64>,
 }
 
 /// One end of an arrow.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowEvent<'a> {
-    /// The arrow's head (`f`) or its tail (`s`).
+    /// True for the arrow's head (`f`), false for its tail (`s`).
     pub is_end: bool,
     /// `ac2g` or `fwdbwd`.
     pub category: &'a str,
-    /// What both ends share.
+    /// Id that both ends share.
     pub id: i64,
     /// Process, or device.
     pub pid: TrackKey<'a>,
     /// Thread, or stream.
     pub tid: TrackKey<'a>,
-    /// Nanoseconds, like the start of the event that the end stands at.
+    /// Nanoseconds, counted like the start of the event at this end.
     pub time_ns: i64,
 }
 
-/// What stands around the events.
+/// Metadata around the events.
 #[derive(Clone, Debug, Default)]
 pub struct KinetoHeader {
-    /// `baseTimeNanoseconds`.
+    /// Value of `baseTimeNanoseconds`.
     pub base_ns: i64,
     /// Entries of `deviceProperties`: raw JSON objects.
     pub devices: Vec<String>,
@@ -72,7 +72,7 @@ pub struct KinetoHeader {
     pub metadata: Vec<(String, String)>,
 }
 
-/// Writes a device trace event by event. Memory is that of one event.
+/// Writer of a device trace, event by event. Uses the memory of one event.
 pub struct KinetoWriter<W> {
     out: W,
     options: KinetoWriteOptions,
@@ -82,10 +82,10 @@ pub struct KinetoWriter<W> {
 }
 
 impl<W: Write> KinetoWriter<W> {
-    /// Writes what stands before the events.
+    /// Writes the text before the events.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Fails if writing to `out` fails.
     pub fn new(out: W, header: &KinetoHeader, options: KinetoWriteOptions) -> io::Result<Self> {
         let mut writer = KinetoWriter {
             out,
@@ -99,7 +99,8 @@ impl<W: Write> KinetoWriter<W> {
         Ok(writer)
     }
 
-    /// Goes on behind events that stand in `out` already: writes events, and nothing around them.
+    /// Continues after events that `out` already contains; writes only events, no metadata around
+    /// them.
     pub fn after_events(out: W, options: KinetoWriteOptions) -> Self {
         KinetoWriter {
             out,
@@ -110,11 +111,11 @@ impl<W: Write> KinetoWriter<W> {
         }
     }
 
-    /// `ChromeTraceLogger::handleTraceStart`.
+    /// Formats the header like `ChromeTraceLogger::handleTraceStart`.
     fn write_header(&self, header: &KinetoHeader) -> String {
         let version = self.options.version;
-        // The odd indentation is Kineto's own: a file that
-        // was read and written again has the same text.
+        // The odd indentation is Kineto's own: a file that is read and written again has the same
+        // text.
         let (lead, indent, metadata_indent) = match version {
             KinetoVersion::Torch1_8 => return "{\n  \"traceEvents\": [".to_owned(),
             KinetoVersion::Torch2_0 | KinetoVersion::Torch2_4 => ("\n{\n", "  ", "  "),
@@ -141,7 +142,7 @@ impl<W: Write> KinetoWriter<W> {
         } else {
             "  "
         };
-        // 2.4 to 2.8 write both behind the events, from `finalizeTrace`: see `finish`.
+        // 2.4 to 2.8 write both after the events, from `finalizeTrace`: see `finish`.
         if version >= KinetoVersion::Torch2_9 {
             let base = self.base_ns;
             text += &format!("{outer}\"displayTimeUnit\": \"ms\",\n");
@@ -154,10 +155,10 @@ impl<W: Write> KinetoWriter<W> {
         text
     }
 
-    /// Writes an event with a duration; `arguments` gives what it says of itself.
+    /// Writes an event with a duration; `arguments` writes its arguments.
     ///
     /// # Errors
-    /// Those of the output and of `arguments`.
+    /// Fails if the output or `arguments` fails.
     pub fn complete(
         &mut self,
         event: &CompleteEvent<'_>,
@@ -187,7 +188,7 @@ impl<W: Write> KinetoWriter<W> {
         };
         let mut args = EventArguments::new(&mut self.event, line_break);
         if let Some(id) = event.external_id {
-            // Kineto prints the argument of these kinds from another place, without the space.
+            // Kineto prints this argument of these kinds from a different place, without the space.
             let is_op = matches!(
                 event.category,
                 "cpu_op" | "user_annotation" | "Operator" | "cpu_instant_event"
@@ -199,10 +200,10 @@ impl<W: Write> KinetoWriter<W> {
         self.end_event()
     }
 
-    /// Writes an end of an arrow.
+    /// Writes one end of an arrow.
     ///
     /// # Errors
-    /// Those of the output.
+    /// Fails if the output fails.
     pub fn flow(&mut self, flow: &FlowEvent<'_>) -> io::Result<()> {
         self.begin_event();
         self.first_key("ph");
@@ -216,7 +217,7 @@ impl<W: Write> KinetoWriter<W> {
         self.write_text(flow.category)?;
         self.write_key("name", Break::Word);
         self.write_text(flow.category)?;
-        // This layout has a line for `bp`, empty where there is none.
+        // This layout has a line for `bp`, which is empty without one.
         if self.options.version == KinetoVersion::Torch2_15 {
             self.push_plain("\n    ");
         }
@@ -226,11 +227,11 @@ impl<W: Write> KinetoWriter<W> {
         self.end_event()
     }
 
-    /// Says something of a process or thread: `process_name`, `thread_sort_index`, … `value` is
+    /// Writes metadata of a process or thread: `process_name`, `thread_sort_index`, … `value` is
     /// the raw JSON of the only argument, `key` its key.
     ///
     /// # Errors
-    /// Those of the output.
+    /// Fails if the output fails.
     pub fn metadata(
         &mut self,
         name: &str,
@@ -261,10 +262,10 @@ impl<W: Write> KinetoWriter<W> {
         self.end_event()
     }
 
-    /// Writes an instant of a thread (`"s": "t"`) with its arguments: `[memory]`.
+    /// Writes an instant of a thread (`"s": "t"`) with its arguments, such as `[memory]`.
     ///
     /// # Errors
-    /// Those of the output and of `arguments`.
+    /// Fails if the output or `arguments` fails.
     pub fn thread_instant(
         &mut self,
         (category, name): (&str, &str),
@@ -276,7 +277,7 @@ impl<W: Write> KinetoWriter<W> {
         self.first_key("ph");
         self.push_plain("\"i\"");
         if self.options.version == KinetoVersion::Torch2_15 {
-            // an empty line where other events have an id
+            // An empty line in place of the id of other events.
             self.push_plain(",\n    \n    \"cat\": ");
         } else {
             self.write_key("cat", Break::Word);
@@ -295,10 +296,10 @@ impl<W: Write> KinetoWriter<W> {
         self.end_event()
     }
 
-    /// Writes an instant of the whole trace (`"s": "g"`): `Record Window End`.
+    /// Writes an instant of the whole trace (`"s": "g"`), such as `Record Window End`.
     ///
     /// # Errors
-    /// Those of the output.
+    /// Fails if the output fails.
     pub fn global_instant(
         &mut self,
         name: &str,
@@ -331,10 +332,10 @@ impl<W: Write> KinetoWriter<W> {
         self.end_without_arguments()
     }
 
-    /// Writes text of an event as it is, braces included.
+    /// Writes the text of an event unchanged, including its braces.
     ///
     /// # Errors
-    /// Those of the output.
+    /// Fails if the output fails.
     pub fn raw(&mut self, event: &str) -> io::Result<()> {
         let separator = if self.is_first { "\n" } else { ",\n" };
         self.is_first = false;
@@ -345,17 +346,18 @@ impl<W: Write> KinetoWriter<W> {
     /// Writes the instant that closes Kineto's list.
     ///
     /// # Errors
-    /// Those of the output.
+    /// Fails if the output fails.
     pub fn window_end(&mut self, time_ns: i64) -> io::Result<()> {
         // Kineto gives the marker empty strings in place of ids.
         let nowhere = (TrackKey::Text(""), TrackKey::Text(""));
         self.global_instant("Record Window End", nowhere, time_ns)
     }
 
-    /// Closes list and document. `metadata` has keys and raw JSON values behind the events.
+    /// Closes list and document. `metadata` holds keys and raw JSON values to write after the
+    /// events.
     ///
     /// # Errors
-    /// Those of the output.
+    /// Fails if the output fails.
     pub fn finish(mut self, trace_name: &str, metadata: &[(String, String)]) -> io::Result<W> {
         let version = self.options.version;
         self.event.clear();
@@ -406,14 +408,14 @@ impl<W: Write> KinetoWriter<W> {
 
     fn end_without_arguments(&mut self) -> io::Result<()> {
         if self.options.version == KinetoVersion::Torch2_15 {
-            // where the arguments would stand
+            // Line of the missing arguments.
             self.push_plain("\n    ");
         }
         self.end_event()
     }
 
     fn begin_arguments(&mut self) {
-        // Kineto prints the comma before `args` with them, since they may be missing
+        // Kineto prints the comma before `args` together with them, because they may be missing.
         let text = if self.options.version == KinetoVersion::Torch2_15 {
             "\n    ,\n    \"args\": {\n      "
         } else {
@@ -451,17 +453,17 @@ impl<W: Write> KinetoWriter<W> {
 
     fn write_time(&mut self, ns: i64) -> io::Result<()> {
         if self.options.version.has_whole_micros() {
-            // Old Kineto held whole microseconds: the fraction goes, towards earlier times.
+            // Old Kineto writes whole microseconds; the fraction is rounded towards earlier times.
             return json::number(&mut self.event, ns.div_euclid(1_000));
         }
         if ns < 0 && self.options.verbatim {
-            // C++ prints quotient and remainder, each with its sign
+            // C++ prints quotient and remainder, each with its sign.
             return write!(self.event, "{}.{:03}", ns / 1_000, ns % 1_000);
         }
         json::micros(&mut self.event, ns)
     }
 
-    // Kineto wrote names unescaped until kineto#1459: tests need such files too.
+    // Kineto wrote names unescaped until kineto#1459; tests need such files too.
     fn write_text(&mut self, text: &str) -> io::Result<()> {
         if self.options.verbatim {
             self.push_plain("\"");
@@ -478,7 +480,7 @@ impl<W: Write> KinetoWriter<W> {
     }
 }
 
-/// What stands before a key, in layouts that have several keys on a line.
+/// Text before a key in layouts that have several keys on a line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Break {
     Word,

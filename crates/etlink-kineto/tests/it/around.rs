@@ -1,4 +1,4 @@
-//! What stands around the list, and where the list is found.
+//! Tests the fields around the list, and finding the list.
 
 use crate::support::{anomalies, document, op, ops, read};
 use etlink_kineto::KinetoReadOptions;
@@ -80,7 +80,7 @@ fn metadata_that_is_no_json_costs_its_line() {
 
 #[test]
 fn log_arrays_spliced_into_the_top_level() {
-    // kineto#1184: the logger's lists stand between the events and traceName
+    // kineto#1184: the logger's lists appear between the events and traceName.
     let tail = concat!(
         r#", "INFO": ["Profiler is not initialized: skipping "step" call", "#,
         r#""Out-of-range = 3"], "ERROR": [x], "distributedInfo": {"rank": 2}, "#,
@@ -203,7 +203,7 @@ fn multiprocessors_by_kernels_and_by_properties() {
             grid = grid
         )
     };
-    // 2400 blocks at 22.222221 on each, and 3 at 0.0227
+    // 2400 blocks at 22.222221 per multiprocessor, and 3 at 0.0227.
     let rows = [
         kernel(0, "[2400, 1, 1]", "22.222221"),
         kernel(1, "[3, 1, 1]", "0.022727273"),
@@ -218,7 +218,7 @@ fn multiprocessors_by_kernels_and_by_properties() {
         r#""deviceProperties": [{"id": 0, "name": "a", "numSms": 304}, {"id": 1, "numSms": 304}],"#;
     let trace = read(format!("{{{head}\"traceEvents\": [{}]}}", op("a", 1)));
     assert_eq!(trace.multiprocessors(2), Some(304), "all are alike");
-    // of numbers that no device can have nothing is known
+    // Counts that no device can have are ignored.
     for per_sm in ["1000", "0", "1e-9", "x"] {
         let trace = read(document(&[kernel(0, "[3, 1, 1]", per_sm)]));
         assert_eq!(trace.multiprocessors(0), None, "{per_sm}");
@@ -228,7 +228,8 @@ fn multiprocessors_by_kernels_and_by_properties() {
     assert_eq!(trace.multiprocessors(0), None);
 }
 
-/// A recording that comes back from another format says in which order it named threads and queues.
+/// A recording that was converted from another format states the order in which it named threads
+/// and queues.
 #[test]
 fn threads_and_queues_are_numbered_as_the_recording_named_them() {
     let event = |kind: &str, thread: i64, at: i64| {
@@ -269,7 +270,7 @@ fn threads_and_queues_are_numbered_as_the_recording_named_them() {
     );
     let queues: Vec<i64> = trace.queues.iter().map(|queue| queue.stream).collect();
     assert_eq!(queues, [6, 5, 7]);
-    // the events are where they were
+    // The events keep their places.
     assert_eq!(
         Vec::from_iter(trace.ops.thread.iter().map(tid)),
         ["5", "6", "7"]
@@ -281,7 +282,7 @@ fn threads_and_queues_are_numbered_as_the_recording_named_them() {
     assert_eq!(trace.first_start, Some(TimeNs(2_000)));
 }
 
-/// Names of threads and processes stand in events that say whose they are.
+/// Names of threads and processes come from events that identify their owner.
 #[test]
 fn a_name_of_nothing_and_one_of_nobody_are_left_out() {
     let name = |what: &str, ids: &str, name: &str| {
@@ -388,7 +389,7 @@ fn a_key_on_both_sides_of_the_list_is_said() {
 
 #[test]
 fn a_cut_before_the_time_base_is_said() {
-    // PyTorch 2.4 to 2.8 write it behind the events
+    // PyTorch 2.4 to 2.8 write it after the events.
     let event = op("n", 1).replace("\"ts\": 1.000", "\"ts\": 4374126655847.356");
     let text = |end: &str| format!("{{\"schemaVersion\": 1,\n\"traceEvents\": [{event}{end}");
     let whole = read(text("], \"baseTimeNanoseconds\": 1790857026000000000}"));
@@ -398,7 +399,7 @@ fn a_cut_before_the_time_base_is_said() {
         anomalies(&cut),
         [(AnomalyKind::Truncated, 1), (AnomalyKind::NoTimeBase, 1)]
     );
-    // times since the Unix epoch need no base
+    // Times since the Unix epoch need no base.
     let unix = op("n", 1).replace("\"ts\": 1.000", "\"ts\": 1795231177405203");
     let cut = read(format!("{{\"traceEvents\": [{unix},"));
     assert_eq!(anomalies(&cut), [(AnomalyKind::Truncated, 1)]);
@@ -406,7 +407,7 @@ fn a_cut_before_the_time_base_is_said() {
 
 #[test]
 fn a_trace_of_jax_is_called_one() {
-    // `jax.profiler.trace`: trace-viewer JSON without categories
+    // `jax.profiler.trace`: trace-viewer JSON without categories.
     let text = r#"{"displayTimeUnit": "ns", "metadata": {"highres-ticks": true}, "traceEvents": [
         {"ph": "M", "pid": 3, "name": "process_name", "args": {"name": "/device:TPU:0"}},
         {"ph": "M", "pid": 3, "tid": 2, "name": "thread_name", "args": {"name": "XLA Modules"}},
@@ -422,7 +423,7 @@ fn a_trace_of_jax_is_called_one() {
         "a trace of JAX or XLA (it names \"/device:TPU:0\"), which its beginning does not show; \
             give the profile that it was drawn of (.xplane.pb)"
     );
-    // torch_xla writes both kinds of rows: what PyTorch wrote is read
+    // torch_xla writes both kinds of rows; those written by PyTorch are read.
     let both = text.replace("{}]", &format!("{}]", op("aten::mm", 4)));
     assert_eq!(ops(&read(both)), ["aten::mm"]);
 }

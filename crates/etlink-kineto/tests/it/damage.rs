@@ -1,10 +1,10 @@
-//! The list of what real files have gone wrong with: what is kept, and what is counted.
+//! Damage found in real files, with what is kept and what is counted.
 
 use crate::support::{anomalies, document, events, kernel, op, ops, read, rows};
 use etlink_model::AnomalyKind::{self, NotAnObject, Repaired, Skipped, Truncated, Unfinished};
 use etlink_testing::{DeviceQueue, TraceBuilder};
 
-/// Ops `a` and `b` with `event` between them: kept ops and anomalies.
+/// Reads ops `a` and `b` with `event` between them; returns kept ops and anomalies.
 fn between(event: &str) -> (Vec<String>, Vec<(AnomalyKind, u64)>) {
     let trace = read(document(&[op("a", 1), event.to_owned(), op("b", 9)]));
     (
@@ -15,7 +15,7 @@ fn between(event: &str) -> (Vec<String>, Vec<(AnomalyKind, u64)>) {
 
 #[test]
 fn no_tail() {
-    // a killed process leaves the comma after the last event
+    // A killed process leaves the comma after the last event.
     let text = format!("{{\"traceEvents\": [\n{},\n{},\n", op("a", 1), op("b", 2));
     let trace = read(text);
     assert_eq!(
@@ -111,7 +111,7 @@ fn unescaped_quotes_in_a_name() {
 
 #[test]
 fn unescaped_quotes_that_look_like_keys_cost_one_event_at_most() {
-    // {"a": "b", "c": 2}: which quotes are whose cannot be told
+    // The quotes of {"a": "b", "c": 2} are ambiguous.
     let (kept, counted) = between(&op(r#"{"a": "b", "c": 2}"#, 5));
     assert_eq!(
         (
@@ -151,7 +151,7 @@ fn unescaped_quotes_in_a_row_that_is_left_out() {
 
 #[test]
 fn backslashes_turned_into_slashes() {
-    // sanitizeStr makes \" to /", which ends no string
+    // sanitizeStr turns \" into /", which does not end a string.
     for (name, kept) in [
         (r#"a/"b"#, r#"a/"b"#),
         (r#"f(/"x/", 1)"#, r#"f(/"x/", 1)"#),

@@ -1,4 +1,4 @@
-//! CUDA graphs as PyTorch's own CUPTI collector writes them: `testdata/graphs`.
+//! Tests CUDA graphs as PyTorch's own CUPTI collector writes them: `testdata/graphs`.
 
 use crate::support::{anomalies, document, kernel, read};
 use etlink_kineto::{KinetoWriteOptions, write};
@@ -7,7 +7,7 @@ use etlink_model::{AnomalyKind, DeviceTrace, RowKind};
 const STREAMS: &str = include_str!("../../../../testdata/graphs/streams-2.15.0.json");
 const LANES: &str = include_str!("../../../../testdata/graphs/lanes-2.15.0.json");
 
-/// `launch: cause -> effect`, in order of effects.
+/// Returns each dependency as `launch: cause -> effect`, ordered by effect.
 fn dependencies(trace: &DeviceTrace) -> Vec<String> {
     let all = &trace.graph_dependencies;
     let name = |row: usize| trace.names.get(trace.rows.name[row]);
@@ -19,7 +19,7 @@ fn dependencies(trace: &DeviceTrace) -> Vec<String> {
     (0..all.len()).map(arrow).collect()
 }
 
-/// The rows with their streams, in order.
+/// Returns the names of the rows with their streams, in order.
 fn streams(trace: &DeviceTrace) -> Vec<(&str, i64)> {
     let rows = &trace.rows;
     let stream = |row: usize| trace.queues[rows.queue[row].index()].stream;
@@ -84,7 +84,7 @@ fn dependencies_come_back_from_a_written_trace() {
 
 #[test]
 fn an_arrow_without_its_row_is_counted() {
-    // all rows of one kernel go, and with them two dependencies of each launch
+    // All rows of one kernel are lost, and with them two dependencies per launch.
     let lost = STREAMS.replace("\"name\":\"kA\"", "\"name\":\"kA\",\"ph\":\"B\"");
     let trace = read(&lost);
     assert_eq!(trace.rows.len(), 10);

@@ -1,4 +1,4 @@
-//! One row of every kind: which table takes it, what its columns say.
+//! Reads one row of every kind and checks its table and columns.
 
 use crate::support::{anomalies, document, events, kernel, op, ops, read, rows};
 use etlink_model::{
@@ -168,7 +168,7 @@ fn all_that_events_say_is_kept_on_request() {
     let mut draw = one_launch(KinetoFlavour::Cuda);
     let main = draw.thread();
     draw.python(main, "train.py(3): step", 500, 2_500);
-    // before all others: tables are sorted, and what their rows say has to follow
+    // Placed before all others: tables are sorted, and the details of their rows have to follow.
     for event in [
         r#"{"ph": "X", "cat": "kernel", "name": "first", "pid": 0, "tid": 7, "ts": 0.250,
             "dur": 0.125, "args": {"device": 0, "stream": 7, "registers per thread": 32}}"#,
@@ -344,10 +344,10 @@ fn copies_have_the_bytes_of_their_calls() {
     let events = [
         call(1, "2560"),
         copy(1, ""),
-        // the row knows better
+        // The row's own size takes precedence.
         call(2, "9"),
         copy(2, r#", "bytes": 8"#),
-        // one call, two copies; one id, two calls
+        // One call with two copies; two calls with one id.
         call(3, "100"),
         copy(3, ""),
         copy(3, ""),
@@ -371,13 +371,13 @@ fn only_copies_have_the_bytes_of_calls_that_they_name() {
     };
     let copy = |args: &str| kernel(args, 9).replace("\"kernel\"", "\"gpu_memcpy\"");
     let events = [
-        // a copy that a kernel carries out
+        // A copy that a kernel carries out.
         call(r#""correlation": 1,"#),
         kernel(r#""correlation": 1"#, 2),
-        // neither says of which call it is
+        // Neither states its call.
         call(""),
         copy(r#""stream": 7"#),
-        // its call is not recorded
+        // The call of this copy is not recorded.
         copy(r#""correlation": 5"#),
     ];
     assert_eq!(read(document(&events)).rows.bytes, [0, 0, 0]);
@@ -403,7 +403,7 @@ fn only_nodes_of_graphs_are_annotated_and_only_streams_are_kept_of_ops() {
 fn what_was_counted_of_a_kernel_is_kept() {
     let range = r#"{"ph": "X", "cat": "cuda_profiler_range", "name": "gemm", "pid": 0, "tid": 0,
         "ts": 3.000, "dur": 2.500, "args": {"smsp__warps_launched.avg": "12.5", "a\u0062": 7}}"#;
-    // neither an event of another category nor an instant has counts
+    // Neither an event of another category nor an instant has counters.
     let trace = read(document(&[
         range.to_owned(),
         range.replace("cuda_profiler_range", "cuda_event"),
@@ -597,7 +597,7 @@ fn record_ids_absent_zero_and_written() {
             "{ids:?}"
         );
     }
-    // one op with an id is enough, wherever it stands
+    // One op with an id is enough, wherever it appears.
     let with = op("a", 1).replace("\"args\": {", "\"args\": {\"Record function id\": 0, ");
     let trace = read(document(&[with, op("b", 2)]));
     assert!(trace.has_rf_ids);

@@ -1,4 +1,5 @@
-//! The reader against drawn traces, written-out events, and damage of every kind met in the field.
+//! Tests the reader with drawn traces, handwritten events, and every kind of damage seen in the
+//! field.
 
 #[cfg(test)]
 mod around;

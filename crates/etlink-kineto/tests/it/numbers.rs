@@ -1,4 +1,4 @@
-//! Times as integer nanoseconds, ids in all their spellings.
+//! Tests times as integer nanoseconds, and ids in all their spellings.
 
 use crate::support::{anomalies, document, kernel, op, ops, read};
 use etlink_model::{AnomalyKind, Correlation, TimeNs, TrackLabel};
@@ -88,7 +88,7 @@ fn an_event_without_a_time_is_left_out() {
 
 #[test]
 fn a_start_that_is_no_number_is_no_time() {
-    // at 0 it would stretch the window by the age of the machine
+    // At 0 the event would stretch the window by the age of the machine.
     for ts in ["nan", "null", "\"\"", "1.-500"] {
         assert_eq!(
             at(ts, "1"),
@@ -100,7 +100,7 @@ fn a_start_that_is_no_number_is_no_time() {
         ("9223372036854775.808", "1"),
         ("-99999999999999999999", "1"),
         ("1e99", "1"),
-        // what such times are apart would pass the last number
+        // Differences of such times would overflow.
         ("9200000000000000", "1"),
         ("-9200000000000000", "1"),
         ("1", "9200000000000000"),
@@ -169,7 +169,7 @@ fn pid_and_tid_in_every_spelling() {
     }
 }
 
-/// Tracers write a correlation of 0 for what has none.
+/// Tracers write a correlation of 0 for events without one.
 #[test]
 fn a_correlation_of_zero_is_none() {
     let trace = read(document(&[kernel(r#""correlation": 0"#, 1), kernel("", 2)]));

@@ -1,4 +1,4 @@
-//! Random damage: never a panic, never a dependence on the number of threads.
+//! Random damage: reading never panics and never depends on the number of threads.
 
 use crate::support::{dump, events, read_with};
 use etlink_kineto::KinetoReadOptions;

@@ -1,4 +1,4 @@
-//! Short texts and what was read of them.
+//! Helpers that build short texts and inspect the traces read from them.
 
 use etlink_kineto::KinetoReadOptions;
 use etlink_model::{AnomalyKind, DeviceTrace};
@@ -19,7 +19,7 @@ pub(crate) fn read_with(text: &[u8], threads: usize) -> DeviceTrace {
     .expect("a trace")
 }
 
-/// All anomalies with their counts.
+/// Returns all anomalies with their counts.
 pub(crate) fn anomalies(trace: &DeviceTrace) -> Vec<(AnomalyKind, u64)> {
     trace
         .anomalies
@@ -28,7 +28,7 @@ pub(crate) fn anomalies(trace: &DeviceTrace) -> Vec<(AnomalyKind, u64)> {
         .collect()
 }
 
-/// Names of the CPU ops, in order.
+/// Returns the names of the CPU ops, in order.
 pub(crate) fn ops(trace: &DeviceTrace) -> Vec<&str> {
     trace
         .ops
@@ -38,7 +38,7 @@ pub(crate) fn ops(trace: &DeviceTrace) -> Vec<&str> {
         .collect()
 }
 
-/// Names of the device rows, in order.
+/// Returns the names of the device rows, in order.
 pub(crate) fn rows(trace: &DeviceTrace) -> Vec<&str> {
     trace
         .rows
@@ -48,12 +48,12 @@ pub(crate) fn rows(trace: &DeviceTrace) -> Vec<&str> {
         .collect()
 }
 
-/// How many events there were, kept or not.
+/// Returns the number of events, kept or not.
 pub(crate) fn events(trace: &DeviceTrace) -> u64 {
     trace.events.values().sum()
 }
 
-/// An op of 500 ns at `at` us; `name` stands in the text as it is.
+/// Formats an op of 500 ns at `at` µs; `name` is inserted unescaped.
 pub(crate) fn op(name: &str, at: u32) -> String {
     format!(
         concat!(
@@ -65,7 +65,7 @@ pub(crate) fn op(name: &str, at: u32) -> String {
     )
 }
 
-/// A kernel of 500 ns at `at` us with these arguments.
+/// Formats a kernel of 500 ns at `at` µs with these arguments.
 pub(crate) fn kernel(args: &str, at: u32) -> String {
     format!(
         concat!(
@@ -84,7 +84,7 @@ pub(crate) fn document(events: &[String]) -> String {
     )
 }
 
-/// Everything of a trace, for comparing two.
+/// Formats everything in a trace, to compare two traces.
 pub(crate) fn dump(trace: &DeviceTrace) -> String {
     format!("{trace:?}")
 }

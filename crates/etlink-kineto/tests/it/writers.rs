@@ -1,9 +1,10 @@
-//! Large files, several threads, other writers' layouts.
+//! Tests large files, several threads, and other writers' layouts.
 
 use crate::support::{anomalies, document, dump, events, op, read, read_with};
 use etlink_testing::{DeviceQueue, KinetoFlavour, TraceBuilder};
 
-/// A program of `ops` ops on three threads, each with a launch, over 1 MB from 3,000 on.
+/// Draws a program of `count` ops on three threads, each with a launch; over 1 MB from 3,000 ops
+/// on.
 fn large(flavour: KinetoFlavour, count: i64) -> Vec<u8> {
     let mut draw = TraceBuilder::new(flavour);
     draw.origin(4_373_360_053_000_000_000);
@@ -63,7 +64,7 @@ fn the_size_of_reads_does_not_matter() {
 
 #[test]
 fn elements_that_do_not_begin_as_the_first_does() {
-    // json.dumps(sort_keys=True): flows begin with "bp" or "cat", the rest with "args"
+    // json.dumps(sort_keys=True): flows begin with "bp" or "cat", the rest with "args".
     let mut events: Vec<String> =
         vec![r#"{"zz": 1, "ph": "M", "name": "process_name"}"#.to_owned()];
     for at in 0..20_000 {
@@ -118,7 +119,7 @@ fn the_text_around_counts_into_the_size() {
 
 #[test]
 fn repeated_metadata_rows_are_kept_once() {
-    // an MTIA file had 311,429 of them
+    // An MTIA file had 311,429 of them.
     let row = concat!(
         r#"{"name": "thread_name", "ph": "M", "ts": 1.000, "pid": 3, "tid": 9, "#,
         r#""args": {"name": "thread 9"}}"#,

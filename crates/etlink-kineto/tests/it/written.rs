@@ -1,4 +1,4 @@
-//! What is written is what was read, and the text is Kineto's own.
+//! Written traces read back unchanged, and their text is Kineto's own.
 
 use etlink_kineto::{KinetoReadOptions, KinetoVersion, KinetoWriteOptions};
 use etlink_model::{
@@ -48,7 +48,7 @@ fn written(trace: &DeviceTrace, version: KinetoVersion) -> String {
     String::from_utf8(text).expect("utf8")
 }
 
-/// All that a trace says, without the numbers that its tables give to names and places.
+/// Contents of a trace, without the numbers its tables assign to names and places.
 struct Meaning<'t>(&'t DeviceTrace, Vec<String>);
 
 impl<'t> Meaning<'t> {
@@ -178,7 +178,7 @@ impl<'t> Meaning<'t> {
     }
 }
 
-/// Asserts that the two say the same, and shows where not.
+/// Asserts that two traces have the same contents, and prints the first difference.
 fn assert_same(one: &DeviceTrace, two: &DeviceTrace, case: &str) {
     let (one, two) = (Meaning::of(one), Meaning::of(two));
     let differing = one.iter().zip(&two).find(|(one, two)| one != two);
@@ -201,7 +201,7 @@ fn recorded_traces_come_back() {
 
 #[test]
 fn the_text_of_events_is_that_of_kineto() {
-    // the arguments differ: most of them no table keeps
+    // The arguments differ: no table keeps most of them.
     for (folder, case, version) in RECORDED {
         let text = recorded(folder, case);
         let again = written(&read(&text), version);
@@ -315,7 +315,7 @@ fn drawn_programs_come_back_in_every_layout() {
         for version in KinetoVersion::ALL {
             let again = read(&written(&trace, version));
             if version.has_whole_micros() {
-                // no base, and other categories before 2.0
+                // No base, and other categories before 2.0.
                 let counts =
                     |trace: &DeviceTrace| (trace.ops.len(), trace.calls.len(), trace.rows.len());
                 assert_eq!(counts(&again), counts(&trace));

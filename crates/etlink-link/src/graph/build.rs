@@ -23,7 +23,7 @@ use etlink_model::{
 };
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 
 /// The graph before its nodes are numbered.
 struct Graph<'t> {
@@ -629,10 +629,12 @@ impl QueueOrder {
 }
 
 /// Per CPU op: whether it is a collective that no device row carries out. Where collectives run
-/// on devices, a record without a row of its own is a wait, or was launched with others.
+/// on devices, a record without a row of its own is a wait, or was launched with others. `lost`: ops
+/// whose rows were lost.
 pub(crate) fn host_collectives(
     device: &DeviceTrace,
     launches: &Launches,
+    lost: &BTreeSet<OpIdx>,
     kind_of: impl Fn(OpIdx) -> Option<CollectiveKind>,
 ) -> Vec<bool> {
     // With NCCL the device row is the collective. `record_param_comms` of `wait` or of a coalesced
@@ -640,9 +642,11 @@ pub(crate) fn host_collectives(
     if launches.collective.contains(&true) {
         return vec![];
     }
-    (0..device.ops.len())
-        .map(|op| kind_of(OpIdx::new(op)).is_some_and(|kind| kind != CollectiveKind::Other))
-        .collect()
+    let is_collective = |op: OpIdx| {
+        kind_of(op).is_some_and(|kind| kind != CollectiveKind::Other) && !lost.contains(&op)
+    };
+    let ops = (0..device.ops.len()).map(OpIdx::new);
+    ops.map(is_collective).collect()
 }
 
 #[cfg(test)]

@@ -4,6 +4,11 @@
 //! else by their order in the group; messages by their order from one rank to another. Gloo counts
 //! sends and receives with the collectives, so that numbers can differ between ranks: then order
 //! tells.
+//!
+//! A side whose device row the recorder lost keeps its place in that order, as it was launched, so
+//! that later ones face their own. Nothing is made of such a collective, nor of one that is a device
+//! row on one rank and a call on another: when a rank's device came to it is not known. This is the
+//! one place where that is decided ([`CollectiveMatch::is_whole`]).
 
 pub(super) mod problems;
 mod resolve;
@@ -11,7 +16,7 @@ mod resolve;
 pub use problems::{JoinProblem, JoinProblemKind, ProblemExample, rank_list};
 
 use super::{Communication, Peers, RankSummary};
-use etlink_model::{CollectiveKind, CommIdx, GlobalRank, GroupIdx, RankIdx, UnixNs};
+use etlink_model::{CollectiveKind, CommIdx, GlobalRank, GroupIdx, NodeIdx, RankIdx, UnixNs};
 use problems::Problems;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,6 +52,11 @@ pub enum Mismatch {
     Dtype,
     /// The size.
     Size,
+    /// A device row on one rank, the call alone on another.
+    Recorded,
+    /// Rows of a rank were lost that nothing names, so that order does not tell which ones face each
+    /// other.
+    Order,
 }
 
 /// Communications that are one.
@@ -62,6 +72,8 @@ pub struct CollectiveMatch {
     pub members: Vec<MatchMember>,
     /// Global ranks whose traces are here but do not have it.
     pub missing: Vec<GlobalRank>,
+    /// Global ranks whose traces have its launch, but not its device row: the recorder lost it.
+    pub lost: Vec<GlobalRank>,
     /// How many ranks take part whose traces are not here.
     pub absent: u32,
     /// What does not agree, the gravest.
@@ -71,12 +83,15 @@ pub struct CollectiveMatch {
 impl CollectiveMatch {
     /// Whether the traces of several of its ranks are here; else there is nothing to compare.
     pub fn is_shared(&self) -> bool {
-        self.members.len() + self.missing.len() > 1
+        self.members.len() + self.missing.len() + self.lost.len() > 1
     }
 
-    /// Whether all ranks whose traces are here have it and say the same kind.
+    /// Whether all ranks whose traces are here have it and say the same kind, so that their times can
+    /// be compared.
     pub fn is_whole(&self) -> bool {
-        self.missing.is_empty() && self.differs != Some(Mismatch::Kind)
+        use Mismatch::{Kind, Order, Recorded};
+        let is_one = !matches!(self.differs, Some(Kind | Order | Recorded));
+        self.missing.is_empty() && self.lost.is_empty() && is_one
     }
 }
 
@@ -151,8 +166,61 @@ impl RunJoin {
     }
 }
 
-/// Per rank, by place, its communications in a channel, in order of time.
-type RankLists = BTreeMap<RankIdx, Vec<CommIdx>>;
+/// Per rank, by place, its sides in a channel, in order of time.
+type RankLists = BTreeMap<RankIdx, Vec<RankSide>>;
+
+/// A rank's side of a collective, by its place in the rank's list.
+#[derive(Clone, Copy, Debug)]
+enum RankSide {
+    Recorded(CommIdx),
+    /// Of [`RankSummary::lost`].
+    Lost(usize),
+}
+
+impl RankSide {
+    /// The sides of a rank: those that were lost stand before the one that was launched next.
+    fn all(summary: &RankSummary) -> Vec<RankSide> {
+        let mut lost: Vec<(NodeIdx, usize)> = vec![];
+        for (place, one) in summary.lost.iter().enumerate() {
+            lost.push((one.before, place));
+        }
+        lost.sort_unstable();
+        let mut lost = lost.into_iter().peekable();
+        let mut sides = vec![];
+        for (index, communication) in (0u32..).map(CommIdx).zip(&summary.communications) {
+            while let Some((_, place)) = lost.next_if(|(before, _)| *before <= communication.node) {
+                sides.push(RankSide::Lost(place));
+            }
+            sides.push(RankSide::Recorded(index));
+        }
+        sides.extend(lost.map(|(_, place)| RankSide::Lost(place)));
+        sides
+    }
+
+    fn peers(self, summary: &RankSummary) -> (Peers, CollectiveKind) {
+        match self {
+            RankSide::Recorded(index) => {
+                let one = &summary.communications[index.index()];
+                (one.peers, one.kind)
+            }
+            RankSide::Lost(place) => (summary.lost[place].peers, summary.lost[place].kind),
+        }
+    }
+
+    fn seq(self, summary: &RankSummary) -> Option<i64> {
+        match self {
+            RankSide::Recorded(index) => summary.communications[index.index()].seq,
+            RankSide::Lost(place) => summary.lost[place].seq,
+        }
+    }
+}
+
+/// The sides that are one collective.
+#[derive(Default)]
+struct PairedSides {
+    members: Vec<MatchMember>,
+    lost: Vec<GlobalRank>,
+}
 
 /// Joins the ranks of one run; no two are of the same rank.
 pub fn join_ranks(ranks: &[RankSummary]) -> RunJoin {
@@ -166,17 +234,22 @@ pub fn join_ranks(ranks: &[RankSummary]) -> RunJoin {
     let mut channels: BTreeMap<CommChannel, RankLists> = BTreeMap::new();
     for (at, summary) in (0u32..).map(RankIdx).zip(ranks) {
         problems.gloo_unrecorded(summary);
-        for (index, communication) in (0u32..).map(CommIdx).zip(&summary.communications) {
-            let group = |group: GroupIdx| *numbers.of_rank.get(at.index())?.get(group.index())?;
-            match channel_of(&join, summary, communication, group) {
-                Ok(Some(channel)) => channels
-                    .entry(channel)
-                    .or_default()
-                    .entry(at)
-                    .or_default()
-                    .push(index),
+        let group = |group: GroupIdx| *numbers.of_rank.get(at.index())?.get(group.index())?;
+        for side in RankSide::all(summary) {
+            let communication = match side {
+                RankSide::Recorded(index) => Some(&summary.communications[index.index()]),
+                RankSide::Lost(_) => None,
+            };
+            let (peers, kind) = side.peers(summary);
+            match channel_of(&join, summary.rank, peers, kind, group) {
+                Ok(Some(channel)) => {
+                    let lists: &mut RankLists = channels.entry(channel).or_default();
+                    lists.entry(at).or_default().push(side);
+                }
                 Ok(None) => {}
-                Err(kind) => problems.stray(kind, summary, communication),
+                Err(kind) => {
+                    communication.inspect(|one| problems.stray(kind, summary, one));
+                }
             }
         }
     }
@@ -185,15 +258,16 @@ pub fn join_ranks(ranks: &[RankSummary]) -> RunJoin {
         let group_ranks = join.group_ranks(*channel);
         // Messages have no number in common: a group's `Seq` counts those of all pairs.
         let numbered = matches!(channel, CommChannel::Group(_)) && numbered(ranks, lists);
-        for (number, members) in paired(ranks, lists, numbered) {
-            join.matches.push(matched(
-                ranks,
-                &given,
-                &group_ranks,
-                *channel,
-                number,
-                members,
-            ));
+        let is_order_known = numbered || is_order_known(ranks, lists);
+        for (number, sides) in paired(ranks, lists, numbered) {
+            if sides.members.is_empty() {
+                continue;
+            }
+            let mut matched = matched(ranks, &given, &group_ranks, *channel, number, sides);
+            if !is_order_known {
+                matched.differs = Some(Mismatch::Order);
+            }
+            join.matches.push(matched);
         }
     }
     join.matches.sort_by_cached_key(|matched| {
@@ -215,12 +289,12 @@ fn first_start(ranks: &[RankSummary], matched: &CollectiveMatch) -> Option<UnixN
 
 fn channel_of(
     join: &RunJoin,
-    summary: &RankSummary,
-    communication: &Communication,
+    own: GlobalRank,
+    peers: Peers,
+    kind: CollectiveKind,
     group_number: impl Fn(GroupIdx) -> Option<u32>,
 ) -> Result<Option<CommChannel>, JoinProblemKind> {
-    let own = summary.rank;
-    match (communication.peers, communication.kind) {
+    match (peers, kind) {
         (Peers::Peer(None), _) => Err(JoinProblemKind::UnknownPeer),
         (Peers::Peer(Some(peer)), _) if peer == own => Err(JoinProblemKind::OwnPeer),
         (Peers::Peer(Some(peer)), CollectiveKind::Send) => Ok(Some(CommChannel::Message {
@@ -258,10 +332,7 @@ pub(super) fn side(ranks: &[RankSummary], member: MatchMember) -> (&RankSummary,
 fn numbered(ranks: &[RankSummary], lists: &RankLists) -> bool {
     let mut all: Vec<BTreeSet<i64>> = Vec::with_capacity(lists.len());
     for (rank, list) in lists {
-        let communications = &ranks[rank.index()].communications;
-        let numbers = list
-            .iter()
-            .map(|communication| communications[communication.index()].seq);
+        let numbers = list.iter().map(|side| side.seq(&ranks[rank.index()]));
         match numbers.collect() {
             Some(numbers) => all.push(numbers),
             None => return false,
@@ -274,34 +345,47 @@ fn numbered(ranks: &[RankSummary], lists: &RankLists) -> bool {
     shared.is_some_and(|shared| 2 * shared.len() >= longest)
 }
 
+/// Whether the n-th of a rank is the n-th of another: rows that nothing names may have been of this
+/// channel, and all ranks would have as many then only if none was.
+fn is_order_known(ranks: &[RankSummary], lists: &RankLists) -> bool {
+    let mut counts = lists.values().map(Vec::len);
+    let first = counts.next();
+    let lacks = |rank: &RankIdx| ranks[rank.index()].lost_unnamed > 0;
+    counts.all(|count| Some(count) == first) || !lists.keys().any(lacks)
+}
+
 /// Parts by number, and by order among those that share one (coalesced collectives).
 fn paired(
     ranks: &[RankSummary],
     lists: &RankLists,
     numbered: bool,
-) -> impl Iterator<Item = (i64, Vec<MatchMember>)> {
-    let mut found: BTreeMap<(i64, u32), Vec<MatchMember>> = BTreeMap::new();
+) -> impl Iterator<Item = (i64, PairedSides)> {
+    let mut found: BTreeMap<(i64, u32), PairedSides> = BTreeMap::new();
     for (&rank, list) in lists {
         let mut seen: BTreeMap<i64, u32> = BTreeMap::new();
-        for (place, &communication) in (0..).zip(list) {
-            let member = MatchMember {
-                rank,
-                communication,
-            };
-            let number = match side(ranks, member).1.seq {
+        let summary = &ranks[rank.index()];
+        for (place, side) in (0..).zip(list) {
+            let number = match side.seq(summary) {
                 Some(number) if numbered => number,
                 _ => place,
             };
             // Collectives of one `ncclGroupStart` and `ncclGroupEnd` share a number
             // (`_coalescing_manager`).
             let again = seen.entry(number).or_default();
-            found.entry((number, *again)).or_default().push(member);
+            let paired = found.entry((number, *again)).or_default();
+            match *side {
+                RankSide::Recorded(communication) => paired.members.push(MatchMember {
+                    rank,
+                    communication,
+                }),
+                RankSide::Lost(_) => paired.lost.push(summary.rank),
+            }
             *again += 1;
         }
     }
     found
         .into_iter()
-        .map(|((number, _), members)| (number, members))
+        .map(|((number, _), sides)| (number, sides))
 }
 
 fn matched(
@@ -310,12 +394,10 @@ fn matched(
     group_ranks: &[GlobalRank],
     channel: CommChannel,
     number: i64,
-    members: Vec<MatchMember>,
+    PairedSides { members, lost }: PairedSides,
 ) -> CollectiveMatch {
-    let have: BTreeSet<GlobalRank> = members
-        .iter()
-        .map(|member| side(ranks, *member).0.rank)
-        .collect();
+    let have = members.iter().map(|member| side(ranks, *member).0.rank);
+    let have: BTreeSet<GlobalRank> = have.chain(lost.iter().copied()).collect();
     let missing = group_ranks
         .iter()
         .copied()
@@ -335,6 +417,7 @@ fn matched(
         kind,
         members,
         missing,
+        lost,
         absent: u32::try_from(absent).unwrap_or(u32::MAX),
         differs,
     }
@@ -351,6 +434,12 @@ fn differs(ranks: &[RankSummary], members: &[MatchMember]) -> Option<Mismatch> {
         .any(|((_, one), (_, other))| (one.kind == other.kind) == one.is_message())
     {
         return Some(Mismatch::Kind);
+    }
+    if pairs
+        .clone()
+        .any(|((_, one), (_, other))| one.on_device != other.on_device)
+    {
+        return Some(Mismatch::Recorded);
     }
     if pairs
         .clone()

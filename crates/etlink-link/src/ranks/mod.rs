@@ -54,6 +54,7 @@ pub use stragglers::{
     step_stragglers, straggler_stats,
 };
 pub use summary::{
-    CommExtent, Communication, GroupIdentity, Peers, RankSummary, UnrecordedKernel, needs_all_ranks,
+    CommExtent, Communication, GroupIdentity, LostCommunication, Peers, RankSummary,
+    UnrecordedKernel, needs_all_ranks,
 };
 pub use wait_causes::{WaitCause, WaitCauses, wait_causes};

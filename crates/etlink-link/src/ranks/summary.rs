@@ -4,16 +4,18 @@ mod extent;
 
 use super::{GroupResolver, RankSet, RankSteps};
 use crate::host::pending::gloo_ranges;
+use crate::lost_collectives::{OPS_OF_BACKEND, launching_op, lost_kernels};
 use crate::report::LinkReport;
 use crate::{CollectiveRef, LinkedTrace, NodeKind};
 use etlink_model::{
     AnomalyKind, Collective, CollectiveKind, DeviceTrace, GlobalRank, GroupIdx, NameId, Names,
-    NodeIdx, RowIdx, StepIdx, TimeNs, TrackLabel, UnixNs, dtype_bytes,
+    NodeIdx, OpIdx, RowIdx, StepIdx, TimeNs, TrackLabel, UnixNs, dtype_bytes,
 };
 use extent::{Carriers, of_node};
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One rank's communications and what tells whether it belongs to the run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -40,6 +42,12 @@ pub struct RankSummary {
     pub groups: Vec<GroupIdentity>,
     /// In order of time.
     pub communications: Vec<Communication>,
+    /// Communications whose device rows were lost, in order of their launches.
+    #[serde(default)]
+    pub lost: Vec<LostCommunication>,
+    /// Launches without a row that communicate, of which nothing says with whom.
+    #[serde(default)]
+    pub lost_unnamed: u64,
     /// Communications that only a kernel's name tells: nothing says what they communicate, and with
     /// whom. In order of time.
     pub unrecorded: Vec<UnrecordedKernel>,
@@ -103,6 +111,21 @@ pub struct Communication {
     pub on_device: bool,
     /// Where it goes on.
     pub extent: CommExtent,
+}
+
+/// A communication whose device row was lost: when the rank came to it, and when it ended, is not
+/// known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostCommunication {
+    /// With whom.
+    pub peers: Peers,
+    /// Type of the collective, or send or receive.
+    pub kind: CollectiveKind,
+    /// `Seq`, the number of the collective in its group.
+    pub seq: Option<i64>,
+    /// The first communication with the same peers that was launched later; [`NodeIdx::NONE`] where
+    /// it was the last.
+    pub before: NodeIdx,
 }
 
 /// A kernel that communicates, of which no record says with whom.
@@ -187,6 +210,7 @@ impl RankSummary {
         let facts = RankSummary::without_communications(&trace.device, &trace.report);
         let mut collector = CommunicationCollector::new(RankSummary { rank, ..facts });
         collector.add(trace);
+        collector.add_lost(trace);
         let gloo = gloo_ranges(&trace.device).count() as u64;
         let mut summary = collector.finish(gloo);
         let communications = summary.communications.iter().map(|own| own.node);
@@ -298,6 +322,63 @@ impl CommunicationCollector {
         }
     }
 
+    /// Adds those whose device rows were lost. O(calls + rows) where there are any.
+    fn add_lost(&mut self, trace: &LinkedTrace) {
+        let lost = lost_kernels(trace);
+        if lost.is_empty() {
+            return;
+        }
+        let known = GroupResolver::new(trace);
+        let mut launched: BTreeMap<Peers, Vec<(TimeNs, NodeIdx)>> = BTreeMap::new();
+        let mut met: BTreeSet<OpIdx> = BTreeSet::new();
+        // Ops that launch communications of which their kernels alone say what they are.
+        let mut without_record: BTreeSet<Option<NameId>> = BTreeSet::new();
+        for communication in &self.summary.communications {
+            let node = trace.nodes.get(communication.node);
+            let Some(row) = trace.row_of(&node) else {
+                continue;
+            };
+            let op = trace.row_op[row.index()];
+            met.insert(op);
+            let has_record = op.get().is_some_and(|op| trace.op_collective(op).is_some());
+            if let Some(call) = trace.row_call[row.index()].get() {
+                let called = trace.device.calls.start[call.index()];
+                let launched = launched.entry(communication.peers).or_default();
+                launched.push((called, communication.node));
+                if !has_record {
+                    without_record.insert(launching_op(trace, call));
+                }
+            }
+        }
+        launched
+            .values_mut()
+            .for_each(|nodes| nodes.sort_unstable());
+        for one in lost {
+            let found = one.record.map(|op| (op, trace.op_collective(op)));
+            let Some((op, Some(found))) = found else {
+                let may_be = without_record.contains(&launching_op(trace, one.call));
+                self.summary.lost_unnamed += u64::from(one.is_of_backend || may_be);
+                continue;
+            };
+            // A record of which a row is there, or was looked at.
+            if !met.insert(op) {
+                continue;
+            }
+            let Some(peers) = peers(&known, &found, &mut self.groups) else {
+                continue;
+            };
+            let called = trace.device.calls.start[one.call.index()];
+            let nodes = launched.get(&peers).map_or(&[][..], |nodes| nodes);
+            let after = nodes.partition_point(|(other, _)| *other <= called);
+            self.summary.lost.push(LostCommunication {
+                peers,
+                kind: found.kind(),
+                seq: Some(found.record.seq).filter(|seq| *seq >= 0),
+                before: nodes.get(after).map_or(NodeIdx::NONE, |(_, node)| *node),
+            });
+        }
+    }
+
     /// The summary, without steps. `gloo`: in how many ranges Gloo communicates.
     fn finish(self, gloo: u64) -> RankSummary {
         RankSummary {
@@ -352,10 +433,6 @@ fn unrecorded_kind(trace: &LinkedTrace, kernel: &str, row: RowIdx) -> Collective
     }
     kind
 }
-
-/// How many ops up from a kernel's owner may be those of the backend: `nccl:…`,
-/// `record_param_comms`, `c10d::…`.
-const OPS_OF_BACKEND: usize = 4;
 
 fn window(device: &DeviceTrace, report: &LinkReport) -> (UnixNs, UnixNs) {
     let (header, window) = (&device.header, report.window);

@@ -11,7 +11,7 @@
 //! | no time | start and duration are 0; a duration of 0 that rounding does not explain | left out |
 //! | impossible time | out of the order of launches on its stream, or far outside the recording | left out |
 //! | overlong | covers rows of its stream that had to wait for it, and lasts much longer than its like | ends where the next row begins |
-//! | shared correlation | several rows of a call that launches one kernel | given to the launches beside it that lack rows, in order; else counted |
+//! | shared correlation | several rows of a call that launches one kernel | given to the launches next to it that lack rows, in order; else counted |
 //! | lost | calls that launch and have no row | where more than [`LOST_PART`] is missing, time is unknown: neither busy nor idle |
 //!
 //! A row that is left out stays a launch without a row, so that no idle time is made of it. A row
@@ -30,9 +30,9 @@ mod overlong;
 mod shared;
 mod times;
 
-use etlink_model::{Anomaly, AnomalyKind, Correlation, DeviceTrace, RowIdx, TableIdx};
-use launches::LaunchCalls;
-use rustc_hash::FxHashMap;
+use etlink_model::{Anomaly, AnomalyKind, CallIdx, Correlation, DeviceTrace, RowIdx, TableIdx};
+use launches::{LaunchCalls, LaunchKind};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Judges the rows of a trace, unless that was done before: see the module.
 pub fn judge_rows(device: &mut DeviceTrace) {
@@ -55,6 +55,25 @@ pub fn judge_rows(device: &mut DeviceTrace) {
     judge.leave_out(device, AnomalyKind::RowTimeImpossible, &misplaced);
     judge.cut_off(device, &calls);
     device.row_sanity = Some(lost::lost_rows(device, &calls, &judge.left_out));
+}
+
+/// The calls that launch a kernel and have no row, in order. O(calls + rows).
+pub(crate) fn kernels_without_row(device: &DeviceTrace) -> Vec<CallIdx> {
+    let sanity = device.row_sanity.as_ref();
+    let is_short = sanity.is_some_and(|sanity| sanity.without_row > 0);
+    if !is_short && !device.anomalies.is_cut() {
+        return vec![];
+    }
+    let with_row: FxHashSet<Correlation> = device.rows.correlation.iter().copied().collect();
+    let launches = LaunchCalls::new(device).launches.into_iter();
+    let lost = launches.filter(|launch| {
+        let lacks_row = !launch.ids.iter().any(|id| with_row.contains(id));
+        lacks_row
+            && launch.kind == LaunchKind::Kernel
+            && !launch.may_be_captured
+            && !launch.ids.is_empty()
+    });
+    lost.map(|launch| launch.call).collect()
 }
 
 /// What the steps of a judgement have in common.

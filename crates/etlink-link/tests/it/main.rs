@@ -11,6 +11,8 @@ mod kernel_metrics;
 mod late_ranks;
 mod launches;
 #[cfg(test)]
+mod lost_collectives;
+#[cfg(test)]
 mod matching;
 #[cfg(test)]
 mod order;

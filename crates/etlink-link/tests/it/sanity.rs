@@ -231,6 +231,7 @@ fn rows_of_a_shared_correlation_go_to_the_launches_in_order() {
             assert!(unknown(&trace).is_empty());
         }
     }
+
     // of two launches without a row each may be the one whose row it is
     let mut trace = device(&two_steps("hipLaunchKernel", 36, MS));
     trace.rows.correlation[21] = trace.rows.correlation[20];
@@ -243,6 +244,56 @@ fn rows_of_a_shared_correlation_go_to_the_launches_in_order() {
             (AnomalyKind::LaunchWithoutRow, 2)
         ]
     );
+}
+
+/// Where a recorder gave a row the id of another launch, among launches that have their own.
+#[test]
+fn rows_of_a_shared_correlation_pass_by_launches_that_have_a_row() {
+    // per launch of a period: whose id its row has
+    let periods: [&[usize]; 8] = [
+        &[0, 1, 0],
+        &[2, 1, 2],
+        &[0, 1, 2, 0],
+        &[0, 0, 2],
+        &[1, 1, 2],
+        &[0, 1, 0, 0],
+        &[0, 1, 2, 3, 4, 0],
+        &[3, 1, 2, 3],
+    ];
+    // how late rows run behind their launches: at once, or when all are launched
+    for behind in [20 * US, 9 * MS] {
+        for queues in [1, 2] {
+            for period in periods {
+                let mut draw = TraceBuilder::default();
+                let main = draw.thread();
+                let mut ids = vec![];
+                for number in 0..60 {
+                    let at = MS + number * 150 * US;
+                    draw.op(main, "aten::mm", at, at + 50 * US);
+                    let id = draw.next_correlation();
+                    draw.call(main, "hipLaunchKernel", (at + 10 * US, at + 15 * US), id);
+                    ids.push(id);
+                }
+                let mut own = vec![];
+                for number in 0..60usize {
+                    let place = number % period.len();
+                    let id = ids[(number - place + period[place]).min(59)];
+                    let start = MS + behind + number as i64 * 150 * US;
+                    let queue = DeviceQueue::stream(7 + number as i64 % queues);
+                    let span = (start + 15 * US, start + 115 * US);
+                    draw.kernel(queue, "gemm", span, id);
+                    own.push(Correlation(ids[number]));
+                }
+                // the last period is cut
+                let trace = linked(device(&draw));
+                let given = &trace.device.rows.correlation;
+                let whole = 60 - 60 % period.len();
+                let case = format!("{period:?}, {behind} ns behind, {queues} queues");
+                let right = (0..whole).filter(|row| given[*row] == own[*row]).count();
+                assert_eq!(right, whole, "{case}");
+            }
+        }
+    }
 }
 
 #[test]

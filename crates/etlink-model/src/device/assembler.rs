@@ -1,12 +1,11 @@
-//! Puts a device trace together row by row: for readers of recorders whose rows come one after the
-//! other.
+//! Assembles a device trace row by row, for recorders that write rows one after the other.
 
 use crate::{
     DeviceQueue, DeviceTrace, HostThread, IndexByValue, NameId, QueueIdx, ThreadIdx, TrackLabel,
 };
 
-/// A device trace that grows. Rows are pushed to the tables of [`Self::trace`] in any order, with
-/// the numbers that this gives out.
+/// Builder of a device trace. Rows are pushed to the tables of [`Self::trace`] in any order, with
+/// the numbers that this builder assigns.
 ///
 /// ```
 /// use etlink_model::{DeviceQueue, DeviceRow, DeviceTraceAssembler, DurationNs, TimeNs};
@@ -28,14 +27,14 @@ use crate::{
 /// ```
 #[derive(Debug, Default)]
 pub struct DeviceTraceAssembler {
-    /// What there is so far.
+    /// Trace assembled so far.
     pub trace: DeviceTrace,
     threads: IndexByValue<HostThread>,
     queues: IndexByValue<DeviceQueue>,
 }
 
 impl DeviceTraceAssembler {
-    /// The number of a host thread, new or known. O(1).
+    /// Returns the number of a host thread, adding it if unknown. O(1).
     pub fn thread_index(&mut self, pid: i64, tid: i64) -> ThreadIdx {
         let thread = HostThread {
             pid: TrackLabel::Int(pid),
@@ -44,19 +43,20 @@ impl DeviceTraceAssembler {
         ThreadIdx::new(self.threads.place_of(&mut self.trace.threads, thread))
     }
 
-    /// The number of a queue whose stream the recorder states, new or known. O(log queues).
+    /// Returns the number of a queue whose stream the recorder states, adding it if unknown.
+    /// O(log queues).
     pub fn queue_index(&mut self, queue: DeviceQueue) -> QueueIdx {
         let index = QueueIdx::new(self.queues.place_of(&mut self.trace.queues, queue));
         self.trace.stated_queues.insert(index);
         index
     }
 
-    /// The number of a text, new or known. O(length).
+    /// Returns the number of a text, adding it if unknown. O(length).
     pub fn intern(&mut self, text: &str) -> NameId {
         self.trace.names.intern(text)
     }
 
-    /// Counts events for [`DeviceTrace::events`], by phase and category as Kineto would write them:
+    /// Counts events in [`DeviceTrace::events`], by phase and category as Kineto would write them:
     /// `X kernel`. O(1).
     pub fn count_events(&mut self, phase_and_category: &str, count: u64) {
         let events = &mut self.trace.events;
@@ -68,8 +68,8 @@ impl DeviceTraceAssembler {
         }
     }
 
-    /// The trace with its tables in order of time; `None` if a table is too long for its row
-    /// numbers. O(n log n).
+    /// Returns the trace with its tables in order of time; `None` if a table is too long for its
+    /// row numbers. O(n log n).
     pub fn finish(self) -> Option<DeviceTrace> {
         let mut trace = self.trace;
         trace.sort_by_time()?;

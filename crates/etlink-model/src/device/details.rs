@@ -1,21 +1,21 @@
-//! What a file says of its events beside the columns, for an export that leaves nothing out.
+//! Event data that has no column, for an export that leaves nothing out.
 //!
-//! The columns have what figures need. A person who looks at a trace wants the rest as well: the
-//! registers of a kernel, the call stack of an op, ranges of categories that no figure knows.
+//! The columns hold what figures need. A person who looks at a trace also wants the rest: the
+//! registers of a kernel, the call stack of an op, ranges of categories that no figure uses.
 
 use crate::columns::columns;
 use crate::{DurationNs, HostThread, NameId, TextSpan, TimeNs};
 
 columns! {
-    /// What the events of a table say beside its columns, in the table's order.
+    /// Event data without a column, in the order of the table it belongs to.
     table EventDetails;
-    /// What an event says beside its columns.
+    /// Data of one event without a column.
     row EventDetail {
-        /// `cat`, as written.
+        /// Category (`cat`), as written.
         category: NameId,
-        /// Its `pid` and `tid`: a place in [`RecordedDetails::tracks`].
+        /// Track of the event (`pid` and `tid`), as an index into [`RecordedDetails::tracks`].
         track: u32,
-        /// `args` with its braces, as written, in [`RecordedDetails::text`]; empty = none.
+        /// Arguments (`args`) with braces, as written, in [`RecordedDetails::text`]; empty = none.
         args: TextSpan,
     }
 }
@@ -25,50 +25,51 @@ columns! {
     table OtherEvents;
     /// A range, instant or counter that no other table keeps.
     row OtherEvent {
-        /// `ph`: `X`, `i` or `C`.
+        /// Phase (`ph`): `X`, `i` or `C`.
         phase: NameId,
-        /// `name`.
+        /// Event name (`name`).
         name: NameId,
-        /// `ts`.
+        /// Start (`ts`).
         start: TimeNs,
-        /// `dur`; 0 of what is no range.
+        /// Duration (`dur`); 0 unless the event is a range.
         duration: DurationNs,
     }
 }
 
-/// All that tables leave out, but arrows and what sorts tracks.
+/// All data that the tables leave out, except arrows and the sort order of tracks.
 #[derive(Clone, Debug, Default)]
 pub struct RecordedDetails {
-    /// Of [`DeviceTrace::ops`](crate::DeviceTrace::ops).
+    /// Details of [`DeviceTrace::ops`](crate::DeviceTrace::ops).
     pub ops: EventDetails,
-    /// Of [`DeviceTrace::calls`](crate::DeviceTrace::calls).
+    /// Details of [`DeviceTrace::calls`](crate::DeviceTrace::calls).
     pub calls: EventDetails,
-    /// Of [`DeviceTrace::rows`](crate::DeviceTrace::rows).
+    /// Details of [`DeviceTrace::rows`](crate::DeviceTrace::rows).
     pub rows: EventDetails,
-    /// Of [`DeviceTrace::syncs`](crate::DeviceTrace::syncs).
+    /// Details of [`DeviceTrace::syncs`](crate::DeviceTrace::syncs).
     pub syncs: EventDetails,
-    /// Of [`DeviceTrace::auxiliary`](crate::DeviceTrace::auxiliary).
+    /// Details of [`DeviceTrace::auxiliary`](crate::DeviceTrace::auxiliary).
     pub auxiliary: EventDetails,
-    /// Of [`DeviceTrace::memory`](crate::DeviceTrace::memory).
+    /// Details of [`DeviceTrace::memory`](crate::DeviceTrace::memory).
     pub memory: EventDetails,
     /// Events that no other table keeps, by start.
     pub others: OtherEvents,
-    /// Of [`RecordedDetails::others`].
+    /// Details of [`RecordedDetails::others`].
     pub other_details: EventDetails,
-    /// Processes and threads as events name them, those of devices too, in order of first use.
+    /// Processes and threads as events name them, including those of devices, in order of first
+    /// use.
     pub tracks: Vec<HostThread>,
-    /// What [`EventDetail::args`] points into.
+    /// Text that [`EventDetail::args`] points into.
     pub text: Vec<u8>,
-    /// Keys around the events with their values, as written.
+    /// Document keys around the events with their values, as written.
     pub header: Vec<(String, String)>,
 }
 
 impl RecordedDetails {
-    /// The text of a span. O(1).
+    /// Returns the text of a span; empty if the span is out of range. O(1).
     pub fn args(&self, span: TextSpan) -> &[u8] {
         let start = usize::try_from(span.start).unwrap_or(usize::MAX);
         let end = start.saturating_add(span.bytes as usize);
-        // A span of another trace has no text here, and must not end the program.
+        // A span from another trace may be out of range here and must not cause a panic.
         self.text.get(start..end).unwrap_or_default()
     }
 }

@@ -1,16 +1,16 @@
-//! What a reader keeps of a device trace.
+//! Selects the events of a device trace that a reader keeps.
 
-/// What to keep beside the rows of a graph; each has what those before it have.
+/// Events kept in addition to the rows of a graph; each level includes those before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum KeepEvents {
-    /// Nothing.
+    /// Nothing more than the rows of a graph.
     #[default]
     Graph,
     /// Allocations and frees.
     Memory,
-    /// Frames of the Python stack, overheads, annotations of streams.
+    /// Python stack frames, profiler overheads, annotations of streams.
     Auxiliary,
-    /// All events but arrows, with all that they say
-    /// ([`DeviceTrace::details`](crate::DeviceTrace::details)). Takes the memory of their text.
+    /// All events except arrows, with all their details
+    /// ([`DeviceTrace::details`](crate::DeviceTrace::details)). Needs memory for their text.
     Everything,
 }

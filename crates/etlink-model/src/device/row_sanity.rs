@@ -1,32 +1,31 @@
-//! Whether the device rows of a trace can be true, and rows that are taken out because they cannot.
+//! Plausibility of device rows, and removal of implausible ones.
 
 use crate::{DeviceTrace, GraphDependencies, RowIdx, TimeNs};
 use serde::{Deserialize, Serialize};
 
-/// What the device rows of a trace lack, as [`DeviceTrace::row_sanity`] keeps it.
+/// Gaps in the device rows of a trace, stored as [`DeviceTrace::row_sanity`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowSanity {
-    /// Calls that launch work of a device.
+    /// Number of calls that launch device work.
     pub launches: u64,
-    /// How many of these have no row, or one that was left out.
+    /// Number of launches without a row, including those whose row was left out.
     pub without_row: u64,
-    /// Stretches of time, ascending and apart, in which so many rows are missing that nothing can be
-    /// said of what devices did.
+    /// Disjoint intervals, ascending, that lack too many rows for any statement about the devices.
     pub unknown: Vec<(TimeNs, TimeNs)>,
 }
 
 impl RowSanity {
-    /// Whether nothing can be said of any time.
+    /// Returns true if nothing can be said about any time.
     pub fn is_all_unknown(&self) -> bool {
         self.unknown == [ALL_TIME]
     }
 }
 
-/// A stretch that has all times.
+/// Interval that contains all times.
 pub const ALL_TIME: (TimeNs, TimeNs) = (TimeNs(i64::MIN), TimeNs(i64::MAX));
 
 impl DeviceTrace {
-    /// Drops the ops of which `keep` says so, with their details. O(ops).
+    /// Drops the ops whose entry in `keep` is false, with their details. O(ops).
     pub fn retain_ops(&mut self, keep: &[bool]) {
         let order = kept(keep);
         self.ops.reorder(&order);
@@ -35,7 +34,7 @@ impl DeviceTrace {
         }
     }
 
-    /// Drops the calls of which `keep` says so, with their details. O(calls).
+    /// Drops the calls whose entry in `keep` is false, with their details. O(calls).
     pub fn retain_calls(&mut self, keep: &[bool]) {
         let order = kept(keep);
         self.calls.reorder(&order);
@@ -44,18 +43,24 @@ impl DeviceTrace {
         }
     }
 
-    /// Drops the device rows of which `keep` says so, with their details and what depends on them.
+    /// Drops the device rows whose entry in `keep` is false, with their details and dependencies.
     /// O(rows).
     pub fn retain_rows(&mut self, keep: &[bool]) {
         let order = kept(keep);
+        self.keep_rows(&order);
+        if let Some(details) = &mut self.details {
+            details.rows.reorder(&order);
+        }
+    }
+
+    /// Keeps these device rows in this order, ascending, without their details, and what depends on
+    /// them. O(rows).
+    pub(crate) fn keep_rows(&mut self, order: &[u32]) {
         let mut place = vec![RowIdx::NONE; self.rows.len()];
         for (new, old) in order.iter().enumerate() {
             place[*old as usize] = RowIdx::new(new);
         }
-        self.rows.reorder(&order);
-        if let Some(details) = &mut self.details {
-            details.rows.reorder(&order);
-        }
+        self.rows.reorder(order);
         let mut dependencies = GraphDependencies::default();
         for index in 0..self.graph_dependencies.len() {
             let mut one = self.graph_dependencies.row(index);
@@ -69,7 +74,7 @@ impl DeviceTrace {
     }
 }
 
-/// The numbers of the rows that are kept.
+/// Returns the row numbers whose entry in `keep` is true.
 fn kept(keep: &[bool]) -> Vec<u32> {
     let rows = (0u32..).zip(keep);
     rows.filter_map(|(row, kept)| kept.then_some(row)).collect()

@@ -1,14 +1,14 @@
-//! Tables of a device trace in order of time.
+//! Sorts the tables of a device trace by time.
 
 use crate::{DeviceTrace, DurationNs, EventDetails, RecordedDetails, TimeNs};
 
 impl DeviceTrace {
-    /// Brings all tables into order of start, longer first, then as they were: a parent comes before
-    /// its children. `None` if a table is too long for its row numbers. O(n log n).
+    /// Sorts all tables by start, longer rows first, then in their previous order: a parent comes
+    /// before its children. Returns `None` if a table is too long for its row numbers. O(n log n).
     pub fn sort_by_time(&mut self) -> Option<()> {
-        // Taken out, so that a table and its details can be changed at once.
+        // Taken out, so that a table and its details can be borrowed at once.
         let mut details = self.details.take();
-        // Details are kept of all rows or of none.
+        // Details exist for all rows or for none.
         let mut reorder = |table: fn(&mut RecordedDetails) -> &mut EventDetails, order: &[u32]| {
             if let Some(details) = &mut details {
                 table(details).reorder(order);
@@ -50,7 +50,7 @@ impl DeviceTrace {
     }
 }
 
-/// Row numbers by start, longer first, then as they stand.
+/// Returns row numbers by start, longer first, then in their previous order.
 fn rows_by_time(start: &[TimeNs], duration: &[DurationNs]) -> Option<Vec<u32>> {
     let rows = u32::try_from(start.len())
         .ok()

@@ -1,16 +1,16 @@
-//! Tables and columns of exports, and the numbers that stand for names in them.
+//! Tables and columns of exports, and the numbers that encode names in them.
 
 use super::{NsysSchema, calls, nvtx, rows, syncs};
 use crate::names::{copy_direction, memory_kind, sync_name};
 use rusqlite::Connection;
 
-/// A table whose columns differ between schemas.
+/// Columns of a table.
 pub(super) struct TableLayout {
     pub(super) name: &'static str,
     columns: &'static [&'static str],
 }
 
-/// Columns that schema 2 does not have.
+/// Columns that schema 2 lacks.
 const NEW_COLUMNS: [&str; 2] = ["greenContextId", "eventSyncId"];
 
 impl TableLayout {
@@ -162,7 +162,7 @@ pub(super) const RANGES: TableLayout = TableLayout {
     ],
 };
 
-/// The table of facts about the export.
+/// Returns the name of the table of facts about the export.
 pub(super) fn meta_table(schema: NsysSchema) -> &'static str {
     match schema {
         NsysSchema::V2_9 => "EXPORT_META_DATA",
@@ -170,7 +170,7 @@ pub(super) fn meta_table(schema: NsysSchema) -> &'static str {
     }
 }
 
-/// Creates what is not there yet.
+/// Creates the tables that do not exist yet.
 pub(super) fn create_tables(connection: &Connection, schema: NsysSchema) -> rusqlite::Result<()> {
     let around = [
         (meta_table(schema), "name TEXT, value TEXT"),
@@ -221,12 +221,12 @@ pub(super) fn create_tables(connection: &Connection, schema: NsysSchema) -> rusq
     Ok(())
 }
 
-/// The first of some numbers whose name this is.
+/// Returns the lowest number in 0 to 10 that encodes `name`.
 fn number_of(name: &str, names: impl Fn(i64) -> &'static str) -> Option<i64> {
     (0..=10).find(|number| names(*number) == name)
 }
 
-/// Direction and kinds of memory of `Memcpy HtoD (Pageable -> Device)`.
+/// Returns the numbers of direction and memory kinds in `Memcpy HtoD (Pageable -> Device)`.
 pub(super) fn copy_kinds(name: &str) -> [Option<i64>; 3] {
     let rest = name.strip_prefix("Memcpy ").unwrap_or(name);
     let (direction, memory) = rest.split_once(" (").unwrap_or((rest, ""));
@@ -238,13 +238,13 @@ pub(super) fn copy_kinds(name: &str) -> [Option<i64>; 3] {
     [number_of(direction, copy_direction), kind(from), kind(to)]
 }
 
-/// Kind of memory of `Memset (Device)`.
+/// Returns the number of the memory kind in `Memset (Device)`.
 pub(super) fn set_kind(name: &str) -> Option<i64> {
     let kind = name.strip_prefix("Memset (")?.strip_suffix(')')?;
     number_of(kind, |number| memory_kind(Some(number)))
 }
 
-/// Number of `Stream Wait Event`.
+/// Returns the number of a synchronisation such as `Stream Wait Event`.
 pub(super) fn sync_kind(name: &str) -> Option<i64> {
     number_of(name, |number| sync_name(Some(number)))
 }

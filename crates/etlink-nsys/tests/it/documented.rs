@@ -1,4 +1,4 @@
-//! `schemas/sql/nsys.md` against what the reader asks SQLite for.
+//! Compares `schemas/sql/nsys.md` with the columns that the reader requests from SQLite.
 
 use crate::support::{exported, read_export, recorded};
 use etlink_nsys::NsysSchema;
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 const DOCUMENT: &str = include_str!("../../../../schemas/sql/nsys.md");
 
-/// Tables with their columns, as the document lists them.
+/// Returns the tables with their columns, as the document lists them.
 fn documented() -> BTreeSet<(String, String)> {
     let rows = DOCUMENT.lines().filter(|line| line.starts_with("| `"));
     let mut all = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! Exports of Nsight Systems against Kineto traces of the same runs.
+//! Compares exports of Nsight Systems with Kineto traces of the same runs.
 
 #![allow(
     clippy::disallowed_methods,

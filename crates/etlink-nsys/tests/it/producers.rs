@@ -1,4 +1,4 @@
-//! Ops that say which op made their inputs (`input_op_ids` of `emit_nvtx`).
+//! Ops that state the producers of their inputs (`input_op_ids` of `emit_nvtx`).
 
 use crate::support::{exported, read_export, recorded, recorded_host};
 use etlink_link::{EdgeKind, LinkOptions, TensorEdges};
@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Ranges on two threads: thread, text as PyTorch writes it, begin and end.
+/// Exports ranges on two threads: thread, text as PyTorch writes it, begin and end.
 fn export_of(ranges: &[(i64, &str, i64, i64)]) -> Connection {
     let mut assembler = DeviceTraceAssembler::default();
     for tid in [1000, 1001] {
@@ -45,7 +45,7 @@ fn export_of(ranges: &[(i64, &str, i64, i64)]) -> Connection {
     connection
 }
 
-/// Edges through tensors, as `producer -> reader`, and what was wrong.
+/// Returns the tensor edges as `producer -> reader`, and the anomalies.
 fn tensor_edges(trace: DeviceTrace, which: TensorEdges) -> (Vec<String>, Anomalies) {
     let options = LinkOptions {
         tensor_deps: which,
@@ -111,8 +111,8 @@ fn a_reader_that_began_before_its_producer_ended_has_no_edge() {
     assert_eq!(anomalies.count(AnomalyKind::TensorContradicted), 1);
 }
 
-/// Which op made which input, as `emit_nvtx` would have told: it remembers per tensor the last op that
-/// gave it out. The host trace has the same tensors by their ids.
+/// Returns the producer of each input, as `emit_nvtx` would state it: the last op that output the
+/// tensor. The host trace has the same tensors by their ids.
 fn producers_of(host: &HostTrace) -> OpProducers {
     let mut made: BTreeMap<u64, RfId> = BTreeMap::new();
     let mut found = OpProducers::default();
@@ -130,7 +130,7 @@ fn producers_of(host: &HostTrace) -> OpProducers {
     found
 }
 
-/// The first number of each tensor, those of lists included: `[id, storage, offset, …]`.
+/// Returns the first number of each tensor, including tensors in lists: `[id, storage, offset, …]`.
 fn tensor_ids(host: &HostTrace, list: &ValueList) -> Vec<u64> {
     let values: Vec<Value> = serde_json::from_slice(host.span(list.values)).unwrap_or_default();
     let types: Vec<String> = serde_json::from_str(host.names.get(list.types)).unwrap_or_default();
@@ -166,7 +166,7 @@ fn nearly_all_edges_are_those_of_the_host_trace() {
         found
     });
     assert_eq!(by_host.len(), 20, "threads give tensors to each other");
-    // Handles know tensors, host traces bytes: who writes through a view is another tensor's op.
+    // Handles know tensors, host traces bytes: a write through a view is another tensor's op.
     assert_eq!(by_host.intersection(&by_export).count(), 18);
     assert_eq!(by_export.difference(&by_host).count(), 1);
 }

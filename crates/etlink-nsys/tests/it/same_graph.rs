@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 
-/// What the graph says of the device, each fact as a line with how often it is there.
+/// Facts about the device side of a graph, one line each, with their number of occurrences.
 type Facts = BTreeMap<String, usize>;
 
 fn linked(device: DeviceTrace) -> Option<LinkedTrace> {
@@ -24,8 +24,8 @@ fn node_text(trace: &LinkedTrace, node: NodeIdx) -> String {
     format!("{:?} {name:?} {} {}", node.kind, node.start, node.duration)
 }
 
-/// Rows with their streams, starts and launches; edges between rows, or between a row and a call:
-/// launches, the order of streams, waits.
+/// Lists rows with their streams, starts and launches, and edges between rows or between a row and
+/// a call: launches, stream order, waits.
 fn device_facts(trace: &LinkedTrace) -> Facts {
     let mut facts = Facts::new();
     let mut add = |fact: String| *facts.entry(fact).or_default() += 1;
@@ -58,7 +58,7 @@ fn device_facts(trace: &LinkedTrace) -> Facts {
     facts
 }
 
-/// How many facts there are, and which are in one graph alone.
+/// Returns the number of facts, and the facts that only one graph has.
 fn compare(kineto: DeviceTrace, schema: NsysSchema) -> (usize, Vec<String>) {
     let export = exported(&kineto, schema);
     let again = read_export(&export);
@@ -76,7 +76,7 @@ fn compare(kineto: DeviceTrace, schema: NsysSchema) -> (usize, Vec<String>) {
     (all.values().sum(), different)
 }
 
-/// Compares in both schemas. Gives how many facts there were.
+/// Compares in both schemas and returns the number of facts.
 fn assert_same(kineto: &DeviceTrace) -> usize {
     let mut total = 0;
     for schema in NsysSchema::ALL {
@@ -94,8 +94,8 @@ fn recordings_give_the_same_graph() {
     }
 }
 
-/// Kineto of 2023 names the stream that is waited for, and not the call that recorded the event, whose
-/// ids come back.
+/// Kineto of 2023 names the stream that is waited for, but not the call that recorded the event,
+/// whose ids are reused.
 #[test]
 fn waits_that_name_the_stream_alone_are_the_same() {
     let mut draw = TraceBuilder::default();
@@ -156,19 +156,19 @@ fn copies_sets_and_graphs_are_the_same() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// What CUPTI's records of synchronisations say comes back, also of random programs.
+    /// Programs drawn at random also keep everything that CUPTI's synchronisation records state.
     #[test]
     fn drawn_programs_give_the_same_graph(seed in any::<u64>()) {
         let (program, options, change) = random_program(seed);
         let machine = Machine::run(&program, options, change);
         let mut kineto = read_kineto(&machine.trace.kineto());
-        // The drawing has one id for all events. CUDA has one for each that lives.
+        // The drawing has one id for all events. CUDA has one per live event.
         let syncs = &mut kineto.syncs;
         for (event, record) in syncs.wait_event.iter_mut().zip(&syncs.wait_record) {
             *event = record.get().map_or(-1, |record| record.0);
         }
-        // Nor has it ops of PyTorch's names (`wait`): a number tells that they are no ranges of the
-        // program's own.
+        // The drawn ops also lack PyTorch's names (`wait`): a sequence number marks them as ops,
+        // not as ranges of the program.
         kineto.ops.seq_id.fill(1);
         prop_assert!(assert_same(&kineto) > 100);
     }

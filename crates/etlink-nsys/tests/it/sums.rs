@@ -1,4 +1,5 @@
-//! Figures of the linker beside sums that SQL computes from the same tables, as `nsys stats` does.
+//! Compares figures of the linker with sums that SQL computes from the same tables, as `nsys stats`
+//! does.
 
 use crate::support::{exported, read_export, read_kineto};
 use etlink_link::{LinkOptions, NoLaunch};

@@ -1,4 +1,4 @@
-//! Exports of traces that were drawn or recorded.
+//! Exports of drawn and recorded traces.
 
 use etlink_host::HostReadOptions;
 use etlink_kineto::KinetoReadOptions;
@@ -17,12 +17,12 @@ pub(crate) fn read_kineto(text: &[u8]) -> DeviceTrace {
     etlink_kineto::read(text, options).expect("a Kineto trace")
 }
 
-/// A device trace of the project's recordings.
+/// Reads a recorded device trace of the project.
 pub(crate) fn recorded(case: &str, rank: usize) -> DeviceTrace {
     read_kineto(&unpacked(&format!("{case}/kineto_trace_{rank}.json.gz")))
 }
 
-/// The host trace beside it.
+/// Reads the host trace that belongs to it.
 pub(crate) fn recorded_host(case: &str, rank: usize) -> HostTrace {
     let text = unpacked(&format!("{case}/torch_et_{rank}.json.gz"));
     let host = etlink_host::read(&text[..], HostReadOptions { threads: 1 });
@@ -31,7 +31,7 @@ pub(crate) fn recorded_host(case: &str, rank: usize) -> HostTrace {
     host
 }
 
-/// The text of a recorded file.
+/// Returns the text of a recorded file.
 fn unpacked(name: &str) -> Vec<u8> {
     let crates = env!("CARGO_MANIFEST_DIR");
     let path = format!("{crates}/../../testdata/pairs/{name}");
@@ -42,7 +42,7 @@ fn unpacked(name: &str) -> Vec<u8> {
     text
 }
 
-/// The trace as an export has it.
+/// Exports a trace.
 pub(crate) fn exported(trace: &DeviceTrace, schema: NsysSchema) -> Connection {
     let connection = Connection::open_in_memory().expect("memory");
     etlink_nsys::write(trace, &connection, schema).expect("writes");

@@ -1,10 +1,10 @@
-//! What called what on each rank, as [`call_tree`] has it: the nodes that take most, as columns.
+//! Call trees per rank, from [`call_tree`]: the most expensive nodes, as columns.
 //!
 //! ```text
 //! call_tree ── prune (nodes of a rank) ── RankTrees ── prune until it fits ── PackedTrees
 //! ```
-//! A page of many ranks has room for few nodes of each, so that a rank's trees are cut as soon as
-//! they are made, and once more when all are packed and measured together.
+//! A page of many ranks has room for few nodes per rank. Trees are therefore pruned as soon as they
+//! are made, and again when all trees are packed and measured together.
 
 use super::packed_timeline::pack_json;
 use super::strings::StringTable;
@@ -14,59 +14,59 @@ use etlink_model::{AuxiliaryKind, DeviceTrace};
 use serde::Serialize;
 use std::io;
 
-/// What all trees of a page take at most, bytes of the page.
+/// Page budget for all trees, in bytes.
 const TREE_BYTES: usize = 300_000;
-/// Nodes of all trees of a page at most.
+/// Largest number of nodes in all trees of a page.
 pub const TREE_NODES: usize = 24_000;
-/// Nodes of a tree at most. The trace of 61 MB has 2,898 with all Python frames.
+/// Largest number of nodes per tree. The trace of 61 MB has 2,898 with all Python frames.
 const MOST_NODES: usize = 6_000;
-/// Fewer nodes of a tree than this are not tried.
+/// Smallest number of nodes per tree that is tried.
 const LEAST_NODES: usize = 16;
 
-/// The trees of a rank: of modules, ops and annotations, and that with all Python frames where the
-/// trace has any.
+/// Trees of a rank: modules, ops and annotations, plus a tree with all Python frames if the trace
+/// has any.
 #[derive(Clone, Debug, Default, BorshSerialize, BorshDeserialize)]
 pub struct RankTrees {
     trees: Vec<PrunedTree>,
 }
 
-/// The nodes of a tree that take most.
+/// A tree reduced to its most expensive nodes.
 #[derive(Clone, Debug, Default, PartialEq, BorshSerialize, BorshDeserialize)]
 struct PrunedTree {
     with_frames: bool,
-    /// Each before its children.
+    /// Remaining nodes, parents before children.
     nodes: Vec<CallNode>,
-    /// How many nodes the whole tree has.
+    /// Number of nodes in the whole tree.
     whole: usize,
-    /// The greatest share that a node which is left out has of the host's time or the device's.
+    /// Largest share of host or device time among the removed nodes.
     cut_share: f64,
     host_ns: i64,
     device_ns: i64,
 }
 
-/// A tree in the page. Columns.
+/// A tree in the page, as columns.
 #[derive(Debug, Serialize)]
 struct CallTreeColumns {
     with_frames: bool,
     depth: Vec<u32>,
     kind: Vec<u8>,
-    /// Numbers of names.
+    /// Indices into the table of names.
     name: Vec<u32>,
     count: Vec<u64>,
     host_ns: Vec<i64>,
     self_host_ns: Vec<i64>,
     device_ns: Vec<i64>,
     self_device_ns: Vec<i64>,
-    /// How many nodes the whole tree has.
+    /// Number of nodes in the whole tree.
     nodes: usize,
     cut_share: f64,
-    /// Sums over all roots, also those that are left out.
+    /// Sum over all roots, including removed ones.
     total_host_ns: i64,
     total_device_ns: i64,
 }
 
-/// The trees of all ranks, in their order; a rank without any has none, and the last ranks have
-/// none where there is no room.
+/// Trees of all ranks, in rank order. A rank without trees has an empty list, as do the last ranks
+/// if there is no room.
 #[derive(Debug, Serialize)]
 pub(super) struct PageTrees {
     kinds: [CallKind; 7],
@@ -74,7 +74,7 @@ pub(super) struct PageTrees {
     ranks: Vec<Vec<CallTreeColumns>>,
 }
 
-/// By their numbers.
+/// Kinds by number.
 const KINDS: [CallKind; 7] = [
     CallKind::Thread,
     CallKind::Device,
@@ -86,7 +86,8 @@ const KINDS: [CallKind; 7] = [
 ];
 
 impl RankTrees {
-    /// Of a trace that was read with its auxiliary events; `ranks`: that share the page. O(n log n).
+    /// Builds the trees of a trace that was read with its auxiliary events, for a page shared by
+    /// `ranks` ranks. O(n log n).
     pub fn from_trace(trace: &DeviceTrace, ranks: usize) -> RankTrees {
         let has_frames = trace.auxiliary.kind.contains(&AuxiliaryKind::Python);
         let most = (TREE_NODES / ranks.max(1)).clamp(LEAST_NODES, MOST_NODES);
@@ -107,7 +108,7 @@ impl RankTrees {
         if has_frames {
             trees.push(tree_of(true));
         }
-        // of a trace without host events there is but one node, or none
+        // a trace without host events has at most one node
         trees.retain(|tree| tree.whole > 1);
         RankTrees { trees }
     }
@@ -126,15 +127,15 @@ impl PrunedTree {
         }
     }
 
-    /// Leaves the `most` nodes that have the greatest share of the host's time or the device's.
-    /// A node stays only if that around it does.
+    /// Keeps the `most` nodes with the largest share of host or device time. A node stays only if
+    /// its parent does.
     fn prune(&self, most: usize) -> PrunedTree {
         if self.nodes.len() <= most {
             return self.clone();
         }
         let shares = self.shares();
         let mut by_share: Vec<usize> = (0..self.nodes.len()).collect();
-        // Parents come first among equals, since they stand before their children.
+        // Among equals parents come first, because they precede their children.
         by_share.sort_by(|a, b| shares[*b].total_cmp(&shares[*a]).then(a.cmp(b)));
         let (kept, cut) = by_share.split_at(most);
         let cut_share = cut.first().map_or(0.0, |first| shares[*first]);
@@ -158,8 +159,8 @@ impl PrunedTree {
         }
     }
 
-    /// The greater of a node's shares of both times, but no more than that around it has: ranges
-    /// that overlap are cut, and may leave a node with less than those in it.
+    /// Returns each node's larger share of both times, limited to its parent's share. Overlapping
+    /// ranges are clipped, so a node may have less time than its children.
     fn shares(&self) -> Vec<f64> {
         let share_of = |part: i64, whole: i64| match whole {
             0 => 0.0,
@@ -206,7 +207,7 @@ fn kind_number(kind: CallKind) -> u8 {
 }
 
 impl PageTrees {
-    /// With `most` nodes of each tree at most.
+    /// Creates the page's trees with at most `most` nodes per tree.
     pub(super) fn new<'r>(ranks: impl Iterator<Item = &'r RankTrees>, most: usize) -> PageTrees {
         let mut names = StringTable::new(TREE_BYTES);
         let columns = ranks.map(|rank| {
@@ -222,7 +223,7 @@ impl PageTrees {
         }
     }
 
-    /// As they stand in the page: cut until there is room for them; `None` where there are none.
+    /// Packs the trees for the page, pruned until they fit; `None` if there are none.
     pub(super) fn pack(ranks: &[&RankTrees]) -> io::Result<Option<String>> {
         if ranks.iter().all(|rank| rank.trees.is_empty()) {
             return Ok(None);
@@ -237,7 +238,8 @@ impl PageTrees {
             if most > LEAST_NODES {
                 most = (most / 2).max(LEAST_NODES);
             } else if shown > 1 {
-                // names of a thousand letters, thousands of ranks: then those of some are shown
+                // names of a thousand letters, thousands of ranks: show the trees of some ranks
+                // only
                 shown /= 2;
             } else {
                 return Ok(None);
@@ -293,12 +295,12 @@ mod tests {
         assert_eq!(names(&three), ["100/100", "90/10", "1/90"]);
         assert_eq!(three.nodes[2].parent, Some(1));
         assert_eq!(three.cut_share, 0.5);
-        // cut twice, the page still says the most that is not in it
+        // pruned twice, the page still states the largest removed share
         assert_eq!(three.prune(1).cut_share, 0.9);
         assert_eq!(four.prune(3), three);
     }
 
-    /// Letters that do not pack.
+    /// Returns letters that do not compress.
     fn noise(length: usize, seed: &mut u64) -> String {
         let mut letter = || {
             *seed = seed

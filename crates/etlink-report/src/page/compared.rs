@@ -1,66 +1,66 @@
-//! What a page says of the run beside an earlier one.
+//! Comparison with an earlier run, as shown in the page.
 
 use etlink_analyze::diff::{ChangeKind, PartChange, RowChange, RunDiff, TreeChange};
 use serde::Serialize;
 
-/// Rows of a table at most: those that cost or save most.
+/// Largest number of rows per table; those with the largest cost or gain stay.
 const ROWS: usize = 300;
 
-/// Deeper nodes are moved in no further: their names would leave the column.
+/// Depth beyond which nodes are not indented further: their names would leave the column.
 const DEEPEST_INDENT: u32 = 24;
 
-/// Two runs compared; the page shows the second.
+/// Comparison of two runs; the page shows the second.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ComparedRuns {
-    /// The first run's trace or folder.
+    /// Trace or folder of the first run.
     pub before: String,
-    /// What to know first, a sentence each.
+    /// Introductory remarks, one sentence each.
     pub sentences: Vec<String>,
-    /// What changed, by what it is rolled up to.
+    /// Changes, one table per kind of aggregation.
     pub tables: Vec<ComparedTable>,
 }
 
-/// What changed of one kind, what costs or saves most first.
+/// Changes of one kind, largest cost or gain first.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ComparedTable {
-    /// What it is called.
+    /// Title of the table.
     pub title: String,
-    /// Its rows.
+    /// Rows of the table.
     pub rows: Vec<ComparedRow>,
-    /// Rows that changed by no more than steps vary, and are not here.
+    /// Number of omitted rows whose change is within the variation of steps.
     pub within_spread: u64,
-    /// Further rows that are not here.
+    /// Number of further omitted rows.
     pub cut: u64,
 }
 
-/// A row of a table.
+/// One row of a comparison table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ComparedRow {
     /// Class and label, op, call or kernel.
     pub name: String,
-    /// The name as people read it.
+    /// Name in readable form.
     pub short_name: String,
     /// Time in the first run, per step or rank.
     pub before_ns: i64,
     /// Time in the second run.
     pub after_ns: i64,
-    /// What it costs.
+    /// Additional cost of the second run.
     pub cost_ns: i64,
-    /// How much longer it takes, of what it took; none of what the first run has not.
+    /// Change relative to the first run; `None` if only the second run has the row.
     pub change_share: Option<f64>,
 }
 
-/// Times of a node in both runs.
+/// Returns the times of a node in both runs.
 type NodeTimes = fn(&TreeChange) -> [i64; 2];
 
-/// The call tree, by what its times are.
+/// Titles and times of the call-tree tables.
 const TREES: [(&str, NodeTimes); 2] = [
     ("Call tree, device time", |node| node.device_ns),
     ("Call tree, host time", |node| node.host_ns),
 ];
 
 impl ComparedRuns {
-    /// What a page shows of a comparison.
+    /// Builds the page's form of a comparison.
     pub fn new(
         before: String,
         sentences: Vec<String>,
@@ -114,8 +114,8 @@ impl ComparedTable {
 }
 
 impl ComparedTable {
-    /// The nodes that changed by more than steps vary, with all that are around them; in the order
-    /// of the tree, moved in by their depth.
+    /// Returns the nodes whose change exceeds the variation of steps, with their ancestors, in tree
+    /// order, indented by depth.
     fn from_tree(
         title: &str,
         diff: &RunDiff,
@@ -137,7 +137,7 @@ impl ComparedTable {
         let cut = costs.len().saturating_sub(ROWS) as u64;
         for (_, at) in costs.into_iter().take(ROWS) {
             let mut next = Some(at);
-            // what is around a shown node is shown already
+            // ancestors of a shown node are already shown
             while let Some(at) = next.filter(|at| !is_shown[*at]) {
                 is_shown[at] = true;
                 next = tree[at].parent.map(|parent| parent as usize);
@@ -153,7 +153,7 @@ impl ComparedTable {
     }
 }
 
-/// A browser leaves out blanks at the begin of a text, and breaks lines at them, but not at these.
+/// Non-breaking spaces: browsers drop leading blanks and break lines at them.
 const INDENT: &str = "\u{a0}\u{a0}\u{a0}";
 
 fn node_row(node: &TreeChange, times_ns: [i64; 2]) -> ComparedRow {
@@ -214,7 +214,7 @@ mod tests {
         };
         let tree = [
             node(None, 0, "all threads", [90, 90]),
-            // what one child gains the other costs
+            // one child's gain is the other's cost
             node(Some(0), 1, "step", [90, 90]),
             node(Some(1), 2, "aten::mm", [60, 20]),
             node(Some(1), 2, "aten::add", [30, 70]),

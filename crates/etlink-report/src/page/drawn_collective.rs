@@ -1,10 +1,10 @@
-//! What the ranks did together, as rows of the page.
+//! Joint communications of the ranks, as rows of the page.
 
 use etlink_link::ranks::CollectiveSkew;
 use etlink_model::{CommonNs, GlobalRank};
 use serde::Serialize;
 
-/// A collective or message as the page shows it. Times are by the common clock.
+/// A collective or message in the page. Times are by the common clock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct DrawnCollective {
     pub(super) kind: String,
@@ -13,9 +13,9 @@ pub(super) struct DrawnCollective {
     pub(super) group: u32,
     pub(super) number: i64,
     pub(super) bytes: Option<u64>,
-    /// The first arrival.
+    /// Time of the first arrival.
     pub(super) start_ns: i64,
-    /// The rank that came first.
+    /// Rank that arrived first.
     pub(super) first: GlobalRank,
     pub(super) last: GlobalRank,
     pub(super) skew_ns: i64,
@@ -23,7 +23,8 @@ pub(super) struct DrawnCollective {
 }
 
 impl DrawnCollective {
-    /// `first` is the rank that came first, `origin_ns` what times are counted from.
+    /// Creates a row from a skew; `first` is the first rank to arrive, `origin_ns` the zero of
+    /// times.
     pub(super) fn new(
         skew: CollectiveSkew,
         first: GlobalRank,

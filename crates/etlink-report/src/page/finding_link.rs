@@ -1,23 +1,23 @@
-//! A finding as the page shows it, with the place in the timeline that it is about.
+//! A finding as shown in the page, with its place in the timeline.
 
 use serde::Serialize;
 
-/// A sentence, and where its longest occurrence is.
+/// Text of a finding and its longest occurrence.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FindingLink {
-    /// What the run would gain, from what.
+    /// Gain of the run and its cause.
     pub text: String,
-    /// The label of the rank whose trace shows it.
+    /// Label of the rank whose trace shows the finding.
     pub rank: String,
-    /// Begin of the longest occurrence, ns since the origin of the trace; none where the finding is
-    /// about no place.
+    /// Start of the longest occurrence in ns since the trace's origin; `None` if the finding has no
+    /// place.
     pub begin_ns: Option<i64>,
-    /// Its end.
+    /// End of the longest occurrence, like `begin_ns`.
     pub end_ns: Option<i64>,
 }
 
 impl FindingLink {
-    /// A sentence about the whole run.
+    /// Creates a finding about the whole run.
     pub fn without_place(text: String) -> FindingLink {
         FindingLink {
             text,

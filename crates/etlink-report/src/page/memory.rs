@@ -1,5 +1,5 @@
-//! Memory over time, for a chart: points of `analyze`'s `memory_timeline`, of many the lowest and
-//! highest of each stretch.
+//! Memory over time for a chart: points of `analyze`'s `memory_timeline`, reduced to the lowest and
+//! highest point per section if there are too many.
 
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_analyze::MemoryPoint;
@@ -7,21 +7,21 @@ use etlink_analyze::memory::read_device_type;
 use indexmap::IndexMap;
 use serde::Serialize;
 
-/// One device. Columns.
+/// Memory of one device, as columns.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct MemoryChart {
     #[borsh(deserialize_with = "read_device_type")]
     device_type: &'static str,
     device: i64,
-    /// How many points there are.
+    /// Number of points before reduction.
     points: usize,
-    /// Since the origin of the trace; each after the one before it.
+    /// Times in ns since the trace's origin, as differences to the previous point.
     time_ns: Vec<i64>,
     allocated_bytes: Vec<i64>,
     reserved_bytes: Vec<u64>,
 }
 
-/// Charts with `most` points each at most. O(n).
+/// Creates charts with at most `most` points each. O(n).
 pub fn memory_charts(points: &[MemoryPoint], most: usize) -> Vec<MemoryChart> {
     let mut devices: IndexMap<(&'static str, i64), Vec<&MemoryPoint>> = IndexMap::new();
     for point in points {
@@ -63,18 +63,18 @@ fn memory_chart(
     chart
 }
 
-/// Places of the points that are kept: the first and last of all, and of each stretch the lowest,
-/// the highest and that with most reserved.
+/// Returns the places of kept points: the first and last, and per section the lowest, the highest
+/// and the one with most reserved memory.
 fn kept_points(points: &[&MemoryPoint], most: usize) -> Vec<usize> {
     if points.len() <= most {
         return (0..points.len()).collect();
     }
-    // A stretch keeps three points, and two more are the ends of all.
+    // A section keeps three points, and two more are the ends of the whole.
     let each = points.len().div_ceil((most.saturating_sub(2) / 3).max(1));
     let mut kept = vec![0, points.len() - 1];
     for (stretch, of) in points.chunks(each).enumerate() {
         let places = || (0..of.len()).rev();
-        // Of equal points the last lowest and the first highest stay: there the line leaves its
+        // Among equal points the last lowest and the first highest stay: there the line leaves its
         // bottom and reaches its top.
         let low = places().min_by_key(|at| of[*at].allocated_bytes);
         let high = places()

@@ -1,19 +1,19 @@
-//! The report as one page of HTML that needs nothing else.
+//! The report as one self-contained HTML page.
 //!
 //! ```text
 //! Analysis, LinkReport, Figures of each rank ─────┐
 //! Met (skew between ranks) ───────────────────────┼─ html ─> <script> JSON, gzip, base64 </script>
-//! RankTrees: what called what ─ PageTrees ────────┤          + script + style
+//! RankTrees: call trees ─ PageTrees ──────────────┤          + script + style
 //! Timeline of all ranks, and of some ─ Packed ────┘
 //! ```
-//! What the page shows is what is in these values: its script formats, sorts and draws. It computes
-//! no figure but the sums of time that the reader selects in a timeline. `web/` has the script's
-//! sources; what is built from them is committed in `web/dist`, and `cargo dev web --check`
-//! compares the two. No name of a trace gets into the HTML but for the title, which is escaped.
+//! The page shows exactly these values: its script formats, sorts and draws. The script computes no
+//! figure except the sums of time that a reader selects in a timeline. `web/` has the script's
+//! sources; the build result is committed in `web/dist`, and `cargo dev web --check` compares the
+//! two. Names from traces do not enter the HTML, except the title, which is escaped.
 //!
-//! A page takes 5 MB at most: each part has its share ([`TIMELINE_BYTES`], `TABLE_BYTES`,
-//! `TREE_BYTES`), is measured as it stands in the page, and made again with less until it fits.
-//! What is left out, the page says.
+//! A page takes at most 5 MB: each part has a budget ([`TIMELINE_BYTES`], `TABLE_BYTES`,
+//! `TREE_BYTES`), is measured in its packed form, and made again with less detail until it fits.
+//! The page states what is left out.
 
 mod call_trees;
 mod compared;
@@ -71,73 +71,72 @@ use summary::SummaryCard;
 const SCRIPT: &str = include_str!("../../web/dist/page.js");
 const STYLE: &str = include_str!("../../web/dist/page.css");
 
-/// Ranges that all timelines of a page have together.
+/// Budget for ranges in all timelines of a page.
 pub const RANGES: usize = 100_000;
-/// What all timelines of a page take at most, bytes of the page.
+/// Page budget for all timelines, in bytes.
 pub const TIMELINE_BYTES: usize = 3_200_000;
-/// What all else takes at most.
+/// Page budget for everything else, in bytes.
 const TABLE_BYTES: usize = 1_250_000;
-/// Points of memory charts over all ranks.
+/// Number of points in memory charts over all ranks.
 pub const MEMORY_POINTS: usize = 40_000;
-/// Ranks of a page that have timelines, at most.
+/// Largest number of ranks with timelines.
 pub const TIMELINES: usize = 8;
-/// Steps of the critical path that are listed, over all ranks.
+/// Number of listed critical-path steps over all ranks.
 pub const PATH_STEPS: usize = 800;
-/// Records of a table over all ranks.
+/// Number of records per table over all ranks.
 const RECORDS: usize = 8_000;
-/// Records of a table at most.
+/// Largest number of records per table.
 const LONGEST: usize = 1_000;
-/// Characters of a name in a table.
+/// Longest name in a table, in characters.
 const LONG: usize = 1_000;
 
-/// One rank.
+/// One rank in the page.
 #[derive(Clone, Debug, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct ReportRank {
-    /// What it is called: its number, or the name of its file.
+    /// Label of the rank: its number, or the name of its file.
     pub label: String,
-    /// Its device trace's file.
+    /// File of the device trace.
     pub device_trace: String,
-    /// Its host trace's file.
+    /// File of the host trace.
     pub host_trace: Option<String>,
-    /// Model of its device.
+    /// Device model.
     pub device: Option<String>,
-    /// What `etlink analyze` says of it.
+    /// Results of `etlink analyze`.
     #[serde(flatten)]
     pub analysis: RankAnalysis,
-    /// Memory over time, of each device.
+    /// Memory over time, per device.
     pub memory_charts: Vec<MemoryChart>,
-    /// What `etlink link` says; none of a written graph.
+    /// Results of `etlink link`; `None` for a written graph.
     pub link: Option<LinkReport>,
-    /// What `etlink replay` says; none where there is no graph.
+    /// Results of `etlink replay`; `None` without a graph.
     pub figures: Option<ReplayFigures>,
-    /// The same of the critical path; of its steps the longest.
+    /// Critical path of the replay, with its longest steps.
     pub critical_path: Option<PathReport>,
-    /// What called what. Packed apart from the rest.
+    /// Call trees, packed separately.
     #[serde(skip)]
     pub trees: RankTrees,
 }
 
-/// What is shown.
+/// Contents of a page.
 #[derive(Clone, Copy, Debug)]
 pub struct ReportPage<'p> {
-    /// What was recorded, such as the folder's name.
+    /// Title, such as the name of the recorded folder.
     pub title: &'p str,
-    /// The ranks.
+    /// Ranks of the run.
     pub ranks: &'p [ReportRank],
-    /// What they say together.
+    /// Totals over all ranks.
     pub total: &'p RunTotals,
-    /// How they met, if there are several.
+    /// Comparison of ranks, if there are several.
     pub met: Option<&'p RankStats>,
-    /// Those whose steps are shown, that of all ranks first, if there is one; of each the typical
-    /// step first.
+    /// Timelines, the one of all ranks first if it exists; for each rank the typical step first.
     pub timelines: &'p [PackedTimeline],
-    /// What changed since an earlier run, if there is one to compare with.
+    /// Comparison with an earlier run, if there is one.
     pub compared: Option<&'p ComparedRuns>,
-    /// A simulation of the run, if there is one.
+    /// Simulation of the run, if there is one.
     pub simulated: Option<&'p SimulatedPart>,
-    /// What to know first.
+    /// Notes shown at the top.
     pub notes: &'p [String],
-    /// What the run would gain most from.
+    /// Largest possible gains of the run.
     pub findings: &'p [FindingLink],
 }
 
@@ -153,7 +152,7 @@ struct PageData<'p> {
     simulated: Option<&'p SimulatedPart>,
     ranks: Vec<Value>,
     total: Value,
-    /// Per table, how many records are not in the page.
+    /// Shortened tables, with the number of missing records.
     cut: Vec<ShortenedTable>,
     met: Option<&'p RankStats>,
     kinds: [&'static str; timeline::KINDS.len()],
@@ -168,10 +167,10 @@ struct ShortenedTable {
     of: usize,
 }
 
-/// The page's bytes. The same values give the same bytes.
+/// Renders the page. The same values give the same bytes.
 ///
 /// # Errors
-/// None that memory has.
+/// None in practice: writing to memory does not fail.
 pub fn render_page(page: &ReportPage<'_>) -> io::Result<Vec<u8>> {
     let packed = pack_tables(page)?;
     let rank_trees: Vec<&RankTrees> = page.ranks.iter().map(|rank| &rank.trees).collect();
@@ -192,7 +191,7 @@ pub fn render_page(page: &ReportPage<'_>) -> io::Result<Vec<u8>> {
         escape_html(page.title)
     )?;
     out.extend_from_slice(STYLE.as_bytes());
-    // The sentence is in the HTML itself, so that it shows while the script unpacks the rest.
+    // The sentence is in the HTML itself, so it is visible while the script unpacks the rest.
     write!(
         out,
         "</style>\n</head>\n<body>\n<div id=\"page\"><p class=\"starting\">{}</p></div>\n",
@@ -202,7 +201,7 @@ pub fn render_page(page: &ReportPage<'_>) -> io::Result<Vec<u8>> {
         out,
         "<noscript><p>The rest of this report needs JavaScript.</p></noscript>"
     )?;
-    // Browsers leave a script of type `text/plain` alone: it is where the page keeps its data.
+    // Browsers ignore a script of type `text/plain`, which holds the page's data.
     writeln!(
         out,
         "<script type=\"text/plain\" id=\"data\">{packed}</script>"
@@ -226,8 +225,8 @@ pub fn render_page(page: &ReportPage<'_>) -> io::Result<Vec<u8>> {
     Ok(out)
 }
 
-/// The head up to the title. The policy forbids the page all network, and every script and style
-/// sheet but the built ones, whatever the traces have: these two are named by their SHA-256.
+/// Returns the HTML head up to the title. Its policy forbids all network access, and all scripts
+/// and style sheets except the built ones, which are identified by their SHA-256.
 fn page_head() -> String {
     let script_hash = policy_hash(SCRIPT);
     let style_hash = policy_hash(STYLE);
@@ -235,7 +234,7 @@ fn page_head() -> String {
         "default-src 'none'; script-src '{script_hash}'; style-src '{style_hash}'; \
          img-src data:; base-uri 'none'; form-action 'none'"
     );
-    // The empty icon keeps browsers from asking for /favicon.ico, which the policy forbids.
+    // The empty icon keeps browsers from requesting /favicon.ico, which the policy forbids.
     format!(
         r#"<!doctype html>
 <html lang="en">
@@ -249,15 +248,15 @@ fn page_head() -> String {
     )
 }
 
-/// A hash source of CSP, <https://www.w3.org/TR/CSP3/#grammardef-hash-source>: of the bytes between
-/// the tags.
+/// Returns a CSP hash source, <https://www.w3.org/TR/CSP3/#grammardef-hash-source>, of the bytes
+/// between the tags.
 fn policy_hash(inline: &str) -> String {
     let digest = Sha256::digest(inline.as_bytes());
     format!("sha256-{}", STANDARD.encode(digest))
 }
 
 fn escape_html(text: &str) -> String {
-    // `&` is replaced first, or it would escape the other replacements again.
+    // `&` is replaced first; otherwise it would escape the other replacements again.
     strings::shorten_text(text, LONG)
         .replace('&', "&amp;")
         .replace('<', "&lt;")
@@ -265,9 +264,9 @@ fn escape_html(text: &str) -> String {
         .replace('"', "&quot;")
 }
 
-/// All but the timelines, with as many records as there is room for.
+/// Packs everything except timelines and call trees, with as many records as fit.
 fn pack_tables(page: &ReportPage<'_>) -> io::Result<String> {
-    // A run of a thousand ranks still gets the first 20 records of each.
+    // A run of a thousand ranks still gets the first 20 records per rank.
     let mut most = (RECORDS / page.ranks.len().max(1)).clamp(20, LONGEST);
     let mut all = LONGEST;
     loop {
@@ -275,19 +274,21 @@ fn pack_tables(page: &ReportPage<'_>) -> io::Result<String> {
         if packed.len() <= TABLE_BYTES || all <= 1 {
             return Ok(packed);
         }
-        // Halving reaches the budget in a few tries; the tables' first records are the costly ones.
+        // Halving reaches the budget in a few tries; the first records of a table are the most
+        // expensive.
         (most, all) = ((most / 2).max(1), all / 2);
     }
 }
 
-/// `most`: records of a rank's table, `all`: of a table of all ranks.
+/// Builds the page data with at most `most` records per rank's table and `all` per table of all
+/// ranks.
 fn page_data<'p>(page: &ReportPage<'p>, most: usize, all: usize) -> io::Result<PageData<'p>> {
     let mut cut = vec![];
     let mut ranks = vec![];
     for rank in page.ranks {
         let mut value = serde_json::to_value(rank)?;
-        // Records are cut as JSON values: one function
-        // serves all tables, whatever their columns are.
+        // Records are removed as JSON values: one function serves all tables, whatever their
+        // columns are.
         shorten_tables(&mut value, &rank.label, most, &mut cut);
         ranks.push(value);
     }
@@ -311,8 +312,8 @@ fn page_data<'p>(page: &ReportPage<'p>, most: usize, all: usize) -> io::Result<P
     })
 }
 
-/// Leaves the first records of each table, which are those that cost most, and the beginning of
-/// each name.
+/// Keeps the first records of each table, which are the most expensive, and the beginning of each
+/// name.
 fn shorten_tables(of: &mut Value, rank: &str, most: usize, cuts: &mut Vec<ShortenedTable>) {
     let tables = of.as_object_mut().into_iter().flatten();
     for (table, value) in tables {
@@ -329,7 +330,7 @@ fn shorten_tables(of: &mut Value, rank: &str, most: usize, cuts: &mut Vec<Shorte
             records.truncate(most);
         }
         for record in records.iter_mut().filter_map(Value::as_object_mut) {
-            // Lengths are compared in bytes, which are no fewer than the characters that are kept.
+            // A text has at least as many bytes as characters, so comparing bytes is safe.
             record.values_mut().for_each(|field| match field {
                 Value::String(text) if text.len() > LONG || text.contains(char::is_control) => {
                     *text = strings::shorten_text(text, LONG)

@@ -1,5 +1,4 @@
-//! What a page takes: values are packed one by one and measured, and drawn with less detail until
-//! they fit.
+//! Packs timelines for a page: each is measured, and drawn with less detail until it fits.
 
 use super::timeline::Timeline;
 use base64::engine::{Engine, general_purpose::STANDARD};
@@ -7,23 +6,23 @@ use flate2::{Compression, write::GzEncoder};
 use serde::Serialize;
 use std::io::{self, BufWriter};
 
-/// Fewer ranges than this are not tried.
+/// Smallest number of ranges that is tried.
 const LEAST: usize = 64;
 
-/// A timeline as it stands in the page.
+/// A packed timeline, as it appears in the page.
 #[derive(Clone, Debug)]
 pub struct PackedTimeline {
-    /// Ranges that are drawn.
+    /// Number of drawn ranges.
     pub ranges: usize,
     pub(super) text: String,
 }
 
 impl PackedTimeline {
-    /// Draws with `most` ranges at most, and with fewer until it takes no more than `bytes`. `draw`
-    /// is asked a few times at most.
+    /// Draws with at most `most` ranges, and with fewer until the text fits in `bytes`. Calls
+    /// `draw` a few times at most.
     ///
     /// # Errors
-    /// None that memory has.
+    /// None in practice: writing to memory does not fail.
     pub fn new(
         most: usize,
         bytes: usize,
@@ -39,19 +38,19 @@ impl PackedTimeline {
                     text,
                 });
             }
-            // Text grows about with the ranges, so the next try is close.
+            // The text grows roughly with the ranges, so the next try is close.
             let fits = (timeline.drawn() as u128 * bytes as u128 / text.len() as u128) as usize;
-            // A tenth less, as names and tracks do not shrink with the ranges. At most half, so
-            // that few tries do.
+            // A tenth less, because names and tracks do not shrink with the ranges. At most half,
+            // so that few tries suffice.
             most = (fits - fits / 10).min(most / 2).max(LEAST);
         }
     }
 
-    /// The first of several steps as [`PackedTimeline::new`] has it, and of the others as many as
-    /// there is room for. `draw` is given a step's place and how many ranges it may have.
+    /// Packs the first of several steps like [`PackedTimeline::new`], and as many other steps as
+    /// fit. Calls `draw` with a step's place and its largest number of ranges.
     ///
     /// # Errors
-    /// None that memory has.
+    /// None in practice: writing to memory does not fail.
     pub fn steps(
         most: usize,
         bytes: usize,
@@ -63,14 +62,14 @@ impl PackedTimeline {
         let mut room = bytes.saturating_sub(first.text.len());
         let mut all = vec![first];
         for step in 1..steps {
-            // A timeline drawn with less than this shows nothing, however short its step is.
+            // A timeline with fewer ranges shows nothing, however short its step is.
             if ranges < LEAST {
                 break;
             }
             let timeline = draw(step, ranges);
             let text = pack_json(&timeline)?;
-            // Another step is there to compare with the first: one with less detail would differ
-            // where the steps do not.
+            // Other steps are compared with the first: a step with less detail would show false
+            // differences.
             if timeline.together_ns > 0 || text.len() > room {
                 break;
             }
@@ -85,12 +84,12 @@ impl PackedTimeline {
     }
 }
 
-/// JSON, gzip, base64.
+/// Encodes a value as JSON, gzip, base64.
 pub(super) fn pack_json(value: &impl Serialize) -> io::Result<String> {
     // packing many small pieces takes five times as long as packing few large ones
     let mut packed =
         BufWriter::with_capacity(1 << 20, GzEncoder::new(vec![], Compression::default()));
     serde_json::to_writer(&mut packed, value)?;
-    // Base64 has no `<`: nothing in it can end the script element that it stands in.
+    // Base64 has no `<`, so the text cannot end the script element around it.
     Ok(STANDARD.encode(packed.into_inner()?.finish()?))
 }

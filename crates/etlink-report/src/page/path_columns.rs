@@ -6,29 +6,29 @@ use etlink_model::{NodeIdx, TimeNs};
 use etlink_replay::{LabelSource, PathCause, PathStep, ReplayGraph, ReplayRun};
 use serde::Serialize;
 
-/// Steps that are drawn together end up at most this many times as long as what counts as short.
+/// Length of merged steps, at most this multiple of the limit for a short step.
 const TOGETHER: i64 = 8;
 
-/// Steps of the path; where there are too many, short neighbours together.
+/// Steps of the path as columns; if there are too many, short neighbours are merged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct PathColumns {
-    /// The range, by its place among the drawn; -1: none.
+    /// Place of the step's range among the drawn ranges; -1 = none.
     range: Vec<i64>,
     name: Vec<u32>,
     start: Vec<i64>,
-    /// Of several from the first's start to the last's end.
+    /// Duration in ns; for merged steps, from the first start to the last end.
     duration: Vec<i64>,
-    /// Before its start, ns.
+    /// Delay before the start, in ns.
     delay: Vec<i64>,
-    /// What it is spent on; of several, the longest.
+    /// Cause of the duration; for merged steps, of the longest step.
     cause: Vec<u32>,
     delay_cause: Vec<u32>,
     via: Vec<u32>,
-    /// How many steps.
+    /// Number of merged steps.
     count: Vec<u32>,
 }
 
-/// A run, and what its nodes are called.
+/// A replay run, and the labels of its nodes.
 #[derive(Clone, Copy)]
 pub(super) struct ReplayedRank<'t> {
     pub(super) graph: &'t ReplayGraph,
@@ -36,18 +36,18 @@ pub(super) struct ReplayedRank<'t> {
     pub(super) labels: &'t dyn LabelSource,
 }
 
-/// One or several steps.
+/// One step or several merged ones.
 #[derive(Clone, Copy)]
 struct PathPiece {
     step: PathStep,
-    /// The longest.
+    /// Node of the longest step.
     longest: NodeIdx,
     start: TimeNs,
     end: TimeNs,
     count: u32,
 }
 
-/// The steps of the critical path that reach into a window.
+/// Returns the steps of the critical path that overlap a window.
 pub(super) fn path_in_window(
     run: &ReplayRun,
     path: &[PathStep],
@@ -60,7 +60,8 @@ pub(super) fn path_in_window(
 }
 
 impl PathColumns {
-    /// `steps` as `most` at most; `range`: a step's place among the drawn.
+    /// Creates columns of at most `most` entries. `range` returns a step's place among the drawn
+    /// ranges.
     pub(super) fn new(
         ran: ReplayedRank<'_>,
         steps: &[PathStep],
@@ -72,7 +73,7 @@ impl PathColumns {
         for piece in path_pieces(ran.run, steps, most) {
             let [cause, delay_cause] = piece.step.causes(ran.graph).map(PathCause::name);
             let one = piece.count == 1;
-            // Of joined steps the longest says what the time went to; a mixture would have no name.
+            // The longest of the merged steps names the cause; a mixture would have no name.
             let [longest, _] = PathStep {
                 node: piece.longest,
                 ..piece.step
@@ -101,8 +102,8 @@ impl PathColumns {
     }
 }
 
-/// Joins short neighbours until there are few enough: the limit is the least power of two that
-/// does.
+/// Merges short neighbours until there are at most `most` pieces. The limit for a short piece is
+/// the least sufficient power of two.
 fn path_pieces(run: &ReplayRun, steps: &[PathStep], most: usize) -> Vec<PathPiece> {
     let piece = |step: &PathStep| PathPiece {
         step: *step,
@@ -129,7 +130,7 @@ fn join_short_pieces(run: &ReplayRun, all: &[PathPiece], limit: i64) -> Vec<Path
     let mut joined: Vec<PathPiece> = vec![];
     for piece in all {
         let is_short = |piece: &PathPiece| {
-            // What is joined stays open for the next, and the bound below on its length ends it.
+            // A merged piece stays open for the next one; the bound on its length below ends it.
             piece.count > 1
                 || (piece.end - piece.start)
                     .0

@@ -1,13 +1,13 @@
-//! The ranges of a window: ops, calls and device rows by thread or stream, each at a depth where it
-//! covers no other; short ones together where there are more than can be drawn.
+//! Ranges of a window: ops, calls and device rows by thread or stream, each at a depth without
+//! overlap. If there are too many to draw, short ranges are merged.
 
 use etlink_link::{LinkedTrace, Node, NodeKind};
 use etlink_model::{OpIdx, TimeNs};
 use std::cmp::Reverse;
 
-/// No range.
+/// Number that stands for no range.
 pub(super) const NONE: u32 = u32::MAX;
-/// Ranges that are drawn together end up at most this many times as long as what counts as short.
+/// Length of merged ranges, at most this multiple of the limit for a short range.
 const TOGETHER: i64 = 8;
 
 /// Numbers of a trace's ranges: ops, then calls, then device rows.
@@ -15,11 +15,11 @@ const TOGETHER: i64 = 8;
 pub(super) struct RangeIds {
     calls: usize,
     rows: usize,
-    /// How many.
+    /// Total number of ranges.
     pub(super) count: usize,
 }
 
-/// What a number stands for.
+/// Range behind a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TraceRange {
     Op(usize),
@@ -50,8 +50,8 @@ impl RangeIds {
         self.calls + call
     }
 
-    /// The range that a node is a piece of, if it is one: what a delay on a queue waits for, its
-    /// row waits for.
+    /// Returns the range that a node is part of, if any. A delay on a queue belongs to the row that
+    /// it delays.
     pub(super) fn of_node(self, node: &Node) -> Option<usize> {
         let source = node.source as usize;
         match node.kind {
@@ -64,21 +64,21 @@ impl RangeIds {
     }
 }
 
-/// One or several ranges as they are drawn.
+/// One range or several merged ones, as drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DrawnRange {
-    /// Thread, or after all threads queue.
+    /// Thread; queues are numbered after all threads.
     pub(super) track: u32,
     pub(super) depth: u32,
     pub(super) start: TimeNs,
     pub(super) end: TimeNs,
-    /// The range, of several the first.
+    /// Number of the range, or of the first merged one.
     pub(super) id: usize,
-    /// How many.
+    /// Number of merged ranges.
     pub(super) count: u32,
 }
 
-/// When the range begins and ends, and its thread or queue.
+/// Returns begin and end of a range, and its thread or queue.
 fn range_span(trace: &LinkedTrace, of: TraceRange) -> (TimeNs, TimeNs, u32) {
     let device = &trace.device;
     let (start, duration, track) = match of {
@@ -101,7 +101,7 @@ fn range_span(trace: &LinkedTrace, of: TraceRange) -> (TimeNs, TimeNs, u32) {
     (start, start + duration, track)
 }
 
-/// All that run in the window, as [`nest_ranges`] has them.
+/// Returns all ranges in the window, before nesting; [`nest_ranges`] sets their depths.
 pub(super) fn ranges_in_window(
     trace: &LinkedTrace,
     ids: RangeIds,
@@ -109,8 +109,7 @@ pub(super) fn ranges_in_window(
 ) -> Vec<DrawnRange> {
     let drawn = |id: usize| {
         let (start, end, track) = range_span(trace, ids.range_at(id));
-        // What takes no time ends where it starts: at the beginning of the window it is inside all
-        // the same.
+        // An instant ends where it starts: at the beginning of the window it is inside anyway.
         let inside = start < to && (end > from || start >= from);
         inside.then_some(DrawnRange {
             track,
@@ -124,7 +123,7 @@ pub(super) fn ranges_in_window(
     nest_ranges((0..ids.count).filter_map(drawn).collect())
 }
 
-/// By track and start, the longer first, each at its depth. O(n log n).
+/// Sorts ranges by track and start, the longer first, and sets their depths. O(n log n).
 pub(super) fn nest_ranges(mut all: Vec<DrawnRange>) -> Vec<DrawnRange> {
     all.sort_unstable_by_key(drawing_order);
     let mut ends: Vec<TimeNs> = vec![];
@@ -144,14 +143,13 @@ pub(super) fn nest_ranges(mut all: Vec<DrawnRange>) -> Vec<DrawnRange> {
 }
 
 fn drawing_order(range: &DrawnRange) -> (u32, TimeNs, Reverse<TimeNs>, usize) {
-    // An op and its first child often begin at one instant: the longer comes first, so that it is
-    // the outer one.
+    // An op and its first child often begin together: the longer comes first, as the outer one.
     (range.track, range.start, Reverse(range.end), range.id)
 }
 
-/// So many at most: neighbours that are shorter than a limit are drawn together, but for `kept`
-/// ones. Returns the limit, ns; 0 where all are drawn. The limit is the least power of two that
-/// does; where even that does not help, the first ones stay.
+/// Reduces ranges to at most `most` by merging short neighbours, except `kept` ones. Returns the
+/// limit for a short range in ns, the least sufficient power of two; 0 if nothing was merged. If no
+/// limit suffices, the first ranges stay.
 pub(super) fn fit_ranges(
     all: &mut Vec<DrawnRange>,
     most: usize,
@@ -163,8 +161,7 @@ pub(super) fn fit_ranges(
     // Powers of two: a dozen passes at most, whatever the lengths are.
     for limit in (8..62).map(|power| 1i64 << power) {
         let together = join_short_ranges(all, limit, kept);
-        // At the last limit only `kept` ranges stand alone. They do not outrank the budget, which
-        // is that of the page.
+        // At the last limit only `kept` ranges stand alone. The page's budget outranks them.
         if together.len() <= most || limit == 1 << 61 {
             *all = together;
             all.truncate(most);
@@ -191,13 +188,13 @@ fn join_short_ranges(
             open.resize(depth + 1, None);
         }
         let is_short = (range.end - range.start).0 < limit && !kept(range.id);
-        // Only neighbours at the same depth are joined, so that what covers them stays above them.
+        // Only neighbours at the same depth are merged, so ranges that cover them stay above them.
         let before = if is_short {
             open[depth].and_then(|at| joined.get_mut(at))
         } else {
             None
         };
-        // A bound on the length too: a thousand neighbours in one bar would hide their gaps.
+        // The total length is bounded too: a thousand neighbours in one bar would hide their gaps.
         match before.filter(|before| {
             (range.start - before.end).0 < limit
                 && (range.end - before.start).0 < limit.saturating_mul(TOGETHER)

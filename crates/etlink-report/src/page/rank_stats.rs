@@ -1,4 +1,4 @@
-//! When the ranks came to each collective, for a heat map.
+//! Arrival times of ranks at each collective, for a heat map.
 
 use etlink_link::ranks::{
     CollectiveArrival, CollectiveSkew, RankClock, RankSummary, RunJoin, StragglerStats,
@@ -8,29 +8,31 @@ use etlink_link::ranks::{
 use etlink_model::GlobalRank;
 use serde::Serialize;
 
-/// Columns of the heat map at most: more collectives stand together.
+/// Largest number of heat-map columns; more collectives share columns.
 const COLUMNS: usize = 400;
-/// Cells of the heat map at most, of any number of ranks.
+/// Largest number of heat-map cells, for any number of ranks.
 const CELLS: usize = 100_000;
-/// Of more collectives those with the largest skew are listed, and the first of each column.
+/// Number of listed collectives; beyond it, only those with the largest skew and the first of each
+/// column are listed.
 const LISTED: usize = 2_000;
 
-/// How the ranks met. `skews` and `ranks` are those of `etlink ranks`.
+/// Comparison of ranks. `skews` and `ranks` match the output of `etlink ranks`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RankStats {
-    /// The ranks' clocks against the first rank's.
+    /// Clocks of the ranks relative to the first rank's.
     pub clocks: Vec<RankClock>,
     /// Sums per rank.
     pub ranks: Vec<StragglerStats>,
-    /// Ranks of the run have no trace here: nothing is known of when they came.
+    /// True if ranks of the run have no trace here, so their arrivals are unknown.
     pub(super) absent: bool,
     /// Collectives and messages, by time.
     pub skews: Vec<CollectiveSkew>,
-    /// How many there are; more than are listed, if they are very many.
+    /// Total number of collectives and messages; may exceed the listed ones.
     pub(super) count: usize,
-    /// The heat map.
+    /// Delays for the heat map.
     pub(super) late: ArrivalDelays,
-    /// Each step of the job with its name, from the latest begin on a rank to the latest end, ns.
+    /// Steps of the job by name, with the time in ns from the latest begin to the latest end on any
+    /// rank.
     #[serde(skip)]
     pub(super) job_steps_ns: Vec<(String, i64)>,
     /// Ranks whose recordings show that their first step began later than the others'.
@@ -38,13 +40,13 @@ pub struct RankStats {
     pub(super) began_steps_later: Vec<GlobalRank>,
 }
 
-/// How much later than the first each rank came, by rank and column.
+/// Delay of each rank after the first arrival, by rank and column.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct ArrivalDelays {
-    /// Per column, its first entry of [`RankStats::skews`].
+    /// First entry of [`RankStats::skews`], per column.
     pub(super) first: Vec<u32>,
-    /// Per rank, per column: ns, the mean where several stand together; none where it takes no
-    /// part.
+    /// Delay in ns, per rank and column: the mean if several collectives share a column; `None` if
+    /// the rank does not take part.
     pub(super) ns: Vec<Vec<Option<i64>>>,
 }
 
@@ -57,7 +59,7 @@ impl RankStats {
             .iter()
             .filter_map(|joint| collective_arrivals(ranks, &clocks, joint))
             .collect();
-        // one arrival list per skew: both leave out what not all ranks have
+        // one arrival list per skew: both leave out collectives that not all ranks have
         let mut late = if arrivals.len() == skews.len() {
             arrival_delays(ranks.len(), &arrivals)
         } else {
@@ -80,8 +82,7 @@ impl RankStats {
         }
     }
 
-    /// What the comparison does not know, as it stands after a sentence; empty where there is
-    /// nothing.
+    /// Returns the gaps of the comparison as the end of a sentence; empty if there are none.
     pub(super) fn clock_caveat(&self) -> String {
         // Ranks of one machine share its clock, so they need no comparison to be trusted.
         let lost: Vec<GlobalRank> = self
@@ -111,7 +112,7 @@ impl RankStats {
     }
 }
 
-/// The skews that are listed; `first` gets their places there.
+/// Returns the listed skews; updates `first` to places among them.
 fn listed_skews(skews: Vec<CollectiveSkew>, first: &mut [u32]) -> Vec<CollectiveSkew> {
     if skews.len() <= LISTED {
         return skews;
@@ -129,9 +130,9 @@ fn listed_skews(skews: Vec<CollectiveSkew>, first: &mut [u32]) -> Vec<Collective
     worst.into_iter().map(|at| skews[at].clone()).collect()
 }
 
-/// `arrivals`: when each rank came, the first first.
+/// Computes the delays; `arrivals` holds the arrivals at each collective, the earliest first.
 fn arrival_delays(ranks: usize, arrivals: &[Vec<CollectiveArrival>]) -> ArrivalDelays {
-    // Many ranks get fewer columns, so that the page stays of one size.
+    // Many ranks get fewer columns, so the size of the page stays constant.
     let columns = (CELLS / ranks.max(1)).clamp(1, COLUMNS);
     let each = arrivals.len().div_ceil(columns).max(1);
     let mut late = ArrivalDelays {

@@ -1,9 +1,9 @@
-//! A step of all ranks by one clock: when each began it, came to each collective or message, and
-//! was done with it.
+//! A step of all ranks on one clock: when each rank began the step, and arrived at and completed
+//! each collective or message.
 //!
 //! Times are by the first rank's clock (`etlink_link::ranks::align_clocks`), from the first start
-//! on. A rank's own timeline is put on that clock as a whole, by its start: within a window of a
-//! second a clock that drifts by 10 ppm moves 10 us, and what is said of arrivals is exact.
+//! on. A rank's own timeline is shifted to that clock as a whole, by its start: within a window of
+//! a second, a clock that drifts by 10 ppm is off by 10 us. Arrival times are exact.
 
 use super::drawn_collective::DrawnCollective;
 use super::ranges::{DrawnRange, NONE, nest_ranges};
@@ -21,33 +21,34 @@ use etlink_link::ranks::{
 use etlink_model::{CommIdx, CommonNs, DurationNs, GlobalRank, NodeIdx, TimeNs, UnixNs};
 use std::collections::BTreeMap;
 
-/// What a rank is among the others.
+/// Rank, clock and collectives of one rank in a run.
 #[derive(Clone, Copy, Debug)]
 pub struct RankPlace<'t> {
     rank: GlobalRank,
     clock: RankClock,
     /// Zero of the common clock.
     origin_ns: CommonNs,
-    /// Nodes and what they are a side of, ascending.
+    /// Nodes and the joints they take part in, ascending.
     joints: &'t [(NodeIdx, u32)],
 }
 
-/// The ranks of a run, and the step that is drawn of them.
+/// Ranks of a run, and the step to draw.
 #[derive(Clone, Debug)]
 pub struct RunTimeline<'t> {
     ranks: &'t [RankSummary],
     clocks: &'t [RankClock],
     step: Option<&'t str>,
-    /// From the first start on.
+    /// Drawn interval, beginning with the first start.
     window: (CommonNs, CommonNs),
-    /// The largest skew first.
+    /// Collectives and messages, largest skew first.
     joints: Vec<DrawnCollective>,
-    /// Per rank: node, joint.
+    /// Nodes and their joints, per rank.
     sides: Vec<Vec<(NodeIdx, u32)>>,
 }
 
 impl<'t> RunTimeline<'t> {
-    /// Of the step of this name; of all if there is none. O(n log n) in the communications.
+    /// Collects the step with this name, or everything without a name. O(n log n) in the
+    /// communications.
     pub fn new(
         ranks: &'t [RankSummary],
         join: &RunJoin,
@@ -63,7 +64,7 @@ impl<'t> RunTimeline<'t> {
             joints: vec![],
             sides: vec![vec![]; ranks.len()],
         };
-        // Both functions leave out the collectives that not all ranks have, in the same order.
+        // Both functions leave out collectives that not all ranks have, in the same order.
         let met = join
             .matches
             .iter()
@@ -72,7 +73,7 @@ impl<'t> RunTimeline<'t> {
             .zip(collective_skews(ranks, join, clocks))
             .filter(|((_, at), skew)| together.is_in_window(skew.start_ns, last_arrival(at)))
             .collect();
-        // The largest skews come first, since only the first ones fit into a page.
+        // The largest skews come first, because only the first ones fit into a page.
         all.sort_by_key(|(_, skew)| (std::cmp::Reverse(skew.skew_ns), skew.start_ns));
         for (number, ((joint, arrivals), skew)) in (0u32..).zip(all) {
             for part in &joint.members {
@@ -89,7 +90,7 @@ impl<'t> RunTimeline<'t> {
                     .into_iter()
                     .for_each(|sides| sides.extend(node.map(|node| (node, number))));
             }
-            // Arrivals ascend in time, so the first of them came first.
+            // Arrivals ascend in time, so the first entry is the first arrival.
             let first = arrivals
                 .first()
                 .and_then(|came| ranks.get(came.rank.index()))
@@ -105,7 +106,7 @@ impl<'t> RunTimeline<'t> {
         together
     }
 
-    /// What the rank at a place among them is.
+    /// Returns the facts of the rank at a place.
     pub fn member(&self, place: usize) -> Option<RankPlace<'_>> {
         let (facts, joints) = (self.ranks.get(place)?, self.sides.get(place)?);
         Some(RankPlace {
@@ -120,7 +121,7 @@ impl<'t> RunTimeline<'t> {
         start < self.window.1 && end >= self.window.0
     }
 
-    /// All ranks with `most` ranges at most: a track for each.
+    /// Draws all ranks with at most `most` ranges: one track per rank.
     pub fn timeline(&self, most: usize) -> Timeline {
         let window = TimelineWindow {
             start: TimeNs(0),
@@ -135,7 +136,7 @@ impl<'t> RunTimeline<'t> {
             of: self,
             items: &items,
         };
-        // Most names come again, so that 40 characters a range cut none but in odd traces.
+        // Most names repeat, so 40 characters per range truncate none except in odd traces.
         let mut strings = StringTable::new(most.saturating_mul(40));
         let (mut timeline, place) = Timeline::draw_ranges(
             window,
@@ -169,7 +170,7 @@ impl<'t> RunTimeline<'t> {
         }
     }
 
-    /// Steps and communications in the window, and where they are drawn: steps above what is done
+    /// Returns steps and communications in the window with their positions: steps above the work
     /// in them.
     fn drawn_items(&self) -> (Vec<RunItem>, Vec<DrawnRange>) {
         let (mut items, mut steps, mut drawn) = (vec![], vec![], vec![]);
@@ -223,7 +224,7 @@ impl<'t> RunTimeline<'t> {
                 );
             }
         }
-        // Steps take the top row of each track; all else moves down by one.
+        // Steps take the top row of each track; everything else moves down by one.
         let below = u32::from(!steps.is_empty());
         let mut drawn = nest_ranges(drawn);
         drawn.iter_mut().for_each(|drawn| drawn.depth += below);
@@ -232,14 +233,14 @@ impl<'t> RunTimeline<'t> {
         (items, drawn)
     }
 
-    /// A rank's own time as ns from the start of the window.
+    /// Converts a rank's own time to ns from the start of the window.
     fn drawn_time(&self, rank: u32, own: UnixNs) -> TimeNs {
         let clock = self.clocks.get(rank as usize).copied();
         let common = clock.unwrap_or_default().aligned(own);
         TimeNs(common.since(self.window.0))
     }
 
-    /// From the rank that came last to all that stood still for it.
+    /// Returns waits from the last rank to each rank that stalled for it.
     fn waits_for_last(
         &self,
         joints: &[DrawnCollective],
@@ -276,7 +277,7 @@ impl<'t> RunTimeline<'t> {
                     deps.from.push(i64::from(*from));
                     deps.kind.push(EdgeKind::Collective as u8);
                     deps.at.push(came);
-                    // The wait was over when the last rank came: no time lies between.
+                    // The wait ended when the last rank came, so the gap is 0.
                     deps.gap.push(0);
                     deps.flags.push(0);
                 }
@@ -287,8 +288,8 @@ impl<'t> RunTimeline<'t> {
 }
 
 impl Timeline {
-    /// Says what the rank is among the others; `start_ns`: the window's start by its own clock;
-    /// `place`: where a node is drawn.
+    /// Sets the rank's number, common time and joints. `start_ns` is the window's start by the
+    /// rank's own clock; `place` returns the position of a node.
     pub(super) fn set_member(
         &mut self,
         member: &RankPlace<'_>,
@@ -309,7 +310,7 @@ impl Timeline {
     }
 }
 
-/// What is drawn of a rank.
+/// One drawn item of a rank.
 #[derive(Clone, Copy, Debug)]
 struct RunItem {
     rank: u32,
@@ -357,7 +358,7 @@ impl TimelineSource for RunTimelineSource<'_> {
             .copied()
             .unwrap_or_default();
         let group = match clock.uncertainty_ns {
-            // All clocks are compared with that of the first rank.
+            // All clocks are compared with the first rank's.
             _ if number == 0 => "the clock of all".to_owned(),
             Some(off) if clock.contradicted => format!("clock off by {} at least", time_text(off)),
             Some(off) => format!("clock ± {}", time_text(off)),
@@ -403,13 +404,13 @@ fn last_arrival(arrivals: &[CollectiveArrival]) -> CommonNs {
     last.map_or(CommonNs(i64::MIN), |last| last.at_ns)
 }
 
-/// From the arrival to the end.
+/// Returns the interval from arrival to end.
 fn wait_and_transfer(runs: &CommExtent) -> (UnixNs, UnixNs) {
     (runs.arrival_ns.min(runs.end_ns), runs.end_ns)
 }
 
-/// Of the step, as any rank has it, and of what was launched in it, but no more than twice its
-/// length; without a step all.
+/// Returns the interval of the step on any rank and of the work launched in it, at most twice the
+/// step's length. Without a step, returns the whole interval.
 fn step_window(
     ranks: &[RankSummary],
     clocks: &[RankClock],
@@ -446,8 +447,8 @@ fn step_window(
     }));
     let (start, end) = match steps {
         (first, end) if first < end => {
-            // A wrong clock can put work far behind its step. Within twice the length lies what
-            // devices still do after the host is done.
+            // A wrong clock can put work far behind its step. Twice the length covers the work of
+            // devices after the host is done.
             (first, launched.1.clamp(end, end.shifted(end.since(first))))
         }
         _ => launched,
@@ -455,7 +456,7 @@ fn step_window(
     if start > end {
         Default::default()
     } else {
-        // The end of a window is outside, and what takes no time at the last instant belongs to it.
+        // The end of a window is exclusive, and an instant event at the end still belongs to it.
         (start, end.shifted(1))
     }
 }

@@ -1,119 +1,119 @@
-//! What a page says of a simulation of its run.
+//! Simulation results of the run, as shown in the page.
 
 use serde::Serialize;
 
-/// Spans that are drawn of all ranks.
+/// Largest number of spans drawn over all ranks.
 const SPANS: usize = 4_000;
-/// Rows of the table of communications.
+/// Number of rows in the table of communications.
 const ROWS: usize = 300;
 
-/// A simulation of the run, beside what was measured.
+/// Simulation of the run, next to the measured times.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SimulatedPart {
-    /// The simulator's log.
+    /// Log file of the simulator.
     pub log: String,
-    /// What to know first, a sentence each.
+    /// Introductory remarks, one sentence each.
     pub sentences: Vec<String>,
-    /// By rank.
+    /// Results by rank.
     pub ranks: Vec<SimulatedRankRow>,
-    /// By kind of communication.
+    /// Results by kind of communication.
     pub kinds: Vec<SimulatedKindRow>,
-    /// Those whose transfers differ most first.
+    /// Communications, those with the largest difference in transfer time first.
     pub communications: Vec<SimulatedCommRow>,
-    /// Communications that are not in the table.
+    /// Number of communications missing from the table.
     pub cut: u64,
-    /// When ranks communicate: of each what was measured, then what was simulated.
+    /// Communication tracks: per rank the measured one, then the simulated one.
     pub tracks: Vec<SimulatedTrack>,
-    /// Spans that are too short to be drawn.
+    /// Number of spans that are too short to be drawn.
     pub not_drawn: u64,
 }
 
-/// A rank.
+/// Simulated and measured times of a rank.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SimulatedRankRow {
-    /// Its number.
+    /// Number of the rank.
     pub rank: i64,
-    /// When it finished in the simulation.
+    /// End of the rank in the simulation.
     pub simulated_ns: Option<i64>,
-    /// When it ended in the recording.
+    /// End of the rank in the recording.
     pub measured_ns: Option<i64>,
-    /// The first less the second, by the second.
+    /// Simulated minus measured end, relative to the measured end.
     pub change_share: Option<f64>,
-    /// Time in which it communicates, as simulated.
+    /// Simulated communication time.
     pub communication_ns: Option<i64>,
-    /// The same, as measured.
+    /// Measured communication time.
     pub measured_communication_ns: Option<i64>,
-    /// Time in which it communicates and does not compute, as simulated.
+    /// Simulated communication time without overlapping computation.
     pub exposed_ns: Option<i64>,
 }
 
-/// All transfers of a kind.
+/// All transfers of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SimulatedKindRow {
-    /// Of collective, or `message`.
+    /// Kind of collective, or `message`.
     pub kind: String,
-    /// How many.
+    /// Number of transfers.
     pub count: u64,
-    /// What they took in the simulation; none where nothing is compared.
+    /// Simulated duration; `None` if nothing is compared.
     pub simulated_ns: Option<i64>,
-    /// The same in the recording.
+    /// Measured duration.
     pub measured_ns: Option<i64>,
-    /// The first less the second, by the second.
+    /// Simulated minus measured duration, relative to the measured one.
     pub change_share: Option<f64>,
-    /// What they took until the last rank was done.
+    /// Duration until the last rank was done.
     pub last_done_ns: Option<i64>,
-    /// What ranks waited for the last to come, as simulated.
+    /// Simulated time that ranks waited for the last arrival.
     pub simulated_wait_ns: i64,
-    /// The same, as measured.
+    /// Measured time that ranks waited for the last arrival.
     pub measured_wait_ns: i64,
 }
 
 /// A collective or message.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SimulatedCommRow {
-    /// What it is.
+    /// Kind of communication.
     pub kind: String,
-    /// Between whom.
+    /// Participants.
     pub between: String,
-    /// Its number in the recording.
+    /// Number in the recording.
     pub number: i64,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// What its transfer took in the simulation.
+    /// Simulated transfer time.
     pub simulated_ns: Option<i64>,
-    /// The same in the recording.
+    /// Measured transfer time.
     pub measured_ns: Option<i64>,
-    /// The first less the second.
+    /// Simulated minus measured transfer time.
     pub longer_ns: Option<i64>,
 }
 
-/// When a rank communicates.
+/// Communications of a rank over time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SimulatedTrack {
-    /// Its number.
+    /// Number of the rank.
     pub rank: i64,
-    /// Whether it was simulated, and not measured.
+    /// True if the track is simulated, false if measured.
     pub simulated: bool,
-    /// When it ends, ns from the first begin of a rank.
+    /// End of the rank, in ns from the first begin of any rank.
     pub end_ns: i64,
-    /// Its communications.
+    /// Communications of the rank.
     pub spans: Vec<SimulatedSpan>,
 }
 
-/// A communication.
+/// One communication on a track.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SimulatedSpan {
-    /// When it begins, ns from the first begin of a rank.
+    /// Begin in ns from the first begin of any rank.
     pub start_ns: i64,
-    /// How long it takes.
+    /// Duration in ns.
     pub duration_ns: i64,
-    /// What it is.
+    /// Name of the communication.
     pub name: String,
 }
 
 impl SimulatedPart {
-    /// Leaves out what a page has no room for: the communications that differ least, and the
-    /// shortest spans.
+    /// Removes what does not fit into a page: the communications with the smallest differences, and
+    /// the shortest spans.
     #[must_use]
     pub fn shortened(mut self) -> SimulatedPart {
         self.cut = self.communications.len().saturating_sub(ROWS) as u64;

@@ -1,11 +1,11 @@
-//! The strings of a timeline, each once, numbered in order of first use.
+//! String table of a timeline: each string once, numbered in order of first use.
 
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 
-/// Characters of a string that are kept at most: names of kernels can have ten thousands.
+/// Longest string kept, in characters: kernel names can have ten thousands.
 const LONG: usize = 1_000;
-/// The same once there is much text.
+/// Longest string kept once the budget is used up, in characters.
 const SHORT: usize = 80;
 
 /// Interned strings, within a budget of text.
@@ -16,16 +16,16 @@ pub(super) struct StringTable {
 }
 
 impl StringTable {
-    /// `room`: characters after which strings are cut short.
+    /// Creates a table that shortens strings after `room` bytes.
     pub(super) fn new(room: usize) -> StringTable {
         let mut all = IndexSet::default();
         all.insert(String::new());
         StringTable { all, room }
     }
 
-    /// The number of `text`. O(length).
+    /// Returns the number of `text`. O(length).
     pub(super) fn number_of(&mut self, text: &str) -> u32 {
-        // Cutting keeps every name in the page, though late ones are shorter.
+        // Shortening keeps every name in the page, though late ones are shorter.
         let text = shorten_text(text, if self.room == 0 { SHORT } else { LONG });
         let (at, new) = self.all.insert_full(text);
         if new {
@@ -34,13 +34,14 @@ impl StringTable {
         at as u32
     }
 
-    /// All, by number.
+    /// Returns all strings, by number.
     pub(super) fn into_all(self) -> Vec<String> {
         self.all.into_iter().collect()
     }
 }
 
-/// `text`, or its beginning and how much there was. Control characters become what can be seen.
+/// Returns `text`, or its beginning and its length. Control characters are replaced by a visible
+/// one.
 pub(super) fn shorten_text(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         None => text.chars().map(visible_char).collect(),
@@ -51,7 +52,7 @@ pub(super) fn shorten_text(text: &str, most: usize) -> String {
     }
 }
 
-/// A control character of a name would break the page's layout, or be invisible.
+/// Replaces a control character, which would be invisible or break the page's layout.
 fn visible_char(c: char) -> char {
     if c.is_control() && c != '\n' {
         '\u{fffd}'

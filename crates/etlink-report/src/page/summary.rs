@@ -1,4 +1,4 @@
-//! The page in a few words: sums and shares of figures that the tables have.
+//! Summary of the page: sums and shares of figures in the tables.
 
 use super::{RankStats, ReportPage, ReportRank, strings};
 use etlink_analyze::{Utilization, UtilizationWindow, counted_steps, is_counted_step};
@@ -9,12 +9,12 @@ use etlink_replay::PathCause;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// A cause of idle time: the call that launches what comes next had not begun.
+/// Cause of idle time: the call that launches the next work had not begun.
 const HOST_LATE: &str = "host late";
-/// Characters of a name in a card.
+/// Longest name in a card, in characters.
 const CARD_NAME: usize = 60;
 
-/// A figure to begin with.
+/// A key figure at the top of the page.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct SummaryCard {
     pub(super) name: &'static str,
@@ -22,7 +22,7 @@ pub(super) struct SummaryCard {
     pub(super) note: String,
 }
 
-/// The whole in a sentence.
+/// Returns the summary sentence of the page.
 pub(super) fn summary_sentence(page: &ReportPage<'_>) -> String {
     let ranks = match page.ranks {
         [_] => "One rank".to_owned(),
@@ -61,7 +61,7 @@ pub(super) fn summary_sentence(page: &ReportPage<'_>) -> String {
                 ));
             }
         }
-        // Without device time the critical path is what a first look is about.
+        // Without device time, the critical path matters most at first.
         None => parts.extend(on_the_path(page.ranks)),
     }
     let caveat = page.met.map(RankStats::clock_caveat).unwrap_or_default();
@@ -81,13 +81,13 @@ pub(super) fn summary_sentence(page: &ReportPage<'_>) -> String {
     parts.join("; ") + "."
 }
 
-/// How busy all devices are; none without device time.
+/// Returns the utilization of all devices; `None` without device time.
 fn device_use<'p>(page: &ReportPage<'p>) -> Option<&'p Utilization> {
     let total = page.total.utilization.first();
     total.filter(|total| total.whole_ns() > 0)
 }
 
-/// What shares of device time are of.
+/// Returns the phrase for the whole that shares of device time refer to.
 fn whole_phrase(total: &Utilization) -> &'static str {
     match (total.window, total.steps) {
         (UtilizationWindow::Steps, 1) => "the step",
@@ -116,10 +116,10 @@ fn device_phrase(ranks: &[ReportRank]) -> String {
     }
 }
 
-/// What most of the critical paths' time goes to, without devices.
+/// Returns the largest cause on the critical paths, for runs without devices.
 fn on_the_path(ranks: &[ReportRank]) -> Option<String> {
     let mut sums = path_causes(ranks);
-    // Times of a damaged trace may add up to more than 64 bits hold.
+    // Times of a damaged trace may overflow 64 bits.
     let whole = sums
         .iter()
         .fold(0i64, |whole, (_, ns)| whole.saturating_add(*ns));
@@ -150,8 +150,9 @@ fn path_causes(ranks: &[ReportRank]) -> Vec<(PathCause, i64)> {
     sums
 }
 
-/// How long a step takes: of the job where ranks are compared, else on the rank on which it is
-/// longest. Median of the steps, and what of; of an even number the mean of the two in the middle.
+/// Returns the median step time and its description: steps of the job if ranks are compared, else
+/// of the longest rank per step. For an even number, the median is the mean of the two middle
+/// values.
 fn step_time(page: &ReportPage<'_>) -> Option<(i64, String)> {
     let ranks = || page.ranks.iter().map(|rank| &rank.analysis.steps[..]);
     let of_job = page.met.map(|met| {
@@ -171,7 +172,7 @@ fn step_time(page: &ReportPage<'_>) -> Option<(i64, String)> {
     longest_step_time(page.ranks)
 }
 
-/// The same of ranks that nothing compares.
+/// Returns the median step time and its description for ranks that are not compared.
 fn longest_step_time(ranks: &[ReportRank]) -> Option<(i64, String)> {
     let ranks: Vec<&ReportRank> = ranks
         .iter()
@@ -182,7 +183,7 @@ fn longest_step_time(ranks: &[ReportRank]) -> Option<(i64, String)> {
         .iter()
         .flat_map(|rank| counted_steps(&rank.analysis.steps).enumerate())
     {
-        // of one rank two steps of a name are two
+        // with one rank, two steps of the same name are two steps
         let key = (step.name.as_str(), if ranks.len() == 1 { at } else { 0 });
         longest
             .entry(key)
@@ -201,7 +202,8 @@ fn longest_step_time(ranks: &[ReportRank]) -> Option<(i64, String)> {
     Some((median, of))
 }
 
-/// Of an even number the mean of the two in the middle, rounded down. `times` ascend.
+/// Returns the median of ascending `times`; for an even number, the mean of the two middle values,
+/// rounded down.
 fn median_ns(times: &[i64]) -> Option<i64> {
     let upper = *times.get(times.len() / 2)?;
     let lower = times[(times.len() - 1) / 2];
@@ -213,12 +215,12 @@ fn worst_straggler(page: &ReportPage<'_>) -> Option<(GlobalRank, i64)> {
         .met?
         .ranks
         .iter()
-        // `max_by_key` takes the last of equals; of these the lowest rank is named.
+        // `max_by_key` takes the last of equals; this names the lowest rank among them.
         .max_by_key(|rank| (rank.caused_ns, std::cmp::Reverse(rank.rank)))?;
     (late.caused_ns > 0).then_some((late.rank, late.caused_ns))
 }
 
-/// The rank whose late begin made the others wait longest, where that is more than a twentieth of
+/// Returns the rank whose late begin made the others wait longest, if that exceeds a twentieth of
 /// all waiting.
 fn late_beginner(page: &ReportPage<'_>) -> Option<(GlobalRank, i64)> {
     let ranks = &page.met?.ranks;
@@ -231,7 +233,7 @@ fn late_beginner(page: &ReportPage<'_>) -> Option<(GlobalRank, i64)> {
     (late.began_late_ns > waited / 20).then_some((late.rank, late.began_late_ns))
 }
 
-/// What began later: a recording that begins in the middle of a step looks like a late step.
+/// Names what began later: a recording that begins in the middle of a step looks like a late step.
 fn late_begin_text(page: &ReportPage<'_>, rank: GlobalRank) -> String {
     let is_step = page
         .met
@@ -243,8 +245,8 @@ fn late_begin_text(page: &ReportPage<'_>, rank: GlobalRank) -> String {
     }
 }
 
-/// The figures to begin with; those that the traces have. First what the program did, in the order
-/// of the questions of a first look; how far the figures can be trusted comes last.
+/// Returns the cards that the traces have figures for. Program figures come first, in the order of
+/// a reader's questions; the fidelity of the figures comes last.
 pub(super) fn summary_cards(page: &ReportPage<'_>) -> Vec<SummaryCard> {
     let cards = [
         step_card(page),
@@ -285,7 +287,7 @@ fn step_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
     })
 }
 
-/// Which steps are in no median, and why; empty where all are.
+/// Describes the steps excluded from medians, with the cause; empty if none are.
 fn left_out_text(page: &ReportPage<'_>) -> String {
     let ranks = page.ranks.iter();
     let steps = ranks.flat_map(|rank| &rank.analysis.steps);
@@ -396,7 +398,7 @@ fn overlap_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
 
 fn replay_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
     let errors = page.ranks.iter().filter_map(|rank| rank.figures.as_ref());
-    // The worst rank stands for all: a mean would hide the one whose replay is off.
+    // The worst rank represents all: a mean would hide a rank whose replay is off.
     let error = errors
         .filter_map(|figures| figures.replay_error)
         .max_by(f64::total_cmp)?;
@@ -419,8 +421,8 @@ fn launch_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
     })
 }
 
-/// What hosts do longest while devices wait for them, over all ranks, and for how long, ns; none
-/// where the trace shows nothing that they do.
+/// Returns the host activity that devices wait for longest over all ranks, with the time in ns;
+/// `None` if the trace shows no host activity.
 fn longest_host<'p>(page: &ReportPage<'p>) -> Option<(&'p str, i64)> {
     let mut sums: BTreeMap<&str, i64> = BTreeMap::new();
     for host in page.ranks.iter().flat_map(|rank| &rank.analysis.host_idle) {
@@ -433,7 +435,7 @@ fn longest_host<'p>(page: &ReportPage<'p>) -> Option<(&'p str, i64)> {
     sums.into_iter().rev().max_by_key(|(_, ns)| *ns)
 }
 
-/// The cause that most idle time has, that time, and all idle time, ns.
+/// Returns the largest cause of idle time, its time, and all idle time, in ns.
 fn largest_idle_cause(page: &ReportPage<'_>) -> Option<(&'static str, i64, i64)> {
     let idle = page.total.idle.first().filter(|idle| idle.idle_ns > 0)?;
     let causes = [
@@ -448,7 +450,7 @@ fn largest_idle_cause(page: &ReportPage<'_>) -> Option<(&'static str, i64, i64)>
     Some((largest.0, largest.1, idle.idle_ns))
 }
 
-/// The device whose allocator held most, and how much.
+/// Returns the device with the highest allocated memory, and that memory.
 fn peak_memory(page: &ReportPage<'_>) -> Option<(String, String)> {
     let ranks = page.ranks.iter();
     let all = ranks.flat_map(|rank| {
@@ -457,7 +459,7 @@ fn peak_memory(page: &ReportPage<'_>) -> Option<(String, String)> {
             .iter()
             .map(move |memory| (rank, memory))
     });
-    // the CPU's allocator counts from the recording's begin: no peak of the program
+    // the CPU's allocator counts from the start of the recording, so it has no peak of the program
     let devices = all.filter(|(_, memory)| memory.device >= 0 && memory.peak_bytes > 0);
     let (rank, memory) = devices.max_by_key(|(_, memory)| memory.peak_bytes)?;
     let of_rank = match page.ranks.len() {
@@ -473,11 +475,11 @@ fn link_reports(ranks: &[ReportRank]) -> impl Iterator<Item = &LinkReport> {
 }
 
 fn percent_text(part: i64, whole: i64) -> String {
-    // Callers leave a figure out where the whole is 0.
+    // Callers omit a figure if the whole is 0.
     format!("{:.1} %", part as f64 / whole as f64 * 100.0)
 }
 
-/// Three digits or more, in powers of 1,000, as the page's script writes them.
+/// Formats bytes with at least three digits, in powers of 1,000, like the page's script.
 fn bytes_text(bytes: i64) -> String {
     let (unit, size) = match bytes.unsigned_abs() {
         0..1_000 => return format!("{bytes} B"),
@@ -490,7 +492,7 @@ fn bytes_text(bytes: i64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// Three digits or more, with the unit that fits.
+/// Formats a time with at least three digits, in a suitable unit.
 pub(super) fn time_text(ns: i64) -> String {
     let (unit, size) = match ns.unsigned_abs() {
         0..1_000 => return format!("{ns} ns"),

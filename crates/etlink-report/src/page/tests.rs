@@ -108,7 +108,7 @@ fn page_of(trace: &LinkedTrace, title: &str, timeline: &PackedTimeline) -> Strin
     String::from_utf8(bytes).expect("text")
 }
 
-/// What the page's script unpacks.
+/// Returns the data that the page's script unpacks.
 fn unpacked(page: &str) -> Value {
     unpacked_after(page, "id=\"data\">")
 }
@@ -172,7 +172,7 @@ fn the_page_has_all_and_lets_no_name_out() {
     );
 }
 
-/// What a reader asks first comes first; whether the figures can be trusted, last.
+/// A reader's first questions come first; the fidelity of the figures comes last.
 #[test]
 fn cards_begin_with_the_step_and_end_with_fidelity() {
     let mut draw = TraceBuilder::default();
@@ -182,7 +182,7 @@ fn cards_begin_with_the_step_and_end_with_fidelity() {
     draw.op(main, "aten::mm", 10_000, 60_000);
     let stream = DeviceQueue::stream(7);
     draw.launch(main, (20_000, 26_000), stream, "gemm", (40_000, 140_000));
-    // What the host does while the device waits for it.
+    // Host work while the device waits for it.
     draw.op(main, "load the next batch", 140_000, 300_000);
     draw.launch(main, (310_000, 316_000), stream, "gemm", (340_000, 400_000));
     let comms = etlink_testing::ParamComms::new("allreduce", 0..2, 0, 1);
@@ -230,7 +230,7 @@ fn cards_begin_with_the_step_and_end_with_fidelity() {
     );
 }
 
-/// The hash is of what stands between the tags in the page, byte by byte, as a browser takes it.
+/// The hash covers the bytes between the tags exactly, as browsers compute it.
 #[test]
 fn the_policy_names_the_script_and_the_style_and_nothing_else() {
     let page = page(&linked(&one_kernel()), "a run");
@@ -253,11 +253,11 @@ fn the_policy_names_the_script_and_the_style_and_nothing_else() {
     assert!(!head.contains("unsafe-"), "{head}");
     // a browser turns CR into LF before it hashes
     assert!(!SCRIPT.contains('\r') && !STYLE.contains('\r'));
-    // what would end or change the elements that the two stand in
+    // these would end or change the elements around script and style
     assert!(!SCRIPT.contains("</script") && !SCRIPT.contains("<!--") && !STYLE.contains("</style"));
 }
 
-/// Names stand in the data alone, and the data is base64: nothing in it can end its element.
+/// Names occur only in the data, which is base64: nothing in it can end its element.
 #[test]
 fn names_with_markup_and_line_separators_come_back_as_they_are() {
     let names = [
@@ -326,7 +326,7 @@ fn a_kernel_knows_its_launch_and_the_path() {
         ),
         (timeline.correlation[call], 0, 6)
     );
-    // Each place is written as the difference to the one before it.
+    // Each place is written as the difference to the previous one.
     let mut before = 0;
     let ops: Vec<i64> = timeline
         .op
@@ -392,7 +392,7 @@ fn a_window_keeps_what_reaches_into_it_and_the_budget() {
     assert!(all.deps.to.iter().all(|to| (*to as usize) < all.drawn()));
 }
 
-/// Text that does not pack.
+/// Returns text that does not compress.
 fn noise(length: usize, seed: &mut u64) -> String {
     let mut letter = || {
         *seed = seed

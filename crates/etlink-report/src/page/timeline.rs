@@ -1,4 +1,4 @@
-//! One timeline as columns: of a recorded rank, of a written graph, of what all ranks do together.
+//! One timeline as columns: of a recorded rank, of a written graph, or of all ranks together.
 
 use super::drawn_collective::DrawnCollective;
 use super::path_columns::PathColumns;
@@ -10,70 +10,70 @@ use super::window::TimelineWindow;
 use etlink_model::TimeNs;
 use serde::Serialize;
 
-/// A window: ranges with all that they waited for, and the part of the critical path that lies in
-/// it. Ranges stand by track and start. Times are ns from the window's start.
+/// A window: ranges with their waits, and the part of the critical path in the window. Ranges are
+/// ordered by track and start. Times are ns from the window's start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Timeline {
-    /// The rank's.
+    /// Label of the rank.
     pub(super) label: String,
-    /// Its number among ranks that were compared.
+    /// Number of the rank among the compared ranks.
     pub(super) rank: Option<i64>,
-    /// The step.
+    /// Name of the step.
     pub(super) step: Option<String>,
-    /// How long the step took on the host, ns.
+    /// Duration of the step on the host, in ns.
     pub(super) step_ns: Option<i64>,
-    /// How long the window is, ns.
+    /// Length of the window, in ns.
     pub(super) window_ns: i64,
-    /// Its start, ns since the origin of the trace.
+    /// Start of the window in ns since the trace's origin.
     pub(super) origin_ns: i64,
-    /// The same by the clock that all ranks have in common, ns from the start of what is drawn of
-    /// all; none where there is no such clock.
+    /// Start of the window by the common clock, in ns from the start of the timeline of all ranks;
+    /// `None` without a common clock.
     pub(super) common_ns: Option<i64>,
-    /// What to know of it.
+    /// Remark on the window.
     pub(super) note: String,
-    /// Ranges in the window.
+    /// Number of ranges in the window.
     pub(super) ranges: u64,
-    /// Those shorter than this are drawn together, ns; 0: all are drawn.
+    /// Length in ns below which ranges are merged; 0 if all are drawn.
     pub(super) together_ns: i64,
     pub(super) tracks: Vec<TimelineTrack>,
     pub(super) strings: Vec<String>,
     pub(super) depth: Vec<u32>,
-    /// Each after the start before it on its track, the first after the window's.
+    /// Starts as differences to the previous start on the track, or to the window's start.
     pub(super) start: Vec<i64>,
     pub(super) duration: Vec<i64>,
     pub(super) name: Vec<u32>,
-    /// [`KINDS`].
+    /// Kind of range, an index into [`KINDS`].
     pub(super) kind: Vec<u8>,
-    /// How many ranges.
+    /// Number of merged ranges.
     pub(super) count: Vec<u32>,
-    /// Of an op: time in which it ran itself, ns, else 0.
+    /// Self time of an op in ns; 0 for others.
     pub(super) own: Vec<i64>,
-    /// Text with a fact per line.
+    /// Text with one fact per line.
     pub(super) about: Vec<u32>,
     /// Name of the op that a call or row belongs to.
     pub(super) owner: Vec<u32>,
-    /// `correlation`, -1: none.
+    /// `correlation`; -1 = none.
     pub(super) correlation: Vec<i64>,
-    /// The op that a call or row belongs to, by its place among the drawn ranges and 1 more; 0:
-    /// none. Each less the one before it.
+    /// One plus the place of the op that a call or row belongs to; 0 = none. Stored as differences
+    /// to the previous entry.
     pub(super) op: Vec<i64>,
     pub(super) deps: WaitColumns,
     pub(super) path: PathColumns,
     pub(super) met: MatchedRanges,
-    /// What the ranks did together: of the timeline of all ranks alone.
+    /// Collectives and messages of the ranks, only in the timeline of all ranks.
     pub(super) joints: Option<Vec<DrawnCollective>>,
 }
 
-/// The ranges that are a rank's side of a collective or message, and which: places among the joints
-/// of the timeline of all ranks.
+/// Ranges that are a rank's side of a collective or message, with its place among the joints of the
+/// timeline of all ranks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct MatchedRanges {
     pub(super) range: Vec<u32>,
     pub(super) joint: Vec<u32>,
 }
 
-/// What a range is, by number. Device rows have the class that they have in all tables.
-// The first four stand in the order of `RowClass`, which is cast to its number.
+/// Kinds of ranges by number. Device rows keep the class that they have in all tables.
+// The first four are in the order of `RowClass`, which is cast to its number.
 pub(super) const KINDS: [&str; 7] = [
     "computation",
     "communication",
@@ -84,17 +84,17 @@ pub(super) const KINDS: [&str; 7] = [
     "call",
 ];
 
-/// What ranges are.
+/// Source of the ranges in a timeline.
 pub(super) trait TimelineSource {
-    /// The track of a number.
+    /// Returns the track with this number.
     fn track_at(&self, number: u32) -> TimelineTrack;
-    /// By number, [`KINDS`].
+    /// Returns the kind of a range, an index into [`KINDS`].
     fn range_kind(&self, id: usize) -> u8;
-    /// What is said of a range that is drawn by itself.
+    /// Returns the tooltip of a range that is not merged with others.
     fn range_tooltip(&self, id: usize, strings: &mut StringTable) -> Tooltip;
 }
 
-/// What is said of a range; texts are entries of the timeline's strings.
+/// Tooltip of a range; texts are entries of the timeline's strings.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tooltip {
     pub(super) name: u32,
@@ -105,8 +105,8 @@ pub(super) struct Tooltip {
 }
 
 impl Timeline {
-    /// Draws `all` of a window with `most` ranges at most. Returns the place of each of `count`
-    /// ranges too, or [`NONE`].
+    /// Draws `all` ranges of a window as at most `most` ranges. Also returns the place of each of
+    /// `count` ranges, or [`NONE`].
     pub(super) fn draw_ranges(
         window: TimelineWindow,
         mut all: Vec<DrawnRange>,
@@ -115,7 +115,7 @@ impl Timeline {
         source: &dyn TimelineSource,
         strings: &mut StringTable,
     ) -> (Timeline, Vec<u32>) {
-        // Counted before some are joined: the page says how many a drawing stands for.
+        // Counted before merging: the page states how many ranges a drawing represents.
         let ranges = all.len() as u64;
         let together_ns = fit_ranges(&mut all, most, kept);
         let mut place = vec![NONE; count];
@@ -143,12 +143,12 @@ impl Timeline {
         }
     }
 
-    /// How many ranges are drawn.
+    /// Returns the number of drawn ranges.
     pub fn drawn(&self) -> usize {
         self.start.len()
     }
 
-    /// The same under a rank's name.
+    /// Returns the timeline with a rank's label.
     #[must_use]
     pub fn labelled(self, label: &str) -> Timeline {
         Timeline {
@@ -157,10 +157,10 @@ impl Timeline {
         }
     }
 
-    /// Says which op each drawn range belongs to; `op_of` gives its place.
+    /// Sets the op of each drawn range; `op_of` returns its place.
     pub(super) fn set_ops(&mut self, op_of: impl Fn(usize) -> Option<u32>) {
         let mut before = 0;
-        // Rows of a stream come about in the order of their ops: differences compress well.
+        // Rows of a stream roughly follow the order of their ops: differences compress well.
         for at in 0..self.drawn() {
             let op = op_of(at).map_or(0, |op| i64::from(op) + 1);
             self.op.push(op - before);
@@ -191,7 +191,7 @@ impl Timeline {
                 self.duration.push((range.end - range.start).0);
                 self.count.push(range.count);
                 self.kind.push(source.range_kind(range.id));
-                // Joined ranges have no name in common.
+                // Merged ranges have no name in common.
                 let said = if range.count > 1 {
                     Tooltip::default()
                 } else {

@@ -1,15 +1,15 @@
-//! What a range says of itself beside name and times: one line per fact.
+//! Tooltip text of a range beyond name and times: one line per fact.
 
 use super::ranges::TraceRange;
 use etlink_link::{CollectiveRef, LinkedTrace};
 use etlink_model::{NameId, OpIdx, RowIdx, RowKind};
 use std::fmt::Write;
 
-/// Lines `what: value`; empty where the traces say nothing.
+/// Returns lines `what: value`; empty if the traces state no facts.
 pub(super) fn tooltip_text(trace: &LinkedTrace, of: TraceRange) -> String {
     match of {
         TraceRange::Op(at) => op_facts(trace, OpIdx(at as u32)),
-        // Of a call the traces say only its correlation, which has a column of its own.
+        // The only fact about a call is its correlation, which has its own column.
         TraceRange::Call(_) => String::new(),
         TraceRange::Row(at) => row_facts(trace, RowIdx(at as u32)),
     }
@@ -37,7 +37,7 @@ fn op_facts(trace: &LinkedTrace, op: OpIdx) -> String {
                 host.names.get(nodes.inputs[of.index()].types),
             );
         }
-        // Without a host node only Kineto's own shapes are there, if `record_shapes` was on.
+        // Without a host node only Kineto's own shapes exist, if `record_shapes` was on.
         None => {
             add_fact(&mut out, "input shapes", trace.device_name(ops.shapes[at]));
             add_fact(&mut out, "input types", trace.device_name(ops.types[at]));
@@ -54,7 +54,7 @@ fn row_facts(trace: &LinkedTrace, row: RowIdx) -> String {
     let mut out = String::new();
     if matches!(rows.kind[at], RowKind::Memcpy | RowKind::Memset) {
         add_fact(&mut out, "bytes", &rows.bytes[at].to_string());
-    // The readers leave 0 where a kernel has no grid, as ROCm's kernels of graphs.
+    // The readers leave 0 if a kernel has no grid, such as ROCm's graph kernels.
     } else if rows.grid[at] != [0; 3] {
         add_fact(
             &mut out,
@@ -108,7 +108,7 @@ fn collective_facts(out: &mut String, of: &CollectiveRef<'_>) {
         ("from rank", record.src),
         ("to rank", record.dst),
     ] {
-        // -1 stands for what is not recorded: only messages have a peer.
+        // -1 means not recorded: only messages have a peer.
         if value != -1 {
             add_fact(out, what, &value.to_string());
         }
@@ -116,10 +116,10 @@ fn collective_facts(out: &mut String, of: &CollectiveRef<'_>) {
 }
 
 fn add_fact(out: &mut String, what: &str, value: &str) {
-    // A group without a description leaves the blank before it.
+    // A group without a description leaves a leading blank.
     let value = value.trim();
     if !value.is_empty() && value != "[]" {
-        // The page splits the text at line breaks, so a value may have none.
+        // The page splits the text at line breaks, so a value may not contain any.
         let before = if out.is_empty() { "" } else { "\n" };
         let _ = write!(out, "{before}{what}: {}", value.replace('\n', " "));
     }

@@ -1,4 +1,4 @@
-//! A rank's window from its linked trace: ops, calls and device rows.
+//! A window of a rank from its linked trace: ops, calls and device rows.
 
 use super::path_columns::{self, PathColumns, ReplayedRank};
 use super::ranges::{NONE, RangeIds, TraceRange, ranges_in_window};
@@ -15,22 +15,21 @@ use etlink_link::{LinkedTrace, NodeKind};
 use etlink_model::{NodeIdx, OpIdx, TimeNs};
 use etlink_replay::{PathStep, ReplayGraph, ReplayRun};
 
-/// A rank's trace, its run and the whole critical path of that: what all windows of it have in
-/// common.
+/// A rank's trace, run and critical path, shared by all its windows.
 #[derive(Clone, Copy)]
 pub struct TracedRank<'t> {
-    /// The trace.
+    /// Classified device rows, with the trace.
     pub rows: &'t ClassifiedRows<'t>,
-    /// Its graph.
+    /// Replay graph of the trace.
     pub graph: &'t ReplayGraph,
-    /// How it ran.
+    /// Replay run of the graph.
     pub run: &'t ReplayRun,
-    /// The critical path.
+    /// Critical path of the whole run.
     pub path: &'t [PathStep],
 }
 
-/// Draws a window with `most` ranges at most. Names take 40 times `most` characters, then they are
-/// cut. `member`: what the rank is among the others. O(n log n).
+/// Draws a window with at most `most` ranges. Names may take 40 times `most` bytes before they are
+/// shortened. `member` is the rank's place in the run. O(n log n).
 pub fn trace_timeline(
     of: TracedRank<'_>,
     window: TimelineWindow,
@@ -60,7 +59,7 @@ pub fn trace_timeline(
     };
     let mut on_path: Vec<usize> = steps.iter().filter_map(of_path).collect();
     on_path.sort_unstable();
-    // Ranges of the path are kept single as long as they leave half of the budget to the others.
+    // Ranges of the path stay unmerged if they leave half of the budget to the others.
     let few = on_path.len() <= most / 2;
     let mut strings = StringTable::new(most.saturating_mul(40));
     let all = ranges_in_window(trace, ids, (window.start, window.end));
@@ -85,7 +84,7 @@ pub fn trace_timeline(
             .and_then(|id| place.get(id).copied())
             .filter(|at| *at != NONE)
     };
-    // Steps cost as much room as ranges and lie on one track, so half as many are enough.
+    // Steps need as much room as ranges but share one track, so half as many suffice.
     timeline.path = PathColumns::new(ran, &steps, (origin, most / 2), range, &mut strings);
     if let Some(member) = member {
         let place_of = |node: NodeIdx| place.get(ids.of_node(&trace.nodes.get(node))?).copied();
@@ -95,8 +94,7 @@ pub fn trace_timeline(
     timeline
 }
 
-/// Says to which op calls and device rows belong: the innermost around them that is drawn by
-/// itself.
+/// Sets the op of calls and device rows: the innermost op around them that is drawn unmerged.
 fn set_drawn_ops(timeline: &mut Timeline, trace: &LinkedTrace, ids: RangeIds, place: &[u32]) {
     let mut drawn_ids = vec![None; timeline.drawn()];
     for (id, at) in place.iter().enumerate().filter(|(_, at)| **at != NONE) {
@@ -118,7 +116,7 @@ fn set_drawn_ops(timeline: &mut Timeline, trace: &LinkedTrace, ids: RangeIds, pl
                 TraceRange::Call(at) => trace.call_op[at].get(),
                 TraceRange::Row(at) => trace.row_op[at].get(),
             };
-            // An op has fewer parents than the stack is deep, so that this is short.
+            // The number of parents is bounded by the stack depth, so this is short.
             while let Some(one) = op {
                 if let Some(at) = single(one) {
                     return Some(at);
@@ -145,7 +143,7 @@ impl TimelineSource for TraceSource<'_> {
     fn range_kind(&self, id: usize) -> u8 {
         let trace = self.rows.trace;
         match self.ids.range_at(id) {
-            // A Gloo collective runs on the host: it gets the colour of communication all the same.
+            // A Gloo collective runs on the host but gets the colour of communication.
             TraceRange::Op(at) if trace.op_collective(OpIdx(at as u32)).is_some() => 1,
             // 4 is an op and 5 an annotation in `KINDS`.
             TraceRange::Op(at) => 4 + u8::from(trace.device.ops.annotation[at]),

@@ -1,4 +1,4 @@
-//! What threads and streams are called.
+//! Names of threads and streams.
 
 use crate::track_names::TrackNames;
 use etlink_model::{DeviceQueue, HostThread, TrackLabel};
@@ -7,17 +7,17 @@ use serde::Serialize;
 /// A thread or stream with ranges.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct TimelineTrack {
-    /// `thread 4711 (python)`, `stream 7`.
+    /// Track name: `thread 4711 (python)`, `stream 7`.
     pub(super) name: String,
-    /// Its process or device.
+    /// Process or device of the track.
     pub(super) group: String,
-    /// Whether it is a stream.
+    /// True if the track is a stream.
     pub(super) stream: bool,
-    /// How many ranges are drawn on it: the ranges stand in the order of tracks.
+    /// Number of ranges drawn on the track; ranges are stored in track order.
     pub(super) ranges: u32,
 }
 
-/// The track of a number: threads, then queues.
+/// Returns the track with this number: threads, then queues.
 pub(super) fn trace_track(names: &TrackNames<'_>, number: u32) -> TimelineTrack {
     let (place, device) = (number as usize, names.device);
     if let Some(thread) = device.threads.get(place) {

@@ -1,4 +1,4 @@
-//! What the ranges of a window waited for.
+//! Waits of the ranges in a window.
 
 use super::ranges::{NONE, RangeIds};
 use super::strings::StringTable;
@@ -7,24 +7,25 @@ use etlink_model::TimeNs;
 use etlink_replay::{ReplayGraph, ReplayRun};
 use serde::Serialize;
 
-/// Reasons to wait, as columns. Order on a thread is what the track shows: it is left out.
+/// Waits as columns. Thread order is visible in the track and left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct WaitColumns {
-    /// The range that waited, by its place among the drawn ones.
+    /// Range that waited, by its place among the drawn ones.
     pub(super) to: Vec<u32>,
-    /// What it waited for; one that is not drawn: its name, as `-1 - string`.
+    /// Range waited for, by place; if not drawn, its name as `-1 - string`.
     pub(super) from: Vec<i64>,
-    /// Why, by place in [`EdgeKind::ALL`].
+    /// Reason for the wait, an index into [`EdgeKind::ALL`].
     pub(super) kind: Vec<u8>,
-    /// When the wait was over, ns from the window's start: the node's start.
+    /// End of the wait, the node's start, in ns from the window's start.
     pub(super) at: Vec<i64>,
-    /// From the end of what it waited for to there, ns; of a launch from the begin of the call.
+    /// Gap in ns from the end of the cause to `at`; for a launch, from the begin of the call.
     pub(super) gap: Vec<i64>,
-    /// 1: of all that the node waited for this ended last; 2: found by a rule, not recorded.
+    /// Bit flags: 1 = the cause that ended last and so decided the start; 2 = inferred, not
+    /// recorded.
     pub(super) flags: Vec<u8>,
 }
 
-/// Of the trace and its run.
+/// A linked trace and its replay.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReplayedTrace<'t> {
     pub(super) trace: &'t LinkedTrace,
@@ -33,7 +34,7 @@ pub(super) struct ReplayedTrace<'t> {
     pub(super) ids: RangeIds,
 }
 
-/// All that drawn ranges waited for, by the range. `place`: per range its place among the drawn
+/// Returns all waits of drawn ranges, by range. `place` holds each range's place among the drawn
 /// ones, or [`NONE`]. O(nodes + edges).
 pub(super) fn wait_columns(
     of: ReplayedTrace<'_>,
@@ -65,8 +66,7 @@ pub(super) fn wait_columns(
             }
         }
     }
-    // The reason that decided comes first of each range,
-    // so that it survives the removal of doubles.
+    // The deciding reason comes first per range, so it survives deduplication.
     found.sort_by_key(|(to, edge, decided)| (*to, !*decided, edge.kind, edge.from));
     let mut deps = WaitColumns::default();
     let mut last = None;
@@ -76,8 +76,7 @@ pub(super) fn wait_columns(
         let drawn = from
             .and_then(|id| place.get(id).copied())
             .filter(|from| *from != NONE);
-        // A cause outside the window is not drawn: its
-        // name stands in its place, as a negative number.
+        // A cause outside the window is not drawn: its name replaces it, as a negative number.
         let from = drawn.map_or_else(
             || -1 - i64::from(strings.number_of(of.trace.name(&before))),
             i64::from,
@@ -99,8 +98,8 @@ pub(super) fn wait_columns(
     deps
 }
 
-/// The range that an edge comes from, and since when it could have gone on. A launch edge begins at
-/// what ran before the call, but it is the call that launches.
+/// Returns the range that an edge comes from, and the time when the wait could have ended. A launch
+/// edge begins at the node before the call, but the call is the cause.
 fn edge_cause(of: ReplayedTrace<'_>, edge: &Edge, before: &Node) -> (Option<usize>, TimeNs) {
     let trace = of.trace;
     let row = if edge.kind == EdgeKind::Launch {

@@ -1,16 +1,16 @@
-//! The part of a trace that a timeline shows.
+//! Part of a trace that a timeline shows.
 
 use etlink_model::{DurationNs, TimeNs};
 
-/// What is shown of a trace.
+/// Part of a trace that is drawn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimelineWindow {
-    /// Its first instant.
+    /// First instant of the window.
     pub start: TimeNs,
-    /// Its end.
+    /// End of the window.
     pub end: TimeNs,
-    /// The step's name and how long it took on the host; none of a trace without steps.
+    /// Name of the step and its duration on the host; `None` for a trace without steps.
     pub step: Option<(String, DurationNs)>,
-    /// Why it is not all, if it is not a step.
+    /// Reason for showing only a part, if the window is not a step.
     pub note: String,
 }

@@ -1,4 +1,4 @@
-//! The window of a written graph: its nodes, on the threads and streams that it names.
+//! A window of a written graph: its nodes, on the threads and streams that it names.
 
 use super::path_columns::{self, PathColumns, ReplayedRank};
 use super::ranges::{DrawnRange, NONE, nest_ranges};
@@ -17,22 +17,22 @@ use etlink_replay::{EdgeKind, LabelSource, PathStep, ReplayGraph, ReplayKind, Re
 pub struct WrittenGraph<'t> {
     /// The graph.
     pub graph: &'t ReplayGraph,
-    /// How it ran.
+    /// Replay run of the graph.
     pub run: &'t ReplayRun,
-    /// Its critical path; nothing of a graph without edges, which says nothing of what took long.
+    /// Critical path; empty for a graph without edges, which cannot explain its duration.
     pub path: &'t [PathStep],
-    /// What its nodes are called.
+    /// Labels of nodes.
     pub labels: &'t dyn LabelSource,
-    /// Classes of kernels.
+    /// Rules that classify kernels.
     pub rules: &'t KernelRules,
-    /// What a node says of itself: lines `what: value`.
+    /// Tooltip text of a node: lines `what: value`.
     pub about: &'t dyn Fn(usize) -> String,
-    /// What its times count from, ns since the Unix epoch.
+    /// Origin of times, in ns since the Unix epoch.
     pub base_ns: i64,
 }
 
-/// Draws a window with `most` ranges at most. Times are the measured ones; without these, those of
-/// the run. Gaps and delays are the time between ranges. O(n log n).
+/// Draws a window with at most `most` ranges. Uses measured times, or the run's times if there
+/// are none. Gaps and delays appear as the time between ranges. O(n log n).
 pub fn graph_timeline(
     of: WrittenGraph<'_>,
     window: TimelineWindow,
@@ -53,7 +53,7 @@ pub fn graph_timeline(
     let all = nodes_in_window(of, &window);
     let (mut timeline, place) =
         Timeline::draw_ranges(window, all, (graph.len(), most), &kept, &of, &mut strings);
-    // The nodes of a written graph name no op that they belong to.
+    // Nodes of a written graph do not name the op they belong to.
     timeline.set_ops(|_| None);
     timeline.deps = node_waits(of, &place, start, &mut strings);
     let range = |step: &PathStep| {
@@ -73,7 +73,7 @@ pub fn graph_timeline(
 }
 
 impl WrittenGraph<'_> {
-    /// When a node began and ended.
+    /// Returns the begin and end of a node.
     fn node_span(&self, node: NodeIdx) -> (TimeNs, TimeNs) {
         if self.graph.measured {
             (self.graph.start[node.index()], self.graph.end(node))
@@ -82,7 +82,7 @@ impl WrittenGraph<'_> {
         }
     }
 
-    /// Starts and ends of all that can be drawn.
+    /// Returns the starts and ends of all nodes that can be drawn.
     pub fn spans(&self) -> impl Iterator<Item = (TimeNs, TimeNs)> {
         self.graph
             .indices()
@@ -92,7 +92,7 @@ impl WrittenGraph<'_> {
 }
 
 fn is_work(kind: ReplayKind) -> bool {
-    // What takes no thread's time is the empty space between ranges; an arrival is an instant.
+    // Nodes without thread time are the empty space between ranges; an arrival is an instant.
     !kind.is_delay() && !matches!(kind, ReplayKind::HostGap | ReplayKind::Arrival)
 }
 
@@ -138,7 +138,7 @@ fn node_waits(
             if dep.kind != EdgeKind::ProgramOrder {
                 found.push((
                     place[node.index()],
-                    // `false` sorts first, so that the reason that decided leads those of its node.
+                    // `false` sorts first, so the deciding reason precedes the others of its node.
                     of.run.decided[node.index()] != edge,
                     dep.kind,
                     dep.from,
@@ -173,7 +173,7 @@ fn node_waits(
 impl TimelineSource for WrittenGraph<'_> {
     fn track_at(&self, number: u32) -> TimelineTrack {
         let resources = &self.graph.resources;
-        // Tracks of devices are numbered after those of the host, and both count all resources.
+        // Device tracks are numbered after host tracks, and both count all resources.
         let of = resources.get(number as usize % resources.len().max(1));
         // "stream 7 of device 0"
         let (name, group) = of.map_or(("", ""), |of| {

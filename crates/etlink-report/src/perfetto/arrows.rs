@@ -1,4 +1,4 @@
-//! Edges that are drawn as arrows between ranges.
+//! Edges drawn as arrows between ranges.
 
 use super::slices::{TraceSlice, TraceSlices};
 use etlink_link::{Edge, EdgeKind};
@@ -8,28 +8,28 @@ use etlink_model::{NodeIdx, TimeNs};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ArrowEnd {
     slice: TraceSlice,
-    /// When the range is the innermost of its track: the node's start, for there the range itself
-    /// runs, or the row's.
+    /// Time at which the range is the innermost of its track: the node's start, because the range
+    /// itself runs there, or the row's start.
     pub(super) at: TimeNs,
-    /// That of no other arrow in the file.
+    /// Arrow number, unique in the file.
     pub(super) id: u64,
     pub(super) kind: ArrowKind,
     pub(super) begins: bool,
 }
 
-/// What an arrow says.
+/// Kind of an arrow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ArrowKind {
     /// An edge of the graph.
     Edge(EdgeKind),
-    /// From the rank that came last to a collective to one that waited for it.
+    /// From the last rank to arrive at a collective to a rank that waited for it.
     LastArrival,
     /// From a send to its receive.
     Message,
 }
 
 impl ArrowKind {
-    /// Its name in the file.
+    /// Returns the arrow's name in the file.
     pub(super) fn arrow_name(self) -> &'static str {
         match self {
             ArrowKind::Edge(kind) => kind.name(),
@@ -39,8 +39,8 @@ impl ArrowKind {
     }
 }
 
-/// Whether an edge is one that a user asks about. Order on a thread or stream is what the track
-/// shows; tensors are too many to see anything.
+/// Returns true for edges that are worth drawing. Order on a thread or stream is visible in the
+/// track, and tensor edges are too many.
 pub fn is_drawn(kind: EdgeKind) -> bool {
     match kind {
         EdgeKind::Launch
@@ -52,18 +52,19 @@ pub fn is_drawn(kind: EdgeKind) -> bool {
     }
 }
 
-/// The ends of all arrows, by range.
+/// Ends of all arrows, by range.
 #[derive(Debug, Default)]
 pub(super) struct Arrows {
     marks: Vec<ArrowEnd>,
-    /// How many edges are drawn.
+    /// Number of drawn edges.
     pub(super) count: u64,
 }
 
 impl Arrows {
-    /// Perfetto turns an arrow round whose range at the end begins before the one at the begin, as
-    /// a call does that waits for a kernel: an arrow to the inside of a range ends at a piece of
-    /// its own. Edges are numbered from `base` + 1 on. O(edges log edges).
+    /// Collects the arrow ends. Edges are numbered from `base` + 1 on. O(edges log edges).
+    ///
+    /// Perfetto reverses an arrow if its end range begins before its begin range, as for a call
+    /// that waits for a kernel. An arrow into a range therefore ends at a separate piece.
     pub(super) fn new(slices: &TraceSlices<'_>, base: u64) -> Arrows {
         let drawn = slices.trace.edges.iter().filter(|edge| is_drawn(edge.kind));
         let mut marks = vec![];
@@ -71,7 +72,7 @@ impl Arrows {
             let kind = ArrowKind::Edge(edge.kind);
             let ((from, begins), (mut to, ends)) =
                 (arrow_source(slices, edge), node_anchor(slices, edge.to));
-            // The wait is over inside the range: the arrow gets a piece that begins there.
+            // The wait ends inside the range: the arrow gets a piece that begins there.
             if ends > slices.slice_span(to).0 {
                 to = TraceSlice::Node(edge.to);
             }
@@ -90,19 +91,19 @@ impl Arrows {
                 begins: false,
             });
         }
-        // Arrows between ranks come after the count: only one of their ends is in this trace.
+        // Arrows between ranks are not counted: only one of their ends is in this trace.
         let count = marks.len() as u64 / 2;
         marks.extend(
             (0..)
                 .zip(slices.releases)
                 .map(|(at, _)| rank_arrow_end(slices, at)),
         );
-        // By range, then time: `ends_at` finds those of a range by binary search.
+        // By range, then time: `ends_at` finds the ends at a range by binary search.
         marks.sort_unstable();
         Arrows { marks, count }
     }
 
-    /// Those at a range. O(log arrows).
+    /// Returns the arrow ends at a range. O(log arrows).
     pub(super) fn ends_at(&self, slice: TraceSlice) -> &[ArrowEnd] {
         let first = self.marks.partition_point(|mark| mark.slice < slice);
         let count = self
@@ -113,7 +114,7 @@ impl Arrows {
         self.marks.get(first..first + count).unwrap_or_default()
     }
 
-    /// Ranges that are there for the sake of an arrow.
+    /// Returns ranges that exist only for arrows.
     pub(super) fn made_slices(&self) -> Vec<TraceSlice> {
         let mut made: Vec<TraceSlice> = self
             .marks
@@ -121,13 +122,13 @@ impl Arrows {
             .map(|mark| mark.slice)
             .filter(|slice| slice.is_made())
             .collect();
-        // Marks are sorted by range, so that those of one range are neighbours.
+        // Marks are sorted by range, so the marks of one range are adjacent.
         made.dedup();
         made
     }
 }
 
-/// This rank's end of an arrow between ranks.
+/// Returns this rank's end of an arrow between ranks.
 fn rank_arrow_end(slices: &TraceSlices<'_>, at: u32) -> ArrowEnd {
     let release = slices.releases[at as usize];
     let (whole, start) = node_anchor(slices, release.node);
@@ -156,7 +157,7 @@ fn rank_arrow_end(slices: &TraceSlices<'_>, at: u32) -> ArrowEnd {
     }
 }
 
-/// The range of a node, and when that is the innermost of its track.
+/// Returns the range of a node, and the time at which it is the innermost of its track.
 fn node_anchor(slices: &TraceSlices<'_>, node: NodeIdx) -> (TraceSlice, TimeNs) {
     let piece = slices.trace.nodes.get(node);
     let slice = TraceSlice::of_node(node, &piece);
@@ -170,11 +171,11 @@ fn node_anchor(slices: &TraceSlices<'_>, node: NodeIdx) -> (TraceSlice, TimeNs) 
     )
 }
 
-/// Where the arrow comes from. A launch edge begins at what ran before the call, but it is the call
-/// that launches.
+/// Returns the begin of an arrow. A launch edge begins at the node before the call, but the call is
+/// the cause.
 fn arrow_source(slices: &TraceSlices<'_>, edge: Edge) -> (TraceSlice, TimeNs) {
     if edge.kind == EdgeKind::Handoff {
-        // to Perfetto the range that began last is the innermost, also when it has ended
+        // to Perfetto the range that began last is the innermost, even after its end
         let (whole, at) = node_anchor(slices, edge.from);
         return (
             if at > slices.slice_span(whole).0 {
@@ -186,7 +187,7 @@ fn arrow_source(slices: &TraceSlices<'_>, edge: Edge) -> (TraceSlice, TimeNs) {
         );
     }
     let (to, _) = node_anchor(slices, edge.to);
-    // A handoff or wait may lead to a row as well, and comes from where the edge says.
+    // A handoff or wait may also lead to a row, and begins at the edge's source.
     let row = if edge.kind == EdgeKind::Launch {
         to.device_row()
     } else {
@@ -196,7 +197,7 @@ fn arrow_source(slices: &TraceSlices<'_>, edge: Edge) -> (TraceSlice, TimeNs) {
         return node_anchor(slices, edge.from);
     };
     let call = TraceSlice::Call(call.0);
-    // of a call that waits for its row only what follows the wait is a node
+    // if a call waits for its row, only the part after the wait is a node
     let node = slices
         .first_node(call)
         .map(|node| node_anchor(slices, node).1);

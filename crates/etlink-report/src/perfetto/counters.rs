@@ -1,13 +1,12 @@
-//! Counters of a device: how much is launched and waits, whether it runs anything, how many bytes
-//! its copies are moving.
+//! Counters of a device: launched and waiting work, running work, bytes being copied.
 //!
 //! ```text
 //! queue depth      rows launched by a call and not started, on all streams
 //! running          rows that run
 //! bytes in flight  sizes of the copies and memsets that run
-//! Memcpy HtoD GB/s their bandwidth, as the recording says it, by direction
-//! queue depth of … the same of one stream, where a device has several
-//! memory …         what allocators say (`profile_memory`) that they have given out and hold
+//! Memcpy HtoD GB/s recorded bandwidth of copies, by direction
+//! queue depth of … queue depth of one stream, if a device has several
+//! memory …         memory that allocators report as allocated and reserved (`profile_memory`)
 //! ```
 //! Counters of the recording itself follow.
 //! A value holds until the next one. O(rows · log rows).
@@ -20,10 +19,10 @@ use etlink_model::{MemoryRow, TimeNs, TrackLabel};
 use std::collections::BTreeMap;
 use std::io;
 
-/// When a value changes, and by how much.
+/// Time and amount of a change of a value.
 type ValueChange = (TimeNs, i64);
 
-/// What is counted of a device's rows, in order.
+/// Counters of a device's rows, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RowCounter {
     /// Rows that are launched and not started.
@@ -56,22 +55,22 @@ impl RowCounter {
     }
 }
 
-/// The first number of a counter of memory, behind those of rows.
+/// First number of memory counters, which follow the row counters.
 const MEMORY_COUNTERS: u32 = 16;
 
-/// The first number of a bandwidth, behind those of memory.
+/// First number of bandwidth counters, which follow the memory counters.
 const BANDWIDTH_COUNTERS: u32 = 1 << 10;
 
-/// The first number of a stream's counter.
+/// First number of stream counters.
 const STREAM_COUNTERS: u32 = 1 << 12;
 
-/// The first number of a counter that the recording itself has.
+/// First number of recorded counters.
 const RECORDED_COUNTERS: u32 = 1 << 18;
 
 /// `c10::DeviceType::CPU`.
 const CPU: i32 = 0;
 
-/// Writes the counters of each device, then those that the recording has.
+/// Writes the counters of each device, then the recorded ones.
 pub(super) fn write_counters(
     trace: &LinkedTrace,
     tracks: &TrackTable,
@@ -105,7 +104,7 @@ pub(super) fn write_counters(
     write_recorded(trace, tracks, out)
 }
 
-/// From when to when a row adds how much.
+/// Returns the interval in which a row contributes to a counter, and its contribution.
 fn row_span(trace: &LinkedTrace, row: usize, counter: RowCounter) -> Option<(TimeNs, TimeNs, i64)> {
     let device = &trace.device;
     let rows = &device.rows;
@@ -139,7 +138,7 @@ fn write_values(
     })
 }
 
-/// Changes at one instant are one, and a value that does not change does not come again.
+/// Calls `put` for each change of the value; changes at the same instant are combined.
 fn each_value(
     changes: &[ValueChange],
     mut put: impl FnMut(TimeNs, i64) -> io::Result<()>,
@@ -157,10 +156,11 @@ fn each_value(
     Ok(())
 }
 
-/// Bytes per second in a GB/s: sums of whole numbers leave nothing where all copies have ended.
+/// Bytes per second in a GB/s: sums of whole numbers return to exactly 0 when all copies have
+/// ended.
 const GIGA: f64 = 1e9;
 
-/// What the copies of a device move, by direction, as their rows say it.
+/// Writes the recorded bandwidth of copies per device and direction.
 fn write_bandwidths(
     trace: &LinkedTrace,
     tracks: &TrackTable,
@@ -173,7 +173,7 @@ fn write_bandwidths(
         let gb_per_s = rows.gb_per_s[row];
         let queue = device.queues[rows.queue[row].index()];
         let pid = tracks.device_pids.get(&queue.device);
-        // it is negative where the row does not say it
+        // negative if the row does not state it
         if gb_per_s <= 0.0 {
             continue;
         }
@@ -202,7 +202,7 @@ fn write_bandwidths(
     Ok(())
 }
 
-/// `Memcpy HtoD` of `Memcpy HtoD (Pinned -> Device)`, as HTA has it.
+/// Returns `Memcpy HtoD` for `Memcpy HtoD (Pinned -> Device)`, as HTA does.
 fn copy_kind(name: &str) -> &str {
     let kind = name.split(" (").next().unwrap_or(name);
     if kind.starts_with("Mem") {
@@ -212,7 +212,7 @@ fn copy_kind(name: &str) -> &str {
     }
 }
 
-/// The queue depth of each stream of a device that has several.
+/// Writes the queue depth of each stream, for devices with several.
 fn write_streams(
     trace: &LinkedTrace,
     tracks: &TrackTable,
@@ -236,7 +236,7 @@ fn write_streams(
         let Some(pid) = tracks.device_pids.get(&number) else {
             continue;
         };
-        // of a single stream it is the device's
+        // the queue depth of a single stream equals the device's
         if streams[&number] < 2 {
             continue;
         }
@@ -253,10 +253,10 @@ fn write_streams(
     Ok(())
 }
 
-/// What a figure of memory is of: the process in the file, and the name of its counter.
+/// Owner of a memory figure: process in the file, and name of the counter.
 type MemoryOwner = (u32, String);
 
-/// What allocators say that they have given out and hold.
+/// Writes the memory that allocators report as allocated and reserved.
 fn write_memory(
     trace: &LinkedTrace,
     tracks: &TrackTable,
@@ -282,7 +282,7 @@ fn write_memory(
             values.push((memory.time, bytes));
         }
     }
-    // The allocator of the host says no totals: of such a series there is nothing to see.
+    // The host allocator reports no totals, so such a series would be empty.
     series.retain(|_, values| values.iter().any(|(_, bytes)| *bytes > 0));
     for (number, ((pid, name), values)) in (MEMORY_COUNTERS..).zip(&series) {
         let track = CounterTrack {
@@ -303,7 +303,7 @@ fn write_memory(
     Ok(())
 }
 
-/// The device whose memory it is, else the process that says it, with what its name has to add.
+/// Returns the device that has the memory, else the process that reports it, with a name suffix.
 fn memory_owner(
     memory: &MemoryRow,
     process: Option<TrackLabel>,
@@ -325,7 +325,7 @@ fn memory_owner(
     Some((pid, of))
 }
 
-/// Counters that the recording itself has (`"ph": "C"`): a track for each of their values.
+/// Writes the recorded counters (`"ph": "C"`): one track per value.
 fn write_recorded(
     trace: &LinkedTrace,
     tracks: &TrackTable,

@@ -1,4 +1,4 @@
-//! What a range says of itself when it is clicked.
+//! Arguments of a range, shown when it is clicked.
 
 use super::recorded::{RecordedValue, each_argument};
 use super::sink::FactWriter;
@@ -9,7 +9,7 @@ use etlink_perfetto::words::{RECORDED, RECORDED_AS};
 use std::borrow::Cow;
 use std::io;
 
-/// Name and category, the latter as Kineto has it where it is known.
+/// Returns name and category of a range; the category is Kineto's, if known.
 pub(super) fn slice_name<'t>(slices: &TraceSlices<'t>, slice: TraceSlice) -> (&'t str, &'t str) {
     let (trace, device) = (slices.trace, &slices.trace.device);
     let (name, category) = known_name(trace, slice);
@@ -37,7 +37,7 @@ fn known_name(trace: &LinkedTrace, slice: TraceSlice) -> (&str, &str) {
         ),
         TraceSlice::Node(index) => {
             let node = trace.nodes.get(index);
-            // A node that is a range of its own has a name; a piece of an op goes on with it.
+            // A node that is a range of its own has a name; a part of an op continues it.
             if TraceSlice::of_node(index, &node) == slice {
                 (trace.name(&node), "node")
             } else {
@@ -45,7 +45,7 @@ fn known_name(trace: &LinkedTrace, slice: TraceSlice) -> (&str, &str) {
             }
         }
         TraceSlice::Transfer(_) => ("transfer", "transfer"),
-        // The categories of these are known from their details, without which they are no ranges.
+        // Their categories come from their details, without which they are not ranges.
         TraceSlice::Sync(at) => (device.names.get(device.syncs.name[at as usize]), ""),
         TraceSlice::Auxiliary(at) => (device.names.get(device.auxiliary.name[at as usize]), ""),
         TraceSlice::Memory(at) => (device.names.get(device.memory.name[at as usize]), ""),
@@ -57,7 +57,7 @@ fn known_name(trace: &LinkedTrace, slice: TraceSlice) -> (&str, &str) {
     }
 }
 
-/// The arguments.
+/// Writes all arguments of a range.
 pub(super) fn write_facts(
     slices: &TraceSlices<'_>,
     slice: TraceSlice,
@@ -68,7 +68,7 @@ pub(super) fn write_facts(
     recorded_facts(slices, slice, usual_track, args)
 }
 
-/// All that the recording says, as it says it.
+/// Writes all recorded arguments unchanged.
 fn recorded_facts(
     slices: &TraceSlices<'_>,
     slice: TraceSlice,
@@ -79,7 +79,7 @@ fn recorded_facts(
     let Some((details, detail)) = device.details.as_ref().zip(slices.detail(slice)) else {
         return Ok(());
     };
-    // The group is there also where it is empty: it says that the range is recorded.
+    // The group exists even if empty: it marks the range as recorded.
     args.sink.begin_group(RECORDED)?;
     each_argument(details.args(detail.args), |key, value| {
         args.sink.add_recorded(key, value)
@@ -148,7 +148,7 @@ fn op_facts(trace: &LinkedTrace, op: OpIdx, args: &mut FactWriter<'_>) -> io::Re
     args.add_number("seq_id", known_number(ops.seq_id[at]))?;
     args.add_number(
         "fwd_thread",
-        // PyTorch numbers its threads from 1: 0 says that there is no forward thread.
+        // PyTorch numbers its threads from 1; 0 means that there is no forward thread.
         Some(ops.fwd_thread[at]).filter(|thread| *thread != 0),
     )?;
     let matched = trace.host.as_ref().zip(trace.op_host[at].get());
@@ -221,7 +221,7 @@ fn row_facts(trace: &LinkedTrace, row: RowIdx, args: &mut FactWriter<'_>) -> io:
         .map_or(Ok(()), |of| collective_facts(&of, args))
 }
 
-/// The op that a call or row belongs to.
+/// Writes the op that a call or row belongs to.
 fn owner_facts(trace: &LinkedTrace, op: OpIdx, args: &mut FactWriter<'_>) -> io::Result<()> {
     op.get().map_or(Ok(()), |op| {
         args.add_text("op", trace.device_name(trace.device.ops.name[op.index()]))
@@ -256,12 +256,12 @@ fn collective_facts(of: &CollectiveRef<'_>, args: &mut FactWriter<'_>) -> io::Re
 }
 
 fn known_number(value: i64) -> Option<i64> {
-    // The readers leave -1 where a trace does not have the number.
+    // The readers leave -1 if a trace does not have the number.
     Some(value).filter(|value| *value != -1)
 }
 
 fn some_list(args: &mut FactWriter<'_>, key: &'static str, list: &str) -> io::Result<()> {
-    // An op without tensors has empty lists, of which there is nothing to say.
+    // An op without tensors has empty lists, which are left out.
     if list == "[]" {
         Ok(())
     } else {

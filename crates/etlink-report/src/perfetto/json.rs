@@ -1,12 +1,12 @@
-//! Events of Chrome's trace format, one per line.
+//! Events in Chrome's trace format, one per line.
 //!
-//! Source of the rules: "Trace Event Format", and how Perfetto's `trace_processor` reads it. It
-//! takes times as 64-bit floats, which are exact for whole nanoseconds up to 104 days: times count
-//! from the trace's origin.
+//! Source of the rules: "Trace Event Format", and the behaviour of Perfetto's `trace_processor`.
+//! Times are read as 64-bit floats, which are exact for whole nanoseconds up to 104 days, so they
+//! count from the trace's origin.
 //!
-//! The format has processes, and threads in them. In a file of several ranks a rank is a process,
-//! so that all of a rank stands together: what are processes and devices otherwise stands in the
-//! names of its threads.
+//! The format has processes with threads. In a file of several ranks each rank is one process,
+//! which keeps its tracks together; the names of its threads include the recorded process or
+//! device.
 
 use super::arrows::ArrowEnd;
 use super::recorded::RecordedValue;
@@ -21,10 +21,10 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-/// Bytes that are handed on at once.
+/// Number of bytes after which output is flushed.
 const BLOCK: usize = 1 << 18;
 
-/// What stands before the events.
+/// Returns the text before the events.
 pub(super) fn file_head(about: &[(&str, String)]) -> io::Result<Vec<u8>> {
     let mut head = b"{\"displayTimeUnit\": \"ns\", \"otherData\": {".to_vec();
     for (at, (key, value)) in about.iter().enumerate() {
@@ -37,33 +37,33 @@ pub(super) fn file_head(about: &[(&str, String)]) -> io::Result<Vec<u8>> {
     Ok(head)
 }
 
-/// What stands between the events of two ranks.
+/// Text between the events of two ranks.
 pub(super) const BETWEEN: &[u8] = b",";
 
-/// What stands after the events.
+/// Text after the events.
 pub(super) const END: &[u8] = b"\n]}\n";
 
-/// Writes events.
+/// Writer of Chrome trace events.
 pub(super) struct JsonWriter<'w, W> {
     out: &'w mut W,
     line: Vec<u8>,
     times: FileTimes,
     any: bool,
     track: TrackId,
-    /// Whether the range has an argument.
+    /// True if the range already has an argument.
     args: bool,
-    /// Whether the group has one.
+    /// True if the group already has an argument.
     in_group: bool,
-    /// The process that all tracks of a rank are in, in a file of several.
+    /// Process of all tracks of a rank, in a file of several ranks.
     rank_pid: Option<u32>,
-    /// What processes are called that are none in the file.
+    /// Names of recorded processes that are not processes in the file.
     process_names: BTreeMap<u32, String>,
-    /// Threads so far, which are numbered to stay in order.
+    /// Number of threads so far, which are numbered to keep their order.
     threads: u32,
 }
 
 impl<'w, W: Write> JsonWriter<'w, W> {
-    /// Begins with nothing.
+    /// Creates a writer without events.
     pub(super) fn new(out: &'w mut W, times: FileTimes) -> Self {
         JsonWriter {
             out,
@@ -79,7 +79,7 @@ impl<'w, W: Write> JsonWriter<'w, W> {
         }
     }
 
-    /// Names a process or thread, or says where it stands: `what` is the event's name.
+    /// Names a process or thread, or sets its position; `what` is the event's name.
     fn put_metadata(
         &mut self,
         track: TrackId,
@@ -98,7 +98,7 @@ impl<'w, W: Write> JsonWriter<'w, W> {
         Ok(())
     }
 
-    /// One end of an arrow: it binds to the innermost range of the track at that instant.
+    /// Writes one end of an arrow, which binds to the innermost range of the track at that instant.
     fn put_arrow(&mut self, mark: &ArrowEnd) -> io::Result<()> {
         self.put_head(if mark.begins { "s" } else { "f" }, self.track)?;
         self.put_time(mark.at)?;
@@ -152,7 +152,7 @@ impl<'w, W: Write> JsonWriter<'w, W> {
         micros(&mut self.line, self.times.file_ns(at))
     }
 
-    /// In a rank's process the name says of which process or device a thread or counter is.
+    /// Prefixes a thread or counter name with its process or device, in a rank's process.
     fn name_in_rank<'n>(&self, pid: u32, name: &'n str) -> Cow<'n, str> {
         let process = self.process_names.get(&pid);
         match process {
@@ -161,7 +161,7 @@ impl<'w, W: Write> JsonWriter<'w, W> {
         }
     }
 
-    /// The key of the next argument of the range.
+    /// Writes the key of the range's next argument.
     fn put_key(&mut self, key: &str) {
         let before = if std::mem::replace(&mut self.args, true) {
             ", \""
@@ -180,7 +180,7 @@ impl<'w, W: Write> JsonWriter<'w, W> {
 
 impl<W: Write> TimelineSink for JsonWriter<'_, W> {
     fn name_rank(&mut self, _: &str, _: u32) -> io::Result<()> {
-        // the format has no tracks above processes, whose names say the rank
+        // the format has no tracks above processes, whose names include the rank
         Ok(())
     }
 
@@ -220,7 +220,7 @@ impl<W: Write> TimelineSink for JsonWriter<'_, W> {
     }
 
     fn name_counter(&mut self, _: CounterTrack<'_>) -> io::Result<()> {
-        // a counter is known by the name in its events
+        // events identify a counter by its name
         Ok(())
     }
 
@@ -250,11 +250,11 @@ impl<W: Write> TimelineSink for JsonWriter<'_, W> {
         self.put_head(if range.is_instant { "i" } else { "X" }, range.track)?;
         self.put_time(range.start)?;
         if range.is_instant {
-            // Its scope is its thread.
+            // The scope of an instant is its thread.
             self.put_text(", \"s\": \"t\"");
         } else {
-            // Not the trace's duration: on the file's clock, which may run otherwise, the end has
-            // to be where the next range starts.
+            // Not the trace's duration: the file's clock may run at another rate, and the end must
+            // match the start of the next range.
             let start = self.times.file_ns(range.start);
             let end = self.times.file_ns(range.start + range.duration);
             self.put_text(", \"dur\": ");
@@ -290,7 +290,7 @@ impl<W: Write> TimelineSink for JsonWriter<'_, W> {
             RecordedValue::Float(value) => number(&mut self.line, value),
             RecordedValue::Bool(value) => number(&mut self.line, value),
             RecordedValue::Text(value) => text(&mut self.line, &value),
-            // Kineto writes words that are no JSON, such as `nan`: they become texts.
+            // Kineto writes words that are not JSON, such as `nan`: they become texts.
             RecordedValue::Json(value) => match serde_json::from_str::<IgnoredAny>(&value) {
                 Ok(_) => {
                     self.put_text(&value);

@@ -1,20 +1,20 @@
-//! Ranges of one thread or stream on as few tracks as keep them apart.
+//! Distributes the ranges of one thread or stream over the fewest tracks that keep them apart.
 //!
-//! A track of Perfetto takes ranges that nest; of two that overlap otherwise it drops one.
+//! A Perfetto track accepts ranges that nest; if two overlap otherwise, it drops one.
 
 use etlink_model::TimeNs;
 use std::collections::BTreeSet;
 
-/// Places the ranges of one thread or stream, in order of start and the longer first.
+/// Assigns lanes to the ranges of one thread or stream, in order of start and the longer first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TrackLanes {
-    /// Whether ranges may stand in others: calls do, work of a stream runs beside other work.
+    /// True if ranges may nest: calls do, work of a stream runs next to other work.
     nests: bool,
-    /// Ends of the ranges that each lane is in, the innermost last.
+    /// Ends of the open ranges per lane, the innermost last.
     open: Vec<Vec<TimeNs>>,
-    /// The innermost end and number of each lane that is in a range.
+    /// Innermost end and number of each occupied lane.
     innermost: BTreeSet<(TimeNs, u32)>,
-    /// Lanes that are in none.
+    /// Lanes without an open range.
     free: BTreeSet<u32>,
 }
 
@@ -26,8 +26,8 @@ impl TrackLanes {
         }
     }
 
-    /// The lane of the next range: inside the narrowest that encloses it, else the first free.
-    /// O(log lanes), amortised.
+    /// Returns the lane of the next range: inside the narrowest range that encloses it, else the
+    /// first free lane. O(log lanes), amortised.
     pub(super) fn place_range(&mut self, start: TimeNs, end: TimeNs) -> u32 {
         self.close_ended(start);
         let around = self
@@ -55,14 +55,14 @@ impl TrackLanes {
         self.open.len() as u32 - 1
     }
 
-    /// Leaves the ranges that have ended.
+    /// Closes the ranges that have ended.
     fn close_ended(&mut self, now: TimeNs) {
         while let Some(&(end, lane)) = self.innermost.first().filter(|(end, _)| *end <= now) {
             self.innermost.remove(&(end, lane));
             let Some(open) = self.open.get_mut(lane as usize) else {
                 continue;
             };
-            // What a range encloses has ended with it, so several may be over at once.
+            // Nested ranges may have ended together, so several may be over at once.
             while open.last().is_some_and(|end| *end <= now) {
                 open.pop();
             }

@@ -1,5 +1,5 @@
-//! A trace for Perfetto (ui.perfetto.dev, `trace_processor`), in its own format or in Chrome's
-//! JSON.
+//! Writes a trace for Perfetto (ui.perfetto.dev, `trace_processor`), in Perfetto's own format or in
+//! Chrome's JSON.
 //!
 //! ```text
 //! critical path   steps      |step |delay|step        |step |
@@ -9,26 +9,26 @@
 //! device 0        queue depth  __|~~~~~~~|_____________        and rows that run, bytes of copies
 //!                 stream 7             v|kernel ======|
 //! ```
-//! One walk over the ranges feeds the writer of either format (`sink`).
-//! Ranges are written by start, the longer first, with their arrows. Perfetto drops a range that
-//! overlaps another of its track without nesting: such go to a further track of their thread or
-//! stream, `… (2)`. An arrow that ends inside a call, at the end of a wait, gets a range there,
-//! `goes on`. Times count from the first event: JSON's are microseconds with three decimals, in
-//! 64-bit floats, which readers use and which cannot tell nanoseconds of Unix time. `otherData`
-//! (`metadata` in Perfetto's format) has the origin. O(n log n) for n ranges and arrows; what is
-//! written is handed on block by block.
+//! One traversal of the ranges feeds the writer of either format (`sink`). Ranges are written by
+//! start, the longer first, with their arrows. Perfetto drops a range that overlaps another of its
+//! track without nesting, so such ranges go to a further track of their thread or stream, `… (2)`.
+//! An arrow that ends inside a call, at the end of a wait, gets a range there, `goes on`. Times
+//! count from the first event: JSON's are microseconds with three decimals, which readers store in
+//! 64-bit floats that cannot resolve nanoseconds of Unix time. `otherData` (`metadata` in
+//! Perfetto's format) has the origin. O(n log n) for n ranges and arrows; output is flushed block
+//! by block.
 //!
-//! The ranks of a run are written one by one, in any order, and put together
+//! The ranks of a run are written one by one, in any order, and concatenated
 //! ([`TimelineFormat::begin`], [`write_rank`], [`TimelineFormat::between`],
-//! [`TimelineFormat::end`]): nothing that tells ranges, tracks or arrows apart is common to two of
-//! them but the arrows between ranks:
+//! [`TimelineFormat::end`]). Two ranks share no numbers of ranges, tracks or arrows, except for the
+//! arrows between ranks:
 //! ```text
 //! rank 0 · device 0   |all-reduce ~~~~~~~~~~~|transfer ==|    waits for rank 1, which comes last
 //!                                        .---^
 //! rank 1 · device 0                     |all-reduce =====|
 //! ```
-//! Such an arrow ends 1 ns after it begins: of two ranges that begin at one instant Perfetto takes
-//! the one that was written first to be where the arrow begins.
+//! Such an arrow ends 1 ns after it begins: if two ranges begin together, Perfetto takes the one
+//! written first as the begin of the arrow.
 
 mod arrows;
 mod counters;
@@ -60,21 +60,21 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use tracks::TrackTable;
 
-/// How a trace is written.
+/// File format of a timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimelineFormat {
     /// Chrome's trace format.
     Json,
-    /// Perfetto's own.
+    /// Perfetto's own protobuf format.
     Protobuf,
 }
 
 impl TimelineFormat {
-    /// What stands before the first rank. `origin_ns` is the instant that is 0, since the Unix
-    /// epoch; `about` what the file says of itself.
+    /// Returns the bytes before the first rank. `origin_ns` is the instant of time 0 since the Unix
+    /// epoch; `about` is the file's metadata.
     ///
     /// # Errors
-    /// None that a vector has.
+    /// None in practice: writing to memory does not fail.
     pub fn begin(self, about: &[(&str, String)], origin_ns: i64) -> io::Result<Vec<u8>> {
         match self {
             TimelineFormat::Json => json::file_head(about),
@@ -82,7 +82,7 @@ impl TimelineFormat {
         }
     }
 
-    /// What stands between two ranks.
+    /// Returns the bytes between two ranks.
     pub fn between(self) -> &'static [u8] {
         match self {
             TimelineFormat::Json => json::BETWEEN,
@@ -90,7 +90,7 @@ impl TimelineFormat {
         }
     }
 
-    /// What stands after the last rank.
+    /// Returns the bytes after the last rank.
     pub fn end(self) -> Vec<u8> {
         match self {
             TimelineFormat::Json => json::END.to_vec(),
@@ -99,51 +99,50 @@ impl TimelineFormat {
     }
 }
 
-/// Which of the ranks of a file a trace is.
+/// Role of a trace among the ranks of a file.
 #[derive(Clone, Copy, Debug)]
 pub struct TimelineRank<'a> {
-    /// Its place among them, from 0.
+    /// Index of the rank, from 0.
     pub place: u32,
-    /// How many they are.
+    /// Number of ranks in the file.
     pub of: u32,
-    /// What names of its processes begin with, `rank 3`.
+    /// Prefix of process names, `rank 3`.
     pub name: &'a str,
-    /// Its clock against that of the file.
+    /// Clock of the rank relative to the file's.
     pub clock: RankClock,
-    /// The instant that is 0 in the file, by the file's clock; nothing of the trace is earlier.
+    /// Instant of file time 0, by the file's clock; no event of the trace is earlier.
     pub origin_ns: CommonNs,
-    /// What other ranks made it wait for, and it others.
+    /// Waits between this rank and others, in both directions.
     pub releases: &'a [WaitCause],
 }
 
-/// A node of the critical path. Steps follow each other: one's start is the last one's end and its
-/// delay.
+/// A node of the critical path. Each step starts at the end of the previous one plus its own delay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CriticalStep {
-    /// The node.
+    /// Node of the step.
     pub node: NodeIdx,
-    /// When it starts in the run.
+    /// Start in the run.
     pub start: TimeNs,
-    /// How long it takes in the run.
+    /// Duration in the run.
     pub duration: DurationNs,
-    /// From the end of the step before, or the beginning of the run, to its start.
+    /// Delay from the end of the previous step, or the beginning of the run, to the start.
     pub delay: DurationNs,
-    /// What its duration is spent on.
+    /// Cause of the duration.
     pub cause: &'static str,
-    /// What its delay is spent on.
+    /// Cause of the delay.
     pub delay_cause: &'static str,
-    /// What it waited for.
+    /// Kind of dependency that the step waited for.
     pub via: &'static str,
 }
 
-/// What was written.
+/// Counts of written items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimelineSummary {
-    /// Ops, calls, rows, and nodes that are ranges for the sake of an arrow.
+    /// Number of ops, calls, rows, and nodes that are ranges for an arrow.
     pub slices: u64,
-    /// Arrows.
+    /// Number of arrows.
     pub arrows: u64,
-    /// Steps of the critical path, delays not counted.
+    /// Number of critical-path steps, without delays.
     pub steps: u64,
 }
 
@@ -151,7 +150,7 @@ pub struct TimelineSummary {
 /// gives the same bytes.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn write_trace(
     trace: &LinkedTrace,
     path: &[CriticalStep],
@@ -187,11 +186,11 @@ pub fn write_trace(
     Ok(summary)
 }
 
-/// Writes what a file of all ranks has of one: its ranges, arrows, and the critical path of its own
+/// Writes one rank of a file of several: its ranges, arrows, and the critical path of its own
 /// graph.
 ///
 /// # Errors
-/// Those of `out`; more tracks than a rank of so many can have.
+/// Errors of `out`; more tracks than a rank can have in a file with this number of ranks.
 pub fn write_rank(
     trace: &LinkedTrace,
     path: &[CriticalStep],
@@ -239,10 +238,10 @@ fn write_slices(
     sink: &mut dyn TimelineSink,
 ) -> io::Result<TimelineSummary> {
     let slices = TraceSlices::new(trace, member.map_or(&[], |member| member.releases));
-    // those between ranks come first
+    // arrows between ranks come first
     let arrows = Arrows::new(
         &slices,
-        // Arrows between ranks have numbers of 32 bits, and each rank numbers its edges above.
+        // Arrows between ranks have 32-bit numbers; each rank numbers its edges above them.
         member.map_or(0, |member| u64::from(member.place + 1) << 32),
     );
     let mut tracks = TrackTable::new(&trace.device, member, sink)?;
@@ -255,14 +254,13 @@ fn write_slices(
         steps: path.len() as u64,
     };
     let made = arrows.made_slices();
-    // A transfer lies inside its kernel and has to be
-    // on the same track, so the track is remembered.
+    // A transfer must be on the same track as the kernel around it, so the track is remembered.
     let mut wholes: BTreeMap<TraceSlice, Option<TrackId>> = made
         .iter()
         .filter_map(|slice| Some((slices.whole_slice(*slice)?, None)))
         .collect();
     for (slice, start, duration) in slices.in_order(made) {
-        // on a stream all but this go side by side
+        // on a stream, all other ranges stay side by side
         let inside = slices
             .whole_slice(slice)
             .filter(|whole| whole.device_row().is_some())
@@ -296,7 +294,7 @@ fn write_slices(
     Ok(summary)
 }
 
-/// What the file says of itself, and what stands around the events of the recording.
+/// Returns the file's metadata, and document keys around the recorded events.
 fn file_facts(trace: &LinkedTrace, origin: TimeNs) -> Vec<(Cow<'static, str>, String)> {
     let (device, report) = (&trace.device, &trace.report);
     let written_by = format!("etlink {}", env!("CARGO_PKG_VERSION"));
@@ -348,7 +346,7 @@ fn thread_names(device: &DeviceTrace) -> Value {
     device.thread_names.iter().map(entry).collect()
 }
 
-/// In which order threads and queues were met, which time does not tell.
+/// Returns threads and queues in order of first use, which times do not determine.
 fn first_uses(device: &DeviceTrace) -> Value {
     let threads: Vec<Value> = device
         .threads
@@ -379,7 +377,7 @@ fn label_value(device: &DeviceTrace, label: TrackLabel) -> Value {
     }
 }
 
-/// The critical path: each step, and before it the time that it waited.
+/// Writes the critical path: each step, preceded by its delay.
 fn write_path(
     trace: &LinkedTrace,
     path: &[CriticalStep],

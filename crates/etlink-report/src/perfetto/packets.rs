@@ -1,16 +1,16 @@
-//! Packets of Perfetto's own format, protobuf.
+//! Packets of Perfetto's own protobuf format.
 //!
 //! ```text
 //! clock, metadata │ sequence 1: tracks, ranges (begin, end), strings by number │ sequence 2: …
 //! ```
-//! Tracks are a tree, which the user interface shows in the order that is stated here: ranks, in
-//! each the critical path, host processes and devices, in these threads and streams. Perfetto's own
-//! tracks of processes and threads it would order by how many ranges they have
-//! (`dev.perfetto.ProcessThreadGroups`), whatever the ranks are.
+//! Tracks form a tree, which the user interface shows in the stated order: ranks, each with its
+//! critical path, host processes and devices, and in these threads and streams. Perfetto would
+//! order its own process and thread tracks by their number of ranges
+//! (`dev.perfetto.ProcessThreadGroups`), regardless of ranks.
 //!
-//! A rank is a sequence: its strings have numbers of its own. The end of a range stands right after
-//! its begin; readers sort by time, and keep the order of what is at one instant. An arrow is a
-//! number at two ranges, the earlier of which is its begin.
+//! A rank is a sequence with its own string numbers. The end of a range directly follows its begin;
+//! readers sort by time and keep the order of simultaneous packets. An arrow is a number that two
+//! ranges share; it begins at the earlier one.
 
 use super::arrows::ArrowEnd;
 use super::recorded::RecordedValue;
@@ -32,11 +32,11 @@ use etlink_perfetto::words;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-/// Bytes that are handed on at once.
+/// Number of bytes after which output is flushed.
 const BLOCK: usize = 1 << 18;
 /// Field number of `Trace.packet`.
 const PACKET: u32 = 1;
-/// Of packets that refer to strings by number.
+/// Flag of packets that refer to strings by number.
 const NEEDS_STRINGS: u32 = SequenceFlags::SeqNeedsIncrementalState as u32;
 
 fn clock_reading(clock: BuiltinClock, at: u64) -> Clock {
@@ -46,8 +46,8 @@ fn clock_reading(clock: BuiltinClock, at: u64) -> Clock {
     }
 }
 
-/// What stands before all ranks: which instant is 0, in ns since the Unix epoch, and what the file
-/// says of itself.
+/// Returns the packets before all ranks: the instant of time 0 in ns since the Unix epoch, and the
+/// file's metadata.
 pub(super) fn file_head(about: &[(&str, String)], origin_ns: i64) -> Vec<u8> {
     let unix = u64::try_from(origin_ns).unwrap_or(0);
     let clocks = vec![
@@ -63,15 +63,15 @@ pub(super) fn file_head(about: &[(&str, String)], origin_ns: i64) -> Vec<u8> {
         },
         &mut bytes,
     );
-    // An entry each: who looks at the beginning of a file needs no packet that is longer than that.
+    // One packet per entry, so that readers of the file's beginning need no long packet.
     for (name, value) in about {
         put_packet(&metadata_packet(name, value), &mut bytes);
     }
     bytes
 }
 
-/// What stands after all ranks. A file that lacks it was cut, which shows nowhere else where the
-/// cut is between two packets.
+/// Returns the packet after all ranks. Its absence is the only sign of a file truncated between two
+/// packets.
 pub(super) fn file_end() -> Vec<u8> {
     let mut bytes = vec![];
     put_packet(&metadata_packet(words::COMPLETE, "yes"), &mut bytes);
@@ -101,7 +101,7 @@ fn put_packet(packet: &TracePacket, bytes: &mut Vec<u8>) {
 struct InternedTexts(Names);
 
 impl InternedTexts {
-    /// The number of `text`, which goes to `list` where it is new; none for the empty text.
+    /// Returns the number of `text`, adding a new one to `list`; `None` for the empty text.
     fn number_of_text(
         &mut self,
         text: &str,
@@ -111,7 +111,7 @@ impl InternedTexts {
         self.number_by(text, packet, list, |number| number)
     }
 
-    /// The same; `iid` makes numbers from 1 on those of the file.
+    /// Like `number_of_text`; `iid` maps numbers from 1 on to numbers in the file.
     fn number_by(
         &mut self,
         text: &str,
@@ -120,10 +120,11 @@ impl InternedTexts {
         iid: fn(u64) -> u64,
     ) -> Option<u64> {
         let known = self.0.count();
-        // The empty text is number 0 of `Names`, and 0 is no `iid` in Perfetto.
+        // The empty text is number 0 of `Names`, and 0 is not an `iid` in Perfetto.
         let number = Some(self.0.intern(text).index() as u64).filter(|number| *number > 0);
         let iid = number.map(iid);
-        // A string is written with the first packet that uses it; later ones have its number alone.
+        // A string is written with the first packet that uses it; later packets have only its
+        // number.
         if self.0.count() > known {
             list(packet.interned_data.get_or_insert_default()).push(InternedString {
                 iid,
@@ -134,32 +135,32 @@ impl InternedTexts {
     }
 }
 
-/// Writes the packets of one rank.
+/// Writer of the packets of one rank.
 #[derive(Debug)]
 pub(super) struct PacketWriter<'w, W> {
     out: &'w mut W,
     block: Vec<u8>,
     times: FileTimes,
-    /// Begins a range. Used again for each, as is the next.
+    /// Packet that begins a range, reused for each range.
     opens: TracePacket,
-    /// Ends it.
+    /// Packet that ends a range, reused like `opens`.
     closes: TracePacket,
-    /// The track that those of processes are below.
+    /// Track of the rank, parent of its process tracks.
     rank_uuid: u64,
-    /// Per process, how many tracks are below its own.
+    /// Number of tracks below each process.
     below: BTreeMap<u32, i32>,
     names: InternedTexts,
     categories: InternedTexts,
     keys: InternedTexts,
     texts: InternedTexts,
-    /// Texts of arguments that are JSON.
+    /// Argument texts that are JSON.
     json_texts: InternedTexts,
-    /// The group that is being written.
+    /// Argument group being written.
     group: DebugAnnotation,
 }
 
 impl<'w, W: Write> PacketWriter<'w, W> {
-    /// `sequence`, from 1, is that of no other rank in the file.
+    /// Creates a writer; `sequence`, from 1, must differ from all other ranks in the file.
     pub(super) fn new(out: &'w mut W, times: FileTimes, sequence: u32) -> Self {
         let packet = TracePacket {
             trusted_packet_sequence_id: Some(sequence),
@@ -181,7 +182,7 @@ impl<'w, W: Write> PacketWriter<'w, W> {
             ..packet.clone()
         };
         let mut block = vec![];
-        // Readers drop what they know of a sequence's strings at this flag.
+        // Readers drop the known strings of a sequence at this flag.
         put_packet(
             &TracePacket {
                 sequence_flags: Some(SequenceFlags::SeqIncrementalStateCleared as u32),
@@ -208,23 +209,22 @@ impl<'w, W: Write> PacketWriter<'w, W> {
         }
     }
 
-    /// The number of an argument's key.
+    /// Returns the number of an argument's key.
     fn number_of_key(&mut self, key: &str) -> Option<u64> {
         self.keys.number_of_text(key, &mut self.opens, |data| {
             &mut data.debug_annotation_names
         })
     }
 
-    /// The number of an argument's text.
+    /// Returns the number of an argument's text.
     fn number_of_argument(&mut self, text: &str) -> Option<u64> {
         self.texts
             .number_by(text, &mut self.opens, argument_texts, odd_number)
     }
 
-    /// Whole ns from the origin.
+    /// Returns whole ns from the origin.
     fn file_time(&self, at: TimeNs) -> Option<u64> {
-        // Perfetto's times are unsigned. Only a clock that is off can put an event before the
-        // origin.
+        // Perfetto's times are unsigned. Only a wrong clock can put an event before the origin.
         Some(u64::try_from(self.times.file_ns(at)).unwrap_or(0))
     }
 
@@ -238,7 +238,7 @@ impl<'w, W: Write> PacketWriter<'w, W> {
         put_packet(&packet, &mut self.block);
     }
 
-    /// The range that is being written.
+    /// Returns the event of the range being written.
     fn open_event(&mut self) -> &mut TrackEvent {
         self.opens.track_event.get_or_insert_default()
     }
@@ -250,10 +250,10 @@ impl<'w, W: Write> PacketWriter<'w, W> {
     }
 }
 
-/// The track of a thread: threads are known by their numbers in the whole file.
+/// Returns the track of a thread; thread numbers are unique in the whole file.
 fn thread_uuid(tid: u32) -> u64 {
-    // The lowest bit tells processes (1) from threads (0), so that no two uuids are equal.
-    // Numbers begin at 1, since Perfetto's own default track has the uuid 0.
+    // The lowest bit distinguishes processes (1) from threads (0), so no two uuids are equal.
+    // Numbers begin at 1, because Perfetto's own default track has the uuid 0.
     u64::from(tid) << 1
 }
 
@@ -261,39 +261,41 @@ fn process_uuid(pid: u32) -> u64 {
     thread_uuid(pid) | 1
 }
 
-/// The first of the ranks' tracks; those of threads and processes are below 2^32.
+/// First uuid of rank tracks; thread and process uuids are below 2^32.
 const RANK_UUIDS: u64 = 1 << 40;
 
-/// The first of the counters' tracks.
+/// First uuid of counter tracks.
 const COUNTER_UUIDS: u64 = 1 << 60;
 
 fn counter_uuid(counter: CounterTrack<'_>) -> u64 {
     COUNTER_UUIDS + (u64::from(counter.pid) << 20) + u64::from(counter.number)
 }
 
-/// Counters stand above the threads and streams of their process, whose places begin at 1.
+/// Position of the first counter: counters precede the threads and streams of their process, whose
+/// positions begin at 1.
 const FIRST_COUNTER: i32 = -(1 << 20);
 
-/// Where texts of arguments are made known.
+/// Returns the list that declares argument texts.
 fn argument_texts(data: &mut InternedData) -> &mut Vec<InternedString> {
     &mut data.debug_annotation_string_values
 }
 
-/// Of texts that are texts.
+/// Returns the string number of a plain text.
 fn odd_number(number: u64) -> u64 {
     2 * number + 1
 }
 
-/// Of texts that stand for JSON. Perfetto shows both alike; who reads the file back needs to know.
+/// Returns the string number of a text that is JSON. Perfetto shows both alike, but a program that
+/// reads the file back must distinguish them.
 fn even_number(number: u64) -> u64 {
     2 * number
 }
 
-/// Digits of a rank's number that names are made as long as.
+/// Width to which a rank's number is padded, in digits.
 const RANK_DIGITS: usize = 6;
 
-/// Perfetto orders tracks without a parent by name: a blank more before a number with a digit less
-/// puts rank 2 before rank 10. Pages show several blanks as one.
+/// Pads a trailing number with spaces. Perfetto orders tracks without a parent by name, so rank 2
+/// precedes rank 10. Pages show several spaces as one.
 fn sortable_name(name: &str) -> String {
     match name.rsplit_once(' ') {
         Some((word, number)) if number.parse::<u32>().is_ok() => {
@@ -303,7 +305,7 @@ fn sortable_name(name: &str) -> String {
     }
 }
 
-/// A track below another, at a place of its own.
+/// Returns a track below another, at an explicit position.
 fn track_below(parent: Option<u64>, uuid: u64, name: &str, place: i32) -> TrackDescriptor {
     TrackDescriptor {
         uuid: Some(uuid),
@@ -311,13 +313,13 @@ fn track_below(parent: Option<u64>, uuid: u64, name: &str, place: i32) -> TrackD
         parent_uuid: parent,
         child_ordering: Some(ChildTracksOrdering::Explicit as i32),
         sibling_order_rank: Some(place),
-        // two threads may have one name, and are two
+        // two threads may share a name and must stay separate
         sibling_merge_behavior: Some(SiblingMergeBehavior::None as i32),
         ..TrackDescriptor::default()
     }
 }
 
-/// All numbers are below 2^31.
+/// Converts a number; all are below 2^31.
 fn signed_number(number: u32) -> i32 {
     number.cast_signed()
 }
@@ -421,7 +423,7 @@ impl<W: Write> TimelineSink for PacketWriter<'_, W> {
             self.file_time(range.start),
             self.file_time(range.start + range.duration),
         );
-        // The end needs its track too: it is a packet of its own, not nested in that of the begin.
+        // The end is a separate packet, so it also needs its track.
         let track_uuid = Some(thread_uuid(range.track.tid));
         self.closes.track_event.get_or_insert_default().track_uuid = track_uuid;
         let name_iid = self
@@ -473,7 +475,7 @@ impl<W: Write> TimelineSink for PacketWriter<'_, W> {
             ..DebugAnnotation::default()
         };
         if annotation.name_iid.is_none() {
-            // Perfetto has no number for the empty key, which only a text of its own can be.
+            // Perfetto has no number for the empty key, so it is written as text.
             annotation.name = Some(String::new());
         }
         match value {
@@ -512,7 +514,7 @@ impl<W: Write> TimelineSink for PacketWriter<'_, W> {
         if kind != Type::Instant {
             put_packet(&self.closes, &mut self.block);
         }
-        // The packet is used again, so all that was of this range alone is cleared.
+        // The packet is reused, so everything specific to this range is cleared.
         self.opens.interned_data = None;
         let event = self.open_event();
         event.category_iids.clear();

@@ -1,9 +1,9 @@
-//! What an event says of itself in the recording, argument by argument.
+//! Recorded arguments of an event.
 
 use etlink_json::{JsonValue, object_fields, unescape};
 use std::borrow::Cow;
 
-/// Value of an argument as the recording has it.
+/// Value of a recorded argument.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum RecordedValue<'t> {
     Int(i64),
@@ -11,12 +11,12 @@ pub(super) enum RecordedValue<'t> {
     Float(f64),
     Bool(bool),
     Text(Cow<'t, str>),
-    /// A list, an object, or a word that is none of the above (`null`, `nan`), as it stands there.
+    /// A list, an object, or any other word (`null`, `nan`), as written.
     Json(Cow<'t, str>),
 }
 
-/// Calls `argument` for each key of the text of an object. What cannot be read ends it: the reader
-/// has counted damage already.
+/// Calls `argument` for each key of an object's text. Stops at unreadable text, which the reader
+/// has already counted as damage.
 pub(super) fn each_argument<E>(
     text: &[u8],
     mut argument: impl FnMut(&str, RecordedValue<'_>) -> Result<(), E>,
@@ -37,7 +37,7 @@ fn recorded_value(value: JsonValue<'_>) -> RecordedValue<'_> {
 
 fn word_value(raw: &[u8]) -> RecordedValue<'_> {
     let text = String::from_utf8_lossy(raw);
-    // Only a number that is written back as it stood is one: `007`, `+1` and `1.50` are not.
+    // Only a number that is written back unchanged counts: `007`, `+1` and `1.50` do not.
     if let Ok(number) = text.parse::<i64>()
         && number.to_string() == text
     {

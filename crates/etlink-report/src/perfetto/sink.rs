@@ -1,4 +1,4 @@
-//! What the walk over a trace hands to the writer of a format.
+//! Interface between the traversal of a trace and the writers of formats.
 
 use super::arrows::ArrowEnd;
 use super::recorded::RecordedValue;
@@ -8,24 +8,24 @@ use serde::Serialize;
 use std::fmt::{Display, Write as _};
 use std::io;
 
-/// A thread of a process, as Perfetto numbers them. No two threads of a file have one number, and
-/// no two processes.
+/// A thread and its process, as numbered by Perfetto. Thread numbers and process numbers are unique
+/// in a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TrackId {
     pub(super) pid: u32,
     pub(super) tid: u32,
 }
 
-/// A process.
+/// A process in the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TrackProcess<'n> {
     pub(super) pid: u32,
-    /// The rank, in a file of several.
+    /// Name of the rank, in a file of several ranks.
     pub(super) rank: Option<&'n str>,
     pub(super) name: &'n str,
-    /// Where it stands among the others.
+    /// Position among the other processes.
     pub(super) place: u32,
-    /// What else is said of it.
+    /// Additional label of the process.
     pub(super) label: Option<&'n str>,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct TrackRange<'n> {
     pub(super) category: &'n str,
     pub(super) start: TimeNs,
     pub(super) duration: DurationNs,
-    /// It is an instant, which has no duration.
+    /// True if the range is an instant without duration.
     pub(super) is_instant: bool,
 }
 
@@ -45,18 +45,18 @@ pub(super) struct TrackRange<'n> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CounterTrack<'n> {
     pub(super) pid: u32,
-    /// That of no other counter of the process; its place among them.
+    /// Unique number and position among the process's counters.
     pub(super) number: u32,
     pub(super) name: &'n str,
     pub(super) unit: CounterUnit,
 }
 
-/// What a counter counts.
+/// Unit of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CounterUnit {
     Count,
     Bytes,
-    /// As its name says.
+    /// Any other unit, named by the counter.
     Other,
 }
 
@@ -67,29 +67,29 @@ pub(super) enum CounterValue {
     Measured(f64),
 }
 
-/// What makes times of a trace those of the file.
+/// Converts times of a trace to times of the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FileTimes {
-    /// Of the trace against the file's.
+    /// Clock of the trace relative to the file's.
     pub(super) clock: RankClock,
-    /// What the trace's times are since, by its own clock.
+    /// Origin of the trace's times, by the trace's clock.
     pub(super) base_ns: UnixNs,
-    /// The instant that is 0, by the file's clock.
+    /// Instant of file time 0, by the file's clock.
     pub(super) origin_ns: CommonNs,
 }
 
 impl FileTimes {
-    /// Of a trace by itself, where `origin` is 0.
+    /// Creates the conversion for a single trace, with `origin` as time 0.
     pub(super) fn since_origin(origin: TimeNs) -> FileTimes {
         FileTimes {
             clock: RankClock::default(),
-            // Trace time is file time, but for the origin: no clock has to be consulted.
+            // Trace time equals file time except for the origin: no clock is needed.
             base_ns: UnixNs(0),
             origin_ns: CommonNs(origin.0),
         }
     }
 
-    /// Ns from the origin. Later is not earlier.
+    /// Converts a time to ns from the origin. Preserves order.
     pub(super) fn file_ns(&self, at: TimeNs) -> i64 {
         let common = self.clock.aligned(self.base_ns.shifted(at.0));
         common.since(self.origin_ns)
@@ -117,19 +117,19 @@ macro_rules! value {
 
 value!(i64 => Int, i32 => Int, u64 => Uint, u32 => Uint, bool => Bool);
 
-/// Writes a format. Processes and threads are made known before ranges are on them. The ranges of a
-/// track come by start, the longer first, but for what is inside another: that may come later.
+/// Writer of a format. Processes and threads are named before their ranges. The ranges of a track
+/// arrive by start, the longer first, except nested ones, which may arrive later.
 pub(super) trait TimelineSink {
-    /// Names what all processes that follow are of: a rank, or the trace.
+    /// Names the owner of all following processes: a rank, or the trace.
     fn name_rank(&mut self, name: &str, place: u32) -> io::Result<()>;
     /// Names a process.
     fn name_process(&mut self, process: TrackProcess<'_>) -> io::Result<()>;
-    /// Names a thread. `recorded` says how the recording names it, where it does.
+    /// Names a thread. `recorded` is its name in the recording, if any.
     fn name_thread(&mut self, track: TrackId, name: &str, recorded: Option<&str>)
     -> io::Result<()>;
-    /// Makes a counter of a process known.
+    /// Declares a counter of a process.
     fn name_counter(&mut self, counter: CounterTrack<'_>) -> io::Result<()>;
-    /// The value of a counter from an instant on.
+    /// Sets the value of a counter from an instant on.
     fn put_counter(
         &mut self,
         counter: CounterTrack<'_>,
@@ -138,25 +138,24 @@ pub(super) trait TimelineSink {
     ) -> io::Result<()>;
     /// Begins a range; its arguments follow, then [`TimelineSink::end_range`].
     fn begin_range(&mut self, range: TrackRange<'_>) -> io::Result<()>;
-    /// An argument of the range.
+    /// Adds an argument to the range.
     fn add_argument(&mut self, key: &'static str, value: FactValue<'_>) -> io::Result<()>;
-    /// Begins a group of arguments that the recording has; they follow, then
-    /// [`TimelineSink::end_group`].
+    /// Begins a group of recorded arguments; they follow, then [`TimelineSink::end_group`].
     fn begin_group(&mut self, key: &'static str) -> io::Result<()>;
-    /// An argument of the group.
+    /// Adds an argument to the group.
     fn add_recorded(&mut self, key: &str, value: RecordedValue<'_>) -> io::Result<()>;
     /// Ends the group.
     fn end_group(&mut self) -> io::Result<()>;
-    /// Ends the range, at which these arrows begin or end.
+    /// Ends the range; `arrows` begin or end at the range.
     fn end_range(&mut self, arrows: &[ArrowEnd]) -> io::Result<()>;
-    /// Hands on what is left.
+    /// Writes the remaining output.
     fn write_rest(&mut self) -> io::Result<()>;
 }
 
-/// A sink and what of a range is said in which way. What the trace does not say is left out.
+/// Adds arguments to a range through a sink; absent values are left out.
 pub(super) struct FactWriter<'s> {
     pub(super) sink: &'s mut dyn TimelineSink,
-    /// Used again for each text that has to be made.
+    /// Buffer for formatted texts.
     text: String,
 }
 
@@ -168,7 +167,7 @@ impl<'s> FactWriter<'s> {
         }
     }
 
-    /// A number or flag, if there is one.
+    /// Adds a number or flag, if there is one.
     pub(super) fn add_number(
         &mut self,
         key: &'static str,
@@ -177,7 +176,7 @@ impl<'s> FactWriter<'s> {
         value.map_or(Ok(()), |value| self.sink.add_argument(key, value.into()))
     }
 
-    /// A text, unless it is empty.
+    /// Adds a text, unless it is empty.
     pub(super) fn add_text(&mut self, key: &'static str, value: &str) -> io::Result<()> {
         if value.is_empty() {
             Ok(())
@@ -186,7 +185,7 @@ impl<'s> FactWriter<'s> {
         }
     }
 
-    /// The word for a value of an enumeration.
+    /// Adds an enumeration value by its serialized name.
     pub(super) fn add_word(
         &mut self,
         key: &'static str,
@@ -199,7 +198,7 @@ impl<'s> FactWriter<'s> {
         )
     }
 
-    /// What can be shown.
+    /// Adds a displayable value, unless its text is empty.
     pub(super) fn add_shown(&mut self, key: &'static str, value: impl Display) -> io::Result<()> {
         self.text.clear();
         write!(self.text, "{value}").map_err(io::Error::other)?;

@@ -1,5 +1,4 @@
-//! What becomes a range: whole ops, calls and rows, and all other events of the recording, in order
-//! of time.
+//! Ranges of a trace: whole ops, calls and rows, and all other recorded events, in order of time.
 
 use etlink_link::ranks::WaitCause;
 use etlink_link::{LinkedTrace, Node, NodeKind};
@@ -15,9 +14,9 @@ pub(super) enum TraceSlice {
     Call(u32),
     /// Row of the device rows.
     Row(u32),
-    /// A node that is none of these, or a piece of one that an arrow needs for itself.
+    /// A node that is none of these, or a part of one that an arrow needs.
     Node(NodeIdx),
-    /// What is left of a communication once the last rank has come, by the place of its release.
+    /// Rest of a communication after the last rank has come, by the index of its release.
     Transfer(u32),
     /// Row of the synchronisation rows.
     Sync(u32),
@@ -30,7 +29,7 @@ pub(super) enum TraceSlice {
 }
 
 impl TraceSlice {
-    /// The range that a node is a piece of.
+    /// Returns the range that a node is part of.
     pub(super) fn of_node(index: NodeIdx, node: &Node) -> TraceSlice {
         match node.kind {
             NodeKind::Runtime => TraceSlice::Call(node.source),
@@ -38,7 +37,7 @@ impl TraceSlice {
             NodeKind::Collective if node.on_device => TraceSlice::Row(node.source),
             NodeKind::HostOp | NodeKind::Collective => TraceSlice::Op(node.source),
             NodeKind::HostGap if OpIdx(node.source).get().is_some() => TraceSlice::Op(node.source),
-            // what a delay on a queue waits for, its row waits for
+            // a delay on a queue belongs to the row that it delays
             NodeKind::Boundary | NodeKind::UnexplainedWait if node.on_device => {
                 TraceSlice::Row(node.source)
             }
@@ -48,7 +47,7 @@ impl TraceSlice {
         }
     }
 
-    /// The device row that the range is.
+    /// Returns the device row of the range, if it is one.
     pub(super) fn device_row(self) -> Option<u32> {
         match self {
             TraceSlice::Row(row) => Some(row),
@@ -56,20 +55,20 @@ impl TraceSlice {
         }
     }
 
-    /// Whether it is not recorded, but there for an arrow's sake.
+    /// Returns true if the range is not recorded but exists for an arrow.
     pub(super) fn is_made(self) -> bool {
         matches!(self, TraceSlice::Node(_) | TraceSlice::Transfer(_))
     }
 }
 
-/// What a row of a table becomes, and how many rows there are.
+/// Constructor of a table's ranges, and number of rows.
 type SliceTable = (fn(u32) -> TraceSlice, u32);
 
-/// The ranges of a trace, and the first node of each op, call and row.
+/// Ranges of a trace, and the first node of each op, call and row.
 #[derive(Debug)]
 pub(super) struct TraceSlices<'t> {
     pub(super) trace: &'t LinkedTrace,
-    /// What other ranks made this one wait for, and it others.
+    /// Waits between this rank and others, in both directions.
     pub(super) releases: &'t [WaitCause],
     op_node: Vec<NodeIdx>,
     call_node: Vec<NodeIdx>,
@@ -77,7 +76,7 @@ pub(super) struct TraceSlices<'t> {
 }
 
 impl<'t> TraceSlices<'t> {
-    /// O(nodes).
+    /// Creates the ranges. O(nodes).
     pub(super) fn new(trace: &'t LinkedTrace, releases: &'t [WaitCause]) -> TraceSlices<'t> {
         let device = &trace.device;
         let [op_node, call_node, row_node] =
@@ -92,7 +91,7 @@ impl<'t> TraceSlices<'t> {
         };
         for index in trace.nodes.indices() {
             let node = trace.nodes.get(index);
-            // A delay belongs to a range but does not bear its identity.
+            // A delay belongs to a range but does not represent it.
             if node.kind.is_delay() {
                 continue;
             }
@@ -102,7 +101,7 @@ impl<'t> TraceSlices<'t> {
                 TraceSlice::Row(row) => slices.row_node.get_mut(row as usize),
                 _ => None,
             };
-            // A range that others interrupt has several nodes; the first stands for it.
+            // A range that others interrupt has several nodes; the first represents it.
             if let Some(first) = slot.filter(|first| **first == NodeIdx::NONE) {
                 *first = index;
             }
@@ -110,7 +109,7 @@ impl<'t> TraceSlices<'t> {
         slices
     }
 
-    /// The node that bears the range's identity in the graph.
+    /// Returns the node that represents the range in the graph.
     pub(super) fn first_node(&self, slice: TraceSlice) -> Option<NodeIdx> {
         let node = match slice {
             TraceSlice::Op(op) => self.op_node.get(op as usize).copied(),
@@ -126,7 +125,7 @@ impl<'t> TraceSlices<'t> {
         node.and_then(NodeIdx::get)
     }
 
-    /// The range that a transfer is inside of.
+    /// Returns the range that contains a transfer.
     pub(super) fn whole_slice(&self, slice: TraceSlice) -> Option<TraceSlice> {
         let TraceSlice::Transfer(at) = slice else {
             return None;
@@ -143,13 +142,12 @@ impl<'t> TraceSlices<'t> {
                 let node = self.releases[at as usize].node;
                 self.trace.nodes.on_device[node.index()]
             }
-            // What is no part of the graph has a track of its own, so that its place does not
-            // matter.
+            // Events outside the graph have separate tracks, so their position does not matter.
             _ => false,
         }
     }
 
-    /// What the recording says of the range beside the columns.
+    /// Returns the recorded details of the range that have no column.
     pub(super) fn detail(&self, slice: TraceSlice) -> Option<EventDetail> {
         let details = self.trace.device.details.as_ref()?;
         let (table, row) = match slice {
@@ -165,7 +163,7 @@ impl<'t> TraceSlices<'t> {
         Some(table.row(row as usize))
     }
 
-    /// Whether the range is an instant.
+    /// Returns true if the range is an instant.
     pub(super) fn is_instant(&self, slice: TraceSlice) -> bool {
         let device = &self.trace.device;
         match (slice, &device.details) {
@@ -177,7 +175,7 @@ impl<'t> TraceSlices<'t> {
         }
     }
 
-    /// When a range begins and how long it is.
+    /// Returns start and duration of a range.
     pub(super) fn slice_span(&self, slice: TraceSlice) -> (TimeNs, DurationNs) {
         let (device, nodes) = (&self.trace.device, &self.trace.nodes);
         match slice {
@@ -211,8 +209,8 @@ impl<'t> TraceSlices<'t> {
                 })
             }
             TraceSlice::Transfer(at) => {
-                // By clocks that are off, the last rank may seem to come after the end. Then
-                // nothing is left.
+                // If clocks are off, the last rank may seem to come after the end. Then nothing is
+                // left.
                 let start = self.release_time(&self.releases[at as usize]);
                 let whole = self
                     .whole_slice(slice)
@@ -225,13 +223,13 @@ impl<'t> TraceSlices<'t> {
         }
     }
 
-    /// When the last rank had come, by the trace's times.
+    /// Returns the time when the last rank came, in the trace's time.
     pub(super) fn release_time(&self, release: &WaitCause) -> TimeNs {
         self.trace.device.header.trace_time(release.at_ns)
     }
 
-    /// All ranges by start, the host before the device, so that of an arrow at one instant the
-    /// begin comes first; then the longer first. The tables are in that order; `made` gets sorted.
+    /// Iterates over all ranges by start, then host before device so that an arrow's begin precedes
+    /// its end, then the longer first. The tables are already in this order; `made` is sorted here.
     pub(super) fn in_order(
         &self,
         mut made: Vec<TraceSlice>,
@@ -242,7 +240,7 @@ impl<'t> TraceSlices<'t> {
             (start, self.is_on_device(slice), Reverse(duration), slice)
         };
         made.sort_unstable_by_key(|slice| key(*slice));
-        // Without details an event is no range that the recording can be read back from.
+        // Without details, the recording could not be read back from an event's range.
         let extra = |rows: usize| device.details.as_ref().map_or(0, |_| rows as u32);
         let others = device.details.as_ref().map_or(0, |all| all.others.len());
         let tables: [SliceTable; 7] = [
@@ -257,7 +255,7 @@ impl<'t> TraceSlices<'t> {
         let mut next = [0; 7];
         let mut made = made.into_iter().peekable();
         std::iter::from_fn(move || {
-            // The tables are sorted already: a merge of their heads needs no memory.
+            // The tables are already sorted: merging their heads needs no memory.
             let heads = tables.iter().zip(&next);
             let heads = heads.filter(|((_, rows), row)| *row < rows);
             let table = heads.map(|((slice, _), row)| slice(*row));

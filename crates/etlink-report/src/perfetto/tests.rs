@@ -12,7 +12,7 @@ fn linked(draw: &TraceBuilder) -> LinkedTrace {
     linked_with(draw, etlink_model::KeepEvents::Graph)
 }
 
-/// With all that an export shows.
+/// Links with all events that an export shows.
 fn detailed(draw: &TraceBuilder) -> LinkedTrace {
     linked_with(draw, etlink_model::KeepEvents::Everything)
 }
@@ -43,7 +43,7 @@ fn linked_with(draw: &TraceBuilder, keep: etlink_model::KeepEvents) -> LinkedTra
     .expect("links")
 }
 
-/// The events, after what every export has to keep to.
+/// Returns the events, after checks that every export must pass.
 fn shown(trace: &LinkedTrace, path: &[CriticalStep]) -> (Vec<Value>, TimelineSummary) {
     let (mut text, mut again) = (vec![], vec![]);
     let summary = write_trace(trace, path, TimelineFormat::Json, &mut text).expect("writes");
@@ -66,7 +66,7 @@ fn shown(trace: &LinkedTrace, path: &[CriticalStep]) -> (Vec<Value>, TimelineSum
     (events, summary)
 }
 
-/// Ranges of the recording say so where all of it is kept.
+/// Asserts that the ranges of each track nest.
 fn tracks_nest(events: &[Value]) {
     let ranges: Vec<_> = of(events, "X")
         .map(|event| {
@@ -124,7 +124,7 @@ fn named<'e>(events: &'e [Value], name: &str) -> &'e Value {
         .unwrap_or_else(|| panic!("no {name}"))
 }
 
-/// What its process and thread are called.
+/// Returns the names of an event's process and thread.
 fn place_of(events: &[Value], event: &Value) -> [String; 2] {
     let name = |what: &str, matches: &dyn Fn(&Value) -> bool| {
         let found = of(events, "M")
@@ -387,8 +387,8 @@ fn counters_of_a_device() {
     assert_eq!(values("bytes in flight"), [(15, 4_000), (25, 0)]);
 }
 
-/// A frame of Python, allocations, a wait, an annotation, and events of categories that no table
-/// has.
+/// Draws a Python frame, allocations, a wait, an annotation, and events of categories without a
+/// table.
 fn draw_everything() -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();

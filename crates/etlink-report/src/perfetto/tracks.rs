@@ -1,10 +1,11 @@
-//! Processes and threads as Perfetto numbers them.
+//! Assigns Perfetto's process and thread numbers.
 //!
-//! Its numbers are positive 32-bit integers; 0 is its idle thread. Kineto writes any integer and
-//! also text (`"Spans"`). Numbers that fit stay, others get a free one; the names say what they
-//! were. What would hide or cross the ops of a thread or the rows of a stream has a track of its own
-//! beside it: Python frames, annotations, waits, allocations. In a file of several ranks all numbers are new, from 1 for the first rank, from 1,000,001
-//! for the second: processes of two machines can have one.
+//! Perfetto's numbers are positive 32-bit integers; 0 is its idle thread. Kineto writes any integer
+//! and also text (`"Spans"`). Numbers that fit are kept, others are replaced by free ones; the
+//! names state the original. Events that would hide or cross the ops of a thread or the rows of a
+//! stream get a separate track next to it: Python frames, annotations, waits, allocations. In a
+//! file of several ranks all numbers are new, from 1 for the first rank, from 1,000,001 for the
+//! second, because processes of two machines can have the same number.
 
 use super::TimelineRank;
 use super::lanes::TrackLanes;
@@ -15,26 +16,26 @@ use etlink_model::{AuxiliaryKind, DeviceTrace, HostThread, TimeNs, TrackLabel};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-/// What all tracks of a single trace are below.
+/// Name of the parent of all tracks in a single trace.
 const WHOLE_TRACE: &str = "trace";
-/// So many numbers at most are a rank's.
+/// Largest number of process or thread numbers per rank.
 const ROOM: u32 = 1_000_000;
 
-/// Numbers that are taken, by processes or threads.
+/// Process or thread numbers in use.
 #[derive(Debug)]
 struct TrackNumbers {
     taken: BTreeSet<u32>,
     next: u32,
-    /// Before the first.
+    /// Offset of the rank's numbers.
     base: u32,
     room: u32,
 }
 
 impl TrackNumbers {
-    /// Those of one rank.
+    /// Creates the numbers of one rank.
     fn for_member(member: Option<&TimelineRank<'_>>) -> TrackNumbers {
         let most = i32::MAX.unsigned_abs();
-        // A power of ten for each rank: the leading digits of a number say whose it is.
+        // A power of ten per rank: the leading digits of a number identify the rank.
         let room = |ranks: u32| {
             most.checked_div(ranks)
                 .and_then(u32::checked_ilog10)
@@ -55,7 +56,7 @@ impl TrackNumbers {
         }
     }
 
-    /// A number that no other has.
+    /// Returns an unused number.
     fn free_number(&mut self) -> io::Result<u32> {
         loop {
             self.next += 1;
@@ -72,54 +73,54 @@ impl TrackNumbers {
     }
 }
 
-/// One host thread or device stream, or what is shown beside it.
+/// A host thread, a device stream, or a group of events shown next to it.
 #[derive(Debug)]
 struct TrackPlace {
     name: String,
     lanes: TrackLanes,
     tracks: Vec<TrackId>,
     pid: u32,
-    /// How most of its events name process and thread.
+    /// Process and thread that most of the events name in the recording.
     recorded: Option<HostThread>,
 }
 
-/// All of them.
+/// All tracks of a rank.
 #[derive(Debug)]
 pub(super) struct TrackTable {
     numbers: TrackNumbers,
     places: Vec<TrackPlace>,
-    /// Threads of Perfetto that there are.
+    /// Thread numbers in use.
     tids: BTreeSet<u32>,
-    /// The critical path's.
+    /// Track of the critical path.
     pub(super) path: TrackId,
-    /// Processes of the devices.
+    /// Process numbers of devices.
     pub(super) device_pids: BTreeMap<i64, u32>,
-    /// Other processes.
+    /// Process numbers of host processes.
     pub(super) host_pids: BTreeMap<TrackLabel, u32>,
-    /// The rank, in a file of several.
+    /// Name of the rank, in a file of several ranks.
     rank: Option<String>,
-    /// By thread, as in [`DeviceTrace::threads`].
+    /// Places of threads, as in [`DeviceTrace::threads`].
     thread_places: Vec<usize>,
-    /// By queue, as in [`DeviceTrace::queues`].
+    /// Places of queues, as in [`DeviceTrace::queues`].
     queue_places: Vec<usize>,
-    /// By thread, where its Python frames are.
+    /// Places of Python frames, by thread.
     python_places: BTreeMap<usize, usize>,
-    /// By queue, where its synchronisation rows are.
+    /// Places of synchronisation rows, by queue.
     wait_places: BTreeMap<usize, usize>,
-    /// By recorded track, where its annotations of a stream are.
+    /// Places of stream annotations, by recorded track.
     annotation_places: BTreeMap<u32, usize>,
-    /// By recorded track, where what else it has is.
+    /// Places of all other events, by recorded track.
     other_places: BTreeMap<u32, usize>,
 }
 
-/// Which places beside threads and streams a trace needs.
+/// Places that a trace needs in addition to threads and streams.
 #[derive(Default)]
 struct ExtraPlaces {
     python: BTreeSet<usize>,
     waits: BTreeSet<usize>,
     annotations: BTreeSet<u32>,
     others: BTreeSet<u32>,
-    /// By queue, how its first row names process and thread.
+    /// Process and thread named by the first row of each queue.
     queue_tracks: BTreeMap<usize, HostThread>,
 }
 
@@ -158,7 +159,7 @@ impl ExtraPlaces {
 }
 
 impl TrackTable {
-    /// Numbers the processes and makes them known, the critical path first.
+    /// Numbers and names the processes, the critical path first.
     pub(super) fn new(
         device: &DeviceTrace,
         member: Option<&TimelineRank<'_>>,
@@ -180,7 +181,7 @@ impl TrackTable {
                 .flat_map(|thread| [natural(thread.pid), natural(thread.tid)])
                 .flatten(),
         );
-        // The critical path takes free numbers after the trace's own are known to be taken.
+        // The critical path takes free numbers after the trace's own numbers are marked as used.
         let path = TrackId {
             pid: numbers.free_number()?,
             tid: numbers.free_number()?,
@@ -215,7 +216,7 @@ impl TrackTable {
         Ok(tracks)
     }
 
-    /// The place that a range is at.
+    /// Returns the place of a range.
     pub(super) fn place_of(&self, slices: &TraceSlices<'_>, slice: TraceSlice) -> usize {
         let (trace, device) = (slices.trace, &slices.trace.device);
         let recorded = slices.detail(slice).map_or(u32::MAX, |detail| detail.track);
@@ -255,12 +256,12 @@ impl TrackTable {
         extra.copied().unwrap_or_default()
     }
 
-    /// How the recording names process and thread of the events of a place, where that is known.
+    /// Returns the process and thread that a place's events name in the recording, if known.
     pub(super) fn recorded_track(&self, place: usize) -> Option<HostThread> {
         self.places.get(place)?.recorded
     }
 
-    /// What the first track of a queue is called.
+    /// Returns the name of a queue's first track.
     pub(super) fn queue_label(&self, queue: usize) -> &str {
         let place = self.places.get(self.queue_place(queue));
         place.map_or("", |place| &place.name)
@@ -284,7 +285,7 @@ impl TrackTable {
     ) -> io::Result<()> {
         let place = u32::try_from(place)
             .unwrap_or(u32::MAX)
-            // A sort index beyond the room would stand among the processes of the next rank.
+            // A sort index beyond the limit would fall among the processes of the next rank.
             .min(self.numbers.room.saturating_sub(1))
             + self.numbers.base;
         out.name_process(TrackProcess {
@@ -328,13 +329,13 @@ impl TrackTable {
                 pid,
                 recorded: Some(*thread),
             };
-            // Frames stand above the ops that they call.
+            // Frames are shown above the ops that they call.
             if extra.python.contains(&at) {
                 let frames = place(format!("{name} · Python"));
                 let frames = self.add_place(frames, None, names, out)?;
                 self.python_places.insert(at, frames);
             }
-            // Two processes may have threads of one number; Perfetto takes them as one.
+            // Two processes may have threads with the same number, which Perfetto would merge.
             let number = natural(thread.tid).filter(|tid| !self.tids.contains(tid));
             let plain = self.add_place(place(name.clone()), number, names, out)?;
             self.thread_places.push(plain);
@@ -364,8 +365,8 @@ impl TrackTable {
             let pid = match self.device_pids.get(&queue.device) {
                 Some(pid) => *pid,
                 None => {
-                    // Devices never keep their numbers: 0 is taken by Perfetto, and others may be
-                    // those of processes.
+                    // Devices never keep their numbers: 0 is reserved by Perfetto, and others may
+                    // belong to processes.
                     let pid = self.numbers.free_number()?;
                     self.device_pids.insert(queue.device, pid);
                     let label = names.device_model(queue.device);
@@ -387,8 +388,8 @@ impl TrackTable {
                 pid,
                 recorded,
             };
-            // Kineto gives an annotation the numbers of device and stream as process and thread,
-            // and no context: the first stream of these numbers has it.
+            // Kineto gives an annotation device and stream numbers as process and thread, but no
+            // context: the first stream with these numbers gets it.
             let recorded = HostThread {
                 pid: TrackLabel::Int(queue.device),
                 tid: TrackLabel::Int(queue.stream),
@@ -403,7 +404,7 @@ impl TrackTable {
             let plain = self.add_place(plain, None, names, out)?;
             self.queue_places.push(plain);
             if extra.waits.contains(&at) {
-                // Stream -1 stands for the host, which waits for all of a context or for an event.
+                // Stream -1 is the host, which waits for a whole context or for an event.
                 let name = match queue.stream {
                     -1 => "waits of the host".to_owned(),
                     _ => format!("{name} · waits"),
@@ -416,7 +417,7 @@ impl TrackTable {
         Ok(())
     }
 
-    /// Tracks of events that are on no thread or stream of the tables.
+    /// Adds tracks for events that are on no thread or stream of the tables.
     fn add_others(
         &mut self,
         names: &TrackNames<'_>,
@@ -440,7 +441,8 @@ impl TrackTable {
             let mut name = thread_name(names, recorded);
             let pid = match (self.known_process(recorded.pid), other_pid) {
                 (Some(pid), _) => pid,
-                // All that are of no process of the tables stand in one: most have one event.
+                // Events without a process in the tables share one process: most tracks have one
+                // event.
                 (None, known) => {
                     name = name_with_process(names, recorded);
                     match known {
@@ -473,7 +475,7 @@ impl TrackTable {
         Ok(())
     }
 
-    /// The process in the file of a `pid` of the recording: a host process, else a device.
+    /// Returns the file's process for a recorded `pid`: a host process, else a device.
     pub(super) fn known_process(&self, label: TrackLabel) -> Option<u32> {
         let host = self.host_pids.get(&label);
         let device = match label {
@@ -496,7 +498,7 @@ impl TrackTable {
         Ok(at)
     }
 
-    /// The track of the next range of thread or queue `place`. Ranges come in order of start, the
+    /// Returns the track of the next range at `place`. Ranges must come in order of start, the
     /// longer first.
     pub(super) fn track_for(
         &mut self,
@@ -525,7 +527,7 @@ impl TrackTable {
         let track = TrackId { pid: of.pid, tid };
         of.tracks.push(track);
         self.tids.insert(tid);
-        // The first track has the plain name, which is all of it where nothing overlaps.
+        // The first track has the plain name, and is the only one if nothing overlaps.
         let overflow = of.tracks.len() > 1;
         let name = if overflow {
             format!("{} ({})", of.name, of.tracks.len())
@@ -542,7 +544,7 @@ impl TrackTable {
     }
 }
 
-/// `pid 12, tid "Spans"`: labels that are texts are quoted as in JSON.
+/// Formats a recorded track as `pid 12, tid "Spans"`: text labels are quoted as in JSON.
 fn recorded_text(device: &DeviceTrace, track: HostThread) -> String {
     let [pid, tid] = [track.pid, track.tid].map(|label| match label {
         TrackLabel::Int(number) => number.to_string(),
@@ -551,7 +553,7 @@ fn recorded_text(device: &DeviceTrace, track: HostThread) -> String {
     format!("pid {pid}, tid {tid}")
 }
 
-/// The number that Perfetto can take over.
+/// Returns the label's number if Perfetto accepts it.
 fn perfetto_number(label: TrackLabel) -> Option<u32> {
     match label {
         TrackLabel::Int(number) => i32::try_from(number)
@@ -576,7 +578,7 @@ fn thread_name(names: &TrackNames<'_>, thread: HostThread) -> String {
     }
 }
 
-/// What a thread is called where it stands among those of other processes.
+/// Returns a thread's name prefixed by its process, for use among threads of other processes.
 fn name_with_process(names: &TrackNames<'_>, thread: HostThread) -> String {
     let process = process_name(names, thread.pid);
     let own = thread_name(names, thread);
@@ -587,7 +589,7 @@ fn name_with_process(names: &TrackNames<'_>, thread: HostThread) -> String {
     }
 }
 
-/// Kineto writes two empty labels: its last event is the end of the recording.
+/// Names a label; Kineto writes two empty labels for its last event, the end of the recording.
 fn label_name(what: &str, label: &str) -> String {
     match label {
         "" => "recording".to_owned(),

@@ -1,4 +1,4 @@
-//! `schemas/sql/rocpd.md` against what the reader asks SQLite for.
+//! Compares `schemas/sql/rocpd.md` with the reader's SQL requests.
 
 use super::{database, drawn};
 use crate::{RocpdReadOptions, read_rocpd};
@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 
 const DOCUMENT: &str = include_str!("../../../../schemas/sql/rocpd.md");
 
-/// Suffix of the tables of a recording.
+/// Suffix of a recording's tables.
 const SUFFIX: &str = "_a";
 
-/// Tables with their columns, as the document lists them.
+/// Returns tables with their columns, as the document lists them.
 fn documented() -> BTreeSet<(String, String)> {
     let rows = DOCUMENT.lines().filter(|line| line.starts_with("| `"));
     let mut all = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! The device trace of an odd kind, written as text.
+//! Writes the device trace of an odd kind as text.
 
 use super::{Oddity, STEP_US, STEPS_OF_EACH, each};
 use std::fmt::Write;
@@ -6,7 +6,7 @@ use std::fmt::Write;
 /// Process and thread, or device and stream.
 type Track = (usize, usize);
 
-/// An event with a duration, times in us.
+/// An event with a duration; times are in microseconds.
 pub(super) struct OddEvent<'e> {
     pub(super) category: &'e str,
     pub(super) name: &'e str,
@@ -17,15 +17,15 @@ pub(super) struct OddEvent<'e> {
     pub(super) args: &'e str,
 }
 
-/// The text of a device trace as it grows.
+/// Text of a device trace under construction.
 pub(super) struct DeviceText {
     text: String,
 }
 
 impl DeviceText {
-    /// `header` is what stands before the events, each line with its comma.
+    /// Starts a trace. `header` is the text before the events, each line with a trailing comma.
     pub(super) fn new(header: &str, events: usize) -> DeviceText {
-        // an event takes about 200 bytes
+        // An event takes about 200 bytes.
         let mut text = String::with_capacity(events * 220 + header.len());
         text.push_str(r#"{"schemaVersion": 1, "deviceProperties": [],"#);
         text.push_str(header);
@@ -71,7 +71,7 @@ impl DeviceText {
         self.text.push_str(r#""args": {"name": "python"}}"#);
     }
 
-    /// An allocation of 512 bytes on the device.
+    /// Draws an allocation of 512 bytes on the device.
     fn push_allocation(&mut self, (pid, tid): Track, begin: usize, number: usize) {
         self.push_comma();
         let total = 512 * (number + 1);
@@ -106,7 +106,7 @@ impl DeviceText {
     }
 }
 
-/// A Kineto trace.
+/// Returns a Kineto trace.
 pub(super) fn draw_device(oddity: Oddity, steps: usize) -> Vec<u8> {
     let header = match oddity {
         Oddity::ListedGroups => listed_groups(steps),
@@ -125,7 +125,7 @@ pub(super) fn draw_device(oddity: Oddity, steps: usize) -> Vec<u8> {
     text.finish()
 }
 
-/// The header that lists one group of two ranks for each step.
+/// Returns a header that lists one group of two ranks per step.
 fn listed_groups(steps: usize) -> String {
     let mut info = format!(
         r#""distributedInfo": {{"backend": "nccl", "rank": 0, "world_size": {}, "#,
@@ -144,12 +144,12 @@ fn listed_groups(steps: usize) -> String {
     info
 }
 
-/// What one op, its launch and its kernel have in common.
+/// Common data of an op, its launch and its kernel.
 struct OddStep {
     oddity: Oddity,
     number: usize,
     steps: usize,
-    /// Which thread, stream, group, … of the many.
+    /// Number of the step's thread, stream, group, …
     each: usize,
     /// Process and thread.
     track: Track,
@@ -166,7 +166,7 @@ impl OddStep {
         };
         let thread = oddity.thread(number, steps);
         let (begin, length) = match oddity {
-            // Begins 1 us after the op around it and ends 1 us before that.
+            // Begins 1 µs after the enclosing op and ends 1 µs before that op's end.
             Oddity::Depth => (number, 4 * steps - 2 * number),
             Oddity::Overlaps => (number * STEP_US, steps * STEP_US),
             Oddity::EqualTimes => (0, 6),
@@ -177,34 +177,34 @@ impl OddStep {
             number,
             steps,
             each,
-            // Ids of threads are unique on a machine, whatever the process.
+            // Thread ids are unique on a machine, regardless of the process.
             track: (1_000 + process, 5_000 + 100_000 * process + thread),
             begin,
             length,
         }
     }
 
-    /// How often the thread, stream, group, … of this step came before.
+    /// Returns how often this step's thread, stream, group, … occurred before.
     fn turn(&self) -> usize {
         self.number / (self.steps / STEPS_OF_EACH).max(1)
     }
 
     fn correlation(&self) -> usize {
         match self.oddity {
-            // Each process counts for itself, so that rows of one device share their ids.
+            // Each process counts its own ids, so that rows of one device share them.
             Oddity::SharedDevice => 1 + self.turn(),
             Oddity::Correlations => 1,
             _ => 1 + self.number,
         }
     }
 
-    /// Device, context and stream of the kernel.
+    /// Returns device, context and stream of the kernel.
     fn queue(&self) -> (usize, usize, usize) {
         match self.oddity {
             Oddity::Streams | Oddity::Syncs | Oddity::EventWaits => (0, 1, self.each),
             Oddity::Contexts => (0, 1 + self.each, 7),
             Oddity::Devices => (self.each, 1, self.each),
-            // Two streams, so that the ordinary trace has more than one queue to keep apart.
+            // Two streams, so that the ordinary trace has more than one queue to distinguish.
             _ => (0, 1, self.number % 2),
         }
     }
@@ -222,7 +222,7 @@ impl OddStep {
     }
 
     fn op_args(&self) -> String {
-        // ids of the host trace begin behind those of its threads
+        // Ids of the host trace begin after the ids of its threads.
         let id = self.number + 1;
         let mut args = format!(r#""External id": {id}"#);
         match self.oddity {
@@ -279,7 +279,7 @@ fn push_op(text: &mut DeviceText, step: &OddStep) {
     }
 }
 
-/// The frame of the Python stack, or the annotation, around the op.
+/// Draws the frame of the Python stack, or the annotation, around the op.
 fn push_frame(text: &mut DeviceText, step: &OddStep) {
     let number = step.number;
     let own_category = format!("odd{number}");
@@ -316,7 +316,7 @@ fn push_frame(text: &mut DeviceText, step: &OddStep) {
     text.push_event(&OddEvent {
         category,
         name: &name,
-        // all frames nest on one thread
+        // All frames nest on one thread.
         track: (1_000, 5_000),
         begin: step.begin,
         length,
@@ -324,8 +324,9 @@ fn push_frame(text: &mut DeviceText, step: &OddStep) {
     });
 }
 
-/// The annotation of a step: half of them are numbers of one name, of the other names each has two.
-// The one name is the first in order, so that each other one is compared with it.
+/// Returns the annotation of a step: half of them are numbers of one name, and every other name has
+/// two.
+// That name sorts first, so that every other name is compared with it.
 fn numbered_name(step: usize) -> String {
     match step % 2 {
         0 => format!("all {step}"),
@@ -333,7 +334,7 @@ fn numbered_name(step: usize) -> String {
     }
 }
 
-/// The worker of Gloo that does what the op asks for.
+/// Draws the Gloo worker that carries out the op's request.
 fn push_gloo(text: &mut DeviceText, step: &OddStep) {
     text.push_event(&OddEvent {
         category: "user_annotation",
@@ -345,7 +346,7 @@ fn push_gloo(text: &mut DeviceText, step: &OddStep) {
     });
 }
 
-/// The launch, its kernel, and what waits for it.
+/// Draws the launch, its kernel, and the calls that wait for it.
 fn push_launch(text: &mut DeviceText, step: &OddStep) {
     let (begin, length) = match step.oddity {
         Oddity::Depth => (step.begin, 0),

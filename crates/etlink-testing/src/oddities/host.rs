@@ -1,14 +1,14 @@
-//! The host trace of an odd kind.
+//! Writes the host trace of an odd kind.
 
 use super::{Oddity, is_tensor_write};
 use etlink_host::{ArgumentText, HostSchema, HostWriteOptions, HostWriter, NodeText};
 use etlink_model::HostHeader;
 use std::io;
 
-/// The id of the first op. Below are those of the process and of one thread for each op at most.
+/// Id of the process node; ids of threads follow, then ids of ops.
 const PROCESS_NODE: u64 = 1;
 
-/// Elements of one piece of the tensor.
+/// Elements in one piece of the tensor.
 const PIECE: usize = 8;
 
 pub(super) fn draw_host(oddity: Oddity, steps: usize) -> Vec<u8> {
@@ -51,7 +51,7 @@ fn write_op(
     };
     let tid = oddity.thread(step, steps) as u64 + 1;
     let rf_id = match oddity {
-        // threads and ops are then compared by their names
+        // Threads and ops are then compared by their names.
         Oddity::PairedThreads | Oddity::StrangeNames => 0,
         _ => step as u64 + 1,
     };

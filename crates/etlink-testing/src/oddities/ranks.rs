@@ -1,16 +1,16 @@
-//! The traces of many ranks that communicate in groups of all and of eight.
+//! Writes the traces of many ranks that communicate in groups of all and of eight.
 
 use super::device::{DeviceText, OddEvent};
 use super::{OddTraces, STEP_US};
 use std::fmt::Write;
 use std::ops::Range;
 
-/// Ranks of the smaller groups.
+/// Ranks per smaller group.
 const NEIGHBOURS: usize = 8;
-/// One collective in so many is of all ranks: each of these is as large as the world.
+/// Interval of collectives over all ranks, in steps; each of these is as large as the world.
 const STEPS_OF_WORLD: usize = 20;
 
-/// The traces of one rank of `world`.
+/// Returns the traces of one of `world` ranks.
 pub(super) fn draw_rank(events: usize, rank: usize, world: usize) -> OddTraces {
     let steps = (events / 3).max(1);
     let mut text = DeviceText::new(&distributed_info(rank, world), events);
@@ -44,7 +44,7 @@ fn group_info(name: &str, ranks: Range<usize>) -> String {
 }
 
 fn neighbours(rank: usize, world: usize) -> Range<usize> {
-    // Neighbours as on one machine: groups of tensor parallelism are laid out so.
+    // Neighbours as on one machine, which is the layout of tensor-parallel groups.
     let first = rank / NEIGHBOURS * NEIGHBOURS;
     first..(first + NEIGHBOURS).min(world)
 }
@@ -66,7 +66,7 @@ fn push_collective(text: &mut DeviceText, step: usize, (rank, world): (usize, us
             (neighbour_group(&ranks), ranks)
         }
     };
-    // few ranks come at one time
+    // Few ranks arrive at the same time.
     let begin = step * STEP_US + rank % 3;
     let size = ranks.len();
     let args = format!(
@@ -79,7 +79,7 @@ fn push_collective(text: &mut DeviceText, step: usize, (rank, world): (usize, us
         size,
         step,
         group,
-        // PyTorch cuts the list after 30 ranks
+        // PyTorch truncates the list after 30 ranks.
         if size <= 30 {
             list(ranks)
         } else {
@@ -109,7 +109,7 @@ fn push_collective(text: &mut DeviceText, step: usize, (rank, world): (usize, us
         name: "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
         track: (0, 7),
         begin: begin + 3,
-        // the transfer ends on all ranks at one time
+        // The transfer ends on all ranks at the same time.
         length: 6 - rank % 3,
         args: &format!(r#""device": 0, "context": 1, "stream": 7, {correlation}, {args}"#),
     });

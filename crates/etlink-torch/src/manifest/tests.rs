@@ -253,7 +253,7 @@ fn ranks_of_which_nothing_is_heard_are_missed() {
         alone.notes,
         ["rank 0, 1 of 4 is missing: no process of it reported a step"]
     );
-    // torchrun on two machines: the others are recorded there
+    // torchrun on two machines: the other ranks are recorded on the second one
     assert!(two_of_four(Some(2)).is_complete());
 }
 

@@ -1,5 +1,4 @@
-//! A device that the program drives itself: streams that run what they are given, one after the
-//! other.
+//! A device driven by the program itself: streams that run their work in order.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -9,7 +8,7 @@ use tracing::trace_span;
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// Which stream.
+/// Stream of the device.
 #[derive(Clone, Copy)]
 pub(crate) enum Stream {
     Compute,
@@ -22,7 +21,7 @@ impl Stream {
     }
 }
 
-/// A place in a stream.
+/// Event in a stream, set once reached.
 type Event = Arc<(Mutex<bool>, Condvar)>;
 
 pub(crate) struct Device {
@@ -47,7 +46,7 @@ impl Device {
         }
     }
 
-    /// A kernel or a copy: a call on this thread, later a row on the stream.
+    /// Launches a kernel or a copy: a call on this thread, later a row on the stream.
     pub(crate) fn launch(
         &self,
         stream: Stream,
@@ -71,7 +70,7 @@ impl Device {
         });
     }
 
-    /// What `stream` is given from now on waits for what `other` was given so far.
+    /// Makes later work of `stream` wait for all earlier work of `other`.
     pub(crate) fn wait_for(&self, stream: Stream, other: Stream) {
         let (event, record) = self.record(other);
         let (sync_stream, wait_on_stream) = (stream.number(), other.number());
@@ -86,7 +85,7 @@ impl Device {
         self.give(stream, move || wait(&event));
     }
 
-    /// This thread waits for the stream.
+    /// Blocks this thread until the stream is done.
     pub(crate) fn synchronize(&self, stream: Stream) {
         let event = Event::default();
         let _call = trace_span!(
@@ -100,7 +99,7 @@ impl Device {
         wait(&event);
     }
 
-    /// Marks a place in the stream; also the correlation of the call.
+    /// Records an event in the stream; also returns the correlation of the call.
     fn record(&self, stream: Stream) -> (Event, u64) {
         let (event, correlation) = (Event::default(), self.correlation());
         let _call = trace_span!("deviceEventRecord", correlation).entered();

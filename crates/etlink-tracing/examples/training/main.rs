@@ -1,10 +1,9 @@
-//! A training loop in Rust, recorded under a schedule and linked as soon as a cycle is done:
-//! `cargo run -p etlink-tracing --example training`. With a folder as argument, the traces are kept
-//! there.
+//! A training loop in Rust, recorded under a schedule and linked after each cycle: `cargo run -p
+//! etlink-tracing --example training`. With a folder as argument, the traces are kept there.
 //!
-//! Two loader threads make batches, forward and optimizer run on the main thread, backward on one
-//! of its own, and all matrices are multiplied on a device with two streams, which here are two
-//! more threads.
+//! Two loader threads make batches, forward and optimizer run on the main thread, backward on a
+//! separate one. All matrices are multiplied on a device with two streams, simulated by two more
+//! threads.
 #![allow(
     clippy::disallowed_methods,
     clippy::panic,
@@ -49,7 +48,7 @@ fn main() -> Result<(), RecorderError> {
     Ok(())
 }
 
-/// The host trace of a cycle comes first, and with the device trace both are there.
+/// Links as soon as both traces of a cycle are there: the host trace arrives first.
 fn link_at_once() -> impl TraceOutput {
     let mut host = vec![];
     move |trace: &FinishedTrace<'_>| -> Result<(), RecorderError> {

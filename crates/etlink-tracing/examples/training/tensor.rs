@@ -1,10 +1,10 @@
-//! Matrices on the device and what is done with them.
+//! Matrices on the device, and operations on them.
 
 use crate::device::{Device, Stream};
 use std::sync::{Arc, PoisonError, RwLock};
 use tracing::trace_span;
 
-/// A matrix, row by row.
+/// A matrix in row-major order.
 #[derive(Clone)]
 pub(crate) struct Tensor {
     pub(crate) shape: [usize; 2],
@@ -19,7 +19,7 @@ impl Tensor {
         }
     }
 
-    /// What tells its storage from others.
+    /// Returns the identity of the storage.
     pub(crate) fn address(&self) -> usize {
         Arc::as_ptr(&self.data) as usize
     }
@@ -33,7 +33,7 @@ impl Tensor {
     }
 }
 
-/// `a` times `b`, each as it is or transposed.
+/// Multiplies `a` by `b`; the flag of each selects its transpose.
 pub(crate) fn matmul(device: &Device, a: (&Tensor, bool), b: (&Tensor, bool)) -> Tensor {
     let rows = a.0.shape[usize::from(a.1)];
     let out = Tensor::new([rows, b.0.shape[usize::from(!b.1)]], |_| 0.0);
@@ -57,7 +57,7 @@ pub(crate) fn matmul(device: &Device, a: (&Tensor, bool), b: (&Tensor, bool)) ->
     out
 }
 
-/// `weight -= rate * gradient`.
+/// Computes `weight -= rate * gradient`.
 pub(crate) fn descend(device: &Device, weight: &Tensor, gradient: Tensor, rate: f32) {
     let shapes = [weight.shape, gradient.shape];
     let tensors = [weight.address(), gradient.address()];
@@ -78,7 +78,7 @@ pub(crate) fn descend(device: &Device, weight: &Tensor, gradient: Tensor, rate: 
     );
 }
 
-/// A batch goes to the device.
+/// Copies a batch to the device.
 pub(crate) fn upload(device: &Device, batch: Vec<f32>, shape: [usize; 2]) -> Tensor {
     let bytes = batch.len() * 4;
     let out = Tensor::new(shape, |_| 0.0);

@@ -10,7 +10,7 @@ use tracing::trace_span;
 const BATCH: usize = 32;
 const WIDTHS: [usize; 4] = [64, 128, 128, 16];
 
-/// Trains for some steps and tells the sum of the outputs of the last.
+/// Trains for `steps` steps and returns the sum of the last step's outputs.
 pub(crate) fn train(session: &mut RecordingSession, steps: usize) -> Result<f32, RecorderFailures> {
     let device = Device::new();
     let weights: Vec<Tensor> = WIDTHS
@@ -39,7 +39,7 @@ pub(crate) fn train(session: &mut RecordingSession, steps: usize) -> Result<f32,
     Ok(sum)
 }
 
-/// Makes batches, two ahead.
+/// Creates batches, two ahead.
 fn loader<'scope>(scope: &'scope Scope<'scope, '_>, number: usize) -> Receiver<Vec<f32>> {
     let (sender, receiver) = sync_channel(2);
     let load = move || {
@@ -67,7 +67,7 @@ fn loader<'scope>(scope: &'scope Scope<'scope, '_>, number: usize) -> Receiver<V
     receiver
 }
 
-/// The input and the output of each layer.
+/// Returns the input and the output of each layer.
 fn forward(device: &Device, weights: &[Tensor], batch: Vec<f32>, numbered: u64) -> Vec<Tensor> {
     let _range = trace_span!("forward", annotation = true).entered();
     let mut outputs = vec![upload(device, batch, [BATCH, WIDTHS[0]])];
@@ -80,8 +80,8 @@ fn forward(device: &Device, weights: &[Tensor], batch: Vec<f32>, numbered: u64) 
     outputs
 }
 
-/// The gradient of each weight, last layer first, made by a thread of its own, as PyTorch's engine
-/// does.
+/// Returns the gradient of each weight, last layer first, computed on a separate thread like
+/// PyTorch's engine.
 fn backward(device: &Device, weights: &[Tensor], outputs: &[Tensor], numbered: u64) -> Vec<Tensor> {
     let _range = trace_span!("backward", annotation = true).entered();
     let engine = || {

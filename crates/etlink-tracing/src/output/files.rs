@@ -8,8 +8,8 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// `cycle_<n>/torch_et_<rank>.json` and `cycle_<n>/kineto_trace_<rank>.json`: each cycle a folder
-/// for `etlink merge`.
+/// Writes `cycle_<n>/torch_et_<rank>.json` and `cycle_<n>/kineto_trace_<rank>.json`: one folder per
+/// cycle for `etlink merge`.
 #[derive(Clone, Debug)]
 pub struct TraceFolder {
     folder: PathBuf,
@@ -17,7 +17,7 @@ pub struct TraceFolder {
 }
 
 impl TraceFolder {
-    /// A folder, which is made when the first trace is ready.
+    /// Creates an output whose folder is created with the first trace.
     pub fn new(folder: impl Into<PathBuf>) -> TraceFolder {
         TraceFolder {
             folder: folder.into(),
@@ -25,13 +25,13 @@ impl TraceFolder {
         }
     }
 
-    /// Packs the files, `.json.gz`.
+    /// Selects compressed files, `.json.gz`.
     #[must_use]
     pub fn gzip(self, gzip: bool) -> TraceFolder {
         TraceFolder { gzip, ..self }
     }
 
-    /// Where a trace goes.
+    /// Returns the path of a trace.
     pub fn path(&self, trace: &FinishedTrace<'_>) -> PathBuf {
         let name = match trace.kind {
             TraceKind::Host => "torch_et",
@@ -51,21 +51,21 @@ impl TraceOutput for TraceFolder {
     }
 }
 
-/// `<worker>.<span>.pt.trace.json`, by which TensorBoard's profiler plugin knows traces
-/// (`torch.profiler.tensorboard_trace_handler`), and the host trace beside it,
-/// `<worker>.<span>.et.json`. Spans are numbered from 0, past what is there.
+/// Writes `<worker>.<span>.pt.trace.json`, the name that TensorBoard's profiler plugin expects
+/// (`torch.profiler.tensorboard_trace_handler`), and the host trace next to it,
+/// `<worker>.<span>.et.json`. Spans are numbered from 0, skipping existing files.
 #[derive(Clone, Debug)]
 pub struct TensorBoardFolder {
     folder: PathBuf,
     worker: String,
     gzip: bool,
-    /// The last cycle and its span.
+    /// Last cycle and its span.
     span: Option<(u64, u64)>,
 }
 
 impl TensorBoardFolder {
-    /// A folder, which is made when the first trace is ready. Each process needs a worker name of
-    /// its own, say host and rank.
+    /// Creates an output whose folder is created with the first trace. Each process needs its own
+    /// worker name, for example host and rank.
     pub fn new(folder: impl Into<PathBuf>, worker: impl Into<String>) -> TensorBoardFolder {
         TensorBoardFolder {
             folder: folder.into(),
@@ -75,7 +75,7 @@ impl TensorBoardFolder {
         }
     }
 
-    /// Packs the files, `.json.gz`.
+    /// Selects compressed files, `.json.gz`.
     #[must_use]
     pub fn gzip(self, gzip: bool) -> TensorBoardFolder {
         TensorBoardFolder { gzip, ..self }
@@ -93,7 +93,7 @@ impl TensorBoardFolder {
         ))
     }
 
-    /// Whether any of the four files that a span can have is there.
+    /// Returns true if any of the four possible files of a span exists.
     fn is_taken(&self, span: u64) -> bool {
         let kinds = [TraceKind::Host, TraceKind::Device];
         let mut files = kinds
@@ -102,13 +102,14 @@ impl TensorBoardFolder {
         files.any(|(kind, gzip)| self.path(kind, span, gzip).exists())
     }
 
-    /// The span of a cycle: the first that no file has.
+    /// Returns the span of a cycle: the first without a file.
     fn span(&mut self, cycle: u64) -> u64 {
         if let Some((_, span)) = self.span.filter(|(known, _)| *known == cycle) {
             return span;
         }
         let mut span = self.span.map_or(0, |(_, span)| span + 1);
-        // Another process may write to the folder too, so the number is looked for and not counted.
+        // Another process may write to the folder too, so the number is searched instead of
+        // counted.
         while self.is_taken(span) {
             span += 1;
         }
@@ -141,7 +142,7 @@ fn file_suffix(gzip: bool) -> &'static str {
     if gzip { "json.gz" } else { "json" }
 }
 
-/// Writes a file that is not there yet, under another name until it is whole.
+/// Writes a new file, under a temporary name until it is complete. Fails if the file exists.
 fn create_file(path: &Path, trace: &FinishedTrace<'_>, gzip: bool) -> Result<(), CannotWrite> {
     let failed = |source: io::Error| {
         let remedy = if source.kind() == io::ErrorKind::AlreadyExists {
@@ -158,7 +159,7 @@ fn create_file(path: &Path, trace: &FinishedTrace<'_>, gzip: bool) -> Result<(),
     path.parent()
         .map_or(Ok(()), fs::create_dir_all)
         .map_err(failed)?;
-    // takes the name, so that no other process does
+    // reserves the name against other processes
     File::create_new(path).map_err(failed)?;
     let mut part = path.as_os_str().to_owned();
     part.push(".part");

@@ -1,4 +1,4 @@
-//! Where traces go: what PyTorch calls `on_trace_ready`.
+//! Destinations of traces: PyTorch's `on_trace_ready`.
 
 mod files;
 
@@ -7,39 +7,39 @@ pub use files::{TensorBoardFolder, TraceFolder};
 use crate::{RecordedCycle, RecorderError};
 use std::io::{self, Write};
 
-/// Which of the two traces.
+/// Kind of trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TraceKind {
-    /// The execution trace.
+    /// Execution trace of the host.
     Host,
-    /// The Kineto trace.
+    /// Kineto trace of the devices.
     Device,
 }
 
-/// A trace that is ready.
+/// A finished trace.
 pub struct FinishedTrace<'a> {
-    /// Which one.
+    /// Kind of the trace.
     pub kind: TraceKind,
-    /// Of which cycle.
+    /// Cycle that the trace covers.
     pub cycle: &'a RecordedCycle,
-    /// Of which rank, if the program said so.
+    /// Rank of the program, if known.
     pub rank: Option<u32>,
     pub(crate) write: &'a dyn Fn(&mut dyn Write) -> io::Result<()>,
 }
 
 impl FinishedTrace<'_> {
-    /// Writes its JSON, piece by piece. Can be called again, for the same bytes.
+    /// Writes the trace's JSON piece by piece. Repeated calls write the same bytes.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Errors of `out`.
     pub fn write_to(&self, out: &mut dyn Write) -> io::Result<()> {
         (self.write)(out)
     }
 
-    /// Its JSON in memory: to link at once, say.
+    /// Returns the trace's JSON in memory, for example to link it at once.
     ///
     /// # Errors
-    /// None that memory has.
+    /// None in practice: writing to memory does not fail.
     pub fn to_vec(&self) -> io::Result<Vec<u8>> {
         let mut text = vec![];
         self.write_to(&mut text)?;
@@ -47,12 +47,12 @@ impl FinishedTrace<'_> {
     }
 }
 
-/// Takes the traces of all cycles, on the thread that steps the session. A closure will do.
+/// Receives the traces of all cycles, on the thread that steps the session. Closures implement it.
 pub trait TraceOutput: Send {
-    /// A trace is ready.
+    /// Receives a finished trace.
     ///
     /// # Errors
-    /// It could not be kept; the other recorders' traces are taken all the same.
+    /// The trace could not be kept; the traces of other recorders are delivered anyway.
     fn take(&mut self, trace: &FinishedTrace<'_>) -> Result<(), RecorderError>;
 }
 

@@ -1,24 +1,24 @@
-//! What one thread recorded, as words: written by that thread alone, without locks, read by whoever
-//! stops the recording.
+//! Entries of one thread as words: written by that thread alone, without locks, and read by the
+//! thread that stops the recording.
 //!
 //! ```text
 //! WordChunk   | head id callsite fields… | head id time | head id time | …   |       |
 //!                                     len, published after the words before it ^
 //! ```
-//! A word is an atomic only so that another thread may read up to `len` while the owner goes on
-//! behind it; on the usual processors relaxed stores are plain ones. Chunks come from a pool and go
-//! back to it when their window has been read.
+//! Words are atomic only so that another thread may read up to `len` while the owner appends. On
+//! common processors relaxed stores are plain stores. Chunks come from a pool and return to it when
+//! their window has been read.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Words of a chunk, 32 KiB. An entry that is longer gets a chunk of its own.
+/// Words per chunk, 32 KiB. A longer entry gets a chunk of its own.
 const CHUNK_WORDS: usize = 4096;
 
-/// How many chunks the pool keeps, 32 MiB.
+/// Number of chunks kept in the pool, 32 MiB.
 const POOLED: usize = 1024;
 
-/// A lock that outlives panics: what it guards is whole after each statement.
+/// Locks a mutex and ignores poisoning: the guarded data is consistent after each statement.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -38,7 +38,7 @@ impl WordChunk {
         }
     }
 
-    /// Whether it fitted. Only the owner calls this.
+    /// Appends an entry; returns false if it does not fit. Only the owner may call this.
     #[inline]
     fn append(&self, entry: &[u64]) -> bool {
         let start = self.len.load(Ordering::Relaxed);
@@ -63,11 +63,11 @@ impl WordChunk {
     }
 }
 
-/// Chunks that nobody writes to or reads any more, and some that a thread has not let go of yet.
+/// Chunks no longer in use, and some that a thread has not released yet.
 #[derive(Default)]
 pub(crate) struct ChunkPool(Mutex<Vec<Arc<WordChunk>>>);
 
-/// Empties a chunk for its next owner. False while somebody else holds it.
+/// Empties a chunk for its next owner. Returns false if the chunk is shared.
 fn reset_unshared(chunk: &mut Arc<WordChunk>) -> bool {
     match Arc::get_mut(chunk) {
         Some(chunk) => {
@@ -79,14 +79,15 @@ fn reset_unshared(chunk: &mut Arc<WordChunk>) -> bool {
 }
 
 impl ChunkPool {
-    /// Makes `chunks` at least, so that a window does not begin with page faults.
+    /// Adds chunks until there are at least `chunks`, so that a window does not begin with page
+    /// faults.
     pub(crate) fn fill(&self, chunks: usize) {
         let mut pool = lock(&self.0);
         let missing = chunks.saturating_sub(pool.len());
         pool.extend(std::iter::repeat_with(|| Arc::new(WordChunk::new(CHUNK_WORDS))).take(missing));
     }
 
-    /// One that nobody else holds.
+    /// Returns an unshared chunk.
     fn take(&self, words: usize) -> Arc<WordChunk> {
         let mut pool = lock(&self.0);
         // A chunk that its thread still holds may be written to, so only unshared ones are taken.
@@ -112,24 +113,24 @@ impl ChunkPool {
     }
 }
 
-/// All that one thread writes in one window.
+/// Entries that one thread writes in one window.
 pub(crate) struct EntryBuffer {
     pub(crate) thread: RecordedThread,
     chunks: Mutex<Vec<Arc<WordChunk>>>,
 }
 
-/// A thread that recorded something.
+/// A thread that recorded entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RecordedThread {
-    /// Number in the order of first use in the process, from 1, as the execution trace has it.
+    /// Number by first use in the process, from 1, as in the execution trace.
     pub(crate) tid: u64,
-    /// The system's number, or one that no thread of the system has.
+    /// System thread id, or a number that no system thread has.
     pub(crate) os_tid: u64,
     pub(crate) name: String,
 }
 
 impl EntryBuffer {
-    /// What the thread had written when this is called, in its order.
+    /// Returns the entries written so far, in order.
     pub(crate) fn snapshot(self: &Arc<EntryBuffer>) -> BufferSnapshot {
         let chunks = lock(&self.chunks)
             .iter()
@@ -142,14 +143,14 @@ impl EntryBuffer {
     }
 }
 
-/// A buffer up to where it was when its window ended.
+/// Contents of a buffer at the end of its window.
 pub(crate) struct BufferSnapshot {
     pub(crate) thread: RecordedThread,
     chunks: Vec<(Arc<WordChunk>, usize)>,
 }
 
 impl BufferSnapshot {
-    /// Its words; the chunks go back to the pool.
+    /// Returns the words; the chunks go back to the pool.
     pub(crate) fn words(self, pool: &ChunkPool) -> Vec<u64> {
         let mut words = Vec::with_capacity(self.chunks.iter().map(|(_, len)| len).sum());
         self.chunks
@@ -159,13 +160,13 @@ impl BufferSnapshot {
         words
     }
 
-    /// Nobody wants to know.
+    /// Discards the words; the chunks go back to the pool.
     pub(crate) fn drop_into(self, pool: &ChunkPool) {
         pool.give(self.chunks.into_iter().map(|(chunk, _)| chunk));
     }
 }
 
-/// The owner's end of a buffer.
+/// Writing end of a buffer, held by its thread.
 pub(crate) struct BufferWriter {
     buffer: Arc<EntryBuffer>,
     chunk: Arc<WordChunk>,
@@ -187,7 +188,7 @@ impl BufferWriter {
         Arc::clone(&self.buffer)
     }
 
-    /// O(words), and once per chunk a lock.
+    /// Appends an entry. O(words), plus one lock per chunk.
     #[inline]
     pub(crate) fn append(&mut self, entry: &[u64], pool: &ChunkPool) {
         if !self.chunk.append(entry) {
@@ -198,8 +199,8 @@ impl BufferWriter {
     #[cold]
     fn next(&mut self, entry: &[u64], pool: &ChunkPool) {
         self.chunk = pool.take(entry.len());
-        // The entry is in the chunk before the chunk is
-        // in the list, so a snapshot never sees it empty.
+        // The entry is in the chunk before the chunk is in the list, so a snapshot never sees it
+        // empty.
         self.chunk.append(entry);
         lock(&self.buffer.chunks).push(Arc::clone(&self.chunk));
     }

@@ -1,4 +1,4 @@
-//! Where spans are taken up while a window is open: one per [`ProgramSpans`](crate::ProgramSpans).
+//! Collects spans while a window is open: one per [`ProgramSpans`](crate::ProgramSpans).
 
 use super::buffer::{BufferSnapshot, ChunkPool, EntryBuffer, lock};
 use super::clock::SpanClock;
@@ -8,32 +8,33 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use tracing::Metadata;
 
-/// Bits of what is recorded: spans of the host, rows of devices.
+/// Bits of recorded activities: host spans, device rows.
 const HOST: u8 = 1;
 const DEVICE: u8 = 2;
 
-/// Chunks that are there when a window opens.
+/// Number of chunks ready when a window opens.
 const READY_CHUNKS: usize = 32;
 
 static COLLECTORS: AtomicU64 = AtomicU64::new(1);
 
-/// See the module. What a thread does at it is in [`super::thread_writer`].
+/// Collector of spans. [`super::thread_writer`] holds the per-thread part.
 pub(crate) struct Collector {
-    /// Tells collectors apart; gone with its collector.
+    /// Number that identifies the collector; dropped with it.
     pub(super) number: Arc<u64>,
     pub(crate) clock: SpanClock,
-    /// Which of [`HOST`] and [`DEVICE`] new spans may be; none while no window is open.
+    /// Recorded kinds of new spans, a set of [`HOST`] and [`DEVICE`]; empty while no window is
+    /// open.
     wanted: AtomicU8,
-    /// The number of the open window, 0 while none is.
+    /// Number of the open window; 0 if none is open.
     pub(super) window: AtomicU64,
-    /// Threads that ever had a place here.
+    /// Number of threads seen so far.
     pub(super) threads: AtomicU64,
     pub(super) pool: ChunkPool,
     pub(super) open: Mutex<OpenWindow>,
     pub(super) callsites: Mutex<Vec<&'static Metadata<'static>>>,
 }
 
-/// What is guarded while windows open and close, and once per thread and window.
+/// State locked when windows open and close, and once per thread and window.
 #[derive(Default)]
 pub(super) struct OpenWindow {
     windows: u64,
@@ -42,7 +43,7 @@ pub(super) struct OpenWindow {
     step: Option<u64>,
 }
 
-/// What was written while a window was open.
+/// Entries written while a window was open.
 pub(crate) struct WindowSnapshot {
     pub(crate) start: u64,
     pub(crate) end: u64,
@@ -71,28 +72,27 @@ impl Collector {
         &self.pool
     }
 
-    /// The callsites by their numbers.
+    /// Returns the callsites by their numbers.
     pub(crate) fn callsites(&self) -> Vec<&'static Metadata<'static>> {
         lock(&self.callsites).clone()
     }
 
-    /// A window opens. Spans that are made from now on are recorded.
+    /// Opens a window. Spans created from now on are recorded.
     pub(crate) fn open(&self) {
         let mut open = lock(&self.open);
-        // Numbers of windows begin at 1, so that 0 says that none is open.
+        // Window numbers begin at 1, so 0 means that none is open.
         open.windows += 1;
         open.start = self.clock.now();
         self.window.store(open.windows, Ordering::Release);
         drop(open);
-        // Rebuilding the interest cache takes locks of `tracing`: ours is free by then.
+        // Rebuilding the interest cache takes locks of `tracing`, so ours is released first.
         self.want(HOST | DEVICE);
     }
 
-    /// The window closes. What other threads write meanwhile may be in it or not.
+    /// Closes the window. Concurrent entries of other threads may be in it or not.
     pub(crate) fn close(&self) -> WindowSnapshot {
         let mut open = lock(&self.open);
-        // Writers see the closed window first; what they
-        // are just writing may still be in the snapshot.
+        // Writers see the closed window first; an entry being written may still be in the snapshot.
         self.window.store(0, Ordering::Release);
         let buffers = std::mem::take(&mut open.buffers)
             .iter()
@@ -103,7 +103,7 @@ impl Collector {
             end: self.clock.now(),
             buffers,
         };
-        // A step that is open is announced anew in the next window.
+        // An open step is announced again in the next window.
         open.step = None;
         drop(open);
         self.want(0);
@@ -120,17 +120,16 @@ impl Collector {
         self.want(if on { wanted | bit } else { wanted & !bit });
     }
 
-    /// `tracing` remembers what each callsite is wanted for, so that a span that is not costs a
-    /// load and a branch.
+    /// Updates the interest that `tracing` caches per callsite, so an unwanted span costs one load
+    /// and one branch.
     fn want(&self, wanted: u8) {
-        // Rebuilding walks all callsites of the program, so it is done only where something
-        // changed.
+        // Rebuilding visits all callsites of the program, so it is skipped if nothing changed.
         if self.wanted.swap(wanted, Ordering::Relaxed) != wanted {
             tracing::callsite::rebuild_interest_cache();
         }
     }
 
-    /// Whether spans or events of this callsite are recorded now.
+    /// Returns true if spans or events of this callsite are recorded now.
     pub(crate) fn wants(&self, metadata: &Metadata<'_>) -> bool {
         // The callsite's field names are fixed, so the answer holds until the next window.
         let row = metadata.fields().field("stream").is_some();
@@ -142,7 +141,7 @@ impl Collector {
         self.wanted.load(Ordering::Relaxed) == 0
     }
 
-    /// The range of a step begins on this thread, if it has not.
+    /// Opens the range of a step on this thread, unless it is already open.
     pub(crate) fn enter_step(&self, step: u64) {
         // All recorders of a session announce the same step; it is recorded once.
         if lock(&self.open).step.replace(step) != Some(step) {
@@ -150,10 +149,10 @@ impl Collector {
         }
     }
 
-    /// And ends.
+    /// Closes the range of the open step.
     pub(crate) fn exit_step(&self) {
         if lock(&self.open).step.take().is_some() {
-            // The time is read last, so that what the lock took is in the step and not behind it.
+            // The time is read last, so the step includes the time spent on the lock.
             self.append(&[head(EntryKind::StepClose, 1), self.clock.now()]);
         }
     }

@@ -1,21 +1,21 @@
-//! What stands in a buffer: entries of whole words, each behind a head with its kind and length.
+//! Format of a buffer: entries of whole words, each with a head that holds its kind and length.
 //!
 //! ```text
 //! Span      span, callsite, fields…      a span was made
-//! Fields    span, fields…                and told more of itself
+//! Fields    span, fields…                more fields of a span
 //! Enter     span, time                   it runs on this thread
 //! Exit      span, time
 //! Event     callsite, time, fields…
 //! StepOpen  step, time                   the range of a step of the session
 //! StepClose time
 //! ```
-//! A field is a word with its index in the callsite, its type and its length in bytes, and the
-//! words of its value.
+//! A field is one word with its index in the callsite, its type and its length in bytes, followed
+//! by the words of its value.
 
 use std::fmt::{self, Write};
 use tracing::field::{Field, Visit};
 
-/// See the module.
+/// Kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EntryKind {
     Span,
@@ -37,13 +37,13 @@ const KINDS: [EntryKind; 7] = [
     EntryKind::StepClose,
 ];
 
-/// The first word of an entry of `words` words behind it.
+/// Returns the first word of an entry that is followed by `words` words.
 #[inline]
 pub(crate) fn head(kind: EntryKind, words: usize) -> u64 {
     kind as u64 | (words as u64) << 8
 }
 
-/// The entries of a buffer: kind, and where its words are.
+/// Iterates over the entries of a buffer: kind, and range of the words.
 pub(crate) fn entries(words: &[u64]) -> impl Iterator<Item = (EntryKind, std::ops::Range<usize>)> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -72,13 +72,13 @@ const TYPES: [FieldType; 5] = [
     FieldType::Text,
 ];
 
-/// Encodes fields behind what is in the entry already.
+/// Appends encoded fields to an entry.
 pub(crate) struct EntryEncoder<'a>(pub(crate) &'a mut Vec<u64>);
 
 impl EntryEncoder<'_> {
-    /// Sets the head to what the entry has become.
+    /// Sets the head to match the entry's length.
     pub(crate) fn finish(self, kind: EntryKind) {
-        // The head itself does not count.
+        // The length excludes the head.
         let words = self.0.len().saturating_sub(1);
         if let Some(first) = self.0.first_mut() {
             *first = head(kind, words);
@@ -129,13 +129,13 @@ impl Visit for EntryEncoder<'_> {
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let start = self.0.len();
-        // The length is not known before the value has been printed; it is filled in below.
+        // The length is known only after the value is printed, so it is filled in below.
         self.push_field(field, FieldType::Text, 0);
         let mut text = Packer {
             words: self.0,
             bytes: 0,
         };
-        // a value that cannot be printed leaves what it printed
+        // a value that fails to print keeps its partial text
         let _ = write!(text, "{value:?}");
         let bytes = text.bytes as u64;
         if let Some(field) = self.0.get_mut(start) {
@@ -144,7 +144,7 @@ impl Visit for EntryEncoder<'_> {
     }
 }
 
-/// Text that comes in pieces.
+/// Writer that packs text pieces into words.
 struct Packer<'a> {
     words: &'a mut Vec<u64>,
     bytes: usize,
@@ -164,7 +164,7 @@ impl Write for Packer<'_> {
     }
 }
 
-/// The value of a field.
+/// Value of a field.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum FieldValue {
     Signed(i64),
@@ -175,7 +175,7 @@ pub(crate) enum FieldValue {
 }
 
 impl FieldValue {
-    /// A whole number, also one in a text.
+    /// Returns a whole number, also from a text.
     pub(crate) fn int(&self) -> Option<i64> {
         match self {
             FieldValue::Signed(value) => Some(*value),
@@ -185,7 +185,7 @@ impl FieldValue {
         }
     }
 
-    /// Whether it says yes.
+    /// Returns true for the boolean `true`.
     pub(crate) fn is_true(&self) -> bool {
         matches!(self, FieldValue::Bool(true))
     }
@@ -201,12 +201,12 @@ impl FieldValue {
     }
 }
 
-/// The fields in these words: index in the callsite, and value.
+/// Decodes the fields in these words: index in the callsite, and value.
 pub(crate) fn fields(mut words: &[u64]) -> impl Iterator<Item = (usize, FieldValue)> {
     std::iter::from_fn(move || {
         let (head, rest) = words.split_first()?;
         let bytes = (head >> 16) as usize;
-        // Lengths are checked, so that a damaged entry costs its own fields and nothing else.
+        // Lengths are checked, so a damaged entry loses only its own fields.
         let (value, rest) = rest.split_at_checked(bytes.div_ceil(8))?;
         words = rest;
         let kind = TYPES.get((head >> 8) as usize & 0xff)?;

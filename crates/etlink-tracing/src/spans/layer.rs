@@ -1,4 +1,4 @@
-//! What a subscriber of `tracing` is stacked with.
+//! Layer and filter for a `tracing` subscriber.
 
 use super::collector::Collector;
 use super::entry::EntryKind;
@@ -10,10 +10,10 @@ use tracing::{Event, Metadata, Subscriber};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::{Context, Filter, Layer};
 
-/// Takes spans up. Comes from [`ProgramSpans::layer`](crate::ProgramSpans::layer).
+/// Records spans. Created by [`ProgramSpans::layer`](crate::ProgramSpans::layer).
 pub struct SpanLayer(pub(crate) Arc<Collector>);
 
-/// Wants spans only while they are recorded. Other layers see what they want to all the same.
+/// Enables spans only while they are recorded. Other layers are unaffected.
 pub struct SpanFilter(pub(crate) Arc<Collector>);
 
 impl<S: Subscriber> Layer<S> for SpanLayer {
@@ -61,7 +61,7 @@ impl<S> Filter<S> for SpanFilter {
 
     fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
         if self.0.wants(metadata) {
-            // Never `sometimes`: that would ask the filter again for each span.
+            // Never `sometimes`, which would ask the filter again for each span.
             Interest::always()
         } else {
             Interest::never()

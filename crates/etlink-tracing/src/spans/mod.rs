@@ -5,7 +5,7 @@
 //! thread ─ span ─> SpanLayer ─ words ─> EntryBuffer ┼ window ends ─> BufferSnapshot ─> SpanWindow
 //! device ─ row ──> SpanLayer ─ words ─> EntryBuffer ┘
 //! ```
-//! `ExecutionTraceRecorder` and `KinetoRecorder` write the window.
+//! `ExecutionTraceRecorder` and `KinetoRecorder` write traces from the window.
 
 mod buffer;
 mod clock;

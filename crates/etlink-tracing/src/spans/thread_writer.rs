@@ -1,4 +1,4 @@
-//! A thread's place at a collector: what it writes with while a window is open.
+//! Per-thread writers that record into a collector while a window is open.
 
 use super::buffer::{BufferWriter, RecordedThread, lock};
 use super::clock::os_thread;
@@ -11,27 +11,27 @@ use std::sync::{Arc, Weak};
 use tracing::Metadata;
 
 thread_local! {
-    /// What this thread writes to, for each collector that it has met. Nearly always there is one.
+    /// Writers of this thread, one per collector that it has used. Nearly always there is one.
     static THREAD_WRITERS: RefCell<Vec<ThreadWriter>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A thread's place at a collector.
+/// Writer of one thread for one collector.
 struct ThreadWriter {
     collector: u64,
     alive: Weak<u64>,
     window: u64,
     thread: RecordedThread,
     writer: BufferWriter,
-    /// Numbers of callsites, by the address of their metadata.
+    /// Callsite numbers, by the address of their metadata.
     callsites: FxHashMap<usize, u64>,
     entry: Vec<u64>,
 }
 
-/// What an entry has beside its first word.
+/// Second word of an entry.
 #[derive(Clone, Copy)]
 pub(crate) enum SecondWord {
     Callsite(&'static Metadata<'static>),
-    /// The first word is a time, and comes second.
+    /// Callsite as second word, followed by the first word, which is a time.
     Time(&'static Metadata<'static>),
     None,
 }
@@ -47,8 +47,8 @@ impl ThreadWriter {
 }
 
 impl Collector {
-    /// A span or event with its fields, which `encode` writes. It runs while nothing of the thread
-    /// is borrowed: a value that is printed may make spans of its own.
+    /// Appends a span or event with its fields, which `encode` writes. No thread state is borrowed
+    /// meanwhile, because printing a value may create spans.
     pub(crate) fn describe(
         &self,
         kind: EntryKind,
@@ -72,7 +72,7 @@ impl Collector {
             }
             entry
         };
-        // The entry is taken out and put back, so that nested spans find an empty one.
+        // The entry is taken out and put back, so nested spans find an empty one.
         let Some(mut entry) = self.with_thread_writer(window, begin) else {
             return;
         };
@@ -85,7 +85,7 @@ impl Collector {
         });
     }
 
-    /// An entry whose words are known.
+    /// Appends an entry whose words are known.
     #[inline]
     pub(super) fn append(&self, entry: &[u64]) {
         let window = self.window.load(Ordering::Acquire);
@@ -94,7 +94,8 @@ impl Collector {
         });
     }
 
-    /// None where no window is open, and while the thread ends.
+    /// Calls `work` with this thread's writer. Returns `None` if no window is open, or while the
+    /// thread ends.
     #[inline]
     fn with_thread_writer<T>(
         &self,
@@ -105,20 +106,20 @@ impl Collector {
             return None;
         }
         let sit = |writers: &RefCell<Vec<ThreadWriter>>| {
-            // Borrowed already: a value being printed made a span while this one was written.
+            // Already borrowed: printing a value created a span while this one was written.
             let mut writers = writers.try_borrow_mut().ok()?;
             let at = writers.iter().position(|thread_writer| {
                 thread_writer.collector == *self.number && thread_writer.window == window
             });
-            // A thread that makes its first span of a window has no writer for it yet.
+            // A thread has no writer for a window until its first span.
             let at = at.or_else(|| self.add_thread_writer(&mut writers, window))?;
             writers.get_mut(at).map(work)
         };
-        // At the end of a thread its locals are gone while destructors may still make spans.
+        // At the end of a thread its locals are gone while destructors may still create spans.
         THREAD_WRITERS.try_with(sit).ok().flatten()
     }
 
-    /// The thread's first entry in a window.
+    /// Adds the thread's writer for a window.
     #[cold]
     fn add_thread_writer(&self, writers: &mut Vec<ThreadWriter>, window: u64) -> Option<usize> {
         let known = writers
@@ -130,7 +131,7 @@ impl Collector {
         );
         let writer = {
             let mut open = lock(&self.open);
-            // The window closed before the lock was taken: a buffer would be lost in the next one.
+            // The window closed before the lock was taken: the buffer would end up in the next one.
             if self.window.load(Ordering::Acquire) != window {
                 return None;
             }
@@ -145,8 +146,7 @@ impl Collector {
                 Some(at)
             }
             None => {
-                // Collectors that are gone leave their writers
-                // behind; this is the time to drop them.
+                // Collectors that are gone leave their writers behind; drop them now.
                 writers.retain(|thread_writer| thread_writer.alive.strong_count() > 0);
                 let (collector, alive) = (*self.number, Arc::downgrade(&self.number));
                 writers.push(ThreadWriter {
@@ -166,7 +166,7 @@ impl Collector {
     fn this_thread(&self) -> RecordedThread {
         let tid = self.threads.fetch_add(1, Ordering::Relaxed) + 1;
         let name = std::thread::current().name().unwrap_or("thread").to_owned();
-        // without a `/proc`, a number that is surely none of its
+        // without a `/proc`, use a number that no system thread has
         RecordedThread {
             tid,
             os_tid: os_thread().unwrap_or((1 << 30) + tid),

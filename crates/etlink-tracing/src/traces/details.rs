@@ -1,10 +1,10 @@
-//! What a trace says of a range beside where it stands: read field by field when it is written.
+//! Fields of a range that do not decide its place, read one by one when the range is written.
 
 use super::tensors::TensorFields;
 use super::window::{SpanRun, SpanWindow};
 use crate::spans::FieldValue;
 
-/// Fields that say where a range stands, and those of [`SpanDetails`] that are no lists of tensors.
+/// Fields that decide a range's place, and scalar fields of [`SpanDetails`].
 const KNOWN: [&str; 15] = [
     "annotation",
     "name",
@@ -23,14 +23,14 @@ const KNOWN: [&str; 15] = [
     "tensor_device",
 ];
 
-/// See the module.
+/// Descriptive fields of one range.
 #[derive(Debug, Default)]
 pub(crate) struct SpanDetails {
     pub(crate) inputs: TensorFields,
     pub(crate) outputs: TensorFields,
-    /// `op_schema`.
+    /// Operator schema (`op_schema`).
     pub(crate) schema: String,
-    /// Where its tensors are: `cpu`, `cuda:0`.
+    /// Device of the range's tensors: `cpu`, `cuda:0`.
     pub(crate) tensor_device: String,
     /// All other fields of the span.
     pub(crate) more: Vec<(&'static str, FieldValue)>,
@@ -70,7 +70,7 @@ impl SpanDetails {
             }
         };
         if let Some(value) = untaken {
-            // A field that is recorded again replaces its value: JSON keys must be unique.
+            // A repeated field replaces its value: JSON keys must be unique.
             self.more.retain(|(known, _)| *known != name);
             self.more.push((name, value));
         }

@@ -1,9 +1,9 @@
-//! The host trace: PyTorch's execution trace, schema 1.1.1, as `execution_trace_observer.cpp`
-//! (PyTorch 2.15) prints it.
+//! Writes the host trace: PyTorch's execution trace, schema 1.1.1, as printed by
+//! `execution_trace_observer.cpp` (PyTorch 2.15).
 //!
-//! Ids ascend in time and parents stand behind their children: nodes come in the order in which
-//! they ended, the process last. A range that still ran is a node all the same, so that what is in
-//! one trace is in both.
+//! Ids ascend in time. Nodes come in the order in which they ended, so parents follow their
+//! children and the process is last. A range that still runs is a node too, so both traces have the
+//! same ranges.
 
 use super::details::SpanDetails;
 use super::tensors::TensorFields;
@@ -16,37 +16,37 @@ use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-/// Writes the trace. O(n log n); memory of one node beside the order and the storages.
+/// Writes the trace. O(n log n); needs memory for one node, the order and the storages.
 pub(crate) fn write(window: &SpanWindow, out: &mut dyn Write) -> io::Result<()> {
     let header = HostHeader {
         schema: String::new(),
         pid: Some(i64::from(std::process::id())),
         time: local_time(window.start),
         start_ms: Some(whole_milliseconds(window.start)),
-        // It is written behind the nodes, by `finish`.
+        // `finish` writes it after the nodes.
         finish_ms: None,
     };
     let writer = HostWriter::new(out, &header, HostWriteOptions::default())?;
     let mut encoder = HostEncoder {
         ids: node_ids(window),
-        // PyTorch counts nodes and tensors with one counter; here tensors follow all nodes.
+        // PyTorch uses one counter for nodes and tensors; here tensor ids follow all node ids.
         next: 2 + window.threads.len() as u64 + window.ran.len() as u64,
         storages: FxHashMap::default(),
         writer,
     };
-    // 1 is the process root, so that threads begin at 2, as in PyTorch's files.
+    // 1 is the process root, so threads begin at 2, as in PyTorch's files.
     for (thread, id) in window.threads.iter().zip(2..) {
         encoder.writer.node(&NodeText::thread(id, thread.tid))?;
     }
     let mut order: Vec<usize> = (0..window.ran.len())
         .filter(|row| window.ran[*row].rf_id > 0)
         .collect();
-    // Of two nodes that end together the later one is inside the other and comes first.
+    // If two nodes end together, the later one is inside the other and comes first.
     order.sort_unstable_by_key(|row| (window.ran[*row].end, Reverse(*row)));
     for row in order {
         encoder.write_op(window, row)?;
     }
-    // The observer writes the process when it is removed: a cut file is known by its absence.
+    // The observer writes the process when it is removed; its absence marks a truncated file.
     encoder.writer.node(&NodeText::process())?;
     encoder
         .writer
@@ -58,7 +58,7 @@ fn whole_milliseconds(ns: i64) -> i64 {
     ns.div_euclid(1_000_000)
 }
 
-/// Node ids in the order of start, behind the process and the threads; 0 for what is no node.
+/// Returns node ids by start, after the process and the threads; 0 for runs without a node.
 fn node_ids(window: &SpanWindow) -> Vec<u64> {
     let mut next = 2 + window.threads.len() as u64;
     let mut id = |ran: &SpanRun| {
@@ -71,9 +71,9 @@ fn node_ids(window: &SpanWindow) -> Vec<u64> {
 
 struct HostEncoder<W> {
     ids: Vec<u64>,
-    /// The next id of a tensor or storage.
+    /// Next id of a tensor or storage.
     next: u64,
-    /// Tensor and storage ids by what the program identifies storages with.
+    /// Tensor and storage ids by the program's identity of a storage.
     storages: FxHashMap<u64, (u64, u64)>,
     writer: HostWriter<W>,
 }
@@ -89,7 +89,7 @@ impl<W: Write> HostEncoder<W> {
         let tid = window.threads[run.thread].tid;
         let node = NodeText {
             rf_id: run.rf_id,
-            // 0 stands for no forward op; ids of nodes begin at 1.
+            // 0 means no forward op; node ids begin at 1.
             fw_parent: forward.map_or(0, |forward| self.parent_id(forward)),
             seq_id: facts.seq.unwrap_or(-1),
             scope: record_scope(window, run),
@@ -102,16 +102,16 @@ impl<W: Write> HostEncoder<W> {
         self.writer.node(&node)
     }
 
-    /// The op around it, else the thread's node.
+    /// Returns the node of the enclosing op, else of the thread.
     fn parent_id(&self, run: &SpanRun) -> u64 {
         let thread = 2 + run.thread as u64;
         run.parent.map_or(thread, |parent| self.ids[parent])
     }
 
-    /// A tensor without a storage in its fields shares it with no other.
+    /// Encodes tensors; a tensor without a storage in its fields shares it with no other tensor.
     fn tensor_lists(&mut self, tensors: &TensorFields, device: &str) -> io::Result<TensorLists> {
         let mut lists = TensorLists::default();
-        // An op without tensor fields gets empty lists, which is what the observer writes as well.
+        // The observer also writes empty lists for an op without tensors.
         if tensors.shapes.is_empty() {
             return Ok(lists);
         }
@@ -139,14 +139,14 @@ impl<W: Write> HostEncoder<W> {
 
     fn storage_ids(&mut self, told: Option<u64>) -> (u64, u64) {
         let fresh = (self.next, self.next + 1);
-        // An unknown storage uses up ids all the same: nothing else may look like its tensor.
+        // An unknown storage also uses up ids, so nothing else can be mistaken for its tensor.
         let ids = told.map_or(fresh, |told| *self.storages.entry(told).or_insert(fresh));
         self.next += if ids == fresh { 2 } else { 0 };
         ids
     }
 }
 
-/// JSON lists of the tensors that an op takes or gives; empty where there are none.
+/// JSON lists of an op's input or output tensors; empty if there are none.
 #[derive(Default)]
 struct TensorLists {
     values: Vec<u8>,
@@ -166,7 +166,7 @@ impl TensorLists {
     }
 }
 
-/// `at::RecordScope`.
+/// Returns the op's `at::RecordScope`.
 fn record_scope(window: &SpanWindow, run: &SpanRun) -> u8 {
     let facts = window.facts(run);
     match (facts.role, facts.backward) {

@@ -1,30 +1,30 @@
-//! What the fields of a span or event mean; the vocabulary is in the crate's documentation.
+//! Interprets the fields of a span or event; the crate's documentation lists them.
 
 use crate::spans::{FieldValue, fields};
 use std::borrow::Cow;
 use tracing::Metadata;
 
-/// What a span becomes.
+/// Kind of trace event that a span becomes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum SpanRole {
     #[default]
     Op,
-    /// `annotation`.
+    /// Annotation: the span has the field `annotation`.
     Annotation,
-    /// `correlation`.
+    /// Runtime call: the span has the field `correlation`.
     Call,
-    /// `stream`.
+    /// Device row: the span has the field `stream`.
     Row,
 }
 
 impl SpanRole {
-    /// Whether it has a node in the execution trace.
+    /// Returns true if the span has a node in the execution trace.
     pub(crate) fn is_op(self) -> bool {
         matches!(self, SpanRole::Op | SpanRole::Annotation)
     }
 }
 
-/// What decides about a span's place; all else is looked up when it is written.
+/// Fields that decide a span's place in the traces; the others are looked up when it is written.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SpanFacts {
     pub(crate) role: SpanRole,
@@ -32,20 +32,20 @@ pub(crate) struct SpanFacts {
     pub(crate) stream: Option<i64>,
     pub(crate) device: i64,
     pub(crate) correlation: Option<i64>,
-    /// The stream that a call waits for; with `wait_on_stream` the stream that it makes wait.
+    /// Stream that a call waits for, or, together with `wait_on_stream`, the stream made to wait.
     pub(crate) sync_stream: Option<i64>,
     pub(crate) wait_on_stream: Option<i64>,
-    /// The correlation of the call that recorded the event.
+    /// Correlation of the call that recorded the event.
     pub(crate) wait_on_record: Option<i64>,
     pub(crate) seq: Option<i64>,
     pub(crate) backward: bool,
-    /// Times that the device reported, Unix time in nanoseconds.
+    /// Start reported by the device, in Unix nanoseconds.
     pub(crate) start_ns: Option<i64>,
     pub(crate) end_ns: Option<i64>,
 }
 
 impl SpanFacts {
-    /// Of the fields in all these words; of a field that is recorded again the last value counts.
+    /// Reads the facts from fields in all these words; the last value of a repeated field wins.
     pub(crate) fn of<'a>(
         callsite: &'static Metadata<'static>,
         words: impl Iterator<Item = &'a [u64]>,
@@ -73,8 +73,8 @@ impl SpanFacts {
             }
         }
         facts.role = match (facts.stream, facts.correlation) {
-            // Rows have a stream and a correlation, calls
-            // only a correlation: the stream decides first.
+            // Rows have a stream and a correlation, calls only a correlation: the stream decides
+            // first.
             (Some(_), _) => SpanRole::Row,
             (None, Some(_)) => SpanRole::Call,
             _ if annotation => SpanRole::Annotation,
@@ -83,7 +83,7 @@ impl SpanFacts {
         facts
     }
 
-    /// The range of a step, as PyTorch names it.
+    /// Creates the range of a step with PyTorch's name for it.
     pub(crate) fn step(number: u64) -> SpanFacts {
         SpanFacts {
             role: SpanRole::Annotation,
@@ -93,13 +93,13 @@ impl SpanFacts {
     }
 }
 
-/// The fields in these words by their names.
+/// Decodes the fields in these words with their names.
 pub(crate) fn named(
     callsite: &'static Metadata<'static>,
     words: &[u64],
 ) -> impl Iterator<Item = (&'static str, FieldValue)> {
     let names = callsite.fields();
-    // Buffers hold the numbers of fields: names are the same for all spans of a callsite.
+    // Buffers hold field indices: the names are the same for all spans of a callsite.
     fields(words).filter_map(move |(index, value)| {
         let name = names.iter().nth(index)?;
         Some((name.name(), value))

@@ -1,9 +1,8 @@
-//! The device trace: Chrome JSON as Kineto writes it (`libkineto/src/output_json.cpp`), times in
-//! microseconds with three decimals.
+//! Writes the device trace: Chrome JSON as Kineto writes it (`libkineto/src/output_json.cpp`), with
+//! times in microseconds with three decimals.
 //!
-//! Events come in the order in which they began. A device is the process with its number, a stream
-//! a thread of it; runtime calls are `cuda_runtime`, as those of HIP are too, so that every reader
-//! knows them.
+//! Events are ordered by start. A device is the process with its number, a stream a thread of it.
+//! Runtime calls have the category `cuda_runtime`, as HIP's have too, so every reader knows them.
 
 use super::details::SpanDetails;
 use super::facts::{SpanFacts, SpanRole};
@@ -19,18 +18,18 @@ use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
-/// `baseTimeNanoseconds` is a multiple of these many seconds, a quarter of a year
-/// (`ChromeTraceBaseTime`, `libkineto/src/output_json.cpp`).
+/// Unit of `baseTimeNanoseconds`: a quarter of a year (`ChromeTraceBaseTime`,
+/// `libkineto/src/output_json.cpp`).
 const TRIMONTH_NS: i64 = 7_889_238 * 1_000_000_000;
 
-/// Writes the trace. O(n log n); memory of one event beside the launches.
+/// Writes the trace. O(n log n); needs memory for one event and the launches.
 pub(crate) fn write(
     window: &SpanWindow,
     program: &ProgramInfo,
     name: &str,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    // Readers that use 64-bit floats keep nanoseconds only of times that are small.
+    // Readers with 64-bit floats keep nanoseconds only for small times.
     let base = window.start - window.start.rem_euclid(TRIMONTH_NS);
     let options = KinetoWriteOptions {
         version: KinetoVersion::Torch2_15,
@@ -54,7 +53,7 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// The call that launched each correlation.
+/// Returns the call that launched each correlation.
 fn launching_calls(window: &SpanWindow) -> FxHashMap<i64, usize> {
     let calls = window
         .ran
@@ -66,7 +65,7 @@ fn launching_calls(window: &SpanWindow) -> FxHashMap<i64, usize> {
         .collect()
 }
 
-/// Streams of each device.
+/// Returns the streams of each device.
 fn device_streams(window: &SpanWindow) -> BTreeMap<i64, BTreeSet<i64>> {
     let mut devices: BTreeMap<i64, BTreeSet<i64>> = BTreeMap::new();
     for facts in window.ran.iter().map(|ran| window.facts(ran)) {
@@ -86,7 +85,7 @@ fn trace_header(window: &SpanWindow, program: &ProgramInfo, base: i64) -> Kineto
             json!({"id": number, "name": name}).to_string()
         })
         .collect();
-    // PyTorch writes the key where shapes were recorded, as they are here.
+    // PyTorch writes this key if shapes were recorded, which is always true here.
     let mut metadata = vec![("record_shapes".to_owned(), "1".to_owned())];
     if let Some(rank) = program.rank {
         let mut info = json!({"backend": program.backend, "rank": rank});
@@ -110,29 +109,29 @@ struct KinetoEncoder<'a, W> {
     launches: FxHashMap<i64, usize>,
     base: i64,
     pid: i64,
-    /// How many forward-backward arrows there are.
+    /// Number of forward-backward arrows so far.
     flows: i64,
-    /// `Ev Idx`.
+    /// Value of the next `Ev Idx`.
     index: u64,
     writer: KinetoWriter<W>,
 }
 
 impl<W: Write> KinetoEncoder<'_, W> {
-    /// What processes and threads are called.
+    /// Writes the names of processes and threads.
     fn write_processes(&mut self) -> io::Result<()> {
         let (window, pid, name) = (self.window, self.pid, process_name());
         self.write_process(pid, &name, "CPU", pid)?;
         for thread in &window.threads {
-            // The form of Kineto's own names, of which readers take the number.
+            // The form of Kineto's own names, from which readers take the number.
             let name = format!("thread {} ({})", thread.os_tid, thread.name);
             self.write_thread(pid, thread.os_tid as i64, &name)?;
         }
         for (device, streams) in device_streams(window) {
-            // Kineto sorts devices behind all processes
+            // Kineto sorts devices after all processes.
             let sort_index = 5_000_000 + device;
             self.write_process(device, &name, &format!("GPU {device}"), sort_index)?;
             for stream in streams {
-                // The space at the end is Kineto's.
+                // Kineto also writes the trailing space.
                 self.write_thread(device, stream, &format!("stream {stream} "))?;
             }
         }
@@ -170,7 +169,7 @@ impl<W: Write> KinetoEncoder<'_, W> {
         self.writer.metadata(what, track, start, argument)
     }
 
-    /// Process and thread of a range.
+    /// Returns process and thread of a range.
     fn track_of_run(&self, run: &SpanRun, facts: &SpanFacts) -> Track {
         match facts.stream {
             Some(stream) => (facts.device, stream),
@@ -201,7 +200,7 @@ impl<W: Write> KinetoEncoder<'_, W> {
             }
             program_arguments(args, &details)
         })?;
-        // `Ev Idx` counts PyTorch's own events, which calls and kernels are not.
+        // `Ev Idx` counts PyTorch's own events; calls and kernels are not among them.
         self.index += u64::from(facts.role.is_op());
         self.write_flows(run, facts)?;
         if facts.role == SpanRole::Call {
@@ -229,29 +228,29 @@ impl<W: Write> KinetoEncoder<'_, W> {
         }
     }
 
-    /// The op that a range belongs to: an op to itself, a call to the one around it, a row to that
-    /// of its call.
+    /// Returns the op that a range belongs to: an op itself, the op around a call, or the op around
+    /// a row's launch call.
     fn external_id(&self, run: &SpanRun, facts: &SpanFacts) -> Option<i64> {
         let window = self.window;
         let launch = facts.correlation.and_then(|id| self.launches.get(&id));
         let parent = match facts.role {
             SpanRole::Op | SpanRole::Annotation => return Some(run.rf_id as i64),
             SpanRole::Call => run.parent,
-            // Kineto gives a kernel the op of its launch, not what runs when the kernel does.
+            // Kineto gives a kernel the op of its launch, not the op running at the kernel's time.
             SpanRole::Row => launch.and_then(|row| window.ran[*row].parent),
         };
         parent.map(|parent| window.ran[parent].rf_id as i64)
     }
 
-    /// What a call waits for, or makes a stream wait for.
+    /// Writes the wait of a call, or of the stream that the call makes wait.
     fn write_sync(&mut self, run: &SpanRun, facts: &SpanFacts) -> io::Result<()> {
         let Some(stream) = facts.sync_stream else {
             return Ok(());
         };
-        // The names of kinds are Kineto's, which readers look for as they are spelt.
+        // Readers match Kineto's names of these kinds exactly.
         let kind = match facts.wait_on_stream {
             Some(_) => "Stream Wait Event",
-            // A wait for the whole device has stream -1 in CUPTI.
+            // CUPTI uses stream -1 for a wait for the whole device.
             None if stream < 0 => "Context Sync",
             None => "Stream Sync",
         };
@@ -262,8 +261,7 @@ impl<W: Write> KinetoEncoder<'_, W> {
                 let record = facts.wait_on_record.unwrap_or(-1);
                 args.number("wait_on_stream", wait_on_stream)?;
                 args.number("wait_on_cuda_event_record_corr_id", record)?;
-                // Readers pair waits with records by correlation; the id of the event is not known
-                // here.
+                // Readers pair waits with records by correlation; the event id is unknown here.
                 args.number("wait_on_cuda_event_id", 0)?;
             }
             args.number("stream", stream)?;
@@ -273,10 +271,10 @@ impl<W: Write> KinetoEncoder<'_, W> {
         })
     }
 
-    /// Arrows from launch to row and from forward to backward.
+    /// Writes arrows from launch to row and from forward to backward.
     fn write_flows(&mut self, run: &SpanRun, facts: &SpanFacts) -> io::Result<()> {
         let track = self.track_of_run(run, facts);
-        // Viewers draw the arrow from the call's `s` to the row's `f` by their common id.
+        // Viewers draw the arrow from the call's `s` to the row's `f`, which share the id.
         if let (Some(correlation), false) = (facts.correlation, facts.role.is_op()) {
             let is_end = facts.role != SpanRole::Call;
             self.write_flow((is_end, "ac2g"), correlation, track, run.start)?;
@@ -308,12 +306,12 @@ impl<W: Write> KinetoEncoder<'_, W> {
         })
     }
 
-    /// The window as a span of its own, and the instant that closes the list.
+    /// Writes the window as a span, and the instant that closes the list.
     fn write_end(&mut self) -> io::Result<()> {
         let (start, end) = (self.window.start - self.base, self.window.end - self.base);
         let event = CompleteEvent {
             category: "Trace",
-            // Kineto writes this range, too: viewers show it as the extent of the recording.
+            // Kineto writes this range too: viewers show it as the extent of the recording.
             name: "PyTorch Profiler (0)",
             pid: TrackKey::Text("Spans"),
             tid: TrackKey::Text("PyTorch Profiler"),
@@ -328,7 +326,7 @@ impl<W: Write> KinetoEncoder<'_, W> {
     }
 }
 
-/// Arguments that events of a role have.
+/// Writes the arguments that events of a role have.
 fn role_arguments(
     args: &mut EventArguments<'_>,
     window: &SpanWindow,
@@ -346,7 +344,7 @@ fn role_arguments(
                 args.number("Fwd thread id", tid)?;
             }
             args.number("Record function id", run.rf_id)?;
-            // An op that still ran has its end from the window, which is not its own.
+            // An op that still ran ends with the window, which is not its own end.
             if !run.finished {
                 args.number("finished", false)?;
             }
@@ -358,25 +356,25 @@ fn role_arguments(
             }
             args.number("Ev Idx", index)
         }
-        // CUPTI's number of the API function: a program's own calls have none.
+        // CUPTI's number of the API function, which a program's own calls do not have.
         SpanRole::Call => args.number("cbid", 0),
         SpanRole::Row => {
             args.number("device", facts.device)?;
-            // A program that drives a device itself has one context as far as rows can say.
+            // A program that drives a device itself has one context as far as rows can tell.
             args.number("context", 1)?;
             args.number("stream", facts.stream)
         }
     }
 }
 
-/// Arguments that only the program knows.
+/// Writes arguments that only the program knows.
 fn program_arguments(args: &mut EventArguments<'_>, details: &SpanDetails) -> io::Result<()> {
     for (key, value) in &details.more {
         match value {
             FieldValue::Signed(value) => args.number(key, value)?,
             FieldValue::Unsigned(value) => args.number(key, value)?,
             FieldValue::Float(value) if value.is_finite() => args.number(key, value)?,
-            // JSON has no such numbers
+            // JSON has no such numbers.
             FieldValue::Float(value) => args.text(key, &value.to_string())?,
             FieldValue::Bool(value) => args.number(key, value)?,
             FieldValue::Text(value) => args.text(key, value)?,

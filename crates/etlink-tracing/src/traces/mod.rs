@@ -1,4 +1,4 @@
-//! From the spans of a window to its two traces.
+//! Turns the spans of a window into its two traces.
 
 mod details;
 mod et;

@@ -1,8 +1,8 @@
-//! Shapes and types of what an op takes and gives, from its fields.
+//! Shapes and types of an op's inputs and outputs, from its fields.
 
 use crate::spans::FieldValue;
 
-/// Rust's names and PyTorch's, and bytes per element.
+/// Rust's name, PyTorch's name and bytes per element of each type.
 const DTYPES: [(&str, &str, u64); 12] = [
     ("f32", "float", 4),
     ("f64", "double", 8),
@@ -18,18 +18,18 @@ const DTYPES: [(&str, &str, u64); 12] = [
     ("bfloat16", "c10::BFloat16", 2),
 ];
 
-/// Inputs or outputs.
+/// Tensor fields of the inputs or outputs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TensorFields {
-    /// Elements per dimension.
+    /// Elements per dimension, by tensor.
     pub(crate) shapes: Vec<Vec<u64>>,
     dtypes: Vec<String>,
-    /// What identifies the storages, such as addresses.
+    /// Identities of the storages, such as addresses.
     storages: Vec<u64>,
 }
 
 impl TensorFields {
-    /// Takes a field: what of it, and its value. A value that is none comes back.
+    /// Stores a field by its name without prefix. Returns a value that cannot be parsed.
     pub(crate) fn take(&mut self, what: &str, value: FieldValue) -> Result<(), FieldValue> {
         match (what, &value) {
             ("shapes", FieldValue::Text(text)) => self.shapes = parse_shapes(text).ok_or(value)?,
@@ -48,8 +48,8 @@ impl TensorFields {
         Ok(())
     }
 
-    /// PyTorch's name of the type of tensor `at`, and bytes per element; what it does not know has
-    /// none.
+    /// Returns PyTorch's type name of tensor `at`, and its bytes per element; 0 if the type is
+    /// unknown.
     pub(crate) fn dtype(&self, at: usize) -> (&str, u64) {
         let Some(name) = self.dtypes.get(at) else {
             return ("nullptr (uninitialized)", 0);
@@ -60,7 +60,7 @@ impl TensorFields {
         known.map_or((name, 0), |(_, torch, bytes)| (torch, *bytes))
     }
 
-    /// Type names as Kineto lists them: one per tensor, empty where there is none.
+    /// Returns type names as Kineto lists them: one per tensor, empty if absent.
     pub(crate) fn dtype_names(&self) -> Vec<&str> {
         (0..self.shapes.len())
             .map(|at| {
@@ -83,7 +83,7 @@ impl TensorFields {
         })
     }
 
-    /// Of contiguous tensors.
+    /// Returns the strides of contiguous tensors with these shapes.
     pub(crate) fn strides(&self) -> Vec<Vec<u64>> {
         self.shapes.iter().map(|shape| strides(shape)).collect()
     }
@@ -97,14 +97,14 @@ fn strides(shape: &[u64]) -> Vec<u64> {
     strides
 }
 
-/// `[[8, 32], [32]]`, as `{:?}` prints it, or `[8, 32]` for one tensor.
+/// Parses `[[8, 32], [32]]`, as `{:?}` prints it, or `[8, 32]` for one tensor.
 fn parse_shapes(text: &str) -> Option<Vec<Vec<u64>>> {
     serde_json::from_str(text)
         .ok()
         .or_else(|| Some(vec![serde_json::from_str(text).ok()?]))
 }
 
-/// `float, float`, or `["float", "float"]`.
+/// Splits `float, float` or `["float", "float"]` into items.
 fn list_items(text: &str) -> impl Iterator<Item = &str> {
     let inner = text.trim().trim_start_matches('[').trim_end_matches(']');
     inner
@@ -113,7 +113,7 @@ fn list_items(text: &str) -> impl Iterator<Item = &str> {
         .filter(|item| !item.is_empty())
 }
 
-/// A number, or a pointer as it is printed.
+/// Parses a number or a printed pointer.
 fn address(text: &str) -> Option<u64> {
     text.strip_prefix("0x").map_or_else(
         || text.parse().ok(),

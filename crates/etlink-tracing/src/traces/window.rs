@@ -1,9 +1,9 @@
-//! What a window's buffers say: ranges on threads, with their parents and ids. Both recorders write
-//! from it.
+//! Reconstructs a window from its buffers: ranges on threads, with parents and ids. Both recorders
+//! write from it.
 //!
-//! A span is looked for where it was made. Its id may come again later, but only on the thread that
-//! made it, so on that thread the latest span with the id is meant; a thread that was given the
-//! span looks for the latest one that was made before. O(n log n).
+//! Spans are looked up by the thread that made them. A span id may be reused, but only by that
+//! thread, so there the latest span with the id is meant. Any other thread looks for the latest
+//! span made before. O(n log n).
 
 use super::facts::{SpanFacts, SpanRole, named};
 use crate::spans::{Collector, EntryKind, FieldValue, RecordedThread, WindowSnapshot, entries};
@@ -11,40 +11,39 @@ use rustc_hash::FxHashMap;
 use std::ops::Range;
 use tracing::Metadata;
 
-/// Where words are: thread, and place in its words.
+/// Thread, and range in its words.
 type WordRange = (usize, Range<usize>);
 
-/// A span or event as it was made.
+/// Definition of a span or event.
 #[derive(Debug)]
 struct SpanDefinition {
     callsite: Option<&'static Metadata<'static>>,
-    /// Its fields, and those that were recorded later.
+    /// Fields set at creation.
     fields: WordRange,
     later: Vec<WordRange>,
     facts: SpanFacts,
 }
 
-/// One time that a span ran on a thread; an event or a step.
+/// One execution of a span on a thread, or an event or a step.
 #[derive(Clone, Debug)]
 pub(crate) struct SpanRun {
     definition: usize,
     /// Row of [`SpanWindow::threads`].
     pub(crate) thread: usize,
-    /// Unix time, nanoseconds; half-open.
+    /// Start in Unix nanoseconds; the range is half-open.
     pub(crate) start: i64,
     pub(crate) end: i64,
-    /// It still ran when the window closed, which is its end then.
+    /// False if the span still ran when the window closed; `end` is then the window's end.
     pub(crate) finished: bool,
-    /// The op or annotation around it on its thread.
+    /// Row of the op or annotation around this run on its thread.
     pub(crate) parent: Option<usize>,
-    /// The op whose backward it is.
+    /// Row of the forward op of this backward op.
     pub(crate) forward: Option<usize>,
-    /// `Record function id` of ops and annotations, else 0.
+    /// `Record function id` of ops and annotations; 0 for others.
     pub(crate) rf_id: u64,
 }
 
-/// A window, in the order of start times; what starts at one time is in the order in which it
-/// began.
+/// A recorded window, by start time; runs with equal start keep the order in which they began.
 pub(crate) struct SpanWindow {
     pub(crate) threads: Vec<RecordedThread>,
     pub(crate) start: i64,
@@ -59,13 +58,13 @@ fn words_at<'w>(words: &'w [Vec<u64>], (thread, range): &WordRange) -> &'w [u64]
 }
 
 impl SpanWindow {
-    /// `next_id` is the first free `Record function id`.
+    /// Reads a window; `next_id` is the first free `Record function id`.
     pub(crate) fn read(
         collector: &Collector,
         mut snapshot: WindowSnapshot,
         next_id: u64,
     ) -> SpanWindow {
-        // Threads register in any order; their numbers in the process make the output the same.
+        // Threads register in any order; sorting by their number makes the output deterministic.
         snapshot.buffers.sort_by_key(|buffer| buffer.thread.tid);
         let clock = &collector.clock;
         let (start, end) = (clock.unix(snapshot.start), clock.unix(snapshot.end));
@@ -86,11 +85,11 @@ impl SpanWindow {
             made: vec![],
             unix: &|time| clock.unix(time),
         };
-        // All spans are known before any thread is replayed: a span may run where it was not made.
+        // All spans are defined before any thread is replayed: a span may run on another thread.
         reader.define(&mut window);
         (0..window.threads.len()).for_each(|thread| reader.replay(&mut window, thread));
         window.order();
-        // Ids follow start times, as `RecordFunction` counts them.
+        // Ids follow start times, as in `RecordFunction`.
         window.number(next_id);
         window
     }
@@ -99,7 +98,7 @@ impl SpanWindow {
         &self.definitions[ran.definition].facts
     }
 
-    /// All its fields; one that was recorded again comes again.
+    /// Returns all fields of the span; a repeated field appears repeatedly.
     pub(crate) fn fields(&self, ran: &SpanRun) -> impl Iterator<Item = (&'static str, FieldValue)> {
         let definition = &self.definitions[ran.definition];
         let places = std::iter::once(&definition.fields).chain(&definition.later);
@@ -110,7 +109,7 @@ impl SpanWindow {
             .flatten()
     }
 
-    /// One past the last `Record function id`, if there is any.
+    /// Returns the highest `Record function id`, if there is any.
     pub(crate) fn last_id(&self) -> Option<u64> {
         self.ran
             .iter()
@@ -119,10 +118,10 @@ impl SpanWindow {
             .filter(|id| *id > 0)
     }
 
-    /// By start time.
+    /// Sorts the runs by start time.
     fn order(&mut self) {
         let mut order: Vec<usize> = (0..self.ran.len()).collect();
-        // The sort is stable: what begins at one instant keeps its order, parents before children.
+        // The sort is stable: runs with equal start keep their order, parents before children.
         order.sort_by_key(|row| self.ran[*row].start);
         let mut place = vec![0; order.len()];
         order
@@ -136,8 +135,8 @@ impl SpanWindow {
         self.ran = order.iter().map(moved).collect();
     }
 
-    /// Ids, and which op each backward op belongs to: the last one with its number that began
-    /// before.
+    /// Assigns ids, and links each backward op to the latest earlier op with the same sequence
+    /// number.
     fn number(&mut self, mut id: u64) {
         let mut forward: FxHashMap<i64, usize> = FxHashMap::default();
         for row in 0..self.ran.len() {
@@ -150,8 +149,7 @@ impl SpanWindow {
             id += 1;
             match seq {
                 Some(seq) if backward => self.ran[row].forward = forward.get(&seq).copied(),
-                // Nested ops share a number in PyTorch, and
-                // the innermost is the backward op's partner.
+                // Nested ops share a number in PyTorch; the innermost is the backward op's partner.
                 Some(seq) => drop(forward.insert(seq, row)),
                 None => {}
             }
@@ -161,13 +159,13 @@ impl SpanWindow {
 
 struct WindowReader<'a> {
     callsites: Vec<&'static Metadata<'static>>,
-    /// Each span: id, a time before which it was not made, definition. Sorted.
+    /// Span id, lower bound of the creation time, and definition of each span. Sorted.
     made: Vec<(u64, u64, usize)>,
     unix: &'a dyn Fn(u64) -> i64,
 }
 
 impl WindowReader<'_> {
-    /// Finds all spans and events and what they say, in the order of threads and buffers.
+    /// Defines all spans and events, in the order of threads and buffers.
     fn define(&mut self, window: &mut SpanWindow) {
         let mut told = vec![];
         for thread in 0..window.words.len() {
@@ -195,8 +193,8 @@ impl WindowReader<'_> {
                         facts: SpanFacts::step(first),
                         ..self.definition(u64::MAX, (thread, 0..0))
                     }),
-                    // Making a span has no time of its own in the buffer;
-                    // the last time before it bounds it from below.
+                    // Creating a span has no time of its own in the buffer; the last time before
+                    // bounds it from below.
                     EntryKind::Enter | EntryKind::Exit => now = second,
                     EntryKind::StepClose => now = first,
                 }
@@ -204,8 +202,8 @@ impl WindowReader<'_> {
         }
         self.made.sort_unstable();
         for (span, time, place) in told {
-            // Fields may arrive from another thread than the
-            // span's, so they are joined after all are known.
+            // Fields may arrive from another thread than the span's, so they are joined after all
+            // spans are known.
             if let Some(definition) = self.made_before(span, time) {
                 window.definitions[definition].later.push(place);
             }
@@ -235,7 +233,7 @@ impl WindowReader<'_> {
         }
     }
 
-    /// The latest span with this id that may have been made by then.
+    /// Returns the latest span with this id that may have been created by `time`.
     fn made_before(&self, span: u64, time: u64) -> Option<usize> {
         let after = self
             .made
@@ -244,7 +242,7 @@ impl WindowReader<'_> {
         (id == span).then_some(definition)
     }
 
-    /// What ran on a thread.
+    /// Reconstructs the runs of a thread.
     fn replay(&self, window: &mut SpanWindow, thread: usize) {
         let mut track = ThreadTrack {
             thread,
@@ -292,24 +290,24 @@ impl WindowReader<'_> {
     }
 }
 
-/// A span's id to be hashed. The registry counts in the upper bits, of which `rustc_hash` alone
-/// makes few different hashes.
+/// Returns a span id for hashing. The registry counts in the upper bits, for which `rustc_hash`
+/// alone yields few different hashes.
 fn key(span: u64) -> u64 {
     span.rotate_left(16)
 }
 
-/// A thread as time goes on.
+/// State of a thread during replay.
 struct ThreadTrack {
     thread: usize,
-    /// Span and what runs, outermost first; a step has no span.
+    /// Open spans and their runs, outermost first; a step has no span.
     open: Vec<(Option<u64>, usize)>,
     end: i64,
 }
 
 impl ThreadTrack {
     fn enter(&mut self, window: &mut SpanWindow, span: Option<u64>, definition: usize, start: i64) {
-        // Calls nest in ops but are no nodes of the
-        // execution trace, so they are skipped as parents.
+        // Calls nest in ops but are not nodes of the execution trace, so they are skipped as
+        // parents.
         let mut around = self.open.iter().rev().map(|(_, row)| *row);
         let parent = around.find(|row| window.facts(&window.ran[*row]).role.is_op());
         self.open.push((span, window.ran.len()));
@@ -326,20 +324,21 @@ impl ThreadTrack {
         });
     }
 
-    /// Usually of what was entered last; of a span that was not entered in this window, nothing.
+    /// Closes a span, usually the innermost. Does nothing for a span not entered in this window.
     fn exit(&mut self, window: &mut SpanWindow, span: Option<u64>, end: i64) {
-        // Guards may drop in any order, so the span need not be the innermost.
+        // Guards may be dropped in any order, so the span need not be the innermost.
         if let Some(at) = self.open.iter().rposition(|(open, _)| *open == span) {
             let (_, row) = self.open.remove(at);
             (window.ran[row].end, window.ran[row].finished) = (end, true);
         }
     }
 
-    /// A device row whose times the device reported. One from before the window belongs to another.
+    /// Adds a device row with the times that the device reported. A row that ended before the
+    /// window belongs to another one.
     fn happen(&mut self, window: &mut SpanWindow, definition: usize, now: i64) {
         let facts = &window.definitions[definition].facts;
         let end = facts.end_ns.unwrap_or(now);
-        // Programs may report an end before the start; such a row gets no length.
+        // Programs may report an end before the start; such a row gets duration 0.
         let start = facts.start_ns.unwrap_or(end).min(end);
         if facts.role == SpanRole::Row && end >= window.start {
             let thread = self.thread;

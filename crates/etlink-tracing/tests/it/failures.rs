@@ -1,5 +1,5 @@
-//! A recorder that fails: nobody is left running, nobody else's recording is lost, the next cycle
-//! is tried.
+//! A failing recorder: no recorder keeps running, no other recording is lost, the next cycle is
+//! tried.
 
 use crate::schedule;
 use crate::world::{Fault, World};
@@ -8,8 +8,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const NAMES: [&str; 3] = ["host", "device", "power"];
 
-/// Two cycles of a step of warmup and two that are recorded; `device` fails once. What the steps
-/// answered, and who ran when they had.
+/// Runs two cycles of one warmup step and two recorded steps; `device` fails once. Returns the
+/// result of each step and the recorders running after it.
 fn two_cycles(world: &World, request: RecorderRequest) -> Vec<(u64, String, Vec<&'static str>)> {
     let mut session = RecordingSession::scheduled(world.recorders(&NAMES), schedule(0, 1, 2, 2));
     world.fail("device", request, Fault::Error);
@@ -45,7 +45,7 @@ fn a_cycle_that_one_cannot_begin_is_given_up_by_all_and_the_next_is_whole() {
             ["device", "host", "power"].map(|name| format!("cycle_0/{name}.json: op4 op5")),
             "{request}"
         );
-        // whoever comes after the one that failed is not started in vain
+        // recorders after the failed one are not started in vain
         let started = world
             .calls()
             .iter()

@@ -1,5 +1,5 @@
-//! The life cycles of PyTorch's own `profile` (2.15.0), which
-//! `etlink-schedule/tests/cases/README.md` describes.
+//! Life cycles of PyTorch's own `profile` (2.15.0), described in
+//! `etlink-schedule/tests/cases/README.md`.
 
 use crate::world::World;
 use etlink_schedule::{Action, Arguments, Schedule};
@@ -46,7 +46,7 @@ fn session(world: &World, case: &Value) -> RecordingSession {
     }
 }
 
-/// Adds the place to what was called there, in the words of the case file.
+/// Adds the place to the calls made there, in the words of the case file.
 fn told(world: &World, place: &str, step: u64, all: &mut Vec<String>) {
     for call in world.calls() {
         let call = call.trim_start_matches("it ");

@@ -1,5 +1,4 @@
-//! Sessions with recorders that write down what they were told, and that record what a small
-//! program does.
+//! Sessions with recorders that log their calls and record a small program.
 #![allow(clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod failures;

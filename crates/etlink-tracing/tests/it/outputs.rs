@@ -12,7 +12,7 @@ use tempfile::tempdir;
 use tracing::trace_span;
 use tracing_subscriber::prelude::*;
 
-/// Two cycles of one step.
+/// Records two cycles of one step.
 fn record(
     rank: u32,
     recorders: impl FnOnce(&ProgramSpans) -> Vec<Box<dyn Recorder>>,

@@ -1,4 +1,4 @@
-//! What spans become in the two traces.
+//! Spans and their events in the two traces.
 
 use etlink_model::{DeviceTrace, GlobalRank, HostTrace};
 use etlink_schedule::{Arguments, Schedule};
@@ -13,7 +13,7 @@ use tracing_subscriber::prelude::*;
 
 type Texts = Arc<Mutex<Vec<String>>>;
 
-/// A program with its recorders; a host trace and a device trace of each cycle.
+/// A program with its recorders, and a host and a device trace per cycle.
 struct Recorded {
     spans: ProgramSpans,
     texts: Texts,
@@ -66,7 +66,7 @@ impl Recorded {
         self.traces()
     }
 
-    /// Parsed as strictly as JSON is.
+    /// Parses the traces as strict JSON.
     fn traces(&self) -> Vec<(Value, Value)> {
         let texts = self.texts.lock().expect("no panic");
         let parse = |text: &String| {
@@ -78,7 +78,7 @@ impl Recorded {
             .collect()
     }
 
-    /// The traces of a cycle as the linker gets them.
+    /// Reads the traces of a cycle with the linker's readers.
     fn read(&self, cycle: usize) -> (HostTrace, DeviceTrace) {
         let texts = self.texts.lock().expect("no panic");
         let source = |at: usize| std::io::Cursor::new(texts[at].clone().into_bytes());
@@ -128,7 +128,7 @@ fn event<'a>(device: &'a Value, name: &'a str) -> &'a Value {
         .unwrap_or_else(|| panic!("no event {name}"))
 }
 
-/// By the digits: a product would be off by one where the clock has run for weeks.
+/// Converts by digits: a product would be off by one after weeks of uptime.
 fn ns(micros: &Value) -> i64 {
     let text = micros.to_string();
     let (whole, part) = text.split_once('.').unwrap_or((&text, ""));
@@ -419,7 +419,7 @@ fn a_value_may_make_spans_while_it_is_printed() {
     let traces = Recorded::of(|_| {
         trace_span!("outer", state = ?Busy, after = 1).in_scope(|| {});
     });
-    // whether `tracing` hands the inner one on depends on how the subscriber was set
+    // whether `tracing` passes on the inner one depends on the subscriber
     let args = &event(&traces[0].1, "outer")["args"];
     assert_eq!(
         (&args["state"], &args["after"]),
@@ -528,7 +528,7 @@ fn cycles_are_apart_and_their_ids_go_on() {
                 trace_span!("op", step).in_scope(|| {});
                 session.step().expect("steps");
             }
-            // the second cycle is cut in its last step
+            // the second cycle is truncated in its last step
             trace_span!("op", step = 7).in_scope(|| {});
         },
     );

@@ -4,7 +4,7 @@ use etlink_tracing::{ProfilerActivity, RecordedCycle, Recorder, RecorderError, R
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Shared by a test and its recorders.
+/// State shared by a test and its recorders.
 #[derive(Clone, Default)]
 pub(crate) struct World(Arc<Mutex<Inner>>);
 
@@ -16,7 +16,7 @@ pub(crate) struct Inner {
     faults: Vec<(&'static str, RecorderRequest, Fault)>,
 }
 
-/// What a recorder that runs has recorded.
+/// Recording of a running recorder.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Tape {
     ops: Vec<String>,
@@ -47,7 +47,7 @@ impl World {
             .collect()
     }
 
-    /// The program does something: it is in the trace of every recorder that runs.
+    /// Performs an op, which enters the trace of every running recorder.
     pub(crate) fn op(&self, name: &str) {
         self.inner()
             .running
@@ -56,12 +56,12 @@ impl World {
             .for_each(|tape| tape.ops.push(name.to_owned()));
     }
 
-    /// The next time that this recorder is asked for this, it fails.
+    /// Makes the next such request to this recorder fail.
     pub(crate) fn fail(&self, name: &'static str, request: RecorderRequest, fault: Fault) {
         self.inner().faults.push((name, request, fault));
     }
 
-    /// What was called since the last time.
+    /// Returns the calls since the last time.
     pub(crate) fn calls(&self) -> Vec<String> {
         std::mem::take(&mut self.inner().calls)
     }

@@ -1,17 +1,17 @@
-//! Runs that nobody recorded, for tests of simulators.
+//! Generates runs for tests of simulators, without a recording.
 //!
 //! | pattern | each rank |
 //! |---|---|
 //! | `comp`, `comps`, `chain` | computes once, twice at once, twice in turn |
 //! | `all-reduce`, `all-gather`, `reduce-scatter`, `all-to-all`, `broadcast` | computes, then takes part in the collective |
 //! | `message` | even ranks send to the next one |
-//! | `ring` | gives to the next rank and takes from the one before |
-//! | `pipeline` | is a stage: forward for all micro-batches, then back |
+//! | `ring` | sends to the next rank and receives from the previous one |
+//! | `pipeline` | is a stage: forward for all micro-batches, then backward |
 //! | `transformer` | trains, by data, tensor, pipeline and expert parallelism |
 //!
-//! The first nine are the cases of Chakra's `et_generator` that simulators run. The others of it are
-//! left out: metadata nodes and barriers stop ASTRA-sim, memory nodes need a model of memory, and
-//! its sends and receives name no peer.
+//! The first nine patterns are those cases of Chakra's `et_generator` that simulators can run. Its
+//! other cases are left out: metadata nodes and barriers stop ASTRA-sim, memory nodes need a memory
+//! model, and its sends and receives name no peer.
 
 mod transformer;
 
@@ -25,48 +25,48 @@ use crate::set::WorkloadSet;
 use etlink_chakra::example_broadcast_micros;
 use etlink_chakra::proto::CollectiveCommType;
 
-/// What each rank does.
+/// Pattern of work per rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WorkloadPattern {
     /// One computation.
     Computation,
-    /// Two that do not wait for each other.
+    /// Two independent computations.
     Computations,
-    /// Two, one after the other.
+    /// Two computations, one after the other.
     Chain,
-    /// A computation and a collective of all ranks, as often as there are rounds.
+    /// A computation and a collective of all ranks, once per round.
     Collective(CollectiveCommType),
-    /// Even ranks send to the next one.
+    /// A message from each even rank to the next one.
     Message,
-    /// All ranks send to the next one.
+    /// A message from every rank to the next one.
     Ring,
-    /// Each rank is a stage; rounds are micro-batches.
+    /// A pipeline with one stage per rank; rounds are micro-batches.
     Pipeline,
-    /// A training step.
+    /// A training step of a transformer.
     Transformer(Transformer),
 }
 
-/// Numbers of a run.
+/// Sizes of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkloadSizes {
-    /// How many ranks.
+    /// Number of ranks.
     pub ranks: u32,
-    /// How often.
+    /// Number of rounds.
     pub rounds: u32,
-    /// Bytes of each communication.
+    /// Bytes per communication.
     pub bytes: u64,
-    /// Time of each computation.
+    /// Duration of each computation, µs.
     pub micros: u64,
-    /// By how many hundredths a computation can take longer, by chance.
+    /// Upper limit of the random extra duration of a computation, percent.
     pub jitter: u32,
-    /// What the chance is drawn from.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
-/// Makes the graphs of all ranks. The same numbers give the same graphs.
+/// Generates the graphs of all ranks. The same numbers give the same graphs.
 ///
 /// # Errors
-/// The parts of a transformer do not fit the ranks.
+/// The parallelism of a transformer does not fit the number of ranks.
 pub fn generate(
     pattern: &WorkloadPattern,
     sizes: &WorkloadSizes,
@@ -85,7 +85,7 @@ pub fn generate(
     })
 }
 
-/// A rank under construction: what it does is one chain, unless a pattern says otherwise.
+/// A rank under construction. Its work is one chain unless a pattern adds explicit dependencies.
 pub(crate) struct RankWork<'s> {
     pub(crate) rank: u32,
     pub(crate) sizes: &'s WorkloadSizes,
@@ -104,12 +104,12 @@ impl<'s> RankWork<'s> {
         }
     }
 
-    /// What was added last, which the next in the chain waits for.
+    /// Returns the last added node, which the next one in the chain waits for.
     pub(crate) fn last(&self) -> Vec<NodeId> {
         self.graph.last().into_iter().collect()
     }
 
-    /// A computation after all that was added, with its jitter.
+    /// Adds a computation with jitter after all previous work.
     pub(crate) fn compute(&mut self, name: &str, micros: u64) {
         let more = self.chance.u64(0..=u64::from(self.sizes.jitter));
         let longer = u128::from(micros) * u128::from(more) / 100;
@@ -175,12 +175,13 @@ impl<'s> RankWork<'s> {
             WorkloadPattern::Message => self.add_messages(),
             WorkloadPattern::Ring => self.add_ring(),
             WorkloadPattern::Pipeline => self.add_pipeline(),
-            // made of all ranks at once
+            // generated for all ranks at once
             WorkloadPattern::Transformer(_) => {}
         }
     }
 
-    /// The last rank of an odd number has nobody, and computes alone.
+    /// Adds messages from even ranks to the next one. The last rank of an odd number has no peer,
+    /// and computes alone.
     fn add_messages(&mut self) {
         let (rank, bytes) = (self.rank, self.sizes.bytes);
         for round in 0..self.sizes.rounds {
@@ -193,7 +194,7 @@ impl<'s> RankWork<'s> {
         }
     }
 
-    /// Sends before it receives, so that nobody waits for all.
+    /// Adds a send before the receive, so that ranks do not deadlock.
     fn add_ring(&mut self) {
         let (rank, ranks, bytes) = (self.rank, self.sizes.ranks, self.sizes.bytes);
         for round in 0..self.sizes.rounds {
@@ -205,7 +206,7 @@ impl<'s> RankWork<'s> {
         }
     }
 
-    /// GPipe: all micro-batches forward, then all back.
+    /// Adds a GPipe schedule: all micro-batches forward, then all backward.
     fn add_pipeline(&mut self) {
         let (rank, micros, bytes) = (self.rank, self.sizes.micros, self.sizes.bytes);
         let next = Some(rank + 1).filter(|next| *next < self.sizes.ranks);

@@ -1,4 +1,4 @@
-//! Generated runs are sound, and the same each time.
+//! Checks that generated runs are sound and reproducible.
 
 use super::*;
 use etlink_chakra::check::{RankNodes, check, check_ranks};
@@ -46,7 +46,7 @@ fn patterns() -> Vec<WorkloadPattern> {
     patterns
 }
 
-/// What `check` finds in the files of a set.
+/// Returns the findings of `check` on the files of a set.
 pub(crate) fn findings(set: &WorkloadSet) -> Vec<Finding> {
     let mut found = vec![];
     let mut nodes = vec![];
@@ -72,7 +72,7 @@ fn every_pattern_passes_the_check() {
     for pattern in patterns() {
         for ranks in [4, 16, 24] {
             let sizes = WorkloadSizes { ranks, ..SIZES };
-            // 4 ranks are one data rank
+            // 4 ranks make one data rank
             let Ok(set) = generate(&pattern, &sizes) else {
                 assert!(ranks == 4, "{pattern:?}");
                 continue;
@@ -107,9 +107,9 @@ fn chance_changes_times_alone_and_is_the_same_each_time() {
 fn a_transformer_has_the_groups_of_its_parts() {
     let set = generate(&WorkloadPattern::Transformer(MODEL), &SIZES).expect("fits");
     let groups: Vec<&Vec<u32>> = set.groups.values().collect();
-    // tensor, data and expert ranks of rank 0
+    // groups of rank 0: tensor, data, expert
     assert_eq!(groups[..3], [&vec![0, 1], &vec![0, 2, 4, 6], &vec![0, 2]]);
-    // 8 of tensor ranks, 4 of data ranks, 8 of expert ranks, 8 of ranks with the same experts
+    // 8 tensor groups, 4 data groups, 8 expert groups, 8 groups with the same experts
     assert_eq!(groups.len(), 8 + 4 + 8 + 8);
     assert!(
         set.group_list()
@@ -131,13 +131,13 @@ fn a_broadcast_takes_longer_the_more_bytes_it_has() {
         let set = generate(&pattern, &WorkloadSizes { bytes, ..SIZES }).expect("fits");
         set.ranks[0].nodes[1].duration_micros
     };
-    // 400 GB/s of 2^30 bytes: 2.5 ms for each GiB, and two hops of 936 ns
+    // 400 GB/s of 2^30 bytes: 2.5 ms per GiB, and two hops of 936 ns
     assert_eq!(micros(1), 2);
     assert_eq!(micros(1 << 30), 2_502);
     assert_eq!(micros(8 << 30), 20_002);
 }
 
-/// Bytes and ranks of each reduction of gradients of rank 0.
+/// Returns bytes and ranks of each gradient reduction of rank 0.
 fn reductions(model: Transformer) -> Vec<(u64, Vec<u32>)> {
     let set = generate(&WorkloadPattern::Transformer(model), &SIZES).expect("fits");
     let mut found = vec![];
@@ -162,7 +162,7 @@ fn reductions(model: Transformer) -> Vec<(u64, Vec<u32>)> {
 
 #[test]
 fn gradients_are_reduced_among_the_ranks_with_the_same_weights() {
-    // of a stage's two layers, each tensor rank has half: h² weights of two bytes
+    // each tensor rank has half of a stage's two layers: h² weights of two bytes
     let square = MODEL.hidden * MODEL.hidden * 2;
     let data = vec![0, 2, 4, 6];
     let of = |expert| reductions(Transformer { expert, ..MODEL });
@@ -171,7 +171,7 @@ fn gradients_are_reduced_among_the_ranks_with_the_same_weights() {
         of(2),
         [(4 * square, data.clone()), (8 * square, vec![0, 4])]
     );
-    // each data rank has experts of its own
+    // each data rank has its own experts
     assert_eq!(of(4), [(4 * square, data)]);
 }
 

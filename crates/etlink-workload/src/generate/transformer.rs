@@ -1,12 +1,13 @@
-//! A training step of a transformer, from a few numbers.
+//! Generates a training step of a transformer from a few numbers.
 //!
-//! Ranks are numbered tensor first, then data, then pipeline, as Megatron-LM numbers them. A layer
-//! has two all-reduces of activations among its tensor ranks. With experts, its second half is an
-//! all-to-all, the experts, and an all-to-all back. Stages give activations to the next one, GPipe's
-//! way. At the end each gradient is reduced among the ranks that hold the same weights: those of
-//! attention among all data ranks, those of experts among the data ranks with the same experts.
+//! Ranks are numbered like Megatron-LM's: tensor first, then data, then pipeline. A layer has two
+//! all-reduces of activations among its tensor ranks. With experts, the layer's second half is an
+//! all-to-all, the experts, and an all-to-all back. Stages pass activations to the next one as in
+//! GPipe. At the end, each gradient is reduced among the ranks that hold the same weights:
+//! attention gradients among all data ranks, expert gradients among the data ranks with the same
+//! experts.
 //!
-//! Operations of a layer and token: 24 h² + 4 s h (Narayanan et al., "Efficient Large-Scale Language
+//! Operations per layer and token: 24 h² + 4 s h (Narayanan et al., "Efficient Large-Scale Language
 //! Model Training on GPU Clusters Using Megatron-LM", 2021, without the vocabulary). Weights of a
 //! layer: 4 h² of attention and 8 h² of its second half.
 
@@ -14,68 +15,67 @@ use super::{RankWork, WorkloadSizes};
 use crate::set::{GroupNumbers, WorkloadSet};
 use etlink_chakra::proto::CollectiveCommType;
 
-/// Operations that a device does in a microsecond: half of what the data sheet of an A100 has in
-/// bf16.
+/// Operations of a device per microsecond: half of an A100's bf16 peak in its data sheet.
 const OPERATIONS_PER_MICRO: u64 = 156_000_000;
-/// Of a number in bf16.
+/// Bytes of a bf16 number.
 const BYTES: u64 = 2;
 /// Weights of a layer's attention, in h²: queries, keys, values and the projection.
 const ATTENTION_WEIGHTS: u64 = 4;
 /// Weights of a layer's second half, in h²: two matrices four times as wide as the layer.
 const SECOND_HALF_WEIGHTS: u64 = 8;
 
-/// The numbers of a transformer.
+/// Dimensions of a transformer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transformer {
     /// Ranks that share each layer.
     pub tensor: u32,
-    /// Stages.
+    /// Number of pipeline stages.
     pub pipeline: u32,
-    /// Ranks that share the experts of a layer, among the data ranks; 1: no experts.
+    /// Data ranks that share the experts of a layer; 1 means no experts.
     pub expert: u32,
-    /// Layers of all stages.
+    /// Number of layers in all stages.
     pub layers: u32,
     /// Width of a layer.
     pub hidden: u64,
-    /// Tokens of a sequence; a micro-batch is one.
+    /// Tokens per sequence; a micro-batch is one sequence.
     pub sequence: u64,
 }
 
-/// Parts that do not fit each other.
+/// Dimensions that do not fit each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransformerError {
-    /// The ranks cannot be shared out.
+    /// The ranks cannot be divided evenly.
     #[error(
         "{ranks} ranks cannot be shared among {tensor} tensor times {pipeline} pipeline ranks: give \
         a multiple of {}", u64::from(*tensor) * u64::from(*pipeline)
     )]
     Ranks {
-        /// All ranks.
+        /// Number of ranks.
         ranks: u32,
-        /// Those of a layer.
+        /// Tensor ranks per layer.
         tensor: u32,
-        /// Stages.
+        /// Number of stages.
         pipeline: u32,
     },
-    /// The experts cannot be shared out.
+    /// The data ranks cannot be divided into groups of experts.
     #[error("{data} data ranks cannot be shared among {expert} expert ranks: give a divisor")]
     Experts {
-        /// Data ranks.
+        /// Number of data ranks.
         data: u32,
-        /// Ranks of experts.
+        /// Ranks that share the experts.
         expert: u32,
     },
-    /// The layers cannot be shared out.
+    /// The layers cannot be divided evenly among the stages.
     #[error("{layers} layers cannot be shared among {pipeline} stages: give a multiple")]
     Layers {
-        /// Layers.
+        /// Number of layers.
         layers: u32,
-        /// Stages.
+        /// Number of stages.
         pipeline: u32,
     },
 }
 
-/// Where a rank is.
+/// Coordinates of a rank.
 #[derive(Clone, Copy)]
 struct RankPlace {
     tensor: u32,
@@ -83,7 +83,7 @@ struct RankPlace {
     stage: u32,
 }
 
-/// The groups of a rank, where they have several ranks.
+/// Groups of a rank; `None` if a group has just one rank.
 struct RankGroups {
     tensor: Option<u32>,
     data: Option<u32>,
@@ -114,7 +114,7 @@ impl Transformer {
         Ok(set)
     }
 
-    /// How many ranks have the same part of the model.
+    /// Returns the number of ranks that hold the same part of the model.
     fn data_ranks(&self, ranks: u32) -> Result<u32, TransformerError> {
         let Transformer {
             tensor, pipeline, ..
@@ -200,10 +200,10 @@ impl Transformer {
         }
     }
 
-    /// Half of a layer's work is before its first communication; `times` of it are done.
+    /// Adds a layer with `times` its forward work, half of it before the first communication.
     fn add_layer(&self, work: &mut RankWork<'_>, groups: &RankGroups, way: &str, times: u64) {
         let (s, h) = (self.sequence, self.hidden);
-        // of the longest sequence and the widest layer they do not fit in 64 bits
+        // for the longest sequence and the widest layer the products exceed 64 bits
         let [wide_s, wide_h] = [s, h].map(u128::from);
         let operations = wide_s * (24 * wide_h * wide_h + 4 * wide_s * wide_h);
         let shared = u128::from(times) * operations / u128::from(self.tensor);

@@ -1,4 +1,5 @@
-//! GOAL: schedules of sends, receives and calculations per rank, which LogGOPSim and ATLAHS simulate.
+//! Writes GOAL: schedules of sends, receives and calculations per rank, simulated by LogGOPSim and
+//! ATLAHS.
 //!
 //! ```text
 //! num_ranks 2
@@ -10,9 +11,9 @@
 //! }
 //! …
 //! ```
-//! Each thread and stream of a rank is a `cpu`, on which one op runs at a time. Times are ns.
-//! Collectives become messages (`unroll`); the n-th collective of a group has a tag that no other
-//! one has. Grammar: `txt2bin.re` of LogGOPSim.
+//! Each thread and stream of a rank is a `cpu`, which runs one op at a time. Times are ns.
+//! Collectives become messages (`unroll`); the n-th collective of a group has a unique tag.
+//! Grammar: `txt2bin.re` of LogGOPSim.
 
 mod unroll;
 
@@ -30,26 +31,26 @@ use indexmap::IndexMap;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-/// GOAL numbers the processors of a rank with 8 bits.
+/// Processors per rank: GOAL numbers them with 8 bits.
 const MAX_PROCESSORS: usize = 256;
-/// Tags below are of messages, those above of collectives.
+/// First tag of collectives; messages have lower tags.
 const MESSAGE_TAGS: i64 = 1 << 24;
 
-/// The ranks of a run, and what decides how they are written.
+/// Ranks of a run, and the options of writing them.
 #[derive(Clone, Debug)]
 pub struct GoalRun<'g> {
-    /// The graph of each rank.
+    /// Graph of each rank.
     pub ranks: BTreeMap<u32, &'g ChakraGraph>,
-    /// The ranks of groups, by `pg_name`.
+    /// Ranks of groups, by `pg_name`.
     pub groups: GroupList,
-    /// How collectives become messages.
+    /// Algorithm that turns collectives into messages.
     pub algorithm: CollectiveAlgorithm,
 }
 
-/// Writes the run as GOAL; returns what GOAL does not have of it. O(nodes + deps + messages).
+/// Writes the run as GOAL; returns the losses in the conversion. O(nodes + deps + messages).
 ///
 /// # Errors
-/// Those of `out`.
+/// Writing to `out` fails.
 pub fn write_goal(run: &GoalRun<'_>, out: &mut impl Write) -> io::Result<Losses> {
     let count = run.ranks.keys().next_back().map_or(0, |last| last + 1);
     writeln!(out, "num_ranks {count}")?;
@@ -79,7 +80,8 @@ pub fn write_goal(run: &GoalRun<'_>, out: &mut impl Write) -> io::Result<Losses>
     Ok(losses)
 }
 
-/// Ranks of the run without a file: as many as files, groups and the highest rank say there are.
+/// Returns the number of ranks without a file: files, groups and the highest rank each imply a
+/// count, and the largest applies.
 fn absent_ranks(run: &GoalRun<'_>) -> u64 {
     let last = run.ranks.keys().next_back().map(|rank| i64::from(*rank));
     let listed = run.groups.values().flatten().copied().max();
@@ -92,7 +94,7 @@ fn absent_ranks(run: &GoalRun<'_>) -> u64 {
         .saturating_sub(run.ranks.len() as u64)
 }
 
-/// The tags of collectives: by group, and the place in the order of that group's collectives.
+/// Tags of collectives, by group and position in the order of the group's collectives.
 #[derive(Default)]
 struct CollectiveTags {
     tags: IndexMap<(Vec<u32>, u64), ()>,
@@ -113,17 +115,17 @@ struct RankWriter<'a, 'g> {
     rank: u32,
     file: &'a ChakraGraph,
     numbers: NodeNumbers,
-    /// Per node, the cycle that it is on.
+    /// Cycle of each node, if it is on one.
     cycle: Vec<Option<u32>>,
-    /// Places of the file, as they are numbered in the schedule.
+    /// Processors of the file, in the order of their numbers in the schedule.
     processors: IndexMap<u32, ()>,
-    /// How many collectives of each group have come.
+    /// Number of collectives written so far, per group.
     places: BTreeMap<Vec<u32>, u64>,
-    /// Per node, whether its label has come.
+    /// For each node: true if its label is written.
     is_written: Vec<bool>,
-    /// Per node, the last one of which it is written that it requires this one.
+    /// For each node: the last node written as requiring it.
     required_by: Vec<Option<usize>>,
-    /// Dependencies on nodes that come later.
+    /// Dependencies on nodes that are written later.
     late: String,
     losses: &'a mut Losses,
 }
@@ -132,7 +134,7 @@ impl RankWriter<'_, '_> {
     fn write(&mut self, tags: &mut CollectiveTags, out: &mut impl Write) -> io::Result<()> {
         self.losses
             .add(LossKind::DuplicateId, self.numbers.duplicates());
-        // ASTRA-sim starts ready nodes by id: that is the order of a group's collectives
+        // ASTRA-sim starts ready nodes by id, which orders the collectives of a group
         let mut order: Vec<usize> = (0..self.file.len()).collect();
         order.sort_by_key(|node| self.file.id[*node]);
         for node in order {
@@ -169,7 +171,8 @@ impl RankWriter<'_, '_> {
             self.losses.add(LossKind::MessageAsCalc, 1);
             return self.write_calc(node, out);
         };
-        // Nobody would answer: the simulator would wait for ever, or refuse a rank that is not there.
+        // The message would never be answered: a simulator would wait forever, or reject the
+        // missing rank.
         if !self.run.ranks.contains_key(&peer) {
             self.losses.add(LossKind::AbsentPeer, 1);
             return self.write_calc(node, out);
@@ -191,7 +194,7 @@ impl RankWriter<'_, '_> {
         self.write_deps(node, &format!("n{node}"), out)
     }
 
-    /// A collective begins with `nNe` and ends with `nN`; between them are its messages.
+    /// Writes a collective: it begins with `nNe`, ends with `nN`, and its messages are in between.
     fn write_collective(
         &mut self,
         node: usize,
@@ -247,8 +250,8 @@ impl RankWriter<'_, '_> {
         Ok(())
     }
 
-    /// The ranks of a collective's group that have files, and whether these are all; none where it
-    /// is not known, or this rank is not in it.
+    /// Returns the ranks of a collective's group that have files, and true if all have one; `None`
+    /// if the group is unknown or does not contain this rank.
     fn group_of(&self, node: usize) -> Option<(Vec<u32>, bool)> {
         let name = self.file.comm_of(node).group;
         let name = name.map_or("", |name| self.file.names.get(name));
@@ -293,7 +296,7 @@ impl RankWriter<'_, '_> {
                 continue;
             }
             let line = format!("{label} requires n{dep}\n");
-            // the parser knows labels that have come alone
+            // the parser accepts only labels that are already defined
             if self.is_written[place] {
                 out.write_all(line.as_bytes())?;
             } else {
@@ -303,8 +306,8 @@ impl RankWriter<'_, '_> {
         Ok(())
     }
 
-    /// Whether a node waits for itself, or on a cycle for one that comes later. Without these deps
-    /// the schedule ends; with one it never would.
+    /// Returns true if a node waits for itself, or for a later node on the same cycle. With such a
+    /// dependency the schedule would never end.
     fn closes_cycle(&self, node: usize, dep: usize) -> bool {
         let is_same_cycle = self.cycle[node].is_some() && self.cycle[node] == self.cycle[dep];
         node == dep || is_same_cycle && !self.is_written[dep]

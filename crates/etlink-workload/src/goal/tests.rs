@@ -1,4 +1,4 @@
-//! Graphs as GOAL.
+//! Tests of graphs written as GOAL.
 
 use super::*;
 use crate::{Message, WorkloadBuilder};
@@ -42,7 +42,7 @@ fn messages_and_calculations_keep_their_order() {
     );
 }
 
-/// Without them the schedule has an end: no line requires a node that comes later on its cycle.
+/// The schedule terminates, because no line requires a later node on the same cycle.
 #[test]
 fn nodes_that_wait_for_each_other_do_not_stop_the_schedule() {
     let mut graph = WorkloadBuilder::default();
@@ -83,7 +83,7 @@ fn collectives_of_two_groups_have_tags_of_their_own() {
     // rank 0 is not in the group
     assert_eq!(losses.count(LossKind::CollectiveAsCalc), 1);
     let tags = |tag: i64| text.matches(&format!("tag {tag} ")).count();
-    // a ring of three sends and receives four times on each rank, of two ranks twice
+    // a ring of three has four sends and four receives per rank, a ring of two has two of each
     assert_eq!((tags(1 << 24), tags((1 << 24) + 1)), (3 * 2 * 4, 2 * 2 * 2));
     assert!(text.contains("n1e requires n0\n"), "{text}");
 }
@@ -114,7 +114,7 @@ fn labels_come_before_who_requires_them() {
     let first = graph.add_computation("a", 1, &[]);
     graph.add_computation("b", 1, &[first]);
     let mut file = graph.finish(&[]);
-    // the first waits for the second
+    // the first node waits for the second
     file.nodes[0].data_deps.push(1);
     file.nodes[1].data_deps.clear();
     let file = read(file.to_et().as_slice()).expect("reads");
@@ -169,14 +169,14 @@ fn all_ranks_of_the_run_without_a_file_are_counted() {
     assert_eq!(absent("4", GroupList::new()), 3);
     let groups = GroupList::from([("1".to_owned(), vec![0, 7])]);
     assert_eq!(absent("4", groups), 7);
-    // a damaged number is not counted up to
+    // a damaged number does not cause a count up to it
     assert_eq!(
         absent("9223372036854775807", GroupList::new()),
         (1 << 63) - 2
     );
 }
 
-/// Seconds of the processor are not looked at: a loop over all pairs would take minutes.
+/// CPU time is not measured: a loop over all pairs would take minutes.
 #[test]
 fn a_node_of_many_dependencies_takes_no_square_of_their_number() {
     let mut graph = WorkloadBuilder::default();
@@ -187,7 +187,7 @@ fn a_node_of_many_dependencies_takes_no_square_of_their_number() {
     graph.add_computation("all", 1, &deps);
     let mut messages = graph.finish(&[]);
     let last = messages.nodes.last_mut().expect("a node");
-    // in both lists, and twice in one
+    // in both lists, and twice in one of them
     last.ctrl_deps = last.data_deps.clone();
     last.ctrl_deps.push(0);
     let file = read(messages.to_et().as_slice()).expect("reads");

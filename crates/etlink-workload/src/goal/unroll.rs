@@ -1,47 +1,48 @@
-//! Collectives as messages between their ranks.
+//! Unrolls collectives into messages between their ranks.
 //!
 //! | | ring | tree | pairwise |
 //! |---|---|---|---|
 //! | all-reduce | reduce-scatter, all-gather | reduce to the root, broadcast (binomial) | reduce-scatter, all-gather |
-//! | all-gather, reduce-scatter | to the next rank, p - 1 steps | Bruck, log p steps | each rank with each |
+//! | all-gather, reduce-scatter | to the next rank, p - 1 steps | Bruck, log p steps | each rank
+//! with each |
 //! | all-to-all | each rank with each, in turn | Bruck, log p steps | each rank with each |
 //! | broadcast, reduce | along the ranks | binomial | from or to the root |
 //! | gather, scatter | from or to the root | from or to the root | from or to the root |
-//! | barrier | of a byte: all-reduce | dissemination | all-reduce |
+//! | barrier | one-byte all-reduce | dissemination | all-reduce |
 //!
-//! The root is the group's first rank: a Chakra node does not name another one.
-//! Sources: Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in
-//! MPICH" (2005); Bruck et al., "Efficient Algorithms for All-to-All Communications" (1997).
+//! The root is the group's first rank, since a Chakra node does not name another. Sources: Thakur,
+//! Rabenseifner, Gropp, "Optimization of Collective Communication Operations in MPICH" (2005);
+//! Bruck et al., "Efficient Algorithms for All-to-All Communications" (1997).
 
 use etlink_chakra::proto::CollectiveCommType;
 
-/// How collectives become messages.
+/// Algorithm that turns collectives into messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CollectiveAlgorithm {
-    /// To the next rank of a ring.
+    /// Messages to the next rank of a ring.
     #[default]
     Ring,
-    /// By trees, in a logarithmic number of steps.
+    /// Trees, in a logarithmic number of steps.
     Tree,
-    /// Each rank with each other one.
+    /// Messages between every pair of ranks.
     Pairwise,
 }
 
-/// What one rank does in a step: all of it may go at once, after the step before it.
+/// Messages of one rank in a step: they may all run concurrently, once the previous step is done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommStep {
-    /// To which ranks of the group, with how many bytes.
+    /// Receiving ranks of the group, with bytes.
     pub sends: Vec<(u32, u64)>,
-    /// From which ranks of the group, with how many bytes.
+    /// Sending ranks of the group, with bytes.
     pub receives: Vec<(u32, u64)>,
 }
 
-/// A rank of a group: its place, and how many there are.
+/// Position of a rank in its group.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupPlace {
-    /// Which of them it is.
+    /// Index of the rank in the group.
     pub rank: u32,
-    /// How many ranks the group has.
+    /// Number of ranks in the group.
     pub ranks: u32,
 }
 
@@ -68,9 +69,9 @@ impl CommStep {
     }
 }
 
-/// What a rank sends and receives in a collective. `bytes` is the size as Chakra has it: of an
-/// all-gather what each rank gives, of a reduce-scatter, an all-reduce or an all-to-all the whole
-/// buffer of a rank. O(ranks).
+/// Returns the messages of a rank in a collective. `bytes` is the size in Chakra's terms: the
+/// contribution of each rank for an all-gather, the whole buffer of a rank for a reduce-scatter,
+/// all-reduce or all-to-all. O(ranks).
 pub fn unroll(
     algorithm: CollectiveAlgorithm,
     kind: CollectiveCommType,
@@ -148,20 +149,21 @@ fn broadcast(algorithm: CollectiveAlgorithm, bytes: u64, place: GroupPlace) -> V
     }
 }
 
-/// To the next rank and from the one before, as often as there are others.
+/// Sends to the next rank and receives from the previous one, once per other rank.
 fn around(bytes: u64, place: GroupPlace) -> Vec<CommStep> {
     let step = CommStep::exchange(place.ahead(1), place.behind(1), bytes);
     vec![step; place.ranks as usize - 1]
 }
 
-/// With each other rank in turn: in step k to the k-th behind it, from the k-th before it.
+/// Exchanges with each other rank in turn: step k sends to the k-th rank ahead and receives from
+/// the k-th behind.
 fn rotations(bytes: u64, place: GroupPlace) -> Vec<CommStep> {
     (1..place.ranks)
         .map(|by| CommStep::exchange(place.ahead(by), place.behind(by), bytes))
         .collect()
 }
 
-/// Steps that need not wait for each other.
+/// Merges steps that need not wait for each other.
 fn at_once(steps: Vec<CommStep>) -> Vec<CommStep> {
     let mut all = CommStep::default();
     for step in steps {
@@ -171,7 +173,7 @@ fn at_once(steps: Vec<CommStep>) -> Vec<CommStep> {
     vec![all]
 }
 
-/// From the first rank to the second, from that to the third, …
+/// Passes the data along the ranks: from the first to the second, from the second to the third, …
 fn along(bytes: u64, place: GroupPlace) -> Vec<CommStep> {
     let before = place.rank.checked_sub(1);
     let after = Some(place.rank + 1).filter(|after| *after < place.ranks);
@@ -187,7 +189,7 @@ fn along(bytes: u64, place: GroupPlace) -> Vec<CommStep> {
     ]
 }
 
-/// From the first rank to each other one.
+/// Sends from the first rank to each other one.
 fn from_root(bytes: u64, place: GroupPlace) -> Vec<CommStep> {
     vec![if place.rank == 0 {
         CommStep {
@@ -202,8 +204,8 @@ fn from_root(bytes: u64, place: GroupPlace) -> Vec<CommStep> {
     }]
 }
 
-/// A binomial tree from the first rank: who has the data gives it to a rank as far as the data has
-/// come, which doubles in each step.
+/// Broadcasts along a binomial tree from the first rank: the distance to the next receiver doubles
+/// in each step.
 fn binomial(bytes: u64, place: GroupPlace) -> Vec<CommStep> {
     let mut steps = vec![];
     let mut distance = 1;
@@ -220,8 +222,8 @@ fn binomial(bytes: u64, place: GroupPlace) -> Vec<CommStep> {
     steps
 }
 
-/// Bruck's all-gather: in each step all blocks that a rank has, to the rank as many places before
-/// it, as long as there are blocks that it lacks.
+/// Bruck's all-gather: in each step a rank sends the blocks it holds to the rank `distance` behind
+/// it, limited to the missing blocks.
 fn bruck(place: GroupPlace, bytes_of: impl Fn(u32) -> u64) -> Vec<CommStep> {
     let mut steps = vec![];
     let mut distance = 1;
@@ -237,7 +239,7 @@ fn bruck(place: GroupPlace, bytes_of: impl Fn(u32) -> u64) -> Vec<CommStep> {
     steps
 }
 
-/// Bruck's all-to-all: in each step the blocks whose way has this bit.
+/// Bruck's all-to-all: each step moves the blocks whose distance has the step's bit set.
 fn bruck_all_to_all(part: u64, place: GroupPlace) -> Vec<CommStep> {
     let mut steps = vec![];
     let mut distance = 1;
@@ -253,7 +255,7 @@ fn bruck_all_to_all(part: u64, place: GroupPlace) -> Vec<CommStep> {
     steps
 }
 
-/// The same backwards: who sent receives.
+/// Reverses a schedule in time and direction: senders become receivers.
 fn reversed(steps: Vec<CommStep>) -> Vec<CommStep> {
     let turned = steps.into_iter().rev().map(|step| CommStep {
         sends: step.receives,
@@ -273,8 +275,8 @@ mod tests {
         CollectiveAlgorithm::Pairwise,
     ];
 
-    /// Runs all ranks step by step; a receive takes the oldest message of its sender. Returns how
-    /// many bytes were sent.
+    /// Runs all ranks step by step; a receive takes the oldest message of its sender. Returns the
+    /// bytes sent.
     fn run(algorithm: CollectiveAlgorithm, kind: CollectiveCommType, ranks: u32) -> u64 {
         let place = |rank| GroupPlace { rank, ranks };
         let steps: Vec<Vec<CommStep>> = (0..ranks)
@@ -347,13 +349,13 @@ mod tests {
             (Pairwise, Kind::AllReduce, 4, 4 * 2 * 3 * 210),
             // up and down a tree of p - 1 edges
             (Tree, Kind::AllReduce, 7, 2 * 6 * 840),
-            // each rank gets what the others have
+            // each rank gets the blocks of all others
             (Ring, Kind::AllGather, 7, 7 * 6 * 840),
             (Tree, Kind::AllGather, 7, 7 * 6 * 840),
             (Pairwise, Kind::AllGather, 7, 7 * 6 * 840),
             (Tree, Kind::ReduceScatter, 7, 7 * 6 * 120),
             (Ring, Kind::AllToAll, 7, 7 * 6 * 120),
-            // of 7 ways 4 have each of three bits, but of the 6 others 3
+            // each of the three bits is set in 3 of the distances 1 to 6
             (Tree, Kind::AllToAll, 7, 7 * (3 + 3 + 3) * 120),
             (Ring, Kind::Broadcast, 7, 6 * 840),
             (Tree, Kind::Reduce, 7, 6 * 840),

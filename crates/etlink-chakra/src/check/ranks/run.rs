@@ -1,20 +1,20 @@
-//! Lets all ranks run as far as they can.
+//! Lets all ranks run as far as possible.
 
 use super::{MatchTable, RankComm, RankNodes, comm};
 use crate::finding::{FindingKind, Findings};
 
-/// How far a rank has come.
+/// Progress of one rank.
 struct RankProgress {
-    /// Per node, how many of those it waits for have not run.
+    /// Number of dependencies of each node that have not run.
     waits: Vec<u32>,
-    /// Per node, its entry in `comms`; `u32::MAX`: it computes.
+    /// Entry in `comms` of each node; `u32::MAX` for computation.
     comm: Vec<u32>,
     ran: usize,
-    /// Entries of `comms` that have come to their turn and wait for other ranks.
+    /// Entries of `comms` that have started and wait for other ranks.
     waiting: Vec<u32>,
 }
 
-/// Runs, and names what waits for ever.
+/// Runs all ranks and reports nodes that wait forever.
 pub(super) fn run(ranks: &[RankNodes], table: &MatchTable, findings: &mut Findings) {
     let mut state: Vec<RankProgress> = ranks.iter().map(RankProgress::new).collect();
     let mut here: Vec<Vec<(u32, u32)>> = vec![vec![]; table.needs.len()];
@@ -36,7 +36,7 @@ pub(super) fn run(ranks: &[RankNodes], table: &MatchTable, findings: &mut Findin
         let matched = table.of[at as usize][entry as usize] as usize;
         let arrived = &mut here[matched];
         arrived.push((at, node));
-        // A send is done when it is issued; only the receive waits.
+        // A send is done once it is issued; only the receive waits.
         if matches!(communication.what, RankComm::Send(_)) {
             finish(ranks, &mut state, at, node, &mut ready);
         }
@@ -73,7 +73,7 @@ impl RankProgress {
     }
 }
 
-/// A node has run: who waited for it alone is ready.
+/// Marks a node as run, which makes dependents ready that waited only for this node.
 fn finish(
     ranks: &[RankNodes],
     state: &mut [RankProgress],
@@ -92,7 +92,8 @@ fn finish(
     }
 }
 
-/// Names, for each rank that does not end, the first communication that it waits in and for whom.
+/// Reports, for each rank that does not end, the first communication it waits in, and the ranks it
+/// waits for.
 fn report(
     ranks: &[RankNodes],
     state: &[RankProgress],
@@ -126,7 +127,8 @@ fn report(
     }
 }
 
-/// For which ranks the rank at place `at` waits: those of a match that have not come to it.
+/// Describes the ranks that the rank at index `at` waits for: ranks of a match that have not
+/// reached it.
 fn missing_ranks(
     ranks: &[RankNodes],
     state: &[RankProgress],

@@ -1,4 +1,4 @@
-//! Ranks as lists of nodes; what is wrong between them.
+//! Tests faults between ranks, which are given as lists of nodes.
 
 use super::*;
 use crate::proto::attribute_proto::Value;

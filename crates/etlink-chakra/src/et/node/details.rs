@@ -1,4 +1,5 @@
-//! What a node says beside what simulators read, and what its file says already.
+//! Writes details of a node that simulators do not read, without those that follow from the rest of
+//! the file.
 
 use super::Encoder;
 use crate::captured::captured;
@@ -14,7 +15,7 @@ use etlink_model::{
 use std::ops::Range;
 
 impl Encoder<'_> {
-    /// Everything but arguments and what a communication says of itself.
+    /// Writes everything except arguments and a communication's own attributes.
     pub(super) fn write_details(&mut self, index: NodeIdx, node: &Node, node_type: NodeType) {
         let is_communication = node_type != NodeType::CompNode;
         let is_cpu_op = !is_communication && self.graph.is_cpu_op(node);
@@ -49,7 +50,7 @@ impl Encoder<'_> {
         }
     }
 
-    /// The exact start and duration.
+    /// Writes the exact start and duration.
     pub(super) fn write_times(&mut self, start_ns: i64, duration: DurationNs) {
         match split_times(start_ns, duration.0) {
             Some(times) => self.message.attr_ints(NS, &times),
@@ -60,7 +61,7 @@ impl Encoder<'_> {
         }
     }
 
-    /// The thread or queue of a node.
+    /// Writes the thread or queue of a node.
     pub(super) fn write_place(&mut self, node: &Node) {
         if node.on_device {
             self.write_queue(node.track.index());
@@ -69,7 +70,8 @@ impl Encoder<'_> {
         }
     }
 
-    /// A list of nothing but zeros is not written: most are of program order.
+    /// Writes the latencies of deps. A list that contains only zeros is omitted: most deps are
+    /// program order.
     fn write_latencies(&mut self) {
         for (name, latencies) in [
             ("ctrl_latency_ns", &self.ctrl_latencies),
@@ -118,19 +120,19 @@ impl Encoder<'_> {
         }
     }
 
-    /// The first slice of an op bears its identity, the others name the first.
+    /// Writes the identity of an op with its first slice; other slices refer to the first.
     fn op_slice(&mut self, index: NodeIdx, node: &Node) {
         match self.plan.first_slice.get(node.source as usize) {
             Some(&first) if first == index => self.write_identity(OpIdx(node.source)),
             Some(&first) => self
                 .message
                 .attr_int("slice_of", self.plan.id(first).cast_signed()),
-            // a gap that no annotation encloses
+            // A gap outside of all annotations.
             None => {}
         }
     }
 
-    /// What names an op: in the host trace and in the device trace.
+    /// Writes the ids of an op in the host trace and in the device trace.
     fn write_identity(&mut self, op: OpIdx) {
         let (ops, at) = (&self.trace.device.ops, op.index());
         self.op_ids(ops, at);
@@ -148,8 +150,8 @@ impl Encoder<'_> {
             .attr_int("host_id", nodes.id[node].cast_signed());
     }
 
-    /// The arguments of an op, on its first slice. They stand before the attributes, as their
-    /// numbers in the schema do: who reads a file and writes it again gets the same bytes.
+    /// Writes the arguments of an op with its first slice. They precede the attributes, in the
+    /// order of field numbers in the schema, so reading and rewriting a file gives the same bytes.
     pub(super) fn write_arguments(&mut self, index: NodeIdx, node: &Node) {
         let is_of_op = matches!(
             node.kind,
@@ -165,7 +167,7 @@ impl Encoder<'_> {
         let Some((host, node)) = host.zip(self.trace.op_host[op.index()].get()) else {
             let names = &self.trace.device.names;
             let (shapes, types) = (ops.shapes[op.index()], ops.types[op.index()]);
-            // The list of types is the host trace's where there is one.
+            // The list of types belongs to the host trace if there is one.
             let types = match &self.trace.host {
                 Some(_) => names.get(types),
                 None => self.texts.types(types, names),
@@ -202,7 +204,7 @@ impl Encoder<'_> {
         if let Some(seq_id) = seq_id.filter(|seq| *seq >= 0) {
             self.message.attr_int("seq_id", seq_id);
         }
-        // Since PyTorch 2.4 the two are one number.
+        // Since PyTorch 2.4, the two have the same number.
         self.write_external_id(ops.external_id[at], rf_id);
     }
 
@@ -213,7 +215,7 @@ impl Encoder<'_> {
         if let Some(correlation) = rows.correlation[at].get() {
             self.message.attr_int("correlation", correlation.0);
         }
-        // Calls are not written in other parts.
+        // Other parts contain no calls.
         let call = self.trace.row_call[at].get();
         let call = if self.options.part == TracePart::Whole {
             call
@@ -244,7 +246,7 @@ impl Encoder<'_> {
         self.write_metrics(self.trace.row_metrics(row));
     }
 
-    /// What was measured of a kernel: `metric.dram__bytes.sum`, in the unit of the profile.
+    /// Writes measurements of a kernel: `metric.dram__bytes.sum`, in the unit of the profile.
     fn write_metrics(&mut self, places: Range<usize>) {
         for place in places {
             let metric = self.trace.kernel_metrics.row(place);
@@ -265,8 +267,8 @@ impl Encoder<'_> {
         }
     }
 
-    /// `implied` is what a reader takes where there is none. So -1 is written where there is none
-    /// and would be taken to be one.
+    /// Writes an external id. `implied` is the value that a reader assumes for an absent one. An
+    /// explicit -1 is therefore written if there is no id but a reader would assume one.
     fn write_external_id(&mut self, external_id: i64, implied: Option<i64>) {
         let external_id = external_id.max(-1);
         if external_id != implied.unwrap_or(-1) {
@@ -274,12 +276,12 @@ impl Encoder<'_> {
         }
     }
 
-    /// All that the traces say of a communication, under the host trace's names.
+    /// Writes all that the traces state about a communication, under the host trace's names.
     pub(super) fn write_communication(&mut self, node: &Node) {
         if node.kind != NodeKind::Collective {
             return;
         }
-        // Attributes of a collective are on one slice alone, as `comm_size` is.
+        // Attributes of a collective are on a single slice, as `comm_size` is.
         let record = self.trace.collective(node);
         let record = if self.trace.is_communication(node) {
             record

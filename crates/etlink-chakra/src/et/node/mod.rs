@@ -1,4 +1,4 @@
-//! One node: fields, dependencies, and the attributes that simulators read.
+//! Writes one node: fields, dependencies, and the attributes that simulators read.
 
 mod details;
 
@@ -17,25 +17,25 @@ use etlink_link::roofline::{RooflineFormula, RooflineWork};
 use etlink_link::{Edge, EdgeKind, LinkedTrace, Node, NodeDeps, NodeKind};
 use etlink_model::{DurationNs, NodeIdx, TrackIdx};
 
-/// `tensor_size` of a device node is no less: ASTRA-sim aborts at a node that takes less than a
-/// nanosecond, which this does not below 16 TB/s.
+/// Minimum `tensor_size` of a device node: ASTRA-sim aborts at a node that takes less than a
+/// nanosecond, which this size does not below 16 TB/s.
 const MIN_DEVICE_BYTES: u64 = 16_384;
 
-/// A formula by which a node takes more than so many times what it took is none of what it did: a
-/// cache is quicker than the memory, but not by that much. `reshape_and_cache_flash` has the whole
-/// cache among its tensors and writes a few lines of it.
+/// Maximum ratio of roofline time to measured time; above it, the formula does not describe the
+/// node's work. A cache is faster than memory, but not by that much. `reshape_and_cache_flash` has
+/// the whole cache among its tensors and writes only a few lines.
 const MOST_OF_MEASURED: u64 = 2;
 
-/// Of an op that has no formula of its own only its tensors are known. Where those take less than
-/// this part of what it took, it did something else: kernels of Triton, replays of whole graphs.
-/// Copies between host and device are also slower than that: they go at the speed of their link,
-/// which is not in a roofline.
+/// Divisor of the measured time that gives the minimum roofline time of an op without its own
+/// formula, whose tensors alone are known. Below it, the op did other work, such as Triton
+/// kernels or replays of whole graphs. Copies between host and device are also slower, because they
+/// run at the speed of their link, which is not in a roofline.
 const LEAST_OF_MEASURED: u64 = 10;
 
-/// `roofline_source` of a node that has no formula and keeps its time.
+/// `roofline_source` of a node without a formula, which keeps its time.
 const DURATION: &str = "duration";
 
-/// Encodes nodes of a trace, each by itself.
+/// Encoder of a trace's nodes, each independently.
 pub(crate) struct Encoder<'t> {
     trace: &'t LinkedTrace,
     graph: &'t PartGraph<'t>,
@@ -43,21 +43,21 @@ pub(crate) struct Encoder<'t> {
     options: &'t WriteOptions<'t>,
     plan: &'t EtPlan,
     texts: &'t SharedTexts<'t>,
-    /// The process that nodes need not name.
+    /// Process that nodes need not name.
     pid: Option<i64>,
     message: MessageWriter,
     ctrl_deps: Vec<u64>,
     data_deps: Vec<u64>,
-    /// Per entry of these two, what the dep takes by itself. Empty where that is not written.
+    /// Latency of each dep in the two lists above; empty if latencies are not written.
     ctrl_latencies: Vec<DurationNs>,
     data_latencies: Vec<DurationNs>,
-    /// Nodes that are not written, whose deps are still to be taken.
+    /// Omitted nodes whose deps still have to be taken.
     left_out: Vec<NodeIdx>,
     summary: WriteSummary,
 }
 
 impl<'t> Encoder<'t> {
-    /// Appends nodes to `bytes`.
+    /// Creates an encoder that appends nodes to `bytes`.
     pub(crate) fn new(
         trace: &'t LinkedTrace,
         graph: &'t PartGraph<'t>,
@@ -86,7 +86,7 @@ impl<'t> Encoder<'t> {
         }
     }
 
-    /// What was appended to, and what it is.
+    /// Returns the bytes with the appended nodes, and their summary.
     pub(crate) fn finish(self) -> OutputBlock {
         OutputBlock {
             bytes: self.message.bytes(),
@@ -94,14 +94,14 @@ impl<'t> Encoder<'t> {
         }
     }
 
-    /// Node `index`, and the latency before it where that is a node.
+    /// Writes node `index`, preceded by its latency if that is a node.
     pub(crate) fn node(&mut self, index: NodeIdx) {
         let (trace, graph) = (self.trace, self.graph);
         let node = graph.nodes.get(index);
         if !self.plan.is_written(index, node.kind, self.options) {
             return;
         }
-        // Of the nodes that one of the trace has become only one communicates.
+        // Of the nodes that one node of the trace has become, only one communicates.
         let origin = if graph.is_communication(index) {
             graph.origin(index)
         } else {
@@ -111,7 +111,7 @@ impl<'t> Encoder<'t> {
             origin.and_then(|origin| comm_of(trace, self.groups, self.options, origin)?.ok());
         let node_type = node_type(comm.as_ref());
         self.write_deps(index);
-        // The latency node takes the deps and leaves its own id as the node's only one.
+        // The latency node takes the deps and leaves its own id as the node's only dep.
         if self.plan.has_latency_node(index) {
             self.latency_node(index, &node);
         }
@@ -150,13 +150,13 @@ impl<'t> Encoder<'t> {
         self.message.end();
     }
 
-    /// Whether nodes say more than simulators read.
+    /// Returns true if nodes have more attributes than simulators read.
     fn is_full(&self) -> bool {
         self.options.attributes == AttributeSet::Full
     }
 
-    /// No simulator reads starts. Of durations alone, latencies included, a reader makes what a
-    /// simulator does.
+    /// Writes the start, which no simulator reads. Without starts, a reader computes from
+    /// durations, including latencies, what a simulator does.
     fn write_start(&mut self, start_ns: i64) {
         let start_us = u64::try_from(start_ns.div_euclid(1000));
         if self.is_full() {
@@ -165,12 +165,12 @@ impl<'t> Encoder<'t> {
         }
     }
 
-    /// A time by the clock that the file is to have.
+    /// Converts a time to the clock of the file.
     fn aligned(&self, ns: i64) -> i64 {
         self.options.aligned(self.trace, ns)
     }
 
-    /// The latency of node `index`, which has its deps and is its only one.
+    /// Writes the latency node of node `index`, which takes its deps and becomes its only dep.
     fn latency_node(&mut self, index: NodeIdx, node: &Node) {
         let (id, latency) = (self.plan.id(index) - 1, self.plan.latency[index.index()]);
         let start_ns = self.aligned(node.start.0).saturating_sub(latency.0);
@@ -200,19 +200,19 @@ impl<'t> Encoder<'t> {
         self.message.end();
         self.ctrl_deps.clear();
         self.data_deps.clear();
-        // From here on the node waits for its latency, which waits for all else.
+        // From here on, the node waits for its latency, which waits for everything else.
         self.ctrl_deps.push(id);
     }
 
-    /// Sorts the deps of a node by meaning; a node that is waited for twice is named once. For a
-    /// node that is not written stand those that it waits for.
+    /// Sorts the deps of a node by meaning, and names repeated ones once. An omitted node is
+    /// replaced with its own deps.
     fn write_deps(&mut self, index: NodeIdx) {
         self.ctrl_deps.clear();
         self.data_deps.clear();
         let mut next = Some(index);
         while let Some(index) = next.take().or_else(|| self.left_out.pop()) {
             let edges = self.graph.edges.deps(index);
-            // most nodes wait for one alone
+            // Most nodes have a single dep.
             let is_only = edges.iter().nth(1).is_none();
             for edge in edges
                 .iter()
@@ -223,7 +223,7 @@ impl<'t> Encoder<'t> {
                     continue;
                 }
                 let id = self.plan.id(edge.from);
-                // several nodes can be written as one
+                // Several nodes can be written as one.
                 if !self.ctrl_deps.contains(&id) && !self.data_deps.contains(&id) {
                     let deps = if edge.kind.is_control() {
                         &mut self.ctrl_deps
@@ -234,8 +234,8 @@ impl<'t> Encoder<'t> {
                 }
             }
         }
-        // Data and not control: that two communications go in turn is a matter of the network, not
-        // of a thread.
+        // Data and not control: the order of two communications is a matter of the network, not of
+        // a thread.
         if let Some(before) = self
             .plan
             .serialized_after(index)
@@ -249,7 +249,7 @@ impl<'t> Encoder<'t> {
         self.find_latencies(index);
     }
 
-    /// Sets what the deps of a node take by themselves, for one that is there twice the longer.
+    /// Collects the latencies of a node's deps; for a repeated dep, the longer one counts.
     fn find_latencies(&mut self, index: NodeIdx) {
         self.ctrl_latencies.clear();
         self.data_latencies.clear();
@@ -276,7 +276,8 @@ impl<'t> Encoder<'t> {
         }
     }
 
-    /// What simulators read. They search the attributes from the first on, so these come first.
+    /// Writes the attributes that simulators read. They search the attributes from the start, so
+    /// these come first.
     fn simulator_attributes(
         &mut self,
         index: NodeIdx,
@@ -284,10 +285,10 @@ impl<'t> Encoder<'t> {
         comm: Option<&SimulatedComm<'_>>,
     ) {
         // ASTRA-sim throws at a communication node with `is_cpu_op` true, so Gloo's have it false
-        // as well. Feeders take it as false where it is absent.
+        // as well. Feeders assume false if it is absent.
         if comm.is_none() && self.graph.is_cpu_op(node) {
             self.message.attr_bool("is_cpu_op", true);
-            // the time until a rank begins after the others is nobody's work
+            // The time before a rank begins later than others is nobody's work.
             let is_before_all = node.kind == NodeKind::Boundary && node.track == TrackIdx::NONE;
             if !is_before_all {
                 let take_ns = self.plan.duration_us[index.index()].saturating_mul(1000);
@@ -301,7 +302,7 @@ impl<'t> Encoder<'t> {
         }
     }
 
-    /// What a simulator with a roofline reads.
+    /// Writes the attributes that a simulator with a roofline reads.
     fn roofline_attributes(&mut self, index: NodeIdx, node: &Node, work: Option<RooflineWork>) {
         let on_host = self.graph.is_cpu_op(node);
         if !on_host {
@@ -312,7 +313,7 @@ impl<'t> Encoder<'t> {
         }
     }
 
-    /// That of a node that simulators time by it.
+    /// Writes the roofline attributes of a device node, whose time simulators compute from them.
     fn device_roofline(&mut self, index: NodeIdx, node: &Node, work: Option<RooflineWork>) {
         let take_us = self.plan.duration_us[index.index()];
         let take_ns = take_us.saturating_mul(1000);
@@ -349,14 +350,14 @@ impl<'t> Encoder<'t> {
         self.write_work(&work, MIN_DEVICE_BYTES);
     }
 
-    /// Of the device that the times of a roofline are for.
+    /// Returns the peaks of the device that roofline times are computed for.
     fn peaks(&self) -> RooflinePeaks {
         let agreement = self.options.agreement;
         agreement.map_or_else(RooflinePeaks::default, |agreement| agreement.peaks)
     }
 
     fn write_work(&mut self, work: &RooflineWork, least_bytes: u64) {
-        // ASTRA-sim's roofline throws where one is missing, and aborts at a `num_ops` of 0.
+        // ASTRA-sim's roofline throws if either is missing, and aborts at a `num_ops` of 0.
         self.message.attr_uint("num_ops", work.operations.max(1));
         self.message
             .attr_uint("tensor_size", work.bytes.max(least_bytes));
@@ -367,11 +368,11 @@ impl<'t> Encoder<'t> {
         *self.summary.work.entry(work.formula).or_default() += 1;
     }
 
-    /// Gives a node that keeps its time the bytes that the memory of the device moves in it, so that
-    /// the roofline takes that time.
+    /// Gives a node that keeps its time the number of bytes that the device's memory moves in this
+    /// time, so that the roofline results in the same time.
     fn keep_duration(&mut self, duration_us: u64) {
         let ns = duration_us.saturating_mul(1000);
-        // Half a nanosecond more: ASTRA-sim cuts its quotient to whole ones.
+        // Half a nanosecond is added because ASTRA-sim truncates its quotient to whole nanoseconds.
         let rate = self.peaks().gb_per_s;
         let bytes = ns.saturating_mul(rate).saturating_add(rate / 2);
         self.message.attr_uint("num_ops", 1);
@@ -382,9 +383,9 @@ impl<'t> Encoder<'t> {
         }
     }
 
-    /// What the simulator reads of a communication node. Ranks and tag are `int32`, the type
-    /// that Chakra's first feeder asks for. The tag is always 0: `Seq` is a rank's own count
-    /// and differs between the two sides, while messages with one tag match in order.
+    /// Writes the attributes of a communication node. Ranks and tag are `int32`, the type that
+    /// Chakra's first feeder requests. The tag is always 0: `Seq` is a rank's own count and differs
+    /// between the two sides, while messages with the same tag match in order.
     fn communication_attributes(&mut self, comm: &SimulatedComm<'_>) {
         match *comm {
             SimulatedComm::Collective { kind, bytes, group } => {
@@ -421,7 +422,7 @@ impl<'t> Encoder<'t> {
     }
 }
 
-/// Whether an edge of another kind already names the same node.
+/// Returns true if an edge of another kind already names the same node.
 fn implied(edges: NodeDeps<'_>, edge: Edge) -> bool {
     let mut earlier = EdgeKind::ALL
         .into_iter()
@@ -429,14 +430,14 @@ fn implied(edges: NodeDeps<'_>, edge: Edge) -> bool {
     earlier.any(|kind| edges.contains(kind, edge.from))
 }
 
-/// Whether a node can have done what its formula says, in the time that it took.
+/// Returns true if a node can have done the work of its formula in its measured time.
 fn is_plausible(formula: RooflineFormula, roofline_ns: u64, measured_ns: u64) -> bool {
     let most = measured_ns.saturating_mul(MOST_OF_MEASURED);
     let least = match formula {
         RooflineFormula::Bytes | RooflineFormula::Unknown | RooflineFormula::Copy => {
             measured_ns / LEAST_OF_MEASURED
         }
-        // a small product waits longer for its launch than it calculates, and is what it is
+        // A small product waits longer for its launch than it computes, so there is no lower limit.
         _ => 0,
     };
     (least..=most).contains(&roofline_ns)

@@ -1,19 +1,19 @@
-//! Communications alone, and one chain of computation beside them.
+//! Reduces a graph to its communications and one chain of computation.
 //!
 //! ```text
 //! stream 7    gemm | gemm |          gemm |     |       compute =====|=====          ========
 //! stream 20        all_reduce |           all_reduce  ->      all_reduce ==         all_reduce =
 //!                          exposed    exposed
 //! ```
-//! Simulators run one compute node of a rank at a time, so there is one chain for all groups: a
-//! chain for each would take the time that passes in several of them several times. A communication
-//! is *exposed* from when the device's other work stood still until its end, if something waited
-//! for that. Computation is all other time from the first start to the last end, cut where
-//! communications start and where they expose it. A communication waits for the computation before
-//! its start and for the communication before it on its stream (or thread), computation for the
-//! piece before it and for what was exposed before it. With communications as long as they were,
-//! each one starts when it did and all ends when it did; one that is longer holds up what it did
-//! hold up. O(n log n).
+//! Simulators run one compute node of a rank at a time, so there is a single chain for all groups:
+//! one chain per group would count time that passes in several of them several times. A
+//! communication is *exposed* from the moment the device's other work stopped until its end, if
+//! something waited for it. Computation is all other time from the first start to the last end,
+//! split where communications start and where they become exposed. A communication waits for the
+//! computation before its start and for the previous communication on its stream (or thread).
+//! Computation waits for the previous piece and for the communication exposed before it. If
+//! communications take their measured time, each starts and everything ends as measured; a longer
+//! communication delays what it delayed before. O(n log n).
 
 use super::{PartGraph, stand_in};
 use etlink_link::{Edge, EdgeKind, Edges, LinkedTrace, Node, Nodes};
@@ -21,16 +21,16 @@ use etlink_model::{NodeIdx, TimeNs, TrackIdx};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// A stretch of time.
+/// Start and end of a time range.
 type Span = (TimeNs, TimeNs);
 
-/// A communication.
+/// A communication and its exposure.
 #[derive(Clone, Copy)]
 struct ExposedComm {
     node: Node,
-    /// Its number in the whole graph.
+    /// Number of the node in the whole graph.
     number: NodeIdx,
-    /// From when on nothing went on but for it.
+    /// Time from which nothing else ran; `None` if the communication is not exposed.
     exposed: Option<TimeNs>,
 }
 
@@ -40,8 +40,8 @@ impl ExposedComm {
     }
 }
 
-/// The part of `whole`, which is all of `trace`. `serialize_comms`: communications get their order
-/// elsewhere.
+/// Returns the part of `whole`, which covers all of `trace`. If `serialize_comms` is set,
+/// communications are ordered elsewhere.
 pub(super) fn of<'t>(
     trace: &LinkedTrace,
     whole: PartGraph<'t>,
@@ -100,13 +100,13 @@ pub(super) fn of<'t>(
     }
 }
 
-/// The communications in order of time, and what they expose.
+/// Returns the communications in order of time, with their exposure.
 fn exposed_communications(trace: &LinkedTrace, whole: &PartGraph<'_>) -> Vec<ExposedComm> {
     let nodes = &whole.nodes;
     let mut holds_up = vec![false; nodes.len()];
     for node in nodes.indices() {
         let deps = whole.edges.deps(node).iter().map(|edge| edge.from);
-        // Only the last that a node waits for holds it up; of equal ends the later node.
+        // Only the last dep to end delays a node; for equal ends, the later node counts.
         if let Some(last) = deps.max_by_key(|from| (nodes.end(*from), *from)) {
             holds_up[last.index()] = true;
         }
@@ -120,7 +120,7 @@ fn exposed_communications(trace: &LinkedTrace, whole: &PartGraph<'_>) -> Vec<Exp
             number,
             exposed: None,
         };
-        // What ran last before its end: the communication is exposed from when that stopped.
+        // The communication is exposed once the last other work before its end has stopped.
         let before = &busy[..busy.partition_point(|(start, _)| *start < comm.end())];
         let idle = before.last().map_or(node.start, |(_, end)| *end);
         if holds_up[number.index()] && idle < comm.end() {
@@ -132,8 +132,8 @@ fn exposed_communications(trace: &LinkedTrace, whole: &PartGraph<'_>) -> Vec<Exp
     comms
 }
 
-/// When anything but communications ran: on devices where the trace has any, else on threads.
-/// Apart, in order.
+/// Returns the times in which anything but communications ran: on devices if the trace has any,
+/// else on threads. Intervals are disjoint and ordered.
 fn busy_intervals(trace: &LinkedTrace, whole: &PartGraph<'_>) -> Vec<Span> {
     let nodes = &whole.nodes;
     let (on_device, looks_on) = (nodes.on_device.contains(&true), trace.passive_threads());
@@ -155,7 +155,7 @@ fn busy_intervals(trace: &LinkedTrace, whole: &PartGraph<'_>) -> Vec<Span> {
     busy
 }
 
-/// Computation in order.
+/// Returns the pieces of computation, in order.
 fn compute_pieces(nodes: &Nodes, comms: &[ExposedComm]) -> Vec<Span> {
     let ends = nodes
         .start
@@ -171,7 +171,7 @@ fn compute_pieces(nodes: &Nodes, comms: &[ExposedComm]) -> Vec<Span> {
     let mut cuts: BTreeMap<TimeNs, i32> = BTreeMap::from([(first, 0), (last, 0)]);
     comms
         .iter()
-        // A cut without a change of depth: the communication hangs on the piece that ends here.
+        // A split without a change of depth: the communication depends on the piece that ends here.
         .for_each(|comm| *cuts.entry(comm.node.start).or_default() += 0);
     for (start, end) in exposed {
         *cuts.entry(start).or_default() += 1;
@@ -187,7 +187,7 @@ fn compute_pieces(nodes: &Nodes, comms: &[ExposedComm]) -> Vec<Span> {
     pieces
 }
 
-/// An edge that follows from times, not from what was recorded.
+/// Creates an edge that follows from times, not from the recording.
 fn inferred_edge(kind: EdgeKind, from: NodeIdx, to: NodeIdx) -> Edge {
     Edge {
         to,
@@ -222,7 +222,7 @@ fn piece_edges(
         {
             edges.push(inferred_edge(EdgeKind::StreamOrder, before, number));
         }
-        // The first piece behind its end is what it held up.
+        // The first piece after its end is the one that the communication delayed.
         let after = pieces.partition_point(|(start, _)| *start < comm.end());
         if comm.exposed.is_some()
             && let Some(&piece) = piece_number.get(after)

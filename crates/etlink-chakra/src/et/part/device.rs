@@ -1,20 +1,20 @@
-//! Devices alone: what the host did is chains of time between the nodes that launch, wait and
-//! communicate.
+//! Reduces a graph to device work: host work becomes chains of time between the nodes that launch,
+//! wait and communicate.
 //!
 //! ```text
 //! thread    op | op | call | op | gap | sync    ->    host | host        | host
 //! stream              kernel        ==|                      kernel    ==|
 //! ```
-//! A host node is written with the one before it on its thread where it waits for nothing else and
-//! nothing else waits for that one. So each path through host nodes keeps its length, and nothing
-//! starts earlier or later than in the whole graph. O(nodes + edges).
+//! A host node is merged with the previous node on its thread if it waits for nothing else and
+//! nothing else waits for the previous node. Each path through host nodes thus keeps its length,
+//! and nothing starts earlier or later than in the whole graph. O(nodes + edges).
 
 use super::{PartGraph, stand_in};
 use etlink_link::{Edge, EdgeKind, Edges, Nodes};
 use etlink_model::NodeIdx;
 use std::borrow::Cow;
 
-/// The part of `whole`.
+/// Returns the device part of `whole`.
 pub(super) fn of(whole: PartGraph<'_>) -> PartGraph<'_> {
     let nodes = whole.nodes.clone();
     let mut stays = nodes.on_device.clone();
@@ -57,7 +57,7 @@ pub(super) fn of(whole: PartGraph<'_>) -> PartGraph<'_> {
         number[own] = number[first.index()];
         let at = number[own].index();
         kept.duration[at] += duration;
-        // The time between the two is part of the chain's length.
+        // The time between the two belongs to the chain's length.
         kept.duration[at] += nodes.latency(&edges, node);
         take.into_iter().for_each(|take| takes[at] += take);
     }
@@ -85,12 +85,12 @@ pub(super) fn of(whole: PartGraph<'_>) -> PartGraph<'_> {
     part
 }
 
-/// Per node, the one that it is written with: itself or the first of its chain.
+/// Returns, for each node, the node it is merged with: itself or the first of its chain.
 fn written_with(edges: &Edges, stays: &[bool]) -> Vec<NodeIdx> {
     let all = || (0..stays.len()).map(NodeIdx::new);
     let before: Vec<Option<NodeIdx>> = all().map(|node| before(edges, node)).collect();
     let mut branches = vec![false; stays.len()];
-    // A node that something off its chain waits for must end by itself.
+    // A node with a dependent outside of its chain must end by itself.
     for edge in edges
         .iter()
         .filter(|edge| stays[edge.to.index()] || before[edge.to.index()] != Some(edge.from))
@@ -111,7 +111,7 @@ fn written_with(edges: &Edges, stays: &[bool]) -> Vec<NodeIdx> {
     with
 }
 
-/// The node before this one on its thread.
+/// Returns the previous node on the same thread.
 fn before(edges: &Edges, node: NodeIdx) -> Option<NodeIdx> {
     edges
         .deps(node)

@@ -1,5 +1,5 @@
-//! What of a linked trace is written, as a graph of its own: the whole, or a part that keeps order
-//! and time.
+//! Selects the nodes of a linked trace to write, as a graph of its own: the whole, or a part that
+//! preserves order and time.
 
 mod communication;
 mod device;
@@ -18,25 +18,27 @@ use std::borrow::Cow;
 pub(crate) struct PartGraph<'t> {
     pub(crate) nodes: Cow<'t, Nodes>,
     pub(crate) edges: Cow<'t, Edges>,
-    /// Per node, its number in the trace; [`NodeIdx::NONE`] = the trace has none. Empty: the same.
+    /// Number of each node in the trace; [`NodeIdx::NONE`] if the trace has no such node. Empty if
+    /// all numbers are the same.
     origin: Vec<NodeIdx>,
-    /// Per node, how long a simulator that runs one at a time is to take, with the latency before
-    /// it. Empty: duration and latency.
+    /// Time of each node, including its latency, in a simulator that runs one node at a time. Empty
+    /// if nodes take their duration and latency.
     pub(crate) takes: Vec<DurationNs>,
     /// Nodes that communicate.
     pub(crate) communications: Vec<NodeIdx>,
-    /// Nodes that carry out a communication of the host, and its node; `None`: those of the trace.
+    /// Pairs of a node that carries out a communication of the host, and the communication's node;
+    /// `None` to use the trace's pairs.
     pub(crate) transfers: Option<Vec<(NodeIdx, NodeIdx)>>,
-    /// Communications that are computation, by reason.
+    /// Number of communications that became computation, by reason.
     pub(crate) demoted: IndexMap<Demotion, u64>,
-    /// What a node is called that stands for several.
+    /// Name of nodes that stand for several nodes.
     standing_for: &'static str,
-    /// No node runs on the host, for simulators: time of the host is all computation that there is.
+    /// True if simulators see no host nodes: host time is then all the computation there is.
     host_computes: bool,
 }
 
 impl<'t> PartGraph<'t> {
-    /// O(n log n) in nodes and edges.
+    /// Selects the part of a trace that the options request. O(n log n) in nodes and edges.
     pub(crate) fn of(
         trace: &'t LinkedTrace,
         groups: &GroupResolver<'_>,
@@ -48,16 +50,16 @@ impl<'t> PartGraph<'t> {
         {
             waits::take_out(&mut whole, agreement);
         }
-        // ASTRA-sim runs one host node at a time (`HardwareResource.cc`): only files that it is to
-        // run, with latencies folded in, need times that add up.
+        // ASTRA-sim runs one host node at a time (`HardwareResource.cc`). Only files for ASTRA-sim,
+        // with latencies folded in, need times that add up.
         if options.serialize_comms
             && options.latency == LatencyMode::Fold
             && options.part != TracePart::Communication
         {
             serialize::serialize(&mut whole, !options.no_gaps);
         }
-        // ASTRA-sim counts as computation what devices do, and drops its statistics where the host
-        // does anything (`Statistics.cc`).
+        // ASTRA-sim counts device work as computation, and drops its statistics if there is any
+        // host work (`Statistics.cc`).
         whole.host_computes = match options.part {
             TracePart::Whole => false,
             TracePart::Device => !trace.nodes.on_device.contains(&true),
@@ -70,7 +72,7 @@ impl<'t> PartGraph<'t> {
         }
     }
 
-    /// The graph as it was linked.
+    /// Returns the graph as linked.
     fn whole(
         trace: &'t LinkedTrace,
         groups: &GroupResolver<'_>,
@@ -98,12 +100,12 @@ impl<'t> PartGraph<'t> {
         whole
     }
 
-    /// Number of nodes of the part.
+    /// Returns the number of nodes in the part.
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// The number that a node has in the trace.
+    /// Returns the number of a node in the trace.
     pub(crate) fn origin(&self, node: NodeIdx) -> Option<NodeIdx> {
         // The whole graph has no list: its nodes are the trace's.
         if self.origin.is_empty() {
@@ -112,22 +114,22 @@ impl<'t> PartGraph<'t> {
         self.origin.get(node.index())?.get()
     }
 
-    /// Whether a node that does not communicate is the host's for a simulator.
+    /// Returns true if simulators see a non-communicating node as a host node.
     pub(crate) fn is_cpu_op(&self, node: &Node) -> bool {
         !node.on_device && !self.host_computes
     }
 
-    /// Whether a node communicates.
+    /// Returns true if a node communicates.
     pub(crate) fn is_communication(&self, node: NodeIdx) -> bool {
         self.communications.binary_search(&node).is_ok()
     }
 
-    /// What a node is called, `None` for one that the trace has.
+    /// Returns the name of a node that stands for several; `None` for a node of the trace.
     pub(crate) fn standing_for(&self, node: NodeIdx) -> Option<&'static str> {
         self.origin(node).is_none().then_some(self.standing_for)
     }
 
-    /// Those of these nodes of the trace that are communications here.
+    /// Returns the communications of this part among these nodes of the trace.
     pub(crate) fn find(&self, origins: &[NodeIdx]) -> Vec<NodeIdx> {
         let mut known: Vec<(NodeIdx, NodeIdx)> = self
             .communications
@@ -145,7 +147,7 @@ impl<'t> PartGraph<'t> {
     }
 }
 
-/// A node that stands for several others, from the first one's start on.
+/// Creates a node that stands for several others, beginning at the start of the first one.
 fn stand_in(node: Node, duration: DurationNs) -> Node {
     Node {
         kind: NodeKind::HostGap,

@@ -1,17 +1,19 @@
-//! How long nodes take in a simulator that runs one host node and one device node at a time.
+//! Computes the times of nodes in a simulator that runs one host node and one device node at a
+//! time.
 //!
-//! Threads run side by side, and streams do. One after the other they would take the sum, so the
-//! time in which several run is given to one of them: work goes before a thread that stands still
-//! for a device or for other ranks, that before gaps, and of two that which began last. What is left of a node is its
-//! time here; all of them together take as long as host or devices were busy.
+//! Threads run concurrently, and so do streams. Run one after the other, they would take the sum of
+//! their times. The time in which several nodes run is therefore attributed to one of them: work
+//! takes precedence over a thread that waits for a device or for other ranks, such waits over gaps,
+//! and later starts over earlier ones. A node's time is what remains of it here; all nodes together
+//! take as long as host or devices were busy.
 //!
 //! ```text
 //! thread 1   op | op | op | op |             thread 1   op | op | op | op |
 //! thread 2   gap           | op          ->  thread 2                   gap | op
 //! ```
-//! A gap, in which its own thread or stream does nothing, becomes a wait for what ended last before
-//! it does, and is what is left after that, with that start: it would keep others from running, and
-//! its measured start would contradict the wait. O(n log n).
+//! A gap, in which its own thread or stream does nothing, becomes a wait for the work that ended
+//! last before the gap ends. It keeps the remaining time and the corresponding start: otherwise it
+//! would keep others from running, and its measured start would contradict the wait. O(n log n).
 
 use super::PartGraph;
 use etlink_link::{Edge, EdgeKind, Edges, NodeKind};
@@ -19,21 +21,21 @@ use etlink_model::{DurationNs, NodeIdx, TimeNs};
 use std::borrow::Cow;
 use std::collections::BinaryHeap;
 
-/// How far to look for what a gap shall wait for.
+/// Maximum number of ended nodes searched for a gap's wait.
 const LOOK_BACK: usize = 64;
 
-/// Whose time it is, the greatest first.
+/// Priority of a node in the attribution of time, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum TimePriority {
-    /// Nothing is known to run: host gaps, unexplained waits, what came before the recording.
+    /// Nothing is known to run: host gaps, unexplained waits, time before the recording.
     Gap,
-    /// A thread stands still for a device or for other ranks.
+    /// A thread waits for a device or for other ranks.
     Wait,
-    /// Anything else.
+    /// Any other work.
     Work,
 }
 
-/// A node that runs, or the time that its thread stood still before it.
+/// A running node, or the wait of its thread before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct RunningNode {
     priority: TimePriority,
@@ -42,8 +44,8 @@ struct RunningNode {
     end: TimeNs,
 }
 
-/// Sets the times of a whole graph, and has gaps wait if they are written. Communications, which
-/// have a place of their own, take all of theirs.
+/// Sets the times of a whole graph, and makes gaps wait if they are written. Communications, which
+/// have a place of their own, keep all their time.
 pub(super) fn serialize(whole: &mut PartGraph<'_>, gaps_wait: bool) {
     let (nodes, edges) = (&whole.nodes, &whole.edges);
     let mut takes = vec![DurationNs(0); nodes.len()];
@@ -52,7 +54,8 @@ pub(super) fn serialize(whole: &mut PartGraph<'_>, gaps_wait: bool) {
         takes[node.index()] += nodes.latency(edges, node);
     }
     let mut waits = vec![];
-    // Host and devices run side by side in the simulator too: each has its own time to give.
+    // Host and devices run concurrently in the simulator too, so each has its own time to
+    // attribute.
     for on_device in [false, true] {
         let mut all = running_nodes(whole, on_device);
         attribute_time(&all, &mut takes);
@@ -70,7 +73,7 @@ pub(super) fn serialize(whole: &mut PartGraph<'_>, gaps_wait: bool) {
                 inferred: true,
             });
         }
-        // Gaps that now begin later leave their time to others, so that all is given out again.
+        // Gaps that now begin later leave their time to others, so all time is attributed again.
         if !found.is_empty() {
             all.iter()
                 .for_each(|running| takes[running.node.index()] = DurationNs(0));
@@ -92,7 +95,7 @@ pub(super) fn serialize(whole: &mut PartGraph<'_>, gaps_wait: bool) {
     whole.takes = takes;
 }
 
-/// What runs on the host or on devices, by start, with latency.
+/// Returns the nodes that run on the host or on devices, with latency, by start.
 fn running_nodes(whole: &PartGraph<'_>, on_device: bool) -> Vec<RunningNode> {
     let (nodes, edges) = (&whole.nodes, &whole.edges);
     let mut all: Vec<RunningNode> = vec![];
@@ -124,7 +127,7 @@ fn running_nodes(whole: &PartGraph<'_>, on_device: bool) -> Vec<RunningNode> {
             .iter()
             .find(|edge| edge.kind == EdgeKind::ProgramOrder)
             .map(|edge| nodes.end(edge.from));
-        // The simulator's host stands still as well until a device or the network is done.
+        // The simulator's host also stands still until a device or the network is done.
         let is_waited_for =
             |last: NodeIdx| nodes.on_device[last.index()] || whole.is_communication(last);
         if let Some(since) =
@@ -142,7 +145,7 @@ fn running_nodes(whole: &PartGraph<'_>, on_device: bool) -> Vec<RunningNode> {
     all
 }
 
-/// Gives each instant to one of those that run then.
+/// Attributes each instant to one of the nodes that run then.
 fn attribute_time(all: &[RunningNode], takes: &mut [DurationNs]) {
     let mut open: BinaryHeap<RunningNode> = BinaryHeap::new();
     let mut now = TimeNs(i64::MIN);
@@ -153,7 +156,8 @@ fn attribute_time(all: &[RunningNode], takes: &mut [DurationNs]) {
     attribute_until(TimeNs(i64::MAX), &mut now, &mut open, takes);
 }
 
-/// Gives the time from `now` to `next` to the greatest of `open`; those that end before are done.
+/// Attributes the time from `now` to `next` to the greatest of `open`, and removes nodes that end
+/// before.
 fn attribute_until(
     next: TimeNs,
     now: &mut TimeNs,
@@ -163,9 +167,9 @@ fn attribute_until(
     while *now < next
         && let Some(&top) = open.peek()
     {
-        // one that ended while a greater one ran has nothing left: its end is before `now`
+        // A node that ended while a greater one ran has nothing left: its end is before `now`.
         let end = top.end.min(next).max(*now);
-        // a thread that stands still for these takes no time of the simulator's host
+        // A thread that waits takes no time of the simulator's host.
         if top.priority != TimePriority::Wait {
             takes[top.node.index()] += end - *now;
         }
@@ -177,8 +181,9 @@ fn attribute_until(
     *now = next.max(*now);
 }
 
-/// Places of gaps that have to share their time, and what each can wait for: of other threads or
-/// streams the last to end before it does, and before anything that waits for the gap.
+/// Returns the positions of gaps that have to share their time, and the node each can wait for:
+/// among other threads or streams, the last one to end before the gap does, and before any
+/// dependent of the gap.
 fn wait_anchors(
     whole: &PartGraph<'_>,
     all: &[RunningNode],
@@ -188,7 +193,7 @@ fn wait_anchors(
     let mut followed = vec![NodeIdx::NONE; nodes.len()];
     for edge in whole.edges.iter() {
         let first = &mut followed[edge.from.index()];
-        // Nodes are numbered by time: what waits for the gap first has the lowest number.
+        // Nodes are numbered by time, so the gap's first dependent has the lowest number.
         *first = edge.to.min(*first);
     }
     let mut works: Vec<&RunningNode> = all
@@ -202,13 +207,14 @@ fn wait_anchors(
     }) {
         let own_track = nodes.track[gap.node.index()];
         let ended = &works[..works.partition_point(|work| work.end <= gap.end)];
-        // the last to end first; none is looked for that ended before the gap began
+        // The search starts with the last to end and stops at nodes that ended before the gap
+        // began.
         for work in ended.iter().rev().take(LOOK_BACK) {
             if work.end <= gap.start {
                 break;
             }
             let is_elsewhere = nodes.track[work.node.index()] != own_track;
-            // an edge from a node after one that waits for the gap could close a cycle
+            // An edge from a node after a dependent of the gap could close a cycle.
             if is_elsewhere && work.node < followed[gap.node.index()] {
                 found.push((at, work.node));
                 break;
@@ -223,12 +229,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Starts, lengths and priorities.
+    /// Draws starts, lengths and priorities.
     fn spans() -> impl Strategy<Value = Vec<(i64, i64, u8)>> {
         prop::collection::vec((0i64..200, 0i64..50, 0u8..3), 0..40)
     }
 
-    /// Whether anything of this priority or a higher one runs at `at`.
+    /// Returns true if anything of this priority or a higher one runs at `at`.
     fn is_running(spans: &[(i64, i64, u8)], at: i64, least: u8) -> bool {
         spans.iter().any(|&(start, length, priority)| {
             priority >= least && start <= at && at < start + length

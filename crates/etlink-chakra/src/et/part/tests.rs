@@ -1,4 +1,4 @@
-//! Parts of drawn traces.
+//! Tests parts of drawn traces.
 
 use super::*;
 use crate::rank_agreement::HostTransfer;
@@ -19,7 +19,7 @@ fn part_of<'t>(trace: &'t LinkedTrace, part: TracePart, serialize_comms: bool) -
     )
 }
 
-/// Per node: what it is called, start and duration in ns, what it waits for.
+/// Returns, for each node, its name, start and duration in ns, and its deps.
 fn told<'g>(
     trace: &'g LinkedTrace,
     graph: &'g PartGraph<'_>,
@@ -50,8 +50,8 @@ fn host_nodes_become_chains_between_what_launches() {
         told(&trace, &graph),
         [
             ("host", 0, 5_100, vec![]),
-            // the launch call, the rest of the op, the gap and what gives the collective: 2 000 +
-            // 15 400 + 18 500 between + 9 400 + 1 600
+            // The launch call, the rest of the op, the gap, and the call of the collective: 2 000 +
+            // 15 400 + 18 500 between + 9 400 + 1 600.
             ("host", 5_100, 46_900, vec![0]),
             ("gemm<float>", 9_000, 700, vec![0]),
             ("Memcpy DtoD", 9_800, 650, vec![2]),
@@ -72,7 +72,7 @@ fn host_nodes_become_chains_between_what_launches() {
 /// stream 20       all_reduce  =====|       all_reduce
 /// thread     op ------------------------------------ op
 /// ```
-/// The gemm at 40 waits for the first all-reduce, of which the last 10 are exposed.
+/// The gemm at 40 waits for the first all-reduce, whose last 10 are exposed.
 fn overlapped() -> LinkedTrace {
     let mut b = TraceSketch::new();
     let op = b.op("train", 0, 90, None);
@@ -126,11 +126,11 @@ fn computation_goes_on_beside_communications_that_nothing_waits_for() {
         [
             ("compute", 0, 10, vec![]),
             ("ncclDevKernel_AllReduce", 10, 30, vec![0]),
-            // until the device had nothing else to do
+            // Until the device had nothing else to do.
             ("compute", 10, 20, vec![0]),
             ("compute", 40, 10, vec![2, 1]),
             ("ncclDevKernel_AllReduce", 50, 25, vec![3, 1]),
-            // nothing waited for the second all-reduce
+            // Nothing waited for the second all-reduce.
             ("compute", 50, 40, vec![3]),
         ]
     );
@@ -167,7 +167,7 @@ fn a_trace_without_communications_is_its_time() {
     }
 }
 
-/// The second thread's gap lies over the first's ops, and its op comes after them.
+/// The second thread's gap overlaps the first thread's ops, and its op comes after them.
 #[test]
 fn a_gap_waits_instead_of_taking_the_time_of_others() {
     let mut b = TraceSketch::new();
@@ -203,9 +203,9 @@ fn a_gap_waits_instead_of_taking_the_time_of_others() {
 /// ```text
 ///           10    15      35         60   85      90
 /// thread    call  op      wait . . . . . .  op
-/// network   |waits for the last | 20 of network |
+/// network   |waits for the last | network: 20   |
 /// ```
-/// The last rank comes 30 after this one.
+/// The last rank arrives 30 after this one.
 fn blocked() -> (LinkedTrace, [NodeIdx; 4]) {
     let mut b = TraceSketch::new();
     let ops =
@@ -315,7 +315,7 @@ fn who_begins_later_has_a_node_for_it() {
         [
             ("compute", 3, 7, vec![]),
             ("c10d::allreduce_", 10, 50, vec![0]),
-            // beside the communication, until the thread was blocked
+            // In parallel to the communication, until the thread was blocked.
             ("compute", 10, 25, vec![0]),
             ("compute", 60, 30, vec![2, 1]),
         ]

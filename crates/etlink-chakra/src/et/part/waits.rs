@@ -1,4 +1,4 @@
-//! Waiting for other ranks, taken out of what the host does.
+//! Removes waits for other ranks from host work.
 //!
 //! ```text
 //! thread    call | op | op | wait . . . . ====      call | op | op |          wait
@@ -6,11 +6,11 @@
 //! network                                                 communication ======
 //! ```
 //! Calls of Gloo return at once, and some node is blocked until the transfer has ended. The
-//! communication becomes a node beside the thread: it begins when the call does, and what was
-//! blocked waits for it. Of that node is left what the transfer took beyond what the simulator's
-//! network takes. Where the node of the communication itself is what is blocked (a worker's range),
-//! that rest is a node after it. A rank whose recording begins after that of another has a node that
-//! takes the time until then. O(nodes + edges).
+//! communication becomes a node parallel to the thread: it begins with the call, and the blocked
+//! node waits for it. The blocked node keeps the part of the transfer that exceeds the simulated
+//! network's time. If the communication's own node is blocked (a worker's range), that remainder
+//! becomes a node after it. A rank whose recording begins after another's gets a node that lasts
+//! until then. O(nodes + edges).
 
 use super::PartGraph;
 use crate::rank_agreement::{HostTransfer, RankAgreement};
@@ -18,7 +18,7 @@ use etlink_link::{Edge, EdgeKind, Edges, Node, NodeKind, Nodes};
 use etlink_model::{DurationNs, NodeIdx, TimeNs, TrackIdx};
 use std::borrow::Cow;
 
-/// Takes waiting out of a whole graph, as its rank agreed with the others.
+/// Removes waits from a whole graph, as the ranks agreed.
 pub(super) fn take_out(whole: &mut PartGraph<'_>, agreement: &RankAgreement) {
     let is_communication = |node| whole.communications.binary_search(&node).is_ok();
     let mut transfers = agreement.host_transfers.clone();
@@ -63,14 +63,14 @@ pub(super) fn take_out(whole: &mut PartGraph<'_>, agreement: &RankAgreement) {
     (whole.nodes, whole.origin) = (Cow::Owned(split.nodes), split.origin);
 }
 
-/// What became of a node of the whole graph.
+/// New numbers of a node of the whole graph.
 #[derive(Clone, Copy)]
 struct NewNumbers {
-    /// It waits for what the node waited for.
+    /// Node that takes over the deps.
     first: NodeIdx,
-    /// What waited for the node waits for this.
+    /// Node that dependents now wait for.
     last: NodeIdx,
-    /// The communication, of a node that is one.
+    /// Node of the communication, if there is one.
     comm: NodeIdx,
 }
 
@@ -84,20 +84,21 @@ impl NewNumbers {
     }
 }
 
-/// A communication that has become a node beside its thread.
+/// A communication that has become a node parallel to its thread.
 struct SplitComm {
     comm: NodeIdx,
-    /// What is blocked until its end, a node of the whole graph. `None`: the node after it.
+    /// Node of the whole graph that is blocked until the end; `None` for the node after the
+    /// communication.
     carrier: Option<NodeIdx>,
 }
 
-/// The graph that is made.
+/// The graph under construction.
 #[derive(Default)]
 struct SplitGraph {
     nodes: Nodes,
     origin: Vec<NodeIdx>,
     edges: Vec<Edge>,
-    /// By node of the whole graph.
+    /// New numbers by node of the whole graph.
     numbers: Vec<NewNumbers>,
     comms: Vec<SplitComm>,
 }
@@ -141,7 +142,7 @@ impl SplitGraph {
                 comm,
             }
         } else {
-            // The call itself goes on beside the communication.
+            // The call itself continues in parallel to the communication.
             let call = self.push(rest, transfer.node);
             let comm = self.push(comm, transfer.node);
             NewNumbers {
@@ -181,13 +182,13 @@ impl SplitGraph {
         }
     }
 
-    /// What was blocked waits, and takes what is left.
+    /// Makes the blocked nodes wait, and reduces them to their remaining time.
     fn wait_for_communications(&mut self) {
         for split in std::mem::take(&mut self.comms) {
             if let Some(carrier) = split.carrier {
                 let blocked = self.number_of(carrier).first;
                 self.add_edge(EdgeKind::HostWait, split.comm, blocked);
-                // A node can wait for several communications: it goes on after the last.
+                // A node can wait for several communications: it continues after the last.
                 let (since, end) = (self.nodes.end(split.comm), self.nodes.end(blocked));
                 let at = blocked.index();
                 self.nodes.start[at] = self.nodes.start[at].max(since.min(end));
@@ -197,7 +198,7 @@ impl SplitGraph {
         }
     }
 
-    /// All that waits for nothing waits for `begin`.
+    /// Makes all nodes without deps wait for `begin`.
     fn begin_after(&mut self, begin: NodeIdx) {
         let mut waits = vec![false; self.nodes.len()];
         waits[begin.index()] = true;
@@ -212,7 +213,7 @@ impl SplitGraph {
     }
 }
 
-/// How much of the time in which a rank was blocked lies beyond what the simulator's network takes.
+/// Returns the part of a rank's blocked time that exceeds the simulated network's time.
 fn beyond_network(whole: &Nodes, transfer: &HostTransfer) -> DurationNs {
     let Some(network) = transfer.network else {
         return DurationNs::ZERO;
@@ -225,7 +226,7 @@ fn beyond_network(whole: &Nodes, transfer: &HostTransfer) -> DurationNs {
     (end - (met + network).max(since)).max(DurationNs::ZERO)
 }
 
-/// The time until a rank begins whose first node starts at `first_start`.
+/// Creates a node for the time before a rank begins, whose first node starts at `first_start`.
 fn before_the_trace(first_start: TimeNs, offset: DurationNs) -> Node {
     Node {
         kind: NodeKind::Boundary,

@@ -1,4 +1,4 @@
-//! A column as a list of numbers: what is in it, how it is written, how it is read.
+//! Columns as lists of numbers: cell types, writing and reading.
 
 use super::names::NameNumbers;
 use etlink_model::{
@@ -7,24 +7,24 @@ use etlink_model::{
 use serde::de::{Deserializer, SeqAccess, Visitor};
 use std::fmt;
 
-/// How numbers of a column are written.
+/// Encoding of a column's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Coding {
-    /// As they are.
+    /// The numbers themselves.
     Plain,
-    /// As differences from the row before; the first from 0.
+    /// Differences from the previous row; the first counts from 0.
     Delta,
 }
 
-/// Runs of fewer equal numbers are no shorter as `[value, count]`.
+/// Minimum length of a run; a shorter one takes no less space as `[value, count]`.
 const SHORTEST_RUN: u8 = 4;
 
-/// What a column can hold.
+/// Types of a column's cells.
 pub(super) trait ColumnCell: Copy {
-    /// Its number.
+    /// Returns the number of a cell.
     fn number(self, names: &mut NameNumbers<'_>) -> i64;
 
-    /// The cell of a number; `None` if it is none of a column's.
+    /// Returns the cell of a number; `None` if the number is invalid for the type.
     fn from_number(number: i64) -> Option<Self>;
 }
 
@@ -59,7 +59,7 @@ cells! {
     RowKind: kind_number, kind_of_number;
 }
 
-/// Names have the numbers of the recording's own list.
+/// Names are numbered in the recording's own list.
 impl ColumnCell for NameId {
     fn number(self, names: &mut NameNumbers<'_>) -> i64 {
         names.number(self)
@@ -70,7 +70,7 @@ impl ColumnCell for NameId {
     }
 }
 
-/// Sums of two such times do not overflow.
+/// Returns a time if it is so small that the sum of two cannot overflow; `None` otherwise.
 pub(super) fn in_time(ns: i64) -> Option<i64> {
     (ns.unsigned_abs() < 1 << 61).then_some(ns)
 }
@@ -96,7 +96,7 @@ fn kind_of_number(number: i64) -> Option<RowKind> {
     KINDS.get(place).copied()
 }
 
-/// Writes the list.
+/// Writes a list of numbers.
 pub(super) fn write_numbers(
     out: &mut Vec<u8>,
     coding: Coding,
@@ -114,7 +114,7 @@ pub(super) fn write_numbers(
                 step
             }
         };
-        // Longer runs are cut, so that what a file takes in memory is known from its size.
+        // Longer runs are split, so that a file's size bounds its memory.
         if run.0 != number || run.1 == u8::MAX {
             list.run(run)?;
             run = (number, 0);
@@ -151,12 +151,12 @@ impl ListWriter<'_> {
     }
 }
 
-/// A list as it was read.
+/// A list as read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct NumberList(Vec<(i64, u8)>);
 
 impl NumberList {
-    /// The numbers, if there are exactly `rows`.
+    /// Returns the numbers if there are exactly `rows`.
     pub(super) fn numbers(&self, coding: Coding, rows: usize) -> Option<Vec<i64>> {
         let counts = self.0.iter().map(|(_, count)| usize::from(*count));
         if counts.sum::<usize>() != rows {
@@ -201,7 +201,7 @@ impl<'de> Visitor<'de> for ListVisitor {
     }
 }
 
-/// A number, or a number and how often it comes.
+/// A number and its number of repetitions.
 struct Run(i64, u8);
 
 impl<'de> serde::Deserialize<'de> for Run {

@@ -1,4 +1,4 @@
-//! The member as it is read.
+//! The recording in the form in which it is read.
 
 use super::UnmendedList;
 use super::tables::ReadTable;
@@ -6,18 +6,18 @@ use etlink_model::{Anomalies, AnomalyKind, DeviceHeader, HostHeader, Names};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-/// How the member is laid out.
+/// Version of the recording's layout.
 #[derive(Deserialize)]
 pub(super) struct RecordingVersion {
     pub(super) version: u64,
 }
 
-/// The member.
+/// Contents of the recording.
 #[derive(Deserialize)]
 pub(super) struct RecordingDocument {
     pub(super) header: DeviceHeader,
     pub(super) host: Option<HostPart>,
-    /// What is odd about the device trace: the linker is careful with one that is damaged.
+    /// Anomalies of the device trace: the linker treats a damaged trace with care.
     pub(super) anomalies: Vec<AnomalyEntry>,
     pub(super) is_interleaved: bool,
     pub(super) has_captured_ops: bool,
@@ -28,16 +28,16 @@ pub(super) struct RecordingDocument {
     pub(super) names: Names,
 }
 
-/// Of the host trace.
+/// Data of the host trace.
 #[derive(Deserialize)]
 pub(super) struct HostPart {
     pub(super) header: HostHeader,
     pub(super) unmended: Vec<UnmendedList>,
-    /// What is odd about it. Files of the first etlink that wrote recordings do not say it.
+    /// Anomalies of the host trace; `None` in files of the first etlink that wrote recordings.
     pub(super) anomalies: Option<Vec<AnomalyEntry>>,
 }
 
-/// How often something odd was met, and where first if that is known.
+/// Count of an anomaly, and its first place if known.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 pub(super) enum AnomalyEntry {
@@ -67,7 +67,7 @@ impl AnomalyEntry {
     }
 }
 
-/// A process or thread id.
+/// Id of a process or thread.
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub(super) enum Label {

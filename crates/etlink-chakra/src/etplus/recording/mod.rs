@@ -1,17 +1,19 @@
-//! What the two traces say and no node of an ET+ does, so that the traces come back out of it.
+//! Stores everything in the two traces that no node of an ET+ contains, so that the traces can be
+//! restored.
 //!
 //! ```text
 //! …], "recording": {"version": 1, "header": {…}, "host": {…}, "tables": {
 //!   "calls": {"rows": 3, "columns": {"name": [4,4,9], "start": [120,31,7], …}},
 //!   …}, "names": ["", "cudaLaunchKernel", …]}, "finish_ts": …}
 //! ```
-//! A member of the document, behind the nodes. `chakra_converter`, `et_replay` and `chakra_trace_link`
-//! take the members that they know by name. Runtime calls, rows of waits and ops that the host trace
-//! lacks have no node; of nodes it has what chakra's format has no place for: threads, queues, ids.
-//! What a node says is not said again: names, times and streams are taken from there.
+//! The recording is a member of the document, after the nodes. `chakra_converter`, `et_replay` and
+//! `chakra_trace_link` only read members they know by name. Runtime calls, rows of waits, and ops
+//! missing in the host trace have no node. For nodes, the recording holds what chakra's format has
+//! no place for: threads, queues, ids. Contents of nodes are not repeated: names, times and streams
+//! come from the nodes.
 //!
-//! A column is a list of whole numbers, one per row. `[value, count]` in it stands for so many equal
-//! ones. Columns of times and ids have differences from the row before.
+//! A column is a list of integers, one per row. `[value, count]` in it stands for `count` equal
+//! values. Columns of times and ids hold differences from the previous row.
 
 mod column;
 mod document;
@@ -29,40 +31,40 @@ pub use restore::{has_recording, recorded_traces};
 pub use traces::{RecordedTraces, RecordingError};
 pub(crate) use write::write_recording;
 
-/// The member of the document.
+/// Key of the recording in the document.
 pub(crate) const KEY: &str = "recording";
 
-/// How it is laid out. Whoever changes a column raises it.
+/// Version of the layout. Any change of a column increments it.
 const VERSION: u32 = 1;
 
-/// Stands for a name, start or duration that a node says.
+/// Placeholder for a name, start or duration that is taken from the node.
 const OF_NODE: i64 = -1;
 
-/// Which list of a node is meant by [`UnmendedList`].
+/// List of a node that [`UnmendedList`] refers to.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ListPart {
-    /// `values`.
+    /// The list `values`.
     Values,
-    /// `shapes`.
+    /// The list `shapes`.
     Shapes,
-    /// `types`.
+    /// The list `types`.
     Types,
-    /// `strides`.
+    /// The list `strides`.
     Strides,
 }
 
-/// A list as the host trace has it, where that is no JSON and its node has a mended one.
+/// A list of the host trace in its original form, which is not JSON; its node has a repaired list.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub(crate) struct UnmendedList {
     /// Id of the node.
     pub(crate) node: u64,
-    /// Of its outputs, not its inputs.
+    /// True for a list of outputs, false for inputs.
     pub(crate) is_output: bool,
-    /// Which list.
+    /// Kind of the list.
     pub(crate) part: ListPart,
-    /// As the host trace has it.
+    /// Text in the host trace.
     pub(crate) text: String,
 }

@@ -1,4 +1,4 @@
-//! Numbers of names within a recording.
+//! Numbers the names in a recording.
 
 use etlink_model::{NameId, Names};
 
@@ -6,7 +6,7 @@ use etlink_model::{NameId, Names};
 pub(super) struct NameNumbers<'n> {
     names: &'n Names,
     used: Vec<NameId>,
-    /// Per name, its number here.
+    /// Number of each name in the recording.
     numbers: Vec<u32>,
 }
 
@@ -17,12 +17,12 @@ impl<'n> NameNumbers<'n> {
             used: vec![],
             numbers: vec![u32::MAX; names.count()],
         };
-        // the empty name is number 0 everywhere
+        // The empty name is number 0 everywhere.
         numbers.number(NameId::EMPTY);
         numbers
     }
 
-    /// The number of a name of the device trace.
+    /// Returns the number of a name of the device trace.
     pub(super) fn number(&mut self, name: NameId) -> i64 {
         let Some(number) = self.numbers.get_mut(name.index()) else {
             return 0;

@@ -1,8 +1,9 @@
-//! What the nodes of an ET+ alone say: of one that `chakra_trace_link` wrote, or an etlink of before.
+//! Rebuilds traces from the nodes of an ET+ alone, if `chakra_trace_link` or an older etlink wrote
+//! it.
 //!
-//! Ops have times, parents and numbers of threads, device rows times, streams and the op that owns
-//! them. Runtime calls, waits and events are not there. A row is launched as late in its op as its own
-//! start allows: any launch before that says less of when it had to wait.
+//! Ops have times, parents and thread numbers; device rows have times, streams and an owning op.
+//! Runtime calls, waits and events are missing. A row is launched as late in its op as its own
+//! start allows, because an earlier launch would say less about when the row had to wait.
 
 use super::column::in_time;
 use super::traces::{RecordedTraces, RecordingError, number_records};
@@ -14,11 +15,11 @@ use etlink_model::{
 };
 use rustc_hash::FxHashMap;
 
-/// `RecordScope::USER_SCOPE`.
+/// Scope of user annotations, `RecordScope::USER_SCOPE`.
 const USER_SCOPE: u8 = 7;
-/// What a launch is called of which nothing was recorded.
+/// Name of launches that were not recorded.
 const LAUNCH: &str = "launch";
-/// At its end an op is over: nothing is in it there.
+/// Time by which a launch precedes its op's end, in nanoseconds: at its end, an op is over.
 const INSTANT_NS: i64 = 1;
 
 /// An op with the times of its node.
@@ -132,7 +133,7 @@ fn push_row(
     (start, duration, correlation): (i64, i64, Correlation),
 ) {
     let name = graph.name_of(place);
-    // Kineto names copies and memsets so, and no kernel.
+    // Kineto gives these names to copies and memsets, and to no kernel.
     let (kind, category) = match name {
         _ if name.starts_with("Memcpy") => (RowKind::Memcpy, "gpu_memcpy"),
         _ if name.starts_with("Memset") => (RowKind::Memset, "gpu_memset"),
@@ -160,7 +161,7 @@ fn push_row(
     });
 }
 
-/// Leaves the nodes that a host trace has.
+/// Keeps only the nodes that belong to a host trace.
 fn drop_rows(lines: &mut HostTrace, graph: &ChakraGraph) {
     let rows: rustc_hash::FxHashSet<u64> = (0..graph.len())
         .filter(|place| is_row(graph, *place))

@@ -1,4 +1,4 @@
-//! Makes the two traces of an ET+ again.
+//! Restores the two traces of an ET+.
 
 use super::column::{Coding, in_time};
 use super::document::{AnomalyEntry, HostPart, Label, RecordingDocument, RecordingVersion};
@@ -21,18 +21,18 @@ fn changed(what: impl Into<String>) -> RecordingError {
     RecordingError::Changed { what: what.into() }
 }
 
-/// Whether there is a recording behind the nodes of an ET+, be it damaged.
+/// Returns true if a recording follows the nodes of an ET+, even a damaged one.
 pub fn has_recording(behind: &[u8]) -> bool {
     let key = format!("\"{KEY}\":");
     memchr::memmem::find(behind, key.as_bytes()).is_some()
 }
 
-/// Makes the traces again. `lines` are all nodes of the file, read as a host trace, `graph` the same
-/// nodes with their times, `behind` is what stands behind them in the document. Without a recording
-/// there, what the nodes say is all there is. O(n log n).
+/// Restores the traces. `lines` are all nodes of the file, read as a host trace; `graph` are the
+/// same nodes with their times; `behind` is the text after the nodes in the document. Without a
+/// recording in it, the traces are rebuilt from the nodes alone. O(n log n).
 ///
 /// # Errors
-/// The recording is damaged, or of other nodes; nodes have no times.
+/// Fails if the recording is damaged or belongs to other nodes, or if nodes have no times.
 pub fn recorded_traces(
     lines: HostTrace,
     graph: &ChakraGraph,
@@ -65,7 +65,7 @@ pub fn recorded_traces(
 struct RecordingReader<'g> {
     document: RecordingDocument,
     graph: &'g ChakraGraph,
-    /// Names of the device trace: those of the recording, then those of nodes.
+    /// Names of the device trace: the recording's names, followed by names of nodes.
     names: Names,
 }
 
@@ -162,7 +162,7 @@ impl<'g> RecordingReader<'g> {
         T::read(self.read_table(name)?).ok_or_else(|| no_column(name))
     }
 
-    /// A column of numbers.
+    /// Returns a column of numbers.
     fn numbers(
         &self,
         table: &str,
@@ -173,7 +173,7 @@ impl<'g> RecordingReader<'g> {
         numbers.ok_or_else(|| no_column(table))
     }
 
-    /// The place of a node among all, by its id.
+    /// Returns the position of the node with this id.
     fn place(&self, node: i64) -> Result<usize, RecordingError> {
         let place = usize::try_from(node)
             .ok()
@@ -183,7 +183,7 @@ impl<'g> RecordingReader<'g> {
             .ok_or_else(|| changed(format!("there is no node {node}")))
     }
 
-    /// Start and duration that a node says.
+    /// Returns start and duration of a node.
     fn times(&self, place: usize) -> Result<(TimeNs, DurationNs), RecordingError> {
         let start = self.graph.start_ns[place].and_then(in_time);
         let duration = in_time(self.graph.inclusive_ns[place]);
@@ -254,7 +254,7 @@ impl<'g> RecordingReader<'g> {
         Ok(rows)
     }
 
-    /// What Kineto calls rows of each kind; no graph tells more of them apart.
+    /// Returns Kineto's categories of rows of each kind; graphs need no finer distinction.
     fn categories(&mut self) -> [NameId; 4] {
         ["kernel", "gpu_memcpy", "gpu_memset", "graph_event_node"]
             .map(|name| self.names.intern(name))
@@ -284,8 +284,8 @@ impl<'g> RecordingReader<'g> {
         Ok(())
     }
 
-    /// The host trace without device rows and roots that the file has in addition, with the ids that
-    /// it had.
+    /// Restores the host trace with its original ids, without the device rows and roots that the
+    /// file adds.
     fn host(&self, part: HostPart, mut host: HostTrace) -> Result<HostTrace, RecordingError> {
         let nodes = self.numbers("host", "node", Coding::Delta)?;
         let ids = self.read_table("host")?.column("id", Coding::Delta);
@@ -294,7 +294,7 @@ impl<'g> RecordingReader<'g> {
         if !ids.is_sorted_by(|before, after| before < after) {
             return Err(damaged("ids of the host trace do not ascend"));
         }
-        // Per node of the file, the id that it had; 0 for none.
+        // Original id of each node of the file; 0 for none.
         let mut former = vec![0u64; self.graph.len()];
         let mut order = Vec::with_capacity(nodes.len());
         for (node, id) in nodes.into_iter().zip(&ids) {
@@ -306,7 +306,7 @@ impl<'g> RecordingReader<'g> {
             order.push(u32::try_from(place).map_err(|_| damaged("too many nodes"))?);
         }
         if let Some(anomalies) = part.anomalies {
-            // what was odd about the host trace is odd about the nodes again
+            // The host trace's anomalies apply to the restored nodes.
             host.anomalies = AnomalyEntry::anomalies(anomalies);
         }
         for list in part.unmended {
@@ -332,7 +332,7 @@ impl<'g> RecordingReader<'g> {
         }
         host.nodes.reorder(&order);
         let nodes = &mut host.nodes;
-        // Records of device rows repeat those of their ops, some are the device trace's.
+        // Device rows repeat the records of their ops; some records belong to the device trace.
         for (record, communicates) in nodes.collective.iter_mut().zip(communicates) {
             if communicates == 0 {
                 *record = u32::MAX;
@@ -365,7 +365,7 @@ fn no_column(table: &str) -> RecordingError {
     ))
 }
 
-/// A number of a damaged file can name no row.
+/// Checks that all numbers refer to existing rows, because a damaged file may contain any number.
 fn check_numbers(device: &DeviceTrace) -> Result<(), RecordingError> {
     let (ops, calls, rows) = (&device.ops, &device.calls, &device.rows);
     let (syncs, waits, records) = (&device.syncs, &device.waits, &device.collectives);

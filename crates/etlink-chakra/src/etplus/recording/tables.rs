@@ -10,7 +10,7 @@ use indexmap::IndexMap;
 use serde::Deserialize;
 use std::io;
 
-/// A table under way to the file.
+/// Writer of one table.
 pub(super) struct TableWriter<'o, 'n> {
     out: &'o mut Vec<u8>,
     names: &'o mut NameNumbers<'n>,
@@ -18,7 +18,7 @@ pub(super) struct TableWriter<'o, 'n> {
 }
 
 impl<'o, 'n> TableWriter<'o, 'n> {
-    /// A table of so many rows. `is_first`: none is before it.
+    /// Begins a table of `rows` rows. `is_first` is true if no table precedes it.
     pub(super) fn begin(
         name: &str,
         (rows, is_first): (usize, bool),
@@ -57,7 +57,7 @@ impl<'o, 'n> TableWriter<'o, 'n> {
     }
 }
 
-/// A table of the file.
+/// A table as read from the file.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct ReadTable {
     rows: usize,
@@ -65,24 +65,24 @@ pub(super) struct ReadTable {
 }
 
 impl ReadTable {
-    /// The numbers of a column; `None` if it is not there, or is of another length.
+    /// Returns the numbers of a column; `None` if the column is missing or has a different length.
     pub(super) fn numbers(&self, name: &str, coding: Coding) -> Option<Vec<i64>> {
         self.columns.get(name)?.numbers(coding, self.rows)
     }
 
-    /// The cells of a column.
+    /// Returns the cells of a column; `None` if any is missing or invalid.
     pub(super) fn column<T: ColumnCell>(&self, name: &str, coding: Coding) -> Option<Vec<T>> {
         let numbers = self.numbers(name, coding)?;
         numbers.into_iter().map(T::from_number).collect()
     }
 }
 
-/// A table of which some columns are in the file.
+/// A table with some columns stored in the file.
 pub(super) trait RecordedTable: Sized {
-    /// Writes these columns.
+    /// Writes the stored columns.
     fn write(&self, writer: &mut TableWriter<'_, '_>) -> io::Result<()>;
 
-    /// Reads these columns. The others are empty.
+    /// Reads the stored columns; the others stay empty.
     fn read(table: &ReadTable) -> Option<Self>;
 }
 
@@ -109,7 +109,7 @@ macro_rules! recorded {
     };
 }
 
-// Names, starts and durations of ops and rows are those of their nodes, where they have one.
+// Names, starts and durations of ops and rows come from their nodes, if they have any.
 recorded! {
     CpuOps {
         thread: Plain,

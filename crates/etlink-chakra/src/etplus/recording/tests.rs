@@ -1,5 +1,5 @@
-//! Columns as they are written and read; what comes out of a drawn trace, whole, damaged or without its
-//! recording.
+//! Tests written and read columns, and the traces restored from a drawn trace: complete, damaged,
+//! or without its recording.
 
 use super::column::{Coding, NumberList, write_numbers};
 use super::{RecordedTraces, RecordingError, recorded_traces};
@@ -32,7 +32,7 @@ fn runs_and_differences() {
     ] {
         assert_eq!(written(coding, numbers), text);
     }
-    // a run says how much memory it takes, and no file says more than it has bytes for
+    // A run bounds its memory: no file claims more rows than it has bytes for.
     assert_eq!(
         written(Coding::Plain, &[3; 600]),
         "[[3,255],[3,255],[3,90]]"
@@ -68,7 +68,7 @@ fn traces_of(document: &Value) -> Result<RecordedTraces, RecordingError> {
     recorded_traces(lines, &graph, &behind)
 }
 
-/// The file has what the device trace says of an op's communication at the op's node.
+/// The op's node in the file has the device trace's record of the communication.
 #[test]
 fn a_record_of_the_device_trace_does_not_become_one_of_the_host_trace() {
     let traces = traces_of(&document(&sample(true))).expect("its traces");
@@ -121,12 +121,13 @@ fn numbers_end_with_what_they_number() {
     }
 }
 
-/// Places of nodes of [`sample`] in the file: an op, its kernel and a copy that no op owns.
+/// Positions of nodes of [`sample`] in the file: an op, its kernel, and a copy without an owning
+/// op.
 const OP: usize = 3;
 const KERNEL: usize = 4;
 const COPY: usize = 9;
 
-/// The device trace of the nodes of [`sample`] alone, of which some say something else.
+/// Rebuilds the device trace from the nodes of [`sample`], some of them changed.
 fn rebuilt(changes: &[(usize, &str, Value)]) -> DeviceTrace {
     let mut document = document(&sample(true));
     document
@@ -139,7 +140,7 @@ fn rebuilt(changes: &[(usize, &str, Value)]) -> DeviceTrace {
     traces_of(&document).expect("its traces").device
 }
 
-/// When the kernel of [`sample`] was launched, if it was.
+/// Returns the launch time of the kernel of [`sample`]; `None` if it was not launched.
 fn launch_of_kernel(changes: &[(usize, &str, Value)]) -> Option<TimeNs> {
     let device = rebuilt(changes);
     let rows = 0..device.rows.len();
@@ -151,7 +152,7 @@ fn launch_of_kernel(changes: &[(usize, &str, Value)]) -> Option<TimeNs> {
     call.map(|call| call.start)
 }
 
-/// The op runs from 2.5 us to 22.5 us.
+/// The op runs from 2.5 µs to 22.5 µs.
 #[test]
 fn a_rebuilt_launch_is_in_its_op_and_not_behind_its_row() {
     for (changes, launch) in [
@@ -191,7 +192,7 @@ fn rebuilt_copies_and_memsets_are_known_by_their_names() {
     }
 }
 
-/// A run without devices has ops alone.
+/// A run without devices has only ops.
 #[test]
 fn ops_or_rows_alone_have_times() {
     for (is_row, ops, rows) in [(true, 3, 0), (false, 0, 3)] {

@@ -1,25 +1,25 @@
-//! What comes out of an ET+, and why nothing does.
+//! Results of restoring an ET+, and errors.
 
 use super::KEY;
 use crate::messages::Losses;
 use etlink_link::LinkOptions;
 use etlink_model::{CollectiveRecords, DeviceTrace, HostNodes, HostTrace};
 
-/// What was linked to an ET+.
+/// Traces that an ET+ was linked from.
 #[derive(Debug, Default)]
 pub struct RecordedTraces {
-    /// The host trace, without tensors; `None` where there was none.
+    /// Host trace without tensors; `None` if there was none.
     pub host: Option<HostTrace>,
-    /// The device trace: what a graph needs of it.
+    /// Device trace, as far as a graph needs it.
     pub device: DeviceTrace,
-    /// The two are of steps in turn.
+    /// True if the two traces cover alternating steps.
     pub is_interleaved: bool,
-    /// What there was beside them, or is not known of them.
+    /// Additional files that were linked, and data that is unknown.
     pub losses: Losses,
 }
 
 impl RecordedTraces {
-    /// How they were linked: those of two runs were let pass then.
+    /// Returns the options the traces were linked with; traces of two runs were accepted then.
     pub fn link_options(&self) -> LinkOptions {
         LinkOptions {
             allow_mismatch: true,
@@ -29,31 +29,31 @@ impl RecordedTraces {
     }
 }
 
-/// Why the traces of an ET+ cannot be made again.
+/// Reasons for which the traces of an ET+ cannot be restored.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecordingError {
-    /// A newer etlink wrote it.
+    /// A newer etlink wrote the recording.
     #[error(
         "its \"{KEY}\" is laid out in a way that this etlink does not know ({version}): read it \
         with the etlink that wrote it, or link the recording again"
     )]
     UnknownVersion {
-        /// What the file says.
+        /// Version stated in the file.
         version: u64,
     },
-    /// The member is not what etlink writes.
+    /// The recording is not in etlink's format.
     #[error("its \"{KEY}\" is damaged ({what}): link the recording again")]
     Damaged {
-        /// What is wrong.
+        /// Description of the damage.
         what: String,
     },
-    /// Nodes and member are of two files.
+    /// Nodes and recording belong to different files.
     #[error(
         "its nodes were changed after etlink had written it ({what}): link the recording again"
     )]
     Changed {
-        /// What is other than it was.
+        /// Description of the change.
         what: String,
     },
     /// No node has a time.
@@ -61,7 +61,7 @@ pub enum RecordingError {
     NoTimes,
 }
 
-/// Leaves the records that nodes name, in the order of these.
+/// Keeps only the records that nodes refer to, in the order of the nodes.
 pub(super) fn number_records(nodes: &mut HostNodes, records: &mut CollectiveRecords) {
     let mut order = vec![];
     for record in &mut nodes.collective {

@@ -1,4 +1,4 @@
-//! Writes the member.
+//! Writes the recording.
 
 use super::column::Coding;
 use super::document::AnomalyEntry;
@@ -11,7 +11,7 @@ use etlink_model::{HostHeader, HostTrace, TrackLabel};
 use serde::Serialize;
 use std::io::{self, Write};
 
-/// What there is of a host trace beside its nodes.
+/// Data of a host trace that its nodes do not contain.
 #[derive(Serialize)]
 struct HostMember<'t> {
     header: &'t HostHeader,
@@ -19,11 +19,11 @@ struct HostMember<'t> {
     anomalies: Vec<AnomalyEntry>,
 }
 
-/// A larger recording is left out: readers keep no more than 64 MiB of what stands behind the nodes.
-/// It is that of some million ops.
+/// Maximum size of a recording; a larger one is omitted, because readers keep at most 64 MiB of the
+/// text after the nodes. This corresponds to some million ops.
 const MOST_BYTES: usize = 60 << 20;
 
-/// The member with its key, and a comma behind it; nothing if it is too large.
+/// Returns the recording with its key and a trailing comma; empty if it is too large.
 pub(crate) fn write_recording(
     trace: &LinkedTrace,
     plan: &EtPlusPlan,
@@ -57,7 +57,7 @@ impl RecordingWriter<'_> {
         let (trace, device) = (self.trace, &self.trace.device);
         write!(self.bytes, "\"{}\": {{\"version\": {VERSION}, ", super::KEY)?;
         let mut header = device.header.clone();
-        // what the caller knew of the rank goes before what the trace says
+        // The rank known to the caller takes precedence over the trace's.
         header.rank = trace.report.rank.or(header.rank);
         header.world_size = trace.report.world_size.or(header.world_size);
         self.member("header", &header)?;
@@ -92,7 +92,7 @@ impl RecordingWriter<'_> {
         Ok(())
     }
 
-    /// Whether all of them are there: what is too large in the end is given up before.
+    /// Writes the tables. Returns false if they become too large, without writing the rest.
     fn write_tables(&mut self) -> io::Result<bool> {
         let device = &self.trace.device;
         self.bytes.extend_from_slice(b"\"tables\": {");
@@ -149,7 +149,7 @@ impl RecordingWriter<'_> {
         Ok(())
     }
 
-    /// Per op, the id of the node that has its times; 0 for none.
+    /// Returns, for each op, the id of the node with its times; 0 for none.
     fn nodes_of_ops(&self) -> Vec<u64> {
         let mut nodes = vec![0; self.trace.device.ops.len()];
         for (entry, id) in self.plan.entries.iter().zip(&self.plan.ids) {
@@ -165,7 +165,7 @@ impl RecordingWriter<'_> {
         nodes
     }
 
-    /// Per op, the number of its name where no node has that.
+    /// Returns, for each op, the number of its name if no node has the name.
     fn own_names(&mut self, nodes: &[u64]) -> Vec<i64> {
         let (trace, ops) = (self.trace, &self.trace.device.ops);
         let mut own = Vec::with_capacity(ops.len());
@@ -224,7 +224,7 @@ impl RecordingWriter<'_> {
         Ok(())
     }
 
-    /// Nodes of the host trace: theirs in the file, and what that does not say of them.
+    /// Writes the host trace's nodes: their ids in the file, and data that the file's nodes lack.
     fn write_host(&mut self, host: &HostTrace) -> io::Result<()> {
         let nodes = &host.nodes;
         let bytes = &mut self.bytes;
@@ -255,7 +255,7 @@ fn label(trace: &LinkedTrace, label: TrackLabel) -> LabelText<'_> {
     }
 }
 
-/// A process or thread id as JSON.
+/// Id of a process or thread, as JSON.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum LabelText<'t> {

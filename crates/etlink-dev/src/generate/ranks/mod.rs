@@ -1,4 +1,4 @@
-//! Makes the traces of many ranks out of those of one: a run of which everything is known.
+//! Makes the traces of many ranks from one rank's: a run with known ground truth.
 //!
 //! ```text
 //! true time   rank 0   ──[op]~~~~~~~~~~~~~~──   a collective's op is recorded; what comes after it
@@ -7,10 +7,10 @@
 //!                               └─ |transfer|
 //! own time    = true time + offset + drift · (true time - start)
 //! ```
-//! The recorded text stays but for times, lengths, ranks, groups and process ids. A CPU recording
-//! has no device rows: each collective gets a launch call and a kernel, which begins when the rank
-//! has come to it and ends, but for the last hop, when it ends on all ranks: after the last has
-//! begun. Same seed, same bytes.
+//! The recorded text is kept except for times, durations, ranks, groups and process ids. A CPU
+//! recording has no device rows: each collective gets a launch call and a kernel. The kernel begins
+//! when its rank arrives, and ends on all ranks together, apart from the last hop, once the last
+//! rank has arrived. Same seed, same bytes.
 
 mod scenario;
 mod shared;
@@ -34,11 +34,11 @@ pub struct RankTemplate {
 }
 
 impl RankTemplate {
-    /// Takes in the traces of one rank, as plain text.
+    /// Reads the traces of one rank, as plain text.
     ///
     /// # Errors
-    /// A trace is damaged, says not which rank it is, has device rows of its own, or communicates
-    /// with a part of the ranks only.
+    /// A trace is damaged, does not state its rank, has device rows of its own, or contains a
+    /// collective of only some ranks.
     pub fn new(host: Vec<u8>, device: Vec<u8>) -> Result<RankTemplate> {
         let device = TraceTemplate::device(device).context("device trace")?;
         let host = TraceTemplate::host(host, &device.of).context("host trace")?;
@@ -48,21 +48,21 @@ impl RankTemplate {
     /// Opens the traces of one rank, plain or gzip, and repeats their window.
     ///
     /// # Errors
-    /// A file cannot be read, and those of [`RankTemplate::new`].
+    /// A file cannot be read, or [`RankTemplate::new`] fails.
     pub fn open(host: &Path, device: &Path, times: u32) -> Result<RankTemplate> {
         let recording =
             TraceRepeater::new(Some(read_unpacked(host)?), Some(read_unpacked(device)?))?;
         let (mut host, mut device) = (vec![], vec![]);
-        // Repeated first, as text: the gaps of ranks are then found in all repetitions.
+        // Repeated first, as text, so that gaps are found in all repetitions.
         recording.write_host(times.max(1), &mut host)?;
         recording.write_device(times.max(1), &mut device)?;
         RankTemplate::new(host, device)
     }
 
-    /// What happens, in a run of so many ranks.
+    /// Draws the events of a run with these settings.
     ///
     /// # Errors
-    /// Fewer than two ranks, or a late rank that is not among them.
+    /// There are fewer than two ranks, or the late rank is not among them.
     pub fn scenario(&self, wishes: &ScenarioSettings) -> Result<RunScenario> {
         RunScenario::new(wishes, &self.device.collectives, self.device.window)
     }
@@ -70,7 +70,7 @@ impl RankTemplate {
     /// Writes the host trace of a rank.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Writing to `out` fails.
     pub fn write_host(
         &self,
         scenario: &RunScenario,
@@ -83,7 +83,7 @@ impl RankTemplate {
     /// Writes the device trace of a rank.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Writing to `out` fails.
     pub fn write_device(
         &self,
         scenario: &RunScenario,
@@ -94,25 +94,25 @@ impl RankTemplate {
     }
 }
 
-/// `truth.json`: what a tool that reads the traces should find.
+/// Contents of `truth.json`: the expected results of a tool that reads the traces.
 #[derive(Debug, Serialize)]
 struct RunTruth<'s> {
     recorded: String,
     wishes: &'s ScenarioSettings,
-    /// Per rank, what its clock is ahead of true time when the window begins, ns.
+    /// Per rank, the lead of its clock over true time at the begin of the window, ns.
     offset_ns: &'s [i64],
-    /// Per rank, by how much its clock is fast, ns per second.
+    /// Per rank, the drift of its clock, ns per second; positive if it is fast.
     drift_ppb: &'s [i64],
     collectives: usize,
-    /// Of each collective, the rank that comes last.
+    /// Per collective, the rank that arrives last.
     last: Vec<usize>,
 }
 
-/// Writes all ranks into `folder`, with `truth.json` beside them. Returns the folder's files.
+/// Writes all ranks and `truth.json` into `folder`. Returns the folder's files.
 ///
 /// # Errors
-/// Those of [`RankTemplate::open`] and [`RankTemplate::scenario`], a folder that is not empty, or a
-/// file that cannot be written.
+/// [`RankTemplate::open`] or [`RankTemplate::scenario`] fails, the folder is not empty, or a file
+/// cannot be written.
 pub fn write_run(
     host: &Path,
     device: &Path,
@@ -124,7 +124,7 @@ pub fn write_run(
     let scenario = recorded.scenario(wishes)?;
     std::fs::create_dir_all(folder)
         .with_context(|| format!("cannot make folder {}", folder.display()))?;
-    // Traces of a larger run before would be further ranks of this one.
+    // Leftover traces of a larger run would look like further ranks of this one.
     if folder.read_dir()?.next().is_some() {
         bail!("{} is not empty: choose another folder", folder.display());
     }

@@ -1,73 +1,73 @@
-//! What happens in a generated run, in true time, and what each rank's clock makes of it.
+//! Events of a generated run in true time, and their times on each rank's clock.
 
 use anyhow::{Result, bail};
 use serde::Serialize;
 
-/// From a collective's launch call to the start of its kernel, ns.
+/// Delay from a collective's launch call to the start of its kernel, ns.
 const LAUNCH_NS: i64 = 6_000;
-/// How long a transfer takes once all ranks are there, ns.
+/// Duration of a transfer once all ranks have arrived, ns.
 const TRANSFER_NS: i64 = 60_000;
-/// Ends differ by less than this between ranks, ns.
+/// Upper bound of the difference between ranks' ends, ns.
 const HOP_NS: i64 = 1_000;
-/// Between the end of a collective and what comes next on each rank, at least, ns.
+/// Minimum time between the end of a collective and the next event of each rank, ns.
 const REST_NS: i64 = 50_000;
 
-/// A rank that comes late to all collectives.
+/// A rank that arrives late at all collectives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct LateRank {
-    /// Which.
+    /// Index of the late rank.
     pub rank: usize,
-    /// By how much, ns.
+    /// Delay of the late rank, ns.
     pub by_ns: i64,
 }
 
-/// What the run shall be like.
+/// Settings of a generated run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ScenarioSettings {
     /// Number of ranks.
     pub ranks: usize,
-    /// Clocks are up to so far from rank 0's, ns.
+    /// Maximum offset of clocks from rank 0's, ns.
     pub skew_ns: i64,
-    /// Clocks are up to so much faster or slower than rank 0's, ns per second.
+    /// Maximum drift of clocks against rank 0's, ns per second.
     pub drift_ppb: i64,
-    /// All ranks come to a collective within this, ns, but for the late one.
+    /// Maximum random delay of a rank's arrival at a collective, ns; the late rank adds its own.
     pub jitter_ns: i64,
-    /// The late rank.
+    /// Late rank; `None` if there is none.
     pub late: Option<LateRank>,
-    /// All that is random comes from it.
+    /// Seed of all random values.
     pub seed: u64,
 }
 
-/// The recorded op of a collective, ns.
+/// Recorded op of a collective, ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CollectiveSpan {
     pub(super) start: i64,
     pub(super) end: i64,
 }
 
-/// Everything that is known of a run.
+/// Complete description of a generated run.
 #[derive(Debug)]
 pub struct RunScenario {
     /// Number of ranks.
     pub ranks: usize,
-    /// Number of ranks that the traces state: more, where several ranks have one text.
+    /// Number of ranks stated in the traces: larger if several ranks share a text.
     pub(super) world: usize,
-    /// Per rank, what its clock is ahead of true time when the window begins, ns.
+    /// Per rank, the lead of its clock over true time at the begin of the window, ns.
     pub offset_ns: Vec<i64>,
-    /// Per rank, by how much its clock is fast, ns per second.
+    /// Per rank, the drift of its clock, ns per second; positive if it is fast.
     pub drift_ppb: Vec<i64>,
     begin: i64,
     collectives: Vec<CollectiveSpan>,
-    /// Per rank, per collective, how much later than in the recording, and than the first could,
-    /// the rank comes to it.
+    /// Per rank and collective, the delay of the arrival after the recorded time, shifted to the
+    /// run, ns.
     delays: Vec<Vec<i64>>,
-    /// Per rank, per collective, how much later than the transfer the rank's kernel ends.
+    /// Per rank and collective, the delay of the kernel's end after the transfer's end, ns.
     hops: Vec<Vec<i64>>,
-    /// What each collective takes of everybody's time.
+    /// Time inserted per collective on every rank, ns.
     slot: i64,
 }
 
-/// A launch call and the kernel of a rank's collective, by the rank's clock.
+/// Launch call and kernel of a rank's collective, by the rank's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CollectiveRows {
     pub(super) call: (i64, i64),
@@ -95,7 +95,8 @@ impl RunScenario {
         let mut apart = |most: i64| -> Vec<i64> {
             (0..ranks)
                 .map(|rank| {
-                    // Rank 0 has true time: readers take the first rank's clock for that of all.
+                    // Rank 0 has true time, because readers take the first rank's clock as the
+                    // reference.
                     if rank == 0 {
                         0
                     } else {
@@ -111,7 +112,7 @@ impl RunScenario {
                     .filter(|late| late.rank == rank)
                     .map_or(0, |late| late.by_ns)
         };
-        // What is drawn, in which order, is what a seed means: new draws come after these.
+        // The order of random draws defines the meaning of a seed: add new draws after these.
         let delays = (0..ranks)
             .map(|rank| {
                 collectives
@@ -123,8 +124,8 @@ impl RunScenario {
         let hops = (0..ranks)
             .map(|_| collectives.iter().map(|_| random.i64(0..HOP_NS)).collect())
             .collect();
-        // The longest that any rank can take, so that the next collective begins after this one is
-        // over on all.
+        // The longest time any rank can take, so that the next collective begins after this one has
+        // ended everywhere.
         let slot = jitter_ns + late.map_or(0, |late| late.by_ns) + TRANSFER_NS + HOP_NS + REST_NS;
         Ok(RunScenario {
             ranks,
@@ -139,25 +140,25 @@ impl RunScenario {
         })
     }
 
-    /// The same, where traces state so many ranks.
+    /// Changes the number of ranks stated in the traces to `world`.
     #[must_use]
     pub fn of_world(self, world: usize) -> RunScenario {
         RunScenario { world, ..self }
     }
 
-    /// How many collectives each rank takes part in.
+    /// Returns the number of collectives per rank.
     pub fn collectives(&self) -> usize {
         self.collectives.len()
     }
 
-    /// The rank that comes last to a collective.
+    /// Returns the rank that arrives last at a collective.
     pub fn last(&self, collective: usize) -> usize {
         (0..self.ranks)
             .max_by_key(|rank| (self.delays[*rank][collective], *rank))
             .unwrap_or(0)
     }
 
-    /// A rank's time for something that begins at a recorded time.
+    /// Converts the recorded begin of something to a rank's time.
     pub(super) fn start(&self, rank: usize, recorded: i64) -> i64 {
         let over = self.collectives.partition_point(|one| one.end <= recorded);
         let inside = self
@@ -168,7 +169,8 @@ impl RunScenario {
         self.own(rank, recorded + over as i64 * self.slot + inside)
     }
 
-    /// The same for something that ends then: it does not wait for what begins at the same time.
+    /// Converts the recorded end of something to a rank's time. Unlike a begin, it is not delayed
+    /// by a collective that begins at the same time.
     pub(super) fn end(&self, rank: usize, recorded: i64) -> i64 {
         let over = self.collectives.partition_point(|one| one.end < recorded);
         let inside = self
@@ -179,12 +181,12 @@ impl RunScenario {
         self.own(rank, recorded + over as i64 * self.slot + inside)
     }
 
-    /// The device side of a rank's collective.
+    /// Returns the device side of a rank's collective.
     pub(super) fn rows(&self, rank: usize, collective: usize) -> CollectiveRows {
         let one = self.collectives[collective];
         let length = one.end - one.start;
         let earliest = one.start + collective as i64 * self.slot;
-        // A quarter of the op at most, so that the call lies inside of it.
+        // At most a quarter of the op, so that the call is inside it.
         let call = |rank: usize| earliest + self.delays[rank][collective] + (length / 4).min(4_000);
         let arrival = |rank: usize| call(rank) + LAUNCH_NS;
         let end = arrival(self.last(collective)) + TRANSFER_NS + self.hops[rank][collective];
@@ -195,9 +197,9 @@ impl RunScenario {
         }
     }
 
-    /// A true time by a rank's clock.
+    /// Converts a true time to a rank's clock.
     fn own(&self, rank: usize, true_ns: i64) -> i64 {
-        // In 128 bits: a day in ns times a million ppb does not fit into 64.
+        // In 128 bits, because a day in ns times a million ppb exceeds 64 bits.
         let drift =
             i128::from(self.drift_ppb[rank]) * i128::from(true_ns - self.begin) / 1_000_000_000;
         true_ns + self.offset_ns[rank] + drift as i64

@@ -1,10 +1,11 @@
-//! Traces of which several ranks have the same text, but for their number and what their times count
-//! from. They are packed once, in pieces, and each rank's file is put together when it is read:
+//! Traces of several ranks that share a text except for the rank's number and the origin of its
+//! times. The text is compressed once, in pieces, and each rank's file is assembled on reading:
 //!
 //! ```text
 //! header of gzip | text, deflated | rank, as it is | text, deflated | ... | sum and length
 //! ```
-//! A run of thousands of ranks of realistic size is read like that from a few packed texts in memory.
+//! This way, a run of thousands of ranks of realistic size is read from a few compressed texts in
+//! memory.
 
 use super::RankTemplate;
 use super::scenario::RunScenario;
@@ -15,34 +16,34 @@ use std::io::{self, Write};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// JSON has no such byte, so that it stands for what is left open; what follows it says what.
+/// Marks a gap, because valid JSON cannot contain this byte; the next byte tells the kind of gap.
 const OPEN: u8 = 1;
 const OPEN_RANK: &str = "\u{1}R";
 const OPEN_BASE_TIME: &str = "\u{1}B";
 
-/// Magic, deflate, no flags, no time, no level, an unknown system.
+/// Magic number, deflate, no flags, no time, no level, unknown system.
 const GZIP_HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
-/// A last block that is stored and has nothing.
+/// An empty stored block, marked as the last one.
 const LAST_BLOCK: [u8; 5] = [1, 0, 0, 0xff, 0xff];
 
-/// What a rank alone has.
+/// Value that differs per rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OwnValue {
     Rank,
     BaseTime,
 }
 
-/// Text that ranks share, deflated up to a whole byte.
+/// Text shared by ranks, deflated up to a whole byte.
 #[derive(Debug)]
 struct SharedPiece {
     deflated: Vec<u8>,
     crc: Crc,
     bytes: u64,
-    /// What comes behind it; nothing behind the last.
+    /// Value after the piece; `None` after the last one.
     then: Option<OwnValue>,
 }
 
-/// A trace with gaps, packed.
+/// A compressed trace with gaps.
 #[derive(Debug)]
 pub struct PackedTrace {
     pieces: Vec<SharedPiece>,
@@ -50,18 +51,18 @@ pub struct PackedTrace {
 }
 
 impl RankTemplate {
-    /// The host trace of a rank, with its number left open.
+    /// Compresses the host trace of a rank, with a gap for its number.
     ///
     /// # Errors
-    /// It cannot be packed.
+    /// Compression fails.
     pub fn packed_host(&self, scenario: &RunScenario, rank: usize) -> Result<PackedTrace> {
         PackedTrace::new(&self.host, scenario, rank)
     }
 
-    /// The device trace of a rank, with its number and the begin of its times left open.
+    /// Compresses the device trace of a rank, with gaps for its number and the origin of its times.
     ///
     /// # Errors
-    /// It cannot be packed, or does not say what its times count from.
+    /// Compression fails, or the trace does not state the origin of its times.
     pub fn packed_device(&self, scenario: &RunScenario, rank: usize) -> Result<PackedTrace> {
         base_time(&self.device.text).context("its times count from nothing that it states")?;
         PackedTrace::new(&self.device, scenario, rank)
@@ -104,7 +105,7 @@ impl SharedPiece {
             let read = usize::try_from(deflate.total_in())?;
             let had = deflated.len();
             deflate.compress_vec(&text[read..], &mut deflated, FlushCompress::Sync)?;
-            // All is out when there is room left behind it.
+            // Everything is flushed once the output has room left.
             if deflated.len() < deflated.capacity() {
                 break;
             }
@@ -120,21 +121,21 @@ impl SharedPiece {
     }
 }
 
-/// A rank's file: shared text with its own values.
+/// File of a rank: shared text with the rank's own values.
 #[derive(Clone, Debug)]
 pub struct SharedObject {
     trace: Arc<PackedTrace>,
     rank: String,
     base_time: String,
-    /// Length as stored, bytes.
+    /// Length of the compressed file, bytes.
     pub bytes: u64,
-    /// Length of the text, bytes.
+    /// Length of the uncompressed text, bytes.
     pub unpacked: u64,
     trailer: Vec<u8>,
 }
 
 impl SharedObject {
-    /// The file of a rank whose clock is ahead by so much.
+    /// Creates the file of a rank with a clock that is `ahead_ns` ahead.
     pub fn new(trace: &Arc<PackedTrace>, rank: usize, ahead_ns: i64) -> SharedObject {
         let base_time = trace.base_time.saturating_add(ahead_ns);
         let mut object = SharedObject {
@@ -157,7 +158,7 @@ impl SharedObject {
         }
         object.trailer.extend_from_slice(&LAST_BLOCK);
         object.trailer.extend_from_slice(&sum.sum().to_le_bytes());
-        // The format keeps the length modulo 2^32.
+        // The format stores the length modulo 2^32.
         object
             .trailer
             .extend_from_slice(&(object.unpacked as u32).to_le_bytes());
@@ -172,7 +173,7 @@ impl SharedObject {
         }
     }
 
-    /// Calls `take` for each part of the file, in order. Returns the length of all.
+    /// Calls `take` for each part of the file, in order. Returns the total length.
     fn parts(&self, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<u64> {
         let mut bytes = 0;
         let mut counted = |part: &[u8]| {
@@ -190,10 +191,10 @@ impl SharedObject {
         Ok(bytes)
     }
 
-    /// Writes a part of the file.
+    /// Writes a range of the file.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Writing to `out` fails.
     pub fn write_range(&self, range: Range<u64>, out: &mut dyn Write) -> io::Result<()> {
         let mut at = 0;
         self.parts(|part| {
@@ -210,7 +211,7 @@ impl SharedObject {
     }
 }
 
-/// A block of deflate that is not packed.
+/// Builds an uncompressed deflate block.
 fn stored_block(text: &str) -> Vec<u8> {
     let length = text.len() as u16;
     let mut block = vec![0];

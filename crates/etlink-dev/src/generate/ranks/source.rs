@@ -1,4 +1,4 @@
-//! What is read of a recorded trace to write it anew.
+//! Extracts the parts of a recorded trace that are rewritten.
 
 use super::scenario::CollectiveSpan;
 use crate::generate::document::{NumberFamily, NumberFinder, TraceText};
@@ -7,7 +7,7 @@ use etlink_json::{BrokenJson, JsonScanner, micros_to_ns};
 use memchr::memmem;
 use std::collections::BTreeSet;
 
-/// What a recording says of itself.
+/// Rank and process facts of a recording.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RecordedProcess {
     pub(super) rank: i64,
@@ -16,18 +16,19 @@ pub(super) struct RecordedProcess {
     pub(super) tids: BTreeSet<i64>,
 }
 
-/// A collective's thread, and what its op says that its kernel says too.
+/// Thread of a collective, and the arguments that its op and kernel share.
 #[derive(Clone, Debug)]
 pub(super) struct CollectiveArguments {
     pub(super) tid: i64,
-    /// Keys and JSON text.
+    /// Keys with JSON text.
     pub(super) values: Vec<(&'static str, String)>,
 }
 
-/// Longer lists of ranks are cut in the arguments of collectives (`ParamCommsUtils.cpp`).
+/// Limit above which lists of ranks are truncated in the arguments of collectives
+/// (`ParamCommsUtils.cpp`).
 const LISTED: usize = 30;
 
-/// Kineto's arguments of a collective that its kernel has too.
+/// Kineto's arguments of a collective's op that its kernel has too.
 const ARGUMENTS: [&str; 9] = [
     "Collective name",
     "In msg nelems",
@@ -41,7 +42,7 @@ const ARGUMENTS: [&str; 9] = [
 ];
 
 impl RecordedProcess {
-    /// What the head of a device trace says.
+    /// Reads the facts from the head of a device trace.
     pub(super) fn from_head(text: &[u8]) -> Result<RecordedProcess> {
         Ok(RecordedProcess {
             rank: number_after(text, "\"rank\": ")?,
@@ -52,7 +53,7 @@ impl RecordedProcess {
     }
 }
 
-/// The number behind the first `before`.
+/// Returns the number after the first occurrence of `before`.
 fn number_after(text: &[u8], before: &str) -> Result<i64> {
     let place = memmem::find(text, before.as_bytes())
         .with_context(|| format!("it does not say {before}"))?;
@@ -62,7 +63,7 @@ fn number_after(text: &[u8], before: &str) -> Result<i64> {
     Ok(std::str::from_utf8(digits)?.parse()?)
 }
 
-/// Collectives in order of time, with their threads and arguments; notes all threads.
+/// Returns collectives in order of time, with their threads and arguments; notes all threads.
 pub(super) fn recorded_collectives(
     document: &TraceText,
     of: &mut RecordedProcess,
@@ -72,7 +73,7 @@ pub(super) fn recorded_collectives(
     for element in &document.elements {
         let seen = EventSummary::from_element(&document.text[element.text.clone()])
             .map_err(|_| anyhow!("damaged at byte {}", element.text.start))?;
-        // Its kernels would stand beside those that are added.
+        // Its own kernels would clash with the added ones.
         if seen.on_device {
             bail!("it has device rows of its own; this works with recordings of the CPU");
         }
@@ -80,25 +81,25 @@ pub(super) fn recorded_collectives(
         let (Some(time), Some(tid)) = (seen.time, seen.tid) else {
             continue;
         };
-        // The op that waits for a collective is recorded under the same name.
+        // The op that waits for a collective has the same name.
         let Some(values) = kernel_arguments(&seen.args)? else {
             continue;
         };
-        // How a part of the recorded ranks grows with the run would be a guess.
+        // It is unclear how a group of some ranks grows with the run.
         if !values.contains(&("Process Group Ranks", all_ranks.clone())) {
             bail!("a collective is of a part of the ranks only: {values:?}");
         }
         found.push((time, CollectiveArguments { tid, values }));
     }
     found.sort_by_key(|(time, _)| time.start);
-    // Time is inserted after each collective; of two at once it would be unclear after which.
+    // Time is inserted after each collective; for overlapping ones the place would be ambiguous.
     if found.is_empty() || found.windows(2).any(|pair| pair[1].0.start < pair[0].0.end) {
         bail!("collectives are needed that are recorded one after the other");
     }
     Ok(found.into_iter().unzip())
 }
 
-/// Notes times and lengths of a Kineto event, in which the time comes first.
+/// Notes times and durations of a Kineto event, in which the time comes first.
 pub(super) fn note_times(finder: &mut NumberFinder<'_>) -> Result<(), BrokenJson> {
     let mut start = None;
     while let Some(key) = finder.scanner.key()? {
@@ -116,12 +117,12 @@ pub(super) fn note_times(finder: &mut NumberFinder<'_>) -> Result<(), BrokenJson
     Ok(())
 }
 
-/// What is of interest in an event.
+/// The relevant parts of an event.
 #[derive(Default)]
 struct EventSummary {
     tid: Option<i64>,
     on_device: bool,
-    /// Origin a `record_param_comms`.
+    /// Span of a `record_param_comms`; `None` for other events.
     time: Option<CollectiveSpan>,
     args: Vec<u8>,
 }
@@ -159,8 +160,8 @@ impl EventSummary {
     }
 }
 
-/// Arguments of a collective that its kernel has too; `None` of what is none, such as the wait for
-/// one.
+/// Returns the arguments that a collective's kernel has too; `None` for other events, such as the
+/// wait for a collective.
 fn kernel_arguments(args: &[u8]) -> Result<Option<Vec<(&'static str, String)>>> {
     if args.is_empty() {
         return Ok(None);
@@ -179,7 +180,7 @@ fn kernel_arguments(args: &[u8]) -> Result<Option<Vec<(&'static str, String)>>> 
     Ok(Some(values))
 }
 
-/// Ranks from 0 as lists have them.
+/// Formats a list of ranks from 0, truncated if `cut`.
 pub(super) fn rank_list(ranks: usize, cut: bool) -> String {
     let shown = if cut { ranks.min(LISTED) } else { ranks };
     let all: Vec<String> = (0..shown).map(|rank| rank.to_string()).collect();

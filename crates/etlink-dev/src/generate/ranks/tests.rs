@@ -30,7 +30,7 @@ fn wishes(ranks: usize) -> ScenarioSettings {
     }
 }
 
-/// The ranks as they are after linking.
+/// Returns the summaries of all ranks after linking.
 fn linked(recorded: &RankTemplate, scenario: &RunScenario) -> Vec<RankSummary> {
     let one = |rank: usize| {
         let (mut host, mut device) = (vec![], vec![]);
@@ -62,7 +62,7 @@ fn linked(recorded: &RankTemplate, scenario: &RunScenario) -> Vec<RankSummary> {
             report.anomalies
         );
         RankSummary {
-            // The recorded ranks ran on one machine; those of a scenario have clocks of their own.
+            // The recorded ranks ran on one machine; those in a scenario have separate clocks.
             machine: None,
             ..RankSummary::from_trace(&trace, GlobalRank(rank as i64))
         }
@@ -70,8 +70,7 @@ fn linked(recorded: &RankTemplate, scenario: &RunScenario) -> Vec<RankSummary> {
     (0..scenario.ranks).map(one).collect()
 }
 
-/// By how much a clock puts a rank's time wrong, at worst, over the window; times of rank 0 are
-/// true.
+/// Returns the worst error of a rank's time by a clock, over the window; times of rank 0 are true.
 fn worst(scenario: &RunScenario, ranks: &[RankSummary], clocks: &[RankClock], rank: usize) -> i64 {
     let sides = ranks[rank].communications.iter().zip(0..);
     let wrong = sides.map(|(own, collective)| {
@@ -291,7 +290,7 @@ fn a_file_that_is_put_together_is_the_text_of_its_rank() {
         "{said}"
     );
     assert_eq!(trace.rows.len(), scenario.collectives());
-    // any part of it is the same part
+    // any range yields the same bytes as the whole
     for range in [
         0..7,
         5..40_000,

@@ -1,4 +1,4 @@
-//! A recorded trace as text with gaps: what is different on each rank.
+//! A recorded trace as text with gaps for everything that differs per rank.
 
 use super::scenario::{CollectiveSpan, RunScenario};
 use super::source::{
@@ -12,48 +12,48 @@ use memchr::memmem;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-/// The stream of the kernels that are added.
-// NCCL has streams of its own; 7 is where PyTorch computes.
+/// Stream of the added kernels.
+// NCCL has its own streams; PyTorch computes on 7.
 const STREAM: u32 = 20;
 
-/// What stands in a gap.
+/// Content of a gap.
 #[derive(Clone, Debug)]
 enum GapContent {
-    /// A recorded time of something that begins.
+    /// Recorded time of a begin.
     Start(i64),
-    /// The length of what is recorded from then to then.
+    /// Duration between two recorded times.
     Length(i64, i64),
     Rank,
     World,
-    /// Ranks of the group of all: a list, cut where lists are cut.
+    /// Ranks of the world group: a list, truncated like recorded ones if `cut`.
     Ranks {
         cut: bool,
     },
-    /// A number that is different for each process.
+    /// Number that differs per process.
     Process(i64),
-    /// What all times of the trace count from, ns.
+    /// Origin of all times in the trace, ns.
     BaseTime(i64),
     /// Launch calls and kernels of the collectives.
     Rows,
 }
 
-/// What is written for what a rank alone has.
+/// Texts for the values that differ per rank.
 #[derive(Clone, Copy)]
 pub(super) struct RankWords<'w> {
     pub(super) rank: &'w str,
-    /// `None`: as recorded.
+    /// Origin of times; `None` keeps the recorded one.
     pub(super) base_time: Option<&'w str>,
 }
 
-/// See the module text.
+/// A recorded trace with its gaps.
 #[derive(Debug)]
 pub(super) struct TraceTemplate {
     pub(super) text: Vec<u8>,
-    /// Where and how long, ascending.
+    /// Position, length and content of each gap, ascending.
     gaps: Vec<(usize, usize, GapContent)>,
     pub(super) of: RecordedProcess,
     pub(super) collectives: Vec<CollectiveSpan>,
-    /// Of each collective.
+    /// Arguments of each collective.
     arguments: Vec<CollectiveArguments>,
     pub(super) window: (i64, i64),
 }
@@ -69,7 +69,7 @@ impl TraceTemplate {
             .elements
             .last()
             .map_or(0, |element| element.text.end);
-        // Behind the last event and still inside of the array.
+        // After the last event, but still inside the array.
         gaps.push((last, 0, GapContent::Rows));
         let RecordedProcess {
             rank,
@@ -78,7 +78,7 @@ impl TraceTemplate {
             tids,
         } = &of;
         let list = rank_list(*world as usize, false);
-        // A number is looked for with the keys around it: alone it could mean anything.
+        // A number is searched with the keys around it, because alone it is ambiguous.
         let mut find = GapFinder {
             text: &document.text,
             gaps: &mut gaps,
@@ -110,8 +110,7 @@ impl TraceTemplate {
             &[("size\": ", GapContent::World)],
         );
         find.add_gaps(
-            // `Concrete Inputs` of the ops: positions, not keys, say which is rank and which is
-            // size.
+            // `Concrete Inputs` of the ops: positions, not keys, identify rank and size.
             &format!("\"\", \"{rank}\", \"\", \"[]\", \"[]\", \"0\", \"1\", \"{world}\", "),
             &[
                 ("\"\", \"", GapContent::Rank),
@@ -124,7 +123,7 @@ impl TraceTemplate {
                 &[(BASE_TIME, GapContent::BaseTime(base))],
             );
         }
-        // On Linux the main thread has the number of its process. As a set, no place gets two gaps.
+        // On Linux the main thread's id equals the process id. As a set, no place gets two gaps.
         for number in tids.iter().chain([pid]).collect::<BTreeSet<_>>() {
             for (before, after) in [
                 ("\"pid\": ", ","),
@@ -149,8 +148,8 @@ impl TraceTemplate {
         })
     }
 
-    /// A host trace has no times; of each rank it has the rank's number, its groups and its
-    /// process.
+    /// Builds the template of a host trace. It has no times; only the rank's number, its groups and
+    /// its process differ.
     pub(super) fn host(text: Vec<u8>, of: &RecordedProcess) -> Result<TraceTemplate> {
         let document = host::read_host_text(text)?;
         let RecordedProcess {
@@ -219,8 +218,8 @@ impl TraceTemplate {
             match *slot {
                 GapContent::Start(ns) => write_micros(scenario.start(rank, ns), &mut out)?,
                 GapContent::Length(start, end) => write_micros(
-                    // Start and end are moved one by one, and a length must not become negative by
-                    // it.
+                    // Start and end are shifted independently, which must not make a duration
+                    // negative.
                     (scenario.end(rank, end) - scenario.start(rank, start)).max(0),
                     &mut out,
                 )?,
@@ -247,7 +246,7 @@ impl TraceTemplate {
         out: &mut dyn Write,
     ) -> io::Result<()> {
         let options = KinetoWriteOptions {
-            // readers take any layout, and this is that of the recordings that ask for it
+            // readers accept any layout; this is the one of the recordings that request it
             version: KinetoVersion::Torch2_15,
             verbatim: false,
         };
@@ -267,7 +266,7 @@ impl TraceTemplate {
                 external_id: None,
             };
             writer.complete(&call, |args| {
-                // CUPTI's number of cudaLaunchKernelExC
+                // CUPTI's number for cudaLaunchKernelExC
                 args.number("cbid", 430)?;
                 args.number("correlation", correlation)
             })?;
@@ -299,10 +298,10 @@ impl TraceTemplate {
     }
 }
 
-/// The key of what all times count from.
+/// Key of the origin of all times.
 const BASE_TIME: &str = "\"baseTimeNanoseconds\": ";
 
-/// What all times of a device trace count from, ns.
+/// Returns the origin of all times in a device trace, ns.
 pub(super) fn base_time(text: &[u8]) -> Option<i64> {
     let at = memmem::find(text, BASE_TIME.as_bytes())? + BASE_TIME.len();
     let digits = text[at..].iter().take_while(|byte| byte.is_ascii_digit());
@@ -312,13 +311,13 @@ pub(super) fn base_time(text: &[u8]) -> Option<i64> {
         .ok()
 }
 
-/// A process or thread id of a rank.
+/// Returns a process or thread id for a rank.
 fn process_number(recorded: i64, rank: usize) -> i64 {
-    // No process of a recording has a thousand threads, so ranks of one machine never meet.
+    // No recorded process has a thousand threads, so ids of ranks on one machine never collide.
     recorded + 1000 * rank as i64
 }
 
-/// The gaps for times and lengths.
+/// Returns the gaps for times and durations.
 fn time_gaps(document: &TraceText) -> Vec<(usize, usize, GapContent)> {
     let mut gaps = vec![];
     for element in &document.elements {
@@ -343,15 +342,15 @@ struct GapFinder<'t> {
 }
 
 impl GapFinder<'_> {
-    /// Wherever `text` is, gaps for the values behind these marks in it; a value is a number or a
-    /// list.
+    /// At each occurrence of `text`, adds gaps for the values after these marks; a value is a
+    /// number or a list.
     fn add_gaps(&mut self, text: &str, slots: &[(&str, GapContent)]) {
         for at in memmem::find_iter(self.text, text.as_bytes()) {
             for (mark, slot) in slots {
                 let Some(from) = text.find(mark).map(|place| place + mark.len()) else {
                     continue;
                 };
-                // The length is taken of the pattern, in which the recorded value stands.
+                // The length is taken from the pattern, which contains the recorded value.
                 let rest = &text[from..];
                 let length = if rest.starts_with('[') {
                     rest.find(']').map(|end| end + 1)

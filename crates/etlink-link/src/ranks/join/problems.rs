@@ -16,6 +16,12 @@ const EXAMPLES: usize = 5;
 pub enum JoinProblemKind {
     /// Traces that are here do not have it.
     Missing,
+    /// Traces that are here have its launch, and lost its device row.
+    RowLost,
+    /// A device row on one rank, the call alone on another.
+    RecordedDiffers,
+    /// A rank lost rows that nothing names: which ones face each other is not known.
+    OrderUnknown,
     /// A message of which only the send is there.
     SendWithoutRecv,
     /// A message of which only the receive is there.
@@ -47,6 +53,16 @@ impl JoinProblemKind {
     pub fn describe(self) -> &'static str {
         match self {
             JoinProblemKind::Missing => "collectives that some rank does not have",
+            JoinProblemKind::RowLost => {
+                "collectives whose device row the recorder lost on some rank"
+            }
+            JoinProblemKind::RecordedDiffers => {
+                "collectives that are a device row on one rank and the call alone on another"
+            }
+            JoinProblemKind::OrderUnknown => {
+                "collectives of a rank that lost device rows which nothing names: their order does not \
+                tell which of the others they are"
+            }
             JoinProblemKind::SendWithoutRecv => "sends without a receive",
             JoinProblemKind::RecvWithoutSend => "receives without a send",
             JoinProblemKind::KindDiffers => "collectives of different types on different ranks",
@@ -169,31 +185,52 @@ impl Problems {
                 ))
             });
         }
-        let (kind, said): (_, fn(&RankSummary, &Communication) -> String) =
-            match matched.differs {
-                None => return,
-                Some(Mismatch::Kind) => (JoinProblemKind::KindDiffers, |_, communication| {
-                    communication.kind.name().to_owned()
-                }),
-                Some(Mismatch::Dtype) => (
+        if !matched.lost.is_empty() {
+            self.note(JoinProblemKind::RowLost, || {
+                example(format!(
+                    "{}: its device row was lost on {}",
+                    match_name(groups, matched),
+                    rank_list("rank", &matched.lost)
+                ))
+            });
+        }
+        let (kind, said): (_, fn(&RankSummary, &Communication) -> String) = match matched.differs {
+            None => return,
+            Some(Mismatch::Order) => {
+                let what = || example(match_name(groups, matched));
+                return self.note(JoinProblemKind::OrderUnknown, what);
+            }
+            Some(Mismatch::Recorded) => (JoinProblemKind::RecordedDiffers, |_, communication| {
+                if communication.on_device {
+                    "a device row".to_owned()
+                } else {
+                    "the call alone".to_owned()
+                }
+            }),
+            Some(Mismatch::Kind) => (JoinProblemKind::KindDiffers, |_, communication| {
+                communication.kind.name().to_owned()
+            }),
+            Some(Mismatch::Dtype) => {
+                (
                     JoinProblemKind::DtypeDiffers,
                     |summary, communication| match summary.names.get(communication.dtype) {
                         "" => "no element type".to_owned(),
                         dtype => dtype.to_owned(),
                     },
-                ),
-                // `all_to_all_single` with split sizes has different sizes by nature.
-                Some(Mismatch::Size) if matched.kind == CollectiveKind::AllToAll => return,
-                Some(Mismatch::Size) => {
-                    (
-                        JoinProblemKind::SizeDiffers,
-                        |_, communication| match communication.in_bytes {
-                            0 => "no size".to_owned(),
-                            bytes => format!("{bytes} bytes"),
-                        },
-                    )
-                }
-            };
+                )
+            }
+            // `all_to_all_single` with split sizes has different sizes by nature.
+            Some(Mismatch::Size) if matched.kind == CollectiveKind::AllToAll => return,
+            Some(Mismatch::Size) => {
+                (
+                    JoinProblemKind::SizeDiffers,
+                    |_, communication| match communication.in_bytes {
+                        0 => "no size".to_owned(),
+                        bytes => format!("{bytes} bytes"),
+                    },
+                )
+            }
+        };
         let first_said = said(summary, communication);
         let other = matched
             .members

@@ -1,9 +1,9 @@
-//! TypeScript types of values, by what serde is given of them.
+//! Derives TypeScript types of values from their serde calls.
 //!
-//! serde hands the serializer the name of each struct and field, and says whether a value may be
-//! missing. So the types are those that are written, whichever attributes and hand-written
-//! `Serialize` made them. What no recorded value shows is `unknown` or `null`, which the page's
-//! script cannot use: then a value that shows it has to be recorded too.
+//! serde passes the name of each struct and field to the serializer, and indicates missing values.
+//! The types therefore match the written JSON, regardless of attributes and hand-written
+//! `Serialize`. A part that no recorded value shows is `unknown` or `null`, which the page's script
+//! cannot use: then a value that shows it must be recorded too.
 
 use indexmap::IndexMap;
 use serde::ser::{self, Serialize};
@@ -11,30 +11,30 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// The types of all values that were recorded.
+/// Types of all recorded values.
 #[derive(Debug, Default)]
 pub(super) struct TypeRecorder {
     structs: RefCell<BTreeMap<String, FieldTypes>>,
 }
 
-/// What values of one type were.
+/// Type of a set of values.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ValueType {
     /// `boolean`, `number`, `string`, names of structs.
     names: BTreeSet<String>,
     is_null: bool,
     elements: Option<Box<ValueType>>,
-    /// Of a map from keys that differ from value to value.
+    /// Value type of a map with varying keys.
     values: Option<Box<ValueType>>,
-    /// Of a struct that has no name: one with flattened fields.
+    /// Fields of a struct without a name, one with flattened fields.
     fields: Option<FieldTypes>,
 }
 
-/// The fields of a struct.
+/// Fields of a struct.
 #[derive(Clone, Debug, Default)]
 struct FieldTypes {
     recorded: usize,
-    /// By name, with how many values had the field.
+    /// Field types by name, with the number of values that had the field.
     all: IndexMap<String, (ValueType, usize)>,
 }
 
@@ -43,13 +43,13 @@ impl TypeRecorder {
         value.serialize(self).expect("values that JSON can have")
     }
 
-    /// Records a struct with flattened fields, whose name serde does not say.
+    /// Records a struct with flattened fields, whose name serde does not pass.
     pub(super) fn record_as(&self, name: &str, value: &impl Serialize) {
         let fields = self.record(value).fields.expect("a struct");
         self.add_struct(name, &fields);
     }
 
-    /// Says what a field is that was written as JSON values.
+    /// Sets the type of a field that was written as JSON values.
     pub(super) fn set_field(&self, name: &str, field: &str, written: &str) {
         let mut structs = self.structs.borrow_mut();
         let fields = structs.get_mut(name).expect("a recorded struct");
@@ -61,7 +61,8 @@ impl TypeRecorder {
         structs.entry(name.to_owned()).or_default().merge(fields);
     }
 
-    /// Type aliases, and no interfaces: those could not be used as records of any fields.
+    /// Returns type aliases instead of interfaces, which could not be used as records of any
+    /// fields.
     pub(super) fn declarations(&self) -> String {
         let mut text = String::new();
         for (name, fields) in self.structs.borrow().iter() {
@@ -151,7 +152,7 @@ impl FieldTypes {
         for (name, (value, times)) in &self.all {
             let mark = if *times < self.recorded { "?" } else { "" };
             let mut written = value.text(depth + 1);
-            // Times that are 0 in all values are left out of them.
+            // Fields of times that are 0 in all values are not written.
             if written == "unknown" && name.ends_with("_ns") {
                 "number".clone_into(&mut written);
             }
@@ -161,10 +162,10 @@ impl FieldTypes {
     }
 }
 
-/// A sequence, map or struct, while its parts come.
+/// A sequence, map or struct whose parts are being recorded.
 pub(super) struct PartRecorder<'r> {
     recorder: &'r TypeRecorder,
-    /// `None`: it has no name.
+    /// Name of the struct; `None` for other values.
     name: Option<&'static str>,
     key: String,
     whole: ValueType,
@@ -288,7 +289,7 @@ impl<'r> ser::Serializer for &'r TypeRecorder {
         value.serialize(self)
     }
 
-    /// An object of one field, whose name says which variant it is.
+    /// Records an object of one field, named like the variant.
     fn serialize_newtype_variant<T: Serialize + ?Sized>(
         self,
         _: &'static str,
@@ -312,7 +313,7 @@ impl<'r> ser::Serializer for &'r TypeRecorder {
         self.serialize_seq(Some(length))
     }
 
-    // none of the page's types is one: a list says nothing of what its places are
+    // none of the page's types is one: a list does not show the meaning of its positions
     fn serialize_tuple_struct(
         self,
         name: &'static str,
@@ -333,7 +334,7 @@ impl<'r> ser::Serializer for &'r TypeRecorder {
         )))
     }
 
-    /// Maps say their length. A struct with flattened fields is a map that does not.
+    /// Maps state their length. A struct with flattened fields is a map that does not.
     fn serialize_map(self, length: Option<usize>) -> Result<Self::SerializeMap, Self::Error> {
         let mut part = PartRecorder::new(self, None);
         part.whole.values = length.map(|_| Box::default());
@@ -429,7 +430,7 @@ impl ser::SerializeStruct for PartRecorder<'_> {
         self.add_field(name, value)
     }
 
-    /// The field keeps its place among the others.
+    /// Keeps the position of the field among the others.
     fn skip_field(&mut self, name: &'static str) -> Result<(), Self::Error> {
         self.fields.all.entry(name.to_owned()).or_default();
         Ok(())

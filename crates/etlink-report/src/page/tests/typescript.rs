@@ -1,7 +1,7 @@
-//! The types of `web/src/data.types.ts`, which the page's script uses, from the values of a page.
+//! Types of `web/src/data.types.ts`, which the page's script uses, from the values of a page.
 //!
-//! A test here writes them from what serde is given of the crate's values, and compares them with
-//! the committed file. `tsc`, which `cargo dev web` runs, holds the script to them.
+//! A test here derives the types from the crate's serialized values and compares them with the
+//! committed file. `tsc`, which `cargo dev web` runs, checks the script against them.
 
 #![expect(clippy::disallowed_methods, reason = "the types are a file")]
 
@@ -12,8 +12,8 @@ use etlink_link::{MatchRule, NoLaunch};
 use etlink_model::{AnomalyKind, GlobalRank};
 use etlink_testing::ParamComms;
 
-/// A step with a kernel, a collective, an allocation and an event that is damaged. Rank 1 comes
-/// last to the collective.
+/// Draws a step with a kernel, a collective, an allocation and a damaged event. Rank 1 is the last
+/// to arrive at the collective.
 fn one_step(rank: i64) -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     draw.distributed(rank, 2);
@@ -55,7 +55,7 @@ fn one_step(rank: i64) -> TraceBuilder {
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/web/src/data.types.ts");
 
-/// The types of a page of two ranks with its timelines: of all ranks, then of rank 0.
+/// Returns the types of a page of two ranks with its timelines: of all ranks, then of rank 0.
 fn page_types() -> String {
     let rules = KernelRules::built_in().expect("rules");
     let traces: Vec<LinkedTrace> = (0..2).map(|rank| linked(&one_step(rank))).collect();
@@ -185,7 +185,8 @@ fn report_rank(trace: &LinkedTrace, rank: usize, rules: &KernelRules) -> ReportR
     }
 }
 
-/// What the sample lacks: values that are only there for other recordings, or are missing in them.
+/// Records values that the sample lacks: those that only other recordings have, or are missing
+/// there.
 fn record_rare_values(types: &TypeRecorder, rank: &ReportRank) {
     types.record_as(
         "ReportRank",
@@ -235,7 +236,7 @@ fn record_rare_values(types: &TypeRecorder, rank: &ReportRank) {
     });
 }
 
-/// `INSTA_UPDATE=always` writes the file, as it does with the goldens.
+/// With `INSTA_UPDATE=always` the test writes the file, as it does with the goldens.
 #[test]
 fn the_script_has_the_types_that_the_crate_writes() {
     let text = format!(

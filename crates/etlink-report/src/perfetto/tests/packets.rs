@@ -1,4 +1,4 @@
-//! Perfetto's own format, read back and compared with the JSON of the same trace.
+//! Reads Perfetto's own format back and compares it with the JSON of the same trace.
 
 use super::{of, track};
 use crate::perfetto::{CriticalStep, TimelineFormat, write_trace};
@@ -22,18 +22,18 @@ pub(super) struct Range {
     pub(super) flows: Vec<u64>,
 }
 
-/// What the file has.
+/// Contents of a file.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Found {
-    /// Number, name, place.
+    /// Number, name and position of each process.
     pub(super) processes: Vec<(u64, String, u64)>,
     pub(super) threads: Vec<((u64, u64), String)>,
     pub(super) ranges: Vec<Range>,
-    /// Process, counter, instant, value.
+    /// Process, counter, instant and value.
     pub(super) counters: Vec<(u64, String, i64, f64)>,
 }
 
-/// The strings of a sequence by kind and number.
+/// Strings of a sequence by kind and number.
 #[derive(Default)]
 struct Strings([BTreeMap<u64, String>; 4]);
 
@@ -56,7 +56,7 @@ impl Strings {
         }
     }
 
-    /// The value of an argument; of one that stands for JSON, what it stands for.
+    /// Returns the value of an argument, parsed if it is JSON.
     fn text(&self, iid: u64) -> Value {
         let text = self.get(3, Some(iid));
         match iid % 2 {
@@ -143,7 +143,7 @@ pub(super) fn read(bytes: &[u8]) -> Found {
             let uuid = track.uuid.expect("a track");
             let name = track.name.clone().expect("a name");
             let place = track.sibling_order_rank.expect("a place");
-            // ranks stand above processes, which have odd numbers, and these above threads
+            // ranks are above processes, which have odd numbers, and these above threads
             match track.parent_uuid {
                 None => rank = (uuid, name),
                 Some(parent) if track.counter.is_some() => {
@@ -185,7 +185,7 @@ pub(super) fn read(bytes: &[u8]) -> Found {
     found
 }
 
-/// The range that ends with this packet.
+/// Returns the range that ends with this packet.
 fn event(
     packet: &TracePacket,
     strings: &Strings,
@@ -232,7 +232,7 @@ fn event(
     None
 }
 
-/// The same of JSON: an arrow's ends stand after their range.
+/// Returns the contents of a JSON file: an arrow's ends follow their range.
 pub(super) fn of_json(events: &[Value]) -> Found {
     let mut found = Found::default();
     let meta = |what: &'static str| of(events, "M").filter(move |event| event["name"] == what);
@@ -278,7 +278,7 @@ pub(super) fn of_json(events: &[Value]) -> Found {
     found
 }
 
-/// What Chrome's format makes of the tracks of several ranks: a process for each.
+/// Merges the tracks of each rank into one process, as Chrome's format does.
 pub(super) fn in_rank_processes(found: &Found) -> Found {
     let mut first: BTreeMap<&str, u64> = BTreeMap::new();
     let mut renamed: BTreeMap<u64, (u64, &str)> = BTreeMap::new();
@@ -310,7 +310,7 @@ pub(super) fn in_rank_processes(found: &Found) -> Found {
     all
 }
 
-/// Both formats say the same.
+/// Asserts that both formats have the same contents.
 pub(super) fn agree(trace: &LinkedTrace, path: &[CriticalStep], events: &[Value]) {
     let mut bytes = vec![];
     write_trace(trace, path, TimelineFormat::Protobuf, &mut bytes).expect("writes");
@@ -326,7 +326,7 @@ pub(super) fn agree(trace: &LinkedTrace, path: &[CriticalStep], events: &[Value]
     arrows_are_whole(&found);
 }
 
-/// Every arrow has two ends, and no thread another's number.
+/// Asserts that every arrow has two ends, and that thread numbers are unique.
 pub(super) fn arrows_are_whole(found: &Found) {
     let mut ends: BTreeMap<u64, usize> = BTreeMap::new();
     for id in found.ranges.iter().flat_map(|range| &range.flows) {

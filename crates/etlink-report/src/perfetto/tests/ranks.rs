@@ -13,7 +13,7 @@ use etlink_testing::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// When the drawing's 0 is by the first rank's clock, ns in its trace.
+/// Time 0 of the drawing by the first rank's clock, in ns of its trace.
 const ZERO_NS: i64 = 50_000_000;
 
 /// ```text
@@ -45,7 +45,8 @@ fn rank(rank: i64, ahead_ns: i64, arrival: i64) -> LinkedTrace {
     super::linked(&draw)
 }
 
-/// Rank 1 comes last; the clocks are apart; all processes and threads have the same numbers.
+/// Draws a run: rank 1 comes last, clocks differ, and all processes and threads have the same
+/// numbers.
 fn run() -> (Vec<LinkedTrace>, Vec<RankClock>, WaitCauses) {
     let traces = vec![
         rank(0, 0, 100_000),

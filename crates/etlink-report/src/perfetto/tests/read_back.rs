@@ -1,4 +1,4 @@
-//! What was written is read back as the recording that it was made from.
+//! Written files are read back as the recording that they were made from.
 
 use super::{draw_everything, linked_with};
 use crate::perfetto::{CriticalStep, TimelineFormat, write_trace};
@@ -21,7 +21,7 @@ fn read(text: &[u8]) -> DeviceTrace {
     etlink_kineto::read(text, options).expect("reads")
 }
 
-/// The file of a linked trace, with a critical path, which is no part of the recording.
+/// Returns the file of a linked trace, with a critical path, which is not part of the recording.
 fn written(trace: &LinkedTrace) -> Vec<u8> {
     let path = trace.nodes.indices().next().map(|node| CriticalStep {
         node,
@@ -43,7 +43,7 @@ fn kineto_text(bytes: &[u8]) -> Result<Vec<u8>, (Vec<u8>, String)> {
     }
 }
 
-/// All that a trace says: its tables as Kineto's JSON, and what these leave out.
+/// Returns the content of a trace: its tables as Kineto's JSON, and the data they leave out.
 fn meaning(trace: &DeviceTrace) -> Vec<String> {
     let options = KinetoWriteOptions {
         version: KinetoVersion::Torch2_15,
@@ -142,7 +142,7 @@ fn odd_traces_come_back() {
     }
 }
 
-/// What the reader makes of such a name it makes again when the rest of the arguments is drawn.
+/// The reader repairs such a name, and repairs it again when the other arguments are read back.
 #[test]
 fn an_argument_with_raw_quotes_comes_back() {
     let text = r#"{"traceEvents": [
@@ -163,7 +163,7 @@ fn a_cut_file_says_where_it_ends() {
         let (text, error) = kineto_text(&bytes[..end]).expect_err("it was cut");
         let names_place = error.contains("byte");
         assert!(names_place, "{error}");
-        // what came before the cut can be read
+        // the part before the truncation can be read
         let options = KinetoReadOptions::default();
         if let Ok(part) = etlink_kineto::read(&text[..], options) {
             assert!(part.ops.len() <= trace.device.ops.len());
@@ -184,7 +184,7 @@ fn traces_of_others_are_known() {
     let trace = linked_with(&draw_everything(), KeepEvents::Graph);
     let origin = perfetto_origin(&written(&trace));
     assert_eq!(origin, Some(PerfettoOrigin::ViewAlone));
-    // a clock, as every recording of Perfetto's own has it
+    // a clock, as in every recording made by Perfetto itself
     let foreign = [0x0a, 0x08, 0x32, 0x06, 0x0a, 0x04, 0x08, 0x06, 0x10, 0x05];
     assert_eq!(perfetto_origin(&foreign), Some(PerfettoOrigin::Foreign));
     assert_eq!(perfetto_origin(b"{\"traceEvents\": []}"), None);

@@ -315,7 +315,7 @@ fn compare_ranks(
     }
 }
 
-/// What no two ranks here have, or say differently, by kind and ranks. `others`: what to say of ranks
+/// What no two ranks here have, say differently or lost rows of, by kind and ranks. `others`: what to say of ranks
 /// that are not here.
 fn not_compared(join: &RunJoin, others: &str) -> Vec<NotCompared> {
     let mut all: BTreeMap<(String, &'static str, String), u64> = BTreeMap::new();
@@ -344,6 +344,15 @@ fn why_not_compared(matched: &CollectiveMatch, others: &str) -> Option<String> {
         let missing = rank_list("rank", &matched.missing);
         return Some(format!("not in the trace of {missing}"));
     }
-    let is_other_kind = matched.differs == Some(Mismatch::Kind);
-    is_other_kind.then(|| "ranks say different kinds".to_owned())
+    if !matched.lost.is_empty() {
+        let lost = rank_list("rank", &matched.lost);
+        return Some(format!("the recorder lost its device row on {lost}"));
+    }
+    let message = match matched.differs? {
+        Mismatch::Kind => "ranks say different kinds",
+        Mismatch::Recorded => "a device row on one rank, the call alone on another",
+        Mismatch::Order => "which ones are the same is not known: device rows were lost",
+        Mismatch::Dtype | Mismatch::Size => return None,
+    };
+    Some(message.to_owned())
 }
