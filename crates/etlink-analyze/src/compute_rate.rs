@@ -10,8 +10,8 @@
 //! both: operations per ns / 1000
 //! ```
 //! What is recomputed counts each time that it runs. Kernels without an op (graph launches) or
-//! whose op has no shapes (`record_shapes` was off; forward convolutions without a host trace) do
-//! not count, nor do those that were launched before the recording or the first step: then both figures are too low, the first more so.
+//! whose op has no shapes (`record_shapes` was off) do not count, nor do those that were launched
+//! before the recording or the first step. Then both figures are too low, the first more so.
 
 use crate::outside_work::CountedWork;
 use crate::rows::ClassifiedRows;
