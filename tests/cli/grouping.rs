@@ -1,4 +1,4 @@
-//! Which files of a folder are ranks of one run, recordings of one rank, or runs of their own.
+//! Grouping of a folder's files into ranks of one run, recordings of one rank, or separate runs.
 
 use crate::tool::Tool;
 use etlink_testing::{DeviceQueue, KinetoFlavour, TraceBuilder};
@@ -6,8 +6,8 @@ use serde_json::Value;
 
 const MS: i64 = 1_000_000;
 
-/// A device trace of a process of a run of `world` ranks, which does not say its rank. It meets the
-/// others in 8 collectives.
+/// A device trace of a process in a run of `world` ranks, without its rank. It meets the others in
+/// 8 collectives.
 #[derive(Clone, Copy)]
 struct Process {
     id: i64,
@@ -52,7 +52,7 @@ impl Process {
     }
 }
 
-/// Of each run, its name and its ranks.
+/// Returns the name and the ranks of each run.
 fn runs(tool: &Tool) -> Vec<(String, Vec<i64>)> {
     let report = tool.run("ranks run --json").json();
     let mut found = vec![];
@@ -64,7 +64,7 @@ fn runs(tool: &Tool) -> Vec<(String, Vec<i64>)> {
     found
 }
 
-/// Writes traces of processes that follow each other by their ids.
+/// Writes traces of processes whose ids follow each other.
 fn put(tool: &Tool, names: &[&str], process: impl Fn(usize) -> Process) {
     for (place, name) in names.iter().enumerate() {
         tool.file(&format!("run/{name}"), process(place).trace());
@@ -169,7 +169,7 @@ fn names_that_say_no_rank_have_it_at_their_end() {
             "{names:?}"
         );
     }
-    // recordings of one process are no ranks
+    // recordings of one process are not ranks
     let tool = Tool::new();
     put(&tool, &["profile_0.json", "profile_1.json"], |_| {
         Process::FIRST
@@ -213,7 +213,7 @@ fn folders_of_nodes_with_other_ranks_of_one_world_are_one_run() {
         ..nth(place)
     });
     assert_eq!(runs(&tool).len(), 2);
-    // and so are the same ranks again
+    // and so are repeated ranks
     let tool = Tool::new();
     let again = [
         "node0/rank0.json",

@@ -1,8 +1,8 @@
-//! What every command takes as a run: folders of traces, of written graphs, of both.
+//! Inputs that every command accepts as a run: folders of traces, of written graphs, of both.
 
 use crate::tool::Tool;
 
-/// Two runs in folders of their own, merged into `demo`.
+/// Merges two runs in separate folders into `demo`.
 fn two_runs(tool: &Tool, format: &str) {
     tool.shell("mkdir in && cp -r {pairs}/ddp2-2.15.0 {pairs}/tpdp4-2.15.0 in")
         .exits(0);
@@ -23,7 +23,7 @@ fn written_graphs_in_subfolders_are_runs_for_every_command() {
     let replayed = tool.run("replay demo --json").exits(0).runs();
     assert_eq!(replayed.as_array().expect("a list of runs").len(), 2);
     tool.run("check demo").exits(0);
-    // a page is about one run
+    // a page covers one run
     tool.run("report demo -o page.html").exits(2).complains(&[
         "demo",
         "2 runs",

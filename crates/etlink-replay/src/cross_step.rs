@@ -349,7 +349,7 @@ impl<'t> StepRunner<'t> {
         while let Some(node) = at {
             let place = own.place_of(node);
             let partner = place.and_then(|place| aligned.partner[place].get());
-            // A delay has no partner: its error is that of the row after it.
+            // A delay has no partner: its error shows in the row after it.
             if let Some(partner) = partner {
                 let end = other.since_origin(self.graph.end(partner));
                 let start = other.since_origin(self.graph.start[partner.index()]);

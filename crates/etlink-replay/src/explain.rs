@@ -7,7 +7,7 @@ use crate::slack::node_slack;
 use etlink_model::{DurationNs, EdgeIdx, GlobalRank, NodeIdx, TimeNs};
 use serde::Serialize;
 
-/// A node, its causes, and the cause that decided its start. Times are those of the run.
+/// A node, its causes, and the cause that decided its start. Times refer to the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StartExplanation {

@@ -23,8 +23,8 @@ const CONFIRMED_ERROR: f64 = 0.05;
 const CONFIRMED_PART: f64 = 0.1;
 
 /// Smallest share of ops and device work that two runs of one program have in common, relative to
-/// the smaller run. Below it, they count as different programs, like two traces of the same rank
-/// number.
+/// the smaller run. Below it, they count as different programs. The linker applies the same limit
+/// to the two traces of one rank.
 const SAME_PROGRAM_SHARE: f64 = 0.5;
 
 /// Verdict on a prediction.

@@ -26,24 +26,24 @@ use std::path::Path;
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OpTable {
-    /// The trace.
+    /// Path of the trace.
     pub file: String,
-    /// Its rank, if it is known.
+    /// Rank of the trace, if known.
     pub rank: Option<i64>,
-    /// What is to be known of it.
+    /// Notes about the trace.
     pub notes: Vec<String>,
-    /// What was wrong in it.
+    /// Defects of the trace.
     pub anomalies: Anomalies,
     #[serde(flatten)]
-    /// The table itself.
+    /// Rows of the table.
     pub top: KeyAverages,
-    /// Where [`OpTableConfig::rules`] ask for it.
+    /// Analysis of the trace, if [`OpTableConfig::rules`] request it.
     #[serde(skip)]
     pub analysis: Option<RankAnalysis>,
-    /// What it has in common with other ranks, where rules ask for it and its rank is sure.
+    /// Data for joining the rank with others, if rules request it and the rank is certain.
     #[serde(skip)]
     summary: Option<RankSummary>,
-    /// What called what, where that is config.
+    /// Call tree, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tree: Option<CallTree>,
 }
@@ -52,19 +52,19 @@ pub struct OpTable {
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunTables {
-    /// One for each rank.
+    /// Tables per rank.
     pub tables: Vec<OpTable>,
-    /// What is to be known of the folders.
+    /// Notes about the folders.
     pub notes: Vec<String>,
-    /// Traces of which no table could be made.
+    /// Traces without a table.
     pub excluded: Vec<Excluded>,
-    /// Why, with all that is known of where.
+    /// Errors of these traces, with their full context.
     #[serde(skip)]
     pub errors: Vec<String>,
 }
 
 impl RunTables {
-    /// Prints why traces have no table.
+    /// Prints the errors of traces without a table.
     pub fn print_errors(&self) {
         for error in &self.errors {
             notes::print_message(error);
@@ -72,25 +72,25 @@ impl RunTables {
     }
 }
 
-/// Of what tables are made, and which.
+/// Source and form of the tables.
 #[derive(Clone)]
 pub struct OpTableConfig<'a> {
-    /// A trace, or a folder with those of ranks.
+    /// A trace, or a folder with the traces of ranks.
     pub source: RunSource,
     pub options: RunOptions,
-    /// By the device's own time where this says nothing, without a device by the host's.
+    /// Sort order; by default the device's own time, or the host's if there is no device.
     pub order: Option<TopOrder>,
     pub group: TopGroup,
     pub python: bool,
-    /// Also what called what.
+    /// True to add the call tree.
     pub tree: bool,
     pub each_module: bool,
-    /// Rules for kernels, where the traces are to be analysed too, as those of one run.
+    /// Rules for kernels, if the traces are to be analyzed as one run, too.
     pub rules: Option<&'a KernelRules>,
 }
 
 impl OpTableConfig<'_> {
-    /// A row for each name.
+    /// Makes the configuration of tables with a row per name.
     pub fn by_name(source: RunSource, options: RunOptions) -> Self {
         OpTableConfig {
             source,
@@ -105,11 +105,11 @@ impl OpTableConfig<'_> {
     }
 }
 
-/// The tables that could be made; the errors of the other traces stand beside them.
+/// Reads the tables. Also returns the errors of traces without a table.
 pub fn read_tables(config: &OpTableConfig<'_>) -> Result<RunTables> {
     let progress = config.options.progress.clone();
     let options = RunOptions {
-        // a written graph has slices of ops; the profiler's table counts whole ops
+        // a written graph has slices of ops, but the profiler's table counts whole ops
         traces_only: true,
         work: match config.rules {
             Some(_) => RankOperation::Analyze,
@@ -119,7 +119,7 @@ pub fn read_tables(config: &OpTableConfig<'_>) -> Result<RunTables> {
     };
     let runs = RunSet::open(config.source.clone(), options)?;
     if config.rules.is_some() {
-        // several runs have no step time together
+        // several runs have no common step time
         runs.only_run()?;
     }
     progress.phase("reading");
@@ -130,7 +130,7 @@ pub fn read_tables(config: &OpTableConfig<'_>) -> Result<RunTables> {
         return tables_of_run(&runs, all);
     }
     let (mut tables, mut failed) = (vec![], vec![]);
-    // a trace that cannot be read does not hide the tables of the others
+    // an unreadable trace does not hide the tables of the others
     for (index, table) in all.into_iter().enumerate() {
         match table {
             None => {}
@@ -156,7 +156,7 @@ pub fn read_tables(config: &OpTableConfig<'_>) -> Result<RunTables> {
     })
 }
 
-/// The tables of the ranks that belong to one run.
+/// Returns the tables of the ranks that belong to one run.
 fn tables_of_run(runs: &RunSet, all: Vec<Option<Result<OpTable>>>) -> Result<RunTables> {
     let mut errors = vec![];
     let mut results = vec![];
@@ -186,7 +186,7 @@ fn tables_of_run(runs: &RunSet, all: Vec<Option<Result<OpTable>>>) -> Result<Run
     }
     let mut notes = runs.runs[results.run].notes.clone();
     notes.extend(runs.member_notes(&results.members));
-    // of the others an error is printed
+    // the errors of the other traces are printed
     notes.extend(results.members.excluded.iter().map(Excluded::note));
     let members = results.members.ranks.iter();
     let cut = members.filter(|rank| rank.value.anomalies.is_cut());
@@ -203,7 +203,7 @@ fn tables_of_run(runs: &RunSet, all: Vec<Option<Result<OpTable>>>) -> Result<Run
     })
 }
 
-/// What is to be known of the folders, such as one in it that cannot be read.
+/// Returns notes about the folders, such as unreadable subfolders.
 fn notes_of(runs: &RunSet) -> Vec<String> {
     let is_one = runs.runs.len() == 1;
     let names = (0..runs.runs.len()).map(|run| {
@@ -218,7 +218,7 @@ fn notes_of(runs: &RunSet) -> Vec<String> {
     notes::name_runs(noted.map(|(name, run)| (&name[..], run.notes.clone())))
 }
 
-/// None of a rank that was not asked for.
+/// Reads the table of a rank; `None` if it was not requested.
 fn table_of_rank(config: &OpTableConfig<'_>, entry: RankEntry<'_>) -> Result<Option<OpTable>> {
     let files = entry.files();
     let Some(device) = &files.device else {
@@ -227,7 +227,7 @@ fn table_of_rank(config: &OpTableConfig<'_>, entry: RankEntry<'_>) -> Result<Opt
         }
         return Ok(None);
     };
-    // who waits for one rank of many shall not wait for all
+    // check before each rank, so that cancellation does not wait for all ranks
     entry
         .set
         .options
@@ -245,7 +245,8 @@ fn table_of_rank(config: &OpTableConfig<'_>, entry: RankEntry<'_>) -> Result<Opt
         .then_some(OpTable { rank, ..made }))
 }
 
-/// None where memory was short beside other ranks: now it is alone.
+/// Reads the table of a trace; `None` if memory was short while other ranks ran: now this rank is
+/// alone.
 fn trace_table(
     config: &OpTableConfig<'_>,
     host: Option<&Path>,
@@ -254,7 +255,7 @@ fn trace_table(
 ) -> Result<Option<OpTable>> {
     let set = entry.set;
     let (group, threads) = (config.group, set.threads_each);
-    // not linked: PyTorch makes this table of the profiler's events alone
+    // not linked: PyTorch makes this table from the profiler's events alone
     let job = LinkJob {
         steps_by: set.options.steps_by.clone(),
         slice: set.options.slice,
@@ -272,7 +273,7 @@ fn trace_table(
     let read = job::read_for_figures(entry.open_device()?, &job, &entry.watched_progress());
     let (trace, step_notes) =
         read.map_err(|error| entry.memory_refusal(&error).unwrap_or(error))?;
-    // a trace of nothing but Python frames still has rows under --python
+    // a trace of only Python frames still has rows under --python
     if trace.window().is_none() && trace.auxiliary.kind.is_empty() {
         return Err(etlink_link::Error::empty_device(&trace))
             .with_context(|| device.display().to_string());
@@ -303,7 +304,8 @@ fn trace_table(
         counted: None,
     };
     let lacks_shapes = group == TopGroup::Shape && !has_shapes(&trace);
-    // runs are compared by traces that belong to them: a host trace tells whether the device trace does
+    // runs are compared by the traces that belong to them, which a host trace shows for its device
+    // trace
     let host = if lacks_shapes || config.rules.is_some() {
         host
     } else {
@@ -314,7 +316,7 @@ fn trace_table(
         ..job
     };
     let (mut analysis, mut summary) = (None, None);
-    // a trace that was named alone is compared with no other rank
+    // a trace that was named alone is not compared with other ranks
     let is_rank_of_run = !set.source.is_one_rank();
     let (mut top, report) = if host.is_none() && config.rules.is_none() {
         let report = LinkReport {
@@ -340,7 +342,7 @@ fn trace_table(
         let top = linked_table(&linked, &options, lacks_shapes, config.rules.is_some());
         let mut report = linked.report;
         if host.is_none() || !lacks_shapes {
-            // no figure is of the host trace
+            // no figure comes from the host trace
             report.anomalies = of_device;
             if host.is_none() || !report.two_runs && !set.options.allow_mismatch {
                 report.notes.clear();
@@ -358,7 +360,7 @@ fn trace_table(
             .chain(table::damage(&report.anomalies)),
     );
     notes.extend(negative_note(&top));
-    // of a trace without a device all device times are 0: no order at all
+    // without a device, all device times are 0 and give no order
     top.sort(config.order.unwrap_or(if top.has_device() {
         TopOrder::SelfDevice
     } else {
@@ -376,8 +378,8 @@ fn trace_table(
     }))
 }
 
-/// The table of a linked trace. Where the device trace lacks input shapes, they are those of the host
-/// trace's nodes.
+/// Makes the table of a linked trace. If the device trace lacks input shapes, they come from the
+/// nodes of the host trace.
 fn linked_table(
     trace: &LinkedTrace,
     options: &Options<'_>,
@@ -398,7 +400,7 @@ fn linked_table(
         } else {
             None
         },
-        // runs are compared by their steps: what was launched before them is of neither
+        // runs are compared by their steps: work launched before them does not count
         counted: is_compared.then(|| CountedWork::new(trace)),
     };
     key_averages(&trace.device, options)
@@ -412,7 +414,7 @@ fn has_shapes(trace: &DeviceTrace) -> bool {
         .any(|shapes| !trace.names.get(*shapes).is_empty())
 }
 
-/// Why own times are below nothing.
+/// Explains negative own times.
 fn negative_note(top: &KeyAverages) -> Option<String> {
     let rows = top.rows.iter().filter(|row| row.self_host_ns < 0).count();
     let why =
@@ -421,9 +423,9 @@ fn negative_note(top: &KeyAverages) -> Option<String> {
         .then(|| format!("rows whose own time is negative, as in PyTorch's table: {rows}; {why}"))
 }
 
-/// Why a group has less than was asked for.
+/// Explains why a requested group lacks data.
 fn missing_notes(trace: &DeviceTrace, group: TopGroup, has_host: bool) -> Vec<String> {
-    // the profiler writes Python frames only where with_stack is set
+    // the profiler writes Python frames only if with_stack is set
     let stacks = trace
         .auxiliary
         .kind

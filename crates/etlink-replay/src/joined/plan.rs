@@ -134,7 +134,7 @@ impl<'r> RankTimes<'r> {
         if !self.measured {
             return member.needs_all;
         }
-        // Both clocks can be off: that of the last rank and that of the waiting rank.
+        // Both the last rank's clock and the waiting rank's clock can be off.
         let own_uncertainty = self.ranks[member.rank.index()].uncertainty_ns;
         let tolerance = CLOCK_TOLERANCE + last.uncertainty + own_uncertainty;
         last.time - self.end(member.rank, member.transfer) <= tolerance

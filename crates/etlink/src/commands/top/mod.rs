@@ -51,7 +51,7 @@ pub fn run(args: args::TopArgs) -> Result<Outcome> {
     })
 }
 
-/// What people should know of the table of a trace.
+/// Prints notes on the table of a trace.
 fn print_notes(table: &OpTable) {
     for note in &table.notes {
         notes::print_note(&format!("{}: {note}", table.file));
