@@ -105,7 +105,7 @@ fn group_left(kind: &Kind, group: &str) -> Option<u64> {
     left.min()
 }
 
-/// Returns the number behind a word at the beginning of a line.
+/// Returns the number after a word at the beginning of a line.
 pub(super) fn word_value(text: &str, word: &str) -> Option<u64> {
     let mut lines = text.lines().map(str::split_ascii_whitespace);
     lines.find_map(|mut line| (line.next() == Some(word)).then(|| line.next()?.parse().ok())?)
