@@ -291,14 +291,14 @@ fn is_rocprof_json(head: &[u8]) -> bool {
     })
 }
 
-/// Returns true if a name is that of a Nsight Systems report, whose format is not public; `.qdrep`
+/// Returns true if a name belongs to a Nsight Systems report, whose format is not public; `.qdrep`
 /// until 2021.
 pub(crate) fn is_nsys_report(path: &Path) -> bool {
     let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
     ending.is_some_and(|ending| ending == "nsys-rep" || ending == "qdrep")
 }
 
-/// Returns true if a name is that of a table written by `nsys export --type parquetdir` or
+/// Returns true if a name belongs to a table written by `nsys export --type parquetdir` or
 /// `arrowdir`. Their names equal the tables of an SQLite export.
 pub(crate) fn is_nsys_table(path: &Path) -> bool {
     let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
