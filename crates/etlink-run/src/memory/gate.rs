@@ -137,7 +137,7 @@ impl MemoryGate {
         }
     }
 
-    /// Returns the memory added since the gate was made, without the memory of a surrounding program.
+    /// Returns the memory added since the gate was made, without memory of a surrounding program.
     fn held(&self) -> Option<Held> {
         let Resident { now, most } = resident()?;
         Some(Held {
