@@ -451,13 +451,11 @@ fn broken_files_of_a_rank_leave_the_others() {
             .exits(1)
             .notes("2 is left out:")
             .notes(why)
-            .notes("no trace of rank 2 that could be taken")
             .says("3 ranks, 8 matched collectives");
         tool.run("merge run -o out --overwrite")
             .exits(1)
             .says("failed: 2:")
             .says(why)
-            .notes("no trace of rank 2 that could be taken: 3 of 4")
             .says("3 linked, 1 failed");
     }
     tool.run("merge run -o sim --for astra-sim").exits(1);
@@ -476,7 +474,7 @@ fn ranks_that_were_not_asked_for_are_not_said_to_lack_traces() {
     tool.shell("rm run/kineto_trace_[012].json").exits(0);
     tool.run("ranks run")
         .exits(0)
-        .says("the other ranks have no trace here");
+        .notes("no trace of rank 0, 1, 2");
 }
 
 #[test]
@@ -496,8 +494,7 @@ fn two_files_of_one_rank_are_left_out_by_name() {
             ran.shown()
         );
     }
-    ran.notes("no trace of rank 1")
-        .says("3 ranks, 8 matched collectives");
+    ran.says("3 ranks, 8 matched collectives");
 }
 
 #[cfg(unix)]
@@ -539,6 +536,7 @@ fn two_recordings_in_one_folder_are_not_added_up() {
         "report both -o page.html",
         "ranks both",
         "findings both",
+        "top both -n 1",
     ]
     .into_iter()
     .chain(["replay both", "diff {pairs}/tpdp4-2.15.0 both"])
@@ -557,12 +555,11 @@ fn two_recordings_in_one_folder_are_not_added_up() {
             said.shown()
         );
     }
-    // each graph is written separately, and each table covers one trace
+    // each graph is written separately
     tool.run("merge both -o out")
         .exits(1)
         .says("whose device trace is not sure, see the notes")
         .says("0 linked, 8 not joined, 8 failed");
-    tool.run("top both -n 1").exits(1).says("rank_3.json.gz");
     // next to another folder it is left out
     tool.shell("mkdir all; mv both all/; cp -r {pairs}/ddp2-2.15.0 all/good")
         .exits(0);
@@ -880,7 +877,7 @@ fn times_that_no_trace_should_have_do_no_harm() {
     // events after such a time count as truncated
     tool.run("replay run --allow-mismatch --critical-path --scale kind=collective=9")
         .exits(1)
-        .says("its device trace is cut and lacks collectives that others have with it");
+        .notes("its device trace is cut and lacks collectives that others have with it");
     // one reason, and the right one
     tool.file(
         "x.json",
@@ -911,7 +908,7 @@ fn a_rank_of_which_nothing_fits_the_others_is_named_by_all_reports() {
         }
     }
     for command in ["ranks", "findings", "replay", "analyze"] {
-        tool.run(&format!("{command} run")).notes(
+        tool.run(&format!("{command} run --allow-mismatch")).notes(
             "nothing that rank 2 communicates fits the others: its trace is probably of another run",
         );
     }
@@ -926,16 +923,13 @@ fn of_one_trace_under_two_ranks_neither_is_taken() {
         && cp kineto_trace_0.json.gz kineto_trace_3.json.gz && cp torch_et_0.json.gz torch_et_3.json.gz",
     )
     .exits(0);
-    for command in ["ranks", "analyze", "findings"] {
+    for command in ["ranks", "analyze", "findings", "replay", "top"] {
         for strict in ["", " --strict"] {
             let ran = tool.run(&format!("{command} run{strict}")).exits(1);
             ran.notes("rank 0 is left out: its trace and the trace of rank 3 are of one process")
                 .notes("rank 3 is left out: its trace and the trace of rank 0 are of one process");
         }
     }
-    tool.run("replay run")
-        .exits(1)
-        .says("2  ranks without a trace: 0, 3");
     let report = tool.run("ranks run --json").exits(1).runs();
     let excluded = report[0]["excluded"].as_array().expect("excluded");
     let said: Vec<_> = excluded

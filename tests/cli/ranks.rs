@@ -471,7 +471,7 @@ fn a_rank_that_is_not_there_is_named() {
     assert_eq!(told, [&Value::Null; 8], "rank 2 comes last to all of them");
     tool.run("replay run")
         .exits(0)
-        .notes("note: no trace of rank 2: what waits for them counts as transfer")
+        .notes("note: no trace of rank 2")
         .says("and transferred, or waited for absent ranks, for ");
     tool.run("analyze run")
         .exits(0)
@@ -678,8 +678,7 @@ fn two_files_of_one_rank_are_not_guessed_between() {
         .run("merge run -o out")
         .exits(1)
         .says("3 linked, 2 not joined, 0 failed")
-        .notes("2 device traces are of rank 1")
-        .notes("no trace of rank 1");
+        .notes("2 device traces are of rank 1");
     assert!(
         ran.stderr
             .contains("is not joined with the others: its rank is not sure"),
@@ -690,9 +689,7 @@ fn two_files_of_one_rank_are_not_guessed_between() {
         tool.path("out/run.device_1.et").exists()
             && tool.path("out/run.kineto_trace_1.et").exists()
     );
-    tool.run("merge run -o sim --for astra-sim")
-        .exits(1)
-        .notes("no trace of rank 1");
+    tool.run("merge run -o sim --for astra-sim").exits(1);
     tool.run("check sim").exits(0).says("4 ranks together");
 }
 
@@ -948,14 +945,14 @@ fn a_rank_of_another_program_is_told() {
             );
         }
     }
-    tool.run("merge run -o out --for astra-sim")
+    tool.run("merge run -o out --for astra-sim --allow-mismatch")
         .exits(0)
         .notes("nothing that rank 3 communicates fits the others");
     tool.run("check out").exits(0).says("4 ranks together");
 }
 
 #[test]
-fn ranks_of_one_clock_that_were_recorded_one_after_the_other_are_told() {
+fn ranks_of_one_machine_that_were_recorded_one_after_the_other_are_no_run() {
     let tool = Tool::new();
     for rank in 0..4 {
         let name = format!("kineto_trace_{rank}.json");
@@ -963,22 +960,23 @@ fn ranks_of_one_clock_that_were_recorded_one_after_the_other_are_told() {
         let trace = if rank == 3 { later(&trace, 10) } else { trace };
         tool.file(&format!("run/{name}"), trace);
     }
-    for command in ["ranks", "analyze", "findings", "replay"] {
-        let ran = tool.run(&format!("{command} run")).exits(0);
-        let ran = ran.notes("and rank 3 are of one machine and were recorded 9.9");
-        let ran = ran.notes("collectives of both have the same numbers and are not compared");
+    for command in [
+        "ranks run",
+        "analyze run",
+        "findings run",
+        "top run",
+        "replay run",
+    ] {
+        let ran = tool.run(command).exits(1);
+        let ran = ran.notes("rank 3 is left out: it was recorded ");
         assert!(
             !ran.stdout.contains(" s ("),
             "nobody waited: {}",
             ran.stdout
         );
     }
-    let ranks = tool.run("ranks run --json").exits(0).runs();
-    let waited = |rank: &Value| rank["waited_ns"].as_i64().expect("is a number");
-    let all = ranks[0]["ranks"].as_array().expect("a list").iter();
-    assert!(all.map(waited).max() < Some(1_000 * MS), "{ranks}");
-    let merged = tool.run("merge run -o out").exits(0);
-    merged.notes("collectives of both are taken for the same by their numbers alone");
+    let merged = tool.run("merge run -o out").exits(1);
+    merged.notes("3 is not joined with the others: it was recorded ");
     // at the same time, so no note
     let whole = tool.run("ranks {pairs}/tpdp4-2.15.0").exits(0);
     assert!(!whole.stderr.contains("apart"), "{}", whole.stderr);
@@ -1017,7 +1015,7 @@ fn a_rank_that_is_cut_keeps_what_it_has() {
         .says(without.trim_end());
     tool.run("replay run")
         .exits(1)
-        .says("rank 2  its device trace is cut and lacks collectives");
+        .notes("rank 2 is left out: its device trace is cut and lacks collectives");
     tool.run("analyze run").exits(0).says(cut);
     let said =
         "note: what would be gained is told without rank 2: what is not recorded cannot change";
@@ -1053,8 +1051,7 @@ fn a_rank_that_is_cut_keeps_what_it_has() {
     tool.file("run/kineto_trace_2.json", "this is no trace");
     tool.run("merge run -o none --for astra-sim")
         .exits(1)
-        .says("failed: 2:")
-        .notes("no trace of rank 2");
+        .says("failed: 2:");
     tool.run("check none").exits(0).says("4 ranks together");
 }
 
@@ -1067,11 +1064,14 @@ fn a_rank_that_is_cut_before_its_time_base_is_called_cut() {
     let whole = unpacked("ddp2-2.4.1/kineto_trace_0.json.gz");
     tool.file("run/kineto_trace_0.json", &whole[..whole.len() * 8 / 10]);
     let cause = "is left out: its file is cut before its time base";
-    for line in ["ranks run", "analyze run", "report run -o page.html"] {
+    for line in [
+        "ranks run",
+        "analyze run",
+        "replay run",
+        "report run -o page.html",
+    ] {
         tool.run(line).exits(1).notes(cause);
     }
-    let ran = tool.run("replay run").exits(1);
-    assert!(ran.stdout.contains("its file is cut before its time base"));
     let not_joined = "0 is not joined with the others: its file is cut before its time base";
     let by_itself = "those of the others; it is written by itself: run.0.not_joined.et";
     tool.run("merge run -o out")

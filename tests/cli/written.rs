@@ -168,6 +168,6 @@ fn a_rank_that_is_cut_before_its_first_node_is_called_cut() {
         .notes("the file is cut");
     tool.run("replay out")
         .exits(1)
-        .says("left out")
-        .says("the file is cut");
+        .notes("left out")
+        .notes("the file is cut");
 }

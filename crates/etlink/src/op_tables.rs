@@ -58,18 +58,6 @@ pub struct RunTables {
     pub notes: Vec<String>,
     /// Traces without a table.
     pub excluded: Vec<Excluded>,
-    /// Errors of these traces, with their full context.
-    #[serde(skip)]
-    pub errors: Vec<String>,
-}
-
-impl RunTables {
-    /// Prints the errors of traces without a table.
-    pub fn print_errors(&self) {
-        for error in &self.errors {
-            notes::print_message(error);
-        }
-    }
 }
 
 /// Source and form of the tables.
@@ -126,39 +114,6 @@ pub fn read_tables(config: &OpTableConfig<'_>) -> Result<RunTables> {
     let all = runs.map_ranks(|rank| table_of_rank(config, rank).transpose());
     progress.finish();
     print_run_files(&runs);
-    if config.rules.is_some() {
-        return tables_of_run(&runs, all);
-    }
-    let (mut tables, mut failed) = (vec![], vec![]);
-    // an unreadable trace does not hide the tables of the others
-    for (index, table) in all.into_iter().enumerate() {
-        match table {
-            None => {}
-            Some(Err(error)) => failed.push((index, error)),
-            Some(Ok(table)) => tables.push(table),
-        }
-    }
-    if tables.is_empty() {
-        let errors = failed.into_iter().map(|(_, error)| rank_error(error));
-        return Err(RunError::no_trace_taken(errors.collect()).into());
-    }
-    let (mut excluded, mut errors) = (vec![], vec![]);
-    for (index, error) in failed {
-        errors.push(format!("{error:#}"));
-        let label = runs.entry(index).label();
-        excluded.push(Excluded::from_error(label, &rank_error(error)));
-    }
-    Ok(RunTables {
-        tables,
-        notes: notes_of(&runs),
-        excluded,
-        errors,
-    })
-}
-
-/// Returns the tables of the ranks that belong to one run.
-fn tables_of_run(runs: &RunSet, all: Vec<Option<Result<OpTable>>>) -> Result<RunTables> {
-    let mut errors = vec![];
     let mut results = vec![];
     for (index, made) in all.into_iter().enumerate() {
         let Some(made) = made else {
@@ -171,51 +126,41 @@ fn tables_of_run(runs: &RunSet, all: Vec<Option<Result<OpTable>>>) -> Result<Run
             notes: vec![],
             value: table,
         });
-        results.push(Some(result.map_err(|error| {
-            errors.push(format!("{error:#}"));
-            rank_error(error)
-        })));
+        results.push(Some(result.map_err(rank_error)));
     }
-    // a trace of an unknown rank has figures all the same
-    let mut of_runs = runs.collect_runs(results, false)?;
-    let results = of_runs.pop().ok_or(RunError::NoRankAsked)?;
-    if results.members.ranks.is_empty() {
-        let errors = results.failed.into_iter().map(|(_, error)| error);
-        let excluded = &results.members.excluded;
-        return Err(membership::nothing_taken(errors.collect(), excluded).into());
-    }
-    let mut notes = runs.runs[results.run].notes.clone();
-    notes.extend(runs.member_notes(&results.members));
-    // the errors of the other traces are printed
-    notes.extend(results.members.excluded.iter().map(Excluded::note));
-    let members = results.members.ranks.iter();
-    let cut = members.filter(|rank| rank.value.anomalies.is_cut());
-    let cut: Vec<&str> = cut.map(|rank| rank.label.as_str()).collect();
-    let cut_line = cut_line(&cut, runs.source.is_one_rank());
-    notes.extend(cut_line.lines().map(str::to_owned));
-    let excluded = results.excluded();
-    let ranks = results.members.ranks.into_iter();
-    Ok(RunTables {
-        tables: ranks.map(|rank| rank.value).collect(),
-        notes,
-        excluded,
-        errors,
-    })
-}
-
-/// Returns notes about the folders, such as unreadable subfolders.
-fn notes_of(runs: &RunSet) -> Vec<String> {
-    let is_one = runs.runs.len() == 1;
-    let names = (0..runs.runs.len()).map(|run| {
-        if is_one {
+    let (mut tables, mut noted) = (vec![], vec![]);
+    let (mut excluded, mut failed) = (vec![], vec![]);
+    // a trace of an unknown rank is still analyzed
+    for results in runs.collect_runs(results, false)? {
+        let mut notes = runs.run_notes(&results);
+        let members = results.members.ranks.iter();
+        let cut = members.filter(|rank| rank.value.anomalies.is_cut());
+        let cut: Vec<&str> = cut.map(|rank| rank.label.as_str()).collect();
+        // without an analysis, each table has this note itself
+        if config.rules.is_some() {
+            let cut_line = cut_line(&cut, runs.source.is_one_rank());
+            notes.extend(cut_line.lines().map(str::to_owned));
+        }
+        let name = if runs.runs.len() == 1 {
             String::new()
         } else {
-            runs.run_name(run)
-        }
-    });
-    let names: Vec<String> = names.collect();
-    let noted = names.iter().zip(&runs.runs);
-    notes::name_runs(noted.map(|(name, run)| (&name[..], run.notes.clone())))
+            runs.run_name(results.run)
+        };
+        noted.push((name, notes));
+        excluded.extend(results.excluded());
+        failed.extend(results.failed.into_iter().map(|(_, error)| error));
+        let ranks = results.members.ranks.into_iter();
+        tables.extend(ranks.map(|rank| rank.value));
+    }
+    if tables.is_empty() {
+        return Err(membership::nothing_taken(failed, &excluded).into());
+    }
+    let noted = noted.iter().map(|(name, notes)| (&name[..], notes.clone()));
+    Ok(RunTables {
+        tables,
+        notes: notes::name_runs(noted),
+        excluded,
+    })
 }
 
 /// Reads the table of a rank; `None` if it was not requested.
@@ -316,13 +261,15 @@ fn trace_table(
         ..job
     };
     let (mut analysis, mut summary) = (None, None);
-    // a trace that was named alone is not compared with other ranks
-    let is_rank_of_run = !set.source.is_one_rank();
     let (mut top, report) = if host.is_none() && config.rules.is_none() {
         let report = LinkReport {
             anomalies: trace.anomalies.clone(),
             ..LinkReport::default()
         };
+        // a trace that was named alone is not compared with other ranks
+        if !set.source.is_one_rank() {
+            summary = entry.summary_of_device(&trace, &report);
+        }
         (key_averages(&trace, options), report)
     } else {
         let of_device = trace.anomalies.clone();
@@ -333,11 +280,9 @@ fn trace_table(
         };
         if let Some(rules) = config.rules {
             analysis = Some(analyze(&linked, rules, &AnalysisOptions::default()));
-            summary = if is_rank_of_run {
-                entry.summary(&linked)
-            } else {
-                None
-            };
+        }
+        if !set.source.is_one_rank() {
+            summary = entry.summary(&linked);
         }
         let top = linked_table(&linked, &options, lacks_shapes, config.rules.is_some());
         let mut report = linked.report;

@@ -2,7 +2,6 @@
 
 use anyhow::Result;
 use etlink_link::TensorEdges;
-use etlink_run::membership::Excluded;
 use etlink_run::run::JoinedMembers;
 use etlink_run::simulated::{SimulationFiles, SimulationResult};
 use etlink_run::{Run, RunOptions, RunSource};
@@ -29,10 +28,9 @@ pub(crate) fn read_simulation(
     };
     let JoinedMembers {
         joined,
-        notes: mut recording_notes,
+        notes: recording_notes,
         excluded,
     } = join_recording(against, options)?;
-    recording_notes.extend(excluded.iter().map(Excluded::note));
     let result = files.read(Some((against, &joined)), timeline)?;
     Ok(ReadSimulation {
         result: SimulationResult { excluded, ..result },

@@ -55,13 +55,11 @@ impl TraceDocument {
             notes: vec![],
         };
         for run in runs.collect_runs(results, false)? {
-            let excluded = run.excluded();
             if run.members.ranks.is_empty() {
                 let errors = run.failed.into_iter().map(|(_, error)| error);
                 return Err(RunError::no_trace_taken(errors.collect()).into());
             }
-            document.notes.extend(run.rank_notes);
-            document.notes.extend(excluded.iter().map(|one| one.note()));
+            document.notes.extend(runs.run_notes(&run));
             let members = run.members.ranks.into_iter();
             document.ranks.extend(members.map(|rank| rank.value));
         }

@@ -414,9 +414,8 @@ impl Merger<'_> {
             let context = RankContext::default();
             job::write_out(&trace, &job, context, self.progress(), &mut linked)?;
         } else if alone {
-            let run = rank.run.clone();
             let members = rank.join_member().into_iter().collect();
-            let joined = MergedRun::new(self.options, &self.runs.options, &run, members);
+            let joined = MergedRun::new(self.options, &self.runs.options, entry.run(), members);
             rank.piece = self.write_rank(&trace, &job, &joined, &rank.label, &mut linked)?;
             rank.alone = Some(joined);
         } else if self.hold
@@ -510,11 +509,10 @@ impl Merger<'_> {
             let of_run = ranks.iter_mut().zip(&self.runs.ranks);
             let of_run = of_run.filter(|(_, (of, _))| *of == run);
             let members = of_run.filter_map(|(rank, _)| rank.join_member());
-            let name = files.folder.display().to_string();
             runs.push(MergedRun::new(
                 self.options,
                 &self.runs.options,
-                &name,
+                files,
                 members.collect(),
             ));
         }
@@ -657,7 +655,7 @@ impl Merger<'_> {
             .map(|(_, rank)| rank)
     }
 
-    /// Moves the files of each run into place and removes those of an earlier run. The earlier run
+    /// Moves the files of each run into place, and removes an earlier run's files. The earlier run
     /// stays if failed ranks would lose their files.
     fn replace(
         &self,
@@ -751,7 +749,7 @@ fn is_other_file(set: &FileSet, name: &str) -> bool {
     !set.has(name) && names::all_names(name).iter().any(|other| set.has(other))
 }
 
-/// Returns the name with which a run's output files begin: that of its folder.
+/// Returns the prefix of a run's output files: the name of its folder.
 fn output_name(runs: &RunSet, run: &RunFiles) -> String {
     let whole = match &runs.source {
         RunSource::Folder(folder) => folder.join(&run.folder),

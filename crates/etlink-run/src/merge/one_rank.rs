@@ -44,7 +44,7 @@ pub(crate) fn write_member(runs: &RunSet, rank: i64) -> Result<WrittenMember, Ru
             Err(error) => notes.push(left_out(runs.entry(index), error)),
         }
     }
-    let joined = MergedRun::new(&options, &runs.options, "", members);
+    let joined = MergedRun::new(&options, &runs.options, runs.entry(place).run(), members);
     notes.extend(joined.excluded.iter().map(|excluded| excluded.note()));
     let entry = runs.entry(place);
     let (trace, mut report) = entry.link_job(&entry.job()?)?;

@@ -176,7 +176,6 @@ fn run_tables(
         rules: Some(rules),
         ..OpTableConfig::by_name(RunSource::from_path(path), options.clone())
     })?;
-    made.print_errors();
     Ok(made)
 }
 

@@ -208,12 +208,12 @@ impl ShardJoiner<'_> {
     }
 
     fn join_run(&self, run: usize, members: &mut [LinkedMember]) -> MergedRun {
-        let folder = self.runs.runs[run].folder.display().to_string();
+        let files = &self.runs.runs[run];
         let members = members.iter_mut().map(|member| JoinMember {
             label: &member.label,
             known: member.known.as_mut(),
         });
-        MergedRun::new(self.options, &self.runs.options, &folder, members.collect())
+        MergedRun::new(self.options, &self.runs.options, files, members.collect())
     }
 
     /// Returns a place for the files next to the ranks' files, for each run with linked ranks.

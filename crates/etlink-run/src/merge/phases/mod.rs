@@ -7,8 +7,8 @@
 //! ```
 //! Each shard links its ranks and stores the summaries that the join needs. The join decides the
 //! contents that depend on other ranks. Then each shard links its ranks again and writes them. The
-//! files equal those of [`merge`](super::merge), byte for byte. Each phase can be repeated at any
-//! time.
+//! files equal the output of [`merge`](super::merge), byte for byte. Each phase can be repeated at
+//! any time.
 
 mod contents;
 mod files;

@@ -150,7 +150,7 @@ fn analyzed_runs<T>(
     runs: &RunSet,
     results: Vec<Option<Result<RankResult<Ranked<T>>, RunError>>>,
 ) -> Result<Vec<AnalyzedRun<T>>> {
-    // a trace of an unknown rank is analyzed all the same
+    // a trace of an unknown rank is still analyzed
     let results = runs.collect_runs(results, false)?;
     // an empty report would look like that of an idle run
     if results.iter().all(|run| run.members.ranks.is_empty()) {
@@ -275,17 +275,12 @@ fn trace_of_graph(entry: RankEntry<'_>, written: &WrittenRank) -> Result<LinkedT
 fn analyzed_run<T>(runs: &RunSet, results: RunResults<Ranked<T>>) -> AnalyzedRun<T> {
     let run = &runs.runs[results.run];
     let members = &results.members;
-    let mut notes = run.notes.clone();
+    let mut notes = runs.run_notes(&results);
     let forms = members.ranks.iter();
     let forms: Vec<_> = forms
         .map(|rank| (rank.label.as_str(), rank.value.form))
         .collect();
     notes.extend(chakra::notes(&forms));
-    notes.extend(members.mismatch_notes());
-    // with selected ranks, the user knows that others are missing
-    if runs.options.ranks.is_none() {
-        notes.extend(members.absent_note());
-    }
     let excluded = results.excluded();
     let absent = results.members.absent;
     let mut ranks = vec![];

@@ -103,7 +103,6 @@ impl<T> AnalyzedRun<T> {
         });
         let mut all = self.notes.clone();
         all.extend(table::same_notes(of_ranks));
-        all.extend(self.excluded.iter().map(Excluded::note));
         if notes::is_verbose() {
             for rank in &self.ranks {
                 let name = self.name_of(rank);

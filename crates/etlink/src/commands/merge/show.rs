@@ -7,11 +7,10 @@ use crate::unjoined::unjoined_text;
 use etlink_chakra::astra::{file, network_note, roofline_times, rounded_speeds, uncovered};
 use etlink_chakra::{Demotion, WriteSummary};
 use etlink_link::ranks::{JoinProblem, RankClock};
-use etlink_model::{Anomalies, GlobalRank, Severity};
+use etlink_model::{Anomalies, Severity};
 use etlink_run::discover::RunFiles;
 use etlink_run::job::JobReport;
 use etlink_run::joined::stranger_note;
-use etlink_run::membership::{Exclusion, absent_note};
 use etlink_run::merge::phases::JoinReport;
 use etlink_run::merge::{MergedRank, MergedRun};
 use etlink_run::run::report_notes;
@@ -263,21 +262,6 @@ fn left_out_text(joined: &MergedRun, label: &str, ranks: Option<&[MergedRank]>) 
     }
 }
 
-/// Returns true if there are unused traces of ranks that the run lacks.
-fn has_untaken(joined: &MergedRun, ranks: Option<&[MergedRank]>) -> bool {
-    let is_absent = |label: &str| {
-        let rank = label.parse().ok();
-        rank.is_some_and(|rank| joined.absent.contains(&GlobalRank(rank)))
-    };
-    let mut excluded = joined.excluded.iter();
-    let is_excluded =
-        excluded.any(|one| one.reason == Exclusion::RankUnknown || is_absent(&one.label));
-    let mut of_run = ranks.unwrap_or(&[]).iter();
-    let has_failed = of_run
-        .any(|rank| rank.run == joined.run && rank.linked.is_none() && is_absent(&rank.label));
-    is_excluded || has_failed
-}
-
 /// Formats the common figures of a run's ranks; empty for a single rank without known peers.
 /// `ranks` has the results per rank, if known already.
 fn common_rows(joined: &MergedRun, ranks: Option<&[MergedRank]>) -> String {
@@ -305,7 +289,7 @@ fn common_rows(joined: &MergedRun, ranks: Option<&[MergedRank]>) -> String {
     {
         return String::new();
     }
-    if let Some(absent) = absent_note(&joined.absent, has_untaken(joined, ranks)) {
+    if let Some(absent) = &joined.absent_note {
         let known = (joined.ranks.len() + joined.absent.len()) as i64;
         // if no trace states the number, only the ranks in the traces' groups are known
         let all = joined.world_size.unwrap_or(known);
@@ -314,9 +298,6 @@ fn common_rows(joined: &MergedRun, ranks: Option<&[MergedRank]>) -> String {
     }
     for rank in &joined.strangers {
         notes::print_note(&format!("{run}{}", stranger_note(*rank)));
-    }
-    if let Some(apart) = &joined.apart {
-        notes::print_note(&format!("{run}{apart}"));
     }
     let MergedRun {
         collectives,

@@ -109,7 +109,7 @@ fn replay_read(
         if has_no_ranks(&results) && results.excluded().is_empty() && idle.is_empty() {
             continue;
         }
-        let mut notes = runs.runs[results.run].notes.clone();
+        let mut notes = runs.run_notes(&results);
         notes.extend(idle);
         notes.extend(unasked_note(&config.options));
         let name = runs.run_title(results.run);
@@ -150,7 +150,7 @@ pub(super) struct RunTogether {
 impl RunTogether {
     /// Opens a folder with one run.
     pub(super) fn open(source: RunSource, options: RunOptions) -> Result<RunTogether> {
-        let (align, unasked) = (options.align, unasked_note(&options));
+        let align = options.align;
         let mut runs = RunSet::open(source, options)?;
         unreadable_files::record(&runs);
         let read: read::ReadRuns = read::read_ranks(&mut runs, &[])?.whole::<anyhow::Error>()?;
@@ -166,10 +166,9 @@ impl RunTogether {
             );
         };
         leave_out_cut(&mut results, align);
-        let mut notes = runs.runs[results.run].notes.clone();
+        let mut notes = runs.run_notes(&results);
         notes.extend(idle);
-        notes.extend(unasked);
-        notes.extend(member_notes(&results));
+        notes.extend(unasked_note(&runs.options));
         let excluded = results.excluded();
         let mut together = RunTogether::join(kept_ranks(results.members.ranks), align)?;
         notes.append(&mut together.notes);
@@ -236,7 +235,7 @@ fn nothing_to_replay(runs: &RunSet, read: read::ReadRuns) -> anyhow::Error {
     let mut reasons = vec![];
     for (results, idle) in read.runs.into_iter().zip(read.idle_notes) {
         // an error may refer to these notes
-        notes::print_all(&runs.runs[results.run].notes);
+        notes::print_all(&runs.run_notes(&results));
         let excluded = results.members.excluded.into_iter();
         let run_reasons = excluded.map(|excluded| excluded.message).chain(idle);
         let name = runs.run_title(results.run);
@@ -253,11 +252,10 @@ fn nothing_to_replay(runs: &RunSet, read: read::ReadRuns) -> anyhow::Error {
 fn run_without_ranks(
     config: &ReplayConfig,
     name: String,
-    mut notes: Vec<String>,
+    notes: Vec<String>,
     results: RunResults<ReplayRank>,
 ) -> Replayed {
     let excluded = results.excluded();
-    notes.extend(results.rank_notes);
     Replayed {
         input: name,
         notes,
@@ -291,7 +289,6 @@ fn replay_run(
     results: RunResults<ReplayRank>,
 ) -> Result<(Replayed, UnusedRules)> {
     let excluded = results.excluded();
-    notes.extend(member_notes(&results));
     let (world_size, absent) = (results.members.world_size, results.members.absent.clone());
     let KeptRanks {
         columns: mut kept,
@@ -368,16 +365,6 @@ fn replay_run(
         problems: join.matches.problems,
     });
     Ok((replayed, unused))
-}
-
-/// Returns notes about the ranks of a run and about ranks that have no trace here.
-fn member_notes(results: &RunResults<ReplayRank>) -> Vec<String> {
-    let mut notes = results.rank_notes.clone();
-    notes.extend(results.members.mismatch_notes());
-    if let Some(absent) = results.members.absent_note() {
-        notes.push(format!("{absent}: what waits for them counts as transfer"));
-    }
-    notes
 }
 
 /// The ranks that belong to one run.

@@ -11,7 +11,6 @@ use etlink_replay::{
     EdgeKind, NodeLabel, NodeTime, PathCause, PathReport, PathStepReport, PathTrust, ReplayFigures,
     StartExplanation, StartReason, StepLength, TrustFigures, median_step,
 };
-use etlink_run::text;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -424,29 +423,9 @@ fn path_trust_text(trust: &PathTrust) -> String {
 
 /// Adds rows on the ranks' collectives, and on each rank.
 fn add_ranks(all: &AllRanks, rows: &mut FactRows) {
-    for excluded in &all.excluded {
-        rows.add("left out", text::rank(&excluded.label), &excluded.message);
-    }
     // nothing was run: zeros would look like unjoined collectives
     if all.ranks.is_empty() {
         return;
-    }
-    if !all.absent.is_empty() {
-        let list: Vec<String> = all
-            .absent
-            .iter()
-            .take(8)
-            .map(GlobalRank::to_string)
-            .collect();
-        rows.add(
-            "absent",
-            all.absent.len(),
-            format!(
-                "ranks without a trace: {}{}",
-                list.join(", "),
-                if all.absent.len() > 8 { ", …" } else { "" }
-            ),
-        );
     }
     let (met, local) = (&all.collectives, &all.collectives.local);
     // the last to arrive may be a rank without a trace: its delay looks like transfer

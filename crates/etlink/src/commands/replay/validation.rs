@@ -94,10 +94,7 @@ fn validate_folders(sources: [RunSource; 2], options: &RunOptions) -> Result<Pre
         (&after.joined.graph, &after.labels()),
     );
     let sides = [before, after];
-    let notes = sides.each_ref().map(|run| {
-        let excluded = run.excluded.iter().map(Excluded::note);
-        run.notes.iter().cloned().chain(excluded).collect()
-    });
+    let notes = sides.each_ref().map(|run| run.notes.clone());
     Ok(Predicted {
         validation,
         notes,

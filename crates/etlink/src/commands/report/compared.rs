@@ -22,13 +22,11 @@ pub(super) fn compare_with(
     config: &ReportConfig,
 ) -> Result<(ComparedRuns, Vec<Excluded>)> {
     let read = |path: &Path| -> Result<RunTables> {
-        let made = op_tables::read_tables(&OpTableConfig {
+        op_tables::read_tables(&OpTableConfig {
             tree: true,
             rules: Some(rules),
             ..OpTableConfig::by_name(RunSource::from_path(path), config.compared_options())
-        })?;
-        made.print_errors();
-        Ok(made)
+        })
     };
     let (first, second) = (read(before)?, read(&args.path)?);
     // notes on the later run are printed with its page

@@ -15,7 +15,6 @@ use etlink_model::GlobalRank;
 use etlink_report::page::{
     PackedTimeline, RANGES, RankStats, ReportRank, RunTimeline, TIMELINE_BYTES, TIMELINES,
 };
-use etlink_run::membership::Excluded;
 use etlink_run::phases::{Phased, ReportWork};
 use etlink_run::run::{RankContent, RankEntry, RankResult};
 use etlink_run::{Run, RunError};
@@ -71,7 +70,7 @@ fn content_of_ranks(
 ) -> Result<Content> {
     let progress = config.options.progress.clone();
     let runs = run.set();
-    let mut notes: Vec<String> = run.files().notes.clone();
+    let mut notes: Vec<String> = vec![];
     for (index, result) in results.iter().enumerate() {
         match result {
             // with selected ranks, the user needs no notes on the others
@@ -98,14 +97,10 @@ fn content_of_ranks(
     let mut all_excluded = vec![];
     let mut errors = vec![];
     for mut results in runs.collect_runs(results, false)? {
-        notes.extend_from_slice(&results.rank_notes);
+        notes.extend(runs.run_notes(&results));
         let joined_run = results.join(true);
-        let excluded = results.excluded();
-        notes.extend(excluded.iter().map(Excluded::note));
-        all_excluded.extend(excluded);
+        all_excluded.extend(results.excluded());
         errors.extend(results.failed.into_iter().map(|(_, error)| error));
-        notes.extend(results.members.mismatch_notes());
-        notes.extend(results.members.absent_note());
         notes.extend(joined_run.match_notes());
         // the loop runs once: `Run::open` rejects a folder with several runs
         let mut found = vec![];

@@ -22,6 +22,6 @@ impl TopDocument {
 
     /// Returns notes about the folders, and the reasons why traces are left out.
     pub fn notes(&self) -> Vec<String> {
-        [&self.0.notes[..], &self.0.errors].concat()
+        self.0.notes.clone()
     }
 }

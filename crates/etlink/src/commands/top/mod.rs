@@ -19,7 +19,6 @@ impl JsonReport for RunTables {
 pub fn run(args: args::TopArgs) -> Result<Outcome> {
     let tables = &args.tables;
     let made = op_tables::read_tables(&args.op_table_config()?)?;
-    made.print_errors();
     if !tables.print.json {
         notes::print_all(&made.notes);
         for one in &made.tables {
