@@ -166,8 +166,8 @@ pub(crate) const MAX_VOTES: usize = 1 << 22;
 /// recordings begun one after the other.
 pub(crate) const RUNS_APART: DurationNs = DurationNs(60_000_000_000);
 
-/// Recordings of one machine that are farther apart than this are of two runs: its processes have one
-/// clock, which they read within less.
+/// Maximum distance between recordings of one run on one machine: its processes share a clock, and
+/// read it within less time.
 pub(crate) const PROCESSES_APART: DurationNs = DurationNs(1_000_000);
 
 /// Maximum number of ranks in a group; more are taken for damage.
