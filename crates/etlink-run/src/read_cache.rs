@@ -34,7 +34,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Version of the tables' layout in entries. Increase it with every change of a table in
 /// `etlink_model`; a test checks this.
-const LAYOUT: u32 = 4;
+const LAYOUT: u32 = 5;
 /// zstd level: entries are often written and read, so speed matters more than size.
 const ZSTD_LEVEL: i32 = 1;
 /// Limit on the length of an entry's first line, bytes.
@@ -418,8 +418,8 @@ enum EntryError {
     Damaged(io::Error),
 }
 
-/// Decodes an entry, and returns its age as the time of writing; `None` if there is no entry of
-/// this state.
+/// Decodes an entry, and also returns its time of writing; `None` if there is no entry of this
+/// state.
 fn read_entry<T>(
     entry: &Path,
     key: &str,
@@ -455,7 +455,7 @@ fn read_entry<T>(
     Ok(Some((decoded, written)))
 }
 
-/// Returns true if a first line may be that of another state or version.
+/// Returns true if a first line may belong to another state or version.
 fn is_key(line: &[u8]) -> bool {
     let is_whole = line.ends_with(b"\n");
     is_whole && serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(line).is_ok()
@@ -733,6 +733,6 @@ mod tests {
         let stored = postcard::to_stdvec(&device).expect("stores");
         let mut sum = flate2::Crc::new();
         sum.update(&stored);
-        assert_eq!((LAYOUT, sum.sum()), (4, 4_252_415_808));
+        assert_eq!((LAYOUT, sum.sum()), (5, 3_362_869_674));
     }
 }

@@ -130,13 +130,13 @@ pub fn read_tables(config: &OpTableConfig<'_>) -> Result<RunTables> {
     }
     let (mut tables, mut noted) = (vec![], vec![]);
     let (mut excluded, mut failed) = (vec![], vec![]);
-    // a trace of an unknown rank has figures all the same
+    // a trace of an unknown rank is still analyzed
     for results in runs.collect_runs(results, false)? {
         let mut notes = runs.run_notes(&results);
         let members = results.members.ranks.iter();
         let cut = members.filter(|rank| rank.value.anomalies.is_cut());
         let cut: Vec<&str> = cut.map(|rank| rank.label.as_str()).collect();
-        // without an analysis each table says it
+        // without an analysis, each table has this note itself
         if config.rules.is_some() {
             let cut_line = cut_line(&cut, runs.source.is_one_rank());
             notes.extend(cut_line.lines().map(str::to_owned));
@@ -266,7 +266,7 @@ fn trace_table(
             anomalies: trace.anomalies.clone(),
             ..LinkReport::default()
         };
-        // a trace that was named alone is compared with no other rank
+        // a trace that was named alone is not compared with other ranks
         if !set.source.is_one_rank() {
             summary = entry.summary_of_device(&trace, &report);
         }

@@ -150,7 +150,7 @@ fn analyzed_runs<T>(
     runs: &RunSet,
     results: Vec<Option<Result<RankResult<Ranked<T>>, RunError>>>,
 ) -> Result<Vec<AnalyzedRun<T>>> {
-    // a trace of an unknown rank is analyzed all the same
+    // a trace of an unknown rank is still analyzed
     let results = runs.collect_runs(results, false)?;
     // an empty report would look like that of an idle run
     if results.iter().all(|run| run.members.ranks.is_empty()) {

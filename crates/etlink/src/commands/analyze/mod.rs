@@ -58,7 +58,7 @@ pub(super) struct Analyzed {
     /// True to print full kernel names.
     #[serde(skip)]
     full_names: bool,
-    /// Durations of the steps, from the first start on a rank to the last end; empty for a single
+    /// Durations of the steps, from the last start on a rank to the last end; empty for a single
     /// rank.
     #[serde(skip)]
     job_steps_ns: Vec<i64>,

@@ -58,7 +58,7 @@ pub fn run(args: InspectArgs) -> Result<Outcome> {
                 all.push(facts);
                 is_damaged |= damaged;
             }
-            // report the other files all the same
+            // report the other files anyway
             Err(error) => errors.push(error),
         }
     }
@@ -147,7 +147,7 @@ fn read_contents(
         );
     }
     match input.kind {
-        // the events are ranges that etlink drew: their counts would look like those of a program
+        // the events are ranges that etlink drew: their counts would look like a program's
         InputKind::KinetoTrace if input.is_view => Ok((ContentFacts::View {}, false)),
         InputKind::HostTrace => {
             let trace = read_host(input, threads, etlink_link::TensorEdges::None)?;

@@ -40,8 +40,8 @@ struct Waiting<'a> {
     is_over: bool,
 }
 
-/// Returns the processes of a job that may not have started its first step: waits until one has.
-/// Returns an empty list on timeout. Those processes then wait for the other ranks' first steps.
+/// Returns the processes of a job that may have made no step yet: waits for the first step of one
+/// process, which itself waits for the other ranks. Returns an empty list on timeout.
 pub fn first_steps(
     job: &ArmedJob,
     timeout: Duration,
