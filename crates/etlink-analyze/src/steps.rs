@@ -198,10 +198,10 @@ fn exclude_empty_steps(steps: &mut [StepTime]) {
     }
 }
 
-/// The steps from the first to the last that counts: what the recording cuts at an edge is no part
-/// of the time that shares are of. All where none counts.
+/// The steps from the first to the last that counts, or whose rows were lost: what the recording cuts
+/// at an edge is no part of the time that shares are of. All where none counts.
 pub(crate) fn between_counted(steps: &[StepTime]) -> &[StepTime] {
-    let counts = |step: &StepTime| step.excluded.is_none();
+    let counts = |step: &StepTime| matches!(step.excluded, None | Some(StepExclusion::LostRows));
     let first = steps.iter().position(counts);
     let last = steps.iter().rposition(counts);
     match first.zip(last) {

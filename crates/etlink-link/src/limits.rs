@@ -116,6 +116,10 @@ pub(crate) const SHARED_REACH: usize = 64;
 /// In 33 public traces all launches of CUDA and HIP have a row, but for memsets.
 pub const LOST_PART: i64 = 20;
 
+/// But a stretch of losses goes on over no more rows than this: where one in 20 launches loses its row
+/// at random, one gap in 170 is longer.
+pub(crate) const MAX_BETWEEN_LOST: i64 = 100;
+
 /// So many lost rows make a stretch of a recording unknown.
 pub(crate) const LEAST_LOST: i64 = 8;
 

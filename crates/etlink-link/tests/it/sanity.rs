@@ -246,6 +246,26 @@ fn rows_of_a_shared_correlation_go_to_the_launches_in_order() {
     );
 }
 
+#[test]
+fn losses_with_hundreds_of_rows_between_them_are_two_stretches() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    for number in 0..2_000 {
+        let at = MS + number * 100 * US;
+        let id = draw.next_correlation();
+        draw.call(main, "cudaLaunchKernel", (at, at + 5 * US), id);
+        let row = (at + 10 * US, at + 100 * US);
+        draw.kernel(DeviceQueue::stream(7), "gemm", row, id);
+    }
+    let mut trace = device(&draw);
+    lose(&mut trace, |row| {
+        (300..340).contains(&row) || (700..790).contains(&row)
+    });
+    let trace = linked(trace);
+    assert_eq!(row_damage(&trace), [(AnomalyKind::LaunchWithoutRow, 130)]);
+    assert_eq!(unknown(&trace).len(), 2, "{:?}", unknown(&trace));
+}
+
 /// Where a recorder gave a row the id of another launch, among launches that have their own.
 #[test]
 fn rows_of_a_shared_correlation_pass_by_launches_that_have_a_row() {
