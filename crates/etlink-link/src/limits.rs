@@ -84,6 +84,14 @@ pub(crate) const PROGRAMMATIC_OVERLAP: DurationNs = DurationNs(4_000);
 /// a microsecond at each end.
 pub(crate) const NO_ROUNDING: DurationNs = DurationNs(5_000);
 
+/// And kernels of no length are damage if one in so many has none, or if times have nanoseconds.
+///
+/// In the public traces of A100 to B200 and MI210 to MI300 no kernel takes less than 1 us.
+pub(crate) const NO_LENGTH_PART: u64 = 10;
+
+/// But fewer than these can be rounded ones.
+pub(crate) const LEAST_NO_LENGTH: u64 = 16;
+
 /// Recordings are taken to be this long at least where rows are looked for that are outside of them.
 ///
 /// In a recording of one graph launch of 2 ms the rows begin 8 ms behind its calls.
@@ -100,7 +108,10 @@ pub(crate) const LONGER_THAN_LIKE: i64 = 10;
 pub(crate) const LONGER_THAN_RECORDING: i64 = 100;
 
 /// A row that covers so many others of its stream lasts too long, whatever its like do.
-pub(crate) const MANY_COVERED: usize = 8;
+pub(crate) const MANY_COVERED: usize = 3;
+
+/// And one in which so many others begin: programmatic dependent launches overlap their neighbours.
+pub(crate) const MANY_BEGUN: usize = 4;
 
 /// How many rows that begin before a row ends are looked at for one that it covers.
 pub(crate) const MAX_COVERED_LOOKUPS: usize = 64;
