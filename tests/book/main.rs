@@ -1,9 +1,9 @@
-//! The book: every command that a page shows runs, and prints what the page shows.
+//! Tests the book: every command on a page runs, and prints the output shown there.
 //!
 //! A page is a session. Its ```` ```console ```` blocks run from top to bottom in one folder that
-//! has `testdata` in it. Seconds that work took may differ. In the output, `[..]` stands for any
-//! text of a line, and a line `...` for any lines. `INSTA_UPDATE=always` writes what is printed
-//! into the page.
+//! contains `testdata`. Elapsed seconds may differ. In the output, `[..]` stands for any text of a
+//! line, and a line `...` for any lines. `INSTA_UPDATE=always` writes the printed output into the
+//! page.
 #![cfg(unix)]
 #![allow(
     clippy::disallowed_methods,
@@ -64,7 +64,7 @@ fn links_lead_somewhere() {
 fn files_that_the_architecture_names_exist() {
     let document = repository().join("ARCHITECTURE.md");
     let text = std::fs::read_to_string(&document).expect("reads the architecture");
-    // every second part of a text split at backticks stands between two of them
+    // every second part of a text split at backticks was quoted
     let quoted = text.split('`').skip(1).step_by(2);
     let missing: Vec<&str> = quoted
         .filter(|name| name.starts_with("crates/") || name.starts_with("tests/"))
@@ -73,7 +73,7 @@ fn files_that_the_architecture_names_exist() {
     assert!(missing.is_empty(), "ARCHITECTURE.md names {missing:?}");
 }
 
-/// Runs the commands of a page; what differs from the page, if anything does.
+/// Runs the commands of a page; returns the differences from the page, if there are any.
 fn run_page(path: &Path) -> Option<String> {
     let text = std::fs::read_to_string(path).expect("reads a page");
     let page = Page::parse(&text);
@@ -84,7 +84,7 @@ fn run_page(path: &Path) -> Option<String> {
         .collect();
     if std::env::var("INSTA_UPDATE").is_ok_and(|mode| mode == "always") {
         let blessed = page.with_outputs(&printed);
-        // The other tests read the pages at the same time, and would find one cut short.
+        // Other tests read the pages at the same time, and would find a truncated one.
         if blessed != text {
             std::fs::write(path, blessed).expect("writes a page");
         }
@@ -94,7 +94,7 @@ fn run_page(path: &Path) -> Option<String> {
         .map(|difference| format!("{}:\n{difference}", path.display()))
 }
 
-/// The commands of a block with what they print, as the page would show it.
+/// Runs the commands of a block; returns them with their output, as the page would show it.
 fn run_block(block: &Block, folder: &Path) -> String {
     let mut shown = String::new();
     for step in &block.steps {
@@ -111,7 +111,7 @@ fn run_block(block: &Block, folder: &Path) -> String {
     shown
 }
 
-/// A folder in which `testdata` is that of the repository.
+/// Creates a folder with the repository's `testdata`.
 fn session_folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder for the test");
     let link = folder.path().join("testdata");
@@ -119,7 +119,7 @@ fn session_folder() -> tempfile::TempDir {
     folder
 }
 
-/// `PATH` with the tested command before all others.
+/// Returns `PATH` with the tested command before all others.
 fn search_path() -> std::ffi::OsString {
     let command = Path::new(env!("CARGO_BIN_EXE_etlink"));
     let folder = command.parent().expect("has a folder").to_owned();
@@ -136,7 +136,7 @@ fn book() -> PathBuf {
     repository().join("docs/src")
 }
 
-/// All pages, sorted.
+/// Returns all pages, sorted.
 fn pages() -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![book()];
@@ -154,7 +154,7 @@ fn pages() -> Vec<PathBuf> {
     found
 }
 
-/// What the Markdown links `[text](target)` of a text lead to.
+/// Iterates over the targets of Markdown links `[text](target)`.
 fn link_targets(text: &str) -> impl Iterator<Item = &str> {
     text.split("](")
         .skip(1)

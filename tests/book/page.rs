@@ -1,21 +1,21 @@
-//! The console blocks of a page of Markdown.
+//! Parses the console blocks of a page of Markdown.
 
 use regex::Regex;
 use snapbox::{Data, IntoData};
 
-/// A page, cut into its console blocks and the text around them.
+/// A page, split into its console blocks and the text around them.
 pub struct Page<'t> {
     /// Text before each block, its opening fence included; last, the text after the last block.
     around: Vec<String>,
     pub blocks: Vec<Block<'t>>,
 }
 
-/// A fenced block whose language is `console`.
+/// A fenced block in the language `console`.
 pub struct Block<'t> {
     pub steps: Vec<Step<'t>>,
 }
 
-/// A command and what the page shows as its output.
+/// A command with its output on the page.
 pub struct Step<'t> {
     pub command: &'t str,
     pub output: String,
@@ -47,7 +47,7 @@ impl<'t> Page<'t> {
         page
     }
 
-    /// The page with other blocks in the place of its own.
+    /// Returns the page with the printed blocks instead of its own.
     pub fn with_outputs(&self, printed: &[String]) -> String {
         let mut text = String::new();
         for (at, around) in self.around.iter().enumerate() {
@@ -55,7 +55,7 @@ impl<'t> Page<'t> {
             let Some(block) = self.blocks.get(at) else {
                 continue;
             };
-            // what the page shows already holds, with the parts that it leaves open
+            // the page's own text is right, including its wildcards
             let shown = block.text();
             let holds = compare(&shown, &printed[at]).is_none();
             text.push_str(if holds { &shown } else { &printed[at] });
@@ -63,7 +63,8 @@ impl<'t> Page<'t> {
         text
     }
 
-    /// How the blocks differ from what was printed, if they do.
+    /// Describes the differences between the blocks and the printed output; `None` if there are
+    /// none.
     pub fn difference(&self, printed: &[String]) -> Option<String> {
         let differences: Vec<String> = self
             .blocks
@@ -87,7 +88,7 @@ impl<'t> Block<'t> {
         }
     }
 
-    /// As the page shows it.
+    /// Formats the block as the page shows it.
     pub fn text(&self) -> String {
         self.steps
             .iter()
@@ -96,9 +97,9 @@ impl<'t> Block<'t> {
     }
 }
 
-/// A text with a sign in the place of how long work took, which differs from machine to machine.
+/// Replaces elapsed times, which differ between machines, by a placeholder.
 fn without_seconds(text: &str) -> String {
-    // `, 0.104 s` ends the line of a rank; `seconds 0.584  read 0.411, link …` is a line of its own
+    // `, 0.104 s` ends the line of a rank; `seconds 0.584  read 0.411, link …` is a separate line
     let took = Regex::new(r"(?m), \d+\.\d+ s$|^  seconds .*$").expect("is a pattern");
     took.replace_all(text, ", # s").into_owned()
 }
@@ -108,8 +109,8 @@ fn push_line(text: &mut String, line: &str) {
     text.push('\n');
 }
 
-/// How the two differ, if they do, but for seconds. `[..]` and `...` in what is shown match
-/// anything.
+/// Describes the difference between two texts, ignoring seconds; `None` if there is none. `[..]`
+/// and `...` in `shown` match anything.
 fn compare(shown: &str, printed: &str) -> Option<String> {
     let shown: Data = without_seconds(shown).into_data();
     let printed: Data = without_seconds(printed).into_data();

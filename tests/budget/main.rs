@@ -1,4 +1,5 @@
-//! `--memory` as the system sees it: no process holds more, or it refuses and writes nothing.
+//! Checks `--memory` against the system's figures: a process stays within it, or refuses and writes
+//! nothing.
 #![cfg(target_os = "linux")]
 #![allow(
     clippy::expect_used,
@@ -12,15 +13,15 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// In compact form a rank is 5 MB. By its size alone all ranks would fit; two of a page do not.
+/// Events per rank, which is 5 MB in compact form. By file size alone all ranks would fit; two
+/// ranks of a page do not.
 const EVENTS: usize = 40_000;
 const RANKS: usize = 4;
-/// What `--memory` reckons for the program itself.
+/// Memory that `--memory` reserves for the program itself.
 const PROGRAM: u64 = 16_000_000;
-/// Ascending: the system tells the largest peak of all processes until then.
+/// Ascending budgets, because the system reports the largest peak of all processes so far.
 const BUDGETS: [u64; 3] = [45_000_000, 70_000_000, 110_000_000];
-/// What stays of a rank is small with these. The other commands can
-/// hold somewhat more.
+/// Commands that keep little per rank. The others may exceed the budget slightly.
 const COMMANDS: [&[&str]; 4] = [
     &["merge", "traces", "-o", "out"],
     &["ranks", "traces", "--json"],
@@ -33,7 +34,7 @@ fn peak_bytes() -> u64 {
     u64::try_from(used.max_rss()).expect("a size") << 10
 }
 
-/// One test, in a program of its own: the system has one peak for all children of a process.
+/// One test in its own program: the system has a single peak for all children of a process.
 #[test]
 fn no_command_holds_more_than_it_may() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -41,7 +42,7 @@ fn no_command_holds_more_than_it_may() {
     for command in COMMANDS {
         run(command, u64::MAX >> 1, folder.path());
     }
-    // a build for tests is larger than one that is given out, for which `--memory` is reckoned
+    // a test build is larger than a release build, which is the basis of `--memory`
     let more = peak_bytes().saturating_sub(PROGRAM);
     let mut refused = 0;
     for budget in BUDGETS {
@@ -80,9 +81,9 @@ fn draw(kind: Oddity, events: usize, folder: &Path) {
     }
 }
 
-/// Whether the command refused.
+/// Runs a command; returns true if it refused.
 fn run(command: &[&str], budget: u64, folder: &Path) -> bool {
-    // where the page goes; a merge makes its own
+    // the page's folder; a merge creates its own
     fs::create_dir_all(folder.join("out")).expect("makes a folder");
     let done = Command::new(env!("CARGO_BIN_EXE_etlink"))
         .args(command)

@@ -1,9 +1,9 @@
-//! What outputs advise to run: it exists, and works on the same path.
+//! Checks commands recommended in outputs: they exist, and work on the same path.
 
 use crate::tool::{Tool, pairs};
 use std::collections::BTreeSet;
 
-/// Of each kind of recording one, and a folder of several ranks.
+/// One recording of each kind, and a folder of several ranks.
 const RECORDINGS: [&str; 6] = [
     "conv-2.15.0/kineto_trace_0.json.gz",
     "conv-2.15.0",
@@ -13,12 +13,12 @@ const RECORDINGS: [&str; 6] = [
     "tpdp4-2.15.0",
 ];
 
-/// What is run first.
+/// Commands whose output is searched for advice.
 const COMMANDS: [&str; 4] = ["findings", "analyze", "ranks", "top"];
 
-/// Words behind `etlink ` up to what is no word of a command, with the options behind the first.
+/// Returns the commands after `etlink `, including the options after the first word.
 fn advised(text: &str) -> BTreeSet<String> {
-    // Tables are as wide as the terminal: a line can end inside of a command.
+    // Tables are as wide as the terminal, so a line can end inside a command.
     let text = text.replace("\n", " ");
     let mut commands = BTreeSet::new();
     for (_, rest) in text
@@ -48,7 +48,7 @@ fn what_is_advised_works() {
         let path = pairs().join(recording);
         for command in COMMANDS {
             let ran = tool.run(&format!("{command} {}", path.display()));
-            // Not each command takes each path; then its error may advise another.
+            // Some commands reject some paths; then the error may recommend another one.
             let text = format!("{} {}", ran.stdout, ran.stderr);
             for advice in advised(&text) {
                 let own = advice.split(' ').next() == Some(command);

@@ -1,4 +1,4 @@
-//! How tables of `etlink analyze` are chosen, cut and printed.
+//! Selection, truncation and printing of `etlink analyze` tables.
 
 use crate::analyze::draw;
 use crate::tool::Tool;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 const US: i64 = 1_000;
 
-/// Of one table, or of none that is there.
+/// Selects one table, or one that does not exist.
 #[test]
 fn one_table() {
     let tool = Tool::new();
@@ -185,8 +185,8 @@ fn sentences_and_units() {
         .says("\n1 step, mean 8.203 s on the host");
 }
 
-/// A terminal would obey what stands in names.
-/// A file name is whatever its maker wanted, and ends up in titles, notes and errors.
+/// A terminal would obey control characters in names. File names are arbitrary, and appear in
+/// titles, notes and errors.
 #[test]
 fn control_characters_in_names_of_files() {
     let tool = Tool::new();
@@ -209,7 +209,7 @@ fn control_characters_in_names_of_files() {
     }
 }
 
-/// The name of a file cannot look like a line about another rank.
+/// A file name cannot imitate a line about another rank.
 #[cfg(unix)]
 #[test]
 fn line_ends_in_names_of_files() {
@@ -282,7 +282,7 @@ fn blanks_before_a_trace_and_rules_that_are_no_text() {
         .complains(&["latin.txt: byte 17 is no UTF-8; save the rules as UTF-8 text"]);
 }
 
-/// Spreadsheets take a text that begins so for a formula; numbers begin with a sign too.
+/// Spreadsheets interpret a text with such a beginning as a formula; numbers begin with a sign too.
 #[test]
 fn csv_quotes_formulas_of_traces() {
     let tool = Tool::new();

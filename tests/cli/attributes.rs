@@ -1,4 +1,4 @@
-//! What the nodes of a `.et` say: all, or what simulators read.
+//! Attributes of nodes in a `.et`: all of them, or only those that simulators read.
 
 use crate::tool::Tool;
 use etlink_chakra::messages::ChakraMessages;
@@ -18,7 +18,7 @@ fn messages(tool: &Tool, name: &str) -> ChakraMessages {
     messages
 }
 
-/// What the graphs have in common, their sizes, and the attributes of the smaller ones.
+/// Compares the two sets of graphs, their sizes, and the attributes of the smaller ones.
 #[test]
 fn minimal_ranks_run_as_full_ones() {
     let tool = Tool::new();
@@ -58,7 +58,7 @@ fn minimal_ranks_run_as_full_ones() {
             }
         }
     }
-    // in the order of names
+    // in alphabetical order
     let read = [
         "comm_dst",
         "comm_size",

@@ -95,7 +95,7 @@ fn the_wrong_kind_of_file_is_named() {
         .complains(&["notes.txt"]);
 }
 
-/// What a text that says what to do has one of.
+/// Phrases that introduce a remedy: a text with one contains at least one of them.
 const REMEDIES: [&str; 9] = [
     "; give ",
     "; record ",
@@ -108,7 +108,7 @@ const REMEDIES: [&str; 9] = [
     "; leave ",
 ];
 
-/// A name that colours what a terminal shows.
+/// A name with a colour code for terminals.
 const RED: &str = "\u{1b}[31mred";
 
 #[test]
@@ -133,7 +133,7 @@ fn names_of_files_reach_no_terminal_raw_in_errors() {
             "diff {pairs}/mlp-2.15.0",
             "simulated",
             "trigger",
-            // a word too many
+            // a superfluous word
             "generate",
         ] {
             lines.push(format!("{command} {file}"));
@@ -188,7 +188,7 @@ fn each_error_names_the_file_and_what_to_do() {
     ] {
         for file in files {
             let ran = tool.run(&format!("{command} {file}"));
-            // faults that `check` lists are results, no errors
+            // faults listed by `check` are results, not errors
             if ran.code != 2 {
                 continue;
             }
@@ -253,7 +253,7 @@ fn truncated_files_give_what_is_whole() {
         .complains(&["stub.gz", "cut or damaged"]);
 }
 
-/// A copy of a host trace that was not finished tells nothing of the program that was recorded.
+/// A truncated copy of a host trace says nothing about the recorded program.
 #[test]
 fn a_cut_packed_host_trace_is_not_laid_to_its_process() {
     let tool = Tool::new();
@@ -436,7 +436,7 @@ fn deep_nesting_and_odd_values_do_no_harm() {
 fn duplicate_ids_are_counted() {
     let tool = Tool::new();
     let text = String::from_utf8(unpacked("mlp-2.15.0/torch_et_0.json.gz")).expect("text");
-    // the nodes twice, as a child process that forked inside the window leaves them
+    // duplicated nodes, as left by a child process that forked inside the window
     let start = text.find("\"nodes\": [").expect("nodes") + "\"nodes\": [".len();
     let end = text.rfind(']').expect("closed");
     let doubled = format!("{},{}", &text[..end], &text[start..]);
@@ -489,7 +489,7 @@ fn random_bytes_do_no_harm() {
     }
 }
 
-/// What a file breaks is not known before it is read, whichever rules are asked for.
+/// Faults of a file are unknown until it is read, whichever rules are selected.
 #[test]
 fn a_file_that_is_not_read_keeps_to_no_rule() {
     let tool = Tool::new();
@@ -502,7 +502,7 @@ fn a_file_that_is_not_read_keeps_to_no_rule() {
         .lacks("ok, not read");
 }
 
-/// Nodes that wait for each other stand in that order; JSON has their ids.
+/// Nodes in a cycle are listed in the order in which they wait; JSON has their ids.
 #[test]
 fn a_circle_of_nodes_is_in_the_order_of_waiting() {
     let tool = Tool::new();
@@ -524,7 +524,7 @@ fn a_circle_of_nodes_is_in_the_order_of_waiting() {
     assert_eq!(nodes, &serde_json::json!([1, 3, 2]));
 }
 
-/// Kineto's own names have no rank, and a file whose begin is damaged does not say it either.
+/// Kineto's own file names contain no rank, and neither does a file with a damaged head.
 #[test]
 fn a_damaged_file_is_named_beside_the_rank_that_lacks_its_trace() {
     let tool = Tool::new();
@@ -545,7 +545,7 @@ fn a_damaged_file_is_named_beside_the_rank_that_lacks_its_trace() {
         .notes("host_10.1.pt.trace.json is no trace that etlink knows: it may be damaged, and the device trace that rank 1 lacks");
 }
 
-/// Recordings count before what was made of them, and it is said that this lies there.
+/// Recordings take precedence over files derived from them, with a note on the ignored file.
 #[test]
 fn merged_json_beside_recordings_is_named() {
     let tool = Tool::new();

@@ -3,6 +3,7 @@
 use crate::tool::Tool;
 use etlink_testing::{DeviceQueue, KinetoFlavour, TraceBuilder};
 
+/// Writes the trace of a capture, and the trace of a replay:
 /// ```text
 /// capture  [aten::addmm: gemm] [aten::relu: relu]       replay  hipGraphLaunch   gemm == relu =
 /// ```

@@ -1,20 +1,20 @@
-//! Counts and sizes that a file claims: whatever it says, each command ends soon, in little memory,
+//! Counts and sizes claimed by a file: whatever they are, each command ends soon, in little memory,
 //! and with an answer.
 
 use crate::tool::Tool;
 use etlink_testing::all_reduce_rank;
 
-/// Memory of a command, kB, and its time, s: what a claim alone could take is far above both.
+/// Limits of memory, kB, and time, s: a believed claim would exceed both by far.
 const LIMITS: &str = "ulimit -v 3000000; timeout 120";
 
-/// Numbers of `key` become `number`, in the text of a trace.
+/// Replaces the numbers of `key` in the text of a trace by `number`.
 fn with_number(text: &str, key: &str, number: &str) -> String {
     let mut parts = text.split(key);
     let mut changed = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let is_number = |c: char| c.is_ascii_digit() || c == '-';
         let rest = part.trim_start_matches(is_number);
-        // some tracks are called by texts
+        // some tracks are named by texts
         let number = if rest.len() == part.len() { "" } else { number };
         changed += &format!("{key}{number}{rest}");
     }
@@ -22,7 +22,7 @@ fn with_number(text: &str, key: &str, number: &str) -> String {
     changed
 }
 
-/// Reads every field of a folder of traces.
+/// Command that reads every field of a folder of traces.
 const MERGE: &str = "merge run -o out --for astra-sim --overwrite";
 
 /// Other commands that read a folder of traces; each number is given to one of them, in turn.
@@ -84,7 +84,7 @@ fn numbers_that_no_run_has_end_soon_with_an_answer() {
     }
 }
 
-/// A job of many processes that one profiler saw, each of which calls one op.
+/// A job of many processes under one profiler, each calling one op.
 #[test]
 fn twenty_thousand_processes() {
     let tool = Tool::new();

@@ -1,8 +1,8 @@
-//! `etlink completions`: what shells make of it.
+//! `etlink completions`: results in shells.
 
 use crate::tool::Tool;
 
-/// What bash completes after these words, the last of which is not whole yet.
+/// Returns bash's completions for these words; the last word is incomplete.
 #[cfg(unix)]
 fn completed_by_bash(words: &[&str]) -> Vec<String> {
     let script = Tool::new().run("completions bash").exits(0).stdout;

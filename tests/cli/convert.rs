@@ -1,9 +1,9 @@
-//! `etlink convert`.
+//! `etlink convert`: lossless conversions and their limits.
 
 use crate::tool::{Tool, gzip, pairs, unpacked};
 use etlink_chakra::messages::{Losses, for_each_message, write_et, write_json};
 
-/// The ranks of a recorded run, written in `run`.
+/// Writes the ranks of a recorded run to `run`.
 fn written_run() -> Tool {
     let tool = Tool::new();
     tool.run("merge {pairs}/tpdp4-2.15.0 -o run").exits(0);
@@ -12,7 +12,7 @@ fn written_run() -> Tool {
 
 const RANK: &str = "run/tpdp4-2.15.0.0.et";
 
-/// A file in the other of the two forms that hold all of it.
+/// Converts a file between the two lossless forms.
 fn turned(bytes: &[u8], to_json: bool) -> Vec<u8> {
     let mut out = vec![];
     let mut lost_in_json = Losses::default();
@@ -51,7 +51,7 @@ fn a_rank_comes_back_from_json_and_tables_byte_by_byte() {
     }
 }
 
-/// Merged JSON has all that its two traces said: linked again they give the same graph.
+/// Merged JSON contains everything in its two traces: linked again, they give the same graph.
 #[test]
 fn merged_json_of_all_recordings_becomes_what_link_writes() {
     let tool = Tool::new();
@@ -65,7 +65,7 @@ fn merged_json_of_all_recordings_becomes_what_link_writes() {
             let traces = format!("--host {} --device {}", host.display(), device.display());
             tool.run(&format!("link -f {traces} -o tree.json")).exits(0);
             let linked = tool.run(&format!("link -f {traces} -o linked.et")).exits(0);
-            // collectives of Gloo without a record are computation in both
+            // without records, collectives of Gloo are computation in both
             match linked.stdout.contains("as compute") {
                 true => tool
                     .run("convert -f tree.json again.et")
@@ -91,7 +91,7 @@ fn merged_json_has_no_edges_through_tensors() {
     .complains(&["--tensor-deps is not for merged JSON"]);
 }
 
-/// The linker gives less work to other threads where a trace is damaged: that has to come back too.
+/// With a damaged trace the linker assigns less work to other threads, which must be restored too.
 #[test]
 fn merged_json_of_cut_recordings_becomes_what_link_writes() {
     let tool = Tool::new();
@@ -129,7 +129,8 @@ fn merged_json_by_way_of_other_formats() {
     }
 }
 
-/// A document as `chakra_trace_link` writes it: Python's spaces, ids from 0, nothing of etlink's.
+/// Builds a document in the style of `chakra_trace_link`: Python's spaces, ids from 0, nothing
+/// specific to etlink.
 fn as_of_trace_link(json: &[u8]) -> Vec<u8> {
     let mut document: serde_json::Value = serde_json::from_slice(json).expect("JSON");
     let members = document.as_object_mut().expect("an object");
@@ -192,7 +193,7 @@ fn merged_json_that_was_changed_is_not_taken_for_what_it_was() {
     assert!(!tool.path("x.et").exists());
 }
 
-/// What is left of a full file is what is written without it, to the byte.
+/// Reducing a full file gives the minimal one, byte for byte.
 #[test]
 fn a_full_file_becomes_the_minimal_one() {
     let tool = Tool::new();
@@ -253,7 +254,7 @@ fn what_is_lost_is_said_and_refused() {
     tool.run("convert cut.et cut.json")
         .exits(0)
         .notes("not in the output: messages cut at the end of the file: 1");
-    // the file says how many nodes it has, and half of them are gone
+    // the file states its number of nodes, and half of them are missing
     tool.file("half.et", &bytes[..bytes.len() / 2]);
     let ran = tool.run("convert half.et half.json --json").exits(0);
     let report = ran.json();
@@ -266,7 +267,7 @@ fn what_is_lost_is_said_and_refused() {
         number(&report["nodes"]) + number(&report["losses"]["missing_node"]),
         number(&whole["nodes"])
     );
-    // a part that was chosen is no loss
+    // a selected part is not a loss
     tool.run(&format!("convert {RANK} part.dot --range 3..9 --strict"))
         .exits(0)
         .says("7 nodes");
@@ -423,7 +424,7 @@ fn a_run_with_a_cut_rank_is_no_whole_goal() {
         .complains(&["nodes that the file says it has"]);
 }
 
-/// An empty file would be taken for a conversion that went well.
+/// An empty output would look like a successful conversion.
 #[test]
 fn what_has_no_whole_node_is_not_converted() {
     let tool = written_run();

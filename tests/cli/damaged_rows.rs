@@ -1,5 +1,5 @@
-//! Device rows that cannot be true, by all commands that read them: said first, counted alike, and no
-//! verdict on what is missing.
+//! Impossible device rows, in all commands that read them: reported first, counted alike, and
+//! without a verdict on missing data.
 
 use crate::tool::Tool;
 use etlink_testing::{DeviceQueue, TraceBuilder};
@@ -8,13 +8,13 @@ use serde_json::Value;
 const US: i64 = 1_000;
 const MS: i64 = 1_000 * US;
 
-/// A launch and the row that the recorder wrote of it.
+/// A launch and the row that the recorder wrote for it.
 struct Launched {
     id: i64,
     row: Option<(i64, i64)>,
 }
 
-/// Steps of 10 ms with 20 launches each, whose rows `change` replaces by their numbers.
+/// Generates steps of 10 ms with 20 launches each; `change` modifies launches by number.
 fn steps(count: i64, call: &str, change: impl Fn(usize, &mut Launched)) -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     draw.origin(1_000 * MS);
@@ -48,13 +48,13 @@ fn steps(count: i64, call: &str, change: impl Fn(usize, &mut Launched)) -> Trace
     draw
 }
 
-/// The count of a kind of anomaly in what a command says of its only rank.
+/// Returns the count of an anomaly in a command's output for its only rank.
 fn count(anomalies: &Value, kind: &str) -> Option<u64> {
     let mut all = anomalies.as_array().into_iter().flatten();
     all.find(|one| one["kind"] == kind)?["count"].as_u64()
 }
 
-/// What all commands must say of a trace with `found` anomalies of a kind.
+/// Checks the output of all commands on a trace with `found` anomalies of a kind.
 fn expect_damage(tool: &Tool, kind: &str, found: u64) -> [Value; 2] {
     let findings = tool.run("findings t.json --json").exits(0).json();
     let [findings] = [&findings["runs"][0]].map(Value::clone);

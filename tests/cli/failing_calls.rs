@@ -1,8 +1,8 @@
-//! What becomes of a command when the n-th call by which it reads fails, or the n-th allocation, for
-//! every n: the library of `failing_calls.c` stands before that of the system.
+//! Fails the n-th read call, or the n-th allocation, of a command, for every n: the library of
+//! `failing_calls.c` is preloaded before the system's.
 //!
-//! Each test prints lines of a table:
-//! `cargo test -p etlink --test cli failing_calls -- --nocapture | grep '^|'`
+//! Each test prints lines of a table: `cargo test -p etlink --test cli failing_calls -- --nocapture
+//! | grep '^|'`
 
 use crate::ranks::{Drawn, RUN, put};
 use crate::tool::{Ran, Tool, every_call_fails, gzip, unpacked};
@@ -17,13 +17,13 @@ use std::sync::OnceLock;
 
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// The library, compiled once for all tests.
+/// Returns the library, compiled once for all tests.
 fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let library = folder.join("failing_calls.so");
-        // another test program may be loading the one that is there
+        // another test program may be loading the existing one
         let made = tempfile::NamedTempFile::new_in(folder).expect("makes file");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cli/failing_calls.c");
         let status = Command::new("cc")
@@ -38,17 +38,17 @@ fn library() -> &'static Path {
     })
 }
 
-/// A command, and what it gives when nothing fails.
+/// A command, with its results if nothing fails.
 struct Reading {
     tool: Tool,
     line: &'static str,
-    /// What an earlier run left in `out`.
+    /// Files that an earlier run left in `out`.
     before: Files,
     after: Files,
     whole: Ran,
 }
 
-/// What is said of a run beside what was made to fail.
+/// Returns a run's output, without the lines about injected failures.
 fn said(ran: &Ran) -> String {
     let lines = ran.stderr.lines();
     let own: Vec<&str> = lines
@@ -57,14 +57,14 @@ fn said(ran: &Ran) -> String {
     format!("{}\n{}", own.join("\n"), ran.stdout)
 }
 
-/// So many allocations Rust's start and the handler of SIGABRT take: a program that does not get
-/// these is ended by the signal.
+/// Allocations made by Rust's start-up and the SIGABRT handler: if one of them fails, the signal
+/// ends the program.
 const START: u32 = 100;
-/// How many allocations fail in turn.
+/// Number of failing allocations to try.
 const SAMPLES: u32 = 5;
 
-/// All numbers of few calls. Of many the first ones, which look for files, and a part of the rest,
-/// which read them rank by rank; all where every call shall fail.
+/// Selects the calls to fail: all if they are few, otherwise the first ones, which look for files,
+/// and a sample of the rest, which read them rank by rank. All if every call should fail.
 fn sampled(calls: u32) -> impl Iterator<Item = u32> {
     const FIRST: u32 = 10;
     let step = match every_call_fails() {
@@ -75,7 +75,8 @@ fn sampled(calls: u32) -> impl Iterator<Item = u32> {
 }
 
 impl Reading {
-    /// Of what lies in `run`; results go to `out`, which has those of an earlier run.
+    /// Runs the command on `run` without failures; results go to `out`, which holds an earlier
+    /// run's.
     fn new(tool: Tool, line: &'static str, before: Files) -> Reading {
         tool.put_files("out", &before);
         let whole = tool.run(line).exits(0);
@@ -105,7 +106,7 @@ impl Reading {
         self.tool.run_in(self.line, &all)
     }
 
-    /// How many calls and allocations a run makes when nothing fails.
+    /// Returns the number of calls and allocations of a run without failures.
     fn counts(&self) -> (u32, u32) {
         let file = self.tool.path("count");
         let ran = self.run(&[("FAIL_COUNT", &file.display().to_string())]);
@@ -118,14 +119,14 @@ impl Reading {
         )
     }
 
-    /// The run gave what it gives when nothing fails.
+    /// Returns true if the run gave the same results as without failures.
     fn is_whole(&self, ran: &Ran) -> bool {
-        // where a file is written, standard output says how long that took
+        // if a file is written, standard output contains the elapsed time
         let is_same = !self.after.is_empty() || ran.stdout == self.whole.stdout;
         is_same && ran.code == 0 && self.tool.files("out") == self.after
     }
 
-    /// No earlier file is lost, none is half, nothing else is left.
+    /// Asserts that no earlier file is lost, none is incomplete, and nothing else is left.
     #[track_caller]
     fn assert_files_are_good(&self, ran: &Ran) {
         let files = self.tool.files("out");
@@ -139,7 +140,7 @@ impl Reading {
             );
         }
         for (name, content) in &files {
-            // a rank without its host trace may have another name
+            // without its host trace a rank may have another name
             let is_result = self.after.contains_key(name) || name.ends_with(".et");
             assert!(is_result, "{name} is left\n{}", ran.shown());
             if name.ends_with(".et") {
@@ -156,7 +157,7 @@ impl Reading {
         }
     }
 
-    /// Each call by which the command reads fails in turn: once, or for good as on a bad disk.
+    /// Fails each read call in turn: once, or permanently like a bad disk.
     fn fail_reads(&self) {
         let calls = self.counts().0;
         assert!(calls > 5, "{}: {calls}", self.line);
@@ -168,16 +169,16 @@ impl Reading {
                 let injected = lines.find(|line| line.starts_with("injected: "));
                 let injected = injected.unwrap_or_else(|| panic!("{}", ran.shown()));
                 let name = injected.trim_end_matches('/').rsplit('/').next();
-                // lines of ranks name the file without its ending
+                // lines about ranks name the file without its extension
                 let stem = name.and_then(|name| name.split('.').next());
                 let name = stem.expect("a path");
                 let said = said(&ran);
                 let causes = [
                     "Input/output error",
-                    // SQLite's words
+                    // SQLite's messages
                     "disk I/O error",
                     "unable to open database",
-                    // what cannot be read in the middle of a file is damage of it
+                    // a read error in the middle of a file counts as damage
                     "damage",
                 ];
                 let is_said =
@@ -192,7 +193,7 @@ impl Reading {
         }
     }
 
-    /// Allocations fail in turn: one alone, or all from one on.
+    /// Fails allocations in turn: a single one, or all from there on.
     fn fail_allocations(&self) {
         let count = self.counts().1;
         assert!(count > 1000, "{}: {count}", self.line);
@@ -218,7 +219,7 @@ impl Reading {
                     "{number} of {count}: {}",
                     ran.shown()
                 );
-                // what a killed process leaves goes with the next run
+                // the next run removes the leftovers of a killed process
                 let mut files = self.tool.files("out");
                 files.retain(|name, _| !name.contains(".etlink-"));
                 let is_set = files == self.before || files == self.after;
@@ -252,13 +253,13 @@ const LINK: &str = "link --host run/torch_et_0.json.gz --device run/kineto_trace
                     -o out/out.et --overwrite -j 1";
 const MERGE: &str = "merge run -o out --overwrite -j 1";
 
-/// A recorded pair of two ranks, by names that tell their ranks.
+/// Copies a recorded pair of two ranks to names that contain their ranks.
 fn recorded() -> Tool {
     let tool = Tool::new();
     for rank in 0..2 {
         for (from, to) in [("torch_et", "torch_et"), ("kineto_trace", "kineto_trace")] {
             let text = unpacked(&format!("ddp2-2.15.0/{from}_{rank}.json.gz"));
-            // one packed, one plain
+            // one compressed, one plain
             match rank {
                 0 => tool.file(&format!("run/{to}_{rank}.json.gz"), gzip(&text)),
                 _ => tool.file(&format!("run/{to}_{rank}.json"), text),
@@ -268,7 +269,7 @@ fn recorded() -> Tool {
     tool
 }
 
-/// What an earlier `merge run -o out` wrote, of ranks with other times.
+/// Returns the files of an earlier `merge run -o out`, from ranks with other times.
 fn earlier_graphs(tool: &Tool) -> Files {
     let earlier = Tool::new();
     put(
@@ -334,7 +335,7 @@ fn database(write: impl FnOnce(&Connection)) -> Vec<u8> {
     tool.read("database")
 }
 
-/// Recordings by other recorders than PyTorch, by the name of the file.
+/// Recordings by recorders other than PyTorch, by file name.
 fn other_recordings() -> Vec<(&'static str, Tool)> {
     let mut draw = TraceBuilder::default();
     draw.process(1000);
@@ -410,7 +411,7 @@ fn memory_cannot_be_had_while_a_run_is_analysed() {
     Reading::new(recorded(), line, Files::new()).fail_allocations();
 }
 
-/// A read that a signal interrupts is made again; one that gives less than was asked for goes on.
+/// Interrupted reads are retried, and short reads are continued.
 #[test]
 fn reads_are_interrupted_and_short() {
     let tool = recorded();

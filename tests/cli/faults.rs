@@ -1,8 +1,7 @@
-//! What becomes of files when the n-th call of the file system fails, or the process ends at it,
-//! for every n.
+//! Checks the files after the n-th file system call fails, or the process ends there, for every n.
 //!
-//! Each test prints a line of a table:
-//! `cargo test -p etlink --features faults --test cli faults -- --nocapture | grep '^|'`
+//! Each test prints a line of a table: `cargo test -p etlink --features faults --test cli faults --
+//! --nocapture | grep '^|'`
 
 use crate::ranks::{Drawn, RUN, put};
 use crate::tool::{Ran, Tool, failing_numbers, unpacked};
@@ -12,11 +11,12 @@ use std::collections::BTreeMap;
 
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// What runs with faults ended with, for a table.
+/// Outcomes of the runs with faults, for a table.
 #[derive(Default)]
 struct FaultTally {
     exit_codes: BTreeMap<i32, u32>,
-    /// The earlier files are there, the new ones, or a part of both that no command reads.
+    /// Runs that left the earlier files; `new`: the new files; `refused`: a mixture that no command
+    /// reads.
     earlier: u32,
     new: u32,
     refused: u32,
@@ -37,19 +37,19 @@ impl FaultTally {
     }
 }
 
-/// How a command replaces the files of an earlier run.
+/// A command that replaces the files of an earlier run.
 struct Replacement {
     tool: Tool,
     line: &'static str,
-    /// Where it writes.
+    /// Output folder of the command.
     folder: &'static str,
     before: Files,
     after: Files,
 }
 
 impl Replacement {
-    /// Of the tables, graphs or timeline of an earlier run, which had other times and one rank
-    /// more.
+    /// Replaces the tables, graphs or timeline of an earlier run with other times and one more
+    /// rank.
     fn new(line: &'static str) -> Replacement {
         let tool = Tool::new();
         put(&tool, &RUN[..3]);
@@ -67,7 +67,7 @@ impl Replacement {
         put(&tool, &RUN[..3]);
         assert_ne!(before.keys().next(), None);
         assert_ne!(before, after);
-        // what is not ours stays
+        // files of other programs stay
         before.insert("notes.txt".to_owned(), b"mine".to_vec());
         let mut after = after;
         after.insert("notes.txt".to_owned(), b"mine".to_vec());
@@ -80,7 +80,7 @@ impl Replacement {
         }
     }
 
-    /// Of one file, which the command writes of a device trace.
+    /// Replaces a single file, which the command writes from a device trace.
     fn of_file(line: &'static str) -> Replacement {
         let tool = Tool::new();
         tool.file("device.json", unpacked("mlp-2.15.0/kineto_trace_0.json.gz"));
@@ -103,7 +103,7 @@ impl Replacement {
         self.tool.run_with_fault(self.line, fault)
     }
 
-    /// What a user sees, and whether there is more.
+    /// Returns the files visible to a user, and true if there are hidden ones.
     fn files(&self) -> (Files, bool) {
         let all = self.tool.files(self.folder);
         let count = all.len();
@@ -115,7 +115,7 @@ impl Replacement {
         (seen, more)
     }
 
-    /// Counts how a run ended and what is there then.
+    /// Counts the outcome of a run, and the state of its files.
     fn note(&self, tally: &mut FaultTally, ran: &Ran) {
         *tally.exit_codes.entry(ran.code).or_default() += 1;
         let seen = self.files().0;
@@ -128,7 +128,7 @@ impl Replacement {
         }
     }
 
-    /// All is as it was, or as it is to be.
+    /// Asserts that the files are either the earlier or the new ones.
     #[track_caller]
     fn assert_is_whole(&self, ran: &Ran) {
         let seen = self.files().0;
@@ -140,7 +140,8 @@ impl Replacement {
         );
     }
 
-    /// A set that is cut is not read.
+    /// Asserts that the files are the earlier or the new ones, or that an incomplete set is
+    /// rejected.
     #[track_caller]
     fn assert_is_whole_or_refused(&self, ran: &Ran) {
         let seen = self.files().0;
@@ -155,7 +156,7 @@ impl Replacement {
         }
     }
 
-    /// The next run gives what this one was to give, and leaves nothing else.
+    /// Asserts that the next run gives the intended result, and leaves nothing else.
     #[track_caller]
     fn assert_is_repeatable(&self, ran: &Ran) {
         let again = self.tool.run(self.line).exits(0);
@@ -164,7 +165,7 @@ impl Replacement {
         assert!(seen == self.after && !more, "{shown}");
     }
 
-    /// Each call fails in turn. Returns how many there are.
+    /// Fails each call in turn. Returns the number of calls.
     fn fail(&self, error: &str, message: &str) -> u32 {
         let mut tally = FaultTally::default();
         for number in failing_numbers() {
@@ -194,7 +195,7 @@ impl Replacement {
         0
     }
 
-    /// The process is killed at each call. Returns how many there are.
+    /// Kills the process at each call. Returns the number of calls.
     fn kill(&self) -> u32 {
         let mut tally = FaultTally::default();
         for number in failing_numbers() {
@@ -216,7 +217,7 @@ impl Replacement {
         0
     }
 
-    /// SIGTERM comes at each call. Returns how many there are.
+    /// Sends SIGTERM at each call. Returns the number of calls.
     fn terminate(&self) -> u32 {
         let mut tally = FaultTally::default();
         for number in failing_numbers() {
@@ -229,7 +230,7 @@ impl Replacement {
                 return number;
             }
             self.note(&mut tally, &ran);
-            // the last calls are made when all else is done
+            // the last calls come after everything else is done
             assert!(ran.code == 143 || ran.code == 0, "{}", ran.shown());
         }
         0
@@ -333,7 +334,7 @@ fn a_run_is_interrupted_while_it_replaces_tables() {
     Replacement::new(TABLES).terminate();
 }
 
-/// One merge is stopped at each of its calls while another writes into the same folder.
+/// Stops a merge at each of its calls while another one writes into the same folder.
 #[test]
 fn two_merges_into_one_folder() {
     let merge = Replacement::new(MERGE);
@@ -350,14 +351,14 @@ fn two_merges_into_one_folder() {
             first.id()
         );
         let is_refused = second.code == 2 && second.stderr.contains(&said);
-        // before the first has its lock, and when it has given it back
+        // before the first run has its lock, or after it has released it
         assert!(is_refused || second.code == 0, "{}", second.shown());
         refused += u32::from(is_refused);
         let pid = Pid::from_raw(first.id().cast_signed());
         kill(pid, Signal::SIGCONT).expect("is there");
         let code = first.wait().expect("ends").code();
         written += u32::from(code == Some(0));
-        // whoever came first, all files are of one run, and nothing else is there
+        // whichever came first, all files belong to one run, and nothing else is there
         assert_eq!(
             merge.files(),
             (merge.after.clone(), false),
@@ -370,8 +371,8 @@ fn two_merges_into_one_folder() {
     assert!(refused > 30 && written >= refused, "{refused}, {written}");
 }
 
-/// Some file systems of networks have no locks: then a folder that is there stops the next run,
-/// which says so.
+/// Some network file systems lack locks: then an existing folder stops the next run, with an
+/// explanation.
 #[test]
 fn a_file_system_without_locks() {
     let file = Replacement::of_file(LINK);

@@ -1,4 +1,4 @@
-//! Exports and generated workloads, fed by `etlink-feeder`: nodes are issued in the order of Chakra's
+//! Feeds exports and generated workloads with `etlink-feeder`: the issue order is that of Chakra's
 //! own feeder.
 
 use crate::tool::Tool;
@@ -6,8 +6,9 @@ use etlink_feeder::{Feeder, IssueOrder};
 use std::collections::VecDeque;
 use std::fs::File;
 
-/// What Chakra's feeder issued (astra-sim/chakra, `src/feeder_v3`, GCC 12): file, nodes under way at
-/// once, how many nodes, FNV digest of their ids. `cargo dev feeder --chakra DIR` compares whole.
+/// Results of Chakra's feeder (astra-sim/chakra, `src/feeder_v3`, GCC 12): file, nodes in flight,
+/// number of nodes, FNV digest of their ids. `cargo dev feeder --chakra DIR` compares the whole
+/// order.
 const STOCK: [(&str, usize, usize, u64); 5] = [
     ("model/transformer.0.et", 4, 34, 7_128_975_744_487_924_360),
     ("sim/ddp2-2.15.0.0.et", 4, 1040, 16_323_770_637_867_020_895),

@@ -1,4 +1,4 @@
-//! `etlink findings`: what a run would gain most from.
+//! `etlink findings`: the largest possible gains of a run.
 
 use crate::tool::{Tool, pairs};
 use etlink_testing::{DeviceQueue, ParamComms, TraceBuilder};
@@ -8,7 +8,7 @@ const US: i64 = 1_000;
 const MS: i64 = 1_000_000;
 const LOADER: &str = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__";
 
-/// Four steps of 4 ms in which the host loads for 3 ms and a kernel runs for one.
+/// Generates four steps of 4 ms in which the host loads for 3 ms and a kernel runs for one.
 fn starved() -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
@@ -25,7 +25,8 @@ fn starved() -> TraceBuilder {
     draw
 }
 
-/// A step of one of two ranks: a kernel of so many ms, then an all-reduce that ends at 5 ms.
+/// Generates a step of one of two ranks: a kernel of `kernel_ms`, then an all-reduce that ends at 5
+/// ms.
 fn rank_of_two(rank: i64, kernel_ms: i64) -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     draw.distributed(rank, 2);
@@ -64,7 +65,7 @@ fn late_input_is_named_with_what_it_costs() {
         (&first["kind"], &first["subject"]),
         (&"input_pipeline".into(), &LOADER.into())
     );
-    // 12 ms of loading, but for what the host needs from the end of a kernel to the next launch
+    // 12 ms of loading, minus the host's time from the end of a kernel to the next launch
     let gain = first["gain_ns"].as_i64().expect("a gain");
     assert!((11_800_000..=12_100_000).contains(&gain), "{first:#}");
     assert_eq!(first["evidence"]["count"], 4);
@@ -74,7 +75,8 @@ fn late_input_is_named_with_what_it_costs() {
     tool.run("report trace.json -o page.html").exits(0);
 }
 
-/// One step that reads numbers back: once at one line for 4 ms, three times at another for 2 ms.
+/// Generates one step that reads numbers back: once at one line for 4 ms, three times at another
+/// for 2 ms.
 fn reads_at_two_lines() -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
@@ -107,7 +109,7 @@ fn of_many_lines_of_python_the_one_with_most_time_is_named() {
     let read = read.unwrap_or_else(|| panic!("{said:#}"));
     assert_eq!(read["evidence"]["python_lines"], 2, "{read:#}");
     let sentence = read["sentence"].as_str().expect("a sentence");
-    // line 12 has the longest wait, line 30 most of the time
+    // line 12 has the longest wait, line 30 the largest total
     assert!(
         sentence.contains("at 2 lines of Python, most at `home/me/train.py(30): step`")
             || sentence.contains("at 2 lines of Python, most at `me/train.py(30): step`"),
@@ -149,7 +151,7 @@ fn figures_of_a_folder_begin_with_its_findings() {
     let page = tool.run("report run -o page.html --json").exits(0).json();
     let first = page["findings"][0].as_str().expect("a finding");
     assert!(first.contains(finding), "{first}");
-    // one table is all that is wanted
+    // one requested table is printed alone
     for one in ["--table steps", "--csv"] {
         let text = tool.run(&format!("analyze run {one}")).exits(0);
         assert!(!text.stdout.contains("holds the others up: `gemm`"));
@@ -175,7 +177,7 @@ fn findings_do_not_depend_on_memory() {
         for command in ["findings", "analyze", "report -o page.html --overwrite"] {
             let ran = tool.run(&format!("{command} {options}"));
             if ran.stdout.is_empty() {
-                // the figure that would do
+                // the figure that would suffice
                 ran.exits(2).notes("--memory");
                 refused += 1;
                 continue;
@@ -194,7 +196,7 @@ fn findings_do_not_depend_on_memory() {
             sentences.push(found.map(text).collect());
         }
     }
-    // the page has also what goes for all of them
+    // the page also contains remarks on all findings
     let least = sentences.iter().map(Vec::len).min().expect("findings");
     let first = sentences[0][..least].to_vec();
     assert!(least > 0 && refused > 0, "{refused} refused, {first:?}");
@@ -224,7 +226,7 @@ fn where_nothing_stands_out_that_is_said() {
     assert_eq!(said["runs"][0]["findings"], Value::Array(vec![]));
 }
 
-/// From a rank's arrival to the end of its collective: waiting for the others, and the transfer.
+/// From a rank's arrival to the end of its collective: the wait for the others, and the transfer.
 #[test]
 fn communication_of_gloo_takes_as_long_in_every_command() {
     let tool = Tool::new();
@@ -259,7 +261,7 @@ fn communication_of_gloo_takes_as_long_in_every_command() {
     }
 }
 
-/// Two workers of Gloo beside a thread on which no op waits for them.
+/// Generates two workers of Gloo next to a thread on which no op waits for them.
 fn workers_of_gloo() -> Vec<u8> {
     let mut draw = TraceBuilder::default();
     let [main, one, two] = [draw.thread(), draw.thread(), draw.thread()];
@@ -344,7 +346,7 @@ fn what_hiding_communication_gains_is_not_told_where_no_wait_is_recorded() {
     let reduce = (MS, 4 * MS);
     let name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL";
     draw.collective_kernel(DeviceQueue::stream(7), name, reduce, correlation, &comms);
-    // The host goes on long after: whether it has waited no call shows.
+    // The host continues long after, and no call shows if it has waited.
     let op = 5 * MS;
     draw.op(main, "aten::mm", op, op + 50 * US);
     let call = (op + 10 * US, op + 15 * US);
@@ -379,7 +381,7 @@ fn time_that_no_op_shows_is_told_where_nothing_stands_out() {
     );
 }
 
-/// A note of one run among several says which.
+/// A note on one of several runs names it.
 #[test]
 fn notes_of_several_runs_name_them() {
     let tool = Tool::new();
@@ -390,7 +392,7 @@ fn notes_of_several_runs_name_them() {
         .notes("note: 2 runs (a, b): --ranks names rank 7, of which there is no trace");
 }
 
-/// Which of two traces is rank 0's, nobody knows; notes say so, and no option that was not given.
+/// If two traces may both be rank 0's, notes say so, and mention no option that was not given.
 #[test]
 fn where_no_rank_is_sure_the_reason_is_told() {
     let tool = Tool::new();
@@ -406,7 +408,7 @@ fn where_no_rank_is_sure_the_reason_is_told() {
     }
 }
 
-/// The engine of vLLM works in a process of its own: the one that profiles has steps alone.
+/// The engine of vLLM is a separate process: the profiled one has only steps.
 #[test]
 fn a_trace_in_which_nothing_ran_says_where_the_work_is() {
     let tool = Tool::new();

@@ -1,4 +1,4 @@
-//! Dumps of PyTorch's flight recorder: beside traces, and alone.
+//! Dumps of PyTorch's flight recorder: next to traces, and alone.
 
 use crate::tool::{Tool, pairs};
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ fn a_plain_gloo_run_has_collectives_with_sizes() {
         .notes("4 of 4 collectives have group, sizes and type from the flight recorder's dump");
 }
 
-/// As `etlink record` names them.
+/// File names as written by `etlink record`.
 #[test]
 fn dumps_that_end_in_pickle_are_of_the_rank_before_the_ending() {
     let tool = Tool::new();
@@ -51,7 +51,7 @@ fn dumps_that_end_in_pickle_are_of_the_rank_before_the_ending() {
     assert_eq!(report[0]["problems"], json!([]));
 }
 
-/// What processes of a job that is being recorded write there is theirs until it is whole.
+/// Incomplete files in a running job's work folder are left alone.
 #[test]
 fn the_work_folder_of_a_running_job_is_passed_by() {
     let tool = Tool::new();
@@ -97,7 +97,7 @@ fn groups_of_a_part_of_the_ranks_are_those_of_the_trace() {
         of_kind.count()
     };
     assert_eq!(collectives.len(), 26);
-    // what the same program says of itself over a backend with records: `pairs/tpdp4-2.15.0`
+    // the same program over a backend with records: `pairs/tpdp4-2.15.0`
     assert_eq!(count("all_gather", "ranks 0, 1", 1024), 4);
     assert_eq!(count("reduce_scatter", "ranks 2, 3", 1024), 2);
     assert_eq!(count("all_reduce", "ranks 1, 3", 4096), 4);
@@ -133,7 +133,7 @@ fn dumps_alone_say_which_rank_hangs_where() {
     );
 }
 
-/// Each node of a job writes to a disk of its own.
+/// Each node of a job writes to its own disk.
 #[test]
 fn dumps_of_several_nodes_are_of_one_job() {
     let tool = Tool::new();
@@ -152,7 +152,7 @@ fn dumps_of_several_nodes_are_of_one_job() {
         .says("the run hangs on rank 2");
     let report = runs_of(&tool, "ranks job --json");
     assert_eq!(report.as_array().map(Vec::len), Some(1));
-    // deeper, beside a dump of another job, and beside one that says nothing
+    // in deeper folders, next to a dump of another job, and next to one without a rank
     for rank in 0..4 {
         let name = format!("nccl_trace_rank_{rank}");
         let from = format!("{STUCK}/{name}");
@@ -167,12 +167,12 @@ fn dumps_of_several_nodes_are_of_one_job() {
     tool.run("ranks deep")
         .says("the run hangs on rank 2")
         .notes("the dumps in node0/fr and node1/fr are taken for those of one job");
-    // two dumps of each rank are two runs
+    // two dumps per rank are two runs
     let report = runs_of(&tool, "ranks twice --json");
     assert_eq!(report.as_array().map(Vec::len), Some(2));
 }
 
-/// Of four ranks, and of two others: their groups do not know each other.
+/// Dumps of four ranks, and of two others: their groups do not contain each other.
 #[test]
 fn dumps_whose_groups_lack_the_ranks_beside_them_are_of_another_job() {
     let tool = Tool::new();
@@ -302,7 +302,7 @@ fn a_cut_dump_says_what_came_before() {
         .notes("nccl_trace_rank_2: refused under --strict");
 }
 
-/// What a full disk, or a rank that was killed while it wrote, leaves.
+/// A full disk, or a rank that was killed while writing, leaves an empty dump.
 #[test]
 fn an_empty_dump_is_a_dump_that_cannot_be_read() {
     let tool = Tool::new();
@@ -327,7 +327,7 @@ fn an_empty_dump_is_a_dump_that_cannot_be_read() {
             .notes("is empty: its rank ended before it wrote its dump")
             .lacks("record the trace again");
     }
-    // names of others are not those of dumps
+    // other programs' names are not taken for dumps
     tool.file("usual/core.4711", []);
     tool.file("usual/tmp9", []);
     let said = tool.run("ranks usual").exits(1);
@@ -348,7 +348,7 @@ fn a_whole_dump_comes_before_a_cut_one_of_its_rank() {
         .exits(0)
         .says("the run hangs on rank 2")
         .notes("nccl_trace_rank_1 is another dump of rank 1: it is left out");
-    // ranks that were not asked for have dumps all the same
+    // ranks that were not requested still have dumps
     tool.run("ranks . --ranks 0,1").lacks("no dump");
 }
 
@@ -441,7 +441,7 @@ fn other_pickles_displace_no_dump() {
         let dump = format!("nccl_trace_rank_{rank}");
         copy(&tool, &format!("{DDP}/{dump}"), &dump);
         tool.file(&format!("cuda_memory_rank_{rank}.pickle"), snapshot);
-        // a dump that cannot be read, which comes first by name
+        // an unreadable dump, which is first by name
         tool.file(
             &format!("broken_rank_{rank}"),
             b"\x80\x02}X\x07\x00\x00\x00entriescposix\nsystem\n.",

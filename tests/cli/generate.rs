@@ -43,7 +43,8 @@ fn what_a_simulator_never_ends_is_not_made() {
     assert!(!readme.contains("recording"), "{readme}");
 }
 
-/// `merge --for astra-sim` gives a run of one rank an idle neighbour, which is none of its ranks.
+/// `merge --for astra-sim` gives a run of one rank an idle neighbour, which is not one of its
+/// ranks.
 #[test]
 fn a_run_of_one_rank_is_scaled() {
     let tool = Tool::new();
@@ -122,7 +123,7 @@ fn a_recorded_run_becomes_one_of_more_ranks() {
     tool.run("check kept").exits(0).says("ok, 8 ranks together");
 }
 
-/// A refusal of `--overwrite` because of a file that etlink did not write.
+/// Asserts that `--overwrite` is refused because of a file that etlink did not write.
 fn refuses_foreign(tool: &Tool, line: &str, file: &str) {
     tool.run(line)
         .exits(2)
@@ -158,7 +159,7 @@ fn files_of_others_are_not_overwritten() {
             assert_eq!(tool.read(&file), b"{\"mine\": 1}\n", "{foreign}");
         }
     }
-    // a copy of a run onto itself, by any name of its folder
+    // a run scaled onto itself, by any name of its folder
     let before = tool.files("run");
     for output in ["run", "./run/."] {
         tool.run(&format!("scale run --ranks 4 -o {output} -f"))
@@ -176,7 +177,7 @@ fn fewer_ranks_replace_all_of_an_earlier_run() {
     tool.run("generate ring --ranks 4 -o ring -f").exits(0);
     tool.run("check ring").exits(0).says("ok, 4 ranks together");
     assert!(!tool.path("ring/ring.4.et").exists());
-    // a run of another name stays
+    // a run with another name stays
     tool.run("generate comp --ranks 2 -o ring -f").exits(0);
     assert!(tool.path("ring/ring.3.et").exists() && tool.path("ring/notes.txt").exists());
 
@@ -187,7 +188,7 @@ fn fewer_ranks_replace_all_of_an_earlier_run() {
     tool.run("check large")
         .exits(0)
         .says("ok, 8 ranks together");
-    // without groups nothing of the earlier ones is left to be read with the new ranks
+    // without groups, the earlier group list must not remain for the new ranks
     tool.run("generate all-reduce --ranks 4 -o large -f")
         .exits(0);
     assert!(!tool.path("large/comm_group.json").exists());
@@ -238,7 +239,7 @@ fn options_that_a_pattern_does_not_look_at_are_refused() {
             .complains(&[option, "does nothing", pattern]);
         assert!(!tool.path("set").exists());
     }
-    // numbers that no reader could count with
+    // numbers that overflow in every reader
     for line in [
         "comp --time 18446744073709551615 --jitter 100",
         "ring --size 16EiB",

@@ -1,4 +1,4 @@
-//! What the graph knows, and in which form a `.et` has it, as users ask for it.
+//! Information in the graph, and the forms of a `.et` that users can request.
 
 use crate::tool::Tool;
 use etlink_testing::{DeviceQueue, TraceBuilder};
@@ -6,7 +6,7 @@ use etlink_testing::{DeviceQueue, TraceBuilder};
 const THREADS: &str = "--host {pairs}/threads-2.15.0/torch_et_0.json.gz \
     --device {pairs}/threads-2.15.0/kineto_trace_0.json.gz";
 
-/// Two streams, a wait between them, and a call that blocks.
+/// Generates two streams, a wait between them, and a call that blocks.
 fn drawn(tool: &Tool) {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
@@ -58,7 +58,7 @@ fn waits_show_in_the_report_and_in_the_replay() {
         ),
         (&1.into(), &2.into())
     );
-    // a quicker gemm brings the other stream, and the blocked thread, forward
+    // a quicker gemm starts the other stream, and the blocked thread, earlier
     let what_if = &tool
         .run("replay --device device.json --scale gemm=0.5 --json")
         .exits(0)

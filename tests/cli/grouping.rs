@@ -1,4 +1,4 @@
-//! Which files of a folder are ranks of one run, recordings of one rank, or runs of their own.
+//! Grouping of a folder's files into ranks of one run, recordings of one rank, or separate runs.
 
 use crate::tool::Tool;
 use etlink_testing::{DeviceQueue, KinetoFlavour, TraceBuilder};
@@ -6,14 +6,16 @@ use serde_json::Value;
 
 const MS: i64 = 1_000_000;
 
-/// A device trace of a process of a run of `world` ranks, which does not say its rank. It meets the
-/// others in 8 collectives.
+/// A device trace of a process in a run of `world` ranks, without its rank. It meets the others in
+/// 8 collectives.
 #[derive(Clone, Copy)]
 struct Process {
     id: i64,
     world: u64,
     begin_ms: i64,
     device: i64,
+    /// Whether its collectives name their group.
+    names_group: bool,
 }
 
 impl Process {
@@ -22,6 +24,7 @@ impl Process {
         world: 4,
         begin_ms: 1_700_000_000_000,
         device: 0,
+        names_group: true,
     };
 
     fn trace(self) -> Vec<u8> {
@@ -33,7 +36,9 @@ impl Process {
             let at = (1 + 3 * number) * MS;
             let op = draw.op(main, "record_param_comms", at, at + 50_000);
             let group = format!("\"[{}]\"", ranks.join(", "));
-            draw.arg(op, "Process Group Ranks", &group);
+            if self.names_group {
+                draw.arg(op, "Process Group Ranks", &group);
+            }
             let correlation = draw.next_correlation();
             draw.call(
                 main,
@@ -52,7 +57,7 @@ impl Process {
     }
 }
 
-/// Of each run, its name and its ranks.
+/// Returns the name and the ranks of each run.
 fn runs(tool: &Tool) -> Vec<(String, Vec<i64>)> {
     let report = tool.run("ranks run --json").json();
     let mut found = vec![];
@@ -64,7 +69,7 @@ fn runs(tool: &Tool) -> Vec<(String, Vec<i64>)> {
     found
 }
 
-/// Writes traces of processes that follow each other by their ids.
+/// Writes traces of processes whose ids follow each other.
 fn put(tool: &Tool, names: &[&str], process: impl Fn(usize) -> Process) {
     for (place, name) in names.iter().enumerate() {
         tool.file(&format!("run/{name}"), process(place).trace());
@@ -155,6 +160,18 @@ fn names_that_say_no_rank_have_it_at_their_end() {
         ],
         ["x-r00.json", "x-r01.json", "x-r02.json", "x-r03.json"],
         [
+            "r00_trace.json",
+            "r01_trace.json",
+            "r02_trace.json",
+            "r03_trace.json",
+        ],
+        [
+            "box0_7.17.pt.trace.json",
+            "box1_7.17.pt.trace.json",
+            "box2_7.17.pt.trace.json",
+            "box3_7.17.pt.trace.json",
+        ],
+        [
             "t_rank[0].json",
             "t_rank[1].json",
             "t_rank[2].json",
@@ -169,7 +186,7 @@ fn names_that_say_no_rank_have_it_at_their_end() {
             "{names:?}"
         );
     }
-    // recordings of one process are no ranks
+    // recordings of one process are not ranks
     let tool = Tool::new();
     put(&tool, &["profile_0.json", "profile_1.json"], |_| {
         Process::FIRST
@@ -213,16 +230,116 @@ fn folders_of_nodes_with_other_ranks_of_one_world_are_one_run() {
         ..nth(place)
     });
     assert_eq!(runs(&tool).len(), 2);
-    // and so are the same ranks again
-    let tool = Tool::new();
-    let again = [
+}
+
+#[test]
+fn folders_are_ranks_of_one_run_by_their_names_and_who_recorded_them() {
+    for (names, by_process) in [
+        (vec!["rank[0]/t.json", "rank[1]/t.json"], vec![0, 1]),
+        (
+            vec![
+                "TP-0-PP-0/t.json",
+                "TP-1-PP-0/t.json",
+                "TP-0-PP-1/t.json",
+                "TP-1-PP-1/t.json",
+            ],
+            vec![0, 1, 2, 3],
+        ),
+        (
+            vec!["worker-2/t.json", "worker-1/t.json", "worker-3/t.json"],
+            vec![2, 1, 3],
+        ),
+        (
+            vec![
+                "node0/rank0.json",
+                "node0/rank1.json",
+                "node1/rank0.json",
+                "node1/rank1.json",
+            ],
+            vec![0, 1, 2, 3],
+        ),
+        (vec!["node0/rank0.json", "node1/rank0.json"], vec![0, 1]),
+    ] {
+        let world = if names.len() == 2 { 2 } else { 4 };
+        let tool = Tool::new();
+        put(&tool, &names, |place| Process {
+            world,
+            ..nth(place)
+        });
+        let mut ranks = by_process.clone();
+        ranks.sort_unstable();
+        assert_eq!(runs(&tool), [(String::new(), ranks)], "{names:?}");
+        let said = tool.run("ranks run -v");
+        for (name, rank) in names.iter().zip(&by_process) {
+            let line = format!("rank {rank}: device trace run/{name}");
+            assert!(said.stderr.contains(&line), "{line}: {}", said.stderr);
+        }
+    }
+}
+
+#[test]
+fn folders_that_nothing_binds_stay_runs_and_both_readings_are_named() {
+    let names = [
         "node0/rank0.json",
         "node0/rank1.json",
         "node1/rank0.json",
         "node1/rank1.json",
     ];
-    put(&tool, &again, nth);
+    let tool = Tool::new();
+    put(&tool, &names, |place| Process {
+        names_group: false,
+        ..nth(place)
+    });
     assert_eq!(runs(&tool).len(), 2);
+    tool.run("ranks run").notes("nodes of one run, or runs");
+    // jobs of two ranks each are no nodes, and need no note
+    let tool = Tool::new();
+    put(&tool, &names, |place| Process {
+        world: 2,
+        ..nth(place)
+    });
+    assert_eq!(runs(&tool).len(), 2);
+    let said = tool.run("ranks run").stderr;
+    assert!(!said.contains("nodes of one run"), "{said}");
+}
+
+#[test]
+fn places_along_axes_are_ranks_though_some_are_not_here() {
+    for (names, expected) in [
+        (
+            vec!["tp0_dp0", "tp0_dp1", "tp1_dp0", "tp1_dp1"],
+            vec![0, 1, 2, 3],
+        ),
+        (vec!["tp_0_pp_0", "tp_0_pp_1", "tp_1_pp_0"], vec![0, 1, 2]),
+        (
+            vec![
+                "9.5-TP-0-PP-1.trace",
+                "9.5-TP-1-PP-0.trace",
+                "9.5-TP-1-PP-1.trace",
+            ],
+            vec![1, 2, 3],
+        ),
+        (
+            vec!["9.5-TP-0-PP-0.trace", "9.5-TP-1-PP-1.trace"],
+            vec![0, 3],
+        ),
+    ] {
+        let tool = Tool::new();
+        let files: Vec<String> = names.iter().map(|name| format!("{name}.json")).collect();
+        let files: Vec<&str> = files.iter().map(String::as_str).collect();
+        put(&tool, &files, nth);
+        assert_eq!(runs(&tool), [(String::new(), expected)], "{names:?}");
+    }
+    // of four ranks these are 0 and 1, or 0 and 2
+    let tool = Tool::new();
+    put(
+        &tool,
+        &["9.5-TP-0-PP-0.trace.json", "9.5-TP-0-PP-1.trace.json"],
+        nth,
+    );
+    assert!(runs(&tool).iter().all(|(_, ranks)| ranks.is_empty()));
+    tool.run("ranks run")
+        .notes("ranks 0, 1 of one run, or ranks 0, 2");
 }
 
 #[test]

@@ -1,9 +1,9 @@
-//! Logs of NCCL's inspector: what `ranks` says of them.
+//! Logs of NCCL's inspector in `ranks`.
 
 use crate::tool::{Tool, gzip};
 use serde_json::json;
 
-/// Four all-reduces and a send of a rank of two; rank 1 is late, so that rank 0 waits.
+/// Generates four all-reduces and a send of one of two ranks; rank 1 is late, so rank 0 waits.
 pub(crate) fn log_of(rank: i64) -> String {
     let mut text = String::new();
     let header =

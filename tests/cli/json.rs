@@ -1,4 +1,4 @@
-//! `--json`: one envelope for all commands, and a schema for each report.
+//! `--json`: one envelope for all commands, and a schema per report.
 
 use crate::schema::{check_value, schemas_folder};
 use crate::tool::Tool;
@@ -12,10 +12,10 @@ const HOST: &str = "{pairs}/ddp2-2.15.0/torch_et_0.json.gz";
 const STUCK: &str = "{pairs}/../flight/stuck4-2.15.0";
 const SIMULATED: &str = "{pairs}/../simulated/tpdp4-2.15.0/log.log";
 
-/// Reports that need a job that runs, or PyTorch; or that are a file.
+/// Reports that need a running job or PyTorch, or that are files.
 const ELSEWHERE: [&str; 2] = ["etlink.manifest.v1", "etlink.trigger.v1"];
 
-/// A folder with a log of NCCL's inspector and a written run.
+/// Prepares a folder with a log of NCCL's inspector and a written run.
 fn prepared() -> Tool {
     let tool = Tool::new();
     tool.file("logs/node-pid70.log", crate::inspector::log_of(0));
@@ -23,7 +23,7 @@ fn prepared() -> Tool {
     tool
 }
 
-/// Each command with a name of its report.
+/// Returns each command with the name of its report.
 fn commands() -> Vec<(String, &'static str)> {
     let of_traces = [
         ("analyze", "etlink.analyze"),
@@ -120,7 +120,7 @@ fn every_command_prints_a_report_of_its_schema() {
     let tool = prepared();
     let mut seen: BTreeSet<String> = ELSEWHERE.map(str::to_owned).into_iter().collect();
     for (line, schema) in commands() {
-        // `json` holds it to its schema
+        // `json` validates it against its schema
         let report = tool.run(&format!("{line} --json")).exits(0).json();
         assert_eq!(report["schema"], schema, "{line}");
         seen.insert(format!("{schema}.v{}", report["version"]));
@@ -131,7 +131,7 @@ fn every_command_prints_a_report_of_its_schema() {
     assert_eq!(seen, names.collect());
 }
 
-/// Fields of an object.
+/// Returns the fields of an object.
 fn fields(value: &Value) -> Vec<&String> {
     value
         .as_object()
@@ -170,7 +170,7 @@ fn a_file_and_a_folder_give_one_shape() {
     }
 }
 
-/// What `record` writes of a program that is no rank.
+/// Manifest that `record` writes for a program that is not a rank.
 #[test]
 fn a_manifest_has_the_form_of_its_schema() {
     let tool = Tool::new();

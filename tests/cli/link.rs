@@ -72,7 +72,7 @@ fn plain_gzip_zstd_and_standard_input_are_the_same() {
         unpacked("mlp-2.15.0/kineto_trace_0.json.gz"),
     );
     tool.file("host.json", &host);
-    // the content decides, not the name; a gzip file may have several members
+    // content decides, not the name; a gzip file may have several members
     let (first, second) = device.split_at(device.len() / 3);
     tool.file("device.json", [gzip(first), gzip(second)].concat());
     tool.file(
@@ -108,7 +108,7 @@ fn one_gzip_member_or_many_are_the_same() {
     );
     tool.file("host.bgz", bgzip(&host));
     tool.file("device.bgz", bgzip(&device));
-    // as tapes and block devices pad
+    // padded like on tapes and block devices
     tool.file("host.padded", [gzip(&host), vec![0; 512]].concat());
     tool.file(
         "device.members",

@@ -1,4 +1,4 @@
-//! The command as users type it, on recorded and on broken input.
+//! Tests the command as users type it, on recorded and on broken input.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,

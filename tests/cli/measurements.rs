@@ -1,9 +1,9 @@
-//! What is measured beside traces: metrics of kernels, latencies of requests, workload cards.
+//! Measurements that complement traces: metrics of kernels, latencies of requests, workload cards.
 
 use crate::tool::Tool;
 use etlink_testing::{DeviceQueue, TraceBuilder};
 
-/// Two steps of a decode with two kernels each.
+/// Generates two steps of a decode with two kernels each.
 fn device_trace() -> Vec<u8> {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
@@ -29,7 +29,7 @@ fn device_trace() -> Vec<u8> {
     draw.kineto()
 }
 
-/// As `ncu --csv --page raw` prints one step of it.
+/// One step in the format of `ncu --csv --page raw`.
 const METRICS: &str = concat!(
     "==PROF== Connected to process 41\n",
     "\"ID\",\"Process ID\",\"Kernel Name\",\"Block Size\",\"Grid Size\",\"dram__bytes.sum\",",
@@ -69,7 +69,7 @@ fn metrics_are_attributes_of_kernels_and_lines_of_tables() {
         lines[1].ends_with("void gemm<4>(float*),dram__bytes.sum,Mbyte,2,1024.5,1024.5,1024.5"),
         "{lines:?}"
     );
-    // 500 fused multiplications and additions of two kernels
+    // 500 fused multiply-adds of two kernels
     let work = tool
         .run("analyze trace.json --metrics ncu.csv --table work --json")
         .exits(0)
@@ -155,7 +155,7 @@ metric_source: {traces: [json], metrics_specific_trace: []}
     ] {
         assert!(written.contains(line), "{line}: {written}");
     }
-    // a copy says the same; another card is of another run
+    // a copy has the same contents; another card belongs to another run
     tool.file("job/copy.yaml", card);
     let ran = tool.run("analyze job").exits(0);
     assert!(!ran.stderr.contains("workload cards"), "{}", ran.stderr);
@@ -276,7 +276,7 @@ fn measurements_in_a_folder_without_traces_are_of_the_only_run() {
         .exits(0)
         .notes("latencies.json is latencies of requests (a result of vLLM or SGLang), in a folder without traces: it is taken for that of this run")
         .says("dram__bytes.sum");
-    // settings of other programs have such words too
+    // settings of other programs contain such words too
     tool.file("job/config.yaml", "workload:\n  name: a\n  gpus: 8\n");
     tool.file("job/prometheus.yml", "metric_source: prometheus\n");
     tool.file("job/traces/card.yaml", CARD);

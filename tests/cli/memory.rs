@@ -1,4 +1,4 @@
-//! `--memory`: what would take more is refused before work starts; what fits comes out the same.
+//! `--memory`: larger jobs are refused before work starts; jobs that fit give the same results.
 
 use crate::tool::{Tool, gzip, unpacked};
 use etlink_testing::TraceBuilder;
@@ -44,7 +44,7 @@ fn what_does_not_fit_is_refused_before_work_starts() {
     tool.run(&format!("link {PAIR} -o out.et --memory 1M"))
         .exits(2)
         .complains(&words);
-    // damage in the traces is not even met
+    // damaged traces are not even read
     tool.file(
         "run/kineto_trace_7.json",
         format!("{{\"traceEvents\": [{}", "x".repeat(3_000_000)),
@@ -87,7 +87,7 @@ fn fewer_threads_are_a_remedy() {
         .exits(0);
 }
 
-/// How much comes from standard input shows when it is read.
+/// The size of standard input is only known as it is read.
 #[test]
 fn what_comes_from_standard_input_keeps_to_the_memory() {
     let tool = Tool::new();
@@ -97,7 +97,7 @@ fn what_comes_from_standard_input_keeps_to_the_memory() {
     tool.run_with("link --device - --memory 1M", &device)
         .exits(2)
         .complains(&["standard input: ", "unpacked take about", "allow more"]);
-    // beyond what is let in, it is not read to its end
+    // beyond the limit it is not read to the end
     tool.run_with("analyze - --memory 22M -j 1", &many_ops(200_000))
         .exits(2)
         .complains(&[
@@ -114,7 +114,7 @@ fn what_comes_from_standard_input_keeps_to_the_memory() {
     }
 }
 
-/// So many short ops, one after the other.
+/// Generates `ops` short ops in sequence.
 fn many_ops(ops: i64) -> Vec<u8> {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
@@ -124,8 +124,8 @@ fn many_ops(ops: i64) -> Vec<u8> {
     draw.kineto()
 }
 
-/// Whoever allows what a refusal names is let in. Only events that are shorter than most are known
-/// when they were read, and then a second refusal names enough.
+/// The memory named in a refusal is enough. Only unusually short events are discovered by reading,
+/// and then a second refusal names enough.
 #[test]
 fn what_a_refusal_names_is_enough() {
     let tool = Tool::new();
@@ -133,7 +133,7 @@ fn what_a_refusal_names_is_enough() {
     let commands = ["analyze", "replay", "top", "findings"];
     let runs = [
         ("{pairs}/transformer-2.15.0", 1, &commands[..]),
-        // of a folder findings keep a rank's graph beside that, which is told by itself
+        // for a folder, findings also keep a graph per rank, which is reported separately
         ("short", 2, &commands[..3]),
         ("short/kineto_trace_0.json", 2, &commands[..3]),
     ];
@@ -155,8 +155,8 @@ fn what_a_refusal_names_is_enough() {
     }
 }
 
-/// A fifth more than the command says it takes to link the largest rank: sizes of files tell that, and
-/// what is held is measured later.
+/// Returns a fifth more than the reported need of linking the largest rank: the report is based on
+/// file sizes, and actual use is measured later.
 fn small_budget(tool: &Tool, line: &str) -> String {
     let refused = tool.run(&format!("{line} --memory 1M")).exits(2).stderr;
     let named = named_memory(&refused);
@@ -164,7 +164,7 @@ fn small_budget(tool: &Tool, line: &str) -> String {
     format!("{:.1}MB", 1.2 * megabytes)
 }
 
-/// What a refusal says that the command takes.
+/// Extracts the memory that a refusal names.
 fn named_memory(refused: &str) -> String {
     let (_, takes) = refused.split_once("take about ").expect("an estimate");
     let (megabytes, _) = takes.split_once(" MB of memory").expect("megabytes");
@@ -232,7 +232,7 @@ fn a_budget_below_what_the_program_takes_says_how_much_that_is() {
 #[test]
 fn graphs_of_all_ranks_have_to_fit() {
     let tool = Tool::new();
-    // the same work on all ranks, each in a process of its own: little to link, much to keep
+    // the same work on all ranks, each in its own process: little to link, much to keep
     let trace = String::from_utf8(unpacked("tpdp4-2.15.0/kineto_trace_0.json.gz")).expect("text");
     let (_, rest) = trace.split_once("\"pid\": ").expect("a process");
     let (process, _) = rest.split_once(',').expect("its number");
@@ -261,12 +261,12 @@ fn graphs_of_all_ranks_have_to_fit() {
             "out: what is kept of all 40 ranks",
             "--memory allows 22.0 MB",
         ]);
-    // the graphs state a run of four ranks, as the traces do
+    // the graphs state a run of four ranks, like the traces
     tool.run("replay out --memory 48M -j 1 --allow-mismatch")
         .exits(0);
 }
 
-/// `ulimit -v`: what does not fit is refused before, and memory that cannot be had is said.
+/// `ulimit -v`: too large jobs are refused beforehand, and failing allocations are reported.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_limit_of_the_process_is_said() {
@@ -274,7 +274,7 @@ fn a_limit_of_the_process_is_said() {
     let device = unpacked("transformer-2.15.0/kineto_trace_0.json.gz");
     tool.file("device.json", device);
     let (mut done, mut refused) = (0, 0);
-    // kB; with less the program itself is not loaded
+    // kB; the program itself needs at least this much to load
     for limit in (40_000..=400_000).step_by(15_000) {
         let run = |line: &str| tool.shell(&format!("ulimit -v {limit}; exec $ETLINK {line}"));
         if run("--version").code != 0 {
@@ -298,7 +298,7 @@ fn a_limit_of_the_process_is_said() {
         }
     }
     assert!(done > 0 && refused > 0, "{done} done, {refused} refused");
-    // what a run without memory left is gone with the next one
+    // the next run removes the leftovers of one that ran out of memory
     tool.run("link --device device.json -o out.et --overwrite")
         .exits(0);
     assert_eq!(tool.names(), ["device.json", "out.et"]);

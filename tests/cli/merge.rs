@@ -130,7 +130,7 @@ fn the_names_in_use_are_found() {
     }
 }
 
-/// Host and device trace of the two ranks of one job.
+/// Returns host and device trace of the two ranks of one job.
 fn two_ranks() -> [[Vec<u8>; 2]; 2] {
     [0, 1].map(|rank| {
         ["torch_et", "kineto_trace"]
@@ -138,7 +138,7 @@ fn two_ranks() -> [[Vec<u8>; 2]; 2] {
     })
 }
 
-/// `name` with the rank in place of `R`.
+/// Writes `name` with the rank in place of `R`.
 fn put(tool: &Tool, name: &str, rank: usize, content: &[u8]) {
     tool.file(&name.replace('R', &rank.to_string()), content);
 }
@@ -170,7 +170,7 @@ fn folders_of_one_job_are_one_run() {
             put(&tool, &format!("job/{host}"), rank, host_text);
             put(&tool, &format!("job/{device}"), rank, device_text);
         }
-        // a folder that has nothing to do with it stays a run of its own
+        // an unrelated folder stays a separate run
         tool.file("job/other/kineto_trace_0.json", &ranks[0][1]);
         let merged = tool.run("merge job -o out").exits(0);
         let merged = merged.notes(&format!("{rule}: one run"));
@@ -189,8 +189,8 @@ fn folders_of_one_job_are_one_run() {
     }
 }
 
-/// The layouts that `testdata/layouts` has, whether a rank has a host trace in it, and by what its
-/// files are known to be its.
+/// Layouts in `testdata/layouts`: true if ranks have a host trace, and the rule that assigns files
+/// to ranks.
 const LAYOUTS: [(&str, bool, &str); 9] = [
     (
         "chakra-samples",
@@ -240,7 +240,7 @@ fn every_layout_in_use_merges_as_it_lies() {
         names.push(name.to_string_lossy().into_owned());
     }
     names.sort();
-    // a layout that is added needs a line of its own
+    // a new layout needs a new line
     assert_eq!(names, LAYOUTS.map(|(name, ..)| name));
     for (layout, has_host, rule) in LAYOUTS {
         let tool = Tool::new();
@@ -268,13 +268,13 @@ fn every_layout_in_use_merges_as_it_lies() {
 fn folders_that_only_look_alike_stay_runs() {
     let tool = Tool::new();
     let ranks = two_ranks();
-    // host traces of another rank, and folders whose names say no rank
+    // host traces of another rank, and folders without a rank in their names
     tool.file("a/host/rank-1.json", &ranks[1][0]);
     tool.file("a/device/rank-0.json", &ranks[0][1]);
     tool.run("merge a -o out-a")
         .exits(1)
         .says("a host trace without a device trace of the same rank");
-    // sizes of an adapter, not ranks of a job, where no trace says its rank
+    // ranks of an adapter rather than of a job, and no trace states its rank
     let unnamed = String::from_utf8_lossy(&ranks[0][1]).replace("distributedInfo", "info");
     tool.file("c/rank-8/trace.json", &unnamed);
     tool.file("c/rank-16/trace.json", &unnamed);
@@ -290,7 +290,7 @@ fn folders_that_only_look_alike_stay_runs() {
         .exits(1)
         .says("torch_profile/0  ")
         .notes("2 host traces are of rank 0");
-    // both ranks of a world of two, at one time
+    // both ranks of a world of two, at the same time
     tool.file("b/first/kineto_trace_0.json", &ranks[0][1]);
     tool.file("b/second/kineto_trace_1.json", &ranks[1][1]);
     tool.run("merge b -o out-b")
@@ -317,7 +317,7 @@ fn folders_that_may_belong_together_are_named() {
     tool.run("merge job -o out --overwrite")
         .exits(0)
         .says("2 linked, 0 failed");
-    // nodes with folders of their own are parts of one run
+    // nodes with separate folders are parts of one run
     for (rank, [host, device]) in two_ranks().iter().enumerate() {
         put(&tool, &format!("nodes/n{rank}_et/rank-R.json"), rank, host);
         put(
@@ -362,7 +362,7 @@ fn cycles_in_one_folder_are_runs() {
         let matched = merged.stdout.matches("518 of 518 ops matched").count();
         assert_eq!(matched, 4, "{}", merged.stdout);
     }
-    // by the time in the names, whatever the process ids are
+    // by the time in the names, whatever the process ids
     let tool = Tool::new();
     for (name, rank) in [
         ("node_67.1000", 0),
@@ -377,10 +377,10 @@ fn cycles_in_one_folder_are_runs() {
     let first = &json["ranks"].as_array().expect("ranks")[1];
     let name = first["device"].to_string();
     assert!(name.contains("node_68.1001"), "{name}");
-    // a cycle can be named, though it is no folder
+    // a cycle can be selected, though it is not a folder
     tool.run("analyze job/cycle2").exits(0);
     tool.run("analyze job/cycle3").exits(2);
-    // names that differ in more than numbers are not known to be cycles
+    // names that differ in more than numbers are not recognized as cycles
     let tool = Tool::new();
     tool.file("job/kineto_trace_0.first.json", &ranks[0][1]);
     tool.file("job/kineto_trace_0.second.json", &ranks[0][1]);
@@ -543,7 +543,7 @@ fn what_is_damaged_is_said() {
     tool.shell("cp -r {pairs}/ddp2-2.15.0 run && rm -f run/RECIPE run/kineto_trace_1.json.gz")
         .exits(0);
     let device = unpacked("ddp2-2.15.0/kineto_trace_1.json.gz");
-    // a longer trace was there before
+    // a longer trace was overwritten
     let behind = &device[device.len() - 300..];
     tool.file("run/kineto_trace_1.json", [&device[..], behind].concat());
     let said = "note: 1: damage: text behind the end";
@@ -559,7 +559,7 @@ fn what_is_damaged_is_said() {
     }
 }
 
-/// A copy that was cut while it was unpacked.
+/// A copy that was truncated while it was unpacked.
 #[test]
 fn a_packed_trace_is_read_where_the_plain_one_is_cut() {
     let device = unpacked("ddp2-2.15.0/kineto_trace_1.json.gz");
@@ -578,7 +578,7 @@ fn a_packed_trace_is_read_where_the_plain_one_is_cut() {
             .notes("run/torch_et_1.json is cut: run/torch_et_1.json.gz beside it is read");
         assert!(tool.read("out2/run.1.et") == rank, "{bytes}");
     }
-    // packed by zstd, and by both
+    // compressed with zstd, and with both
     let tool = Tool::new();
     tool.file("run/kineto_trace_1.json", &device[..1000]);
     let packed = zstd::encode_all(&device[..], 0).expect("packs");
@@ -593,7 +593,7 @@ fn a_packed_trace_is_read_where_the_plain_one_is_cut() {
         .notes("kineto_trace_1.json.gz beside it is read")
         .notes("kineto_trace_1.json.zst is there twice: it is left out")
         .says("1 linked, 0 failed");
-    // both are cut: the one that has more
+    // both are truncated: the one with more data counts
     let tool = Tool::new();
     tool.file("run/kineto_trace_1.json", &device[..device.len() / 2]);
     tool.file(
@@ -650,7 +650,7 @@ fn a_rank_of_two_recorders_has_its_kineto_trace() {
     for (rank, [host, device]) in two_ranks().iter().enumerate() {
         put(&tool, "job/torch_et_R.json", rank, host);
         put(&tool, "job/kineto_trace_R.json", rank, device);
-        // cut: its tables cannot be read
+        // truncated: its tables cannot be read
         put(&tool, "job/nsys_R.sqlite", rank, b"SQLite format 3\0");
     }
     tool.run("merge job -o out")

@@ -1,18 +1,18 @@
-//! `etlink merge --phase`: many machines that share a folder do one merge.
+//! `etlink merge --phase`: several machines with a shared folder do one merge.
 
 use crate::tool::{Tool, unpacked};
 use etlink_testing::all_reduce_rank;
 use std::collections::BTreeMap;
 use std::fs;
 
-/// Files of an output folder, but for what phases hand to each other.
+/// Returns the files of an output folder, without those passed between phases.
 fn results(tool: &Tool, folder: &str) -> BTreeMap<String, Vec<u8>> {
     let mut files = tool.files(folder);
     files.retain(|name, _| !name.starts_with(".etlink-phases"));
     files
 }
 
-/// Runs all phases with so many shards, the shards in no order.
+/// Runs all phases with `shards` shards, in reverse order.
 fn merge_in_phases(tool: &Tool, shards: u32, options: &str) {
     for shard in (0..shards).rev() {
         let phase = format!("--phase summaries --shard {shard}/{shards}");
@@ -53,7 +53,7 @@ fn phases_write_what_one_merge_writes() {
     }
 }
 
-/// Four ranks of one run in `run`.
+/// Writes four ranks of one run to `run`.
 fn four_ranks() -> Tool {
     let tool = Tool::new();
     for rank in 0..4 {
@@ -89,7 +89,7 @@ fn a_phase_can_be_run_again_and_finds_what_is_missing() {
     tool.run("merge run -o out --phase join").exits(0);
     tool.run("merge run -o out --phase write --shard 0/3")
         .exits(0);
-    // what is written is a result, and those are never replaced unasked
+    // written files are results, which are never replaced unasked
     tool.run("merge run -o out --phase write --shard 0/3")
         .exits(1)
         .says("--overwrite replaces it");
@@ -180,7 +180,7 @@ fn a_rank_that_fails_is_named_in_its_shard_and_by_the_join() {
     }
 }
 
-/// All phases of two shards into `out`, with these options; the exit codes must be these.
+/// Runs all phases of two shards into `out` with these options, and checks the exit codes.
 fn run_phases(tool: &Tool, options: &str, codes: [i32; 3]) {
     let [summaries, join, write] = codes;
     for shard in 0..2 {
@@ -229,7 +229,7 @@ fn a_join_can_be_run_again_before_and_after_its_ranks_are_written() {
     run_phases(&tool, "run -f", [0, 0, 0]);
     run_phases(&tool, "run -f", [0, 0, 0]);
     assert_eq!(results(&tool, "one"), results(&tool, "out"));
-    // another number of shards, when what the first ones left is removed
+    // another number of shards, once the leftovers of the first are removed
     for shard in 0..2 {
         fs::remove_file(tool.path(&format!("out/.etlink-phases/summaries.{shard}-of-2")))
             .expect("removes");
@@ -246,7 +246,7 @@ fn a_join_can_be_run_again_before_and_after_its_ranks_are_written() {
 fn phases_of_other_traces_are_refused() {
     let tool = four_ranks();
     run_phases(&tool, "run", [0, 0, 0]);
-    // the same names, another run
+    // the same names, but another run
     for rank in 0..4 {
         for kind in ["torch_et", "kineto_trace"] {
             let name = format!("{kind}_{rank}.json");
@@ -336,7 +336,7 @@ fn ranks_of_an_earlier_run_never_stay_beside_others() {
         .exits(2)
         .notes("1 ranks failed, and run.2.et of an earlier run would stay");
     assert_eq!(before, results(&tool, "out"));
-    // fewer ranks, and no simulation: what only the earlier run has goes
+    // fewer ranks, and no simulation: files that only the earlier run has are removed
     tool.file("run/torch_et_2.json", broken);
     for kind in ["torch_et", "kineto_trace"] {
         fs::remove_file(tool.path(&format!("run/{kind}_3.json"))).expect("removes");
@@ -361,7 +361,7 @@ fn a_rank_that_was_not_joined_is_not_written_later() {
             .exits(1 - shard);
     }
     tool.run("merge run -o out --phase join").exits(1);
-    // as where a disk could not be read for a moment: the file has not changed
+    // like a temporary read error: the file has not changed
     tool.file("run/torch_et_2.json", &whole);
     set_changed(&tool, &state);
     tool.run("merge run -o out --phase write --shard 0/2")
@@ -370,7 +370,7 @@ fn a_rank_that_was_not_joined_is_not_written_later() {
         .says("; mend that and run all phases again");
 }
 
-/// A device trace that is cut, which is damage.
+/// Truncates a device trace, which counts as damage.
 fn cut(tool: &Tool, rank: u32) {
     let name = format!("run/kineto_trace_{rank}.json");
     let trace = tool.read(&name);
@@ -402,7 +402,7 @@ fn remedies_of_phases_help() {
         .says("or run all phases again without --strict");
 }
 
-/// By the clock of a machine that is a year ahead: as of another run.
+/// Moves a rank to a clock that is a year ahead, like another run's.
 fn set_ahead(tool: &Tool, rank: u32) {
     let name = format!("run/kineto_trace_{rank}.json");
     let text = String::from_utf8(tool.read(&name)).expect("text");
@@ -475,7 +475,7 @@ fn a_phase_of_some_ranks_replaces_what_a_rank_was_while_it_was_joined() {
     assert_eq!(names, Vec::from_iter(before.into_keys()));
 }
 
-/// Gives the file the time of the last change that it had.
+/// Restores a file's modification time.
 fn set_changed(tool: &Tool, state: &fs::Metadata) {
     let path = tool.path("run/torch_et_2.json");
     let file = fs::File::options().write(true).open(path).expect("a file");
@@ -503,7 +503,7 @@ fn phases_end_with_the_codes_of_one_merge() {
         tool.run(&format!("merge run -f -o out {phase}")).exits(1);
     }
     tool.run("merge run -f -o out --phase join").exits(2);
-    // refused ranks are findings
+    // rejected ranks are findings
     let tool = four_ranks();
     (0..4).for_each(|rank| cut(&tool, rank));
     let refused = tool.run("merge run --strict -o one").exits(1);
@@ -514,7 +514,7 @@ fn phases_end_with_the_codes_of_one_merge() {
             .exits(1);
     }
     tool.run("merge run --strict -o out --phase join").exits(1);
-    // a join links nothing, and so needs none of the memory for it
+    // a join links nothing, so it needs no memory for linking
     let tool = four_ranks();
     for shard in 0..2 {
         let phase = format!("--phase summaries --shard {shard}/2");
@@ -524,7 +524,7 @@ fn phases_end_with_the_codes_of_one_merge() {
         .exits(0);
 }
 
-/// Of a thousand ranks what a join holds is more than a megabyte.
+/// With a thousand ranks, a join holds more than a megabyte.
 #[test]
 fn a_join_ends_where_what_it_reads_does_not_fit() {
     let tool = Tool::new();

@@ -1,9 +1,9 @@
-//! Merged JSON (ET+) has the traces that it was made from: commands answer as of those.
+//! Merged JSON (ET+) contains its original traces: commands give the same answers.
 
 use crate::tool::{Tool, pairs, unpacked};
 use serde_json::Value;
 
-/// The answer without names of files.
+/// Returns the answer without file names.
 fn answer(tool: &Tool, line: &str) -> Value {
     let mut json = tool.run(line).exits(0).runs();
     drop_names(&mut json);
@@ -16,7 +16,7 @@ fn drop_names(json: &mut Value) {
             for name in ["device_trace", "host_trace", "input", "file"] {
                 members.remove(name);
             }
-            // a rank that does not say its number is called by its file
+            // a rank without a number is named after its file
             members.retain(|name, value| {
                 name != "label" || !value.as_str().is_some_and(|label| label.contains(".json"))
             });
@@ -35,7 +35,7 @@ fn drop_names(json: &mut Value) {
     }
 }
 
-/// What only merged JSON has a note on.
+/// Returns true for notes that only merged JSON has.
 fn is_of_merged(note: &str) -> bool {
     note.contains("merged JSON has what linking needs")
 }
@@ -82,7 +82,7 @@ fn a_folder_of_merged_json_is_answered_as_the_recordings() {
     }
 }
 
-/// Names of groups, clocks and the simulator's network are those of all ranks.
+/// Names of groups, clocks and the simulator's network match those from the recordings.
 #[test]
 fn a_folder_of_merged_json_is_merged_as_the_recordings() {
     let tool = Tool::new();
@@ -123,7 +123,7 @@ fn merged_json_from_a_pipe() {
     assert_eq!(piped, named);
 }
 
-/// A part of the nodes is enough for figures of ops, and a recording that is cut is not read.
+/// Some of the nodes suffice for figures of ops; a truncated recording inside is not read.
 #[test]
 fn merged_json_without_a_whole_recording_is_its_nodes() {
     let tool = Tool::new();
@@ -156,7 +156,7 @@ fn merged_json_without_a_whole_recording_is_its_nodes() {
         "theirs.json is a merged trace (ET+) without a recording",
         "give those",
     ]);
-    // the nodes have the ops: what is outside of them is no more than the traces say
+    // the nodes contain the ops: time outside them never exceeds the traces' figure
     let whole = tool.run("analyze x.json --json").exits(0).runs();
     for file in ["cut.json", "theirs.json"] {
         let ran = tool.run(&format!("analyze {file} --json")).exits(0);
@@ -178,7 +178,7 @@ fn merged_json_without_a_whole_recording_is_its_nodes() {
         .complains(&["theirs.json is a merged trace (ET+) without a recording"]);
 }
 
-/// The number of a descriptor is no rank.
+/// The number of a descriptor is not a rank.
 #[test]
 fn merged_json_from_a_descriptor_has_no_rank() {
     let tool = Tool::new();
@@ -191,8 +191,8 @@ fn merged_json_from_a_descriptor_has_no_rank() {
     assert_eq!(ran.runs()[0]["ranks"][0]["label"], "-");
 }
 
-/// A rank of a folder is that of the run, not of itself: names of groups, times and what others
-/// decide.
+/// A rank of a folder is converted in the context of its run: group names, times and decisions of
+/// others.
 #[test]
 fn a_rank_of_a_folder_is_converted_as_it_is_merged() {
     let tool = Tool::new();
@@ -210,7 +210,7 @@ fn a_rank_of_a_folder_is_converted_as_it_is_merged() {
             assert!(tool.read("one.et") == of_merge, "{run}, rank {rank}");
         }
     }
-    // what is not joined is said
+    // unjoined ranks are reported
     let whole = tool.read("trees/tpdp4-2.15.0/tpdp4-2.15.0.2.json.gz");
     tool.file(
         "trees/tpdp4-2.15.0/tpdp4-2.15.0.2.json.gz",
@@ -224,7 +224,7 @@ fn a_rank_of_a_folder_is_converted_as_it_is_merged() {
         .notes("rank 2 has no recording that is whole: what follows is of it alone");
 }
 
-/// Of a rank with three files the recording is found, and a cut one does not take the place of a graph.
+/// Among a rank's three files the recording is found, and a truncated one does not replace a graph.
 #[test]
 fn a_recording_is_found_among_other_files() {
     let tool = with_both_forms("both", &[]);
@@ -260,7 +260,8 @@ fn a_recording_is_found_among_other_files() {
     assert_eq!((replayed("cut"), replayed("graphs")), (Some(2), Some(2)));
 }
 
-/// A run as merged JSON in `trees`, as `.et` in `graphs`, and these of both files in `to`.
+/// Writes a run as merged JSON to `trees`, as `.et` to `graphs`, and selected files of both to
+/// `to`.
 fn with_both_forms(to: &str, files: &[&str]) -> Tool {
     let tool = Tool::new();
     let source = "{pairs}/ddp2-2.15.0";
@@ -274,7 +275,7 @@ fn with_both_forms(to: &str, files: &[&str]) -> Tool {
     tool
 }
 
-/// Whichever command is asked, the answer is of the same file.
+/// All commands choose the same file of a rank.
 #[test]
 fn one_file_counts_of_a_rank_that_has_two() {
     let tool = with_both_forms(
@@ -325,7 +326,7 @@ fn one_file_counts_of_a_rank_that_has_two() {
     assert!(tool.read("one.et") == tool.read("graphs/ddp2-2.15.0.1.et"));
 }
 
-/// Both forms say when the rank was recorded.
+/// Both forms contain the time at which the rank was recorded.
 #[test]
 fn ranks_in_two_forms_are_of_one_run() {
     let tool = with_both_forms(
@@ -342,14 +343,14 @@ fn ranks_in_two_forms_are_of_one_run() {
     }
     let json = tool.run("replay mixed --json").exits(0).runs();
     assert_eq!(json[0]["together"]["collectives"]["joined"], 4);
-    // a graph has no traces to be linked
+    // a graph contains no traces to link
     for line in ["findings mixed", "ranks mixed", "merge mixed -o out"] {
         let ran = tool.run(line);
         ran.notes("rank 0 is left out: ddp2-2.15.0.0.et has no traces");
     }
 }
 
-/// Own times of ops need what merged JSON does not have.
+/// Own times of ops need data that merged JSON lacks.
 #[test]
 fn top_and_diff_want_the_recording() {
     let tool = Tool::new();
@@ -363,7 +364,7 @@ fn top_and_diff_want_the_recording() {
     }
 }
 
-/// A rank whose recording is damaged does not push out those that are whole.
+/// A rank with a damaged recording does not displace whole ones.
 #[test]
 fn a_damaged_member_of_a_folder_is_left_out() {
     let tool = Tool::new();
@@ -378,7 +379,7 @@ fn a_damaged_member_of_a_folder_is_left_out() {
     }
 }
 
-/// What was odd about the traces is told of the merged one too.
+/// Oddities of the traces are reported for the merged file too.
 #[test]
 fn merged_json_says_what_was_damaged() {
     let tool = Tool::new();
@@ -394,7 +395,7 @@ fn merged_json_says_what_was_damaged() {
     tool.run("analyze x.json --strict").exits(1);
 }
 
-/// As a full disk leaves it: what came before the place is converted, and that is said.
+/// Like on a full disk: the part before the end is converted, with a note.
 #[test]
 fn a_packed_file_that_is_cut_is_converted_as_far_as_it_goes() {
     let tool = Tool::new();

@@ -1,4 +1,4 @@
-//! Exports of Nsight Systems as users give them: alone, packed, of several processes, damaged.
+//! Exports of Nsight Systems as users have them: alone, compressed, of several processes, damaged.
 
 use crate::tool::{Tool, gzip};
 use etlink_kineto::KinetoReadOptions;
@@ -8,7 +8,7 @@ use etlink_testing::{DeviceQueue, TraceBuilder};
 use rusqlite::Connection;
 use std::path::Path;
 
-/// A process that launches two kernels and waits for its device.
+/// Generates a process that launches two kernels and waits for its device.
 fn drawn(pid: i64) -> Vec<u8> {
     let mut draw = TraceBuilder::default();
     draw.process(pid);
@@ -28,7 +28,7 @@ fn read_kineto(text: &[u8]) -> DeviceTrace {
     etlink_kineto::read(text, KinetoReadOptions::default()).expect("a Kineto trace")
 }
 
-/// An export of these processes.
+/// Writes an export of these processes.
 fn export(path: &Path, pids: &[i64], schema: NsysSchema) {
     let connection = Connection::open(path).expect("opens");
     for pid in pids {
@@ -102,7 +102,7 @@ fn a_packed_export_and_one_on_standard_input_are_unpacked() {
         .exits(0);
     assert_eq!(tool.read("plain.et"), tool.read("packed.et"));
     assert_eq!(tool.read("plain.et"), tool.read("stdin.et"));
-    // nothing is left beside the file
+    // nothing is left next to the file
     let names = [
         "packed.et",
         "plain.et",
@@ -113,7 +113,7 @@ fn a_packed_export_and_one_on_standard_input_are_unpacked() {
     assert_eq!(tool.names(), names);
 }
 
-/// Adds tables that are no tables of an export.
+/// Adds tables that do not belong to an export.
 fn add_other_tables(connection: &Connection, numbers: std::ops::Range<u32>) {
     let columns: Vec<String> = (0..100).map(|column| format!("column_{column}")).collect();
     let columns = columns.join(", ");
@@ -124,7 +124,7 @@ fn add_other_tables(connection: &Connection, numbers: std::ops::Range<u32>) {
     }
 }
 
-/// An export whose first pages name none of its tables, as where many others were made before.
+/// Builds an export whose first pages name none of its tables, like after creating many others.
 fn late_export(tool: &Tool, name: &str) -> Vec<u8> {
     let early = tool.path("early.sqlite");
     export(&early, &[1000], NsysSchema::V3_13);
@@ -134,7 +134,7 @@ fn late_export(tool: &Tool, name: &str) -> Vec<u8> {
     add_other_tables(&late, 0..40);
     late.execute_batch("INSERT INTO other_0 (column_0) VALUES (zeroblob(1000000))")
         .expect("inserts");
-    // the last page of names before the rows has room still
+    // the last page of names before the rows still has room
     add_other_tables(&late, 40..60);
     let mut tables = late
         .prepare("SELECT name, sql FROM early.sqlite_master WHERE type = 'table'")
@@ -188,7 +188,7 @@ fn an_export_is_known_by_its_tables_wherever_they_stand() {
     tool.run_with("link --device - -o stdin.et", &plain)
         .exits(0);
     assert!(tool.read("plain.et") == tool.read("stdin.et"));
-    // what is none is said to be none, packed too
+    // other databases are reported as such, also if compressed
     let other = Connection::open(tool.path("other.sqlite")).expect("opens");
     other
         .execute("CREATE TABLE users (id)", [])
@@ -216,7 +216,7 @@ fn each_process_of_a_report_is_a_rank() {
         files.contains(&"runs.0.et".to_owned()) && files.contains(&"runs.1.et".to_owned()),
         "{files:?}"
     );
-    // the report itself is a run of two ranks, and one of them can be asked for
+    // the report is itself a run of two ranks, which can be selected
     tool.run("analyze runs/job.sqlite").exits(0);
     tool.run("link --device runs/job.sqlite --rank 1 -o one.et")
         .exits(0);
@@ -348,7 +348,7 @@ fn tables_and_lists_of_a_report_of_several_processes() {
     tool.run("link --device job.sqlite --rank 7")
         .exits(2)
         .notes("none of its processes is rank 7, they are 0, 1");
-    // measured of one rank, by the name of the file
+    // measured for one rank, according to the file name
     let metrics = "\"ID\",\"Kernel Name\",\"dram__bytes.sum\"\n\"\",\"\",\"Mbyte\"\n\
                    \"0\",\"gemm\",\"1\"\n";
     tool.file("ncu_rank_1.csv", metrics);
@@ -399,7 +399,7 @@ fn exports_are_found_by_the_ranks_in_their_names() {
         let path = tool.path(&format!("runs/nsys_{rank}.sqlite"));
         export(&path, &[3000 + rank], NsysSchema::V2_9);
     }
-    // the report beside its export is what that was made of
+    // the report next to its export is the export's source
     tool.file("runs/nsys_0.nsys-rep", "not public");
     let said = tool.run("merge runs -o out --json").exits(0);
     assert!(!said.stderr.contains("nsys export"), "{}", said.stderr);
@@ -452,7 +452,7 @@ fn tables_of_a_parquet_export_are_told_what_to_export_instead() {
     tool.run("merge deep -o out")
         .exits(2)
         .complains(&["`nsys export --type sqlite deep/one/a.nsys-rep`"]);
-    // beside other traces they are said, unless they were exported too
+    // next to other traces they are reported, unless they were exported too
     tool.run("merge run -o out -v")
         .exits(0)
         .notes("run/nsys_0.sqlite, by names of Nsight Systems' reports, `nsys_N`");
@@ -463,7 +463,7 @@ fn tables_of_a_parquet_export_are_told_what_to_export_instead() {
     export(&tool.path("run/nsys_1.sqlite"), &[3000], NsysSchema::V3_13);
     let ran = tool.run("merge run -o out --overwrite").exits(0);
     assert!(!ran.stderr.contains("parquetdir"), "{}", ran.shown());
-    // the export may lie anywhere; of several that lack one there is one note
+    // the export may be anywhere; several unexported reports share one note
     tool.file("run/raw/nsys_0.nsys-rep", "exported above");
     let ran = tool.run("merge run -o out --overwrite").exits(0);
     assert!(!ran.stderr.contains("nsys-rep"), "{}", ran.shown());
@@ -488,7 +488,7 @@ fn other_and_damaged_databases_are_refused_in_words() {
         .notes("an SQLite database that etlink does not know");
     export(&tool.path("x.sqlite"), &[1000], NsysSchema::V3_13);
     let whole = tool.read("x.sqlite");
-    // of the first page nothing is left but its header
+    // only the header of the first page is left
     let mut cut = whole.clone();
     cut.truncate(600);
     tool.file("cut.sqlite", cut);
@@ -497,7 +497,7 @@ fn other_and_damaged_databases_are_refused_in_words() {
     let middle = damaged.len() / 3;
     damaged[middle..].fill(0x5a);
     tool.file("damaged.sqlite", damaged);
-    // an error or a trace of what is left, and never a panic
+    // an error or a partial trace, but never a panic
     let ran = tool.run("link --device damaged.sqlite");
     assert!(ran.code == 0 || ran.code == 2, "{}", ran.code);
 }
@@ -531,7 +531,7 @@ fn metrics_of_gpus_are_counters_in_a_trace_for_perfetto() {
     tool.run("link --device x.sqlite -o x.pftrace").exits(0);
 }
 
-/// A copy that was cut off, or a disk that was full: a rank is missing, and nobody shall overlook that.
+/// A truncated copy or a full disk: a rank is missing, which must not go unnoticed.
 #[test]
 fn device_files_that_are_empty_or_cut_are_ranks_that_failed() {
     let tool = Tool::new();

@@ -1,11 +1,11 @@
-//! Options that commands have in common, and names that changed.
+//! Options common to several commands, and renamed ones.
 
 use crate::tool::Tool;
 
 const MLP: &str = "--host {pairs}/mlp-2.15.0/torch_et_0.json.gz \
     --device {pairs}/mlp-2.15.0/kineto_trace_0.json.gz";
 
-/// Each command says of its options what it does itself.
+/// Each command describes its options by its own effects.
 #[test]
 fn measurements_are_those_that_the_command_takes() {
     let tool = Tool::new();
@@ -17,7 +17,7 @@ fn measurements_are_those_that_the_command_takes() {
     tool.run("analyze --help").exits(0).says("a workload card");
 }
 
-/// Who is advised to replace a file does not link two programs by it.
+/// Advice to replace a file does not lead to linking two programs.
 #[test]
 fn overwrite_does_not_link_what_does_not_fit() {
     let tool = Tool::new();
@@ -116,7 +116,7 @@ fn ranks_are_chosen_in_every_command_of_runs() {
         written,
         ["comm_group.json", "tpdp4-2.15.0.1.et", "tpdp4-2.15.0.2.et"]
     );
-    // ranks that nobody asked for are not missing
+    // ranks that were not requested are not missing
     let merged = tool
         .run(&format!("merge {run} --ranks 0,2 -o two --json"))
         .exits(0);
@@ -149,7 +149,7 @@ fn ranks_are_chosen_in_every_command_of_runs() {
         .complains(&["--ranks", "folder"]);
 }
 
-/// A trace that states its rank behind its events alone, which nothing but reading it finds.
+/// Builds a trace that states its rank only after its events, where only reading finds it.
 fn with_rank_at_the_end(name: &str) -> Vec<u8> {
     let trace = serde_json::from_slice(&crate::tool::unpacked(name));
     let mut trace: serde_json::Map<String, serde_json::Value> = trace.expect("valid JSON");

@@ -1,4 +1,4 @@
-//! Where results go, what is kept when they cannot, and what an end before the end leaves.
+//! Destinations of results, files kept on failure, and leftovers of interrupted runs.
 
 use crate::ranks::{Drawn, RUN, put};
 use crate::tool::{Tool, gzip, unpacked};
@@ -10,10 +10,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-/// Ends a shell that a fault of ours would have wait forever; its code is then 124.
+/// Time limit for a shell that a bug would make wait forever; the exit code is then 124.
 const LIMIT: &str = "timeout 60";
 
-/// A trace in the folder, and what becomes of it.
+/// Creates a folder with a trace; also returns its converted output.
 fn with_trace() -> (Tool, Vec<u8>) {
     let tool = Tool::new();
     let device = unpacked("mlp-2.15.0/kineto_trace_0.json.gz");
@@ -29,7 +29,7 @@ fn signal(child: &Child, signal: Signal) {
     kill(pid, signal).expect("is there");
 }
 
-/// Waits until a file is there.
+/// Waits until a file exists.
 #[track_caller]
 fn wait_for(tool: &Tool, name: &str) {
     let start = Instant::now();
@@ -44,7 +44,7 @@ fn a_link_is_written_through() {
     let (tool, want) = with_trace();
     std::fs::create_dir(tool.path("far")).expect("makes folder");
     symlink("far/real.et", tool.path("near.et")).expect("links");
-    // at first it leads to nothing
+    // the link is dangling at first
     tool.run("link --device device.json -o near.et").exits(0);
     assert!(tool.read("far/real.et") == want);
     tool.file("far/real.et", "precious");
@@ -77,7 +77,7 @@ fn standard_output_by_other_names() {
         assert!(tool.read(name) == want, "{line}");
     }
     assert!(tool.path("out.et").is_symlink());
-    // what is there already stays before it
+    // existing content stays in front
     tool.file("log", "before ");
     tool.shell("$ETLINK link --device device.json -o /dev/stdout --format chakra >> log")
         .exits(0);
@@ -111,7 +111,7 @@ fn a_reader_that_goes_away() {
     ))
     .exits(2)
     .complains(&["cannot write pipe", "Broken pipe"]);
-    // who reads standard output has seen enough
+    // the reader of standard output closes it early
     for output in ["-", "/dev/stdout"] {
         tool.shell(&format!(
             "{{ {LIMIT} $ETLINK {line} -o {output} 2> said; echo $? > code; }} | head -c 10"
@@ -129,9 +129,9 @@ fn an_interrupted_run_leaves_no_file() {
         (Signal::SIGHUP, 129),
     ] {
         let tool = Tool::new();
-        // it waits for a trace that nobody writes
+        // waits for a trace that nobody writes
         let mut child = tool.start("link --device - -o out.et");
-        // to wait closes it, and an empty trace is an error too
+        // `wait` closes it, and an empty trace is an error too
         let trace = child.stdin.take().expect("piped");
         wait_for(&tool, ".etlink-write.out.et/lock");
         signal(&child, sent);
@@ -158,7 +158,7 @@ fn an_unpacked_database_goes_when_a_signal_ends_the_program() {
         .expect("starts");
     let mut trace = child.stdin.take().expect("piped");
     let mut pages = b"SQLite format 3\0 CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL".to_vec();
-    // more than the kind is told from, and no end of it
+    // more bytes than type detection needs, without an end
     pages.resize(1 << 20, 0);
     trace.write_all(&pages).expect("writes");
     let start = Instant::now();
@@ -205,9 +205,9 @@ fn two_runs_never_write_one_file() {
             "out.et is being written by another etlink",
             &format!("process {}", first.id()),
         ]);
-    // another file in the same folder is no matter
+    // another file in the same folder does not matter
     tool.run("link --device device.json -o other.et").exits(0);
-    // the lock goes with its process, what it left with the next run into the folder
+    // the lock ends with its process, and the next run into the folder removes the leftovers
     signal(&first, Signal::SIGKILL);
     assert_eq!(first.wait().expect("ends").signal(), Some(9));
     assert!(tool.path(".etlink-write.out.et/lock").exists());
@@ -244,7 +244,7 @@ fn two_runs_never_write_one_set() {
     }
 }
 
-/// The runs of which one replaces the other: other times, and a rank less.
+/// Returns two runs for replacing one with the other: other times, and one rank less.
 fn two_runs(tool: &Tool) -> [Vec<Drawn>; 2] {
     let earlier = RUN.map(|drawn| Drawn {
         late: !drawn.late,
@@ -278,7 +278,7 @@ fn kills_at_random_moments() {
             Signal::SIGKILL
         };
         let mut child = tool.start(line);
-        // moments that fill the time of a run evenly
+        // moments spread evenly over the run's duration
         std::thread::sleep(whole * (number * 37 % 60) / 55);
         signal(&child, sent);
         let status = child.wait().expect("ends");
@@ -287,7 +287,7 @@ fn kills_at_random_moments() {
         let count = files.len();
         files.retain(|name, _| !name.contains(".etlink-"));
         if sent == Signal::SIGTERM {
-            // before it listens for signals it ends by them
+            // the signal itself ends the process before its handler is installed
             let ends = status.code() == Some(143) || status.success() || status.signal().is_some();
             assert!(ends, "{status}");
             assert_eq!(files.len(), count, "files are left at kill {number}");
@@ -333,7 +333,7 @@ fn a_run_with_a_failed_rank_replaces_no_whole_one() {
         let written = ranks.iter().filter(|rank| rank["output"].is_string());
         assert_eq!(written.count(), 0, "{options}");
         std::fs::remove_dir_all(tool.path("out")).expect("removes");
-        // where nothing is lost the others are written
+        // if nothing is lost, the others are written
         tool.run(&line).exits(1);
         assert!(!tool.files("out").is_empty());
         std::fs::remove_dir_all(tool.path("out")).expect("removes");
@@ -377,12 +377,12 @@ fn files_beside_the_ranks_are_refused_where_somebody_else_wrote_them() {
             .complains(&[&format!("{folder}/{named} has the name"), "move it away"]);
         assert!(tool.files(folder) == before, "{folder}");
     }
-    // who does not simulate has no use for those names
+    // without a simulation those names do not matter
     let line = "merge {pairs}/ddp2-2.15.0 -o notes --overwrite";
     tool.run(line).exits(0);
     assert_eq!(tool.read("notes/README.md"), b"notes");
     assert_eq!(tool.read("notes/system.json"), b"mine");
-    // what etlink wrote is replaced
+    // files written by etlink are replaced
     tool.run("merge {pairs}/tpdp4-2.15.0 -o own --for astra-sim")
         .exits(0);
     let before = tool.files("own");
@@ -409,7 +409,7 @@ fn a_foreign_file_of_an_outputs_name_stays() {
                 .complains(&[&format!("{file} has the name"), "move it away"]);
             assert_eq!(tool.read(&file), content, "{format}");
         }
-        // what etlink wrote is replaced
+        // files written by etlink are replaced
         std::fs::remove_file(tool.path(&file)).expect("removes");
         tool.run(&line).exits(0);
         let before = tool.files(format);
@@ -418,7 +418,7 @@ fn a_foreign_file_of_an_outputs_name_stays() {
     }
 }
 
-/// One list of groups is of all files of a folder: that of another run would not fit them.
+/// The list of groups covers all files of a folder: another run's list would not fit them.
 #[test]
 fn a_merge_does_not_replace_what_the_ranks_of_another_run_need() {
     let (first, other) = ("{pairs}/tpdp4-2.15.0", "{pairs}/ddp2-2.15.0");
@@ -436,7 +436,7 @@ fn a_merge_does_not_replace_what_the_ranks_of_another_run_need() {
         .exits(2)
         .complains(&named);
     assert!(tool.files("out") == before);
-    // nor what a simulator has of it
+    // nor the simulator's files
     tool.run(&format!("merge {first} -o sim --for astra-sim"))
         .exits(0);
     let before = tool.files("sim");
@@ -468,7 +468,7 @@ fn some_ranks_for_a_simulator_do_not_replace_the_others_by_idle_ones() {
         "all ranks",
     ]);
     assert!(tool.files("out") == before);
-    // the idle ranks of a merge of some are no loss
+    // the idle ranks of a partial merge are not a loss
     let line = "merge {pairs}/ddp2-2.15.0 -o some --for astra-sim --overwrite --ranks 0";
     tool.run(line).exits(0);
     let before = tool.files("some");
@@ -488,7 +488,7 @@ fn a_run_without_a_rank_that_was_asked_for_gets_no_folder() {
         .map(|entry| entry.expect("entry").file_name())
         .collect();
     assert_eq!(names, ["pipeline4-2.15.0"]);
-    // the rank of this one is known only when it is read
+    // the rank of this trace is only known once it is read
     tool.shell(
         "cp -r {pairs}/mlp-2.15.0 in/unsure && cd in/unsure && rm -f RECIPE && \
         mv kineto_trace_0.json.gz x.json.gz && mv torch_et_0.json.gz y.json.gz",
@@ -524,7 +524,7 @@ fn a_merge_of_some_ranks_keeps_the_files_of_the_others() {
         "{changed:?}"
     );
     tool.run("check out").exits(0);
-    // with fewer ranks process groups have other numbers, which the other files do not mean
+    // with fewer ranks, process groups have other numbers than in the other files
     let line = "merge {pairs}/tpdp4-2.15.0 -o groups --overwrite";
     tool.run(line).exits(0);
     let before = tool.files("groups");
@@ -559,7 +559,7 @@ fn pipes_and_unreadable_folders_are_passed_by() {
     }
     std::fs::create_dir(tool.path("run/closed")).expect("makes folder");
     std::fs::create_dir(tool.path("graphs/closed")).expect("makes folder");
-    // root reads all but where it gives that up
+    // root can read everything unless it drops that capability
     let setup = r#"chmod 0 run/closed graphs/closed
         limited() {
             if [ "$(id -u)" = 0 ]
@@ -595,7 +595,7 @@ fn pipes_and_unreadable_folders_are_passed_by() {
         ran.exits(code);
     }
     assert!(tool.path("left/run.3.et").exists());
-    // what is closed is of no run
+    // closed folders belong to no run
     let two_runs = "chmod 700 run/closed graphs/closed && mkdir all all/c && cp -r run all/a \
                     && rm -r all/a/closed && cp -r all/a all/b";
     tool.shell(two_runs).exits(0);
@@ -612,7 +612,7 @@ fn pipes_and_unreadable_folders_are_passed_by() {
         let note = "note: cannot read folder all/c: Permission denied";
         assert!(ran.stderr.contains(note), "{}", ran.shown());
     }
-    // file systems make it
+    // created by file systems
     tool.shell("mv all/c all/lost+found").exits(0);
     let setup = setup.replace("all/c", "all/lost+found");
     for line in ["ranks all", "merge all -o both -f"] {
@@ -627,7 +627,7 @@ fn pipes_and_unreadable_folders_are_passed_by() {
 fn a_file_that_grows_too_large() {
     let (tool, _) = with_trace();
     tool.file("out.et", "precious");
-    // blocks of 512 bytes; the system sends SIGXFSZ beyond
+    // blocks of 512 bytes; beyond them the system sends SIGXFSZ
     tool.shell("ulimit -f 8; $ETLINK link --device device.json -o out.et --overwrite")
         .exits(2)
         .complains(&["cannot write out.et", "File too large"]);
@@ -635,7 +635,8 @@ fn a_file_that_grows_too_large() {
     assert_eq!(tool.names(), ["device.json", "out.et"]);
 }
 
-/// As a packed folder of traces may have them: whatever stands there, nothing outside is touched.
+/// An unpacked archive of traces may contain such links: whatever is there, nothing outside is
+/// touched.
 #[test]
 fn links_in_place_of_work_folders_lead_nowhere() {
     const MERGE: &str = "merge {pairs}/mlp-2.15.0 -o out";
@@ -654,7 +655,7 @@ fn links_in_place_of_work_folders_lead_nowhere() {
             ran.exits(0);
         }
     }
-    // the file that is locked
+    // the locked file
     let tool = Tool::new();
     tool.file("precious", "here");
     tool.file("out/.etlink-write.set/before", "");

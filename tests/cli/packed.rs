@@ -1,4 +1,4 @@
-//! Packed graphs: written, read by every command, and replaced.
+//! Compressed graphs: written, read by every command, and replaced.
 
 use crate::tool::Tool;
 
@@ -35,7 +35,7 @@ fn a_packed_graph_is_read_as_the_plain_one() {
             let ran = tool.run(&command.replace("{file}", file));
             assert_eq!(ran.code, 0, "{command}: {}", ran.shown());
             let answer = ran.stdout.replace(file, "FILE");
-            // sizes as stored, and the number of a page's bytes, are of each file
+            // stored sizes, and the bytes of a page, differ per file
             let lines = answer.lines().filter(|line| !line.contains("bytes\""));
             lines.map(str::to_owned).collect::<Vec<String>>()
         });
@@ -66,7 +66,7 @@ fn ranks_are_packed_and_replaced() {
     let merge = "merge {pairs}/ddp2-2.15.0 -o run";
     tool.run(merge).exits(0);
     let plain = tool.run("replay run --json").exits(0).only_run();
-    // what somebody has packed stays
+    // files compressed by somebody else stay
     let copy = zstd::bulk::compress(&tool.read("run/ddp2-2.15.0.1.et"), 3).expect("packs");
     tool.file("run/ddp2-2.15.0.7.et.zst", &copy);
     let names = |tool: &Tool| {

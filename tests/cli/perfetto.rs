@@ -1,5 +1,5 @@
-//! Traces for Perfetto from `link` and `replay`, in JSON. That Perfetto reads them is what `cargo
-//! dev perfetto` tests.
+//! Perfetto traces from `link` and `replay`, in JSON. `cargo dev perfetto` tests that Perfetto
+//! reads them.
 
 use crate::tool::{Tool, pairs, unpacked};
 use etlink_testing::{DeviceQueue, TraceBuilder};
@@ -8,7 +8,7 @@ use serde_json::Value;
 const MLP: &str = "--host {pairs}/mlp-2.15.0/torch_et_0.json.gz \
     --device {pairs}/mlp-2.15.0/kineto_trace_0.json.gz";
 
-/// Time on the critical path's track, ns.
+/// Returns the total time on the critical path's track, ns.
 fn path_ns(trace: &Value) -> i64 {
     let events = trace["traceEvents"].as_array().expect("events");
     let process = events
@@ -37,7 +37,7 @@ fn link_writes_every_op_and_the_critical_path() {
         .iter()
         .filter(|event| event["cat"] == "cpu_op" || event["cat"] == "user_annotation");
     assert_eq!(ops.count(), 396);
-    // the profiler's own range and two instants are no ops
+    // the profiler's own range and two instants are not ops
     assert_eq!(ran["shown"]["slices"], 399);
     let replayed = tool
         .run(&format!("replay {MLP} --json"))
@@ -158,7 +158,7 @@ fn a_note_names_what_is_not_in_the_timeline() {
     assert_eq!(frames.count(), 2);
 }
 
-/// What `analyze` prints as JSON, without what names the file.
+/// Returns the JSON of `analyze` without file names.
 fn analyzed(tool: &Tool, file: &str, more: &str) -> Value {
     let ran = tool.run(&format!("analyze {file} --json {more}")).exits(0);
     let text = ran.stdout.replace(file, "FILE");
@@ -191,7 +191,7 @@ fn a_perfetto_trace_is_read_as_the_recording_that_it_was_made_from() {
             .exits(0);
         let from_json = analyzed(&tool, &json, "");
         assert_eq!(analyzed(&tool, &perfetto, ""), from_json, "{name}");
-        // packed, and as another export of what was read back
+        // compressed, and as another export of the trace read back
         tool.run(&format!(
             "link --device {perfetto} -o again.pftrace.gz --overwrite"
         ))
@@ -267,7 +267,8 @@ fn traces_of_the_collector_of_torch_are_read_like_their_json() {
             }
             json.to_string().replace(ending, "")
         };
-        // rows of one lane are cut in the other format, so that only the first is the same to the end
+        // the other format truncates overlapping rows on a lane, so only the first is the same to
+        // the end
         if name == "streams" {
             assert_eq!(replayed("pftrace"), replayed("json"));
         }

@@ -1,10 +1,10 @@
-//! Parsed traces that are kept: the same answers, and what is said of them.
+//! Cached parsed traces: the answers are unchanged, and the cache is mentioned.
 
 use crate::tool::{Tool, unpacked};
 use std::fs::File;
 use std::time::{Duration, SystemTime};
 
-/// Runs with host traces, of several ranks, of one trace alone, and of another recorder.
+/// Runs with host traces, of several ranks, of a single trace, and of another recorder.
 const SOURCES: [&str; 4] = [
     "{pairs}/ddp2-2.15.0",
     "{pairs}/loader-2.3.1",
@@ -47,7 +47,7 @@ fn answers_are_those_of_a_parsed_trace() {
     }
 }
 
-/// A result depends on more than the files of its rank.
+/// A result depends on more than its rank's files.
 #[test]
 fn a_rank_is_made_again_where_something_else_differs() {
     let tool = Tool::new();
@@ -78,7 +78,7 @@ fn a_rank_is_made_again_where_something_else_differs() {
             );
         }
     }
-    // a rank more
+    // one more rank
     tool.shell("cp -p {pairs}/ddp2-2.15.0/*_1.json.gz . && touch -d -1hour *.gz")
         .exits(0);
     for command in ["ranks . --json", "analyze . --json"] {
@@ -95,14 +95,14 @@ fn a_rank_is_made_again_where_something_else_differs() {
             "{command}"
         );
     }
-    // tables are written also where the rank is known
+    // tables are also written for cached ranks
     let parquet = "analyze . --parquet tables --overwrite --cache kept";
     tool.run(parquet).exits(0);
     tool.run(parquet).exits(0);
     assert!(tool.path("tables/nodes").exists());
 }
 
-/// Groups of a written graph lie in a file beside it.
+/// The groups of a written graph are in a separate file.
 #[test]
 fn a_graph_is_read_again_where_its_groups_changed() {
     let tool = Tool::new();
@@ -124,7 +124,7 @@ fn a_graph_is_read_again_where_its_groups_changed() {
     tool.run(&cached).exits(2);
 }
 
-/// A page knows ranks by their places.
+/// A page identifies ranks by index.
 #[test]
 fn a_page_of_other_ranks_is_drawn_anew() {
     let tool = Tool::new();
@@ -178,7 +178,7 @@ fn the_note_says_how_many_and_how_old() {
     let command = "ranks {pairs}/ddp2-2.15.0 --cache kept";
     let first = tool.run(command).exits(0);
     assert!(!first.stderr.contains("not parsed"), "{}", first.shown());
-    // another command on the same traces, which needs more of the host's
+    // another command on the same traces, which needs more of the host trace
     let second = tool.run("replay {pairs}/ddp2-2.15.0 --cache kept").exits(0);
     let note = "note: 2 trace files were not parsed again: kept has the parsed form, and the files \
                 are as they were then; the oldest parsed form is ";
@@ -197,7 +197,7 @@ fn damage_is_said_as_of_a_parsed_trace() {
     let tool = Tool::new();
     let whole = unpacked("mlp-2.4.1/kineto_trace_0.json.gz");
     let cut = tool.file("cut.json", &whole[..whole.len() / 2]);
-    // what was written a moment ago is not kept
+    // recently written files are not cached
     let cut = File::options().append(true).open(cut).expect("opens");
     cut.set_modified(SystemTime::now() - Duration::from_secs(60))
         .expect("has a time");

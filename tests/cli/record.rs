@@ -1,4 +1,4 @@
-//! `etlink record` without PyTorch: the program passes through, and what is missing is told. With
+//! `etlink record` without PyTorch: the program runs unchanged, and missing data is reported. With
 //! PyTorch: `cargo dev test-torch`.
 
 use crate::tool::{Tool, pairs};
@@ -135,7 +135,7 @@ fn what_cannot_be_run_is_named_and_leaves_nothing() {
     let ran = tool.run(&both).exits(2);
     assert!(ran.stderr.contains("cannot be used with"), "{}", ran.stderr);
     assert_eq!(tool.names(), ["file"]);
-    // folders that were there, or that somebody else has put something into, stay
+    // folders that existed before, or that contain other files, stay
     tool.file("there/mine", "");
     for output in ["new/a/b", "there/a/b", "there"] {
         let line =
@@ -155,16 +155,16 @@ fn an_output_without_room_changes_nothing() {
         tool.shell(&line).exits(code);
         assert_eq!(names(&tool, "traces"), ["etlink.json"]);
     }
-    // whoever read it has gone
+    // the reader has gone
     let tool = Tool::new();
     let line =
         format!("$ETLINK record {SCHEDULE} -o traces -- sh -c 'exit 7' 2>&1 | true; sleep 0");
     tool.shell(&line).exits(0);
     assert_eq!(manifest(&tool)["ended"]["exit_code"], 7);
-    // other commands end with 2, as where they can say why
+    // other commands end with 2, as if the reason could be printed
     tool.shell("$ETLINK link no-such-trace.json 2>/dev/full")
         .exits(2);
-    // and reports that leave standard output to the trace
+    // and so do reports that leave standard output to the trace
     let pair = pairs().join("conv-2.15.0");
     let [host, device] = ["torch_et_0", "kineto_trace_0"]
         .map(|name| pair.join(format!("{name}.json.gz")).display().to_string());
@@ -176,7 +176,7 @@ fn an_output_without_room_changes_nothing() {
     ] {
         tool.shell(&line).exits(0);
     }
-    // and words that are no command line, also where control characters are taken out of them
+    // and invalid command lines, also those with control characters that are removed
     tool.shell("$ETLINK \"$(printf 'li\\033nk')\" 2>/dev/full")
         .exits(2);
 }
@@ -274,7 +274,7 @@ fn an_earlier_recording_is_replaced_only_by_force() {
         .exits(2)
         .complains(&["no-such-program"]);
     assert!(old.iter().all(|file| file.exists()));
-    // a program that records nothing, such as a script whose name is mistyped
+    // a program that records nothing, such as a mistyped script name
     let ran = tool.run(&line.replace(" -o", " --overwrite -o")).exits(1);
     assert!(
         ran.stderr.contains("the earlier recording in"),
@@ -288,8 +288,8 @@ fn an_earlier_recording_is_replaced_only_by_force() {
     );
 }
 
-/// What processes of a program do when their first trace is whole: old files go aside, new ones
-/// come.
+/// Program that acts like the hook when the first trace is complete: old files are moved aside, new
+/// ones appear.
 const RECORDS: &str = r#"
 import json, os
 settings = json.loads(os.environ["ETLINK_RECORD"])
@@ -311,7 +311,7 @@ fn what_a_killed_launcher_leaves_is_restored_or_cleaned() {
         let script = if has_new {
             RECORDS
         } else {
-            // dies between the first file that it moves and the first that it writes
+            // dies between the first file it moves and the first it writes
             RECORDS.split("for kind").next().expect("a first part")
         };
         let kill = "os.kill(os.getppid(), 9)\n";
@@ -331,7 +331,7 @@ fn what_a_killed_launcher_leaves_is_restored_or_cleaned() {
     }
 }
 
-/// What a launcher leaves that is killed when three files are moved aside.
+/// State left by a launcher that is killed after moving three files aside.
 fn moved_aside() -> Tool {
     let tool = Tool::new();
     let list = r#"["cycle_1/kineto_trace_0.json","kineto_trace_0.json","torch_et_0.json"]"#;
@@ -352,7 +352,7 @@ fn files_moved_aside_are_put_back_or_kept() {
     let expected = ["cycle_1", "kineto_trace_0.json", "torch_et_0.json"];
     assert_eq!(names(&tool, "traces"), expected);
     assert_eq!(names(&tool, "traces/cycle_1"), ["kineto_trace_0.json"]);
-    // one file cannot be put back: the others are, and it is kept
+    // one file cannot be restored: the others are, and it is kept
     let tool = moved_aside();
     tool.file("traces/cycle_1", "a file");
     for _ in 0..2 {
@@ -362,7 +362,7 @@ fn files_moved_aside_are_put_back_or_kept() {
         assert_eq!(tool.read("traces/.etlink/0.old"), b"old");
         assert_eq!(tool.read("traces/torch_et_0.json"), b"old");
     }
-    // nobody can read the list, or what it says
+    // the list is unreadable, or its contents are
     for is_damaged in [false, true] {
         let tool = moved_aside();
         std::fs::remove_file(tool.path("traces/.etlink/old.json")).expect("removes");
@@ -388,7 +388,7 @@ fn one_recording_at_a_time_and_the_lock_dies_with_its_process() {
     command
         .args(format!("record {SCHEDULE} -o traces -- cat").split(' '))
         .current_dir(tool.path("."));
-    // the program outlives its launcher, until the test closes what it reads
+    // the program outlives its launcher, until the test closes its input
     command.stdin(Stdio::piped()).stdout(Stdio::null());
     let mut first = command.stderr(Stdio::null()).spawn().expect("starts");
     let reads = first.stdin.take();
@@ -443,7 +443,7 @@ fn tasks_of_one_job_share_a_folder_and_a_manifest() {
 #[cfg(unix)]
 #[test]
 fn nodes_of_torchrun_share_a_folder_and_wait_for_each_other() {
-    // as torchrun does: no node goes on before all have come
+    // like torchrun: no node continues before all have arrived
     let meets = "echo >> $1.met; n=0; while [ $(wc -l < $1.met) -lt 2 ]; do sleep 0.1; \
                  n=$((n + 1)); [ $n -gt 600 ] && exit 9; done; exit 0\n";
     let named = ["--node-rank 0 --rdzv-id=7", "--node-rank=1 --rdzv_id 7"];
@@ -463,14 +463,14 @@ fn nodes_of_torchrun_share_a_folder_and_wait_for_each_other() {
             tool.shell(&format!("{one} & {other}; a=$?; wait $!; echo $a $?"))
         };
         let ran = run("", "first");
-        // nothing is recorded, as there is no Python
+        // nothing is recorded, since there is no Python
         assert_eq!(ran.stdout, "1 1\n", "{}", ran.stderr);
         let shared = manifest(&tool);
         assert_eq!(shared["job"], job);
         let tasks = shared["tasks"].as_array().expect("tasks");
         let numbers: Vec<_> = tasks.iter().map(|task| task["task"].as_u64()).collect();
         assert_eq!(numbers, [Some(0), Some(1)]);
-        // the same command once more: neither node is started, or both are
+        // the same command again: neither node is started, or both are
         let again = run("", "second");
         assert_eq!(again.stdout, "2 2\n", "{}", again.stderr);
         assert!(
@@ -494,7 +494,7 @@ fn a_script_that_sets_the_path_anew_keeps_the_hook() {
     let ran = tool
         .run(&format!("record {SCHEDULE} -o traces -- sh run.sh c"))
         .exits(1);
-    // it came to Python, which has no torch
+    // it reached Python, which lacks torch
     assert!(
         ran.stderr.contains("the program did not import torch"),
         "{}",
@@ -507,7 +507,7 @@ fn a_script_that_sets_the_path_anew_keeps_the_hook() {
 fn a_script_that_takes_the_hook_away_is_named() {
     let tool = Tool::new();
     tool.file("plain.py", "");
-    // by its full name, so that what is first on PATH is not asked
+    // by its full path, so that the first match on PATH is not used
     tool.file(
         "run.sh",
         "# starts it\nPYTHONPATH= $(PATH=$1 command -v python3) plain.py\n",
@@ -524,7 +524,7 @@ fn a_script_that_takes_the_hook_away_is_named() {
     );
 }
 
-/// Names in a folder, sorted.
+/// Returns the names in a folder, sorted.
 fn names(tool: &Tool, folder: &str) -> Vec<String> {
     let entries = std::fs::read_dir(tool.path(folder)).expect("folder");
     let mut names: Vec<String> = entries
@@ -576,7 +576,8 @@ fn signals_pass_to_the_program_and_back() {
     assert_eq!(manifest(&tool)["ended"]["exit_code"], 9);
 }
 
-/// Publishes a recorded pair as the hook does, and kills the launcher when both traces have their names.
+/// Publishes a recorded pair like the hook, and kills the launcher when both traces have their
+/// names.
 const KILLS: &str = r#"
 import gzip, json, os, sys
 settings = json.loads(os.environ["ETLINK_RECORD"])
@@ -671,7 +672,7 @@ fn traces_that_are_being_recorded_are_not_said_to_be_left() {
     assert!(!tool.path("traces/.etlink").exists());
 }
 
-/// Permissions of all files below a folder, each once.
+/// Returns the distinct permissions of all files below a folder.
 #[cfg(unix)]
 fn modes(tool: &Tool, folder: &str) -> std::collections::BTreeSet<String> {
     use std::os::unix::fs::PermissionsExt;
@@ -730,7 +731,7 @@ fn the_manifest_has_no_secrets_of_the_command_line() {
     assert_eq!(manifest(&tool)["command"], serde_json::json!(masked));
 }
 
-/// Publishes two traces as the hook does, of a cycle whose waits could not be written.
+/// Publishes two traces like the hook, for a cycle whose waits could not be written.
 const LOSES_WAITS: &str = r#"
 import json, os
 settings = json.loads(os.environ["ETLINK_RECORD"])

@@ -1,6 +1,6 @@
-//! `etlink record` when the n-th call of its own file system calls fails, or is the last before it
-//! is killed, for every n. The program publishes two traces as the hook does, without PyTorch.
-//! Each test prints lines of the table that `faults.rs` prints.
+//! Fails the n-th file system call of `etlink record`, or kills it there, for every n. The program
+//! publishes two traces like the hook, without PyTorch. Each test prints lines for the table of
+//! `faults.rs`.
 
 use crate::tool::{Ran, Tool, failing_numbers};
 use flate2::read::GzDecoder;
@@ -9,7 +9,7 @@ use std::io::Read;
 
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// With the hook's own `files.py`, which moves an earlier recording aside.
+/// Uses the hook's own `files.py`, which moves an earlier recording aside.
 const PROGRAM: &str = r#"
 import json, os, sys
 settings = json.loads(os.environ["ETLINK_RECORD"])
@@ -37,7 +37,7 @@ fn earlier() -> Files {
     Files::from(old)
 }
 
-/// How the runs with faults ended, as a line of a table.
+/// Prints the outcomes of the runs with faults as a line of a table.
 fn print_tally(fault: &str, exit_codes: &BTreeMap<i32, u32>) {
     let runs: u32 = exit_codes.values().sum();
     let codes: Vec<String> = (exit_codes.iter())
@@ -55,14 +55,14 @@ fn run_with_fault(tool: &Tool, number: u32) -> Ran {
     tool.shell(&format!("ETLINK_RECORD_FAULT={number} $ETLINK {LINE}"))
 }
 
-/// What a user sees in the folder.
+/// Returns the files visible to a user.
 fn visible(tool: &Tool) -> Files {
     let mut files = tool.files("traces");
     files.retain(|name, _| !name.starts_with(".etlink"));
     files
 }
 
-/// The text of a trace, packed or not; it has to be whole.
+/// Returns the text of a trace, compressed or not; it must be complete.
 fn text(name: &str, bytes: &[u8]) -> String {
     let mut text = String::new();
     if name.ends_with(".gz") {
@@ -76,7 +76,7 @@ fn text(name: &str, bytes: &[u8]) -> String {
     text
 }
 
-/// Runs with each call failing in turn, until there are no more.
+/// Fails each call in turn, until a run has no further calls.
 fn each_call_fails(before: &Files) {
     let tool = Tool::new();
     tool.file("program.py", PROGRAM);
@@ -97,7 +97,7 @@ fn each_call_fails(before: &Files) {
         let has_started = tool.path("ran").exists();
         let what = format!("call {number}: {}", ran.stderr);
         if !has_started {
-            // nothing was started, so the reason is all there is to say
+            // nothing was started, so only the reason is printed
             assert_eq!((ran.code, &after), (2, before), "{what}");
             continue;
         }
@@ -111,7 +111,7 @@ fn each_call_fails(before: &Files) {
         let half = tool.names().into_iter().chain(after.keys().cloned());
         let half: Vec<String> = half.filter(|name| name.ends_with(".new")).collect();
         assert!(half.is_empty(), "{half:?} {what}");
-        // whatever was left in the work folder is put in order
+        // leftovers in the work folder are cleaned up
         tool.run(LINE).exits(0);
         let names: Vec<String> = tool.files("traces").into_keys().collect();
         let whole = [
@@ -133,7 +133,7 @@ fn a_recording_that_replaces_another() {
     each_call_fails(&earlier());
 }
 
-/// An earlier recording of two ranks, of which a new one of one rank replaces a part.
+/// An earlier recording of two ranks; a new one of one rank replaces a part of it.
 fn earlier_of_two_ranks() -> Files {
     let mut files = earlier();
     for name in ["torch_et_1.json", "cycle_1/kineto_trace_1.json"] {
@@ -142,8 +142,8 @@ fn earlier_of_two_ranks() -> Files {
     files
 }
 
-/// Runs the program over an earlier recording, and after it `record` once more without a fault,
-/// which has to put the folder in order. Each is called with what is in the folder then.
+/// Runs the program over an earlier recording with each call failing, then `record` without a
+/// fault, which must clean up the folder; `check` gets the folder's files.
 fn each_call_over(program: &str, variable: &str, check: fn(&Files, &str)) {
     let tool = Tool::new();
     tool.file("program.py", program);
@@ -171,7 +171,7 @@ fn each_call_over(program: &str, variable: &str, check: fn(&Files, &str)) {
 
 #[test]
 fn an_earlier_recording_that_is_not_replaced_is_never_lost() {
-    // the program ends between the old files' moving and the first new one
+    // the program ends after moving the old files and before the first new one
     let program = PROGRAM.split("files.publish").next();
     let program = format!("{}files.make_room(settings)\n", program.expect("a part"));
     for variable in ["ETLINK_RECORD_FAULT", "ETLINK_RECORD_KILL"] {
@@ -218,7 +218,7 @@ fn folders_that_a_killed_launcher_began_to_make_are_removed_by_the_next() {
         }
     }
     assert!(!folders().is_empty());
-    // those that have no lock yet may be in the making
+    // folders without a lock may just be being created
     let line = format!("TMPDIR=$PWD/tmp $ETLINK {LINE}");
     tool.shell(&line).exits(0);
     let young = folders();

@@ -1,4 +1,4 @@
-//! `etlink replay` on recordings, on a small drawn trace, and on files of others.
+//! `etlink replay` on recordings, on a small generated trace, and on foreign files.
 
 use crate::tool::{Tool, pairs};
 use etlink_testing::{DeviceQueue, TraceBuilder};
@@ -151,7 +151,7 @@ fn a_kineto_trace_is_linked_and_replayed_from_anywhere() {
         .exits(0)
         .only_run();
     assert_eq!(device, file);
-    // a file says less about edges, but the same about time
+    // a file has less detail about edges, but the same times
     tool.run("link --device trace.json -o out.et").exits(0);
     let written = tool.run("replay out.et --json").exits(0).only_run();
     assert_eq!(&written["figures"], figures);
@@ -234,7 +234,7 @@ fn a_rule_that_concerns_nothing_is_refused_with_what_there_is() {
             .exits(2)
             .complains(&["trace.json", option, instead]);
     }
-    // one rule that fits does not excuse another
+    // one matching rule does not excuse another
     tool.run("replay trace.json --scale gemm=2 --scale gem=2")
         .exits(2)
         .complains(&["--scale gem=2: changes nothing"]);
@@ -268,7 +268,7 @@ fn a_node_is_explained() {
     );
     assert_eq!(
         (&deps[1]["edge"], &deps[1]["decided"], &deps[1]["slack_ns"]),
-        // 16 us after the call, of which a launch takes 5
+        // 16 us after the call; 5 us of them are a launch's own time
         (&json!("launch"), &json!(false), &json!(11_000))
     );
     assert!(
@@ -288,7 +288,7 @@ fn a_node_is_explained() {
         .complains(&["trace.json", "softmax"]);
 }
 
-/// Merged JSON as other programs write it: without the traces that it was made from.
+/// Returns merged JSON as other programs write it: without its original traces.
 fn without_recording(merged: &[u8]) -> Vec<u8> {
     let merged = String::from_utf8_lossy(merged);
     merged.replace("\"recording\":", "\"other\":").into_bytes()
@@ -392,7 +392,8 @@ fn damage_is_refused_only_under_strict() {
         .complains(&["cut.json", "--strict"]);
 }
 
-/// Two kernels of one kind and one of another, on a device that is never idle between them.
+/// Generates two kernels of one kind and one of another, on a device that is never idle between
+/// them.
 fn named_kernels() -> Vec<u8> {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
@@ -438,7 +439,7 @@ fn kernels_are_named_as_tables_print_them_or_by_class() {
         -20_000
     );
     assert_eq!(change("vectorized_ele…<AddF…=0.5"), -10_000);
-    // the name of the trace means what it did before
+    // the trace's name keeps its meaning
     assert_eq!(change("*MulFunctor*=0"), -40_000);
     let refused = |option: &str, value: &str, parts: &[&str]| {
         let args = ["replay", "trace.json", option, value];
@@ -477,7 +478,7 @@ fn kernels_are_named_as_tables_print_them_or_by_class() {
     assert!(name.contains("MulFunctor"), "{name}");
 }
 
-/// A thread that only asks outlasts all work, as NCCL's watchdog does.
+/// A polling thread outlasts all work, like NCCL's watchdog.
 #[test]
 fn a_what_if_says_what_it_is_compared_with() {
     let mut draw = TraceBuilder::default();
@@ -555,7 +556,7 @@ fn a_written_graph_says_what_other_readers_get() {
     tool.run("link --device trace.json -o out.et").exits(0);
     let told = tool.run("replay out.et --json").exits(0).only_run();
     let error = told["stock_replay"]["error"].as_f64();
-    // whole microseconds of 57
+    // 57, rounded to whole microseconds
     assert!(error.is_some_and(|error| error < 0.05), "{told}");
     tool.run("replay out.et").exits(0).says("duration_micros");
 }

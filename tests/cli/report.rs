@@ -1,9 +1,9 @@
-//! The page, as far as the command goes; `tests/browser` opens it.
+//! The `report` command; `tests/browser` opens its page.
 
 use crate::tool::Tool;
 use etlink_testing::{DeviceQueue, TraceBuilder};
 
-/// Three steps of 100, 300 and 200 us, each with a kernel.
+/// Generates three steps of 100, 300 and 200 us, each with a kernel.
 fn steps() -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
@@ -145,7 +145,7 @@ fn nothing_is_replaced_or_mixed_by_accident() {
     );
 }
 
-/// Rank 1 of a run of 64 ranks beside rank 0 of one of 2.
+/// Rank 1 of a run of 64 ranks next to rank 0 of a run of 2.
 #[test]
 fn traces_of_another_run_are_left_out() {
     let tool = Tool::new();
@@ -172,7 +172,7 @@ fn traces_of_another_run_are_left_out() {
     );
 }
 
-/// A trace cut before its device rows.
+/// A trace truncated before its device rows.
 #[test]
 fn damage_is_said() {
     let tool = Tool::new();
@@ -196,7 +196,7 @@ fn damage_is_said() {
         .notes("note: rank 1: damage: ");
 }
 
-/// Steps of 300 us each on both ranks together, the last 220: from 600 to 820.
+/// Steps of 300 us each over both ranks together, the last of 220: from 600 to 820.
 #[test]
 fn a_step_of_ranks_is_from_the_last_begin_to_the_last_end() {
     let tool = Tool::new();
@@ -259,7 +259,7 @@ fn written_graphs_say_what_they_tell() {
         .exits(0)
         .lacks("nothing is reported on");
     let tree = String::from_utf8_lossy(&tool.read("tree.json")).into_owned();
-    // as other programs write it
+    // as written by other programs
     tool.file("tree.json", tree.replace("\"recording\":", "\"other\":"));
     tool.run("report tree.json -o tree.html")
         .exits(0)

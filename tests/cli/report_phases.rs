@@ -1,9 +1,9 @@
-//! `--phase` of reports: many machines that share a folder make one report.
+//! `--phase` of reports: several machines with a shared folder make one report.
 
 use crate::tool::{Tool, unpacked};
 use std::fs;
 
-/// Runs all phases with so many shards, the shards in no order; what the join says.
+/// Runs all phases with `shards` shards, in reverse order; returns the join's output.
 fn report_in_phases(tool: &Tool, line: &str, shards: u32) -> crate::tool::Ran {
     for shard in (0..shards).rev() {
         let phase = format!("--phase summaries --shard {shard}/{shards} --phase-folder work");
@@ -58,7 +58,7 @@ fn joins_say_what_the_command_says_of_all_ranks() {
     }
 }
 
-/// Two ranks with devices.
+/// Writes two ranks with devices.
 fn ranks_with_devices() -> Tool {
     let tool = Tool::new();
     for rank in 0..2 {
@@ -136,7 +136,7 @@ fn written_graphs_have_phases_too() {
     }
 }
 
-/// Four ranks of one run in `run`.
+/// Writes four ranks of one run to `run`.
 fn four_ranks() -> Tool {
     let tool = Tool::new();
     for rank in 0..4 {
@@ -165,7 +165,7 @@ fn the_join_reads_no_trace() {
         let joined = report_in_phases(&tool, line, 2).exits(0);
         assert_eq!(one.stdout, joined.stdout, "{line}");
     }
-    // of the same sizes and times, and nothing in them
+    // with the same sizes and times, but empty
     for rank in 0..4 {
         for kind in ["torch_et", "kineto_trace"] {
             let path = tool.path(&format!("run/{kind}_{rank}.json"));

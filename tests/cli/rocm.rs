@@ -1,4 +1,4 @@
-//! Recordings of ROCm's rocprofv3, drawn.
+//! Generated recordings of ROCm's rocprofv3.
 
 use crate::tool::{Tool, gzip};
 use etlink_kineto::KinetoReadOptions;
@@ -6,7 +6,7 @@ use etlink_model::{DeviceTrace, GlobalRank};
 use etlink_testing::{DeviceQueue, TraceBuilder, rocprof_json, write_rocpd};
 use rusqlite::Connection;
 
-/// Two annotated steps of a copy and two kernels each.
+/// Generates two annotated steps of a copy and two kernels each.
 fn drawn_trace() -> DeviceTrace {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
@@ -92,7 +92,7 @@ fn what_is_cut_or_of_several_processes_is_said() {
         .complains(&["none.json", "--output-format json"]);
 }
 
-/// A database of processes of these ranks.
+/// Writes a database of processes with these ranks.
 fn draw_database(tool: &Tool, name: &str, ranks: &[Option<i64>]) {
     let connection = Connection::open(tool.file(name, "")).expect("opens");
     for (place, rank) in ranks.iter().enumerate() {
@@ -128,13 +128,13 @@ fn rocpd_databases_are_known_linked_and_merged() {
     tool.run(&format!("analyze {file}"))
         .exits(0)
         .says("Cijk_gemm");
-    // The environment of each process tells its rank.
+    // The environment of each process contains its rank.
     let merged = tool.run("merge run -o out").exits(0);
     merged.says("2 linked, 0 failed");
     let written = tool.files("out");
     let graphs = written.keys().filter(|name| name.ends_with(".et"));
     assert_eq!(graphs.count(), 2, "{:?}", written.keys());
-    // Packed ones are unpacked beside, and gone afterwards.
+    // Compressed ones are unpacked next to them, and removed afterwards.
     let packed = gzip(&tool.read(file));
     tool.file("packed.db.gz", packed);
     tool.run("link --device packed.db.gz -o two.et")
@@ -165,7 +165,7 @@ fn each_process_of_a_merged_rocpd_database_is_a_rank() {
 #[test]
 fn ranks_that_the_environment_tells_in_part_or_twice_are_distinct() {
     let tool = Tool::new();
-    // What both were started by had the variable.
+    // The variable came from the launcher of both.
     draw_database(&tool, "same/all_results.db", &[Some(3), Some(3)]);
     tool.run("merge same -o one --allow-mismatch")
         .exits(0)

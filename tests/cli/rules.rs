@@ -1,4 +1,4 @@
-//! The rules of `etlink check`, by the files of `testdata/check`.
+//! Tests the rules of `etlink check` on the files of `testdata/check`.
 
 use crate::tool::{Tool, pairs};
 use etlink_chakra::check::RULES;
@@ -10,7 +10,7 @@ fn corpus() -> PathBuf {
     pairs().join("../check")
 }
 
-/// Cases with the ids of the rules that they break.
+/// Returns the cases with the ids of the rules that they break.
 fn cases() -> Vec<(String, Vec<String>)> {
     let text = std::fs::read_to_string(corpus().join("expected.txt")).expect("reads the list");
     let lines = text
@@ -24,7 +24,7 @@ fn cases() -> Vec<(String, Vec<String>)> {
         .collect()
 }
 
-/// The ids of the rules that `check` finds broken.
+/// Returns the ids of the rules that `check` finds broken.
 fn broken_rules(document: &Value) -> Vec<String> {
     let files = document.as_array().expect("a list of files");
     let findings = files.iter().flat_map(|file| file["findings"].as_array());
@@ -48,7 +48,7 @@ fn each_rule_has_files_that_break_it_alone() {
             rule.is_some_and(|rule| rule.level == "error")
         };
         assert_eq!(ran.code, i32::from(rules.iter().any(is_error)), "{name}");
-        // files are named for the rule that they are of
+        // files are named after their rule
         first.extend(rules.into_iter().filter(|id| name.starts_with(&id[..])));
     }
     let all: BTreeSet<String> = RULES.iter().map(|rule| rule.id.to_owned()).collect();

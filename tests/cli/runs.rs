@@ -1,8 +1,8 @@
-//! What every command takes as a run: folders of traces, of written graphs, of both.
+//! Inputs that every command accepts as a run: folders of traces, of written graphs, of both.
 
-use crate::tool::Tool;
+use crate::tool::{Tool, unpacked};
 
-/// Two runs in folders of their own, merged into `demo`.
+/// Merges two runs in separate folders into `demo`.
 fn two_runs(tool: &Tool, format: &str) {
     tool.shell("mkdir in && cp -r {pairs}/ddp2-2.15.0 {pairs}/tpdp4-2.15.0 in")
         .exits(0);
@@ -23,7 +23,7 @@ fn written_graphs_in_subfolders_are_runs_for_every_command() {
     let replayed = tool.run("replay demo --json").exits(0).runs();
     assert_eq!(replayed.as_array().expect("a list of runs").len(), 2);
     tool.run("check demo").exits(0);
-    // a page is about one run
+    // a page covers one run
     tool.run("report demo -o page.html").exits(2).complains(&[
         "demo",
         "2 runs",
@@ -111,5 +111,75 @@ fn excluded_traces_have_one_shape_in_every_report() {
             message.contains("kineto_trace_2.json"),
             "{command}: {message}"
         );
+    }
+}
+
+#[test]
+fn each_command_says_once_who_is_not_taken_and_ends_with_the_same_code() {
+    let copy = |tool: &Tool, case: &str, ranks: &[i64], as_rank: Option<i64>| {
+        for rank in ranks {
+            for kind in ["torch_et", "kineto_trace"] {
+                let content = unpacked(&format!("{case}/{kind}_{rank}.json.gz"));
+                let rank = as_rank.unwrap_or(*rank);
+                tool.file(&format!("run/{kind}_{rank}.json"), content);
+            }
+        }
+    };
+    let absent = ("no trace of rank 2, 3", "--ranks names ranks 2, 3");
+    let is_said = |line: &&str| {
+        let parts = [
+            "left out: ",
+            "not joined with",
+            "no trace of rank ",
+            "--ranks names",
+            "kineto_trace_3",
+        ];
+        parts.iter().any(|part| line.contains(part)) && !line.contains("say another rank")
+    };
+    for (foreign, options, said, code) in [
+        (None, "", absent.0, 0),
+        (None, "--ranks 0-3", absent.1, 0),
+        (Some("fsdp2-2.15.0"), "", "it is of a run of 2 ranks", 1),
+        (
+            Some("fsdp2-2.15.0"),
+            "--ranks 0-3",
+            "it is of a run of 2 ranks",
+            1,
+        ),
+        (Some("damaged"), "", "kineto_trace_3", 1),
+    ] {
+        let tool = Tool::new();
+        let ranks: &[i64] = if foreign.is_some() {
+            &[0, 1, 2]
+        } else {
+            &[0, 1]
+        };
+        copy(&tool, "tpdp4-2.15.0", ranks, None);
+        match foreign {
+            Some("damaged") => {
+                copy(&tool, "tpdp4-2.15.0", &[3], None);
+                tool.file("run/kineto_trace_3.json", "{\"traceEvents\": 3}");
+            }
+            Some(case) => copy(&tool, case, &[1], Some(3)),
+            None => {}
+        }
+        for command in [
+            "top run",
+            "ranks run",
+            "analyze run",
+            "report run -o page.html --overwrite",
+            "replay run",
+            "merge run -o out --overwrite",
+            "findings run",
+            "diff run {pairs}/tpdp4-2.15.0",
+        ] {
+            let ran = tool.run(&format!("{command} {options}"));
+            let lines = ran.stderr.lines().chain(ran.stdout.lines());
+            let notes: Vec<&str> = lines.filter(is_said).collect();
+            let shown = format!("{command} {options}: {notes:?}\n{}", ran.stderr);
+            assert_eq!(ran.code, code, "{shown}");
+            assert_eq!(notes.len(), 1, "{shown}");
+            assert!(notes[0].contains(said), "{shown}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! `etlink schedule`: what each step would do, and what a user would want to change.
+//! `etlink schedule`: the action of each step, and likely mistakes.
 
 use crate::tool::Tool;
 use serde_json::json;

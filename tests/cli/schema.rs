@@ -1,18 +1,19 @@
-//! Reports against their JSON Schemas.
+//! Validates reports against their JSON Schemas.
 //!
-//! This knows the keywords that schemars writes, and refuses others. It is stricter than JSON Schema: an object may
-//! only have fields that its schema names. A library for this would turn on features of crates that
-//! the command has too, and all of them would be compiled once for the tests and once for users.
+//! Knows the keywords that schemars writes, and rejects others. It is stricter than JSON Schema: an
+//! object may only have fields named in its schema. A library for this would enable features of
+//! crates that the command uses too, which would then be compiled separately for the tests and for
+//! users.
 
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Schemas that were read, by name.
+/// Cached schemas, by name.
 static SCHEMAS: Mutex<BTreeMap<String, Arc<Value>>> = Mutex::new(BTreeMap::new());
 
-/// Keywords without a rule for the value.
+/// Keywords that do not constrain the value.
 const NOTES: [&str; 6] = [
     "$schema",
     "$defs",
@@ -22,12 +23,12 @@ const NOTES: [&str; 6] = [
     "default",
 ];
 
-/// Folder of the schemas.
+/// Returns the folder of the schemas.
 pub fn schemas_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas/json")
 }
 
-/// Checks a report against the schema that it names.
+/// Checks a report against the schema it names.
 pub fn check_report(report: &Value) -> Result<(), String> {
     let name = report["schema"]
         .as_str()
@@ -35,7 +36,7 @@ pub fn check_report(report: &Value) -> Result<(), String> {
     check_value(&format!("{name}.v{}", report["version"]), report)
 }
 
-/// Checks a value against the schema of a name, such as `etlink.replay.v1`.
+/// Checks a value against a named schema, such as `etlink.replay.v1`.
 pub fn check_value(name: &str, value: &Value) -> Result<(), String> {
     let root = read_schema(name)?;
     let root = root.as_object().ok_or("the schema is no object")?;
@@ -58,7 +59,7 @@ fn read_schema(name: &str) -> Result<Arc<Value>, String> {
     Ok(schema)
 }
 
-/// Fields of an object that its schema names; `None`: any.
+/// Fields of an object that its schema names; `None` for any.
 type NamedFields<'s> = Option<BTreeSet<&'s str>>;
 
 struct Checker<'s> {
@@ -94,7 +95,7 @@ impl<'s> Checker<'s> {
         Ok(named)
     }
 
-    /// Checks a value that stands by itself: no schema around it names more fields.
+    /// Checks a standalone value: no enclosing schema names more fields.
     fn check_whole(&self, schema: &'s Value, value: &Value) -> Result<(), String> {
         match schema {
             Value::Bool(true) => Ok(()),
@@ -115,7 +116,7 @@ impl<'s> Checker<'s> {
         let mut errors = vec![];
         for schema in list(rule)?.iter().filter_map(Value::as_object) {
             match self.check(schema, value) {
-                // of several that fit the one whose fields these are
+                // among several that fit, the one that names these fields
                 Ok(named) if expect_named(&named, value).is_ok() => return Ok(named),
                 Ok(named) => errors.push(Ok(named)),
                 Err(error) => errors.push(Err(error)),
@@ -210,7 +211,7 @@ fn list(rule: &Value) -> Result<&Vec<Value>, String> {
     rule.as_array().ok_or_else(|| format!("{rule} is no list"))
 }
 
-/// Refuses fields that no schema names: readers would pass over them, but the schema lacks something.
+/// Rejects fields that no schema names: readers would ignore them, but the schema is incomplete.
 fn expect_named(named: &NamedFields<'_>, value: &Value) -> Result<(), String> {
     let (Some(named), Some(fields)) = (named, value.as_object()) else {
         return Ok(());
@@ -221,7 +222,7 @@ fn expect_named(named: &NamedFields<'_>, value: &Value) -> Result<(), String> {
     }
 }
 
-/// Checks what needs no other schema.
+/// Checks keywords that need no other schema.
 fn check_simple(
     keyword: &str,
     rule: &Value,

@@ -1,4 +1,4 @@
-//! `etlink simulated` on what ASTRA-sim printed and logged of exports of recorded runs.
+//! `etlink simulated` on ASTRA-sim's logs for exports of recorded runs.
 
 use crate::tool::{Tool, unpacked};
 use serde_json::Value;
@@ -14,7 +14,7 @@ fn logged(run: &str, file: &str) -> Vec<u8> {
     std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// A folder with the graphs that were simulated, and the log where the simulator writes it.
+/// Prepares a folder with the simulated graphs, and the log at its usual path.
 fn simulated(run: &str) -> Tool {
     let tool = Tool::new();
     tool.run(&format!(
@@ -30,7 +30,7 @@ fn document(tool: &Tool, arguments: &str) -> Value {
     ran.exits(0).json()
 }
 
-/// What the log itself says of when ranks finished, by rank.
+/// Returns the log's own statements of when ranks finished, by rank.
 fn stated_ends(log: &[u8]) -> Vec<(i64, i64)> {
     let text = String::from_utf8_lossy(log);
     let lines = text.lines().filter_map(|line| line.split_once("sys["));
@@ -218,7 +218,7 @@ fn the_page_has_the_simulation_of_its_run_and_of_no_other() {
     tool.run(&format!("report {{pairs}}/{RUN} -o plain.html"))
         .exits(0);
     assert!(page > tool.read("plain.html").len());
-    // A log that is not there is found before the traces are read; what is of another run, after.
+    // A missing log is detected before the traces are read; another run's log, after.
     tool.run(&format!(
         "report {{pairs}}/{RUN} --simulated none -o no.html"
     ))
@@ -279,7 +279,7 @@ fn the_timeline_has_the_measured_ranks_above_the_simulated() {
         .complains(&[".trace.json"]);
 }
 
-/// As a simulator leaves it that was killed.
+/// Log of a simulator that was killed.
 #[test]
 fn a_log_that_is_cut_within_a_name_is_cut() {
     let tool = simulated(RUN);
@@ -325,7 +325,7 @@ fn packed_graphs_lie_beside_the_log() {
     assert_eq!(plain["kinds"], document(&tool, "packed")["kinds"]);
 }
 
-/// The last to come may be a rank that is not there: nobody knows how long the transfer took.
+/// The last to arrive may be a missing rank, so the duration of the transfer is unknown.
 #[test]
 fn recordings_of_some_ranks_tell_no_transfers_with_others() {
     let tool = Tool::new();
@@ -387,7 +387,7 @@ fn what_is_odd_in_the_recording_is_said() {
         "{json}"
     );
     assert_eq!(json["excluded"], serde_json::json!([]));
-    // a trace that cannot be read is no part of the recording
+    // an unreadable trace is not part of the recording
     put("broken", &[0, 1]);
     tool.file("broken/kineto_trace_1.json", "[1, 2");
     let said = tool.run("simulated sim --against broken").exits(1);

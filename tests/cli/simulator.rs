@@ -1,4 +1,4 @@
-//! Files for simulators: what the modes keep, and how long a simulator takes for them.
+//! Files for simulators: contents of each mode, and the simulated time.
 
 use crate::tool::{Tool, pairs, unpacked};
 use etlink_chakra::messages::exact_times;
@@ -8,7 +8,7 @@ use etlink_testing::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
 use prost::Message;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Options and what no node may be.
+/// Options, and the kinds of nodes that they exclude.
 const MODES: [(&str, &[&str]); 3] = [
     ("", &["host", "compute"]),
     (
@@ -62,7 +62,7 @@ fn text<'n>(node: &'n Node, name: &str) -> &'n str {
     }
 }
 
-/// The kind of each node, as the file's reader knows it.
+/// Returns the kind of each node, according to the file's reader.
 fn kinds(tool: &Tool, name: &str) -> Vec<String> {
     let graph = etlink_chakra::read::read(&tool.read(name)[..]).expect("reads");
     let kinds = (0..graph.len()).map(|node| graph.kind_of(node).to_owned());
@@ -77,8 +77,8 @@ fn deps(node: &Node) -> impl Iterator<Item = u64> {
     node.ctrl_deps.iter().chain(&node.data_deps).copied()
 }
 
-/// As ASTRA-sim runs a rank: one host node, one device node and one communication at a time, the
-/// lowest id first; a communication takes its measured time. When the last one ends, us.
+/// Simulates a rank like ASTRA-sim: one host node, one device node and one communication at a time,
+/// lowest id first; a communication takes its measured time. Returns the end of the last node, us.
 fn simulated_us(nodes: &[Node]) -> u64 {
     let by_id: BTreeMap<u64, &Node> = nodes.iter().map(|node| (node.id, node)).collect();
     let mut open: BTreeMap<u64, usize> = nodes
@@ -146,7 +146,7 @@ fn every_mode_takes_as_long_as_measured() {
                     "{run} {mode}: {kinds:?}"
                 );
                 let window = &ran["ranks"][rank]["report"]["window"];
-                // A rank that begins later than others has a node for the time until then.
+                // A rank that begins later than others has a node for the time before.
                 let starts = nodes
                     .iter()
                     .map(|node| exact_times(node).expect("exact times").0);
@@ -156,8 +156,8 @@ fn every_mode_takes_as_long_as_measured() {
                     .min(window["start_ns"].as_i64().expect("a time"));
                 let measured_us = (window["end_ns"].as_i64().expect("a time") - begin) as f64 / 1e3;
                 let simulated_us = simulated_us(&nodes) as f64;
-                // One host node runs at a time: a worker that comes to its collective waits for the op
-                // that the program's thread is in, which took 0.6 ms in one run.
+                // One host node runs at a time: a worker that arrives at its collective waits for
+                // the current op of the program's thread, which took 0.6 ms in one run.
                 assert!(
                     (simulated_us / measured_us - 1.0).abs() < 0.04,
                     "{run} {rank} {mode}: {simulated_us} us simulated, {measured_us} us measured"
@@ -196,7 +196,7 @@ fn the_network_is_that_of_the_run() {
     let count: u64 = kinds.iter().filter_map(|kind| kind["count"].as_u64()).sum();
     assert_eq!(count, 18);
     for kind in kinds {
-        // The quickest tenth of what host threads waited: no kind is slower than measured.
+        // The quickest tenth of the host threads' waits: no kind is faster than measured.
         let [measured, fitted] =
             ["measured_ns", "network_ns"].map(|key| kind[key].as_f64().expect("a time"));
         assert!(0.0 < fitted && fitted < measured, "{kind}");
@@ -212,7 +212,7 @@ fn the_network_is_that_of_the_run() {
     }
     let readme = String::from_utf8(tool.read("out/README.md")).expect("text");
     assert!(readme.contains("fitted to 18 transfers"), "{readme}");
-    // plain Gloo records no collectives: nothing to go by
+    // plain Gloo records no collectives, so there is no data
     tool.run("merge {pairs}/ddp2_gloo-2.15.0 -o gloo --for astra-sim")
         .exits(0)
         .notes("400 GB/s and 936.25 ns are of ASTRA-sim's example");
@@ -230,7 +230,7 @@ fn groups_of_two_speeds_are_two_levels() {
     assert_eq!(levels.len(), 2);
     let figure = |level: usize, key: &str| levels[level][key].as_f64().expect("a figure");
     assert_eq!((figure(0, "size"), figure(1, "size")), (2.0, 2.0));
-    // Four messages, one after the other, and none of them is quicker than the link.
+    // Four messages in sequence, none of them faster than the link.
     assert!(
         figure(1, "latency_ns") > 5.0 * figure(0, "latency_ns"),
         "{levels:?}"
@@ -251,7 +251,7 @@ fn groups_of_two_speeds_are_two_levels() {
             || group["ranks"] == serde_json::json!([2, 3]);
         assert_eq!(own < 3e5, is_near, "{group}");
     }
-    // A half of the crossing all-reduces foretells the other.
+    // Each half of the crossing all-reduces predicts the other.
     let kinds = network["kinds"].as_array().expect("kinds");
     let crossing = kinds.iter().find(|kind| kind["kind"] == "all_reduce");
     let halves = crossing.expect("all-reduces")["held_out"].as_array();
@@ -278,7 +278,7 @@ fn packet_networks_have_their_configurations() {
     };
     let text = |name: &str| String::from_utf8(tool.read(&format!("out/{name}"))).expect("text");
     tool.run(&merge("astra-sim-ns3")).exits(0);
-    // Four ranks, a switch for each host, and two between them.
+    // Four ranks, a switch per host, and two between them.
     assert!(text("ns3_topology.txt").starts_with("8 4 8\n4 5 6 7\n"));
     assert!(text("ns3_config.txt").contains("TOPOLOGY_FILE ns3_topology.txt"));
     assert!(text("ns3_logical.json").contains("[\"2\", \"2\"]"));
@@ -288,12 +288,12 @@ fn packet_networks_have_their_configurations() {
     tool.run(&merge("astra-sim-htsim")).exits(0);
     assert!(text("htsim.topo").starts_with("Nodes 4\nTiers 2\nPodsize 4\n"));
     assert!(text("README.md").contains("-topo \"$PWD/htsim.topo\""));
-    // 0.1 Gb/s across hosts are no whole number of them
+    // 0.1 Gb/s across hosts are not a whole number
     tool.run(&merge("astra-sim-htsim"))
         .exits(0)
         .notes("1 Gb/s instead of 0.101 (9.9 times as quick)");
     assert!(text("README.md").contains("1 Gb/s instead of 0.101"));
-    // What the other network had is gone with the run that it was of.
+    // The other network's files are removed together with its run.
     assert!(!tool.path("out/ns3_config.txt").exists());
 }
 
@@ -317,7 +317,7 @@ fn what_a_simulator_adds_to_a_plain_file_of_several_threads_is_said() {
     }
 }
 
-/// Where the cut trace lacks who waits for whom, threads take no time before their first event.
+/// If the truncated trace lacks dependencies, threads take no time before their first event.
 #[test]
 fn threads_of_a_cut_trace_do_not_wait_for_what_was_not_read() {
     let tool = Tool::new();
@@ -326,7 +326,7 @@ fn threads_of_a_cut_trace_do_not_wait_for_what_was_not_read() {
     tool.file("cut.json", device);
     tool.run("link --host {pairs}/tpdp4-2.15.0/torch_et_2.json.gz --device cut.json -o cut.et")
         .exits(0)
-        // 236.6 ms with the time of which nothing was read
+        // 236.6 ms including the time without data
         .notes("takes 66.571 ms")
         .notes("side by side, or waited for what the cut trace lacks");
     let kinds = kinds(&tool, "cut.et");
@@ -339,7 +339,8 @@ fn threads_of_a_cut_trace_do_not_wait_for_what_was_not_read() {
     assert_eq!(durations, [0; 5]);
 }
 
-/// Communications with what a simulator reads of each, and when it began; no ids and deps.
+/// Returns communications with the attributes that a simulator reads, and their start; without ids
+/// and deps.
 fn communications(tool: &Tool, name: &str) -> Vec<Node> {
     let read = [
         "comm_type",
@@ -419,9 +420,10 @@ fn modes_are_of_a_simulator_and_exclude_each_other() {
 
 const US: i64 = 1_000;
 
+/// Generates a rank of two, with collectives that are partly exposed:
 /// ```text
 /// stream 7    mm mm   mm mm   mm mm        four of 5 us, then two that wait for the last
-/// stream 20      all_reduce =|  all_reduce =|      all-reduce, of which 35 us are exposed
+/// stream 20      all_reduce =|  all_reduce =|      all-reduce, 35 us of it exposed
 /// ```
 fn draw(rank: i64) -> Vec<u8> {
     let mut draw = TraceBuilder::new(KinetoFlavour::Cuda);
@@ -541,7 +543,7 @@ fn every_mode_of_a_device_run_takes_as_long_as_measured() {
     );
 }
 
-/// 2 m n k of every product in a host trace.
+/// Returns 2 m n k, summed over every product in a host trace.
 fn products(host: &serde_json::Value) -> u64 {
     let shape = |node: &serde_json::Value, at: usize| -> Vec<u64> {
         node["inputs"]["shapes"][at]

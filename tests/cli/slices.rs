@@ -1,4 +1,4 @@
-//! A slice of each trace: `--steps` and `--time`.
+//! Slices of traces: `--steps` and `--time`.
 
 use crate::tool::Tool;
 use etlink_testing::{DeviceQueue, HostSchema, TraceBuilder};
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 const US: i64 = 1_000;
 
-/// How a program marks its steps.
+/// Kind of step marks in a program.
 #[derive(Clone, Copy, Debug)]
 enum Marks {
     Profiler,
@@ -15,9 +15,10 @@ enum Marks {
     Inference,
 }
 
-/// Steps of 100 us on the host with three kernels each. Where these take more than 33 us, the device
-/// falls behind: of 40 us, kernels of the step before run in each step from the second on. One range is around all, and one op of another
-/// thread goes over from each step to the next.
+/// Generates steps of 100 us on the host with three kernels each. If a kernel takes more than 33
+/// us, the device falls behind: with 40 us, each step from the second on runs kernels of the
+/// previous one. One range encloses everything, and one op of another thread spans each border
+/// between steps.
 fn late_steps(marks: Marks, steps: i64, kernel_us: i64) -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     draw.distributed(0, 1);
@@ -55,7 +56,7 @@ fn late_steps(marks: Marks, steps: i64, kernel_us: i64) -> TraceBuilder {
     draw
 }
 
-/// The steps that `analyze` shows, without what is told of a step by those beside it.
+/// Returns the steps that `analyze` shows, without data that depends on adjacent steps.
 fn analyzed_steps(tool: &Tool, line: &str) -> Vec<Value> {
     let report = tool.run(&format!("analyze {line} --json")).exits(0).runs();
     let steps = report[0]["ranks"][0]["steps"].as_array().expect("steps");
@@ -73,10 +74,10 @@ fn steps_of_a_slice_have_the_figures_of_the_whole() {
     for (marks, first, kernel_us) in [
         (Marks::Profiler, 3, 40),
         (Marks::Numbered, 3, 40),
-        // the first one only ends what is no step
+        // the first mark only ends a part that is not a step
         (Marks::Optimizer, 1, 40),
         (Marks::Inference, 0, 40),
-        // the device runs the second step when the host has done six
+        // the device reaches the second step after the host has finished the sixth
         (Marks::Profiler, 3, 100),
         (Marks::Profiler, 3, 250),
     ] {
@@ -99,7 +100,7 @@ fn steps_of_a_slice_have_the_figures_of_the_whole() {
     assert_eq!(slice, whole[4..=5]);
 }
 
-/// Times count from the begin of the trace, wherever its clock is. A step that is not whole is none.
+/// Times count from the start of the trace, whatever its clock. Partial steps do not count.
 #[test]
 fn a_slice_of_time_has_the_whole_steps_in_it() {
     let tool = Tool::new();
@@ -117,7 +118,7 @@ fn a_slice_of_time_has_the_whole_steps_in_it() {
     }
 }
 
-/// However a trace comes, a slice of it is the same, and says that it is one.
+/// Slices are the same for all forms of a trace, and are reported as slices.
 #[test]
 fn slices_of_pairs_pipes_and_merged_json_are_the_same() {
     let tool = Tool::new();
@@ -131,7 +132,7 @@ fn slices_of_pairs_pipes_and_merged_json_are_the_same() {
     assert_eq!(analyzed_steps(&tool, "whole.json --steps 5-6"), want);
     let piped = tool.run_with("analyze - --steps 5-6 --json", &draw.kineto());
     let piped = piped.exits(0).runs();
-    // read whole and cut, or read as a slice
+    // read whole and then sliced, or read as a slice
     let file = tool.run("analyze run/kineto_trace_0.json --steps 5-6 --json");
     let file = file.exits(0).runs();
     for (key, value) in file[0]["ranks"][0].as_object().expect("a rank") {
@@ -139,7 +140,7 @@ fn slices_of_pairs_pipes_and_merged_json_are_the_same() {
             assert_eq!(&piped[0]["ranks"][0][key], value, "{key}");
         }
     }
-    // the host trace is cut with the device trace
+    // the host trace is sliced together with the device trace
     let linked = tool
         .run(&format!("{pair} --steps 5-6 --json"))
         .exits(0)
@@ -147,7 +148,7 @@ fn slices_of_pairs_pipes_and_merged_json_are_the_same() {
     let report = &linked["report"];
     assert_eq!(report["unmatched"]["host_outside_window"], 0);
     assert_eq!(report["matched"]["id"], report["cpu_ops"]);
-    // what was launched in the step before has no launch, and is no damage
+    // work launched in the previous step has no launch, which is not damage
     assert_eq!(report["no_launch"]["before_window"], 5);
     tool.run("merge run -o out --steps 5-6").exits(0);
     tool.run("check out").exits(0);

@@ -1,4 +1,4 @@
-//! Steps of inference, and steps by a pattern.
+//! Steps of inference, and steps selected by a pattern.
 
 use crate::tool::Tool;
 use etlink_testing::{DeviceQueue, ParamComms, TraceBuilder};
@@ -6,8 +6,8 @@ use serde_json::json;
 
 const US: i64 = 1_000;
 
-/// Iterations that begin at each hundred microseconds: 80 us on the host, 40 us on the device, half
-/// of them an exchange with the other rank.
+/// Generates iterations that begin every hundred microseconds: 80 us on the host, 40 us on the
+/// device, half of them an exchange with the other rank.
 fn iterations(rank: i64, names: &[&str]) -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     draw.distributed(rank, 2);
@@ -61,7 +61,7 @@ fn iterations_of_vllm_are_steps_with_phases() {
         json!([
             [VLLM[0], "prefill", 2, 500],
             [VLLM[1], "decode", 2, 2],
-            // of several with one name each can be asked for
+            // one of several steps with the same name can be selected
             [format!("{} (2)", VLLM[2]), "decode", 2, 2],
             [VLLM[3], "mixed", 3, 302],
         ])
@@ -82,7 +82,7 @@ fn iterations_of_vllm_are_steps_with_phases() {
     assert_eq!(
         json!(said.collect::<Vec<_>>()),
         json!([
-            // 4 tokens from the begin of the first to that of the mixed batch
+            // 4 tokens from the start of the first batch to the start of the mixed batch
             ["decode", 2, 80_000, 200_000, 4, 20e3, 40_000, 40_000],
             // the last one's device work ends before it does
             ["mixed", 1, 80_000, 80_000, 302, 3_775e3, 20_000, 20_000],
@@ -100,7 +100,7 @@ fn iterations_of_vllm_are_steps_with_phases() {
     .says("drawn: step execute_context_1(300)_generation_2(2) and 3 others of 1 rank");
 }
 
-/// A step whose device work is behind that of an earlier one, which is not in the trace.
+/// A step whose device work follows an earlier one's, which is not in the trace.
 #[test]
 fn tokens_of_a_single_step_are_over_its_own_length() {
     let mut draw = TraceBuilder::default();
@@ -114,7 +114,7 @@ fn tokens_of_a_single_step_are_over_its_own_length() {
     let tool = Tool::new();
     tool.file("trace.json", draw.kineto());
     let report = tool.run("analyze trace.json --json").exits(0).runs();
-    // 2 tokens in the 100 us of its device work, not in the millisecond since its begin
+    // 2 tokens in the 100 us of its device work, not in the millisecond since its start
     let phase = &report[0]["ranks"][0]["phases"][0];
     assert_eq!(phase["tokens_per_s"], json!(20e3));
 }
@@ -164,7 +164,7 @@ fn phases_of_sglang_over_ranks() {
     );
 }
 
-/// vLLM calls `step` of its profiler before each iteration, which then is inside a `ProfilerStep`.
+/// vLLM calls its profiler's `step` before each iteration, which is then inside a `ProfilerStep`.
 #[test]
 fn a_profiler_step_has_the_phase_of_the_iteration_in_it() {
     let mut draw = iterations(0, &VLLM);
@@ -195,7 +195,7 @@ fn steps_by_a_pattern() {
         .exits(0)
         .says("0,train,3,240000,80000.0,80000,80000,0.0,80000,280000,53.333333333333336,")
         .says("0,eval,1,80000,");
-    // without it the numbers at the end tell steps
+    // without it, the numbers at the end mark steps
     tool.run("analyze run --csv --table steps")
         .exits(0)
         .says("0,train 64 (2),");
@@ -208,7 +208,7 @@ fn steps_by_a_pattern() {
     tool.run(&format!("report run -o page.html {trains}"))
         .exits(0)
         .says("drawn: step train 64");
-    // figures are per step: three of each rank
+    // figures are per step: three per rank
     tool.run(&format!("diff run run {trains}"))
         .exits(0)
         .says("2 ranks, 6 steps");
@@ -224,8 +224,8 @@ fn steps_by_a_pattern() {
     }
 }
 
-/// Ranges of one name on two threads, of which those of the second begin in the midst of the
-/// first's, and fewer.
+/// Generates ranges with one name on two threads; the second thread's are fewer, and begin in the
+/// middle of the first's.
 fn two_threads(name: &str) -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     let [first, second] = [draw.thread(), draw.thread()];
@@ -257,15 +257,15 @@ fn ranges_of_two_threads_that_overlap_are_steps_of_one_and_the_others_are_named(
     );
     let rows = run.stdout.lines().filter(|line| line.contains("forward"));
     assert_eq!(rows.count(), 3, "{}", run.stdout);
-    // iterations of engines are chosen in the same way
+    // iterations of engines are selected in the same way
     tool.file("engine.json", two_threads("run_batch").kineto());
     tool.run("analyze engine.json --csv --table steps")
         .exits(0)
         .notes("iterations of the inference engine of 2 threads overlap: the 3 of thread 1000");
 }
 
-/// Set-up, then 21 optimizer steps, one every 10 ms: 20 whole steps. Of the first part nobody knows
-/// whether it is a step, and the recording truncates the last one.
+/// Generates set-up, then 21 optimizer steps, one every 10 ms: 20 whole steps. It is unknown if the
+/// first part is a step, and the recording truncates the last one.
 fn optimizer_steps(rank: i64) -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     draw.distributed(rank, 2);
@@ -288,7 +288,7 @@ fn optimizer_steps(rank: i64) -> TraceBuilder {
     draw
 }
 
-/// What lies before the first and after the last end of an optimizer step counts nowhere as a step.
+/// Time before the first and after the last end of an optimizer step is never counted as a step.
 #[test]
 fn all_commands_count_the_same_whole_steps() {
     const STEP: i64 = 10_000 * US;
@@ -320,7 +320,7 @@ fn all_commands_count_the_same_whole_steps() {
     assert!(page.contains("median of 20 steps"));
 }
 
-/// Twelve layers of one pass hold less device work than its head.
+/// Twelve layers of one pass contain less device work than its head.
 #[test]
 fn layers_of_a_model_are_no_steps() {
     let tool = Tool::new();

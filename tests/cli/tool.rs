@@ -1,28 +1,29 @@
-//! Runs the command in a folder of its own and shows everything when a test fails.
+//! Runs the command in a temporary folder, and shows everything when a test fails.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-/// Whether `ETLINK_EVERY_CALL` asks for tests in which each call fails in turn, which take minutes.
+/// Returns true if `ETLINK_EVERY_CALL` requests tests in which each call fails in turn, which take
+/// minutes.
 pub fn every_call_fails() -> bool {
     std::env::var_os("ETLINK_EVERY_CALL").is_some()
 }
 
-/// Which calls fail in turn, until there are no more: the first ones, and every eighth behind them.
+/// Numbers of the calls to fail in turn: the first ones, then every eighth, without end.
 pub fn failing_numbers() -> impl Iterator<Item = u32> {
     const FIRST: u32 = 12;
     let step = if every_call_fails() { 1 } else { 8 };
     (1..=FIRST).chain((FIRST + step..).step_by(step as usize))
 }
 
-/// A folder that is gone after the test, to run `etlink` in.
+/// A folder for running `etlink`, deleted after the test.
 pub struct Tool {
     folder: tempfile::TempDir,
 }
 
-/// What a run gave.
+/// Result of a run.
 pub struct Ran {
     pub code: i32,
     pub stdout: String,
@@ -53,7 +54,7 @@ impl Tool {
         std::fs::read(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
-    /// Names in the folder, sorted.
+    /// Returns the names in the folder, sorted.
     pub fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.folder.path()).expect("lists folder");
         let mut names: Vec<String> = entries
@@ -69,7 +70,7 @@ impl Tool {
         names
     }
 
-    /// All files below a folder, by their paths in it.
+    /// Returns all files below a folder, by their paths in it.
     pub fn files(&self, folder: &str) -> BTreeMap<String, Vec<u8>> {
         let (root, mut files) = (self.path(folder), BTreeMap::new());
         let mut folders = vec![root.clone()];
@@ -88,7 +89,7 @@ impl Tool {
         files
     }
 
-    /// Makes `folder` a folder with these files alone.
+    /// Recreates `folder` with exactly these files.
     pub fn put_files(&self, folder: &str, files: &BTreeMap<String, Vec<u8>>) {
         drop(std::fs::remove_dir_all(self.path(folder)));
         std::fs::create_dir_all(self.path(folder)).expect("makes folder");
@@ -97,9 +98,9 @@ impl Tool {
         }
     }
 
-    /// Starts `etlink`, which can write to standard output and error what it likes.
+    /// Starts `etlink` with its output discarded.
     pub fn start(&self, line: &str) -> Child {
-        // a test run under nohup would hand on that SIGHUP is ignored; `env` becomes the command
+        // under nohup a test run would inherit an ignored SIGHUP; `env` becomes the command
         let mut command = Command::new("env");
         command
             .args(["--default-signal", env!("CARGO_BIN_EXE_etlink")])
@@ -111,10 +112,10 @@ impl Tool {
         command.spawn().expect("starts")
     }
 
-    /// Runs `etlink` while a call of the file system fails, see `faults.rs` of etlink-run.
+    /// Runs `etlink` while a file system call fails, see `faults.rs` of etlink-run.
     #[cfg(feature = "faults")]
     pub fn run_with_fault(&self, line: &str, fault: &str) -> Ran {
-        // what a killed process leaves goes with the test's own folder
+        // leftovers of a killed process are deleted with the test's own folder
         let temporary = self.path(".tmp");
         std::fs::create_dir_all(&temporary).expect("makes folder");
         let mut command = Command::new(env!("CARGO_BIN_EXE_etlink"));
@@ -130,7 +131,7 @@ impl Tool {
         )
     }
 
-    /// Starts `etlink`, to be stopped at a call of the file system; `None` if it made fewer calls.
+    /// Starts `etlink` until it stops at a file system call; `None` if it made fewer calls.
     #[cfg(all(feature = "faults", target_os = "linux"))]
     pub fn start_until(&self, line: &str, fault: &str) -> Option<Child> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_etlink"));
@@ -158,7 +159,7 @@ impl Tool {
         self.run_with(line, &[])
     }
 
-    /// Runs a line of the shell in the folder; `$ETLINK` is the program.
+    /// Runs a shell line in the folder; `$ETLINK` is the program.
     pub fn shell(&self, line: &str) -> Ran {
         let line = line.replace("{pairs}", &pairs().display().to_string());
         let mut command = Command::new("sh");
@@ -170,7 +171,7 @@ impl Tool {
         Ran::new(&line, command.output().expect("runs"))
     }
 
-    /// The same with variables of the environment.
+    /// Runs `etlink` with additional environment variables.
     pub fn run_in(&self, line: &str, variables: &[(&str, &str)]) -> Ran {
         let output = self
             .command(line)
@@ -180,7 +181,7 @@ impl Tool {
         Ran::new(&format!("{variables:?} {line}"), output.expect("runs"))
     }
 
-    /// The same with words that have blanks in them.
+    /// Runs `etlink` with words that may contain blanks.
     pub fn run_words(&self, words: &[String]) -> Ran {
         let mut command = self.command("");
         let output = command.args(words).stdin(Stdio::null()).output();
@@ -192,7 +193,7 @@ impl Tool {
             .split_whitespace()
             .map(|word| word.replace("{pairs}", &pairs().display().to_string()));
         let mut command = Command::new(env!("CARGO_BIN_EXE_etlink"));
-        // the width of a developer's terminal is no part of a test
+        // the developer's terminal width must not affect a test
         command
             .args(words)
             .current_dir(self.folder.path())
@@ -241,22 +242,22 @@ impl Ran {
         self
     }
 
-    /// Standard output has `part`.
+    /// Asserts that standard output contains `part`.
     #[track_caller]
     pub fn says(self, part: &str) -> Ran {
         assert!(self.stdout.contains(part), "no {part:?} in\n{}", self.shown);
         self
     }
 
-    /// Standard error has a note with `part`, and standard output has not.
     #[track_caller]
-    /// Nothing is said of it.
+    /// Asserts that no output contains `part`.
     pub fn lacks(self, part: &str) -> Ran {
         let said = self.stdout.contains(part) || self.stderr.contains(part);
         assert!(!said, "{part:?} in\n{}", self.shown());
         self
     }
 
+    /// Asserts that a line of standard error contains `part`, and none of standard output does.
     pub fn notes(self, part: &str) -> Ran {
         let has_part = |text: &str| text.lines().any(|line| line.contains(part));
         assert!(has_part(&self.stderr), "no {part:?} in\n{}", self.shown);
@@ -264,7 +265,7 @@ impl Ran {
         self
     }
 
-    /// The error is one line that has all `parts`, beside notes.
+    /// Asserts that the error is a single line with all `parts`, apart from notes.
     #[track_caller]
     pub fn complains(self, parts: &[&str]) -> Ran {
         let is_error = |line: &&str| !line.starts_with("note: ");
@@ -276,12 +277,12 @@ impl Ran {
         self
     }
 
-    /// The run as text, for messages.
+    /// Returns the run as text, for messages.
     pub fn shown(&self) -> &str {
         &self.shown
     }
 
-    /// The report that was printed as JSON, which has the form of its schema.
+    /// Parses the report from standard output, and validates it against its schema.
     #[track_caller]
     pub fn json(&self) -> Value {
         let report = self.other_json();
@@ -291,32 +292,32 @@ impl Ran {
         report
     }
 
-    /// JSON that is no report: a graph, or SARIF.
+    /// Parses JSON that is not a report: a graph, or SARIF.
     #[track_caller]
     pub fn other_json(&self) -> Value {
         let parsed = serde_json::from_str(&self.stdout);
         parsed.unwrap_or_else(|error| panic!("{error}\n{}", self.shown))
     }
 
-    /// Reports of all runs.
+    /// Returns the reports of all runs.
     #[track_caller]
     pub fn runs(&self) -> Value {
         self.json()["runs"].take()
     }
 
-    /// Report of the only run.
+    /// Returns the report of the only run.
     #[track_caller]
     pub fn only_run(&self) -> Value {
         self.only("runs")
     }
 
-    /// Reports of all files.
+    /// Returns the reports of all files.
     #[track_caller]
     pub fn files(&self) -> Value {
         self.json()["files"].take()
     }
 
-    /// Report of the only file.
+    /// Returns the report of the only file.
     #[track_caller]
     pub fn only_file(&self) -> Value {
         self.only("files")
@@ -332,7 +333,7 @@ impl Ran {
     }
 }
 
-/// The recorded pairs.
+/// Returns the folder of the recorded pairs.
 pub fn pairs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../testdata/pairs")
@@ -340,7 +341,7 @@ pub fn pairs() -> PathBuf {
         .expect("testdata is there")
 }
 
-/// Unpacks a gzip file of the recorded pairs.
+/// Returns the uncompressed contents of a recorded gzip file.
 pub fn unpacked(name: &str) -> Vec<u8> {
     let file = std::fs::File::open(pairs().join(name)).expect("recorded file");
     let mut text = vec![];
@@ -355,7 +356,7 @@ pub fn gzip(bytes: &[u8]) -> Vec<u8> {
     packed.finish().expect("packs")
 }
 
-/// As `bgzip` packs: small members that state their size, and an empty one.
+/// Compresses like `bgzip`: small members that state their size, and an empty one.
 pub fn bgzip(bytes: &[u8]) -> Vec<u8> {
     let block = |bytes: &[u8]| {
         let mut packed = flate2::GzBuilder::new()

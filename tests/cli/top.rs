@@ -1,4 +1,4 @@
-//! `etlink top`: the profiler's table. Its figures are compared with PyTorch's in `etlink-analyze`.
+//! `etlink top`: the profiler's table. `etlink-analyze` compares its figures with PyTorch's.
 
 use crate::tool::{Tool, unpacked};
 use etlink_testing::{DeviceQueue, TraceBuilder};
@@ -150,7 +150,7 @@ fn shapes_come_from_the_host_trace_where_the_device_trace_has_none() {
         })
         .collect::<Vec<_>>()
     };
-    // tensors; of other arguments the two writers say different things
+    // tensors; for other arguments the two writers differ
     for name in ["aten::mm", "aten::relu", "aten::threshold_backward"] {
         assert!(!of(&own, name).is_empty());
         assert_eq!(of(&own, name), of(&from_host, name), "{name}");
@@ -238,7 +238,7 @@ fn a_tree_of_modules_and_ops() {
     assert!(refused.stderr.contains("--tree"), "{}", refused.stderr);
 }
 
-/// Indents that grow with the depth would make 50 MB of 5,000 ops inside each other.
+/// Indentation that grows with the depth would make 50 MB from 5,000 nested ops.
 #[test]
 fn a_tree_of_thousands_of_levels_is_legible() {
     const LEVELS: i64 = 5_000;

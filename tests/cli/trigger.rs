@@ -1,5 +1,5 @@
-//! `etlink trigger` where nothing can be asked for, and `etlink record --armed` with options that do
-//! not go together. Jobs of real PyTorch are in `cargo dev test-torch`.
+//! `etlink trigger` without an armed job, and `etlink record --armed` with conflicting options.
+//! Jobs of real PyTorch are in `cargo dev test-torch`.
 
 use crate::tool::Tool;
 use std::time::{Duration, Instant};
@@ -45,7 +45,7 @@ fn a_process_that_is_not_recorded_is_told_from_none() {
 #[cfg(target_os = "linux")]
 fn a_job_that_is_not_armed_is_told() {
     let tool = Tool::new();
-    // while the program runs its work folder is there
+    // the work folder exists while the program runs
     let ran = tool
         .shell("$ETLINK record --armed -o traces -- sh -c '$ETLINK trigger traces; echo code $?'")
         .exits(1)
@@ -57,7 +57,7 @@ fn a_job_that_is_not_armed_is_told() {
 #[test]
 fn why_a_job_cannot_be_asked() {
     let tool = Tool::new();
-    // what processes report that have imported PyTorch
+    // reports of processes that have imported PyTorch
     for (report, why) in [
         (r#"{"pid": 7}"#, "it was started without --armed"),
         (
@@ -91,7 +91,7 @@ fn why_a_job_cannot_be_asked() {
 #[cfg(target_os = "linux")]
 fn what_started_the_recording_is_not_the_job() {
     let tool = Tool::new();
-    // the shell outside, `etlink record`, the shell inside, and one that has no file open
+    // the outer shell, `etlink record`, the inner shell, and one without an open file
     let inside = "for job in $OUTSIDE $PPID $$; do $ETLINK trigger $job; done; sh -c '$ETLINK trigger $$; true'";
     tool.file("inside.sh", inside);
     let outside = "export OUTSIDE=$$; $ETLINK record --armed -o traces -- sh inside.sh; exit $?";
@@ -106,10 +106,10 @@ fn what_started_the_recording_is_not_the_job() {
 fn a_job_of_another_machine_is_asked_there() {
     use std::os::unix::fs::PermissionsExt;
     let tool = Tool::new();
-    // as ssh does it: a shell of the other machine gets one line
+    // like ssh: a shell on the other machine gets one line
     let ssh = "#!/bin/sh\n[ \"$1 $2\" = \"-- gpu7\" ] || exit 255\nmkdir -p there\ncd there\nPATH=$ASIDE:$PATH sh -c \"$3\"\n";
     tool.file("bin/ssh", ssh);
-    // no etlink on it at first
+    // without etlink at first
     tool.file("there/a b/.etlink/host.7.json", r#"{"pid": 7}"#);
     let executable = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(tool.path("bin/ssh"), executable).expect("it is ours");
@@ -119,7 +119,7 @@ fn a_job_of_another_machine_is_asked_there() {
         ))
     };
     let ran = ask("gpu7:a b", "none").exits(2);
-    // beside what the shell there says
+    // in addition to the shell's own message
     let words = "gpu7 has no etlink on the PATH";
     assert!(ran.stderr.contains(words), "{}", ran.stderr);
     ask("gpu7:a b", "aside")

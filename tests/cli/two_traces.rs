@@ -1,4 +1,4 @@
-//! Two traces that belong together, or do not.
+//! Pairs of traces that belong together, or do not.
 
 use crate::tool::{Tool, unpacked};
 
@@ -8,7 +8,7 @@ fn replaced(name: &str, from: &str, to: &str) -> Vec<u8> {
     text.replace(from, to).into_bytes()
 }
 
-/// The pid that a recorded host trace names.
+/// Returns the pid in a recorded host trace.
 fn pid(name: &str) -> String {
     let text = String::from_utf8(unpacked(name)).expect("text");
     let rest = text.split("\"pid\": ").nth(1).expect("has a pid");

@@ -1,4 +1,4 @@
-//! Nothing that is printed for people is wider than the terminal.
+//! Printed output is never wider than the terminal.
 
 use crate::tool::{Ran, Tool};
 use etlink_testing::{DeviceQueue, HostSchema, ParamComms, TraceBuilder};
@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 const US: i64 = 1_000;
 
-/// A kernel's name as long as those of PyTorch's elementwise kernels.
+/// Returns a kernel name as long as PyTorch's elementwise kernels have.
 fn long_kernel(functor: &str) -> String {
     format!(
         "void at::native::vectorized_elementwise_kernel<4, at::native::BinaryFunctor<c10::BFloat16, \
@@ -17,7 +17,7 @@ fn long_kernel(functor: &str) -> String {
     )
 }
 
-/// Two steps with long names of everything, `slow` times as long on the device.
+/// Generates two steps with long names everywhere, `slow` times as long on the device.
 fn draw(rank: i64, slow: i64) -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     draw.distributed(rank, 2);
@@ -92,7 +92,7 @@ fn draw(rank: i64, slow: i64) -> TraceBuilder {
     draw
 }
 
-/// The log of a simulation that runs each node of both ranks for ten seconds.
+/// Writes the log of a simulation that runs each node of both ranks for ten seconds.
 fn drawn_log(tool: &Tool) -> String {
     let graphs: Vec<_> = (0..2)
         .map(|rank| {
@@ -229,14 +229,13 @@ fn no_line_is_wider_than_the_terminal() {
         .collect();
     for line in lines.iter().chain(&tables) {
         for columns in ["80", "100", "120"] {
-            // one that fails would print nothing, which fits
+            // a failing command would print nothing, which fits
             let ran = tool.run_in(line, &[("COLUMNS", columns)]).exits(0);
             assert!(!ran.stdout.is_empty(), "{line}");
             assert_fits(&ran, columns.parse().expect("a number"));
         }
     }
-    // a new command is to be looked at too; `record` prints nothing of its own, and
-    // `completions` a script
+    // covers new commands too; `record` prints nothing of its own, and `completions` a script
     let help = tool.run("--help").exits(0).stdout;
     let commands = help
         .split("Commands:\n")
@@ -283,7 +282,7 @@ fn columns_that_are_left_out_are_named() {
         "{narrow}"
     );
     assert!(!wide.contains("left out"), "{wide}");
-    // the name is the last column, and what tells kernels apart is in it
+    // the name is the last column, including the part that distinguishes kernels
     for functor in ["Mul", "Div", "Greater"] {
         let rows = narrow.lines().filter(|line| line.contains(functor));
         assert_eq!(rows.count(), 1, "{functor}: {narrow}");
@@ -301,7 +300,7 @@ fn kernels_have_short_names_and_full_ones_on_request() {
             said.contains(short) && !said.contains("void at::"),
             "{command}: {said}"
         );
-        // ops of the host keep the namespace that says whose they are
+        // ops of the host keep the namespace of their library
         if command == "top one" {
             assert!(said.contains("a_library_with_a_long_name::"), "{said}");
         }

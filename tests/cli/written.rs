@@ -1,9 +1,9 @@
-//! Written graphs as input: packed, cut, and as `merge` writes them for simulators.
+//! Written graphs as input: compressed, truncated, and as `merge` writes them for simulators.
 
 use crate::tool::{Tool, gzip};
 use prost::Message;
 
-/// The ranks that `ddp2-2.15.0` has, written for ASTRA-sim in `out`.
+/// Writes the ranks of `ddp2-2.15.0` for ASTRA-sim to `out`.
 fn written_ranks() -> Tool {
     let tool = Tool::new();
     tool.run("merge {pairs}/ddp2-2.15.0 --for astra-sim -o out")
@@ -11,7 +11,7 @@ fn written_ranks() -> Tool {
     tool
 }
 
-/// A file without the last third of its messages; no message is cut.
+/// Removes the last third of a file's messages; no message is truncated.
 fn without_last_nodes(bytes: &[u8]) -> Vec<u8> {
     let mut ends = vec![];
     let mut rest = bytes;
@@ -26,7 +26,7 @@ fn without_last_nodes(bytes: &[u8]) -> Vec<u8> {
 #[test]
 fn packed_ranks_are_compared_as_plain_ones() {
     let tool = written_ranks();
-    // rank 1 does nothing: rank 0 waits for it for ever
+    // rank 1 does nothing, so rank 0 waits for it forever
     let idle = etlink_chakra::astra::idle_rank();
     for (folder, pack) in [("plain", false), ("packed", true)] {
         tool.file(
@@ -74,7 +74,7 @@ fn a_file_cut_between_two_nodes_is_damage_everywhere() {
             .notes(stated);
         let strict = tool.run(&format!("{command} cut/run.0.et --strict"));
         assert_ne!(strict.code, 0, "{command} --strict");
-        // of a folder the damaged rank is left out, and there is no other
+        // in a folder, the damaged rank is left out, and there is no other
         let folder = tool.run(&format!("{command} cut --strict"));
         assert_ne!(folder.code, 0, "{command} --strict of a folder");
         tool.run(&format!("{command} out --strict")).exits(0);
@@ -84,8 +84,8 @@ fn a_file_cut_between_two_nodes_is_damage_everywhere() {
         .notes(stated);
 }
 
-/// Host gaps of these files wait for what ended last before them, so that they begin later than
-/// nodes with higher ids. No simulator can start them before those.
+/// Host gaps of these files wait for the last node that ended before them, so they begin later than
+/// nodes with higher ids. No simulator can start them earlier.
 #[test]
 fn files_for_simulators_pass_the_check_without_warnings() {
     let tool = Tool::new();
@@ -116,8 +116,7 @@ fn stock_readers_find_the_metadata_first() {
     assert_eq!(graph.metadata_int("node_count"), Some(nodes));
 }
 
-/// A merge without `--for` writes none of the configurations, so that those would be of other
-/// traces.
+/// A merge without `--for` writes no configurations, so old ones would belong to other traces.
 #[test]
 fn configurations_of_a_simulator_go_with_the_traces_that_they_are_of() {
     let tool = written_ranks();
@@ -132,7 +131,7 @@ fn configurations_of_a_simulator_go_with_the_traces_that_they_are_of() {
         "notes.txt",
     ];
     assert_eq!(names, expected);
-    // a README that etlink did not write stays, and what stands beside it
+    // a README that etlink did not write stays, along with the files next to it
     tool.file("out/README.md", "mine");
     tool.file("out/system.json", "mine");
     tool.run("merge {pairs}/ddp2-2.15.0 -o out --overwrite")
@@ -169,6 +168,6 @@ fn a_rank_that_is_cut_before_its_first_node_is_called_cut() {
         .notes("the file is cut");
     tool.run("replay out")
         .exits(1)
-        .says("left out")
-        .says("the file is cut");
+        .notes("left out")
+        .notes("the file is cut");
 }

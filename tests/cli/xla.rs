@@ -1,4 +1,4 @@
-//! Profiles of JAX: the recorded ones, and drawn ones with a device.
+//! Profiles of JAX: recorded ones, and generated ones with a device.
 
 use crate::tool::{Tool, gzip, pairs};
 use etlink_kineto::KinetoReadOptions;
@@ -9,7 +9,7 @@ fn recorded(name: &str) -> PathBuf {
     pairs().join("../jax").join(name)
 }
 
-/// Three steps of two kernels, as XLA's profiler would have written them.
+/// Writes three steps of two kernels, in the format of XLA's profiler.
 fn draw_profiles(tool: &Tool, folder: &str, host: &str) {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();

@@ -1,8 +1,8 @@
-//! What the recordings link to, as text that a person can judge. `INSTA_UPDATE=always` blesses it.
+//! Links of the recordings, as text that a person can review. `INSTA_UPDATE=always` accepts it.
 //!
-//! `figures` is a line per recorded rank: what was matched, nodes, edges, anomalies, and check sums
-//! of both outputs, which must not change unless a change means them to. `experts2` is one small
-//! graph in full, `joined` what the ranks of a run have in common.
+//! `figures` has a line per recorded rank: matches, nodes, edges, anomalies, and checksums of both
+//! outputs, which must only change on purpose. `experts2` is one small graph in full, `joined`
+//! shows the communication shared by the ranks of a run.
 #![allow(clippy::disallowed_methods, clippy::expect_used, reason = "tests")]
 #![allow(unreachable_pub, reason = "a test program has no outside")]
 
@@ -99,7 +99,7 @@ fn figures() {
     insta::assert_snapshot!("figures", text);
 }
 
-/// What all ranks of a run have in common: a line per collective or message.
+/// Prints the communication shared by the ranks of a run: a line per collective or message.
 #[test]
 fn joined() {
     let mut text = String::new();
@@ -159,7 +159,7 @@ fn experts2() {
     insta::assert_snapshot!("experts2", draw(&graph));
 }
 
-/// A line per node: id, deps, time, type and name.
+/// Formats a line per node: id, deps, time, type and name.
 fn draw(graph: &ChakraGraph) -> String {
     let origin = graph.start_ns.iter().flatten().min().copied().unwrap_or(0);
     let mut out = String::new();

@@ -1,5 +1,5 @@
-//! What commands keep of each rank, of runs with hundreds of them. A program of its own, since the
-//! allocator counts for all its threads.
+//! Measures the memory that commands keep per rank, on runs with hundreds of ranks. A separate
+//! program, since the allocator counts for all its threads.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -16,10 +16,10 @@ use std::path::Path;
 #[global_allocator]
 static HEAP: PeakAlloc = PeakAlloc;
 
-/// Few and many ranks.
+/// Ranks of the small and the large run.
 const FEW: u64 = 40;
 const MANY: u64 = 160;
-/// Ops of a rank, beside its three collectives.
+/// Ops of a rank, in addition to its three collectives.
 const OPS: u32 = 500;
 
 fn draw_run(folder: &Path, ranks: u64) -> RunSource {
@@ -32,7 +32,7 @@ fn draw_run(folder: &Path, ranks: u64) -> RunSource {
     RunSource::Folder(folder)
 }
 
-/// One rank after the other, so that the peak is what stays of them.
+/// Reads one rank after the other, so that the peak shows the memory kept per rank.
 fn query(source: &RunSource, memory: u64) -> RunQuery {
     RunQuery {
         source: source.clone(),
@@ -53,10 +53,10 @@ fn replayed(source: &RunSource, memory: u64) -> anyhow::Result<ReplayDocument> {
 }
 
 const ENOUGH: u64 = 1_000_000_000;
-/// The program, one thread and the largest rank: nothing is left for what stays.
+/// Memory of the program, one thread and the largest rank, with no room to keep results.
 const LEAST: u64 = 18_200_000;
 
-/// By how many bytes the peak grows with each rank.
+/// Returns the growth of the peak per rank, bytes.
 fn growth<T>(runs: &[RunSource; 2], read: impl Fn(&RunSource, u64) -> anyhow::Result<T>) -> usize {
     let [few, many] = [0, 1].map(|place| {
         let before = HEAP.current_usage();

@@ -1,5 +1,5 @@
-//! Traces with many different names or groups beside ordinary ones of their size: what the commands
-//! take for them.
+//! Compares the cost of traces with many distinct names or groups to ordinary ones of the same
+//! size.
 #![cfg(unix)]
 #![allow(
     clippy::expect_used,
@@ -14,14 +14,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const EVENTS: usize = 30_000;
-/// Processor time of an odd trace, at most, as a multiple of the ordinary one's.
+/// Maximum processor time of an odd trace, as a multiple of the ordinary one's.
 const MOST_TIMES_ORDINARY: i64 = 4;
-/// A record of each name takes memory; a map of its fields, or a text of each, takes far more.
+/// Maximum memory of an odd trace, as a multiple of the ordinary one's. A record per name is
+/// allowed; a map of its fields, or a text per name, takes far more.
 const MOST_MEMORY_TIMES_ORDINARY: i64 = 2;
-/// A process that was interrupted often takes longer; what is too slow fails each time.
+/// Number of attempts: a process that was interrupted often takes longer, but code that is too slow
+/// fails each time.
 const ATTEMPTS: usize = 4;
 
-/// Commands with the kinds that each is measured with.
+/// Commands with the kinds of oddity to measure.
 const CASES: [(&[&str], &[Oddity]); 3] = [
     (
         &["analyze", "--json"],
@@ -37,19 +39,19 @@ const CASES: [(&[&str], &[Oddity]); 3] = [
     ),
 ];
 
-/// Processor time, us, and the largest memory of all commands so far, in the system's unit.
+/// Processor time, us, and the peak memory of all commands so far, in the system's unit.
 #[derive(Clone, Copy, Debug)]
 struct Usage {
     microseconds: i64,
     memory: i64,
 }
 
-/// One test, in a program of its own: the system has one sum for all children of a process.
+/// One test in its own program: the system has one sum for all children of a process.
 #[test]
 fn different_names_and_groups_cost_little() {
     let folder = tempfile::tempdir().expect("a folder");
     let ordinary = draw(Oddity::Ordinary, folder.path());
-    // the largest memory never falls: the ordinary commands' has to be known first
+    // the peak never falls, so the ordinary commands' must be known first
     let mut most_memory = 0;
     for (command, _) in CASES {
         most_memory = run(command, &ordinary).memory * MOST_MEMORY_TIMES_ORDINARY;

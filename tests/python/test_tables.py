@@ -296,3 +296,12 @@ def test_a_run_is_shown_with_its_findings_and_ranks() -> None:
     assert "<table>" in run.table("host_ops")._repr_html_()
     run.close()
     assert repr(run).endswith("closed>")
+
+
+def test_a_trace_that_states_its_rank_is_a_run_with_that_rank() -> None:
+    trace = PAIRS / "ddp2-2.15.0" / "kineto_trace_1.json.gz"
+    run = etlink.open(trace)
+    assert run.name == str(trace)
+    assert run.ranks == etlink.open([trace]).ranks == [1]
+    assert run[1].ranks == [1]
+    assert {node["rank"] for node in run.critical_path().to_pylist()} == {1}

@@ -1,4 +1,4 @@
-//! `schemas/` against the code that it is made from.
+//! Compares `schemas/` with the code that generates it.
 //!
 //! `INSTA_UPDATE=always cargo test -p etlink --all-features --test schemas` writes the files.
 
@@ -20,7 +20,7 @@ fn schemas_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas")
 }
 
-/// Holds a file to its text, or writes the text.
+/// Checks a file against its text, or writes the text.
 fn hold(name: &str, text: &str) {
     let path = schemas_folder().join(name);
     if std::env::var("INSTA_UPDATE").is_ok_and(|update| update == "always") {

@@ -1,4 +1,4 @@
-//! All analyses of a rank.
+//! Runs all analyses of a rank.
 
 use crate::breakdown::{self, DeviceTime};
 use crate::collectives::{self, CollectiveTotals};
@@ -24,71 +24,72 @@ use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::LinkedTrace;
 use serde::Serialize;
 
-/// What to report besides the tables that are always made.
+/// Optional tables, in addition to those that are always computed.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Kernel sequences of the ops whose names contain this.
+    /// Tables kernel sequences of the ops whose names contain this text; `None` for no sequences.
     pub sequences_of: Option<String>,
-    /// Each allocation and free.
+    /// Lists each allocation and free.
     pub memory_timeline: bool,
 }
 
-/// Gets the records of a table, which are of any type.
+/// Visits the records of a table, whatever their type.
 pub trait RecordVisitor {
-    /// Why a record could not be taken.
+    /// Reason for which a record was rejected.
     type Error;
 
-    /// Takes one.
+    /// Visits one record.
     ///
     /// # Errors
-    /// It could not be taken.
+    /// Fails if the record is rejected.
     fn visit(&mut self, record: &impl Serialize) -> Result<(), Self::Error>;
 }
 
-/// Texts of a record, which lie beside it: two or three short names.
+/// Estimated text per record, stored outside the record: two or three short names.
 const RECORD_TEXT_BYTES: usize = 64;
 
 macro_rules! tables {
     ($($(#[$doc:meta])* $name:ident: $row:ty,)*) => {
-        /// What one rank's trace says. Each field is a table of flat records; an empty one says
-        /// that the trace has nothing of the kind.
+        /// Analyses of one rank's trace. Each field is a table of flat records; a table is empty if
+        /// the trace contains nothing of its kind.
         #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         pub struct RankAnalysis {
-            /// Global rank, if the traces or the caller say it.
+            /// Global rank; `None` if neither the traces nor the caller state it.
             pub rank: Option<i64>,
             $($(#[$doc])* pub $name: Vec<$row>,)*
         }
 
         impl RankAnalysis {
-            /// A blank record in each table: the columns that it has.
+            /// Returns a table set with one blank record per table, which shows the columns.
             pub fn blank() -> RankAnalysis {
                 RankAnalysis { rank: None, $($name: vec![<$row>::default()],)* }
             }
 
-            /// About how much memory its records take, bytes.
+            /// Estimated memory of the records, in bytes.
             pub fn memory_bytes(&self) -> u64 {
                 let mut bytes = 0;
                 $(bytes += self.$name.capacity() * (size_of::<$row>() + RECORD_TEXT_BYTES);)*
                 bytes as u64
             }
 
-            /// Gives back what its tables have taken in advance: those of all ranks of a run are
-            /// there at once.
+            /// Frees the spare capacity of the tables: the tables of all ranks of a run are in
+            /// memory at once.
             fn shrink(&mut self) {
                 $(self.$name.shrink_to_fit();)*
             }
 
-            /// Gives each record of a table to `visitor`. Says whether there is such a table.
+            /// Passes each record of a table to `visitor`. Returns false if there is no such table.
             ///
             /// # Errors
-            /// The visitor's.
+            /// Returns the visitor's error.
             pub fn visit_table<V: RecordVisitor>(
                 &self,
                 table: &str,
                 visitor: &mut V,
             ) -> Result<bool, V::Error> {
-                // by field, not by way of a value of all tables: one of them can have millions
+                // by field, without a value for all tables: one of them can have millions of
+                // records
                 match table {
                     $(stringify!($name) => {
                         for record in &self.$name {
@@ -101,62 +102,62 @@ macro_rules! tables {
             }
         }
 
-        /// The tables of [`RankAnalysis`], by the names that JSON and CSV have.
+        /// Names of the tables of [`RankAnalysis`], as in JSON and CSV.
         pub const TABLES: &[&str] = &[$(stringify!($name)),*];
     };
 }
 
 tables! {
-    /// Of which time a device is busy, per device.
+    /// Share of time in which a device is busy, per device.
     utilization: Utilization,
     /// Device time by class, per device.
     breakdown: DeviceTime,
     /// Device rows by class and name.
     kernels: KernelTotals,
-    /// Device rows of no step, which `kernels`, `copies`, `breakdown`, `idle` and `coverage` do
-    /// not count: launched before the recording, or before the first step.
+    /// Device rows outside the steps, launched before the recording or before the first step.
+    /// `kernels`, `copies`, `breakdown`, `idle` and `coverage` do not count them.
     outside: OutsideWork,
-    /// Ops of the host by their own time, where there is no device work.
+    /// Host ops by self time; empty if the trace has device work.
     host_ops: HostOpTotals,
     /// Idle time by cause, per device.
     idle: IdleCauses,
-    /// The same per stream.
+    /// Idle time by cause, per stream.
     stream_idle: IdleCauses,
-    /// Idle time in which the host was late, by what it did, per device.
+    /// Idle time in which the host was late, by host activity, per device.
     host_idle: HostIdle,
-    /// The longest gaps of each device.
+    /// Longest gaps of each device.
     gaps: IdleGap,
-    /// Calls that launch, by name.
+    /// Launching calls by name.
     launches: LaunchTotals,
-    /// The same by the op around the call.
+    /// Launching calls by enclosing op.
     op_launches: LaunchTotals,
-    /// Launched work that waits, per stream.
+    /// Launched work waiting in queues, per stream.
     queues: QueueDepth,
     /// Copies and memsets by kind.
     copies: CopyTotals,
-    /// Steps.
+    /// Step times.
     steps: StepTime,
-    /// Steps of inference by phase.
+    /// Inference steps by phase.
     phases: PhaseTotals,
-    /// How much of a device its kernels can fill, per device.
+    /// Share of a device that its kernels can fill, per device.
     coverage: SmCoverage,
-    /// Operations of kernels, per device.
+    /// Floating point operations of kernels, per device.
     work: ComputeRate,
-    /// Metrics that were measured of kernels beside the trace, by kernel.
+    /// Metrics measured by other tools, per kernel.
     counters: KernelCounter,
-    /// How much of the peaks of a known device is used, per device.
+    /// Use of the peaks of known devices, per device.
     peaks: PeakUse,
     /// Communication by type and group.
     collectives: CollectiveTotals,
-    /// Kernel sequences, where [`Options::sequences_of`] asks for them.
+    /// Kernel sequences; empty unless [`Options::sequences_of`] is set.
     sequences: KernelSequence,
-    /// Memory per device.
+    /// Memory use per device.
     memory: MemoryUse,
-    /// Each allocation and free, where [`Options::memory_timeline`] asks for them.
+    /// Allocations and frees; empty unless [`Options::memory_timeline`] is set.
     memory_timeline: MemoryPoint,
 }
 
-/// The steps of a rank alone, as in [`RankAnalysis::steps`]. O(rows log rows).
+/// Computes only the steps of a rank, as in [`RankAnalysis::steps`]. O(rows log rows).
 pub fn analyze_steps(trace: &LinkedTrace, rules: &KernelRules) -> Vec<StepTime> {
     steps_of_rows(&ClassifiedRows::new(trace, rules))
 }
@@ -167,7 +168,7 @@ fn steps_of_rows(rows: &ClassifiedRows<'_>) -> Vec<StepTime> {
     steps
 }
 
-/// Analyses one rank. O(n log n) in the events.
+/// Analyses one rank. O(n log n) in the number of events.
 pub fn analyze(trace: &LinkedTrace, rules: &KernelRules, options: &Options) -> RankAnalysis {
     let rows = ClassifiedRows::new(trace, rules);
     let (memory, points) = memory::memory_use(&trace.device, options.memory_timeline);
@@ -177,7 +178,7 @@ pub fn analyze(trace: &LinkedTrace, rules: &KernelRules, options: &Options) -> R
     let utilization = utilization::utilizations(&rows, &steps);
     let outside = outside_work::outside_rows(&rows, &counted, &steps);
     let idle = idle::idle_causes(&rows, &outside);
-    // rates over a time of which rows are missing would be too low
+    // rates over a period with missing rows would be too low
     let is_known = utilization.iter().all(|device| device.unknown_ns == 0);
     let rated = if is_known { &utilization[..] } else { &[] };
     let windows = utilization

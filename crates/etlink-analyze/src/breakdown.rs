@@ -1,11 +1,11 @@
-//! Where device time goes.
+//! Splits device time by activity.
 //!
-//! The *window* of a device is that of its utilization: the steps, or the recording; and what
-//! follows the last step and counts. Of its rows those are meant that count: see
-//! [`CountedWork`](crate::CountedWork). Each instant of the window belongs to the first that holds:
-//! computation runs, communication runs, a copy or memset runs, work that does not count runs or
-//! work from before the recording is waited for, a row that stands for no work (such as a wait),
-//! nothing:
+//! The *window* of a device is the one of its utilization: the steps, or the recording, plus the
+//! counted work after the last step. Only rows that count are used: see
+//! [`CountedWork`](crate::CountedWork). Each instant of the window belongs to the first state in
+//! this list that applies: computation runs; communication runs; a copy or memset runs; work that
+//! does not count runs, or work from before the recording is awaited; a row that is no work (such
+//! as a wait) runs; nothing runs:
 //!
 //! ```text
 //! window = computation + exposed communication + exposed memory + outside + exposed other + idle
@@ -16,8 +16,8 @@
 //! overlap share = overlap / communication
 //! communication = exposed communication + overlap
 //! ```
-//! Rows of one class that overlap count once. Rows of all streams of a device count together, those
-//! of other devices do not: a sum over devices or ranks is a sum of device time, not of wall time.
+//! Overlapping rows of one class count once. Rows of all streams of a device are merged; rows of
+//! different devices are not. So a sum over devices or ranks is device time, not wall time.
 
 use crate::intervals::{Intervals, by_mask};
 use crate::outside_time::{OutsideRows, OutsideTime, is_all_unknown};
@@ -31,37 +31,38 @@ use serde::Serialize;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeviceTime {
-    /// Device number; none of a sum.
+    /// Device number; `None` for sums.
     pub device: Option<i64>,
-    /// Start of the window, ns since the origin of the trace; 0 of a sum.
+    /// Start of the window, ns since the origin of the trace; 0 for sums.
     pub start_ns: i64,
-    /// Its length.
+    /// Length of the window, ns.
     pub window_ns: i64,
-    /// Work of no step runs, work from before the recording is waited for, or too many rows were
-    /// lost to tell, and none that counts runs; part of no share.
+    /// Time without counted work in which work outside the steps runs, work from before the
+    /// recording is awaited, or the state is unknown because too many rows were lost. Excluded from
+    /// all shares.
     pub outside_ns: i64,
-    /// Computation runs.
+    /// Time in which computation runs.
     pub computation_ns: i64,
-    /// Communication runs and no computation.
+    /// Time in which communication runs, without computation.
     pub exposed_communication_ns: i64,
-    /// A copy or memset runs, and neither of the above.
+    /// Time in which a copy or memset runs, without computation or communication.
     pub exposed_memory_ns: i64,
-    /// Rows that stand for no work, such as waits, and none of the above.
+    /// Time in which only rows that are no work run, such as waits.
     pub exposed_other_ns: i64,
-    /// Nothing runs.
+    /// Time in which nothing runs.
     pub idle_ns: i64,
-    /// Communication runs.
+    /// Time in which communication runs.
     pub communication_ns: i64,
-    /// Copies or memsets run.
+    /// Time in which copies or memsets run.
     pub memory_ns: i64,
-    /// Both computation and communication run.
+    /// Time in which both computation and communication run.
     pub overlap_ns: i64,
-    /// `overlap_ns / communication_ns`; none without communication.
+    /// `overlap_ns / communication_ns`; `None` without communication.
     pub overlap_share: Option<f64>,
 }
 
 impl DeviceTime {
-    /// Adds another device's or rank's times.
+    /// Adds the times of another device or rank.
     pub fn add(&mut self, other: &DeviceTime) {
         let to = [
             &mut self.window_ns,
@@ -81,12 +82,12 @@ impl DeviceTime {
         self.overlap_share = overlap_share(self.overlap_ns, self.communication_ns);
     }
 
-    /// The time that shares are of.
+    /// Window without outside time: the denominator of all shares.
     pub fn whole_ns(&self) -> i64 {
         self.window_ns.saturating_sub(self.outside_ns)
     }
 
-    /// Work runs.
+    /// Time in which work runs, ns.
     pub fn busy_ns(&self) -> i64 {
         self.whole_ns()
             .saturating_sub(self.idle_ns)
@@ -108,8 +109,8 @@ impl DeviceTime {
         ]
     }
 
-    /// The times of some rows, in order of their starts, in a window, or until the last of them has
-    /// ended; without a window from the first row's start on. O(rows).
+    /// Computes the times of `some` rows, sorted by start. They are taken over `window`, extended
+    /// to the end of the last row; without a window, from the first row's start. O(rows).
     pub(crate) fn from_rows(
         rows: &ClassifiedRows<'_>,
         some: Vec<usize>,
@@ -126,7 +127,8 @@ impl DeviceTime {
         DeviceTime::from_sets(window, sets, outside)
     }
 
-    /// `sets`: when rows of each class run, in the order of [`RowClass::ALL`].
+    /// Computes the times from the intervals of each class in `sets`, in the order of
+    /// [`RowClass::ALL`].
     fn from_sets(
         (start, end): (i64, i64),
         sets: [Intervals; 4],
@@ -135,8 +137,8 @@ impl DeviceTime {
         let [computation, communication, memory, other] = sets;
         let outside = outside.intervals.clipped_to((start, end));
         let sets = [computation, communication, memory, other, outside];
-        // bit 0 of a mask is computation, 1 communication, 2 memory, 3 other, 4 outside
-        // One sweep gives the time of each combination of classes; all figures are sums of these.
+        // Bit 0 of a mask is computation, 1 communication, 2 memory, 3 other, 4 outside. One sweep
+        // gives the time of each combination of classes; all figures are sums of these.
         let times: [i64; 32] = by_mask(&sets);
         let busy = sum_masks(&times, |mask| mask != 0);
         let overlap_ns = sum_masks(&times, |mask| mask & 0b11 == 0b11);
@@ -151,7 +153,7 @@ impl DeviceTime {
             exposed_communication_ns: sum_masks(&times, |mask| mask & 0b11 == 0b10),
             exposed_memory_ns: sum_masks(&times, |mask| mask & 0b111 == 0b100),
             exposed_other_ns: times[0b1000],
-            // also before the first and after the last row that has a length
+            // includes the time before the first and after the last row with a length
             idle_ns: window_ns.saturating_sub(busy),
             communication_ns,
             memory_ns: sets[RowClass::Memory as usize].total_length(),
@@ -161,8 +163,8 @@ impl DeviceTime {
     }
 }
 
-/// When rows of each class run inside of a window, in the order of [`RowClass::ALL`]. `some`: rows
-/// in order of their starts. O(rows).
+/// Returns the intervals in which rows of each class run within a window, in the order of
+/// [`RowClass::ALL`]. `some` is sorted by start. O(rows).
 pub(crate) fn work_sets(
     rows: &ClassifiedRows<'_>,
     some: impl Iterator<Item = usize>,
@@ -176,7 +178,7 @@ pub(crate) fn work_sets(
     sets
 }
 
-/// Time of all combinations of classes that `holds` takes.
+/// Sums the time of all class combinations that satisfy `holds`.
 pub(crate) fn sum_masks<const MASKS: usize>(times: &[i64; MASKS], holds: fn(usize) -> bool) -> i64 {
     let masks = (0..MASKS).filter(|mask| holds(*mask));
     masks.fold(0, |sum, mask| sum.saturating_add(times[mask]))
@@ -186,13 +188,14 @@ fn overlap_share(part: i64, whole: i64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// Per device with rows, by number, in the window of its number. O(rows).
+/// Computes the times of each device with rows, sorted by device number, in the window of its
+/// utilization. O(rows).
 pub(crate) fn device_times(
     rows: &ClassifiedRows<'_>,
     outside: &OutsideRows,
     windows: &FxHashMap<i64, (i64, i64)>,
 ) -> Vec<DeviceTime> {
-    // Shares of what is left of the rows would say that devices are busy all the time.
+    // Shares of the remaining rows would show devices as busy all the time.
     if is_all_unknown(rows.trace) {
         return vec![];
     }
@@ -213,7 +216,7 @@ pub(crate) fn device_times(
     all
 }
 
-/// Sum over devices or ranks: device time, not wall time.
+/// Sums the times of devices or ranks: device time, not wall time.
 pub(crate) fn sum_device_times<'a>(all: impl Iterator<Item = &'a DeviceTime>) -> DeviceTime {
     let mut sum = DeviceTime::default();
     all.for_each(|one| sum.add(one));

@@ -1,24 +1,25 @@
 //! Collectives and messages of one rank, by type and group: volume and bandwidth.
 //!
-//! Sizes and bus factors are those of nccl-tests, as in [`etlink_link::ranks::CollectiveSkew`]:
-//! `bytes` is the larger of input and output.
+//! Sizes and bus factors follow nccl-tests, as in [`etlink_link::ranks::CollectiveSkew`]: `bytes`
+//! is the larger of input and output.
 //!
 //! ```text
 //! algorithm bandwidth = bytes / duration
 //! bus bandwidth = algorithm bandwidth · factor
 //! bytes per ns = GB/s
 //! ```
-//! `latency` and `ns_per_byte` are those of Hockney's model, duration = latency + bytes ·
-//! ns_per_byte, by least squares over the communications with a size; none where all have the same,
-//! nor where one of the two is negative: what waits for other ranks does not follow the model.
+//! `latency` and `ns_per_byte` are the parameters of Hockney's model, duration = latency + bytes ·
+//! ns_per_byte, fitted by least squares to the communications with a known size. Both are `None` if
+//! all sizes are equal, or if one of the two is negative: communications that wait for other ranks
+//! do not follow the model.
 //!
-//! The duration is that of this rank's own kernel, which begins when the rank arrives and so holds
-//! its wait for the others: of a run of several ranks the stragglers' table (and `etlink ranks`)
-//! separates transfer and wait. Host ops (gloo) return at once: theirs is that of what carries them
-//! out ([`CommExtent`](etlink_link::ranks::CommExtent)), and where no transfer is recorded there is
-//! no bandwidth. Kernels of communication that say neither size nor group are counted with what
-//! their name says, and where host ops have no records at all (DDP's reducer) their ranges
-//! `gloo:…`, with the size of their input.
+//! The duration is the time of this rank's own kernel. The kernel begins when the rank arrives, so
+//! it includes the wait for other ranks; for runs of several ranks, the stragglers' table (and
+//! `etlink ranks`) separates transfer from wait. Host ops (gloo) return at once: their duration is
+//! that of the operation that carries them out ([`CommExtent`](etlink_link::ranks::CommExtent)),
+//! and they have no bandwidth if no transfer is recorded. Communication kernels without size and
+//! group are counted by what their names state. If host ops have no records at all (DDP's reducer),
+//! their ranges `gloo:…` are counted, with the size of their input.
 
 mod gloo;
 
@@ -34,50 +35,52 @@ use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 use serde::Serialize;
 
-/// All communications of one type in one group.
+/// Totals of all communications of one type in one group.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CollectiveTotals {
-    /// `all_reduce`, `send`, …; `other` where only a kernel is known.
+    /// `all_reduce`, `send`, …; `other` if only a kernel is known.
     pub kind: String,
-    /// Its ranks, or what is known of the group, such as how many ranks it has; empty where nothing
-    /// is.
+    /// Ranks of the group, or what else is known of it, such as its size; empty if nothing is
+    /// known.
     pub group: String,
-    /// Number of ranks, 0 = not said.
+    /// Number of ranks in the group; 0 if unknown.
     pub group_size: u64,
-    /// Whether they are device rows; else host ops (gloo), whose transfer may outlast them.
+    /// True for device rows; false for host ops (gloo), whose transfer may outlast them.
     pub on_device: bool,
-    /// How many.
+    /// Number of communications.
     pub count: u64,
-    /// This rank's input, bytes, of those that say it; none where none does.
+    /// Input of this rank in bytes, over the communications with a known size; `None` if there are
+    /// none.
     pub in_bytes: Option<u64>,
-    /// The larger of input and output, bytes, of those that say it; none where none does.
+    /// Larger of input and output in bytes, over the communications with a known size; `None` if
+    /// there are none.
     pub bytes: Option<u64>,
-    /// How many do not say it: they are in no sum of bytes and no bandwidth.
+    /// Number of communications without a known size, excluded from bytes and bandwidths.
     pub without_size: u64,
     /// Sum of the durations, ns.
     pub sum_ns: i64,
-    /// Sum of the durations of those with a size whose transfer is recorded, ns.
+    /// Sum of the durations of communications with a known size and a recorded transfer, ns.
     pub sized_ns: i64,
-    /// Bytes of those.
+    /// Bytes of the communications counted in `sized_ns`.
     #[serde(skip)]
     sized_bytes: u64,
-    /// Bytes per ns of those; none without.
+    /// `sized_bytes / sized_ns`; `None` without such communications.
     pub algorithm_gb_per_s: Option<f64>,
-    /// The same, as what a ring's links carry.
+    /// Algorithm bandwidth times the bus factor: the load of the links.
     pub bus_gb_per_s: Option<f64>,
     /// Hockney's latency, ns.
     pub latency_ns: Option<f64>,
     /// Hockney's inverse bandwidth, ns per byte.
     pub ns_per_byte: Option<f64>,
-    /// Ring factor.
+    /// Bus factor of a ring.
     #[serde(skip)]
     factor: f64,
     #[serde(skip)]
     fit: HockneyFit,
 }
 
-/// Sums for a line through (bytes, ns), exact in any order.
+/// Sums for a line through points (bytes, ns), exact in any order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct HockneyFit {
@@ -112,7 +115,7 @@ impl HockneyFit {
         );
     }
 
-    /// Value at 0 and slope.
+    /// Returns the line's value at 0 and its slope.
     fn fit_line(&self) -> Option<(f64, f64)> {
         // The sums are whole numbers, so the line does not depend on the order of ranks.
         let spread = self
@@ -133,7 +136,7 @@ impl HockneyFit {
 }
 
 impl CollectiveTotals {
-    /// The same key with all figures at 0: what a sum begins with.
+    /// Returns a copy with all figures at 0, as the start of a sum.
     fn without_figures(&self) -> CollectiveTotals {
         CollectiveTotals {
             kind: self.kind.clone(),
@@ -146,7 +149,7 @@ impl CollectiveTotals {
     }
 
     fn with_bandwidths(mut self) -> CollectiveTotals {
-        // A group of one rank moves nothing, whatever size its call has.
+        // A group of one rank moves nothing, whatever size its call states.
         if self.group_size == 1 {
             return self;
         }
@@ -203,19 +206,19 @@ fn add_bytes(sum: &mut Option<u64>, bytes: Option<u64>) {
     }
 }
 
-/// What communications have in common that are one record of the table. Records may differ in what
-/// they say of the size of one group.
+/// Key of a record in the table. Records may disagree on the size of a group.
 type TotalsKey = (CollectiveKind, Peers, u64, bool);
 
-/// Of one rank, by falling time, without communication of no step. O(nodes).
+/// Totals the communications of a rank, by falling time, without communication outside the steps.
+/// O(nodes).
 pub(crate) fn collective_totals(
     rows: &ClassifiedRows<'_>,
     counted: &CountedWork<'_>,
 ) -> Vec<CollectiveTotals> {
-    // The number stands in no figure of a rank by itself, so any will do where none is known.
+    // The number appears in no figure of a single rank, so any will do if it is unknown.
     let rank = rows.trace.report.rank.unwrap_or_default();
     let facts = RankSummary::from_trace(rows.trace, rank);
-    // Names of groups are made once for each group: there may be a million communications.
+    // Group names are built once per group: there may be a million communications.
     let mut all: IndexMap<TotalsKey, CollectiveTotals, FxBuildHasher> = IndexMap::default();
     let mut known = vec![false; rows.len()];
     for one in &facts.communications {
@@ -238,7 +241,7 @@ pub(crate) fn collective_totals(
             .add_communication(one);
     }
     let mut all: Vec<CollectiveTotals> = all.into_values().collect();
-    // With host records the ranges of Gloo would count the same communication twice.
+    // With host records, Gloo's ranges would count the same communication twice.
     if facts.communications.iter().all(|one| one.on_device) {
         all.extend(gloo::gloo_ranges(rows.trace, counted));
     }
@@ -246,7 +249,8 @@ pub(crate) fn collective_totals(
     sum_collectives(all.iter())
 }
 
-/// Kernels of communication that have no record, by what their names say; `known` are the others.
+/// Totals the communication kernels without a record, by their names. `known` marks rows that have
+/// one.
 fn unrecorded_kernels(
     rows: &ClassifiedRows<'_>,
     known: &[bool],
@@ -261,7 +265,7 @@ fn unrecorded_kernels(
             continue;
         }
         let name = device.rows.name[row];
-        // few kernels have many rows, and to read a kind from a name takes longer than to add it
+        // few kernels have many rows, and reading a kind from a name takes longer than adding it
         let kind =
             *kinds[name.index()].get_or_insert_with(|| CollectiveKind::from_name(rows.name(row)));
         let totals = all.entry(kind).or_insert_with(|| CollectiveTotals {
@@ -288,7 +292,8 @@ fn totals_without_figures(facts: &RankSummary, one: &Communication, said: u64) -
     }
 }
 
-/// What a group is called and how many ranks it has, as the record may say where nothing else does.
+/// Returns the name and the size of a group. `said` is the size in the record, used if nothing else
+/// states one.
 fn group_and_size(facts: &RankSummary, party: Peers, said: u64) -> (String, u64) {
     match party {
         Peers::Peer(Some(rank)) => (format!("rank {rank}"), 2),
@@ -324,14 +329,14 @@ fn group_and_size(facts: &RankSummary, party: Peers, said: u64) -> (String, u64)
     }
 }
 
-/// How a group is called whose name is an address or a hash, which tells nobody anything: by its
-/// size, and the last digits, which tell it from others. None of other names.
+/// Returns a readable name for a group whose name is an address or a hash: its size and the last
+/// digits, which distinguish it from others. `None` for other names.
 fn pointer_text(name: &str, size: u64) -> Option<String> {
     let (digits, is_hex) = match name.strip_prefix("0x") {
         Some(digits) => (digits, true),
         None => (name, false),
     };
-    // numbers of process groups are short, addresses of 64-bit machines are not
+    // process group numbers are short, addresses of 64-bit machines are long
     let is_long = digits.len() > 8 || is_hex && !digits.is_empty();
     let has_digits = digits.chars().any(|digit| digit.is_ascii_digit());
     if !is_long || !has_digits || !digits.chars().all(|digit| digit.is_ascii_hexdigit()) {
@@ -344,7 +349,7 @@ fn pointer_text(name: &str, size: u64) -> Option<String> {
     })
 }
 
-/// Those of one type and group as one; of all ranks too.
+/// Merges records of the same type and group, also across ranks.
 pub(crate) fn sum_collectives<'a>(
     all: impl Iterator<Item = &'a CollectiveTotals>,
 ) -> Vec<CollectiveTotals> {

@@ -1,12 +1,12 @@
-//! Sizes, times and bandwidths per communicator, by the logs of NCCL's inspector.
+//! Sizes, times and bandwidths per communicator, from the logs of NCCL's inspector.
 //!
 //! ```text
-//! rank 0   |======== AllReduce 7 ========|    the kernel waits in itself for the last rank,
-//! rank 1            |=== AllReduce 7 ====|    so that the shortest time is that of the transfer
+//! rank 0   |======== AllReduce 7 ========|    the kernel waits inside for the last rank,
+//! rank 1            |=== AllReduce 7 ====|    so the shortest time is the transfer's
 //! ```
-//! Numbers count the calls of one name in a communicator, so they tell which calls of the ranks are
-//! one collective. Clocks are not needed. Bandwidths are those of nccl-tests, as
-//! `inspectorComputeOpBw` (`inspector.cc`) takes sizes. O(calls log calls).
+//! Numbers count the calls of one name in a communicator, so they identify the calls of all ranks
+//! that form one collective. Clocks are not needed. Bandwidths follow nccl-tests, with sizes as in
+//! `inspectorComputeOpBw` (`inspector.cc`). O(calls log calls).
 
 use etlink_model::{CollectiveKind, NameId, UnixNs};
 use etlink_nccl_inspector::{InspectorLog, TimingSource};
@@ -14,85 +14,86 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the logs of a run say.
+/// Figures from the logs of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CommunicatorReport {
-    /// Processes that have a log.
+    /// Number of processes with a log.
     pub processes: u64,
-    /// Per communicator, kind and size.
+    /// Totals per communicator, kind and size.
     pub sizes: Vec<CommunicatorSize>,
-    /// Per rank of each communicator.
+    /// Totals per rank of each communicator.
     pub members: Vec<CommunicatorMember>,
 }
 
-/// The collectives or messages of one kind and size in a communicator.
+/// Collectives or messages of one kind and size in a communicator.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CommunicatorSize {
-    /// The hash by which its ranks know it.
+    /// Hash by which the ranks identify the communicator.
     pub communicator: String,
-    /// Its name; empty where it has none.
+    /// Name of the communicator; empty if it has none.
     pub name: String,
-    /// How many ranks it has.
+    /// Number of ranks in the communicator.
     pub ranks: u64,
-    /// On how many machines.
+    /// Number of machines of the communicator.
     pub nodes: u64,
     /// `all_reduce`, `send`, …
     pub kind: &'static str,
-    /// Bytes that a rank gives, of each.
+    /// Bytes that a rank contributes to each.
     pub bytes: u64,
-    /// How many, each collective once.
+    /// Number of collectives, each counted once.
     pub times: u64,
-    /// Of how many ranks there is a log; of a message one.
+    /// Number of ranks with a log; 1 for messages.
     pub logged_ranks: u64,
     /// Mean of the shortest times, ns: from the last rank's arrival to the end.
     pub mean_transfer_ns: i64,
-    /// The longest of these, ns.
+    /// Longest of the shortest times, ns.
     pub max_transfer_ns: i64,
-    /// Mean of what the first rank took longer than the last, ns; none where one rank has a log.
+    /// Mean difference between the first and the last rank's time, ns; `None` if only one rank has
+    /// a log.
     pub mean_skew_ns: Option<i64>,
-    /// Bytes over time, GB/s, of all together.
+    /// Bytes over time of all together, GB/s.
     pub algorithm_bandwidth: Option<f64>,
-    /// The same as the link's load, GB/s.
+    /// Bandwidth as the load of a link, GB/s.
     pub bus_bandwidth: Option<f64>,
-    /// How times were measured, the least sure of all.
+    /// Source of the times: the least reliable of all calls.
     pub timing: TimingSource,
 }
 
-/// A rank of a communicator.
+/// Totals of a rank in a communicator.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CommunicatorMember {
-    /// The hash of the communicator.
+    /// Hash of the communicator.
     pub communicator: String,
-    /// Its name.
+    /// Name of the communicator.
     pub name: String,
-    /// The rank in it.
+    /// Rank within the communicator.
     pub rank: i64,
-    /// The machine.
+    /// Machine of the rank.
     pub host: String,
-    /// The process.
+    /// Process id of the rank.
     pub pid: i64,
-    /// Collectives that other ranks have logs of too.
+    /// Number of collectives that are also in the logs of other ranks.
     pub collectives: u64,
-    /// In how many of these it took the shortest time: the others waited for it.
+    /// Number of these in which the rank took the shortest time: the others waited for it.
     pub last: u64,
-    /// What it took longer than the last rank of each, ns.
+    /// Time by which the rank took longer than the last rank of each collective, ns.
     pub waited_ns: i64,
-    /// Time in all calls, ns.
+    /// Time of all calls, ns.
     pub total_ns: i64,
 }
 
-/// A collective over the ranks that have a log.
+/// A collective, over the ranks that have a log.
 struct LoggedCollective {
     bytes: u64,
     timing: TimingSource,
-    /// The time of each rank.
+    /// Rank and its time in ns, per rank.
     sides: Vec<(i64, i64)>,
 }
 
-/// One kind and size in one communicator, while it is summed up.
+/// Running totals for one kind and size in a communicator.
 #[derive(Default)]
 struct SizeSum {
     times: u64,
@@ -100,19 +101,19 @@ struct SizeSum {
     transfer_ns: i64,
     max_ns: i64,
     skew_ns: i64,
-    /// Collectives of which several ranks have logs.
+    /// Number of collectives in the logs of several ranks.
     shared: u64,
     timing: Option<TimingSource>,
 }
 
-/// Communicator, kind, whether it is a message, bytes.
+/// Communicator, kind, bytes.
 type SizeKey = (u32, CollectiveKind, u64);
 
-/// A call as the log of one rank has it: communicator, kind, rank, peer, number, and when its line
-/// was written, as messages of old logs have no numbers.
+/// Key of a call in a rank's log: communicator, kind, rank, peer, number, and the time at which its
+/// line was written, because messages in old logs have no numbers.
 type LoggedCall = (u32, CollectiveKind, i64, i64, u64, UnixNs);
 
-/// Sums up the logs of all processes of a run.
+/// Totals the logs of all processes of a run.
 pub fn communicator_report(logs: &[InspectorLog]) -> CommunicatorReport {
     let mut shared = SharedIds::default();
     let mut members: BTreeMap<(u32, i64), CommunicatorMember> = BTreeMap::new();
@@ -136,7 +137,7 @@ pub fn communicator_report(logs: &[InspectorLog]) -> CommunicatorReport {
             let kind = kind_of(log.calls.name[call]).unwrap_or(CollectiveKind::Other);
             let (peer, number) = (log.calls.peer[call], log.calls.number[call]);
             let written = log.calls.written[call];
-            // a log that is there twice says the same twice
+            // duplicate logs contain the same calls
             if !known.insert((id, kind, own.rank, peer, number, written)) {
                 continue;
             }
@@ -154,7 +155,7 @@ pub fn communicator_report(logs: &[InspectorLog]) -> CommunicatorReport {
             member.total_ns = member.total_ns.saturating_add(ns);
             let (bytes, timing) = (log.calls.bytes[call], log.calls.timing[call]);
             if peer >= 0 {
-                // the two sides of a message have numbers of their own
+                // each side of a message has its own number
                 let side = LoggedCollective {
                     bytes,
                     timing,
@@ -177,7 +178,7 @@ pub fn communicator_report(logs: &[InspectorLog]) -> CommunicatorReport {
     let mut ordered: Vec<_> = collectives.into_iter().collect();
     ordered.sort_by_key(|(key, _)| *key);
     for ((id, kind, _), collective) in &mut ordered {
-        // a rank has one part in a collective
+        // a rank takes part in a collective once
         collective.sides.sort_unstable();
         collective.sides.dedup_by_key(|(rank, _)| *rank);
         add_to(&mut sums, (*id, *kind), collective);
@@ -220,13 +221,13 @@ fn add_to(
     sum.timing = sum.timing.max(Some(collective.timing));
 }
 
-/// Who came last to a collective, and what the others waited.
+/// Charges the last rank of a collective, and counts the others' waits.
 fn charge_members(
     members: &mut BTreeMap<(u32, i64), CommunicatorMember>,
     id: u32,
     collective: &LoggedCollective,
 ) {
-    // of one log nobody knows whether it waited
+    // a single log does not show whether its rank waited
     if collective.sides.len() < 2 {
         return;
     }
@@ -279,7 +280,8 @@ fn size_record(shared: &SharedIds, key: SizeKey, sum: &SizeSum) -> CommunicatorS
     }
 }
 
-/// How many times the bytes of a rank are counted, and the load of a link by that.
+/// Returns the multiple of a rank's bytes that counts as transferred, and the bus factor; `None` if
+/// nccl-tests has none.
 fn bandwidth_factors(kind: CollectiveKind, ranks: u64) -> Option<(f64, f64)> {
     let count = ranks.max(1) as f64;
     let part = (count - 1.0) / count;
@@ -294,7 +296,7 @@ fn bandwidth_factors(kind: CollectiveKind, ranks: u64) -> Option<(f64, f64)> {
     })
 }
 
-/// The communicators of all processes, each once.
+/// Communicators of all processes, without duplicates.
 #[derive(Default)]
 struct SharedIds {
     all: Vec<SharedCommunicator>,
@@ -373,7 +375,7 @@ mod tests {
             (size.mean_transfer_ns, size.mean_skew_ns),
             (40_000, Some(40_000))
         );
-        // 4 MB in 40 us are 100 GB/s; of four ranks a link has 1.5 times that
+        // 4 MB in 40 us are 100 GB/s; with four ranks, a link carries 1.5 times that
         assert_eq!(size.algorithm_bandwidth, Some(100.0));
         assert_eq!(size.bus_bandwidth, Some(150.0));
         assert_eq!((report.members[0].last, report.members[1].last), (1, 1));
@@ -388,7 +390,7 @@ mod tests {
     fn one_log_knows_no_skew() {
         let report = communicator_report(&[log_of(0, &[("AllGather", 1, 1_000_000, 10)])]);
         assert_eq!(report.sizes[0].mean_skew_ns, None);
-        // what each of four ranks gives
+        // four times the bytes that each rank contributes
         assert_eq!(report.sizes[0].algorithm_bandwidth, Some(400.0));
         assert_eq!(report.sizes[0].bus_bandwidth, Some(300.0));
         assert_eq!(report.members[0].collectives, 0);

@@ -1,17 +1,18 @@
-//! What devices compute: floating point operations of the kernels whose ops are multiplications of
-//! matrices, convolutions or attention.
+//! Computing rate of devices: floating point operations of kernels whose ops are matrix
+//! multiplications, convolutions or attention.
 //!
-//! Operations follow from the shapes in the traces by the formulas of `torch.utils.flop_counter`
-//! ([`etlink_link::roofline`]); an op's are shared by its kernels.
+//! Operations follow from the shapes in the traces, by the formulas of `torch.utils.flop_counter`
+//! ([`etlink_link::roofline`]). An op's operations are divided among its kernels.
 //!
 //! ```text
 //! tflops = operations / (window - before), as in `Utilization`: the steps, or the recording
 //! busy_tflops = operations / sum of these kernels' durations
 //! both: operations per ns / 1000
 //! ```
-//! What is recomputed counts each time that it runs. Kernels without an op (graph launches) or
-//! whose op has no shapes (`record_shapes` was off; forward convolutions without a host trace) do
-//! not count, nor do those that were launched before the recording or the first step: then both figures are too low, the first more so.
+//! Recomputed work counts each time it runs. Not counted are kernels without an op (graph
+//! launches), kernels whose op has no shapes (`record_shapes` was off, or a forward convolution
+//! without a host trace), and kernels launched before the recording or the first step. Both figures
+//! are then too low, the first one more so.
 
 use crate::outside_work::CountedWork;
 use crate::rows::ClassifiedRows;
@@ -20,31 +21,32 @@ use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::roofline::{RooflineWork, op_work, row_work};
 use serde::Serialize;
 
-/// One device.
+/// Computing rate of one device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ComputeRate {
     /// Device number.
     pub device: i64,
-    /// Kernels whose operations are known.
+    /// Number of kernels with known operations.
     pub rows: u64,
-    /// Sum of their operations; a multiplication and an addition are two.
+    /// Sum of the kernels' operations; a multiplication and an addition count as two.
     pub operations: u64,
-    /// Sum of their durations, ns.
+    /// Sum of the kernels' durations, ns.
     pub sum_ns: i64,
-    /// What the window is of.
+    /// Kind of the window.
     pub window: UtilizationWindow,
-    /// Steps in the window.
+    /// Number of steps in the window.
     pub steps: u64,
-    /// The window, less what is from before the recording: [`Utilization::whole_ns`].
+    /// Length of the window without work from before the recording: [`Utilization::whole_ns`].
     pub window_ns: i64,
     /// 10¹² operations per second of the window.
     pub tflops: f64,
-    /// 10¹² operations per second of these kernels' time.
+    /// 10¹² operations per second of the kernels' durations.
     pub busy_tflops: f64,
 }
 
-/// Per device with such kernels; `devices` are all those that have rows. O(ops + rows).
+/// Returns the rates of devices with such kernels. `devices` lists all devices with rows. O(ops +
+/// rows).
 pub(crate) fn compute_rates(
     rows: &ClassifiedRows<'_>,
     devices: &[Utilization],
@@ -76,7 +78,7 @@ fn device_compute_rate(
     for row in which
         .iter()
         .copied()
-        // `flop_counter` counts products, convolutions and attention; of other ops only bytes are
+        // `flop_counter` counts products, convolutions and attention; for other ops only bytes are
         // known.
         .filter(|row| work[*row].formula.is_counted())
         .filter(|row| is_in_window(rows, *row, time) && counted.row_cause(*row).is_none())
@@ -92,13 +94,14 @@ fn device_compute_rate(
     (found.operations > 0).then_some(found)
 }
 
-/// Whether a row starts in the window that its rate is of.
+/// Returns true if a row starts in the window of its rate.
 pub(crate) fn is_in_window(rows: &ClassifiedRows<'_>, row: usize, time: &Utilization) -> bool {
     let until = time.start_ns.saturating_add(time.window_ns);
     (time.start_ns..until).contains(&rows.trace.device.rows.start[row].0)
 }
 
-/// 10¹² operations per second; operations per ns are 10⁹ per second. 0 of no time.
+/// Converts to 10¹² operations per second; operations per ns are 10⁹ per second. 0 if the time is
+/// 0.
 fn tera_per_second(operations: u64, ns: i64) -> f64 {
     if ns > 0 {
         operations as f64 / ns as f64 / 1e3

@@ -1,12 +1,12 @@
 //! Copies and memsets by kind (`Memcpy HtoD (Pinned -> Device)`): bytes, time, bandwidth.
 //!
 //! ```text
-//! bandwidth = bytes / time in which at least one of the kind with a size runs
+//! bandwidth = bytes / time in which at least one row of the kind with a size runs
 //! bytes per ns = GB/s (10⁹ bytes)
 //! ```
-//! That is the mean over time of the sum of the running copies' bandwidths. The size of a row is
-//! its own or that which its launch call was given. Rows of which neither is known are counted and
-//! have times, but nothing of bytes.
+//! This is the mean over time of the running copies' total bandwidth. A row's size is stated by the
+//! row or by its launch call. Rows of unknown size count as rows and in times, but not in bytes or
+//! bandwidth.
 
 use crate::intervals::Intervals;
 use crate::outside_time::OutsideRows;
@@ -18,29 +18,29 @@ use rustc_hash::FxBuildHasher;
 use serde::Serialize;
 use std::cmp::Reverse;
 
-/// One kind of copy.
+/// Totals of one kind of copy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CopyTotals {
-    /// Its name, as the trace has it.
+    /// Name of the kind, as in the trace.
     pub kind: String,
-    /// How many rows.
+    /// Number of rows.
     pub rows: u64,
-    /// How many of these do not say their size.
+    /// Number of rows of unknown size.
     pub rows_without_size: u64,
-    /// Bytes.
+    /// Sum of the known sizes, bytes.
     pub bytes: u64,
     /// Sum of the durations, ns.
     pub sum_ns: i64,
-    /// The same of those with a size.
+    /// Sum of the durations of rows of known size, ns.
     pub sized_sum_ns: i64,
-    /// Time in which at least one runs, ns; of several ranks their sum.
+    /// Time in which at least one row runs, ns; summed over ranks.
     pub busy_ns: i64,
-    /// The same of those with a size.
+    /// Time in which at least one row of known size runs, ns.
     pub sized_busy_ns: i64,
-    /// Bytes per ns of that; none without sizes.
+    /// `bytes / sized_busy_ns`; `None` if no size is known.
     pub gb_per_s: Option<f64>,
-    /// The largest of one copy.
+    /// Highest bandwidth of a single copy.
     pub max_gb_per_s: Option<f64>,
 }
 
@@ -67,7 +67,7 @@ fn larger_bandwidth(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     a.into_iter().chain(b).reduce(f64::max)
 }
 
-/// Of one rank, by falling bytes. O(rows).
+/// Totals the copies of a rank, by falling bytes. O(rows).
 pub(crate) fn copy_totals(rows: &ClassifiedRows<'_>, outside: &OutsideRows) -> Vec<CopyTotals> {
     let device = &rows.trace.device.rows;
     let mut all: IndexMap<(NameId, i64), (CopyTotals, [Intervals; 2]), FxBuildHasher> =
@@ -85,14 +85,14 @@ pub(crate) fn copy_totals(rows: &ClassifiedRows<'_>, outside: &OutsideRows) -> V
             )
         };
         let (copies, [busy, sized_busy]) = all
-            // Copies of two devices run at once: their busy times add up instead of merging.
+            // Copies of two devices run at once: their busy times are added, not merged.
             .entry((device.name[row], rows.device(row)))
             .or_insert_with(empty);
         copies.rows += 1;
         let (bytes, (start, end)) = (device.bytes[row], rows.span(row));
         let lasted = end.saturating_sub(start);
         copies.sum_ns = copies.sum_ns.saturating_add(lasted);
-        // Rows come by start, which `Intervals::push` relies on.
+        // Rows are sorted by start, as `Intervals::push` requires.
         busy.push(start, end);
         if bytes == 0 {
             copies.rows_without_size += 1;
@@ -112,11 +112,11 @@ pub(crate) fn copy_totals(rows: &ClassifiedRows<'_>, outside: &OutsideRows) -> V
             ..copies
         })
         .collect();
-    // those of a rank's devices are one
+    // merges the devices of the rank
     sum_copies(all.iter())
 }
 
-/// Of all ranks.
+/// Sums the totals of all ranks.
 pub(crate) fn sum_copies<'a>(all: impl Iterator<Item = &'a CopyTotals>) -> Vec<CopyTotals> {
     let mut sums: IndexMap<&str, CopyTotals, FxBuildHasher> = IndexMap::default();
     for one in all {

@@ -1,66 +1,67 @@
-//! What devices can do at most, by their names: `device_peaks.txt` beside this file, which names
-//! the vendor's data sheet of each.
+//! Peak rates of devices, by name. The table is `device_peaks.txt` in this folder, which cites the
+//! vendor's data sheet for each device.
 
-/// How numbers are multiplied.
+/// Number formats of multiplications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precision {
     /// 64 bits.
     Fp64,
     /// 32 bits.
     Fp32,
-    /// 32 bits, of which products take 19.
+    /// 32 bits, of which products use 19.
     Tf32,
     /// 16 bits.
     Fp16,
-    /// 16 bits with the exponent of 32.
+    /// 16 bits with the exponent range of 32-bit numbers.
     Bf16,
     /// 8 bits.
     Fp8,
 }
 
-/// The figures of a data sheet; those that it does not have are none.
+/// Figures of a data sheet; `None` for figures it does not state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DevicePeaks {
-    /// Words of the name.
+    /// Words of the device's name.
     words: Vec<&'static str>,
-    /// Multiprocessors.
+    /// Number of multiprocessors.
     pub multiprocessors: Option<u32>,
     /// 10¹² operations per second, by [`Precision`].
     tflops: [Option<f64>; 6],
-    /// Of the device's memory, 10⁹ bytes per second.
+    /// Memory bandwidth, 10⁹ bytes per second.
     pub gb_per_s: Option<f64>,
-    /// Of its links to other devices, one way, 10⁹ bytes per second.
+    /// Bandwidth of the links to other devices, one way, 10⁹ bytes per second.
     pub link_gb_per_s: Option<f64>,
-    /// What the data sheet is called that the figures are from.
+    /// Title of the data sheet.
     pub sheet: &'static str,
 }
 
 const TABLE: &str = include_str!("device_peaks.txt");
 
-/// Words of devices' names that tell nothing apart.
+/// Words in device names that distinguish nothing.
 const VENDOR_WORDS: [&str; 6] = ["", "nvidia", "amd", "instinct", "tesla", "geforce"];
 
 impl DevicePeaks {
-    /// Those of a device that a trace calls so; `multiprocessors` as the trace says it. `None` of a
-    /// device that is not known, or of a part of one.
+    /// Returns the peaks of the device with this name in a trace and, if known, this number of
+    /// multiprocessors. `None` if the device is unknown or is a part of a device.
     pub fn find(name: &str, multiprocessors: Option<u32>) -> Option<DevicePeaks> {
         let name = name.to_lowercase();
         let words: Vec<&str> = name
             .split(|char: char| !char.is_ascii_alphanumeric())
             .collect();
-        // a slice of a device has a part of its peaks, which no sheet says
+        // a slice of a device has a share of its peaks, which no sheet states
         if words.contains(&"mig") {
             return None;
         }
-        // a name may fit two lines, as that of a trace that calls its device `MI250X/MI250`
+        // a name may fit two lines: some traces call a device `MI250X/MI250`
         all_peaks().find(|peaks| {
             let both = peaks.multiprocessors.zip(multiprocessors);
             peaks.has_name(&words) && both.is_none_or(|(whole, own)| whole == own)
         })
     }
 
-    /// Those of a device that somebody names without all words of a trace: `H100`, `A100 PCIe`. Of
-    /// several such devices the one with the fastest links, then memory: that of the SXM form.
+    /// Returns the peaks of a device with an abbreviated name: `H100`, `A100 PCIe`. Of several
+    /// matching devices it takes the one with the fastest links, then the fastest memory: the SXM
+    /// form.
     pub fn find_short(name: &str) -> Option<DevicePeaks> {
         let whole = DevicePeaks::find(name, None);
         if whole.as_ref().is_some_and(|peaks| peaks.gb_per_s.is_some()) {
@@ -87,8 +88,8 @@ impl DevicePeaks {
         best.or(whole)
     }
 
-    /// What names of devices with known peaks have in them: `h100 pcie`. Those that begin as a name
-    /// does, if there are any, else all.
+    /// Returns names of devices with known peaks, such as `h100 pcie`: those whose first word
+    /// occurs in `name`, else all.
     pub fn names_like(name: &str) -> Vec<String> {
         let name = name.to_lowercase();
         let all: Vec<DevicePeaks> = all_peaks().collect();
@@ -106,14 +107,14 @@ impl DevicePeaks {
         }
     }
 
-    /// The words that its name has.
+    /// Joins the words that a device's name must contain.
     fn name(&self) -> String {
         let words = self.words.iter().filter(|word| !word.starts_with('!'));
         let words: Vec<&str> = words.copied().collect();
         words.join(" ")
     }
 
-    /// 10¹² operations per second.
+    /// Peak rate for a precision, 10¹² operations per second; `None` if unknown.
     pub fn tflops(&self, precision: Precision) -> Option<f64> {
         self.tflops[precision as usize]
     }
@@ -129,7 +130,7 @@ impl DevicePeaks {
         words.contains(first) && others.iter().all(fits)
     }
 
-    /// `None` of a line that is none of the table's, which a test refuses.
+    /// Parses a line of the table. `None` for malformed lines, which a test rejects.
     fn from_line(line: &'static str) -> Option<DevicePeaks> {
         let columns: Vec<&str> = line.split('|').map(str::trim).collect();
         let [words, multiprocessors, tflops, memory, link, sheet] = columns[..] else {
@@ -147,7 +148,7 @@ impl DevicePeaks {
     }
 }
 
-/// `-` is none.
+/// Parses a number; `None` for `-`.
 fn number(text: &str) -> Option<f64> {
     text.parse().ok()
 }
@@ -172,7 +173,7 @@ mod tests {
             let peaks = peaks.unwrap_or_else(|| panic!("{line}"));
             assert!(peaks.tflops(Precision::Fp16).is_some(), "{line}");
             assert!(!peaks.sheet.is_empty(), "{line}");
-            // a figure that nobody could look up is none
+            // missing figures must be written as `-`
             assert!(!peaks.sheet.contains("memory"), "{line}");
             let numbers = line.split('|').skip(1).take(4);
             for word in numbers.flat_map(str::split_whitespace) {
@@ -205,7 +206,7 @@ mod tests {
             ("NVIDIA A100-SXM4-40GB", Some((312.0, Some(1555.0)))),
             ("NVIDIA A100 80GB PCIe", Some((312.0, Some(1935.0)))),
             ("NVIDIA A100-PCIE-40GB", Some((312.0, Some(1555.0)))),
-            // of its memory nothing is published
+            // its memory bandwidth is not published
             ("NVIDIA A100-PG509-200", Some((312.0, None))),
             ("NVIDIA B200", Some((2250.0, Some(8000.0)))),
             ("NVIDIA L4", Some((121.0, Some(300.0)))),
@@ -214,7 +215,7 @@ mod tests {
             ("NVIDIA GeForce RTX 4090", Some((165.2, Some(1008.0)))),
             ("AMD Instinct MI300X VF", Some((1307.4, Some(5300.0)))),
             ("AMD Instinct MI250X", Some((191.5, Some(1638.4)))),
-            // no bf16
+            // no bf16 support
             ("Tesla V100-SXM2-32GB", None),
             ("NVIDIA GeForce RTX 4090 Laptop GPU", None),
             ("NVIDIA A100-SXM4-80GB MIG 3g.40gb", None),

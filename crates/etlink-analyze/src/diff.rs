@@ -1,15 +1,15 @@
-//! What changed between two runs: ops and kernels added, removed, slower or faster.
+//! Changes between two runs: ops and kernels added, removed, slower or faster.
 //!
-//! Rows of the [profiler's tables](crate::top) of all ranks of each run are summed up and divided
-//! by the run's units: its [steps](crate::steps), over all ranks, where every rank of both runs has
-//! some, else its ranks. Rows are paired by name, side and, where they were grouped by these,
-//! shapes or stack; annotations that are steps are one row, their numbers `*`. The time of a row is
-//! its own: on the host without that of children, of a device row its duration; so that each change
-//! is counted once, where it is. `cost_ns` is the time in the second run less that in the first.
+//! Rows of the [profiler's tables](crate::top) of all ranks of a run are summed and divided by the
+//! run's units: its [steps](crate::steps), over all ranks, if every rank of both runs has some,
+//! else its ranks. Rows are paired by name, side and, if they were grouped by them, shapes or
+//! stack. Annotations that are steps form one row, with their numbers replaced by `*`. A row's time
+//! is its own: on the host without its children, on a device its duration. So each change is
+//! counted once, where it occurs. `cost_ns` is the time in the second run minus that in the first.
 //!
-//! The same time is rolled up by the class of device rows and by the op that launched them, and
-//! what the host waits for devices stands apart. Of the linked traces of both runs come the step
-//! times with their spread, classes, and utilization.
+//! The same time is rolled up by class of device rows and by the op that launched them. The host's
+//! waits for devices are separate. Step times with their spread, classes, and utilization come from
+//! the linked traces of both runs.
 
 mod common_steps;
 mod fail_rule;
@@ -36,84 +36,84 @@ use rustc_hash::FxBuildHasher;
 use serde::Serialize;
 use std::borrow::Cow;
 
-/// One run.
+/// Figures of one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunSide {
-    /// Traces that were summed up.
+    /// Number of traces.
     pub ranks: u64,
-    /// Steps of all of them.
+    /// Number of steps of all traces.
     pub steps: u64,
-    /// More steps, by which nothing is divided: what the recording cuts
+    /// Number of further steps, excluded from divisions: those that the recording truncates
     /// ([`StepExclusion`](crate::StepExclusion)).
     pub excluded_steps: u64,
-    /// Steps that all ranks have: step times are of these.
+    /// Number of steps that all ranks have, used for step times.
     pub common_steps: u64,
-    /// Steps that some ranks lack, which are in no step time.
+    /// Steps that some ranks lack, left out of step times.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub incomplete_steps: Vec<IncompleteStep>,
-    /// Own time of all host rows, per unit, ns.
+    /// Self time of all host rows, per unit, ns.
     pub self_host_ns: i64,
     /// Time of all device rows, per unit, ns.
     pub device_ns: i64,
-    /// Device rows that are not compared, by when they were launched; of the run, not per unit.
+    /// Device rows that are not compared, by time of launch; totals of the run, not per unit.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub outside: Vec<OutsideSum>,
 }
 
-/// Device rows of all ranks that are not compared.
+/// Totals of device rows of all ranks that are not compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OutsideSum {
-    /// When they were launched.
+    /// Time of launch.
     pub launched: OutsideCause,
-    /// How many.
+    /// Number of rows.
     pub rows: u64,
     /// Sum of their durations, ns.
     pub sum_ns: i64,
 }
 
-/// What became of a row.
+/// Kind of a row's change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
-    /// Only in the second run.
+    /// The row is only in the second run.
     Added,
-    /// Only in the first.
+    /// The row is only in the first run.
     Removed,
-    /// Takes longer.
+    /// The row takes longer.
     Slower,
-    /// Takes less.
+    /// The row takes less time.
     Faster,
-    /// Takes as long.
+    /// The row takes as long.
     Same,
 }
 
-/// A row of either run or of both.
+/// A row of one or both runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RowChange {
-    /// Name.
+    /// Name of the row.
     pub name: String,
-    /// The name of a kernel as people read it, where it is another: see
+    /// Readable name of a kernel; `None` if equal to `name`: see
     /// [`short_names`](crate::short_names()).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub short_name: Option<Box<str>>,
-    /// A device row, not a range of the host.
+    /// True for device rows; false for host ranges.
     pub on_device: bool,
-    /// A range of a device's stream, which takes no time of its own.
+    /// True for ranges on a device's stream, which take no time of their own.
     #[serde(skip)]
     pub is_annotation: bool,
-    /// What became of it.
+    /// Kind of change.
     pub kind: ChangeKind,
     /// Events per unit in the first and the second run.
     pub counts: [f64; 2],
-    /// Own time per unit, ns.
+    /// Self time per unit, ns.
     pub times_ns: [i64; 2],
-    /// Second less first, ns.
+    /// Second time minus first, ns.
     pub cost_ns: i64,
-    /// Input shapes.
+    /// Input shapes, if grouped by shape.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shapes: Option<String>,
     /// Python frames, innermost first.
@@ -125,39 +125,38 @@ pub struct RowChange {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunDiff {
-    /// What figures are of: `step` or `rank`.
+    /// Unit of the figures: `step` or `rank`.
     pub per: &'static str,
-    /// The first and the second run.
+    /// Figures of the first and the second run.
     pub runs: [RunSide; 2],
-    /// Whether they do the same on the same device.
+    /// Comparability of the runs: same work, same device.
     pub likeness: RunLikeness,
-    /// Step times, where both runs have steps that all their ranks have.
+    /// Change of the step time; `None` unless both runs have steps that all their ranks have.
     pub step: Option<StepChange>,
-    /// Share of its steps, or recording, in which a device is busy, also with communication in
-    /// which it may only wait for other ranks.
+    /// Share of each run's steps, or recording, in which a device is busy, including communication
+    /// in which it may only wait for other ranks.
     pub utilization: Option<[f64; 2]>,
-    /// Share of them in which a device computes or copies.
+    /// Share of each run's steps, or recording, in which a device computes or copies.
     pub compute_or_copy: Option<[f64; 2]>,
     /// Device time by class.
     pub classes: Vec<PartChange>,
-    /// Share of each run's device time of which its traces tell the op that launched it.
+    /// Share of each run's device time with a known launching op.
     pub op_shares: [f64; 2],
-    /// Device time by the op that launched it; empty where one of the runs tells it of less than
-    /// half.
+    /// Device time by launching op; empty if either run knows the op of less than half of it.
     pub ops: Vec<PartChange>,
-    /// What the host waits for devices, by call.
+    /// Time in which the host waits for devices, by call.
     pub waiting: Vec<PartChange>,
-    /// What costs or saves most first.
+    /// Changes of rows, by falling absolute cost.
     pub changes: Vec<RowChange>,
 }
 
-/// Below this share of a run's device time its ops are not compared.
+/// Minimum share of device time with a known op for comparing ops.
 const LEAST_OP_SHARE: f64 = 0.5;
 
-/// Counts and times of a row in both runs.
+/// Count and time of a row in both runs.
 type Both = [(u64, i64); 2];
 
-/// What makes a row one and the same in both runs.
+/// Key that identifies a row in both runs.
 #[derive(PartialEq, Eq, Hash)]
 struct ChangeKey<'t> {
     name: Cow<'t, str>,
@@ -167,7 +166,7 @@ struct ChangeKey<'t> {
     stack: &'t [String],
 }
 
-/// Compares two runs by the tables and the analyses of their ranks. O(rows log rows).
+/// Compares two runs by the tables and analyses of their ranks. O(rows log rows).
 pub fn compare_runs(tops: [&[&KeyAverages]; 2], ranks: [&[&RankAnalysis]; 2]) -> RunDiff {
     let excluded = ranks.map(|ranks| {
         let steps = ranks.iter().flat_map(|rank| &rank.steps);
@@ -204,7 +203,7 @@ pub fn compare_runs(tops: [&[&KeyAverages]; 2], ranks: [&[&RankAnalysis]; 2]) ->
     }
 }
 
-/// Of all ranks, by when they were launched.
+/// Sums the outside work of all ranks, by time of launch.
 fn outside_sums(ranks: &[&RankAnalysis]) -> Vec<OutsideSum> {
     let mut sums = OutsideCause::ALL.map(|launched| OutsideSum {
         launched,
@@ -221,11 +220,11 @@ fn outside_sums(ranks: &[&RankAnalysis]) -> Vec<OutsideSum> {
     sums
 }
 
-/// Whether figures are per step, and by what those of each run are divided. `excluded`: steps of
-/// each run that are none to divide by.
+/// Returns true if figures are per step, and the divisor of each run. `excluded` counts the steps
+/// of each run that are left out of the divisor.
 fn run_units(sides: [&[&KeyAverages]; 2], excluded: [u64; 2]) -> (bool, [u64; 2]) {
-    // Steps count only where all ranks have some: else
-    // the two runs would be divided by different units.
+    // Steps are used only if all ranks have some: else the two runs would be divided by different
+    // units.
     let per_step = sides
         .iter()
         .all(|tops| tops.iter().all(|top| top.steps > 0));
@@ -238,12 +237,12 @@ fn run_units(sides: [&[&KeyAverages]; 2], excluded: [u64; 2]) -> (bool, [u64; 2]
     (per_step, units)
 }
 
-/// Compares the tables of two runs, one of each rank. O(rows log rows).
+/// Compares the tables of two runs, one per rank. O(rows log rows).
 pub fn diff_runs(first: &[&KeyAverages], second: &[&KeyAverages]) -> RunDiff {
     diff_tables([first, second], [0, 0])
 }
 
-/// The same of runs with steps that are none to divide by.
+/// Like [`diff_runs`], for runs with steps excluded from the divisor.
 fn diff_tables(sides: [&[&KeyAverages]; 2], excluded: [u64; 2]) -> RunDiff {
     let steps = sides.map(|tops| tops.iter().map(|top| top.steps).sum::<u64>());
     let (per_step, units) = run_units(sides, excluded);
@@ -255,8 +254,8 @@ fn diff_tables(sides: [&[&KeyAverages]; 2], excluded: [u64; 2]) -> RunDiff {
         {
             let both = rows.entry(change_key(top, row)).or_default();
             both[side].0 += row.count;
-            // Own times add up to the whole, so a change
-            // shows in one row and not in all rows around it.
+            // Self times add up to the whole, so a change shows in one row and not in all rows
+            // around it.
             both[side].1 = both[side].1.saturating_add(own_time(row));
         }
     }
@@ -264,7 +263,7 @@ fn diff_tables(sides: [&[&KeyAverages]; 2], excluded: [u64; 2]) -> RunDiff {
         .into_iter()
         .map(|(key, both)| row_change(&key, both, units))
         .collect();
-    // equal ones stay in the order of their first events
+    // ties stay in the order of their first events
     changes.sort_by_key(|change| std::cmp::Reverse(change.cost_ns.unsigned_abs()));
     let mut kernels: Vec<&mut RowChange> = changes.iter_mut().collect();
     kernels.retain(|change| change.on_device && !change.is_annotation);
@@ -306,7 +305,7 @@ fn diff_tables(sides: [&[&KeyAverages]; 2], excluded: [u64; 2]) -> RunDiff {
         utilization: None,
         compute_or_copy: None,
         classes: vec![],
-        // an op whose rows a trace does not tell would look like one that is gone
+        // an op whose rows a trace does not identify would look removed
         ops: if is_told {
             parts::op_changes(sides, units)
         } else {
@@ -318,7 +317,7 @@ fn diff_tables(sides: [&[&KeyAverages]; 2], excluded: [u64; 2]) -> RunDiff {
 }
 
 impl RunSide {
-    /// What step times are of, where ranks lack steps; none where all have the same.
+    /// Note on the steps used for step times; `None` if all ranks have the same steps.
     pub fn common_steps_note(&self) -> Option<String> {
         if self.incomplete_steps.is_empty() {
             return None;
@@ -333,7 +332,7 @@ impl RunSide {
 }
 
 impl RunDiff {
-    /// What the figures of each run are divided by.
+    /// Divisors of each run's figures.
     pub fn units(&self) -> [u64; 2] {
         let runs = self.runs.each_ref();
         runs.map(|run| {
@@ -346,7 +345,7 @@ impl RunDiff {
         })
     }
 
-    /// Whether a part changed by no more of its time than steps vary.
+    /// True if a part changed by no more, relative to its time, than steps vary.
     pub fn is_within_spread(&self, times_ns: [i64; 2]) -> bool {
         let share = self.step.as_ref().and_then(StepChange::spread_share);
         let longer = times_ns[0].max(times_ns[1]) as f64;
@@ -356,18 +355,18 @@ impl RunDiff {
 }
 
 impl RowChange {
-    /// The name as people read it.
+    /// Readable name of the row.
     pub fn short_name(&self) -> &str {
         self.short_name.as_deref().unwrap_or(&self.name)
     }
 
-    /// Whether the host stands still in it until a device is done.
+    /// True if the host stands still in this row until a device is done.
     pub fn is_wait(&self) -> bool {
         !self.on_device && parts::is_wait(&self.name)
     }
 }
 
-/// The share of device time of which the launching op is known; all of none.
+/// Share of device time with a known launching op; 1 without device time.
 fn op_share(tops: &[&KeyAverages]) -> f64 {
     let rows = tops.iter().flat_map(|top| &top.rows);
     let of_ops = rows.filter(|row| !row.on_device);
@@ -376,7 +375,7 @@ fn op_share(tops: &[&KeyAverages]) -> f64 {
     if whole > 0.0 { known / whole } else { 1.0 }
 }
 
-/// The name of a row, the same for all steps.
+/// Returns the name of a row, equal for all steps.
 fn comparable_name<'t>(top: &KeyAverages, row: &'t KeyAverage) -> Cow<'t, str> {
     let rest = match row.name.strip_prefix(&top.step_name) {
         Some(rest) if row.annotation && !top.step_name.is_empty() => rest,
@@ -388,8 +387,8 @@ fn comparable_name<'t>(top: &KeyAverages, row: &'t KeyAverage) -> Cow<'t, str> {
     let mut name = String::with_capacity(row.name.len());
     for c in row.name.chars() {
         match c {
-            // A number of any length is one star:
-            // `ProfilerStep#9` and `ProfilerStep#10` are one row.
+            // A number of any length becomes one star: `ProfilerStep#9` and `ProfilerStep#10` are
+            // one row.
             '0'..='9' if name.ends_with('*') => {}
             '0'..='9' => name.push('*'),
             c => name.push(c),
@@ -408,7 +407,7 @@ fn change_key<'t>(top: &KeyAverages, row: &'t KeyAverage) -> ChangeKey<'t> {
     }
 }
 
-/// User annotations on a device stand for rows that are there too.
+/// Self time of a row, ns. 0 for user annotations on a device, whose rows are counted themselves.
 fn own_time(row: &KeyAverage) -> i64 {
     match (row.on_device, row.annotation) {
         (true, true) => 0,
@@ -421,7 +420,7 @@ fn row_change(key: &ChangeKey<'_>, both: Both, units: [u64; 2]) -> RowChange {
     let times_ns = [0, 1].map(|side| time_per_unit(both[side].1, units[side]));
     let cost_ns = times_ns[1].saturating_sub(times_ns[0]);
     let kind = match (both[0].0, both[1].0, cost_ns) {
-        // The count decides, not the time: rows without a duration exist as well.
+        // The count decides, not the time, since rows may have no duration.
         (0, ..) => ChangeKind::Added,
         (_, 0, _) => ChangeKind::Removed,
         (.., 0) => ChangeKind::Same,
@@ -442,9 +441,9 @@ fn row_change(key: &ChangeKey<'_>, both: Both, units: [u64; 2]) -> RowChange {
     }
 }
 
-/// Rounded to the nearest ns.
+/// Divides a time, rounding to the nearest ns.
 fn time_per_unit(ns: i64, units: u64) -> i64 {
-    // 128 bits, as adding half a unit may pass the largest time.
+    // 128 bits, as adding half a unit may exceed the largest time.
     (ns as i128 + i128::from(units) / 2)
         .div_euclid(i128::from(units))
         .try_into()

@@ -5,24 +5,24 @@ use serde::{Serialize, Serializer};
 #[cfg(feature = "schema")]
 use std::borrow::Cow;
 
-/// Of some durations. Merging is exact, so that figures do not depend on the order of ranks or
-/// threads.
+/// Statistics of a set of durations. Merging is exact, so results do not depend on the order of
+/// ranks or threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct DurationStats {
-    /// How many.
+    /// Number of durations.
     pub count: u64,
     /// Sum, ns.
     pub sum_ns: i64,
-    /// Shortest, ns; 0 of none.
+    /// Shortest duration, ns; 0 if there are none.
     pub min_ns: i64,
-    /// Longest, ns; 0 of none.
+    /// Longest duration, ns; 0 if there are none.
     pub max_ns: i64,
-    /// Sum of the squares, ns².
+    /// Sum of squares, ns².
     squares: u128,
 }
 
 impl DurationStats {
-    /// One more.
+    /// Adds one duration.
     pub fn add(&mut self, ns: i64) {
         let square = u128::from(ns.unsigned_abs()).pow(2);
         self.merge(&DurationStats {
@@ -34,7 +34,7 @@ impl DurationStats {
         });
     }
 
-    /// All of `other` too.
+    /// Adds all durations of `other`.
     pub fn merge(&mut self, other: &DurationStats) {
         if other.count == 0 {
             return;
@@ -48,7 +48,7 @@ impl DurationStats {
         self.squares = self.squares.saturating_add(other.squares);
     }
 
-    /// Mean, ns; 0 of none.
+    /// Mean duration, ns; 0 if there are none.
     pub fn mean_ns(&self) -> f64 {
         if self.count == 0 {
             0.0
@@ -57,9 +57,10 @@ impl DurationStats {
         }
     }
 
-    /// Standard deviation of a sample (divided by count - 1), ns; `None` of fewer than two.
+    /// Standard deviation of the sample (divided by count - 1), ns; `None` for fewer than two
+    /// durations.
     pub fn stddev_ns(&self) -> Option<f64> {
-        // Sums of whole numbers are exact; a mean updated step by step would depend on the order.
+        // Integer sums are exact; a mean updated step by step would depend on the order.
         let (n, sum) = (
             u128::from(self.count),
             u128::from(self.sum_ns.unsigned_abs()),
@@ -72,7 +73,7 @@ impl DurationStats {
     }
 }
 
-/// Durations as they are printed.
+/// Statistics as printed.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct DurationRecord {
@@ -86,7 +87,7 @@ struct DurationRecord {
     min_ns: i64,
     /// Longest, ns.
     max_ns: i64,
-    /// Standard deviation, ns; null of fewer than two.
+    /// Standard deviation, ns; null for fewer than two durations.
     stddev_ns: Option<f64>,
 }
 
@@ -115,8 +116,8 @@ impl Serialize for DurationStats {
     }
 }
 
-/// The value in the middle; of an even number the mean of the two in the middle, 0 of none.
-/// O(n log n).
+/// Returns the median; for an even number of values, the mean of the two in the middle; 0 if there
+/// are none. O(n log n).
 pub fn median_ns(values: &mut [i64]) -> i64 {
     values.sort_unstable();
     let upper = values.get(values.len() / 2).copied().unwrap_or(0);

@@ -1,12 +1,12 @@
-//! When devices communicate and do nothing else, and how long of that they only wait.
+//! Finds the time in which devices only communicate, and how much of it is spent waiting.
 //!
-//! A kernel of NCCL runs from when its own rank arrives. Until the last rank has, it waits, and the
-//! device looks busy. One trace alone cannot tell this from the transfer: when the others arrived,
-//! the join of the ranks says.
+//! A NCCL kernel runs from its own rank's arrival. Until the last rank arrives, the kernel waits
+//! and the device looks busy. A single trace cannot separate this wait from the transfer: the other
+//! ranks' arrivals come from the join of the ranks.
 //!
 //! ```text
-//! rank 0   |= gemm =|~~~~~~ waits ~~~~~|= all_reduce =|      waiting: ~, where no gemm and no
-//! rank 1   |======== gemm =============|= all_reduce =|      copy runs beside it
+//! rank 0   |= gemm =|~~~~~~ waits ~~~~~|= all_reduce =|      waiting: ~, while no gemm and no
+//! rank 1   |======== gemm =============|= all_reduce =|      copy runs
 //! ```
 
 use crate::breakdown::work_sets;
@@ -20,42 +20,43 @@ use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::LinkedTrace;
 use etlink_model::{NodeIdx, UnixNs};
 
-/// A wait of a rank in a communication of its device, by the rank's own clock.
+/// A rank's wait in a communication of its device, on the rank's own clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommunicationWait {
-    /// The communication's node.
+    /// Node of the communication.
     pub node: NodeIdx,
-    /// When the rank has arrived.
+    /// Arrival of the rank.
     pub start_ns: UnixNs,
-    /// How much later the last rank does, ns.
+    /// Delay from this arrival to the last rank's, ns.
     pub waits_ns: i64,
 }
 
-/// How busy the devices of a trace are, and with which communication.
+/// Use of a trace's devices, with the communication that keeps them busy.
 #[derive(Clone, Debug, Default, PartialEq, BorshSerialize, BorshDeserialize)]
 pub struct DeviceUse {
-    /// Per device with rows, by number.
+    /// Utilization of each device with rows, sorted by device number.
     pub utilization: Vec<Utilization>,
-    /// When nothing but communication makes them busy.
+    /// Time in which only communication keeps them busy.
     pub exposed: ExposedCommunication,
 }
 
-/// When nothing but communication makes devices busy. It does not need the trace any more.
+/// Time in which only communication keeps devices busy. Independent of the trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct ExposedCommunication {
     devices: Vec<DeviceCommunication>,
 }
 
-/// The same of one device.
+/// Exposed communication of one device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 struct DeviceCommunication {
-    /// Nodes of its rows that communicate, ascending.
+    /// Nodes of its communication rows, ascending.
     nodes: Vec<NodeIdx>,
-    /// When only these run, by the clock of the rank, ns.
+    /// Time in which only these rows run, by the rank's clock, ns.
     exposed: Intervals,
 }
 
-/// Of each device of a trace, as [`analyze`](crate::analyze) has it. O(n log n) in the events.
+/// Computes the use of each device of a trace, as in [`analyze`](crate::analyze). O(n log n) in the
+/// number of events.
 pub fn device_use(trace: &LinkedTrace, rules: &KernelRules) -> DeviceUse {
     let rows = ClassifiedRows::new(trace, rules);
     let utilization = utilizations(&rows, &step_times(&rows));
@@ -84,7 +85,8 @@ pub fn device_use(trace: &LinkedTrace, rules: &KernelRules) -> DeviceUse {
     }
 }
 
-/// When only communication of these rows runs, inside of the window; by the rank's clock.
+/// Returns the intervals of the window in which only communication of these rows runs, on the
+/// rank's clock.
 fn exposed_intervals(
     rows: &ClassifiedRows<'_>,
     of_device: &[usize],
@@ -103,8 +105,8 @@ fn exposed_intervals(
 }
 
 impl ExposedCommunication {
-    /// How long devices do nothing but wait in communications for other ranks, summed over
-    /// devices, ns. A time in which two of them wait counts once. O(waits log waits + intervals).
+    /// Time in which devices only wait in communications for other ranks, summed over devices, ns.
+    /// Concurrent waits of a device count once. O(waits log waits + intervals).
     pub fn waiting_ns(&self, waits: &[CommunicationWait]) -> i64 {
         let devices = self.devices.iter();
         devices.fold(0, |sum, device| {

@@ -1,8 +1,8 @@
-//! Which rank hangs where, by the dumps of the flight recorder of all ranks.
+//! Finds the rank that hangs a run, and its position, from the flight recorder dumps of all ranks.
 //!
 //! A rank whose first collective has not ended waits in it for the ranks of the group that have not
-//! called it. A rank that others wait for and that waits for nobody is what the run hangs on: what it
-//! does instead is outside of all collectives. O(entries log entries).
+//! called it. The run hangs on a rank that others wait for and that waits for nobody: that rank is
+//! busy outside all collectives. O(entries log entries).
 
 mod compare;
 mod groups;
@@ -25,12 +25,12 @@ use verdict::add_verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Says which rank hangs where. `dumps` are by rank, one of each.
+/// Reports which rank hangs, and where. `dumps` holds one dump per rank, sorted by rank.
 pub fn hang_report(dumps: &[RankDump]) -> HangReport {
     hang_report_without(dumps, &BTreeSet::new())
 }
 
-/// The same where dumps of other ranks are there, and cannot be used.
+/// Like [`hang_report`], for runs in which the dumps of the ranks `unusable` cannot be used.
 pub fn hang_report_without(dumps: &[RankDump], unusable: &BTreeSet<GlobalRank>) -> HangReport {
     let groups = group_sides(dumps);
     let mut report = HangReport::default();
@@ -67,7 +67,7 @@ pub fn hang_report_without(dumps: &[RankDump], unusable: &BTreeSet<GlobalRank>) 
         report.ranks.push(place.hang);
     }
     report.waited_for = waited_for(&report.ranks);
-    // those that wait longest first: what comes later may follow from them
+    // longest wait first: later waits may follow from it
     report
         .stuck
         .sort_by_key(|stuck| (stuck.not_called.is_empty(), stuck.created_ns));
@@ -75,7 +75,7 @@ pub fn hang_report_without(dumps: &[RankDump], unusable: &BTreeSet<GlobalRank>) 
     report
 }
 
-/// Each call of each rank, by group, number and rank.
+/// Lists each call of each rank, by group, number and rank.
 pub fn flight_calls(dumps: &[RankDump]) -> Vec<FlightCall> {
     let mut calls = vec![];
     let is_cut: Vec<bool> = dumps.iter().map(RankDump::is_cut).collect();
@@ -106,7 +106,7 @@ pub fn flight_calls(dumps: &[RankDump]) -> Vec<FlightCall> {
     calls
 }
 
-/// Of each rank of a group the first collective that has not ended in it.
+/// Returns the first collective of a group that has not ended on each rank.
 fn stuck_collectives(
     dumps: &[RankDump],
     cut: &BTreeSet<GlobalRank>,
@@ -118,7 +118,7 @@ fn stuck_collectives(
         let open = group.sides_of(number).iter();
         let open = open.filter(|side| !has_ended(dumps, side));
         let open: Vec<GlobalRank> = open.map(|side| side.rank).collect();
-        // what comes behind what a rank waits in may only wait for that
+        // collectives after the one a rank waits in may only wait for that one
         if open.iter().any(|rank| !seen.contains(rank)) {
             stuck.extend(stuck_collective(dumps, cut, group, number));
         }
@@ -164,7 +164,7 @@ fn stuck_collective(
         ended: ended.iter().map(|side| side.rank).collect(),
         not_called,
         unknown: group.absent.iter().copied().collect(),
-        // which of them have a dump is known to the report
+        // filled in by the report, which knows which of them have a dump
         unusable: vec![],
         cut: may_be_absent,
         mismatch: call_mismatch(dumps, sides),
@@ -172,7 +172,8 @@ fn stuck_collective(
     })
 }
 
-/// The ranks that have not come to a number: those whose dump is cut, who may have, and the others.
+/// Returns the ranks that have not reached a number: those with a truncated dump, which may have
+/// called it, and the others.
 fn absent_calls(
     dumps: &[RankDump],
     cut: &BTreeSet<GlobalRank>,
@@ -183,7 +184,7 @@ fn absent_calls(
     absent.partition(|call| cut.contains(&call.rank))
 }
 
-/// Where a rank is, and the message in which it is.
+/// Position of a rank, and the message in which it waits.
 struct RankPlace {
     hang: RankHang,
     message: Option<StuckMessage>,
@@ -254,7 +255,7 @@ fn collective_place(one: &RankDump, entry: &FlightEntry) -> CollectivePlace {
     }
 }
 
-/// A message that has not ended, and its other side.
+/// Describes a message that has not ended, and its other side.
 fn stuck_message(
     one: &RankDump,
     entry: &FlightEntry,
@@ -266,7 +267,7 @@ fn stuck_message(
         call: collective_place(one, entry),
         ..StuckMessage::default()
     };
-    // the peer is a place in the group
+    // the peer is an index into the group
     let place = usize::try_from(entry.peer).ok();
     let Some(peer) = place.and_then(|place| group.ranks.get(place)).copied() else {
         return message;
@@ -294,7 +295,7 @@ fn stuck_message(
     message
 }
 
-/// Ranks that others wait for and that wait for nobody.
+/// Returns the ranks that others wait for and that wait for nobody.
 fn waited_for(ranks: &[RankHang]) -> Vec<GlobalRank> {
     let wanted: BTreeSet<GlobalRank> = ranks
         .iter()

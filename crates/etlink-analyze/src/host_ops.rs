@@ -1,6 +1,6 @@
-//! Where a program without a device spends its time: ops of the host by their own time.
+//! Ops by self time, for programs without device work.
 //!
-//! Only of traces without device work. Of others `top` says it, beside the time on devices.
+//! Empty for traces with device work: `top` covers those, next to device times.
 
 use crate::rows::ClassifiedRows;
 use crate::top::{self, KeyAverage, key_averages};
@@ -10,29 +10,30 @@ use rustc_hash::FxBuildHasher;
 use serde::Serialize;
 use std::cmp::Reverse;
 
-/// All ops or calls of one name.
+/// Totals of all ops or calls of one name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostOpTotals {
-    /// Name.
+    /// Name of the op or call.
     pub name: String,
-    /// How many.
+    /// Number of ops or calls.
     pub count: u64,
-    /// Time without that of the ops inside them, ns.
+    /// Time without the ops inside, ns.
     pub self_ns: i64,
-    /// Time with that of the ops inside them, ns.
+    /// Time with the ops inside, ns.
     pub total_ns: i64,
-    /// Part of all ops' own time; 0 to 1.
+    /// Share of all ops' self time, 0 to 1.
     pub share: f64,
 }
 
-/// By falling own time; none where there is device work. O(n log n) in the ops.
+/// Totals the ops by falling self time; empty if there is device work. O(n log n) in the number of
+/// ops.
 pub(crate) fn host_op_totals(rows: &ClassifiedRows<'_>) -> Vec<HostOpTotals> {
     if !rows.is_empty() {
         return vec![];
     }
     let top = key_averages(&rows.trace.device, top::Options::default());
-    // an annotation's own time is what no op explains, and no op
+    // an annotation's self time is time that no op explains
     let is_op = |row: &&KeyAverage| !row.on_device && !row.annotation && row.self_host_ns > 0;
     let ops = top.rows.iter().filter(is_op);
     let mut all = vec![];
@@ -48,7 +49,7 @@ pub(crate) fn host_op_totals(rows: &ClassifiedRows<'_>) -> Vec<HostOpTotals> {
     with_shares(all)
 }
 
-/// Of all ranks.
+/// Sums the totals of all ranks.
 pub(crate) fn sum_host_ops<'a>(ranks: impl Iterator<Item = &'a HostOpTotals>) -> Vec<HostOpTotals> {
     let mut sums: IndexMap<&str, HostOpTotals, FxBuildHasher> = IndexMap::default();
     for op in ranks {
@@ -63,7 +64,7 @@ pub(crate) fn sum_host_ops<'a>(ranks: impl Iterator<Item = &'a HostOpTotals>) ->
     with_shares(sums.into_values().collect())
 }
 
-/// By falling own time, equal ones by name.
+/// Adds the shares and sorts by falling self time, ties by name.
 fn with_shares(mut all: Vec<HostOpTotals>) -> Vec<HostOpTotals> {
     let whole: f64 = all.iter().map(|op| op.self_ns as f64).sum();
     for op in &mut all {

@@ -1,30 +1,29 @@
-//! Where a device waits, and for what.
+//! Idle time of devices, by cause.
 //!
-//! A *gap* is time between a row's start and the latest end of those before it: of its stream, or,
-//! for a device as a whole, of all its streams. Rows that stand for no work ([`RowClass::Other`])
-//! neither fill nor end one. Time in which only work of no step runs, or work from before the
-//! recording is waited for, is none either (`OutsideTime`). Each gap is cut, exactly, by what the
-//! row that ends it was waiting for:
+//! A *gap* is the time between a row's start and the latest end of the rows before it, on its
+//! stream or, for a whole device, on all its streams. Rows that are no work ([`RowClass::Other`])
+//! neither fill nor end a gap. Time in which only work outside the steps runs, or work from before
+//! the recording is awaited, is no gap either (`OutsideTime`). Each gap is divided, exactly, by
+//! what the row at its end was waiting for:
 //!
 //! ```text
 //! gap            |-------------------------------------------------------|  row
 //! host_late      |=========| until the call that launched the row began
-//! launch_call              |=====| until that call ended, or the row began, where that took more
-//!                                  than LAUNCH_LATENCY: the call loads a module, waits in itself,
+//! launch_call              |=====| until that call ended, or the row began, if that took more
+//!                                  than LAUNCH_LATENCY: the call loads a module, waits inside,
 //!                                  or finds the queue full
-//! event_wait                     |=======| until the last row of another stream that it waited
-//!                                  for ended, or the last wait that its own stream shows
-//! unexplained                                              |==============| what no known cause
-//!                                  explains (a node of the graph)
-//! launch, between                        |=================| the rest: after a late call what
-//!                                  launching took, else the time from row to row
+//! event_wait                     |=======| until the end of the last row of another stream that
+//!                                  it waited for, or of the last wait that its own stream shows
+//! unexplained                                              |==============| time without a
+//!                                  known cause (a node of the graph)
+//! launch, between                        |=================| the rest: the launch after a
+//!                                  late call, else the time from row to row
 //! ```
-//! Sums: `idle = host_late + launch_call + event_wait + launch + between + unexplained`, ns; for a
-//! device that is
-//! the idle and exposed other time of its [`DeviceTime`](crate::DeviceTime) between its first and
-//! last work. `busy` is the time in which at least one of its rows runs. The time before a stream's
-//! first row and after its last is no gap, but where work of no step ran first: from then on the
-//! steps had the stream.
+//! Sums, in ns: `idle = host_late + launch_call + event_wait + launch + between + unexplained`. For
+//! a device, this is the idle and exposed other time of its [`DeviceTime`](crate::DeviceTime)
+//! between its first and last work. `busy` is the time in which at least one of its rows runs. The
+//! time before a stream's first row and after its last row is no gap, unless work outside the steps
+//! ran first: from its end on, the stream was available to the steps.
 
 mod gaps;
 mod host;
@@ -41,42 +40,42 @@ use etlink_model::{NodeIdx, RowIdx, TableIdx, TimeNs};
 use gaps::GapCollector;
 use serde::Serialize;
 
-/// The gaps of a device or of one of its streams, ns.
+/// Gaps of a device or of one of its streams, ns.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IdleCauses {
-    /// Device number; none of a sum.
+    /// Device number; `None` for sums.
     pub device: Option<i64>,
-    /// Stream; none for the device as a whole.
+    /// Stream; `None` for the whole device.
     pub stream: Option<i64>,
-    /// Work runs; with `idle_ns` and `outside_ns`, from the first such row's start to the last
-    /// one's end.
+    /// Time in which work runs. Together with `idle_ns` and `outside_ns`, it covers the time from
+    /// the first such row's start to the last one's end.
     pub busy_ns: i64,
-    /// Only work of no step runs, work from before the recording is waited for, or too many rows
-    /// were lost to tell.
+    /// Time in which only work outside the steps runs, work from before the recording is awaited,
+    /// or the state is unknown because too many rows were lost.
     pub outside_ns: i64,
-    /// How many gaps.
+    /// Number of gaps.
     pub gaps: u64,
-    /// Sum of all.
+    /// Length of all gaps.
     pub idle_ns: i64,
-    /// The host had not launched yet.
+    /// Time in which the host had not yet launched the row.
     pub host_late_ns: i64,
-    /// Another stream had not got there yet.
+    /// Time in which another stream had not yet reached the awaited event.
     pub event_wait_ns: i64,
-    /// The launching call itself blocked, for more than 100 us: it loads a module, waits in itself,
-    /// or finds the queue full.
+    /// Time in which the launching call itself blocked for more than 100 us: it loads a module,
+    /// waits inside, or finds the queue full.
     pub launch_call_ns: i64,
-    /// From a late call to the start, without what the call blocked.
+    /// Time from a late call to the start, without the time the call blocked.
     pub launch_ns: i64,
-    /// From the row before, or the event waited for, to the start.
+    /// Time from the previous row, or from the awaited event, to the start.
     pub between_ns: i64,
-    /// Nothing explains it.
+    /// Time without any known cause.
     pub unexplained_ns: i64,
-    /// The longest gap.
+    /// Length of the longest gap.
     pub longest_ns: i64,
 }
 
-/// What a gap is cut into.
+/// Cause of a part of a gap.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize,
 )]
@@ -98,24 +97,24 @@ pub enum GapCause {
     Unexplained,
 }
 
-/// A gap and where it is cut, ns: ascending.
+/// A gap with the times that divide it, ns, ascending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct GapParts {
     from: i64,
-    /// The host is late until here.
+    /// End of the part in which the host is late.
     called: i64,
-    /// The launching call blocks until here.
+    /// End of the part in which the launching call blocks.
     returned: i64,
-    /// Another stream is waited for until here.
+    /// End of the wait for another stream.
     event: i64,
-    /// Nothing explains what is behind.
+    /// Start of the unexplained part.
     explained: i64,
     to: i64,
 }
 
 impl GapParts {
-    /// The part between the event and what nothing explains: after a late call it is what
-    /// launching took. Else the device had the row already.
+    /// Cause of the part between the event and the unexplained time: launching, if the call was
+    /// late. Otherwise the device already had the row.
     fn rest(&self) -> GapCause {
         if self.returned > self.from && self.event == self.returned {
             GapCause::Launch
@@ -141,7 +140,7 @@ impl GapParts {
         ]
     }
 
-    /// The longest part; of equal ones the first.
+    /// Returns the longest part; the first one of equals.
     fn largest(&self) -> (GapCause, i64) {
         let lengths = self.lengths().into_iter().rev();
         lengths.max_by_key(|(_, ns)| *ns).unwrap_or_default()
@@ -186,12 +185,12 @@ impl IdleCauses {
     }
 }
 
-/// Why rows began when they did, by the graph.
+/// Causes of the rows' start times, from the graph.
 struct GapCauses<'t> {
     trace: &'t LinkedTrace,
-    /// Per row, the node that its causes lead to: the unexplained wait before it, else its own.
+    /// Node that leads to a row's causes: the unexplained wait before it, else its own node.
     node: Vec<NodeIdx>,
-    /// Whether it is the first of its stream and waits for what no row shows.
+    /// True if the row is the first of its stream and waits for something that no row shows.
     waits_first: Vec<bool>,
 }
 
@@ -205,7 +204,7 @@ impl GapCauses<'_> {
             if !nodes.on_device[index] {
                 continue;
             }
-            // what came before the recording explains nothing
+            // a boundary to the time before the recording explains nothing
             if nodes.kind[index] == NodeKind::Boundary {
                 if let Some(waits) = waits_first.get_mut(nodes.source[index] as usize) {
                     *waits = true;
@@ -226,20 +225,20 @@ impl GapCauses<'_> {
         }
     }
 
-    /// Cuts the gap before `row` by its causes. `waited`: until when its stream showed a wait.
+    /// Divides the gap before `row` by cause. `waited` is the time until which the row's stream
+    /// showed a wait.
     fn cut(&self, row: usize, waited: Option<i64>, (from, to): (i64, i64)) -> GapParts {
-        // The causes are laid end to end and each is kept inside the gap, so that the sums are
-        // exact.
+        // The causes are placed end to end and clamped to the gap, so the sums are exact.
         let call = self.launch_call(row);
         let called = call.map_or(from, |(start, _)| start).clamp(from, to);
-        // A call that takes this long does more than to launch.
+        // A call that takes this long does more than launch.
         let blocks =
             call.filter(|(start, end)| to.min(*end).saturating_sub(*start) > LAUNCH_LATENCY.0);
         let returned = blocks.map_or(called, |(_, end)| end).clamp(called, to);
         // An event that came before the call did not delay the row: `clamp` makes its part empty.
         let event = self.event_wait_end(row).max(waited).unwrap_or(returned);
         let event = event.clamp(returned, to);
-        // Counted from the row, not from the gap: the row's last gap alone ends with it.
+        // Measured from the row, not from the gap: only the row's last gap ends at the row.
         let start = self.trace.device.rows.start[row].0;
         let explained = start.saturating_sub(self.unexplained_ns(row));
         let explained = if self.waits_first[row] && to - event > LAUNCH_LATENCY.0 {
@@ -257,10 +256,10 @@ impl GapCauses<'_> {
         }
     }
 
-    /// When the call that launched the row began and ended, ns by the clock of the row's device.
+    /// Start and end of the call that launched the row, ns by the clock of the row's device.
     fn launch_call(&self, row: usize) -> Option<(i64, i64)> {
-        // A row that starts before its call shows clocks
-        // that disagree; the call explains nothing then.
+        // A row that starts before its call shows that the clocks disagree; the call then explains
+        // nothing.
         let launched = self.trace.row_no_launch[row] == NoLaunch::Launched;
         if !launched {
             return None;
@@ -273,7 +272,7 @@ impl GapCauses<'_> {
         Some((start, end))
     }
 
-    /// When the last row of another stream that it waited for ended, ns by the clock of the row's
+    /// End of the last row of another stream that this row waited for, ns by the clock of the row's
     /// device.
     fn event_wait_end(&self, row: usize) -> Option<i64> {
         let nodes = &self.trace.nodes;
@@ -284,12 +283,12 @@ impl GapCauses<'_> {
         Some(self.by_device(row, end))
     }
 
-    /// Calls and nodes are by the host's clock, gaps between rows by that of their device.
+    /// Converts a time of a call or node from the host's clock to the clock of the row's device.
     fn by_device(&self, row: usize, time: TimeNs) -> i64 {
         self.trace.device_time(RowIdx::from_index(row), time).0
     }
 
-    /// How long before the row no known cause holds it up.
+    /// Time before the row in which no known cause delays it, ns.
     fn unexplained_ns(&self, row: usize) -> i64 {
         let nodes = &self.trace.nodes;
         let node = self.node[row].index();
@@ -300,18 +299,18 @@ impl GapCauses<'_> {
     }
 }
 
-/// The gaps of a device or stream so far, and until when it is busy: none before its first row.
+/// Gaps of a device or stream so far, and the end of its busy time: `None` before its first row.
 #[derive(Clone, Default)]
 struct BusyUntil {
     idle: IdleCauses,
     until: Option<i64>,
-    /// The row that ended then.
+    /// Row that ended at `until`.
     last_row: Option<usize>,
 }
 
 impl BusyUntil {
-    /// A row that works. Rows come in the order of their starts. The gaps before it: several where
-    /// work of no step runs between them.
+    /// Adds a row that works; rows come sorted by start. Returns the gaps before it: several if
+    /// work outside the steps runs between them.
     fn add_row(
         &mut self,
         causes: &GapCauses<'_>,
@@ -333,7 +332,7 @@ impl BusyUntil {
             }
             self.idle.outside_ns = self.idle.outside_ns.saturating_add(outside_ns);
         }
-        // what runs beside other rows counts once
+        // work that runs next to other rows counts once
         let new = end.saturating_sub(busy_until.max(start));
         self.idle.busy_ns = self.idle.busy_ns.saturating_add(new.max(0));
         if self.until.is_none_or(|until| end > until) {
@@ -342,7 +341,7 @@ impl BusyUntil {
         gaps
     }
 
-    /// A row of no step: where it ends a gap may begin.
+    /// Adds a row outside the steps, at whose end a gap may begin.
     fn add_outside_row(&mut self, row: usize, end: i64) {
         if self.until.is_none_or(|until| end > until) {
             self.last_row = Some(row);
@@ -350,7 +349,7 @@ impl BusyUntil {
     }
 }
 
-/// Idle time of a trace's devices and streams.
+/// Idle time of the devices and streams of a trace.
 #[derive(Debug, Default)]
 pub(crate) struct IdleTables {
     pub(crate) devices: Vec<IdleCauses>,
@@ -359,10 +358,9 @@ pub(crate) struct IdleTables {
     pub(crate) hosts: Vec<HostIdle>,
 }
 
-/// Per device with rows, then per stream. O(nodes + ops + rows · log
-/// rows).
+/// Computes the idle time per device with rows, then per stream. O(nodes + ops + rows · log rows).
 pub(crate) fn idle_causes(rows: &ClassifiedRows<'_>, outside: &OutsideRows) -> IdleTables {
-    // The gaps between rows that are left would be idle time that nobody has seen.
+    // Gaps between the remaining rows would be idle time that nobody observed.
     if is_all_unknown(rows.trace) {
         return IdleTables::default();
     }
@@ -382,7 +380,8 @@ pub(crate) fn idle_causes(rows: &ClassifiedRows<'_>, outside: &OutsideRows) -> I
         rows.trace.device.rows.queue[row].index()
     });
     let mut gaps = GapCollector::new(rows);
-    // Rows such as `Stream Wait Event` do no work, but their end is when the stream could go on.
+    // Rows such as `Stream Wait Event` do no work, but their end shows when the stream could
+    // continue.
     let mut waited: Vec<Option<i64>> = vec![None; queues.len()];
     for row in 0..rows.len() {
         let span = rows.span(row);
@@ -398,7 +397,7 @@ pub(crate) fn idle_causes(rows: &ClassifiedRows<'_>, outside: &OutsideRows) -> I
             devices[device].add_outside_row(row, span.1);
             continue;
         }
-        // A wait that ends after the row began was of something else.
+        // A wait that ends after the row began was for something else.
         let waited = waited[queue].filter(|until| *until <= span.0);
         let before = devices[device].last_row;
         let outside = &outside_devices[device];
@@ -420,7 +419,7 @@ pub(crate) fn idle_causes(rows: &ClassifiedRows<'_>, outside: &OutsideRows) -> I
     }
 }
 
-/// Sum over all of them.
+/// Sums the idle time of devices or ranks.
 pub(crate) fn sum_idle<'a>(all: impl Iterator<Item = &'a IdleCauses>) -> IdleCauses {
     let mut sum = IdleCauses::default();
     all.for_each(|one| sum.add(one));

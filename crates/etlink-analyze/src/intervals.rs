@@ -1,36 +1,36 @@
-//! Sets of instants as sorted intervals that do not touch.
+//! Sets of instants, as sorted intervals that do not touch.
 
 use borsh::{BorshDeserialize, BorshSerialize};
 
-/// Half-open intervals, ascending, apart.
+/// Half-open intervals, ascending and separated.
 #[derive(Clone, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub(crate) struct Intervals(Vec<(i64, i64)>);
 
 impl Intervals {
-    /// Adds `start..end`; starts ascend. An interval without length adds nothing. O(1).
+    /// Adds `start..end`; calls must come by ascending start. Ignores empty intervals. O(1).
     pub(crate) fn push(&mut self, start: i64, end: i64) {
         match self.0.last_mut() {
             _ if end <= start => {}
-            // Intervals that touch become one, as there is no instant between them.
+            // Intervals that touch become one: there is no instant between them.
             Some(last) if start <= last.1 => last.1 = last.1.max(end),
             _ => self.0.push((start, end)),
         }
     }
 
-    /// One interval, if it has a length.
+    /// Returns the set of one interval; empty if the interval has no length.
     pub(crate) fn of_span((start, end): (i64, i64)) -> Intervals {
         let mut one = Intervals::default();
         one.push(start, end);
         one
     }
 
-    /// Edge `at` of all in order: an even one begins an interval, an odd one ends it.
+    /// Returns edge `at` in order of time: even edges begin an interval, odd ones end it.
     fn edge(&self, at: usize) -> Option<i64> {
         let (start, end) = *self.0.get(at / 2)?;
         Some(if at.is_multiple_of(2) { start } else { end })
     }
 
-    /// How much of `span` they cover. O(intervals).
+    /// Length of `span` covered by the set. O(intervals).
     pub(crate) fn length_within(&self, span: (i64, i64)) -> i64 {
         self.0.iter().fold(0, |sum, (start, end)| {
             let inside = (*end).min(span.1).saturating_sub((*start).max(span.0));
@@ -38,11 +38,11 @@ impl Intervals {
         })
     }
 
-    /// What of `span` they leave, ascending. O(intervals in it + log intervals).
+    /// Returns the parts of `span` outside the set, ascending. O(intervals in it + log intervals).
     pub(crate) fn gaps_within(&self, span: (i64, i64)) -> Vec<(i64, i64)> {
         let mut gaps = vec![];
         let mut from = span.0;
-        // those that have ended before the span are many where a trace has many spans
+        // for traces with many spans, most intervals end before the span
         let first = self.0.partition_point(|(_, end)| *end <= span.0);
         for (start, end) in &self.0[first..] {
             if *start >= span.1 {
@@ -64,7 +64,7 @@ impl Intervals {
         &self.0
     }
 
-    /// The same intervals where they lie in `span`. O(intervals).
+    /// Returns the part of the set within `span`. O(intervals).
     pub(crate) fn clipped_to(&self, span: (i64, i64)) -> Intervals {
         let mut clipped = Intervals::default();
         for (start, end) in &self.0 {
@@ -73,7 +73,7 @@ impl Intervals {
         clipped
     }
 
-    /// What of them others leave. O(intervals · log others + what is left).
+    /// Returns the set minus `others`. O(intervals · log others + intervals left).
     pub(crate) fn without(&self, others: &Intervals) -> Intervals {
         let mut left = Intervals::default();
         for span in &self.0 {
@@ -84,7 +84,7 @@ impl Intervals {
         left
     }
 
-    /// Their length.
+    /// Total length of the intervals.
     pub(crate) fn total_length(&self) -> i64 {
         self.0.iter().fold(0, |sum, (start, end)| {
             sum.saturating_add(end.saturating_sub(*start))
@@ -92,16 +92,17 @@ impl Intervals {
     }
 }
 
-/// How long exactly these sets hold, by bit mask: entry 5 is the time in sets 0 and 2 and no other;
-/// entry 0 the time between the first start and the last end in which none holds. O(n log sets).
+/// Measures the time in which each exact combination of sets holds, by bit mask: entry 5 is the
+/// time in sets 0 and 2 and no other; entry 0 is the time between the first start and the last end
+/// in which none holds. O(n log sets).
 pub(crate) fn by_mask<const SETS: usize, const MASKS: usize>(
     sets: &[Intervals; SETS],
 ) -> [i64; MASKS] {
     let mut times = [0i64; MASKS];
     let mut next = [0usize; SETS];
     let (mut mask, mut now) = (0usize, None);
-    // The next edge of any set: of edges at one instant
-    // the order does not matter, as no time passes.
+    // The next edge of any set. The order of edges at one instant does not matter, as no time
+    // passes.
     while let Some((time, set)) = (0..SETS)
         .filter_map(|set| Some((sets[set].edge(next[set])?, set)))
         .min()

@@ -1,7 +1,7 @@
-//! What was counted of kernels beside the trace, by kernel and metric.
+//! Metrics measured by kernel profilers, by kernel and metric.
 //!
-//! Nsight Compute and CUPTI run a kernel alone, and often several times: durations among these
-//! metrics are not those of the trace.
+//! Nsight Compute and CUPTI run each kernel alone, and often several times. So durations among
+//! these metrics differ from those of the trace.
 
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::LinkedTrace;
@@ -10,27 +10,28 @@ use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 use serde::Serialize;
 
-/// A metric of the kernels of one name.
+/// A metric over all kernels of one name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KernelCounter {
-    /// Name of the kernel; of the launch call in a trace without kernels.
+    /// Name of the kernel, or of the launch call for traces without kernels.
     pub name: String,
     /// Name of the metric.
     pub metric: String,
-    /// Its unit as the profile has it; empty = a count.
+    /// Unit as in the profile; empty for counts.
     pub unit: String,
-    /// Kernels that have it.
+    /// Number of kernels with this metric.
     pub kernels: u64,
     /// Mean over these kernels.
     pub mean: f64,
-    /// The smallest value.
+    /// Smallest value.
     pub min: f64,
-    /// The largest value.
+    /// Largest value.
     pub max: f64,
 }
 
-/// By kernel, in order of first launch, then as in the profile. O(metrics).
+/// Collects the metrics by kernel, in order of first launch, then in the profile's order.
+/// O(metrics).
 pub(crate) fn kernel_counters(trace: &LinkedTrace) -> Vec<KernelCounter> {
     let mut sums: IndexMap<[NameId; 3], (u64, f64, f64, f64), FxBuildHasher> = IndexMap::default();
     for place in 0..trace.kernel_metrics.len() {
@@ -56,7 +57,7 @@ pub(crate) fn kernel_counters(trace: &LinkedTrace) -> Vec<KernelCounter> {
             max,
         });
     }
-    // Metrics of one kernel stand together, as launches of several alternate.
+    // Groups the metrics of a kernel, since launches of several kernels alternate.
     let mut order: IndexMap<String, usize, FxBuildHasher> = IndexMap::default();
     for counter in &counters {
         let next = order.len();

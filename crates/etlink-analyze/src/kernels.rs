@@ -1,12 +1,12 @@
-//! Device rows by class and name: count, sum, mean, shortest, longest, standard deviation of their
-//! durations, ns.
+//! Device rows by class and name, with statistics of their durations in ns: count, sum, mean,
+//! shortest, longest, standard deviation.
 //!
-//! Rows that were launched before the recording, or before the first step, are not here:
+//! Rows launched before the recording or before the first step are left out;
 //! [`OutsideWork`](crate::OutsideWork) counts them.
 //!
-//! `share` is the sum of a name's durations over that of all rows that work. Rows that overlap count
-//! each: these are sums over rows, which may be more than the time that passed. Rows that stand for
-//! no work, such as waits ([`RowClass::Other`]), have no share and are part of none.
+//! `share` is the sum of a name's durations divided by the sum over all rows that work. Overlapping
+//! rows count separately, so sums over rows may exceed the elapsed time. Rows that are no work,
+//! such as waits ([`RowClass::Other`]), have no share and count in none.
 
 use crate::duration_stats::DurationStats;
 use crate::outside_work::CountedWork;
@@ -23,56 +23,56 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-/// All rows of one name.
+/// Totals of all rows of one name.
 #[derive(Clone, Debug, Default, PartialEq, BorshSerialize, BorshDeserialize)]
 pub struct KernelTotals {
-    /// What it does.
+    /// Class of the work.
     pub class: RowClass,
-    /// What the rules call it: a library, or a kind of kernel.
+    /// Label given by the rules: a library, or a kind of kernel.
     pub label: String,
-    /// Its name, as the trace has it.
+    /// Name, as in the trace.
     pub name: String,
-    /// The name as people read it, different from that of the other rows of the table: see
-    /// [`short_names`]. None where it is the name itself.
+    /// Readable name, distinct from all others of the table; `None` if it is the name itself: see
+    /// [`short_names`].
     pub short: Option<Box<str>>,
-    /// Of the rows' durations.
+    /// Statistics of the rows' durations.
     pub durations: DurationStats,
-    /// Part of the durations of all rows that work; none of a row that only waits.
+    /// Share of the durations of all rows that work; `None` for rows that only wait.
     pub share: Option<f64>,
-    /// The ops or annotations that its rows belong to, those with most time first. Rows of graph
-    /// launches belong to none.
+    /// Ops or annotations that the rows belong to, by falling time. Rows of graph launches belong
+    /// to none.
     pub ops: Box<[KernelOp]>,
 }
 
-/// The rows of a kernel that belong to an op.
+/// A kernel's rows that belong to one op.
 #[derive(Clone, Debug, Default, PartialEq, BorshSerialize, BorshDeserialize)]
 pub struct KernelOp {
     /// Name of the op or annotation.
     pub name: Arc<str>,
-    /// How many rows.
+    /// Number of rows.
     pub rows: u64,
-    /// Their time, ns.
+    /// Sum of the rows' durations, ns.
     pub time_ns: i64,
 }
 
 impl KernelTotals {
-    /// The op that most of its time belongs to.
+    /// Op with the most time in these rows.
     pub fn op(&self) -> Option<&str> {
         self.ops.first().map(|op| &*op.name)
     }
 
-    /// How many other ops have rows of it.
+    /// Number of further ops with rows of this name.
     pub fn other_ops(&self) -> usize {
         self.ops.len().saturating_sub(1)
     }
 
-    /// The name as people read it.
+    /// Readable name.
     pub fn short_name(&self) -> &str {
         self.short.as_deref().unwrap_or(&self.name)
     }
 }
 
-/// Kernels of a name as they are printed.
+/// A kernel's totals as printed.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct KernelRecord<'a> {
@@ -80,9 +80,9 @@ struct KernelRecord<'a> {
     class: RowClass,
     /// Library, or kind of kernel.
     label: &'a str,
-    /// Name, as the trace has it.
+    /// Name, as in the trace.
     name: &'a str,
-    /// Name as people read it.
+    /// Readable name.
     short_name: &'a str,
     /// Number of rows.
     count: u64,
@@ -94,11 +94,11 @@ struct KernelRecord<'a> {
     min_ns: i64,
     /// Longest duration, ns.
     max_ns: i64,
-    /// Standard deviation of the durations, ns; null of one row.
+    /// Standard deviation of the durations, ns; null for a single row.
     stddev_ns: Option<f64>,
-    /// Part of the durations of all rows that work; null of a row that only waits.
+    /// Share of the durations of all rows that work; null for rows that only wait.
     share: Option<f64>,
-    /// Op or annotation that most of the time belongs to.
+    /// Op or annotation with the most time in these rows.
     op: &'a str,
     /// Number of other ops with rows of this name.
     other_ops: usize,
@@ -115,7 +115,7 @@ impl schemars::JsonSchema for KernelTotals {
     }
 }
 
-// by hand, since the short name is kept only where there is one
+// by hand: the short name is stored only if it differs from the name
 impl Serialize for KernelTotals {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let durations = &self.durations;
@@ -138,15 +138,15 @@ impl Serialize for KernelTotals {
     }
 }
 
-/// Sums over the rows of a name.
+/// Running totals over the rows of a name.
 #[derive(Default)]
 struct RowSums {
     durations: DurationStats,
-    /// Rows and their durations by the op that they belong to.
+    /// Rows and their durations, by the op they belong to.
     ops: IndexMap<NameId, (u64, i64), FxBuildHasher>,
 }
 
-/// Of one rank, by falling sum. O(rows).
+/// Totals the kernels of a rank, by falling sum. O(rows).
 pub(crate) fn kernel_totals(
     rows: &ClassifiedRows<'_>,
     counted: &CountedWork<'_>,
@@ -154,8 +154,8 @@ pub(crate) fn kernel_totals(
     let mut all: IndexMap<(NameId, RowClass, u16), RowSums, FxBuildHasher> = IndexMap::default();
     let device = &rows.trace.device.rows;
     for row in (0..rows.len()).filter(|row| counted.row_cause(*row).is_none()) {
-        // The class is part of the key: a kernel may have a
-        // collective's arguments in one row and not in another.
+        // The class is part of the key: a kernel may carry a collective's arguments in one row and
+        // not in another.
         let sums = all
             .entry((device.name[row], rows.class[row], rows.label[row]))
             .or_default();
@@ -167,7 +167,7 @@ pub(crate) fn kernel_totals(
             *ns = ns.saturating_add(device.duration[row].0);
         }
     }
-    // few ops launch many kernels: each name stands once
+    // few ops launch many kernels: each name is stored once
     let mut texts: FxHashMap<NameId, Arc<str>> = FxHashMap::default();
     let mut kernels = vec![];
     for ((name, class, label), sums) in all {
@@ -194,7 +194,7 @@ pub(crate) fn kernel_totals(
     with_shares(kernels)
 }
 
-/// Of all ranks.
+/// Sums the totals of all ranks.
 pub(crate) fn sum_kernels<'a>(all: impl Iterator<Item = &'a KernelTotals>) -> Vec<KernelTotals> {
     type RankSums<'a> = (
         DurationStats,
@@ -233,7 +233,7 @@ pub(crate) fn sum_kernels<'a>(all: impl Iterator<Item = &'a KernelTotals>) -> Ve
     with_shares(kernels)
 }
 
-/// Those with most time first, of equals the first by name.
+/// Sorts by falling time, ties by name.
 fn ordered_ops(mut ops: Vec<KernelOp>) -> Box<[KernelOp]> {
     ops.sort_by(|a, b| (Reverse(a.time_ns), &a.name).cmp(&(Reverse(b.time_ns), &b.name)));
     ops.into_boxed_slice()

@@ -1,11 +1,11 @@
-//! Calls that launch work, by name, or by the innermost op or annotation around them: any call that
-//! a device row bears the correlation of, of any vendor. A graph launch is one call with many rows.
-//! Calls outside of all ops are of no op. Rows of no step are left out, as in the tables of device time
-//! ([`CountedWork`](crate::CountedWork)).
+//! Calls that launch work, by name, or by the innermost op or annotation around them. Any call
+//! whose correlation a device row carries counts, from any vendor. A graph launch is one call with
+//! many rows. Calls outside all ops belong to no op. Rows outside the steps are left out, as in the
+//! tables of device time ([`CountedWork`](crate::CountedWork)).
 //!
-//! `call` is how long the call took. `delay` is from its end to the start of the first of its rows,
-//! 0 where that starts before; it holds the time that the row queued behind others. Rows are
-//! *short* where all rows of their call together take less time than the call did: where all are,
+//! `call` is the duration of the call. `delay` is the time from its end to the start of its first
+//! row, 0 if the row starts earlier; it includes the time the row queued behind others. Rows are
+//! *short* if all rows of their call together take less time than the call. If all rows are short,
 //! the host cannot keep the device busy.
 
 use crate::duration_stats::DurationStats;
@@ -19,27 +19,27 @@ use rustc_hash::FxBuildHasher;
 use serde::Serialize;
 use std::cmp::Reverse;
 
-/// All launching calls of one name, or of one op, ns.
+/// Totals of all launching calls of one name, or of one op; times in ns.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LaunchTotals {
     /// Name of the call or the op.
     pub name: String,
-    /// Whether any of the calls launches graphs.
+    /// True if any of the calls launches a graph.
     pub graph: bool,
-    /// How many calls.
+    /// Number of calls.
     pub calls: u64,
-    /// How many device rows they launched.
+    /// Number of device rows they launched.
     pub rows: u64,
     /// Sum of the rows' durations.
     pub rows_ns: i64,
-    /// Rows of calls that took longer than their rows together.
+    /// Number of rows whose call took longer than all its rows together.
     pub short_rows: u64,
     /// Sum of the calls' durations.
     pub call_ns: i64,
-    /// Their mean.
+    /// Mean duration of the calls.
     pub call_mean_ns: f64,
-    /// The longest.
+    /// Longest call.
     pub call_max_ns: i64,
     /// Mean delay.
     pub delay_mean_ns: f64,
@@ -54,7 +54,7 @@ pub struct LaunchTotals {
 }
 
 impl LaunchTotals {
-    /// The same key with all figures at 0: what a sum begins with.
+    /// Returns a copy with all figures at 0, as the start of a sum.
     fn without_figures(&self) -> LaunchTotals {
         LaunchTotals {
             name: self.name.clone(),
@@ -81,13 +81,13 @@ impl LaunchTotals {
     }
 }
 
-/// Of one rank by name of the call, by falling number of calls. O(rows).
+/// Totals the launches of a rank by name of the call, by falling number of calls. O(rows).
 pub(crate) fn launch_totals(rows: &ClassifiedRows<'_>, outside: &OutsideRows) -> Vec<LaunchTotals> {
     let device = &rows.trace.device;
     launches_by(rows, outside, |call| Some(device.calls.name[call]))
 }
 
-/// Of one rank by name of the op, by falling number of calls. O(rows).
+/// Totals the launches of a rank by name of the op, by falling number of calls. O(rows).
 pub(crate) fn op_launch_totals(
     rows: &ClassifiedRows<'_>,
     outside: &OutsideRows,
@@ -107,7 +107,7 @@ fn launches_by(
     let mut all: IndexMap<NameId, LaunchTotals, FxBuildHasher> = IndexMap::default();
     let lasted = row_time_of_calls(rows);
     let mut seen = vec![false; device.calls.len()];
-    // rows are in order of their starts: a call's first row comes first
+    // rows are sorted by start, so a call's first row comes first
     for row in (0..rows.len()).filter(|row| !outside.contains_row(*row)) {
         let Some(call) = rows.trace.row_call[row].get() else {
             continue;
@@ -122,13 +122,14 @@ fn launches_by(
         let took = device.calls.duration[at];
         entry.rows += 1;
         entry.rows_ns = entry.rows_ns.saturating_add(device.rows.duration[row].0);
-        // The rows of a graph launch count together: one
-        // call has to keep the device busy for all of them.
+        // The rows of a graph launch count together: one call has to keep the device busy for all
+        // of them.
         entry.short_rows += u64::from(lasted[at] < took.0);
         if !std::mem::replace(&mut seen[at], true) {
             entry.calls += 1;
             entry.call.add(took.0);
-            // A row that starts before its call by the host's clock, too, says nothing of delays.
+            // A row that starts before its call, even by the host's clock, says nothing about
+            // delays.
             if rows.trace.row_no_launch[row] == NoLaunch::Launched {
                 let start = device.rows.start[row];
                 let start = rows.trace.host_time(RowIdx::from_index(row), start);
@@ -139,7 +140,7 @@ fn launches_by(
     sort_launches(all.into_values())
 }
 
-/// Per call, the sum of the durations of its rows, ns.
+/// Sums the durations of each call's rows, ns.
 fn row_time_of_calls(rows: &ClassifiedRows<'_>) -> Vec<i64> {
     let device = &rows.trace.device;
     let mut all = vec![0i64; device.calls.len()];
@@ -154,7 +155,7 @@ fn row_time_of_calls(rows: &ClassifiedRows<'_>) -> Vec<i64> {
     all
 }
 
-/// Of all ranks.
+/// Sums the totals of all ranks.
 pub(crate) fn sum_launches<'a>(all: impl Iterator<Item = &'a LaunchTotals>) -> Vec<LaunchTotals> {
     let mut sums: IndexMap<&str, LaunchTotals, FxBuildHasher> = IndexMap::default();
     for one in all {

@@ -1,33 +1,32 @@
-//! What a linked trace says: the questions people profile for, one definition each.
+//! Analyses of linked traces: one definition for each question people profile for.
 //!
 //! ```text
-//! LinkedTrace ─ Rows (classified by Rules) ─┬─ breakdown    what the device did, idle, overlap
-//!                                           ├─ utilization  of which time a device is busy
+//! LinkedTrace ─ Rows (classified by Rules) ─┬─ breakdown    device time by class, idle, overlap
+//!                                           ├─ utilization  share of time a device is busy
 //!                                           ├─ kernels      times per class and name
-//!                                           ├─ outside      work of no step
-//!                                           ├─ idle         why a device or stream stood still
-//!                                           ├─ gaps         what the host did meanwhile
-//!                                           ├─ launches     calls that launch, delays
-//!                                           ├─ queues       launched work that waits
+//!                                           ├─ outside      work outside the steps
+//!                                           ├─ idle         causes of idle devices and streams
+//!                                           ├─ gaps         longest gaps, host activity in them
+//!                                           ├─ launches     launching calls, delays
+//!                                           ├─ queues       queues of launched work
 //!                                           ├─ copies       bytes and bandwidth
-//!                                           ├─ steps        step times, what the device did
-//!                                           ├─ phases       steps of inference: prefill, decode
-//!                                           ├─ coverage     how much of a device kernels can fill
-//!                                           ├─ counters     metrics measured of kernels
+//!                                           ├─ steps        step times, device activity
+//!                                           ├─ phases       inference steps: prefill, decode
+//!                                           ├─ coverage     share of a device kernels can fill
+//!                                           ├─ counters     metrics measured per kernel
 //!                                           ├─ work         operations and their rate
-//!                                           ├─ peaks        how much of the device's peaks is used
+//!                                           ├─ peaks        use of the device's peak rates
 //!                                           ├─ collectives  volume, bandwidth by group and type
-//!                                           ├─ sequences    kernels that an op launches
+//!                                           ├─ sequences    kernels launched by an op
 //!                                           └─ memory       allocations, peaks
-//! tables of all ranks ─> Total (sums, metrics: single figures by ccl-bench's names)
+//! tables of all ranks ─> Total (sums, metrics: single figures with the names of ccl-bench)
 //! DeviceTrace, read with its auxiliary events ─> top: `key_averages()` of PyTorch's profiler
-//! two of these ─> diff
-//! names of a table ─> short_names: the same, as people read them
+//! two runs of these ─> diff
+//! names of a table ─> short_names: readable short forms
 //! ```
-//! Pure: values in, values out; times are integer nanoseconds. Every figure is defined in the docs
-//! of its module, with its formula and unit. Tables are lists of flat records, so that JSON, CSV
-//! and Arrow tables say the same. Figures of several ranks are sums of those of each:
-//! [`RunTotals`].
+//! Pure: values in, values out. Times are integer nanoseconds. Each module's docs define its
+//! figures, with formula and unit. Tables are lists of flat records, so JSON, CSV and Arrow tables
+//! have the same content. Figures of several ranks are sums over the ranks: [`RunTotals`].
 
 mod analysis;
 pub mod breakdown;

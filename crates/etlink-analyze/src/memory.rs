@@ -1,9 +1,9 @@
-//! Memory of each device where `profile_memory` was on: what was allocated, and when most was.
+//! Memory of each device, if `profile_memory` was on: allocations, and the peak.
 //!
-//! `allocated` is what tensors hold, `reserved` what the allocator took from the device; both as
-//! its counters say (`Total Allocated`, `Total Reserved`). The CPU's allocator has no counters:
-//! there `allocated` is the sum of allocations less frees since the recording began, which can be
-//! negative, for what was allocated before is freed too.
+//! `allocated` is the memory held by tensors, `reserved` the memory that the allocator took from
+//! the device, both by its counters (`Total Allocated`, `Total Reserved`). The CPU's allocator has
+//! no counters: there, `allocated` is the sum of allocations minus frees since the recording began.
+//! It can be negative, since memory allocated earlier is freed too.
 
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_model::DeviceTrace;
@@ -12,7 +12,7 @@ use rustc_hash::FxBuildHasher;
 use serde::Serialize;
 use std::io::{self, Read};
 
-/// One device.
+/// Memory use of one device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MemoryUse {
@@ -21,47 +21,48 @@ pub struct MemoryUse {
     pub device_type: &'static str,
     /// Device number, -1 for the CPU.
     pub device: i64,
-    /// How many allocations.
+    /// Number of allocations.
     pub allocations: u64,
-    /// How many frees.
+    /// Number of frees.
     pub frees: u64,
-    /// Sum of the allocations, bytes.
+    /// Sum of all allocations, bytes.
     pub allocated_sum_bytes: i64,
-    /// Allocated before the first event, bytes.
+    /// Memory allocated before the first event, bytes.
     pub start_bytes: i64,
-    /// Allocated after the last, bytes.
+    /// Memory allocated after the last event, bytes.
     pub end_bytes: i64,
-    /// Most that was allocated, before the first event or after one, bytes.
+    /// Peak of allocated memory, before the first event or after any event, bytes.
     pub peak_bytes: i64,
-    /// When first, ns since the origin of the trace; the first event where it was before that.
+    /// First time of the peak, ns since the origin of the trace; the first event's time if the peak
+    /// was before it.
     pub peak_ns: i64,
-    /// Most that was reserved, bytes.
+    /// Peak of reserved memory, bytes.
     pub peak_reserved_bytes: u64,
 }
 
-/// What is allocated after an allocation or a free.
+/// Allocated memory after an allocation or a free.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MemoryPoint {
-    /// When, ns since the origin of the trace.
+    /// Time of the event, ns since the origin of the trace.
     pub time_ns: i64,
     /// `cpu`, `cuda`, `hip`, …
     #[borsh(deserialize_with = "read_device_type")]
     pub device_type: &'static str,
     /// Device number, -1 for the CPU.
     pub device: i64,
-    /// Allocated or, negative, freed, bytes.
+    /// Bytes allocated or, if negative, freed.
     pub bytes: i64,
-    /// Allocated after that, bytes.
+    /// Memory allocated after the event, bytes.
     pub allocated_bytes: i64,
-    /// Reserved after that, bytes.
+    /// Memory reserved after the event, bytes.
     pub reserved_bytes: u64,
 }
 
-/// The name of rows of memory that could not be had.
+/// Name of memory rows for failed allocations.
 pub(crate) const FAILED: &str = "[OutOfMemory]";
 
-/// `c10/core/DeviceType.h`.
+/// Device types by number, from `c10/core/DeviceType.h`.
 const DEVICE_TYPES: [(i32, &str); 10] = [
     (0, "cpu"),
     (1, "cuda"),
@@ -81,20 +82,21 @@ fn device_type_name(device_type: i32) -> &'static str {
     known.map_or("other", |(_, name)| name)
 }
 
-/// The name of a device type, as it was stored.
+/// Reads a stored device type name.
 ///
 /// # Errors
-/// The reader's.
+/// Returns the reader's error.
 pub fn read_device_type<R: Read>(reader: &mut R) -> io::Result<&'static str> {
     let stored = String::deserialize_reader(reader)?;
     let mut known = DEVICE_TYPES.iter();
     let known = known.find(|(_, name)| *name == stored);
-    // a blank record has none
+    // a blank record has no device type
     let unknown = if stored.is_empty() { "" } else { "other" };
     Ok(known.map_or(unknown, |(_, name)| name))
 }
 
-/// Per device, and, if wanted, all points in time. O(events + devices · log).
+/// Computes the memory use per device and, if `timeline` is set, all events. O(events + devices ·
+/// log).
 pub(crate) fn memory_use(
     device: &DeviceTrace,
     timeline: bool,
@@ -107,8 +109,8 @@ pub(crate) fn memory_use(
         let row = device.memory.row(at);
         let (kind, number) = (device_type_name(row.device_type), i64::from(row.device));
         let one = all.entry((kind, number)).or_insert_with(|| {
-            // The counter is read after the event, so what was
-            // allocated before is the counter less its bytes.
+            // The counter is read after the event, so the memory allocated before is the counter
+            // minus the event's bytes.
             let start = if row.allocated == 0 {
                 0
             } else {
@@ -125,7 +127,7 @@ pub(crate) fn memory_use(
                 ..MemoryUse::default()
             }
         });
-        // An allocator without counters, such as that of the CPU, writes both as 0.
+        // Allocators without counters, such as the CPU's, write both as 0.
         let counted = row.allocated > 0 || row.reserved > 0;
         one.end_bytes = if counted {
             signed_bytes(row.allocated)
@@ -151,7 +153,7 @@ pub(crate) fn memory_use(
             });
         }
     }
-    // Devices appear in the order of their first event, which differs between ranks.
+    // Devices are in the order of their first event, which differs between ranks.
     all.sort_unstable_keys();
     (all.into_values().collect(), points)
 }

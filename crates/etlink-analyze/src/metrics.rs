@@ -1,43 +1,44 @@
-//! Single figures of a run, by the names of ccl-bench, from the tables of its ranks. One
-//! classification and one definition each, which is where they differ from ccl-bench's tools:
+//! Single figures of a run, with the names of ccl-bench, from the tables of its ranks. All figures
+//! share one classification and one definition each, which makes them differ from ccl-bench's
+//! tools:
 //!
-//! - `avg_step_time` (s): mean host time of the inner steps (all but the first and last where there
+//! - `avg_step_time` (s): mean host time of the inner steps (all but the first and last if there
 //!   are more than two) of all ranks.
-//! - `ttft`, `tpot` (s): host time of the first, and mean of the others, of the steps of inference;
-//!   mean over ranks. Steps that name no phase are none.
-//! - `total_trace_time` (s): the steps, else the recording, of the rank on which they are longest:
-//!   windows of different clocks are not mixed. Here and below without work of no step.
+//! - `ttft`, `tpot` (s): host time of the first inference step, and mean of the others; mean over
+//!   ranks. Steps without a phase do not count.
+//! - `total_trace_time` (s): steps, else recording, of the rank on which they are longest: windows
+//!   of different clocks are not mixed. Here and below without work outside the steps.
 //! - `total_kernel_time` (s): sum of all kernels' durations (no copies).
 //! - `aggregate_gpu_utilization` (%): mean over devices of busy / window.
 //! - `load_imbalance_ratio` (ratio): busy time of the busiest device / of the least busy one.
 //! - `communication_fraction` (%): sum of communication kernels / sum of all kernels;
 //!   `communication_ratio` is a hundredth of it.
 //! - `total_communication_time` (s): time in which communication runs, mean over devices.
-//! - `communication_time_per_step` (s): the same per inner step, over rows launched in it.
-//! - `communication_overhead` (%): mean over inner steps of that / the step's host time.
+//! - `communication_time_per_step` (s): communication time per inner step, over rows launched in
+//!   it.
+//! - `communication_overhead` (%): mean over inner steps of communication time / step's host time.
 //! - `compute_comm_overlap` (%): overlap / time in which communication runs, over all devices;
 //!   `communication_overlap_ratio` is a hundredth of it.
 //! - `straggler`, `straggler_slowdown` (ratio): (max - min) / max, max / min over ranks of the sum
 //!   of communication kernels.
-//! - `break_down_<label>` (s): sum of the kernels that the rules give this label.
-//! - `dominant_kernel_concentration` (%): sum of the name with the largest sum / sum of all
-//!   kernels.
-//! - `moe_fraction` (%): sum of kernels that the rules label `moe` / sum of all kernels.
+//! - `break_down_<label>` (s): sum of the kernels with this label in the rules.
+//! - `dominant_kernel_concentration` (%): largest sum of one kernel name / sum of all kernels.
+//! - `moe_fraction` (%): sum of kernels labelled `moe` by the rules / sum of all kernels.
 //! - `mean_sm_coverage`, `mean_sm_coverage_by_kernel` (%): [`crate::SmCoverage`], mean over
 //!   devices.
 //! - `memory_bound_fraction`, `compute_bound_fraction` (%): kernels with coverage under 50 %, above
 //!   70 %, mean over devices.
 //! - `memory_transfer_overhead` (%): exposed copies / window, over all devices.
 //! - `average_memory_bandwidth` (GB/s): bytes of copies (no memsets) / sum of the durations of
-//!   those with a size.
+//!   copies of known size.
 //! - `tflops` (TFLOP/s): operations of [`ComputeRate`](crate::ComputeRate) / window, mean over
 //!   devices.
-//! - `mfu` (%): [`PeakUse`](crate::PeakUse), mean over the devices that have it: by the peaks of
-//!   the device's data sheet; what is recomputed counts.
-//! - `hfu` (%): `tflops` / peak ([`HardwarePeaks`]): `mfu`, but it counts what ran, recomputed
-//!   activations too, and only the ops of [`ComputeRate`](crate::ComputeRate).
-//! - `bus_bandwidth_<kind>` (GB/s): bytes · ring factor / duration, of the collectives with sizes
-//!   in known groups, weighted by duration.
+//! - `mfu` (%): [`PeakUse`](crate::PeakUse) by the peaks of the device's data sheet, mean over the
+//!   devices that have it; recomputed work counts.
+//! - `hfu` (%): `tflops` / peak ([`HardwarePeaks`]): like `mfu`, but counts everything that ran,
+//!   including recomputed activations, and only the ops of [`ComputeRate`](crate::ComputeRate).
+//! - `bus_bandwidth_<kind>` (GB/s): bytes · ring factor / duration, weighted by duration, of the
+//!   collectives with sizes in known groups.
 //! - `bandwidth_utilization_<kind>` (ratio): `bus_bandwidth_<kind>` / peak of the links
 //!   ([`HardwarePeaks`]).
 //! - `coll_call_num` (count): collectives and messages of all ranks.
@@ -45,9 +46,9 @@
 //!   ranks.
 //!
 //! Latency and bandwidth of collectives (Hockney) are in the table of
-//! [`CollectiveTotals`](crate::CollectiveTotals), whose lines per group are what `traffic_window`
-//! guesses at. Not here is what a trace does not have: `gpu_step_score` needs another run,
-//! `scale_up_bw_utility` a simulation, latencies of requests the client's clock, `nvlink_*` the
+//! [`CollectiveTotals`](crate::CollectiveTotals), whose fit per group replaces the guess of
+//! `traffic_window`. Figures that a trace cannot give are left out: `gpu_step_score` needs another
+//! run, `scale_up_bw_utility` a simulation, request latencies the client's clock, `nvlink_*` the
 //! device's counters.
 
 use crate::analysis::RankAnalysis;
@@ -58,28 +59,28 @@ use crate::steps::{StepTime, counted_steps};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// One figure.
+/// A single figure of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunMetric {
-    /// Its name.
+    /// Name of the metric.
     pub name: String,
-    /// Its value.
+    /// Value in `unit`.
     pub value: f64,
     /// `s`, `%`, `GB/s`, `TFLOP/s`, `GB`, `ratio` or `count`.
     pub unit: &'static str,
 }
 
-/// What the hardware can do at most, as its vendor says.
+/// Peak rates of the hardware, as stated by its vendor.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HardwarePeaks {
-    /// Operations of a device, 10¹² per second, in the precision that the model has.
+    /// Peak operations of a device, 10¹² per second, in the precision of the model.
     pub tflops: Option<f64>,
-    /// What the links of a device carry one way, GB/s.
+    /// Bandwidth of a device's links, one way, GB/s.
     pub link_gb_per_s: Option<f64>,
 }
 
-/// How much of the peaks was used, from the metrics of a run.
+/// Computes the used share of the peaks from the metrics of a run.
 pub fn peak_metrics(metrics: &[RunMetric], peaks: HardwarePeaks) -> Vec<RunMetric> {
     metrics
         .iter()
@@ -88,7 +89,7 @@ pub fn peak_metrics(metrics: &[RunMetric], peaks: HardwarePeaks) -> Vec<RunMetri
         .collect()
 }
 
-/// `hfu` from `tflops`, `bandwidth_utilization_<kind>` from `bus_bandwidth_<kind>`.
+/// Derives `hfu` from `tflops`, and `bandwidth_utilization_<kind>` from `bus_bandwidth_<kind>`.
 fn share_of_peak(metric: &RunMetric, peaks: HardwarePeaks) -> Option<RunMetric> {
     if metric.name == "tflops" {
         return Some(RunMetric {
@@ -107,7 +108,7 @@ fn share_of_peak(metric: &RunMetric, peaks: HardwarePeaks) -> Option<RunMetric> 
 
 const BUS_BANDWIDTH: &str = "bus_bandwidth_";
 
-/// All metrics that the traces of these ranks can give.
+/// Computes all metrics that the traces of these ranks support.
 pub(crate) fn run_metrics<'a>(ranks: impl Iterator<Item = &'a RankAnalysis>) -> Vec<RunMetric> {
     let ranks: Vec<&RankAnalysis> = ranks.collect();
     let mut list = MetricList::default();
@@ -136,7 +137,7 @@ fn as_seconds(ns: i64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// `part` of `whole` in percent; none of nothing.
+/// Returns `part` in percent of `whole`; `None` if `whole` is 0.
 fn percent_of(part: i64, whole: i64) -> Option<f64> {
     (whole > 0).then(|| 100.0 * part as f64 / whole as f64)
 }
@@ -145,15 +146,15 @@ fn sum_ns(times: impl Iterator<Item = i64>) -> i64 {
     times.fold(0, i64::saturating_add)
 }
 
-/// The largest and the least value.
+/// Returns the largest and the smallest value.
 fn extremes(values: impl Iterator<Item = f64> + Clone) -> Option<(f64, f64)> {
     let most = values.clone().reduce(f64::max)?;
     let least = values.reduce(f64::min)?;
     Some((most, least))
 }
 
-/// All steps that count but the first and the last, which the recording may have cut; all of fewer
-/// than three.
+/// Returns all counted steps but the first and the last, which the recording may have truncated;
+/// all if there are fewer than three.
 fn inner_steps(steps: &[StepTime]) -> Vec<&StepTime> {
     let mut counted: Vec<&StepTime> = counted_steps(steps).collect();
     if counted.len() > 2 {
@@ -163,18 +164,18 @@ fn inner_steps(steps: &[StepTime]) -> Vec<&StepTime> {
     counted
 }
 
-/// The first step and the others of a rank whose steps are those of inference.
+/// Returns the first step and the others of a rank with inference steps.
 fn token_steps<'a>(rank: &&'a RankAnalysis) -> Option<(&'a StepTime, &'a [StepTime])> {
     let (first, others) = rank.steps.split_first()?;
     (!rank.phases.is_empty()).then_some((first, others))
 }
 
-/// Copies and memsets are no kernels here, nor are rows that stand for no work.
+/// True for kernels: not for copies, memsets, or rows that are no work.
 fn is_kernel(kernel: &&KernelTotals) -> bool {
     kernel.class != RowClass::Other && kernel.label != "memcpy" && kernel.label != "memset"
 }
 
-/// Time of all kernels of each key.
+/// Sums the time of all kernels per key.
 fn kernel_time_by<'a>(
     kernels: impl Iterator<Item = &'a KernelTotals>,
     key: fn(&KernelTotals) -> &str,
@@ -196,17 +197,17 @@ fn communication_ns(rank: &&RankAnalysis) -> f64 {
         .sum()
 }
 
-/// A share between 0 and 1.
+/// Getter of a share between 0 and 1.
 type CoverageFigure = fn(&SmCoverage) -> f64;
 
-/// Metrics in the order in which they are reported.
+/// Metrics in report order.
 #[derive(Debug, Default)]
 struct MetricList {
     metrics: Vec<RunMetric>,
 }
 
 impl MetricList {
-    /// Leaves out what the traces do not have.
+    /// Adds a metric, unless the traces do not provide its value.
     fn add(&mut self, name: &str, value: Option<f64>, unit: &'static str) {
         if let Some(value) = value.filter(|value| value.is_finite()) {
             let name = name.to_owned();
@@ -215,7 +216,7 @@ impl MetricList {
     }
 
     fn add_steps(&mut self, ranks: &[&RankAnalysis]) {
-        // The window may begin and end inside a step, so the outer ones would bias the mean.
+        // The window may begin and end inside a step, so the outer steps would bias the mean.
         let inner = ranks.iter().flat_map(|rank| inner_steps(&rank.steps));
         let times = inner.clone().map(|step| as_seconds(step.duration_ns));
         self.add("avg_step_time", mean_of(times), "s");
@@ -245,7 +246,7 @@ impl MetricList {
             .clone()
             .filter_map(|time| percent_of(time.busy_ns(), time.whole_ns()));
         self.add("aggregate_gpu_utilization", mean_of(busy), "%");
-        // Of one device the ratio would be 1, which would look like a balanced run.
+        // For a single device the ratio would be 1, which would look like a balanced run.
         let several = devices.clone().count() > 1;
         let imbalance = match extremes(devices.clone().map(|time| time.busy_ns() as f64)) {
             Some((most, least)) if several => Some(most / least),
@@ -286,7 +287,7 @@ impl MetricList {
         let dominant = names.into_values().max();
         let concentration = dominant.and_then(|ns| percent_of(ns, whole));
         self.add("dominant_kernel_concentration", concentration, "%");
-        // A `BTreeMap` lists the labels in one order for all runs.
+        // A `BTreeMap` lists the labels in the same order for all runs.
         let labels = kernel_time_by(kernels, |kernel| &kernel.label);
         let experts = labels.get("moe").copied().unwrap_or(0);
         self.add("moe_fraction", percent_of(experts, whole), "%");
@@ -296,7 +297,7 @@ impl MetricList {
     }
 
     fn add_stragglers(&mut self, ranks: &[&RankAnalysis]) {
-        // of one rank there is nobody to compare with
+        // a single rank has none to be compared with
         let times = if ranks.len() > 1 {
             extremes(ranks.iter().map(communication_ns))
         } else {
@@ -340,7 +341,7 @@ impl MetricList {
     fn add_bus_bandwidths(&mut self, ranks: &[&RankAnalysis]) {
         let mut kinds: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
         for one in ranks.iter().flat_map(|rank| &rank.collectives) {
-            // Groups whose size is unknown have no factor and stay out of the mean.
+            // Groups of unknown size have no factor and are left out of the mean.
             if let Some(bus) = one.bus_gb_per_s {
                 let (bytes, ns) = kinds.entry(&one.kind).or_default();
                 // weighted by duration: bytes per ns times ns

@@ -1,5 +1,5 @@
-//! When devices are occupied by what is of no step, or came before the recording, or when the recorder
-//! lost so many rows that nobody knows: neither busy nor idle.
+//! Time in which devices are neither busy nor idle: they carry out work outside the steps or from
+//! before the recording, or the recorder lost so many rows that their state is unknown.
 
 use crate::intervals::Intervals;
 use crate::rows::ClassifiedRows;
@@ -8,21 +8,22 @@ use etlink_link::{LinkedTrace, NoLaunch, NodeKind};
 use etlink_model::{RowIdx, RowSanity, TableIdx, TimeNs};
 use std::collections::BTreeMap;
 
-/// The device rows that do not count, and when devices were occupied by them.
+/// Device rows that do not count, and the times that they occupy.
 #[derive(Clone, Debug)]
 pub(crate) struct OutsideRows {
-    /// Per row.
+    /// True if the row does not count, per row.
     pub(crate) is_outside: Vec<bool>,
-    /// Rows of steps that wait for work from before the recording, each with the time from which
-    /// on it had been launched.
+    /// Rows of steps that wait for work from before the recording, each with the time from which it
+    /// was launched.
     pub(crate) waits: Vec<(usize, i64)>,
-    /// Begin of the steps or the recording.
+    /// Start of the steps or the recording.
     pub(crate) window_start: i64,
-    /// When too many rows are missing.
+    /// Time with too many missing rows.
     pub(crate) unknown: Intervals,
 }
 
-/// When the recorder lost so many rows that nothing can be said of devices, inside the recording.
+/// Returns the time within the recording in which so many rows were lost that the devices' state is
+/// unknown.
 pub(crate) fn unknown_time(trace: &LinkedTrace) -> Intervals {
     let mut unknown = Intervals::default();
     let window = trace.report.window;
@@ -37,28 +38,29 @@ pub(crate) fn unknown_time(trace: &LinkedTrace) -> Intervals {
     unknown
 }
 
-/// Whether nothing can be said of devices at any time of a trace.
+/// True if the state of devices is unknown throughout the trace.
 pub(crate) fn is_all_unknown(trace: &LinkedTrace) -> bool {
     let sanity = trace.device.row_sanity.as_ref();
     sanity.is_some_and(RowSanity::is_all_unknown)
 }
 
-/// When a device or a stream carries out work of no step, or waits for it: neither busy nor idle.
+/// Time in which a device or a stream is occupied by, or waits for, work outside the steps: neither
+/// busy nor idle.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OutsideTime {
-    /// From the begin of the steps or the recording on.
+    /// Intervals from the start of the steps or the recording.
     pub(crate) intervals: Intervals,
-    /// Where the counted time begins, where it does not with the first row that counts.
+    /// Start of the counted time; `None` if it is the start of the first row that counts.
     pub(crate) begin: Option<i64>,
 }
 
 impl OutsideRows {
-    /// Whether a row is of no step.
+    /// True if a row is outside the steps.
     pub(crate) fn contains_row(&self, row: usize) -> bool {
         self.is_outside[row]
     }
 
-    /// The times of `places` devices or streams; `place_of_row` says to which a row belongs.
+    /// Computes the times of `places` devices or streams; `place_of_row` maps a row to its place.
     /// O(rows + outside rows · log).
     pub(crate) fn outside_times(
         &self,
@@ -70,7 +72,7 @@ impl OutsideRows {
         let mut begins_outside: Vec<Option<bool>> = vec![None; places];
         for row in 0..rows.len() {
             let is_outside = self.is_outside[row];
-            // a wait of no step occupies nothing
+            // a wait outside the steps occupies nothing
             if is_outside && rows.class[row] == RowClass::Other {
                 continue;
             }
@@ -78,7 +80,7 @@ impl OutsideRows {
             begins_outside[place].get_or_insert(is_outside);
             if is_outside {
                 let (start, end) = rows.span(row);
-                // what ran before a row from before the recording is unknown, too
+                // the time before a row from before the recording is unknown, too
                 let from = if is_from_before(rows.trace, row) {
                     self.window_start
                 } else {
@@ -100,8 +102,8 @@ impl OutsideRows {
             for (start, end) in spans {
                 intervals.push(start, end);
             }
-            // Where a row of no step came first, the device was there to be used from the begin of
-            // the steps on, and a gap up to the first row of a step is a real one.
+            // If a row outside the steps came first, the device was available from the start of the
+            // steps, and a gap up to the first row of a step is a real one.
             let begin = begins_outside.filter(|first| *first);
             OutsideTime {
                 intervals,
@@ -112,7 +114,7 @@ impl OutsideRows {
     }
 }
 
-/// Whether a row was launched before the recording began. One without an id (MTIA) was so if it ran
+/// True if a row was launched before the recording began. A row without an id (MTIA) was, if it ran
 /// before any recorded call.
 pub(crate) fn is_from_before(trace: &LinkedTrace, row: usize) -> bool {
     match trace.row_no_launch[row] {
@@ -127,9 +129,9 @@ pub(crate) fn is_from_before(trace: &LinkedTrace, row: usize) -> bool {
     }
 }
 
-/// From when on a row has been launched and waits for what came before the recording, per row that
-/// does: the first of its device, and the first of a queue while rows of the device run that were
-/// launched before the recording. Of the first row of another queue nothing says what it waits for.
+/// Lists rows that wait for work from before the recording, with the time from which they were
+/// launched: the first row of each device, and the first row of a queue while rows of the device
+/// run that were launched before the recording. First rows of other queues may wait for anything.
 pub(crate) fn waits_for_earlier_work(trace: &LinkedTrace) -> Vec<(usize, i64)> {
     let nodes = &trace.nodes;
     let earlier = earlier_work(trace);
@@ -140,7 +142,7 @@ pub(crate) fn waits_for_earlier_work(trace: &LinkedTrace) -> Vec<(usize, i64)> {
             continue;
         }
         let row = nodes.source[index] as usize;
-        // Before its call the row is late by the host, which the trace shows.
+        // Before its call, the row is late because of the host, which the trace shows.
         let Some(call) = trace.row_call.get(row).and_then(|call| call.get()) else {
             continue;
         };
@@ -158,19 +160,19 @@ pub(crate) fn waits_for_earlier_work(trace: &LinkedTrace) -> Vec<(usize, i64)> {
     waits
 }
 
-/// What a device shows of the time before the recording.
+/// Evidence of a device's work from before the recording.
 struct EarlierWork {
-    /// Its first row of all.
+    /// First row of the device.
     first_row: usize,
-    /// When the last row that was launched before the recording ended.
+    /// End of the last row launched before the recording.
     last_end: Option<TimeNs>,
 }
 
-/// Per device. O(rows).
+/// Collects the earlier work per device. O(rows).
 fn earlier_work(trace: &LinkedTrace) -> BTreeMap<i64, EarlierWork> {
     let rows = &trace.device.rows;
     let mut devices: BTreeMap<i64, EarlierWork> = BTreeMap::new();
-    // Rows are in order of their starts.
+    // Rows are sorted by start.
     for row in 0..rows.len() {
         let work = devices
             .entry(row_device(trace, row))

@@ -1,11 +1,11 @@
-//! Work of devices that is not of the program's steps: what was launched before the recording, and
-//! where the trace has steps, what was launched before the first of them.
+//! Device work outside the program's steps: work launched before the recording and, if the trace
+//! has steps, before the first of them.
 //!
 //! A device row belongs to the step whose host range launched it (correlation, call, step),
-//! whenever it runs: at the begin of a recording a device still carries out the iteration before.
-//! Where the call is not known, the row's own start stands for it. Of steps that optimizers end the
-//! last is cut, so what was launched after the last whole one is outside as well; else what follows
-//! the last step may be part of it (sampling behind an engine's `forward`) and counts.
+//! whenever it runs: at the start of a recording, a device still carries out the previous
+//! iteration. If the call is unknown, the row's own start is used. The last step that ends with an
+//! optimizer is truncated, so work launched after the last whole one is outside as well. Otherwise,
+//! work after the last step may be part of it (sampling after an engine's `forward`) and counts.
 
 use crate::outside_time::{OutsideRows, is_from_before, unknown_time, waits_for_earlier_work};
 use crate::rows::ClassifiedRows;
@@ -18,7 +18,7 @@ use etlink_link::{LinkedTrace, NoLaunch};
 use etlink_model::TimeNs;
 use serde::Serialize;
 
-/// When work was launched that is of no step.
+/// Launch time of work outside the steps.
 #[derive(
     Clone,
     Copy,
@@ -35,24 +35,24 @@ use serde::Serialize;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OutsideCause {
-    /// Before the recording began.
+    /// Launched before the recording began.
     #[default]
     BeforeRecording,
-    /// In the recording, before the first step.
+    /// Launched during the recording, before the first step.
     BeforeSteps,
-    /// After the last whole step.
+    /// Launched after the last whole step.
     AfterSteps,
 }
 
 impl OutsideCause {
-    /// In the order of time.
+    /// All causes, in order of time.
     pub const ALL: [OutsideCause; 3] = [
         OutsideCause::BeforeRecording,
         OutsideCause::BeforeSteps,
         OutsideCause::AfterSteps,
     ];
 
-    /// As a sentence has it, behind "launched".
+    /// Phrase to follow "launched" in a sentence.
     pub fn phrase(self) -> &'static str {
         match self {
             OutsideCause::BeforeRecording => "before the recording",
@@ -62,36 +62,36 @@ impl OutsideCause {
     }
 }
 
-/// Device rows of one device that the tables of kernels, copies, device time, idle time and
-/// coverage leave out.
+/// Device rows of one device that are left out of the tables of kernels, copies, device time, idle
+/// time and coverage.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OutsideWork {
     /// Device number.
     pub device: i64,
-    /// When they were launched.
+    /// Launch time of the rows.
     pub launched: OutsideCause,
-    /// How many.
+    /// Number of rows.
     pub rows: u64,
-    /// Sum of their durations, ns.
+    /// Sum of the rows' durations, ns.
     pub sum_ns: i64,
 }
 
-/// Which part of a trace is compared and summed up.
+/// Selection of a trace's work that is compared and summed.
 #[derive(Clone, Copy, Debug)]
 pub struct CountedWork<'t> {
     trace: &'t LinkedTrace,
-    /// Begin of the first step, and end of the last where what follows is cut.
+    /// Start of the first step, and end of the last one if anything after it is truncated.
     steps: Option<(i64, Option<i64>)>,
 }
 
 impl<'t> CountedWork<'t> {
-    /// O(ops).
+    /// Selects the work of a trace's steps. O(ops).
     pub fn new(trace: &'t LinkedTrace) -> CountedWork<'t> {
         CountedWork::from_steps(trace, &trace_steps(&trace.device))
     }
 
-    /// `steps` in order of time.
+    /// Selects the work of these `steps`, sorted by time.
     pub(crate) fn from_steps(trace: &'t LinkedTrace, steps: &[StepTime]) -> CountedWork<'t> {
         let is_last_cut = steps.last().is_some_and(|step| step.excluded.is_some());
         let counted = between_counted(steps);
@@ -102,7 +102,7 @@ impl<'t> CountedWork<'t> {
         CountedWork { trace, steps }
     }
 
-    /// Why a device row does not count; `None` of one that does.
+    /// Returns the reason a device row does not count; `None` if it counts.
     pub fn row_cause(&self, row: usize) -> Option<OutsideCause> {
         if is_from_before(self.trace, row) {
             return Some(OutsideCause::BeforeRecording);
@@ -120,7 +120,7 @@ impl<'t> CountedWork<'t> {
         self.time_cause(launched)
     }
 
-    /// Why a range of the host that begins at `time` does not count.
+    /// Returns the reason a host range that begins at `time` does not count; `None` if it counts.
     pub fn time_cause(&self, time: TimeNs) -> Option<OutsideCause> {
         let (first, last) = self.steps?;
         if time.0 < first {
@@ -131,7 +131,7 @@ impl<'t> CountedWork<'t> {
     }
 }
 
-/// The rows that do not count; `steps` in order of time. O(nodes + rows).
+/// Marks the rows that do not count. `steps` are sorted by time. O(nodes + rows).
 pub(crate) fn outside_rows(
     rows: &ClassifiedRows<'_>,
     counted: &CountedWork<'_>,
@@ -146,7 +146,7 @@ pub(crate) fn outside_rows(
     }
 }
 
-/// Per device and cause. O(rows).
+/// Totals the outside work per device and cause. O(rows).
 pub(crate) fn outside_work(
     rows: &ClassifiedRows<'_>,
     counted: &CountedWork<'_>,
@@ -158,7 +158,7 @@ pub(crate) fn outside_work(
             launched,
             ..OutsideWork::default()
         });
-        // a row that stands for a wait is no work that anybody would miss
+        // a row that is a wait is no lost work
         let work = of_device.iter().copied();
         let work = work.filter(|row| rows.class[*row] != RowClass::Other);
         for row in work {

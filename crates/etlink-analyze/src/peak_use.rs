@@ -1,8 +1,8 @@
-//! How much of what a device can do its kernels use, where the device's name is known
+//! Share of a device's peak rates that its kernels use, if the peaks of the device are known
 //! ([`DevicePeaks`]).
 //!
-//! Of kernels of computation that were launched and start in the window of [`Utilization`], that is
-//! the steps, or the recording where there are none:
+//! Computation kernels count if they were launched and start in the window of [`Utilization`]: the
+//! steps, or the recording if there are none:
 //!
 //! ```text
 //! compute time     operations / peak of the precision; of products, convolutions and attention
@@ -13,13 +13,13 @@
 //! bandwidth share  sum(memory time) / duration of these kernels
 //! memory bound     duration of kernels whose memory time is the longer / duration of these kernels
 //! ```
-//! Work is known of ops with shapes, by [`etlink_link::roofline`]; of ops that are not PyTorch's own
-//! (`aten::`) only where PyTorch counts them: what `vllm::fused_moe` computes no shape says. Kernels
-//! of graph launches have no op. Where less than [`ENOUGH`] is covered, there are no shares. What is
-//! recomputed counts each time, as in what others call HFU. Tensors that stay in caches need no
-//! memory: shares above 1 are of such.
+//! Work is known for ops with shapes, by [`etlink_link::roofline`]; for ops outside PyTorch
+//! (`aten::`), only if PyTorch counts them: no shape shows what `vllm::fused_moe` computes. Kernels
+//! of graph launches have no op. If less than [`ENOUGH`] is covered, there are no shares.
+//! Recomputed work counts each time, as in the HFU of others. Tensors that stay in caches need no
+//! memory: they cause shares above 1.
 //!
-//! fp32 products count as TF32 where the kernel's name says so (`tf32`, or CUTLASS's `s1688`).
+//! fp32 products count as TF32 if the kernel's name says so (`tf32`, or CUTLASS's `s1688`).
 
 use crate::compute_rate::is_in_window;
 use crate::device_peaks::{DevicePeaks, Precision};
@@ -33,42 +33,42 @@ use etlink_link::roofline::{RooflineFormula, RooflineWork, op_types, op_work, ro
 use etlink_model::RowKind;
 use serde::Serialize;
 
-/// Shares are given where so much of the kernels' time is covered.
+/// Minimum covered share of the kernels' time for shares to be reported.
 pub const ENOUGH: f64 = 0.9;
 
-/// One device.
+/// Use of the peaks of one device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PeakUse {
     /// Device number.
     pub device: i64,
-    /// Its name.
+    /// Name of the device.
     pub name: String,
-    /// What MFU is over.
+    /// Kind of the window for MFU.
     pub window: UtilizationWindow,
-    /// Steps in that window.
+    /// Number of steps in the window.
     pub steps: u64,
-    /// That window, less what is from before the recording, ns.
+    /// Length of the window without work from before the recording, ns.
     pub window_ns: i64,
-    /// The data sheet that the peaks are from.
+    /// Data sheet with the peaks.
     pub sheet: String,
-    /// Part of the kernels' duration of which the work is known; 0 to 1.
+    /// Share of the kernels' duration with known work, 0 to 1.
     pub covered: f64,
-    /// Compute time by the window.
+    /// Compute time divided by the window.
     pub mfu: Option<f64>,
-    /// Time by the roof, by the duration of the kernels.
+    /// Roof time divided by the duration of the kernels.
     pub roof_share: Option<f64>,
-    /// Memory time by the duration of the kernels.
+    /// Memory time divided by the duration of the kernels.
     pub bandwidth_share: Option<f64>,
-    /// Part of the kernels' duration that memory bounds; 0 to 1.
+    /// Share of the kernels' duration that is memory-bound, 0 to 1.
     pub memory_bound: Option<f64>,
-    /// Peak of the memory, GB/s.
+    /// Peak memory bandwidth, GB/s.
     pub gb_per_s: Option<f64>,
-    /// Peak of the links one way, GB/s.
+    /// Peak link bandwidth, one way, GB/s.
     pub link_gb_per_s: Option<f64>,
 }
 
-/// Sums over the kernels of a device.
+/// Running totals over the kernels of a device.
 #[derive(Default)]
 struct WorkSums {
     all_ns: i64,
@@ -79,7 +79,7 @@ struct WorkSums {
     roof_ns: f64,
 }
 
-/// Per device whose name is known. O(ops + rows).
+/// Computes the use of the peaks per device with known peaks. O(ops + rows).
 pub(crate) fn peak_uses(
     rows: &ClassifiedRows<'_>,
     devices: &[Utilization],
@@ -133,7 +133,7 @@ fn sum_work(
         let Some(compute_ns) = compute_time(rows.trace, row, &work[row], peaks) else {
             continue;
         };
-        // without the memory's peak there is compute time alone
+        // without the memory's peak, there is only compute time
         let memory_ns = peaks
             .gb_per_s
             .map_or(0.0, |rate| work[row].bytes as f64 / rate);
@@ -148,7 +148,7 @@ fn sum_work(
     sums
 }
 
-/// Operations by their peak, ns; `None` where the work is not known.
+/// Operations divided by their peak rate, ns; `None` if the work is unknown.
 fn compute_time(
     trace: &LinkedTrace,
     row: usize,
@@ -167,7 +167,7 @@ fn compute_time(
     is_known.then_some(0.0)
 }
 
-/// Of the first tensor: an op that multiplies is given the factors first.
+/// Returns the precision of the first tensor: a multiplying op takes the factors first.
 fn precision(types: &str, kernel: &str) -> Option<Precision> {
     for text in types.split('"').skip(1).step_by(2) {
         let dtype = match text.split_once("Tensor(") {
@@ -181,7 +181,7 @@ fn precision(types: &str, kernel: &str) -> Option<Precision> {
             "Half" => Precision::Fp16,
             "BFloat16" => Precision::Bf16,
             dtype if dtype.starts_with("Float8") => Precision::Fp8,
-            // a scalar, or a list of which the types are not written
+            // a scalar, or a list whose types are not recorded
             _ => continue,
         });
     }
@@ -189,7 +189,7 @@ fn precision(types: &str, kernel: &str) -> Option<Precision> {
 }
 
 impl WorkSums {
-    /// `None` without kernels.
+    /// Computes the record of a device; `None` without kernels.
     fn peak_use(
         &self,
         device: i64,
@@ -229,7 +229,7 @@ impl WorkSums {
     }
 }
 
-/// None of nothing.
+/// Returns `part` divided by `whole_ns`; `None` if that is 0.
 fn share(part: f64, whole_ns: i64) -> Option<f64> {
     (whole_ns > 0).then(|| part / whole_ns as f64)
 }

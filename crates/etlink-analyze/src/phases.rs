@@ -1,12 +1,12 @@
-//! Steps of inference by phase: what prefill, decode and mixed batches take.
+//! Inference steps by phase: times of prefill, decode and mixed batches.
 //!
 //! ```text
-//! period        from a step's begin to the next one's, whatever its phase; of the last its own
+//! period        from a step's begin to the next one's, whatever its phase; for the last, its own
 //!               length: on the host, or of the device work that it launched, whichever is longer
 //! tokens_per_s  tokens / sum of the periods of the steps whose tokens are known
-//! device times  sums of those of the steps; what two steps overlap counts in both
+//! device times  sums over the steps; overlapping time of two steps counts in both
 //! ```
-//! A trace whose steps name no phase has no records. Steps without one are `other`.
+//! A trace whose steps have no phase gives no records. Steps without a phase are `other`.
 
 use crate::duration_stats::{DurationStats, median_ns};
 use crate::steps::StepTime;
@@ -14,48 +14,49 @@ use borsh::{BorshDeserialize, BorshSerialize};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The steps of one phase.
+/// Totals of the steps of one phase.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PhaseTotals {
     /// `prefill`, `decode`, `mixed`, the word of the user's pattern, or `other`.
     pub phase: String,
-    /// Of their times on the host.
+    /// Statistics of the steps' times on the host.
     #[serde(flatten)]
     pub durations: DurationStats,
-    /// Median of these, ns; of an even number the mean of the two in the middle.
+    /// Median time on the host, ns; for an even number, the mean of the two in the middle.
     pub median_ns: i64,
-    /// Sum of their periods, ns.
+    /// Sum of the steps' periods, ns.
     pub period_ns: i64,
-    /// Requests, mean over the steps that say it.
+    /// Mean number of requests, over the steps that state it.
     pub batch: Option<f64>,
-    /// Tokens, sum over the steps that say it.
+    /// Number of tokens, over the steps that state it.
     pub tokens: Option<u64>,
-    /// Tokens per second of these steps' periods.
+    /// Tokens per second of the steps' periods, over the steps that state their tokens.
     pub tokens_per_s: Option<f64>,
     /// Sum of the device windows of the steps, ns.
     pub device_window_ns: i64,
-    /// Sum of their computation, ns.
+    /// Sum of the steps' computation, ns.
     pub computation_ns: i64,
-    /// Sum of their communication without computation beside it, ns.
+    /// Sum of the steps' communication without concurrent computation, ns.
     pub exposed_communication_ns: i64,
-    /// Sum of the times in which none of their rows runs, ns.
+    /// Sum of the times in which none of the steps' rows runs, ns.
     pub idle_ns: i64,
 }
 
-/// The steps of one phase with their periods, ns.
+/// Steps of one phase, each with its period in ns.
 type PhaseSteps<'s> = Vec<(&'s StepTime, i64)>;
 
-/// By falling time; each list has the steps of a rank, by time. O(steps · log steps).
+/// Totals the phases by falling time. Each list holds the steps of a rank, sorted by time. O(steps
+/// · log steps).
 pub(crate) fn phase_totals<'s>(ranks: impl Iterator<Item = &'s [StepTime]>) -> Vec<PhaseTotals> {
     let mut phases: BTreeMap<&str, PhaseSteps<'_>> = BTreeMap::new();
     for steps in ranks {
-        // those of a training have no phases: one line "other" would say nothing
+        // training steps have no phases: a single line "other" would say nothing
         if steps.iter().all(|step| step.phase.is_none()) {
             continue;
         }
         for (at, step) in steps.iter().enumerate() {
-            // What the device does before the last step's work is of those before, or of what came
+            // Device activity before the last step's work belongs to earlier steps, or to work from
             // before the recording.
             let period = match steps.get(at + 1) {
                 Some(next) => next.start_ns.saturating_sub(step.start_ns),
@@ -100,7 +101,7 @@ fn phase_total(phase: &str, steps: &PhaseSteps<'_>) -> PhaseTotals {
         durations,
         median_ns: median_ns(&mut lengths),
         period_ns: periods.fold(0, i64::saturating_add),
-        // names of annotations may claim any number: whole ones could overflow
+        // annotation names may state any number: integer sums could overflow
         batch: (!batches.is_empty())
             .then(|| batches.iter().map(|batch| *batch as f64).sum::<f64>() / batches.len() as f64),
         tokens: (!counted.is_empty()).then_some(tokens),

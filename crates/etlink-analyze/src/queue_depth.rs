@@ -1,13 +1,13 @@
-//! Queue depth: how much launched work waits in each stream.
+//! Queue depth: the amount of launched work waiting in each stream.
 //!
-//! The depth is the number of rows whose launch call has begun and that have not started. It is
-//! known from the first such call to the last such start. `mean` is over that time
-//! (sum of depth · time / time), not over changes. Rows of a graph launch, which enter the stream as
-//! one, count one by one.
+//! The depth is the number of rows whose launch call has begun but that have not started. It is
+//! known from the first such call to the last such start. `mean` is taken over that time (sum of
+//! depth · time / time), not over changes. Rows of a graph launch enter the stream together, but
+//! count one by one.
 //!
-//! A stream takes a bounded number of launches, which no trace states. Calls that block show it
-//! ([`FullQueue`]): `limit` is that number, `full` the time that these calls took. Without such calls
-//! nothing is known of the limit, and nothing was in its way.
+//! A stream takes a bounded number of launches, which no trace states. Calls that block reveal it
+//! ([`FullQueue`]): `limit` is that number, `full` the time these calls took. Without such calls
+//! the limit is unknown and was never reached.
 
 use crate::rows::ClassifiedRows;
 use borsh::{BorshDeserialize, BorshSerialize};
@@ -15,7 +15,7 @@ use etlink_link::{FullQueue, NoLaunch};
 use etlink_model::{DeviceQueue, DurationNs, RowIdx, TableIdx};
 use serde::Serialize;
 
-/// One stream.
+/// Queue depth of one stream.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QueueDepth {
@@ -23,23 +23,23 @@ pub struct QueueDepth {
     pub device: i64,
     /// Stream.
     pub stream: i64,
-    /// Rows whose launch is known.
+    /// Number of rows with a known launch.
     pub rows: u64,
-    /// From the first launch to the last start, ns.
+    /// Time from the first launch to the last start, ns.
     pub window_ns: i64,
-    /// Mean length over that time, rows.
+    /// Mean depth over that time, rows.
     pub mean_length: f64,
-    /// Largest length, rows.
+    /// Largest depth, rows.
     pub max_length: i64,
-    /// How many launches it holds, where calls have blocked on that.
+    /// Number of launches that the stream holds; `None` unless calls blocked on it.
     pub limit: Option<u64>,
-    /// Calls that blocked because it was full.
+    /// Number of calls that blocked because the stream was full.
     pub blocked: u64,
-    /// How long these took, ns.
+    /// Time these calls took, ns.
     pub full_ns: i64,
 }
 
-/// Per stream whose launches are known. O(rows · log rows).
+/// Computes the depth per stream with known launches. O(rows · log rows).
 pub(crate) fn queue_depths(rows: &ClassifiedRows<'_>) -> Vec<QueueDepth> {
     let device = &rows.trace.device;
     let mut changes: Vec<Vec<DepthChange>> = vec![vec![]; device.queues.len()];
@@ -55,8 +55,8 @@ pub(crate) fn queue_depths(rows: &ClassifiedRows<'_>) -> Vec<QueueDepth> {
         let called = device.calls.start[call.index()];
         let called = rows.trace.device_time(RowIdx::from_index(row), called).0;
         let start = device.rows.start[row].0;
-        // clocks of host and device may disagree: a row does not start before its call
-        // Both changes of a row are put in at once; sorting brings those of all rows together.
+        // Clocks of host and device may disagree: a row does not start before its call. Both
+        // changes of a row are added at once; sorting orders those of all rows.
         changes[queue].extend([(called, 1), (start.max(called), -1)]);
     }
     let full_queues = &rows.trace.full_queues;
@@ -86,26 +86,26 @@ impl QueueDepth {
     }
 }
 
-/// When, ns, and by how much the depth changes.
+/// Time in ns, and change of the depth.
 type DepthChange = (i64, i64);
 
 fn stream_depth(mut changes: Vec<DepthChange>, queue: &DeviceQueue) -> QueueDepth {
-    // At one instant starts (-1) sort before launches
-    // (1), but equal times are summed before they count.
+    // Starts (-1) sort before launches (1) at the same instant, but changes at one instant are
+    // summed before they count.
     changes.sort_unstable();
     let mut stats = QueueDepth {
         device: queue.device,
         stream: queue.stream,
-        // a launch and a start each
+        // one launch and one start per row
         rows: changes.len() as u64 / 2,
         ..QueueDepth::default()
     };
     let mut depth = 0i64;
-    // depth times ns
+    // sum of depth times ns
     let mut area = 0i128;
     let mut rest = &changes[..];
     while let Some((now, _)) = rest.first() {
-        // changes at one instant are one
+        // changes at one instant are merged
         let (at_once, later) = rest.split_at(rest.partition_point(|(time, _)| time == now));
         depth += at_once.iter().map(|(_, change)| change).sum::<i64>();
         let held = later

@@ -1,28 +1,28 @@
-//! The device rows of a rank, classified.
+//! Classified device rows of a rank.
 
 use crate::rules::{COLLECTIVE, KernelRules, MEMCPY, MEMSET, NO_RULE, RowClass};
 use etlink_link::LinkedTrace;
 use etlink_model::{DeviceQueue, DeviceTrace, RowKind};
 
-/// Device rows with their classes; see [`KernelRules`].
+/// Device rows with their classes, by [`KernelRules`].
 #[derive(Clone, Debug)]
 pub struct ClassifiedRows<'t> {
-    /// The trace that they are of.
+    /// Trace of the rows.
     pub trace: &'t LinkedTrace,
-    /// Per row, what it does.
+    /// Class of each row.
     pub class: Vec<RowClass>,
-    /// Per row, the number of its label.
+    /// Index of each row's label.
     pub(crate) label: Vec<u16>,
     /// Numbers of the devices that have rows, ascending.
     pub devices: Vec<i64>,
-    /// Per device of these, its rows in order of their starts.
+    /// Rows of each of these devices, sorted by start.
     pub(crate) of_devices: Vec<Vec<usize>>,
     pub(crate) rules: &'t KernelRules,
 }
 
 impl<'t> ClassifiedRows<'t> {
-    /// Classifies the rows of `trace`. Each different name is looked at once. O(rows · log + text
-    /// of the names).
+    /// Classifies the rows of `trace`. Each distinct name is matched once. O(rows · log + text of
+    /// the names).
     pub fn new(trace: &'t LinkedTrace, rules: &'t KernelRules) -> ClassifiedRows<'t> {
         let device = &trace.device;
         let mut known = vec![None; device.names.count()];
@@ -32,7 +32,7 @@ impl<'t> ClassifiedRows<'t> {
         );
         for row in 0..device.rows.len() {
             let name = device.rows.name[row];
-            // Names repeat by the million, and each is matched against all rules once.
+            // Names repeat by the million; each is matched against the rules once.
             let by_name =
                 || *known[name.index()].get_or_insert_with(|| rules.find(device.names.get(name)));
             let (of_row, label_of_row) = classify(device, row, by_name);
@@ -58,51 +58,51 @@ impl<'t> ClassifiedRows<'t> {
         }
     }
 
-    /// How many.
+    /// Number of rows.
     pub fn len(&self) -> usize {
         self.class.len()
     }
 
-    /// Whether there are none.
+    /// True if there are no rows.
     pub fn is_empty(&self) -> bool {
         self.class.is_empty()
     }
 
-    /// What a row is within its class: `gemm`, `elementwise`, `copy`, …, by the rules.
+    /// Label of a row within its class, by the rules: `gemm`, `elementwise`, `copy`, …
     pub fn label(&self, row: usize) -> &str {
         self.rules.label_at(self.label[row])
     }
 
-    /// Whether a row shows that its stream waits.
+    /// True if a row shows that its stream waits.
     pub(crate) fn is_wait(&self, row: usize) -> bool {
         self.class[row] == RowClass::Other && self.label(row) == "wait"
     }
 
-    /// The name of a row.
+    /// Name of a row.
     pub fn name(&self, row: usize) -> &'t str {
         self.trace.device_name(self.trace.device.rows.name[row])
     }
 
-    /// Start and end of a row, ns.
+    /// Start and end of a row, ns since the origin of the trace.
     pub fn span(&self, row: usize) -> (i64, i64) {
         let rows = &self.trace.device.rows;
         (rows.start[row].0, (rows.start[row] + rows.duration[row]).0)
     }
 
-    /// The place of a row's device in `devices`.
+    /// Index of a row's device in `devices`.
     pub(crate) fn device_place(&self, row: usize) -> usize {
         let number = self.device(row);
         self.devices.partition_point(|device| *device < number)
     }
 
-    /// The device of a row.
+    /// Device number of a row.
     pub fn device(&self, row: usize) -> i64 {
         let device = &self.trace.device;
         device.queues[device.rows.queue[row].index()].device
     }
 }
 
-/// O(rows + queues · log devices).
+/// Groups the rows by device. O(rows + queues · log devices).
 fn of_devices(device: &DeviceTrace, devices: &[i64]) -> Vec<Vec<usize>> {
     let place = |queue: &DeviceQueue| devices.partition_point(|device| *device < queue.device);
     let places: Vec<usize> = device.queues.iter().map(place).collect();
@@ -124,7 +124,7 @@ fn classify(
     let communicates = device.rows.collective[row] != u32::MAX
         || device.names.get(device.rows.category[row]) == "collective_comm";
     if communicates {
-        // Arguments prove that it communicates; the name may still say by which library.
+        // Arguments prove that the row communicates; the name may still reveal the library.
         let library = by_name().filter(|(class, _)| *class == RowClass::Communication);
         return (
             RowClass::Communication,
@@ -132,11 +132,11 @@ fn classify(
         );
     }
     match device.rows.kind[row] {
-        // The category is Kineto's own and safer than a name such as `CopyDeviceToHost`.
+        // The category is Kineto's own, and more reliable than a name such as `CopyDeviceToHost`.
         RowKind::Memcpy => (RowClass::Memory, MEMCPY),
         RowKind::Memset => (RowClass::Memory, MEMSET),
         RowKind::Kernel => by_name().unwrap_or((RowClass::Computation, NO_RULE)),
-        // The device does nothing meanwhile.
+        // The device is idle meanwhile.
         RowKind::GraphNode => (RowClass::Other, NO_RULE),
     }
 }

@@ -1,16 +1,16 @@
-//! One classification of device work.
+//! Classification of device work.
 //!
-//! In this order: arguments of a collective, then the row's category (copy, memset), then rules on
-//! the name: those of the user, then those of `rules.txt` beside this file. What no rule knows is
-//! computation. Rules are lines `class label regex`; the regex is searched in the name, the first
-//! rule found decides.
+//! A row is classified by the first of these that applies: arguments of a collective, the row's
+//! category (copy, memset), rules on the name (the user's, then `rules.txt` in this folder). A row
+//! without a matching rule is computation. A rule is a line `class label regex`; the regex is
+//! searched in the name, and the first matching rule decides.
 
 use borsh::{BorshDeserialize, BorshSerialize};
 use regex::bytes::{RegexBuilder, RegexSet, RegexSetBuilder};
 use serde::Serialize;
 use std::sync::LazyLock;
 
-/// What device time is spent on. In order of precedence where rows overlap: see
+/// Class of device work, in order of precedence for overlapping rows: see
 /// [`DeviceTime`](crate::DeviceTime).
 #[derive(
     Clone,
@@ -29,20 +29,20 @@ use std::sync::LazyLock;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RowClass {
-    /// Kernels.
+    /// Computation kernels.
     #[default]
     Computation,
-    /// Collectives, sends and receives, by whatever library.
+    /// Collectives, sends and receives, from any library.
     Communication,
     /// Copies and memsets.
     Memory,
-    /// Rows that stand for no work: waits of a device, brackets around other rows. While nothing
-    /// else runs the device is not busy.
+    /// Rows that are no work: waits of a device, brackets around other rows. While nothing else
+    /// runs, the device is not busy.
     Other,
 }
 
 impl RowClass {
-    /// All of them, in order of precedence.
+    /// All classes, in order of precedence.
     pub const ALL: [RowClass; 4] = [
         RowClass::Computation,
         RowClass::Communication,
@@ -50,7 +50,7 @@ impl RowClass {
         RowClass::Other,
     ];
 
-    /// Its name in rules and reports.
+    /// Name of the class in rules and reports.
     pub fn name(self) -> &'static str {
         match self {
             RowClass::Computation => "computation",
@@ -61,64 +61,64 @@ impl RowClass {
     }
 }
 
-/// Why rules could not be read.
+/// Reason for which rules could not be read.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum RulesError {
-    /// Not three words.
+    /// The line does not have three words.
     #[error(
         "line {line}: a rule is a class, a label and a regular expression, \
          such as `communication mylib ^my_all_reduce`"
     )]
     NotARule {
-        /// Line, from 1.
+        /// Line number, from 1.
         line: usize,
     },
-    /// No such class.
+    /// The class does not exist.
     #[error(
         "line {line}: there is no class {class:?}; \
          classes are computation, communication, memory and other"
     )]
     NoClass {
-        /// Line, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What stands there.
+        /// Text in place of a class.
         class: String,
     },
-    /// The expression is wrong.
+    /// The regular expression is invalid.
     #[error("line {line}: {message}")]
     BadRegex {
-        /// Line, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What is wrong, in one line.
+        /// Description of the fault, in one line.
         message: String,
     },
-    /// The expressions together are too large.
+    /// The regular expressions together are too large.
     #[error("the rules are too large: {0}")]
     TooLarge(String),
 }
 
-/// Labels that no rule has.
+/// Labels that no rule gives.
 const NO_RULES: [&str; 4] = ["other", "collective", "memcpy", "memset"];
 
-/// Rules of one text, ready to use.
+/// Compiled rules of one text.
 #[derive(Clone, Debug)]
 struct RuleSet {
     set: RegexSet,
-    /// Per rule, its class and label.
+    /// Class and label index of each rule.
     of: Vec<(RowClass, u16)>,
 }
 
-/// The rules, ready to use.
+/// Compiled rules of the user and of etlink.
 #[derive(Clone, Debug)]
 pub struct KernelRules {
-    /// Those of the user, which win over the built-in ones.
+    /// Rules of the user, which win over the built-in ones.
     own: RuleSet,
-    /// Made once for all: it takes longer than to look at some thousand names.
+    /// Compiled once: that takes longer than matching a few thousand names.
     built_in: &'static RuleSet,
     labels: Vec<String>,
 }
 
-/// The built-in rules, with the labels of all rules that have none of the user.
+/// Built-in rules, and the labels available without rules of the user.
 static BUILT_IN: LazyLock<Result<(RuleSet, Vec<String>), RulesError>> = LazyLock::new(|| {
     let mut labels = NO_RULES.map(str::to_owned).to_vec();
     let rules = RuleSet::new(include_str!("rules.txt"), &mut labels)?;
@@ -126,18 +126,18 @@ static BUILT_IN: LazyLock<Result<(RuleSet, Vec<String>), RulesError>> = LazyLock
 });
 
 impl KernelRules {
-    /// The built-in rules.
+    /// Returns the built-in rules.
     ///
     /// # Errors
-    /// None: a test reads them.
+    /// None in practice: a test compiles them.
     pub fn built_in() -> Result<KernelRules, RulesError> {
         KernelRules::with("")
     }
 
-    /// The rules of `text`, then the built-in ones.
+    /// Returns the rules of `text`, followed by the built-in ones.
     ///
     /// # Errors
-    /// A line is no rule.
+    /// Fails if a line is not a valid rule.
     pub fn with(text: &str) -> Result<KernelRules, RulesError> {
         let (built_in, labels) = BUILT_IN.as_ref().map_err(Clone::clone)?;
         let mut labels = labels.clone();
@@ -148,19 +148,19 @@ impl KernelRules {
         })
     }
 
-    /// Class and label of a kernel of this name, if a rule knows it. O(length).
+    /// Returns class and label index of a kernel name; `None` if no rule matches. O(length).
     pub(crate) fn find(&self, name: &str) -> Option<(RowClass, u16)> {
         let own = self.own.find(name);
         own.or_else(|| self.built_in.find(name))
     }
 
-    /// The class of a kernel of this name. O(length).
+    /// Returns the class of a kernel name. O(length).
     pub fn class(&self, name: &str) -> RowClass {
         self.find(name)
             .map_or(RowClass::Computation, |(class, _)| class)
     }
 
-    /// The label of a kernel of this name: `gemm`, `elementwise`, …. O(length).
+    /// Returns the label of a kernel name: `gemm`, `elementwise`, …. O(length).
     pub fn label(&self, name: &str) -> &str {
         self.label_at(self.find(name).map_or(NO_RULE, |(_, label)| label))
     }
@@ -171,7 +171,7 @@ impl KernelRules {
 }
 
 impl RuleSet {
-    /// The rules of a text. Labels that are new are added.
+    /// Compiles the rules of a text, and adds new labels to `labels`.
     fn new(text: &str, labels: &mut Vec<String>) -> Result<RuleSet, RulesError> {
         let (mut patterns, mut of) = (vec![], vec![]);
         for (line, rule) in (1..).zip(text.lines()) {
@@ -179,8 +179,8 @@ impl RuleSet {
             if rule.is_empty() || rule.starts_with('#') {
                 continue;
             }
-            // A pattern may hold spaces (`Stream Wait Event`),
-            // so the rest of the line is not split further.
+            // A pattern may contain spaces (`Stream Wait Event`), so the rest of the line is not
+            // split further.
             let mut words = rule.splitn(2, char::is_whitespace);
             let (class, rest) = (
                 words.next().unwrap_or_default(),
@@ -201,8 +201,8 @@ impl RuleSet {
             of.push((known, label_number(labels, label)));
             patterns.push((line, pattern.trim_start()));
         }
-        // kernels have names in ASCII: case by Unicode's tables
-        // takes longer to prepare than all names take to look at
+        // Kernel names are ASCII. Unicode case tables take longer to prepare than all names take to
+        // match.
         let set = RegexSetBuilder::new(patterns.iter().map(|(_, pattern)| pattern))
             .unicode(false)
             .build();
@@ -214,13 +214,13 @@ impl RuleSet {
     }
 
     fn find(&self, name: &str) -> Option<(RowClass, u16)> {
-        // Matches come by number of the pattern, which is the order of the rules.
+        // Matches come by index of the pattern, which is the order of the rules.
         let first = self.set.matches(name.as_bytes()).iter().next()?;
         self.of.get(first).copied()
     }
 }
 
-/// The number of a label, which is added if it is new.
+/// Returns the index of a label; adds the label if it is new.
 fn label_number(labels: &mut Vec<String>, label: &str) -> u16 {
     let known = labels.iter().position(|known| known == label);
     let at = known.unwrap_or_else(|| {
@@ -230,7 +230,7 @@ fn label_number(labels: &mut Vec<String>, label: &str) -> u16 {
     u16::try_from(at).unwrap_or(0)
 }
 
-/// The first pattern that is none.
+/// Returns the error of the first invalid pattern.
 fn wrong(patterns: &[(usize, &str)]) -> Option<RulesError> {
     patterns.iter().find_map(|(line, pattern)| {
         let error = RegexBuilder::new(pattern)
@@ -250,7 +250,7 @@ fn wrong(patterns: &[(usize, &str)]) -> Option<RulesError> {
     })
 }
 
-/// Numbers of [`NO_RULES`].
+/// Indexes of the labels in [`NO_RULES`].
 pub(crate) const NO_RULE: u16 = 0;
 pub(crate) const COLLECTIVE: u16 = 1;
 pub(crate) const MEMCPY: u16 = 2;

@@ -1,4 +1,4 @@
-//! The analyses of all ranks together.
+//! Totals over the analyses of all ranks.
 
 use crate::analysis::RankAnalysis;
 use crate::breakdown::{self, DeviceTime};
@@ -14,39 +14,38 @@ use crate::sequences::{self, KernelSequence};
 use crate::utilization::{self, Utilization};
 use serde::Serialize;
 
-/// What the traces of all ranks say together: sums of what each says.
+/// Totals over the traces of all ranks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunTotals {
-    /// How busy the devices are, summed over all devices of all ranks: one record, none without
-    /// devices.
+    /// Utilization summed over all devices of all ranks: one record, none without devices.
     pub utilization: Vec<Utilization>,
     /// Device time by class, summed over all devices of all ranks: one record, none without
     /// devices.
     pub breakdown: Vec<DeviceTime>,
     /// Device rows of all ranks by class and name.
     pub kernels: Vec<KernelTotals>,
-    /// Ops of the host of ranks without device work, by their own time.
+    /// Host ops of ranks without device work, by self time.
     pub host_ops: Vec<HostOpTotals>,
     /// Idle time by cause, summed over all devices of all ranks: one record, none without devices.
     pub idle: Vec<IdleCauses>,
-    /// Calls that launch, by name.
+    /// Launching calls by name.
     pub launches: Vec<LaunchTotals>,
-    /// The same by the op around the call.
+    /// Launching calls by enclosing op.
     pub op_launches: Vec<LaunchTotals>,
     /// Copies and memsets by kind.
     pub copies: Vec<CopyTotals>,
-    /// Steps of inference of all ranks by phase.
+    /// Inference steps of all ranks, by phase.
     pub phases: Vec<PhaseTotals>,
     /// Communication by type and group.
     pub collectives: Vec<CollectiveTotals>,
     /// Kernel sequences.
     pub sequences: Vec<KernelSequence>,
-    /// Single figures.
+    /// Single figures of the run.
     pub metrics: Vec<RunMetric>,
 }
 
-/// Adds up the ranks.
+/// Sums the analyses of the ranks.
 pub fn run_totals<'a>(ranks: impl Iterator<Item = &'a RankAnalysis> + Clone) -> RunTotals {
     let devices = ranks.clone().any(|rank| !rank.breakdown.is_empty());
     RunTotals {

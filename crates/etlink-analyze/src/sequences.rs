@@ -1,8 +1,8 @@
-//! What kernels an op launches, as sequences: which occur, how often, how long they take.
+//! Sequences of kernels launched by an op: number of occurrences and times.
 //!
-//! An *instance* is an outermost op whose name contains the asked text; its sequence is the names
-//! of the device rows that calls inside it launched, in order of their starts. `device` is the sum
-//! of the rows' durations, `op` that of the ops'.
+//! An *instance* is an outermost op whose name contains the requested text. Its sequence is the
+//! list of names of the device rows launched by calls inside it, sorted by start. `device` is the
+//! sum of the rows' durations, `op` the sum of the ops' durations.
 
 use crate::rows::ClassifiedRows;
 use borsh::{BorshDeserialize, BorshSerialize};
@@ -12,15 +12,15 @@ use rustc_hash::FxBuildHasher;
 use serde::Serialize;
 use std::cmp::Reverse;
 
-/// All instances with one sequence.
+/// Totals of all instances with one sequence.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KernelSequence {
     /// Name of the op.
     pub op: String,
-    /// How many instances.
+    /// Number of instances.
     pub count: u64,
-    /// Rows of each.
+    /// Number of rows per instance.
     pub rows: u64,
     /// Sum of the rows' durations, ns.
     pub device_ns: i64,
@@ -31,7 +31,7 @@ pub struct KernelSequence {
 }
 
 impl KernelSequence {
-    /// The same key with all figures at 0: what a sum begins with.
+    /// Returns a copy with all figures at 0, as the start of a sum.
     fn without_figures(&self) -> KernelSequence {
         KernelSequence {
             op: self.op.clone(),
@@ -42,7 +42,7 @@ impl KernelSequence {
     }
 }
 
-/// By falling device time. O(ops + rows).
+/// Totals the sequences by falling device time. O(ops + rows).
 pub(crate) fn kernel_sequences(rows: &ClassifiedRows<'_>, text: &str) -> Vec<KernelSequence> {
     let (trace, device) = (rows.trace, &rows.trace.device);
     let matches: Vec<bool> = device
@@ -73,7 +73,7 @@ pub(crate) fn kernel_sequences(rows: &ClassifiedRows<'_>, text: &str) -> Vec<Ker
         }
     }
     for row in 0..rows.len() {
-        // Rows come by start, so each list is in the order in which the device worked.
+        // Rows are sorted by start, so each list is in the order of the device's work.
         let op = trace.row_call[row]
             .get()
             .and_then(|call| trace.call_op[call.index()].get());
@@ -112,7 +112,7 @@ pub(crate) fn kernel_sequences(rows: &ClassifiedRows<'_>, text: &str) -> Vec<Ker
     sort_sequences(named)
 }
 
-/// Of all ranks.
+/// Sums the totals of all ranks.
 pub(crate) fn sum_sequences<'a>(
     all: impl Iterator<Item = &'a KernelSequence>,
 ) -> Vec<KernelSequence> {

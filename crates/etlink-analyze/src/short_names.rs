@@ -1,14 +1,14 @@
-//! Kernel names as people read them.
+//! Readable short forms of kernel names.
 //!
 //! ```text
 //! void at::native::vectorized_elementwise_kernel<4, at::native::BinaryFunctor<float, float, float,
 //!   at::native::binary_internal::MulFunctor<float> >, std::array<char*, 3ul> >(int, ...)
 //!                                     -> vectorized_elementwise_kernel<MulFunctor>
 //! ```
-//! A mangled name is demangled. The return type, parameters, namespaces and template arguments are
-//! left out. Of a kernel that only runs a functor, the functor's name stays. Where two names of a
-//! table would look the same, the words in which they differ are added; where that does not tell
-//! them apart, both keep their full names. So two names of a table never look the same.
+//! Mangled names are demangled. Return types, parameters, namespaces and template arguments are
+//! left out. For a kernel that only runs a functor, the functor's name is kept. If two names of a
+//! table would look the same, the words in which they differ are added; if that is not enough, both
+//! keep their full names. So two names of a table never look the same.
 
 use cpp_demangle::DemangleOptions;
 use indexmap::IndexMap;
@@ -17,11 +17,12 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// Longer names are not taken apart: it takes several passes, and nobody reads them.
+/// Maximum length of names that are shortened: it takes several passes, and nobody reads longer
+/// names.
 const LONGEST: usize = 1 << 14;
 
-/// The short form of each of these names, in their order; equal names have equal ones.
-/// None where it is the name itself. O(text).
+/// Returns the short form of each name, in order; equal names have equal short forms. `None` if the
+/// short form is the name itself. O(text).
 pub fn short_names<'t>(names: impl IntoIterator<Item = &'t str>) -> Vec<Option<Box<str>>> {
     let names: Vec<&str> = names.into_iter().collect();
     let mut shorts: Vec<Option<Box<str>>> = vec![];
@@ -41,7 +42,7 @@ pub fn short_names<'t>(names: impl IntoIterator<Item = &'t str>) -> Vec<Option<B
             }
         }
     }
-    // What still looks the same keeps its name. That may be what another was shortened to.
+    // Names that still look the same stay whole. A whole name may equal another's short form.
     loop {
         let mut has_changed = false;
         for group in equal_groups(&names, &shorts) {
@@ -55,8 +56,8 @@ pub fn short_names<'t>(names: impl IntoIterator<Item = &'t str>) -> Vec<Option<B
     }
 }
 
-/// Places of different names with the same short form: per form, per name. O(n log n), with little
-/// memory, as a trace may have a million names.
+/// Groups the places of different names with the same short form, by short form, then by name. O(n
+/// log n), with little memory, as a trace may have a million names.
 fn equal_groups(names: &[&str], shorts: &[Option<Box<str>>]) -> Vec<Vec<Vec<usize>>> {
     let short = |at: &usize| shorts[*at].as_deref().unwrap_or(names[*at]);
     let mut order: Vec<usize> = (0..names.len()).collect();
@@ -72,8 +73,8 @@ fn equal_groups(names: &[&str], shorts: &[Option<Box<str>>]) -> Vec<Vec<Vec<usiz
     groups
 }
 
-/// A name as a compiler's user writes it. Kineto demangles names of CUDA; those of ROCm come as
-/// they are, kernel descriptors with `.kd`.
+/// Demangles a name. Kineto demangles CUDA names; ROCm names come mangled, kernel descriptors with
+/// `.kd`.
 fn demangled(name: &str) -> Cow<'_, str> {
     let symbol = name.strip_suffix(".kd").unwrap_or(name);
     if !symbol.starts_with("_Z") || symbol.len() > LONGEST {
@@ -89,8 +90,8 @@ fn demangled(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// A text of no more than [`LONGEST`] bytes.
-// Substitutions of a mangled name can double it each: thirty of them are more than any memory.
+/// A text of at most [`LONGEST`] bytes.
+// Each substitution of a mangled name can double it: thirty of them exceed any memory.
 #[derive(Default)]
 struct BoundedText(String);
 
@@ -104,7 +105,7 @@ impl fmt::Write for BoundedText {
     }
 }
 
-/// The short form of a name that stands alone; none where it is the name itself.
+/// Returns the short form of a single name; `None` if it is the name itself.
 fn short_name(name: &str) -> Option<Box<str>> {
     if name.len() > LONGEST || !name.contains(['<', ':', '(']) && !name.starts_with("_Z") {
         return None;
@@ -114,22 +115,22 @@ fn short_name(name: &str) -> Option<Box<str>> {
     (short != name).then(|| short.into_boxed_str())
 }
 
-/// A kernel's name in parts.
+/// Parts of a kernel's name.
 #[derive(Debug, PartialEq, Eq)]
 struct KernelName<'t> {
     /// `at::native`; may be empty.
     namespaces: &'t str,
     /// `vectorized_elementwise_kernel`.
     base: &'t str,
-    /// What stands between `<` and `>`; may be empty.
+    /// Text between `<` and `>`; may be empty.
     arguments: &'t str,
 }
 
 impl<'t> KernelName<'t> {
-    /// None of what is no name of C++, such as `Memcpy DtoH (Device -> Pageable)`.
+    /// Splits a name; `None` if it is no C++ name, such as `Memcpy DtoH (Device -> Pageable)`.
     fn parse(full: &'t str) -> Option<KernelName<'t>> {
         let text = full.trim();
-        // templates have their return type in front
+        // template names start with their return type
         let text = text.strip_prefix("void ").unwrap_or(text);
         let text = &text[..parameters_start(text)];
         let (path, arguments) = match text.strip_suffix('>') {
@@ -150,7 +151,7 @@ impl<'t> KernelName<'t> {
         })
     }
 
-    /// What it does, in two words at most.
+    /// Describes the kernel in at most two words.
     fn short(&self) -> String {
         match self
             .is_wrapper()
@@ -162,11 +163,11 @@ impl<'t> KernelName<'t> {
         }
     }
 
-    /// Whether all that it does stands in its template arguments.
+    /// True if the template arguments hold all that the kernel does.
     fn is_wrapper(&self) -> bool {
         let base = self.base.to_ascii_lowercase();
-        // at::native's loops, cutlass::Kernel, cutlass::device_kernel, ck_tile::kentry, and what
-        // CUB and Thrust launch
+        // at::native's loops, cutlass::Kernel, cutlass::device_kernel, ck_tile::kentry, and kernels
+        // launched by CUB and Thrust
         base.contains("elementwise_kernel")
             || base.contains("reduce_kernel")
             || base.contains("multi_tensor_apply")
@@ -183,10 +184,10 @@ impl<'t> KernelName<'t> {
     }
 }
 
-/// Where the list of parameters begins: the last bracket that closes at the end and follows a name
-/// or template arguments.
+/// Returns the start of the parameter list: the last bracket that closes at the end and follows a
+/// name or template arguments.
 fn parameters_start(text: &str) -> usize {
-    // GCC's mark of a clone, and the `const` of a method
+    // GCC's suffix of a clone, and the `const` of a method
     let end = text.find(" [clone").unwrap_or(text.len());
     let text = text[..end].trim_end();
     let text = text.strip_suffix(" const").unwrap_or(text);
@@ -201,7 +202,7 @@ fn parameters_start(text: &str) -> usize {
             _ => {}
         }
         if depth == 0 {
-            // `Memset (Device)` has no parameters, `f<4> (int)` of old demanglers has
+            // `Memset (Device)` has no parameters; `f<4> (int)` from old demanglers does
             let before = text[..at].trim_end();
             let follows = before.len() == at || before.ends_with('>');
             return if follows && !before.is_empty() {
@@ -214,7 +215,7 @@ fn parameters_start(text: &str) -> usize {
     text.len()
 }
 
-/// The `<` that the `>` behind this text closes. Arrows and shifts are no brackets.
+/// Returns the `<` that matches the `>` after this text. Arrows and shifts are no brackets.
 fn matching_open(inner: &str) -> Option<usize> {
     let mut depth = 1i32;
     let bytes = inner.as_bytes();
@@ -232,7 +233,7 @@ fn matching_open(inner: &str) -> Option<usize> {
     None
 }
 
-/// Where the last part of a path begins: behind the last `::` outside of brackets.
+/// Returns the start of the last segment of a path: after the last `::` outside brackets.
 fn last_segment_start(path: &str) -> usize {
     let mut depth = 0i32;
     let mut start = 0;
@@ -248,7 +249,7 @@ fn last_segment_start(path: &str) -> usize {
     start
 }
 
-/// Words of a name: identifiers and numbers.
+/// Iterates over the words of a name, identifiers and numbers, with their positions.
 fn words_of(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
     let mut rest = 0;
@@ -260,7 +261,7 @@ fn words_of(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The first word of template arguments that says what is done.
+/// Returns the first word of the template arguments that describes the operation.
 fn functor_name(arguments: &str) -> Option<&str> {
     words_of(arguments).find_map(|(start, word)| {
         let is_namespace = arguments[start + word.len()..].starts_with("::");
@@ -272,7 +273,7 @@ fn functor_name(arguments: &str) -> Option<&str> {
     })
 }
 
-/// Types, and functors that hold the one that matters (`ATen/native/cuda/Loops.cuh`,
+/// Types, and functors that wrap the one that matters (`ATen/native/cuda/Loops.cuh`,
 /// `ATen/native/cuda/Reduce.cuh`, `ATen/native/cuda/ForeachFunctors.cuh`).
 const NO_FUNCTORS: [&str; 54] = [
     "bool",
@@ -331,7 +332,7 @@ const NO_FUNCTORS: [&str; 54] = [
     "StoreWithoutCast",
 ];
 
-/// Names of one group with the namespaces in which they differ.
+/// Adds to the names of a group the namespaces in which they differ.
 fn add_namespaces(full: &[Cow<'_, str>]) -> Vec<String> {
     let parsed: Vec<Option<KernelName<'_>>> =
         full.iter().map(|full| KernelName::parse(full)).collect();
@@ -353,9 +354,9 @@ fn add_namespaces(full: &[Cow<'_, str>]) -> Vec<String> {
     out
 }
 
-/// Letters of the namespaces that all paths begin with.
+/// Length in bytes of the namespaces common to all paths.
 fn shared_segments(paths: &BTreeSet<&str>) -> usize {
-    // of sorted texts the first and the last differ first
+    // among sorted texts, the first and the last differ earliest
     let (Some(first), Some(last)) = (paths.first(), paths.last()) else {
         return 0;
     };
@@ -370,7 +371,7 @@ fn shared_segments(paths: &BTreeSet<&str>) -> usize {
     text.rfind("::").map_or(0, |at| at + 2)
 }
 
-/// Names of one group with the words in which they differ, each once.
+/// Adds to the names of a group the words in which they differ, each once.
 fn add_words(full: &[Cow<'_, str>]) -> Vec<String> {
     add_differences(full, |arguments| {
         let words = words_of(arguments);
@@ -386,7 +387,7 @@ fn add_words(full: &[Cow<'_, str>]) -> Vec<String> {
     })
 }
 
-/// The same with all words, as often as they are there.
+/// Like [`add_words`], with all words and their repetitions.
 fn add_all_words(full: &[Cow<'_, str>]) -> Vec<String> {
     add_differences(full, |arguments| {
         let words: Vec<&str> = words_of(arguments).map(|(_, word)| word).collect();
@@ -394,8 +395,8 @@ fn add_all_words(full: &[Cow<'_, str>]) -> Vec<String> {
     })
 }
 
-/// Names of one group with what of their template arguments not all have. A word is counted by how
-/// often it came before.
+/// Adds to the names of a group the words of their template arguments that not all names have. A
+/// word counts together with the number of its earlier occurrences.
 fn add_differences(full: &[Cow<'_, str>], words_in: fn(&str) -> Vec<(&str, usize)>) -> Vec<String> {
     let parsed: Vec<Option<KernelName<'_>>> =
         full.iter().map(|full| KernelName::parse(full)).collect();
@@ -422,7 +423,7 @@ fn add_differences(full: &[Cow<'_, str>], words_in: fn(&str) -> Vec<(&str, usize
         let shown: Vec<&str> = functor.into_iter().chain(own).collect();
         let base = short.split('<').next().unwrap_or_default();
         out.push(match (name, shown.is_empty()) {
-            // no name of C++: nothing of it can be left out
+            // no C++ name: nothing can be left out
             (None, _) => short,
             (_, true) => base.to_owned(),
             (_, false) => format!("{base}<{}>", shown.join(", ")),
@@ -431,7 +432,7 @@ fn add_differences(full: &[Cow<'_, str>], words_in: fn(&str) -> Vec<(&str, usize
     out
 }
 
-/// Words with how often each came before.
+/// Pairs each word with the number of its earlier occurrences.
 fn numbered<'t>(words: &[&'t str]) -> Vec<(&'t str, usize)> {
     let mut seen: IndexMap<&str, usize, FxBuildHasher> = IndexMap::default();
     let mut out = vec![];
@@ -563,7 +564,7 @@ mod tests {
             shown(&["void run<4, 64>(int)", "void run<4, 128>(int)"]),
             ["run<64>", "run<128>"]
         );
-        // parameters alone differ, and a name is the short form of another
+        // only parameters differ, and one name is the short form of another
         assert_eq!(
             shown(&["run(int)", "run(float)"]),
             ["run(int)", "run(float)"]

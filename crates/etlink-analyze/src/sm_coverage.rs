@@ -1,17 +1,18 @@
-//! How much of a device its kernels can fill.
+//! Share of a device's multiprocessors that its kernels can fill.
 //!
 //! ```text
 //! coverage of a kernel = min(blocks of its grid / multiprocessors of the device, 1)
 //! by time = sum(coverage · duration) / sum(duration)         by row = mean of coverage
 //! ```
-//! `low` and `high` are parts of the kernels with coverage under 0.5 and above 0.7 (ccl-bench's
-//! memory and compute bound). Kernels without a grid do not count; `time_share` is the part of the
-//! kernels' time that the figures are of. The number of multiprocessors is what the trace's device
-//! properties or `blocks per SM` say.
+//! `low` and `high` are shares of the kernels with coverage below 0.5 and above 0.7 (ccl-bench's
+//! memory and compute bound). Kernels without a grid do not count; `time_share` is the share of
+//! kernel time that the figures cover. The number of multiprocessors comes from the trace's device
+//! properties or from `blocks per SM`.
 //!
-//! Of ROCm a kernel's grid is what its launch call was given (Kineto's `RoctracerLogger.cpp` and
-//! `RocprofLogger.cpp`): blocks, but threads for `hipExtModuleLaunchKernel` and
-//! `hipHccModuleLaunchKernel` (`globalWorkSizeX`), which become the blocks that hold them.
+//! For ROCm, a kernel's grid is the one passed to its launch call (Kineto's `RoctracerLogger.cpp`
+//! and `RocprofLogger.cpp`). It counts blocks, except for `hipExtModuleLaunchKernel` and
+//! `hipHccModuleLaunchKernel`, where it counts threads (`globalWorkSizeX`), which are converted to
+//! the blocks that hold them.
 
 use crate::outside_time::OutsideRows;
 use crate::rows::ClassifiedRows;
@@ -21,32 +22,32 @@ use etlink_link::NoLaunch;
 use etlink_model::RowKind;
 use serde::Serialize;
 
-/// One device.
+/// Coverage of one device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SmCoverage {
     /// Device number.
     pub device: i64,
-    /// Multiprocessors of the device.
+    /// Number of multiprocessors of the device.
     pub multiprocessors: u32,
-    /// Kernels with a grid.
+    /// Number of kernels with a grid.
     pub rows: u64,
-    /// Part of all kernels' duration that is theirs; 0 to 1.
+    /// Share of all kernels' duration spent in these kernels, 0 to 1.
     pub time_share: f64,
-    /// Mean coverage, by duration; 0 to 1.
+    /// Mean coverage weighted by duration, 0 to 1.
     pub by_time: f64,
-    /// Mean coverage, by kernel; 0 to 1.
+    /// Mean coverage per kernel, 0 to 1.
     pub by_row: f64,
-    /// Part of the kernels under 0.5.
+    /// Share of the kernels below 0.5.
     pub low_share: f64,
-    /// Part of the kernels above 0.7.
+    /// Share of the kernels above 0.7.
     pub high_share: f64,
 }
 
 /// Calls whose grid counts threads, not blocks.
 const THREAD_GRID_CALLS: [&str; 2] = ["hipExtModuleLaunchKernel", "hipHccModuleLaunchKernel"];
 
-/// Per device whose multiprocessors are known. O(rows).
+/// Computes the coverage per device with a known number of multiprocessors. O(rows).
 pub(crate) fn sm_coverage(rows: &ClassifiedRows<'_>, outside: &OutsideRows) -> Vec<SmCoverage> {
     let devices = rows.devices.iter().zip(&rows.of_devices);
     devices
@@ -54,7 +55,7 @@ pub(crate) fn sm_coverage(rows: &ClassifiedRows<'_>, outside: &OutsideRows) -> V
         .collect()
 }
 
-/// Exact sums over the kernels of a device. Of a kernel's blocks no more count than there are
+/// Exact sums over the kernels of a device. A kernel's blocks are limited to the number of
 /// multiprocessors.
 #[derive(Default)]
 struct CoverageSums {
@@ -64,7 +65,7 @@ struct CoverageSums {
     blocks: u128,
     time: u128,
     blocks_by_time: u128,
-    /// Time of all kernels, also of those without a grid.
+    /// Time of all kernels, including those without a grid.
     all_time: u128,
 }
 
@@ -78,14 +79,13 @@ fn device_coverage(
     let multiprocessors = device.multiprocessors(number)?;
     let mut sums = CoverageSums::default();
     for &row in of_device {
-        // Copies have no grid, and rows that stand for no work fill nothing.
+        // Copies have no grid, and rows that are no work fill nothing.
         let is_work = rows.class[row] != RowClass::Other && !outside.contains_row(row);
         if device.rows.kind[row] != RowKind::Kernel || !is_work {
             continue;
         }
         let duration = u128::from(device.rows.duration[row].0.unsigned_abs());
-        // The time of kernels without a grid is counted,
-        // so that `time_share` shows what is missing.
+        // The time of kernels without a grid is counted, so `time_share` shows the uncovered part.
         sums.all_time += duration;
         let blocks = kernel_blocks(rows, row);
         if blocks == 0 {
@@ -114,7 +114,7 @@ fn device_coverage(
     })
 }
 
-/// 0 of nothing.
+/// Returns `part` divided by `whole`; 0 if `whole` is 0.
 fn share_of(part: u128, whole: u128) -> f64 {
     if whole == 0 {
         0.0
@@ -123,7 +123,7 @@ fn share_of(part: u128, whole: u128) -> f64 {
     }
 }
 
-/// Blocks of a kernel; 0 where the trace does not have its grid.
+/// Returns the number of blocks of a kernel; 0 if its grid is unknown.
 pub fn kernel_blocks(rows: &ClassifiedRows<'_>, row: usize) -> u128 {
     let (trace, device) = (rows.trace, &rows.trace.device);
     let call = if trace.row_no_launch[row] == NoLaunch::Launched {

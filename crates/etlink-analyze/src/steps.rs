@@ -1,16 +1,18 @@
-//! Steps: what counts as one, how long it took, what the device did for it.
+//! Steps: their definition, durations, and device work.
 //!
-//! A step is what [`etlink_link::ranks::RankSteps`] takes for one: a range that the user marked;
-//! else a `ProfilerStep#N`; else an iteration of an inference engine (vLLM, SGLang, ATOM); else the
-//! time from the end of one `Optimizer.step…` to the end of the next (forward, backward, optimizer;
-//! what the window cuts is none); else annotations that differ by a number at their end alone. A
-//! trace with none of these has no steps.
+//! Steps are those of [`etlink_link::ranks::RankSteps`], from the first of these sources that a
+//! trace has: ranges marked by the user; `ProfilerStep#N`; iterations of an inference engine (vLLM,
+//! SGLang, ATOM); the time from the end of one `Optimizer.step…` to the end of the next (forward,
+//! backward, optimizer; time that the window truncates is no step); annotations that differ only by
+//! a number at the end. A trace with none of these has no steps.
 //!
-//! Device rows belong to the step in which their launch call began, on whatever thread, of nested
-//! ones the innermost; they may run after the step's end on the host. `device` times are over these
-//! rows, as in [`DeviceTime`]: their window is from the first one's start to the last one's end.
+//! Device rows belong to the step in which their launch call began, on any thread; of nested steps,
+//! to the innermost. They may run after the step's end on the host. `device` times cover these
+//! rows, as in [`DeviceTime`]: their window extends from the first row's start to the last row's
+//! end.
 //!
-//! What a recording cuts is no step like the others, and would halve a mean: see [`StepExclusion`].
+//! Steps that the recording truncates are unlike the others and would halve a mean: see
+//! [`StepExclusion`].
 
 use crate::breakdown::DeviceTime;
 use crate::duration_stats::median_ns;
@@ -23,7 +25,7 @@ use etlink_link::ranks::{RankSteps, StepSpan};
 use etlink_model::{DeviceTrace, StepIdx};
 use serde::Serialize;
 
-/// Why a step counts in no mean, median or spread, and in no figure per step.
+/// Reason a step is left out of all means, medians, spreads and per-step figures.
 #[derive(
     Clone,
     Copy,
@@ -40,18 +42,18 @@ use serde::Serialize;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StepExclusion {
-    /// It launched nothing on a device, while other steps did.
+    /// The step launched nothing on a device, while other steps did.
     #[default]
     NoDeviceRows,
-    /// The first or the last, and not a tenth as long as any other: the recording cuts it. Steps of
-    /// inference are never that: a decode can be that much shorter than a prefill.
+    /// First or last step, less than a tenth as long as any other: truncated by the recording.
+    /// Never applies to inference steps: a decode can be that much shorter than a prefill.
     Stub,
-    /// The recorder lost all its device rows.
+    /// The recorder lost all device rows of the step.
     LostRows,
 }
 
 impl StepExclusion {
-    /// As a sentence has it, behind the name of the step.
+    /// Phrase to follow the name of the step in a sentence.
     pub fn phrase(self) -> &'static str {
         match self {
             StepExclusion::NoDeviceRows => "launched nothing on a device",
@@ -61,68 +63,69 @@ impl StepExclusion {
     }
 }
 
-/// One step, ns.
+/// One step; times in ns.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepTime {
-    /// Name of the annotation; of several with one name all but the first have a number: `a (2)`.
+    /// Name of the annotation. Of several steps with one name, all but the first have a number: `a
+    /// (2)`.
     pub name: String,
-    /// `prefill`, `decode`, `mixed`, or the word of the user's pattern.
+    /// `prefill`, `decode`, `mixed`, or the word of the user's pattern; `None` without a phase.
     pub phase: Option<String>,
-    /// Requests, where the name says it.
+    /// Number of requests; `None` unless the name states it.
     pub batch: Option<u64>,
-    /// Tokens that went through the model, where the name says it.
+    /// Number of tokens processed by the model; `None` unless the name states it.
     pub tokens: Option<u64>,
     /// Start, ns since the origin of the trace.
     pub start_ns: i64,
     /// Time on the host.
     pub duration_ns: i64,
-    /// Of that, time in which no thread runs an op or a runtime call: Python between them, or what
-    /// the trace does not show.
+    /// Part of that time in which no thread runs an op or a runtime call: Python between them, or
+    /// activity that the trace does not show.
     pub between_ops_ns: i64,
-    /// Time from its begin until its last device row ends in which devices carry out, or wait for,
-    /// what was launched before the recording, the iteration before, and nothing else.
+    /// Part of the time from the step's start to its last device row's end in which devices only
+    /// carry out, or wait for, work launched before the recording, such as the previous iteration.
     pub before_recording_ns: i64,
-    /// Device rows that were launched in it.
+    /// Number of device rows launched in the step.
     pub rows: u64,
-    /// Why it counts in no mean; none of most.
+    /// Reason the step is left out of means; `None` for most steps.
     pub excluded: Option<StepExclusion>,
-    /// First start of these, ns since the origin of the trace.
+    /// First start of these rows, ns since the origin of the trace.
     pub device_start_ns: i64,
-    /// From there to their last end.
+    /// Time from there to the rows' last end.
     pub device_window_ns: i64,
-    /// Computation.
+    /// Time of computation.
     pub computation_ns: i64,
-    /// Communication without computation beside it.
+    /// Time of communication without concurrent computation.
     pub exposed_communication_ns: i64,
-    /// Copies with neither beside them.
+    /// Time of copies without concurrent computation or communication.
     pub exposed_memory_ns: i64,
-    /// Other rows alone.
+    /// Time in which only other rows run.
     pub exposed_other_ns: i64,
-    /// None of its rows runs, but for `unknown_ns`.
+    /// Time in which none of the step's rows runs, except `unknown_ns`.
     pub idle_ns: i64,
-    /// None of its rows runs either, but so many were lost that nothing can be said.
+    /// Time in which none of the step's rows runs, but so many were lost that the state is unknown.
     #[serde(skip_serializing_if = "is_zero")]
     pub unknown_ns: i64,
-    /// Communication.
+    /// Time of communication.
     pub communication_ns: i64,
-    /// Communication and computation.
+    /// Time of concurrent communication and computation.
     pub overlap_ns: i64,
 }
 
-/// In order of time. O(ops + rows · log rows).
+/// Computes the steps of a rank, in order of time. O(ops + rows · log rows).
 pub(crate) fn step_times(rows: &ClassifiedRows<'_>) -> Vec<StepTime> {
     let mut steps = trace_steps(&rows.trace.device);
     let mut of_step: Vec<Vec<usize>> = vec![vec![]; steps.len()];
     let mut open: Vec<usize> = vec![];
     let mut next = 0;
     for (called, row) in launched_rows(rows, !steps.is_empty()) {
-        // Launches and steps are both in order of time:
-        // one walk with a stack of open steps is enough.
+        // Launches and steps are both sorted by time: one pass with a stack of open steps is
+        // enough.
         let begun = steps.partition_point(|step| step.start_ns <= called);
         open.extend(next..begun);
         next = begun;
-        // steps that have ended lie on others that have not
+        // steps that have ended may be above others that have not
         while open
             .pop_if(|step| steps[*step].end_ns() <= called)
             .is_some()
@@ -136,7 +139,7 @@ pub(crate) fn step_times(rows: &ClassifiedRows<'_>) -> Vec<StepTime> {
     } else {
         host_intervals(&rows.trace.device)
     };
-    // the rows of a step are all of it: no other work takes from its time
+    // a step's time includes only its own rows: no other work takes part of it
     let unknown = unknown_time(rows.trace);
     let outside = OutsideTime {
         intervals: unknown.clone(),
@@ -158,14 +161,14 @@ pub(crate) fn step_times(rows: &ClassifiedRows<'_>) -> Vec<StepTime> {
     steps
 }
 
-/// Those that count in means.
+/// Returns the steps that count in means.
 pub fn counted_steps(steps: &[StepTime]) -> impl Iterator<Item = &StepTime> + Clone {
     steps.iter().filter(|step| step.excluded.is_none())
 }
 
-/// The median time from the end of a step to that of the next, on the host and on devices, ns: what
-/// a loop takes per step. The host's own time is less while it runs ahead and a queue fills. None of a
-/// single step, and for inference, whose steps differ. O(n log n).
+/// Returns the median time from the end of a step to the end of the next, on the host and on
+/// devices, ns: the time of a loop iteration. The host's own time is shorter while it runs ahead
+/// and a queue fills. `None` for a single step, and for inference, whose steps differ. O(n log n).
 pub fn step_period(steps: &[StepTime]) -> Option<i64> {
     if steps.iter().any(|step| step.phase.is_some()) {
         return None;
@@ -179,7 +182,8 @@ pub fn step_period(steps: &[StepTime]) -> Option<i64> {
     (!periods.is_empty()).then(|| median_ns(&mut periods))
 }
 
-/// Whether a step of a job counts in means: on one rank at least, or no rank says that it does not.
+/// Returns true if a step of a job counts in means: it counts on at least one rank, or no rank
+/// excludes it.
 pub fn is_counted_step<'a>(ranks: impl Iterator<Item = &'a [StepTime]>, name: &str) -> bool {
     let mut is_excluded = false;
     for step in ranks.flatten().filter(|step| step.name == name) {
@@ -198,8 +202,8 @@ fn exclude_empty_steps(steps: &mut [StepTime]) {
     }
 }
 
-/// The steps from the first to the last that counts, or whose rows were lost: what the recording cuts
-/// at an edge is no part of the time that shares are of. All where none counts.
+/// Returns the steps from the first to the last that counts or lost its rows; all if none does. Steps
+/// truncated at the edges of the recording are not part of the time that shares refer to.
 pub(crate) fn between_counted(steps: &[StepTime]) -> &[StepTime] {
     let counts = |step: &StepTime| matches!(step.excluded, None | Some(StepExclusion::LostRows));
     let first = steps.iter().position(counts);
@@ -210,8 +214,9 @@ pub(crate) fn between_counted(steps: &[StepTime]) -> &[StepTime] {
     }
 }
 
-/// When ops or calls run on any thread: during `backward` the thread of the steps only waits for
-/// that of autograd. Annotations name what runs and are no work. O(n log n), near O(n).
+/// Returns the intervals in which ops or calls run on any thread: during `backward`, the thread of
+/// the steps only waits for autograd's. Annotations name activity and are no work. O(n log n), near
+/// O(n).
 fn host_intervals(device: &DeviceTrace) -> Intervals {
     let (ops, calls) = (&device.ops, &device.calls);
     let mut spans = vec![];
@@ -221,7 +226,7 @@ fn host_intervals(device: &DeviceTrace) -> Intervals {
     for (start, duration) in calls.start.iter().zip(&calls.duration) {
         spans.push((start.0, (*start + *duration).0));
     }
-    // two runs in order of time, which a stable sort merges
+    // two sorted runs, which a stable sort merges
     spans.sort();
     let mut intervals = Intervals::default();
     for (start, end) in spans {
@@ -230,7 +235,7 @@ fn host_intervals(device: &DeviceTrace) -> Intervals {
     intervals
 }
 
-/// When rows were launched, in that order.
+/// Lists rows with their launch times, sorted by these.
 fn launched_rows(rows: &ClassifiedRows<'_>, wanted: bool) -> Vec<(i64, usize)> {
     let trace = rows.trace;
     let call = |row: usize| {
@@ -252,7 +257,7 @@ fn is_zero(ns: &i64) -> bool {
 }
 
 impl StepTime {
-    /// From its begin until it has ended on the host and on devices.
+    /// Time from the step's start until it has ended on the host and on devices, ns.
     pub fn whole_ns(&self) -> i64 {
         self.last_end_ns().saturating_sub(self.start_ns)
     }
@@ -261,7 +266,7 @@ impl StepTime {
         self.start_ns.saturating_add(self.duration_ns)
     }
 
-    /// End on the host, or of the device work that it launched, whichever is later.
+    /// End on the host, or of the device work launched in the step, whichever is later.
     pub(crate) fn last_end_ns(&self) -> i64 {
         if self.rows == 0 {
             return self.end_ns();
@@ -281,7 +286,7 @@ impl StepTime {
     }
 }
 
-/// The steps of a trace, without what devices did for them, in order of time.
+/// Returns the steps of a trace, sorted by time, without their device work.
 pub(crate) fn trace_steps(device: &DeviceTrace) -> Vec<StepTime> {
     let spans = RankSteps::all_of(device);
     let stubs = RankSteps::stubs(&spans);

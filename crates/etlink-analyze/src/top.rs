@@ -6,18 +6,18 @@
 //! ```text
 //! ranges    ops, annotations, calls, Python frames, overheads; some utility ops are left out
 //! tree      a range is the child of the innermost one around it on its thread;
-//!           one that bears its parent's name and is its only child is one with it
+//!           an only child with its parent's name is merged into it
 //! device    rows belong to the op whose `External id` they bear:
 //!           "self" of that op, "total" of all around it
 //! rows      per name, side (host or device) and whether it is a user annotation;
 //!           on request also per shapes or stack
 //! ```
 //! Ranges that end on another thread than they began on have a total and no self time. The trace
-//! shows them by their backend's name (`gloo:…`) alone: of others, such as what `torch.jit.wait`
-//! suspends, the self time is too long. Calls that no op made are of the thread that stopped the
-//! profiler (`setKinetoTID` in `collection.cpp`): where they are of several threads and overlap,
-//! self times can be negative, as they are there. The trace has to be read with [auxiliary
-//! events](etlink_model::DeviceTrace::auxiliary). O(n log n) for n events.
+//! reveals them only by their backend's name (`gloo:…`); for others, such as ranges suspended by
+//! `torch.jit.wait`, the self time is too long. Calls outside all ops are attributed to the thread
+//! that stopped the profiler (`setKinetoTID` in `collection.cpp`); if they come from several
+//! threads and overlap, self times can be negative, as in PyTorch. The trace must be read with
+//! [auxiliary events](etlink_model::DeviceTrace::auxiliary). O(n log n) for n events.
 
 mod call_tree;
 mod device;
@@ -36,87 +36,89 @@ use crate::short_names::short_names;
 use etlink_model::DeviceTrace;
 use serde::Serialize;
 
-/// What makes a row of its own.
+/// Grouping of events into rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TopGroup {
-    /// Each name.
+    /// One row per name.
     #[default]
     Name,
-    /// Each name with each list of input shapes.
+    /// One row per name and list of input shapes.
     Shape,
-    /// Each name with each innermost piece, of this many frames, of the Python stack.
+    /// One row per name and innermost part, of this many frames, of the Python stack.
     Stack(usize),
 }
 
-/// How to sum up.
+/// Options of the table.
 #[derive(Clone, Copy, Default)]
 pub struct Options<'t> {
-    /// What makes a row of its own.
+    /// Grouping of events into rows.
     pub group: TopGroup,
-    /// Give frames of the Python stack rows too.
+    /// Adds rows for frames of the Python stack.
     pub python: bool,
-    /// Input shapes of ops, where the device trace was recorded without.
+    /// Input shapes of ops, for device traces recorded without shapes.
     pub shapes: Option<&'t dyn Fn(usize) -> &'t str>,
-    /// What counts, where that is not all: as [`diff`](crate::diff) wants it, not PyTorch.
+    /// Selection of the work that counts; `None` for all, as in PyTorch. [`diff`](crate::diff) sets
+    /// it.
     pub counted: Option<CountedWork<'t>>,
 }
 
-/// The table.
+/// Table of PyTorch's profiler.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KeyAverages {
-    /// What PyTorch calls the device: `CUDA`, `XPU`, `MTIA`, `HPU`.
+    /// PyTorch's name for the device: `CUDA`, `XPU`, `MTIA`, `HPU`.
     pub device: &'static str,
-    /// Names of the devices that have rows, where the trace says them, each once.
+    /// Distinct names of the devices with rows, as far as the trace states them.
     #[serde(skip)]
     pub device_names: Vec<String>,
-    /// In order of their first event.
+    /// Rows in the order of their first event.
     pub rows: Vec<KeyAverage>,
     /// Sum of the rows' self time on the host, ns.
     pub self_host_ns: i64,
     /// Sum of the device rows' time, user annotations left out, ns.
     pub self_device_ns: i64,
-    /// How many [steps](crate::steps) the trace has.
+    /// Number of [steps](crate::steps) in the trace.
     #[serde(skip)]
     pub steps: u64,
-    /// What their names have before their number.
+    /// Part of the steps' names before their number.
     #[serde(skip)]
     pub step_name: String,
 }
 
-/// All events that bear one name, or one name with shapes or a stack. Times are ns, sizes bytes.
+/// Totals of all events with one name, or one name with shapes or a stack. Times are in ns, sizes
+/// in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KeyAverage {
-    /// Name; `ProfilerStep*` for all steps.
+    /// Name of the events; `ProfilerStep*` for all steps.
     pub name: String,
-    /// The name of a kernel as people read it, where it is another: see
+    /// Readable name of a kernel; `None` if equal to `name`: see
     /// [`short_names`](crate::short_names()).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub short_name: Option<Box<str>>,
-    /// Rows of a device, not ranges of the host.
+    /// True for device rows; false for host ranges.
     pub on_device: bool,
-    /// User annotations.
+    /// True for user annotations.
     pub annotation: bool,
-    /// The first of them ends on another thread than it began on.
+    /// True if the first event ends on another thread than it began on.
     pub asynchronous: bool,
     /// Number of events.
     pub count: u64,
-    /// Time on the host without that of children.
+    /// Time on the host without the children's.
     pub self_host_ns: i64,
     /// Time on the host.
     pub host_ns: i64,
-    /// Time on the device of what it launched itself.
+    /// Time on the device of the work that the events launched themselves.
     pub self_device_ns: i64,
-    /// Time on the device of what it and its children launched.
+    /// Time on the device of the work that the events and their children launched.
     pub device_ns: i64,
-    /// Host memory taken less given back, children left out.
+    /// Host memory allocated minus freed, without the children's.
     pub self_host_bytes: i64,
-    /// Host memory taken less given back.
+    /// Host memory allocated minus freed.
     pub host_bytes: i64,
-    /// Device memory taken less given back, children left out.
+    /// Device memory allocated minus freed, without the children's.
     pub self_device_bytes: i64,
-    /// Device memory taken less given back.
+    /// Device memory allocated minus freed.
     pub device_bytes: i64,
     /// Input shapes, as Python prints them.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -126,14 +128,14 @@ pub struct KeyAverage {
     pub stack: Vec<String>,
 }
 
-/// What to sort by, the most first.
+/// Sort key of the table; the largest values come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TopOrder {
-    /// Own time on the device.
+    /// Self time on the device.
     SelfDevice,
     /// Time on the device.
     Device,
-    /// Own time on the host.
+    /// Self time on the host.
     SelfHost,
     /// Time on the host.
     Host,
@@ -142,7 +144,7 @@ pub enum TopOrder {
 }
 
 impl KeyAverages {
-    /// Sorts the rows, equal ones in the order of their first events. O(rows log rows).
+    /// Sorts the rows; ties stay in the order of their first events. O(rows log rows).
     pub fn sort(&mut self, by: TopOrder) {
         self.rows.sort_by_key(|row| {
             std::cmp::Reverse(match by {
@@ -155,12 +157,12 @@ impl KeyAverages {
         });
     }
 
-    /// Whether any row has time on a device.
+    /// True if any row has time on a device.
     pub fn has_device(&self) -> bool {
         self.rows.iter().any(|row| row.self_device_ns > 0)
     }
 
-    /// Whether memory was recorded, of the host or of a device.
+    /// True if memory was recorded, for the host and for devices.
     pub fn has_memory(&self) -> [bool; 2] {
         [
             self.rows
@@ -173,7 +175,7 @@ impl KeyAverages {
     }
 }
 
-/// Sums up a trace.
+/// Computes the table of a trace.
 pub fn key_averages(trace: &DeviceTrace, options: Options<'_>) -> KeyAverages {
     // Stacks need the tree as it is before equal children are merged.
     let mut ranges = ranges::host_ranges(trace);
@@ -193,7 +195,7 @@ pub fn key_averages(trace: &DeviceTrace, options: Options<'_>) -> KeyAverages {
     rows.add_device();
     rows.add_memory(&memory, &ranges);
     let steps = crate::steps::trace_steps(trace);
-    // The part before the number is what the steps of both runs of a comparison share.
+    // The part before the number is common to the steps of both runs of a comparison.
     let step_name = steps.first().map_or("", |step| {
         step.name
             .split(|c: char| c.is_ascii_digit())
@@ -207,7 +209,7 @@ pub fn key_averages(trace: &DeviceTrace, options: Options<'_>) -> KeyAverages {
         ..rows.finish()
     };
     let mut kernels: Vec<&mut KeyAverage> = all.rows.iter_mut().collect();
-    // ops of the host bear the namespace of their library
+    // host op names keep the namespace of their library
     kernels.retain(|row| row.on_device && !row.annotation);
     let shorts = short_names(kernels.iter().map(|row| row.name.as_str()));
     for (row, short) in kernels.into_iter().zip(shorts) {
@@ -216,7 +218,7 @@ pub fn key_averages(trace: &DeviceTrace, options: Options<'_>) -> KeyAverages {
     all
 }
 
-/// What the devices with rows are called.
+/// Returns the names of the devices with rows.
 fn device_names(trace: &DeviceTrace) -> Vec<String> {
     let mut names: Vec<String> = vec![];
     for queue in &trace.queues {

@@ -1,25 +1,26 @@
-//! Of which time a device is busy.
+//! Share of time in which a device is busy.
 //!
-//! The *whole* is what the program took, not what its device rows span:
+//! The *whole* is the time that the program took, not the time that its device rows span:
 //!
 //! ```text
-//! steps    where the trace has steps: from the begin of the first that counts to the end of the last,
-//!          on the host or of the device work that it launched, whichever ends later
-//! process  else: from the first to the last host event, or to the end of the device work that
-//!          these launched; the device rows alone where the trace has no host events
+//! steps    if the trace has steps: from the start of the first that counts to the end of the last,
+//!          on the host or of its device work, whichever is later
+//! process  otherwise: from the first to the last host event, or to the end of the device work they
+//!          launched; the device rows alone if the trace has no host events
 //!
 //! window = busy + before + unknown + idle               exactly, ns
 //! busy   = computation + exposed communication + exposed memory
 //! share  = busy / (window - before - unknown)
 //! ```
-//! `unknown` is time in which the recorder lost so many rows that nothing can be said
-//! ([`RowSanity`](etlink_model::RowSanity)), whatever rows there are in it.
-//! `before` is time that nothing in the trace explains and in which no other work runs: rows that
-//! were launched before the recording began run, or the first row of a stream has been launched and
-//! waits for such work. Where that is the first row of its device, the device carried out such work
-//! from the begin of the window on, also before that launch. It is neither busy nor idle. Rows that stand for no work, such as waits,
-//! are idle time. A collective counts from its own rank's arrival: of how much of that the device only
-//! waits for other ranks, [`ExposedCommunication`](crate::ExposedCommunication) says.
+//! `unknown` is time in which the recorder lost so many rows that the device's state is unknown
+//! ([`RowSanity`](etlink_model::RowSanity)), whatever rows it contains. `before` is time that
+//! nothing in the trace explains and in which no other work runs: rows launched before the
+//! recording run, or the first row of a stream has been launched and waits for such work. If that
+//! row is the first of its device, the device carried out such work from the start of the window,
+//! also before that launch. Time before the recording is neither busy nor idle. Rows that are no
+//! work, such as waits, are idle time. A collective counts from its own rank's arrival;
+//! [`ExposedCommunication`](crate::ExposedCommunication) gives the part in which the device only
+//! waits for other ranks.
 
 use crate::breakdown::{sum_masks, work_sets};
 use crate::intervals::{Intervals, by_mask};
@@ -31,50 +32,51 @@ use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::LinkedTrace;
 use serde::Serialize;
 
-/// What the time of [`Utilization`] is the time of.
+/// Period that [`Utilization`] refers to.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize,
 )]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum UtilizationWindow {
-    /// The steps.
+    /// Time of the steps.
     Steps,
-    /// What the process recorded.
+    /// Time that the process recorded.
     #[default]
     Process,
 }
 
-/// How busy a device is while the program runs, ns.
+/// Utilization of a device while the program runs, ns.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Utilization {
-    /// Device number; none of a sum.
+    /// Device number; `None` for sums.
     pub device: Option<i64>,
-    /// What the window is of.
+    /// Kind of the window.
     pub window: UtilizationWindow,
-    /// Steps in the window that count; summed over devices in a sum.
+    /// Number of steps in the window that count; summed over devices in sums.
     pub steps: u64,
-    /// Start of the window, ns since the origin of the trace; 0 of a sum.
+    /// Start of the window, ns since the origin of the trace; 0 for sums.
     pub start_ns: i64,
     /// Length of the window.
     pub window_ns: i64,
-    /// Nothing but work from before the recording runs or is waited for; part of no share.
+    /// Time in which only work from before the recording runs or is awaited; excluded from all
+    /// shares.
     pub before_recording_ns: i64,
-    /// The recorder lost so many rows that nothing can be said; part of no share.
+    /// Time with so many lost rows that the state is unknown; excluded from all shares.
     #[serde(skip_serializing_if = "is_zero")]
     pub unknown_ns: i64,
-    /// Work runs.
+    /// Time in which work runs.
     pub busy_ns: i64,
-    /// Computation runs.
+    /// Time in which computation runs.
     pub computation_ns: i64,
-    /// Communication runs and no computation.
+    /// Time in which communication runs, without computation.
     pub exposed_communication_ns: i64,
-    /// A copy or memset runs, and neither of the above.
+    /// Time in which a copy or memset runs, without computation or communication.
     pub exposed_memory_ns: i64,
-    /// No work runs.
+    /// Time in which no work runs.
     pub idle_ns: i64,
-    /// `busy_ns / (window_ns - before_recording_ns - unknown_ns)`; none of an empty window.
+    /// `busy_ns / (window_ns - before_recording_ns - unknown_ns)`; `None` for an empty window.
     pub busy_share: Option<f64>,
 }
 
@@ -84,14 +86,14 @@ impl Utilization {
         (self.start_ns, self.start_ns.saturating_add(self.window_ns))
     }
 
-    /// The time that shares are of.
+    /// Window without unexplained time: the denominator of all shares.
     pub fn whole_ns(&self) -> i64 {
         self.window_ns
             .saturating_sub(self.before_recording_ns)
             .saturating_sub(self.unknown_ns)
     }
 
-    /// The share in which it is busy with more than communication.
+    /// Share of time in which the device does more than communicate.
     pub fn compute_or_copy_share(&self) -> Option<f64> {
         let own_ns = self.computation_ns.saturating_add(self.exposed_memory_ns);
         busy_share(own_ns, self.whole_ns())
@@ -129,13 +131,13 @@ fn busy_share(busy_ns: i64, whole_ns: i64) -> Option<f64> {
     (whole_ns > 0).then(|| busy_ns as f64 / whole_ns as f64)
 }
 
-/// Where the window of [`Utilization`] begins. O(1) with steps, else O(host events + rows).
+/// Returns the start of the window of [`Utilization`]. O(1) with steps, else O(host events + rows).
 pub(crate) fn window_start(trace: &LinkedTrace, steps: &[StepTime]) -> Option<i64> {
     let window = steps_window(steps).or_else(|| process_window(trace));
     window.map(|(_, (start, _))| start)
 }
 
-/// Per device with rows, by number. O(rows log rows + host events).
+/// Computes the utilization per device with rows, by number. O(rows log rows + host events).
 pub(crate) fn utilizations(rows: &ClassifiedRows<'_>, steps: &[StepTime]) -> Vec<Utilization> {
     let window = steps_window(steps).or_else(|| process_window(rows.trace));
     let Some((kind, window)) = window else {
@@ -184,8 +186,8 @@ pub(crate) fn utilizations(rows: &ClassifiedRows<'_>, steps: &[StepTime]) -> Vec
     all
 }
 
-/// Of each step, the time in which nothing but work from before the recording runs or is waited for;
-/// of several devices the one that is free of it first. O(rows log rows + steps · devices · rows).
+/// Sets each step's time in which only work from before the recording runs or is awaited, taking
+/// the device with the least such time. O(rows log rows + steps · devices · rows).
 pub(crate) fn add_time_before(rows: &ClassifiedRows<'_>, steps: &mut [StepTime]) {
     let Some((_, window)) = steps_window(steps) else {
         return;
@@ -201,8 +203,8 @@ pub(crate) fn add_time_before(rows: &ClassifiedRows<'_>, steps: &mut [StepTime])
     }
 }
 
-/// Per device, when work from before the recording runs, or is waited for, inside the window; also
-/// beside other work.
+/// Returns, per device, the intervals of the window in which work from before the recording runs or
+/// is awaited, even next to other work.
 fn times_before(rows: &ClassifiedRows<'_>, window: Span) -> Vec<Intervals> {
     let waits = waits_for_earlier_work(rows.trace);
     let devices = rows.of_devices.iter();
@@ -211,7 +213,7 @@ fn times_before(rows: &ClassifiedRows<'_>, window: Span) -> Vec<Intervals> {
         .collect()
 }
 
-/// When work of the recording runs on a device. O(rows log rows).
+/// Returns the intervals in which work of the recording runs on a device. O(rows log rows).
 fn own_work(rows: &ClassifiedRows<'_>, of_device: &[usize], window: Span) -> Intervals {
     let launched = of_device.iter().copied();
     let launched = launched.filter(|row| !is_from_before(rows.trace, *row));
@@ -226,7 +228,7 @@ fn own_work(rows: &ClassifiedRows<'_>, of_device: &[usize], window: Span) -> Int
     work
 }
 
-/// Sum over devices or ranks: device time, not wall time.
+/// Sums the utilization of devices or ranks: device time, not wall time.
 pub(crate) fn sum_utilizations<'a>(all: impl Iterator<Item = &'a Utilization>) -> Vec<Utilization> {
     let mut sum: Option<Utilization> = None;
     for one in all {
@@ -278,7 +280,7 @@ fn process_window(trace: &LinkedTrace) -> Option<(UtilizationWindow, Span)> {
     window.map(|window| (UtilizationWindow::Process, window))
 }
 
-/// When rows from before the recording run, or are waited for, inside the window.
+/// Returns the intervals of the window in which rows from before the recording run or are awaited.
 fn time_before(
     rows: &ClassifiedRows<'_>,
     of_device: &[usize],
@@ -289,7 +291,7 @@ fn time_before(
     for row in of_device.iter().copied() {
         let works = rows.class[row] != RowClass::Other;
         if works && is_from_before(rows.trace, row) {
-            // what ran before it on the device is unknown, too
+            // the time before this row on the device is unknown, too
             spans.push((window.0, rows.span(row).1));
         }
     }
@@ -297,8 +299,8 @@ fn time_before(
     let first = of_device.iter().find(works);
     for (row, launched) in waits.iter().copied() {
         if of_device.binary_search(&row).is_ok() {
-            // A stream that is still at earlier work when its first row comes has been at it since
-            // before: nothing that the trace has came in between. A wait that is short beside the
+            // A stream still busy with earlier work when its first row comes has been busy since
+            // before: nothing in the trace comes in between. A wait that is short compared to the
             // time before it shows no such work: a first launch takes long by itself.
             let start = rows.span(row).0;
             let is_plausible = start.saturating_sub(launched) >= launched.saturating_sub(window.0);

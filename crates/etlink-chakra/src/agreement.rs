@@ -1,12 +1,12 @@
 //! Decides on the communications that all ranks of one run write.
 //!
 //! ASTRA-sim matches collectives of a group by order, type and size, and messages by sender,
-//! receiver and size. A rank whose counterpart is missing is stuck, and the simulator still returns
-//! 0. Traces of one run differ: a window may begin one collective later, and each rank of an uneven
-//! all-to-all (experts) states its own size. A communication without counterpart therefore becomes
-//! computation, and if sizes differ, the largest is used. Kernels of different groups can overlap
-//! and begin in different orders on different ranks. They end in one order, so they are serialized
-//! in this order. Communications that ranks still do in opposite order are removed.
+//! receiver and size. A rank whose counterpart is missing is stuck, and the simulator still exits
+//! with 0. Traces of one run differ: a window may begin one collective later, and each rank of an
+//! uneven all-to-all (experts) states its own size. A communication without counterpart therefore
+//! becomes computation, and if sizes differ, the largest is used. Kernels of different groups can
+//! overlap and begin in different orders on different ranks. They end in one order, so they are
+//! serialized in this order. Communications that ranks still do in opposite order are removed.
 
 use crate::WriteOptions;
 use crate::demotion::Demotion;

@@ -46,7 +46,7 @@ pub enum CauseKind {
     ExposedCommunication,
     /// Copies that nothing hides.
     ExposedCopies,
-    /// One kernel takes half of the device's time.
+    /// One kernel takes a fifth of the kernels' time or more.
     DominantKernel,
     /// Long kernels with fewer blocks than the device has multiprocessors.
     LowCoverage,

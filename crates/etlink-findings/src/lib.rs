@@ -23,6 +23,7 @@ mod host_span;
 mod kind;
 mod kinds;
 mod launched_row;
+mod launching;
 mod limits;
 mod overlap;
 mod program_kind;

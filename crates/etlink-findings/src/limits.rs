@@ -39,3 +39,17 @@ pub(crate) const DOMINANT_SHARE: f64 = 0.2;
 /// A message of fewer bytes takes what a message takes, and hardly more for its bytes: a network of
 /// 10 GB/s moves them in less than 7 us.
 pub(crate) const SMALL_MESSAGE: u64 = 65_536;
+
+/// Work of the host between two launches that takes longer than this, ns, is no part of launching:
+/// data, logging. An op takes 5 to 50 us from Python to its launch.
+pub(crate) const LONGEST_LAUNCH_NS: i64 = 200_000;
+
+/// On a slow host, or one that records stacks and shapes, every op takes 100 to 500 us. There the
+/// limit is this many times what three in four launches of the thread take.
+pub(crate) const SLOW_FACTOR: i64 = 3;
+
+/// Fewer launches of a thread do not show what is usual.
+pub(crate) const LEAST_LAUNCHES: usize = 20;
+
+/// No host takes longer for a launch, ns.
+pub(crate) const SLOWEST_LAUNCH_NS: i64 = 1_000_000;

@@ -138,8 +138,8 @@ impl WhatIfQuestion {
     pub fn caveat(&self) -> &'static str {
         match self {
             WhatIfQuestion::Graphs => {
-                "what runs between two launches is taken to be capturable, also where it takes long; \
-                findings count launches that are close"
+                "what runs between two launches is taken to be capturable where it takes no longer \
+                than launching does on its thread"
             }
             WhatIfQuestion::Fuse(_) => {
                 "kernels keep their times; what fusing saves of memory \

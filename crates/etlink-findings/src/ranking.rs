@@ -2,6 +2,7 @@
 
 use crate::awaited::is_awaited;
 use crate::candidate::{CauseCandidate, CauseEvidence, ProgramKind, RankWindow};
+use crate::detect::names::stays_on_devices;
 use crate::finding::{CommunicationShare, JointGain, RankPart, RunFinding, RunFindings};
 use crate::kind::CauseKind;
 use crate::kinds::HOST_WORK_AT_LINE;
@@ -25,6 +26,10 @@ const SMALL_MESSAGE_REMEDY: &str =
 /// The same of collectives that DDP and FSDP put into buckets.
 const SMALL_BUCKET_REMEDY: &str =
     "begin it earlier, beside computation, or put many small messages into one: larger buckets";
+
+/// What helps where copies stay on devices.
+const DEVICE_COPIES_REMEDY: &str =
+    "leave copies out: write results where they are needed, or copy beside computation";
 
 /// What helps where there is no message: of barriers alone it is known that they have no bytes.
 const BARRIER_REMEDY: &str = "leave it out, or let fewer ranks meet: a barrier moves no data";
@@ -535,6 +540,7 @@ fn plain_finding(
         _ if bytes == Some(0) => BARRIER_REMEDY,
         _ if is_small && has_buckets(&candidate.subject) => SMALL_BUCKET_REMEDY,
         _ if is_small => SMALL_MESSAGE_REMEDY,
+        CauseKind::ExposedCopies if stays_on_devices(&candidate.subject) => DEVICE_COPIES_REMEDY,
         // What names the line is of the program already.
         CauseKind::HostWork if other.is_none() || candidate.evidence.python.is_some() => {
             host_work_remedy(&candidate.evidence)

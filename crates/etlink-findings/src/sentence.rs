@@ -2,7 +2,7 @@
 
 use crate::candidate::{CauseEvidence, ProgramKind};
 use crate::detect::communication::UNNAMED_COMMUNICATION;
-use crate::detect::names::{ANOTHER_THREAD, BETWEEN_OPS};
+use crate::detect::names::{ANOTHER_THREAD, BETWEEN_OPS, stays_on_devices};
 use crate::finding::{CommunicationShare, JointGain, RunFinding, RunFindings};
 use crate::kind::CauseKind;
 use crate::limits::{ADDS_UP, MUCH_BETWEEN_OPS, MUCH_IDLE};
@@ -337,6 +337,12 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
             };
             format!("computation does not hide {subject}: {lasts}{waits}{host}")
         }
+        CauseKind::ExposedCopies if stays_on_devices(&finding.subject) => format!(
+            "copies inside of devices or between them take {} of {}: {times}, {total} in all, most of \
+            it `{subject}`, and this is the gain if they were twice as fast",
+            percent_text(compared),
+            step_text(found, "")
+        ),
         CauseKind::ExposedCopies => format!(
             "copies between host and device take {} of {}: {times}, {total} in all, most of it \
             `{subject}`",

@@ -237,7 +237,7 @@ impl<'a> PickleMachine<'a> {
         self.push(DumpValue::List(items))
     }
 
-    /// Adds the last `count` values to the list or dict below them.
+    /// Moves the last `count` values into the list or dict below them.
     fn append(&mut self, count: usize) -> Option<()> {
         let mut items = vec![];
         for _ in 0..count {

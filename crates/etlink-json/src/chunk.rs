@@ -18,7 +18,7 @@ const READ_BYTES: usize = 64 << 10;
 /// Layout of a document: the key of its array and the keys its elements begin with.
 #[derive(Clone, Copy, Debug)]
 pub struct ArrayLayout {
-    /// The key of the array.
+    /// Key of the array.
     pub array: &'static str,
     /// Known first keys of elements; the first key of the very first element is learned from the
     /// document.
@@ -39,7 +39,7 @@ pub struct TextChunk {
     pub last: bool,
 }
 
-/// Reads a document chunk by chunk.
+/// Reader that splits a document into chunks.
 pub struct ChunkReader<R> {
     source: R,
     layout: ArrayLayout,

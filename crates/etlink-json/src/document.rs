@@ -1,4 +1,4 @@
-//! Small documents that are valid by construction: manifests, reports, settings.
+//! Parses small documents that are valid by construction: manifests, reports, settings.
 
 use serde::de::DeserializeOwned;
 

@@ -1,11 +1,11 @@
-//! Counts of a finished trace.
+//! Counts over a linked trace.
 
 use crate::device::capture::rows_of_graph_launches;
 use crate::graph::kinds::{MatchRule, NoLaunch};
 use crate::trace::LinkedTrace;
 use indexmap::IndexMap;
 
-/// Fills in what can be counted from the finished trace.
+/// Fills in the counts of the report from the finished trace.
 pub(crate) fn count_trace(trace: &mut LinkedTrace) {
     let report = &mut trace.report;
     report.cpu_ops = trace.device.ops.len() as u64;
@@ -37,13 +37,13 @@ pub(crate) fn count_trace(trace: &mut LinkedTrace) {
     );
 }
 
-/// Counts values, in the order of the values. `number` is a value's own, and small.
+/// Counts equal values, in order of their small `number`.
 fn tally<T: Copy + std::hash::Hash + Eq>(
     values: impl Iterator<Item = T>,
     number: fn(T) -> usize,
 ) -> IndexMap<T, u64> {
-    // A list by number and not a hash map: reports must have one order, and the types' order is
-    // theirs.
+    // A list by number, not a hash map: reports need a fixed order, which is the order of the
+    // types.
     let mut counts: Vec<(Option<T>, u64)> = vec![];
     for value in values {
         let at = number(value);

@@ -1,42 +1,42 @@
-//! Why two traces were not linked.
+//! Reasons two traces could not be linked.
 
 use crate::recorder_advice::{give_one_run, record_same_steps};
 use etlink_model::{DeviceTrace, GlobalRank, TraceRecorder, advice, command_only};
 
-/// See the variants. Each says what was seen and what to do.
+/// Reason two traces could not be linked. Each message states what was found and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Few names align.
+    /// Only a few op names align.
     #[error(
         "the host trace and the device trace are of different programs: {aligned} of {ops} ops \
          align ({percent:.1} %){}",
         advice(self.remedy())
     )]
     DifferentPrograms {
-        /// Ops that align.
+        /// Number of ops that align.
         aligned: u64,
-        /// Ops of the smaller trace.
+        /// Number of ops in the smaller trace.
         ops: u64,
-        /// Their share.
+        /// Percentage of ops that align.
         percent: f64,
-        /// Who recorded the device trace.
+        /// Recorder of the device trace.
         recorder: TraceRecorder,
     },
-    /// The recorded steps have nothing in common.
+    /// The traces have no recorded step in common.
     #[error(
         "the host trace has {host} and the device trace has {device}: they were not recorded over \
          the same steps{}",
         advice(self.remedy())
     )]
     DifferentSteps {
-        /// Steps of the host trace.
+        /// Steps of the host trace, as text.
         host: String,
-        /// Steps of the device trace.
+        /// Steps of the device trace, as text.
         device: String,
-        /// Who recorded the device trace.
+        /// Recorder of the device trace.
         recorder: TraceRecorder,
     },
-    /// Both traces say which rank they are of.
+    /// The traces state different ranks.
     #[error(
         "the host trace is of rank {host} and the device trace of rank {device}{}",
         advice(self.remedy())
@@ -54,7 +54,7 @@ pub enum Error {
         advice(self.remedy())
     )]
     EmptyHost {
-        /// How many nodes it has.
+        /// Number of nodes it has instead.
         nodes: usize,
     },
     /// The device trace has no timed events.
@@ -64,21 +64,21 @@ pub enum Error {
         advice(self.remedy())
     )]
     EmptyDevice {
-        /// What it has instead.
+        /// Description of the events it has instead.
         found: String,
     },
-    /// The ranks differ.
+    /// The requested rank differs from the trace's.
     #[error(
         "--rank {asked} was given but the device trace is of rank {found}{}",
         advice(self.remedy())
     )]
     WrongRank {
-        /// What the user said.
+        /// Rank given by the user.
         asked: GlobalRank,
-        /// What the trace says.
+        /// Rank stated by the trace.
         found: GlobalRank,
     },
-    /// The capture-time trace has no capture.
+    /// The capture-time trace has no stream capture.
     #[error(
         "no graph is captured in it: of its {calls} runtime calls none begins a stream \
          capture{}{}",
@@ -86,32 +86,32 @@ pub enum Error {
         advice(self.remedy())
     )]
     NoCapture {
-        /// Runtime calls that it has.
+        /// Number of runtime calls in the trace.
         calls: usize,
-        /// Graph launches among them.
+        /// Number of graph launches among them.
         replays: usize,
     },
-    /// No capture of the capture-time trace is there from begin to end.
+    /// The capture-time trace has no complete capture.
     #[error(
         "no capture is in it from begin to end: {captures} are cut (first: {first}){}",
         advice(self.remedy())
     )]
     CutCapture {
-        /// Captures that are cut.
+        /// Number of truncated captures.
         captures: u64,
-        /// The first call that begins or ends one.
+        /// First call that begins or ends a capture.
         first: String,
     },
-    /// The captures of the capture-time trace have no launches.
+    /// Nothing is launched in the captures of the capture-time trace.
     #[error(
         "nothing is launched in its captures (first: {first}){}",
         advice(self.remedy())
     )]
     EmptyCapture {
-        /// The first call that begins one.
+        /// First call that begins a capture.
         first: String,
     },
-    /// The launches of the capture-time trace do not say what they launch.
+    /// The launches of the capture-time trace do not name their kernels.
     #[error(
         "launches of its {captures} captures do not name their kernels (first: {first}), so \
          nothing tells which kernel of a replay came from which op: ROCm traces name \
@@ -119,23 +119,23 @@ pub enum Error {
         advice(self.remedy())
     )]
     UnnamedCapture {
-        /// How many captures have launches without names.
+        /// Number of captures with unnamed launches.
         captures: u64,
-        /// The first launch without a name.
+        /// First unnamed launch.
         first: String,
     },
-    /// More rows than row numbers.
+    /// The trace has more events than event numbers exist.
     #[error(
         "the trace has {rows} events, more than the {limit} that one link can hold",
         limit = u32::MAX - 1
     )]
     TooManyEvents {
-        /// Ops, calls and device rows of the trace.
+        /// Number of ops, calls and device rows in the trace.
         rows: usize,
     },
 }
 
-/// What a trace with graph launches and no capture probably is.
+/// Explains a trace that has graph launches but no capture.
 fn replay_hint(replays: usize) -> String {
     if replays == 0 {
         return String::new();
@@ -144,7 +144,7 @@ fn replay_hint(replays: usize) -> String {
 }
 
 impl Error {
-    /// What the user can do.
+    /// Returns advice for the user; `None` if nothing helps.
     pub fn remedy(&self) -> Option<String> {
         let (remedy, option) = match self {
             Error::DifferentPrograms { recorder, .. } => {
@@ -159,7 +159,7 @@ impl Error {
                 "leave --host out",
             ),
             Error::EmptyDevice { .. } => return Some("record it again".to_owned()),
-            // the Python module has no such options: who meets this has typed one
+            // the Python module has no such options: a user who sees this has typed one
             Error::WrongRank { .. } => ("leave --rank out", "--allow-mismatch"),
             Error::NoCapture { .. } => (
                 "record while the graphs are captured, with the profiler's CUDA activity and \
@@ -181,7 +181,7 @@ impl Error {
         Some(format!("{remedy}{option}"))
     }
 
-    /// [`Error::EmptyDevice`] with what the trace has.
+    /// Returns [`Error::EmptyDevice`] with a description of the trace's events.
     pub fn empty_device(device: &DeviceTrace) -> Error {
         let events = device
             .events

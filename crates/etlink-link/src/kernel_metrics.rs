@@ -1,14 +1,14 @@
-//! Metrics of kernels, joined to the kernels of a trace.
+//! Joins measured kernel metrics to the kernels of a trace.
 //!
 //! ```text
 //! profile     gemm (16,8,1)  relu (4,1,1)  gemm (16,8,1)         launches, in order
 //! trace       gemm (16,8,1)  relu (4,1,1)  gemm (16,8,1)  ...    kernels by start
 //!             k-th of a name and grid with the k-th of that name and grid
 //! ```
-//! A profiler of metrics runs each kernel alone and several times: its times are not those of the
-//! trace, and it knows no correlation ids. What stays is the order of launches of one kernel with one
-//! grid. A trace of several steps beside a profile of one has each launch as many times: then the
-//! profile's launches are repeated in their order. O(kernels + metrics).
+//! Metric profilers run each kernel alone and several times: their times differ from the trace's,
+//! and they know no correlation ids. Only the order of launches of one kernel with one grid is
+//! preserved. If the trace has more steps than the profile, each launch occurs several times in the
+//! trace, and the profile's launches are repeated in order. O(kernels + metrics).
 
 use crate::trace::LinkedTrace;
 use etlink_model::{
@@ -20,25 +20,25 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
-/// How the kernels of a metric profile were joined.
+/// Outcome of joining a metric profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MetricJoin {
-    /// Kernels that the profile has.
+    /// Number of kernels in the profile.
     pub profiled: u64,
-    /// Kernels of the trace that got metrics.
+    /// Number of the trace's kernels that received metrics.
     pub joined: u64,
-    /// Those of them whose metrics are another launch's of the same kernel and grid.
+    /// Number of joined kernels whose metrics come from another launch of the same kernel and grid.
     pub repeated: u64,
-    /// Kernels of the profile that no kernel of the trace is.
+    /// Number of the profile's kernels without a match in the trace.
     pub left_out: u64,
-    /// Whether grids and blocks had to be equal too: both sides say them.
+    /// True if grids and blocks had to be equal too, since both sides state them.
     pub by_grid: bool,
-    /// Calls that got metrics, in a trace that has launches and no kernels.
+    /// Number of calls that received metrics, for traces with launches but without kernels.
     pub calls: u64,
 }
 
 impl MetricJoin {
-    /// What a user should know of it, as notes.
+    /// Notes for the user about the join.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = vec![];
         if self.repeated > 0 {
@@ -57,7 +57,7 @@ impl MetricJoin {
     }
 }
 
-/// Joins what a profiler counted to the kernels of a trace.
+/// Joins the metrics of a profile to the kernels of a trace.
 pub fn join_kernel_metrics(trace: &mut LinkedTrace, profile: &MetricProfile) -> MetricJoin {
     let wanted = kernels_of_process(&trace.device, profile);
     let form = NameForm::of_profile(profile);
@@ -94,7 +94,7 @@ pub fn join_kernel_metrics(trace: &mut LinkedTrace, profile: &MetricProfile) -> 
         }
     }
     pairs.sort_unstable();
-    // One profile counts: its order is what finds a row's metrics.
+    // Only one profile is kept: its order is used to find a row's metrics.
     trace.kernel_metrics = KernelMetrics::default();
     for (row, kernel) in pairs {
         let call = trace.row_call[row.index()];
@@ -103,9 +103,9 @@ pub fn join_kernel_metrics(trace: &mut LinkedTrace, profile: &MetricProfile) -> 
     join
 }
 
-/// Joins the ranges of CUPTI's range profiler that stand in the trace itself. Kineto writes one for
-/// each kernel, in order of launch (`CuptiRangeProfiler.cpp`), and usually no rows of kernels: then
-/// the launches get the metrics.
+/// Joins the ranges of CUPTI's range profiler in the trace itself. Kineto writes one range per
+/// kernel, in order of launch (`CuptiRangeProfiler.cpp`), and usually no kernel rows: then the
+/// launches receive the metrics.
 pub fn join_counter_ranges(trace: &mut LinkedTrace) -> Option<MetricJoin> {
     if trace.device.counter_ranges.is_empty() {
         return None;
@@ -120,7 +120,7 @@ pub fn join_counter_ranges(trace: &mut LinkedTrace) -> Option<MetricJoin> {
         profiled: profile.kernels.len() as u64,
         ..MetricJoin::default()
     };
-    // With another number nobody knows which launch is without a range.
+    // If the numbers differ, the launch without a range is unknown.
     if launches.len() != profile.kernels.len() {
         join.left_out = join.profiled;
         return Some(join);
@@ -162,7 +162,7 @@ fn profile_of_ranges(device: &DeviceTrace) -> MetricProfile {
     profile
 }
 
-/// The calls that launch a kernel each, in order.
+/// Returns the calls that each launch one kernel, in order.
 fn kernel_launches(device: &DeviceTrace) -> Vec<CallIdx> {
     let calls = 0..device.calls.len();
     calls
@@ -174,15 +174,15 @@ fn kernel_launches(device: &DeviceTrace) -> Vec<CallIdx> {
         .collect()
 }
 
-/// A kernel's name, and its grid and block where both sides know them.
+/// A kernel's name, with its grid and block if both sides state them.
 type KernelKey = (String, [u32; 3], [u32; 3]);
 
-/// How a profile writes names: `ncu --print-kernel-base` decides it.
+/// Form of kernel names in a profile, chosen by `ncu --print-kernel-base`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NameForm {
-    /// `void f<4>(float *)`.
+    /// Whole signature: `void f<4>(float *)`.
     Whole,
-    /// `f`.
+    /// Function name only: `f`.
     Function,
 }
 
@@ -197,9 +197,9 @@ impl NameForm {
         }
     }
 
-    /// A name in this form. Demanglers differ in blanks alone: `float*` and `float *`.
+    /// Normalizes a name to this form. Demanglers differ only in blanks: `float*` and `float *`.
     fn name_key(self, name: &str) -> String {
-        // The bracket of this namespace is none of parameters.
+        // The bracket of this namespace does not open a parameter list.
         let unbracketed = name.replace("(anonymous namespace)::", "");
         let name = match self {
             NameForm::Whole => name,
@@ -211,14 +211,14 @@ impl NameForm {
     }
 }
 
-/// `f` of `void a::f<4>(float*)`.
+/// Returns `f` for `void a::f<4>(float*)`.
 fn function_name(name: &str) -> &str {
     let end = name.find(['<', '(']).unwrap_or(name.len());
     let before = name[..end].trim_end();
     let begin = before
         .rfind([' ', ':'])
         .map_or(0, |separator| separator + 1);
-    // A name that begins with a bracket keeps its whole text.
+    // A name that begins with a bracket is kept whole.
     if before.is_empty() {
         name
     } else {
@@ -235,7 +235,7 @@ fn profiled_key(names: &Names, kernel: ProfiledKernel, form: NameForm, by_grid: 
     }
 }
 
-/// The kernels of a trace by key, each in order of start.
+/// Groups the kernels of a trace by key, each group sorted by start.
 fn rows_by_key(
     device: &DeviceTrace,
     form: NameForm,
@@ -260,8 +260,9 @@ fn rows_by_key(
     all
 }
 
-/// The profile's kernels of the trace's process; all, where the profile has one process, or the
-/// trace none of its processes: a profile is of another run, whose process ids are others.
+/// Returns the profile's kernels that belong to the trace's process. Returns all if the profile has
+/// only one process, or none of the trace's processes: then it is from another run, with other
+/// process ids.
 fn kernels_of_process(device: &DeviceTrace, profile: &MetricProfile) -> Vec<usize> {
     let own: BTreeSet<i64> = device
         .threads
@@ -278,12 +279,12 @@ fn kernels_of_process(device: &DeviceTrace, profile: &MetricProfile) -> Vec<usiz
         return of_process;
     }
     let first = profile.kernels.process.first().copied();
-    // Kernels of several processes stand between each other: those of one are in order.
+    // Kernels of several processes alternate; those of one process are in order.
     all.filter(|kernel| Some(profile.kernels.process[*kernel]) == first)
         .collect()
 }
 
-/// The places of each kernel's metrics in the profile.
+/// Maps each kernel to the indexes of its metrics in the profile.
 fn metrics_by_kernel(profile: &MetricProfile) -> FxHashMap<usize, Vec<usize>> {
     let mut all: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
     for (place, kernel) in profile.metrics.kernel.iter().enumerate() {
@@ -312,19 +313,19 @@ fn push_metrics(
     }
 }
 
-/// What was measured of a kernel's work.
+/// Measured work of a kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct MeasuredWork {
-    /// Floating point operations; a fused multiplication and addition is two.
+    /// Floating point operations; a fused multiplication and addition counts as two.
     pub(crate) operations: Option<u64>,
-    /// Whether operations of tensor cores are among them. Without these a matrix product has hardly
+    /// True if operations of tensor cores are included. Without them, a matrix product has hardly
     /// any.
     pub(crate) has_tensor: bool,
-    /// Bytes that the device's memory read and wrote.
+    /// Bytes read from and written to the device's memory.
     pub(crate) bytes: Option<u64>,
 }
 
-/// Per row with metrics, what they say of its work. O(metrics).
+/// Extracts the measured work of each row with metrics. O(metrics).
 pub(crate) fn measured_work(trace: &LinkedTrace) -> FxHashMap<RowIdx, MeasuredWork> {
     let metrics = &trace.kernel_metrics;
     let mut all = FxHashMap::default();
@@ -344,11 +345,11 @@ pub(crate) fn measured_work(trace: &LinkedTrace) -> FxHashMap<RowIdx, MeasuredWo
     all
 }
 
-/// The metrics of one kernel by name, in base units.
+/// Metrics of one kernel by name, in base units.
 struct MetricValues<'t>(FxHashMap<&'t str, f64>);
 
-/// Nsight Compute's roofline charts add up these (`SpeedOfLight_RooflineChart.section`), each with
-/// the operations that an instruction of a thread is.
+/// Metrics that Nsight Compute's roofline charts add up (`SpeedOfLight_RooflineChart.section`),
+/// each with the number of operations per instruction of a thread.
 const OPERATION_METRICS: [(&str, f64); 9] = [
     ("op_fadd_pred_on", 1.0),
     ("op_fmul_pred_on", 1.0),
@@ -377,7 +378,7 @@ impl<'t> MetricValues<'t> {
         self.0.get(name).copied()
     }
 
-    /// A sum over the kernel: as measured, else its rate times the kernel's time.
+    /// Sum over the kernel, as measured; otherwise its rate times the kernel's time.
     fn total(&self, name: &str) -> Option<f64> {
         let sum = format!("{name}.sum");
         if let Some(total) = self.value(&sum) {
@@ -403,7 +404,7 @@ impl<'t> MetricValues<'t> {
                 operations = Some(operations.unwrap_or(0.0) + count * factor);
             }
         }
-        // Tensor cores: `sm__ops_path_tensor_src_fp16_dst_fp32` and others count operations.
+        // For tensor cores, `sm__ops_path_tensor_src_fp16_dst_fp32` and others count operations.
         let mut tensor: BTreeSet<&str> = BTreeSet::new();
         for name in self.0.keys() {
             if name.starts_with("sm__ops_path_tensor_src_") {
@@ -431,10 +432,10 @@ fn whole_number(value: f64) -> Option<u64> {
     (0.0..1.8e19).contains(&value).then(|| value.round() as u64)
 }
 
-/// By what a value has to be multiplied for bytes, seconds or counts: `Mbyte/second`, `usecond`,
-/// `Kinst` as Nsight Compute writes units.
+/// Returns the factor that converts a value to bytes, seconds or counts, from units as Nsight
+/// Compute writes them: `Mbyte/second`, `usecond`, `Kinst`.
 fn unit_factor(unit: &str) -> f64 {
-    // `cycle/nsecond` of older versions is what newer ones call `Ghz`.
+    // Older versions write `cycle/nsecond` for `Ghz`.
     if let Some((counted, time)) = unit.split_once('/') {
         return unit_factor(counted) / unit_factor(time);
     }

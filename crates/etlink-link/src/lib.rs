@@ -9,11 +9,10 @@
 //!                └─> LinkedTrace { nodes, edges, report }
 //!                       └─> carry_captured_ops()  graph kernels <- ops of a capture-time trace
 //! ```
-//! Nodes are intervals of work on a resource (a host thread or a device queue), edges are
-//! reasons to wait. Nodes are numbered in order of time and every edge goes from a lower
-//! to a higher number, so the graph is acyclic by construction; an edge that contradicts
-//! the measured times is not made but counted. All passes are O(n log n) or better, and
-//! nothing recurses.
+//! Nodes are intervals of work on a resource (a host thread or a device queue). Edges are reasons
+//! to wait. Nodes are numbered in order of time, and every edge goes from a lower to a higher
+//! number, so the graph is acyclic by construction. An edge that contradicts the measured times is
+//! counted but not created. All passes are O(n log n) or better, and nothing recurses.
 
 mod counts;
 mod device;
@@ -62,12 +61,12 @@ use host::nest::{self, Nesting};
 use host::tensors;
 use matching::{Matching, compare};
 
-/// Links one rank. Without a host trace the graph comes from the device trace alone.
-/// Works on the threads of the rayon pool that it is called in, or of the global one.
+/// Links one rank. Without a host trace, the graph is built from the device trace alone. Runs on
+/// the threads of the current rayon pool, or of the global one.
 ///
 /// # Errors
-/// The two traces are of different programs, ranks or steps, unless `allow_mismatch`; there is
-/// nothing to link.
+/// Fails if the two traces are of different programs, ranks or steps, unless `allow_mismatch` is
+/// set, or if there is nothing to link.
 pub fn link(
     mut host: Option<HostTrace>,
     mut device: DeviceTrace,
@@ -85,7 +84,7 @@ pub fn link(
         ..LinkReport::default()
     };
     describe(host.as_ref(), &device, options, &mut report)?;
-    // Matching, tensors and nesting need nothing of each other.
+    // Matching, tensors and nesting are independent of each other.
     let ((matched, used), nesting) = rayon::join(
         || {
             rayon::join(
@@ -110,7 +109,7 @@ pub fn link(
     } else {
         tensors::recorded_producers(&device)
     };
-    // needed no more, and large
+    // no longer needed, and large
     host.iter_mut().for_each(|host| host.tensors = None);
     let mut anomalies = std::mem::take(&mut report.anomalies);
     anomalies.add(AnomalyKind::TensorUsersDropped, used.dropped, first_dropped);
@@ -153,7 +152,7 @@ pub fn link(
         report,
         ..LinkedTrace::default()
     };
-    // Waits and the graph are by the host's clock.
+    // Waits and the graph use the host's clock.
     trace.report.device_clocks = clocks::device_clocks(&trace.device, &launches);
     let recorded_times = clocks::shift_rows(
         &mut trace.device,
@@ -166,7 +165,7 @@ pub fn link(
     let mut communicates = build::host_collectives(&trace.device, &launches, &lost, |op| {
         trace.op_collective(op).map(|found| found.kind())
     });
-    // The worker's range is the communication then, and its call only began it.
+    // In this case, the worker's range is the communication, and the call only began it.
     for one in &carried_out {
         if let Some(communicates) = communicates.get_mut(one.given.index()) {
             *communicates = false;
@@ -187,7 +186,7 @@ pub fn link(
         &communicates,
         &mut anomalies,
     );
-    // Where collectives run on devices, the rows are the communications, as `host_collectives` says.
+    // If collectives run on devices, the rows are the communications, see `host_collectives`.
     if !launches.collective.contains(&true) {
         trace.host_comms =
             comms::mark_host_comms(&trace.device, &carried_out, &communicates, &mut trace.nodes);
@@ -204,12 +203,13 @@ pub fn link(
     Ok(trace)
 }
 
-/// A range that overlaps another, for messages.
+/// Returns the name of an overlapping range, for messages.
 fn overlap_name(device: &DeviceTrace, op: OpIdx) -> String {
     format!("{:?}", device.names.get(device.ops.name[op.index()]))
 }
 
-/// Matches the ops of the two traces and compares these. Nothing matches without a host trace.
+/// Matches the ops of the two traces and compares the traces. Without a host trace, nothing
+/// matches.
 fn matched(
     host: Option<&HostTrace>,
     device: &DeviceTrace,
@@ -230,7 +230,7 @@ fn matched(
     Ok(found)
 }
 
-/// Takes over what the traces say of themselves.
+/// Copies the traces' descriptions of themselves to the report.
 fn describe(
     host: Option<&HostTrace>,
     device: &DeviceTrace,
@@ -242,7 +242,7 @@ fn describe(
     if rows > (u32::MAX / 4) as usize {
         return Err(Error::TooManyEvents { rows });
     }
-    // A wrong `--rank` is most often a wrong file: every later figure would bear another rank's
+    // A wrong `--rank` usually means a wrong file: every later figure would carry another rank's
     // name.
     if let (Some(asked), Some(found)) = (options.rank, device.header.rank)
         && asked != found

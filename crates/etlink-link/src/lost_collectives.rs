@@ -1,26 +1,27 @@
-//! Communications whose device rows the recorder lost: launches without a row inside of an op that
-//! says what is communicated. Such an op is no communication of the host: its times say when the rank
-//! launched, not when its device came.
+//! Communications whose device rows the recorder lost: launches without a row, inside an op that
+//! states the communication. Such an op is no communication of the host: its times show when the
+//! rank launched, not when its device arrived.
 
 use crate::LinkedTrace;
 use crate::sanity::kernels_without_row;
 use etlink_model::{CallIdx, CollectiveKind, NameId, OpIdx};
 
-/// How many ops up from a launch may be those of the backend: `nccl:…`, `record_param_comms`,
-/// `c10d::…`.
+/// Maximum number of ops above a launch that may belong to the backend: `nccl:…`,
+/// `record_param_comms`, `c10d::…`.
 pub(crate) const OPS_OF_BACKEND: usize = 4;
 
-/// A launch of a kernel that has no row.
+/// A kernel launch that has no row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LostKernel {
     pub(crate) call: CallIdx,
-    /// The op that says what is communicated.
+    /// Op that states the communication.
     pub(crate) record: Option<OpIdx>,
-    /// Where there is none: the backend's name around it tells that it communicates.
+    /// True if the backend's name appears around the launch, which shows that it communicates.
     pub(crate) is_of_backend: bool,
 }
 
-/// Those of a trace, in order of their launches. O(calls + rows) where rows were lost.
+/// Finds the lost kernels of a trace, in order of their launches. O(calls + rows) if rows were
+/// lost.
 pub(crate) fn lost_kernels(trace: &LinkedTrace) -> Vec<LostKernel> {
     let launches = kernels_without_row(&trace.device).into_iter();
     launches.map(|call| lost_kernel(trace, call)).collect()
@@ -44,7 +45,7 @@ fn lost_kernel(trace: &LinkedTrace, call: CallIdx) -> LostKernel {
     }
 }
 
-/// The name of the op around a call.
+/// Returns the name of the op around a call.
 pub(crate) fn launching_op(trace: &LinkedTrace, call: CallIdx) -> Option<NameId> {
     let op = trace.call_op[call.index()].get()?;
     Some(trace.device.ops.name[op.index()])

@@ -1,4 +1,4 @@
-//! What the user should know first, a sentence each: the known cause before any guess.
+//! Most important notes for the user, one sentence each: known causes come before guesses.
 
 use crate::device::clocks::DeviceClock;
 use crate::graph::kinds::MatchRule;
@@ -8,7 +8,7 @@ use crate::recorder_advice::without_device_rows;
 use crate::report::LinkReport;
 use etlink_model::{AnomalyKind, DeviceTrace, DurationNs, HostTrace, RfId, TrackLabel};
 
-/// Notes about two traces that are linked.
+/// Adds notes about two linked traces.
 pub(crate) fn about_pair(
     host: &HostTrace,
     device: &DeviceTrace,
@@ -20,9 +20,10 @@ pub(crate) fn about_pair(
     if device.ops.is_empty() {
         return;
     }
-    // Damage comes before differences: it explains them, and a second guess would contradict it.
+    // Damage comes before differences: it explains them, and a second explanation would contradict
+    // it.
     let damaged = damage(host, device, &mut report.notes);
-    // of interleaved traces it is said already
+    // notes on interleaved traces already state this
     if matching.op_rule.contains(&MatchRule::Order) && !options.is_interleaved {
         report.notes.extend(why_by_order(host, device, matching));
     }
@@ -41,7 +42,7 @@ pub(crate) fn about_pair(
     }
 }
 
-/// Notes about a device trace, with a host trace or alone.
+/// Adds notes about a device trace, linked with or without a host trace.
 pub(crate) fn about_device(
     host: Option<&HostTrace>,
     device: &DeviceTrace,
@@ -55,7 +56,7 @@ pub(crate) fn about_device(
         );
     }
     if device.rows.is_empty() && device.calls.is_empty() {
-        // Kineto writes what devices did behind the ops.
+        // Kineto writes device activity after the ops.
         if device.anomalies.is_cut() {
             notes.push(
                 "the device trace is cut, and has no device rows and no runtime calls before that \
@@ -75,11 +76,10 @@ pub(crate) fn about_device(
     }
 }
 
-/// More clocks than this, the devices of one machine, are one note.
+/// Maximum number of notes about clocks, the devices of one machine; more clocks share one note.
 const MOST_CLOCK_NOTES: usize = 8;
 
-/// Notes about the clocks of devices.
-/// Says of a trace without work that another process did it, and how that is recorded.
+/// Explains for a trace without work that another process did it, and how to record that process.
 fn nothing_ran(device: &DeviceTrace) -> String {
     let ranges = device.ops.len();
     let first = device.ops.name.first().map(|name| device.names.get(*name));
@@ -91,6 +91,7 @@ fn nothing_ran(device: &DeviceTrace) -> String {
     )
 }
 
+/// Adds notes about the clocks of devices.
 pub(crate) fn about_clocks(report: &mut LinkReport) {
     if report.device_clocks.len() > MOST_CLOCK_NOTES {
         report.notes.push(clocks_note(&report.device_clocks));
@@ -101,7 +102,7 @@ pub(crate) fn about_clocks(report: &mut LinkReport) {
     }
 }
 
-/// One note about many clocks.
+/// Summarizes many clocks in one note.
 fn clocks_note(clocks: &[DeviceClock]) -> String {
     let devices = clocks.len();
     let shifts = clocks.iter().map(|clock| clock.ahead_ns.0.unsigned_abs());
@@ -115,7 +116,7 @@ fn clocks_note(clocks: &[DeviceClock]) -> String {
     )
 }
 
-/// Microseconds of a time or of its opposite.
+/// Absolute value of a time in microseconds.
 fn us(time: DurationNs) -> f64 {
     time.0.unsigned_abs() as f64 / 1e3
 }
@@ -149,7 +150,7 @@ fn clock_note(clock: &DeviceClock) -> String {
     )
 }
 
-/// How well the evidence agrees with an aligned clock.
+/// Describes how well the evidence agrees with an aligned clock.
 fn residual_text(clock: &DeviceClock) -> String {
     let (returns, launches) = (clock.returns, clock.launches);
     let evidence = format!("{launches} launches and {returns} calls that waited");
@@ -162,7 +163,7 @@ fn residual_text(clock: &DeviceClock) -> String {
     }
 }
 
-/// The traces are of two processes.
+/// Returns true, with a note, if the traces are of two processes.
 fn two_runs(host: &HostTrace, device: &DeviceTrace, notes: &mut Vec<String>) -> bool {
     let Some(pid) = host.header.pid else {
         return false;
@@ -175,7 +176,7 @@ fn two_runs(host: &HostTrace, device: &DeviceTrace, notes: &mut Vec<String>) -> 
     let Some(first) = pids.next() else {
         return false;
     };
-    // A device trace can have several processes; one that is the host trace's is enough.
+    // A device trace can have several processes; one match with the host trace is enough.
     if first == TrackLabel::Int(pid) || pids.any(|other| other == TrackLabel::Int(pid)) {
         return false;
     }
@@ -191,7 +192,7 @@ fn two_runs(host: &HostTrace, device: &DeviceTrace, notes: &mut Vec<String>) -> 
     true
 }
 
-/// The size of the default group.
+/// Returns the size of the default group.
 fn host_world(host: &HostTrace) -> Option<i64> {
     let default = host
         .groups
@@ -203,11 +204,11 @@ fn host_world(host: &HostTrace) -> Option<i64> {
         .filter(|size| *size > 0)
 }
 
-/// What is known to have gone wrong while recording, which explains ops that are missing.
+/// Adds notes about recording failures that explain missing ops. Returns true if there are any.
 fn damage(host: &HostTrace, device: &DeviceTrace, notes: &mut Vec<String>) -> bool {
     let before = notes.len();
     if host.anomalies.count(AnomalyKind::SourceEnded) > 0 {
-        // the program may have left in order
+        // the program may have exited regularly
         notes.push(
             "the host trace is cut: the compressed file ends too early or is damaged, as that of a copy \
              which was not finished; the last ops are missing"
@@ -239,7 +240,8 @@ fn damage(host: &HostTrace, device: &DeviceTrace, notes: &mut Vec<String>) -> bo
     notes.len() > before
 }
 
-/// Why ids do not tell which ops are the same; nothing where no trace of such a PyTorch has any.
+/// Explains why ids do not show which ops are equal; `None` if traces of such a PyTorch never have
+/// ids.
 fn why_by_order(host: &HostTrace, device: &DeviceTrace, matching: &Matching) -> Option<String> {
     let count = |ids: &[RfId]| ids.iter().filter(|id| id.get().is_some()).count();
     let ids = count(&device.ops.rf_id);
@@ -279,7 +281,7 @@ pub(crate) struct DeviceOps {
 
 impl DeviceOps {
     pub(crate) fn of(device: &DeviceTrace) -> DeviceOps {
-        // What `etlink record` adds of other processes is in no host trace.
+        // Ops of other processes, added by `etlink record`, are in no host trace.
         let own_name: Vec<bool> = device
             .names
             .iter()
@@ -295,7 +297,7 @@ impl DeviceOps {
     }
 }
 
-/// Why some ops are in one trace only.
+/// Explains why some ops are in only one trace.
 pub(crate) fn difference(
     host_ops: u64,
     ops: DeviceOps,
@@ -303,7 +305,7 @@ pub(crate) fn difference(
     by_order: bool,
 ) -> Option<String> {
     let device_ops = ops.count;
-    // A tenth: exceptions and open ranges lose a few ops, another window loses many.
+    // A tenth: exceptions and open ranges lose a few ops, a different window loses many.
     if matched * 10 < device_ops * 9 || matched * 10 < host_ops * 9 {
         return Some(format!(
             "the two traces cover different windows: {matched} ops are in both, of {host_ops} in \

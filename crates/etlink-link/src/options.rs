@@ -1,19 +1,19 @@
-//! What the caller of [`crate::link`] decides.
+//! Options of [`crate::link`].
 
 use crate::host::tensors::TensorEdges;
 use etlink_model::GlobalRank;
 
-/// What the caller decides.
+/// Options of [`crate::link`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LinkOptions {
-    /// Link traces of different programs too.
+    /// Links traces of different programs too.
     pub allow_mismatch: bool,
-    /// The traces are of neighbouring steps of one program, as `etlink record --interleave` makes
-    /// them: ops are matched by their order, and each step label with the one of the same place.
+    /// True if the traces are of alternating steps of one program, as recorded by `etlink record
+    /// --interleave`. Ops are then matched by order, and step labels by position.
     pub is_interleaved: bool,
-    /// The rank that the user says; compared with what the traces say.
+    /// Rank stated by the user, compared with the rank in the traces.
     pub rank: Option<GlobalRank>,
-    /// Which dependencies through tensors become edges, where [`etlink_model::HostTrace::tensors`]
-    /// are given. Else [`etlink_model::DeviceTrace::op_producers`] tell, unless none are wanted.
+    /// Tensor dependencies that become edges, from [`etlink_model::HostTrace::tensors`] if present,
+    /// else from [`etlink_model::DeviceTrace::op_producers`], unless none are wanted.
     pub tensor_deps: TensorEdges,
 }

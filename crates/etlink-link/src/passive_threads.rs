@@ -1,15 +1,16 @@
-//! Threads that only look on.
+//! Threads that only observe the program.
 
 use crate::graph::kinds::EdgeKind;
 use crate::ranks::RankSteps;
 use crate::trace::LinkedTrace;
 
 impl LinkedTrace {
-    /// Per thread, whether it only looks on: nothing on another thread or on a queue waits for it,
-    /// while there are threads of which that is not so. NCCL's watchdog is one. O(edges).
+    /// Returns, per thread, true if it only observes: nothing on another thread or on a queue waits
+    /// for it, although something waits for other threads. NCCL's watchdog is one example.
+    /// O(edges).
     ///
-    /// A device trace that is cut may lack what shows who waits: of it, threads that have the steps
-    /// are taken as awaited.
+    /// A truncated device trace may lack evidence of waits. In that case, threads that have the
+    /// steps count as awaited.
     pub fn passive_threads(&self) -> Vec<bool> {
         let mut awaited = self.awaited_threads();
         if self.device.anomalies.is_cut() {

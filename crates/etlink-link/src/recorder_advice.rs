@@ -1,8 +1,8 @@
-//! What helps where a device trace lacks something: each recorder has options of its own.
+//! Advice on incomplete device traces, by recorder: each has options of its own.
 
 use etlink_model::TraceRecorder;
 
-/// Why a trace has no device rows and no runtime calls.
+/// Explains why a trace has no device rows and no runtime calls.
 pub(crate) fn without_device_rows(recorder: TraceRecorder) -> &'static str {
     match recorder {
         TraceRecorder::Kineto => "a CPU run, or recorded without ProfilerActivity.CUDA",
@@ -19,7 +19,7 @@ pub(crate) fn without_device_rows(recorder: TraceRecorder) -> &'static str {
     }
 }
 
-/// How a trace comes by the ops of PyTorch, to which those of a host trace belong.
+/// Advises how to record PyTorch's ops, which the ops of a host trace match.
 pub(crate) fn record_ops(recorder: TraceRecorder) -> &'static str {
     match recorder {
         TraceRecorder::Kineto => "record with ProfilerActivity.CPU",
@@ -37,7 +37,7 @@ pub(crate) fn record_ops(recorder: TraceRecorder) -> &'static str {
     }
 }
 
-/// What to do where few ops of the two traces are the same.
+/// Advises what to do if few ops of the two traces match.
 pub(crate) fn give_one_run(recorder: TraceRecorder) -> &'static str {
     match recorder {
         TraceRecorder::Kineto => "give the two traces of one run",
@@ -49,7 +49,7 @@ pub(crate) fn give_one_run(recorder: TraceRecorder) -> &'static str {
     }
 }
 
-/// What to do where the two traces are of other steps.
+/// Advises what to do if the two traces are of different steps.
 pub(crate) fn record_same_steps(recorder: TraceRecorder) -> &'static str {
     match recorder {
         TraceRecorder::Kineto => "record both in one profiler",

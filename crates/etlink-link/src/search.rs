@@ -1,12 +1,12 @@
-//! Joins over sorted columns: grouping by a small number, and searching from where the last search
-//! ended. Searches over convex functions.
+//! Joins over sorted columns: grouping by a small number, and searches that start where the last
+//! one ended. Searches over convex functions.
 
 use etlink_model::TableIdx;
 use std::marker::PhantomData;
 
-/// Rows `R` of a table grouped by a column of ids `G`, in their order.
+/// Rows `R` of a table, grouped by a column of ids `G`, in table order.
 pub(crate) struct Groups<G, R> {
-    /// Where each group begins in `rows`, and the end.
+    /// Start of each group in `rows`, followed by the end.
     first: Vec<u32>,
     rows: Vec<R>,
     group: PhantomData<G>,
@@ -36,14 +36,14 @@ impl<G: TableIdx, R: TableIdx> Groups<G, R> {
         }
     }
 
-    /// The rows of a group.
+    /// Returns the rows of a group.
     pub(crate) fn rows(&self, group: G) -> &[R] {
         let [start, end] = [group.index(), group.index() + 1].map(|at| self.first[at] as usize);
         &self.rows[start..end]
     }
 }
 
-/// `sorted.partition_point(before)`, quick where that is near `hint`: O(log distance).
+/// Like `sorted.partition_point(before)`, but fast if the result is near `hint`: O(log distance).
 pub(crate) fn seek<T>(sorted: &[T], hint: usize, before: impl Fn(&T) -> bool) -> usize {
     let hint = hint.min(sorted.len());
     let mut step = 1;
@@ -65,7 +65,7 @@ pub(crate) fn seek<T>(sorted: &[T], hint: usize, before: impl Fn(&T) -> bool) ->
     low + sorted[low..high].partition_point(before)
 }
 
-/// Where a convex function is least.
+/// Finds the minimum of a convex function.
 pub(crate) fn least_at(of: impl Fn(i64) -> i128, mut low: i64, mut high: i64) -> i64 {
     while high - low > 2 {
         let third = (high - low) / 3;
@@ -79,8 +79,8 @@ pub(crate) fn least_at(of: impl Fn(i64) -> i128, mut low: i64, mut high: i64) ->
     (low..=high).min_by_key(|at| of(*at)).unwrap_or(low)
 }
 
-/// From `inside`, where a convex function is no more than 0, towards `limit`: the last place where
-/// it still is.
+/// Returns the last place from `inside` towards `limit` at which a convex function is at most 0; at
+/// `inside` it is.
 pub(crate) fn last_fit(of: impl Fn(i64) -> i128, inside: i64, limit: i64) -> i64 {
     if of(limit) <= 0 {
         return limit;

@@ -1,13 +1,13 @@
-//! Whose time without an op is work: a thread that nobody waits for idles.
+//! Separates work from idle time on threads: a thread that nobody waits for idles.
 //!
 //! ```text
 //! program     step ======|...gap...|==== op ====|   its gaps are work: Python, data loading
 //! engine      . . . . . . |= op =|.gap.|= op =| . .  from a handoff to its end: somebody waits
 //! pool        . . . |= op =| . . . . . . . . . . .   nobody waits: it idles, or waits for work
 //! ```
-//! The program's own thread is the one that has the steps of its process. Where nothing marks steps
-//! it is the one that launches most of what nobody gave it (without a device: that has most ops),
-//! if this is half of all.
+//! The program's own thread is the one that has the steps of its process. If nothing marks steps,
+//! it is the one with most launches among threads that were given no work (without a device: with
+//! most ops), provided it has at least half of all.
 
 use crate::graph::kinds::{EdgeKind, NoLaunch};
 use crate::ranks::RankSteps;
@@ -16,28 +16,28 @@ use etlink_model::{ThreadIdx, TimeNs, TrackLabel};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
-/// A stretch of a thread in which another thread waits for it.
+/// A period of a thread in which another thread waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HandedWork {
-    /// When it was given the work.
+    /// Time at which the thread received the work.
     pub start: TimeNs,
-    /// When what waits for it could go on.
+    /// Time at which the waiting thread or row could continue.
     pub end: TimeNs,
-    /// Who gave it the work.
+    /// Thread that handed over the work.
     pub producer: ThreadIdx,
 }
 
-/// Which time of threads is work of the program, though no op shows it.
+/// Time of threads that is work of the program, even without an op.
 #[derive(Clone, Debug, Default)]
 pub struct ThreadWork {
-    /// Per thread, whether the program itself runs on it.
+    /// Per thread, true if the program itself runs on it.
     programs: Vec<bool>,
-    /// Per thread, the work that others wait for, in order of time.
+    /// Per thread, the work that others wait for, sorted by time.
     handed: Vec<Vec<HandedWork>>,
 }
 
 impl ThreadWork {
-    /// O(edges + ops + rows).
+    /// Finds the program's threads and the handed-over work. O(edges + ops + rows).
     pub fn of_trace(trace: &LinkedTrace) -> ThreadWork {
         let handed = handed_work(trace);
         ThreadWork {
@@ -46,35 +46,36 @@ impl ThreadWork {
         }
     }
 
-    /// Whether the program itself runs on a thread.
+    /// True if the program itself runs on a thread.
     pub fn is_program(&self, thread: ThreadIdx) -> bool {
         self.programs.get(thread.index()) == Some(&true)
     }
 
-    /// What a thread was last given by then: the stretch can be over. O(log stretches).
+    /// Returns the last work a thread received by `time`, which may be over. O(log handed work).
     pub fn last_handed(&self, thread: ThreadIdx, time: TimeNs) -> Option<HandedWork> {
         let all = self.handed.get(thread.index())?;
         let begun = all.partition_point(|work| work.start <= time);
         all.get(begun.checked_sub(1)?).copied()
     }
 
-    /// Whether somebody waits for what a thread does at an instant, or the program runs there.
+    /// True if somebody waits for a thread's work at `time`, or the program runs there.
     pub fn is_awaited(&self, thread: ThreadIdx, time: TimeNs) -> bool {
         let handed = self.last_handed(thread, time);
         self.is_program(thread) || handed.is_some_and(|work| time < work.end)
     }
 }
 
-/// What begins or ends the work that a thread was given.
+/// Start or end of work that a thread received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Change {
-    /// Another thread gives it work.
+    /// Another thread hands over work.
     Given(ThreadIdx),
-    /// Another thread goes on.
+    /// Another thread continues.
     Returned,
 }
 
-/// Per thread, from each handoff to the next time that another thread goes on after it.
+/// Returns, per thread, the periods from each handoff to the next time that another thread
+/// continues after it.
 fn handed_work(trace: &LinkedTrace) -> Vec<Vec<HandedWork>> {
     let nodes = &trace.nodes;
     let mut changes: Vec<Vec<(TimeNs, Change)>> = vec![vec![]; trace.device.threads.len()];
@@ -86,8 +87,8 @@ fn handed_work(trace: &LinkedTrace) -> Vec<Vec<HandedWork>> {
             continue;
         }
         let (before, after) = (nodes.track[from].index(), nodes.track[to].index());
-        // Edges are in order of time: of two threads the first edge gives work, and what leads back
-        // returns it.
+        // Edges are sorted by time: the first edge between two threads hands over work, and an edge
+        // in the other direction returns it.
         let pair = (before.min(after), before.max(after));
         let giver = *givers.entry(pair).or_insert(before);
         if giver == before {
@@ -106,7 +107,7 @@ fn stretches(mut changes: Vec<(TimeNs, Change)>) -> Vec<HandedWork> {
     let mut given: Option<(TimeNs, ThreadIdx)> = None;
     for (time, change) in changes {
         match change {
-            // What is given on top of other work ends with that.
+            // Work received on top of other work ends with that.
             Change::Given(producer) => given = given.or(Some((time, producer))),
             Change::Returned => {
                 if let Some((start, producer)) = given.take() {
@@ -122,11 +123,11 @@ fn stretches(mut changes: Vec<(TimeNs, Change)>) -> Vec<HandedWork> {
     found
 }
 
-/// The threads of one process that can be the program's.
+/// Threads of one process that may be the program's.
 #[derive(Default)]
 struct ProcessThreads {
     has_steps: bool,
-    /// Launches of all threads, and of the one that launches most, with that thread.
+    /// Launches of all threads, and of the thread with most launches.
     launches: u64,
     most: (u64, Option<ThreadIdx>),
 }
@@ -143,7 +144,7 @@ fn program_threads(trace: &LinkedTrace, handed: &[Vec<HandedWork>]) -> Vec<bool>
         processes.entry(label.pid).or_default().has_steps = true;
     }
     for (thread, launches) in (0..).map(ThreadIdx).zip(launches_of_threads(trace)) {
-        // Who works for others is no program, however much that is.
+        // A thread that works for others is no program, however many launches it has.
         if launches == 0 || !handed[thread.index()].is_empty() {
             continue;
         }
@@ -154,7 +155,7 @@ fn program_threads(trace: &LinkedTrace, handed: &[Vec<HandedWork>]) -> Vec<bool>
         }
     }
     for process in processes.values().filter(|process| !process.has_steps) {
-        // Of a pool of threads that share the work none is the program's.
+        // In a pool of threads that share the work, none is the program's.
         if let (most, Some(thread)) = process.most
             && most * 2 >= process.launches
         {
@@ -164,7 +165,7 @@ fn program_threads(trace: &LinkedTrace, handed: &[Vec<HandedWork>]) -> Vec<bool>
     programs
 }
 
-/// How much each thread launches; without a device how many ops it has.
+/// Counts the launches per thread; without a device, the ops.
 fn launches_of_threads(trace: &LinkedTrace) -> Vec<u64> {
     let device = &trace.device;
     let mut launches = vec![0; device.threads.len()];

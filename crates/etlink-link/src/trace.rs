@@ -1,4 +1,4 @@
-//! The linked trace.
+//! The linked trace of a rank.
 
 use crate::device::calls::{self, Does};
 use crate::device::capture::CapturedOps;
@@ -15,68 +15,68 @@ use etlink_model::{
 };
 use std::ops::Range;
 
-/// What is known of a node's communication, with the table that its names are in.
+/// Record of a node's communication, with the table of its names.
 #[derive(Clone, Copy, Debug)]
 pub struct CollectiveRef<'t> {
-    /// The record.
+    /// Record of the communication.
     pub record: Collective,
-    /// Names of the trace that the record is from.
+    /// Names of the trace that the record comes from.
     pub names: &'t Names,
 }
 
 impl CollectiveRef<'_> {
-    /// What kind it is.
+    /// Kind of the communication.
     pub fn kind(&self) -> CollectiveKind {
         self.record.kind(self.names)
     }
 }
 
-/// One rank, linked.
+/// Linked trace of one rank.
 #[derive(Clone, Debug, Default)]
 pub struct LinkedTrace {
-    /// The host trace, if there is one.
+    /// Host trace, if there is one.
     pub host: Option<HostTrace>,
-    /// The device trace.
+    /// Device trace.
     pub device: DeviceTrace,
-    /// Per CPU op: its host node.
+    /// Host node of each CPU op.
     pub op_host: Vec<HostIdx>,
-    /// Per CPU op: by which rule it was matched.
+    /// Rule by which each CPU op was matched.
     pub op_rule: Vec<MatchRule>,
-    /// Per CPU op: the op that encloses it on its thread.
+    /// Enclosing op on the same thread, for each CPU op.
     pub op_parent: Vec<OpIdx>,
-    /// Per CPU op: time in which it ran itself and none of its children or calls did.
+    /// Time in which each CPU op itself ran, without its children and calls.
     pub op_exclusive: Vec<DurationNs>,
-    /// Per runtime call: the innermost op that encloses it.
+    /// Innermost enclosing op of each runtime call.
     pub call_op: Vec<OpIdx>,
-    /// Per device row: the call that caused it.
+    /// Call that caused each device row.
     pub row_call: Vec<CallIdx>,
-    /// Per device row: the op that owns it: `record_param_comms` for a collective, else the
-    /// innermost around its call.
+    /// Owner of each device row: `record_param_comms` for a collective, else the innermost op
+    /// around its call.
     pub row_op: Vec<OpIdx>,
-    /// Per device row: why it has no launch edge.
+    /// Reason each device row has no launch edge.
     pub row_no_launch: Vec<NoLaunch>,
-    /// Communications of host ops that go on in another op, by that.
+    /// Communications of host ops that continue in another op, sorted by that op.
     pub host_comms: Vec<HostComm>,
-    /// Queues that launch calls have blocked on.
+    /// Queues that launch calls blocked on.
     pub full_queues: Vec<FullQueue>,
-    /// The graph's nodes, by time.
+    /// Nodes of the graph, by time.
     pub nodes: Nodes,
-    /// The graph's edges.
+    /// Edges of the graph.
     pub edges: Edges,
-    /// Ops that launched the kernels of graph launches at capture time, if a trace of that was
-    /// given.
+    /// Ops that launched the kernels of graph launches at capture time; `None` without a
+    /// capture-time trace.
     pub captured: Option<CapturedOps>,
-    /// Metrics of kernels that were measured beside the trace, by kernel.
+    /// Metrics of kernels measured by other tools, by kernel.
     pub kernel_metrics: KernelMetrics,
-    /// The two traces are of steps in turn, and were matched as such.
+    /// True if the two traces are of alternating steps and were matched as such.
     pub is_interleaved: bool,
-    /// How it went.
+    /// Report on the linking.
     pub report: LinkReport,
 }
 
 impl LinkedTrace {
-    /// A node's name: of its op, call or row; `host gap`, `boundary` or `unexplained wait` where it
-    /// has none.
+    /// Name of a node's op, call or row; `host gap`, `boundary` or `unexplained wait` if it has
+    /// none.
     pub fn name(&self, node: &Node) -> &str {
         let device = &self.device;
         let name = match node.kind {
@@ -94,8 +94,7 @@ impl LinkedTrace {
         device.names.get(name)
     }
 
-    /// The CPU op that a node belongs to: a slice's op, a call's innermost op, a device row's
-    /// owner.
+    /// CPU op that a node belongs to: a slice's op, a call's innermost op, a device row's owner.
     pub fn op_of(&self, node: &Node) -> Option<OpIdx> {
         let at = node.source as usize;
         match node.kind {
@@ -108,7 +107,7 @@ impl LinkedTrace {
         }
     }
 
-    /// The device row of a node on a device; none of a delay.
+    /// Device row of a node on a device; `None` for delays.
     pub fn row_of(&self, node: &Node) -> Option<RowIdx> {
         (node.on_device && !node.kind.is_delay()).then_some(RowIdx(node.source))
     }
@@ -118,14 +117,15 @@ impl LinkedTrace {
         self.nodes.latency(&self.edges, node)
     }
 
-    /// The places of a device row's metrics in [`Self::kernel_metrics`]. O(log metrics).
+    /// Index range of a device row's metrics in [`Self::kernel_metrics`]. O(log metrics).
     pub fn row_metrics(&self, row: RowIdx) -> Range<usize> {
         let rows = &self.kernel_metrics.row;
         let begin = rows.partition_point(|other| *other < row);
         begin..rows.partition_point(|other| *other <= row)
     }
 
-    /// The places of a call's metrics, in a trace that has launches and no kernels. O(log metrics).
+    /// Index range of a call's metrics, for traces with launches but without kernels. O(log
+    /// metrics).
     pub fn call_metrics(&self, call: CallIdx) -> Range<usize> {
         let unrowed = self.row_metrics(RowIdx::NONE);
         let calls = &self.kernel_metrics.call[unrowed.clone()];
@@ -133,20 +133,20 @@ impl LinkedTrace {
         begin..unrowed.start + calls.partition_point(|other| *other <= call)
     }
 
-    /// Whether the recording has calls that wait for a device, as most have: a stream's or event's
-    /// synchronisation, a blocking copy, rows of such waits. O(calls).
+    /// True if the recording has calls that wait for a device, as most have: synchronisation of a
+    /// stream or event, a blocking copy, or rows of such waits. O(calls).
     pub fn records_waits(&self) -> bool {
         let mut calls = calls::all(&self.device).into_iter();
         !self.device.syncs.is_empty() || calls.any(Does::blocks)
     }
 
-    /// A time of a device row by the host's clock, which times of nodes and calls are by. Rows keep
+    /// Converts a time of a device row to the host's clock, which nodes and calls use. Rows keep
     /// the times of their device's clock.
     pub fn host_time(&self, row: RowIdx, time: TimeNs) -> TimeNs {
         clocks::host_time(&self.report.device_clocks, self.row_device(row), time)
     }
 
-    /// A time of a call or a node by the clock of a row's device.
+    /// Converts a time of a call or a node to the clock of a row's device.
     pub fn device_time(&self, row: RowIdx, time: TimeNs) -> TimeNs {
         clocks::device_time(&self.report.device_clocks, self.row_device(row), time)
     }
@@ -156,7 +156,8 @@ impl LinkedTrace {
         device.queues[device.rows.queue[row.index()].index()].device
     }
 
-    /// What the traces say of an op's communication; the device trace before the host trace.
+    /// Record of an op's communication, from the device trace if it has one, else from the host
+    /// trace.
     pub fn op_collective(&self, op: OpIdx) -> Option<CollectiveRef<'_>> {
         let device = &self.device;
         if let Some(record) = collective(&device.collectives, device.ops.collective[op.index()]) {
@@ -174,7 +175,7 @@ impl LinkedTrace {
         })
     }
 
-    /// What the traces say of a device row's communication: its own arguments, else its owner's.
+    /// Record of a device row's communication, from its own arguments, else from its owner's.
     pub fn row_collective(&self, row: RowIdx) -> Option<CollectiveRef<'_>> {
         let device = &self.device;
         match collective(&device.collectives, device.rows.collective[row.index()]) {
@@ -186,8 +187,8 @@ impl LinkedTrace {
         }
     }
 
-    /// Communication of a node of kind [`NodeKind::Collective`]. `None` where only a kernel's name
-    /// tells.
+    /// Communication of a node of kind [`NodeKind::Collective`]; `None` if only a kernel's name is
+    /// known.
     pub fn collective(&self, node: &Node) -> Option<CollectiveRef<'_>> {
         match node.kind {
             NodeKind::Collective if node.on_device => self.row_collective(RowIdx(node.source)),
@@ -200,7 +201,7 @@ impl LinkedTrace {
         }
     }
 
-    /// The communication that a node of the host, a slice of its op, carries on for another op.
+    /// Communication that a node of the host, a slice of its op, carries out for another op.
     pub fn host_comm(&self, node: &Node) -> Option<&HostComm> {
         let may = matches!(node.kind, NodeKind::HostOp | NodeKind::Collective) && !node.on_device;
         if self.host_comms.is_empty() || !may {
@@ -213,14 +214,14 @@ impl LinkedTrace {
         self.host_comms.get(at.ok()?)
     }
 
-    /// Whether a node is a communication, no later slice of one.
+    /// True if a node is a communication, and not a later slice of one.
     pub fn is_communication(&self, node: &Node) -> bool {
-        // A range of a worker has one slice of this kind, which need not be its first.
+        // A worker's range has one slice of this kind, which need not be its first.
         let is_range = || self.host_comm(node).is_some_and(|comm| !comm.is_wait);
         node.kind == NodeKind::Collective && (node.first || is_range())
     }
 
-    /// A name of the device trace.
+    /// Returns a name of the device trace.
     pub fn device_name(&self, id: NameId) -> &str {
         self.device.names.get(id)
     }

@@ -52,7 +52,7 @@ pub struct KinetoText<R> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TextStage {
-    /// Metadata may follow.
+    /// Metadata, before the first event.
     Head,
     Events,
     Done,

@@ -479,7 +479,7 @@ fn learn(known: &mut BTreeMap<u64, String>, strings: &[InternedString]) {
 /// Parses the number at the start of a queue's name: `[0013] stream 13`.
 fn lane_number(name: &str) -> Option<i64> {
     let (number, _) = name.strip_prefix('[')?.split_once(']')?;
-    // 32 bits of a signed number
+    // written as the 32 bits of a signed number
     let number: u32 = number.parse().ok()?;
     Some(i64::from(number as i32))
 }

@@ -270,7 +270,7 @@ impl OpenRun {
             notes.extend(analyzed.iter().flat_map(|(_, made)| made.notes()));
         }
         notes.extend(made_already(ranks).map_or(vec![], |made| made.notes()));
-        notes.extend(made_already(findings).map_or(vec![], |made| made.all_notes()));
+        notes.extend(made_already(findings).map_or(vec![], |made| made.notes.clone()));
         notes.extend(made_already(top).map_or(vec![], |made| made.notes()));
         notes.extend(made_already(traces).map_or(vec![], |made| made.notes().to_vec()));
         // documents are about the same files, so most of their notes are the same
@@ -390,7 +390,7 @@ fn run_source(mut paths: Vec<PathBuf>, is_list: bool) -> Result<RunSource> {
     let path = paths
         .pop()
         .ok_or_else(|| AdvisedError::new("no path", "give a trace or a folder of traces"))?;
-    Ok(RunSource::from_path(&path))
+    Ok(RunSource::with_stated_rank(&path))
 }
 
 fn made_once<T>(place: &Mutex<Option<Arc<T>>>, make: impl FnOnce() -> Result<T>) -> Result<Arc<T>> {

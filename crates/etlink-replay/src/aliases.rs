@@ -1,60 +1,60 @@
-//! What else nodes may be called in a rule: short names of kernels and their classes.
+//! Aliases of nodes in rules: short names of kernels, and their classes.
 //!
-//! Tables print short names, and a rule shall take what a table prints. The caller brings both: what
-//! a kernel is called and what class it is of is no business of the replay.
+//! Tables print short names, and a rule should accept what a table prints. The caller provides both
+//! names and classes, which the replay does not compute.
 
 use crate::labels::split_rank;
 use crate::unused::list_text;
 use std::collections::BTreeSet;
 use wildmatch::WildMatch;
 
-/// What a rule names a class of kernels by: `class=gemm`.
+/// Prefix of a kernel class in a rule: `class=gemm`.
 const CLASS: &str = "class=";
 
-/// A name of nodes, with what else they may be called.
+/// A node name with its aliases.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NameAlias {
-    /// As the trace has it.
+    /// Name in the trace.
     pub name: String,
-    /// As tables print it.
+    /// Short name in tables.
     pub short: String,
-    /// Its classes, the wide one and the narrow one: `computation`, `gemm`.
+    /// Classes, the broad one and the narrow one: `computation`, `gemm`.
     pub classes: Vec<String>,
 }
 
-/// Why a name stands for nothing that can be said for certain.
+/// Reason why a name cannot be resolved.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AliasError {
-    /// Several kernels are called so.
+    /// Several kernels have the name.
     #[error("several kernels could be meant{}", list_text("; they are ", shorts))]
     Ambiguous {
-        /// Their short names.
+        /// Short names of the candidates.
         shorts: Vec<String>,
     },
-    /// No kernel is of the class.
+    /// No kernel belongs to the class.
     #[error(
         "no kernel is of class {class:?}{}",
         list_text("; classes are ", classes)
     )]
     NoClass {
-        /// The class that was named.
+        /// Class in the rule.
         class: String,
-        /// Those of the kernels.
+        /// Classes of the kernels.
         classes: Vec<String>,
     },
 }
 
-/// The names that are meant by `wanted`, in order; none where it is no alias. `rank=N/` before it is
-/// for the caller. O(names).
+/// Returns the names that `wanted` stands for, in order; empty if it is not an alias. The caller
+/// handles a prefix `rank=N/`. O(names).
 ///
 /// # Errors
-/// It could be several kernels, or is a class that no kernel is of.
+/// The name could be several kernels, or is a class without kernels.
 pub fn resolve_alias(aliases: &[NameAlias], wanted: &str) -> Result<BTreeSet<String>, AliasError> {
     let (_, wanted) = split_rank(wanted);
     if let Some(class) = wanted.strip_prefix(CLASS) {
         return names_of_class(aliases, class);
     }
-    // a table that had no room wrote `…` for what it left out
+    // a table without enough room writes `…` for the omitted part
     let pattern = WildMatch::new(&wanted.replace('…', "*"));
     let exact = names_where(aliases, |alias| pattern.matches(&alias.short));
     if !exact.is_empty() {

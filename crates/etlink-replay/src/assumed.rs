@@ -1,9 +1,9 @@
-//! What a run assumes about waits that the recording leaves open.
+//! Assumptions of a run about waits that the recording leaves open.
 
 use crate::graph::EdgeKind;
 use etlink_model::{DurationNs, EdgeIdx, NodeIdx};
 
-/// A wait that the times allow and that no edge states.
+/// A wait that the times allow but no edge states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PossibleWait {
     pub(crate) to: NodeIdx,
@@ -12,22 +12,22 @@ pub(crate) struct PossibleWait {
     pub(crate) latency: DurationNs,
 }
 
-/// Which edges do not count, and which waits do beside the edges.
+/// Edges to ignore, and additional waits.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Assumed<'d> {
-    /// Edges that do not count, ascending.
+    /// Edges to ignore, ascending.
     pub(crate) without: &'d [EdgeIdx],
-    /// Waits beside the edges, by the node that waits.
+    /// Additional waits, by the node that waits.
     pub(crate) with: &'d [PossibleWait],
 }
 
 impl Assumed<'_> {
-    /// Whether an edge counts.
+    /// Returns true if an edge counts.
     pub(crate) fn keeps(&self, edge: EdgeIdx) -> bool {
         self.without.binary_search(&edge).is_err()
     }
 
-    /// What a node waits for beside its edges.
+    /// Returns the additional waits of a node.
     pub(crate) fn waits_of(&self, node: NodeIdx) -> &[PossibleWait] {
         let first = self.with.partition_point(|wait| wait.to < node);
         let count = self.with[first..].partition_point(|wait| wait.to == node);

@@ -1,15 +1,15 @@
-//! Predictions that a single trace can refute: one step's length from another step's graph.
+//! Predictions that a single trace can refute: the length of a step from another step's graph.
 //!
 //! ```text
 //! step 3   ==a==|=b=|====c====     graph and latencies
 //! step 4   =a=|====b====|==c==     durations: when does step 3 end with these?
 //! ```
-//! A run of the unchanged graph gives the measured times back whatever its edges are. Steps of one
-//! program differ by jitter, by data and by the allocator: a wrong edge, or a latency that belongs
-//! to another cause, shows where the durations of one step run on the graph of another.
+//! A run of the unchanged graph reproduces the measured times whatever its edges are. Steps of one
+//! program differ by jitter, by data and by the allocator. A wrong edge, or a latency that belongs
+//! to another cause, therefore shows when the durations of one step run on the graph of another.
 //!
-//! What begins before a step and ends in it is not predicted: its end is taken from the step whose
-//! durations are taken.
+//! Work that begins before a step and ends in it is not predicted: its end is taken from the step
+//! that provides the durations.
 
 mod align;
 mod split;
@@ -24,76 +24,76 @@ use serde::Serialize;
 pub(crate) use split::SplitSteps;
 use split::StepNodes;
 
-/// How well the steps of a trace predict each other.
+/// Quality of predictions between the steps of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CrossStepFigures {
-    /// Steps with nodes.
+    /// Number of steps with nodes.
     pub steps: u64,
-    /// Pairs of steps that were compared.
+    /// Number of compared pairs of steps.
     pub pairs: u64,
-    /// Of them those whose sequences of launches, rows and ops are the same.
+    /// Number of pairs with the same sequences of launches, rows and ops.
     pub aligned: u64,
     /// Errors of the predictions.
     pub error: ShareSpread,
     /// Errors of "a step is as long as the other".
     pub unchanged_error: ShareSpread,
-    /// The prediction that is furthest off.
+    /// Prediction with the largest error.
     pub worst: Option<StepPrediction>,
 }
 
-/// Errors, as shares of the measured length.
+/// Distribution of errors, relative to the measured length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ShareSpread {
-    /// Half are not above.
+    /// Median.
     pub median: f64,
-    /// 95 of 100 are not above.
+    /// 95th percentile.
     pub p95: f64,
-    /// Largest.
+    /// Largest error.
     pub max: f64,
 }
 
-/// One step's length, from the graph of another.
+/// Predicted length of one step, from the graph of another.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepPrediction {
-    /// Whose graph and latencies.
+    /// Step that provides graph and latencies.
     pub graph_of: String,
-    /// Whose durations, and whose length is predicted.
+    /// Step that provides durations, and whose length is predicted.
     pub step: String,
-    /// Length of the first.
+    /// Length of the step that provides the graph.
     pub unchanged_ns: DurationNs,
-    /// Length of the second, as measured.
+    /// Measured length of the predicted step.
     pub measured_ns: DurationNs,
-    /// The same by the graph of the first.
+    /// Predicted length of the step.
     pub predicted_ns: DurationNs,
-    /// Where on the path to the end the prediction goes wrong, the largest first.
+    /// Places on the path to the end at which the prediction goes wrong, the largest error first.
     pub deviations: Vec<StepDeviation>,
 }
 
-/// A node that starts too early or too late by what it waits for.
+/// A node that starts too early or too late relative to its cause.
 #[derive(Clone, Debug, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepDeviation {
-    /// Later than measured, beyond what the cause is late.
+    /// Delay in ns beyond the delay of the cause; negative if too early.
     pub ns: i64,
-    /// What decided its start; none of a node that waits for nothing.
+    /// Kind of edge that decided the start; `None` for a node that waits for nothing.
     pub edge: Option<EdgeKind>,
-    /// The node, in the step whose graph it is.
+    /// Label of the node, in the step that provides the graph.
     #[serde(flatten)]
     pub label: NodeLabel,
-    /// What decided its start.
+    /// Node that decided the start.
     pub from: Option<NodeLabel>,
 }
 
 impl StepPrediction {
-    /// By how much of the measured length the prediction is off.
+    /// Returns the error of the prediction, relative to the measured length.
     pub fn error(&self) -> f64 {
         share_off(self.predicted_ns, self.measured_ns)
     }
 
-    /// By how much of the measured length the other step's length is off.
+    /// Returns the error of the other step's length, relative to the measured length.
     pub fn unchanged_error(&self) -> f64 {
         share_off(self.unchanged_ns, self.measured_ns)
     }
@@ -104,10 +104,10 @@ fn share_off(predicted: DurationNs, measured: DurationNs) -> f64 {
 }
 
 impl ShareSpread {
-    /// Of these errors, in any order.
+    /// Computes the distribution of errors in any order.
     pub fn from_errors(mut errors: Vec<f64>) -> ShareSpread {
         errors.sort_by(f64::total_cmp);
-        // Nearest rank, as `Percentiles` has it: a percentile is a value that occurred.
+        // Nearest rank, as in `Percentiles`: a percentile is a value that occurred.
         let percentile = |percent: usize| {
             let rank = (errors.len() * percent).div_ceil(100).max(1);
             errors.get(rank - 1).copied().unwrap_or(0.0)
@@ -120,14 +120,14 @@ impl ShareSpread {
     }
 }
 
-/// So few steps tell jitter from a rule of the graph.
+/// Smallest number of steps that separates jitter from a rule of the graph.
 const LEAST_STEPS: usize = 3;
-/// So many places where a prediction goes wrong are named.
+/// Largest number of reported deviations.
 const DEVIATIONS: usize = 5;
 
-/// Predicts steps from each other: each from the `partners` steps after it, the first ones follow
-/// the last. None of a trace with less than three steps, or whose steps do other things. `graph` is
-/// that of `trace`. O(partners x (nodes + edges)).
+/// Predicts each step from the `partners` steps after it; the first steps follow the last. Returns
+/// `None` for a trace with fewer than three steps, or if the steps do different work. `graph` must
+/// be the graph of `trace`. O(partners x (nodes + edges)).
 pub fn cross_step_figures(
     trace: &LinkedTrace,
     graph: &ReplayGraph,
@@ -154,7 +154,7 @@ pub fn cross_step_figures(
     Some(figures)
 }
 
-/// All predictions, and what they were chosen from.
+/// Predictions, with counts of steps and pairs.
 struct StepPredictions {
     steps: u64,
     pairs: u64,
@@ -188,7 +188,7 @@ fn predict_steps(
             }
         }
     }
-    // Steps of which no two are alike say nothing of the graph.
+    // If no two steps are alike, they say nothing about the graph.
     (!predictions.all.is_empty()).then_some(predictions)
 }
 
@@ -197,7 +197,7 @@ struct StepRunner<'t> {
     trace: &'t LinkedTrace,
     graph: &'t ReplayGraph,
     split: &'t SplitSteps,
-    /// Per node, since the start of its step. Only those of the step that runs are of use.
+    /// End per node since the start of its step, valid only for the step being run.
     end: Vec<TimeNs>,
     start: Vec<TimeNs>,
     decided: Vec<EdgeIdx>,
@@ -232,7 +232,7 @@ impl<'t> StepRunner<'t> {
         let last = at_end.max_by_key(|node| self.end[node.index()]);
         let predicted = last.map_or(TimeNs(0), |node| self.end[node.index()]);
         let is_early = predicted - TimeNs(0) < other.length;
-        // Of a prediction that is too early, what ended the step in truth lacks a reason to wait.
+        // If a prediction is too early, the node that really ended the step lacks a cause.
         let suspect = if is_early {
             self.measured_last(own, other, aligned)
         } else {
@@ -248,7 +248,7 @@ impl<'t> StepRunner<'t> {
         }
     }
 
-    /// The node whose partner ended the other step.
+    /// Returns the node whose partner ended the other step.
     fn measured_last(
         &self,
         own: &StepNodes,
@@ -264,7 +264,8 @@ impl<'t> StepRunner<'t> {
         last.map(|(node, _)| *node)
     }
 
-    /// When a node can start, since the begin of the step, and what decides that.
+    /// Returns the earliest start of a node since the begin of the step, and the edge that decides
+    /// it.
     fn earliest_start(
         &self,
         node: NodeIdx,
@@ -287,7 +288,7 @@ impl<'t> StepRunner<'t> {
                 (latest, decided) = (Some(ready), edge);
             }
         }
-        // A stream that was busy when the other step began, and idle when this one did.
+        // The stream was busy when the other step began, but idle when this one did.
         for edge in partner.into_iter().flat_map(|node| graph.edges_to(node)) {
             let dep = graph.dep(edge);
             let is_outside = self.split.step_at(dep.from) != other.step;
@@ -305,8 +306,9 @@ impl<'t> StepRunner<'t> {
         (latest.unwrap_or_else(measured), decided)
     }
 
-    /// When a cause that is no part of the step ends: as the same cause of the other step does. None
-    /// where that has no such cause: a stream had nothing to do when it began.
+    /// Returns the end of a cause outside the step, taken from the same cause of the other step;
+    /// `None` if that step has no such cause, because a stream had nothing to do when the step
+    /// began.
     fn end_outside(
         &self,
         edge: EdgeIdx,
@@ -319,7 +321,7 @@ impl<'t> StepRunner<'t> {
         let same = partner.and_then(|partner| {
             let place = graph.resource[dep.from.index()];
             let mut causes = graph.deps(partner);
-            // Of the first step of a window that is what came before the recording.
+            // For the first step of a window, this is work from before the recording.
             causes
                 .find(|cause| cause.kind == dep.kind && graph.resource[cause.from.index()] == place)
         });
@@ -330,8 +332,9 @@ impl<'t> StepRunner<'t> {
         }
     }
 
-    /// The path to the end, back along what decided: where a node starts otherwise than measured,
-    /// though its cause ends as measured. Their sum is the error of the prediction.
+    /// Returns the deviations on the path to the end, walked back along deciding edges: nodes whose
+    /// start differs from the measured one although their cause ends as measured. Their sum is the
+    /// error of the prediction.
     fn deviations(
         &self,
         last: NodeIdx,
@@ -341,12 +344,12 @@ impl<'t> StepRunner<'t> {
     ) -> Vec<StepDeviation> {
         let mut found = vec![];
         let mut at = Some(last);
-        // The node after, and by how much its start is off.
+        // The following node, and the error of its start.
         let mut later: Option<(NodeIdx, i64)> = None;
         while let Some(node) = at {
             let place = own.place_of(node);
             let partner = place.and_then(|place| aligned.partner[place].get());
-            // A delay has no partner: its error is that of the row behind it.
+            // A delay has no partner: its error shows in the row after it.
             if let Some(partner) = partner {
                 let end = other.since_origin(self.graph.end(partner));
                 let start = other.since_origin(self.graph.start[partner.index()]);

@@ -1,14 +1,14 @@
-//! What a recording leaves open about waits.
+//! Open questions about the waits of a recording.
 //!
 //! ```text
 //! thread      launch A      wait   launch B
 //! stream 7    ==A==           .
 //! stream 20                   .         ==B==     does B wait for A? A had ended long before
 //! ```
-//! A wait that held something up shows in the times. One that held nothing up leaves no trace but
-//! its call, and decides once its cause takes longer. Without `cuda_sync` rows the linker infers the
-//! most likely cause of such a wait. Here stand the two extremes: that those waits are for nothing,
-//! and that each is for all that was launched before, as far as the times allow.
+//! A wait that held something up shows in the times. A wait that held nothing up leaves only its
+//! call, and decides once its cause takes longer. Without `cuda_sync` rows the linker infers the
+//! most likely cause of such a wait. This module has the two extremes: such waits have no cause, or
+//! each is for all work launched before, as far as the times allow.
 
 use crate::assumed::PossibleWait;
 use crate::graph::{EdgeKind, ReplayGraph, ReplayKind};
@@ -17,7 +17,7 @@ use crate::run::ReplayRun;
 use etlink_model::{DurationNs, EdgeIdx, GlobalRank, NodeIdx, TimeNs};
 use std::collections::BTreeSet;
 
-/// What may and what may not be waited for.
+/// Inferred waits that may be wrong, and waits that may be missing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Doubts {
     /// Inferred edges that held nothing up, ascending.
@@ -27,7 +27,8 @@ pub(crate) struct Doubts {
 }
 
 impl Doubts {
-    /// What is open about a graph whose run without changes is `plain`. O(n log n + waits x streams).
+    /// Collects the open questions of a graph; `plain` is the run without changes. O(n log n +
+    /// waits x streams).
     pub(crate) fn new(graph: &ReplayGraph, labels: &dyn LabelSource, plain: &ReplayRun) -> Doubts {
         let mut doubts = Doubts::default();
         let mut stated = BTreeSet::new();
@@ -53,27 +54,27 @@ impl Doubts {
     }
 }
 
-/// Whether what a call of this name waits for follows from the name: all that was launched to a
-/// device, or room in a launch queue that has been seen to be full.
+/// Returns true if the name of a call determines what it waits for: all work launched to a device,
+/// or room in a launch queue that was observed to be full.
 fn is_certain(name: &str) -> bool {
     name.contains("DeviceSynchronize") || name.contains("Launch")
 }
 
-/// What a call adds to what was launched, or waits for of it.
+/// Launch or wait of a call.
 enum Event {
     Launch(NodeIdx),
     StreamWait,
     HostWait(NodeIdx),
 }
 
-/// The latest device op of each stream at a time of the program.
+/// Latest device op of each stream at a point of the program.
 struct Launched<'g> {
     graph: &'g ReplayGraph,
-    /// Per thread and stream; empty for threads.
+    /// Latest device op per resource; empty for threads.
     last: Vec<Option<NodeIdx>>,
-    /// Per stream, how many waits had been called when it was launched to last.
+    /// Number of waits called before the last launch, per stream.
     waits_seen: Vec<usize>,
-    /// What had been launched when each wait was called.
+    /// Latest device ops at the call of each wait.
     at_waits: Vec<Vec<NodeIdx>>,
 }
 
@@ -87,7 +88,8 @@ impl<'g> Launched<'g> {
         }
     }
 
-    /// Waits that calls can have made and that no edge shows, but of ranks whose waits are stated.
+    /// Adds waits that calls can have made and that no edge shows, except on ranks with stated
+    /// waits.
     fn add_possible_waits(
         &mut self,
         labels: &dyn LabelSource,
@@ -134,7 +136,7 @@ impl<'g> Launched<'g> {
         });
     }
 
-    /// Launches and waits, by time.
+    /// Returns launches and waits, by time.
     fn events(
         &self,
         labels: &dyn LabelSource,
@@ -168,5 +170,6 @@ impl<'g> Launched<'g> {
     }
 }
 
-/// What an event takes to let a stream go on where the recording shows none that did.
+/// Default latency from an event to the stream that waits for it, if no edge in the recording
+/// decided.
 const EVENT_LATENCY: DurationNs = DurationNs(2_000);

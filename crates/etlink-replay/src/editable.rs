@@ -1,4 +1,4 @@
-//! A graph with the run that edits are compared with.
+//! A graph with the baseline run for edits.
 
 use crate::edits::GraphEdits;
 use crate::graph::ReplayGraph;
@@ -10,7 +10,7 @@ use crate::run::{ReplayRun, ReplaySettings, run_graph};
 pub struct EditableGraph<'g> {
     graph: &'g ReplayGraph,
     plain: ReplayRun,
-    /// What each run of it has, beside its own edits.
+    /// Edits of every run, in addition to its own.
     always: GraphEdits,
 }
 
@@ -20,11 +20,11 @@ impl<'g> EditableGraph<'g> {
         EditableGraph::with_edits(graph, GraphEdits::default())
     }
 
-    /// The same graph without the waits that only a rule has found. O(nodes + edges).
+    /// Like [`EditableGraph::new`], without waits found only by a rule. O(nodes + edges).
     pub fn without_inferred(graph: &'g ReplayGraph) -> EditableGraph<'g> {
         let mut always = GraphEdits::default();
         for node in graph.indices() {
-            // A node that only inferred edges lead to keeps these: nothing else places it.
+            // A node with only inferred edges keeps them: nothing else places it.
             if graph.deps(node).all(|dep| dep.inferred) {
                 continue;
             }
@@ -48,12 +48,12 @@ impl<'g> EditableGraph<'g> {
         editable
     }
 
-    /// The run without edits.
+    /// Returns the run without edits.
     pub fn plain_run(&self) -> &ReplayRun {
         &self.plain
     }
 
-    /// When each node starts and how long it takes with these edits. O(nodes + edges).
+    /// Runs the graph with these edits. O(nodes + edges).
     pub fn run_edited(&self, edits: &GraphEdits) -> ReplayRun {
         let mut edits = edits.clone();
         edits.extend(&self.always);

@@ -1,4 +1,4 @@
-//! Single nodes that are different in a run: what a program would take without one of its causes.
+//! Changes of single nodes in a run, to remove one cause from a program.
 //!
 //! ```text
 //! measured   launch ......==A==          A started 5 us after its launch, 400 us after B
@@ -6,38 +6,38 @@
 //! edited     launch==A==                 B takes 500 us longer: what now decides is the stream
 //!            ==B===========              order, and A starts after B by what *that* takes
 //! ```
-//! A run without edits gives the times of the plain run back, to the nanosecond.
+//! A run without edits reproduces the times of the plain run to the nanosecond.
 
 use crate::graph::{EdgeKind, ReplayGraph};
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_model::{DurationNs, NodeIdx};
 
-/// What is changed about single nodes.
+/// Changes of single nodes.
 #[derive(Clone, Debug, Default, PartialEq, BorshSerialize, BorshDeserialize)]
 pub struct GraphEdits {
-    /// These take no time, and neither does what keeps them from starting once all that they wait
-    /// for has ended. A stream's wait for what came before the recording is over at the begin.
+    /// Nodes that take no time and start as soon as their causes have ended. A stream's wait for
+    /// events before the recording ends at the start.
     pub removed: Vec<NodeIdx>,
-    /// These start as soon as all that they wait for has ended, as parts of one kernel do.
+    /// Nodes that start as soon as their causes have ended, like parts of one kernel.
     pub at_once: Vec<NodeIdx>,
-    /// Factors on durations; of a node that stands here twice both count.
+    /// Factors on durations; repeated entries of a node multiply.
     pub scaled: Vec<(NodeIdx, f64)>,
-    /// These wait no more for what edges of this kind bring.
+    /// Nodes that no longer wait for edges of this kind.
     pub freed: Vec<(NodeIdx, EdgeKind)>,
 }
 
 impl GraphEdits {
-    /// Number of changes.
+    /// Returns the number of changes.
     pub fn len(&self) -> usize {
         self.removed.len() + self.at_once.len() + self.scaled.len() + self.freed.len()
     }
 
-    /// Whether nothing is changed.
+    /// Returns true if nothing is changed.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Adds those of a graph whose first node has this number in another graph.
+    /// Adds the edits of a graph whose first node has number `first` in this graph.
     pub fn extend_shifted(&mut self, other: &GraphEdits, first: NodeIdx) {
         let shift = |node: &NodeIdx| NodeIdx(first.0.saturating_add(node.0));
         self.removed.extend(other.removed.iter().map(shift));
@@ -50,12 +50,12 @@ impl GraphEdits {
             .extend(freed.map(|(node, kind)| (shift(node), *kind)));
     }
 
-    /// Adds those of the same graph.
+    /// Adds edits of the same graph.
     pub fn extend(&mut self, other: &GraphEdits) {
         self.extend_shifted(other, NodeIdx(0));
     }
 
-    /// Changes the durations of nodes. O(edits).
+    /// Applies the changes to the durations of nodes. O(edits).
     pub(crate) fn apply_to_durations(&self, durations: &mut [DurationNs]) {
         for (node, factor) in &self.scaled {
             if let Some(duration) = durations.get_mut(node.index()) {
@@ -70,7 +70,7 @@ impl GraphEdits {
     }
 }
 
-/// Edits by node, for a run. Empty columns where there are none.
+/// Edits by node, for a run. Columns without edits are empty.
 pub(crate) struct NodeEdits {
     at_once: Vec<bool>,
     freed: Vec<u16>,
@@ -78,7 +78,7 @@ pub(crate) struct NodeEdits {
 
 impl NodeEdits {
     pub(crate) fn new(graph: &ReplayGraph, edits: &GraphEdits) -> NodeEdits {
-        // Most runs have none: a million nodes need no columns for that.
+        // Most runs have no edits and need no columns for a million nodes.
         let size = |is_empty: bool| if is_empty { 0 } else { graph.len() };
         let mut at_once = vec![false; size(edits.removed.is_empty() && edits.at_once.is_empty())];
         for node in edits.removed.iter().chain(&edits.at_once) {
@@ -104,7 +104,7 @@ impl NodeEdits {
 }
 
 fn mark_node(marks: &mut [bool], node: NodeIdx) {
-    // Edits of another graph name nodes that this one does not have, and change nothing.
+    // Edits of another graph may name nodes that this one lacks, and change nothing.
     if let Some(mark) = marks.get_mut(node.index()) {
         *mark = true;
     }

@@ -1,4 +1,4 @@
-//! Why a node started when it did.
+//! Explains why a node started when it did.
 
 use crate::graph::{EdgeKind, ReplayDep, ReplayGraph, ReplayKind};
 use crate::labels::{LabelSource, NodeLabel};
@@ -7,70 +7,70 @@ use crate::slack::node_slack;
 use etlink_model::{DurationNs, EdgeIdx, GlobalRank, NodeIdx, TimeNs};
 use serde::Serialize;
 
-/// A node, what it waited for, and which of that decided. Times are those of the run.
+/// A node, its causes, and the cause that decided its start. Times refer to the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StartExplanation {
-    /// Which node.
+    /// Label of the node.
     #[serde(flatten)]
     pub label: NodeLabel,
     /// Measured start, if there is one.
     pub measured_start_ns: Option<TimeNs>,
-    /// Of a transfer that waited for other ranks: when the last of them came, by measured times.
-    /// No trace says when the transfer itself began.
+    /// Arrival of the last rank by measured times, for a transfer that waited for other ranks. No
+    /// trace records the start of the transfer itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inferred_start_ns: Option<TimeNs>,
-    /// Of a collective of several ranks: who came last to it.
+    /// Last rank to arrive, for a collective of several ranks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_arrival: Option<LastRank>,
-    /// When it started.
+    /// Start of the node.
     pub start_ns: TimeNs,
-    /// When it ended.
+    /// End of the node.
     pub end_ns: TimeNs,
-    /// From the end of the dep that decided to the start.
+    /// Time from the end of the deciding cause to the start.
     pub latency_ns: DurationNs,
-    /// How much later it could end without the work ending later; absent where edges are left out
-    /// or places are busy.
+    /// Largest delay of the node's end that would not delay the end of all work; `None` if edges
+    /// are left out or resources are limited.
     pub slack_ns: Option<DurationNs>,
-    /// The node that kept its thread or stream busy when it could have started.
+    /// Node that kept the thread or stream busy when this node could have started.
     pub held_by: Option<NodeLabel>,
-    /// What it waited for, what decided first, then by slack.
+    /// Causes: the deciding one first, then by slack.
     pub deps: Vec<ExplainedDep>,
 }
 
-/// The rank that a collective waited for, in the run.
+/// Last rank to arrive at a collective in the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LastRank {
-    /// Which rank.
+    /// Global rank.
     pub rank: GlobalRank,
-    /// How long after the first of the ranks it came.
+    /// Delay after the first rank to arrive.
     pub behind_first_ns: DurationNs,
 }
 
-/// A reason to wait.
+/// A cause of a wait.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExplainedDep {
-    /// The kind of edge: what makes the node wait.
+    /// Kind of edge.
     pub edge: EdgeKind,
-    /// The node waited for.
+    /// Node waited for.
     pub from: NodeLabel,
-    /// When the node waited for ended.
+    /// End of the node waited for.
     pub end_ns: TimeNs,
-    /// What this edge takes: the node starts no sooner than so long after that end.
+    /// Latency of the edge: the node starts no sooner than this time after `end_ns`.
     pub latency_ns: DurationNs,
-    /// How much later it could have ended without the node starting later.
+    /// Largest delay of the cause that would not delay the node's start.
     pub slack_ns: DurationNs,
-    /// It decided the start.
+    /// True if this cause decided the start.
     pub decided: bool,
-    /// Found by a rule, not recorded.
+    /// True if the edge was found by a rule, not recorded.
     pub inferred: bool,
-    /// What in the traces says so.
+    /// Evidence for the edge in the traces.
     pub evidence: String,
 }
 
-/// Explains one node of a run from which these kinds of edges were left out.
+/// Explains one node of a run without the `dropped` kinds of edges.
 pub fn explain_start(
     graph: &ReplayGraph,
     labels: &dyn LabelSource,
@@ -85,7 +85,7 @@ pub fn explain_start(
         .filter(|(_, dep)| !dropped.contains(&dep.kind))
         .collect();
     let ready = |edge: EdgeIdx, dep: &ReplayDep| run.ready(dep.from, graph.latency(edge));
-    // Slack is against the last dep that counts in this run: with dropped edges another one
+    // Slack is relative to the last cause that counts in this run: with dropped edges another one
     // decides.
     let latest = edges.iter().map(|(edge, dep)| ready(*edge, dep)).max();
     let latest = latest.unwrap_or(run.start[at]);
@@ -106,7 +106,7 @@ pub fn explain_start(
     let meeting = meeting_of(graph, node);
     let is_inferred = meeting.is_some_and(|meeting| is_start_inferred(graph, meeting, node));
     let recorded = graph.measured.then(|| graph.start[at]);
-    // Of several that end last the first has decided, and is what the reader looks for.
+    // Of several causes that end last, the first decided, and readers look for it.
     deps.sort_by_key(|dep| (!dep.decided, dep.slack_ns));
     StartExplanation {
         label: NodeLabel::from_node(graph, labels, node),
@@ -126,9 +126,9 @@ pub fn explain_start(
     }
 }
 
-/// Where the ranks of a collective meet: the node itself, or the last one that it waits for.
+/// Returns the meeting of a collective's ranks: the node itself, or the last one that it waits for.
 fn meeting_of(graph: &ReplayGraph, node: NodeIdx) -> Option<NodeIdx> {
-    // arrivals are of a rank each; what is of none is where all meet
+    // an arrival belongs to one rank; a node without a rank is the meeting
     let is_meeting = |node: &NodeIdx| {
         graph.kind[node.index()] == ReplayKind::Arrival && graph.rank(*node).is_none()
     };
@@ -138,12 +138,12 @@ fn meeting_of(graph: &ReplayGraph, node: NodeIdx) -> Option<NodeIdx> {
         .or_else(|| causes.max_by_key(|meeting| graph.start[meeting.index()]))
 }
 
-/// Whether a start was not recorded, but taken from the last rank's arrival at `meeting`.
+/// Returns true if a start was not recorded but derived from the last arrival at `meeting`.
 fn is_start_inferred(graph: &ReplayGraph, meeting: NodeIdx, node: NodeIdx) -> bool {
     if node == meeting {
         return true;
     }
-    // The rank that came last has recorded that time itself: its arrival stands there too.
+    // The last rank recorded that time itself: its arrival has the same time.
     let start = graph.start[node.index()];
     let mut arrivals = graph.deps(node).filter(|dep| {
         graph.kind[dep.from.index()] == ReplayKind::Arrival && graph.rank(dep.from).is_some()
@@ -152,8 +152,8 @@ fn is_start_inferred(graph: &ReplayGraph, meeting: NodeIdx, node: NodeIdx) -> bo
         && arrivals.all(|dep| graph.start[dep.from.index()] != start)
 }
 
-/// Who came last to a meeting, and how long after the first; of several at once the one that
-/// decided.
+/// Returns the last rank to arrive at a meeting, and its delay after the first; the deciding one if
+/// several arrive together.
 fn last_arrival(graph: &ReplayGraph, run: &ReplayRun, meeting: NodeIdx) -> Option<LastRank> {
     let last = graph.dep(run.deciding_edge(meeting)?).from;
     let first = graph.deps(meeting).map(|dep| run.end(dep.from)).min()?;
@@ -163,14 +163,14 @@ fn last_arrival(graph: &ReplayGraph, run: &ReplayRun, meeting: NodeIdx) -> Optio
     })
 }
 
-/// `, correlation 7` of a node that has one: the number by which a reader finds both sides in the
-/// traces.
+/// Returns `, correlation 7` for a node that has a correlation, with which readers find both sides
+/// in the traces.
 fn correlation_text(labels: &dyn LabelSource, node: NodeIdx) -> String {
     let correlation = labels.correlation(node);
     correlation.map_or(String::new(), |number| format!(", correlation {number}"))
 }
 
-/// What in the traces says that `to` waits for a dep, or which rule.
+/// Describes the evidence that `to` waits for a cause: a record in the traces, or a rule.
 fn evidence_text(
     graph: &ReplayGraph,
     labels: &dyn LabelSource,
@@ -200,7 +200,7 @@ fn evidence_text(
     }
 }
 
-/// Of an arrival, or of a meeting, with the rank that came last to it.
+/// Describes an arrival, or a meeting with the last rank to arrive.
 fn collective_text(graph: &ReplayGraph, run: &ReplayRun, from: NodeIdx) -> String {
     let text = "when the last of the ranks has come, the transfer begins on all of them";
     match last_arrival(graph, run, from) {

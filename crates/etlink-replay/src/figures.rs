@@ -1,4 +1,4 @@
-//! How true a graph is: its run without changes against what was measured.
+//! Fidelity of a graph: its run without changes compared with the measured times.
 
 use crate::graph::{EdgeKind, ReplayGraph, ReplayKind};
 use crate::labels::{LabelSource, NodeLabel};
@@ -10,33 +10,33 @@ use etlink_model::{DurationNs, NodeIdx};
 use indexmap::IndexMap;
 use serde::Serialize;
 
-/// All figures. Those about measured times are absent where nodes have none.
+/// Figures of a replay. Those about measured times are `None` if nodes have no start times.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReplayFigures {
-    /// Number of nodes, delays included.
+    /// Number of nodes, including delays.
     pub nodes: u64,
     /// Number of edges of all kinds.
     pub edges: u64,
-    /// Nodes on streams, but for delays.
+    /// Number of nodes on streams, excluding delays.
     pub device_ops: u64,
-    /// Streams that have nodes.
+    /// Number of streams that have nodes.
     pub streams: u64,
-    /// Last end less first start, as measured.
+    /// Measured makespan: last end minus first start.
     pub measured_ns: Option<DurationNs>,
-    /// The same in the run.
+    /// Makespan of the run.
     pub replayed_ns: DurationNs,
-    /// By how much of the measured makespan they differ.
+    /// Difference of the makespans, relative to the measured one.
     pub replay_error: Option<f64>,
-    /// How far the nodes' ends are off.
+    /// Differences of node ends.
     pub end_error: Option<EndError>,
     /// Delays of device work that no cause explains.
     pub unexplained: UnexplainedWaits,
     /// Edges whose source ends after the target starts.
     pub contradictions: Option<ContradictedEdges>,
-    /// By kind of edge.
+    /// Figures by kind of edge.
     pub by_edge: IndexMap<EdgeKind, EdgeFigures>,
-    /// What came before the recording.
+    /// Delays from before the recording.
     pub boundary: DelaySummary,
 }
 
@@ -44,85 +44,85 @@ pub struct ReplayFigures {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EndError {
-    /// Mean, ns.
+    /// Mean in ns.
     pub mean_ns: DurationNs,
-    /// Mean, of the measured makespan.
+    /// Mean relative to the measured makespan.
     pub mean_share: f64,
-    /// Percentiles over all nodes, ns.
+    /// Percentiles over all nodes, in ns.
     #[serde(flatten)]
     pub spread: Percentiles,
-    /// 99th percentile, of the measured makespan.
+    /// 99th percentile relative to the measured makespan.
     pub p99_share: f64,
-    /// The nodes that are furthest off; positive: the run is later.
+    /// Nodes with the largest differences; positive if the run is later.
     pub worst: Vec<NodeTime>,
 }
 
-/// A node and a length of time.
+/// A node and a time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeTime {
-    /// Of a difference, negative where the run is earlier than the measured time.
+    /// Time in ns; for a difference, negative if the run is earlier than measured.
     pub ns: i64,
-    /// Which node.
+    /// Label of the node.
     #[serde(flatten)]
     pub label: NodeLabel,
 }
 
-/// Waiting that no edge explains: a device op starts long after all that it waits for has ended.
+/// Waits that no edge explains: a device op starts long after all its causes have ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UnexplainedWaits {
-    /// Device ops with such a delay before them.
+    /// Number of device ops after such a wait.
     pub device_ops: u64,
-    /// Of all device ops.
+    /// Share of all device ops.
     pub share_of_ops: f64,
-    /// The delays' sum, ns.
+    /// Sum of the waits in ns.
     pub waiting_ns: DurationNs,
-    /// Of makespan x streams.
+    /// Share of makespan x streams.
     pub share_of_time: f64,
-    /// Device ops with the longest delays.
+    /// Device ops with the longest waits.
     pub worst: Vec<NodeTime>,
 }
 
 /// Edges that the measured times contradict by more than [`CLOCK_TOLERANCE`]: their target starts
 /// before their source ends. A device op may start up to [`WAIT_LATENCY`] before its launch call
-/// returns, and before the op ahead of it on its stream ends if it ends no earlier.
+/// returns, and before its predecessor on the stream ends if it ends no earlier.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ContradictedEdges {
     /// Number of such edges.
     pub edges: u64,
-    /// The targets that start the furthest before a source ends.
+    /// Targets that start furthest before a source ends.
     pub worst: Vec<NodeTime>,
 }
 
-/// Edges of one kind.
+/// Figures of one kind of edge.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EdgeFigures {
     /// Number of edges of this kind.
     pub count: u64,
-    /// Of them found by a rule.
+    /// Number of edges that were found by a rule.
     pub inferred: u64,
-    /// Of them those that decided when their target started.
+    /// Number of edges that decided the start of their target.
     pub decided: u64,
-    /// Their latency, where they decided.
+    /// Latency of the deciding edges.
     pub latency: Percentiles,
 }
 
-/// Delay nodes.
+/// Summary of delay nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DelaySummary {
     /// Number of delay nodes.
     pub count: u64,
-    /// Their sum, ns.
+    /// Sum of the delays in ns.
     pub total_ns: DurationNs,
-    /// The longest, ns.
+    /// Longest delay in ns.
     pub max_ns: DurationNs,
 }
 
-/// The figures of a run without changes. O(nodes + edges).
+/// Computes the figures of a run without changes. O(nodes + edges).
 pub fn replay_figures(
     graph: &ReplayGraph,
     labels: &dyn LabelSource,
@@ -149,19 +149,19 @@ pub fn replay_figures(
         figures.end_error = Some(end_error(graph, labels, run, measured));
         figures.contradictions = Some(contradictions(graph, labels));
     }
-    // A file without start times has no measured makespan: shares are then of the run's own.
+    // A file without start times has no measured makespan: shares then refer to the run's makespan.
     let makespan = measured_ns.unwrap_or(figures.replayed_ns);
     let stream_time = DurationNs(makespan.0.saturating_mul(figures.streams as i64));
     figures.unexplained = unexplained_waits(graph, labels, run, figures.device_ops, stream_time);
     figures
 }
 
-/// By how much of a measured time a replayed one differs.
+/// Returns the difference of a replayed and a measured time, relative to the measured one.
 pub(crate) fn replay_error(replayed: DurationNs, measured: DurationNs) -> f64 {
     time_share(DurationNs((replayed.0 - measured.0).abs()), measured)
 }
 
-/// From the first measured start to the last measured end; zero without nodes.
+/// Returns the time from the first measured start to the last measured end; zero without nodes.
 fn measured_makespan(graph: &ReplayGraph) -> DurationNs {
     let last = graph.indices().map(|node| graph.end(node)).max();
     let first = graph.start.iter().min();
@@ -182,22 +182,22 @@ fn label_nodes(
     named
 }
 
-/// By how much a node ends later in the run than it was measured to, ns.
+/// Returns the difference between a node's replayed and measured end in ns, positive if later.
 fn end_change(graph: &ReplayGraph, run: &ReplayRun, node: NodeIdx) -> i64 {
     run.end(node).since(graph.end(node))
 }
 
-/// The mean of absolute differences, ns; 0 of none.
+/// Returns the mean of absolute differences in ns; 0 without values.
 pub(crate) fn mean_error(errors: impl ExactSizeIterator<Item = DurationNs>) -> DurationNs {
     let count = errors.len().max(1) as i128;
-    // Errors of millions of nodes can sum to more than 64 bits in a trace of hours.
+    // Errors of millions of nodes can overflow 64 bits in a trace of hours.
     let total: i128 = errors.map(|error| i128::from(error.0)).sum();
     let mean = i64::try_from(total / count);
     debug_assert!(mean.is_ok(), "a mean is no more than the largest");
     DurationNs(mean.unwrap_or(i64::MAX))
 }
 
-/// By how much a node's end in the run is off, whichever way.
+/// Returns the absolute difference of a node's end.
 pub(crate) fn node_error(graph: &ReplayGraph, run: &ReplayRun, node: NodeIdx) -> DurationNs {
     DurationNs(end_change(graph, run, node).saturating_abs())
 }
@@ -217,7 +217,7 @@ fn end_error(
     let worst = worst_nodes(by_node.filter(|(error, _)| *error > DurationNs::ZERO));
     let mut furthest = vec![];
     for (_, node) in worst {
-        // The size has put them in order; the reader wants to know the direction too.
+        // They are sorted by size; readers also need the direction.
         let ns = end_change(graph, run, node);
         let label = NodeLabel::from_node(graph, labels, node);
         furthest.push(NodeTime { ns, label });
@@ -232,8 +232,8 @@ fn end_error(
     }
 }
 
-/// What a device op waited for beyond the latency of its mechanism. `by_node`: such waits are
-/// nodes.
+/// Returns the wait of a device op beyond the latency of its mechanism. With `by_node`, such waits
+/// are nodes.
 fn unexplained_delay(
     graph: &ReplayGraph,
     run: &ReplayRun,
@@ -245,8 +245,7 @@ fn unexplained_delay(
         .map(|dep| dep.from.index())
         .filter(|from| graph.kind[*from] == ReplayKind::UnexplainedWait);
     let waited: DurationNs = waits.map(|wait| graph.duration[wait]).sum();
-    // Latencies of a linked graph are below the limits by construction: what exceeds them is a
-    // node already.
+    // Latencies of a linked graph are below the limits by construction: anything above is a node.
     if by_node {
         return waited;
     }
@@ -254,7 +253,7 @@ fn unexplained_delay(
     let Some(edge) = run.deciding_edge(node) else {
         return waited;
     };
-    // Files of other writers have no delay nodes: the linker's limits then part latency from
+    // Files of other writers have no delay nodes: the linker's limits then separate latency from
     // waiting.
     let limit = match graph.dep(edge).kind {
         EdgeKind::Launch => LAUNCH_LATENCY,
@@ -275,7 +274,7 @@ fn unexplained_waits(
     device_ops: u64,
     stream_time: DurationNs,
 ) -> UnexplainedWaits {
-    // who writes what came before the recording as nodes does so with unexplained waits too
+    // a writer that has nodes for delays before the recording also has them for unexplained waits
     let by_node = graph.kind.iter().any(|kind| kind.is_delay());
     let mut delayed = vec![];
     for node in graph.indices() {
@@ -299,14 +298,15 @@ fn unexplained_waits(
 }
 
 fn contradictions(graph: &ReplayGraph, labels: &dyn LabelSource) -> ContradictedEdges {
-    // Walked twice and not collected: a wrong clock makes every edge of a trace contradict.
+    // Computed twice instead of collected: a wrong clock makes every edge of a trace contradict.
     ContradictedEdges {
         edges: contradicted_edges(graph).count() as u64,
         worst: label_nodes(graph, labels, worst_nodes(contradicted_edges(graph))),
     }
 }
 
-/// Per contradicted edge, how long before the source's end its target starts, and the target.
+/// Returns for each contradicted edge the time from the target's start to the source's end, and the
+/// target.
 fn contradicted_edges(graph: &ReplayGraph) -> impl Iterator<Item = (DurationNs, NodeIdx)> {
     let edges = graph.indices().flat_map(move |node| {
         let (start, end) = (graph.start[node.index()], graph.end(node));

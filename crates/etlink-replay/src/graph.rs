@@ -1,4 +1,4 @@
-//! The graph that is run: nodes as columns, what each waits for as compressed rows.
+//! The graph that is run: nodes as columns, dependencies as compressed rows.
 
 pub(crate) mod followers;
 mod latency;
@@ -9,7 +9,7 @@ pub use etlink_link::EdgeKind;
 use etlink_model::{DurationNs, EdgeIdx, GlobalRank, NodeIdx, RankIdx, ResourceIdx, TimeNs};
 use serde::Serialize;
 
-/// What a node is.
+/// Kind of a node.
 #[derive(
     Clone,
     Copy,
@@ -32,26 +32,26 @@ pub enum ReplayKind {
     HostOp,
     /// A runtime or driver call.
     Runtime,
-    /// Work of a device that is no copy and no communication.
+    /// Device work other than copies and communication.
     Kernel,
-    /// A copy or memset of a device.
+    /// A copy or memset on a device.
     MemoryCopy,
-    /// A collective, send or receive, of a device or of the host.
+    /// A collective, send or receive, on a device or on the host.
     Collective,
-    /// Time on a thread in which no op runs but the program does.
+    /// Thread time in which the program runs, but no op.
     HostGap,
-    /// What came before the recording.
+    /// Time before the recording.
     Boundary,
-    /// A delay whose cause is not known.
+    /// A delay without a known cause.
     UnexplainedWait,
-    /// What a launch or a wait took, where that was written as a node.
+    /// Latency of a launch or a wait, if it was written as a node.
     Latency,
-    /// A rank has come to a collective, or all have: no time passes.
+    /// Arrival of one rank or of all ranks at a collective; takes no time.
     Arrival,
 }
 
 impl ReplayKind {
-    /// Whether it stands for time that passes, not for work that needs its thread or stream.
+    /// Returns true for time that passes, false for work that occupies its thread or stream.
     pub fn is_delay(self) -> bool {
         matches!(
             self,
@@ -63,71 +63,71 @@ impl ReplayKind {
 /// A thread or a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct Resource {
-    /// As people call it: `thread 4242`, `stream 7 of device 0`.
+    /// Name for people: `thread 4242`, `stream 7 of device 0`.
     pub name: String,
-    /// A stream.
+    /// True for a stream.
     pub on_device: bool,
-    /// Whose it is, among several ranks.
+    /// Rank of the resource, if there are several ranks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<GlobalRank>,
 }
 
-/// An interval of work or delay that a builder takes.
+/// An interval of work or delay, as added to a builder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplayNode {
-    /// What runs, or why nothing does.
+    /// Kind of work or delay.
     pub kind: ReplayKind,
     /// Entry of [`ReplayGraph::resources`].
     pub resource: ResourceIdx,
-    /// When it began, as measured.
+    /// Measured start, if known.
     pub start: Option<TimeNs>,
-    /// How long it took.
+    /// Measured duration.
     pub duration: DurationNs,
 }
 
-/// A reason for a node to wait.
+/// A dependency: a reason for a node to wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplayDep {
-    /// The node waited for.
+    /// Node waited for.
     pub from: NodeIdx,
-    /// What makes the node wait.
+    /// Kind of edge.
     pub kind: EdgeKind,
-    /// Found by a rule, not recorded.
+    /// True if the edge was found by a rule, not recorded.
     pub inferred: bool,
-    /// From the end of `from` to the start of the node, where this decides. A builder that is not
-    /// told takes it from the starts; of a graph it is always there.
+    /// Time from the end of `from` to the start of the node, if this edge decides. A builder
+    /// derives a missing latency from the starts; edges of a graph always have one.
     pub latency: Option<DurationNs>,
 }
 
-/// Why there is no graph.
+/// Error of building a graph.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Each of these waits for the one before it, the first for the last.
+    /// Each of these nodes waits for the one before it, the first for the last.
     #[error("{} nodes wait for each other in a circle and can never run", .0.len())]
     Cycle(Vec<NodeIdx>),
-    /// A dep that names no node.
+    /// A dependency names a missing node.
     #[error("node {} waits for node {}, which is not there", node.0, from.0)]
     NoSuchNode {
-        /// The node that waits.
+        /// Node that waits.
         node: NodeIdx,
-        /// What it waits for.
+        /// Missing node.
         from: NodeIdx,
     },
-    /// A collective with a part on a rank that is not among the ranks.
+    /// A collective has a part on a missing rank.
     #[error("a collective has a part on rank number {}, which is not there", rank.0)]
     NoSuchRank {
-        /// The rank, by place.
+        /// Rank, by place.
         rank: RankIdx,
     },
-    /// A collective with a part in a node that its rank does not have.
+    /// A collective has a part in a node that its rank does not have.
     #[error("a collective has a part in node {} of rank {rank}, which is not there", node.0)]
     NoSuchPart {
-        /// The rank.
+        /// Rank of the part.
         rank: GlobalRank,
-        /// The node, as the rank's graph numbers it.
+        /// Node, as the rank's graph numbers it.
         node: NodeIdx,
     },
-    /// Numbers of nodes and edges are 32 bits wide.
+    /// There are more nodes or edges than 32-bit numbers.
     #[error("more nodes or edges than can be numbered")]
     TooLarge,
 }
@@ -135,9 +135,9 @@ pub enum Error {
 /// A graph that can be run: nodes as columns.
 #[derive(Clone, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct ReplayGraph {
-    /// What the nodes are.
+    /// Kinds of the nodes.
     pub kind: Vec<ReplayKind>,
-    /// Threads and streams that they run on.
+    /// Threads and streams of the nodes.
     pub resource: Vec<ResourceIdx>,
     /// Measured starts; all 0 unless `measured`.
     pub start: Vec<TimeNs>,
@@ -145,12 +145,12 @@ pub struct ReplayGraph {
     pub duration: Vec<DurationNs>,
     /// Threads and streams.
     pub resources: Vec<Resource>,
-    /// Whether every node has a measured start.
+    /// True if every node has a measured start.
     pub measured: bool,
-    /// How many nodes have none.
+    /// Number of nodes without a measured start.
     pub without_start: u64,
     deps: Deps,
-    /// Each node after all that it waits for; empty: the order of the numbers.
+    /// Topological order of the nodes; empty if their numbers already are one.
     order: Vec<NodeIdx>,
 }
 
@@ -164,45 +164,45 @@ struct Deps {
 }
 
 impl ReplayGraph {
-    /// Number of nodes.
+    /// Returns the number of nodes.
     pub fn len(&self) -> usize {
         self.kind.len()
     }
 
-    /// Whether the graph has no nodes.
+    /// Returns true if the graph has no nodes.
     pub fn is_empty(&self) -> bool {
         self.kind.is_empty()
     }
 
-    /// The numbers of all nodes, ascending.
+    /// Returns the numbers of all nodes, ascending.
     pub fn indices(&self) -> impl DoubleEndedIterator<Item = NodeIdx> + Clone + use<> {
         (0..self.len() as u32).map(NodeIdx)
     }
 
-    /// Number of edges.
+    /// Returns the number of edges.
     pub fn edges(&self) -> usize {
         self.deps.from.len()
     }
 
-    /// The edges to a node.
+    /// Returns the edges to a node.
     pub fn edges_to(
         &self,
         node: NodeIdx,
     ) -> impl DoubleEndedIterator<Item = EdgeIdx> + ExactSizeIterator + use<> {
         let ends = &self.deps.ends;
-        // Edges lie in the order of the nodes that wait: a node's begin where those of the node
-        // before end.
+        // Edges are stored in the order of the waiting nodes: a node's edges begin at the end of
+        // the previous node's.
         let before = node.index().checked_sub(1);
         let start = before.map_or(0, |before| ends[before]);
         (start..ends[node.index()]).map(EdgeIdx)
     }
 
-    /// How many edges lead to a node.
+    /// Returns the number of edges to a node.
     pub fn count_deps(&self, node: NodeIdx) -> usize {
         self.edges_to(node).len()
     }
 
-    /// What an edge says.
+    /// Returns the dependency of an edge.
     pub fn dep(&self, edge: EdgeIdx) -> ReplayDep {
         let edge = edge.index();
         ReplayDep {
@@ -213,9 +213,10 @@ impl ReplayGraph {
         }
     }
 
-    /// What an edge takes: from the end of its source to the start of the node, where it decides.
+    /// Returns the latency of an edge: the time from the end of its source to the start of the node
+    /// if the edge decides.
     pub fn latency(&self, edge: EdgeIdx) -> DurationNs {
-        // The builder fills these last, when nothing runs yet.
+        // The builder fills these last, before anything runs.
         self.deps
             .latency
             .get(edge.index())
@@ -223,45 +224,45 @@ impl ReplayGraph {
             .unwrap_or_default()
     }
 
-    /// What a node waits for.
+    /// Returns the dependencies of a node.
     pub fn deps(&self, node: NodeIdx) -> impl Iterator<Item = ReplayDep> {
         self.edges_to(node).map(|edge| self.dep(edge))
     }
 
-    /// Measured end of a node.
+    /// Returns the measured end of a node.
     pub fn end(&self, node: NodeIdx) -> TimeNs {
         self.start[node.index()] + self.duration[node.index()]
     }
 
-    /// The thread or stream of a node; none in a graph whose builder was given too few.
+    /// Returns the thread or stream of a node; `None` if the builder was given too few resources.
     fn resource_at(&self, node: NodeIdx) -> Option<&Resource> {
         self.resources.get(self.resource[node.index()].index())
     }
 
-    /// Whether a node runs on a stream.
+    /// Returns true if a node runs on a stream.
     pub fn on_device(&self, node: NodeIdx) -> bool {
         self.resource_at(node)
             .is_some_and(|resource| resource.on_device)
     }
 
-    /// Whether a node is work on a stream, no delay.
+    /// Returns true if a node is work on a stream, not a delay.
     pub fn is_device_op(&self, node: NodeIdx) -> bool {
         self.on_device(node)
             && !self.kind[node.index()].is_delay()
             && self.kind[node.index()] != ReplayKind::Arrival
     }
 
-    /// Whose node it is, among several ranks.
+    /// Returns the rank of a node, if there are several ranks.
     pub fn rank(&self, node: NodeIdx) -> Option<GlobalRank> {
         self.resource_at(node)?.rank
     }
 
-    /// What a node's thread or stream is called.
+    /// Returns the name of a node's thread or stream.
     pub fn place(&self, node: NodeIdx) -> &str {
         self.resource_at(node).map_or("", |resource| &resource.name)
     }
 
-    /// Gives back what the columns have taken in advance: graphs of all ranks of a run are there at
+    /// Frees unused capacity of the columns, because the graphs of all ranks of a run exist at
     /// once.
     fn shrink(&mut self) {
         self.kind.shrink_to_fit();
@@ -276,9 +277,9 @@ impl ReplayGraph {
         self.order.shrink_to_fit();
     }
 
-    /// All nodes, each after those that it waits for.
+    /// Returns all nodes, each after its causes.
     pub(crate) fn order(&self) -> impl Iterator<Item = NodeIdx> {
-        // Most graphs keep no list: see `topological_order`.
+        // Most graphs store no order: see `topological_order`.
         let order = &self.order;
         self.indices().map(|place| match order.get(place.index()) {
             Some(node) => *node,
@@ -287,18 +288,18 @@ impl ReplayGraph {
     }
 }
 
-/// Takes nodes one after the other.
+/// Builds a graph node by node.
 #[derive(Clone, Debug, Default)]
 pub struct GraphBuilder {
     graph: ReplayGraph,
-    /// Per edge; empty where none is stated.
+    /// Stated latency per edge; empty if none is stated.
     stated: Vec<Option<DurationNs>>,
-    /// Per node; empty where none is stated.
+    /// Stated latency per node; empty if none is stated.
     stated_of_nodes: Vec<Option<DurationNs>>,
 }
 
 impl GraphBuilder {
-    /// A graph on these threads and streams.
+    /// Creates a builder for these threads and streams.
     pub fn new(resources: Vec<Resource>) -> GraphBuilder {
         GraphBuilder {
             graph: ReplayGraph {
@@ -310,7 +311,7 @@ impl GraphBuilder {
         }
     }
 
-    /// Makes room for so many nodes and edges, no more: a list that grows has up to twice as much.
+    /// Reserves room for exactly this many nodes and edges: a growing list may take twice as much.
     pub(crate) fn reserve(&mut self, nodes: usize, edges: usize) {
         let graph = &mut self.graph;
         graph.kind.reserve_exact(nodes);
@@ -324,7 +325,7 @@ impl GraphBuilder {
         self.stated.reserve_exact(edges);
     }
 
-    /// Appends a node and what it waits for, which may come later.
+    /// Appends a node and its dependencies, which may refer to later nodes.
     pub fn push(&mut self, node: ReplayNode, deps: impl IntoIterator<Item = ReplayDep>) {
         let graph = &mut self.graph;
         graph.kind.push(node.kind);
@@ -335,7 +336,7 @@ impl GraphBuilder {
         graph.duration.push(DurationNs(node.duration.0.max(0)));
         for dep in deps {
             if dep.latency.is_some() {
-                // Most graphs state none, and those before the first have none.
+                // Most graphs state none, and edges before the first stated one have none.
                 self.stated.resize(graph.deps.from.len(), None);
                 self.stated.push(dep.latency);
             }
@@ -343,13 +344,13 @@ impl GraphBuilder {
             graph.deps.kind.push(dep.kind);
             graph.deps.inferred.push(dep.inferred);
         }
-        // What 32 bits do not hold is refused by `finish`, which counts the edges themselves.
+        // `finish` refuses numbers beyond 32 bits; it counts the edges themselves.
         let end = u32::try_from(graph.deps.from.len()).unwrap_or(u32::MAX);
         graph.deps.ends.push(end);
     }
 
-    /// From the end of the last that the node just pushed waits for to its start, where a file says
-    /// that: it is not taken from the starts then.
+    /// States the latency of the last pushed node: the time from the end of its last cause to its
+    /// start. A stated latency is not derived from the starts.
     pub fn state_latency(&mut self, latency: DurationNs) {
         if let Some(last) = self.graph.len().checked_sub(1) {
             self.stated_of_nodes.resize(last, None);
@@ -357,16 +358,17 @@ impl GraphBuilder {
         }
     }
 
-    /// Those of the `gates` that have to open before all that they wait for has run, for all nodes
-    /// to run: always the first that is stuck. O(nodes + edges).
+    /// Returns the `gates` that must open before all their causes have run, so that all nodes can
+    /// run: always the first one that is stuck. O(nodes + edges).
     pub(crate) fn jammed_gates(&self, gates: impl Iterator<Item = NodeIdx>) -> Vec<NodeIdx> {
         order::jammed_gates(&self.graph, gates)
     }
 
-    /// The graph. O(nodes + edges).
+    /// Builds the graph. O(nodes + edges).
     ///
     /// # Errors
-    /// A cycle, a dep that names no node, or more than `u32` can number.
+    /// There is a cycle, a dependency names a missing node, or there are more nodes or edges than
+    /// `u32` can number.
     pub fn finish(mut self) -> Result<ReplayGraph, Error> {
         let mut graph = std::mem::take(&mut self.graph);
         if graph.len() >= u32::MAX as usize || graph.edges() >= u32::MAX as usize {
@@ -380,7 +382,7 @@ impl GraphBuilder {
             }
         }
         graph.measured = graph.without_start == 0;
-        // Some starts without the others are no measure: the run begins at 0 as if there were none.
+        // Incomplete starts are useless: the run begins at 0 as if there were none.
         if !graph.measured {
             graph.start.fill(TimeNs(0));
             graph.deps.latency = self.stated_latencies(&graph);
@@ -393,7 +395,7 @@ impl GraphBuilder {
         Ok(graph)
     }
 
-    /// Per edge what is stated, of itself or of its node; else 0.
+    /// Returns the latency stated for each edge or its node; 0 if none is stated.
     fn stated_latencies(&self, graph: &ReplayGraph) -> Vec<DurationNs> {
         let mut latencies = Vec::with_capacity(graph.edges());
         for node in graph.indices() {

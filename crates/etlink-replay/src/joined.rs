@@ -1,4 +1,4 @@
-//! The graphs of all ranks as one: collectives and messages are what holds them together.
+//! Joins the graphs of all ranks into one, connected by collectives and messages.
 //!
 //! ```text
 //! rank 0   ==== arrives  . . . . . .  transfer =====
@@ -7,16 +7,16 @@
 //!                      /             \
 //! rank 1   =============== arrives    transfer ======
 //! ```
-//! A node that communicates is cut in two: the rank arrives, which takes no time, and what it does
-//! when the last has arrived, the transfer. The time between is a wait, a hole. All parts of a
-//! collective arrive at one meeting, a node without length that belongs to no rank, and a transfer
-//! waits for the meeting: two edges per part, so all is linear in ranks and nodes. Where the node
-//! that ends with the transfer is another than the one that begins it (an op and its wait), only
-//! the latter is cut short.
+//! A communicating node is split in two: the arrival of the rank, which takes no time, and the
+//! transfer, which begins when the last rank has arrived. The time between them is a wait. All
+//! parts of a collective arrive at one meeting, a node of no length that belongs to no rank, and
+//! each transfer waits for the meeting. With two edges per part, everything is linear in ranks and
+//! nodes. If different nodes begin and end the communication (an op and its wait), only the ending
+//! node is shortened.
 //!
-//! A collective that the measured times contradict, by a rank that was done before the last had
-//! come, holds nothing together. Neither does one that would close a circle: ranks do two
-//! collectives in opposite order. Both are counted.
+//! A collective is not joined if the measured times contradict it because a rank was done before
+//! the last had come. The same holds for a collective that would close a cycle because ranks run
+//! two collectives in opposite order. Both cases are counted.
 
 mod build;
 mod collectives;
@@ -34,78 +34,78 @@ use etlink_model::{DurationNs, GlobalRank, NodeIdx, RankIdx};
 use plan::Plan;
 use serde::Serialize;
 
-/// One rank's graph.
+/// Graph of one rank.
 #[derive(Clone, Debug, Default)]
 pub struct RankGraph {
     /// Global rank.
     pub rank: GlobalRank,
-    /// Its graph, with times by the clock that all share.
+    /// Graph of the rank, with times by the common clock.
     pub graph: ReplayGraph,
-    /// They are not further off than this, ns.
+    /// Largest error of the rank's times, in ns.
     pub uncertainty_ns: DurationNs,
 }
 
 /// A collective or message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CollectiveNodes {
-    /// For people: what and between whom.
+    /// Description for people: kind and participants.
     pub name: String,
-    /// At most one per rank.
+    /// Parts, at most one per rank.
     pub members: Vec<MemberNodes>,
 }
 
 /// One rank's part of a collective. Nodes are numbered as in the rank's graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemberNodes {
-    /// Which rank, by place.
+    /// Rank, by place.
     pub rank: RankIdx,
-    /// The rank has arrived when this begins.
+    /// Node at whose begin the rank has arrived.
     pub arrives: NodeIdx,
-    /// The transfer is done when this ends; can be the same.
+    /// Node at whose end the transfer is done; can equal `arrives`.
     pub transfer: NodeIdx,
-    /// It needs something of all others. Else it waits for them only if it ended after all had
-    /// come: a sender can be done early.
+    /// True if the part needs data from all others. Otherwise it waits for them only if it ended
+    /// after all had come: a sender can be done early.
     pub needs_all: bool,
 }
 
-/// What became of a collective.
+/// Result of joining a collective.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JoinOutcome {
-    /// It holds its ranks together.
+    /// The collective connects its ranks.
     #[default]
     Joined,
-    /// A rank that needs all others was done before the last had come, by more than clocks are
-    /// uncertain.
+    /// A rank that needs all others was done before the last had come, by more than the clocks'
+    /// uncertainty.
     Contradicted,
-    /// Ranks do it and another in opposite order.
+    /// Ranks run this collective and another in opposite order.
     OutOfOrder,
 }
 
-/// The graphs of all ranks as one.
+/// Graph of all ranks.
 #[derive(Clone, Debug, Default)]
 pub struct JoinedGraph {
-    /// To be run as any other. The ranks' nodes come first, rank by rank, then arrivals, then
-    /// meetings.
+    /// Joined graph, which runs like any other. The ranks' nodes come first, rank by rank, then
+    /// arrivals, then meetings.
     pub graph: ReplayGraph,
-    /// By collective.
+    /// Results by collective.
     pub outcomes: Vec<JoinOutcome>,
     plan: Plan,
 }
 
 impl JoinedGraph {
-    /// The number of a rank's first node: its others follow in their order.
+    /// Returns the number of a rank's first node; the others follow in order.
     pub fn first_node(&self, rank: RankIdx) -> Option<NodeIdx> {
         let rank = self.plan.ranks.get(rank.index())?;
         Some(rank.first)
     }
 }
 
-/// Returns whether ranks wait for each other for ever if each collective holds its ranks together,
-/// whatever times are recorded: what `join_graphs` leaves out of the graph then has a cause.
+/// Returns true if ranks wait for each other forever when all collectives connect their ranks,
+/// regardless of recorded times. Collectives that `join_graphs` left out then have a cause.
 ///
 /// # Errors
-/// Those of [`join_graphs`].
+/// The same errors as [`join_graphs`].
 pub fn is_deadlocked(ranks: &[RankGraph], collectives: &[CollectiveNodes]) -> Result<bool, Error> {
     let mut plan = Plan::new(ranks)?;
     plan.place_all(ranks, collectives)?;
@@ -116,10 +116,10 @@ pub fn is_deadlocked(ranks: &[RankGraph], collectives: &[CollectiveNodes]) -> Re
     }
 }
 
-/// Makes one graph of many. O(nodes + edges + parts log parts).
+/// Joins the graphs of several ranks. O(nodes + edges + parts log parts).
 ///
 /// # Errors
-/// More nodes or edges than can be numbered; a part that names no node.
+/// There are more nodes or edges than can be numbered, or a part names a missing node or rank.
 pub fn join_graphs(
     ranks: &[RankGraph],
     collectives: &[CollectiveNodes],
@@ -127,8 +127,8 @@ pub fn join_graphs(
     let mut plan = Plan::new(ranks)?;
     let mut outcomes = plan.place_collectives(ranks, collectives)?;
     let graph = match joined_nodes(ranks, &plan).finish() {
-        // Most runs have no circle, so that the search for what to take out is paid for only where
-        // there is one.
+        // Most runs have no cycle, so the search for collectives to leave out runs only if there is
+        // one.
         Err(Error::Cycle(_)) => {
             let jammed = joined_nodes(ranks, &plan).jammed_gates(plan.meeting_nodes());
             plan.take_out(ranks, collectives, &jammed, &mut outcomes);

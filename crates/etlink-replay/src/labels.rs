@@ -1,4 +1,4 @@
-//! What nodes are called: names and numbers stay where they are.
+//! Labels of nodes; names and numbers stay in their trace.
 
 use crate::graph::ReplayGraph;
 use borsh::{BorshDeserialize, BorshSerialize};
@@ -6,26 +6,27 @@ use etlink_model::{Correlation, GlobalRank, NodeIdx};
 use serde::Serialize;
 use wildmatch::WildMatch;
 
-/// What the trace knows of its nodes besides times.
+/// Source of names and numbers of nodes.
 pub trait LabelSource {
-    /// The name of a node; empty where it has none.
+    /// Returns the name of a node; empty if there is none.
     fn name(&self, node: NodeIdx) -> &str;
 
-    /// Its number in the file; its place in the graph unless the file has its own.
+    /// Returns the number of a node in the file, or its place in the graph if the file has no
+    /// numbers.
     fn id(&self, node: NodeIdx) -> u64 {
         u64::from(node.0)
     }
 
-    /// What the program called the node of a CUDA graph that it is; empty where it did not.
+    /// Returns the program's name for the node's CUDA graph node; empty if there is none.
     fn annotation(&self, _node: NodeIdx) -> &str {
         ""
     }
 
-    /// The number that a runtime call and the device work that it caused share.
+    /// Returns the number shared by a runtime call and the device work that it caused.
     fn correlation(&self, node: NodeIdx) -> Option<Correlation>;
 }
 
-/// For runs that no name matters to.
+/// Empty labels, for runs without name rules.
 pub(crate) struct NoLabels;
 
 impl LabelSource for NoLabels {
@@ -38,28 +39,28 @@ impl LabelSource for NoLabels {
     }
 }
 
-/// A node as reports name it.
+/// Label of a node in reports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeLabel {
-    /// Whose node it is, among several ranks.
+    /// Rank of the node, if there are several ranks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<GlobalRank>,
-    /// The number that [`LabelSource::id`] has for it.
+    /// Number of the node from [`LabelSource::id`].
     pub node: u64,
-    /// Name, as [`LabelSource::name`] has it.
+    /// Name of the node from [`LabelSource::name`].
     pub name: String,
-    /// What the program called it when it captured the CUDA graph that it is a node of.
+    /// Name that the program gave to the CUDA graph node during capture.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub annotation: String,
-    /// What runs, or why nothing does.
+    /// Kind of work or delay.
     pub kind: crate::ReplayKind,
-    /// Thread or stream.
+    /// Name of the thread or stream.
     pub place: String,
 }
 
 impl NodeLabel {
-    /// How `node` is named.
+    /// Returns the label of `node`.
     pub fn from_node(graph: &ReplayGraph, labels: &dyn LabelSource, node: NodeIdx) -> NodeLabel {
         NodeLabel {
             rank: graph.rank(node),
@@ -72,8 +73,8 @@ impl NodeLabel {
     }
 }
 
-/// The node of this number, else the first of this name, else the first that this pattern (`*`,
-/// `?`) matches; behind `rank=N/` of that rank alone. O(nodes).
+/// Finds a node by number, else by name, else by a pattern with `*` and `?`; the first match wins.
+/// A prefix `rank=N/` limits the search to that rank. O(nodes).
 pub fn find_node(graph: &ReplayGraph, labels: &dyn LabelSource, wanted: &str) -> Option<NodeIdx> {
     let (rank, wanted) = split_rank(wanted);
     let mut nodes = graph
@@ -91,12 +92,12 @@ pub fn find_node(graph: &ReplayGraph, labels: &dyn LabelSource, wanted: &str) ->
         .or_else(|| nodes.find(|node| pattern.matches(labels.name(*node))))
 }
 
-/// `rank=N/` and what stands behind it.
+/// Splits a text into the rank in a prefix `rank=N/`, and the rest.
 pub(crate) fn split_rank(text: &str) -> (Option<GlobalRank>, &str) {
     let parts = text
         .strip_prefix("rank=")
         .and_then(|text| text.split_once('/'));
     let numbered = parts.and_then(|(rank, rest)| Some((rank.parse().ok()?, rest)));
-    // A name of the program's own can begin with `rank=`: without a number it is no rank.
+    // A name of the program can begin with `rank=`: without a number it is not a rank.
     numbered.map_or((None, text), |(rank, rest)| (Some(GlobalRank(rank)), rest))
 }

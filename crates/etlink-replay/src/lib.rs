@@ -1,4 +1,4 @@
-//! Runs a dependency graph with nothing but its edges, durations and latencies.
+//! Runs a dependency graph using only its edges, durations and latencies.
 //!
 //! ```text
 //! LinkedTrace ─ graph_of ─┐
@@ -6,9 +6,9 @@
 //!                                                ├─ critical_path  why did it take so long
 //!                                                └─ explain        why did this node start then
 //! ```
-//! A graph that is true gives the measured times back. What-if questions are settings of the run:
-//! factors on durations, kinds of edges left out, one thing at a time per thread and stream. Those
-//! about single nodes are [`GraphEdits`], with a latency for each edge.
+//! A true graph reproduces the measured times. What-if questions are settings of the run: factors
+//! on durations, kinds of edges left out, one node at a time per thread and stream. Questions about
+//! single nodes are [`GraphEdits`], with a latency for each edge.
 //! Pure, without recursion; O(nodes + edges), with resources O(nodes log nodes + edges).
 
 mod aliases;

@@ -1,20 +1,20 @@
-//! A linked trace as a graph to run.
+//! Converts a linked trace to a graph to run.
 
 use crate::graph::{Error, GraphBuilder, ReplayDep, ReplayGraph, ReplayKind, ReplayNode, Resource};
 use crate::labels::LabelSource;
 use etlink_link::{LinkedTrace, NodeKind};
 use etlink_model::{Correlation, DeviceTrace, NodeIdx, ResourceIdx, RowKind};
 
-/// The graph of a linked trace. O(nodes + edges).
+/// Returns the graph of a linked trace. O(nodes + edges).
 ///
 /// # Errors
-/// None for a trace that the linker made: its edges go forward.
+/// None for a trace made by the linker: its edges go forward.
 pub fn graph_from_trace(trace: &LinkedTrace) -> Result<ReplayGraph, Error> {
     let threads = trace.device.threads.len();
     let mut builder = GraphBuilder::new(resources(&trace.device));
     for index in trace.nodes.indices() {
         let node = trace.nodes.get(index);
-        // Threads come first in the list of both, see `resources`.
+        // Threads precede streams in the list of resources, see `resources`.
         let resource = if node.on_device {
             ResourceIdx::new(threads + node.track.index())
         } else {
@@ -40,22 +40,22 @@ pub fn graph_from_trace(trace: &LinkedTrace) -> Result<ReplayGraph, Error> {
     builder.finish()
 }
 
-/// The name of a row in which a stream of MTIA waits for an event.
+/// Name of a row in which an MTIA stream waits for an event.
 const WAIT_ROW: &str = "event_wait";
 
 fn kind_of(trace: &LinkedTrace, index: NodeIdx) -> ReplayKind {
     let node = trace.nodes.get(index);
     match node.kind {
-        // A wait in which a thread was blocked for a communication is the rest of that.
+        // A wait that blocked a thread for a communication is the rest of that communication.
         NodeKind::HostOp => match trace.host_comm(&node) {
             Some(comm) if comm.node == index => ReplayKind::Collective,
             _ => ReplayKind::HostOp,
         },
         NodeKind::Runtime => ReplayKind::Runtime,
-        // MTIA has rows for the waits of its streams: time that passes, and no work.
+        // MTIA has rows for the waits of its streams: time that passes, not work.
         NodeKind::DeviceOp if trace.name(&node) == WAIT_ROW => ReplayKind::UnexplainedWait,
         NodeKind::DeviceOp => match trace.device.rows.kind[node.source as usize] {
-            // A function of the host inside a graph holds its stream up as a kernel does.
+            // A host function inside a graph holds its stream up like a kernel.
             RowKind::Kernel | RowKind::GraphNode => ReplayKind::Kernel,
             RowKind::Memcpy | RowKind::Memset => ReplayKind::MemoryCopy,
         },
@@ -66,7 +66,7 @@ fn kind_of(trace: &LinkedTrace, index: NodeIdx) -> ReplayKind {
     }
 }
 
-/// Threads, then queues.
+/// Returns the resources: threads, then queues.
 fn resources(device: &DeviceTrace) -> Vec<Resource> {
     let threads = device
         .threads
@@ -79,7 +79,7 @@ fn resources(device: &DeviceTrace) -> Vec<Resource> {
     threads.chain(queues).collect()
 }
 
-/// A host thread.
+/// Returns the resource of a host thread.
 pub fn thread_resource(tid: &str) -> Resource {
     Resource {
         name: format!("thread {tid}"),
@@ -88,7 +88,7 @@ pub fn thread_resource(tid: &str) -> Resource {
     }
 }
 
-/// A stream of a device.
+/// Returns the resource of a device stream.
 pub fn stream_resource(stream: i64, device: Option<i64>) -> Resource {
     let device = device.map_or(String::new(), |device| format!(" of device {device}"));
     Resource {

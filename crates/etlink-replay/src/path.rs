@@ -1,4 +1,4 @@
-//! The critical path: why the run took as long as it did.
+//! The critical path, which explains the length of a run.
 
 use crate::graph::{EdgeKind, ReplayGraph, ReplayKind};
 use crate::labels::{LabelSource, NodeLabel};
@@ -10,21 +10,21 @@ use indexmap::IndexMap;
 use serde::Serialize;
 use std::cmp::Reverse;
 
-/// Why a node of the path started when it did.
+/// Reason for the start time of a node on the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StartReason {
-    /// It waits for nothing.
+    /// The node waits for nothing.
     Start,
-    /// For the node before it in the path.
+    /// The node waited for the previous node of the path.
     Edge(EdgeKind),
-    /// The node before it kept its thread or stream busy.
+    /// The previous node kept the thread or stream busy.
     Busy,
 }
 
 impl StartReason {
-    /// In one word.
+    /// Returns the reason in one word.
     pub fn name(self) -> &'static str {
         match self {
             StartReason::Start => "start",
@@ -34,19 +34,19 @@ impl StartReason {
     }
 }
 
-/// A node of the path, from the first to the last.
+/// One node of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathStep {
-    /// The node.
+    /// Node of the step.
     pub node: NodeIdx,
-    /// Why it started when it did.
+    /// Reason for the start time.
     pub via: StartReason,
-    /// From the end of the step before, or from the beginning of the run, to its start, ns.
+    /// Time in ns from the end of the previous step, or the beginning of the run, to the start.
     pub latency_ns: DurationNs,
 }
 
 impl PathStep {
-    /// What its duration and its latency are spent on.
+    /// Returns the causes of the step's duration and of its latency.
     pub fn causes(&self, graph: &ReplayGraph) -> [PathCause; 2] {
         [
             duration_cause(graph.kind[self.node.index()]),
@@ -55,7 +55,7 @@ impl PathStep {
     }
 }
 
-/// What time on the path was spent on.
+/// Cause of time on the path.
 #[derive(
     Clone,
     Copy,
@@ -74,7 +74,7 @@ impl PathStep {
 pub enum PathCause {
     /// Host ops and calls.
     Host,
-    /// From a launch call to the start of its work.
+    /// Time from a launch call to the start of its work.
     Launch,
     /// Kernels.
     Kernel,
@@ -84,16 +84,16 @@ pub enum PathCause {
     MemoryCopy,
     /// Latency of all other edges.
     Wait,
-    /// Host time in which no op runs.
+    /// Host time without a running op.
     Gap,
-    /// Before the recording, or before the first node of the path.
+    /// Time before the recording, or before the first node of the path.
     Boundary,
     /// Delays without a known cause.
     Unexplained,
 }
 
 impl PathCause {
-    /// Its name in reports.
+    /// Returns the name of the cause in reports.
     pub fn name(self) -> &'static str {
         match self {
             PathCause::Host => "host",
@@ -109,12 +109,12 @@ impl PathCause {
     }
 }
 
-/// The path walked back from the node that ends last (of several the first), along what decided
-/// each start. A thread that only looks on, such as NCCL's watchdog, can outlast all work: it is no
-/// place to begin. O(nodes + edges).
+/// Returns the critical path, walked back along deciding causes from the node that ends last (the
+/// first if several do). A passive thread, such as NCCL's watchdog, can outlast all work and is not
+/// a starting point. O(nodes + edges).
 pub fn critical_path(graph: &ReplayGraph, run: &ReplayRun) -> Vec<PathStep> {
     let (origin, _) = run.window();
-    // A walk back from NCCL's watchdog would show a thread that polls and nothing else.
+    // A walk back from NCCL's watchdog would show only a polling thread.
     let has_work = resources_with_work(graph);
     let nodes = graph.indices();
     let at_work = nodes.filter(|node| has_work[graph.resource[node.index()].index()]);
@@ -123,8 +123,8 @@ pub fn critical_path(graph: &ReplayGraph, run: &ReplayRun) -> Vec<PathStep> {
     while let Some(node) = at {
         let edge = run.deciding_edge(node).map(|edge| graph.dep(edge));
         let (before, via) = match (run.held_by(node), edge) {
-            // A busy resource comes before the edge: without it the node would have started when
-            // the edge let it.
+            // A busy resource takes precedence over the edge: without it the node would have
+            // started when the edge allowed.
             (Some(held), _) => (Some(held), StartReason::Busy),
             (None, Some(dep)) => (Some(dep.from), StartReason::Edge(dep.kind)),
             (None, None) => (None, StartReason::Start),
@@ -133,7 +133,7 @@ pub fn critical_path(graph: &ReplayGraph, run: &ReplayRun) -> Vec<PathStep> {
         path.push(PathStep {
             node,
             via,
-            // below zero if the node started before: the sum is right
+            // negative if the node started before that end, so that the sum is right
             latency_ns: DurationNs(run.start[node.index()].since(since)),
         });
         at = before;
@@ -142,8 +142,9 @@ pub fn critical_path(graph: &ReplayGraph, run: &ReplayRun) -> Vec<PathStep> {
     path
 }
 
-/// From the first start of a run to the last end of work. A thread that only looks on, such as
-/// NCCL's watchdog, polls on after it, and no change of the work changes that. O(nodes + edges).
+/// Returns the time from the first start of a run to the last end of work. A passive thread, such
+/// as NCCL's watchdog, keeps polling afterwards, unaffected by changes of the work. O(nodes +
+/// edges).
 pub fn work_makespan(graph: &ReplayGraph, run: &ReplayRun) -> DurationNs {
     let (origin, _) = run.window();
     let has_work = resources_with_work(graph);
@@ -153,8 +154,8 @@ pub fn work_makespan(graph: &ReplayGraph, run: &ReplayRun) -> DurationNs {
     last.map_or(DurationNs::ZERO, |last| last - origin)
 }
 
-/// Per thread and stream, whether it does work: it is a stream, or something elsewhere waits for
-/// it. Where that is so of no thread and there is no stream, all do.
+/// Returns for each thread and stream true if it does work: it is a stream, or another thread or
+/// stream waits for it. If there are no streams and no such threads, all do work.
 pub(crate) fn resources_with_work(graph: &ReplayGraph) -> Vec<bool> {
     let mut has_work = vec![false; graph.resources.len()];
     for node in graph.indices() {
@@ -170,46 +171,46 @@ pub(crate) fn resources_with_work(graph: &ReplayGraph) -> Vec<bool> {
     if has_work.contains(&true) {
         has_work
     } else {
-        // a trace of one thread alone: nothing elsewhere waits for it
+        // a trace of a single thread, for which nothing else waits
         vec![true; has_work.len()]
     }
 }
 
-/// The path for reports.
+/// The critical path in reports.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PathReport {
-    /// From the first start of the run to the path's end; what the causes add up to.
+    /// Time from the first start of the run to the path's end, the sum of all causes.
     pub makespan_ns: DurationNs,
     /// Number of nodes on the path.
     pub nodes: u64,
-    /// Edges by kind.
+    /// Number of edges by kind.
     pub edges: IndexMap<EdgeKind, u64>,
-    /// Waits for a busy thread or stream.
+    /// Number of waits for a busy thread or stream.
     pub busy: u64,
     /// Time by cause.
     pub causes: IndexMap<PathCause, CauseTime>,
-    /// Time by rank, of several.
+    /// Time by rank, if there are several.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub ranks: IndexMap<GlobalRank, CauseTime>,
-    /// Where it goes from one rank to another.
+    /// Transitions from one rank to another.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub crossings: Vec<RankCrossing>,
     /// All nodes, in order of time.
     pub steps: Vec<PathStepReport>,
 }
 
-/// The path goes over to another rank: one came last to what both do together.
+/// Transition of the path to another rank, because one rank came last to a joint communication.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RankCrossing {
-    /// The rank that the others waited for.
+    /// Rank that the others waited for.
     pub from: GlobalRank,
-    /// The rank on which the path goes on.
+    /// Rank on which the path continues.
     pub to: GlobalRank,
-    /// The collective or message.
+    /// Collective or message.
     pub by: String,
-    /// When, in the run.
+    /// Time in the run.
     pub at_ns: TimeNs,
 }
 
@@ -217,9 +218,9 @@ pub struct RankCrossing {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CauseTime {
-    /// Sum over the path, ns.
+    /// Sum over the path, in ns.
     pub ns: DurationNs,
-    /// Of the makespan.
+    /// Share of the makespan.
     pub share: f64,
 }
 
@@ -227,21 +228,21 @@ pub struct CauseTime {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PathStepReport {
-    /// The node, by name and place.
+    /// Name and place of the node.
     #[serde(flatten)]
     pub label: NodeLabel,
     /// Start in the run.
     pub start_ns: TimeNs,
     /// Duration in the run.
     pub duration_ns: DurationNs,
-    /// Why it started when it did.
+    /// Reason for the start time.
     pub via: StartReason,
-    /// From the end of the step before to its start.
+    /// Time from the end of the previous step to the start.
     pub latency_ns: DurationNs,
 }
 
 impl PathReport {
-    /// Adds up and names what is on the path.
+    /// Sums up the path and names its nodes.
     pub fn new(
         graph: &ReplayGraph,
         labels: &dyn LabelSource,
@@ -262,7 +263,7 @@ impl PathReport {
             let [own, latency] = step.causes(graph);
             report.add_cause(own, duration_ns);
             report.add_cause(latency, step.latency_ns);
-            // A meeting belongs to no rank, and takes no time.
+            // A meeting belongs to no rank and takes no time.
             if let Some(rank) = graph.rank(node) {
                 let time = report.ranks.entry(rank).or_default();
                 time.ns += duration_ns + step.latency_ns;
@@ -281,7 +282,7 @@ impl PathReport {
                 latency_ns: step.latency_ns,
             });
         }
-        // The order of a path is that of one run: sorted keys keep two reports comparable.
+        // Sorted keys keep two reports comparable; the path's order is specific to one run.
         report.edges.sort_unstable_keys();
         report.causes.sort_unstable_keys();
         report.ranks.sort_unstable_keys();
@@ -293,7 +294,7 @@ impl PathReport {
     }
 
     fn add_cause(&mut self, cause: PathCause, time: DurationNs) {
-        // A cause that took no time is none: most latencies are zero.
+        // A cause without time is left out: most latencies are zero.
         if time > DurationNs::ZERO {
             self.causes.entry(cause).or_default().ns += time;
         }
@@ -309,13 +310,13 @@ fn rank_crossings(
     let mut crossings = vec![];
     for steps in path.windows(3) {
         let [from, meeting, to] = [&steps[0], &steps[1], &steps[2]].map(|step| step.node);
-        // A path crosses at a meeting only: the arrival before it and the transfer behind it say
-        // between whom. A meeting is the only node that belongs to no rank.
+        // A path changes ranks only at a meeting, the only node without a rank. The arrival before
+        // and the transfer after it state the ranks.
         let ranks = [from, meeting, to].map(|node| graph.rank(node));
         let [Some(from), None, Some(to)] = ranks else {
             continue;
         };
-        // The last to come goes on as well: then the path stays on its rank.
+        // The last rank to arrive continues as well: then the path stays on its rank.
         if from != to {
             crossings.push(RankCrossing {
                 from,

@@ -1,9 +1,10 @@
-//! Between which changes the truth of an answer lies, by all that the recording leaves open.
+//! Bounds on the true change of an answer, given everything that the recording leaves open.
 //!
-//! Two more runs take each open question to its least and to its greatest effect: which waits that
-//! held nothing up are for something ([`Doubts`]), how long waits without a cause become, and what a
-//! thread does when it is woken. What edges take that decide only in the changed run is known by
-//! others of their class: the spread of these over the path widens the range on both sides.
+//! Two more runs take each open question to its smallest and its largest effect: the causes of
+//! waits that held nothing up ([`Doubts`]), the new length of waits without a cause, and the work
+//! of a thread after it wakes. Some edges decide only in the changed run, so their latency is
+//! inferred from others of their class: the spread of these along the path widens the range on both
+//! sides.
 
 use crate::assumed::Assumed;
 use crate::doubts::Doubts;
@@ -16,26 +17,26 @@ use crate::trust::{PathTrust, path_trust};
 use etlink_model::{DurationNs, NodeIdx};
 use serde::Serialize;
 
-/// Between which changes the truth lies.
+/// Bounds on the true change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AnswerRange {
-    /// The least change, ns: waits that held nothing up are for nothing.
+    /// Smallest change in ns: waits that held nothing up have no cause.
     pub least_change_ns: i64,
-    /// The greatest change, ns: each of them is for all that was launched before it, as far as the
-    /// times allow.
+    /// Largest change in ns: each such wait is for all work launched before, as far as the times
+    /// allow.
     pub most_change_ns: i64,
-    /// Inferred waits that held nothing up: each may be none.
+    /// Number of inferred waits that held nothing up; each may be none.
     pub doubtful_waits: u64,
-    /// Waits that the times allow and no edge states: calls wait, and nothing says for what.
+    /// Number of waits that the times allow but no edge states: calls wait for an unknown cause.
     pub possible_waits: u64,
-    /// What the changed run's path rests on.
+    /// Uncertainties of the changed run's path.
     #[serde(flatten)]
     pub trust: PathTrust,
 }
 
-/// Asks twice more, with the least and with the greatest effect of what is open. `plain` is the run
-/// without changes, `run` that with them. O(n log n + edges).
+/// Runs twice more, with the smallest and the largest effect of all open questions. `plain` is the
+/// run without changes, `run` the run with them. O(n log n + edges).
 pub fn answer_range(
     graph: &ReplayGraph,
     labels: &dyn LabelSource,
@@ -78,7 +79,7 @@ pub fn answer_range(
     }
 }
 
-/// An end of a range.
+/// An end of the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extreme {
     Least,
@@ -94,8 +95,9 @@ impl Extreme {
     }
 }
 
-/// A wait without a cause may be for what is changed by `factor`, and a thread's time in no op just
-/// before and after a handoff may be that of waking the other thread, which no factor on work changes.
+/// Adjusts durations that may depend on their cause. A wait without a cause may be for work changed
+/// by `factor`. A thread's time outside ops next to a handoff may be the time to wake the other
+/// thread, which no factor on work changes.
 fn apply_to_causes(
     graph: &ReplayGraph,
     extreme: Extreme,
@@ -119,20 +121,20 @@ fn apply_to_causes(
     }
 }
 
-/// Whether a call has something to wait for on a device.
+/// Returns true if a call has device work to wait for.
 fn can_wait(graph: &ReplayGraph, call: NodeIdx) -> bool {
     let mut deps = graph.deps(call);
     deps.any(|dep| dep.kind == EdgeKind::HostWait)
 }
 
-/// Calls that wait in one of the two runs and not in the other. What a call takes once its wait is
-/// over holds its thread's waking if it has waited.
+/// Calls that wait in only one of the two runs. The duration of a call after its wait includes
+/// waking its thread only if the call waited.
 struct Returns {
-    /// They waited in the recording, and no more.
+    /// Calls that waited in the recording but no longer do.
     released: Vec<NodeIdx>,
-    /// They did not, and do now.
+    /// Calls that did not wait in the recording but now do.
     held_up: Vec<NodeIdx>,
-    /// What calls take, in the changed run, once their wait is over: the usual one.
+    /// Usual duration of calls after their wait, in the changed run.
     usual: DurationNs,
 }
 

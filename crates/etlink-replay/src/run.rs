@@ -1,8 +1,8 @@
 //! Runs a graph: edges, durations and latencies decide when each node starts.
 //!
-//! A node starts when all that it waits for has ended and the latency of each of these edges has
-//! passed. One that waits for nothing starts when it was measured to; one whose reasons to wait are
-//! all left out, at once. O(nodes + edges).
+//! A node starts when all its causes have ended and the latency of each of these edges has passed.
+//! A node without causes starts at its measured time; a node whose causes are all left out starts
+//! at once. O(nodes + edges).
 
 mod resources;
 
@@ -13,23 +13,23 @@ use crate::labels::LabelSource;
 use crate::scale::{self, DurationScale};
 use etlink_model::{DurationNs, EdgeIdx, NodeIdx, TimeNs};
 
-/// What is asked.
+/// Settings of a run.
 #[derive(Clone, Debug, Default)]
 pub struct ReplaySettings {
     /// Factors on durations.
     pub scales: Vec<DurationScale>,
-    /// Reasons to wait that are left out.
+    /// Kinds of edges to leave out.
     pub drop_edges: Vec<EdgeKind>,
-    /// A thread or stream runs one node at a time, of those that could start the one with the
-    /// earliest measured start. O(nodes log nodes + edges).
+    /// True if each thread or stream runs one node at a time, the ready one with the earliest
+    /// measured start. O(nodes log nodes + edges).
     pub resources: bool,
-    /// What is different about single nodes, after the factors.
+    /// Changes of single nodes, applied after the factors.
     pub edits: GraphEdits,
 }
 
 impl ReplaySettings {
-    /// The least, or the greatest, factor by which the changes can change what waits for them: 1
-    /// where there are none of that kind, 0 where something is left out.
+    /// Returns the smallest or largest factor by which the changes can affect work that others wait
+    /// for: 1 without such changes, 0 if something is left out.
     pub(crate) fn factor_of_causes(&self, greatest: bool) -> f64 {
         let scaled = self.edits.scaled.iter().map(|(_, factor)| *factor);
         let factors = self.scales.iter().map(DurationScale::factor).chain(scaled);
@@ -48,34 +48,34 @@ impl ReplaySettings {
     }
 }
 
-/// What came of it.
+/// Result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplayRun {
-    /// When each node started.
+    /// Start of each node.
     pub start: Vec<TimeNs>,
-    /// How long it ran.
+    /// Duration of each node.
     pub duration: Vec<DurationNs>,
-    /// The edge that decided when each node could start: the first of those whose source's end and
-    /// own latency came last. [`EdgeIdx::NONE`] without deps.
+    /// Edge that decided when each node could start: the first of those whose source's end plus
+    /// latency came last. [`EdgeIdx::NONE`] without dependencies.
     pub decided: Vec<EdgeIdx>,
-    /// With resources: the node that kept this one's thread or stream busy when it could have
-    /// started, or [`NodeIdx::NONE`].
+    /// Node that kept this one's thread or stream busy when it could have started, if resources are
+    /// limited; [`NodeIdx::NONE`] if none.
     pub held: Vec<NodeIdx>,
 }
 
 impl ReplayRun {
-    /// The edge that decided when a node could start.
+    /// Returns the edge that decided when a node could start.
     pub fn deciding_edge(&self, node: NodeIdx) -> Option<EdgeIdx> {
         self.decided[node.index()].get()
     }
 
-    /// When a node ended.
+    /// Returns the end of a node.
     pub fn end(&self, node: NodeIdx) -> TimeNs {
         self.start[node.index()] + self.duration[node.index()]
     }
 
-    /// When an edge from a node that takes this long lets its target start. A target that starts
-    /// before its source ends, with a latency below zero, still starts no earlier than its source.
+    /// Returns the time at which an edge with this latency lets its target start. With a negative
+    /// latency, the target starts before its source ends, but no earlier than the source.
     pub(crate) fn ready(&self, from: NodeIdx, latency: DurationNs) -> TimeNs {
         let ready = self.end(from) + latency;
         if latency < DurationNs::ZERO {
@@ -85,7 +85,7 @@ impl ReplayRun {
         }
     }
 
-    /// First start and last end.
+    /// Returns the first start and the last end.
     pub fn window(&self) -> (TimeNs, TimeNs) {
         let first = self.start.iter().min().copied().unwrap_or_default();
         let durations = self.start.iter().zip(&self.duration);
@@ -93,19 +93,19 @@ impl ReplayRun {
         (first, ends.max().unwrap_or_default())
     }
 
-    /// From the first start to the last end.
+    /// Returns the time from the first start to the last end.
     pub fn makespan(&self) -> DurationNs {
         let (first, last) = self.window();
         last - first
     }
 
-    /// The node that held this one up when it could have started.
+    /// Returns the node that held this one up when it could have started.
     pub fn held_by(&self, node: NodeIdx) -> Option<NodeIdx> {
         self.held.get(node.index())?.get()
     }
 }
 
-/// Runs a graph.
+/// Runs a graph with these settings.
 pub fn run_graph(
     graph: &ReplayGraph,
     labels: &dyn LabelSource,
@@ -116,14 +116,14 @@ pub fn run_graph(
     run_assuming(graph, settings, duration, Assumed::default())
 }
 
-/// Runs a graph whose nodes take `duration`, under assumptions about its waits.
+/// Runs a graph with these node durations, under assumptions about its waits.
 pub(crate) fn run_assuming(
     graph: &ReplayGraph,
     settings: &ReplaySettings,
     duration: Vec<DurationNs>,
     assumed: Assumed<'_>,
 ) -> ReplayRun {
-    // Edges that are dropped stay in the graph: it is shared by all questions about a trace.
+    // Dropped edges stay in the graph, which is shared by all questions about a trace.
     let rules = Rules::new(graph, settings, assumed);
     if settings.resources {
         return resources::run_graph(&rules, duration);
@@ -141,7 +141,7 @@ pub(crate) fn run_assuming(
     run
 }
 
-/// When a node may start.
+/// Rules for the start of nodes.
 pub(crate) struct Rules<'g> {
     pub(crate) graph: &'g ReplayGraph,
     dropped: [bool; EdgeKind::ALL.len()],
@@ -163,12 +163,12 @@ impl<'g> Rules<'g> {
         }
     }
 
-    /// Whether edges of this kind count.
+    /// Returns true if edges of this kind count.
     pub(crate) fn counts(&self, kind: EdgeKind) -> bool {
         !self.dropped[kind as usize]
     }
 
-    /// Whether a node waits for an edge in this run.
+    /// Returns true if a node waits for an edge in this run.
     fn edge_counts(&self, node: NodeIdx, edge: EdgeIdx) -> bool {
         let dep = self.graph.dep(edge);
         self.kind_counts(node, dep.kind) && self.assumed.keeps(edge)
@@ -178,15 +178,16 @@ impl<'g> Rules<'g> {
         self.counts(kind) && !self.edits.is_freed(node, kind)
     }
 
-    /// From when on a node may run, and the edge that decided it. `run` has all that it waits for.
+    /// Returns the earliest start of a node, and the edge that decided it. `run` must contain all
+    /// its causes.
     pub(crate) fn earliest_start(&self, node: NodeIdx, run: &ReplayRun) -> (TimeNs, EdgeIdx) {
         let graph = self.graph;
         let edges = graph.edges_to(node);
         let at_once = self.edits.starts_at_once(node);
-        // A node without deps starts when the program did that outside the trace: its measured
-        // start is all that is known.
+        // A node without dependencies starts when the program started it outside the trace: its
+        // measured start is all that is known.
         if edges.len() == 0 {
-            // A stream's wait for what came before the recording ends at a time of its own.
+            // A stream's wait for events before the recording ends at its own time.
             let is_boundary = graph.kind[node.index()] == ReplayKind::Boundary;
             let start = if at_once && is_boundary && graph.on_device(node) {
                 self.origin
@@ -203,8 +204,7 @@ impl<'g> Rules<'g> {
                 graph.latency(edge)
             };
             let ready = run.ready(graph.dep(edge).from, latency);
-            // The first of equal ones decides, so that the same input gives the same path at
-            // every run.
+            // The first of equal ones decides, so the same input always gives the same path.
             if decided == EdgeIdx::NONE || ready > latest {
                 (latest, decided) = (ready, edge);
             }

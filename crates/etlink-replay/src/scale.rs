@@ -15,7 +15,7 @@ use wildmatch::WildMatch;
 #[derive(Clone, Debug, PartialEq)]
 pub struct DurationScale {
     rule: String,
-    /// Only nodes of this rank.
+    /// Rank to which the rule is limited; `None` for all ranks.
     rank: Option<GlobalRank>,
     nodes: Selection,
     factor: f64,
@@ -23,14 +23,14 @@ pub struct DurationScale {
 
 #[derive(Clone, Debug, PartialEq)]
 enum Selection {
-    /// `*` and `?` stand for anything.
+    /// Names that match a pattern with `*` and `?`.
     Name(WildMatch),
-    /// What a short name or a class stands for.
+    /// Names that a short name or a class stands for.
     Names(BTreeSet<String>),
     Kinds(&'static [ReplayKind]),
 }
 
-/// The words for kinds.
+/// Words for kinds in rules.
 const KINDS: [(&str, &[ReplayKind]); 13] = [
     (
         "host",
@@ -51,33 +51,33 @@ const KINDS: [(&str, &[ReplayKind]); 13] = [
 ];
 
 impl DurationScale {
-    /// What durations are multiplied by.
+    /// Returns the factor on durations.
     pub(crate) fn factor(&self) -> f64 {
         self.factor
     }
 }
 
-/// Why a rule is none.
+/// Error of parsing a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DurationScaleError {
     /// No factor at the end.
     #[error("a name or kind and a factor were expected, as in 'gemm*=0.5' or 'kind=device 2.0'")]
     NoFactor,
-    /// The factor is no number from 0 up.
+    /// The factor is not a number of at least 0.
     #[error("the factor {0:?} is no number from 0 up")]
     BadFactor(String),
-    /// Not a kind.
+    /// The word is not a kind.
     #[error("there is no kind {0:?}; kinds are {list}", list = kind_words())]
     UnknownKind(String),
 }
 
-/// The word of a kind alone.
+/// Returns the word that stands for a single kind.
 fn kind_word(kind: ReplayKind) -> Option<&'static str> {
     let word = KINDS.iter().find(|(_, kinds)| *kinds == [kind]);
     word.map(|(word, _)| *word)
 }
 
-/// The kinds of the nodes, by the words of rules.
+/// Returns the kinds of a graph's nodes, as words in rules.
 fn node_kinds(graph: &ReplayGraph) -> Vec<&'static str> {
     let kinds: BTreeSet<ReplayKind> = graph.kind.iter().copied().collect();
     kinds.into_iter().filter_map(kind_word).collect()
@@ -90,12 +90,12 @@ fn kind_words() -> String {
 impl FromStr for DurationScale {
     type Err = DurationScaleError;
 
-    /// What stands before the last `=` or blank selects, what stands behind it is the factor;
-    /// `rank=N/` before all of it selects among nodes of that rank.
+    /// Parses a rule: the part before the last `=` or space selects nodes, the part after it is the
+    /// factor. A prefix `rank=N/` limits the rule to nodes of that rank.
     fn from_str(rule: &str) -> Result<DurationScale, DurationScaleError> {
         let (nodes, factor) = rule
             .trim()
-            // The last one, since names of kernels have blanks and equals signs of their own.
+            // The last one, since kernel names contain spaces and equals signs themselves.
             .rsplit_once(['=', ' '])
             .ok_or(DurationScaleError::NoFactor)?;
         let (rank, nodes) = split_rank(nodes.trim_end_matches(['=', ' ']));
@@ -128,14 +128,14 @@ impl FromStr for DurationScale {
     }
 }
 
-/// As it was written.
+/// Prints the rule as it was written.
 impl std::fmt::Display for DurationScale {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.rule)
     }
 }
 
-/// The durations of all nodes; the factors of all rules that fit are multiplied.
+/// Returns the durations of all nodes; the factors of all matching rules are multiplied.
 pub(crate) fn durations(
     graph: &ReplayGraph,
     labels: &dyn LabelSource,
@@ -151,7 +151,7 @@ pub(crate) fn durations(
         .iter()
         .filter(|scale| !matches!(scale.nodes, Selection::Kinds(_)))
         .collect();
-    // Calls that last as long as copies do which are scaled.
+    // Calls that last as long as a scaled copy.
     let mut copying = vec![];
     for (node, duration) in graph.indices().zip(&mut durations) {
         let (rank, kind) = (graph.rank(node), graph.kind[node.index()]);
@@ -164,7 +164,7 @@ pub(crate) fn durations(
             let known = by_name.entry((rank, name));
             factor *= *known.or_insert_with(|| name_factor(&named, name, rank));
         }
-        // Durations above 2^53 ns would lose digits in a float: what is not scaled is not touched.
+        // Durations above 2^53 ns would lose digits in a float, so unscaled ones stay untouched.
         if factor != 1.0 {
             *duration = scaled(*duration, factor);
             copying.extend(staging::staging_call(graph, node).map(|call| (call, factor)));
@@ -181,7 +181,7 @@ fn scaled(duration: DurationNs, factor: f64) -> DurationNs {
     DurationNs((duration.0 as f64 * factor).round() as i64)
 }
 
-/// The product of all factors that a name has on a rank.
+/// Returns the product of all factors for a name on a rank.
 fn name_factor(named: &[&DurationScale], name: &str, rank: Option<GlobalRank>) -> f64 {
     let fitting = named
         .iter()
@@ -190,7 +190,7 @@ fn name_factor(named: &[&DurationScale], name: &str, rank: Option<GlobalRank>) -
 }
 
 impl DurationScale {
-    /// The name that it was given, with its wildcards; none of a kind.
+    /// Returns the name pattern of the rule; `None` for a kind.
     pub fn name(&self) -> Option<String> {
         match &self.nodes {
             Selection::Name(pattern) => Some(pattern.to_string()),
@@ -198,7 +198,7 @@ impl DurationScale {
         }
     }
 
-    /// The same rule for all nodes of these names; see [`resolve_alias`](crate::resolve_alias).
+    /// Returns the rule for all nodes of these names; see [`resolve_alias`](crate::resolve_alias).
     pub fn with_names(self, names: BTreeSet<String>) -> DurationScale {
         DurationScale {
             nodes: Selection::Names(names),
@@ -214,7 +214,7 @@ impl DurationScale {
         }
     }
 
-    /// Whether nodes of a rank are concerned.
+    /// Returns true if the rule applies to nodes of a rank.
     fn is_of(&self, rank: Option<GlobalRank>) -> bool {
         self.rank.is_none() || self.rank == rank
     }
@@ -223,10 +223,10 @@ impl DurationScale {
         matches!(self.nodes, Selection::Kinds(kinds) if kinds.contains(&kind))
     }
 
-    /// Whether a node of its rank has its name or kind. O(nodes).
+    /// Checks that a node of the rule's rank has its name or kind. O(nodes).
     ///
     /// # Errors
-    /// None has; the error says what there is instead.
+    /// No node has; the error states the alternatives.
     pub fn check_used(
         &self,
         graph: &ReplayGraph,
@@ -252,7 +252,7 @@ impl DurationScale {
         })
     }
 
-    /// Whether a node of a rank that is meant is concerned.
+    /// Returns true if the rule applies to a node of this kind and name, on a matching rank.
     pub fn fits(&self, kind: ReplayKind, name: &str) -> bool {
         self.has_kind(kind) || self.has_name(name)
     }

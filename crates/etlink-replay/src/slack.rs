@@ -1,19 +1,20 @@
-//! How much later each node could end without the work ending later.
+//! Slack: the largest delay of each node that would not delay the end of all work.
 
 use crate::graph::ReplayGraph;
 use crate::path::resources_with_work;
 use crate::run::ReplayRun;
 use etlink_model::{DurationNs, NodeIdx, TimeNs};
 
-/// Per node of a run in which all edges count, in order of the nodes. A node on the critical path
-/// has none. O(nodes + edges).
+/// Returns the slack per node of a run in which all edges count. Nodes on the critical path have
+/// zero. O(nodes + edges).
 pub fn node_slack(graph: &ReplayGraph, run: &ReplayRun) -> Vec<DurationNs> {
     let has_work = resources_with_work(graph);
     let at_work = |node: NodeIdx| has_work[graph.resource[node.index()].index()];
     let ends = graph.indices().filter(|node| at_work(*node));
     let last = ends.map(|node| run.end(node)).max();
     let last = last.unwrap_or(TimeNs(i64::MAX));
-    // What nothing waits for may end with the last work; what outlasts all work has its own end.
+    // A node without followers may end with the last work; one that outlasts all work has its own
+    // end.
     let nodes = graph.indices();
     let mut latest_end: Vec<TimeNs> = nodes.map(|node| run.end(node).max(last)).collect();
     let order: Vec<NodeIdx> = graph.order().collect();

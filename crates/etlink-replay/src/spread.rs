@@ -1,25 +1,25 @@
-//! How far latencies that a changed run assumes can be off.
+//! Uncertainty of latencies that a changed run assumes.
 
 use crate::graph::{EdgeKind, ReplayGraph};
 use crate::path::critical_path;
 use crate::run::ReplayRun;
 use etlink_model::{DurationNs, EdgeIdx, NodeIdx};
 
-/// Fewer latencies than this show no spread.
+/// Smallest number of latencies that show a spread.
 const LEAST_MEASURED: usize = 3;
-/// A sum of independent errors is within so many standard deviations in all but one of a hundred
-/// cases; of few errors, and of those that are none by a sample of three, in fewer.
+/// Number of standard deviations of a sum of independent errors. The sum stays within them in 99 of
+/// 100 cases, less often for few errors or for deviations estimated from three values.
 const DEVIATIONS: f64 = 3.0;
-/// From the first to the last tenth of values that are spread evenly or normally, standard
-/// deviations.
+/// Distance between the first and the last decile of evenly or normally distributed values, in
+/// standard deviations.
 const DEVIATIONS_OF_TENTHS: f64 = 2.56;
 
-/// What edges of one kind to hosts, or to devices, took where they decided.
+/// Latencies of the deciding edges of one kind, to hosts or to devices.
 #[derive(Clone, Copy, Debug, Default)]
 struct LatencySpread {
-    /// By how much the mean is above the median, which is assumed.
+    /// Mean minus median; the median is the assumed value.
     bias: f64,
-    /// `None` where too few have decided.
+    /// Standard deviation; `None` if too few edges decided.
     deviation: Option<f64>,
 }
 
@@ -31,7 +31,7 @@ impl LatencySpread {
         values.sort_unstable();
         let last = values.len() - 1;
         let (first_tenth, last_tenth) = (last / 10, last - last / 10);
-        // A few latencies that are waits of their own would move the mean of all.
+        // A few latencies that are separate waits would shift the mean of all.
         let usual = &values[first_tenth..=last_tenth];
         let sum: i128 = usual.iter().map(|value| i128::from(value.0)).sum();
         let range = (values[last_tenth].0 - values[first_tenth].0) as f64;
@@ -42,8 +42,8 @@ impl LatencySpread {
     }
 }
 
-/// By how much the path of a changed run can be longer or shorter because edges decide on it that did
-/// not decide in the run without changes, so that what they take is assumed. O(n log n + edges).
+/// Returns the possible error of a changed run's path from edges that decide only in that run, so
+/// that their latencies are assumed. O(n log n + edges).
 pub(crate) fn assumed_latency_error(
     graph: &ReplayGraph,
     (plain, run): (&ReplayRun, &ReplayRun),
@@ -56,7 +56,7 @@ pub(crate) fn assumed_latency_error(
         let assumed = edge.filter(|edge| plain.deciding_edge(step.node) != Some(*edge));
         if let Some(edge) = assumed {
             let spread = spreads[class_of(graph, step.node, edge)];
-            // Without any that is known the latency is a guess.
+            // Without any known deviation the latency is a guess.
             let guess = graph.latency(edge).0.abs() as f64 / 2.0;
             bias += spread.bias;
             variance += spread.deviation.unwrap_or(guess).powi(2);

@@ -1,4 +1,4 @@
-//! Percentiles and the worst of many.
+//! Percentiles and worst values.
 
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_model::{DurationNs, NodeIdx};
@@ -6,29 +6,29 @@ use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// How many of the worst are named.
+/// Number of worst nodes listed.
 pub(crate) const WORST: usize = 10;
 
-/// A distribution, ns. Percentiles are values that occur: the smallest that so many are not above.
+/// A distribution in ns. Percentiles are values that occur (nearest rank).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize,
 )]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Percentiles {
-    /// Half are not above.
+    /// Median.
     pub p50_ns: DurationNs,
-    /// Nine of ten are not above.
+    /// 90th percentile.
     pub p90_ns: DurationNs,
-    /// 99 of 100 are not above.
+    /// 99th percentile.
     pub p99_ns: DurationNs,
-    /// Largest.
+    /// Largest value.
     pub max_ns: DurationNs,
 }
 
 impl Percentiles {
-    /// Of these values, in any order. O(n).
+    /// Computes the percentiles of values in any order. O(n).
     pub(crate) fn from_values(mut values: Vec<DurationNs>) -> Percentiles {
-        // No values have no percentiles; reports show a figure of nothing as 0.
+        // Without values there are no percentiles; reports show 0.
         if values.is_empty() {
             return Percentiles::default();
         }
@@ -41,7 +41,8 @@ impl Percentiles {
     }
 }
 
-/// The smallest value that so many in a hundred are not above. There is at least one value.
+/// Returns the smallest value that is not below `percent` percent of the values, which must not be
+/// empty.
 fn percentile(values: &mut [DurationNs], percent: usize) -> DurationNs {
     // Nearest rank, without interpolation: a percentile is a value that occurred.
     let rank = (values.len() * percent).div_ceil(100);
@@ -49,14 +50,14 @@ fn percentile(values: &mut [DurationNs], percent: usize) -> DurationNs {
     *value
 }
 
-/// The largest, of equal ones those of the lowest nodes. O(n log WORST).
+/// Returns the largest values; among equals, those with the lowest nodes. O(n log WORST).
 pub(crate) fn worst_nodes(
     values: impl Iterator<Item = (DurationNs, NodeIdx)>,
 ) -> Vec<(DurationNs, NodeIdx)> {
     let mut heap = BinaryHeap::with_capacity(WORST + 1);
     for (value, node) in values {
         heap.push((Reverse(value), node));
-        // The heap's greatest is the least value kept (`Reverse`), so it goes first.
+        // The heap's greatest is the smallest value kept (`Reverse`), so it goes first.
         if heap.len() > WORST {
             heap.pop();
         }
@@ -67,7 +68,7 @@ pub(crate) fn worst_nodes(
         .collect()
 }
 
-/// `part` of `whole`; 0 of no time.
+/// Returns `part` as a share of `whole`; 0 if `whole` is 0.
 pub(crate) fn time_share(part: DurationNs, whole: DurationNs) -> f64 {
     if whole == DurationNs::ZERO {
         0.0
@@ -76,7 +77,7 @@ pub(crate) fn time_share(part: DurationNs, whole: DurationNs) -> f64 {
     }
 }
 
-/// `part` of `whole`; 0 of none.
+/// Returns `part` as a share of `whole`; 0 if `whole` is 0.
 pub(crate) fn count_share(part: u64, whole: u64) -> f64 {
     if whole == 0 {
         0.0

@@ -1,13 +1,13 @@
-//! How long each step is, as measured and in a run.
+//! Length of each step, as measured and in a run.
 //!
 //! ```text
 //! stepping thread   |==1==|===2===|==3==|
 //! device                 =1==|=====2=====|====3=|
 //!                   |--- 1 --|---- 2 ----|-- 3 -|      lengths
 //! ```
-//! A step has ended when its thread and what it launched on devices have. It lasts from the end of
-//! the one before: a thread that runs ahead of its device is not what the program waits for, and
-//! where the thread is behind, its end is the last one. That is what a loop takes per step.
+//! A step ends when both its thread and its device work have ended. It begins at the end of the
+//! previous step: a program does not wait for a thread that runs ahead of its device, and if the
+//! thread is behind, its end comes last. This is the time of a loop per step.
 
 use crate::cross_step::SplitSteps;
 use crate::graph::ReplayGraph;
@@ -18,7 +18,7 @@ use etlink_model::{DurationNs, NodeIdx, ResourceIdx, TimeNs};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Where a step begins and ends.
+/// First and last nodes of a step.
 #[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct StepBounds {
     /// Name of the step: `ProfilerStep#7`.
@@ -29,20 +29,20 @@ pub struct StepBounds {
     pub last: Vec<NodeIdx>,
 }
 
-/// One step's length.
+/// Length of one step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepLength {
     /// Name of the step.
     pub step: String,
-    /// Without changes, ns.
+    /// Length in ns without changes.
     pub unchanged_ns: DurationNs,
-    /// In the run with changes, ns. The same where there are none.
+    /// Length in ns in the run with changes; equals `unchanged_ns` without changes.
     pub ns: DurationNs,
 }
 
-/// The steps of a trace, in order; none of a trace without. `graph` is that of `trace`.
-/// O(nodes log steps).
+/// Returns the steps of a trace, in order; empty for a trace without steps. `graph` must be the
+/// graph of `trace`. O(nodes log steps).
 pub fn step_bounds(trace: &LinkedTrace, graph: &ReplayGraph) -> Vec<StepBounds> {
     let Some(split) = SplitSteps::new(trace, graph) else {
         return vec![];
@@ -52,7 +52,7 @@ pub fn step_bounds(trace: &LinkedTrace, graph: &ReplayGraph) -> Vec<StepBounds> 
         let is_main = |node: &NodeIdx| graph.resource[node.index()] == split.main;
         let main = step.nodes.iter().copied().filter(is_main);
         let first = main.min_by_key(|node| graph.start[node.index()]);
-        // Nodes of a thread or stream follow each other, so that the last to end stays the last.
+        // Nodes of a thread or stream follow each other, so the last to end stays the last.
         let mut last: BTreeMap<ResourceIdx, NodeIdx> = BTreeMap::new();
         for &node in &step.last_nodes {
             let known = last.entry(graph.resource[node.index()]).or_insert(node);
@@ -69,9 +69,9 @@ pub fn step_bounds(trace: &LinkedTrace, graph: &ReplayGraph) -> Vec<StepBounds> 
     bounds
 }
 
-/// How long the steps are. `first_node` is the number that the trace's first node has in the graph
-/// that ran: zero for a graph of one trace. A step lasts from the end of the one before, the first
-/// from its own first node. O(steps).
+/// Returns the length of each step, from the end of the previous step; the first step starts at its
+/// own first node. `first_node` is the number of the trace's first node in the graph that ran: zero
+/// for a graph of one trace. O(steps).
 pub fn step_lengths(
     bounds: &[StepBounds],
     first_node: NodeIdx,
@@ -97,7 +97,7 @@ fn lengths_in_run(bounds: &[StepBounds], first_node: NodeIdx, run: &ReplayRun) -
         let own_start = run.start[node_in_run(step.first).index()];
         let start = begin.unwrap_or(own_start);
         let ends = step.last.iter().map(|node| run.end(node_in_run(*node)));
-        // Of a step that runs beside a longer one before it, nothing is left.
+        // A step that runs next to a longer one before it has length zero.
         let end = ends.fold(start, TimeNs::max);
         lengths.push(end - start);
         begin = Some(end);
@@ -105,15 +105,14 @@ fn lengths_in_run(bounds: &[StepBounds], first_node: NodeIdx, run: &ReplayRun) -
     lengths
 }
 
-/// The median of the lengths without changes and of those with, of a rank's steps; none without
-/// steps. O(n log n).
+/// Returns a rank's median step length without and with changes; `None` without steps. O(n log n).
 pub fn median_step(steps: &[StepLength]) -> Option<(DurationNs, DurationNs)> {
     let before = steps.iter().map(|step| step.unchanged_ns).collect();
     let after = steps.iter().map(|step| step.ns).collect();
     median(before).zip(median(after))
 }
 
-/// Of an even number the mean of the two in the middle.
+/// Returns the median; for an even number, the mean of the two middle values.
 fn median(mut lengths: Vec<DurationNs>) -> Option<DurationNs> {
     lengths.sort_unstable();
     let upper = *lengths.get(lengths.len() / 2)?;
@@ -141,7 +140,7 @@ mod tests {
         }
     }
 
-    /// A rank's nodes come behind those of the rank before.
+    /// A rank's nodes follow those of the previous rank.
     #[test]
     fn a_step_lasts_from_the_end_of_the_one_before() {
         let steps = [

@@ -20,7 +20,7 @@ struct Drawing {
 }
 
 impl Drawing {
-    /// A node that began at `start`, or nobody knows when; its number.
+    /// Adds a node with a known or unknown start; returns its number.
     fn node(
         &mut self,
         name: &'static str,

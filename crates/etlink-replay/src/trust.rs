@@ -1,4 +1,4 @@
-//! What an answer rests on: waits without a cause, and causes that only a rule has found.
+//! Uncertainties of an answer: waits without a cause, and causes found only by a rule.
 
 use crate::graph::{EdgeKind, ReplayGraph, ReplayKind};
 use crate::labels::LabelSource;
@@ -9,19 +9,20 @@ use etlink_link::limits::LAUNCH_LATENCY;
 use etlink_model::{DurationNs, TimeNs};
 use serde::Serialize;
 
-/// What a path rests on.
+/// Uncertainties of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PathTrust {
-    /// Waits without a cause, of its length: a constant in every answer.
+    /// Waits without a cause as a share of the path: a constant in every answer.
     pub unexplained_share: f64,
-    /// Inferred edges on it.
+    /// Number of inferred edges on the path.
     pub inferred_edges: u64,
-    /// What comes before the last of these, of its length: were they wrong, it would not decide.
+    /// Share of the path before its last inferred edge: if these edges were wrong, it would not
+    /// decide.
     pub inferred_share: f64,
 }
 
-/// The critical path of a run, and what it rests on. O(nodes + edges).
+/// Returns the uncertainties of a run's critical path. O(nodes + edges).
 pub fn path_trust(graph: &ReplayGraph, run: &ReplayRun) -> PathTrust {
     let path = critical_path(graph, run);
     let first = run.window().0;
@@ -53,32 +54,32 @@ fn is_inferred(graph: &ReplayGraph, run: &ReplayRun, step: &PathStep) -> bool {
     edge.is_some_and(|edge| graph.dep(edge).inferred)
 }
 
-/// What a graph leaves out or cannot explain.
+/// Waits that a graph leaves out or cannot explain.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TrustFigures {
-    /// Calls that stand still for a device and have no cause: by their names, for longer than a
-    /// launch takes, or because they return when a stream has run dry.
+    /// Number of calls that stall for a device without a known cause: blocking calls by name that
+    /// take longer than a launch, and calls that return when a stream has run dry.
     pub unexplained_calls: u64,
-    /// How long they take, ns.
+    /// Duration of these calls, in ns.
     pub unexplained_calls_ns: DurationNs,
-    /// Launches that waited for room in a queue.
+    /// Number of launches that waited for room in a queue.
     pub blocked_launches: u64,
     /// Threads that nothing waits for: their ends do not count.
     pub passive_threads: Vec<String>,
-    /// What the measured path rests on.
+    /// Uncertainties of the measured path.
     #[serde(flatten)]
     pub path: PathTrust,
 }
 
-/// Calls that return when a device has got somewhere.
+/// Name parts of calls that return when a device has reached some point.
 const BLOCKING_CALLS: [&str; 2] = ["Synchronize", "synchronize"];
-/// A shorter call has waited for nothing that matters.
+/// Shortest wait that matters; a shorter call is ignored.
 const LEAST_WAIT: DurationNs = DurationNs(20_000);
-/// A thread goes on so soon after the row that it waited for.
+/// Longest time until a thread continues after the row that it waited for.
 const WAKE_UP: DurationNs = DurationNs(10_000);
 
-/// When the rows of each stream start and end, in order.
+/// Start and end of the rows of each stream, in order.
 struct StreamRows(Vec<Vec<(TimeNs, TimeNs)>>);
 
 impl StreamRows {
@@ -93,7 +94,8 @@ impl StreamRows {
         StreamRows(streams)
     }
 
-    /// Whether a call returned when a stream had just run dry that was busy when it began.
+    /// Returns true if a call returned just after a stream ran dry that was busy when the call
+    /// began.
     fn runs_dry_at(&self, begun: TimeNs, returned: TimeNs) -> bool {
         self.0.iter().any(|rows| {
             let started = rows.partition_point(|(start, _)| *start < returned);
@@ -105,7 +107,7 @@ impl StreamRows {
     }
 }
 
-/// The figures of a run without changes. O(nodes + edges).
+/// Computes the figures of a run without changes. O(nodes + edges).
 pub fn trust_figures(
     graph: &ReplayGraph,
     labels: &dyn LabelSource,
@@ -128,7 +130,7 @@ pub fn trust_figures(
         }
         let duration = graph.duration[node.index()];
         let blocks = BLOCKING_CALLS.iter().any(|part| name.contains(part));
-        // What a call does after its wait is short: a long one is a wait that has no edge.
+        // The work of a call after its wait is short: a long call is a wait without an edge.
         let runs_dry = || {
             let span = (graph.start[node.index()], graph.end(node));
             duration > LEAST_WAIT && rows.runs_dry_at(span.0, span.1)

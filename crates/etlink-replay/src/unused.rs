@@ -1,5 +1,5 @@
-//! Why a what-if rule concerns nothing, and what was perhaps meant: a misspelled name would pass
-//! for a change without effect.
+//! Explains why a what-if rule matches nothing, with suggestions: a misspelled name would otherwise
+//! look like a change without effect.
 
 use crate::graph::{EdgeKind, ReplayGraph};
 use crate::labels::{LabelSource, split_rank};
@@ -7,40 +7,40 @@ use etlink_model::{GlobalRank, NodeIdx};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// So many names, kinds or ranks are listed.
+/// Number of names, kinds or ranks listed.
 const LISTED: usize = 8;
-/// So many similar names are proposed.
+/// Number of similar names suggested.
 const SIMILAR: usize = 3;
-/// Names are compared by so many of their first characters: those of kernels have hundreds.
+/// Number of leading characters compared: kernel names have hundreds.
 const COMPARED_CHARS: usize = 64;
 
-/// Why a rule concerns no node or no edge.
+/// Reason why a rule matches no node or no edge.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnusedRule {
-    /// No node is of its rank.
+    /// No node belongs to the rank.
     #[error("there is no rank {rank}{}", list_text("; ranks are ", ranks))]
     NoRank {
-        /// The rank that it names.
+        /// Rank named by the rule.
         rank: GlobalRank,
-        /// Those of the graph; none in the graph of a single rank.
+        /// Ranks of the graph; empty for the graph of a single rank.
         ranks: Vec<GlobalRank>,
     },
-    /// No node has its name.
+    /// No node has the name.
     #[error("no node has that name{}", list_text("; similar names are ", similar))]
     NoName {
-        /// Names that nodes have.
+        /// Similar names of nodes.
         similar: Vec<String>,
     },
-    /// No node is of its kind.
+    /// No node has the kind.
     #[error("no node is of that kind{}", list_text("; kinds are ", kinds))]
     NoNodeKind {
-        /// Those of the graph's nodes.
+        /// Kinds of the graph's nodes.
         kinds: Vec<&'static str>,
     },
-    /// No edge is of its kind.
+    /// No edge has the kind.
     #[error("no edge is of that kind{}", list_text("; kinds are ", kinds))]
     NoEdgeKind {
-        /// Those of the graph's edges.
+        /// Kinds of the graph's edges.
         kinds: Vec<&'static str>,
     },
 }
@@ -54,7 +54,7 @@ pub(crate) fn list_text(before: &str, values: &[impl ToString]) -> String {
     format!("{before}{}{rest}", listed.collect::<Vec<_>>().join(", "))
 }
 
-/// Refuses a rank that no node is of.
+/// Refuses a rank without nodes.
 pub(crate) fn check_rank(graph: &ReplayGraph, rank: Option<GlobalRank>) -> Result<(), UnusedRule> {
     let Some(rank) = rank else { return Ok(()) };
     let ranks: BTreeSet<GlobalRank> = graph
@@ -71,10 +71,10 @@ pub(crate) fn check_rank(graph: &ReplayGraph, rank: Option<GlobalRank>) -> Resul
     })
 }
 
-/// Whether there are edges of a kind.
+/// Checks that there are edges of a kind.
 ///
 /// # Errors
-/// There are none; the error has the kinds that there are.
+/// There are none; the error lists the existing kinds.
 pub fn check_edge_kind(graph: &ReplayGraph, kind: EdgeKind) -> Result<(), UnusedRule> {
     let mut has_kind = EdgeKind::ALL.map(|_| false);
     for node in graph.indices() {
@@ -93,7 +93,7 @@ pub fn check_edge_kind(graph: &ReplayGraph, kind: EdgeKind) -> Result<(), Unused
     })
 }
 
-/// Why [`find_node`](crate::find_node) found nothing, and what there is instead. O(nodes).
+/// Explains why [`find_node`](crate::find_node) found nothing, with suggestions. O(nodes).
 pub fn explain_missing_name(
     graph: &ReplayGraph,
     labels: &dyn LabelSource,
@@ -106,7 +106,7 @@ pub fn explain_missing_name(
     }
 }
 
-/// No node has a name; on that rank, if one is given.
+/// Reports that no node has a name, on the given rank if there is one.
 pub(crate) fn missing_name(
     graph: &ReplayGraph,
     labels: &dyn LabelSource,
@@ -118,7 +118,7 @@ pub(crate) fn missing_name(
     }
 }
 
-/// The names of nodes that are most like `wanted`, the most similar first.
+/// Returns the node names most similar to `wanted`, the best first.
 fn similar_names(
     graph: &ReplayGraph,
     labels: &dyn LabelSource,
@@ -133,7 +133,7 @@ fn similar_names(
     let mut rated: Vec<(u64, &str)> = vec![];
     for name in names {
         let score = similarity(&wanted, &comparable(name));
-        // what has nothing in common is no proposal
+        // a name with nothing in common is no suggestion
         if score > 0 && !name.is_empty() {
             rated.push((score, name));
         }
@@ -143,7 +143,7 @@ fn similar_names(
     best.map(|(_, name)| shortened(name)).collect()
 }
 
-/// What two names are compared by: neither case nor wildcards.
+/// Normalizes a name for comparison: removes wildcards, ignores case.
 fn comparable(name: &str) -> Vec<char> {
     let letters = name.chars().filter(|letter| !"*?".contains(*letter));
     letters
@@ -152,8 +152,9 @@ fn comparable(name: &str) -> Vec<char> {
         .collect()
 }
 
-/// How many of a thousand pairs of neighbouring characters two names share (Dice's coefficient).
-// no edit distance: `addmm` shall find `aten::addmm`, from which it is far by edits
+/// Returns the share of character pairs that two names have in common, in thousandths (Dice's
+/// coefficient).
+// not the edit distance: `addmm` should find `aten::addmm`, which is many edits away
 fn similarity(a: &[char], b: &[char]) -> u64 {
     let mut rest: Vec<&[char]> = b.windows(2).collect();
     let all = a.len().saturating_sub(1) + rest.len();

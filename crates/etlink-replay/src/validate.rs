@@ -1,8 +1,8 @@
-//! One run predicted from another of a changed program, with the truth beside it.
+//! Predicts a run of a changed program from another run, and compares with the measured truth.
 //!
-//! Nodes are the same where place, kind and name are, and how often that name came before there.
-//! These take in the first graph what they take in the second trace. All else stays: what only one
-//! run has is counted, and no part of the prediction.
+//! Nodes match if place, kind, name and the number of earlier occurrences are the same. Matching
+//! nodes of the first graph get the durations of the second trace. All others stay: nodes that only
+//! one run has are counted, but are not part of the prediction.
 
 use crate::graph::{ReplayGraph, ReplayKind};
 use crate::labels::{LabelSource, NoLabels};
@@ -13,20 +13,21 @@ use etlink_model::{DurationNs, GlobalRank, NodeIdx};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-/// A prediction that is off by no more than this share of the measured time has come true.
+/// Largest error, relative to the measured time, of a confirmed prediction.
 ///
-/// Of 200 random programs with a known answer the worst prediction is 3.6 % off
+/// In 200 random programs with a known answer, the worst prediction is 3.6 % off
 /// (`docs/src/reference/evidence.md`).
 const CONFIRMED_ERROR: f64 = 0.05;
 
-/// So has one that is off by no more than this share of what "nothing changes" is off.
+/// Largest error, relative to the error of "nothing changes", of a confirmed prediction.
 const CONFIRMED_PART: f64 = 0.1;
 
-/// Runs of which the smaller has less than this share of its ops and device work in common with the
-/// other are of different programs, as for two traces of one rank.
+/// Smallest share of ops and device work that two runs of one program have in common, relative to
+/// the smaller run. Below it, they count as different programs. The linker applies the same limit
+/// to the two traces of one rank.
 const SAME_PROGRAM_SHARE: f64 = 0.5;
 
-/// Whether a prediction came true.
+/// Verdict on a prediction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -34,33 +35,33 @@ pub enum ValidationVerdict {
     /// The second run takes about as long as predicted.
     #[default]
     Confirmed,
-    /// It does not.
+    /// The second run takes longer or shorter than predicted.
     Refuted,
     /// The runs have too little in common for a prediction.
     DifferentPrograms,
 }
 
-/// What was predicted, and what came true.
+/// A prediction and its outcome.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Validation {
-    /// Whether the prediction came true.
+    /// Verdict on the prediction.
     pub verdict: ValidationVerdict,
-    /// The first run, to the end of its last work.
+    /// Length of the first run, to the end of its last work.
     pub before_ns: DurationNs,
-    /// The second run by the graph of the first.
+    /// Predicted length of the second run, from the graph of the first.
     pub predicted_ns: DurationNs,
-    /// The second run as measured.
+    /// Measured length of the second run.
     pub measured_ns: DurationNs,
-    /// By how much of the measured time the prediction is off.
+    /// Error of the prediction, relative to the measured time.
     pub error: f64,
-    /// The same of "it takes as long as before".
+    /// Error of "it takes as long as before", relative to the measured time.
     pub unchanged_error: f64,
-    /// Nodes that both have.
+    /// Number of nodes in both runs.
     pub matched: u64,
-    /// Nodes that only the first has, and their time.
+    /// Nodes that only the first run has, and their time.
     pub only_before: UnmatchedNodes,
-    /// Nodes that only the second has, and their time.
+    /// Nodes that only the second run has, and their time.
     pub only_after: UnmatchedNodes,
 }
 
@@ -68,9 +69,9 @@ pub struct Validation {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UnmatchedNodes {
-    /// How many.
+    /// Number of nodes.
     pub nodes: u64,
-    /// Their durations' sum.
+    /// Sum of the nodes' durations.
     pub total_ns: DurationNs,
 }
 
@@ -87,7 +88,7 @@ impl Validation {
     }
 }
 
-/// Counts the nodes that do something: gaps between ops are alike in all programs.
+/// Counts the nodes that do work: gaps between ops are alike in all programs.
 fn count_work(graph: &ReplayGraph) -> u64 {
     let kinds = graph.kind.iter();
     kinds.filter(|kind| is_work(**kind)).count() as u64
@@ -97,7 +98,7 @@ fn is_work(kind: ReplayKind) -> bool {
     !kind.is_delay() && !matches!(kind, ReplayKind::HostGap | ReplayKind::Arrival)
 }
 
-/// What tells a node: place, kind, name, and how many of these came before.
+/// Identity of a node: place, kind, name, and number of earlier nodes with the same.
 type NodeKey<'l> = (String, ReplayKind, &'l str, u32);
 
 /// Predicts the second run from the first. O(nodes + edges).
@@ -156,7 +157,7 @@ fn keyed_nodes<'l>(
     sorted_nodes(graph, labels).into_iter().collect()
 }
 
-/// Delays are the graph's own: they are no work that both runs could have.
+/// Returns the nodes by key, without delays, which are not work that both runs could share.
 fn sorted_nodes<'l>(
     graph: &ReplayGraph,
     labels: &'l dyn LabelSource,
@@ -169,7 +170,7 @@ fn sorted_nodes<'l>(
         if kind.is_delay() || kind == ReplayKind::Arrival {
             continue;
         }
-        // A gap bears the name of the range around it, which counts steps.
+        // A gap has the name of the range around it, which includes the step number.
         let name = match kind {
             ReplayKind::HostGap => "",
             _ => labels.name(node),
@@ -183,9 +184,9 @@ fn sorted_nodes<'l>(
     nodes
 }
 
-/// Streams have the same numbers in both runs, threads come in the same order.
+/// Returns a name per resource: streams have the same numbers in both runs, threads the same order.
 fn place_names(graph: &ReplayGraph) -> Vec<String> {
-    // by rank: a thread more on one moves no other rank's
+    // per rank: an additional thread on one rank does not shift the others
     let mut threads: FxHashMap<Option<GlobalRank>, u32> = FxHashMap::default();
     let mut names = vec![];
     for resource in &graph.resources {

@@ -7,7 +7,7 @@
 //! ```
 //! | recorded | becomes |
 //! |---|---|
-//! | kernel dispatches | kernels on a HIP stream; on a queue where no stream is known |
+//! | kernel dispatches | kernels on a HIP stream; on a queue if the stream is unknown |
 //! | copies | copies on their stream, with their bytes |
 //! | calls of HIP and HSA | runtime calls, joined with those by the internal correlation id |
 //! | ranges of ROCTx | annotations |

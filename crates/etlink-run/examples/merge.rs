@@ -1,4 +1,5 @@
-//! What `etlink merge FOLDER -o OUTPUT` does: a Chakra file for each rank of the runs in a folder.
+//! Does the work of `etlink merge FOLDER -o OUTPUT`: writes a Chakra file for each rank of the runs
+//! in a folder.
 //!
 //! `cargo run -p etlink-run --example merge -- FOLDER OUTPUT`
 #![allow(

@@ -1,5 +1,5 @@
-//! The reader of each kind of device trace. A recorder that is added has its kind in
-//! [`InputKind`], its first bytes in `input::sniff_kind`, and its reader here.
+//! Readers of device traces, by kind. To add a recorder, add its kind to [`InputKind`], its first
+//! bytes to `input::sniff_kind`, and its reader here.
 
 #[cfg(feature = "nsys")]
 mod nsys;
@@ -13,9 +13,9 @@ use etlink_model::DeviceTrace;
 use etlink_xla::XlaReadOptions;
 use std::io::BufReader;
 
-/// Refuses what cannot be read as a device trace.
+/// Refuses inputs that cannot be read as a device trace.
 pub(crate) fn expect_device(input: &InputFile, wanted: WantedTrace) -> Result<(), InputError> {
-    // its arguments are in groups of their own: all would be there but what launched what
+    // a view groups arguments differently: only the links from launches to kernels would be missing
     if input.is_view {
         return Err(InputError::View {
             name: input.name.clone(),
@@ -28,11 +28,11 @@ pub(crate) fn expect_device(input: &InputFile, wanted: WantedTrace) -> Result<()
     }
 }
 
-/// Reads a device trace by the reader of its kind. Rows that cannot be true are taken out of it, so
-/// that all commands see the same.
+/// Reads a device trace with the reader of its kind. Removes impossible rows, so that all commands
+/// see the same rows.
 ///
 /// # Errors
-/// It is none, or its reader refuses it.
+/// Fails if the input is not a device trace, or its reader refuses it.
 pub(crate) fn read_device_trace(
     input: InputFile,
     wanted: WantedTrace,
@@ -84,7 +84,7 @@ fn refuse(input: InputFile, what: &'static str, feature: &'static str) -> RunErr
     InputError::MissingFeature { name, missing }.into()
 }
 
-/// Reads a profile of XLA in either form.
+/// Reads an XLA profile, in protobuf or JSON.
 fn read_xla(input: InputFile, options: KinetoReadOptions) -> Result<DeviceTrace, RunError> {
     let options = XlaReadOptions {
         threads: options.threads,

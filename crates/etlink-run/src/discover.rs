@@ -38,7 +38,7 @@ use cycles::{RankCandidates, split_cycles};
 use dumps::DumpNames;
 use layouts::join_folders;
 use measured::{StrayMeasurements, give_metrics};
-use recorded::{number_unnamed, refuse_copies, separate_processes};
+use recorded::{refuse_copies, separate_processes};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use twins::without_packed_twins;
@@ -67,6 +67,11 @@ pub fn cycle_folder(path: &Path) -> Option<&Path> {
         && storage::is_folder(parent)
         && cycles::may_name_cycle(name, parent);
     is_cycle.then_some(parent)
+}
+
+/// Whether a file is a device trace that states its rank.
+pub fn states_rank(path: &Path) -> bool {
+    Inside::of_file(path).is_some_and(|inside| inside.rank.is_some())
 }
 
 /// Why subfolders of `root`, in which there may be traces, and files that may be some cannot be read.
@@ -410,7 +415,6 @@ fn sort_out(
     }
     refuse_copies(&mut candidates, &mut run.notes);
     separate_processes(&mut candidates, &mut run.notes);
-    number_unnamed(&mut candidates, &mut run.notes);
     // for a note alone: which traces are of one run is settled when they are joined
     let world_size = candidates
         .iter()

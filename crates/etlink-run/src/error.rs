@@ -1,7 +1,7 @@
-//! Why a run could not be opened, linked, joined or written.
+//! Errors of opening, linking, joining or writing a run.
 //!
-//! An error carries what failed, where, and what the user can do. The printed message is the error
-//! and its sources with `: ` between them, see [`text::error_chain`](crate::text::error_chain).
+//! An error contains the failure, its place, and a remedy. The printed message is the error and its
+//! sources, separated by `: `, see [`text::error_chain`](crate::text::error_chain).
 
 use crate::cancel::Cancelled;
 use crate::file_error::FileError;
@@ -15,49 +15,49 @@ use etlink_model::{AdvisedError, Anomalies, Setting, advice};
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
-/// Why a rank with a host trace has no device trace.
+/// Reason that a rank with a host trace has no device trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoDevice {
-    /// Several device traces claim the rank, which a note of the run names.
+    /// Several device traces claim the rank. A note of the run names them.
     Unsure,
-    /// Nothing tells its rank.
+    /// The host trace's rank is unknown.
     UnknownRank,
-    /// There is none.
+    /// The source has no device trace of the rank.
     Missing,
 }
 
-/// Why work on a run failed.
+/// Error of work on a run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// A file cannot be opened, or is not what is wanted.
+    /// A file cannot be opened, or is of the wrong kind.
     // transparent: these errors name file and reason themselves, and a chain is printed as one line
     #[error(transparent)]
     Input(#[from] InputError),
     /// A result cannot be written.
     #[error(transparent)]
     Output(#[from] OutputError),
-    /// A phase cannot go on.
+    /// A phase cannot continue.
     #[error(transparent)]
     Phase(#[from] PhaseError),
     /// A file or folder cannot be read.
     #[error(transparent)]
     File(#[from] FileError),
-    /// What a shard failed with on a rank.
+    /// A shard failed on a rank; the error was stored by an earlier phase.
     #[error(transparent)]
     Shard(#[from] StoredError),
     /// Work was cancelled.
     #[error(transparent)]
     Cancelled(#[from] Cancelled),
-    /// What a caller's job on a rank failed with.
+    /// A caller's job on a rank failed.
     #[error(transparent)]
-    // no type parameter: every function that returns an error would have to carry it
+    // no type parameter, because every function that returns an error would need it too
     Job(Box<dyn Error + Send + Sync>),
 
-    /// A source that has to be a folder is none.
+    /// A source that must be a folder is not one.
     #[error("{} is not a folder{}", path.display(), advice(self.remedy()))]
     NotAFolder {
-        /// The source.
+        /// Path of the source.
         path: PathBuf,
     },
     /// A folder has neither traces nor written graphs.
@@ -67,42 +67,43 @@ pub enum RunError {
         folder.display()
     )]
     NoTraces {
-        /// The folder.
+        /// Path of the folder.
         folder: PathBuf,
     },
-    /// A source has written graphs where traces are wanted.
+    /// A source has written graphs, but traces are needed.
     #[error(
         "{source_name}: no host or device traces in it, but graphs that etlink wrote of some: {}",
         self.remedy().unwrap_or_default()
     )]
     OnlyWrittenGraphs {
-        /// The source, as it was named.
+        /// Name of the source, as given.
         source_name: String,
     },
-    /// None of the files that were named is a trace.
+    /// None of the given files is a trace.
     #[error("none of the {files} files is a host or device trace")]
     NoTraceFiles {
-        /// How many were named.
+        /// Number of given files.
         files: usize,
     },
-    /// A folder has several runs where one is wanted.
+    /// A folder has several runs, but one is needed.
     #[error(
         "{source_name} has {count} runs, each in its folder: {}",
         self.remedy().unwrap_or_default()
     )]
     SeveralRuns {
-        /// The source, as it was named.
+        /// Name of the source, as given.
         source_name: String,
-        /// How many runs it has.
+        /// Number of runs in the source.
         count: usize,
-        /// The folder of the first.
+        /// Folder of the first run.
         one: PathBuf,
-        /// The folder of the second.
+        /// Folder of the second run.
         other: PathBuf,
-        /// The second lies in the first, which so cannot be given.
+        /// True if the second folder is inside the first, so that the first cannot be given alone.
         is_nested: bool,
     },
-    /// Of no trace of a run its rank is sure, as several claim one: they may be of several runs.
+    /// No trace of a run has a certain rank, because several traces claim one: the run may be
+    /// several.
     #[error(
         "{source_name}: no trace is taken, as of each its rank is not sure: {count} device traces are \
          of rank {rank} ({one}, {other}{}){}",
@@ -110,54 +111,54 @@ pub enum RunError {
         advice(self.remedy())
     )]
     UnsureRanks {
-        /// The folder of the run.
+        /// Folder of the run.
         source_name: String,
-        /// The first rank that is claimed by several.
+        /// First rank that several traces claim.
         rank: i64,
-        /// By how many.
+        /// Number of traces that claim the rank.
         count: usize,
-        /// The name of the first of their files.
+        /// Name of the first of these traces.
         one: String,
-        /// And of the second.
+        /// Name of the second of these traces.
         other: String,
     },
-    /// A folder has written graphs of several runs where one is wanted.
+    /// A folder has written graphs of several runs, but one run is needed.
     #[error(
         "{source_name} has written graphs of {count} runs: {}",
         self.remedy().unwrap_or_default()
     )]
     SeveralWrittenRuns {
-        /// The source, as it was named.
+        /// Name of the source, as given.
         source_name: String,
-        /// How many runs it has.
+        /// Number of runs in the source.
         count: usize,
-        /// The folder of the first.
+        /// Folder of the first run.
         folder: PathBuf,
     },
-    /// A source has several ranks where one is wanted.
+    /// A source has several ranks, but one is needed.
     #[error("{source_name} has {count} ranks{}", advice(self.remedy()))]
     SeveralRanks {
-        /// The source, as it was named.
+        /// Name of the source, as given.
         source_name: String,
-        /// How many ranks it has.
+        /// Number of ranks in the source.
         count: usize,
     },
-    /// A host trace or a rank is given for a folder, whose traces are many.
+    /// An option for a single trace is given for a folder.
     #[error(
         "--host, --metrics and --rank are for one trace; in a folder the files' names tell which \
          belong together"
     )]
     OneTraceOption,
-    /// Ranks are chosen of a source that is one.
+    /// Ranks are selected from a source that is a file.
     #[error(
         "{} chooses traces of a folder; {source_name} is a file",
         Setting::Ranks
     )]
     RanksOfFile {
-        /// The source, as it was named.
+        /// Name of the source, as given.
         source_name: String,
     },
-    /// Two traces are to be read from standard input.
+    /// Two traces would be read from standard input.
     #[error("only one of --host, the device trace and --capture can be standard input")]
     SeveralFromStdin,
     /// A rank has no device trace.
@@ -171,153 +172,153 @@ pub enum RunError {
         }
     )]
     NoDeviceTrace {
-        /// The host trace that it has.
+        /// Path of the rank's host trace.
         host: PathBuf,
-        /// Why it has none.
+        /// Reason that the device trace is missing.
         why: NoDevice,
     },
-    /// The slice that was asked for has nothing of a trace.
+    /// The requested slice contains nothing of a trace.
     #[error("{name}: {slice} has nothing of it: {why}")]
     EmptySlice {
-        /// The trace.
+        /// Name of the trace.
         name: String,
-        /// The slice.
+        /// The requested slice.
         slice: TraceSlice,
-        /// What the trace has instead.
+        /// Content of the trace, or the reason why the slice is empty.
         why: String,
     },
-    /// A slice of a written graph is asked for.
+    /// A slice of a written graph is requested.
     #[error("{name}: {slice} takes a part of a recording, and this is a written graph{}", advice(Some("give the traces that it was made of".to_owned())))]
     SliceOfGraph {
-        /// The graph.
+        /// Name of the graph.
         name: String,
-        /// The slice.
+        /// The requested slice.
         slice: TraceSlice,
     },
-    /// No trace of the source is of a rank that was asked for.
+    /// The source has no trace of a requested rank.
     #[error("there is no trace of the ranks that {} names", Setting::Ranks)]
     NoRankAsked,
     /// All traces were read, and each was excluded from its run.
     #[error("no rank could be taken: {first}")]
     AllExcluded {
-        /// Why the first one was.
+        /// Reason why the first trace was excluded.
         first: String,
     },
-    /// Nothing could be made of any of several traces.
+    /// None of several traces could be used.
     #[error("none of {traces} traces could be taken")]
     NoTraceTaken {
-        /// How many there are.
+        /// Number of traces.
         traces: usize,
-        /// Why the first that was refused was, or else why the first failed.
+        /// Error of the first refused trace, or of the first trace if none was refused.
         #[source]
         first: Box<RunError>,
     },
 
-    /// A trace is damaged, or of another run than its host trace, and that was to be refused.
+    /// A trace is damaged, or its host trace is of another run, and such traces were to be refused.
     #[error("{file}: refused under {}: {what}", Setting::Strict)]
     Refused {
-        /// The file.
+        /// Name of the file.
         file: String,
-        /// What is wrong with it.
+        /// Damage, or the mismatch of the two traces.
         what: String,
     },
-    /// The two traces of a rank are one file.
+    /// Both traces of a rank are the same file.
     #[error(
         "--host and --device are the same file, {}{}",
         path.display(),
         advice(self.remedy())
     )]
     SameFile {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
     /// A host trace cannot be read.
     #[error("{name}")]
     HostTrace {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// What is wrong, and where.
+        /// Error and its position.
         source: etlink_host::Error,
     },
     /// A device trace cannot be read.
     #[error("{name}")]
     DeviceTrace {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// What is wrong, and where.
+        /// Error and its position.
         source: etlink_kineto::Error,
     },
-    /// A profile of XLA cannot be read.
+    /// An XLA profile cannot be read.
     #[error("{name}")]
     XlaProfile {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// What is wrong, and where.
+        /// Error and its position.
         source: etlink_xla::Error,
     },
-    /// A dump of the flight recorder cannot be read.
+    /// A flight recorder dump cannot be read.
     #[error("{name}")]
     FlightDump {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// What is wrong, and where.
+        /// Error and its position.
         source: etlink_flight_recorder::Error,
     },
-    /// A dump of the flight recorder has no content.
+    /// A flight recorder dump is empty.
     #[error("{name} is empty: its rank ended before it wrote its dump{}", advice(self.remedy()))]
     EmptyDump {
-        /// The file.
+        /// Name of the file.
         name: String,
     },
-    /// A dump of the flight recorder is cut before its first collective.
+    /// A flight recorder dump is truncated before the end of its first collective.
     #[error(
         "{name}: no whole collective is left in it ({bytes} bytes read){}",
         advice(self.remedy())
     )]
     LostDump {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// Its length.
+        /// Number of bytes read.
         bytes: u64,
     },
     /// A log of NCCL's inspector cannot be read.
     #[error("{name}")]
     InspectorLog {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// What is wrong, and where.
+        /// Error and its position.
         source: etlink_nccl_inspector::Error,
     },
-    /// A source has logs of NCCL's inspector where traces are wanted.
+    /// A source has logs of NCCL's inspector, but traces are needed.
     #[error(
         "{}: no host or device traces in it, but logs of NCCL's inspector: {}",
         folder.display(),
         self.remedy().unwrap_or_default()
     )]
     OnlyInspectorLogs {
-        /// The folder.
+        /// Path of the folder.
         folder: PathBuf,
     },
-    /// A source has dumps of the flight recorder where traces are wanted.
+    /// A source has flight recorder dumps, but traces are needed.
     #[error(
         "{}: no host or device traces in it, but dumps of the flight recorder: {}",
         folder.display(),
         self.remedy().unwrap_or_default()
     )]
     OnlyFlightDumps {
-        /// The folder.
+        /// Path of the folder.
         folder: PathBuf,
     },
-    /// An export of Nsight Systems cannot be read.
+    /// A Nsight Systems export cannot be read.
     #[cfg(feature = "nsys")]
     #[error("{name}")]
     NsysTrace {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// What is wrong.
+        /// Error of the reader.
         source: etlink_nsys::Error,
     },
-    /// Several processes were recorded in a database that is packed, or comes from standard input.
+    /// A database with several recorded processes is compressed, or comes from standard input.
     #[cfg(feature = "sqlite")]
     #[error(
         "{name} has {count} processes with work on devices, which can only be told apart in an \
@@ -325,43 +326,43 @@ pub enum RunError {
         advice(self.remedy())
     )]
     PackedProcesses {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// How many processes it has.
+        /// Number of processes with work on devices.
         count: usize,
     },
-    /// No process of a report is the rank that was asked for.
+    /// No process of a report is the requested rank.
     #[error(
         "{name}: none of its processes is rank {rank}, they are {}{}",
         listed_ranks(ranks),
         advice(self.remedy())
     )]
     NoProcessOfRank {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// What was asked for.
+        /// Requested rank.
         rank: i64,
-        /// The ranks that its processes are.
+        /// Ranks of the report's processes.
         ranks: Vec<i64>,
     },
     /// A database cannot be opened.
     #[cfg(feature = "sqlite")]
     #[error("{name}")]
     Database {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// What is wrong.
+        /// Error of the database.
         source: etlink_sqlite::Error,
     },
-    /// A file that was measured beside the traces cannot be read.
+    /// A measurement file cannot be read.
     #[error("{name}")]
     Measurement {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// What is wrong with it.
+        /// Error of the reader.
         source: etlink_metrics::Error,
     },
-    /// A file that was named as a measurement is none.
+    /// A file given as a measurement is not one.
     #[error(
         "{} is {}, and no measurement{}",
         path.display(),
@@ -369,71 +370,71 @@ pub enum RunError {
         advice(self.remedy())
     )]
     NoMeasurement {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What it is.
+        /// Detected kind of the file.
         kind: InputKind,
     },
-    /// Two files of metrics are named for one rank.
+    /// Two files with metrics are given for one rank.
     #[error(
         "{} is a second file with metrics of kernels{}",
         path.display(),
         advice(self.remedy())
     )]
     SeveralMetricFiles {
-        /// The second.
+        /// Path of the second file.
         path: PathBuf,
     },
-    /// A recording of ROCm cannot be read.
+    /// A ROCm recording cannot be read.
     #[cfg(feature = "rocm")]
     #[error("{name}")]
     RocmTrace {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// What is wrong, and where.
+        /// Error and its position.
         source: etlink_rocm::Error,
     },
     /// A written graph cannot be read.
     #[error("{name}")]
     WrittenGraph {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// What is wrong, and where.
+        /// Error and its position.
         source: etlink_chakra::read::ChakraReadError,
     },
-    /// A merged trace (ET+) has no recording of the traces that it was made from.
+    /// A merged trace (ET+) does not contain the recording of its source traces.
     #[error(
         "{name} is a merged trace (ET+) without a recording of the traces that it was made \
          from{}",
         advice(self.remedy())
     )]
     NoRecording {
-        /// The file.
+        /// Name of the file.
         name: String,
     },
-    /// Traces were written while they were read.
+    /// Traces were modified while they were read.
     #[error("{inputs} changed while they were read{}", advice(self.remedy()))]
     ChangedInputs {
-        /// The files.
+        /// Names of the files.
         inputs: String,
     },
-    /// A merged trace (ET+) is cut or damaged, so that the recording behind its nodes is missing.
+    /// A merged trace (ET+) is truncated or damaged, so that its recording is missing.
     #[error(
         "{name} is a merged trace (ET+) without the recording that it was made from: {damage}{}",
         advice(self.remedy())
     )]
     DamagedMerged {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// What is lost of it.
+        /// Description of the damage.
         damage: String,
     },
-    /// The recording in a merged trace (ET+) is of no use.
+    /// The recording in a merged trace (ET+) is unusable.
     #[error("{name}")]
     Recording {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// Why.
+        /// Error of the recording.
         source: etlink_chakra::etplus::RecordingError,
     },
     /// A written graph has no nodes.
@@ -443,64 +444,64 @@ pub enum RunError {
         advice(self.remedy())
     )]
     NoNodes {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// What is wrong with it, such as that it is cut.
+        /// Damage of the file, such as truncation; `None` if it is intact.
         damage: Option<String>,
     },
-    /// The list of process groups beside written graphs cannot be read.
+    /// The list of process groups next to written graphs cannot be read.
     #[error("{}: no list of ranks per group, such as {{\"1\": [0, 1]}}", path.display())]
     GroupList {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong, and where.
+        /// Error and its position.
         source: serde_json::Error,
     },
-    /// The thread that read the host trace ended early.
+    /// The thread that reads the host trace ended early.
     #[error("reading the host trace failed")]
     HostReader,
     /// Traces cannot be linked.
     #[error("{inputs}")]
     Link {
-        /// The files.
+        /// Names of the files.
         inputs: String,
-        /// Why.
+        /// Error of the linker.
         source: etlink_link::Error,
     },
     /// A graph cannot be replayed.
     #[error("{}", path.display())]
     Replay {
-        /// The result that was to be written.
+        /// Path of the result that was to be written.
         path: PathBuf,
-        /// Why.
+        /// Error of the replay.
         source: etlink_replay::Error,
     },
 
-    /// A rank alone takes more memory than there is.
+    /// A single rank needs more memory than available.
     #[error("{0}")]
-    // boxed: all results of the library would be as large as this one
+    // boxed, because every result of the library would otherwise be as large
     OversizedRank(Box<OversizedRank>),
-    /// What stays of all ranks takes more memory than there is.
+    /// The kept results of all ranks need more memory than available.
     #[error(
         "{source_name}: what is kept of all {ranks} ranks takes about {}, and {limit}{}",
         enough_size(*needed),
         advice(self.remedy())
     )]
     RanksTooLarge {
-        /// The source, as it was named.
+        /// Name of the source, as given.
         source_name: String,
-        /// How many ranks it has.
+        /// Number of ranks in the source.
         ranks: usize,
-        /// What the process would hold with all of them, bytes.
+        /// Memory that the process would hold with all ranks, bytes.
         needed: u64,
-        /// How much memory there is.
+        /// Available memory.
         limit: MemoryLimit,
     },
 
-    /// A format or packing is asked for that no simulator reads.
+    /// The requested format or compression cannot be read by any simulator.
     #[error("a simulator reads plain .et files: {}", self.remedy().unwrap_or_default())]
     SimulatorFormat,
-    /// A simulator wants a file of each rank, and most ranks of the run have no trace.
+    /// A simulator needs a file per rank, and too many ranks of the run have no trace.
     #[error(
         "{}: {ranks} ranks and only {traces} traces: more than {most} ranks are absent, and \
          ASTRA-sim wants a file of each{}",
@@ -510,17 +511,17 @@ pub enum RunError {
     TooManyAbsent {
         /// Folder of the run's results.
         folder: PathBuf,
-        /// How many ranks the run has.
+        /// Number of ranks in the run.
         ranks: u64,
-        /// How many have traces.
+        /// Number of ranks with traces.
         traces: usize,
-        /// How many may be absent.
+        /// Maximum number of absent ranks.
         most: usize,
     },
 }
 
 impl RunError {
-    /// A trace that is refused because it is damaged, or its host trace is of another run.
+    /// Creates the error for a trace that is refused for damage or for a host trace of another run.
     pub fn refused_trace(trace: &Path, anomalies: &Anomalies) -> RunError {
         let damage = text::damage(anomalies);
         RunError::Refused {
@@ -529,7 +530,7 @@ impl RunError {
         }
     }
 
-    /// What the user can do; of an error that has another as its source, see [`remedy_of`].
+    /// Returns the remedy of this error alone. For errors with a source, see [`remedy_of`].
     pub fn remedy(&self) -> Option<String> {
         let remedy = match self {
             RunError::Input(error) => return error.remedy(),
@@ -610,7 +611,7 @@ impl RunError {
         Some(remedy.to_owned())
     }
 
-    /// The file or folder that it is about, where it is about one.
+    /// Returns the file or folder of the error, if there is a single one.
     pub fn file(&self) -> Option<String> {
         let path = match self {
             RunError::Input(error) => return error.file(),
@@ -669,13 +670,13 @@ impl RunError {
             | RunError::GroupList { path, .. }
             | RunError::Replay { path, .. }
             | RunError::TooManyAbsent { folder: path, .. } => path,
-            // not about one file; what is said of an output names it in the message
+            // not about one file; errors of outputs name the file in the message
             _ => return None,
         };
         Some(path.display().to_string())
     }
 
-    /// Where in the file, where that is known.
+    /// Returns the position in the file, if known.
     pub fn place(&self) -> Option<String> {
         let bytes = match self {
             RunError::NoTraceTaken { first, .. } => return first.place(),
@@ -698,13 +699,13 @@ impl RunError {
         Some(format!("byte {bytes}"))
     }
 
-    /// Whether a trace was refused because it is damaged.
+    /// Returns true if a trace was refused because of damage.
     pub fn is_refused(&self) -> bool {
         match self {
             RunError::Refused { .. } => true,
             RunError::NoTraceTaken { first, .. } => first.is_refused(),
             RunError::Shard(error) => error.is_refused,
-            // a caller may have wrapped one of ours
+            // a caller may have wrapped a `RunError`
             RunError::Job(error) => error
                 .downcast_ref::<RunError>()
                 .is_some_and(RunError::is_refused),
@@ -712,7 +713,7 @@ impl RunError {
         }
     }
 
-    /// Whether nobody reads standard output any more.
+    /// Returns true if the reader of standard output has closed it.
     pub fn is_closed_pipe(&self) -> bool {
         match self {
             RunError::Output(error) => error.is_closed_pipe(),
@@ -720,17 +721,17 @@ impl RunError {
         }
     }
 
-    /// Why nothing can be reported of a source of which no trace could be read: the first that
-    /// was refused, else the first error.
+    /// Creates the error for a source without any readable trace. Contains the first refusal, or
+    /// the first error if there is no refusal.
     pub fn no_trace_taken(mut errors: Vec<RunError>) -> RunError {
         let traces = errors.len();
         if traces == 0 {
             return RunError::NoRankAsked;
         }
-        // a refusal first: the exit code of the command depends on there being one
+        // prefers a refusal, because it determines the command's exit code
         let first = errors.iter().position(RunError::is_refused).unwrap_or(0);
         let first = errors.swap_remove(first);
-        // "none of 1 traces" would only stand before the reason
+        // "none of 1 traces" would add nothing to the reason
         if traces == 1 {
             return first;
         }
@@ -741,7 +742,7 @@ impl RunError {
     }
 }
 
-/// Ranks with commas between them; of very many the first.
+/// Returns ranks separated by commas, at most the first 32.
 fn listed_ranks(ranks: &[i64]) -> String {
     const MOST: usize = 32;
     let mut listed: Vec<String> = vec![];
@@ -754,8 +755,8 @@ fn listed_ranks(ranks: &[i64]) -> String {
     listed.join(", ")
 }
 
-/// What the user can do about an error: the remedy of the innermost cause that has one, behind which
-/// nothing else is said.
+/// Returns the remedy of the innermost source that has one, because nothing follows it in the
+/// message.
 pub fn remedy_of(error: &(dyn Error + 'static)) -> Option<String> {
     let mut found = None;
     let mut next = Some(error);

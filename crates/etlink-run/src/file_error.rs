@@ -1,51 +1,51 @@
-//! A call of the file system that failed.
+//! Errors of file system calls.
 
 use crate::storage::shown_path;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A file or folder that cannot be read or changed.
+/// Error of reading or changing a file or folder.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {}", action.describe(path))]
 pub struct FileError {
-    /// What was to be done with it.
+    /// Attempted action.
     pub action: FileAction,
-    /// The file or folder.
+    /// Path of the file or folder.
     pub path: PathBuf,
-    /// Why the system did not do it.
+    /// Error of the system.
     pub source: io::Error,
 }
 
-/// What was to be done with a file or folder.
+/// Action on a file or folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileAction {
-    /// A file is opened.
+    /// Opens a file.
     Open,
-    /// A file is read.
+    /// Reads a file.
     Read,
-    /// A packed file is read.
+    /// Reads a compressed file.
     Unpack,
-    /// A packed file is read, whose first bytes are bad already.
+    /// Reads a compressed file whose first bytes are already damaged.
     UnpackBeginning,
-    /// A folder is listed.
+    /// Lists a folder.
     ReadFolder,
-    /// A folder is made.
+    /// Creates a folder.
     MakeFolder,
-    /// A file is written.
+    /// Writes a file.
     Write,
-    /// A part of a file is written, into another file beside it.
+    /// Writes a part of a file, into another file next to it.
     WriteBeside,
-    /// A file is made in a folder.
+    /// Creates a file in a folder.
     WriteInFolder,
-    /// The names in a folder are written to the disk.
+    /// Syncs the names in a folder to the disk.
     WriteFolder,
-    /// A finished file gets its name.
+    /// Renames a finished file to its final name.
     PutInPlace,
-    /// A file is removed.
+    /// Removes a file.
     Remove,
-    /// A file is removed that an earlier run wrote.
+    /// Removes a file of an earlier run.
     RemoveEarlier,
-    /// All in a folder is removed.
+    /// Removes everything in a folder.
     Clear,
 }
 
@@ -73,15 +73,15 @@ impl FileAction {
     }
 }
 
-/// Adds to an error of the system what was to be done, and where.
+/// Adds the attempted action and its path to a system error.
 pub(crate) trait FileContext<T> {
-    /// What `action` on `path` came to.
+    /// Adds `action` and `path` to the error.
     fn with_path(self, action: FileAction, path: &Path) -> Result<T, FileError>;
 }
 
 impl<T> FileContext<T> for io::Result<T> {
     fn with_path(self, action: FileAction, path: &Path) -> Result<T, FileError> {
-        // the system's own words name neither the file nor what was done with it
+        // the system's message names neither the file nor the action
         self.map_err(|source| FileError {
             action,
             path: path.to_owned(),

@@ -1,12 +1,12 @@
-//! What lies at a path, where the system may not say it: a disk that fails, a folder that may not be
-//! looked into.
+//! Tests of paths that the system may not be able to inspect, such as on a failing disk or in a
+//! folder without permission.
 
 use crate::storage::{self, StoredKind, is_url};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-/// Whether a path is a regular file, or one of which the system does not say what it is. Who opens
-/// that is told why; passed by as no file it would be missed without a word.
+/// Returns true if a path is a regular file, or cannot be inspected. Opening the latter reports the
+/// reason, while skipping it would hide the problem.
 pub(crate) fn may_be_file(path: &Path) -> bool {
     match storage::file_data(path) {
         Ok(found) => found.kind == StoredKind::File,
@@ -14,16 +14,16 @@ pub(crate) fn may_be_file(path: &Path) -> bool {
     }
 }
 
-/// Whether a path is a folder. Where the system does not say it, one that can be listed is.
+/// Returns true if a path is a folder. If the system cannot inspect it, it must be listable.
 pub fn is_folder(path: &Path) -> bool {
     match storage::file_data(path) {
         Ok(found) => found.kind == StoredKind::Folder,
-        // a store was asked for its names already
+        // for an object store, its names have already been listed
         Err(error) => !is_url(path) && !is_absence(&error) && storage::list(path).is_ok(),
     }
 }
 
-/// Whether an error says that there is nothing.
+/// Returns true if an error means that the path does not exist.
 pub(crate) fn is_absence(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }

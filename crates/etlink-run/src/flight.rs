@@ -1,4 +1,4 @@
-//! Dumps of PyTorch's flight recorder: those of a folder, and what they say of traces beside them.
+//! Dumps of PyTorch's flight recorder: finds them in a folder, and adds their data to traces.
 
 use crate::Progress;
 use crate::discover::search_folders;
@@ -10,10 +10,10 @@ use etlink_flight_recorder::{FlightDump, FlightMatches, add_collectives};
 use etlink_model::{DeviceTrace, Severity};
 use std::path::Path;
 
-/// The dumps in `root` and its subfolders that lie beside no traces, by folder.
+/// Finds the dumps in `root` and its subfolders that are not next to traces, by folder.
 ///
 /// # Errors
-/// `root` cannot be read, or files in it are being replaced.
+/// Fails if `root` cannot be read, or files in it are being replaced.
 pub fn find_dumps(root: &Path) -> Result<Vec<FlightFolder>, RunError> {
     Ok(search_folders(root)?.dumps)
 }
@@ -21,20 +21,21 @@ pub fn find_dumps(root: &Path) -> Result<Vec<FlightFolder>, RunError> {
 /// Reads a dump.
 ///
 /// # Errors
-/// It cannot be opened, is no dump, is a pickle that would call code, or nothing is left of it.
+/// Fails if the file cannot be opened, is not a dump, is a pickle that would call code, or has no
+/// complete entry.
 pub fn read_dump(path: &Path, progress: &Progress) -> Result<FlightDump, RunError> {
     match input::open(path, progress) {
         Ok(input) => read_opened(input),
-        // to record again is no advice where a rank hung
+        // "record it again" is no remedy for a rank that hung
         Err(InputError::Empty { name }) => Err(RunError::EmptyDump { name }),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Reads a dump that is open already.
+/// Reads a dump that is already open.
 ///
 /// # Errors
-/// As those of [`read_dump`].
+/// Fails like [`read_dump`].
 pub fn read_opened(input: InputFile) -> Result<FlightDump, RunError> {
     if input.kind != InputKind::FlightRecorder {
         return Err(input.refuse_kind(WantedTrace::Times).into());
@@ -44,7 +45,7 @@ pub fn read_opened(input: InputFile) -> Result<FlightDump, RunError> {
         Ok(dump) => dump,
         Err(source) => return Err(RunError::FlightDump { name, source }),
     };
-    // else it would pass for the dump of a rank that called nothing
+    // otherwise it would look like the dump of a rank without calls
     if dump.entries.is_empty() && dump.anomalies.any(Severity::Damage) {
         let bytes = dump.bytes;
         return Err(RunError::LostDump { name, bytes });
@@ -52,8 +53,8 @@ pub fn read_opened(input: InputFile) -> Result<FlightDump, RunError> {
     Ok(dump)
 }
 
-/// Gives the collectives of a trace what the dump of its rank says of them; what to say of that.
-/// A dump that cannot be read is no reason to go without the trace.
+/// Adds data from the rank's dump to the collectives of a trace. Returns notes. An unreadable dump
+/// does not prevent reading the trace.
 pub(crate) fn describe_collectives(
     dump: Option<&Path>,
     device: &mut DeviceTrace,

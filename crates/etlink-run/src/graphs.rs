@@ -1,4 +1,4 @@
-//! Written graphs: the files that `merge` makes of the ranks of a run, `<prefix>.<rank>.et`.
+//! Written graphs: the files `<prefix>.<rank>.et` that `merge` writes for the ranks of a run.
 
 use crate::Progress;
 use crate::error::RunError;
@@ -17,32 +17,32 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// What the name of a rank's file can end in. Simulators read the first, which comes before the
-/// others where a rank has several files.
+/// Endings of ranks' files. Simulators read the first one, which takes precedence if a rank has
+/// several files.
 const ENDINGS: [&str; 2] = [".et", ".json"];
 
 /// Endings of the compressions that [`input::open`] unpacks.
 const PACKED: [&str; 2] = [".gz", ".zst"];
 
-/// The written graphs of one run.
+/// Written graphs of one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GraphSet {
-    /// What the names of all its files begin with, with the folder.
+    /// Common prefix of all files, with the folder.
     pub prefix: PathBuf,
-    /// The file of each rank.
+    /// File of each rank that is read.
     pub ranks: BTreeMap<i64, PathBuf>,
-    /// Of ranks that have several files: those that are not read.
+    /// Other files of ranks that have several, which are not read.
     pub passed_by: BTreeMap<i64, Vec<PathBuf>>,
-    /// Ranks with several files of which the one with the traces is read.
+    /// Ranks with several files that are read from the file with the traces.
     pub recorded: BTreeSet<i64>,
-    /// Of ranks without traces, where these are wanted: what they have.
+    /// Files of ranks that are excluded because they lack the required traces.
     pub without_traces: BTreeMap<i64, PathBuf>,
 }
 
 impl GraphSet {
-    /// Takes the merged JSON of ranks that also have another file, where etlink wrote it: the traces
-    /// that both were made of are in it. Where a rank has none that is whole, all ranks keep their
-    /// graphs: figures of traces and of graphs are not to be compared.
+    /// Switches ranks with several files to merged JSON of etlink, which contains the source
+    /// traces. If any rank lacks complete merged JSON, all ranks keep their graphs, because figures
+    /// of traces and of graphs are not comparable.
     fn prefer_recordings(&mut self) {
         if self.passed_by.is_empty() {
             return;
@@ -60,10 +60,11 @@ impl GraphSet {
         }
     }
 
-    /// Leaves the ranks that have merged JSON, and takes that; of several the one with the traces.
+    /// Keeps the ranks with merged JSON, and switches to it; among several files, to the one with
+    /// traces.
     pub(crate) fn keep_merged(&mut self) {
         for (rank, file) in self.ranks.clone() {
-            // to look for traces is to read the file: only where there is a choice
+            // searching for traces reads the file, so it is only done if there is a choice
             let has_choice = self.passed_by.contains_key(&rank) && !self.recorded.contains(&rank);
             let find = |is_wanted: fn(&Path) -> bool| {
                 let mut files = self.files_of(rank, &file);
@@ -83,13 +84,13 @@ impl GraphSet {
         }
     }
 
-    /// All files of a rank, of which `taken` is read.
+    /// Returns all files of a rank; `taken` is the one that is read.
     fn files_of<'s>(&'s self, rank: i64, taken: &'s Path) -> impl Iterator<Item = &'s Path> {
         let others = self.passed_by.get(&rank).into_iter().flatten();
         std::iter::once(taken).chain(others.map(|path| &**path))
     }
 
-    /// Reads this file of a rank, in place of the other.
+    /// Switches a rank to this file.
     fn choose(&mut self, rank: i64, file: PathBuf) {
         let Some(taken) = self.ranks.get_mut(&rank).filter(|taken| **taken != file) else {
             return;
@@ -100,13 +101,13 @@ impl GraphSet {
         others.insert(0, before);
     }
 
-    /// What to know of files that are not read.
+    /// Returns notes on files that are not read.
     pub fn notes(&self) -> Vec<String> {
         let notes = [self.passed_by_note(), self.without_traces_note()];
         notes.into_iter().flatten().collect()
     }
 
-    /// Which ranks are left out where traces are wanted.
+    /// Returns a note on ranks that are excluded because they lack traces.
     pub(crate) fn without_traces_note(&self) -> Option<String> {
         let (_, file) = self.without_traces.first_key_value()?;
         let ranks: Vec<GlobalRank> = rank_numbers(&self.without_traces);
@@ -120,8 +121,8 @@ impl GraphSet {
         })
     }
 
-    /// Which files are not read, if ranks have several: one rule for all, so that no two commands
-    /// answer of two files.
+    /// Returns a note on files that are not read because their ranks have several. All commands use
+    /// the same rule, so that their answers are based on the same file.
     pub fn passed_by_note(&self) -> Option<String> {
         let (rank, others) = self.passed_by.first_key_value()?;
         let taken = self.ranks.get(rank)?;
@@ -152,38 +153,38 @@ fn rank_numbers<F>(files: &BTreeMap<i64, F>) -> Vec<GlobalRank> {
     files.keys().map(|rank| GlobalRank(*rank)).collect()
 }
 
-/// The prefix and the rank of a name such as `<prefix>.<rank>.et`.
+/// Returns the prefix and the rank of a name such as `<prefix>.<rank>.et`.
 pub fn prefix_and_rank(path: &Path) -> Option<(PathBuf, i64)> {
     let name = path.file_name()?.to_str()?;
     let plain = unpacked_name(name);
     let stem = ENDINGS
         .iter()
         .find_map(|ending| plain.strip_suffix(ending))?;
-    // the last dot: prefixes are names of folders, which may have dots
+    // the last dot: prefixes are names of folders, which may contain dots
     let (prefix, rank) = stem.rsplit_once('.')?;
-    // a dot before any number would do else: `loss.-1.json`
+    // otherwise a dot before any number would match: `loss.-1.json`
     let rank: i64 = rank.parse().ok().filter(|rank| *rank >= 0)?;
     Some((path.with_file_name(prefix), rank))
 }
 
-/// A file's name without the ending of a compression.
+/// Returns a file's name without the ending of a compression.
 fn unpacked_name(name: &str) -> &str {
     let stem = PACKED.iter().find_map(|ending| name.strip_suffix(ending));
     stem.unwrap_or(name)
 }
 
-/// Chakra traces and merged traces in a folder and its subfolders, sorted. Other JSON is passed
-/// by; a file that is named `.et` is one whatever is in it. So are subfolders that cannot be read,
-/// which [`unreadable_paths`](crate::discover::unreadable_paths) names.
+/// Lists Chakra traces and merged traces in a folder and its subfolders, sorted. Skips other JSON,
+/// but takes every file named `.et`, regardless of its content. Skips unreadable subfolders, which
+/// [`unreadable_paths`](crate::discover::unreadable_paths) lists.
 ///
 /// # Errors
-/// The folder cannot be read, or files in it are being replaced.
+/// Fails if the folder cannot be read, or files in it are being replaced.
 pub fn written_files(root: &Path) -> Result<Vec<PathBuf>, RunError> {
     let mut folders = vec![root.to_owned()];
     let mut files = vec![];
     while let Some(folder) = folders.pop() {
         let entries = match storage::list(&folder) {
-            // named by `unreadable_paths`; the files beside it are still good
+            // listed by `unreadable_paths`; the other files are still valid
             Err(_) if folder != root => continue,
             entries => entries.with_path(FileAction::ReadFolder, &folder)?,
         };
@@ -203,7 +204,7 @@ pub fn written_files(root: &Path) -> Result<Vec<PathBuf>, RunError> {
     Ok(files)
 }
 
-/// JSON that lies beside graphs.
+/// Other JSON files next to graphs.
 const NO_GRAPHS: [&str; 4] = [
     astra::file::GROUPS,
     astra::file::SYSTEM,
@@ -220,30 +221,29 @@ fn is_written_graph(path: &Path) -> bool {
     if plain.ends_with(".et") {
         return true;
     }
-    // recordings end so too: only the content tells them apart
+    // recordings have the same ending: only the content differs
     plain.ends_with(".json")
         && match input::open(path, &Progress::hidden()) {
             Ok(input) => matches!(input.kind, InputKind::EtPlus | InputKind::ChakraJson),
-            // who reads it tells why it cannot be read
+            // reading it later reports the error
             Err(error) => error.into_failed_call().is_some() && !NO_GRAPHS.contains(&plain),
         }
 }
 
-/// Whether a file is named as a `.et`, packed or not.
+/// Returns true if a file is named like a `.et`, compressed or not.
 pub fn is_graph_name(path: &Path) -> bool {
     let name = path.to_string_lossy().to_lowercase();
     Packing::of_name(&name).1.ends_with(".et")
 }
 
-/// Whether a file is merged JSON (ET+), which can have the traces that it was made from.
+/// Returns true if a file is merged JSON (ET+), which may contain its source traces.
 pub(crate) fn is_merged(path: &Path) -> bool {
-    // a file that is named `.et` is read as one
+    // files named `.et` are read as such
     !is_graph_name(path)
         && input::open(path, &Progress::hidden()).is_ok_and(|input| input.kind == InputKind::EtPlus)
 }
 
-/// Whether a file is merged JSON that is whole and has the traces that it was made from. Reads all of
-/// it.
+/// Returns true if a file is complete merged JSON with its source traces. Reads the whole file.
 fn has_traces(path: &Path) -> bool {
     if is_graph_name(path) {
         return false;
@@ -254,13 +254,13 @@ fn has_traces(path: &Path) -> bool {
     input.kind == InputKind::EtPlus && is_whole_recording(input.content).unwrap_or(false)
 }
 
-/// The member behind the nodes of merged JSON that has what they do not say.
+/// Member behind the nodes of merged JSON, with the data that the nodes lack.
 const RECORDING: &[u8] = b"\"recording\":";
 
-/// Whether a text has that member, and ends as an object does.
+/// Returns true if a text contains that member and ends like an object.
 fn is_whole_recording(mut text: impl Read) -> std::io::Result<bool> {
     let mut block = vec![0; 1 << 16];
-    // the name can stand in two blocks
+    // the name may be split between two blocks
     let mut kept = 0;
     let (mut has_recording, mut last) = (false, None);
     loop {
@@ -282,20 +282,20 @@ fn is_whole_recording(mut text: impl Read) -> std::io::Result<bool> {
     }
 }
 
-/// The runs of written graphs in a folder and its subfolders, by prefix. Of a rank with several files
-/// the `.et` counts.
+/// Returns the runs of written graphs in a folder and its subfolders, by prefix. Among several
+/// files of a rank, `.et` is taken.
 ///
 /// # Errors
-/// A folder cannot be read.
+/// Fails if a folder cannot be read.
 pub fn find_graph_sets(folder: &Path) -> Result<Vec<GraphSet>, RunError> {
     Ok(graph_sets(written_files(folder)?))
 }
 
-/// The same for what is said of a run: of a rank with several files merged JSON counts, which has its
-/// traces.
+/// Like [`find_graph_sets`], for reports on runs: among several files of a rank, takes merged JSON,
+/// which contains the traces.
 ///
 /// # Errors
-/// As those of [`find_graph_sets`].
+/// Fails like [`find_graph_sets`].
 pub(crate) fn find_recorded_sets(folder: &Path) -> Result<Vec<GraphSet>, RunError> {
     let mut sets = find_graph_sets(folder)?;
     sets.iter_mut().for_each(GraphSet::prefer_recordings);
@@ -310,10 +310,10 @@ fn graph_sets(files: Vec<PathBuf>) -> Vec<GraphSet> {
                 prefix,
                 ..GraphSet::default()
             });
-            // sorted by name: `.et` before its other forms
+            // sorted by name: `.et` precedes other forms
             match set.ranks.entry(rank) {
                 Entry::Vacant(place) => drop(place.insert(file)),
-                // the same plain and packed is one file
+                // plain and compressed copies count as one file
                 Entry::Occupied(taken) if is_same_but_packed(taken.get(), &file) => {}
                 Entry::Occupied(_) => set.passed_by.entry(rank).or_default().push(file),
             }
@@ -322,17 +322,17 @@ fn graph_sets(files: Vec<PathBuf>) -> Vec<GraphSet> {
     sets.into_values().collect()
 }
 
-/// Whether these are one `.et`, plain and packed. JSON of one name can be of two kinds.
+/// Returns true for a `.et` and its compressed copy. JSON files of one name may be of two kinds.
 fn is_same_but_packed(a: &Path, b: &Path) -> bool {
     is_graph_name(a) && unpacked_name(&file_name(a)) == unpacked_name(&file_name(b))
 }
 
-/// The groups in the `comm_group.json` beside files of this prefix, if there is one.
+/// Returns the groups in the `comm_group.json` next to files of this prefix, if it exists.
 ///
 /// # Errors
-/// It cannot be read, or is no list of ranks per group.
+/// Fails if the file cannot be read, or is not a list of ranks per group.
 pub fn groups_beside(prefix: &Path) -> Result<Option<GroupList>, RunError> {
-    // one list for all files of a folder, as simulators take it
+    // one list for all files of a folder, as simulators require
     let path = prefix.with_file_name(astra::file::GROUPS);
     if !may_be_file(&path) {
         return Ok(None);
@@ -344,10 +344,10 @@ pub fn groups_beside(prefix: &Path) -> Result<Option<GroupList>, RunError> {
     }
 }
 
-/// The groups of the run that a written graph is of, if they are listed beside it.
+/// Returns the groups of a written graph's run; empty if no list is next to it.
 ///
 /// # Errors
-/// Those of [`groups_beside`].
+/// Fails like [`groups_beside`].
 pub fn groups_of(path: &Path) -> Result<GroupList, RunError> {
     let Some((prefix, _)) = prefix_and_rank(path) else {
         return Ok(GroupList::new());
@@ -359,7 +359,7 @@ pub fn groups_of(path: &Path) -> Result<GroupList, RunError> {
 mod tests {
     use super::*;
 
-    /// A text that comes in blocks of so many bytes.
+    /// A text that is read in blocks of the given size.
     struct Blocks<'t>(&'t [u8], usize);
 
     impl Read for Blocks<'_> {

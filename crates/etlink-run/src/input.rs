@@ -1,4 +1,4 @@
-//! Opening traces: files or standard input, plain, gzip or zstd, by content.
+//! Opens traces: files or standard input; plain, gzip or zstd, detected by content.
 
 pub(crate) mod database;
 mod error;
@@ -29,38 +29,38 @@ use memchr::memmem;
 use std::io::{BufRead, BufReader, Cursor, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-/// How much of a file its kind is told from.
+/// Bytes at the beginning of a file from which its kind is detected.
 const HEAD_BYTES: u64 = 256 << 10;
 const BUFFER_BYTES: usize = 128 << 10;
 
-/// A trace that has been opened.
+/// An opened trace.
 pub struct InputFile {
-    /// Its name for messages.
+    /// Name in messages.
     pub name: String,
-    /// What it is, from its first bytes.
+    /// Kind of file, detected from the first bytes.
     pub kind: InputKind,
-    /// It is a view for Perfetto that etlink wrote, not a recording.
+    /// True if the file is a view that etlink wrote for Perfetto, not a recording.
     pub is_view: bool,
-    /// It is such a view in Perfetto's own format, whose content is read as the recording that it
-    /// was made from.
+    /// True if the file is such a view in Perfetto's own format, and `content` is the recording
+    /// from which it was made.
     pub is_read_back: bool,
-    /// Where it lies, if it is a file that is not packed.
+    /// Path, if it is an uncompressed file.
     pub plain_path: Option<PathBuf>,
-    /// Where it lies, if it is a file.
+    /// Path, if it is a file.
     pub stored_path: Option<PathBuf>,
-    /// Which of the processes in it is wanted, as its rows call it; `None`: the only one.
+    /// Process to read, as identified in the database's rows; `None` for the only one.
     pub process: Option<i64>,
-    /// Size as stored, if it is a file.
+    /// Stored size, if it is a file.
     pub stored_bytes: Option<u64>,
-    /// Its unpacked content.
+    /// Uncompressed content.
     pub content: Box<dyn Read + Send>,
-    /// The content as a file, where it had to be unpacked to tell what it is.
+    /// Content as a file, if detecting its kind required unpacking it.
     #[cfg(feature = "sqlite")]
     pub(crate) unpacked: Option<UnpackedFile>,
 }
 
 impl InputFile {
-    /// What to say where another kind is wanted.
+    /// Creates the error for a file that is not of the wanted kind.
     pub(crate) fn refuse_kind(&self, wanted: WantedTrace) -> InputError {
         InputError::WrongKind {
             name: self.name.clone(),
@@ -70,7 +70,7 @@ impl InputFile {
     }
 }
 
-/// What a file is called in messages.
+/// Returns the name of a file in messages.
 pub fn display_name(path: &Path) -> String {
     if path == Path::new("-") {
         return "standard input".to_owned();
@@ -78,10 +78,10 @@ pub fn display_name(path: &Path) -> String {
     shown_path(path)
 }
 
-/// Opens `path` (`-`: standard input) and looks at its beginning.
+/// Opens `path` (`-`: standard input) and detects its kind from the beginning.
 ///
 /// # Errors
-/// It cannot be read, is a folder or empty, or its first bytes cannot be unpacked.
+/// Fails if the file cannot be read, is a folder, is empty, or its first bytes cannot be unpacked.
 pub fn open(path: &Path, progress: &Progress) -> Result<InputFile, InputError> {
     let input = if path == Path::new("-") {
         let source = Box::new(std::io::stdin());
@@ -89,7 +89,7 @@ pub fn open(path: &Path, progress: &Progress) -> Result<InputFile, InputError> {
     } else {
         open_file(path, progress)?
     };
-    // tables tell more than the text of the first pages, which need not have them all
+    // the first pages may not list all tables, so the database is queried
     match input.kind {
         InputKind::OtherSqlite => ask_tables(input),
         _ => Ok(input),
@@ -99,7 +99,7 @@ pub fn open(path: &Path, progress: &Progress) -> Result<InputFile, InputError> {
 fn open_file(path: &Path, progress: &Progress) -> Result<InputFile, InputError> {
     let name = path.display().to_string();
     let file = storage::open(path).with_path(FileAction::Open, path)?;
-    // Unix opens folders as files, and fails at the first read with less clear words
+    // Unix opens folders as files and fails on the first read, with a less clear message
     if file.data.kind == StoredKind::Folder {
         let entries = storage::list(path).unwrap_or_default();
         return Err(if entries.iter().any(|entry| is_nsys_table(&entry.path)) {
@@ -108,7 +108,7 @@ fn open_file(path: &Path, progress: &Progress) -> Result<InputFile, InputError> 
             InputError::IsFolder { name }
         });
     }
-    // pipes and devices have the length 0, which would be taken for an empty file
+    // pipes and devices have length 0, which would look like an empty file
     let stored = (file.data.kind == StoredKind::File).then_some(file.data.bytes);
     let mut input = from_source(
         name,
@@ -119,7 +119,7 @@ fn open_file(path: &Path, progress: &Progress) -> Result<InputFile, InputError> 
     Ok(watched(input, progress))
 }
 
-/// The same, whose reading waits or fails where memory is short.
+/// Wraps the content so that reads wait or fail if memory is short.
 fn watched(input: InputFile, progress: &Progress) -> InputFile {
     let Some(watch) = progress.memory() else {
         return input;
@@ -130,10 +130,10 @@ fn watched(input: InputFile, progress: &Progress) -> InputFile {
     }
 }
 
-/// Opens a file for a reader that tells kinds apart by itself; an empty one is for it to judge.
+/// Opens a file for a reader that detects kinds itself and also accepts empty files.
 ///
 /// # Errors
-/// As those of [`open`].
+/// Fails like [`open`].
 pub fn open_any(path: &Path) -> Result<Box<dyn Read + Send>, InputError> {
     let data = storage::file_data(path);
     if data.is_ok_and(|data| data.kind == StoredKind::File && data.bytes == 0) {
@@ -149,7 +149,7 @@ fn from_source(
     mut source: Box<dyn Read + Send>,
 ) -> Result<InputFile, InputError> {
     let path = Path::new(&name);
-    // the formats differ in their first four bytes; names of files are often wrong
+    // formats differ in their first four bytes; file names are often wrong
     let mut magic = vec![];
     source
         .by_ref()
@@ -159,7 +159,7 @@ fn from_source(
     if magic.is_empty() {
         return Err(InputError::Empty { name });
     }
-    // standard input cannot be sought back to its beginning
+    // standard input cannot seek back to its beginning
     let stored = Cursor::new(magic.clone()).chain(source);
     let buffered = |stored| BufReader::with_capacity(BUFFER_BYTES, stored);
     let is_packed = matches!(
@@ -168,7 +168,7 @@ fn from_source(
     );
     let mut content: Box<dyn Read + Send> = match magic[..] {
         [0x1f, 0x8b, ..] => Box::new(Gzip::new(Box::new(buffered(stored)))),
-        // a frame, or a skippable one before it
+        // a frame, or a skippable frame before it
         [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => {
             Box::new(Zstd::new(buffered(stored)).with_path(FileAction::Unpack, path)?)
         }
@@ -180,7 +180,7 @@ fn from_source(
         .take(HEAD_BYTES)
         .read_to_end(&mut head)
         .err();
-    // blanks before a document say nothing of its kind, however many
+    // any amount of leading whitespace says nothing about the kind
     while cut.is_none()
         && head.len() as u64 == HEAD_BYTES
         && head.iter().all(u8::is_ascii_whitespace)
@@ -193,7 +193,7 @@ fn from_source(
             .err();
     }
     let mut kind = sniff_kind(&head);
-    // packets begin with the byte that is the length of a Chakra message of ten bytes
+    // Perfetto packets begin with a byte that is also the length of a ten-byte Chakra message
     let is_packets = matches!(kind, InputKind::Unknown | InputKind::ChakraEt);
     let origin = if is_packets {
         perfetto_origin(&head)
@@ -215,12 +215,12 @@ fn from_source(
         kind = InputKind::NsysReport;
     }
     if let Some(error) = cut {
-        // where the kind is known already, the reader keeps what came before the damage
+        // if the kind is known, the reader keeps the data before the damage
         if kind == InputKind::Unknown {
             let failed = Err(error).with_path(FileAction::UnpackBeginning, path);
             return Ok(failed?);
         }
-        // readers find the damage where it is, behind the head, and count it
+        // readers find and count the damage behind the head
         content = Box::new(FailingSource(Some(error)));
     }
     let is_view = is_view(&head);
@@ -230,7 +230,7 @@ fn from_source(
     } else if is_torch {
         content = Box::new(TorchText::new(content));
     }
-    // what is packed or no file is a stream, of which no place can be asked for
+    // compressed input and non-files are streams, without random access
     let is_plain = !is_packed && stored_bytes.is_some() && !is_url(path);
     let plain_path = is_plain.then(|| path.to_owned());
     Ok(InputFile {
@@ -248,10 +248,10 @@ fn from_source(
     })
 }
 
-/// The first bytes of every Parquet file (<https://parquet.apache.org/docs/file-format/>).
+/// First bytes of every Parquet file (<https://parquet.apache.org/docs/file-format/>).
 const PARQUET_MAGIC: &[u8] = b"PAR1";
 
-/// What a file is, by its unpacked beginning.
+/// Returns the kind of a file from its unpacked beginning.
 fn sniff_kind(head: &[u8]) -> InputKind {
     if head.starts_with(MAGIC) {
         return kind_of_pages(head);
@@ -259,18 +259,18 @@ fn sniff_kind(head: &[u8]) -> InputKind {
     if head.starts_with(PARQUET_MAGIC) {
         return InputKind::ParquetTable;
     }
-    // A pickle's first bytes are the length of a Chakra message of 256 bytes or more.
+    // A pickle's first bytes are also the length of a Chakra message of 256 bytes or more.
     if is_flight_dump(head) {
         return InputKind::FlightRecorder;
     }
     if is_inspector_log(head) {
         return InputKind::NcclInspector;
     }
-    // A plane's name is surer than what a Chakra message would say: it is asked for first.
+    // A plane's name is more specific than the check for Chakra messages, so it comes first.
     if etlink_xla::is_xla_space(head) {
         return InputKind::XlaSpace;
     }
-    // Names of kernels in it are any text: its first key is asked for first.
+    // The file may contain any text as kernel names, so its first key is checked first.
     if is_rocprof_json(head) {
         return InputKind::RocprofJson;
     }
@@ -281,7 +281,7 @@ fn sniff_kind(head: &[u8]) -> InputKind {
     }
 }
 
-/// Returns whether a document begins as those of ROCm's rocprofv3.
+/// Returns true if a document begins like JSON of ROCm's rocprofv3.
 fn is_rocprof_json(head: &[u8]) -> bool {
     let text = head.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(head);
     let text = text.trim_ascii_start().strip_prefix(b"{");
@@ -291,15 +291,15 @@ fn is_rocprof_json(head: &[u8]) -> bool {
     })
 }
 
-/// Whether a name is that of a report of Nsight Systems, whose format is not public; `.qdrep` until
-/// 2021.
+/// Returns true if a name is that of a Nsight Systems report, whose format is not public; `.qdrep`
+/// until 2021.
 pub(crate) fn is_nsys_report(path: &Path) -> bool {
     let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
     ending.is_some_and(|ending| ending == "nsys-rep" || ending == "qdrep")
 }
 
-/// Whether a name is that of a table in a folder that `nsys export --type parquetdir` or `arrowdir`
-/// wrote: they are called as those of an SQLite export are.
+/// Returns true if a name is that of a table written by `nsys export --type parquetdir` or
+/// `arrowdir`. Their names equal the tables of an SQLite export.
 pub(crate) fn is_nsys_table(path: &Path) -> bool {
     let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
@@ -309,7 +309,7 @@ pub(crate) fn is_nsys_table(path: &Path) -> bool {
     is_known && ending.is_some_and(|ending| ending == "parquet" || ending == "arrow")
 }
 
-/// What is no trace and is read all the same, by its unpacked beginning.
+/// Returns the kind of a readable file other than a trace, from its unpacked beginning.
 fn sniff_other(head: &[u8]) -> InputKind {
     if etlink_metrics::is_latency_file(head) {
         InputKind::RequestLatencies
@@ -326,15 +326,16 @@ fn sniff_other(head: &[u8]) -> InputKind {
     }
 }
 
-/// Whether Chrome JSON begins as that of `etlink_report::perfetto`, which names its writer before
-/// its events.
+/// Returns true if Chrome JSON comes from `etlink_report::perfetto`, which names its writer before
+/// the events.
 fn is_view(head: &[u8]) -> bool {
-    // behind the events the same words may be an argument of somebody's op
+    // behind the events, the same words may be an argument of any op
     let events = memmem::find(head, b"\"traceEvents\"").unwrap_or(head.len());
     memmem::find(&head[..events], b"\"written_by\": \"etlink ").is_some()
 }
 
-/// What is left of a source whose damage was met in its first bytes: decoders tell it once.
+/// Rest of a source whose first bytes are damaged. Returns the error once, then the end, as
+/// decoders do.
 struct FailingSource(Option<std::io::Error>);
 
 impl Read for FailingSource {
@@ -343,14 +344,14 @@ impl Read for FailingSource {
     }
 }
 
-/// zstd reports damage as an error of no kind; readers take [`ErrorKind::InvalidData`] for
-/// an early end and keep what came before.
+/// zstd decoder that reports damage as [`ErrorKind::InvalidData`], instead of an error without a
+/// kind. Readers take that for an early end and keep the data before it.
 struct Zstd<R: BufRead>(zstd::Decoder<'static, R>);
 
 impl<R: BufRead> Zstd<R> {
     fn new(stored: R) -> std::io::Result<Self> {
         let mut decoder = zstd::Decoder::with_buffer(stored)?;
-        // as `zstd --long=31` packs; memory is only taken for the window that a file has
+        // as `zstd --long=31` packs; memory is only allocated for a file's actual window
         decoder.window_log_max(31)?;
         Ok(Zstd(decoder))
     }

@@ -10,23 +10,23 @@ use crate::text::file_name;
 use etlink_nccl_inspector::InspectorLog;
 use std::path::{Path, PathBuf};
 
-/// The logs of a folder.
+/// Logs found in a folder.
 #[derive(Clone, Debug, Default)]
 pub struct LogFiles {
-    /// By path.
+    /// Paths of the logs, sorted.
     pub logs: Vec<PathBuf>,
-    /// What was left out.
+    /// Notes on excluded files.
     pub notes: Vec<String>,
 }
 
-/// The logs in `root` and its subfolders. Subfolders that cannot be read are passed by.
+/// Finds the logs in `root` and its subfolders. Skips unreadable subfolders.
 ///
 /// # Errors
-/// `root` cannot be read, or files in it are being replaced.
+/// Fails if `root` cannot be read, or files in it are being replaced.
 pub fn find_logs(root: &Path) -> Result<LogFiles, RunError> {
     let mut folders = vec![root.to_owned()];
     let mut logs = vec![];
-    // a list, not recursion: nobody bounds how deep folders lie
+    // a list instead of recursion: the depth of folders is unlimited
     while let Some(folder) = folders.pop() {
         let entries = match storage::list(&folder).with_path(FileAction::ReadFolder, &folder) {
             Ok(entries) => entries,
@@ -36,7 +36,7 @@ pub fn find_logs(root: &Path) -> Result<LogFiles, RunError> {
         for entry in entries {
             let is_file = entry.may_be_file();
             let path = entry.path;
-            // links to folders are not followed: they can go in circles
+            // skips links to folders, which may form cycles
             if entry.is_folder {
                 if !is_work_folder(&path)? {
                     folders.push(path);
@@ -44,7 +44,7 @@ pub fn find_logs(root: &Path) -> Result<LogFiles, RunError> {
             } else if is_file && may_be_log(&path) {
                 let is_log = match input::open(&path, &Progress::hidden()) {
                     Ok(input) => input.kind == InputKind::NcclInspector,
-                    // who reads it tells why it cannot be read
+                    // reading it later reports the error
                     Err(error) => error.into_failed_call().is_some(),
                 };
                 if is_log {
@@ -57,13 +57,13 @@ pub fn find_logs(root: &Path) -> Result<LogFiles, RunError> {
     Ok(without_packed_twins(&logs))
 }
 
-/// A log that lies there plain and packed is one (`gunzip -k`): the plain one.
+/// Keeps the plain file of a log that also exists compressed (`gunzip -k`).
 fn without_packed_twins(all: &[PathBuf]) -> LogFiles {
     let mut found = LogFiles::default();
     for path in all {
         let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
         let is_packed = ending.is_some_and(|ending| ending == "gz" || ending == "zst");
-        // sorted, so that a folder of thousands of ranks takes no long search
+        // binary search, for folders of thousands of ranks
         if is_packed && all.binary_search(&path.with_extension("")).is_ok() {
             let name = path.display();
             found
@@ -76,7 +76,8 @@ fn without_packed_twins(all: &[PathBuf]) -> LogFiles {
     found
 }
 
-/// `<host>-pid<pid>.log` is the plugin's own name; its exporter also takes `.jsonl`.
+/// Returns true if a name may be that of a log. The plugin writes `<host>-pid<pid>.log`; its
+/// exporter also accepts `.jsonl`.
 fn may_be_log(path: &Path) -> bool {
     let name = file_name(path).to_lowercase();
     let plain = name
@@ -91,15 +92,15 @@ fn may_be_log(path: &Path) -> bool {
 /// Reads a log.
 ///
 /// # Errors
-/// It cannot be opened, or has no line of the inspector.
+/// Fails if the file cannot be opened, or has no line of the inspector.
 pub fn read_log(path: &Path, progress: &Progress) -> Result<InspectorLog, RunError> {
     read_opened_log(input::open(path, progress)?)
 }
 
-/// Reads a log that is open already.
+/// Reads a log that is already open.
 ///
 /// # Errors
-/// As those of [`read_log`].
+/// Fails like [`read_log`].
 pub fn read_opened_log(input: InputFile) -> Result<InspectorLog, RunError> {
     if input.kind != InputKind::NcclInspector {
         return Err(input.refuse_kind(WantedTrace::Times).into());

@@ -1,4 +1,4 @@
-//! One rank from files to file: read both traces, link, write.
+//! Links one rank: reads both traces, links them, and writes the result.
 
 pub use crate::perfetto::PerfettoCounts;
 
@@ -33,51 +33,51 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// The job of one rank.
+/// Settings for linking one rank.
 #[derive(Clone, Debug)]
 pub struct LinkJob {
-    /// Host trace; without it the graph is that of the device trace alone.
+    /// Host trace; `None` for the graph of the device trace alone.
     pub host: Option<PathBuf>,
     /// Device trace.
     pub device: PathBuf,
-    /// Which of the processes in the file of the device trace; `None`: the only one.
+    /// Process in the device trace's file; `None` for the only one.
     pub process: Option<i64>,
-    /// Trace of the capture of its graphs.
+    /// Device trace of the capture of the rank's graphs.
     pub capture: Option<PathBuf>,
-    /// Dump of the flight recorder.
+    /// Dump of the rank's flight recorder.
     pub flight: Option<PathBuf>,
-    /// Metrics of its kernels.
+    /// Metrics of the rank's kernels.
     pub metrics: Option<PathBuf>,
-    /// Rank, where the traces do not name it.
+    /// Rank, for traces that do not state it.
     pub rank: Option<i64>,
-    /// Where the result goes; nowhere if only the report is wanted.
+    /// Destination of the result; `None` if only the report is needed.
     pub target: Option<Target>,
-    /// What a `.et` is like.
+    /// Settings of the `.et`.
     pub form: ChakraOptions,
-    /// Which dependencies through tensors become edges.
+    /// Kinds of dependencies through tensors that become edges.
     pub tensor_deps: TensorEdges,
-    /// What to read that no graph needs.
+    /// Events to read beyond the needs of a graph.
     pub keep: KeepEvents,
-    /// What steps are called; `None`: names that are known tell them.
+    /// Pattern for the names of steps; `None` for the known names.
     pub steps_by: Option<StepPattern>,
-    /// Which part of the traces is read; `None`: all.
+    /// Part of the traces to read; `None` for all.
     pub slice: Option<TraceSlice>,
-    /// Threads for reading.
+    /// Number of reading threads.
     pub threads: usize,
-    /// Refuse damaged traces.
+    /// True to refuse damaged traces.
     pub strict: bool,
-    /// Link traces that do not seem to belong together.
+    /// True to link traces even if they seem not to belong together.
     pub allow_mismatch: bool,
-    /// What the manifest of the recording says of the traces.
+    /// Facts about the traces from the recording's manifest.
     pub manifest: ManifestEntry,
-    /// Parsed traces of earlier runs.
+    /// Cache of parsed traces; `None` without one.
     pub cache: Option<ReadCache>,
-    /// What is done with the rank, which decides what memory it takes.
+    /// Work on the rank, which determines its memory.
     pub work: RankOperation,
 }
 
 impl LinkJob {
-    /// Reads and links for figures: nothing is written, and no tensor edges are looked for.
+    /// Creates a job that only links for figures: it writes nothing and searches no tensor edges.
     pub fn reading(host: Option<PathBuf>, device: PathBuf, threads: usize) -> LinkJob {
         LinkJob {
             host,
@@ -102,7 +102,7 @@ impl LinkJob {
         }
     }
 
-    /// What is read of events: all of them for an export that leaves nothing out.
+    /// Returns the events to read: all of them for an export of everything.
     fn kept_events(&self) -> KeepEvents {
         let target = self.target.as_ref();
         match target.and_then(|target| target.format.for_perfetto()) {
@@ -111,7 +111,7 @@ impl LinkJob {
         }
     }
 
-    /// How a slice of its device trace is read.
+    /// Returns the settings for reading a slice of the device trace.
     fn slicing(&self, slice: TraceSlice, shapes: bool) -> SliceReading<'_> {
         SliceReading {
             slice,
@@ -124,7 +124,7 @@ impl LinkJob {
         }
     }
 
-    /// How its traces are linked.
+    /// Returns the settings for linking the traces.
     pub fn options(&self) -> LinkOptions {
         LinkOptions {
             allow_mismatch: self.allow_mismatch,
@@ -135,95 +135,95 @@ impl LinkJob {
     }
 }
 
-/// What a `.et` is like.
+/// Settings of a `.et`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ChakraOptions {
-    /// Where latency goes.
+    /// Assignment of launch latency.
     pub latency: LatencyMode,
-    /// Without host gaps.
+    /// True to omit host gaps.
     pub no_gaps: bool,
-    /// With what each dependency takes by itself, and the slack of nodes.
+    /// True to write the latency of each dependency and the slack of nodes.
     pub dep_latencies: bool,
-    /// Which attributes nodes have.
+    /// Attributes of nodes.
     pub attributes: AttributeSet,
-    /// Which part of a rank.
+    /// Part of the rank to write.
     pub part: TracePart,
 }
 
 impl ChakraOptions {
-    /// This part of a rank.
+    /// Returns the settings for another part of a rank.
     pub fn with(self, part: TracePart) -> ChakraOptions {
         ChakraOptions { part, ..self }
     }
 }
 
-/// How it went.
+/// Report of linking one rank.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JobReport {
-    /// The host trace's file.
+    /// File of the host trace.
     pub host: Option<String>,
-    /// The device trace's file.
+    /// File of the device trace.
     pub device: String,
-    /// The capture-time trace's file.
+    /// File of the device trace recorded during capture.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capture: Option<String>,
-    /// The file that was written.
+    /// Written file.
     pub output: Option<String>,
-    /// Damage was found and `--strict` given: nothing was written.
+    /// True if damage was found under `--strict`, so that nothing was written.
     pub refused: bool,
-    /// The linker's report.
+    /// Report of the linker.
     pub report: LinkReport,
-    /// What merged JSON does not have of the traces that it was made from.
+    /// Parts of the original traces that are missing in merged JSON.
     #[serde(skip)]
     pub lost: Losses,
-    /// What the writer wrote.
+    /// Summary of the written graph.
     pub written: Option<WriteSummary>,
-    /// What a trace for Perfetto has.
+    /// Counts of a written trace for Perfetto.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shown: Option<PerfettoCounts>,
-    /// JobBytes.
+    /// Sizes of the traces and the output.
     pub bytes: JobBytes,
-    /// JobSeconds per phase.
+    /// Times of the phases.
     pub seconds: JobSeconds,
 }
 
-/// JobBytes in bytes.
+/// Sizes of traces and output, bytes.
 #[derive(Clone, Debug, Default, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JobBytes {
-    /// Host trace, unpacked.
+    /// Unpacked host trace.
     pub host: u64,
-    /// Device trace, unpacked.
+    /// Unpacked device trace.
     pub device: u64,
-    /// Output as stored.
+    /// Stored output.
     pub output: u64,
 }
 
-/// Wall time in seconds.
+/// Wall times of the phases, seconds.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JobSeconds {
-    /// Both traces, at the same time.
+    /// Reading of both traces, in parallel.
     pub read: f64,
-    /// Linking.
+    /// Linking of the traces.
     pub link: f64,
-    /// Encoding and writing.
+    /// Encoding and writing of the output.
     pub write: f64,
 }
 
-/// What a rank is among the others, for what is written.
+/// Data about a rank within its run, for writing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RankContext<'a> {
-    /// What its communications become.
+    /// Form of the rank's communications.
     pub agreement: Option<&'a RankAgreement>,
-    /// Communications go in turn.
+    /// True if communications are serialized.
     pub serialize_comms: bool,
-    /// Its clock against the first rank's.
+    /// Clock of the rank relative to the first rank.
     pub clock: etlink_link::ranks::RankClock,
 }
 
-/// Writes what was linked, unless there is nowhere to write to or it was refused.
+/// Writes a linked trace, unless the job has no target or the trace was refused.
 pub fn write_out(
     trace: &LinkedTrace,
     job: &LinkJob,
@@ -245,7 +245,7 @@ pub fn write_out(
     Ok(())
 }
 
-/// Writes a rank's part of the file of all ranks.
+/// Writes a rank's part of the timeline of all ranks.
 pub fn write_member(
     trace: &LinkedTrace,
     job: &LinkJob,
@@ -263,30 +263,30 @@ pub fn write_member(
     Ok(piece)
 }
 
-/// What of a job's traces is open or read already.
+/// A trace of the job that is already open or read.
 pub(crate) enum OpenedTrace {
-    /// The device trace of a job without a host trace.
+    /// Device trace of a job without a host trace.
     File(InputFile),
-    /// Both of them, out of merged JSON.
+    /// Both traces, from merged JSON.
     Merged(Box<RecordedTraces>),
 }
 
-/// What of a recording merged JSON never has.
+/// Note on the parts of a recording that merged JSON never contains.
 const MERGED_LACKS: &str = "merged JSON has what linking needs: allocations, Python frames, annotations \
     of devices and the occupancy of kernels are in the recording alone";
 
-/// The traces of a job.
+/// Traces of a job.
 struct JobTraces {
     host: Option<HostTrace>,
     device: DeviceTrace,
-    /// How those of merged JSON were linked.
+    /// Options with which merged JSON was linked.
     linked: Option<LinkOptions>,
     lost: Losses,
     notes: Vec<String>,
 }
 
 impl JobTraces {
-    /// Those of files of their own.
+    /// Returns traces that were read from separate files.
     fn plain(host: Option<HostTrace>, device: DeviceTrace) -> JobTraces {
         JobTraces {
             host,
@@ -297,7 +297,7 @@ impl JobTraces {
         }
     }
 
-    /// Those that merged JSON was made from.
+    /// Returns the traces from which merged JSON was made.
     fn of_merged(traces: RecordedTraces, job: &LinkJob) -> JobTraces {
         let linked = traces.link_options();
         let losses = traces.losses.iter();
@@ -320,7 +320,7 @@ impl JobTraces {
         }
     }
 
-    /// Cuts the slice that the job is of out of traces that were read whole.
+    /// Cuts the job's slice out of traces that were read completely.
     fn cut(mut self, job: &LinkJob, name: String) -> Result<JobTraces, RunError> {
         if let Some(slice) = job.slice {
             let window = self.device.window();
@@ -334,7 +334,7 @@ impl JobTraces {
         Ok(self)
     }
 
-    /// How they are linked.
+    /// Returns the options for linking.
     fn options(&self, job: &LinkJob) -> LinkOptions {
         let options = job.options();
         match &self.linked {
@@ -348,7 +348,7 @@ impl JobTraces {
     }
 }
 
-/// Reads the files of a job, and links.
+/// Reads and links the files of a job.
 pub(crate) fn link_files(
     job: &LinkJob,
     progress: &Progress,
@@ -356,7 +356,7 @@ pub(crate) fn link_files(
     read_and_link(job, None, progress)
 }
 
-/// Reads and links. One trace of the job is open already.
+/// Reads and links the files of a job; one of them is already open.
 pub(crate) fn link_opened(
     job: &LinkJob,
     opened: OpenedTrace,
@@ -371,7 +371,7 @@ fn read_and_link(
     progress: &Progress,
 ) -> Result<(LinkedTrace, JobReport), RunError> {
     let mut stopwatch = Stopwatch(Instant::now());
-    // the trace of the capture is opened first: a wrong file fails before gigabytes are read
+    // the capture trace is opened first: a wrong file fails before gigabytes are read
     progress.phase("reading");
     let capture = job
         .capture
@@ -388,7 +388,7 @@ fn read_and_link(
         notes,
         ..
     } = traces;
-    // of merged JSON it is in the same file
+    // for merged JSON, it is in the same file
     let host_file = if is_merged && host.is_some() {
         Some(&job.device)
     } else {
@@ -397,7 +397,7 @@ fn read_and_link(
     let host_file = host_file.map(|path| path.display().to_string());
     check_memory(job, host.as_ref(), &device, progress)?;
     let flight_note = flight::describe_collectives(job.flight.as_deref(), &mut device, progress);
-    // of a slice the steps are known already
+    // for a slice, the steps are already known
     let step_note = match job.slice {
         Some(_) => None,
         None => mark_steps(&mut device, job.steps_by.as_ref()),
@@ -415,11 +415,11 @@ fn read_and_link(
     trace.report.notes.extend(job.manifest.cost.clone());
     trace.report.notes.extend(step_note);
     trace.report.notes.extend(flight_note);
-    // captured ops are carried after linking: they need to know which launch is which graph's
+    // captured ops are added after linking, which assigns launches to graphs
     let mut link = stopwatch.lap();
     if let Some(capture) = capture {
         let name = capture.name.clone();
-        // read only now, when linking has given back what it took beside the traces
+        // read only now, when linking has freed its working memory
         let capture = read_device(capture, job.threads, true)?;
         read += stopwatch.lap();
         etlink_link::carry_captured_ops(&mut trace, &capture).map_err(|source| RunError::Link {
@@ -434,7 +434,7 @@ fn read_and_link(
         device: job.device.display().to_string(),
         capture: job.capture.as_ref().map(|path| path.display().to_string()),
         output: None,
-        // no error: the report says what is damaged, and the caller decides what to print
+        // not an error: the report states the damage, and the caller decides what to print
         refused: job.strict && is_damaged(&trace.report),
         report: trace.report.clone(),
         lost,
@@ -450,7 +450,7 @@ fn read_and_link(
     Ok((trace, linked))
 }
 
-/// Looks whether the work on a rank that is read fits into memory.
+/// Checks that the work on a rank that has been read fits into memory.
 fn check_memory(
     job: &LinkJob,
     host: Option<&HostTrace>,
@@ -459,14 +459,14 @@ fn check_memory(
 ) -> Result<(), RunError> {
     if let Some(watch) = progress.memory() {
         let takes = job.work.bytes(host, device);
-        // who watches knows what to say of it
+        // the gate's owner reports the error
         watch.check_read(takes).map_err(|_| Cancelled)?;
     }
     Ok(())
 }
 
-/// Joins what was measured of kernels: what a file beside the trace says, else what CUPTI's range
-/// profiler wrote into it.
+/// Joins metrics of kernels: from a file next to the trace, or else those that CUPTI's range
+/// profiler wrote into the trace.
 fn join_metrics(
     job: &LinkJob,
     progress: &Progress,
@@ -497,10 +497,11 @@ fn join_metrics(
     Ok(())
 }
 
-/// Reads the host trace of a job and links it with a device trace that was read already.
+/// Reads the host trace of a job and links it with a device trace that has been read.
 ///
 /// # Errors
-/// The host trace cannot be read, the two are of two programs, or memory is short.
+/// Fails if the host trace cannot be read, the traces are of different programs, or memory
+/// is short.
 pub fn link_read(
     job: &LinkJob,
     device: DeviceTrace,
@@ -517,7 +518,7 @@ pub fn link_read(
     etlink_link::link(host, device, job.options()).map_err(|source| link_error(job, source))
 }
 
-/// What `--strict` refuses.
+/// Returns true if `--strict` refuses a trace with this report.
 pub fn is_damaged(report: &LinkReport) -> bool {
     report.two_runs || report.anomalies.any(Severity::Damage)
 }
@@ -529,7 +530,7 @@ fn link_error(job: &LinkJob, source: etlink_link::Error) -> RunError {
     }
 }
 
-/// The traces of a job, for messages.
+/// Returns the names of a job's traces, for messages.
 pub fn inputs(job: &LinkJob) -> String {
     let device = input::display_name(&job.device);
     match &job.host {
@@ -538,7 +539,7 @@ pub fn inputs(job: &LinkJob) -> String {
     }
 }
 
-/// How a `.et` of this form is written of a rank that is this among the others.
+/// Returns the options for writing a `.et` in this form of a rank in this context.
 pub(crate) fn write_options(form: ChakraOptions, among: RankContext<'_>) -> WriteOptions<'_> {
     let RankContext {
         agreement,
@@ -560,13 +561,13 @@ pub(crate) fn write_options(form: ChakraOptions, among: RankContext<'_>) -> Writ
         dep_latencies,
         agreement,
         serialize_comms,
-        // for ASTRA-sim alone
+        // only for ASTRA-sim
         roofline: serialize_comms,
         clock,
     }
 }
 
-/// Writes, and says what. Returns the stored size, bytes.
+/// Writes the graph. Returns its summary and the stored size, bytes.
 fn write(
     trace: &LinkedTrace,
     target: &Target,
@@ -598,7 +599,7 @@ impl Stopwatch {
     }
 }
 
-/// Reads the two traces at the same time.
+/// Reads both traces in parallel.
 pub fn read_both(
     job: &LinkJob,
     progress: &Progress,
@@ -630,13 +631,13 @@ fn read_opened(
     }
 }
 
-/// Reads a device trace, or what merged JSON was made from.
+/// Reads a device trace, or the traces in merged JSON.
 fn read_one_file(
     job: &LinkJob,
     opened: Option<OpenedTrace>,
     progress: &Progress,
 ) -> Result<JobTraces, RunError> {
-    // a trace that was opened to see what it is cannot be opened again if it is standard input
+    // standard input was opened to detect its kind, and cannot be opened again
     let mut device = match opened {
         Some(OpenedTrace::Merged(traces)) => {
             let name = input::display_name(&job.device);
@@ -661,7 +662,7 @@ fn read_one_file(
     }
     let options = KinetoReadOptions {
         threads: job.threads,
-        // without a host trace these shapes are all there are
+        // without a host trace, no other shapes exist
         shapes: true,
         keep: job.kept_events(),
     };
@@ -669,7 +670,7 @@ fn read_one_file(
     Ok(JobTraces::plain(None, device))
 }
 
-/// Opens the two traces.
+/// Opens both traces.
 fn open_pair(
     job: &LinkJob,
     host: &PathBuf,
@@ -681,13 +682,13 @@ fn open_pair(
     let host = input::open(host, progress)?;
     let mut device = input::open(&job.device, progress)?;
     choose_process(&mut device, job)?;
-    // wrong kinds first: both files may be large
+    // checks both kinds first: the files may be large
     expect_host(&host)?;
     expect_device(&device, WantedTrace::Device)?;
     Ok([host, device])
 }
 
-/// Reads the two traces at the same time.
+/// Reads both traces in parallel.
 fn read_pair(
     job: &LinkJob,
     host: &PathBuf,
@@ -700,7 +701,7 @@ fn read_pair(
         shapes: false,
         keep: job.kept_events(),
     };
-    // one thread is what was asked for
+    // only one thread is allowed
     if job.threads <= 1 {
         return Ok((
             host_tables(host, job)?,
@@ -716,17 +717,17 @@ fn read_pair(
     std::thread::scope(|scope| {
         let reading = std::thread::Builder::new().spawn_scoped(scope, read_host_trace);
         let device = device_tables(device, options, job.cache.as_ref());
-        // the device trace's error waits: whoever gave a wrong --host shall read about that first
+        // the error of the device trace waits, so that a wrong --host is reported first
         let host = match reading {
             Ok(reading) => reading.join().map_err(|_| RunError::HostReader)?,
-            // a limit of the process: one after the other then
+            // if the process may not start another thread, one after the other
             Err(_) => read_host_trace(),
         }?;
         Ok((host, device?))
     })
 }
 
-/// How a slice of a device trace is read.
+/// Settings for reading a slice of a device trace.
 #[derive(Clone, Copy)]
 pub(crate) struct SliceReading<'j> {
     pub(crate) slice: TraceSlice,
@@ -734,8 +735,8 @@ pub(crate) struct SliceReading<'j> {
     pub(crate) steps_by: Option<&'j StepPattern>,
 }
 
-/// Reads a slice of a device trace, and says what it is. A file is read twice, once to see where the
-/// slice is; what is no file of Kineto is read whole.
+/// Reads a slice of a device trace. Returns notes on the slice. A Kineto file is read twice, the
+/// first time to locate the slice. Other inputs are read completely.
 pub(crate) fn read_slice(
     input: InputFile,
     how: SliceReading<'_>,
@@ -762,7 +763,7 @@ pub(crate) fn read_slice(
         source,
     };
     let is_step = |text: &str| how.steps_by.is_some_and(|pattern| pattern.is_match(text));
-    // what a slice is told by has neither frames nor details
+    // locating a slice needs neither frames nor details
     let outlined = KinetoReadOptions {
         keep: KeepEvents::Graph,
         ..how.options
@@ -814,7 +815,7 @@ fn choose_slice(
     chosen.map_err(|why| RunError::EmptySlice { name, slice, why })
 }
 
-/// Marks the steps that a pattern matches. Returns a note on ranges that are none.
+/// Marks the steps that a pattern matches. Without a pattern, returns a note on excluded ranges.
 fn mark_steps(device: &mut DeviceTrace, steps_by: Option<&StepPattern>) -> Option<String> {
     match steps_by {
         Some(pattern) => pattern.mark_steps(device),
@@ -822,8 +823,8 @@ fn mark_steps(device: &mut DeviceTrace, steps_by: Option<&StepPattern>) -> Optio
     }
 }
 
-/// Reads the part of a host trace that belongs to a slice of its device trace: by ids, or, where ops
-/// have none, all of it.
+/// Reads the part of a host trace that belongs to a slice of its device trace: by ids, or all of it
+/// if ops have no ids.
 fn host_of_slice(
     input: InputFile,
     job: &LinkJob,
@@ -841,7 +842,7 @@ fn host_of_slice(
     }
 }
 
-/// Reads a host trace, or takes what an earlier command has read of it.
+/// Reads a host trace, from the cache if possible.
 fn host_tables(input: InputFile, job: &LinkJob) -> Result<HostTrace, RunError> {
     let reading = TraceReading::Host {
         tensors: job.tensor_deps != TensorEdges::None,
@@ -853,7 +854,7 @@ fn host_tables(input: InputFile, job: &LinkJob) -> Result<HostTrace, RunError> {
     }
 }
 
-/// The same of a device trace.
+/// Reads a device trace, from the cache if possible.
 fn device_tables(
     input: InputFile,
     options: KinetoReadOptions,
@@ -872,15 +873,14 @@ fn device_tables(
     }
 }
 
-/// Which process of a report is meant: the one that discovery found, else that of the rank that was
-/// asked for.
+/// Selects the process to read: the one that discovery found, or else that of the requested rank.
 fn choose_process(device: &mut InputFile, job: &LinkJob) -> Result<(), RunError> {
     device.process = job.process;
     if let (None, Some(rank), Some(path)) = (job.process, job.rank, &device.plain_path)
         && device.kind.has_processes()
     {
         let processes = database_processes(path)?;
-        // of one process the rank is what the user says it is
+        // the rank of a single process is the one that the user states
         if processes.len() < 2 {
             return Ok(());
         }
@@ -907,14 +907,14 @@ pub(crate) fn expect_host(input: &InputFile) -> Result<(), InputError> {
     }
 }
 
-/// Opens the trace of a capture; a wrong kind is refused before anything is read.
+/// Opens the trace of a capture; refuses wrong kinds before reading.
 fn open_capture(path: &Path, progress: &Progress) -> Result<InputFile, InputError> {
     let input = input::open(path, progress)?;
     expect_device(&input, WantedTrace::Capture)?;
     Ok(input)
 }
 
-/// Reads a host trace, and which tensors its nodes use if that is asked for.
+/// Reads a host trace, including the tensors of its nodes if requested.
 pub fn read_host(
     input: InputFile,
     threads: usize,
@@ -934,7 +934,7 @@ fn read_host_part(
     let name = input.name;
     let mut host = etlink_host::read_part(input.content, options, kept)
         .map_err(|source| RunError::HostTrace { name, source })?;
-    // on request: each use of a tensor takes 24 bytes, and a node has several
+    // optional: each use of a tensor takes 24 bytes, and a node has several
     if tensors != TensorEdges::None {
         host.tensors = Some(etlink_host::tensor_uses(&host));
     }
@@ -957,7 +957,7 @@ pub fn read_device(
     )
 }
 
-/// The same, with what is asked for.
+/// Reads a device trace with the given options.
 pub fn read_device_with(
     input: InputFile,
     options: KinetoReadOptions,
@@ -965,12 +965,12 @@ pub fn read_device_with(
     read_device_trace(input, WantedTrace::Device, options)
 }
 
-/// Reads a device trace with what no graph needs, or takes it from the cache; marks its steps, or cuts
-/// out a slice. Returns the trace and notes on these. Merged JSON is refused:
-/// it lacks what figures of ops need.
+/// Reads a device trace for figures, from the cache if possible. Marks its steps or cuts out a
+/// slice, and returns notes on these. Merged JSON is refused, because it lacks data for figures of
+/// ops.
 ///
 /// # Errors
-/// It is no device trace, or cannot be read.
+/// Fails if the input is not a device trace, or cannot be read.
 pub fn read_for_figures(
     input: InputFile,
     job: &LinkJob,

@@ -1,10 +1,9 @@
-//! Opens a run: finds the traces of its ranks, pairs, reads, links, joins and writes them.
+//! Opens a run: finds the traces of its ranks; pairs, reads, links, joins and writes them.
 //!
-//! This is the library below the command. It reads and writes files; it does not print, does not
-//! look at the terminal and does not end the process: what it does is reported to a [`Progress`],
-//! and a [`Cancellation`] ends it early.
+//! This is the library below the command. It reads and writes files, but does not print, use the
+//! terminal or end the process. It reports to a [`Progress`], and a [`Cancellation`] ends it early.
 //!
-//! What `etlink merge` does, a Chakra file for each rank:
+//! Like `etlink merge`, write a Chakra file per rank:
 //!
 //! ```
 //! use etlink_model::GlobalRank;
@@ -25,7 +24,7 @@
 //! # }
 //! ```
 //!
-//! Who came late to the collectives of a run, without a file:
+//! Find the ranks that were late for the collectives of a run, without writing files:
 //!
 //! ```
 //! use etlink_run::{Run, RunError, RunOptions, RunSource};

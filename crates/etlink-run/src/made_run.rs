@@ -1,5 +1,5 @@
-//! The folder of a run that is made and not recorded: an earlier run of its name is replaced as a
-//! whole, and files of somebody else are not touched.
+//! Folder of a run that is generated instead of recorded. Replaces an earlier run of the same name
+//! as a whole, and leaves foreign files alone.
 
 use crate::error::RunError;
 use crate::merge::{EarlierFiles, MergeOptions};
@@ -7,22 +7,22 @@ use crate::output::{FileSet, OutputError};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Where a run goes, and what of it.
+/// Destination and form of a generated run.
 pub(crate) struct MadeRun<'p> {
-    /// Its folder, which is made.
+    /// Folder of the run, which is created.
     pub(crate) folder: &'p Path,
-    /// What its ranks' files begin with.
+    /// Prefix of the ranks' files.
     pub(crate) name: &'p str,
-    /// What is written, as `merge` would write it: files of ranks alone, or with those of a
-    /// simulator.
+    /// Form of the files, as in `merge`: only ranks, or also the files of a simulation.
     pub(crate) options: MergeOptions,
 }
 
 impl MadeRun<'_> {
-    /// Has `fill` write the files and puts them in place: all of them, or none.
+    /// Calls `fill` to write the files, and puts all of them in place, or none.
     ///
     /// # Errors
-    /// Those of `fill`, or the folder cannot be written, or a file would go that is not ours.
+    /// Returns the errors of `fill`. Fails if the folder cannot be written, or a foreign file would
+    /// be removed.
     pub(crate) fn write<T, E: From<RunError>>(
         &self,
         fill: impl FnOnce(&FileSet) -> Result<T, E>,
@@ -35,13 +35,13 @@ impl MadeRun<'_> {
         })
     }
 
-    /// Names of the files that an earlier run of this name left.
+    /// Returns the names of files from an earlier run of this name.
     fn earlier_files(&self) -> Result<Vec<String>, OutputError> {
         let options = &self.options;
         if !options.overwrite {
             return Ok(vec![]);
         }
-        // files of ranks alone come without a list of groups: one that lies there stays
+        // ranks alone have no list of groups: an existing list stays
         let is_alone = options.simulator.is_none();
         let none = BTreeSet::new();
         let earlier = EarlierFiles::find(options, self.folder, self.name, &none, is_alone)?;
@@ -55,11 +55,11 @@ impl MadeRun<'_> {
     }
 }
 
-/// Has `fill` write files into `folder`, and puts them in place. It gives the names of earlier files
-/// that go. A folder that was made for a set that failed is removed.
+/// Calls `fill` to write files into `folder`, and puts them in place. `fill` also returns the names
+/// of earlier files to remove. If it fails, removes a folder created for the set.
 ///
 /// # Errors
-/// Those of `fill`, or the folder cannot be written.
+/// Returns the errors of `fill`. Fails if the folder cannot be written.
 pub(crate) fn write_set<T, E: From<RunError>>(
     folder: &Path,
     overwrite: bool,
@@ -71,11 +71,11 @@ pub(crate) fn write_set<T, E: From<RunError>>(
         files.replace(stale).map_err(RunError::from)?;
         Ok(value)
     });
-    // its work folder lies in them
+    // its work folder is inside them
     drop(files);
     if written.is_err() {
         for folder in made {
-            // fails of a folder that has files: only an empty one goes
+            // fails for folders with files: removes only the empty ones
             drop(std::fs::remove_dir(folder));
         }
     }

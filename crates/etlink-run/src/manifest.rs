@@ -1,7 +1,7 @@
-//! What the manifest of a recording (`etlink.json`) says of the traces in a folder.
+//! Data about traces from the manifest of their recording (`etlink.json`).
 //!
-//! It lies beside the traces, or one folder above those of a cycle. Traces know more than it does:
-//! it is asked where they say nothing, and where it contradicts them both are told.
+//! The manifest is next to the traces, or one folder above the traces of a cycle. Traces have
+//! precedence: the manifest fills gaps, and contradictions are reported.
 
 use crate::file_kind::{is_absence, may_be_file};
 use crate::run_files::{JobPart, ManifestEntry, RankFiles};
@@ -16,41 +16,41 @@ use std::path::{Path, PathBuf};
 /// Name of the manifest.
 pub const MANIFEST: &str = "etlink.json";
 
-/// What names of drafts end with, in the work folder of a recording.
+/// Ending of drafts of the manifest, in the work folder of a recording.
 pub const DRAFT: &str = ".manifest";
 
-/// The work folder of a recording, in the folder of its traces.
+/// Work folder of a recording, in the folder of its traces.
 pub const WORK: &str = ".etlink";
 
-/// A file there, which launchers and processes hold a lock on that record.
+/// File in the work folder that is locked by recording launchers and processes.
 pub const RUNNING: &str = "running";
 
-/// Two readings of clocks whose difference to the machine's own clock is closer than this, ns, are
-/// of one machine.
+/// Tolerance for start times of a machine, ns: two clock readings that differ by less are of one
+/// machine.
 const SAME_MACHINE_NS: i64 = 1_000_000;
 
-/// Recorded steps that took this many times as long as others are worth a warning.
+/// Ratio of recorded to other step times that causes a warning.
 ///
-/// A profiler alone makes steps that the host bounds 1.05 to 1.5 times slower, with the execution
-/// trace observer 6 to 11 times.
+/// The profiler alone slows host-bound steps down by 1.05 to 1.5 times; the execution trace
+/// observer, by 6 to 11 times.
 const SLOW: f64 = 1.5;
 
-/// The manifest for a folder with traces.
+/// Manifest for a folder of traces.
 pub struct RunManifest {
-    /// Of the manifest itself.
+    /// Path of the manifest.
     path: PathBuf,
     recorded: ManifestContents,
-    /// The folder of the traces, relative to the manifest: that of a cycle, or empty.
+    /// Folder of the traces, relative to the manifest: that of a cycle, or empty.
     within: PathBuf,
-    /// Ranks of the files that it lists in the folder.
+    /// Rank of each listed file in the folder.
     files: BTreeMap<String, i64>,
-    /// The first and last step of them, by rank.
+    /// First and last recorded step, by rank.
     steps: BTreeMap<i64, (u64, u64)>,
-    /// The ranks whose host trace is of other steps than their device trace.
+    /// Ranks whose host trace covers other steps than their device trace.
     interleaved: BTreeSet<i64>,
 }
 
-/// What is to be said of traces without a manifest beside which a recorder has a work folder.
+/// Returns a note on traces without a manifest, if a recorder's work folder is next to them.
 pub fn unlisted(folder: &Path) -> Option<String> {
     let (work, manifest) = (folder.join(WORK), folder.join(MANIFEST));
     if manifest.exists() {
@@ -58,7 +58,7 @@ pub fn unlisted(folder: &Path) -> Option<String> {
     }
     let mut names = std::fs::read_dir(&work).ok()?.flatten();
     names.find(|entry| entry.file_name().to_string_lossy().ends_with(DRAFT))?;
-    // without a slash at the end
+    // without a trailing slash
     let name = folder.components().collect::<PathBuf>();
     let name = name.display();
     let is_held =
@@ -76,7 +76,7 @@ pub fn unlisted(folder: &Path) -> Option<String> {
 }
 
 impl ManifestEntry {
-    /// What the manifest beside a device trace says of that; nothing where there is none.
+    /// Returns the data of the manifest next to a device trace; empty if there is none.
     pub fn of_trace(device: &Path) -> ManifestEntry {
         let folder = if storage::is_file(device) {
             device.parent()
@@ -90,7 +90,7 @@ impl ManifestEntry {
             } else {
                 folder
             };
-            // what is wrong with a manifest is said where a folder is opened
+            // errors of a manifest are reported when a folder is opened
             RunManifest::of(folder).ok().flatten()
         });
         let Some((listed, rank)) = listed.and_then(|listed| {
@@ -108,22 +108,23 @@ impl ManifestEntry {
 }
 
 impl RunManifest {
-    /// The manifest for the traces in `folder`, if there is one; else why it cannot be used.
+    /// Returns the manifest for the traces in `folder`, if it exists, or the reason that it cannot
+    /// be used.
     pub fn of(folder: &Path) -> Result<Option<RunManifest>, String> {
-        // one file of a web server is asked for, and nothing that might lie beside it
+        // from a web server, only the requested file is read
         if storage::is_web_url(folder) {
             return Ok(None);
         }
-        // the name of `.` is empty, and the files of a cycle are listed by their folder's name
+        // the name of `.` is empty, and a cycle's files are listed by the name of its folder
         let folder = &folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-        // its own folder first: a cycle may have been copied with a manifest of its own
+        // the folder itself first: a cycle may have been copied with its own manifest
         let places = std::iter::once(folder.as_path()).chain(folder.parent());
         let paths = places.map(|place| place.join(MANIFEST));
         let mut found = paths.filter(|path| may_be_file(path)).map(|path| {
             let read = storage::read(&path);
             (path, read)
         });
-        // the system may not say that there is none before it is opened
+        // the system may only report a missing file when it is opened
         let is_there = |(_, read): &(PathBuf, io::Result<Vec<u8>>)| match read {
             Ok(_) => true,
             Err(error) => !is_absence(error),
@@ -155,7 +156,7 @@ impl RunManifest {
                 }
             }
         }
-        // one above that knows nothing of the folder is of other traces
+        // a manifest above that does not list the folder belongs to other traces
         let is_of_it = within.as_os_str().is_empty() || !files.is_empty();
         Ok(is_of_it.then_some(RunManifest {
             path,
@@ -167,7 +168,7 @@ impl RunManifest {
         }))
     }
 
-    /// The ranks that it lists.
+    /// Returns the listed ranks.
     fn listed_ranks(&self) -> BTreeMap<i64, &Rank> {
         let mut ranks: BTreeMap<i64, &Rank> = BTreeMap::new();
         for rank in &self.recorded.ranks {
@@ -175,7 +176,7 @@ impl RunManifest {
             let Some(number) = rank.process.rank.map(i64::from) else {
                 continue;
             };
-            // a rank that a launcher started again is listed twice: the one with traces counts
+            // a rank that a launcher restarted is listed twice: the one with traces counts
             if ranks
                 .get(&number)
                 .is_none_or(|known| known.process.cycles.is_empty())
@@ -186,12 +187,12 @@ impl RunManifest {
         ranks
     }
 
-    /// The rank that it says a file of the folder is of.
+    /// Returns the listed rank of a file in the folder.
     pub fn rank_of(&self, name: &str) -> Option<i64> {
         self.files.get(name).copied()
     }
 
-    /// Hands each rank what is told of it; gives what the user should know.
+    /// Adds the manifest's data to each rank. Returns notes for the user.
     pub fn describe_ranks(&self, found: &mut [RankFiles], world_size: Option<i64>) -> Vec<String> {
         let ranks = self.listed_ranks();
         let mut machines: Vec<(&str, i64)> = vec![];
@@ -211,11 +212,11 @@ impl RunManifest {
         let name = self.path.display();
         let here: BTreeSet<i64> = found
             .iter()
-            // a host trace alone cannot be linked: its rank counts as missing
+            // a host trace alone cannot be linked, so its rank counts as missing
             .filter(|found| found.device.is_some())
             .filter_map(|found| found.rank)
             .collect();
-        // by reason: a job that died takes hundreds of ranks along, and one line says it
+        // by reason: a job that fails may lose hundreds of ranks, which share one line
         let mut missing: BTreeMap<String, Vec<i64>> = BTreeMap::new();
         for (rank, listed) in ranks.iter().filter(|(rank, _)| !here.contains(rank)) {
             missing
@@ -258,7 +259,7 @@ impl RunManifest {
         notes
     }
 
-    /// How much longer recorded steps were, where that is much: by the recording or by what they do.
+    /// Returns a note on the overhead of recording if it is large, with a remedy.
     fn cost(&self) -> Option<String> {
         let slowdown = self.recorded.slowdown()?.slowdown();
         let slowdown = slowdown.filter(|slowdown| *slowdown > SLOW)?;
@@ -273,7 +274,7 @@ impl RunManifest {
         ))
     }
 
-    /// Whether the steps are those of --wait, --warmup and --active, with which --interleave goes.
+    /// Returns true if the steps follow --wait, --warmup and --active, which --interleave requires.
     fn is_scheduled(&self) -> bool {
         let is_asked = |rank: &Rank| !rank.process.asked.is_empty();
         let is_other = |cycle: &Cycle| cycle.own_profiler || cycle.phase.is_some();
@@ -281,12 +282,12 @@ impl RunManifest {
             && !cycles(&self.recorded).any(|(_, cycle)| is_other(cycle))
     }
 
-    /// What is to be said of ranks that recorded other iterations than the first one.
+    /// Returns a note on ranks that recorded other iterations than the first rank.
     pub fn apart_note(&self, found: &[RankFiles]) -> Option<String> {
         apart_note(&self.path.display(), &self.ranks_here(found))
     }
 
-    /// The listed ranks that are here, with the cycles of this folder.
+    /// Returns the listed ranks that have files here, with the cycles of this folder.
     fn ranks_here(&self, found: &[RankFiles]) -> Vec<Rank> {
         let here: BTreeSet<i64> = found.iter().filter_map(|found| found.rank).collect();
         let mut ranks = vec![];
@@ -300,7 +301,8 @@ impl RunManifest {
         ranks
     }
 
-    /// What the folder is of a job that several launchers recorded, if it is.
+    /// Returns the folder's part of a job that several launchers recorded; `None` for other
+    /// recordings.
     pub fn job_part(&self, found: &[RankFiles]) -> Option<JobPart> {
         Some(JobPart {
             job: self.recorded.job.clone()?,
@@ -309,7 +311,7 @@ impl RunManifest {
         })
     }
 
-    /// Whether ranks were recorded over different steps.
+    /// Returns a note if ranks recorded different steps.
     fn other_steps(&self, name: &dyn Display) -> Option<String> {
         let (first, of_first) = self.steps.first_key_value()?;
         let (other, of_other) = self.steps.iter().find(|(_, steps)| *steps != of_first)?;
@@ -321,13 +323,13 @@ impl RunManifest {
         ))
     }
 
-    /// Whether the clock of a machine surely differs from that of the first one.
+    /// Returns a note if a machine's clock certainly differs from that of the first machine.
     fn other_clocks(&self, name: &dyn Display) -> Option<String> {
         let processes = self.recorded.ranks.iter().map(|rank| &rank.process);
         let mut clocks =
             processes.filter_map(|process| Some((&process.host, process.clock.as_ref()?)));
         let (first, of_first) = clocks.next()?;
-        // of all the one that is furthest off
+        // keeps the clock with the largest difference
         let apart = clocks.map(|(host, clock)| {
             let distance = of_first.offset_ns.saturating_sub(clock.offset_ns);
             let uncertainty = of_first.uncertainty_ns.saturating_add(clock.uncertainty_ns);
@@ -346,13 +348,13 @@ impl RunManifest {
         ))
     }
 
-    /// Why a rank has no traces in the folder.
+    /// Returns the reason that a rank has no traces in the folder.
     fn missing_reason(&self, rank: &Rank) -> String {
         let process = &rank.process;
         let listed = process
             .rank
             .is_some_and(|rank| self.files.values().any(|listed| *listed == i64::from(rank)));
-        // from the most certain reason to the least: a rank can have several
+        // from the most to the least certain reason: a rank may have several
         if listed {
             "the files that it lists are gone".to_owned()
         } else if rank.lost {
@@ -375,8 +377,8 @@ impl RunManifest {
     }
 }
 
-/// Tells the machines of all parts of a job apart: each manifest counts its own. Gives what is to be
-/// said of ranks that recorded other iterations than the first one.
+/// Assigns machines across all parts of a job, because each manifest numbers its own. Returns a
+/// note on ranks that recorded other iterations than the first rank.
 pub fn describe_parts(parts: &[JobPart], found: &mut [RankFiles]) -> Option<String> {
     let ranks: Vec<Rank> = parts.iter().flat_map(|part| part.ranks.clone()).collect();
     let mut known: Vec<(&str, i64)> = vec![];
@@ -392,7 +394,7 @@ pub fn describe_parts(parts: &[JobPart], found: &mut [RankFiles]) -> Option<Stri
     apart_note(&"the manifests of the job", &ranks)
 }
 
-/// What is to be said of ranks whose cycles lie more than a step apart.
+/// Returns a note on ranks whose cycles are more than a step apart.
 fn apart_note(name: &dyn Display, ranks: &[Rank]) -> Option<String> {
     let apart = apart_cycles(ranks);
     let furthest = apart
@@ -419,7 +421,7 @@ fn seconds(ns: i64) -> String {
     format!("{:.3}", ns as f64 / 1e9)
 }
 
-/// The cycles of all ranks.
+/// Returns the cycles of all ranks.
 fn cycles(recorded: &ManifestContents) -> impl Iterator<Item = (i64, &Cycle)> {
     let processes = recorded.ranks.iter().map(|rank| &rank.process);
     processes.flat_map(|process| {
@@ -429,16 +431,16 @@ fn cycles(recorded: &ManifestContents) -> impl Iterator<Item = (i64, &Cycle)> {
     })
 }
 
-/// A name for the machine of a rank, by its name and by how long ago it started.
+/// Returns a name for the machine of a rank, from its host name and start time.
 fn machine_name<'r>(rank: &'r Rank, known: &mut Vec<(&'r str, i64)>) -> Option<String> {
-    // any cycle would do: machines were started further apart than a recording takes
+    // any cycle suffices: machines start further apart than the duration of a recording
     let clock = rank.process.cycles.last()?.clock;
-    // monotonic clocks count from the start of the machine: their zero tells machines apart
+    // monotonic clocks count from the start of the machine, so their origin identifies the machine
     let (host, started) = (
         rank.process.host.as_str(),
         clock.unix_ns.checked_sub(clock.monotonic_ns)?,
     );
-    // a manifest of a hook that could not read them: every machine would look the same
+    // the recorder could not read these: all machines would look the same
     if host.is_empty() || clock.unix_ns == 0 {
         return None;
     }

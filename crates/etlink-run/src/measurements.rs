@@ -1,4 +1,4 @@
-//! What was measured beside the traces of a run: which files, and what is in them.
+//! Measurements next to the traces of a run: files and their contents.
 
 use crate::Progress;
 use crate::error::RunError;
@@ -8,29 +8,29 @@ use etlink_model::MetricProfile;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// A file that was measured beside the traces of a run.
+/// A measurement file next to the traces of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MeasurementFile {
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
-    /// What it is.
+    /// Kind of the file.
     pub kind: InputKind,
 }
 
-/// What the files beside a run say.
+/// Contents of the measurement files of a run.
 #[derive(Clone, Debug, Default)]
 pub struct RunMeasurements {
-    /// Runs of a benchmark, each with its file.
+    /// Results of benchmarks, with their files.
     pub latencies: Vec<(PathBuf, RequestLatencies)>,
-    /// Workload cards, each with its file.
+    /// Workload cards, with their files.
     pub cards: Vec<(PathBuf, WorkloadCard)>,
 }
 
 impl RunMeasurements {
-    /// Reads the files of a run; metrics of kernels belong to a rank and are read with it.
+    /// Reads the files of a run, except metrics of kernels, which are read with their rank.
     ///
     /// # Errors
-    /// A file cannot be read, or is not what it began as.
+    /// Fails if a file cannot be read, or its content does not match its beginning.
     pub fn read(files: &[MeasurementFile]) -> Result<RunMeasurements, RunError> {
         let mut found = RunMeasurements::default();
         for file in files {
@@ -51,14 +51,14 @@ impl RunMeasurements {
         Ok(found)
     }
 
-    /// What the card of the run says; nothing where cards contradict each other, or there is none.
+    /// Returns the card of the run; `None` if there is none, or several contradict each other.
     pub fn card(&self) -> Option<&WorkloadCard> {
         let (_, first) = self.cards.first()?;
         let mut cards = self.cards.iter();
         cards.all(|(_, card)| card == first).then_some(first)
     }
 
-    /// What to say where several cards contradict each other.
+    /// Returns a note if several cards contradict each other.
     pub fn card_note(&self) -> Option<String> {
         if self.cards.is_empty() || self.card().is_some() {
             return None;
@@ -78,7 +78,7 @@ impl RunMeasurements {
 /// Reads the result of a benchmark.
 ///
 /// # Errors
-/// It cannot be read.
+/// Fails if the file cannot be read.
 pub fn read_latency_file(input: InputFile) -> Result<Vec<RequestLatencies>, RunError> {
     let name = input.name;
     etlink_metrics::read_latencies(input.content)
@@ -88,7 +88,7 @@ pub fn read_latency_file(input: InputFile) -> Result<Vec<RequestLatencies>, RunE
 /// Reads a workload card.
 ///
 /// # Errors
-/// It cannot be read.
+/// Fails if the file cannot be read.
 pub fn read_card_file(input: InputFile) -> Result<WorkloadCard, RunError> {
     let name = input.name;
     WorkloadCard::read(input.content).map_err(|source| RunError::Measurement { name, source })
@@ -97,18 +97,18 @@ pub fn read_card_file(input: InputFile) -> Result<WorkloadCard, RunError> {
 /// Reads metrics of kernels.
 ///
 /// # Errors
-/// It cannot be read, or is something else.
+/// Fails if the file cannot be read, or is of another kind.
 pub fn read_metric_file(input: InputFile) -> Result<MetricProfile, RunError> {
     let name = input.name;
     etlink_metrics::read_compute_csv(input.content)
         .map_err(|source| RunError::Measurement { name, source })
 }
 
-/// Sorts files that were named as measurements into metrics of kernels, of which a rank has one, and
-/// the others.
+/// Separates files given as measurements into the metrics of kernels, at most one file, and the
+/// others.
 ///
 /// # Errors
-/// One cannot be read, is no measurement, or a second file of metrics.
+/// Fails if a file cannot be read, is not a measurement, or is a second file of metrics.
 pub(crate) fn sort_measurements(
     paths: &[PathBuf],
 ) -> Result<(Option<PathBuf>, Vec<MeasurementFile>), RunError> {

@@ -1,7 +1,7 @@
-//! Which traces are of one run, and why others are not.
+//! Selects the traces of one run, and states reasons for excluding others.
 //!
-//! Folders hold leftovers. What most traces have in common is the run; every other trace is
-//! [`Excluded`] by name and with a reason, and the rest goes on.
+//! Folders may contain leftovers. The properties shared by most traces define the run. Every other
+//! trace is [`Excluded`] with its name and a reason, and the remaining ones are processed.
 
 use crate::error::RunError;
 use crate::text;
@@ -9,39 +9,39 @@ use etlink_link::ranks::{ExcludeReason, RankSummary, select_run};
 use etlink_model::{GlobalRank, command_only};
 use serde::Serialize;
 
-/// A trace that is not among the results of its run.
+/// A trace that is excluded from the results of its run.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Excluded {
-    /// The rank, or the name of the file where ranks do not tell files apart.
+    /// Rank, or the file name if ranks do not distinguish the files.
     pub label: String,
-    /// Why, for programs.
+    /// Reason, for programs.
     pub reason: Exclusion,
-    /// Why, for people.
+    /// Reason, for people.
     pub message: String,
 }
 
-/// Why a trace is not among the results of its run.
+/// Reason for excluding a trace from the results of its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Exclusion {
-    /// It could not be read or linked.
+    /// The trace could not be read or linked.
     Unreadable,
-    /// It is damaged, and damaged traces were to be refused.
+    /// The trace is damaged, and damaged traces were to be refused.
     Damaged,
-    /// Its device trace is cut and lacks what others have with it.
+    /// The device trace is truncated and lacks collectives that others have with it.
     Cut,
-    /// Neither its name nor its content settles which rank it is of.
+    /// Neither the name nor the content of the trace determines its rank.
     RankUnknown,
-    /// It is of another run.
-    // flat: who reads JSON has one list of reasons, whichever part of etlink found them
+    /// The trace is of another run.
+    // untagged: JSON has a single list of reasons, regardless of the part of etlink that found them
     #[serde(untagged)]
     OtherRun(ExcludeReason),
 }
 
 impl Excluded {
-    /// A trace that an error keeps out: the whole chain of causes is the message.
+    /// Creates the exclusion for an error, with the whole chain of causes as the message.
     pub fn from_error(label: &str, error: &RunError) -> Excluded {
         let reason = if error.is_refused() {
             Exclusion::Damaged
@@ -55,8 +55,9 @@ impl Excluded {
         }
     }
 
-    /// A rank whose device trace is cut so that it lacks what others have with it: what it did not
-    /// record cannot change, and would keep the others as they were.
+    /// Creates the exclusion of a rank whose truncated device trace lacks collectives that others
+    /// have with it. Its unrecorded part cannot change in a what-if, and would keep the others
+    /// unchanged.
     pub fn cut(label: &str) -> Excluded {
         Excluded {
             label: label.to_owned(),
@@ -82,7 +83,7 @@ impl Excluded {
         }
     }
 
-    /// A note for people.
+    /// Returns a note for people.
     pub fn note(&self) -> String {
         let remedy = if self.can_be_allowed() {
             command_only(" (--allow-mismatch takes it in)".to_owned())
@@ -93,11 +94,10 @@ impl Excluded {
         format!("{rank} is left out: {}{remedy}", self.message)
     }
 
-    /// Whether it could be taken in although it does not fit.
+    /// Returns true if `--allow-mismatch` can include the trace.
     pub fn can_be_allowed(&self) -> bool {
         match self.reason {
-            // two traces of one rank cannot both be joined, whatever is allowed, and neither can one
-            // trace be joined with itself
+            // two traces of one rank can never both be joined, nor a trace with itself
             Exclusion::OtherRun(reason) => !matches!(
                 reason,
                 ExcludeReason::SameRank | ExcludeReason::SameTrace { .. }
@@ -109,7 +109,7 @@ impl Excluded {
         }
     }
 
-    /// A note on a trace that was taken in although it does not fit.
+    /// Returns a note on a trace that was included despite the mismatch.
     pub fn mismatch_note(&self) -> String {
         format!(
             "{}: taken in by --allow-mismatch: {}",
@@ -119,49 +119,47 @@ impl Excluded {
     }
 }
 
-/// What the selection has to know of a trace.
+/// Properties of a trace for the selection.
 pub trait RunMember {
-    /// The rank, or the name of the file.
+    /// Returns the rank, or the name of the file.
     fn label(&self) -> &str;
-    /// What the trace has in common with others; `None` where its rank is not sure.
+    /// Returns the summary of the trace; `None` if its rank is uncertain.
     fn summary(&self) -> Option<&RankSummary>;
 }
 
-/// How strict the selection is.
+/// Strictness of the selection.
 #[derive(Clone, Copy, Debug)]
 pub struct MembershipRule {
-    /// Take in what does not fit, but for a second trace of a rank and one trace under two ranks.
+    /// True to include mismatching traces, except second traces of a rank, or a trace of two ranks.
     pub allow_mismatch: bool,
-    /// What is done with the ranks needs their numbers, so that a trace of an unknown rank is
-    /// always excluded. Else it is where other traces have ranks.
+    /// True if the ranks' numbers are needed, so that a trace of unknown rank is always excluded.
+    /// Otherwise it is excluded only if other traces have ranks.
     pub needs_rank: bool,
 }
 
-/// The traces of one run.
+/// Traces of one run.
 #[derive(Debug)]
 pub struct Members<T> {
-    /// Those that belong to the run, in their order.
+    /// Traces that belong to the run, in their order.
     pub ranks: Vec<T>,
-    /// Those that do not.
+    /// Traces that do not belong to the run.
     pub excluded: Vec<Excluded>,
-    /// Those that were taken in all the same, and why they should not.
+    /// Traces that were included despite a mismatch, with the reasons against them.
     pub mismatches: Vec<Excluded>,
-    /// Number of ranks of the run, as most traces state it.
+    /// Number of ranks of the run, as stated by most traces.
     pub world_size: Option<i64>,
-    /// Ranks of the run that have no trace here, ascending; the first 1024.
+    /// Ranks of the run without a trace here, ascending; the first 1024.
     pub absent: Vec<GlobalRank>,
-    /// Traces of some of these lie there, and could not be taken.
-    pub has_untaken: bool,
 }
 
 impl<T: RunMember> Members<T> {
-    /// Selects those of `ranks` that are of one run.
+    /// Selects the traces that belong to one run.
     pub fn select(ranks: Vec<T>, rule: MembershipRule) -> Members<T> {
         let summaries: Vec<&RankSummary> = ranks.iter().filter_map(RunMember::summary).collect();
-        // both: what --allow-mismatch took in is named with the reason that it had not to
+        // both: traces included by --allow-mismatch are reported with the reason against them
         let fitting = select_run(&summaries, false);
         let allowed = select_run(&summaries, true);
-        // where no trace has a rank there is nothing to be joined with, and nobody to leave out
+        // if no trace has a rank, nothing is joined, and none must be excluded
         let alone = summaries.is_empty();
         let selection = if rule.allow_mismatch {
             &allowed
@@ -174,7 +172,6 @@ impl<T: RunMember> Members<T> {
             mismatches: vec![],
             world_size: selection.world_size,
             absent: selection.absent.clone(),
-            has_untaken: false,
         };
         let mut known = 0;
         for rank in ranks {
@@ -193,7 +190,7 @@ impl<T: RunMember> Members<T> {
             }
             let excluded = selection.excluded[known];
             let misfit = fitting.excluded[known];
-            // verdicts are listed for the summaries alone, not for all ranks
+            // verdicts exist for summaries only, not for all ranks
             known += 1;
             if let Some(reason) = excluded {
                 members.excluded.push(Excluded::other_run(label, reason));
@@ -209,34 +206,14 @@ impl<T: RunMember> Members<T> {
 }
 
 impl<T> Members<T> {
-    /// Notes on the traces that were taken in although they do not fit.
+    /// Returns notes on the traces that were included despite a mismatch.
     pub fn mismatch_notes(&self) -> impl Iterator<Item = String> {
         self.mismatches.iter().map(Excluded::mismatch_note)
     }
-
-    /// A note on the ranks that have no trace here, if there are any.
-    pub fn absent_note(&self) -> Option<String> {
-        absent_note(&self.absent, self.has_untaken)
-    }
 }
 
-/// A note on the ranks that have no trace here, if there are any. `has_untaken`: traces of some of them
-/// lie there.
-pub fn absent_note(absent: &[GlobalRank], has_untaken: bool) -> Option<String> {
-    if absent.is_empty() {
-        return None;
-    }
-    let taken = if has_untaken {
-        " that could be taken"
-    } else {
-        ""
-    };
-    let ranks = text::first_ranks(absent);
-    Some(format!("no trace of rank {ranks}{taken}"))
-}
-
-/// Why nothing can be reported of a source of which no trace could be taken: the errors of those
-/// that could not be read, else why the first one was excluded.
+/// Creates the error for a source without usable traces: the errors of unreadable traces, or else
+/// the reason for the first exclusion.
 pub fn nothing_taken(errors: Vec<RunError>, excluded: &[Excluded]) -> RunError {
     match excluded.first() {
         Some(first) if errors.is_empty() => RunError::AllExcluded {

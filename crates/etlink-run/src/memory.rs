@@ -1,5 +1,5 @@
-//! A memory budget: what a rank takes, told from its files before work starts, against what there
-//! is.
+//! Memory budget: estimates the memory of each rank from its files, and compares it with the
+//! available memory.
 
 pub(crate) mod gate;
 pub(crate) mod limit;
@@ -24,52 +24,53 @@ use etlink_flight_recorder::{MAX_DUMP_BYTES, MAX_DUMP_VALUES};
 use gate::{MemoryGate, OverBudget};
 use std::path::{Path, PathBuf};
 
-/// Peak memory per byte of host trace, in percent. Measured: see [`DEVICE_PERCENT`].
+/// Peak memory per byte of host trace, in percent. Measured as for [`DEVICE_PERCENT`].
 const HOST_PERCENT: u64 = 60;
 /// Peak memory per byte of device trace, in percent.
 ///
-/// Peak RSS of `etlink link -o x.et` and `-o x.json` with 1, 2 and 8 threads, on 29 recordings that
-/// `cargo dev generate` repeated to 100 MB and 400 MB. Beyond [`BASE`] and [`PER_THREAD`], device
-/// traces took 0.02 to 0.57 of their size: most where nearly every event is a CPU op without
-/// arguments (PyTorch 2.1, 2.3), least with Python stacks. Host traces added 0.2 to 0.55 of theirs,
-/// most with schema 1.0.1. These are the greatest and a tenth; to be measured anew when columns
-/// change.
+/// Measured: peak RSS of `etlink link -o x.et` and `-o x.json` with 1, 2 and 8 threads, on 29
+/// recordings that `cargo dev generate` repeated to 100 MB and 400 MB. Beyond [`BASE`] and
+/// [`PER_THREAD`], device traces took 0.02 to 0.57 of their size: most if nearly every event is a
+/// CPU op without arguments (PyTorch 2.1, 2.3), least with Python stacks. Host traces added 0.2 to
+/// 0.55 of their size, most with schema 1.0.1. The constants are the maxima plus 10 %. Measure
+/// again when columns change.
 const DEVICE_PERCENT: u64 = 65;
-/// The same of profiles of XLA, of trace JSON that XLA draws, and of JSON of rocprofv3, whose events
-/// are shorter than those of Kineto. Peak RSS of `etlink link` of 3·10^5 kernels with as many calls
-/// and ops, and a tenth.
+/// Peak memory per byte of XLA profiles, in percent. Events of XLA and rocprofv3 are shorter than
+/// Kineto's. Measured for these three constants: peak RSS of `etlink link` of 3·10^5 kernels
+/// with as many calls and ops, plus 10 %.
 const PROFILE_PERCENT: u64 = 1280;
 const DRAWN_PERCENT: u64 = 190;
 const ROCPROF_PERCENT: u64 = 135;
-/// The same of merged JSON, of which both traces are made: nodes are read as ops and for their times.
-/// Peak RSS of `etlink analyze` of 221 MB of it with one thread, beyond [`BASE`] and [`PER_THREAD`]:
-/// 0.83 of their size; and a tenth.
+/// Peak memory per byte of merged JSON, in percent. It becomes both traces: nodes are read as ops
+/// and for their times. Peak RSS of `etlink analyze` of 221 MB with one thread, beyond [`BASE`] and
+/// [`PER_THREAD`]: 0.83 of the size. The constant adds 10 %.
 const MERGED_PERCENT: u64 = 92;
-/// The same, in percent, where ranks come in turn: glibc's malloc keeps a part of what a rank gave
-/// back, and the next rank gets only some of that. The same recordings, four ranks one after
-/// another with 2 and 8 threads: 1.0 to 1.37.
+/// Memory of a rank that follows others in the same process, in percent of its own: glibc's malloc
+/// retains a part of the memory that a rank freed, and the next rank reuses only some of it.
+/// Measured with the same recordings, four ranks in sequence with 2 and 8 threads: 100 to 137 %.
 const IN_TURN_PERCENT: u64 = 150;
-/// The same, of what is kept beside that of a device trace for an export that leaves nothing out:
-/// the text of arguments, and columns of events that no graph needs.
+/// Additional memory per byte of device trace for an export of all events, in percent: the text of
+/// arguments, and columns of events that no graph needs.
 const DETAILS_PERCENT: u64 = 110;
-/// Bytes of trace for each event, to tell what work takes from sizes of files: of 430,000 events of a
-/// device trace 368, of 230,000 nodes of a host trace 828. Shorter events are known when they are read.
+/// Bytes of trace per event, to estimate the memory of work from file sizes. Measured: 368 for
+/// 430,000 events of a device trace, 828 for 230,000 nodes of a host trace. Shorter events are only
+/// noticed during reading.
 const HOST_EVENT_BYTES: u64 = 750;
 const DEVICE_EVENT_BYTES: u64 = 340;
-/// Peak memory per row of a database that becomes an event, bytes. Peak RSS of `etlink link -o x.et`
-/// with 2 threads, of an export with 1.0 million device rows, 2.5 million calls and 4.0 million ranges:
-/// 225. This is that and a sixth.
+/// Peak memory per database row that becomes an event, bytes. Peak RSS of `etlink link -o x.et`
+/// with 2 threads, of an export with 1.0 million device rows, 2.5 million calls and 4.0 million
+/// ranges: 225. The constant adds a sixth.
 const ROW_BYTES: u64 = 260;
-/// What the process takes before it reads anything: the program's own pages (the release build: 14 MB),
-/// allocator, output buffers.
+/// Memory of the process before it reads anything, bytes: pages of the program (release build: 14
+/// MB), allocator, output buffers.
 const BASE: u64 = 16_000_000;
-/// Peak memory per value of a flight recorder's dump, beyond its bytes. Peak RSS of `etlink inspect`
-/// of a pickle of 10^7 empty lists, which take the most: 54. This is that and a tenth.
+/// Peak memory per value of a flight recorder dump, beyond its bytes. Peak RSS of `etlink inspect`
+/// of a pickle of 10^7 empty lists, the worst case: 54. The constant adds 10 %.
 const DUMP_VALUE_BYTES: u64 = 60;
-/// Chunks in work per thread, of both traces: 1 to 2 MB measured with 1 to 64 threads.
+/// Memory per thread for chunks of both traces, bytes: 1 to 2 MB measured with 1 to 64 threads.
 const PER_THREAD: u64 = 2_000_000;
 
-/// Peak memory per byte of a device trace, in percent, by its recorder.
+/// Returns the peak memory per byte of a device trace, in percent, by its recorder.
 fn device_percent(path: &Path) -> u64 {
     let name = file_name(path).to_lowercase();
     let plain = name.strip_suffix(".gz").or(name.strip_suffix(".zst"));
@@ -77,10 +78,10 @@ fn device_percent(path: &Path) -> u64 {
     if plain.ends_with(".xplane.pb") {
         return PROFILE_PERCENT;
     }
-    // The names of PyTorch's traces tell that they are. To open each file of a large run takes time.
+    // The names of PyTorch's traces identify them. Opening every file of a large run takes time.
     let is_named_so = plain.ends_with("_results.json")
         || plain.ends_with(".trace.json") && !plain.ends_with(".pt.trace.json");
-    // A pipe would be waited for, and its first bytes lost.
+    // Reading a pipe would block and lose its first bytes.
     if !is_named_so || !storage::is_file(path) {
         return DEVICE_PERCENT;
     }
@@ -91,29 +92,29 @@ fn device_percent(path: &Path) -> u64 {
     }
 }
 
-/// What one rank takes.
+/// Estimated memory of one rank.
 #[derive(Clone, Debug, Default)]
 pub struct RankMemory {
     files: Vec<PathBuf>,
     pub(crate) unpacked: u64,
-    /// Beyond what the process takes anyway, bytes; 0 where sizes are not known (standard input,
-    /// pipes).
+    /// Memory beyond that of the process itself, bytes; 0 if file sizes are unknown (standard
+    /// input, pipes).
     pub bytes: u64,
-    /// The size of a file is not known: it is standard input or a pipe.
+    /// True if the size of a file is unknown: standard input or a pipe.
     pub(crate) is_unknown: bool,
-    /// It is a recording, not a written graph.
+    /// True for recordings, false for written graphs.
     pub(crate) is_recording: bool,
-    /// How many events its traces may have, of PyTorch; 0 of others.
+    /// Estimated number of events in PyTorch traces; 0 for other traces.
     events: u64,
-    /// What its work may take beyond that, for messages; 0 where linking takes most.
+    /// Estimated peak memory of the work on the rank, for messages, bytes; 0 if linking takes most.
     at_work: u64,
 }
 
 impl RankMemory {
-    /// Looks at the sizes of a rank's files. What cannot be read counts nothing: reading it will
-    /// tell.
+    /// Estimates the memory from the sizes of a rank's files. Unreadable files count as empty:
+    /// reading them will report the error.
     pub fn of(host: Option<&Path>, device: Option<&Path>) -> RankMemory {
-        // a file that is not there is refused by name when it is opened
+        // a missing file is refused by name when it is opened
         let [host_size, device_size] = [host, device].map(|path| path.map(unpacked::unpacked_size));
         let is_unknown = [(host, host_size), (device, device_size)]
             .into_iter()
@@ -144,7 +145,7 @@ impl RankMemory {
         }
     }
 
-    /// Where only a slice of its traces is kept: how much of them that is shows when they are read.
+    /// Adapts the estimate for a slice of the traces, whose size is only known after reading.
     pub(crate) fn of_slice(self) -> RankMemory {
         RankMemory {
             bytes: 0,
@@ -155,8 +156,8 @@ impl RankMemory {
         }
     }
 
-    /// The same where so much is done with its traces. Which events they have is not known before they
-    /// are read, so that a rank is let in by what linking takes; a refusal names this.
+    /// Adds the memory of the work on the traces. Their events are unknown before reading, so the
+    /// estimate for linking decides when a rank may begin. A refusal states this figure.
     pub(crate) fn for_work(self, work: RankOperation) -> RankMemory {
         RankMemory {
             at_work: match self.events {
@@ -167,12 +168,12 @@ impl RankMemory {
         }
     }
 
-    /// What is named where it is refused: no less than the rank will be found to take.
+    /// Returns the memory stated in a refusal: no less than a measurement would find.
     fn named(&self) -> u64 {
         self.bytes.max(gate::limit_for(self.at_work))
     }
 
-    /// Of merged JSON.
+    /// Estimates the memory of merged JSON.
     pub fn of_merged(path: &Path) -> RankMemory {
         let unpacked = unpacked::unpacked_size(path).unwrap_or(0);
         RankMemory {
@@ -183,7 +184,7 @@ impl RankMemory {
         }
     }
 
-    /// Of a rank whose files were looked at elsewhere.
+    /// Creates the estimate of a rank whose files were examined elsewhere.
     pub(crate) fn counted(bytes: u64) -> RankMemory {
         RankMemory {
             bytes,
@@ -191,8 +192,8 @@ impl RankMemory {
         }
     }
 
-    /// Of one of so many processes whose rows are in the same database. Processes of a run are much
-    /// alike: twice an equal share is enough.
+    /// Estimates the memory of one of several processes in the same database. Processes of a run
+    /// are similar, so twice an equal share suffices.
     pub fn of_one_process(self, processes: usize) -> RankMemory {
         let share = self.bytes / (processes.max(1) as u64);
         RankMemory {
@@ -201,7 +202,7 @@ impl RankMemory {
         }
     }
 
-    /// With one more device trace that is read beside them.
+    /// Adds another device trace that is read with the rank.
     pub fn and(self, device: Option<&Path>) -> RankMemory {
         let other = RankMemory::of(None, device);
         let files = self.files.into_iter().chain(other.files).collect();
@@ -214,15 +215,15 @@ impl RankMemory {
         }
     }
 
-    /// With the dump of its flight recorder.
+    /// Adds the rank's flight recorder dump.
     pub fn and_dump(self, dump: Option<&Path>) -> RankMemory {
         let Some(path) = dump else {
             return self;
         };
-        // of a longer one only the begin is read, and then it is refused
+        // of a longer dump, only the beginning is read before it is refused
         let size = unpacked::unpacked_size(path).unwrap_or(0);
         let size = size.min(MAX_DUMP_BYTES);
-        // a byte makes one value at most
+        // each value takes at least one byte
         let values = size.min(MAX_DUMP_VALUES);
         let need = size.saturating_add(values.saturating_mul(DUMP_VALUE_BYTES));
         let files = self.files.into_iter().chain([path.to_owned()]).collect();
@@ -234,7 +235,7 @@ impl RankMemory {
         }
     }
 
-    /// Where all events of its device trace are kept with their text.
+    /// Adds the memory to keep all events of the device trace with their text.
     pub fn with_details(self, device: Option<&Path>) -> RankMemory {
         let size = device.map_or(0, |device| unpacked::unpacked_size(device).unwrap_or(0));
         let details = percent_of(size, DETAILS_PERCENT);
@@ -244,7 +245,7 @@ impl RankMemory {
         }
     }
 
-    /// For a rank that comes after others in the same process.
+    /// Adapts the estimate for a rank that follows others in the same process.
     pub fn in_turn(self) -> RankMemory {
         RankMemory {
             bytes: percent_of(self.bytes, IN_TURN_PERCENT),
@@ -253,37 +254,36 @@ impl RankMemory {
     }
 }
 
-/// How much memory there is.
+/// Available memory.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryBudget {
     total: u64,
-    /// From `--memory`, not from the system.
+    /// True if the figure comes from `--memory`, not from the system.
     asked: bool,
     threads: usize,
 }
 
 impl MemoryBudget {
-    /// `--memory`, else what the system can give; no limit where it does not say.
+    /// Creates the budget from `--memory`, or else from the system; unlimited if the system does
+    /// not report it.
     pub fn new(asked: Option<ByteSize>, threads: usize) -> MemoryBudget {
         let total = asked
             .map(|size| size.as_u64())
             .or_else(system::available_memory);
         MemoryBudget {
-            // no limit, rather than none that can be met: macOS and Windows do not say as Linux
-            // does
+            // unlimited instead of zero: macOS and Windows do not report memory like Linux
             total: total.unwrap_or(u64::MAX),
             asked: asked.is_some(),
             threads,
         }
     }
 
-    /// Does one job for each need, in their order, as many at once as there is room for. Results are
-    /// in the jobs' order.
+    /// Calls `job` for each need, in order, as many at a time as fit. Results keep the order.
     pub fn map<T: Send>(&self, needs: &[RankMemory], job: impl Fn(usize) -> T + Sync) -> Vec<T> {
         gate::in_budget(&self.gate(needs), self.threads, job)
     }
 
-    /// What such jobs wait at.
+    /// Creates the gate at which such jobs wait.
     pub(crate) fn gate(&self, needs: &[RankMemory]) -> MemoryGate {
         let room = self.for_ranks();
         let bytes = needs.iter().map(|need| need.bytes.min(room)).collect();
@@ -296,7 +296,7 @@ impl MemoryBudget {
         }
     }
 
-    /// A rank that turned out to take more than there is, when so many bytes of it were read.
+    /// Creates the error for a rank that exceeded the budget after `read` bytes were read.
     pub(crate) fn oversized(&self, need: &RankMemory, over: OverBudget, read: u64) -> RunError {
         let guess = if over.is_read { 0 } else { need.named() };
         let needed = gate::limit_for(over.needed).max(guess);
@@ -307,27 +307,27 @@ impl MemoryBudget {
             needed: self.more_than_there_is(with_base(needed)),
             others: 0,
             limit: self.limit(),
-            // what was held is little more than one thread would be allowed
+            // the memory held is little more than the limit with one thread
             is_recording: need.is_recording,
             fits_one_thread: false,
         }))
     }
 
-    /// What to name where so much was held, and there was no room for the rest: what is held is
-    /// looked at before all of it is taken, so that it may be less than there is.
+    /// Returns the memory to state in an error after `held` bytes were not enough. They are
+    /// measured before all is allocated, so the result is at least 5 % above the budget.
     pub(crate) fn more_than_there_is(&self, held: u64) -> u64 {
         held.max(self.total.saturating_add(self.total / 20))
     }
 
-    /// Refuses ranks of which one alone takes more than there is.
+    /// Refuses ranks that exceed the budget even alone.
     ///
     /// # Errors
-    /// [`RunError::OversizedRank`], of the largest.
+    /// [`RunError::OversizedRank`] for the largest.
     pub fn check(&self, needs: &[RankMemory]) -> Result<(), RunError> {
         let room = self.for_ranks();
         let too_large = needs.iter().filter(|need| need.bytes > room);
         let count = too_large.clone().count();
-        // the first of the largest, whatever else is in the folder
+        // the first of the largest ranks, regardless of the others
         let Some(worst) = too_large.rev().max_by_key(|need| need.bytes) else {
             return Ok(());
         };
@@ -343,7 +343,7 @@ impl MemoryBudget {
         })))
     }
 
-    /// How much there is, for messages.
+    /// Returns the available memory, for messages.
     pub fn limit(&self) -> MemoryLimit {
         MemoryLimit {
             bytes: self.total,
@@ -351,15 +351,15 @@ impl MemoryBudget {
         }
     }
 
-    /// What is left for ranks beside what the process takes.
+    /// Returns the memory left for ranks after that of the process.
     pub fn for_ranks(&self) -> u64 {
         self.total.saturating_sub(fixed_bytes(self.threads))
     }
 
-    /// Threads for each rank, of which so many can be in work at once.
+    /// Returns the threads per rank, given how many ranks can run at once.
     ///
-    /// Where memory is short, ranks have one each: a rank then leaves most of its memory to the
-    /// next (peak 1.1 times that of one rank, not 1.8), so that more ranks fit.
+    /// If memory is short, each rank gets one thread. A rank then frees most of its memory for the
+    /// next (peak 1.1 times the memory of one rank, not 1.8), so that more ranks fit.
     pub fn threads_each(&self, ranks: usize, at_once: usize) -> usize {
         if at_once < ranks.min(self.threads) {
             1
@@ -369,23 +369,23 @@ impl MemoryBudget {
     }
 }
 
-/// Whether what has no size is standard input or a pipe, and not absent.
+/// Returns true if a path without a size is standard input or a pipe, and not missing.
 fn has_no_size(path: &Path) -> bool {
     let is_other = || storage::file_data(path).is_ok_and(|data| data.kind == StoredKind::Other);
     path == Path::new("-") || is_other()
 }
 
 fn percent_of(bytes: u64, percent: u64) -> u64 {
-    // divided first: estimates of damaged sizes come near the end of u64
+    // divides first: estimates from damaged sizes approach the maximum of u64
     (bytes / 100).saturating_mul(percent)
 }
 
-/// What a process holds that takes so much for ranks.
+/// Returns the memory of a process whose ranks take `bytes`.
 pub(crate) fn with_base(bytes: u64) -> u64 {
     bytes.saturating_add(BASE)
 }
 
-/// What the process takes with one thread before it reads anything.
+/// Returns the memory of the process with one thread, before it reads anything.
 pub fn least() -> ByteSize {
     ByteSize(fixed_bytes(1))
 }

@@ -1,4 +1,4 @@
-//! Merged JSON (ET+): both traces of a rank in one file, where etlink wrote it.
+//! Merged JSON (ET+), which contains both traces of a rank if etlink wrote it.
 
 use crate::Progress;
 use crate::error::RunError;
@@ -11,24 +11,24 @@ use etlink_model::HostTrace;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
-/// What a merged trace has.
+/// Content of a merged trace.
 pub(crate) enum MergedContent {
-    /// The traces that it was linked of.
+    /// The source traces.
     Traces(Box<RecordedTraces>),
-    /// Its nodes alone.
+    /// The nodes alone.
     Nodes {
-        /// The tree of ops.
+        /// Tree of ops.
         graph: Box<ChakraGraph>,
-        /// Why the recording in it is of no use; `None` where it has none.
+        /// Error of the recording in the file; `None` if it has none.
         unread: Option<RecordingError>,
     },
 }
 
 impl MergedContent {
-    /// The traces of a file of this name.
+    /// Returns the source traces; `name` is the file's, for messages.
     ///
     /// # Errors
-    /// The file has none, or what it has of them is of no use.
+    /// Fails if the file has no recording, or an unusable one.
     pub(crate) fn into_traces(self, name: String) -> Result<Box<RecordedTraces>, RunError> {
         match self {
             MergedContent::Traces(traces) => Ok(traces),
@@ -37,7 +37,7 @@ impl MergedContent {
     }
 }
 
-/// Why there are no traces in a merged trace.
+/// Creates the error for a merged trace without source traces.
 pub(crate) fn without_traces(
     name: String,
     graph: &ChakraGraph,
@@ -50,20 +50,20 @@ pub(crate) fn without_traces(
     }
 }
 
-/// A merged trace as it is read.
+/// A merged trace as read.
 pub(crate) struct MergedNodes {
-    /// What its nodes say as ops.
+    /// The nodes as ops.
     pub(crate) lines: HostTrace,
     /// The same nodes with their times.
     pub(crate) graph: ChakraGraph,
-    /// The text behind them.
+    /// Text behind the nodes.
     pub(crate) behind: Vec<u8>,
 }
 
 /// Reads a merged trace.
 ///
 /// # Errors
-/// It cannot be read.
+/// Fails if the file cannot be read.
 pub(crate) fn read_merged(
     input: InputFile,
     threads: usize,
@@ -91,7 +91,7 @@ pub(crate) fn read_merged(
     let traces = has_recording(&behind).then(|| recorded_traces(lines, &graph, &behind));
     let unread = match traces {
         Some(Ok(mut traces)) => {
-            // the file is what was read; a host trace counts it where there is one
+            // these are the bytes read; a host trace counts them if there is one
             if traces.host.is_none() {
                 traces.device.bytes = bytes;
             }
@@ -106,10 +106,10 @@ pub(crate) fn read_merged(
     })
 }
 
-/// Reads what can be read once: its text stays in memory meanwhile.
+/// Reads a stream that can only be read once, holding its text in memory meanwhile.
 ///
 /// # Errors
-/// It cannot be read.
+/// Fails if the stream cannot be read.
 pub(crate) fn read_stream(
     name: &str,
     threads: usize,
@@ -118,7 +118,7 @@ pub(crate) fn read_stream(
     let mut text = vec![];
     let error = match content.read_to_end(&mut text) {
         Ok(_) => None,
-        // what came before the place of the damage is read, as readers of streams do
+        // the text before the damage is used, like in other readers of streams
         Err(error) if is_damage(error.kind()) && !text.is_empty() => Some(error),
         Err(error) => return Err(error).with_path(FileAction::Read, Path::new(name))?,
     };
@@ -128,7 +128,7 @@ pub(crate) fn read_stream(
     })
 }
 
-/// What decoders of packed files say of a file that is cut or damaged.
+/// Returns true for the errors of decoders on truncated or damaged files.
 fn is_damage(kind: ErrorKind) -> bool {
     matches!(
         kind,
@@ -136,7 +136,7 @@ fn is_damage(kind: ErrorKind) -> bool {
     )
 }
 
-/// The end of a stream, which an error may be.
+/// End of a stream, which may be an error.
 struct FailedEnd<'e>(Option<&'e io::Error>);
 
 impl Read for FailedEnd<'_> {
@@ -148,7 +148,7 @@ impl Read for FailedEnd<'_> {
     }
 }
 
-/// Nodes are read for what they say as ops, and then for their times.
+/// Reads the nodes twice: as ops, and for their times.
 fn read_twice<'s>(
     name: &str,
     threads: usize,

@@ -1,8 +1,8 @@
-//! What a build of etlink without some of its features says.
+//! Message of a build of etlink without some of its features.
 
 use etlink_model::advice;
 
-/// Something that this build of etlink was compiled without.
+/// A capability that this build of etlink lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{what} needs a build of etlink with the feature `{feature}`{}",
@@ -16,7 +16,7 @@ pub struct MissingFeature {
 }
 
 impl MissingFeature {
-    /// What the user can do.
+    /// Returns the remedy: how to build etlink with all features.
     pub fn remedy(&self) -> String {
         "build etlink with all of its features: \
          `cargo install --path crates/etlink --profile dist --features full`"

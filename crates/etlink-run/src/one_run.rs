@@ -1,51 +1,51 @@
-//! A source that has one run.
+//! A source with a single run.
 
 use crate::discover::RunFiles;
 use crate::error::RunError;
 use crate::joined::JoinedRun;
 use crate::run::{JoinedMembers, RankEntry, RunOptions, RunSet, RunSource};
 
-/// The one run of a source.
+/// The single run of a source.
 pub struct Run {
     set: RunSet,
     files: RunFiles,
 }
 
 impl Run {
-    /// Finds the run of a source; refuses what does not fit into memory.
+    /// Opens the run of a source, and refuses ranks that do not fit into memory.
     ///
     /// # Errors
-    /// Those of [`RunSet::open`]; or the source has several runs, and the error names two.
+    /// Fails like [`RunSet::open`], or if the source has several runs; the error names two of them.
     pub fn open(source: RunSource, options: RunOptions) -> Result<Run, RunError> {
         let set = RunSet::open(source, options)?;
         let files = set.only_run()?.clone();
         Ok(Run { set, files })
     }
 
-    /// The run as a set of one, to work on its ranks in parallel.
+    /// Returns the run as a set of one run, to process its ranks in parallel.
     pub fn set(&self) -> &RunSet {
         &self.set
     }
 
-    /// The same, to take what shards have stored of its ranks.
+    /// Like `set`, mutable, to load results stored by shards.
     pub fn set_mut(&mut self) -> &mut RunSet {
         &mut self.set
     }
 
-    /// Its files.
+    /// Returns the files of the run.
     pub fn files(&self) -> &RunFiles {
         &self.files
     }
 
-    /// Its ranks that were asked for.
+    /// Returns the requested ranks of the run.
     pub fn ranks(&self) -> impl Iterator<Item = RankEntry<'_>> {
         (0..self.set.len()).map(|index| self.set.entry(index))
     }
 
-    /// Its rank, where it has one.
+    /// Returns the rank of a run that has only one.
     ///
     /// # Errors
-    /// It has several, or none that was asked for.
+    /// Fails if the run has several requested ranks, or none.
     pub fn only_rank(&self) -> Result<RankEntry<'_>, RunError> {
         let mut ranks = self.ranks();
         let first = ranks.next().ok_or(RunError::NoRankAsked)?;
@@ -58,18 +58,18 @@ impl Run {
         Ok(first)
     }
 
-    /// Links all its ranks and joins them.
+    /// Links all ranks of the run and joins them.
     ///
     /// # Errors
-    /// No rank could be linked: the first error.
+    /// Returns the first error if no rank could be linked.
     pub fn join(&self) -> Result<JoinedRun, RunError> {
         Ok(self.join_members()?.joined)
     }
 
-    /// The same, with what is to be known of its traces.
+    /// Like [`Run::join`], and also returns data about the traces.
     ///
     /// # Errors
-    /// No rank could be linked: the first error.
+    /// Returns the first error if no rank could be linked.
     pub fn join_members(&self) -> Result<JoinedMembers, RunError> {
         let mut joined = self.set.join();
         debug_assert_eq!(joined.len(), 1, "a result for each run");

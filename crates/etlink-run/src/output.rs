@@ -1,8 +1,8 @@
-//! Writing results, so that no half file ever bears a final name and no run of two shares one.
+//! Writes results, so that no incomplete file ever has a final name, and no two runs write the same
+//! file.
 //!
-//! A file is written in a work folder (`output/work.rs`) beside it, synced, and renamed. Files that
-//! belong together are a [`FileSet`]. Pipes, devices and what is open already are written to as
-//! they are.
+//! A file is written in a work folder (`output/work.rs`) next to it, synced, and renamed. Files
+//! that belong together are a [`FileSet`]. Pipes, devices and open files are written directly.
 
 mod disk;
 mod error;
@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use work::WorkFolder;
 
-/// The name of a result in its work folder.
+/// Name of a result in its work folder.
 const RESULT: &str = "result";
 
 /// Output formats.
@@ -50,7 +50,7 @@ pub enum OutputFormat {
 }
 
 impl OutputFormat {
-    /// How a trace for Perfetto is written; none for other formats.
+    /// Returns the format of a timeline for Perfetto; `None` for other formats.
     pub fn for_perfetto(self) -> Option<etlink_report::perfetto::TimelineFormat> {
         match self {
             OutputFormat::Chrome => Some(etlink_report::perfetto::TimelineFormat::Json),
@@ -60,12 +60,12 @@ impl OutputFormat {
     }
 }
 
-/// Where a result goes and in which form.
+/// Destination and form of a result.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// As the user named it.
+    /// Path as given by the user.
     path: PathBuf,
-    /// What is written.
+    /// Format of the content.
     pub format: OutputFormat,
     packing: Packing,
     overwrite: bool,
@@ -75,10 +75,10 @@ pub struct Target {
 #[derive(Clone, Debug)]
 enum OutputPlace {
     Stdout,
-    /// A pipe or a device.
+    /// A pipe, a device or a file that is already open.
     Stream(PathBuf),
     File {
-        /// No link.
+        /// Path without links.
         path: PathBuf,
         work: Arc<WorkFolder>,
     },
@@ -86,15 +86,15 @@ enum OutputPlace {
         set: Arc<SetMembers>,
         name: String,
     },
-    /// An object, named by the path.
+    /// An object of a store, whose URL is the path.
     Object,
 }
 
 impl Target {
-    /// Decides the format and refuses what exists, before any work is done.
+    /// Determines the format and refuses existing files, before any work is done.
     ///
     /// # Errors
-    /// If there is no format, or the path cannot or must not be written.
+    /// Fails if the format is unknown, or the path cannot or must not be written.
     pub fn new(
         path: &Path,
         format: Option<OutputFormat>,
@@ -109,7 +109,7 @@ impl Target {
             }
             None if plain.ends_with(".et") => OutputFormat::Chakra,
             None if plain.ends_with(".pftrace") => OutputFormat::Perfetto,
-            // before `.json`, which it ends in too
+            // before `.json`, which is also its ending
             None if plain.ends_with(".trace.json") => OutputFormat::Chrome,
             None if plain.ends_with(".json") => OutputFormat::EtPlus,
             None => {
@@ -126,7 +126,7 @@ impl Target {
             place::PathKind::Stdout => OutputPlace::Stdout,
             place::PathKind::Stream(path) => OutputPlace::Stream(path),
             place::PathKind::File(file) => {
-                // taken before hours of work, not when there is something to write
+                // claimed before hours of work, not when there is something to write
                 let work = claim_file(path, &file, overwrite)?;
                 OutputPlace::File {
                     path: file,
@@ -143,7 +143,7 @@ impl Target {
         })
     }
 
-    /// As [`Target::new`], for a trace that only Perfetto reads; JSON on standard output.
+    /// Like [`Target::new`], for a trace that only Perfetto reads; JSON on standard output.
     pub fn perfetto(path: &Path, overwrite: bool) -> Result<Target, OutputError> {
         let name = path.to_string_lossy().to_lowercase();
         let plain = name.strip_suffix(".gz").unwrap_or(&name);
@@ -161,7 +161,7 @@ impl Target {
         Target::new(path, Some(format), overwrite)
     }
 
-    /// As [`Target::new`], for Chrome's trace events alone, which any JSON can be.
+    /// Like [`Target::new`], for Chrome's trace events, whose name may be that of any JSON.
     pub fn chrome(path: &Path, overwrite: bool) -> Result<Target, OutputError> {
         let name = lower_name(path);
         let plain = name.strip_suffix(".gz").unwrap_or(&name);
@@ -173,7 +173,7 @@ impl Target {
         Target::new(path, Some(OutputFormat::Chrome), overwrite)
     }
 
-    /// As [`Target::new`], for a page; its format is not for choice.
+    /// Like [`Target::new`], for a page, whose format is fixed.
     pub fn page(path: &Path, overwrite: bool) -> Result<Target, OutputError> {
         let name = path.to_string_lossy().to_lowercase();
         if is_file_place(path)
@@ -185,30 +185,30 @@ impl Target {
                 path: path.to_owned(),
             });
         }
-        // the caller writes the content: any format that is no Perfetto trace will do
+        // the caller encodes the content, so any format other than Perfetto's works
         Target::new(path, Some(OutputFormat::EtPlus), overwrite)
     }
 
-    /// The file, as the user named it.
+    /// Returns the path as given by the user.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// How it is packed.
+    /// Returns the compression.
     pub fn packing(&self) -> Packing {
         self.packing
     }
 
-    /// Whether it is the standard output of this process, which then has no room for reports.
+    /// Returns true if the target is standard output, which then cannot take reports.
     pub fn is_stdout(&self) -> bool {
         matches!(self.place, OutputPlace::Stdout)
     }
 
-    /// Has `fill` write the content, in large blocks, then gives the file its name. Returns the
-    /// stored size, bytes.
+    /// Calls `fill` to write the content, in large blocks, and then gives the file its name.
+    /// Returns the result of `fill` and the stored size, bytes.
     ///
     /// # Errors
-    /// If `fill` fails, or the file cannot be written; then an earlier one is as it was.
+    /// Fails if `fill` fails, or if the file cannot be written; an earlier file is then unchanged.
     pub fn write<T>(
         &self,
         fill: impl FnOnce(&mut (dyn Write + Send)) -> std::io::Result<T>,
@@ -251,7 +251,7 @@ impl Target {
             OutputPlace::Object => {
                 let (value, bytes, object) =
                     self.upload(fill).with_path(FileAction::Write, target)?;
-                // a signal ends the program before it or behind it
+                // a signal ends the program either before or after the commit
                 let _changes = Changes::begin();
                 let put = object
                     .begin_commit(self.overwrite)
@@ -262,7 +262,7 @@ impl Target {
         }
     }
 
-    /// Writes a file in a work folder, down to the disk.
+    /// Writes a file in a work folder, and syncs it to the disk.
     fn write_new<T>(
         &self,
         work: &WorkFolder,
@@ -271,12 +271,12 @@ impl Target {
     ) -> std::io::Result<(T, u64)> {
         let mut file = work.create(name)?;
         let written = self.fill(Box::new(&mut file), fill)?;
-        // a name that outlives a crash while its content does not would be a half file
+        // after a crash, a name on the disk without its content would be an incomplete file
         file.sync()?;
         Ok(written)
     }
 
-    /// Has a store take the content of an object that is not there yet.
+    /// Uploads the content of an object that is not visible yet.
     fn upload<T>(
         &self,
         fill: impl FnOnce(&mut (dyn Write + Send)) -> std::io::Result<T>,
@@ -309,10 +309,10 @@ impl Target {
     }
 }
 
-/// A recording shall not be lost to its own result.
+/// Refuses to overwrite an input, so that a recording is not lost to its own result.
 ///
 /// # Errors
-/// `output` is one of the inputs.
+/// Fails if `output` is one of the inputs.
 pub fn refuse_input<'a>(
     output: &Path,
     inputs: impl Iterator<Item = &'a PathBuf>,
@@ -324,7 +324,7 @@ pub fn refuse_input<'a>(
             None => Ok(()),
         };
     }
-    // what is not there yet is no input
+    // a missing file is not an input
     let Ok(output) = output.canonicalize() else {
         return Ok(());
     };
@@ -338,7 +338,7 @@ pub fn refuse_input<'a>(
     Ok(())
 }
 
-/// Whether a path is that of a file, whose name then tells what is in it.
+/// Returns true if a path is that of a file or object, whose name states its content.
 fn is_file_place(path: &Path) -> bool {
     matches!(
         place::PathKind::find(path),
@@ -352,10 +352,10 @@ fn check_object(path: &Path, overwrite: bool) -> Result<(), OutputError> {
     refuse_existing(path, path, overwrite)
 }
 
-/// Why an object that is whole did not get its name.
+/// Creates the error for a complete object that did not get its name.
 fn commit_error(error: std::io::Error, path: &Path) -> OutputError {
     if error.kind() == std::io::ErrorKind::AlreadyExists {
-        // whoever put it there did so while we wrote
+        // another program created it meanwhile
         return OutputError::Exists {
             path: path.to_owned(),
         };
@@ -368,7 +368,7 @@ fn commit_error(error: std::io::Error, path: &Path) -> OutputError {
     .into()
 }
 
-/// Takes a file for this process: `path` as the user named it, `file` without links.
+/// Claims a file for this process: `path` is the user's, `file` is without links.
 fn claim_file(path: &Path, file: &Path, overwrite: bool) -> Result<WorkFolder, OutputError> {
     let folder = folder_of(file);
     if !folder.is_dir() {
@@ -380,12 +380,12 @@ fn claim_file(path: &Path, file: &Path, overwrite: bool) -> Result<WorkFolder, O
     refuse_existing(path, file, overwrite)?;
     let name = file.file_name().unwrap_or_default();
     let work = WorkFolder::claim(folder, name, path)?;
-    // whoever wrote it a moment ago may have finished meanwhile
+    // a process that just held the claim may have written the file
     refuse_existing(path, file, overwrite)?;
     Ok(work)
 }
 
-/// Refuses to write a folder, or a file that must not be replaced.
+/// Refuses folders, and files that must not be replaced.
 fn refuse_existing(path: &Path, file: &Path, overwrite: bool) -> Result<(), OutputError> {
     if is_url(file) {
         return refuse_existing_object(file, overwrite);
@@ -403,7 +403,7 @@ fn refuse_existing(path: &Path, file: &Path, overwrite: bool) -> Result<(), Outp
     Ok(())
 }
 
-/// The same for an object. In a store nothing keeps an object and others behind its name apart.
+/// Refuses an object that must not be replaced. A store allows objects below another object's name.
 fn refuse_existing_object(path: &Path, overwrite: bool) -> Result<(), OutputError> {
     if overwrite {
         return Ok(());

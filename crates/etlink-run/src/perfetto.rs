@@ -1,4 +1,4 @@
-//! A trace for Perfetto: what was measured, and the critical path of a run.
+//! Traces for Perfetto: the measured events, and the critical path of a replay.
 
 use crate::error::RunError;
 use crate::output::{Piece, Target};
@@ -7,28 +7,28 @@ use etlink_replay::{ReplayGraph, ReplayRun, ReplaySettings};
 use etlink_report::perfetto::{self, CriticalStep, TimelineFormat, TimelineRank, TimelineSummary};
 use serde::Serialize;
 
-/// What a trace for Perfetto has.
+/// Counts of a trace for Perfetto.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PerfettoCounts {
-    /// Ops, calls and device rows.
+    /// Number of ops, calls and device rows.
     pub slices: u64,
-    /// Edges that are drawn.
+    /// Number of drawn edges.
     pub arrows: u64,
-    /// Nodes of the critical path.
+    /// Number of nodes on the critical path.
     pub critical_path: u64,
 }
 
-/// Runs the graph as it is, and writes. Also the stored size, bytes.
+/// Replays the unchanged graph and writes the trace. Also returns the stored size, bytes.
 ///
 /// # Errors
-/// The graph has no order to run in, or the target cannot be written.
+/// Fails if the graph has no valid order, or the target cannot be written.
 pub fn of_linked(trace: &LinkedTrace, target: &Target) -> Result<(PerfettoCounts, u64), RunError> {
     let (graph, run) = run_measured(trace, target)?;
     of_run(trace, &graph, &run, target)
 }
 
-/// Writes with the critical path of this run.
+/// Writes the trace with the critical path of this replay.
 pub fn of_run(
     trace: &LinkedTrace,
     graph: &ReplayGraph,
@@ -41,7 +41,7 @@ pub fn of_run(
     Ok((perfetto_counts(summary), stored))
 }
 
-/// Writes a rank's part of the file of all ranks.
+/// Writes a rank's part of the timeline of all ranks.
 pub fn of_member(
     trace: &LinkedTrace,
     member: &TimelineRank<'_>,
@@ -55,13 +55,13 @@ pub fn of_member(
     Ok((perfetto_counts(summary), piece))
 }
 
-/// What the device trace has and no export for Perfetto, as a note; none if that is nothing.
+/// Returns a note on events that exports for Perfetto omit; `None` if there are none.
 pub fn left_out_note(trace: &LinkedTrace) -> Option<String> {
     let mut left_out = vec![];
     for (event, count) in &trace.device.events {
         left_out.extend(left_out_events(event, *count));
     }
-    // in a trace that puts a number into each category they would be thousands
+    // a trace with a number in each category would list thousands
     let more = left_out.len().saturating_sub(MOST_CATEGORIES);
     left_out.truncate(MOST_CATEGORIES);
     if more > 0 {
@@ -71,14 +71,14 @@ pub fn left_out_note(trace: &LinkedTrace) -> Option<String> {
     (!list.is_empty()).then(|| format!("events that are not in the timeline: {list}"))
 }
 
-/// Events of a phase and category that are not shown, in words.
+/// Describes omitted events of a phase and category; `None` if they are shown.
 fn left_out_events(event: &str, count: u64) -> Option<String> {
     let (phase, category) = event.split_once(' ').unwrap_or((event, ""));
     match phase {
-        // names of tracks are shown; what sorts them is not, as the graph's tracks have an order
+        // names of tracks are shown; their sort keys are not, because the graph orders its tracks
         "X" | "i" | "I" | "C" | "M" => None,
-        // `ac2g` leads from a call to its kernel, as the launch edges of the graph do; of an arrow
-        // the begin is counted
+        // `ac2g` links a call to its kernel, like the launch edges of the graph; only the beginning
+        // of an arrow is counted
         "s" if !matches!(category, "ac2g" | "async_gpu") => {
             Some(format!("{count} {category} arrows"))
         }
@@ -87,10 +87,10 @@ fn left_out_events(event: &str, count: u64) -> Option<String> {
     }
 }
 
-/// Categories that a note names.
+/// Maximum number of categories in a note.
 const MOST_CATEGORIES: usize = 8;
 
-/// What the target is; other formats do not come here.
+/// Returns the format of the target, which is always a timeline here.
 fn timeline_format(target: &Target) -> TimelineFormat {
     target.format.for_perfetto().unwrap_or(TimelineFormat::Json)
 }
@@ -103,7 +103,7 @@ fn run_measured(
         path: target.path().to_owned(),
         source,
     })?;
-    // the critical path is that of the measured run: nothing is changed
+    // unchanged, so the critical path is that of the measured run
     let run = etlink_replay::run_graph(&graph, trace, &ReplaySettings::default());
     Ok((graph, run))
 }
@@ -126,7 +126,7 @@ fn perfetto_counts(summary: TimelineSummary) -> PerfettoCounts {
 fn of_step(graph: &ReplayGraph, run: &ReplayRun, step: &etlink_replay::PathStep) -> CriticalStep {
     let [cause, delay_cause] = step.causes(graph).map(etlink_replay::PathCause::name);
     let node = step.node.index();
-    // of the run, not of the trace: with a what-if the path is that of the changed graph
+    // from the replay, not from the trace: with a what-if, the path is that of the changed graph
     let (start, duration) = (run.start[node], run.duration[node]);
     CriticalStep {
         node: step.node,

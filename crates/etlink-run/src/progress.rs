@@ -1,23 +1,23 @@
-//! What is being done, for whoever wants to show it.
+//! Progress of work, for display.
 
 use crate::cancel::Cancellation;
 use crate::memory::watch::RankWatch;
 use std::io::{self, Read};
 use std::sync::Arc;
 
-/// Shows what is being done. Calls come from all threads.
+/// Receiver of progress. Calls come from all threads.
 pub trait ProgressListener: Send + Sync {
-    /// Another phase begins: `reading`, `linking`.
+    /// Starts another phase: `reading`, `linking`.
     fn phase(&self, name: &str);
-    /// So many bytes more are going to be read, as they are stored.
+    /// Adds to the bytes that will be read, as stored.
     fn expect_bytes(&self, bytes: u64);
-    /// So many bytes more were read.
+    /// Adds to the bytes that have been read.
     fn advance(&self, bytes: u64);
-    /// All is done.
+    /// Ends the work.
     fn finish(&self);
 }
 
-/// Where progress is reported to; by default nowhere.
+/// Reports progress to a listener, if there is one.
 #[derive(Clone, Default)]
 pub struct Progress {
     listener: Option<Arc<dyn ProgressListener>>,
@@ -26,7 +26,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Reports to `listener`.
+    /// Creates a progress that reports to `listener`.
     pub fn to(listener: Arc<dyn ProgressListener>) -> Progress {
         Progress {
             listener: Some(listener),
@@ -34,7 +34,7 @@ impl Progress {
         }
     }
 
-    /// The same, and what is read through it ends where work is cancelled.
+    /// Makes reads fail after a cancellation.
     pub fn with_cancellation(self, cancellation: Cancellation) -> Progress {
         Progress {
             cancellation,
@@ -42,7 +42,7 @@ impl Progress {
         }
     }
 
-    /// The same, for a rank that has its share of a memory budget.
+    /// Adds the rank's share of a memory budget.
     pub(crate) fn with_memory(self, watch: RankWatch) -> Progress {
         Progress {
             memory: Some(watch),
@@ -50,20 +50,20 @@ impl Progress {
         }
     }
 
-    /// The share of the rank that is worked on.
+    /// Returns the memory share of the current rank.
     pub(crate) fn memory(&self) -> Option<&RankWatch> {
         self.memory.as_ref()
     }
 
-    /// Reports nowhere.
+    /// Creates a progress that reports nothing.
     pub fn hidden() -> Progress {
         Progress::default()
     }
 
-    /// Counts what is read from `source`, which has `bytes` in all.
+    /// Wraps `source` to count the bytes read from it, of `bytes` in total.
     pub fn watch<R: Read>(&self, source: R, bytes: u64) -> impl Read + use<R> {
         if let Some(listener) = &self.listener {
-            // when it is opened, not before: which files are read is not known at the start
+            // on opening, because the files to read are not known at the start
             listener.expect_bytes(bytes);
         }
         Watched {
@@ -72,14 +72,14 @@ impl Progress {
         }
     }
 
-    /// Reports what is being done.
+    /// Reports the current phase.
     pub fn phase(&self, name: &str) {
         if let Some(listener) = &self.listener {
             listener.phase(name);
         }
     }
 
-    /// Reports that all is done.
+    /// Reports the end of the work.
     pub fn finish(&self) {
         if let Some(listener) = &self.listener {
             listener.finish();
@@ -87,7 +87,7 @@ impl Progress {
     }
 }
 
-/// A source that reports what is read from it.
+/// A source that reports the bytes read from it.
 struct Watched<R> {
     source: R,
     progress: Progress,
@@ -95,7 +95,7 @@ struct Watched<R> {
 
 impl<R: Read> Read for Watched<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        // a rank of gigabytes is read for a minute: to look before each rank alone is too seldom
+        // reading a rank of gigabytes takes a minute, so checking only before each rank is too rare
         let cancellation = &self.progress.cancellation;
         cancellation.check().map_err(io::Error::other)?;
         let bytes = self.source.read(buffer)?;

@@ -21,6 +21,8 @@ pub enum RankRule {
     Processes(Cow<'static, str>),
     /// The name of the folder that they lie in.
     Folder,
+    /// Local ranks in names, of nodes that follow each other.
+    Nodes,
     /// There is one host trace and one device trace.
     OnlyPair,
     /// The rank lacks a host or a device trace, and one such file is left.
@@ -85,6 +87,7 @@ impl RankRule {
             RankRule::Manifest => "the manifest of the recording".to_owned(),
             RankRule::Processes(what) => format!("{what}, of the processes of a report"),
             RankRule::Folder => "the name of the folder".to_owned(),
+            RankRule::Nodes => "the local ranks of nodes that follow each other".to_owned(),
             RankRule::OnlyPair => "there being one of each kind alone".to_owned(),
             RankRule::OnlyLeft => {
                 "there being one rank that lacks a trace, and one trace whose rank nothing tells"

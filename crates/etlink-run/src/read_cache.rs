@@ -1,18 +1,19 @@
-//! Parsed traces, and what reports made of ranks, kept so that later commands need not do it again.
+//! Cache of parsed traces and of reports' results per rank, so that later commands need not repeat
+//! the work.
 //!
 //! ```text
-//! trace ── path, size, time of change, what was read ──> entry? ─┬─ yes: its tables
+//! trace ── path, size, time of change, parts read ─────> entry? ─┬─ yes: its tables
 //!                                                                └─ no: parse, write an entry
-//! rank  ── its files and options, the command ─────────> entry? ─┬─ yes: what was made of it
+//! rank  ── its files and options, the command ─────────> entry? ─┬─ yes: its result
 //!                                                                └─ no: link, analyze, write an entry
 //! ```
-//! The entry of a trace has its tables as the reader gave them: what is made of them is the same
-//! as without a cache. What a graph needs and what a page needs are two entries, as readers leave
-//! out what nobody asked for. The entry of a rank is what shards hand to each other
+//! The entry of a trace contains its tables as the reader returned them, so results equal those
+//! without a cache. Readers omit unneeded data, so the data for a graph and for a page are separate
+//! entries. The entry of a rank is the data that shards exchange
 //! ([`RunSet::rank_results`](crate::run::RunSet::rank_results)).
 //!
-//! The cache never fails a command: what cannot be used is parsed, and [`CacheUsage`] says why.
-//! Entries are not traces of strangers: a folder for them is one that only its user writes.
+//! The cache never fails a command: unusable entries are parsed again, and [`CacheUsage`] states
+//! the reason. Entries are trusted input: only their user may write to the folder.
 
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
@@ -31,72 +32,72 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How tables are laid out in entries. Whoever changes a table of `etlink_model` raises it; a test
-/// says so.
+/// Version of the tables' layout in entries. Increase it with every change of a table in
+/// `etlink_model`; a test checks this.
 const LAYOUT: u32 = 4;
-/// Entries are written often and read often: speed counts more than the last byte.
+/// zstd level: entries are often written and read, so speed matters more than size.
 const ZSTD_LEVEL: i32 = 1;
-/// A longer first line is not one of an entry.
+/// Limit on the length of an entry's first line, bytes.
 const MOST_KEY_BYTES: u64 = 1 << 20;
-/// A file that was changed so shortly before may change again without another time: file systems
-/// count in ticks of milliseconds.
+/// Age below which a file may change again with the same modification time: file systems count in
+/// ticks of milliseconds.
 const SETTLING: Duration = Duration::from_millis(100);
 
-/// A folder of parsed traces.
+/// A folder of parsed traces and results.
 #[derive(Clone, Debug)]
 pub struct ReadCache {
     folder: PathBuf,
     usage: Arc<Mutex<CacheUsage>>,
-    /// Traces that this process has looked for: a command that reads one again finds its own entry.
+    /// Traces already looked up by this process: a second read finds its own entry.
     met: Arc<Mutex<BTreeSet<PathBuf>>>,
-    /// The program whose results are kept; `None`: only parsed traces are.
+    /// Program whose results are cached; `None` if only parsed traces are.
     build: Option<String>,
 }
 
-/// What a cache was good for.
+/// Usage statistics of a cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CacheUsage {
-    /// Trace files that came from it, and were in it before.
+    /// Number of trace files found in entries that existed before.
     pub found: u64,
-    /// When the oldest of these was parsed.
+    /// Time when the oldest of these was parsed.
     pub oldest: Option<SystemTime>,
-    /// Traces that were parsed, and are in it now.
+    /// Number of traces that were parsed and stored.
     pub stored: u64,
-    /// Ranks of which a report's part came from it.
+    /// Number of ranks whose result for a report was found.
     pub found_results: u64,
-    /// When the oldest of these was made.
+    /// Time when the oldest of these results was computed.
     pub oldest_result: Option<SystemTime>,
-    /// Why an entry could not be read or written: the first such error.
+    /// First error of reading or writing an entry.
     pub problem: Option<String>,
-    /// How many entries were damaged, and were made anew.
+    /// Number of damaged entries, which were replaced.
     pub damaged: u64,
-    /// The first of them, and what is wrong with it.
+    /// The first damaged entry, and its damage.
     pub first_damaged: Option<String>,
 }
 
-/// What was read of a trace. Two readings of one trace are two entries.
+/// Parts read of a trace. Two readings of the same trace are two entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum TraceReading {
     /// A host trace.
     Host {
-        /// With the tensors that nodes use.
+        /// True if the tensors of nodes were read.
         tensors: bool,
     },
     /// A device trace.
     Device {
-        /// With the shapes of ops.
+        /// True if the shapes of ops were read.
         shapes: bool,
-        /// With allocations.
+        /// True if allocations were read.
         memory: bool,
-        /// With frames, overheads, annotations of streams.
+        /// True if frames, overheads and annotations of streams were read.
         auxiliary: bool,
     },
 }
 
 impl TraceReading {
-    /// What a reader of device traces is asked for; `None` where it keeps the text of all events,
-    /// which an entry would only repeat.
+    /// Returns the reading for options of the device reader; `None` if it keeps the text of all
+    /// events, which an entry would only repeat.
     pub(crate) fn of_device(options: KinetoReadOptions) -> Option<TraceReading> {
         let KinetoReadOptions { shapes, keep, .. } = options;
         (keep < KeepEvents::Everything).then_some(TraceReading::Device {
@@ -107,7 +108,7 @@ impl TraceReading {
     }
 }
 
-/// Which state of which file an entry has; its first line.
+/// First line of an entry: the file and its state.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct EntryKey<'p> {
     etlink: &'static str,
@@ -119,7 +120,7 @@ struct EntryKey<'p> {
 }
 
 impl ReadCache {
-    /// A cache in a folder, which is made when something is written.
+    /// Creates a cache in a folder, which is created on the first write.
     pub fn new(folder: PathBuf) -> ReadCache {
         ReadCache {
             folder,
@@ -129,8 +130,8 @@ impl ReadCache {
         }
     }
 
-    /// The same, which also keeps what reports make of ranks. `build` tells the program: another one
-    /// may make something else of the same traces.
+    /// Also caches results of reports per rank. `build` identifies the program, because another one
+    /// may compute other results from the same traces.
     pub fn with_results(self, build: String) -> ReadCache {
         ReadCache {
             build: Some(build),
@@ -138,20 +139,21 @@ impl ReadCache {
         }
     }
 
-    /// The folder.
+    /// Returns the folder of the cache.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// What it was good for until now, for all copies of it.
+    /// Returns the usage until now, shared by all clones.
     pub fn usage(&self) -> CacheUsage {
         self.lock().clone()
     }
 
-    /// The tables of a trace: from its entry, else what `parse` gives, which becomes an entry.
+    /// Returns the tables of a trace, from its entry if there is one. Otherwise calls `parse` and
+    /// stores its result.
     ///
     /// # Errors
-    /// Those of `parse`.
+    /// Returns the errors of `parse`.
     pub(crate) fn read<T: Serialize + DeserializeOwned>(
         &self,
         trace: &Path,
@@ -178,7 +180,7 @@ impl ReadCache {
             Err(error) => self.note_unread(&entry, &error),
         }
         let tables = parse()?;
-        // a trace that changed meanwhile is of neither state
+        // a trace that changed meanwhile matches neither state
         if entry_key(trace, reading).as_ref() == Some(&before) && has_settled(trace) {
             let tables_to = |out: &mut dyn Write| {
                 postcard::to_io(&tables, out).map_err(io::Error::other)?;
@@ -195,9 +197,10 @@ impl ReadCache {
         Ok(tables)
     }
 
-    /// One name for all states of a trace, so that a new state replaces the old one.
+    /// Returns the path of a trace's entry, the same for all its states, so that a new state
+    /// replaces the old one.
     fn entry_path(&self, trace: &Path, reading: TraceReading) -> PathBuf {
-        // what else has this number is told apart by the first line
+        // the first line resolves collisions of the hash
         let mut hasher = DefaultHasher::new();
         let place = trace.canonicalize();
         place.as_deref().unwrap_or(trace).hash(&mut hasher);
@@ -205,11 +208,11 @@ impl ReadCache {
         self.folder.join(format!("{:016x}.parsed", hasher.finish()))
     }
 
-    /// What a report makes of a rank: from its entry, else what `make` gives, which becomes an entry.
-    /// `found` is called where it was there.
+    /// Returns a report's result for a rank, from its entry if there is one; then calls `found`.
+    /// Otherwise calls `make` and stores its result.
     ///
     /// # Errors
-    /// Those of `make`; they are not kept.
+    /// Returns the errors of `make`, which are not stored.
     pub(crate) fn rank_result<V: BorshSerialize + BorshDeserialize>(
         &self,
         rank: &RankKey<'_>,
@@ -236,7 +239,7 @@ impl ReadCache {
             Err(error) => self.note_unread(&entry, &error),
         }
         let made = make()?;
-        // files that changed meanwhile are of neither state
+        // files that changed meanwhile match neither state
         let beside = rank.beside.iter().filter(|path| path.exists());
         let mut paths = rank
             .paths
@@ -252,7 +255,8 @@ impl ReadCache {
         Ok(made)
     }
 
-    /// The first line of an entry of a rank as its files are now; `None` where it has none.
+    /// Returns the first line of a rank's entry for the current files; `None` if it cannot be
+    /// cached.
     fn result_key(&self, rank: &RankKey<'_>) -> Option<String> {
         let mut states = vec![];
         for path in &rank.paths {
@@ -283,7 +287,7 @@ impl ReadCache {
         content: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> Result<(), OutputError> {
         make_own_folder(&self.folder).with_path(FileAction::MakeFolder, &self.folder)?;
-        // the format says nothing here: a target is what replaces a file as a whole
+        // the format is irrelevant: a target is used to replace the file atomically
         let target = Target::new(entry, Some(OutputFormat::EtPlus), true)?;
         target.write(|out| {
             out.write_all(key.as_bytes())?;
@@ -296,7 +300,7 @@ impl ReadCache {
         Ok(())
     }
 
-    /// Whether this process has neither found nor stored a trace before.
+    /// Returns true if this process has not found or stored a trace before.
     fn is_first_time(&self, trace: &Path) -> bool {
         let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
         met.insert(trace.to_owned())
@@ -330,30 +334,30 @@ impl ReadCache {
     }
 }
 
-/// A rank, for its entry.
+/// Identity of a rank for its entry.
 pub(crate) struct RankKey<'r> {
-    /// Its files.
+    /// Files of the rank.
     pub(crate) paths: Vec<&'r Path>,
-    /// Files that are read with them where they are there.
+    /// Files that are read with the rank if they exist.
     pub(crate) beside: Vec<PathBuf>,
-    /// What is known of it beside what is in them.
+    /// Facts about the rank that are not in its files.
     pub(crate) files: String,
-    /// All else that what is made of it depends on.
+    /// All other settings that affect the result.
     pub(crate) settings: &'r [(String, String)],
 }
 
-/// Which state of which rank an entry has, and how it was made; its first line.
+/// First line of an entry: the rank, the state of its files, and the settings.
 #[derive(Serialize)]
 struct ResultKey<'p> {
     etlink: &'static str,
     build: &'p str,
-    /// None of one that is not there.
+    /// State of each file; `None` if it does not exist.
     states: &'p [Option<FileState>],
     files: &'p str,
     settings: &'p [(String, String)],
 }
 
-/// Which file, and when it was changed.
+/// A file and its modification time.
 #[derive(Serialize)]
 struct FileState {
     place: String,
@@ -362,7 +366,7 @@ struct FileState {
 }
 
 impl FileState {
-    /// `None` of what is no file, and of a database of which a part lies in a log beside it.
+    /// Returns the current state; `None` if it is not a regular file, or has a database log.
     fn now(path: &Path) -> Option<FileState> {
         let data = std::fs::metadata(path).ok()?;
         let place = path.canonicalize().ok()?;
@@ -383,7 +387,7 @@ impl FileState {
     }
 }
 
-/// The first line of an entry of a trace as it is now; `None` of what is no file.
+/// Returns the first line of a trace's entry for the current file; `None` if it is no file.
 fn entry_key(trace: &Path, reading: TraceReading) -> Option<String> {
     let state = FileState::now(trace)?;
     let key = EntryKey {
@@ -398,24 +402,24 @@ fn entry_key(trace: &Path, reading: TraceReading) -> Option<String> {
     Some(key + "\n")
 }
 
-/// Whether a file was changed long enough ago that its next change has another time.
+/// Returns true if a file is old enough that its next change has another modification time.
 fn has_settled(trace: &Path) -> bool {
     let changed = std::fs::metadata(trace).and_then(|data| data.modified());
     let age = changed.ok().and_then(|changed| changed.elapsed().ok());
     age.is_some_and(|age| age >= SETTLING)
 }
 
-/// Why nothing is made of an entry.
+/// Error of an entry that cannot be used.
 #[derive(Debug)]
 enum EntryError {
-    /// The system does not give it.
+    /// The system cannot read the entry.
     Unread(io::Error),
-    /// Its content is not what was written.
+    /// The content differs from what was written.
     Damaged(io::Error),
 }
 
-/// What `decode` makes of an entry, and when it was written; `None` where there is no entry of this
-/// state.
+/// Decodes an entry, and returns its age as the time of writing; `None` if there is no entry of
+/// this state.
 fn read_entry<T>(
     entry: &Path,
     key: &str,
@@ -451,7 +455,7 @@ fn read_entry<T>(
     Ok(Some((decoded, written)))
 }
 
-/// Whether a first line can be that of another state, or of another version.
+/// Returns true if a first line may be that of another state or version.
 fn is_key(line: &[u8]) -> bool {
     let is_whole = line.ends_with(b"\n");
     is_whole && serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(line).is_ok()
@@ -463,7 +467,7 @@ fn unpacked(stored: impl BufRead) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// A folder that only its user can read: traces name programs and their files.
+/// Creates a folder that only its user can read: traces name programs and their files.
 fn make_own_folder(folder: &Path) -> io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);
@@ -497,7 +501,7 @@ mod tests {
         panic!("it is parsed again")
     }
 
-    /// A cache, and a trace that was changed some time ago.
+    /// Returns a cache, and a trace that was modified some time ago.
     fn sample() -> (tempfile::TempDir, ReadCache, PathBuf) {
         let folder = tempfile::tempdir().expect("a folder");
         let trace = folder.path().join("trace.json.gz");
@@ -527,7 +531,7 @@ mod tests {
         let parsed = parsed.expect("a trace");
         let again = cache.read(&trace, READING, never).expect("an entry");
         assert_eq!(format!("{parsed:?}"), format!("{again:?}"));
-        // its own entry says nothing of what earlier commands left
+        // its own entry does not count as one of earlier commands
         let usage = cache.usage();
         assert_eq!((usage.stored, usage.found, usage.problem), (1, 0, None));
         let later = ReadCache::new(cache.folder().to_owned());
@@ -561,7 +565,7 @@ mod tests {
         cache
             .read(&trace, READING, || parse(&trace))
             .expect("a trace");
-        // of the same length
+        // with the same length
         age(&trace, 5);
         let mut is_parsed = false;
         let parse_again = || {
@@ -609,7 +613,7 @@ mod tests {
         let entry = entry_of(&cache);
         let whole = std::fs::read(&entry).expect("reads");
         let tables = whole.iter().position(|byte| *byte == b'\n').expect("a key") + 1;
-        // those before the tables cut the first line; one that is changed there is of another state
+        // damage before the tables truncates the first line; a change there makes it another state
         let places = [
             tables,
             tables + 9,
@@ -651,7 +655,7 @@ mod tests {
         );
     }
 
-    /// What was made of a rank with some settings, and how often it was.
+    /// Computes or reads a rank's result with some setting, and counts the computations in `calls`.
     fn made(cache: &ReadCache, trace: &Path, setting: &str, calls: &mut u32) -> String {
         let settings = [("setting".to_owned(), setting.to_owned())];
         let key = RankKey {
@@ -671,7 +675,7 @@ mod tests {
     fn results_come_back_for_the_same_files_settings_and_program() {
         let (_folder, cache, trace) = sample();
         let mut calls = 0;
-        // a cache of no known program keeps none
+        // a cache without a known program stores no results
         made(&cache, &trace, "a", &mut calls);
         made(&cache, &trace, "a", &mut calls);
         assert_eq!((calls, cache.folder().exists()), (2, false));
@@ -688,7 +692,7 @@ mod tests {
         let other = cache.clone().with_results("two".to_owned());
         made(&other, &trace, "a", &mut calls);
         assert_eq!(calls, 6);
-        // what is read with it
+        // files that are read with the rank
         let groups = trace.with_file_name("groups.json");
         for (text, made_anew) in [("{}", 7), ("[]", 8)] {
             std::fs::write(&groups, text).expect("writes");
@@ -697,7 +701,7 @@ mod tests {
             made(&other, &trace, "a", &mut calls);
             assert_eq!(u64::from(calls), made_anew);
         }
-        // a database that has a part of its content elsewhere
+        // a database with a part of its content in a log
         std::fs::write(format!("{}-wal", trace.display()), "rows").expect("writes");
         made(&other, &trace, "a", &mut calls);
         assert_eq!(calls, 9);
@@ -719,12 +723,12 @@ mod tests {
         assert_eq!(calls, 2);
     }
 
-    /// If this fails, raise [`LAYOUT`], and then change the number: entries of other tables would
-    /// be taken for these.
+    /// If this fails, increase [`LAYOUT`], and then update the number. Otherwise entries of other
+    /// tables would be accepted.
     #[test]
     fn tables_are_laid_out_as_the_version_says() {
         let mut device = parse(Path::new(DEVICE)).expect("a trace");
-        // they depend on the file alone
+        // this depends on the file alone
         device.bytes = 0;
         let stored = postcard::to_stdvec(&device).expect("stores");
         let mut sum = flate2::Crc::new();

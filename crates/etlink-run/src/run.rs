@@ -105,6 +105,16 @@ impl RunSource {
         }
     }
 
+    /// The same, where a trace that states its rank is a run with that rank.
+    pub fn with_stated_rank(path: &Path) -> RunSource {
+        match RunSource::from_path(path) {
+            RunSource::File(path) if storage::is_file(&path) && discover::states_rank(&path) => {
+                RunSource::Files(vec![path])
+            }
+            source => source,
+        }
+    }
+
     /// What is named by a path, and perhaps a host trace and measurements beside it.
     ///
     /// # Errors
@@ -153,7 +163,10 @@ impl RunSource {
     pub fn name(&self) -> String {
         match self {
             RunSource::Folder(path) | RunSource::File(path) => input::display_name(path),
-            RunSource::Files(paths) => format!("{} files", paths.len()),
+            RunSource::Files(paths) => match &paths[..] {
+                [only] => input::display_name(only),
+                _ => format!("{} files", paths.len()),
+            },
             RunSource::Rank(traces) => match &traces.host {
                 Some(host) => {
                     let device = input::display_name(&traces.device);
@@ -273,6 +286,20 @@ impl RunOptions {
             "{} names {name}, of which there is no trace",
             Setting::Ranks
         ))
+    }
+
+    /// A note on ranks of which there is no file. Where files name their ranks, those that were asked for
+    /// and have none are known before.
+    pub(crate) fn absent_note(&self, run: &RunFiles, absent: &[GlobalRank]) -> Option<String> {
+        if self.ranks.is_some() && run.ranks.iter().all(|files| files.rank.is_some()) {
+            return None;
+        }
+        let with_file = run.ranks.iter().filter_map(|files| files.rank);
+        let with_file: BTreeSet<i64> = with_file.collect();
+        let mut absent = absent.to_vec();
+        absent.retain(|rank| !with_file.contains(&rank.0));
+        let ranks = text::first_ranks(&absent);
+        (!absent.is_empty()).then(|| format!("no trace of rank {ranks}"))
     }
 
     /// Whether a rank is among those that were asked for, if any were.
@@ -574,9 +601,6 @@ impl RunSet {
             // a rank that was not asked for is not missing
             let absent = &mut results.members.absent;
             absent.retain(|rank| self.options.is_asked(Some(rank.0)));
-            let mut files = self.runs[index].ranks.iter().filter_map(|files| files.rank);
-            let has_untaken = files.any(|rank| absent.contains(&GlobalRank(rank)));
-            results.members.has_untaken = has_untaken;
             all.push(results);
         }
         Ok(all)
@@ -620,12 +644,9 @@ impl RunSet {
                 let errors = run.failed.into_iter().map(|(_, error)| error);
                 joined.push(Err(RunError::no_trace_taken(errors.collect())));
             } else {
-                let mut notes = self.runs[run.run].notes.clone();
-                notes.extend_from_slice(&run.rank_notes);
-                notes.extend(self.member_notes(&run.members));
                 joined.push(Ok(JoinedMembers {
+                    notes: self.run_notes(&run),
                     joined: run.join(self.options.align),
-                    notes,
                     excluded: run.excluded(),
                 }));
             }
@@ -633,14 +654,16 @@ impl RunSet {
         joined
     }
 
-    /// What is to be known of the ranks that are taken for a run: those that do not fit, and, where all
-    /// were asked for, those without a trace.
-    pub fn member_notes<T>(&self, members: &Members<T>) -> Vec<String> {
-        let mut notes: Vec<String> = members.mismatch_notes().collect();
-        // whoever asked for some ranks knows that the others are not here
-        if self.options.ranks.is_none() {
-            notes.extend(members.absent_note());
-        }
+    /// What is to be known of a run: notes on its files and in them, and one on each trace that is left
+    /// out, on each that was taken in although it does not fit, and on ranks without a trace.
+    pub fn run_notes<T>(&self, results: &RunResults<T>) -> Vec<String> {
+        let run = &self.runs[results.run];
+        let mut notes = run.notes.clone();
+        notes.extend_from_slice(&results.rank_notes);
+        let excluded = results.excluded();
+        notes.extend(excluded.iter().map(Excluded::note));
+        notes.extend(results.members.mismatch_notes());
+        notes.extend(self.options.absent_note(run, &results.members.absent));
         notes
     }
 
@@ -1091,6 +1114,18 @@ impl<'s> RankEntry<'s> {
         rank_summary(trace, self.files(), self.is_alone())
     }
 
+    /// The same of a device trace alone, without its communications.
+    pub fn summary_of_device(
+        self,
+        device: &DeviceTrace,
+        report: &LinkReport,
+    ) -> Option<RankSummary> {
+        let rank = sure_rank(device.header.rank, self.files(), self.is_alone())?;
+        let mut summary = RankSummary::without_communications(device, report);
+        summary.rank = rank;
+        Some(with_manifest(summary, self.files()))
+    }
+
     fn linked(self, trace: LinkedTrace, mut report: JobReport) -> LinkedRank {
         let files = self.files();
         // the trace's own word counts: names hold local ranks on several hosts
@@ -1244,7 +1279,7 @@ impl<T> RunMember for RankResult<T> {
 pub struct JoinedMembers {
     /// The ranks that belong to it.
     pub joined: JoinedRun,
-    /// Notes on its files, and on ranks without one.
+    /// Those of [`RunSet::run_notes`].
     pub notes: Vec<String>,
     /// Traces that could not be read, or are not of this run.
     pub excluded: Vec<Excluded>,
@@ -1515,19 +1550,23 @@ pub fn no_device(files: &RankFiles) -> RunError {
 /// What the others need to know of a rank; `None` where its rank is not sure: then its files are
 /// not named by it.
 fn rank_summary(trace: &LinkedTrace, files: &RankFiles, alone: bool) -> Option<RankSummary> {
+    let rank = sure_rank(trace.report.rank, files, alone)?;
+    let summary = RankSummary::from_trace(trace, rank);
+    Some(with_manifest(summary, files))
+}
+
+fn sure_rank(stated: Option<GlobalRank>, files: &RankFiles, alone: bool) -> Option<GlobalRank> {
     let named = files
         .rank
         .filter(|rank| alone || files.label == rank.to_string());
     // a single rank that nothing names is the first
     let own = if alone {
-        trace.report.rank.or(Some(GlobalRank(0)))
+        stated.or(Some(GlobalRank(0)))
     } else {
         None
     };
     // a name counts only where it tells ranks apart: two files of one rank are of neither
-    let rank = named.map(GlobalRank).or(own)?;
-    let summary = RankSummary::from_trace(trace, rank);
-    Some(with_manifest(summary, files))
+    named.map(GlobalRank).or(own)
 }
 
 /// A summary with what the manifest of the recording says.

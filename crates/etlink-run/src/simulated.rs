@@ -1,4 +1,4 @@
-//! A simulation of written graphs: its log, the graphs, and the recording that they were made of.
+//! Simulations of written graphs: the log, the graphs, and the recording from which they were made.
 
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
@@ -20,15 +20,15 @@ use std::collections::BTreeMap;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-/// What ASTRA-sim calls its log.
+/// File name of ASTRA-sim's log.
 const LOG: &str = "log.log";
-/// The folder into which it writes that.
+/// Folder into which ASTRA-sim writes the log.
 const LOG_FOLDER: &str = "log";
-/// It keeps so many files of a log beside the last.
+/// Number of earlier log files that ASTRA-sim keeps.
 // `Logging.cc`: `rotating_file_sink_mt(…, 1024 * 1024 * 10, 10)`
 const LOG_PARTS: usize = 10;
 
-/// Why a simulation cannot be read.
+/// Error of reading a simulation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SimulationError {
@@ -42,33 +42,33 @@ pub enum SimulationError {
         folder.display()
     )]
     NoLog {
-        /// The folder.
+        /// Path of the folder.
         folder: PathBuf,
     },
-    /// A log has nothing of a simulator.
+    /// A file is not a log of a simulator.
     #[error("{}: {what}; give what ASTRA-sim printed, or its log/log.log", path.display())]
     NotALog {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is in it.
+        /// Content of the file.
         what: &'static str,
     },
     /// The simulation ended before any rank had finished.
     #[error("{}: no rank finished: {why}", path.display())]
     NothingSimulated {
-        /// The log.
+        /// Path of the log.
         path: PathBuf,
-        /// What the simulator says of it.
+        /// Reason given by the simulator.
         why: String,
     },
-    /// The graphs that were simulated are not there.
+    /// The simulated graphs cannot be found.
     #[error(
         "{}: no graphs <name>.<rank>.et beside the log, nor in the folder above it; give the \
          folder that was simulated with --graphs",
         path.display()
     )]
     NoGraphs {
-        /// The log.
+        /// Path of the log.
         path: PathBuf,
     },
     /// A folder has several runs of graphs.
@@ -77,12 +77,12 @@ pub enum SimulationError {
         folder.display()
     )]
     SeveralRuns {
-        /// The folder.
+        /// Path of the folder.
         folder: PathBuf,
-        /// How many.
+        /// Number of runs.
         runs: usize,
     },
-    /// The log is of other ranks than the graphs.
+    /// The log and the graphs have different ranks.
     #[error(
         "{}: the log has {logged}, and {} has {written}; give the folder that was simulated with \
          --graphs",
@@ -90,16 +90,16 @@ pub enum SimulationError {
         graphs.display()
     )]
     OtherRanks {
-        /// The log.
+        /// Path of the log.
         path: PathBuf,
-        /// What the graphs' names begin with.
+        /// Prefix of the graphs' names.
         graphs: PathBuf,
-        /// Ranks of the log.
+        /// Ranks in the log.
         logged: String,
         /// Ranks of the graphs.
         written: String,
     },
-    /// The log is of other graphs.
+    /// The log belongs to other graphs.
     #[error(
         "{}: {difference}: the log is of another export than {}; give the folder that was simulated \
          with --graphs",
@@ -107,58 +107,58 @@ pub enum SimulationError {
         graphs.display()
     )]
     OtherGraphs {
-        /// The log.
+        /// Path of the log.
         path: PathBuf,
-        /// What the graphs' names begin with.
+        /// Prefix of the graphs' names.
         graphs: PathBuf,
-        /// The first.
+        /// First difference.
         difference: SimulatedError,
     },
-    /// The recording is of another run.
+    /// The recording is of another run than the graphs.
     #[error(
         "{}: {why}; give the recording that the graphs were made of with --against",
         against.display()
     )]
     OtherRecording {
-        /// The recording.
+        /// Path of the recording.
         against: PathBuf,
-        /// What does not fit.
+        /// Description of the mismatch.
         why: String,
     },
     /// A graph cannot be read.
     #[error("{}", path.display())]
     Graph {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// Error of the reader.
         source: ChakraReadError,
     },
 }
 
-/// A simulation that was read.
+/// Result of reading a simulation.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SimulationResult {
-    /// The log.
+    /// Path of the log.
     pub log: PathBuf,
-    /// What the names of the graphs begin with.
+    /// Prefix of the graphs' names.
     pub graphs: PathBuf,
-    /// What a reader should know first.
+    /// Notes for the reader of the figures.
     pub notes: Vec<String>,
-    /// Traces of the recording that are not in it; who reads the recording knows them.
+    /// Excluded traces of the recording; the recording's reader already knows them.
     pub excluded: Vec<Excluded>,
-    /// The figures.
+    /// Figures of the simulation.
     #[serde(flatten)]
     pub report: SimulationReport,
-    /// All nodes, where a timeline is wanted.
+    /// All nodes, if a timeline is requested.
     #[serde(skip)]
     pub run: SimulatedRun,
-    /// The recording.
+    /// The recorded run, if the simulation is compared with it.
     #[serde(skip)]
     pub measured: Option<MeasuredRun>,
 }
 
-/// The log of a simulation, and the graphs that were simulated.
+/// The log of a simulation, and the simulated graphs.
 #[derive(Clone, Debug)]
 pub struct SimulationFiles {
     log: PathBuf,
@@ -166,10 +166,10 @@ pub struct SimulationFiles {
 }
 
 impl SimulationFiles {
-    /// Finds the log, and the graphs beside it or in the folder that is named.
+    /// Finds the log, and the graphs next to it or in the given folder.
     ///
     /// # Errors
-    /// One of them is not there.
+    /// Fails if the log or the graphs cannot be found.
     pub fn find(source: &Path, graphs: Option<&Path>) -> Result<SimulationFiles, SimulationError> {
         let log = find_log(source)?;
         let graphs = match graphs {
@@ -179,10 +179,11 @@ impl SimulationFiles {
         Ok(SimulationFiles { log, graphs })
     }
 
-    /// Reads them and compares the simulation with a recording; with `timeline` all nodes are kept.
+    /// Reads the files and compares the simulation with a recording. With `timeline`, all nodes are
+    /// kept.
     ///
     /// # Errors
-    /// A file cannot be read, or they are not of one run.
+    /// Fails if a file cannot be read, or the files are of different runs.
     pub fn read(
         self,
         recording: Option<(&Path, &JoinedRun)>,
@@ -229,7 +230,7 @@ impl SimulationFiles {
         })
     }
 
-    /// Graphs of which the log has no line.
+    /// Returns a note on graphs that are missing in the log.
     fn absent_note(&self, log: &AstraLog) -> Option<String> {
         let graphs = self.graphs.ranks.keys();
         let absent: Vec<&i64> = graphs
@@ -244,7 +245,7 @@ impl SimulationFiles {
         })
     }
 
-    /// The measured run; refuses one that has ranks which were not simulated.
+    /// Returns the measured run; refuses one with ranks that were not simulated.
     fn measured_run(
         &self,
         against: &Path,
@@ -270,7 +271,7 @@ impl SimulationFiles {
     }
 
     fn check_ranks(&self, log: &AstraLog) -> Result<(), SimulationError> {
-        // A rank that the log does not name did not get to its end.
+        // Ranks missing in the log did not finish.
         let is_known = |rank: &i64| self.graphs.ranks.contains_key(rank);
         if log.ranks.keys().all(is_known) {
             return Ok(());
@@ -289,7 +290,7 @@ fn ranks_text<'r>(ranks: impl Iterator<Item = &'r i64>) -> String {
     rank_list("rank", &ranks)
 }
 
-/// The log that is named, or that of a folder in which the simulator ran.
+/// Returns the given log, or the log in a folder in which the simulator ran.
 fn find_log(source: &Path) -> Result<PathBuf, SimulationError> {
     let found = storage::file_data(source).with_path(FileAction::Open, source);
     if found.map_err(RunError::from)?.kind != StoredKind::Folder {
@@ -302,8 +303,8 @@ fn find_log(source: &Path) -> Result<PathBuf, SimulationError> {
     })
 }
 
-/// The files of a log, the earliest first: a full one is renamed to `log.1.log`, which had been
-/// `log.2.log` before.
+/// Returns the files of a log, the earliest first. ASTRA-sim renames a full file to `log.1.log`,
+/// after renaming that to `log.2.log`.
 fn log_parts(log: &Path) -> Vec<PathBuf> {
     let mut parts = vec![log.to_owned()];
     if log.file_name().is_some_and(|name| name == LOG) {
@@ -379,7 +380,7 @@ fn log_notes(log: &AstraLog) -> Vec<String> {
     notes
 }
 
-/// A simulation of which nobody knows whether it went on.
+/// Returns a note on a simulation that may have continued after the end of its log.
 fn end_note(report: &SimulationReport) -> Option<String> {
     (!report.stuck.is_empty() && !report.log_has_end).then(|| {
         "the log does not have the simulator's last line (`Exiting`): it is cut, or the simulator was \
@@ -400,7 +401,7 @@ fn report_notes(report: &SimulationReport) -> Vec<String> {
     notes
 }
 
-/// The graphs in the folder of a log, or in the one above it.
+/// Finds the graphs in the folder of a log, or in the folder above it.
 fn graphs_near(log: &Path) -> Result<GraphSet, SimulationError> {
     let folder = match log.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
@@ -417,7 +418,7 @@ fn graphs_near(log: &Path) -> Result<GraphSet, SimulationError> {
     })
 }
 
-/// The runs of `.et` files in a folder, not in those below: nobody asked to look through them.
+/// Returns the runs of `.et` files in a folder, without its subfolders.
 fn graphs_in(folder: &Path) -> Result<Vec<GraphSet>, RunError> {
     let mut sets: BTreeMap<PathBuf, BTreeMap<i64, PathBuf>> = BTreeMap::new();
     let entries = storage::list(folder).with_path(FileAction::ReadFolder, folder)?;
@@ -427,7 +428,7 @@ fn graphs_in(folder: &Path) -> Result<Vec<GraphSet>, RunError> {
             && let Some((prefix, rank)) = prefix_and_rank(&path)
         {
             let set = sets.entry(prefix).or_default();
-            // of one that lies there plain and packed the plain one, whose name is shorter
+            // of a plain and a compressed file, the plain one, whose name is shorter
             let known = set.entry(rank).or_insert_with(|| path.clone());
             if path < *known {
                 *known = path;
@@ -461,7 +462,7 @@ fn read_graph(path: &Path) -> Result<ChakraGraph, SimulationError> {
     })
 }
 
-/// Refuses a recording whose ranks communicate, but nothing that was simulated.
+/// Refuses a recording whose ranks communicate if the simulation has none of their communications.
 fn refuse_strangers(
     against: &Path,
     joined: &JoinedRun,

@@ -1,46 +1,46 @@
-//! A slice of each trace: some of its steps, or some of its time.
+//! Slices of traces: a range of steps or of time.
 
 use etlink_link::ranks::RankSteps;
 use etlink_model::{DeviceTrace, DurationNs, KeptTime, SlicedStep, TimeNs};
 
-/// Which part of each trace is read.
+/// Part of each trace to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceSlice {
-    /// Steps from one number to another, with both.
+    /// Inclusive range of step numbers.
     Steps {
-        /// The first.
+        /// First step.
         first: i64,
-        /// The last.
+        /// Last step.
         last: i64,
     },
-    /// Time since the trace begins.
+    /// Range of time since the beginning of the trace.
     Time {
-        /// From when on.
+        /// Beginning of the range.
         from: DurationNs,
-        /// Until when; `None`: to its end.
+        /// End of the range; `None` for the end of the trace.
         until: Option<DurationNs>,
     },
 }
 
-/// Why a text names no slice.
+/// Error of a text that is not a slice.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SliceSyntax {
-    /// Steps are given in another form.
+    /// The text is not in the form of steps.
     #[error("steps are a number or two, such as 3 or 3-5")]
     Steps,
-    /// Times are given in another form.
+    /// The text is not in the form of times.
     #[error("a time is two numbers with units, such as 1.5s..2s, 200ms.. or ..5s (s, ms, us, ns)")]
     Time,
-    /// The end is not after the begin.
+    /// The end is not after the beginning.
     #[error("it ends before it begins")]
     Backwards,
 }
 
 impl TraceSlice {
-    /// Steps by their numbers: `3` or `3-5`.
+    /// Parses step numbers: `3` or `3-5`.
     ///
     /// # Errors
-    /// The text is neither.
+    /// Fails if the text has another form.
     pub fn parse_steps(text: &str) -> Result<TraceSlice, SliceSyntax> {
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         let number = |text: &str| text.trim().parse::<u32>().map_err(|_| SliceSyntax::Steps);
@@ -52,10 +52,10 @@ impl TraceSlice {
         }
     }
 
-    /// Times since the trace begins: `1.5s..2s`, `200ms..`, `..5s`.
+    /// Parses times since the beginning of the trace: `1.5s..2s`, `200ms..`, `..5s`.
     ///
     /// # Errors
-    /// The text is none of these.
+    /// Fails if the text has another form.
     pub fn parse_time(text: &str) -> Result<TraceSlice, SliceSyntax> {
         let (from, until) = text.split_once("..").ok_or(SliceSyntax::Time)?;
         let end = |text: &str| match text.trim() {
@@ -74,7 +74,7 @@ impl TraceSlice {
         }
     }
 
-    /// Finds the slice in a trace of which this is known. `Err` says what the trace has instead.
+    /// Locates the slice in a trace. For an empty slice, `Err` describes the trace's content.
     pub(crate) fn choose(
         self,
         device: &DeviceTrace,
@@ -88,17 +88,17 @@ impl TraceSlice {
     }
 }
 
-/// A slice of a trace.
+/// A located slice of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ChosenSlice {
     pub(crate) time: KeptTime,
-    /// The whole steps in it.
+    /// Complete steps in the slice.
     pub(crate) steps: Vec<SlicedStep>,
-    /// What to say of it.
+    /// Note on the slice.
     pub(crate) note: String,
 }
 
-/// What is said of each slice.
+/// Note on every slice.
 const BEFORE: &str = "what was launched before is taken for work from before the recording";
 
 fn choose_steps(all: Vec<SlicedStep>, first: i64, last: i64) -> Result<ChosenSlice, String> {
@@ -153,7 +153,7 @@ fn choose_time(
     let until = until.unwrap_or(length).min(length);
     let time = KeptTime {
         from: begin + from,
-        // what ends the trace is in it
+        // the last event of the trace is included
         until: if until == length {
             (end).shifted(1)
         } else {
@@ -172,16 +172,16 @@ fn choose_time(
 }
 
 impl ChosenSlice {
-    /// Cuts it out of the trace, or out of what was read of the trace for it.
+    /// Cuts the slice out of the trace, or out of the part that was read for it.
     pub(crate) fn cut(self, device: &mut DeviceTrace) {
         device.cut(self.time);
-        // their ops have other places now, and the steps say what they were
+        // their ops have moved, and `sliced_steps` replaces them
         device.marked_steps = None;
         device.sliced_steps = Some(self.steps);
     }
 }
 
-/// The option that was given, for messages.
+/// Writes the option as it was given, for messages.
 impl std::fmt::Display for TraceSlice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -206,15 +206,15 @@ fn seconds(time: DurationNs) -> String {
     format!("{:.3} s", time.0 as f64 / 1e9)
 }
 
-/// Seconds with all digits that they have.
+/// Returns a time in seconds with all significant digits.
 fn decimal(time: DurationNs) -> String {
     let text = format!("{}.{:09}", time.0 / 1_000_000_000, time.0 % 1_000_000_000);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// `1.5s` in ns, exactly.
+/// Parses a time such as `1.5s` to exact ns.
 fn parse_time(text: &str) -> Result<DurationNs, SliceSyntax> {
-    // longest first: `ms` ends in `s`
+    // longest unit first: `ms` ends in `s`
     const UNITS: [(&str, u32); 4] = [("ns", 0), ("us", 3), ("ms", 6), ("s", 9)];
     let unit = UNITS.into_iter().find_map(|(unit, digits)| {
         let number = text.strip_suffix(unit)?;

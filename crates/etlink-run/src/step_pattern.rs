@@ -1,4 +1,4 @@
-//! Steps by a pattern of the user's.
+//! Steps identified by a user's pattern.
 
 use etlink_link::ranks::SeparateRanges;
 use etlink_model::{DeviceTrace, MarkedStep, NameId, OpIdx, StepWork};
@@ -6,8 +6,8 @@ use indexmap::IndexMap;
 use regex::{Captures, Regex};
 use std::str::FromStr;
 
-/// What the names of steps match: annotations and ops of the host. What groups named `phase`,
-/// `batch` and `tokens` catch is what a step says of its work.
+/// Pattern for the names of steps among annotations and ops of the host. Its groups `phase`,
+/// `batch` and `tokens` capture the work of a step.
 #[derive(Clone, Debug)]
 pub struct StepPattern(Regex);
 
@@ -20,14 +20,14 @@ impl FromStr for StepPattern {
 }
 
 impl StepPattern {
-    /// Returns whether a name is that of a step.
+    /// Returns true if a name is that of a step.
     pub(crate) fn is_match(&self, name: &str) -> bool {
         self.0.is_match(name)
     }
 
-    /// Marks the ranges that match as the steps of a trace, of nested ones the outermost, where
-    /// those of threads overlap of one thread. Returns a note where there are none, or some are left
-    /// out. O(ops + length of the names).
+    /// Marks the matching ranges as steps of a trace: the outermost of nested ones, and one
+    /// thread's if threads overlap. Returns a note if none match or some are excluded. O(ops +
+    /// length of the names).
     pub fn mark_steps(&self, device: &mut DeviceTrace) -> Option<String> {
         let mut works: IndexMap<NameId, Option<StepWork>> = IndexMap::new();
         let ops = &device.ops;
@@ -62,7 +62,7 @@ impl StepPattern {
         note
     }
 
-    /// What a name says; `None` where it does not match.
+    /// Returns the work in a step's name; `None` if the name does not match.
     fn name_work(&self, name: &str) -> Option<StepWork> {
         let caught = self.0.captures(name)?;
         Some(StepWork {

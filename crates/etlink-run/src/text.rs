@@ -1,15 +1,15 @@
-//! Figures and names in messages and notes.
+//! Texts for figures and names in messages and notes.
 
 use etlink_model::{Anomalies, AnomalyKind, Severity, counted_text};
 use indexmap::IndexMap;
 use std::error::Error;
 use std::path::Path;
 
-/// An error and its sources in one line, `outer: inner`.
+/// Returns an error and its sources in one line, `outer: inner`.
 pub fn error_chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
-    // as anyhow prints `{:#}`, so that library and command speak alike
+    // like anyhow's `{:#}`, so that the library and the command print the same
     while let Some(error) = cause {
         text = format!("{text}: {error}");
         cause = error.source();
@@ -17,7 +17,7 @@ pub fn error_chain(error: &dyn Error) -> String {
     text
 }
 
-/// A time in the unit that fits it.
+/// Returns a time in a suitable unit.
 pub fn time(ns: i64) -> String {
     match ns.unsigned_abs() {
         0..1_000 => format!("{ns} ns"),
@@ -27,18 +27,18 @@ pub fn time(ns: i64) -> String {
     }
 }
 
-/// So many of something: `1 step`, `2 steps`.
+/// Returns a number with its noun: `1 step`, `2 steps`.
 pub fn count(number: impl Into<u64>, what: &str) -> String {
     let number = number.into();
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// What is damaged in a trace, in a line.
+/// Returns the damage of a trace in one line; `None` if there is none.
 pub fn damage(anomalies: &Anomalies) -> Option<String> {
     damage_of(anomalies, |_| true)
 }
 
-/// What is wrong with the device rows of a trace, in a line: it comes before all figures.
+/// Returns the damage of a trace's device rows in one line, which is printed before all figures.
 pub fn row_damage(anomalies: &Anomalies) -> Option<String> {
     damage_of(anomalies, AnomalyKind::is_of_rows)
 }
@@ -68,7 +68,7 @@ fn damage_of(anomalies: &Anomalies, is_wanted: fn(AnomalyKind) -> bool) -> Optio
     (!damaged.is_empty()).then(|| format!("damage: {}", damaged.join("; ")))
 }
 
-/// What is odd in a trace but harmless, a line per kind.
+/// Returns harmless irregularities of a trace, one line per kind.
 pub fn infos(anomalies: &Anomalies) -> Vec<String> {
     let mut infos = vec![];
     for (kind, anomaly) in anomalies.iter() {
@@ -79,9 +79,9 @@ pub fn infos(anomalies: &Anomalies) -> Vec<String> {
     infos
 }
 
-/// A rank by its label: a number, or the name of a file.
+/// Returns the name of a rank from its label: a number, or a file name.
 pub fn rank(label: &str) -> String {
-    // a file's name says itself what it is
+    // a file name needs no further word
     if label.bytes().all(|byte| byte.is_ascii_digit()) {
         format!("rank {label}")
     } else {
@@ -89,21 +89,21 @@ pub fn rank(label: &str) -> String {
     }
 }
 
-/// The first few ranks of a list.
+/// Returns the first few ranks of a list.
 pub fn first_ranks<R: ToString>(ranks: &[R]) -> String {
-    // what fits a line; JSON has all of them
+    // as many as fit in a line; JSON has all of them
     let first: Vec<String> = ranks.iter().take(8).map(R::to_string).collect();
     let more = if ranks.len() > 8 { ", …" } else { "" };
     first.join(", ") + more
 }
 
-/// Ranks that follow each other by the first and last; of others the first few.
+/// Returns consecutive ranks as first and last; of other ranks, the first few.
 fn rank_list(names: &[String]) -> String {
     let numbers: Option<Vec<i64>> = names
         .iter()
         .map(|name| name.strip_prefix("rank ")?.parse().ok())
         .collect();
-    // `rank 0 … rank 511` is said of ranks without a gap alone
+    // `rank 0 … rank 511` is only used for ranks without a gap
     let follow =
         numbers.is_some_and(|numbers| numbers.is_sorted_by(|a, b| a.checked_add(1) == Some(*b)));
     match names {
@@ -113,9 +113,9 @@ fn rank_list(names: &[String]) -> String {
     }
 }
 
-/// Notes after the names of what they are about; a note about several appears once.
+/// Returns notes preceded by the names of their subjects; merges equal notes about several.
 pub fn same_notes<'n>(notes: impl Iterator<Item = (String, &'n str)>) -> Vec<String> {
-    // by first appearance: the order of ranks, and the same at each run
+    // by first appearance: in the order of ranks, and the same in each run
     let mut by_note: IndexMap<&str, Vec<String>> = IndexMap::new();
     for (name, note) in notes {
         by_note.entry(note).or_default().push(name);
@@ -131,7 +131,7 @@ pub fn same_notes<'n>(notes: impl Iterator<Item = (String, &'n str)>) -> Vec<Str
     merged
 }
 
-/// The name of a file; empty where a path has none.
+/// Returns the file name of a path; empty if it has none.
 pub(crate) fn file_name(path: &Path) -> String {
     path.file_name()
         .map(|name| name.to_string_lossy().into_owned())

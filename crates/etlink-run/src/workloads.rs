@@ -1,6 +1,6 @@
-//! Runs that are made and not recorded: generated ones, and copies of written ones.
+//! Runs that are made instead of recorded: generated ones, and scaled copies of written ones.
 //!
-//! Their files are checked before they get their names, as `etlink check` would.
+//! Their files are checked, like by `etlink check`, before they get their names.
 
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
@@ -27,105 +27,105 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Why a run could not be made.
+/// Error of making a run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkloadError {
     /// A file cannot be read or written.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// The numbers do not fit each other.
+    /// The parameters contradict each other.
     #[error(transparent)]
     Pattern(#[from] TransformerError),
     /// The run cannot be scaled.
     #[error(transparent)]
     Scale(#[from] ScaleError),
-    /// A file of the run keeps it from being scaled.
+    /// A file of the run prevents scaling.
     #[error("{}", path.display())]
     ScaledNode {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Its node, and why.
+        /// Node and reason.
         source: Box<ScaleError>,
     },
-    /// A file is given.
+    /// The source is a file instead of a folder.
     #[error(
         "{} is a file: give the folder with the graphs of all ranks, as `etlink merge` writes them",
         path.display()
     )]
     IsFile {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// The folder is not of one run.
+    /// The folder does not contain exactly one run.
     #[error("{}", not_one_run(folder, *runs))]
     NotOneRun {
-        /// The folder.
+        /// Path of the folder.
         folder: PathBuf,
-        /// How many there are.
+        /// Number of runs in the folder.
         runs: usize,
     },
-    /// Ranks are merged JSON, whose nodes are not those of a `.et`.
+    /// Some ranks are merged JSON, whose nodes are not the nodes of a `.et`.
     #[error(
         "{}: merged JSON (ET+), and scale copies the nodes of .et files; make them with `etlink merge`",
         path.display()
     )]
     Merged {
-        /// The first of them.
+        /// Path of the first such file.
         path: PathBuf,
     },
-    /// A file is no graph.
+    /// A file is not a graph.
     #[error("{}", path.display())]
     Graph {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// Error of the reader.
         source: ChakraReadError,
     },
-    /// A file is damaged.
+    /// A file of the source is damaged.
     #[error("{}: {what}: nothing is made of a damaged run", path.display())]
     Damaged {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is lost.
+        /// Description of the loss.
         what: &'static str,
     },
-    /// What was made has faults, as the source had.
+    /// The result has faults, like its source.
     #[error("nothing was written: what was made has faults ({faults}); {remedy}")]
     Faults {
-        /// Rules and what they say.
+        /// Violated rules, with their messages.
         faults: String,
-        /// What to do.
+        /// Remedy for the user.
         remedy: &'static str,
     },
 }
 
-/// What was made.
+/// Report of a run that was made.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WorkloadReport {
-    /// Where it is.
+    /// Folder of the run.
     pub folder: PathBuf,
-    /// What its files begin with.
+    /// Prefix of its files.
     pub name: String,
-    /// Files of ranks.
+    /// Number of ranks' files.
     pub ranks: u64,
-    /// Nodes of all ranks.
+    /// Number of nodes of all ranks.
     pub nodes: u64,
-    /// Groups of a part of the ranks.
+    /// Number of groups that contain only some of the ranks.
     pub groups: u64,
-    /// Size of all files of ranks, bytes.
+    /// Size of all ranks' files, bytes.
     pub bytes: u64,
-    /// Rules that were broken, none of which is an error.
+    /// Violated rules; none is an error.
     pub findings: Vec<Finding>,
-    /// What the user should know of it, sentences.
+    /// Notes for the user, as sentences.
     pub notes: Vec<String>,
 }
 
-/// Makes the run of a pattern in `folder`.
+/// Generates the run of a pattern in `folder`.
 ///
 /// # Errors
-/// The numbers do not fit each other, or the folder cannot be written.
+/// Fails if the parameters contradict each other, or the folder cannot be written.
 pub fn generate_run(
     name: &str,
     pattern: &WorkloadPattern,
@@ -142,10 +142,11 @@ pub fn generate_run(
     write_set(name, &set, generated, folder, overwrite)
 }
 
-/// Makes a run of more ranks of the one in the folder `source`.
+/// Makes a run with more ranks from the run in the folder `source`.
 ///
 /// # Errors
-/// The source is not one whole run, cannot be scaled, or the folder cannot be written.
+/// Fails if the source is not one complete run or cannot be scaled, or if the folder cannot be
+/// written.
 pub fn scale_run(
     source: &Path,
     options: &ScaleOptions,
@@ -206,8 +207,8 @@ fn not_one_run(folder: &Path, runs: usize) -> String {
     }
 }
 
-/// What to say where no collective and no message ties the copies of a run, of so many ranks each,
-/// together.
+/// Returns a note if no collective and no message connects the copies of a run, which have `ranks`
+/// ranks each.
 fn untied_note(set: &WorkloadSet, ranks: usize) -> Option<String> {
     let copy_of = |rank: &u32| *rank as usize / ranks.max(1);
     let spans = |group: &Vec<u32>| {
@@ -228,7 +229,7 @@ fn untied_note(set: &WorkloadSet, ranks: usize) -> Option<String> {
     ))
 }
 
-/// The run that is copied shall not be lost to its copies.
+/// Refuses to write into the source folder, so that the run is not lost to its copies.
 fn refuse_source(folder: &Path, prefix: &Path) -> Result<(), OutputError> {
     let source = prefix.parent().unwrap_or(prefix);
     match (folder.canonicalize(), source.canonicalize()) {
@@ -239,20 +240,20 @@ fn refuse_source(folder: &Path, prefix: &Path) -> Result<(), OutputError> {
     }
 }
 
-/// What ASTRA-sim's configurations of a run become.
+/// Configurations of ASTRA-sim for a run.
 #[derive(Default)]
 struct Configurations {
-    /// The network's file; `None`: of ASTRA-sim's example.
+    /// Content of the network's file; `None` to use ASTRA-sim's example.
     network: Option<String>,
-    /// The system's, as it was.
+    /// Content of the system's file, unchanged.
     system: Option<String>,
     origin: NetworkOrigin,
     source: WorkloadSource,
-    /// What a roofline goes by.
+    /// Device for a roofline.
     device: RooflineDevice,
 }
 
-/// The network of a run of more ranks, by the one beside its graphs.
+/// Returns the configurations for a run of more ranks, from those next to its graphs.
 fn network_beside(prefix: &Path, ranks: u32) -> Result<Configurations, RunError> {
     let mut found = Configurations {
         origin: NetworkOrigin::Example,
@@ -260,7 +261,7 @@ fn network_beside(prefix: &Path, ranks: u32) -> Result<Configurations, RunError>
         ..Configurations::default()
     };
     let system = text_beside(prefix, file::SYSTEM)?;
-    // nodes that keep their time have it as bytes that this device's memory moves
+    // nodes that keep their time store it as bytes that this device's memory moves
     if let Some(device) = system.as_deref().and_then(astra::device_of_system) {
         found.device = device;
     }
@@ -271,7 +272,7 @@ fn network_beside(prefix: &Path, ranks: u32) -> Result<Configurations, RunError>
     found.origin = match &found.network {
         None => NetworkOrigin::NotScaled,
         Some(_) => {
-            // It has an algorithm for each level of the network.
+            // The system's file has an algorithm for each level of the network.
             found.system = system;
             NetworkOrigin::Scaled
         }
@@ -401,7 +402,7 @@ fn refuse_faults(findings: &[Finding], source: WorkloadSource) -> Result<(), Wor
     Err(WorkloadError::Faults { faults, remedy })
 }
 
-/// What ASTRA-sim wants beside the ranks: groups, and configurations to begin with.
+/// Writes the files that ASTRA-sim needs next to the ranks: groups, and initial configurations.
 fn write_configurations(
     name: &str,
     set: &WorkloadSet,
@@ -440,7 +441,7 @@ fn write_configurations(
 }
 
 fn put(files: &FileSet, name: &str, content: &[u8]) -> Result<(), RunError> {
-    // the format is not looked at: the content is made already
+    // the format is irrelevant: the content is already encoded
     let target = files.target(name, OutputFormat::Chakra)?;
     target.write(|out| out.write_all(content))?;
     Ok(())

@@ -1,5 +1,5 @@
-//! What stays in memory of each rank, of runs with hundreds of them. A program of its own, since
-//! the allocator counts for all its threads.
+//! Measures the memory kept per rank, in runs with hundreds of ranks. A separate program, because
+//! the allocator counts all its threads.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,
@@ -16,13 +16,15 @@ use std::path::Path;
 #[global_allocator]
 static HEAP: PeakAlloc = PeakAlloc;
 
-/// Few and many ranks. What grows with the square of the ranks is far above the bound at the many.
+/// Few and many ranks. Memory that grows with the square of the ranks far exceeds the bound at
+/// `MANY`.
 const FEW: u64 = 136;
 const MANY: u64 = 544;
-/// What a rank of three collectives may keep. Its names, collectives and report are 5 kB.
+/// Maximum memory kept per rank with three collectives, bytes. Names, collectives and the report
+/// take 5 kB.
 const MOST_OF_RANK: usize = 9_000;
 
-/// Behind each trace, so that ranks are reckoned with more than what stays of them.
+/// Blanks behind each trace, so that the estimate per rank exceeds the memory kept per rank.
 const BLANKS: usize = 96 << 10;
 
 fn draw_run(folder: &Path, ranks: u64) -> RunSource {
@@ -37,8 +39,8 @@ fn draw_run(folder: &Path, ranks: u64) -> RunSource {
     RunSource::Folder(folder)
 }
 
-/// Less than all ranks are reckoned with: no linked trace is kept. Ranks come one after the other, so
-/// that the peak is what stays, which there is room for.
+/// Returns options with less memory than the estimate for all ranks, so that no linked trace is
+/// kept. Ranks are processed one by one, so that the peak is the kept memory, which fits.
 fn options() -> RunOptions {
     RunOptions {
         threads: 1,
@@ -47,7 +49,7 @@ fn options() -> RunOptions {
     }
 }
 
-/// The most bytes that an action takes beyond what there was.
+/// Returns the peak of additional memory during an action, bytes.
 fn peak_of(action: impl FnOnce()) -> usize {
     let before = HEAP.current_usage();
     HEAP.reset_peak_usage();

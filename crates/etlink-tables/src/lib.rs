@@ -4,7 +4,7 @@
 //! LinkedTrace ─ batch (of a table's rows) ─> Arrow ─ write ─> Parquet
 //! messages of a written graph <── written_graph ──> Parquet
 //! ```
-//! | table | a line is | key |
+//! | table | a row is | key |
 //! |---|---|---|
 //! | `events` | an op, annotation, call, device row or synchronisation row | `rank`, `event` |
 //! | `nodes` | a node of the graph: a slice of an event, or a delay | `rank`, `node` |

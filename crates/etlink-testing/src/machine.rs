@@ -165,7 +165,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Runs a program.
+    /// Runs a program with these options and this change.
     pub fn run(
         program: &[MachineInstruction],
         options: MachineOptions,

@@ -20,13 +20,13 @@ pub struct ArmedSettings {
     pub steps: u64,
     /// Warm-up steps before each recording.
     pub warmup: u64,
-    /// Interval of periodic recordings: each step whose number is a multiple of this is recorded.
+    /// Interval of periodic recordings, in steps: one begins at each multiple; `None` if off.
     pub every: Option<u64>,
-    /// Step time above which the following steps are recorded.
+    /// Step time above which the following steps are recorded; `None` if off.
     pub when: Option<StepTimeLimit>,
     /// Number of latest recordings to keep; `None` keeps all.
     pub keep: Option<u64>,
-    /// Signal that requests a recording, such as `SIGUSR2`.
+    /// Signal that requests a recording, such as `SIGUSR2`; `None` if off.
     pub signal: Option<String>,
 }
 
@@ -99,7 +99,7 @@ pub struct ArmedStatus {
     pub rank: Option<u32>,
     /// Number of ranks.
     pub world: Option<u32>,
-    /// Number of ranks on its machine.
+    /// Number of ranks on the process's machine.
     pub local_world: Option<u32>,
     /// True if the rank is not among the requested ones.
     pub excluded: bool,

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Manifest {
-    /// Version of etlink.
+    /// Version of etlink that wrote the manifest.
     pub etlink: String,
     /// Recorded command, with secrets masked.
     pub command: Vec<String>,

@@ -13,8 +13,8 @@
 //! | `/device:GPU:0` | `Stream #7(Kernel,…)` | device rows of stream 7, by the kernels' names |
 //! | `/device:TPU:0` | `XLA Ops`, `Async XLA Ops` | device rows, by the names of HLO ops |
 //! | any device | `XLA Modules` | annotations of the device, on request |
-//! | any device | `Steps` | steps, where the host marks none |
-//! | any device | other lines, which are derived from those | counted |
+//! | any device | `Steps` | steps, if the host marks none |
+//! | any device | other lines, which are derived from these | counted |
 //! | `/host:CPU` | calls with a correlation id | runtime calls, with their HLO ops around them |
 //! | `/host:CPU` | ranges | CPU ops; of `StepTraceAnnotation` steps |
 //! | `/host:CPU` | names that begin with `$` | frames of Python, on request |

@@ -1,13 +1,14 @@
-//! What figures lack whose device traces are cut or have rows that cannot be true.
+//! Notes on figures from device traces that are truncated or have invalid rows.
 
 use crate::table::{rank, row_damage, same_notes};
 use etlink_link::ranks::rank_list;
 use etlink_model::{Anomalies, GlobalRank};
 
-/// A line that names the device traces that are cut, by the labels of their ranks; nothing where none
-/// is. Of a single trace you know which one is meant.
+/// Returns a line that names the truncated device traces by the labels of their ranks; empty if
+/// there are none. A single trace is not named.
 ///
-/// Kineto writes events by thread and kind, not by time: what is missing is of the whole recording.
+/// Kineto writes events by thread and kind, not by time: the missing part can be from any time of
+/// the recording.
 pub(crate) fn cut_line(labels: &[&str], is_only_trace: bool) -> String {
     let (one, several) = (
         "what its missing part has is not counted, and may be of any time",
@@ -24,8 +25,8 @@ pub(crate) fn cut_line(labels: &[&str], is_only_trace: bool) -> String {
     }
 }
 
-/// What is wrong with the device rows of ranks, by their labels: a line for each kind of damage, before
-/// all figures. Of a single trace you know which one is meant.
+/// Returns a line per kind of damage to the device rows of ranks, given with their labels; printed
+/// before all figures. A single trace is not named.
 pub(crate) fn row_damage_lines<'r>(
     ranks: impl Iterator<Item = (&'r str, &'r Anomalies)>,
     is_only_trace: bool,
@@ -44,7 +45,8 @@ pub(crate) fn row_damage_lines<'r>(
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// A note on findings that are told without some ranks, whose device traces are cut, by their labels.
+/// Returns a note on findings that ignore ranks with truncated device traces, given by their
+/// labels.
 pub(crate) fn findings_note(left_out: &[&str]) -> Option<String> {
     (!left_out.is_empty()).then(|| {
         format!(
@@ -55,7 +57,7 @@ pub(crate) fn findings_note(left_out: &[&str]) -> Option<String> {
     })
 }
 
-/// Ranks by their numbers, files by their names.
+/// Lists ranks by their numbers, or files by their names.
 fn names(labels: &[&str]) -> String {
     let ranks: Result<Vec<GlobalRank>, _> = labels
         .iter()

@@ -1,7 +1,7 @@
-//! What commands print, as tables and values, for programs that call etlink.
+//! Results of the commands as tables and values, for programs that call etlink.
 //!
-//! The same functions make what is printed here and there. Nothing is printed, and no document is
-//! about more than one run.
+//! The commands make their output with the same functions. Nothing is printed, and each document is
+//! about a single run.
 
 pub use crate::commands::{
     AnalyzeDocument, AnalyzeQuery, DiffDocument, FindingsReport, HtaDocument, HtaQuery,

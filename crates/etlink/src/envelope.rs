@@ -1,6 +1,6 @@
 //! The envelope of the JSON that commands print: an object that names its schema and version.
 //!
-//! The schemas lie in `schemas/json`, a file for each name and version.
+//! The schemas are in `schemas/json`, a file per name and version.
 
 use anyhow::Result;
 use etlink_run::output::StdoutError;
@@ -10,13 +10,13 @@ use std::io::{BufWriter, Write};
 
 /// A report that `--json` prints.
 pub(crate) trait JsonReport: Serialize {
-    /// Name of the schema: `etlink.` and what the report is, mostly the command.
+    /// Name of the schema: `etlink.` and the kind of report, mostly the command.
     const SCHEMA: &'static str;
-    /// Version of the schema. It changes when a field is removed or gets another meaning.
+    /// Version of the schema. It changes when a field is removed or changes its meaning.
     const VERSION: u32 = 1;
 }
 
-/// Reports of several runs, one for each.
+/// Reports of several runs, one per run.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct RunReports<T> {
@@ -24,7 +24,7 @@ pub(crate) struct RunReports<T> {
     pub(crate) runs: Vec<T>,
 }
 
-/// Reports of several files, one for each.
+/// Reports of several files, one per file.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct FileReports<T> {
@@ -69,12 +69,12 @@ pub(crate) fn print_json_report<T: JsonReport>(report: &T) -> Result<()> {
     print_json(&Envelope::new(report))
 }
 
-/// Prints JSON while it is made: a report with a record for each of a million names is half a GB.
+/// Prints JSON while serializing: a report with a million named records is half a GB.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
     let mut out = BufWriter::with_capacity(JSON_BUFFER, std::io::stdout().lock());
     match serde_json::to_writer_pretty(&mut out, value) {
         Ok(()) => {}
-        // `main` knows a closed pipe by this type
+        // `main` recognizes a closed pipe by this type
         Err(error) if error.is_io() => return Err(StdoutError(error.into()).into()),
         Err(error) => return Err(error.into()),
     }
@@ -84,5 +84,5 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
     Ok(())
 }
 
-/// Bytes handed to standard output at once, which by itself hands on each line.
+/// Bytes written to standard output at once, which by itself writes line by line.
 const JSON_BUFFER: usize = 1 << 16;

@@ -5,13 +5,13 @@ use etlink_analyze::KernelRules;
 use etlink_run::storage;
 use std::path::Path;
 
-/// Rules, and the text of those that are not built in.
+/// Kernel rules, and the text of those read from a file.
 pub struct ReadRules {
     pub rules: KernelRules,
     pub text: String,
 }
 
-/// The built-in rules, after those of a file.
+/// Reads the rules of a file, followed by the built-in ones.
 pub fn read_rules(path: Option<&Path>) -> Result<ReadRules> {
     let Some(path) = path else {
         return Ok(ReadRules {
@@ -19,7 +19,7 @@ pub fn read_rules(path: Option<&Path>) -> Result<ReadRules> {
             text: String::new(),
         });
     };
-    // not read_to_string, whose error does not say where the text ends to be UTF-8
+    // not read_to_string, whose error does not show where invalid UTF-8 begins
     let bytes = storage::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let text = String::from_utf8(bytes).map_err(|error| {
         anyhow::anyhow!(

@@ -1,4 +1,4 @@
-//! What kernels compute and move, name by name: the points of a roofline.
+//! Operations and bytes of kernels by name: the points of a roofline.
 
 use crate::record_tables::RankRecords;
 use anyhow::Result;
@@ -11,24 +11,24 @@ use etlink_tables::{RankTrace, RecordTable};
 use indexmap::IndexMap;
 use serde::Serialize;
 
-/// Kernels of one name whose work is found in one way.
+/// Kernels of one name whose work is computed by one formula.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 struct KernelWork {
-    /// Its name.
+    /// Kernel name.
     name: String,
-    /// How the work was found: the name of a formula.
+    /// Name of the formula for the work.
     formula: &'static str,
-    /// How many there are.
+    /// Number of kernels.
     rows: u64,
-    /// Sum of their durations, ns.
+    /// Sum of the durations, in ns.
     duration_ns: i64,
-    /// Sum of their operations; a multiplication and an addition are two.
+    /// Sum of the operations; a multiplication and an addition are two.
     operations: u64,
-    /// Sum of the bytes that they read and write, each tensor once.
+    /// Sum of the bytes read and written, counting each tensor once.
     bytes: u64,
 }
 
-/// A line for each name of device rows of a rank, the longest first.
+/// Returns a row per name of each rank's device rows, the longest first.
 pub(crate) fn kernel_work_table(ranks: &[RankTrace]) -> Result<RecordBatch> {
     let mut table = RecordTable::default();
     RankRecords::blank(&mut table).visit(&KernelWork::default())?;
@@ -60,7 +60,7 @@ fn kernel_work(trace: &LinkedTrace) -> Vec<KernelWork> {
             ..found
         });
     }
-    // of those that take as long, in the order of the trace
+    // a stable sort: equal durations stay in the order of the trace
     lines.sort_by_key(|line| std::cmp::Reverse(line.duration_ns));
     lines
 }

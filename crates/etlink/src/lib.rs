@@ -1,14 +1,14 @@
 //! The `etlink` command: arguments -> settings -> one function per subcommand.
 //!
-//! This crate alone opens files, looks at the clock and the terminal, prints, and picks the
-//! exit code: 0 done; 1 done, but a check failed, a rank failed, or damage was found under
-//! `--strict`; 2 nothing could be done.
+//! This crate alone opens files, reads the clock, uses the terminal, prints, and picks the exit
+//! code: 0 done; 1 done, but a check failed, a rank failed, or damage was found under `--strict`; 2
+//! nothing could be done.
 //!
-//! It is a library for two callers: the program of this crate, and the Python extension, whose
-//! wheel has the same command. [`documents`] has what commands print, as tables and values.
+//! The library has two callers: the program of this crate, and the Python extension, whose wheel
+//! has the same command. [`documents`] has the results of commands as tables and values.
 //!
-//! The crates that do the work are modules here, so that one dependency is enough: [`run`] opens
-//! traces, [`link`](mod@link) links them, [`chakra`] writes them for simulators.
+//! The crates that do the work are re-exported as modules, so that one dependency is enough:
+//! [`run`] opens traces, [`link`](mod@link) links them, [`chakra`] writes them for simulators.
 #![allow(
     unreachable_pub,
     reason = "all but three functions and the modules is the command's own"
@@ -85,25 +85,25 @@ use etlink_run::output::{OutputError, StdoutError};
 use etlink_run::storage::without_secrets;
 use std::ffi::OsString;
 
-/// How a command ended that could be carried out.
+/// Result of a command that could be run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// All is well.
+    /// Done, without problems.
     Done,
     /// Done, but something was found.
     Found,
-    /// Nothing could be done; why was printed.
+    /// Nothing could be done; the reason was printed.
     Nothing,
     /// A program was run, and ended with this exit code.
     Ran(u8),
 }
 
-/// Carries out a command line, whose first word is the name of the program. Returns the exit code.
+/// Runs a command line, whose first word is the name of the program. Returns the exit code.
 ///
-/// Prints what the command prints, and ends the process at SIGINT, SIGTERM and SIGHUP. A process
-/// can run one command: its threads and its signal handlers are set up for it.
+/// Prints the command's output, and ends the process on SIGINT, SIGTERM, and SIGHUP. A process can
+/// run only one command: its threads and its signal handlers are set up for that command.
 pub fn run_command(words: impl IntoIterator<Item = OsString>) -> u8 {
-    // first: already the options take memory
+    // first, because parsing options already takes memory
     signals::end_without_memory();
     // here, so that no message can show them
     let words: Vec<OsString> = words.into_iter().map(without_secrets).collect();
@@ -115,10 +115,10 @@ pub fn run_command(words: impl IntoIterator<Item = OsString>) -> u8 {
         }
     };
     let outcome = commands::run(args);
-    // at a signal files go that threads still write: their errors would hide the cause
+    // a signal removes files that threads are still writing: their errors would hide the cause
     signals::wait_for_end();
     match outcome {
-        // what there are results of is fine, and not all
+        // all results are good, but some input is missing
         Ok(Outcome::Done) if unreadable_files::are_any() => 1,
         Ok(Outcome::Done) => 0,
         Ok(Outcome::Found) => 1,
@@ -127,24 +127,24 @@ pub fn run_command(words: impl IntoIterator<Item = OsString>) -> u8 {
         Err(error) if is_closed_pipe(&error) => 0,
         Err(error) => {
             notes::print_message(format_args!("{error:#}"));
-            // under --strict damage is a finding, not a failure: see the exit codes of --help
+            // under --strict, damage is a finding, not a failure: see the exit codes in --help
             if is_refused(&error) { 1 } else { 2 }
         }
     }
 }
 
-/// The same where this process is another program, such as Python: `own_command` starts `etlink`
-/// anew, as `record` does to link what was recorded.
+/// Runs a command line like [`run_command`], within another program such as Python. `own_command`
+/// starts a new `etlink` process, as `record` does to link its recording.
 pub fn run_command_of(own_command: Vec<OsString>, words: impl IntoIterator<Item = OsString>) -> u8 {
     own_command::set_words(own_command);
     run_command(words)
 }
 
-/// Prints why words are no command line. Help and the version are such errors too.
+/// Prints the error of an invalid command line. Help and the version are such errors too.
 fn print_refusal(error: &clap::Error, words: &[OsString]) {
     let has_controls = |word: &OsString| word.to_string_lossy().contains(char::is_control);
     if error.use_stderr() && words.iter().any(has_controls) {
-        // a shell puts the names of files in place of `*`; without the colours, which are such
+        // a shell replaces `*` by file names; print without colors, whose escapes are control
         // characters too
         notes::print_on_stderr(&table::plain_lines(&error.render().to_string()));
     } else {
@@ -153,13 +153,13 @@ fn print_refusal(error: &clap::Error, words: &[OsString]) {
     }
 }
 
-/// What can be typed, with its help: for manual pages and completions.
+/// Returns the definition of the command line with its help, for manual pages and completions.
 pub fn command_line() -> clap::Command {
     args::EtlinkArgs::command()
 }
 
-/// Whoever read our output has seen enough (`etlink check … | head`). A pipe that `-o` names is
-/// another matter.
+/// Returns true if the reader of our output has closed it (`etlink check … | head`). A pipe named
+/// by `-o` does not count.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     if let Some(error) = error.downcast_ref::<RunError>() {
         return error.is_closed_pipe();
@@ -171,9 +171,9 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
     stdout.is_some_and(StdoutError::is_closed_pipe)
 }
 
-/// Whether a trace was refused because it is damaged.
+/// Returns true if a trace was rejected because it is damaged.
 fn is_refused(error: &anyhow::Error) -> bool {
-    // the whole chain: commands put contexts before errors of the library
+    // the whole chain: commands add contexts to errors of the library
     let mut errors = error.chain().filter_map(|error| error.downcast_ref());
     errors.any(RunError::is_refused)
 }

@@ -6,7 +6,7 @@
 
 use std::process::ExitCode;
 
-/// The stack that commands get at once, bytes. The system gives 132 KiB to begin with.
+/// Stack reserved at startup, in bytes. The system initially provides 132 KiB.
 const STACK_BYTES: usize = 512 << 10;
 
 fn main() -> ExitCode {
@@ -14,8 +14,8 @@ fn main() -> ExitCode {
     ExitCode::from(etlink::run_command(std::env::args_os()))
 }
 
-/// Grows the stack before anything else takes memory. Where a limit of the process (`ulimit -v`) leaves
-/// nothing for it later, the system ends the program without a word.
+/// Grows the stack before anything else takes memory. If a limit of the process (`ulimit -v`) left
+/// no room for it later, the system would end the program without a message.
 #[inline(never)]
 fn take_stack() {
     let mut area = [0u8; STACK_BYTES];

@@ -1,4 +1,4 @@
-//! A phase of a merge that many machines do together, for programs.
+//! A phase of a merge distributed over many machines, for programs.
 
 use crate::run_query::RunQuery;
 use crate::written_files::open_to_write;
@@ -14,28 +14,29 @@ use std::path::{Path, PathBuf};
 /// A phase, and the part of the ranks that it works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergePhase {
-    /// Link the ranks of a shard, and store what the join needs.
+    /// Links the ranks of a shard, and stores data for the join.
     Summaries(Shard),
-    /// Decide what each rank is written with.
+    /// Decides which joined data each rank is written with.
     Join,
-    /// Write the ranks of a shard.
+    /// Writes the ranks of a shard.
     Write(Shard),
 }
 
-/// What a phase did.
+/// Results of a phase.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PhaseResult {
-    /// The files of the run's ranks that were written.
+    /// Paths of the written files of the run's ranks.
     pub files: Vec<PathBuf>,
     /// Ranks that failed, each with its reason.
     pub failed: Vec<(String, String)>,
 }
 
-/// Does one phase of a merge into `folder`; with `simulator` also what ASTRA-sim needs.
+/// Runs one phase of a merge into `folder`; with `simulator`, also writes ASTRA-sim's
+/// configurations.
 ///
 /// # Errors
-/// An earlier phase is missing or was run with other options, or files cannot be written. What
-/// fails for one rank alone is in the result.
+/// An earlier phase is missing or was run with other options, or files cannot be written. Failures
+/// of single ranks are in the result.
 pub fn merge_phase(
     run: &RunQuery,
     folder: &Path,
@@ -45,7 +46,7 @@ pub fn merge_phase(
 ) -> Result<PhaseResult> {
     let shard = match phase {
         MergePhase::Summaries(shard) | MergePhase::Write(shard) => shard,
-        // it links nothing, and needs no memory to link
+        // the join links nothing, and needs no memory for that
         MergePhase::Join => Shard::NONE,
     };
     let options = MergeOptions {
@@ -80,7 +81,7 @@ impl PhaseResult {
                     let reason = "damaged, and strict was given".to_owned();
                     result.failed.push((name, reason));
                 }
-                // its file is none of a rank of the run
+                // the file does not belong to a rank of the run
                 (Some(_), _) if rank.not_joined => {}
                 (Some(linked), _) => result.files.extend(linked.output.map(PathBuf::from)),
                 (None, error) => result.failed.push((name, error.unwrap_or_default())),
@@ -93,7 +94,7 @@ impl PhaseResult {
         let failed = report.failed.into_iter();
         let mut failed: Vec<(String, String)> =
             failed.map(|rank| (rank.name, rank.message)).collect();
-        // a file for each rank is of use without the others; a simulation is not
+        // a file per rank is useful without the others; a simulation is not
         if simulator {
             let excluded = report.runs.into_iter().flat_map(|run| run.excluded);
             failed.extend(excluded.map(|one| (one.label, one.message)));

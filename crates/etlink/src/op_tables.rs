@@ -26,24 +26,24 @@ use std::path::Path;
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OpTable {
-    /// The trace.
+    /// Path of the trace.
     pub file: String,
-    /// Its rank, if it is known.
+    /// Rank of the trace, if known.
     pub rank: Option<i64>,
-    /// What is to be known of it.
+    /// Notes about the trace.
     pub notes: Vec<String>,
-    /// What was wrong in it.
+    /// Defects of the trace.
     pub anomalies: Anomalies,
     #[serde(flatten)]
-    /// The table itself.
+    /// Rows of the table.
     pub top: KeyAverages,
-    /// Where [`OpTableConfig::rules`] ask for it.
+    /// Analysis of the trace, if [`OpTableConfig::rules`] request it.
     #[serde(skip)]
     pub analysis: Option<RankAnalysis>,
-    /// What it has in common with other ranks, where rules ask for it and its rank is sure.
+    /// Data for joining the rank with others, if rules request it and the rank is certain.
     #[serde(skip)]
     summary: Option<RankSummary>,
-    /// What called what, where that is config.
+    /// Call tree, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tree: Option<CallTree>,
 }
@@ -52,45 +52,33 @@ pub struct OpTable {
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunTables {
-    /// One for each rank.
+    /// Tables per rank.
     pub tables: Vec<OpTable>,
-    /// What is to be known of the folders.
+    /// Notes about the folders.
     pub notes: Vec<String>,
-    /// Traces of which no table could be made.
+    /// Traces without a table.
     pub excluded: Vec<Excluded>,
-    /// Why, with all that is known of where.
-    #[serde(skip)]
-    pub errors: Vec<String>,
 }
 
-impl RunTables {
-    /// Prints why traces have no table.
-    pub fn print_errors(&self) {
-        for error in &self.errors {
-            notes::print_message(error);
-        }
-    }
-}
-
-/// Of what tables are made, and which.
+/// Source and form of the tables.
 #[derive(Clone)]
 pub struct OpTableConfig<'a> {
-    /// A trace, or a folder with those of ranks.
+    /// A trace, or a folder with the traces of ranks.
     pub source: RunSource,
     pub options: RunOptions,
-    /// By the device's own time where this says nothing, without a device by the host's.
+    /// Sort order; by default the device's own time, or the host's if there is no device.
     pub order: Option<TopOrder>,
     pub group: TopGroup,
     pub python: bool,
-    /// Also what called what.
+    /// True to add the call tree.
     pub tree: bool,
     pub each_module: bool,
-    /// Rules for kernels, where the traces are to be analysed too, as those of one run.
+    /// Rules for kernels, if the traces are to be analyzed as one run, too.
     pub rules: Option<&'a KernelRules>,
 }
 
 impl OpTableConfig<'_> {
-    /// A row for each name.
+    /// Makes the configuration of tables with a row per name.
     pub fn by_name(source: RunSource, options: RunOptions) -> Self {
         OpTableConfig {
             source,
@@ -105,11 +93,11 @@ impl OpTableConfig<'_> {
     }
 }
 
-/// The tables that could be made; the errors of the other traces stand beside them.
+/// Reads the tables. Also returns the errors of traces without a table.
 pub fn read_tables(config: &OpTableConfig<'_>) -> Result<RunTables> {
     let progress = config.options.progress.clone();
     let options = RunOptions {
-        // a written graph has slices of ops; the profiler's table counts whole ops
+        // a written graph has slices of ops, but the profiler's table counts whole ops
         traces_only: true,
         work: match config.rules {
             Some(_) => RankOperation::Analyze,
@@ -119,46 +107,13 @@ pub fn read_tables(config: &OpTableConfig<'_>) -> Result<RunTables> {
     };
     let runs = RunSet::open(config.source.clone(), options)?;
     if config.rules.is_some() {
-        // several runs have no step time together
+        // several runs have no common step time
         runs.only_run()?;
     }
     progress.phase("reading");
     let all = runs.map_ranks(|rank| table_of_rank(config, rank).transpose());
     progress.finish();
     print_run_files(&runs);
-    if config.rules.is_some() {
-        return tables_of_run(&runs, all);
-    }
-    let (mut tables, mut failed) = (vec![], vec![]);
-    // a trace that cannot be read does not hide the tables of the others
-    for (index, table) in all.into_iter().enumerate() {
-        match table {
-            None => {}
-            Some(Err(error)) => failed.push((index, error)),
-            Some(Ok(table)) => tables.push(table),
-        }
-    }
-    if tables.is_empty() {
-        let errors = failed.into_iter().map(|(_, error)| rank_error(error));
-        return Err(RunError::no_trace_taken(errors.collect()).into());
-    }
-    let (mut excluded, mut errors) = (vec![], vec![]);
-    for (index, error) in failed {
-        errors.push(format!("{error:#}"));
-        let label = runs.entry(index).label();
-        excluded.push(Excluded::from_error(label, &rank_error(error)));
-    }
-    Ok(RunTables {
-        tables,
-        notes: notes_of(&runs),
-        excluded,
-        errors,
-    })
-}
-
-/// The tables of the ranks that belong to one run.
-fn tables_of_run(runs: &RunSet, all: Vec<Option<Result<OpTable>>>) -> Result<RunTables> {
-    let mut errors = vec![];
     let mut results = vec![];
     for (index, made) in all.into_iter().enumerate() {
         let Some(made) = made else {
@@ -171,54 +126,44 @@ fn tables_of_run(runs: &RunSet, all: Vec<Option<Result<OpTable>>>) -> Result<Run
             notes: vec![],
             value: table,
         });
-        results.push(Some(result.map_err(|error| {
-            errors.push(format!("{error:#}"));
-            rank_error(error)
-        })));
+        results.push(Some(result.map_err(rank_error)));
     }
-    // a trace of an unknown rank has figures all the same
-    let mut of_runs = runs.collect_runs(results, false)?;
-    let results = of_runs.pop().ok_or(RunError::NoRankAsked)?;
-    if results.members.ranks.is_empty() {
-        let errors = results.failed.into_iter().map(|(_, error)| error);
-        let excluded = &results.members.excluded;
-        return Err(membership::nothing_taken(errors.collect(), excluded).into());
+    let (mut tables, mut noted) = (vec![], vec![]);
+    let (mut excluded, mut failed) = (vec![], vec![]);
+    // a trace of an unknown rank is still analyzed
+    for results in runs.collect_runs(results, false)? {
+        let mut notes = runs.run_notes(&results);
+        let members = results.members.ranks.iter();
+        let cut = members.filter(|rank| rank.value.anomalies.is_cut());
+        let cut: Vec<&str> = cut.map(|rank| rank.label.as_str()).collect();
+        // without an analysis, each table has this note itself
+        if config.rules.is_some() {
+            let cut_line = cut_line(&cut, runs.source.is_one_rank());
+            notes.extend(cut_line.lines().map(str::to_owned));
+        }
+        let name = if runs.runs.len() == 1 {
+            String::new()
+        } else {
+            runs.run_name(results.run)
+        };
+        noted.push((name, notes));
+        excluded.extend(results.excluded());
+        failed.extend(results.failed.into_iter().map(|(_, error)| error));
+        let ranks = results.members.ranks.into_iter();
+        tables.extend(ranks.map(|rank| rank.value));
     }
-    let mut notes = runs.runs[results.run].notes.clone();
-    notes.extend(runs.member_notes(&results.members));
-    // of the others an error is printed
-    notes.extend(results.members.excluded.iter().map(Excluded::note));
-    let members = results.members.ranks.iter();
-    let cut = members.filter(|rank| rank.value.anomalies.is_cut());
-    let cut: Vec<&str> = cut.map(|rank| rank.label.as_str()).collect();
-    let cut_line = cut_line(&cut, runs.source.is_one_rank());
-    notes.extend(cut_line.lines().map(str::to_owned));
-    let excluded = results.excluded();
-    let ranks = results.members.ranks.into_iter();
+    if tables.is_empty() {
+        return Err(membership::nothing_taken(failed, &excluded).into());
+    }
+    let noted = noted.iter().map(|(name, notes)| (&name[..], notes.clone()));
     Ok(RunTables {
-        tables: ranks.map(|rank| rank.value).collect(),
-        notes,
+        tables,
+        notes: notes::name_runs(noted),
         excluded,
-        errors,
     })
 }
 
-/// What is to be known of the folders, such as one in it that cannot be read.
-fn notes_of(runs: &RunSet) -> Vec<String> {
-    let is_one = runs.runs.len() == 1;
-    let names = (0..runs.runs.len()).map(|run| {
-        if is_one {
-            String::new()
-        } else {
-            runs.run_name(run)
-        }
-    });
-    let names: Vec<String> = names.collect();
-    let noted = names.iter().zip(&runs.runs);
-    notes::name_runs(noted.map(|(name, run)| (&name[..], run.notes.clone())))
-}
-
-/// None of a rank that was not asked for.
+/// Reads the table of a rank; `None` if it was not requested.
 fn table_of_rank(config: &OpTableConfig<'_>, entry: RankEntry<'_>) -> Result<Option<OpTable>> {
     let files = entry.files();
     let Some(device) = &files.device else {
@@ -227,7 +172,7 @@ fn table_of_rank(config: &OpTableConfig<'_>, entry: RankEntry<'_>) -> Result<Opt
         }
         return Ok(None);
     };
-    // who waits for one rank of many shall not wait for all
+    // check before each rank, so that cancellation does not wait for all ranks
     entry
         .set
         .options
@@ -245,7 +190,8 @@ fn table_of_rank(config: &OpTableConfig<'_>, entry: RankEntry<'_>) -> Result<Opt
         .then_some(OpTable { rank, ..made }))
 }
 
-/// None where memory was short beside other ranks: now it is alone.
+/// Reads the table of a trace; `None` if memory was short while other ranks ran: now this rank is
+/// alone.
 fn trace_table(
     config: &OpTableConfig<'_>,
     host: Option<&Path>,
@@ -254,7 +200,7 @@ fn trace_table(
 ) -> Result<Option<OpTable>> {
     let set = entry.set;
     let (group, threads) = (config.group, set.threads_each);
-    // not linked: PyTorch makes this table of the profiler's events alone
+    // not linked: PyTorch makes this table from the profiler's events alone
     let job = LinkJob {
         steps_by: set.options.steps_by.clone(),
         slice: set.options.slice,
@@ -272,7 +218,7 @@ fn trace_table(
     let read = job::read_for_figures(entry.open_device()?, &job, &entry.watched_progress());
     let (trace, step_notes) =
         read.map_err(|error| entry.memory_refusal(&error).unwrap_or(error))?;
-    // a trace of nothing but Python frames still has rows under --python
+    // a trace of only Python frames still has rows under --python
     if trace.window().is_none() && trace.auxiliary.kind.is_empty() {
         return Err(etlink_link::Error::empty_device(&trace))
             .with_context(|| device.display().to_string());
@@ -303,7 +249,8 @@ fn trace_table(
         counted: None,
     };
     let lacks_shapes = group == TopGroup::Shape && !has_shapes(&trace);
-    // runs are compared by traces that belong to them: a host trace tells whether the device trace does
+    // runs are compared by the traces that belong to them, which a host trace shows for its device
+    // trace
     let host = if lacks_shapes || config.rules.is_some() {
         host
     } else {
@@ -314,13 +261,15 @@ fn trace_table(
         ..job
     };
     let (mut analysis, mut summary) = (None, None);
-    // a trace that was named alone is compared with no other rank
-    let is_rank_of_run = !set.source.is_one_rank();
     let (mut top, report) = if host.is_none() && config.rules.is_none() {
         let report = LinkReport {
             anomalies: trace.anomalies.clone(),
             ..LinkReport::default()
         };
+        // a trace that was named alone is not compared with other ranks
+        if !set.source.is_one_rank() {
+            summary = entry.summary_of_device(&trace, &report);
+        }
         (key_averages(&trace, options), report)
     } else {
         let of_device = trace.anomalies.clone();
@@ -331,16 +280,14 @@ fn trace_table(
         };
         if let Some(rules) = config.rules {
             analysis = Some(analyze(&linked, rules, &AnalysisOptions::default()));
-            summary = if is_rank_of_run {
-                entry.summary(&linked)
-            } else {
-                None
-            };
+        }
+        if !set.source.is_one_rank() {
+            summary = entry.summary(&linked);
         }
         let top = linked_table(&linked, &options, lacks_shapes, config.rules.is_some());
         let mut report = linked.report;
         if host.is_none() || !lacks_shapes {
-            // no figure is of the host trace
+            // no figure comes from the host trace
             report.anomalies = of_device;
             if host.is_none() || !report.two_runs && !set.options.allow_mismatch {
                 report.notes.clear();
@@ -358,7 +305,7 @@ fn trace_table(
             .chain(table::damage(&report.anomalies)),
     );
     notes.extend(negative_note(&top));
-    // of a trace without a device all device times are 0: no order at all
+    // without a device, all device times are 0 and give no order
     top.sort(config.order.unwrap_or(if top.has_device() {
         TopOrder::SelfDevice
     } else {
@@ -376,8 +323,8 @@ fn trace_table(
     }))
 }
 
-/// The table of a linked trace. Where the device trace lacks input shapes, they are those of the host
-/// trace's nodes.
+/// Makes the table of a linked trace. If the device trace lacks input shapes, they come from the
+/// nodes of the host trace.
 fn linked_table(
     trace: &LinkedTrace,
     options: &Options<'_>,
@@ -398,7 +345,7 @@ fn linked_table(
         } else {
             None
         },
-        // runs are compared by their steps: what was launched before them is of neither
+        // runs are compared by their steps: work launched before them does not count
         counted: is_compared.then(|| CountedWork::new(trace)),
     };
     key_averages(&trace.device, options)
@@ -412,7 +359,7 @@ fn has_shapes(trace: &DeviceTrace) -> bool {
         .any(|shapes| !trace.names.get(*shapes).is_empty())
 }
 
-/// Why own times are below nothing.
+/// Explains negative own times.
 fn negative_note(top: &KeyAverages) -> Option<String> {
     let rows = top.rows.iter().filter(|row| row.self_host_ns < 0).count();
     let why =
@@ -421,9 +368,9 @@ fn negative_note(top: &KeyAverages) -> Option<String> {
         .then(|| format!("rows whose own time is negative, as in PyTorch's table: {rows}; {why}"))
 }
 
-/// Why a group has less than was asked for.
+/// Explains why a requested group lacks data.
 fn missing_notes(trace: &DeviceTrace, group: TopGroup, has_host: bool) -> Vec<String> {
-    // the profiler writes Python frames only where with_stack is set
+    // the profiler writes Python frames only if with_stack is set
     let stacks = trace
         .auxiliary
         .kind

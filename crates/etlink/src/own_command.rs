@@ -1,25 +1,25 @@
-//! How this program is started anew.
+//! Command that starts this program again.
 
 use anyhow::{Context, Result};
 use std::ffi::OsString;
 use std::process::Command;
 use std::sync::OnceLock;
 
-// a global, as the path of the executable is one
+// a global, like the path of the executable
 static WORDS: OnceLock<Vec<OsString>> = OnceLock::new();
 
-/// Names the program and its first arguments, where the executable is not `etlink` itself.
+/// Sets the program and its first arguments, if the executable is not `etlink` itself.
 pub fn set_words(words: Vec<OsString>) {
     let is_first = WORDS.set(words).is_ok();
     debug_assert!(is_first, "a process runs one command");
 }
 
-/// `etlink`, still without a subcommand.
+/// Returns the command that starts `etlink`, without a subcommand.
 ///
 /// # Errors
-/// The system does not say what the executable is.
+/// The system does not report the executable.
 pub fn own_command() -> Result<Command> {
-    // inside of Python the executable is the interpreter, which needs the script as well
+    // within Python, the executable is the interpreter, which also needs the script
     if let Some((program, rest)) = WORDS.get().and_then(|words| words.split_first()) {
         let mut command = Command::new(program);
         command.args(rest);

@@ -5,15 +5,15 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::Arc;
 
-/// A bar over the bytes of the input files, if standard error is a terminal.
+/// Returns a progress bar over the bytes of the input files, if standard error is a terminal.
 pub fn progress_bar() -> Progress {
     if !std::io::stderr().is_terminal() {
         return Progress::hidden();
     }
-    // ten times a second: each redraw takes a lock that all reading threads want
+    // ten times per second: each redraw takes a lock that all reading threads need
     let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(10));
     let style = ProgressStyle::with_template("{msg:8} [{wide_bar}] {bytes}/{total_bytes}")
-        // a bar that looks otherwise is no reason to link nothing
+        // a bar that looks different is no reason to fail
         .unwrap_or_else(|_| ProgressStyle::default_bar());
     bar.set_style(style.progress_chars("=> "));
     Progress::to(Arc::new(Bar(bar)))
@@ -27,7 +27,7 @@ impl ProgressListener for Bar {
     }
 
     fn expect_bytes(&self, bytes: u64) {
-        // files are opened one after the other, so the end moves as they are
+        // files are opened one after the other, so the total grows
         self.0.inc_length(bytes);
     }
 

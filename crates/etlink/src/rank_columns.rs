@@ -1,28 +1,28 @@
-//! The ranks of a run with their graphs, by one clock: what the graph of all ranks is made of.
+//! The ranks of a run with their graphs, by one clock: input for the graph of all ranks.
 
 use etlink_link::ranks::{RankClock, RankSummary};
 use etlink_model::{DurationNs, GlobalRank, TimeNs, UnixNs};
 use etlink_replay::{RankGraph, ReplayGraph};
 
-/// The ranks that are of one run, as columns.
+/// The ranks that belong to one run, as columns.
 #[derive(Default)]
 pub struct RankColumns {
-    /// What each has in common with others.
+    /// Data for joining the ranks.
     pub summaries: Vec<RankSummary>,
-    /// Its graph.
+    /// Graphs of the ranks.
     pub ranks: Vec<RankGraph>,
-    /// What its times count from, by its own clock.
+    /// Origin of each rank's times, by its own clock.
     bases_ns: Vec<UnixNs>,
 }
 
 impl RankColumns {
-    /// Adds a rank whose times count from `base_ns`.
+    /// Adds a rank whose times are relative to `base_ns`.
     pub fn push(&mut self, summary: RankSummary, graph: ReplayGraph, base_ns: UnixNs) {
         self.push_graph(summary.rank, graph, base_ns);
         self.summaries.push(summary);
     }
 
-    /// Adds a rank whose summary is elsewhere.
+    /// Adds a rank whose summary is stored elsewhere.
     pub fn push_graph(&mut self, rank: GlobalRank, graph: ReplayGraph, base_ns: UnixNs) {
         self.ranks.push(RankGraph {
             rank,
@@ -32,9 +32,9 @@ impl RankColumns {
         self.bases_ns.push(base_ns);
     }
 
-    /// Takes all times by the first rank's clock, from what its own count from.
+    /// Converts all times from each rank's own origin to the first rank's clock.
     pub fn align_clocks(&mut self, clocks: &[RankClock]) {
-        // times count from the first rank's base, as they do in its own trace
+        // times are relative to the first rank's base, as in its own trace
         let origin = self.bases_ns.first().copied().unwrap_or_default();
         for (at, (rank, base)) in self.ranks.iter_mut().zip(&self.bases_ns).enumerate() {
             let clock = clocks.get(at).copied().unwrap_or_default();

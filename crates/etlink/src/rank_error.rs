@@ -1,10 +1,10 @@
-//! What a command failed with on a rank, as the library keeps it.
+//! Conversion of a command's error on a rank to the library's error type.
 
 use etlink_run::RunError;
 
-/// The library's own error where it is one, else the command's.
+/// Converts to the library's own error if it is one; otherwise wraps the command's error.
 pub fn rank_error(error: anyhow::Error) -> RunError {
-    // what has a context is more than the error that a downcast gives
+    // a downcast of an error with contexts would lose them
     let is_plain = error
         .chain()
         .next()

@@ -1,4 +1,4 @@
-//! Records of reports as tables of Arrow.
+//! Records of reports as Arrow tables.
 
 use anyhow::Result;
 use arrow_array::RecordBatch;
@@ -6,10 +6,10 @@ use etlink_analyze::RecordVisitor;
 use etlink_tables::RecordTable;
 use serde::Serialize;
 
-/// Records of a rank on their way into a table.
+/// Adds the records of a rank to a table.
 pub(crate) struct RankRecords<'t> {
     table: &'t mut RecordTable,
-    /// `None`: blank records, which name the columns.
+    /// Rank of the records; `None` for blank records, which name the columns.
     rank: Option<Option<i64>>,
 }
 
@@ -37,7 +37,7 @@ impl RecordVisitor for RankRecords<'_> {
     }
 }
 
-/// Records that say their rank themselves, if they have one.
+/// Makes a table of records that contain their rank, if they have one.
 pub(crate) fn records_table<T: Serialize>(blank: Option<&T>, records: &[T]) -> Result<RecordBatch> {
     let mut table = RecordTable::default();
     if let Some(blank) = blank {

@@ -1,4 +1,4 @@
-//! Two runs compared, for `diff` and for the page of `report`.
+//! Comparison of two runs, for `diff` and for the page of `report`.
 
 use crate::notes;
 use crate::op_tables::RunTables;
@@ -19,7 +19,7 @@ pub fn diff_tables(before: &RunTables, after: &RunTables) -> RunDiff {
     compare_runs([&first, &second], [&first_said, &second_said])
 }
 
-/// What the runs do not have in common, step time and utilization, a sentence each.
+/// Returns sentences on differences between the runs' setups, step time, and utilization.
 pub fn diff_sentences(diff: &RunDiff) -> Vec<String> {
     let mut out = unlike_sentences(diff);
     if let Some(step) = &diff.step {
@@ -29,8 +29,7 @@ pub fn diff_sentences(diff: &RunDiff) -> Vec<String> {
     out
 }
 
-/// What the step times of each run are of, where its ranks lack steps: a note each, with the name of
-/// the run.
+/// Returns a note per run whose ranks lack steps, on the steps behind its step times.
 pub fn step_notes(diff: &RunDiff) -> Vec<String> {
     let notes = diff
         .runs
@@ -39,13 +38,13 @@ pub fn step_notes(diff: &RunDiff) -> Vec<String> {
     notes::name_sides(notes)
 }
 
-/// How busy devices are, with communication told apart where there is some.
+/// Describes the utilization of devices, without communication if there is any.
 fn busy_sentence(diff: &RunDiff) -> Option<String> {
     let (busy, own) = diff.utilization.zip(diff.compute_or_copy)?;
     if busy == own {
         return Some(format!("devices are busy {}", share_change(busy)));
     }
-    // Of a trace alone nobody can say which part of a collective is waiting.
+    // A trace alone does not show which part of a collective is waiting.
     Some(format!(
         "devices compute or copy {} of the time; with communication, in which they may only wait \
         for other ranks, they are busy {}",
@@ -54,14 +53,14 @@ fn busy_sentence(diff: &RunDiff) -> Option<String> {
     ))
 }
 
-/// A share before and after, and by how many points it changed.
+/// Formats a share before and after, and the change in percentage points.
 fn share_change(shares: [f64; 2]) -> String {
     let [first, second] = shares.map(|share| percent(share, 1));
     let points = 100.0 * (shares[1] - shares[0]);
     format!("{first} -> {second} ({points:+.1} points)")
 }
 
-/// What makes a comparison one of unlike things; nothing where they are alike.
+/// Returns sentences on differences that make the comparison unfair; empty if the runs are alike.
 fn unlike_sentences(diff: &RunDiff) -> Vec<String> {
     let likeness = &diff.likeness;
     let mut out = vec![];
@@ -91,7 +90,7 @@ fn unlike_sentences(diff: &RunDiff) -> Vec<String> {
     out
 }
 
-/// The sums of the host and of devices.
+/// Describes the totals of the host and of devices.
 pub fn sums_sentence(diff: &RunDiff) -> String {
     let [before, after] = &diff.runs;
     let host = time_change(before.self_host_ns, after.self_host_ns);
@@ -100,8 +99,8 @@ pub fn sums_sentence(diff: &RunDiff) -> String {
         "per {}: host time in ops, calls and annotations {host}",
         diff.per
     );
-    // A recording with Python frames counts what they do by themselves for no annotation: then the
-    // sum is less than the step, and this is what lacks.
+    // A recording with Python frames does not count their own time as annotations. The sum is then
+    // less than the step by this time.
     if let Some(step) = diff
         .step
         .as_ref()
@@ -116,7 +115,7 @@ pub fn sums_sentence(diff: &RunDiff) -> String {
     text + &format!("; device time {device}")
 }
 
-/// What of each run is not compared, a sentence each.
+/// Returns a sentence per run on its work that is not compared.
 pub fn outside_sentences(diff: &RunDiff) -> Vec<String> {
     let mut out = vec![];
     for (name, run) in ["before", "after"].iter().zip(&diff.runs) {
@@ -133,10 +132,10 @@ pub fn outside_sentences(diff: &RunDiff) -> Vec<String> {
     out
 }
 
-/// A loop that takes so many times what its steps take on the host is not held up by the host.
+/// Minimum ratio of a loop's period to its steps' host time at which the host runs ahead.
 const RUNS_AHEAD: f64 = 1.1;
 
-/// The step times, and whether they differ by more than steps do.
+/// Describes the step times, and says if they differ by more than the steps vary.
 fn step_sentence(step: &StepChange) -> String {
     let [before, after] = step.times_ns;
     let verdict = match step.verdict {
@@ -153,10 +152,10 @@ fn step_sentence(step: &StepChange) -> String {
         _ => String::new(),
     };
     let mut text = format!("step {}; {vary}{verdict}", time_change(before, after));
-    // A host that runs ahead of its device shows less than the loop takes.
+    // A host that runs ahead of its device has shorter steps than the loop.
     let runs_ahead = |side: usize| {
         let host = step.times_ns[side];
-        // Time between steps is no running ahead: devices must end later than the host.
+        // Time between steps is not running ahead: devices must end later than the host.
         let ends_later = step.whole_ns[side] > host;
         let period = if ends_later {
             step.periods_ns[side]
@@ -173,7 +172,7 @@ fn step_sentence(step: &StepChange) -> String {
     }
     if step.before_recording_ns.iter().any(|ns| *ns > 0) {
         let [before, after] = step.before_recording_ns.map(time);
-        // Where devices are done later, more of such work can pass than the step is long on the host.
+        // If devices finish later, such work can take longer than the step does on the host.
         let of = if step.whole_ns == step.times_ns {
             "of a step".to_owned()
         } else {
@@ -190,17 +189,17 @@ fn step_sentence(step: &StepChange) -> String {
     text
 }
 
-/// A time before and after.
+/// Formats a time before and after.
 fn time_change(old: i64, new: i64) -> String {
     let change = percent_change(old, new);
     format!("{} -> {} ({change})", time(old), time(new))
 }
 
-/// A change in percent of what was before.
+/// Formats a change in percent of the earlier value.
 pub fn percent_change(old: i64, new: i64) -> String {
     match (old, new) {
         (0, 0) => "as before".to_owned(),
-        // there is no percentage of nothing
+        // there is no percentage of zero
         (0, _) => "from nothing".to_owned(),
         _ => format!("{:+.1} %", (new as f64 - old as f64) * 100.0 / old as f64),
     }

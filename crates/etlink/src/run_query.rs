@@ -1,13 +1,13 @@
-//! Which run a document is about.
+//! The run that a document is about.
 
 use etlink_run::{RunOptions, RunSource};
 
-/// Which run is read, and how.
+/// A run, and options for reading it.
 #[derive(Clone)]
 pub struct RunQuery {
-    /// Where its traces are.
+    /// Location of the traces.
     pub source: RunSource,
-    /// Which ranks are taken, in how much memory, and what is done with damage. What events are
-    /// kept and which edges are made is settled by the document.
+    /// Options such as the ranks to read, the memory limit, and the handling of damage. The
+    /// document itself decides which events are kept and which edges are made.
     pub options: RunOptions,
 }

@@ -1,16 +1,18 @@
-//! What a simulator makes of host threads that ran side by side.
+//! Effect of a simulator on host threads that ran in parallel.
 //!
-//! ASTRA-sim runs one host node of a rank at a time (`HardwareResource.cc`). A plain `.et` keeps the
-//! measured duration of every node, so that one thread after the other takes their sum. Measured:
-//! of a trace with seven threads, and of one with 47, ASTRA-sim took that sum to 0.1 %.
+//! ASTRA-sim runs one host node of a rank at a time (`HardwareResource.cc`). A plain `.et` keeps
+//! the measured duration of every node, so running the threads one after another takes the sum of
+//! their times. Measured: for a trace with seven threads, and for one with 47, ASTRA-sim took that
+//! sum to within 0.1 %.
 
 use etlink_run::job::JobReport;
 use etlink_run::text;
 
-/// Less than this share over the measured window is not worth a word.
+/// Minimum excess over the measured window worth reporting, as a share.
 const MIN_EXCESS: f64 = 0.05;
 
-/// Of the rank that it concerns most, how long a simulator takes for its file at least.
+/// Returns a note on the rank with the largest excess: the minimum time that a simulator takes for
+/// its file.
 pub(crate) fn serial_host_note<'r>(
     ranks: impl Iterator<Item = (Option<String>, &'r JobReport)>,
 ) -> Option<String> {

@@ -1,42 +1,41 @@
-//! SIGINT, SIGTERM and SIGHUP: unfinished files go, then the program does.
+//! SIGINT, SIGTERM and SIGHUP: removes unfinished files, then ends the program.
 
 use etlink_run::interrupt::Changes;
 use std::io;
 
-/// Has a program that gets no memory end with 2. Rust ends it by SIGABRT, once it has said how much
-/// it wanted: to whoever started it that is an error as others are. Nothing more can be done without
-/// memory; unfinished files go with the next run, as after SIGKILL.
+/// Makes the program exit with 2 if it runs out of memory. Rust reports the size of the failed
+/// request and raises SIGABRT; with exit code 2, the caller sees an ordinary error. Nothing more
+/// can be done without memory; the next run removes unfinished files, as after SIGKILL.
 #[cfg(unix)]
 pub fn end_without_memory() {
     use signal_hook::consts::SIGABRT;
     use std::sync::{Arc, atomic::AtomicBool};
 
     let is_armed = Arc::new(AtomicBool::new(true));
-    // without the handler only the number differs
+    // without the handler, only the exit code differs
     drop(signal_hook::flag::register_conditional_shutdown(
         SIGABRT, 2, is_armed,
     ));
 }
 
-/// There is no such signal.
+/// Does nothing: other systems have no such signal.
 #[cfg(not(unix))]
 pub fn end_without_memory() {}
 
-/// Ends the program with 128 + the number of the signal, as shells do, at SIGINT, SIGTERM and
-/// SIGHUP.
+/// Makes SIGINT, SIGTERM, and SIGHUP end the program with 128 + the signal's number, as in shells.
 ///
 /// # Errors
-/// If the system takes no handler.
+/// The system rejects a handler.
 #[cfg(unix)]
 pub fn install_handlers() -> io::Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
     use std::sync::{Arc, atomic::AtomicBool};
 
     let mut signals = signal_hook::iterator::Signals::new(heeded(&[SIGINT, SIGTERM, SIGHUP]))?;
-    // a file that grows beyond `ulimit -f` is an error of its write, not the end of the program
+    // growing a file beyond `ulimit -f` fails the write, instead of ending the program
     signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
     let wait = move || {
-        // the handler may only set a flag: locks and files are for a thread of their own
+        // the handler may only set a flag: locks and files need a separate thread
         if let Some(signal) = signals.forever().next() {
             end_program(128 + signal);
         }
@@ -47,17 +46,17 @@ pub fn install_handlers() -> io::Result<()> {
     Ok(())
 }
 
-/// Ends the program with 130 at Ctrl-C.
+/// Makes Ctrl-C end the program with 130.
 ///
 /// # Errors
-/// If the system takes no handler.
+/// The system rejects the handler.
 #[cfg(not(unix))]
 pub fn install_handlers() -> io::Result<()> {
     ctrlc::set_handler(|| end_program(130)).map_err(io::Error::other)
 }
 
-/// Those that the parent does not have us ignore: a shell under `nohup` has said that we outlive the
-/// terminal, and a handler would undo that.
+/// Returns the signals that the parent does not make us ignore: under `nohup` we are meant to
+/// outlive the terminal, and a handler would undo that.
 #[cfg(unix)]
 pub fn heeded(signals: &[i32]) -> Vec<i32> {
     let ignored = ignored_signals();
@@ -65,11 +64,11 @@ pub fn heeded(signals: &[i32]) -> Vec<i32> {
     signals.iter().copied().filter(is_heeded).collect()
 }
 
-/// Signals that the parent has us ignore, as a mask: SIGHUP under `nohup`, SIGINT of a shell's
-/// background job.
+/// Returns a mask of the signals that the parent makes us ignore: SIGHUP under `nohup`, SIGINT for
+/// a shell's background job.
 #[cfg(unix)]
 fn ignored_signals() -> u64 {
-    // sigaction, which would say it everywhere, needs unsafe; without /proc nothing is ignored
+    // sigaction would work everywhere, but needs unsafe; without /proc nothing counts as ignored
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status
         .lines()
@@ -79,14 +78,14 @@ fn ignored_signals() -> u64 {
 }
 
 fn end_program(code: i32) -> ! {
-    // held until the process is gone
+    // held until the process has ended
     let changes = Changes::begin();
     changes.remove_all_unfinished();
     #[allow(clippy::exit, reason = "there is no way back from a signal")]
     std::process::exit(code)
 }
 
-/// Waits while a signal ends the program, so that nobody sees the errors that this causes.
+/// Waits if a signal is ending the program, so that nobody sees the errors that this causes.
 pub fn wait_for_end() {
     drop(Changes::begin());
 }

@@ -1,22 +1,20 @@
-//! A simulation and the recording that its graphs were made of, as commands read them.
+//! Reads a simulation and the recording from which its graphs were made.
 
 use anyhow::Result;
 use etlink_link::TensorEdges;
-use etlink_run::membership::Excluded;
 use etlink_run::run::JoinedMembers;
 use etlink_run::simulated::{SimulationFiles, SimulationResult};
 use etlink_run::{Run, RunOptions, RunSource};
 use std::path::Path;
 
-/// A simulation, and what is to be known of the recording beside it.
+/// A simulation, with notes on the recording next to it.
 pub(crate) struct ReadSimulation {
     pub(crate) result: SimulationResult,
-    /// Notes on the traces of the recording, also on those that are left out.
+    /// Notes on the traces of the recording, including excluded ones.
     pub(crate) recording_notes: Vec<String>,
 }
 
-/// Reads a simulation and the recording, which is read as the options say; with `timeline` all nodes
-/// are kept.
+/// Reads a simulation and the recording, the latter with its options; `timeline` keeps all nodes.
 pub(crate) fn read_simulation(
     files: SimulationFiles,
     against: Option<(&Path, RunOptions)>,
@@ -30,10 +28,9 @@ pub(crate) fn read_simulation(
     };
     let JoinedMembers {
         joined,
-        notes: mut recording_notes,
+        notes: recording_notes,
         excluded,
     } = join_recording(against, options)?;
-    recording_notes.extend(excluded.iter().map(Excluded::note));
     let result = files.read(Some((against, &joined)), timeline)?;
     Ok(ReadSimulation {
         result: SimulationResult { excluded, ..result },
@@ -45,7 +42,7 @@ pub(crate) fn read_simulation(
 fn join_recording(against: &Path, options: RunOptions) -> Result<JoinedMembers> {
     let progress = crate::progress::progress_bar();
     let options = RunOptions {
-        // When ranks communicate does not depend on edges between threads.
+        // Communication times do not depend on edges between threads.
         tensor_deps: TensorEdges::None,
         traces_only: true,
         progress: progress.clone(),

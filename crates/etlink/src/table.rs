@@ -1,4 +1,4 @@
-//! What is printed for people: tables, and the link report.
+//! Text output for people: tables, and the link report.
 
 mod aligned;
 mod csv_text;
@@ -19,7 +19,7 @@ use serde::Serialize;
 use std::fmt::Write;
 use width::{fold_words, output_width};
 
-/// The report of one rank.
+/// Formats the link report of one rank.
 pub fn link_report(linked: &JobReport) -> String {
     let mut out = String::new();
     let report = &linked.report;
@@ -61,7 +61,7 @@ pub fn link_report(linked: &JobReport) -> String {
         format!("{length:.3} ms"),
         format!("from {} ns", report.window.start_ns),
     );
-    // without a host trace nothing was to be matched, and 0 % would look like a fault
+    // without a host trace there was nothing to match, and 0 % would look like an error
     if linked.host.is_some() {
         add_matches(linked, &mut rows);
     }
@@ -101,7 +101,7 @@ pub fn link_report(linked: &JobReport) -> String {
     out
 }
 
-/// Kernels of graph launches, and what was carried to them.
+/// Adds rows for kernels of graph launches and for the names taken from captures.
 fn add_graphs(linked: &JobReport, rows: &mut FactRows) {
     let report = &linked.report;
     if report.graph_rows > 0 {
@@ -146,7 +146,7 @@ fn add_graphs(linked: &JobReport, rows: &mut FactRows) {
         (found.not_found, "kernels that no capture has"),
         (found.without_op, "kernels that no op launched"),
     ] {
-        // zeros would hide the lines that say something
+        // zeros would hide the informative lines
         if count > 0 {
             rows.add("", count, what);
         }
@@ -185,13 +185,13 @@ fn add_written(linked: &JobReport, rows: &mut FactRows) {
             perfetto_text(shown, linked.output.as_deref().unwrap_or("")),
         );
     }
-    // said, since somebody may look for a file that was never asked for
+    // mention this, since the user may look for a file that was never requested
     if linked.output.is_none() && !linked.refused {
         rows.add("written", "nothing", "give -o FILE");
     }
 }
 
-/// What a trace for Perfetto has.
+/// Summarizes the content of a trace for Perfetto.
 pub fn perfetto_text(shown: &PerfettoCounts, path: &str) -> String {
     format!(
         "{} slices, {} arrows, {} steps of the critical path, {path}",
@@ -262,18 +262,18 @@ fn anomaly_rows(linked: &JobReport) -> String {
     }
 }
 
-/// Lines of a name, a figure and a remark.
+/// Lines of a name, a figure, and a remark.
 #[derive(Default)]
 pub struct FactRows {
     rows: Vec<[String; 3]>,
 }
 
 impl FactRows {
-    /// One more line.
+    /// Adds a line.
     pub fn add(&mut self, name: &str, figure: impl ToString, remark: impl ToString) {
         self.rows.push(
             [name.to_owned(), figure.to_string(), remark.to_string()]
-                // names and paths come from outside, and go to a terminal
+                // names and paths come from outside and are printed to a terminal
                 .map(|cell| plain(&cell).into_owned()),
         );
     }
@@ -282,7 +282,7 @@ impl FactRows {
         self.rows.is_empty()
     }
 
-    /// Writes the lines; a remark that does not fit goes on below its beginning.
+    /// Writes the lines. A remark that does not fit continues below its first line.
     fn write_lines(&self, width: Option<usize>, out: &mut impl Write) -> std::fmt::Result {
         let sides = [CellSide::Left, CellSide::Right, CellSide::Left];
         let mut columns = sides.map(AlignedColumn::new);
@@ -291,7 +291,7 @@ impl FactRows {
                 column.fit(cell);
             }
         }
-        // what stands before a remark: a blank, and one on either side of each cell
+        // width before a remark: a blank, and one on either side of each cell
         let widest = |cell: usize| {
             self.rows
                 .iter()
@@ -300,7 +300,7 @@ impl FactRows {
         };
         let names = widest(0).unwrap_or(0).max(1) + widest(1).unwrap_or(0).max(1);
         let before = match width {
-            // beside very wide figures a remark has no room, and stands below them
+            // remarks have no room next to very wide figures, and go below them
             Some(width) if names + 6 + NARROW_REMARK > width => BELOW_FIGURES,
             _ => names + 6,
         };
@@ -332,9 +332,9 @@ impl FactRows {
     }
 }
 
-/// Places that a remark beside figures gets at least.
+/// Minimum width of a remark next to figures.
 const NARROW_REMARK: usize = 24;
-/// Where remarks begin that stand below figures.
+/// Indentation of remarks below figures.
 const BELOW_FIGURES: usize = 6;
 
 impl std::fmt::Display for FactRows {
@@ -343,10 +343,10 @@ impl std::fmt::Display for FactRows {
     }
 }
 
-/// The name of an enum's value as its JSON has it, with spaces.
+/// Returns the name of an enum's value as in its JSON, with spaces.
 pub fn enum_name(value: impl Serialize) -> String {
     match serde_json::to_value(value) {
-        // by way of serde: the names of enums are written down once
+        // through serde, so that the names are defined only once
         Ok(serde_json::Value::String(name)) => name.replace('_', " "),
         _ => String::new(),
     }

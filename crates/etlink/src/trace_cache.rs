@@ -1,4 +1,4 @@
-//! The cache of parsed traces: where it is, and what is said of it.
+//! The cache of parsed traces: its location, and notes on its use.
 
 use crate::notes::print_note;
 use etlink_run::{CacheUsage, ReadCache, text};
@@ -8,10 +8,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 const VARIABLE: &str = "ETLINK_CACHE";
 
-// one for all runs that a command reads, so that one note tells of all
+// one for all runs that a command reads, so that one note covers all
 static CACHE: OnceLock<ReadCache> = OnceLock::new();
 
-/// The cache in a folder, else in that of the variable, if either is given.
+/// Opens the cache in `folder`, or else in the variable's folder, if either is given.
 pub fn open(folder: Option<&Path>) -> Option<ReadCache> {
     let of_variable = || std::env::var_os(VARIABLE).filter(|folder| !folder.is_empty());
     let folder = match folder {
@@ -28,8 +28,8 @@ pub fn open(folder: Option<&Path>) -> Option<ReadCache> {
     Some(CACHE.get_or_init(new).clone())
 }
 
-/// What tells this program from another of its version: where it lies, its size, and when it was
-/// written.
+/// Returns an id that distinguishes builds of one version: path, size, and modification time of the
+/// program.
 fn own_build() -> Option<String> {
     let program = std::env::current_exe().ok()?;
     let data = std::fs::metadata(&program).ok()?;
@@ -38,7 +38,7 @@ fn own_build() -> Option<String> {
     Some(format!("{} {bytes} {written}", program.display()))
 }
 
-/// Notes how many traces came from the cache, and how old they are.
+/// Prints notes on the number of traces from the cache, and their age.
 pub fn note_usage() {
     if let Some(cache) = CACHE.get() {
         for note in usage_notes(cache.folder(), &cache.usage()) {
@@ -79,13 +79,13 @@ fn usage_notes(folder: &Path, usage: &CacheUsage) -> Vec<String> {
     notes
 }
 
-/// `1 rank was`, `2 trace files were`.
+/// Formats a count with a verb: `1 rank was`, `2 trace files were`.
 fn counted(count: u64, what: &str) -> String {
     let verb = if count == 1 { "was" } else { "were" };
     format!("{} {verb}", text::count(count, what))
 }
 
-/// How old what was found is, where that is known.
+/// Describes the age of a cache entry, if known.
 fn age_text(what: &str, written: Option<SystemTime>) -> String {
     let age = written.and_then(|written| written.elapsed().ok());
     age.map_or_else(String::new, |age| {
@@ -93,7 +93,7 @@ fn age_text(what: &str, written: Option<SystemTime>) -> String {
     })
 }
 
-/// An age in the unit that fits it.
+/// Formats an age in the unit that fits it.
 fn text_of_age(seconds: u64) -> String {
     let units = [(86_400, "day"), (3_600, "hour"), (60, "minute")];
     let fitting = units.into_iter().find(|(length, _)| seconds >= 2 * length);

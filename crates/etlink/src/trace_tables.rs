@@ -1,4 +1,4 @@
-//! The linked traces of a run, held in memory for the tables of what they have.
+//! The linked traces of a run, kept in memory as a source of tables.
 
 use crate::kernel_work::kernel_work_table;
 use crate::rank_error::rank_error;
@@ -14,20 +14,20 @@ use etlink_run::run::{RankEntry, RankResult, RunOptions, RunSet};
 use etlink_tables::{GraphTimes, RankTrace, TraceTable, TraceTableReader};
 use std::sync::Arc;
 
-/// The linked traces of a run's ranks: what `analyze --parquet` writes, as a stream of batches.
+/// The linked traces of a run's ranks: the tables of `analyze --parquet` as streams of batches.
 pub struct TraceDocument {
     ranks: Vec<RankTrace>,
     notes: Vec<String>,
 }
 
 impl TraceDocument {
-    /// Reads and links a run. Its traces stay in memory for as long as this is there.
+    /// Reads and links a run. The traces stay in memory until this is dropped.
     ///
     /// # Errors
     /// No rank could be linked, they do not fit into memory together, or they are written graphs.
     pub fn read(run: &RunQuery) -> Result<TraceDocument> {
         let options = RunOptions {
-            // Edges through tensors are found as in `analyze --parquet`, so that both have the same.
+            // Tensor edges are found as in `analyze --parquet`, so that both have the same edges.
             keep: KeepEvents::Memory,
             work: RankOperation::Analyze,
             ..run.options.clone()
@@ -41,7 +41,7 @@ impl TraceDocument {
             );
         }
         let results = runs.map_ranks_retaining(|rank| {
-            // what a linked trace takes is less than what it took to read it
+            // a linked trace occupies less than reading it took
             let bytes = match runs.len() {
                 1 => 0,
                 _ => rank.memory_bytes(),
@@ -55,25 +55,23 @@ impl TraceDocument {
             notes: vec![],
         };
         for run in runs.collect_runs(results, false)? {
-            let excluded = run.excluded();
             if run.members.ranks.is_empty() {
                 let errors = run.failed.into_iter().map(|(_, error)| error);
                 return Err(RunError::no_trace_taken(errors.collect()).into());
             }
-            document.notes.extend(run.rank_notes);
-            document.notes.extend(excluded.iter().map(|one| one.note()));
+            document.notes.extend(runs.run_notes(&run));
             let members = run.members.ranks.into_iter();
             document.ranks.extend(members.map(|rank| rank.value));
         }
         Ok(document)
     }
 
-    /// What is to be known of the traces, and which are left out.
+    /// Returns notes about the traces, including excluded ones.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// One of the tables, of all ranks.
+    /// Returns one of the tables, with all ranks.
     ///
     /// # Errors
     /// A trace has more events than the tables can number.
@@ -83,18 +81,18 @@ impl TraceDocument {
 }
 
 impl TraceDocument {
-    /// What the kernels of each name compute and move.
+    /// Returns the operations and bytes of kernels by name.
     ///
     /// # Errors
-    /// None: the columns fit together.
+    /// Never fails in practice: the columns fit together.
     pub fn kernel_work(&self) -> Result<RecordBatch> {
         kernel_work_table(&self.ranks)
     }
 }
 
-/// None of a rank that was not asked for.
+/// Links a rank; `None` if it was not requested.
 fn link_rank(entry: RankEntry<'_>) -> Result<Option<RankResult<RankTrace>>> {
-    // else it would be an error of a rank that nobody asked for
+    // otherwise an unrequested rank would report an error
     if entry.has_no_times() && !entry.is_wanted(None) {
         return Ok(None);
     }
@@ -104,12 +102,12 @@ fn link_rank(entry: RankEntry<'_>) -> Result<Option<RankResult<RankTrace>>> {
         return Ok(None);
     }
     let notes = linked.notes();
-    // discovery has settled whether the name or the trace is believed
+    // discovery has settled whether to trust the file name or the trace
     let rank = entry.files().rank.or(stated.map(|rank| rank.0));
     let is_one_rank = entry.set.source.is_one_rank();
     Ok(Some(RankResult {
         label: entry.label().to_owned(),
-        // one rank is compared with no other
+        // a single rank is not compared with others
         summary: if !is_one_rank { linked.summary } else { None },
         notes,
         value: RankTrace {
@@ -120,12 +118,12 @@ fn link_rank(entry: RankEntry<'_>) -> Result<Option<RankResult<RankTrace>>> {
     }))
 }
 
-/// What a replay of the rank says.
+/// Returns the edge latencies and node slacks from a replay of the rank.
 ///
 /// # Errors
-/// None for a trace that the linker made.
+/// Never fails for a trace that the linker made.
 pub(crate) fn graph_times(trace: &LinkedTrace) -> Result<GraphTimes> {
-    // The graph takes as much memory as the linked one, and goes before any table is made.
+    // The graph takes as much memory as the linked trace, and is freed before any table is made.
     let graph = graph_from_trace(trace)?;
     let nodes = graph.indices();
     let edges = nodes.flat_map(|node| graph.edges_to(node));

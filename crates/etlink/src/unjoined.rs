@@ -1,10 +1,10 @@
-//! Communications that could not be compared between ranks at all: with whom is not known.
+//! Communications that could not be compared between ranks, because their peers are unknown.
 
 use crate::table::count;
 use etlink_link::ranks::{JoinProblem, JoinProblemKind};
 
-/// How many there are, as the end of a sentence that counts what was matched and what was not;
-/// nothing where there are none.
+/// Counts these communications, as the end of a sentence on matched and unmatched ones; empty if
+/// there are none.
 pub(crate) fn unjoined_text(problems: &[JoinProblem]) -> String {
     use JoinProblemKind as Kind;
     let sum = |kinds: [Kind; 2]| -> u64 {

@@ -1,19 +1,19 @@
-//! Whether something was left out because it cannot be read: then a command ends with 1.
+//! Remembers if any input was unreadable and left out: the command then ends with 1.
 
 use etlink_run::run::RunSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-// a global, as the exit code is: folders are searched deep inside of commands
+// a global, like the exit code: folders are searched deep inside commands
 static IS_ANY: AtomicBool = AtomicBool::new(false);
 
-/// Remembers what could not be read where these runs were found; notes of the runs name it.
+/// Remembers if any input of these runs was unreadable; notes of the runs name it.
 pub fn record(runs: &RunSet) {
     if runs.runs.iter().any(|run| run.has_unreadable) {
         IS_ANY.store(true, Ordering::Relaxed);
     }
 }
 
-/// Whether anything could not be read.
+/// Returns true if any input was unreadable.
 pub fn are_any() -> bool {
     IS_ANY.load(Ordering::Relaxed)
 }

@@ -1,4 +1,4 @@
-//! Files that are written of a run for other programs: graphs for simulators, a trace for Perfetto.
+//! Files written from a run for other programs: graphs for simulators, a trace for Perfetto.
 
 use crate::run_query::RunQuery;
 use crate::table::count;
@@ -13,12 +13,11 @@ use etlink_run::workloads::WorkloadReport;
 use etlink_run::{Run, RunError};
 use std::path::{Path, PathBuf};
 
-/// Writes a Chakra file for each rank into `folder`, as `etlink merge` does; with `simulator` also
-/// what ASTRA-sim needs to run them. Returns the files of the ranks of the run: not those of ranks
-/// that were not joined with the others.
+/// Writes a Chakra file per rank into `folder`, as `etlink merge` does; with `simulator`, also
+/// writes ASTRA-sim's configurations. Returns the files of the joined ranks only.
 ///
 /// # Errors
-/// No rank could be linked, or files are there that must not be replaced.
+/// No rank could be linked, or files exist that must not be replaced.
 pub fn write_chakra(
     run: &RunQuery,
     folder: &Path,
@@ -40,10 +39,11 @@ pub fn write_chakra(
         .collect())
 }
 
-/// Writes a trace of all ranks for ui.perfetto.dev: `x.pftrace`, `x.trace.json`, with `.gz` packed.
+/// Writes a trace of all ranks for ui.perfetto.dev: `x.pftrace` or `x.trace.json`, compressed if
+/// `.gz` is appended.
 ///
 /// # Errors
-/// A rank could not be linked, the name ends otherwise, or the file is there and must not be
+/// A rank could not be linked, the name has another ending, or the file exists and must not be
 /// replaced.
 pub fn write_timeline(run: &RunQuery, path: &Path, overwrite: bool) -> Result<()> {
     let target = Target::perfetto(path, overwrite)?;
@@ -75,13 +75,13 @@ pub fn write_timeline(run: &RunQuery, path: &Path, overwrite: bool) -> Result<()
         ..options
     };
     debug_assert_ne!(options.format, OutputFormat::Chakra, "a trace for Perfetto");
-    // a bare name is beside the program
+    // a bare name is in the current folder
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
     let report = merge(&runs, folder.unwrap_or(Path::new(".")), &options)?;
     check_complete(&report, &options)
 }
 
-/// The ranks of a shard of a run, whose outputs lie in no subfolder.
+/// Opens the ranks of a shard of a run so that outputs are not put into a subfolder.
 pub(crate) fn open_to_write(
     run: &RunQuery,
     options: &MergeOptions,
@@ -104,25 +104,26 @@ pub(crate) fn open_to_write(
     if let RunSource::Folder(folder) = &source
         && is_in_subfolder
     {
-        // outputs lie as the traces do: a run in a subfolder would be written into one of its name
+        // outputs mirror the traces' folders: a run in a subfolder would be written into one of
+        // that name
         source = RunSource::Folder(folder.join(within));
     }
     let options = RunOptions {
         keep,
-        // there is one, and it is of the folder above
+        // the listing exists only for the parent folder
         listing: if !is_in_subfolder {
             options.listing
         } else {
             None
         },
-        // graphs that were written before have no events to be joined by
+        // graphs written earlier have no events for a join
         traces_only: true,
         ..options
     };
     Ok(RunSet::open(source, options)?)
 }
 
-/// A program that goes on with half of the files would not notice.
+/// Fails if anything is missing: a program that continued with half of the files would not notice.
 fn check_complete(report: &MergeReport, options: &MergeOptions) -> Result<()> {
     let failed = report.ranks.iter().find_map(|rank| {
         let error = rank.error.as_ref()?;
@@ -131,7 +132,7 @@ fn check_complete(report: &MergeReport, options: &MergeOptions) -> Result<()> {
     if let Some(incomplete) = &report.incomplete {
         bail!("{incomplete}");
     }
-    // a file for each rank is of use without the others; a simulation or one timeline is not
+    // a file per rank is useful without the others; a simulation or one timeline is not
     let needs_all = options.simulator.is_some() || options.is_timeline();
     let mut excluded = report.runs.iter().flat_map(|run| &run.excluded);
     if needs_all
@@ -152,7 +153,7 @@ fn check_complete(report: &MergeReport, options: &MergeOptions) -> Result<()> {
     }
 }
 
-/// What a run that was made is, in a line.
+/// Describes a generated or scaled run in a line.
 pub fn describe_workload(report: &WorkloadReport) -> String {
     format!(
         "{}: {}, {}, {}, {} bytes; checked\n",

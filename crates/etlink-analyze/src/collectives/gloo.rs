@@ -1,6 +1,6 @@
-//! Ranges of Gloo (`gloo:all_reduce`) as communications: how many, how long, and as much of size
-//! and group as their inputs and the trace's list of groups say. A range also holds the time in
-//! which the work was queued, so that there is no bandwidth.
+//! Counts Gloo's ranges (`gloo:all_reduce`) as communications: count, time, and what their inputs
+//! and the trace's list of groups reveal of size and group. A range includes the time in which the
+//! work was queued, so it has no bandwidth.
 
 use super::{CollectiveTotals, add_bytes};
 use crate::outside_work::CountedWork;
@@ -10,7 +10,7 @@ use etlink_model::{CollectiveKind, dtype_bytes};
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 
-/// All that the trace has and that are of a step, by kind. O(ops).
+/// Totals the ranges within steps, by kind. O(ops).
 pub(super) fn gloo_ranges(
     trace: &LinkedTrace,
     counted: &CountedWork<'_>,
@@ -32,10 +32,10 @@ pub(super) fn gloo_ranges(
         if counted.time_cause(device.ops.start[op]).is_some() {
             continue;
         }
-        // Plain Gloo never writes `record_param_comms`:
-        // shapes are all that the trace has of the size.
+        // Plain Gloo never writes `record_param_comms`: shapes are the trace's only information
+        // about the size.
         let in_bytes = input_bytes(trace, op);
-        // the output is not said: it is no larger than the input of these
+        // the output is not recorded: for these kinds it is no larger than the input
         let as_large = matches!(
             kind,
             CollectiveKind::AllReduce | CollectiveKind::Reduce | CollectiveKind::Broadcast
@@ -56,7 +56,7 @@ pub(super) fn gloo_ranges(
     all.into_values()
 }
 
-/// The ranks that all groups of the trace have, if they are the same.
+/// Returns the ranks of the trace's groups if all groups have the same ranks.
 fn only_group(trace: &LinkedTrace) -> Option<&[u64]> {
     let (first, others) = trace.device.header.groups.split_first()?;
     others
@@ -66,8 +66,8 @@ fn only_group(trace: &LinkedTrace) -> Option<&[u64]> {
         .filter(|ranks| !ranks.is_empty())
 }
 
-/// Size of an op's tensors, by the shapes and types of its inputs: all that a range of Gloo has of
-/// its size.
+/// Returns the size of an op's tensors in bytes, from the shapes and types of its inputs: a Gloo
+/// range has no other size information.
 pub fn input_bytes(trace: &LinkedTrace, op: usize) -> Option<u64> {
     let (device, names) = (&trace.device, &trace.device.names);
     let host = trace
@@ -85,7 +85,7 @@ pub fn input_bytes(trace: &LinkedTrace, op: usize) -> Option<u64> {
         }
         _ => own,
     };
-    // The first type stands for all: a collective takes tensors of one type.
+    // The first type applies to all: a collective takes tensors of one type.
     let dtype = types.split('"').nth(1)?;
     let dtype = dtype
         .strip_prefix("Tensor(")

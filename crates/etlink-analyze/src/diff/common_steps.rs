@@ -1,11 +1,11 @@
-//! The steps that all ranks of a run have, by which runs are compared.
+//! Steps that all ranks of a run have: the basis of comparisons between runs.
 //!
-//! A step of several ranks takes as long as that of the slowest, and a rank that lacks a step may be
-//! the one that was slowest in it. So a step counts where every rank has it, whole.
+//! A step of several ranks takes as long as it does on the slowest rank. A rank that lacks a step
+//! may have been the slowest one in it. So a step counts only if every rank has it, whole.
 //!
-//! Steps of ranks are the same by their names. Names of inference say what an iteration does, not
-//! which one it is: there, and where no rank knows a step of another by name, they are the same by
-//! their place, if all ranks have as many.
+//! Steps of different ranks are matched by name. Names of inference steps describe the work of an
+//! iteration but do not identify it. For these, and if ranks have no step name in common, steps are
+//! matched by position, provided all ranks have equally many.
 
 use crate::analysis::RankAnalysis;
 use crate::steps::{StepTime, counted_steps};
@@ -14,28 +14,28 @@ use rustc_hash::FxBuildHasher;
 use serde::Serialize;
 use std::fmt;
 
-/// A step that some ranks of a run have, and others lack.
+/// A step that some ranks of a run lack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IncompleteStep {
-    /// Its name.
+    /// Name of the step.
     pub step: String,
-    /// The ranks on which it is missing, cut or empty ([`StepExclusion`](crate::StepExclusion));
-    /// none of a trace whose rank is not known.
+    /// Ranks on which the step is missing, truncated or empty
+    /// ([`StepExclusion`](crate::StepExclusion)); `None` for a trace of unknown rank.
     pub ranks: Vec<Option<i64>>,
 }
 
-/// The steps of a run's ranks.
+/// Steps of a run's ranks, matched.
 #[derive(Debug, Default)]
 pub(super) struct CommonSteps<'a> {
-    /// Those that all ranks have, each as every rank has it.
+    /// Steps that all ranks have, as one record per rank.
     pub(super) steps: Vec<Vec<&'a StepTime>>,
-    /// The others.
+    /// All other steps.
     pub(super) incomplete: Vec<IncompleteStep>,
 }
 
 impl<'a> CommonSteps<'a> {
-    /// O(steps of all ranks).
+    /// Matches the steps of all ranks. O(steps of all ranks).
     pub(super) fn new(ranks: &[&'a RankAnalysis]) -> CommonSteps<'a> {
         let counted: Vec<Vec<&StepTime>> = ranks
             .iter()
@@ -74,7 +74,7 @@ impl<'a> CommonSteps<'a> {
         common
     }
 
-    /// None where ranks have different numbers of steps.
+    /// Matches steps by position; `None` if the ranks have different numbers of steps.
     fn by_place(counted: &[Vec<&'a StepTime>]) -> Option<CommonSteps<'a>> {
         let count = counted.first()?.len();
         let is_same = counted.iter().all(|steps| steps.len() == count);
@@ -85,7 +85,7 @@ impl<'a> CommonSteps<'a> {
         })
     }
 
-    /// What each step took on the rank where it took longest.
+    /// Duration of each step on its slowest rank, ns.
     pub(super) fn longest(&self) -> impl Iterator<Item = i64> {
         let steps = self.steps.iter();
         steps.filter_map(|ranks| ranks.iter().map(|step| step.duration_ns).max())
@@ -99,7 +99,7 @@ impl fmt::Display for IncompleteStep {
     }
 }
 
-/// Which steps ranks lack, those of the same ranks together.
+/// Describes the steps that ranks lack, one text per set of ranks.
 pub(super) fn lacking_texts(steps: &[IncompleteStep]) -> Vec<String> {
     let mut by_ranks: IndexMap<&[Option<i64>], Vec<&str>, FxBuildHasher> = IndexMap::default();
     for one in steps {
@@ -116,10 +116,10 @@ pub(super) fn lacking_texts(steps: &[IncompleteStep]) -> Vec<String> {
     texts.collect()
 }
 
-/// A line has room for so many names of steps.
+/// Maximum number of step names in a line.
 const SHOWN_STEPS: usize = 3;
 
-/// And for so many ranks.
+/// Maximum number of ranks in a line.
 const SHOWN_RANKS: usize = 8;
 
 fn lacking_text(steps: &str, verb: &str, ranks: &[Option<i64>]) -> String {
@@ -151,7 +151,7 @@ fn first_few<T: ToString>(list: &[T], most: usize) -> String {
 mod tests {
     use super::*;
 
-    /// A rank with steps of these names, each as many us long as its rank's number and its place tell.
+    /// A rank with steps of these names; rank number and position give the durations in us.
     fn rank(rank: i64, names: &[&str]) -> RankAnalysis {
         let steps = names.iter().zip(1..).map(|(name, place)| StepTime {
             name: (*name).to_owned(),
@@ -179,7 +179,7 @@ mod tests {
             rank(1, &["s#2", "s#3"]),
             rank(2, &["s#2", "s#3", "s#4", "s#5"]),
         ];
-        // of `s#2` and `s#3` rank 2 is slowest
+        // in `s#2` and `s#3`, rank 2 is the slowest
         let (longest, lacking) = lengths(&ranks);
         assert_eq!(longest, [21, 22]);
         assert_eq!(
@@ -207,7 +207,7 @@ mod tests {
         let (longest, lacking) = lengths(&[rank(0, &["a", "b"]), rank(1, &["c", "d"])]);
         assert_eq!(longest, [11, 12]);
         assert!(lacking.is_empty());
-        // of different numbers nothing is the same
+        // with different numbers of steps, nothing matches
         let (longest, lacking) = lengths(&[rank(0, &["a", "b"]), rank(1, &["c"])]);
         assert!(longest.is_empty());
         assert_eq!(lacking.len(), 2);
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn iterations_of_inference_are_the_same_by_place() {
-        // each rank has its own requests, and by chance one name is the same
+        // each rank has its own requests, and one name is equal by chance
         let mut ranks = [rank(0, &["e(1)", "e(2)"]), rank(1, &["e(2)", "e(3)"])];
         for step in ranks.iter_mut().flat_map(|rank| &mut rank.steps) {
             step.phase = Some("decode".to_owned());

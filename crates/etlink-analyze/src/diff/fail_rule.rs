@@ -6,59 +6,59 @@
 //!        | "class" LABEL | "op" NAME | "kernel" NAME
 //! unit   = "%" | "ns" | "us" | "ms" | "s"
 //! ```
-//! A rule compares the change from the first run to the second: `step > 5%` holds where a step
-//! takes more than 5 % longer, `utilization < -3%` where devices are busy for 3 points less of the
-//! time. `step` holds only where the change is more than chance, by Welch's test. Where ranks lack
-//! steps, and none or one is left that all of a run have, nobody knows whether it holds.
+//! A rule compares the change from the first run to the second: `step > 5%` holds if a step takes
+//! more than 5 % longer, `utilization < -3%` if devices are busy for 3 points less of the time.
+//! `step` holds only if the change is more than chance, by Welch's test. If ranks lack steps, and
+//! at most one step is left that all ranks of a run have, the result is unknown.
 
 use super::{ChangeVerdict, PartChange, RunDiff, RunSide};
 use crate::rules::RowClass;
 use std::str::FromStr;
 
-/// Why a text is no rule, or a rule says nothing of two runs.
+/// Reason for which a text is no rule, or a rule cannot be applied to two runs.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum FailRuleError {
-    /// Not of the form of a rule.
+    /// The text does not have the form of a rule.
     #[error(
         "{0:?} is no rule: a rule is what changed, > or <, and how much, such as `step > 5%` or \
          `class gemm > 2ms`"
     )]
     NotARule(String),
-    /// An unknown figure.
+    /// The figure is unknown.
     #[error(
         "there is no figure {0:?}: figures are step, device, host, waiting, utilization, class \
          LABEL, op NAME and kernel NAME"
     )]
     NoFigure(String),
-    /// No amount.
+    /// The amount cannot be parsed.
     #[error("{0:?} is no amount: an amount is a number with %, ns, us, ms or s, such as 5% or 2ms")]
     NoAmount(String),
-    /// A time of a share.
+    /// The amount for a share is a time.
     #[error("utilization changes by points: give an amount in %")]
     PointsOnly,
-    /// The runs lack it.
+    /// Neither run has the figure.
     #[error("--fail-if {rule}: neither run has {what}")]
     NotInRuns {
-        /// The rule.
+        /// Text of the rule.
         rule: String,
-        /// What is missing.
+        /// Name of the missing figure.
         what: String,
     },
-    /// Ranks lack steps, and what is left does not tell.
+    /// Ranks lack steps, and the remaining ones are too few to compare.
     #[error("--fail-if {rule}: not known: {left} all ranks of the run {run}: {lacking}")]
     StepNotKnown {
-        /// The rule.
+        /// Text of the rule.
         rule: String,
         /// `before` or `after`.
         run: &'static str,
-        /// Which steps are left.
+        /// Number of remaining steps, in words.
         left: &'static str,
-        /// The first step that is not, and the ranks that lack it.
+        /// First missing step, and the ranks that lack it.
         lacking: String,
     },
 }
 
-/// What a rule looks at.
+/// Figure that a rule compares.
 #[derive(Clone, Debug, PartialEq)]
 enum FailFigure {
     Step,
@@ -73,13 +73,13 @@ enum FailFigure {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum FailAmount {
-    /// In hundredths of what was before.
+    /// Percent of the first run's figure.
     Percent(f64),
-    /// In ns.
+    /// Time in ns.
     Time(f64),
 }
 
-/// One rule.
+/// A rule, such as `step > 5%`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FailRule {
     text: String,
@@ -92,7 +92,7 @@ impl FromStr for FailRule {
     type Err = FailRuleError;
 
     fn from_str(text: &str) -> Result<FailRule, FailRuleError> {
-        // names of kernels have such signs too, and an amount has none
+        // kernel names contain such signs too, an amount does not
         let at = text.rfind(['>', '<']);
         let at = at.ok_or_else(|| FailRuleError::NotARule(text.to_owned()))?;
         let (what, amount) = (text[..at].trim(), text[at + 1..].trim());
@@ -147,10 +147,10 @@ impl std::fmt::Display for FailRule {
 }
 
 impl FailRule {
-    /// Whether it holds between two runs.
+    /// True if the rule holds between two runs.
     ///
     /// # Errors
-    /// Neither run has what it is about.
+    /// Fails if neither run has the figure, or if too few steps are on all ranks.
     pub fn holds(&self, diff: &RunDiff) -> Result<bool, FailRuleError> {
         let [before, after] = &diff.runs;
         let missing = |what: &str| FailRuleError::NotInRuns {
@@ -203,14 +203,14 @@ impl FailRule {
         let cost = times[1].saturating_sub(times[0]) as f64;
         Ok(match self.amount {
             FailAmount::Time(_) => self.compare(cost),
-            // from nothing to something is more than any share, and nothing stays nothing
+            // a change from nothing to something exceeds any share, and nothing stays nothing
             FailAmount::Percent(_) if times[0] == 0 && cost == 0.0 => self.compare(0.0),
             FailAmount::Percent(_) => self.compare(100.0 * cost / times[0] as f64),
         })
     }
 
-    /// Refuses step times of a run whose ranks lack so many steps that nothing can be compared: of
-    /// one that is left nobody knows by how much steps vary.
+    /// Rejects step times of a run whose ranks lack so many steps that nothing can be compared. A
+    /// single step does not show by how much steps vary.
     fn refuse_lacking(&self, diff: &RunDiff) -> Result<(), FailRuleError> {
         let error = |run: &RunSide, name: &'static str| {
             let left = match run.common_steps {
@@ -252,7 +252,7 @@ fn sum_times(parts: &[PartChange]) -> [i64; 2] {
         .fold([0, 0], add_times)
 }
 
-/// Both times of all parts of a name.
+/// Sums the times of all parts of a name in both runs.
 fn find_part(parts: &[PartChange], name: &str) -> Option<[i64; 2]> {
     let named = parts.iter().filter(|part| part.name == name);
     named.map(|part| part.times_ns).reduce(add_times)

@@ -1,7 +1,7 @@
-//! Whether two runs are alike enough for their rows to be compared one by one.
+//! Checks whether two runs are similar enough to compare their rows one by one.
 //!
-//! Kernels of another device have other names, and a step with another batch does other work: then
-//! a list of kernels that came and went says nothing, and the step time is of something else.
+//! Kernels of another device have other names, and a step with another batch does other work. A
+//! list of added and removed kernels is then meaningless, and so is a comparison of step times.
 
 use super::RowChange;
 use crate::analysis::RankAnalysis;
@@ -9,22 +9,22 @@ use crate::steps::counted_steps;
 use crate::top::KeyAverages;
 use serde::Serialize;
 
-/// What tells whether two runs do the same on the same device.
+/// Evidence that two runs do the same work on the same device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunLikeness {
-    /// What the devices of each run are called; none where its traces do not say it.
+    /// Device names of each run; empty if its traces do not state them.
     pub devices: [Vec<String>; 2],
-    /// Ops and runtime calls of the host, per unit.
+    /// Ops and runtime calls of the host per unit, in each run.
     pub host_events: [f64; 2],
-    /// Mean batch of the steps whose names say it.
+    /// Mean batch of the steps whose names state it, in each run.
     pub batches: [Option<f64>; 2],
-    /// Share of device time in kernels that the other run has too, of the run with less of it; none
-    /// without device time.
+    /// Share of device time in kernels that the other run has too, for the run with the lower
+    /// share; `None` without device time.
     pub shared_kernels: Option<f64>,
 }
 
-/// A run that has so much more than the other is not of the same steps.
+/// Minimum ratio of figures for two runs to count as different work.
 const UNLIKE: f64 = 1.1;
 
 impl RunLikeness {
@@ -49,18 +49,18 @@ impl RunLikeness {
         }
     }
 
-    /// Whether the runs are of devices of other names.
+    /// True if the runs have differently named devices.
     pub fn has_other_devices(&self) -> bool {
         let [first, second] = &self.devices;
         !first.is_empty() && !second.is_empty() && first != second
     }
 
-    /// Whether the host does notably more in one of them.
+    /// True if the host does notably more in one of the runs.
     pub fn has_other_work(&self) -> bool {
         is_unlike(self.host_events)
     }
 
-    /// The batches, where they differ.
+    /// Mean batches of both runs; `None` if they agree or are unknown.
     pub fn other_batches(&self) -> Option<[f64; 2]> {
         let [Some(first), Some(second)] = self.batches else {
             return None;
@@ -71,11 +71,11 @@ impl RunLikeness {
 
 fn is_unlike([first, second]: [f64; 2]) -> bool {
     let least = first.min(second);
-    // a trace of device rows alone has no host to compare
+    // a trace with only device rows has no host to compare
     least > 0.0 && first.max(second) > UNLIKE * least
 }
 
-/// Different names, in order.
+/// Returns the distinct device names, sorted.
 fn device_names(tops: &[&KeyAverages]) -> Vec<String> {
     let names = tops.iter().flat_map(|top| &top.device_names);
     let mut names: Vec<String> = names.cloned().collect();

@@ -1,4 +1,4 @@
-//! Device time by class and by op, and what the host waits for devices.
+//! Device time by class and by op, and the host's waits for devices.
 
 use super::time_per_unit;
 use crate::analysis::RankAnalysis;
@@ -9,27 +9,27 @@ use rustc_hash::FxBuildHasher;
 use serde::Serialize;
 use std::cmp::Reverse;
 
-/// A part of a run's time in both runs.
+/// A part of a run's time, in both runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PartChange {
-    /// What its rows do; of a roll-up by class.
+    /// Class of the rows; `None` unless rolled up by class.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class: Option<RowClass>,
-    /// The class' label, the op, or the call.
+    /// Label of the class, the op, or the call.
     pub name: String,
     /// Rows or events per unit in the first and the second run.
     pub counts: [f64; 2],
-    /// Time per unit, ns.
+    /// Time per unit in the first and the second run, ns.
     pub times_ns: [i64; 2],
-    /// Second less first, ns.
+    /// Second time minus first, ns.
     pub cost_ns: i64,
 }
 
-/// What is summed up, by class and name.
+/// Sums by class and name.
 type PartSums<'t> = IndexMap<(Option<RowClass>, &'t str), [(u64, i64); 2], FxBuildHasher>;
 
-/// Device time by class and label of the [rules](crate::rules).
+/// Compares device time by class and label of the [rules](crate::rules).
 pub(super) fn class_changes(runs: [&[&RankAnalysis]; 2], units: [u64; 2]) -> Vec<PartChange> {
     let mut sums = PartSums::default();
     for (side, ranks) in runs.into_iter().enumerate() {
@@ -42,7 +42,7 @@ pub(super) fn class_changes(runs: [&[&RankAnalysis]; 2], units: [u64; 2]) -> Vec
     part_changes(sums, units)
 }
 
-/// Device time by the op that launched it itself, not by way of another op.
+/// Compares device time by the op that launched it directly, not through another op.
 pub(super) fn op_changes(runs: [&[&KeyAverages]; 2], units: [u64; 2]) -> Vec<PartChange> {
     let mut sums = PartSums::default();
     for (side, tops) in runs.into_iter().enumerate() {
@@ -60,8 +60,9 @@ pub(super) fn op_changes(runs: [&[&KeyAverages]; 2], units: [u64; 2]) -> Vec<Par
     part_changes(sums, units)
 }
 
-/// The same by what the graph says of each row: it also knows the op where PyTorch wrote no
-/// `External id`. And the share of each run's device time of which it knows one; all of none.
+/// Like [`op_changes`], but with ops from the graph, which also knows the op if PyTorch wrote no
+/// `External id`. Also returns the share of each run's device time with a known op; 1 without
+/// device time.
 pub(super) fn graph_op_changes(
     runs: [&[&RankAnalysis]; 2],
     units: [u64; 2],
@@ -86,7 +87,7 @@ pub(super) fn graph_op_changes(
     (shares, part_changes(sums, units))
 }
 
-/// Own time of calls in which the host stands still until a device is done.
+/// Compares the self time of calls in which the host stands still until a device is done.
 pub(super) fn waiting_changes(runs: [&[&KeyAverages]; 2], units: [u64; 2]) -> Vec<PartChange> {
     let mut sums = PartSums::default();
     for (side, tops) in runs.into_iter().enumerate() {
@@ -104,7 +105,8 @@ pub(super) fn waiting_changes(runs: [&[&KeyAverages]; 2], units: [u64; 2]) -> Ve
     part_changes(sums, units)
 }
 
-/// `cudaStreamSynchronize`, `hipDeviceSynchronize`, `cuEventSynchronize`, ….
+/// True for synchronizing calls: `cudaStreamSynchronize`, `hipDeviceSynchronize`,
+/// `cuEventSynchronize`, ….
 pub(super) fn is_wait(name: &str) -> bool {
     let is_runtime = ["cu", "hip", "ur", "ze", "musa"]
         .iter()
@@ -124,7 +126,7 @@ fn add_part<'t>(
     both[side].1 = both[side].1.saturating_add(ns);
 }
 
-/// What costs or saves most first.
+/// Lists the changes by falling absolute cost.
 fn part_changes(sums: PartSums<'_>, units: [u64; 2]) -> Vec<PartChange> {
     let mut all = vec![];
     for ((class, name), both) in sums {

@@ -1,10 +1,11 @@
-//! How long a step takes in two runs, and whether the difference is more than chance.
+//! Compares the step times of two runs, and tests if the difference is more than chance.
 //!
-//! A step of a run with several ranks takes as long as that of its slowest rank. It counts where all
-//! ranks have it ([`CommonSteps`]). The *spread* of a run is the standard deviation of its step times. A change is *real* where the means differ by more than
-//! `t · √(s₁²/n₁ + s₂²/n₂)`: Welch's test at 95 %, with Student's `t` for the degrees of freedom of
-//! Welch and Satterthwaite. One step has no spread: nobody can know. Steps that the recording cuts do
-//! not count ([`StepExclusion`](crate::StepExclusion)).
+//! A step of a run with several ranks takes as long as it does on the slowest rank. It counts if
+//! all ranks have it ([`CommonSteps`]). The *spread* of a run is the standard deviation of its step
+//! times. A change is *real* if the means differ by more than `t · √(s₁²/n₁ + s₂²/n₂)`: Welch's
+//! test at 95 %, with Student's `t` for the degrees of freedom by Welch and Satterthwaite. A single
+//! step has no spread, so no verdict is possible. Steps that the recording truncates do not count
+//! ([`StepExclusion`](crate::StepExclusion)).
 
 use super::common_steps::CommonSteps;
 use crate::analysis::RankAnalysis;
@@ -12,55 +13,56 @@ use crate::duration_stats::DurationStats;
 use crate::steps::{StepTime, step_period};
 use serde::Serialize;
 
-/// The two-sided 95 % points of Student's t, by degrees of freedom from 1
+/// Two-sided 95 % points of Student's t, by degrees of freedom from 1
 /// (<https://www.itl.nist.gov/div898/handbook/eda/section3/eda3672.htm>).
 const STUDENT_T: [f64; 20] = [
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
     2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
 ];
 
-/// Whether two runs differ by more than their steps among themselves.
+/// Verdict on whether two runs differ by more than their own steps vary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeVerdict {
-    /// By more than chance.
+    /// The difference is more than chance.
     Real,
-    /// Chance may be all.
+    /// The difference may be chance.
     WithinSpread,
-    /// A run has one step alone, and so no spread.
+    /// A run has only one step, so no spread.
     SpreadUnknown,
 }
 
-/// The step times of two runs.
+/// Step times of two runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepChange {
-    /// Steps that the means are of: those that all ranks of the run have.
+    /// Number of steps in the means: those that all ranks of the run have.
     pub steps: [u64; 2],
     /// Mean step times, ns.
     pub times_ns: [i64; 2],
-    /// Their standard deviations, ns; none of one step.
+    /// Standard deviations of the step times, ns; `None` for a single step.
     pub spreads_ns: [Option<f64>; 2],
-    /// Mean time from a step's begin until it has ended on the host and on devices, ns. Step times
-    /// are those on the host.
+    /// Mean time from the start of a step until it has ended on the host and on devices, ns.
+    /// `times_ns` are times on the host only.
     pub whole_ns: [i64; 2],
-    /// Median time from the end of one step to that of the next, on the host and on devices, of the
-    /// rank on which it is longest, ns; none of a single step.
+    /// Median time from the end of one step to the end of the next, on the host and on devices, on
+    /// the rank on which it is longest, ns; `None` for a single step.
     pub periods_ns: [Option<i64>; 2],
-    /// Of whole steps, mean time in which devices carry out, or wait for, what was launched before the
+    /// Mean time per step in which devices carry out, or wait for, work launched before the
     /// recording, ns.
     pub before_recording_ns: [i64; 2],
     /// Mean time of a step in which no op and no runtime call runs, ns.
     pub between_ops_ns: [i64; 2],
     /// Second mean less first, ns.
     pub cost_ns: i64,
-    /// Whether that is more than chance.
+    /// Verdict on that difference.
     pub verdict: ChangeVerdict,
 }
 
 impl StepChange {
-    /// None where a run has no steps that all its ranks have; `common` are these.
+    /// Compares the steps in `common`, which all ranks of a run have. `None` if a run has no such
+    /// steps.
     pub(super) fn from_ranks(
         runs: [&[&RankAnalysis]; 2],
         common: &[CommonSteps<'_>; 2],
@@ -100,29 +102,29 @@ impl StepChange {
         })
     }
 
-    /// By how much of their mean steps vary, in the run in which they do more; none where neither
-    /// is known.
+    /// Standard deviation of steps relative to their mean, in the run with the larger one; `None`
+    /// if neither is known.
     pub fn spread_share(&self) -> Option<f64> {
         self.spread_shares().into_iter().flatten().reduce(f64::max)
     }
 
-    /// By how much of their mean the steps of each run vary.
+    /// Standard deviation of each run's steps relative to their mean.
     pub fn spread_shares(&self) -> [Option<f64>; 2] {
         [0, 1].map(|side| Some(self.spreads_ns[side]? / self.times_ns[side].max(1) as f64))
     }
 }
 
-/// By how many standard errors means may differ by chance. `errors` are squared, each of a mean of
-/// so many `steps`.
+/// Returns the number of standard errors by which means may differ by chance. `errors` holds the
+/// squared standard error of each mean, `steps` the number of steps of each.
 fn student_t(errors: [f64; 2], steps: [f64; 2]) -> f64 {
     let sum = errors[0] + errors[1];
     let parts = [0, 1].map(|side| errors[side] * errors[side] / (steps[side] - 1.0));
-    // no spread at all: any difference is more than that
+    // without any spread, every difference is significant
     if sum <= 0.0 {
         return 0.0;
     }
     let freedom = (sum * sum / (parts[0] + parts[1])).floor() as usize;
-    // beyond the table the normal distribution is near enough
+    // beyond the table, the normal distribution is close enough
     let place = freedom.max(1) - 1;
     STUDENT_T.get(place).copied().unwrap_or(2.0)
 }
@@ -132,7 +134,7 @@ fn longest_period(ranks: &[&RankAnalysis]) -> Option<i64> {
     periods.max()
 }
 
-/// Over all ranks.
+/// Averages a time over the common steps of all ranks.
 fn mean_time(common: &CommonSteps<'_>, time_of: fn(&StepTime) -> i64) -> i64 {
     let mut stats = DurationStats::default();
     let steps = common.steps.iter().flatten();
@@ -152,10 +154,10 @@ mod tests {
 
     #[test]
     fn degrees_of_freedom_are_those_of_the_run_that_varies() {
-        // 3 steps of 222 ± 2.6 ms and 29 of 333 ± 230 ms: the many steps decide
+        // 3 steps of 222 ± 2.6 ms and 29 of 333 ± 230 ms: the larger set decides
         let errors = [2.6 * 2.6 / 3.0, 230.0 * 230.0 / 29.0];
         assert_eq!(student_t(errors, [3.0, 29.0]), 2.0);
-        // and the few where these vary
+        // and the smaller set, if its times vary
         assert_eq!(student_t([100.0, 0.1], [3.0, 29.0]), STUDENT_T[1]);
         assert_eq!(student_t([0.0, 0.0], [2.0, 2.0]), 0.0);
     }

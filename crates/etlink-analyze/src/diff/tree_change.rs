@@ -1,4 +1,4 @@
-//! The call trees of two runs as one, with the times of both.
+//! Merges the call trees of two runs into one, with the times of both.
 
 use super::time_per_unit;
 use crate::top::{CallKind, CallNode, CallTree};
@@ -6,25 +6,26 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 use std::cmp::Reverse;
 
-/// A node of either tree or of both. Times are per unit, with those of the nodes in it, ns.
+/// A node of one or both trees. Times are per unit and include the nodes inside, ns.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct TreeChange {
-    /// Place of the node around it; none of a root.
+    /// Index of the parent node; `None` for roots.
     pub parent: Option<u32>,
-    /// How many nodes are around it.
+    /// Number of nodes around this one.
     pub depth: u32,
-    /// What it is.
+    /// Kind of the node.
     pub kind: CallKind,
-    /// Its name.
+    /// Name of the node.
     pub name: String,
     /// Time on the host in the first and the second run.
     pub host_ns: [i64; 2],
-    /// Time of the device rows that it launched.
+    /// Time of the device rows launched in the node, in the first and the second run.
     pub device_ns: [i64; 2],
 }
 
 impl TreeChange {
-    /// Second less first, on the device where there is one, else on the host, ns.
+    /// Absolute difference between the runs, ns: on the device if there is device time, else on the
+    /// host.
     fn cost_ns(&self, on_device: bool) -> u64 {
         let [first, second] = if on_device {
             self.device_ns
@@ -35,11 +36,11 @@ impl TreeChange {
     }
 }
 
-/// What all threads are called: their numbers differ from run to run.
+/// Name for all threads, whose numbers differ from run to run.
 const THREADS: &str = "all threads";
 
-/// The trees of all ranks of both runs as one, each node before its children, what changed most
-/// first. Device work that no call of a trace launched is not in it. O(nodes log nodes).
+/// Merges the trees of all ranks of both runs. Nodes come before their children, the largest change
+/// first. Leaves out device work that no call in the trace launched. O(nodes log nodes).
 pub fn tree_changes(trees: [&[&CallTree]; 2], units: [u64; 2]) -> Vec<TreeChange> {
     let mut merged = MergedTree::default();
     for (side, trees) in trees.into_iter().enumerate() {
@@ -50,7 +51,7 @@ pub fn tree_changes(trees: [&[&CallTree]; 2], units: [u64; 2]) -> Vec<TreeChange
     merged.into_changes(units)
 }
 
-/// Nodes of all trees, each after its parent; times are sums.
+/// Nodes of all trees, each after its parent, with summed times.
 #[derive(Default)]
 struct MergedTree {
     nodes: Vec<TreeChange>,
@@ -63,7 +64,7 @@ impl MergedTree {
         for node in &tree.nodes {
             let parent = node.parent.map(|parent| places[parent as usize]);
             let place = match (node.kind, parent) {
-                // what is below a node that is left out is left out
+                // nodes below an excluded node are excluded
                 (CallKind::Device, _) | (_, Some(None)) => None,
                 (_, parent) => Some(self.place_of(node, parent.flatten())),
             };
@@ -116,7 +117,7 @@ impl MergedTree {
             list.sort_by_key(cost);
         }
         let mut changes: Vec<TreeChange> = Vec::with_capacity(self.nodes.len());
-        // what is taken last from the list comes first
+        // the last entry of the list is taken first
         let mut open: Vec<(u32, Option<u32>)> = vec![];
         open.extend(roots.into_iter().rev().map(|root| (root, None)));
         while let Some((at, parent)) = open.pop() {

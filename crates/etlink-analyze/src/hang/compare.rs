@@ -1,4 +1,4 @@
-//! What the ranks of a collective say differently.
+//! Compares the calls of one collective across ranks.
 
 use super::groups::{GroupSides, Side};
 use super::report::{CallMismatch, CallPart, HangProblem, RankDump};
@@ -7,10 +7,10 @@ use etlink_link::ranks::JoinProblemKind;
 use etlink_model::{CollectiveKind, dtype_bytes};
 use std::collections::BTreeMap;
 
-/// How many examples a problem keeps.
+/// Maximum number of examples per problem.
 const EXAMPLES: usize = 5;
 
-/// Compares the calls of each collective of a group with that of its first rank.
+/// Compares the calls of each collective of a group with its first rank's call.
 pub(super) fn compare_sides(
     dumps: &[RankDump],
     group: &GroupSides,
@@ -48,10 +48,10 @@ pub(super) fn compare_sides(
     }
 }
 
-/// What the calls of one collective say differently, with who says what.
+/// Returns the differences between the calls of one collective, and the ranks on each side.
 pub(super) fn call_mismatch(dumps: &[RankDump], sides: &[Side]) -> Option<CallMismatch> {
     let (first, others) = sides.split_first()?;
-    // a wrong type says more than a wrong size: problems are in that order
+    // a wrong type says more than a wrong size: problems are ordered by that
     let found = others.iter().map(|other| difference(dumps, *first, *other));
     let kind = found.flatten().min()?;
     let mut parts: Vec<CallPart> = vec![];
@@ -65,7 +65,7 @@ pub(super) fn call_mismatch(dumps: &[RankDump], sides: &[Side]) -> Option<CallMi
             }),
         }
     }
-    // stable: of parts of one length that of the first rank
+    // stable: of parts of equal length, the first rank's comes first
     parts.sort_by_key(|part| std::cmp::Reverse(part.ranks.len()));
     Some(CallMismatch { kind, parts })
 }
@@ -74,7 +74,7 @@ fn entry_of<'d>(dumps: &'d [RankDump], side: &Side) -> &'d FlightEntry {
     &dumps[side.dump].dump.entries[side.entry]
 }
 
-/// What differs first: the kind, the element type, the size. As PyTorch's `fr_trace` compares
+/// Returns the first difference: kind, element type or size, as PyTorch's `fr_trace` does
 /// (`components/types.py`, `Op.match`).
 fn difference(dumps: &[RankDump], first: Side, other: Side) -> Option<JoinProblemKind> {
     let (one, two) = (entry_of(dumps, &first), entry_of(dumps, &other));
@@ -86,7 +86,8 @@ fn difference(dumps: &[RankDump], first: Side, other: Side) -> Option<JoinProble
     if !one_dtype.is_empty() && !two_dtype.is_empty() && one_dtype != two_dtype {
         return Some(JoinProblemKind::DtypeDiffers);
     }
-    // the others have one side at the root alone, or parts of different sizes by nature
+    // the other kinds have an input or output on the root alone, or parts of different sizes by
+    // design
     let is_even = matches!(
         one.kind,
         CollectiveKind::AllReduce

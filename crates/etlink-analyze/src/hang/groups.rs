@@ -1,4 +1,4 @@
-//! The groups of a run, and the calls of each rank in them.
+//! Groups of a run, with the calls of their ranks.
 
 use super::report::{AbsentCall, RankDump};
 use etlink_flight_recorder::FlightEntry;
@@ -7,10 +7,10 @@ use etlink_model::{GlobalRank, NameId};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A group as a rank calls it.
+/// A group as identified by one rank.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct GroupKey {
-    /// Its ranks, where the dump lists them.
+    /// Ranks of the group; empty if the dump does not list them.
     ranks: Vec<u64>,
     desc: String,
     name: String,
@@ -27,7 +27,7 @@ impl GroupKey {
     }
 }
 
-/// A call: the dump and the entry in it.
+/// A call, as the positions of the dump and of the entry in it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Side {
     pub(super) rank: GlobalRank,
@@ -35,43 +35,43 @@ pub(super) struct Side {
     pub(super) entry: usize,
 }
 
-/// A group with the calls of its ranks.
+/// A group, with its ranks' calls.
 #[derive(Debug, Default)]
 pub(super) struct GroupSides {
-    /// Its ranks; those that have calls where none are listed.
+    /// Ranks of the group; if no dump lists them, the ranks that have calls.
     pub(super) ranks: Vec<GlobalRank>,
-    /// Ranks without a dump.
+    /// Ranks of the group without a dump.
     pub(super) absent: BTreeSet<GlobalRank>,
-    /// What each rank calls it.
+    /// Each rank's identification of the group.
     keys: BTreeMap<GlobalRank, GroupKey>,
-    /// By number, the calls by rank.
+    /// Calls by number, then by rank.
     calls: BTreeMap<i64, Vec<Side>>,
-    /// The last number that each rank with a dump has called.
+    /// Call with the highest number, for each rank with a dump.
     last: BTreeMap<GlobalRank, Side>,
 }
 
 impl GroupSides {
-    /// The numbers of its collectives, in order.
+    /// Numbers of the group's collectives, ascending.
     pub(super) fn numbers(&self) -> Vec<i64> {
         self.calls.keys().copied().collect()
     }
 
-    /// The calls of one of them, by rank.
+    /// Calls of one collective, by rank.
     pub(super) fn sides_of(&self, number: i64) -> &[Side] {
         self.calls.get(&number).map_or(&[], |sides| sides)
     }
 
-    /// Whether a rank calls it so.
+    /// True if a rank identifies the group by this key.
     pub(super) fn has(&self, rank: GlobalRank, key: &GroupKey) -> bool {
         self.keys.get(&rank) == Some(key)
     }
 
-    /// `ranks 0, 1`.
+    /// Title of the group: `ranks 0, 1`.
     pub(super) fn title(&self) -> String {
         rank_list("rank", &self.ranks)
     }
 
-    /// The ranks with a dump that have not come to a number.
+    /// Returns the ranks with a dump that have not reached a number.
     pub(super) fn not_called(&self, dumps: &[RankDump], number: i64) -> Vec<AbsentCall> {
         let mut absent = vec![];
         for rank in &self.ranks {
@@ -81,7 +81,7 @@ impl GroupSides {
             let last = self.last.get(rank);
             let entry = last.map(|side| &dumps[side.dump].dump.entries[side.entry]);
             let last_number = entry.map_or(-1, |entry| entry.number);
-            // an earlier one that the ring buffer has lost was called
+            // an earlier call that the ring buffer dropped did happen
             if last_number < number {
                 absent.push(AbsentCall {
                     rank: *rank,
@@ -94,9 +94,9 @@ impl GroupSides {
     }
 }
 
-/// The groups of all dumps, by ranks and description. Names of groups can differ between ranks
-/// (`ranks/groups.rs` of etlink-link): where the ranks are listed, these tell which groups are one,
-/// and of several with the same ranks the order of their names.
+/// Collects the groups of all dumps, by ranks and description. Group names can differ between ranks
+/// (`ranks/groups.rs` of etlink-link). If the ranks are listed, ranks and description identify a
+/// group, and several groups with the same ranks are matched by the order of their names.
 pub(super) fn group_sides(dumps: &[RankDump]) -> Vec<GroupSides> {
     let with_dump: BTreeSet<GlobalRank> = dumps.iter().map(|one| one.rank).collect();
     let mut all: BTreeMap<(Vec<u64>, String, String, usize), GroupSides> = BTreeMap::new();
@@ -112,7 +112,7 @@ pub(super) fn group_sides(dumps: &[RankDump]) -> Vec<GroupSides> {
         let mut numbered: BTreeMap<GroupKey, (Vec<u64>, String, String, usize)> = BTreeMap::new();
         let mut counts: BTreeMap<(Vec<u64>, String), usize> = BTreeMap::new();
         for key in keys {
-            // without ranks the name is all there is
+            // without ranks, only the name identifies a group
             let name = if key.ranks.is_empty() {
                 key.name.clone()
             } else {
@@ -145,7 +145,7 @@ pub(super) fn group_sides(dumps: &[RankDump]) -> Vec<GroupSides> {
                 entry: at,
             };
             let sides = group.calls.entry(entry.number).or_default();
-            // the parts of a coalesced collective have one number
+            // the parts of a coalesced collective share one number
             if sides.last().is_none_or(|last| last.rank != one.rank) {
                 sides.push(side);
             }
@@ -163,7 +163,7 @@ pub(super) fn group_sides(dumps: &[RankDump]) -> Vec<GroupSides> {
                 .filter_map(|rank| i64::try_from(*rank).ok())
                 .map(GlobalRank)
                 .collect(),
-            // the default group has all ranks (`init_process_group`)
+            // the default group contains all ranks (`init_process_group`)
             true if desc == "default_pg" => with_dump.iter().copied().collect(),
             true => group.keys.keys().copied().collect(),
         };

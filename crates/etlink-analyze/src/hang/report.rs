@@ -1,100 +1,100 @@
-//! What is said of a run that hangs.
+//! Records and sentences of the report on a hanging run.
 
 use etlink_flight_recorder::FlightDump;
 use etlink_link::ranks::{JoinProblemKind, rank_list};
 use etlink_model::{AnomalyKind, GlobalRank};
 use serde::Serialize;
 
-/// The dump of a rank.
+/// Flight recorder dump of a rank.
 #[derive(Debug)]
 pub struct RankDump {
-    /// The rank.
+    /// Rank of the dump.
     pub rank: GlobalRank,
-    /// What its flight recorder kept.
+    /// Contents of the dump.
     pub dump: FlightDump,
 }
 
 impl RankDump {
-    /// Whether the dump ends before its list of calls does: later calls are not known.
+    /// True if the dump is truncated within its list of calls: later calls are unknown.
     pub fn is_cut(&self) -> bool {
         let anomalies = &self.dump.anomalies;
         anomalies.count(AnomalyKind::Truncated) > 0 || anomalies.count(AnomalyKind::SourceEnded) > 0
     }
 }
 
-/// Whether the dumps show that a run hangs.
+/// Verdict on whether the dumps show a hang.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum HangVerdict {
-    /// All that was called has ended.
+    /// All calls have ended.
     #[default]
     Ended,
-    /// Something had not ended, and no rank is seen to wait for another.
+    /// Some call has not ended, but no rank is known to wait for another.
     InFlight,
-    /// Ranks may wait for ranks whose calls are not known.
+    /// Ranks may wait for ranks whose calls are unknown.
     Unknown,
-    /// Ranks wait for a rank or for each other, or have called different things.
+    /// Ranks wait for a rank or for each other, or called different things.
     Hangs,
 }
 
-/// What the dumps of a run say.
+/// Findings from the dumps of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HangReport {
-    /// Whether it hangs.
+    /// Verdict on the run.
     pub verdict: HangVerdict,
-    /// That in words, and on what it hangs; at least one sentence.
+    /// Verdict in words, and what the run hangs on; at least one sentence.
     pub sentences: Vec<String>,
-    /// Dumps that are cut.
+    /// Truncated dumps.
     pub cut: Vec<CutDump>,
-    /// Ranks that some group has and that have no dump here which can be used.
+    /// Ranks that appear in a group but have no usable dump.
     pub absent: Vec<GlobalRank>,
-    /// Those of them that have one which cannot.
+    /// Ranks of `absent` that have an unusable dump.
     pub unusable: Vec<GlobalRank>,
     /// Ranks that others wait for and that wait for nobody.
     pub waited_for: Vec<GlobalRank>,
-    /// Each rank that has a dump.
+    /// Position of each rank that has a dump.
     pub ranks: Vec<RankHang>,
-    /// Collectives in which ranks wait: of each group the first of each rank.
+    /// Collectives in which ranks wait: per group, the first of each rank.
     pub stuck: Vec<StuckCollective>,
-    /// Messages in which ranks wait, the first of each rank that waits in one.
+    /// Messages in which ranks wait: the first of each rank that waits in one.
     pub messages: Vec<StuckMessage>,
-    /// What is unequal on the ranks of a collective.
+    /// Differences between the ranks of a collective.
     pub problems: Vec<HangProblem>,
-    /// How many collectives the dumps have, each counted once.
+    /// Number of collectives in the dumps, each counted once.
     pub collectives: u64,
 }
 
-/// Where a rank is.
+/// Position of a rank.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RankHang {
-    /// The rank.
+    /// Rank described.
     pub rank: GlobalRank,
-    /// How many collectives and messages its dump has.
+    /// Number of collectives and messages in the rank's dump.
     pub entries: u64,
-    /// The first that has not ended.
+    /// First call that has not ended.
     pub hangs_in: Option<CollectivePlace>,
-    /// The last that it called.
+    /// Last call of the rank.
     pub last: Option<CollectivePlace>,
-    /// The ranks that have not called what it hangs in.
+    /// Ranks that have not called what this rank hangs in.
     pub waits_for: Vec<GlobalRank>,
-    /// Ranks that may not have called it: they have no dump, or one that is cut before.
+    /// Ranks that may not have called it: they have no dump, or a dump truncated before that call.
     pub may_wait_for: Vec<GlobalRank>,
-    /// Its own dump is cut: what it called afterwards is not known.
+    /// True if the rank's own dump is truncated: later calls are unknown.
     pub is_cut: bool,
 }
 
-/// A dump that ends before its list of calls does.
+/// A dump that is truncated within its list of calls.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CutDump {
-    /// The rank.
+    /// Rank of the dump.
     pub rank: GlobalRank,
-    /// The last call that it has.
+    /// Last call in the dump.
     pub last: Option<CollectivePlace>,
-    /// What that means, in a sentence.
+    /// Consequence of the truncation, in a sentence.
     pub message: String,
 }
 
@@ -118,23 +118,23 @@ impl CutDump {
     }
 }
 
-/// A collective or message as a rank knows it.
+/// A collective or message as seen by one rank.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CollectivePlace {
     /// `all_reduce`, …
     pub kind: &'static str,
-    /// Name of its group.
+    /// Name of the group.
     pub group: String,
-    /// Description of its group.
+    /// Description of the group.
     pub group_desc: String,
-    /// Its number in the group.
+    /// Number of the call in the group.
     pub number: i64,
     /// `scheduled`, `started` or `completed`.
     pub state: &'static str,
-    /// When it was called, ns by the clock of the rank's machine.
+    /// Time of the call, ns by the clock of the rank's machine.
     pub created_ns: i64,
-    /// Where the program called it; empty where the dump has no stacks.
+    /// Position in the program; empty if the dump has no stacks.
     pub place: String,
 }
 
@@ -144,35 +144,35 @@ pub struct CollectivePlace {
 pub struct StuckCollective {
     /// `all_reduce`, …
     pub kind: &'static str,
-    /// `ranks 0, 1`; of a group whose ranks no dump lists, those that have it.
+    /// `ranks 0, 1`; if no dump lists the group's ranks, those that called in it.
     pub ranks: String,
-    /// Name of its group, as the first rank says it.
+    /// Name of the group, according to the first rank.
     pub group: String,
-    /// Description of its group.
+    /// Description of the group.
     pub group_desc: String,
-    /// Its number in the group.
+    /// Number of the collective in the group.
     pub number: i64,
-    /// Bytes of the first rank's input.
+    /// Size of the first rank's input, bytes.
     pub bytes: u64,
-    /// Element type.
+    /// Element type of the first rank's tensors.
     pub dtype: String,
-    /// Sizes of the first rank's inputs, list text.
+    /// Sizes of the first rank's inputs, as list text.
     pub sizes: String,
-    /// Ranks that have called it and in which it has not ended.
+    /// Ranks that have called it and on which it has not ended.
     pub waiting: Vec<GlobalRank>,
-    /// Ranks in which it has ended.
+    /// Ranks on which it has ended.
     pub ended: Vec<GlobalRank>,
     /// Ranks that have not called it.
     pub not_called: Vec<AbsentCall>,
-    /// Ranks of the group without a dump that can be used.
+    /// Ranks of the group without a usable dump.
     pub unknown: Vec<GlobalRank>,
-    /// Those of them that have one which cannot.
+    /// Ranks of `unknown` that have an unusable dump.
     pub unusable: Vec<GlobalRank>,
-    /// Ranks whose dump is cut before they called it, with the last call that it has.
+    /// Ranks whose dump is truncated before this call, with the last call in it.
     pub cut: Vec<AbsentCall>,
-    /// What the ranks that called it say differently of it.
+    /// Difference between the calls of the ranks; `None` if they agree.
     pub mismatch: Option<CallMismatch>,
-    /// When the last of those that wait called it, ns by the clock of its machine.
+    /// Time of the last waiting rank's call, ns by the clock of its machine.
     pub created_ns: i64,
 }
 
@@ -180,74 +180,74 @@ pub struct StuckCollective {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AbsentCall {
-    /// The rank.
+    /// Rank without the call.
     pub rank: GlobalRank,
-    /// The last collective of the group that it called; -1 = none that the dump has.
+    /// Number of the rank's last collective in the group; -1 if its dump has none.
     pub last_number: i64,
-    /// What that was; empty where there is none.
+    /// Kind of that last collective; empty if there is none.
     pub last_kind: &'static str,
 }
 
-/// What is unequal on the ranks of collectives.
+/// A difference between ranks in their collectives.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HangProblem {
-    /// What.
+    /// Kind of the difference.
     pub kind: JoinProblemKind,
-    /// How often.
+    /// Number of occurrences.
     pub count: u64,
-    /// The first few, in words.
+    /// Descriptions of the first few.
     pub examples: Vec<String>,
 }
 
-/// A call as a line of a table.
+/// A call, as a row of a table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FlightCall {
     /// `all_reduce`, …
     pub kind: &'static str,
-    /// `ranks 0, 1`.
+    /// Ranks of the group: `ranks 0, 1`.
     pub ranks: String,
-    /// Name of its group.
+    /// Name of the group.
     pub group: String,
-    /// Its number in the group.
+    /// Number of the call in the group.
     pub number: i64,
-    /// The rank that called it.
+    /// Rank that made the call.
     pub rank: GlobalRank,
     /// `scheduled`, `started` or `completed`.
     pub state: &'static str,
-    /// It has ended.
+    /// True if the call has ended.
     pub ended: bool,
-    /// When it was called, ns by the clock of the rank's machine.
+    /// Time of the call, ns by the clock of the rank's machine.
     pub created_ns: i64,
-    /// The dump of the rank is cut: later calls are not known.
+    /// True if the rank's dump is truncated: later calls are unknown.
     pub is_cut: bool,
     /// Element type.
     pub dtype: String,
-    /// Sizes of the inputs, list text.
+    /// Sizes of the inputs, as list text.
     pub in_sizes: String,
-    /// Sizes of the outputs, list text.
+    /// Sizes of the outputs, as list text.
     pub out_sizes: String,
-    /// Where the program called it.
+    /// Position of the call in the program.
     pub place: String,
 }
 
-/// What ranks say differently of one collective.
+/// A difference between the calls of one collective.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CallMismatch {
-    /// What differs.
+    /// Kind of the difference.
     pub kind: JoinProblemKind,
-    /// Who says what: first what most ranks say.
+    /// Groups of ranks that agree, the largest first.
     pub parts: Vec<CallPart>,
 }
 
-/// Ranks that say the same of a collective.
+/// Ranks whose calls of a collective agree.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CallPart {
-    /// Type, element type or size.
+    /// Type, element type or size that these ranks have.
     pub what: String,
-    /// The ranks.
+    /// Ranks that agree.
     pub ranks: Vec<GlobalRank>,
 }
 
@@ -255,38 +255,38 @@ pub struct CallPart {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StuckMessage {
-    /// The rank that waits.
+    /// Rank that waits.
     pub rank: GlobalRank,
-    /// What it called.
+    /// Call in which it waits.
     pub call: CollectivePlace,
-    /// The rank at the other side, where the dump says it.
+    /// Rank on the other side; `None` if the dump does not state it.
     pub peer: Option<GlobalRank>,
-    /// What is known of that.
+    /// State of the other side.
     pub side: PeerSide,
 }
 
-/// What is known of the other side of a message.
+/// State of the other side of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum PeerSide {
-    /// It is in the call that the message needs.
+    /// The peer is in the matching call.
     Met,
-    /// It is in no such call.
+    /// The peer is in no matching call.
     Missing,
-    /// Its dump is cut.
+    /// The peer's dump is truncated.
     Cut,
-    /// It has no dump.
+    /// The peer has no dump.
     Absent,
-    /// Its dump cannot be used.
+    /// The peer's dump cannot be used.
     Unusable,
-    /// The dump does not say who it is.
+    /// The dump does not name the peer.
     #[default]
     Unnamed,
 }
 
 impl StuckMessage {
-    /// Who waits for whom, in a sentence.
+    /// Sentence that states who waits for whom.
     pub fn sentence(&self) -> String {
         let StuckMessage { rank, call, .. } = self;
         let (way, other) = match call.kind {
@@ -309,7 +309,8 @@ impl StuckMessage {
     }
 }
 
-/// That nothing is known of ranks, some of which have a dump that cannot be used.
+/// Sentence that nothing is known of these ranks; the dumps of `unusable` ranks exist but cannot be
+/// used.
 pub(super) fn missing_dumps(ranks: &[GlobalRank], unusable: &[GlobalRank]) -> String {
     let (left_out, absent): (Vec<GlobalRank>, Vec<GlobalRank>) =
         ranks.iter().partition(|rank| unusable.contains(rank));
@@ -370,7 +371,7 @@ impl StuckCollective {
         format!("{kind} number {} of {}", self.number, self.ranks)
     }
 
-    /// Who waits, and for whom, in a sentence.
+    /// Sentence that states who waits, and for whom.
     pub fn sentence(&self) -> String {
         let waiting = rank_list("rank", &self.waiting);
         let verb = match self.waiting.len() {

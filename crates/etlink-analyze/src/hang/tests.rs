@@ -1,6 +1,6 @@
 use super::*;
 
-/// What a rank called: group, number, kind, elements, whether it has ended.
+/// A call of a rank: group, number, kind, elements, and true if it has ended.
 type Call = (&'static str, i64, &'static str, u64, bool);
 
 fn dump_of(rank: i64, groups: &str, calls: &[Call]) -> RankDump {
@@ -171,11 +171,11 @@ fn many_absent_ranks_take_little_time() {
     let begin = std::time::Instant::now();
     let report = hang_report(&dumps);
     assert_eq!(report.absent.len(), 59_997);
-    // to look for each absent rank among all of them takes a minute
+    // searching for each absent rank among all of them would take a minute
     assert!(begin.elapsed() < std::time::Duration::from_secs(5));
 }
 
-/// The same dump as if its file ended after these calls.
+/// The same dump, as if its file were truncated after these calls.
 fn cut_dump(rank: i64, groups: &str, calls: &[Call]) -> RankDump {
     let mut one = dump_of(rank, groups, calls);
     one.dump
@@ -296,7 +296,7 @@ fn a_send_without_its_receive_is_named() {
         report.messages[0].sentence(),
         "rank 0 waits in send 1 to rank 1, which is in no recv of it"
     );
-    // a rank of which nothing is known is not accused
+    // a rank about which nothing is known is not accused
     let report = hang_report(&[dump_of(0, PAIR, &[send])]);
     assert_eq!(report.verdict, HangVerdict::Unknown);
     assert_eq!(

@@ -1,14 +1,14 @@
-//! Whether a run hangs and on what, in words.
+//! Verdict on a hang and its cause, in words.
 
 use super::report::{HangReport, HangVerdict, RankHang, StuckCollective, missing_dumps};
 use etlink_link::ranks::rank_list;
 use etlink_model::GlobalRank;
 use std::collections::BTreeSet;
 
-/// Adds the verdict to a report that has all else.
+/// Adds the verdict to an otherwise complete report.
 pub(super) fn add_verdict(report: &mut HangReport) {
     let mut sentences = vec![];
-    // ranks that called different things are the cause wherever others wait behind them
+    // ranks that called different things are the cause, whoever waits behind them
     sentences.extend(mismatch_words(&report.stuck));
     sentences.extend(waited_for_words(report));
     if !sentences.is_empty() {
@@ -26,7 +26,7 @@ pub(super) fn add_verdict(report: &mut HangReport) {
     report.sentences = sentences;
 }
 
-/// The first collective that ranks call differently.
+/// Describes the first collective that ranks call differently.
 fn mismatch_words(stuck: &[StuckCollective]) -> Option<String> {
     let different = stuck.iter().filter(|one| one.mismatch.is_some());
     let first = different.min_by_key(|one| one.created_ns)?;
@@ -34,7 +34,7 @@ fn mismatch_words(stuck: &[StuckCollective]) -> Option<String> {
     Some(format!("the run hangs: {}", mismatch.sentence(first)))
 }
 
-/// The ranks that others wait for.
+/// Describes the ranks that others wait for.
 fn waited_for_words(report: &HangReport) -> Option<String> {
     let waits = |rank: &RankHang| !rank.waits_for.is_empty();
     let (verb, them) = match &report.waited_for[..] {
@@ -58,7 +58,7 @@ fn waited_for_words(report: &HangReport) -> Option<String> {
     })
 }
 
-/// What a rank that waits for no rank known is in itself.
+/// Describes the call of a rank that waits for no known rank.
 fn own_place(rank: &RankHang) -> Option<String> {
     let place = rank.hangs_in.as_ref()?;
     let said = format!("rank {} is in {} {}", rank.rank, place.kind, place.number);
@@ -68,7 +68,7 @@ fn own_place(rank: &RankHang) -> Option<String> {
     })
 }
 
-/// Nothing is open: whether that is all there is.
+/// Describes a run without open calls, with a caveat for missing or truncated dumps.
 fn ended_words(report: &HangReport) -> String {
     let (absent, cut) = (&report.absent, &report.cut);
     if absent.is_empty() && cut.is_empty() {
@@ -96,7 +96,7 @@ fn ended_words(report: &HangReport) -> String {
     }
 }
 
-/// Ranks whose calls are not known, where others may wait for them.
+/// Names the ranks whose calls are unknown and that others may wait for.
 fn unknown_words(report: &HangReport) -> Option<String> {
     let ranks = report.ranks.iter();
     let unknown: BTreeSet<GlobalRank> = ranks
@@ -128,7 +128,7 @@ fn unknown_words(report: &HangReport) -> Option<String> {
     ))
 }
 
-/// All have called what they are in.
+/// Describes open calls that all their ranks have made.
 fn flight_words(report: &HangReport) -> String {
     let partly = report.stuck.iter().find(|stuck| !stuck.ended.is_empty());
     match partly {

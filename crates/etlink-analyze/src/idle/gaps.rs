@@ -1,4 +1,4 @@
-//! The longest gaps of devices, and what the host did while devices waited for it.
+//! Longest gaps of devices, and host activity while devices waited for the host.
 
 use super::host::HostThreads;
 use super::{GapCause, GapParts};
@@ -11,7 +11,7 @@ use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Gaps that are kept per device.
+/// Gaps kept per device.
 const LONGEST: usize = 50;
 
 /// One of the longest gaps of a device, in which none of its streams works.
@@ -24,40 +24,41 @@ pub struct IdleGap {
     pub start_ns: i64,
     /// Length, ns.
     pub length_ns: i64,
-    /// What took most of it.
+    /// Cause of the largest part of the gap.
     pub cause: GapCause,
-    /// How much of it, ns.
+    /// Length of that part, ns.
     pub cause_ns: i64,
-    /// What the thread that launched the next row, or gave that one its work, did longest until
-    /// then: the innermost op, annotation or runtime call. None where the host was not late, or
-    /// the trace shows nothing.
+    /// Longest activity of the thread that launched the next row, or of the thread that handed over
+    /// that work, until the launch: innermost op, annotation or runtime call. `None` if the host
+    /// was not late, or the trace shows nothing.
     pub host: Option<String>,
-    /// For how long in this gap, ns.
+    /// Duration of that activity in this gap, ns.
     pub host_ns: i64,
-    /// The row whose end begins the gap.
+    /// Row whose end begins the gap.
     pub row_before: String,
-    /// The row that ends it.
+    /// Row whose start ends the gap.
     pub row_after: String,
 }
 
-/// Idle time of a device in which the host had not launched the next row, by what it did.
+/// Idle time of a device in which the host had not launched the next row, by host activity.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostIdle {
     /// Device number.
     pub device: i64,
-    /// Innermost op, annotation or runtime call of the launching thread, or of the one that gave
-    /// it work; none where the trace shows nothing. Time in which a thread idles is not here.
+    /// Innermost op, annotation or runtime call of the launching thread, or of the thread that
+    /// handed over the work; `None` if the trace shows nothing. Excludes time in which a thread
+    /// idles.
     pub host: Option<String>,
-    /// Gaps that have a part of it.
+    /// Number of gaps with such a part.
     pub gaps: u64,
     /// Idle time, ns.
     pub idle_ns: i64,
-    /// Of all idle time of the device that is the host's.
+    /// Share of the idle time of the device that the host causes.
     pub share: f64,
 }
 
-/// A gap that is kept, by its length; of equal ones the earlier.
+/// A kept gap, ordered by length; the earlier of equals is greater.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct KeptGap {
     length_ns: i64,
@@ -69,11 +70,11 @@ struct KeptGap {
     host_ns: i64,
 }
 
-/// What is known of a device's gaps so far.
+/// State of a device's gaps so far.
 #[derive(Clone, Debug, Default)]
 struct DeviceGaps {
     longest: BinaryHeap<Reverse<KeptGap>>,
-    /// Idle time, ns, and gaps by name.
+    /// Idle time in ns and number of gaps, by host activity.
     by_host: IndexMap<Option<NameId>, (i64, u64), FxBuildHasher>,
     /// Idle time in which the host was late, ns.
     late_ns: i64,
@@ -95,8 +96,8 @@ impl<'r, 't> GapCollector<'r, 't> {
         }
     }
 
-    /// A gap of device place `device` between the rows `before` and `after`. O(log gaps + ranges of
-    /// the host in it).
+    /// Adds the gap between the rows `before` and `after` on the device at index `device`. O(log
+    /// gaps + ranges of the host in it).
     pub(super) fn add(
         &mut self,
         device: usize,
@@ -121,7 +122,7 @@ impl<'r, 't> GapCollector<'r, 't> {
         }
     }
 
-    /// What the launching thread did longest while it was late, and for how long.
+    /// Adds the late launching thread's activities, and returns the longest with its duration.
     fn add_host_time(
         &mut self,
         device: usize,
@@ -148,12 +149,13 @@ impl<'r, 't> GapCollector<'r, 't> {
             *sum = sum.saturating_add(*ns);
             *gaps += 1;
         }
-        // of equal ones the first
+        // the first of equals
         let longest = here.into_iter().rev().max_by_key(|(_, ns)| *ns);
         longest.unwrap_or((None, 0))
     }
 
-    /// The longest first, per device; and the host's part by falling time, per device.
+    /// Returns the gaps per device, longest first, and the host's activities per device, by falling
+    /// time.
     pub(super) fn finish(self) -> (Vec<IdleGap>, Vec<HostIdle>) {
         let (mut gaps, mut hosts) = (vec![], vec![]);
         let names = &self.rows.trace.device.names;
@@ -161,7 +163,7 @@ impl<'r, 't> GapCollector<'r, 't> {
             let kept = found.longest.into_sorted_vec();
             gaps.extend(kept.into_iter().map(|Reverse(gap)| {
                 let (cause, cause_ns) = gap.parts.largest();
-                // Where the launching call blocks, that call is what the host is in.
+                // If the launching call blocks, the host is in that call.
                 let call = self.rows.trace.row_call[gap.after].get();
                 let call = if cause == GapCause::LaunchCall {
                     call

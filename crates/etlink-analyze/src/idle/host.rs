@@ -1,4 +1,4 @@
-//! What a host thread did in a stretch of time: the innermost op, annotation or runtime call.
+//! Activity of a host thread in a time span: innermost op, annotation or runtime call.
 
 use etlink_link::{LinkedTrace, ThreadWork};
 use etlink_model::{CallIdx, NameId, OpIdx, ThreadIdx, TimeNs};
@@ -8,12 +8,12 @@ use std::cell::OnceCell;
 use std::cmp::Reverse;
 use std::ops::Range;
 
-/// Parents that are looked at for one stretch: nesting deeper than this is not followed.
+/// Maximum number of parents visited per span: deeper nesting is not followed.
 const MOST_PARENTS: usize = 1_000;
-/// Threads that give each other work are followed this far.
+/// Maximum length of a chain of threads that hand work to each other.
 const MOST_GIVERS: usize = 4;
-/// A stretch with more ranges than so many for each name of its thread is looked up by name.
-// A look-up of a name costs two searches, a range one step.
+/// A span with more ranges than this per name of its thread is looked up by name. A look-up of a
+/// name costs two searches, a range one step.
 const RANGES_PER_NAME: usize = 8;
 
 /// An op or a runtime call of a thread.
@@ -23,32 +23,32 @@ enum HostRange {
     Call(CallIdx),
 }
 
-/// The ranges of host threads, made when they are first asked for.
+/// Ranges of host threads, collected on first use.
 pub(super) struct HostThreads<'t> {
     trace: &'t LinkedTrace,
     threads: OnceCell<Vec<HostThread>>,
     work: OnceCell<ThreadWork>,
 }
 
-/// What a thread did.
+/// Ranges of one thread.
 #[derive(Clone, Debug, Default)]
 struct HostThread {
-    /// By start; an outer range before those inside.
+    /// Ranges by start, outer ones before those inside.
     ranges: Vec<HostRange>,
-    /// Made when a stretch has very many ranges.
+    /// Index by name, built when a span has very many ranges.
     by_name: OnceCell<NameTimes>,
 }
 
-/// Stretches of each name in which that was the innermost range of a thread.
+/// Spans in which a name was the innermost range of a thread, by name.
 #[derive(Clone, Debug, Default)]
 struct NameTimes {
-    /// Per name, in order of first appearance.
+    /// Spans per name, in order of first appearance.
     stretches: IndexMap<Option<NameId>, NameStretches, FxBuildHasher>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct NameStretches {
-    /// Starts, and how long those before lasted together, ns.
+    /// Start of each span, and the total length of the spans before it, ns.
     starts: Vec<(i64, i64)>,
     total: i64,
 }
@@ -62,10 +62,10 @@ impl HostThreads<'_> {
         }
     }
 
-    /// Calls `add` with what kept `thread` from a launch at `to`, and for how long since `from`,
-    /// ns: its innermost ranges, with no name for work that the trace does not show. Until it was
-    /// given the work that is what the thread did that gave it. Time in which a thread idles is
-    /// left out.
+    /// Calls `add` with each activity that kept `thread` from a launch at `to`, and its duration
+    /// since `from`, ns: the thread's innermost ranges, without a name for work that the trace does
+    /// not show. Before the thread received the work, the activity is that of the thread that
+    /// handed it over. Time in which a thread idles is left out.
     pub(super) fn add_work(
         &self,
         thread: ThreadIdx,
@@ -82,7 +82,7 @@ impl HostThreads<'_> {
             self.add_activity(thread, (begun, to), &mut add);
             (thread, to) = (given.producer, begun);
         }
-        // Nobody waits for a thread that was given nothing: what no range shows is no work.
+        // Nobody waits for a thread that received no work: time without a range is no work.
         let is_program = work.is_program(thread);
         self.add_activity(thread, (from, to), |name, ns| {
             if is_program || name.is_some() {
@@ -91,9 +91,9 @@ impl HostThreads<'_> {
         });
     }
 
-    /// Calls `add` with each name and how long that was the innermost range of `thread` from
-    /// `from` to `to`, ns; with no name for time in which the trace shows none. O(log ranges +
-    /// ranges inside), or O(names · log ranges) where there are many.
+    /// Calls `add` with each name and the time for which it was the innermost range of `thread`
+    /// from `from` to `to`, ns; without a name for time in which the trace shows none. O(log ranges
+    /// + ranges inside), or O(names · log ranges) if there are many ranges.
     fn add_activity(
         &self,
         thread: ThreadIdx,
@@ -106,8 +106,8 @@ impl HostThreads<'_> {
             return;
         };
         let inside = thread.ranges_inside(trace, (from, to));
-        // Gaps of many devices lie over the same ranges: to walk along them for each device would
-        // take devices times ranges.
+        // Gaps of many devices cover the same ranges: walking along them for each device would take
+        // devices times ranges.
         if inside.len() > RANGES_PER_NAME {
             let make = || NameTimes::from_ranges(trace, &thread.ranges);
             let by_name = thread.by_name.get_or_init(make);
@@ -121,7 +121,7 @@ impl HostThreads<'_> {
 }
 
 impl HostThread {
-    /// The ranges that begin in a stretch.
+    /// Returns the ranges that begin in a span.
     fn ranges_inside(&self, trace: &LinkedTrace, (from, to): (i64, i64)) -> Range<usize> {
         let starts_before = |time| {
             self.ranges
@@ -130,7 +130,7 @@ impl HostThread {
         starts_before(from)..starts_before(to)
     }
 
-    /// As [`HostThreads::add_activity`], along the ranges `inside`.
+    /// Like [`HostThreads::add_activity`], by walking along the ranges `inside`.
     fn walk(
         &self,
         trace: &LinkedTrace,
@@ -150,7 +150,7 @@ impl HostThread {
 }
 
 impl NameTimes {
-    /// O(ranges).
+    /// Indexes the ranges by name. O(ranges).
     fn from_ranges(trace: &LinkedTrace, ranges: &[HostRange]) -> NameTimes {
         let mut times = NameTimes::default();
         let Some(first) = ranges.first() else {
@@ -186,7 +186,7 @@ impl NameTimes {
                 rest = rest.saturating_sub(length);
             }
         }
-        // also what lies before the first and behind the last range of the thread
+        // also the time before the first and after the last range of the thread
         if rest > 0 {
             add(None, rest);
         }
@@ -194,7 +194,7 @@ impl NameTimes {
 }
 
 impl NameStretches {
-    /// How long the stretches lasted until `time`, ns.
+    /// Total length of the spans until `time`, ns.
     fn time_until(&self, time: i64) -> i64 {
         let begun = self.starts.partition_point(|(start, _)| *start < time);
         let Some((start, before)) = begun.checked_sub(1).map(|last| self.starts[last]) else {
@@ -205,7 +205,8 @@ impl NameStretches {
     }
 }
 
-/// The ranges of all threads, in one walk over ops and calls: there may be thousands of threads.
+/// Collects the ranges of all threads in one pass over ops and calls: there may be thousands of
+/// threads.
 fn host_threads(trace: &LinkedTrace) -> Vec<HostThread> {
     let (ops, calls) = (&trace.device.ops, &trace.device.calls);
     let mut threads = vec![HostThread::default(); trace.device.threads.len()];
@@ -250,7 +251,7 @@ impl HostRange {
         }
     }
 
-    /// The op around it.
+    /// Returns the op around the range.
     fn parent(self, trace: &LinkedTrace) -> Option<HostRange> {
         let parent = match self {
             HostRange::Op(op) => trace.op_parent[op.index()],
@@ -260,16 +261,16 @@ impl HostRange {
     }
 }
 
-/// Goes along the time of a thread.
+/// Walks along the time of a thread.
 struct Walk<'t> {
     trace: &'t LinkedTrace,
     now: i64,
-    /// The range that began last, or an outer one once that has ended.
+    /// The range that began last, or an outer one if that has ended.
     current: Option<HostRange>,
 }
 
 impl Walk<'_> {
-    /// Goes on to the start of the last of `ranges`.
+    /// Advances to the start of the last of `ranges`.
     fn pass(&mut self, ranges: &[HostRange], add: &mut impl FnMut(Option<NameId>, i64)) {
         for range in ranges {
             self.advance(range.span(self.trace).0, add);

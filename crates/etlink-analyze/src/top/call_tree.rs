@@ -1,17 +1,17 @@
-//! What the host called, as a tree: ops, annotations, modules and Python frames, with the time that
-//! they take on the host and that of the device rows that they launched.
+//! Call tree of the host: ops, annotations, modules and Python frames, with their time on the host
+//! and the time of the device rows they launched.
 //!
 //! ```text
 //! node      all ranges of one name and kind below one node; a root is a host thread
-//! host      sum of the ranges' times; of two that overlap without nesting one is cut
+//! host      sum of the ranges' times; if two overlap without nesting, one is truncated
 //! device    sum of the durations of the device rows whose launch call began in the range
-//! self      that without the children's
+//! self      time without the children's
 //! ```
-//! Runtime calls are part of the node that they began in. Rows without a call on the host are of
-//! the root [`CallKind::Device`]. So the roots' device times add up to the durations of all rows.
-//! All steps are one node per phase. Modules of one class below one node are one node, unless each
-//! is asked for. Without Python frames, modules (`nn.Module: …`) stay. The trace has to be read with
-//! [auxiliary events](DeviceTrace::auxiliary). O(n log n).
+//! Runtime calls are part of the node in which they began. Rows without a call on the host belong
+//! to the root [`CallKind::Device`]. So the roots' device times add up to the durations of all
+//! rows. All steps of a phase form one node. Modules of one class below one node form one node,
+//! unless each is requested. Modules (`nn.Module: …`) stay even without Python frames. The trace
+//! must be read with [auxiliary events](DeviceTrace::auxiliary). O(n log n).
 
 use super::TopOrder;
 use super::ranges::{HostRange, RangeSource, end_unfinished, host_ranges};
@@ -22,7 +22,7 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 use std::cmp::Reverse;
 
-/// What a node is.
+/// Kind of a node.
 #[derive(
     Clone,
     Copy,
@@ -49,7 +49,7 @@ pub enum CallKind {
     Step,
     /// Any other user annotation.
     Annotation,
-    /// A module's call, as the profiler's stacks have it.
+    /// A module's call, as recorded in the profiler's stacks.
     Module,
     /// Any other frame of the Python stack.
     Python,
@@ -57,51 +57,51 @@ pub enum CallKind {
     Op,
 }
 
-/// A node; times are ns.
+/// A node of the call tree; times in ns.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CallNode {
-    /// Place of the node around it; none of a root.
+    /// Index of the parent node; `None` for roots.
     pub parent: Option<u32>,
-    /// How many nodes are around it.
+    /// Number of nodes around this one.
     pub depth: u32,
-    /// What it is.
+    /// Kind of the node.
     pub kind: CallKind,
-    /// Its name.
+    /// Name of the node.
     pub name: String,
     /// Number of ranges.
     pub count: u64,
-    /// Time on the host; of a thread that of its outermost ranges.
+    /// Time on the host; for a thread, of its outermost ranges.
     pub host_ns: i64,
-    /// That without its children.
+    /// Time on the host without the children's.
     pub self_host_ns: i64,
-    /// Time of device rows that it and its children launched.
+    /// Time of device rows launched in the node or its children.
     pub device_ns: i64,
-    /// Time of those that it launched itself.
+    /// Time of device rows launched in the node itself.
     pub self_device_ns: i64,
 }
 
-/// How the tree is made.
+/// Options of the call tree.
 #[derive(Clone, Copy, Debug)]
 pub struct TreeOptions {
-    /// With frames that are no modules.
+    /// Includes frames that are no modules.
     pub python: bool,
-    /// A node for each module, not one for those of a class.
+    /// Makes a node for each module, not for each class of modules.
     pub each_module: bool,
-    /// How the children of a node are sorted.
+    /// Order of the children of a node.
     pub order: TopOrder,
 }
 
-/// The nodes, each before its children; these by falling time.
+/// Nodes of a trace, each before its children, which are sorted by falling time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CallTree {
-    /// All of them.
+    /// All nodes of the tree.
     pub nodes: Vec<CallNode>,
 }
 
 impl CallTree {
-    /// Sum over the roots: host, device, ns.
+    /// Sums of the roots' times on the host and on devices, ns.
     pub fn totals(&self) -> (i64, i64) {
         let roots = self.nodes.iter().filter(|node| node.parent.is_none());
         roots.fold((0, 0), |(host, device), root| {
@@ -113,7 +113,7 @@ impl CallTree {
     }
 }
 
-/// What tells nodes below one node apart: for a thread its number, else a name.
+/// Key that separates nodes below one node: for a thread its number, else a name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct NodeKey {
     parent: u32,
@@ -123,18 +123,19 @@ struct NodeKey {
 
 const ROOT: u32 = u32::MAX;
 
-/// Nodes in the making, each after its parent.
+/// Tree under construction, each node after its parent.
 struct TreeBuilder<'t> {
     trace: &'t DeviceTrace,
     keys: FxHashMap<NodeKey, u32>,
     nodes: Vec<CallNode>,
 }
 
-/// The tree of a trace.
+/// Builds the call tree of a trace.
 pub fn call_tree(trace: &DeviceTrace, options: TreeOptions) -> CallTree {
     let mut ranges = host_ranges(trace);
     end_unfinished(&mut ranges);
-    // PyTorch counts calls that no op made to the main thread; here they stay where they were made.
+    // PyTorch attributes calls outside all ops to the main thread; here they stay where they were
+    // made.
     for range in &mut ranges {
         if let RangeSource::Call(call) = range.what {
             range.thread = trace.calls.thread[call as usize];
@@ -185,16 +186,16 @@ pub fn call_tree(trace: &DeviceTrace, options: TreeOptions) -> CallTree {
 #[derive(Clone, Copy, Debug)]
 struct OpenRange {
     end: i64,
-    /// Its node, or that around it.
+    /// Node of the range, or of the range around it.
     node: u32,
-    /// Whether the node has its time.
+    /// True if the node counts the range's time.
     is_counted: bool,
 }
 
-/// Time of device rows, ns.
+/// Time of device rows by launch, ns.
 struct LaunchedTime {
     of_call: Vec<i64>,
-    /// Of rows that no call launched.
+    /// Time of rows that no call launched.
     without_call: i64,
 }
 
@@ -202,7 +203,7 @@ fn launched_by_call(trace: &DeviceTrace) -> LaunchedTime {
     let mut calls: FxHashMap<Correlation, usize> = FxHashMap::default();
     for (call, correlation) in trace.calls.correlation.iter().enumerate() {
         if correlation.get().is_some() {
-            // of several with one number the first, as the linker does
+            // of several calls with one number, the first, as in the linker
             calls.entry(*correlation).or_insert(call);
         }
     }
@@ -221,16 +222,16 @@ fn launched_by_call(trace: &DeviceTrace) -> LaunchedTime {
     time
 }
 
-/// What the profiler calls the frame of a module's call (`torch/csrc/autograd/profiler_python.cpp`).
+/// Prefix of the profiler's frames for module calls (`torch/csrc/autograd/profiler_python.cpp`).
 const MODULE: &str = "nn.Module: ";
 
-/// Names that several nodes share: those of steps of a phase, and of modules of a class.
+/// Names shared by several nodes: steps of a phase, and modules of a class.
 struct SharedNames {
-    /// By name of a step's range or a module, the first one's of its phase or class.
+    /// First name of the phase or class, by name of a step's range or of a module.
     shared: FxHashMap<NameId, NameId>,
-    /// By that, what the node is called.
+    /// Title of the node, by that first name.
     titles: FxHashMap<NameId, String>,
-    /// By class, its first module.
+    /// First module of each class.
     classes: FxHashMap<String, NameId>,
 }
 
@@ -243,12 +244,12 @@ impl SharedNames {
         };
         let mut firsts: FxHashMap<Option<String>, NameId> = FxHashMap::default();
         for step in trace_steps(trace) {
-            // steps with one name are numbered, but their ranges are not
+            // steps with equal names are numbered, but their ranges are not
             let unnumbered = step.name.rsplit_once(" (");
             let own = unnumbered.map_or(&step.name[..], |(name, _)| name);
             let found = [&step.name[..], own];
             let Some(id) = found.into_iter().find_map(|name| trace.names.find(name)) else {
-                // what an optimizer ends is no range
+                // steps that an optimizer ends are no ranges
                 continue;
             };
             let first = *firsts.entry(step.phase.clone()).or_insert(id);
@@ -270,7 +271,7 @@ impl SharedNames {
         }
     }
 
-    /// Of a frame that has a node.
+    /// Returns the kind and name of a frame's node; `None` if the frame has no node.
     fn frame(
         &mut self,
         trace: &DeviceTrace,
@@ -324,11 +325,12 @@ impl TreeBuilder<'_> {
         number
     }
 
-    /// Takes from the stack what ends before a range, and returns where the range's time ends.
+    /// Pops ranges that end before `range` starts, and returns the end of the range's counted time.
     ///
-    /// Of two that overlap one is cut: a range that has most of its time inside of another ends with
-    /// it, as does one that ends on another thread. Else the other ends where it begins: a step, or
-    /// what else a context manager opens, begins in the frame of `__enter__` and outlasts that.
+    /// If two ranges overlap, one is truncated. A range that has most of its time inside another
+    /// ends with that one, as does a range that ends on another thread. Otherwise the other one
+    /// ends at the range's start: a step, or anything else a context manager opens, begins in the
+    /// frame of `__enter__` and outlasts it.
     fn make_room(&mut self, open: &mut Vec<OpenRange>, range: &HostRange) -> i64 {
         while open.pop_if(|around| around.end <= range.start).is_some() {}
         let is_frame = matches!(range.what, RangeSource::Python(_));
@@ -410,7 +412,7 @@ impl TreeBuilder<'_> {
     }
 }
 
-/// Totals and self times. Children come after their parents.
+/// Computes totals and self times. Children come after their parents.
 fn sum_up(nodes: &mut [CallNode]) {
     for node in nodes.iter_mut() {
         node.self_host_ns = node.host_ns;
@@ -432,7 +434,7 @@ fn sum_up(nodes: &mut [CallNode]) {
     }
 }
 
-/// Each node before its children, these by falling time.
+/// Sorts the nodes: each before its children, which are sorted by falling time.
 fn in_order(nodes: Vec<CallNode>, by: TopOrder) -> CallTree {
     let mut children: Vec<Vec<u32>> = vec![vec![]; nodes.len()];
     let mut roots = vec![];

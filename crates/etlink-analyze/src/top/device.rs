@@ -1,12 +1,12 @@
-//! How long the device rows of each range took, and what the device is.
+//! Device time of each range, and the kind of device.
 
 use super::launching_ops::LaunchingOps;
 use super::ranges::{HostRange, RangeSource};
 use etlink_model::{Correlation, DeviceTrace, OpIdx};
 use rustc_hash::FxHashMap;
 
-/// Per range, the time of the device rows that it launched itself, ns. O(n).
-/// Rows of waits count where `with_waits` is, as in PyTorch's table.
+/// Computes, per range, the time of the device rows that it launched itself, ns. O(n). Rows of
+/// waits count if `with_waits` is set, as in PyTorch's table.
 pub(super) fn launched_time(
     trace: &DeviceTrace,
     ranges: &[HostRange],
@@ -59,8 +59,8 @@ fn add(of_op: &mut [i64], op: Option<OpIdx>, ns: i64) {
     }
 }
 
-/// What PyTorch calls the device, and whether it gives ops the time of their rows: not those of
-/// MTIA and HPU.
+/// Returns PyTorch's name for the device, and true if PyTorch gives ops the time of their rows: it
+/// does not for MTIA and HPU.
 pub(super) fn device_kind(trace: &DeviceTrace) -> (&'static str, bool) {
     match () {
         () if has_category(trace, "X mtia_") => ("MTIA", false),

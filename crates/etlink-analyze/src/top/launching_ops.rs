@@ -1,9 +1,9 @@
-//! Which op made a call or a device row.
+//! Finds the op that made a call or a device row.
 
 use etlink_model::{Correlation, DeviceTrace, OpIdx, TimeNs};
 use rustc_hash::FxHashMap;
 
-/// Ops by the number that calls and device rows name them with.
+/// Ops by the id with which calls and device rows refer to them.
 pub(super) struct LaunchingOps<'t> {
     trace: &'t DeviceTrace,
     by_id: FxHashMap<i64, u32>,
@@ -16,7 +16,7 @@ impl<'t> LaunchingOps<'t> {
             .external_id
             .iter()
             .zip(0u32..)
-            // 0 and -1 stand for no op.
+            // 0 and -1 mean no op.
             .filter(|(id, _)| **id > 0);
         LaunchingOps {
             trace,
@@ -24,7 +24,7 @@ impl<'t> LaunchingOps<'t> {
         }
     }
 
-    /// The op around a call when it was made.
+    /// Returns the op around a call when it was made.
     pub(super) fn of_call(&self, call: usize) -> Option<OpIdx> {
         let calls = &self.trace.calls;
         self.find_op(calls.external_id[call], calls.correlation[call], || {
@@ -32,8 +32,9 @@ impl<'t> LaunchingOps<'t> {
         })
     }
 
-    /// Writers before 2023 give what no op made its own correlation id for an `External id`: then
-    /// the op has to be around it.
+    /// Returns the op with this id. Writers before 2023 use a call's own correlation id as its
+    /// `External id` if no op made it. If both are equal, the op must be open at the time that
+    /// `made` returns.
     pub(super) fn find_op(
         &self,
         id: i64,

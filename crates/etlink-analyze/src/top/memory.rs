@@ -1,4 +1,4 @@
-//! Memory that was taken and given back.
+//! Allocations and frees of memory.
 
 use super::ranges::{HostRange, is_frame};
 use crate::memory::FAILED;
@@ -6,11 +6,11 @@ use etlink_model::DeviceTrace;
 
 /// Memory events by time, with running sums.
 pub(super) struct MemoryEvents {
-    /// When, ns, and the row of [`DeviceTrace::memory`].
+    /// Time in ns, and the row of [`DeviceTrace::memory`].
     events: Vec<(i64, u32)>,
-    /// Sums before each event and after the last, host and device, bytes.
+    /// Sums before each event and after the last one, for host and device, bytes.
     sums: Vec<[i64; 2]>,
-    /// Events of memory that could not be had.
+    /// Events of failed allocations.
     pub(super) failed: Vec<u32>,
 }
 
@@ -37,10 +37,10 @@ impl MemoryEvents {
         memory
     }
 
-    /// Host and device memory of all threads from `start` to `end`, both included, as PyTorch has
-    /// it; bytes. O(log n).
+    /// Memory change of all threads from `start` to `end`, both included as in PyTorch, for host
+    /// and device, bytes. O(log n).
     pub(super) fn bytes_between(&self, start: i64, end: i64) -> [i64; 2] {
-        // Sums make every range O(log n), however many events lie in it.
+        // Running sums make every range O(log n), however many events it contains.
         let from = self.events.partition_point(|event| event.0 < start);
         let to = self
             .events
@@ -49,11 +49,11 @@ impl MemoryEvents {
         [0, 1].map(|side| self.sums[to][side].saturating_sub(self.sums[from][side]))
     }
 
-    /// Events at times when nothing ran: they are rows of their own. O(n).
+    /// Returns events at times when nothing ran: they are rows of their own. O(n).
     pub(super) fn events_outside_ranges(&self, ranges: &[HostRange]) -> Vec<u32> {
         let events = ranges
             .iter()
-            // Frames that PyTorch's list of events lacks cannot hold an event there.
+            // PyTorch's list of events lacks these frames, so they cannot hold an event there.
             .filter(|range| !(is_frame(range) && range.asynchronous));
         let (mut ranges, mut end) = (events.peekable(), i64::MIN);
         let mut alone = vec![];
@@ -69,8 +69,8 @@ impl MemoryEvents {
     }
 }
 
-/// Whose memory it is, by c10's device types: 0 the host's (CPU, MKLDNN, IDEEP), 1 a device's
-/// (CUDA, HIP, XPU, PrivateUse1).
+/// Returns the owner of memory by c10's device type: 0 for the host (CPU, MKLDNN, IDEEP), 1 for a
+/// device (CUDA, HIP, XPU, PrivateUse1).
 pub(super) fn memory_side(device_type: i32) -> Option<usize> {
     match device_type {
         0 | 2 | 5 => Some(0),

@@ -1,10 +1,10 @@
-//! What takes time on a host thread, in the order of PyTorch's list of events.
+//! Time ranges of host threads, in the order of PyTorch's list of events.
 
 use super::launching_ops::LaunchingOps;
 use etlink_model::{AuxiliaryKind, DeviceTrace, DurationNs, NameId, Names, ThreadIdx, TimeNs};
 use std::cmp::Reverse;
 
-/// What a range is; numbers are rows of its table.
+/// Source of a range, with its row in the source's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RangeSource {
     Op(u32),
@@ -21,18 +21,18 @@ pub(super) struct HostRange {
     pub(super) thread: ThreadIdx,
     pub(super) name: NameId,
     pub(super) what: RangeSource,
-    /// Has neither children nor self time: it ends on another thread, or is a frame that PyTorch's
-    /// list of events lacks.
+    /// True if the range has neither children nor self time: it ends on another thread, or is a
+    /// frame missing in PyTorch's list of events.
     pub(super) asynchronous: bool,
     unfinished: bool,
 }
 
-/// Whether a range is a frame of the Python stack.
+/// True if a range is a frame of the Python stack.
 pub(super) fn is_frame(range: &HostRange) -> bool {
     matches!(range.what, RangeSource::Python(_))
 }
 
-/// Left out by `_filter_name`.
+/// Ops left out by `_filter_name`.
 const UTILITIES: [&str; 6] = [
     "profiler::_record_function_enter",
     "profiler::_record_function_enter_new",
@@ -45,7 +45,7 @@ const UTILITIES: [&str; 6] = [
 /// Backends whose annotations begin on the calling thread and end on one of their own.
 const BACKENDS: [&str; 5] = ["gloo:", "nccl:", "mpi:", "ucc:", "xccl:"];
 
-/// All ranges by start, the longer first.
+/// Collects all ranges by start, longer ones first.
 pub(super) fn host_ranges(trace: &DeviceTrace) -> Vec<HostRange> {
     let main = main_thread(trace);
     let mut all: Vec<HostRange> = of_ops(trace).collect();
@@ -63,8 +63,8 @@ fn of_ops(trace: &DeviceTrace) -> impl Iterator<Item = HostRange> {
         .map(|name| BACKENDS.iter().any(|backend| name.starts_with(backend)))
         .collect();
     let op = move |row: usize| HostRange {
-        // The trace lacks the thread that an annotation
-        // ended on; only the backend's name gives it away.
+        // The trace does not record the thread on which an annotation ended; only the backend's
+        // name reveals it.
         asynchronous: ops.annotation[row] && backends[ops.name[row].index()],
         unfinished: ops.unfinished[row],
         ..plain_range(
@@ -79,12 +79,12 @@ fn of_ops(trace: &DeviceTrace) -> impl Iterator<Item = HostRange> {
         .filter(move |range| !utilities.contains(&Some(range.name)))
 }
 
-/// PyTorch takes calls that no op made to be of the thread that stopped the profiler.
+/// Ranges of runtime calls. PyTorch attributes calls outside all ops to the thread that stopped the
+/// profiler.
 fn of_calls(trace: &DeviceTrace, main: ThreadIdx) -> impl Iterator<Item = HostRange> {
     let (calls, linked) = (&trace.calls, LaunchingOps::new(trace));
     (0..calls.len()).map(move |row| {
-        // A call without an op has no `External id` that
-        // is known, which is how PyTorch sees it too.
+        // A call without an op has no known `External id`, which is how PyTorch sees it too.
         let thread = if linked.of_call(row).is_some() {
             calls.thread[row]
         } else {
@@ -101,8 +101,8 @@ fn of_calls(trace: &DeviceTrace, main: ThreadIdx) -> impl Iterator<Item = HostRa
 
 fn of_asides(trace: &DeviceTrace, main: ThreadIdx) -> impl Iterator<Item = HostRange> {
     let auxiliary = &trace.auxiliary;
-    // frames are events since PyTorch 2.13 or so (pytorch#178168);
-    // traces of 2.5 and before are known by what their header lacks
+    // frames are events since PyTorch 2.13 or so (pytorch#178168); traces of 2.5 and older lack a
+    // header field
     let frames = !trace.header.trace_id.is_empty();
     (0..auxiliary.len()).filter_map(move |row| {
         let (what, thread) = match auxiliary.kind[row] {
@@ -144,7 +144,7 @@ fn sort_ranges(all: &mut [HostRange]) {
     all.sort_by_key(|range| (range.start, Reverse(range.end)));
 }
 
-/// The thread that drives the profiler: that of the first step, else of the first op.
+/// Returns the thread that drives the profiler: the thread of the first step, else of the first op.
 fn main_thread(trace: &DeviceTrace) -> ThreadIdx {
     let ops = &trace.ops;
     let step = ops
@@ -157,8 +157,8 @@ fn main_thread(trace: &DeviceTrace) -> ThreadIdx {
         .unwrap_or_default()
 }
 
-/// A range whose end was not recorded ends with the innermost range around it, as if on another
-/// thread, or is none.
+/// Ends ranges whose end was not recorded together with the innermost range around them, as if on
+/// another thread; removes them if there is none.
 pub(super) fn end_unfinished(all: &mut Vec<HostRange>) {
     if !all.iter().any(|range| range.unfinished) {
         return;
@@ -168,19 +168,19 @@ pub(super) fn end_unfinished(all: &mut Vec<HostRange>) {
         if all[at].unfinished {
             all[at].end = all
                 .get(around[at] as usize)
-                // Nothing around it: the time marks the range for `retain` below.
+                // No range around it: the time marks the range for `retain` below.
                 .map_or(i64::MIN, |around| around.end);
             all[at].asynchronous = true;
         }
     }
-    // The ends have changed, and with them the order of ranges with one start.
+    // The ends have changed, and with them the order of ranges with equal starts.
     all.retain(|range| range.end != i64::MIN);
     sort_ranges(all);
 }
 
-/// Per range, the innermost one that was open on its thread when it began, whether or not it
-/// outlasts that one; as `build_tree` in `torch/csrc/profiler/collection.cpp`. `u32::MAX`: none.
-/// O(n).
+/// Returns, per range, the innermost range that was open on its thread when it began, even if the
+/// range outlasts it, as `build_tree` in `torch/csrc/profiler/collection.cpp` does. `u32::MAX` for
+/// none. O(n).
 pub(super) fn begun_in(all: &[HostRange]) -> Vec<u32> {
     let threads = all
         .iter()
@@ -191,10 +191,10 @@ pub(super) fn begun_in(all: &[HostRange]) -> Vec<u32> {
     let mut around = Vec::with_capacity(all.len());
     for (at, range) in all.iter().enumerate() {
         let open = &mut open[range.thread.index()];
-        // A range that ends just when this one starts is still open to `build_tree`.
+        // To `build_tree`, a range that ends just when this one starts is still open.
         while open.pop_if(|(end, _)| *end < range.start).is_some() {}
         around.push(open.last().map_or(u32::MAX, |(_, around)| *around));
-        // what is open goes with the range that it began in
+        // an open range ends with the range in which it began
         let end = open
             .last()
             .map_or(range.end, |(end, _)| range.end.min(*end));
@@ -205,7 +205,7 @@ pub(super) fn begun_in(all: &[HostRange]) -> Vec<u32> {
 
 const STEP: &str = "ProfilerStep#";
 
-/// Names as rows bear them.
+/// Names as shown in rows.
 pub(super) struct RowNames {
     of: Vec<NameId>,
     steps: Option<NameId>,
@@ -228,7 +228,7 @@ impl RowNames {
         keys
     }
 
-    /// The same for all steps.
+    /// Returns the name of a row: one name for all steps.
     pub(super) fn of(&self, name: NameId) -> NameId {
         self.of[name.index()]
     }

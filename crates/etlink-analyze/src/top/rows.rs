@@ -1,4 +1,4 @@
-//! Events into rows.
+//! Merges events into rows.
 
 use super::device::device_kind;
 use super::memory::{MemoryEvents, memory_side};
@@ -12,7 +12,7 @@ use indexmap::{IndexMap, IndexSet};
 use rustc_hash::FxBuildHasher;
 use std::cmp::Reverse;
 
-/// What makes a row; the last two are numbers of shapes and stacks.
+/// Key of a row; the last two fields are numbers of shapes and stacks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct RowKey {
     name: NameId,
@@ -25,13 +25,13 @@ struct RowKey {
 /// Start and end of a row's first event.
 type First = (i64, Reverse<i64>);
 
-/// Rows in the making.
+/// Table under construction.
 pub(super) struct KeyAverageRows<'t, 'o> {
     trace: &'t DeviceTrace,
     names: RowNames,
     options: Options<'o>,
     shapes: IndexSet<String, FxBuildHasher>,
-    /// Per name, the number of the shapes that it is the text of.
+    /// Per name, the number of the shapes whose text it is.
     known: Vec<u32>,
     stacks: Vec<Vec<NameId>>,
     rows: IndexMap<RowKey, (First, KeyAverage), FxBuildHasher>,
@@ -40,7 +40,7 @@ pub(super) struct KeyAverageRows<'t, 'o> {
 impl<'t, 'o> KeyAverageRows<'t, 'o> {
     pub(super) fn new(trace: &'t DeviceTrace, names: RowNames, options: Options<'o>) -> Self {
         let known = vec![u32::MAX; trace.names.count()];
-        // number 0: what has no shapes
+        // number 0: no shapes
         let shapes = IndexSet::from_iter([python_shapes("")]);
         KeyAverageRows {
             trace,
@@ -109,19 +109,19 @@ impl<'t, 'o> KeyAverageRows<'t, 'o> {
         }
     }
 
-    /// Whether a range of the host began outside of the steps that are looked at.
+    /// True if a range of the host began outside the steps that count.
     fn is_outside(&self, range: &HostRange) -> bool {
         let counted = self.options.counted;
         let cause = counted.and_then(|counted| counted.time_cause(TimeNs(range.start)));
         cause.is_some()
     }
 
-    /// Number of a range's shapes; 0 where they do not count.
+    /// Returns the number of a range's shapes; 0 if rows are not grouped by shape.
     fn shapes_of(&mut self, range: &HostRange) -> u32 {
         let (TopGroup::Shape, RangeSource::Op(op)) = (self.options.group, range.what) else {
             return 0;
         };
-        // The device trace was recorded without shapes: these are the host trace's.
+        // The device trace was recorded without shapes: these come from the host trace.
         if let Some(shapes) = self.options.shapes {
             return self
                 .shapes
@@ -138,7 +138,7 @@ impl<'t, 'o> KeyAverageRows<'t, 'o> {
         self.known[name.index()]
     }
 
-    /// Kernels, copies, memsets, synchronisation rows and annotations of streams.
+    /// Adds kernels, copies, memsets, synchronisation rows and annotations of streams.
     pub(super) fn add_device(&mut self) {
         let DeviceTrace {
             rows,
@@ -151,7 +151,7 @@ impl<'t, 'o> KeyAverageRows<'t, 'o> {
         for row in (0..rows.len()).filter(counts) {
             self.add_row(rows.name[row], false, rows.start[row], rows.duration[row]);
         }
-        // Runs are compared by what devices do, and in these a device or the host waits.
+        // Comparisons are about the work of devices, and in these rows a device or the host waits.
         let waits = if counted.is_none() { syncs.len() } else { 0 };
         for row in 0..waits {
             self.add_row(
@@ -186,7 +186,7 @@ impl<'t, 'o> KeyAverageRows<'t, 'o> {
         add(&mut row.device_ns, duration.0);
     }
 
-    /// Memory events at times when nothing ran, and those of memory that could not be had.
+    /// Adds memory events at times when nothing ran, and failed allocations.
     pub(super) fn add_memory(&mut self, memory: &MemoryEvents, ranges: &[HostRange]) {
         let rows = &self.trace.memory;
         for at in memory
@@ -221,7 +221,7 @@ impl<'t, 'o> KeyAverageRows<'t, 'o> {
     pub(super) fn finish(self) -> KeyAverages {
         let names = &self.trace.names;
         let mut rows: Vec<_> = self.rows.into_iter().collect();
-        // PyTorch's rows stand in the order of their first events, the longer event first.
+        // PyTorch's rows are in the order of their first events, longer events first.
         rows.sort_by_key(|(_, (first, _))| *first);
         let shaped = self.options.group == TopGroup::Shape;
         let rows = rows.into_iter().map(|(key, (_, row))| KeyAverage {
@@ -246,7 +246,7 @@ impl<'t, 'o> KeyAverageRows<'t, 'o> {
             .fold(0, i64::saturating_add);
         let self_device_ns = rows
             .iter()
-            // An annotation of a stream covers kernels that are rows themselves.
+            // An annotation of a stream covers kernels that have their own rows.
             .filter(|row| row.on_device && !row.annotation)
             .map(|row| row.self_device_ns)
             .fold(0, i64::saturating_add);

@@ -1,7 +1,7 @@
-//! Input shapes as the profiler's table prints them.
+//! Input shapes in the format of the profiler's table.
 
-/// `[[8,32],[],[[2],[3]]]` as `[[8, 32], [], []]`: a list of tensors counts as no tensor, and
-/// neither trace's spacing matters. O(length).
+/// Formats `[[8,32],[],[[2],[3]]]` as `[[8, 32], [], []]`: a list of tensors counts as no tensor,
+/// and spacing in the trace does not matter. O(length).
 pub(super) fn python_shapes(raw: &str) -> String {
     let mut out = String::from("[");
     let (mut depth, mut digits, mut numbers) = (0u32, String::new(), vec![]);

@@ -1,4 +1,4 @@
-//! The Python stack of each range.
+//! Python stack of each range.
 
 use super::ranges::{HostRange, RangeSource, begun_in, is_frame};
 use super::tree::RangeTree;
@@ -7,14 +7,14 @@ use indexmap::{IndexMap, IndexSet};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::collections::BTreeMap;
 
-/// Stacks, each once, and the number of each range's.
+/// Distinct stacks, and each range's stack by number.
 #[derive(Default)]
 pub(super) struct PythonStacks {
     pub(super) all: IndexSet<Vec<NameId>, FxBuildHasher>,
     pub(super) of: Vec<u32>,
 }
 
-/// Left out by `_filter_stack_entry`: a part of the file's name, and of the function's.
+/// Frames left out by `_filter_stack_entry`: part of the file's name, and of the function's.
 const LEFT_OUT: [(&str, &str); 6] = [
     ("autograd/__init__", "_make_grads"),
     ("autograd/__init__", "backward"),
@@ -24,8 +24,8 @@ const LEFT_OUT: [(&str, &str); 6] = [
     ("_internal/common_utils", "prof_meth_call"),
 ];
 
-/// The innermost `depth` frames around each range; a backward op has those of its forward op
-/// (`_set_backward_stacktraces`). O(n · depth), however deep the ranges nest.
+/// Returns the innermost `depth` frames around each range. A backward op takes those of its forward
+/// op (`_set_backward_stacktraces`). O(n · depth), however deep the ranges nest.
 pub(super) fn python_stacks(
     trace: &DeviceTrace,
     ranges: &[HostRange],
@@ -43,7 +43,7 @@ pub(super) fn python_stacks(
             frames.push(ranges[frame].name);
             next = around[frame].get();
         }
-        // Thousands of ranges share a stack: each is kept once and referred to by number.
+        // Thousands of ranges share a stack: each stack is stored once and referred to by number.
         let number = stacks.all.insert_full(frames).0;
         stacks.of.push(number as u32);
     }
@@ -51,7 +51,7 @@ pub(super) fn python_stacks(
     stacks
 }
 
-/// The innermost frame around a range, by its place among the ranges.
+/// Innermost frame around a range, by its index among the ranges.
 #[derive(Clone, Copy)]
 struct FrameAround(u32);
 
@@ -63,10 +63,10 @@ impl FrameAround {
     }
 }
 
-/// Per range, the innermost frame that is open when it begins and is not left out.
+/// Returns, per range, the innermost frame that is open when the range begins and is not left out.
 ///
-/// A range is the child of one that began before it, so that one look at the parent is enough:
-/// walking up to the next frame would take the depth of the nesting for each range. O(n).
+/// A range is the child of an earlier one, so one look at the parent is enough: walking up to the
+/// next frame would take the depth of the nesting per range. O(n).
 fn frames_around(trace: &DeviceTrace, ranges: &[HostRange]) -> Vec<FrameAround> {
     let shown: Vec<bool> = trace.names.iter().map(is_shown_frame).collect();
     let mut around: Vec<FrameAround> = Vec::with_capacity(ranges.len());
@@ -87,9 +87,9 @@ fn is_shown_frame(name: &str) -> bool {
         .any(|(file, function)| name.contains(file) && name.contains(function))
 }
 
-/// What autograd calls around a backward op is no backward op.
+/// Autograd's wrapper around a backward op, which is no backward op itself.
 const ENGINE: &str = "autograd::engine::evaluate_function";
-/// Backward as well, without a forward op.
+/// A backward op without a forward op.
 const ACCUMULATE: &str = "torch::autograd::AccumulateGrad";
 
 fn take_forward_stacks(
@@ -107,8 +107,8 @@ fn take_forward_stacks(
     let is_backward = |at: usize| match ranges[at].what {
         RangeSource::Op(op) => {
             Some(ranges[at].name) == accumulate
-                // PyTorch knows a backward op by its forward
-                // thread; the engine's wrapper has one too.
+                // PyTorch recognizes a backward op by its forward thread; the engine's wrapper has
+                // one too.
                 || trace.ops.fwd_thread[op as usize] != 0 && !names[ranges[at].name.index()]
         }
         _ => false,
@@ -135,8 +135,8 @@ fn take_forward_stacks(
         if let RangeSource::Op(op) = range.what {
             forward
                 .entry((trace.ops.seq_id[op as usize], range.thread))
-                // The first op with a sequence number is the
-                // outermost: nested ones share its number.
+                // The first op with a sequence number is the outermost: nested ops share its
+                // number.
                 .or_insert(stacks.of[at]);
         }
     }
@@ -150,7 +150,7 @@ fn take_forward_stacks(
             trace.ops.seq_id[op as usize],
             trace.ops.fwd_thread[op as usize],
         );
-        // Sequence numbers count per forward thread, so the number alone may name two ops.
+        // Sequence numbers count per forward thread, so one number may belong to two ops.
         *of = match threads.get(&number) {
             Some(thread) if seq >= 0 => forward.get(&(seq, *thread)).copied().unwrap_or(none),
             _ => none,
@@ -158,8 +158,7 @@ fn take_forward_stacks(
     }
 }
 
-/// Which thread has which number as a forward thread: the one that has most of the sequence
-/// numbers.
+/// Maps forward thread numbers to threads: to the thread that has most of the sequence numbers.
 fn forward_threads(
     trace: &DeviceTrace,
     forward: &IndexMap<(i64, ThreadIdx), u32, FxBuildHasher>,
@@ -168,8 +167,8 @@ fn forward_threads(
     forward
         .keys()
         .for_each(|(seq, thread)| threads_of.entry(*seq).or_default().push(*thread));
-    // The trace has two numberings of threads, PyTorch's
-    // and the system's, and no table that joins them.
+    // The trace has two numberings of threads, PyTorch's and the system's, and no table that maps
+    // one to the other.
     let mut votes: BTreeMap<(u32, ThreadIdx), u64> = BTreeMap::new();
     for op in (0..trace.ops.len())
         .filter(|op| trace.ops.fwd_thread[*op] != 0 && trace.ops.seq_id[*op] >= 0)
@@ -183,7 +182,7 @@ fn forward_threads(
     let mut best: BTreeMap<u32, (u64, ThreadIdx)> = BTreeMap::new();
     for ((number, thread), count) in votes {
         let entry = best.entry(number).or_insert((0, thread));
-        // Ties go to the thread with the lower number, since the votes come in that order.
+        // Ties go to the thread with the lower number, since votes come in that order.
         *entry = if count > entry.0 {
             (count, thread)
         } else {

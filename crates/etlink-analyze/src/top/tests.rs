@@ -14,7 +14,7 @@ fn of(draw: &TraceBuilder) -> KeyAverages {
     key_averages(&read(draw), Options::default())
 }
 
-/// `name count self/host self/device` in us, `+` for rows of a device, `~` for annotations.
+/// Rows as `name count self/host self/device` in us; `+` marks device rows, `~` annotations.
 fn drawn(top: &KeyAverages) -> Vec<String> {
     let side = |row: &KeyAverage| {
         format!(
@@ -104,7 +104,7 @@ fn an_only_child_of_the_same_name_is_one_with_its_parent() {
         "add",
         (12_000, 14_000),
     );
-    // not the only one
+    // not the only child
     draw.op(main, "aten::mul", 60_000, 90_000);
     draw.op(main, "aten::mul", 61_000, 65_000);
     draw.op(main, "aten::mul", 66_000, 70_000);

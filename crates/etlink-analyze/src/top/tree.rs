@@ -1,20 +1,20 @@
-//! Which range is the child of which, and what follows for self times.
+//! Builds the tree of ranges, and computes self times from it.
 
 use super::memory::MemoryEvents;
 use super::ranges::{HostRange, RowNames};
 
 const NONE: u32 = u32::MAX;
 
-/// The ranges as trees, one or more per thread.
+/// Ranges as trees, one or more per thread.
 pub(super) struct RangeTree {
-    /// Per range, the innermost one around it.
+    /// Innermost range around each range.
     pub(super) parent: Vec<u32>,
     children: Vec<u32>,
-    /// Per range, whether it is one with its parent.
+    /// True if the range is merged with its parent.
     pub(super) merged: Vec<bool>,
 }
 
-/// What a range adds to its row: times in ns, sizes in bytes, of the host and of devices.
+/// Contribution of a range to its row: times in ns, sizes in bytes, for the host and for devices.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RangeFigures {
     pub(super) merged: bool,
@@ -27,8 +27,8 @@ pub(super) struct RangeFigures {
 }
 
 impl RangeTree {
-    /// As `_populate_cpu_children`: a range that reaches beyond another is no child of it, and
-    /// nothing is from then on. O(n).
+    /// Builds the trees as `_populate_cpu_children` does: a range that extends beyond another is no
+    /// child of it, and neither is any later range. O(n).
     pub(super) fn new(ranges: &[HostRange], threads: usize) -> RangeTree {
         let mut open: Vec<Vec<u32>> = vec![vec![]; threads];
         let mut tree = RangeTree {
@@ -44,8 +44,8 @@ impl RangeTree {
             let open = &mut open[range.thread.index()];
             let is_outside = |around: &mut u32| {
                 let around = &ranges[*around as usize];
-                // Ranges come by start, so one that this range
-                // does not lie in takes no child any more.
+                // Ranges are sorted by start, so a range that does not contain this one takes no
+                // more children.
                 range.start >= around.end || range.end > around.end
             };
             while open.pop_if(is_outside).is_some() {}
@@ -58,15 +58,15 @@ impl RangeTree {
         tree
     }
 
-    /// As `_remove_dup_nodes`: an only child of its parent's name is one with it, and its device
-    /// rows replace the parent's. O(n).
+    /// Merges ranges as `_remove_dup_nodes` does: an only child with its parent's name is merged
+    /// into it, and its device rows replace the parent's. O(n).
     pub(super) fn merge(&mut self, ranges: &[HostRange], keys: &RowNames, launched: &mut [i64]) {
         for at in 0..ranges.len() {
             let mut parent = self.parent[at];
             if parent == NONE {
                 continue;
             }
-            // parents come first: one that is merged knows where it went
+            // parents come first: a merged one knows its target
             if self.merged[parent as usize] {
                 parent = self.parent[parent as usize];
                 self.parent[at] = parent;
@@ -83,7 +83,7 @@ impl RangeTree {
         }
     }
 
-    /// What each range adds. O(n).
+    /// Computes the contribution of each range. O(n).
     pub(super) fn figures(
         &self,
         ranges: &[HostRange],

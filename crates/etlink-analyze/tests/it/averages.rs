@@ -1,4 +1,4 @@
-//! Recordings that also keep the table that PyTorch itself made of the run (`testdata/averages`).
+//! Compares with the tables that PyTorch itself made of recorded runs (`testdata/averages`).
 
 use etlink_analyze::top::{KeyAverage, Options, TopGroup, key_averages};
 use etlink_model::DeviceTrace;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// A row of PyTorch's: times in us, sizes in bytes.
+/// A row of PyTorch's table; times in us, sizes in bytes.
 #[derive(Debug, Deserialize)]
 struct Theirs {
     name: String,
@@ -50,8 +50,8 @@ fn theirs(case: &str, rank: u32, group: &str) -> Vec<Theirs> {
     all.remove(group).expect("group")
 }
 
-/// Rows by what makes them; the oldest PyTorch parts no annotations from ops, and rows of one name
-/// are few enough to be told by their count.
+/// Groups rows by key. The oldest PyTorch does not separate annotations from ops; its few rows of
+/// one name are distinguished by their count.
 fn keyed<R>(
     rows: Vec<R>,
     key: impl Fn(&R) -> (String, String, Vec<String>, u64),
@@ -59,7 +59,7 @@ fn keyed<R>(
     rows.into_iter().map(|row| (key(&row), row)).collect()
 }
 
-/// `slack` is the rounding per event, ns.
+/// Compares the two tables; `slack` is the rounding per event, ns.
 fn compare(case: &str, rank: u32, group: TopGroup, slack: i64, except: &[&str]) {
     let trace = device(case, rank);
     let word = match group {
@@ -103,7 +103,7 @@ fn compare(case: &str, rank: u32, group: TopGroup, slack: i64, except: &[&str]) 
     for (key, their) in &theirs {
         let our = &ours[key];
         let ns = |us: f64| (us * 1e3).round() as i64;
-        // each event is rounded, and in a self time each child
+        // each event is rounded, and in self times also each child
         let events = i64::try_from(key.3).expect("few");
         let near = |our: i64, their: i64, slack: i64| (our - their).abs() <= slack + 1;
         assert!(
@@ -121,7 +121,7 @@ fn compare(case: &str, rank: u32, group: TopGroup, slack: i64, except: &[&str]) 
                 "{case} {rank} {key:?}: {our:?} {their:?}"
             );
         }
-        // memory at the edge of a rounded time is anyone's
+        // memory at the edge of a rounded time may belong to either range
         let bytes = if slack == 0 {
             (their.memory, their.self_memory)
         } else {
@@ -147,17 +147,19 @@ fn figures_are_those_of_pytorch() {
             compare("ddp2_gloo-2.15.0", rank, group, 0, &[]);
         }
     }
-    // torch.jit.wait suspends `forked`, which goes on on another thread: the trace does not tell
+    // torch.jit.wait suspends `forked`, which continues on another thread: the trace does not show
+    // it
     for group in [TopGroup::Name, TopGroup::Shape] {
         compare("threads-2.15.0", 0, group, 0, &["forked"]);
     }
 }
 
-/// PyTorch 2.1 cuts a duration to whole microseconds in its table, and start and end in its trace.
+/// PyTorch 2.1 truncates durations to whole microseconds in its table, and starts and ends in its
+/// traces.
 #[test]
 fn figures_of_the_oldest_are_the_same_within_its_rounding() {
-    // an op and the frame that called it may begin and end in the same microsecond: which is inside
-    // which is lost
+    // an op and the frame that called it may begin and end in the same microsecond: their nesting
+    // is lost
     for group in [TopGroup::Name, TopGroup::Shape] {
         compare("transformer-2.1.2", 0, group, 1000, &[]);
     }

@@ -1,4 +1,4 @@
-//! Small programs, figures by hand.
+//! Small programs with figures computed by hand.
 
 use crate::support::{analyzed, analyzed_with, linked};
 use etlink_analyze::{
@@ -242,7 +242,7 @@ fn launch_delay_per_op() {
     draw.launch(main, us(10, 12), stream, "gemm", us(20, 30));
     draw.launch(main, us(20, 22), stream, "gemm", us(36, 40));
     draw.launch(main, us(36, 38), stream, "bias", us(40, 41));
-    // outside of all ops
+    // outside all ops
     draw.launch(main, us(50, 51), stream, "triton", us(60, 70));
     let ops = analyzed(&draw).op_launches;
     let figures: Vec<_> = ops
@@ -274,7 +274,7 @@ fn bandwidth_is_over_the_time_in_which_copies_run() {
             bytes,
         );
     };
-    // two at once: 30000 bytes in 15 us; one later: 10000 in 5 us; one that does not say
+    // two at once: 30000 bytes in 15 us; one later: 10000 in 5 us; one of unknown size
     copy(10, 20, 10_000);
     copy(15, 25, 20_000);
     copy(40, 45, 10_000);
@@ -322,7 +322,7 @@ fn what_counts_as_a_step() {
             "in the first",
             us(10, 20),
         );
-        // launched in the first, runs in the second
+        // launched in the first step, runs in the second
         draw.launch(
             main,
             us(75, 76),
@@ -456,13 +456,13 @@ fn volume_and_bandwidth_of_collectives() {
                 Some(4_000),
                 Some(16_000)
             ),
-            // only its kernel's name is known
+            // only the name of its kernel is known
             ("reduce_scatter", "", 1, None, None)
         ]
     );
     let unsized_ones: Vec<u64> = all.iter().map(|one| one.without_size).collect();
     assert_eq!(unsized_ones, [0, 0, 1]);
-    // 8000 bytes in 10 us, twice 3/4 of them on the links
+    // 8000 bytes in 10 us; twice 3/4 of them cross the links
     assert_eq!(all[0].algorithm_gb_per_s, Some(0.8));
     assert!((all[0].bus_gb_per_s.expect("known") - 1.2).abs() < 1e-9);
     assert_eq!((all[2].algorithm_gb_per_s, all[2].sum_ns), (None, 1_000));
@@ -543,7 +543,7 @@ fn ranges_of_gloo_without_records() {
         found,
         [
             ("all_reduce", 2, Some(480), Some(480), 160_000, None),
-            // its input says nothing of its output
+            // its input reveals nothing about its output
             ("all_gather", 1, Some(32), None, 80_000, None)
         ]
     );
@@ -582,7 +582,7 @@ fn groups_that_only_their_sizes_tell_apart() {
     );
 }
 
-/// All-reduces of so many elements, each so long.
+/// All-reduces of several sizes; `length` gives the duration for a number of elements.
 fn all_reduces(length: fn(i64) -> i64) -> CollectiveTotals {
     let mut draw = TraceBuilder::default();
     draw.distributed(0, 2);
@@ -612,7 +612,7 @@ fn all_reduces(length: fn(i64) -> i64) -> CollectiveTotals {
 
 #[test]
 fn latency_and_bandwidth_by_sizes() {
-    // 3 us, and 2 ns for each of 4 bytes an element
+    // 3 us, plus 2 ns for each of an element's 4 bytes
     let all = all_reduces(|elements| 3_000 + 8 * elements);
     let (latency, slope) = all.latency_ns.zip(all.ns_per_byte).expect("three sizes");
     assert!(
@@ -741,7 +741,7 @@ fn operations_and_how_much_of_the_peaks_is_used() {
             us(at + 30, at + 40),
         );
     }
-    // neither an addition nor what no op launched is counted
+    // an addition does not count, nor does work launched outside all ops
     let add = draw.op(main, "aten::add", 160 * US, 190 * US);
     draw.arg(add, "Input Dims", "[[100, 200], [100, 200]]");
     draw.launch(
@@ -807,7 +807,7 @@ fn operations_and_how_much_of_the_peaks_is_used() {
 }
 
 /// A step of 20 us on a device: a product of 4 us, a sum of 6 us, and an op of `unknown` us whose
-/// work no shape says.
+/// shapes do not reveal its work.
 fn draw_peaks(name: &str, multiprocessors: u32, unknown: i64) -> TraceBuilder {
     let mut draw = TraceBuilder::new(KinetoFlavour::Rocm);
     let properties = format!(r#"[{{"id": 0, "name": "{name}", "numSms": {multiprocessors}}}]"#);
@@ -1167,8 +1167,8 @@ fn a_thread_that_idles_is_no_work_of_the_host() {
         .iter()
         .map(|host| (host.host.as_deref(), host.idle_ns))
         .collect();
-    // The engine was given its work when it began; until then the main thread was what kept it. Of
-    // the pool's 60 us only its op is work.
+    // The engine received its work when it began; until then, the main thread was the cause. Only
+    // the op within the pool's 60 us is work.
     assert_eq!(
         found,
         [
@@ -1201,7 +1201,7 @@ fn utilization_is_of_the_step() {
     let [device] = &analysis.utilization[..] else {
         panic!("one device")
     };
-    // the first row to the last is 400 us long, the step and its work 430
+    // from the first row to the last: 400 us; the step and its work: 430 us
     assert_eq!(analysis.breakdown[0].window_ns, 430_000);
     assert_eq!((device.window, device.steps), (UtilizationWindow::Steps, 1));
     assert_eq!((device.start_ns, device.window_ns), (0, 430_000));
@@ -1297,7 +1297,7 @@ fn tables_of_device_time_are_of_the_steps() {
         panic!("one kind")
     };
     assert_eq!((copies.rows, copies.bytes), (1, 600));
-    // the stream itself is free for the step when its row from before the step ends
+    // the stream is free for the step once its row from before the step ends
     let streams: Vec<_> = analysis.stream_idle.iter().collect();
     assert_eq!(
         (streams[0].outside_ns, streams[0].idle_ns),
@@ -1341,7 +1341,7 @@ fn kernels_are_of_the_steps_that_launched_them() {
             )
         })
         .collect();
-    // what follows the last step may be part of it
+    // work after the last step may be part of it
     assert_eq!(
         sums,
         [("gemm", 1, 40_000), ("b", 1, 10_000), ("c", 1, 10_000)]
@@ -1357,7 +1357,7 @@ fn kernels_are_of_the_steps_that_launched_them() {
             (OutsideCause::BeforeSteps, 1, 30_000)
         ]
     );
-    // of its 280 us the op takes 30 and the call behind it 1
+    // the op takes 30 of the 280 us, and the call after it 1
     assert_eq!(analysis.steps[0].between_ops_ns, 249_000);
     // the step is 280 us long; in the first 100 the row from before runs
     assert_eq!(analysis.steps[0].before_recording_ns, 100_000);
@@ -1404,20 +1404,20 @@ fn waiting_in_a_collective_is_told_from_work() {
         start_ns: header.unix_time(etlink_model::TimeNs(start)),
         waits_ns,
     };
-    // of the 160 us of waiting the gemm hides 60
+    // the gemm hides 60 of the 160 us of waiting
     let exposed = &device.exposed;
     assert_eq!(
         exposed.waiting_ns(&[wait(node, 40 * US, 160 * US)]),
         100_000
     );
     assert_eq!(exposed.waiting_ns(&[]), 0);
-    // what overlaps counts once, and a node of the host is no row of a device
+    // overlapping waits count once, and a node of the host is no row of a device
     let twice = [wait(node, 40 * US, 160 * US), wait(node, 90 * US, 30 * US)];
     assert_eq!(exposed.waiting_ns(&twice), 100_000);
     assert_eq!(exposed.waiting_ns(&[wait(NodeIdx(0), 0, 300 * US)]), 0);
 }
 
-/// Steps of these lengths, us, each with so many kernels.
+/// Steps with these lengths in us, and these numbers of kernels.
 fn draw_steps(names: &str, steps: &[(i64, i64)]) -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
@@ -1447,7 +1447,7 @@ fn what_a_recording_cuts_counts_in_no_mean() {
     let stub = Some(StepExclusion::Stub);
     let none = Some(StepExclusion::NoDeviceRows);
     for (names, steps, want) in [
-        // the profiler was stopped right behind a step
+        // the profiler was stopped right after a step
         (
             "ProfilerStep#N",
             vec![(9_000, 3), (49, 0)],
@@ -1463,7 +1463,7 @@ fn what_a_recording_cuts_counts_in_no_mean() {
             vec![(900, 3), (800, 3), (30, 1)],
             vec![None, None, stub],
         ),
-        // the first step warms up, and the last is no rest of it
+        // the first step warms up, and the last one is whole
         (
             "ProfilerStep#N",
             vec![(13_400, 3), (1_300, 1), (1_200, 1)],
@@ -1474,17 +1474,17 @@ fn what_a_recording_cuts_counts_in_no_mean() {
             vec![(13_400, 3), (1_300, 1)],
             vec![None; 2],
         ),
-        // one in the middle is whole, however short
+        // a step in the middle is whole, however short
         (
             "ProfilerStep#N",
             vec![(900, 3), (30, 1), (800, 3)],
             vec![None; 3],
         ),
         ("ProfilerStep#N", vec![(900, 3), (100, 1)], vec![None; 2]),
-        // a run without devices has no device rows in any
+        // in a run without devices, no step has device rows
         ("ProfilerStep#N", vec![(900, 0), (800, 0)], vec![None; 2]),
         ("ProfilerStep#N", vec![(30, 1)], vec![None]),
-        // a decode is that much shorter than a prefill
+        // a decode may be that much shorter than a prefill
         (
             "execute_context_N(8)_generation_0(0)",
             vec![(9_000, 3), (50, 2)],
@@ -1632,7 +1632,7 @@ fn a_launching_call_that_blocks_is_no_latency() {
     let gap = &analysis.gaps[0];
     assert_eq!((gap.cause, gap.cause_ns), (GapCause::LaunchCall, 6_000_000));
     assert_eq!(gap.host.as_deref(), Some("cudaLaunchKernel"));
-    // also where the call began while the device still worked
+    // even if the call began while the device was still working
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
     draw.launch(main, us(0, 1), stream, "a", us(2, 2_000));
@@ -1648,7 +1648,7 @@ fn a_launching_call_that_blocks_is_no_latency() {
 /// stream 7  [quick ==] [queued =] [copy ====]  [long =============]
 /// stream 20                                                        [waits ===]
 /// ```
-/// Four times; times of the device are by a clock that is so far ahead.
+/// The program runs four times. Device times are on a clock that is `ahead` of the host's.
 fn steps_by_clock(ahead: i64) -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
@@ -1722,7 +1722,7 @@ fn what_nothing_explains_begins_where_the_known_causes_end() {
     let [device] = &analysis.idle[..] else {
         panic!("one device")
     };
-    // `b` waits from 500 on, when `o` has ended
+    // `b` waits from 500 on, when `o` ends
     assert_eq!(
         (device.idle_ns, device.outside_ns, device.unexplained_ns),
         (310 * US, 100 * US, 200 * US)

@@ -1,11 +1,12 @@
-//! Four times the events take about four times as long, whatever there is many of.
+//! Checks that four times the events take about four times as long, whatever kind of event is
+//! frequent.
 
 use etlink_analyze::{KernelRules, Options, analyze};
 use etlink_link::{LinkOptions, LinkedTrace, link};
 use etlink_testing::{Oddity, grows_evenly};
 use std::hint::black_box;
 
-/// Events of the smaller input.
+/// Number of events in the smaller input.
 const EVENTS: usize = 5_000;
 
 #[test]

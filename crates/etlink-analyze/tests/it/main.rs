@@ -1,4 +1,4 @@
-//! Analyses of drawn programs and of recordings.
+//! Tests of the analyses, on drawn programs and on recordings.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! Random programs: laws that hold whatever runs.
+//! Invariants of the analyses, on random programs.
 
 use crate::support::analyzed;
 use etlink_analyze::diff::diff_runs;
@@ -7,7 +7,7 @@ use etlink_analyze::{RankAnalysis, run_totals};
 use etlink_testing::{DeviceQueue, ParamComms, TraceBuilder};
 use proptest::prelude::*;
 
-/// What a program does next: on which stream, after how long, for how long.
+/// Next action of a program: its kind, stream, delay and duration.
 #[derive(Clone, Copy, Debug)]
 struct Work {
     what: u8,
@@ -59,7 +59,7 @@ fn draw(program: &[Work], rank: i64) -> TraceBuilder {
             context: 1,
             stream,
         };
-        // rows of two streams in three overlap with others of their stream
+        // on two of three streams, rows overlap with others of their stream
         let ready = if stream == 0 {
             ends[device as usize][0]
         } else {
@@ -69,7 +69,7 @@ fn draw(program: &[Work], rank: i64) -> TraceBuilder {
         let span = (start, start + length);
         ends[device as usize][stream as usize] = span.1;
         let id = draw.next_correlation();
-        // a memset may have no row
+        // a memset may lack a row
         let call = ["cudaLaunchKernel", "cudaMemsetAsync"][usize::from(what == 5)];
         draw.call(main, call, (now, now + 3_000), id);
         match what {
@@ -115,7 +115,7 @@ fn laws(analysis: &RankAnalysis) -> Result<(), TestCaseError> {
             (idle.device, idle.busy_ns),
             "work is the busy time"
         );
-        // waits before the first and after the last work are no gaps
+        // time before the first and after the last work is no gap
         prop_assert!(idle.idle_ns <= time.idle_ns + time.exposed_other_ns);
     }
     for used in &analysis.utilization {
@@ -259,7 +259,7 @@ proptest! {
     }
 }
 
-/// Times that no trace should have, but damaged ones do.
+/// Times that only damaged traces contain.
 fn odd_time() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec![
         "-9223372036854775.808",

@@ -1,4 +1,4 @@
-//! Drawn traces, linked and analyzed.
+//! Links and analyzes drawn traces.
 
 use etlink_analyze::{KernelRules, Options, RankAnalysis, analyze};
 use etlink_link::{LinkOptions, LinkedTrace};

@@ -1,5 +1,5 @@
-//! Writes configurations of ASTRA-sim's ns-3 network: the physical topology, the logical topology,
-//! and the mapping between them.
+//! Writes configurations of ASTRA-sim's ns-3 network: the physical topology, the logical one, and
+//! the main configuration.
 //!
 //! The formats are those that `ReadConf` and `SetupNetwork` of astra-sim/astra-network-ns3
 //! (`scratch/common.h`) read. Unmeasured values come from its `scratch/config`.

@@ -70,7 +70,7 @@ pub(crate) fn numbers(field: Field<'_>, out: &mut Vec<u64>) -> Result<(), Decode
 /// Value of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum AttrValue<'a> {
-    /// No value: not allowed by the schema, but present in files.
+    /// No value, which the schema does not foresee but files contain.
     Absent,
     /// Any integer type or bool.
     Int(i64),

@@ -2,14 +2,14 @@
 //! that reports on traces.
 //!
 //! ```text
-//! corpus ─ mutate ─ read ─ link ─┬─ written   .et, merged JSON: hold for their own checker
+//! corpus ─ mutate ─ read ─ link ─┬─ written   .et, merged JSON: pass their own checker
 //!                                ├─ perfetto  .pftrace: comes back as the recording
 //!                                ├─ measurements metrics of kernels, latencies, cards: joined
 //!                                ├─ nsys      .sqlite: comes back as the same rows
-//!                                ├─ recorders as another recorder would have written it: comes back
+//!                                ├─ recorders the formats of other recorders: come back
 //!                                ├─ figures   analyze, top, diff, replay, page, Parquet: laws hold
-//!                                └─ ranks     join, clocks, skews, replay together: theirs too
-//! dumps  ─ mutate ─ read ─────────── flight    who hangs where, records of a trace's collectives
+//!                                └─ ranks     join, clocks, skews, joint replay: laws hold
+//! dumps  ─ mutate ─ read ─────────── flight    hanging ranks, records of a trace's collectives
 //! logs   ─ mutate ─ read ─────────── inspector sums per communicator
 //! ```
 //! A round takes the traces of one recording, damages them like crashes, disks and writers do

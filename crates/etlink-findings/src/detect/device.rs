@@ -2,7 +2,7 @@
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
 use crate::covered_time::CoveredTime;
-use crate::detect::host_waits::{host_waits, is_host_copy, is_staging, pageable_copy};
+use crate::detect::host_waits::{host_waits, is_copy, is_host_copy, is_staging, pageable_copy};
 use crate::detect::spans::remove_spans;
 use crate::host_span::HostSpan;
 use crate::kind::CauseKind;
@@ -385,33 +385,53 @@ pub(crate) fn tensor_copies(view: &RankView<'_>) -> Vec<CauseCandidate> {
 
 /// Copies between host and device, in both directions, as one cause.
 pub(crate) fn exposed_copies(view: &RankView<'_>) -> Vec<CauseCandidate> {
-    let mut group = RowGroup::default();
-    let mut spans = vec![];
-    for row in view.rows_inside().filter(|row| is_host_copy(view, *row)) {
-        group.note_as(view, row, view.rows.name(row));
-        spans.push(view.rows.span(row));
-        if let Some(node) = view.row_node[row].get() {
-            // Its launch stays: on another stream the copy is launched all the same.
-            group.edits.scaled.push((node, 0.0));
-        }
-        // A thread that copies in its call is free as soon as nothing is copied.
-        let call = view.trace.row_call[row].get();
-        if let Some(call) = call.filter(|call| is_staging(view, *call)) {
-            for node in view.call_nodes(call) {
-                group.edits.scaled.push((node, 0.0));
-            }
-        }
-    }
+    let is_meant = |row: &usize| is_host_copy(view, *row);
+    let mut group = copies_as_group(view, view.rows_inside().filter(is_meant), 0.0);
     // Of memory that is not pinned a thread waits for nothing else than for the copy.
     for sync in host_waits(view) {
         if pageable_copy(view, sync).is_some() {
             view.free_node(sync.node, &mut group.edits);
         }
     }
+    let mut candidates = group.into_candidates(view, CauseKind::ExposedCopies);
+    candidates.extend(device_copies(view));
+    candidates
+}
+
+/// Copies that stay on devices, as one cause: they can be faster, or fewer.
+fn device_copies(view: &RankView<'_>) -> Vec<CauseCandidate> {
+    let is_meant = |row: &usize| is_copy(view, *row) && !is_host_copy(view, *row);
+    let group = copies_as_group(view, view.rows_inside().filter(is_meant), 0.5);
+    group.into_candidates(view, CauseKind::ExposedCopies)
+}
+
+/// Copies that take this part of their time, and how much of the window they take together.
+fn copies_as_group(
+    view: &RankView<'_>,
+    rows: impl Iterator<Item = usize>,
+    factor: f64,
+) -> RowGroup {
+    let mut group = RowGroup::default();
+    let mut spans = vec![];
+    for row in rows {
+        group.note_as(view, row, view.rows.name(row));
+        spans.push(view.rows.span(row));
+        if let Some(node) = view.row_node[row].get() {
+            // Its launch stays: on another stream the copy is launched all the same.
+            group.edits.scaled.push((node, factor));
+        }
+        // A thread that copies in its call is free as soon as nothing is copied.
+        let call = view.trace.row_call[row].get();
+        if let Some(call) = call.filter(|call| is_staging(view, *call)) {
+            for node in view.call_nodes(call) {
+                group.edits.scaled.push((node, factor));
+            }
+        }
+    }
     // Copies of several streams can overlap, and the last can reach over the end of the window.
     let copied_ns = CoveredTime::new(spans).between(view.span.0, view.span.1);
     group.compared = Some(copied_ns as f64 / view.window.length_ns.max(1) as f64);
-    group.into_candidates(view, CauseKind::ExposedCopies)
+    group
 }
 
 /// Waits of two streams of computation for each other.

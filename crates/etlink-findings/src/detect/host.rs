@@ -8,6 +8,8 @@ use crate::drain_times::DrainTimes;
 use crate::host_span::HostSpan;
 use crate::kind::CauseKind;
 use crate::launched_row::LaunchedRow;
+use crate::launching::launching_threads;
+use crate::limits::LONGEST_LAUNCH_NS;
 use crate::python_lines::PythonLines;
 use crate::text::sum_ns;
 use crate::view::{LaunchInterval, RankView};
@@ -24,31 +26,6 @@ const CHECKPOINT_NAME: &str = "CheckpointFunctionBackward";
 /// A backward node that the engine runs, by the name of its range in
 /// `torch/csrc/autograd/function.h`.
 const ENGINE_NAME: &str = "autograd::engine::evaluate_function";
-
-/// What the host does between two launches is its own work, and not the launch's, if it takes
-/// longer than this, ns. An op takes 5 to 50 us from Python to its launch.
-const LONGEST_LAUNCH_NS: i64 = 200_000;
-
-/// And if it takes longer than this many times what three in four launches of its thread take: a slow
-/// host, or one that records stacks and shapes, takes 100 to 500 us for every op.
-const SLOW_FACTOR: i64 = 3;
-
-/// With fewer launches nothing tells what is usual.
-const LEAST_LAUNCHES: usize = 20;
-
-/// No host takes longer for a launch, ns.
-const SLOWEST_LAUNCH_NS: i64 = 1_000_000;
-
-/// How long launching can take on a thread, by what it did between its launches, ns. O(n log n).
-fn longest_launch_ns(mut worked: Vec<i64>) -> i64 {
-    if worked.len() < LEAST_LAUNCHES {
-        return LONGEST_LAUNCH_NS;
-    }
-    worked.sort_unstable();
-    let usual = worked.get(worked.len() * 3 / 4).copied().unwrap_or(0);
-    let longest = usual.saturating_mul(SLOW_FACTOR);
-    longest.clamp(LONGEST_LAUNCH_NS, SLOWEST_LAUNCH_NS)
-}
 
 /// Ranges that fetch input, the outermost alone.
 pub(crate) fn input_pipeline(view: &RankView<'_>) -> Vec<CauseCandidate> {
@@ -190,6 +167,10 @@ pub(crate) fn launch_intervals<'v>(view: &'v RankView<'_>) -> &'v [LaunchInterva
 
 fn find_intervals(view: &RankView<'_>) -> Vec<LaunchInterval> {
     let mut intervals = vec![];
+    let mut longest_ns = vec![LONGEST_LAUNCH_NS; view.launched.len()];
+    for thread in launching_threads(view.trace) {
+        longest_ns[thread.thread.index()] = thread.longest_launch_ns;
+    }
     for (thread, launched) in (0..).map(ThreadIdx).zip(&view.launched) {
         let is_inside = |one: &&LaunchedRow| one.called >= view.span.0 && one.called <= view.span.1;
         let mut begin: (i64, Option<usize>) = (view.span.0, None);
@@ -213,7 +194,7 @@ fn find_intervals(view: &RankView<'_>) -> Vec<LaunchInterval> {
             }
             continue;
         }
-        let first = intervals.len();
+        let longest_launch_ns = longest_ns[thread.index()];
         let calls = inside.map(|one| (one.called, Some(one.row)));
         for (called, row) in calls.chain([(view.span.1, None)]) {
             if called > begin.0 {
@@ -227,16 +208,10 @@ fn find_intervals(view: &RankView<'_>) -> Vec<LaunchInterval> {
                     row: begin.1,
                     is_last: row.is_none(),
                     worked_ns: worked_ns(view, span),
-                    longest_launch_ns: 0,
+                    longest_launch_ns,
                 });
             }
             begin = (called, row);
-        }
-        let own = &mut intervals[first..];
-        let worked = own.iter().map(|interval| interval.worked_ns);
-        let longest_launch_ns = longest_launch_ns(worked.collect());
-        for interval in own {
-            interval.longest_launch_ns = longest_launch_ns;
         }
     }
     intervals

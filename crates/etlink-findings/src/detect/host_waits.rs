@@ -1,5 +1,6 @@
 //! Where threads wait for a device.
 
+use crate::detect::names::stays_on_devices;
 use crate::view::{HostSync, RankView};
 use etlink_link::{EdgeKind, NodeKind};
 use etlink_model::{CallIdx, RowIdx, RowKind};
@@ -58,11 +59,12 @@ pub(crate) fn is_pageable(view: &RankView<'_>, row: usize) -> bool {
 
 /// Whether a row copies between host and device: a copy that does not say that it stays on devices.
 pub(crate) fn is_host_copy(view: &RankView<'_>, row: usize) -> bool {
-    // `Memcpy HtoD (…)`, `CopyDeviceToDevice`, `MEMORY_COPY_DEVICE_TO_DEVICE`
-    let name = view.rows.name(row).to_ascii_lowercase().replace('_', "");
-    let stays = ["dtod", "ptop", "devicetodevice", "peer"];
+    is_copy(view, row) && !stays_on_devices(view.rows.name(row))
+}
+
+/// Whether a row copies memory.
+pub(crate) fn is_copy(view: &RankView<'_>, row: usize) -> bool {
     view.trace.device.rows.kind[row] == RowKind::Memcpy
-        && !stays.iter().any(|part| name.contains(part))
 }
 
 /// Shorter copies take about as long as their launches by chance, ns.
@@ -85,11 +87,14 @@ fn staging_calls(view: &RankView<'_>) -> Vec<bool> {
         .collect();
     for launched in view.launched.iter().flatten() {
         let (row_ns, span) = (view.row_ns(launched.row), view.call_span(launched.call));
-        // Not all recordings name the kinds of memory.
-        let is_unnamed = is_host_copy(view, launched.row)
-            && !view.rows.name(launched.row).contains("Pinned")
-            && row_ns >= LEAST_STAGED_NS;
-        let is_staged = is_pageable(view, launched.row) || is_unnamed;
+        // Not all recordings name the kinds of memory. From and to pinned memory, and on devices, a
+        // call that ends with its copy waits for it.
+        let is_pinned = view.rows.name(launched.row).contains("Pinned");
+        let may_stage = is_host_copy(view, launched.row) && !is_pinned;
+        let until_end_ns = view.rows.span(launched.row).1.saturating_sub(span.end);
+        let ends_with_it = is_copy(view, launched.row) && until_end_ns <= row_ns / 10;
+        let is_long = row_ns >= LEAST_STAGED_NS && (may_stage || ends_with_it);
+        let is_staged = is_pageable(view, launched.row) || is_long;
         if !is_staged || waiting.contains(&launched.call) {
             continue;
         }

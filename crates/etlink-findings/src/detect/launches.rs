@@ -5,6 +5,8 @@ use crate::detect::host::{is_own_work, launch_intervals};
 use crate::host_span::HostSpan;
 use crate::kind::CauseKind;
 use crate::launched_row::LaunchedRow;
+use crate::launching::skip_launches;
+use crate::limits::LEAST_LAUNCHES;
 use crate::text::{mean_ns, sum_ns};
 use crate::view::{LaunchInterval, RankView};
 use etlink_analyze::RowClass;
@@ -16,9 +18,6 @@ use etlink_replay::GraphEdits;
 /// PyTorch wraps the step of each optimizer in a range of this name
 /// (`Optimizer.profile_hook_step`).
 const OPTIMIZER_NAME: &str = "Optimizer.step#";
-
-/// Fewer launches than this are no pattern.
-const LEAST_LAUNCHES: usize = 20;
 
 /// Fewer launches in a row are not worth a graph.
 const LEAST_RUN: usize = 8;
@@ -71,19 +70,21 @@ fn launch_candidate(
 ) -> Option<CauseCandidate> {
     let mut edits = GraphEdits::default();
     let (mut kernels, mut launches) = (vec![], vec![]);
-    let starved = starved_runs(view, kind, intervals);
+    let is_optimizer = kind == CauseKind::OptimizerLaunches;
+    let starved = starved_runs(view, is_optimizer, intervals);
     let longest = starved.iter().filter_map(|run| run_span(run));
     let longest = longest.max_by_key(|(start, end)| (end.saturating_sub(*start), -start));
     for (interval, row) in starved.into_iter().flatten() {
-        // A fused optimizer is one kernel: what is between its parts goes with their launches.
-        if kind == CauseKind::OptimizerLaunches {
-            edits.at_once.extend(view.row_node[row].get());
-        }
         // The time of a collective is mostly waiting for other ranks.
         if view.rows.class[row] != RowClass::Communication {
             kernels.push(view.row_ns(row));
         }
         launches.push(interval.worked_ns);
+        if !is_optimizer {
+            continue;
+        }
+        // A fused optimizer is one kernel: what is between its parts goes with their launches.
+        edits.at_once.extend(view.row_node[row].get());
         // Scaled and not removed: what the host waits for in between stays.
         for node in view.nodes_in(interval.span) {
             if is_launch_work(view, *node) {
@@ -95,6 +96,10 @@ fn launch_candidate(
     // Of collectives alone it cannot be said that they are short, nor of a few long kernels.
     if launches.len() < LEAST_LAUNCHES || kernels.is_empty() || kernel_ns >= launch_ns {
         return None;
+    }
+    if !is_optimizer {
+        // The gain is the answer to the question `graphs`.
+        edits = skip_launches(view.trace);
     }
     let evidence = CauseEvidence {
         count: kernels.len() as u64,
@@ -122,7 +127,7 @@ type Launch<'i> = (&'i LaunchInterval, usize);
 /// device comes to wait for the host. At their begin it can still have other work.
 fn starved_runs<'i>(
     view: &RankView<'_>,
-    kind: CauseKind,
+    is_optimizer: bool,
     intervals: &[&'i LaunchInterval],
 ) -> Vec<Vec<Launch<'i>>> {
     let (mut runs, mut run): (Vec<Vec<Launch<'_>>>, Vec<Launch<'_>>) = (vec![], vec![]);
@@ -152,8 +157,7 @@ fn starved_runs<'i>(
         let host_ns = sum_ns(run.iter().map(|(interval, _)| interval.worked_ns));
         // Without a device that waits, launches take nobody's time; the gaps between the kernels of
         // an optimizer do all the same.
-        let is_felt = kind == CauseKind::OptimizerLaunches
-            || run.iter().any(|launch| is_starved(view, launch));
+        let is_felt = is_optimizer || run.iter().any(|launch| is_starved(view, launch));
         run.len() >= LEAST_RUN && is_felt && device_ns < host_ns
     });
     runs

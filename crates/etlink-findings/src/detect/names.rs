@@ -46,6 +46,14 @@ pub(crate) fn is_synchronisation(name: &str) -> bool {
     name.to_ascii_lowercase().contains("synchronize")
 }
 
+/// Returns whether a copy of this name stays on devices: `Memcpy DtoD (…)`, `CopyDeviceToDevice`,
+/// `MEMORY_COPY_DEVICE_TO_DEVICE`.
+pub(crate) fn stays_on_devices(copy: &str) -> bool {
+    let name = copy.to_ascii_lowercase().replace('_', "");
+    let stays = ["dtod", "ptop", "devicetodevice", "peer"];
+    stays.iter().any(|part| name.contains(part))
+}
+
 /// What `torch._dynamo.utils.dynamo_timed` puts behind the names of the compiler's ranges.
 const COMPILE_END: &str = " (dynamo_timed)";
 

@@ -1,117 +1,14 @@
 //! Questions about threads: what they launch, fetch and wait for.
 
-use crate::detect::names::is_input_name;
-use etlink_link::{EdgeKind, LinkedTrace, NodeKind, launches_graph};
-use etlink_model::{CallIdx, DurationNs, NodeIdx, OpIdx, ThreadIdx, TimeNs};
+use crate::launching::{call_name, free_node, input_nodes, launching_threads, skip_launches};
+use etlink_link::{EdgeKind, LinkedTrace, NodeKind};
+use etlink_model::{CallIdx, NodeIdx};
 use etlink_replay::GraphEdits;
 use regex::Regex;
-use std::ops::Range;
-
-/// Work between two launches that is longer belongs to no stretch of launches: data, logging.
-const LONGEST_LAUNCH: DurationNs = DurationNs(200_000);
-
-/// What a thread does, and what of it launches.
-struct ThreadNodes {
-    /// In order of time.
-    nodes: Vec<NodeIdx>,
-    /// Places of nodes that launch, with their calls.
-    launches: Vec<(usize, CallIdx)>,
-}
-
-/// The nodes of threads that launch.
-fn launching_threads(trace: &LinkedTrace) -> Vec<ThreadNodes> {
-    let mut launching = vec![false; trace.device.calls.name.len()];
-    for call in trace.row_call.iter().filter_map(|call| call.get()) {
-        launching[call.index()] = true;
-    }
-    let mut threads: Vec<ThreadNodes> = vec![];
-    let threads_count = trace.device.threads.len();
-    threads.resize_with(threads_count, || ThreadNodes {
-        nodes: vec![],
-        launches: vec![],
-    });
-    for index in trace.nodes.indices() {
-        let node = trace.nodes.get(index);
-        let Some(thread) = node.thread() else {
-            continue;
-        };
-        let thread = &mut threads[thread.index()];
-        if node.kind == NodeKind::Runtime && launching[node.source as usize] {
-            let call = CallIdx(node.source);
-            // A call that waited in between is two nodes: the last of them launches.
-            match thread.launches.last_mut() {
-                Some((place, other)) if *other == call => *place = thread.nodes.len(),
-                _ => thread.launches.push((thread.nodes.len(), call)),
-            }
-        }
-        thread.nodes.push(index);
-    }
-    threads.retain(|thread| !thread.launches.is_empty());
-    threads
-}
-
-impl ThreadNodes {
-    /// From one launch to the next: the nodes behind the first, up to the second.
-    fn between(&self, launch: usize) -> Range<usize> {
-        self.launches[launch].0..self.launches[launch + 1].0
-    }
-
-    /// Whether a thread does nothing from one launch to the next but to prepare the next.
-    fn is_launching(&self, trace: &LinkedTrace, launch: usize) -> bool {
-        let names = [launch, launch + 1].map(|launch| call_name(trace, self.launches[launch].1));
-        if names.iter().any(|name| launches_graph(name)) {
-            return false;
-        }
-        let (mut worked, launch_node) = (DurationNs::ZERO, self.launches[launch + 1].0);
-        for place in self.between(launch).skip(1) {
-            let node = self.nodes[place];
-            worked += trace.nodes.duration[node.index()];
-            // A full queue is no reason not to launch: a graph needs one place of it.
-            if place != launch_node && waits_for_others(trace, node) {
-                return false;
-            }
-        }
-        worked <= LONGEST_LAUNCH
-    }
-
-    /// From one launch to the next nothing takes time.
-    fn skip_launch(&self, trace: &LinkedTrace, launch: usize, edits: &mut GraphEdits) {
-        for place in self.between(launch) {
-            edits.scaled.push((self.nodes[place], 0.0));
-        }
-        free_node(trace, self.nodes[self.launches[launch + 1].0], edits);
-    }
-}
-
-fn call_name(trace: &LinkedTrace, call: CallIdx) -> &str {
-    trace.device_name(trace.device.calls.name[call.index()])
-}
-
-/// Whether a thread stood still before a node.
-fn waits_for_others(trace: &LinkedTrace, node: NodeIdx) -> bool {
-    let mut deps = trace.edges.deps(node).iter();
-    deps.any(|edge| matches!(edge.kind, EdgeKind::HostWait | EdgeKind::Handoff))
-}
-
-fn free_node(trace: &LinkedTrace, node: NodeIdx, edits: &mut GraphEdits) {
-    for kind in [EdgeKind::HostWait, EdgeKind::Handoff, EdgeKind::Tensor] {
-        let mut deps = trace.edges.deps(node).iter();
-        if deps.any(|edge| edge.kind == kind) {
-            edits.freed.push((node, kind));
-        }
-    }
-}
 
 /// Launches of a stretch become one: that of the last.
 pub(super) fn capture_graphs(trace: &LinkedTrace) -> Result<GraphEdits, String> {
-    let mut edits = GraphEdits::default();
-    for thread in launching_threads(trace) {
-        for launch in 0..thread.launches.len() - 1 {
-            if thread.is_launching(trace, launch) {
-                thread.skip_launch(trace, launch, &mut edits);
-            }
-        }
-    }
+    let edits = skip_launches(trace);
     if edits.is_empty() {
         return Err("no thread launches several kernels one after the other".to_owned());
     }
@@ -163,38 +60,16 @@ pub(super) fn fuse_kernels(trace: &LinkedTrace, pattern: &Regex) -> Result<Graph
 
 /// Ranges that fetch input take no time.
 pub(super) fn remove_input(trace: &LinkedTrace) -> Result<GraphEdits, String> {
-    let ops = &trace.device.ops;
-    let mut spans: Vec<(ThreadIdx, TimeNs, TimeNs)> = vec![];
-    for op in (0..ops.name.len()).map(OpIdx::new) {
-        let index = op.index();
-        if is_input_name(trace.device_name(ops.name[index])) {
-            let start = ops.start[index];
-            spans.push((ops.thread[index], start, start + ops.duration[index]));
-        }
-    }
     // A thread that launches nothing can load ahead of those that do. Without a device every
     // thread does work of its own.
     let launching = launching_threads(trace);
-    let mut launches = vec![launching.is_empty(); trace.device.threads.len()];
-    for thread in &launching {
-        let node = thread.nodes.first().map(|node| trace.nodes.get(*node));
-        if let Some(own) = node.and_then(|node| node.thread()) {
-            launches[own.index()] = true;
-        }
-    }
-    spans.retain(|(thread, _, _)| launches[thread.index()]);
-    spans.sort_unstable();
+    let launches = |node: NodeIdx| {
+        let thread = trace.nodes.get(node).thread();
+        launching.is_empty() || launching.iter().any(|own| Some(own.thread) == thread)
+    };
     let mut edits = GraphEdits::default();
-    for index in trace.nodes.indices() {
-        let node = trace.nodes.get(index);
-        let Some(thread) = node.thread() else {
-            continue;
-        };
-        let begun = spans.partition_point(|span| (span.0, span.1) <= (thread, node.start));
-        // Ranges nest: the one around can have begun before others that are over.
-        let before = spans[..begun].iter().rev().take(MOST_NESTED);
-        let mut around = before.take_while(|span| span.0 == thread);
-        if around.any(|(_, _, end)| node.start < *end) {
+    for (index, is_input) in trace.nodes.indices().zip(input_nodes(trace)) {
+        if is_input && launches(index) {
             edits.removed.push(index);
             free_node(trace, index, &mut edits);
         }
@@ -204,9 +79,6 @@ pub(super) fn remove_input(trace: &LinkedTrace) -> Result<GraphEdits, String> {
     }
     Ok(edits)
 }
-
-/// Loaders' ranges nest this deep at most.
-const MOST_NESTED: usize = 16;
 
 /// No thread waits for a device.
 pub(super) fn remove_syncs(trace: &LinkedTrace) -> Result<GraphEdits, String> {

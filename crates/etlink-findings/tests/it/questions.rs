@@ -1,10 +1,13 @@
 //! Named questions against programs that are built as the question says, and run.
 
 use MachineInstruction::{DeviceSync, Graph, Host, Launch, Op, Record, StreamSync, StreamWait};
-use etlink_findings::{QuestionError, WhatIfQuestion, answer_for_graph};
+use etlink_analyze::{KernelRules, Options, analyze};
+use etlink_findings::{
+    CauseKind, QuestionError, RankPart, WhatIfQuestion, answer_for_graph, rank_causes, run_findings,
+};
 use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_model::NodeIdx;
-use etlink_replay::{ReplaySettings, graph_from_trace, run_graph, work_makespan};
+use etlink_replay::{GraphEdits, ReplaySettings, graph_from_trace, run_graph, work_makespan};
 use etlink_testing::{Machine, MachineChange, MachineInstruction, MachineOptions};
 
 fn launch(kernel: &'static str, us: i64) -> MachineInstruction {
@@ -62,6 +65,63 @@ fn launches_become_a_graph() {
     program.push(DeviceSync);
     let graph = Op("replay", vec![Host(4), Graph(rows)]);
     check("graphs", &program, &[graph, DeviceSync]);
+}
+
+/// A host of any speed is launch-bound by what the question answers.
+#[test]
+fn launch_bound_programs_gain_what_graphs_gain() {
+    let input = Op(
+        "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+        vec![Host(90)],
+    );
+    for host_us in [10, 60, 150, 260, 320] {
+        let mut program = vec![];
+        for at in 0..80 {
+            let work = [Host(host_us), launch("add", 3), launch("gemm", 4 + at % 3)];
+            program.push(Op("aten::linear", work.to_vec()));
+            match at % 20 {
+                5 => program.push(input.clone()),
+                11 => program.push(Op("aten::item", vec![StreamSync(7)])),
+                _ => {}
+            }
+        }
+        program.push(DeviceSync);
+        let trace = link(&run(&program));
+        let graph = graph_from_trace(&trace).expect("no circle");
+        let makespan = |edits: GraphEdits| {
+            let settings = ReplaySettings {
+                edits,
+                ..ReplaySettings::default()
+            };
+            work_makespan(&graph, &run_graph(&graph, &trace, &settings)).0
+        };
+        let asked: WhatIfQuestion = "graphs".parse().expect("a question");
+        let answer = asked.rank_answer(&trace).expect("an answer");
+        let answer = answer_for_graph(&graph, &[(NodeIdx(0), &answer)]).edits;
+        let answer_ns = makespan(GraphEdits::default()) - makespan(answer);
+        let rules = KernelRules::built_in().expect("rules");
+        let analysis = analyze(&trace, &rules, &Options::default());
+        let causes = rank_causes(&trace, &rules, &analysis);
+        let part = RankPart {
+            first: NodeIdx(0),
+            causes,
+        };
+        let found = run_findings(&graph, vec![part]);
+        let mut findings = found.findings.iter();
+        let finding = findings.find(|one| one.kind == CauseKind::SmallKernels);
+        let finding = finding.unwrap_or_else(|| panic!("{host_us} us: {found:#?}"));
+        let off = (finding.gain_ns - answer_ns).abs();
+        assert!(
+            off <= 1_000,
+            "{host_us} us: {} and {answer_ns}",
+            finding.gain_ns
+        );
+        // Of the host's time only what fetches input and what waits stays.
+        assert!(
+            answer_ns > 70 * host_us * 1_000,
+            "{host_us} us: {answer_ns}"
+        );
+    }
 }
 
 #[test]

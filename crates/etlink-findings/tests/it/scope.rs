@@ -126,6 +126,37 @@ fn copies_that_fill_the_steps_are_named_first() {
     }
 }
 
+/// Copies of any kind on the path that is busy are named with what their time costs.
+#[test]
+fn copies_that_are_pinned_or_stay_on_devices_are_named() {
+    for (name, kind, gain) in [
+        (
+            "Memcpy DtoH (Device -> Pinned)",
+            CauseKind::ExposedCopies,
+            0.9..=0.97,
+        ),
+        (
+            "Memcpy DtoD (Device -> Device)",
+            CauseKind::ExposedCopies,
+            0.42..=0.5,
+        ),
+        (
+            "Memcpy PtoP (Device -> Device)",
+            CauseKind::ExposedCopies,
+            0.42..=0.5,
+        ),
+        ("CopyDeviceToDevice", CauseKind::ExposedCopies, 0.42..=0.5),
+    ] {
+        let found = find_in_trace(&copying_steps("cudaMemcpyAsync", [name, name]));
+        let first = found.findings.first();
+        let first = first.unwrap_or_else(|| panic!("{name}: {:?}", found.nothing));
+        assert_eq!(first.kind, kind, "{}", first.sentence);
+        assert!(gain.contains(&first.gain_share), "{}", first.sentence);
+        let share = first.evidence.compared.expect("a share");
+        assert!((0.92..=0.97).contains(&share), "{}", first.sentence);
+    }
+}
+
 /// A device without a pause: one kernel has this part of its time in percent, eight others the rest.
 fn busy_device(percent: i64) -> TraceBuilder {
     let mut draw = TraceBuilder::default();

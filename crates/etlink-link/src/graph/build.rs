@@ -1,8 +1,8 @@
-//! Nodes and edges.
+//! Builds the nodes and edges of the graph.
 //!
-//! Every node gets a place in time; program order, launches, stream order and waits become edges
-//! from an earlier place to a later one. An edge that the measured times contradict is not
-//! made but counted. What a row waits beyond its causes becomes a node of its own.
+//! Every node gets a place in time. Program order, launches, stream order and waits become edges
+//! from an earlier place to a later one. An edge that contradicts the measured times is counted but
+//! not created. If a row waits longer than its causes, the wait becomes a node of its own.
 
 use crate::device::launch::Launches;
 use crate::device::waits::Waits;
@@ -31,21 +31,21 @@ struct Graph<'t> {
     launches: &'t Launches,
     waits: &'t Waits,
     draft: Draft,
-    /// Per call, its first slot.
+    /// First slot of each call.
     call_slot: Vec<SlotIdx>,
-    /// Per wait of a call, the slot that waits.
+    /// Slot that waits, for each wait of a call.
     waiting: Vec<Option<SlotIdx>>,
-    /// Per device row, its slot.
+    /// Slot of each device row.
     row_slot: Vec<SlotIdx>,
-    /// Rows that a call waited for and that start after it returned, by the clocks: they are placed
+    /// Rows that a call waited for but that start after its return, by the clocks: they are placed
     /// before the return.
     latest_place: FxHashMap<RowIdx, TimeNs>,
-    /// All but program order.
+    /// All edges except program order.
     edges: Vec<SlotEdge>,
     anomalies: &'t mut Anomalies,
 }
 
-/// An edge between nodes that have no numbers yet.
+/// An edge between nodes without numbers.
 #[derive(Clone, Copy, Debug)]
 struct SlotEdge {
     to: SlotIdx,
@@ -54,19 +54,19 @@ struct SlotEdge {
     inferred: bool,
 }
 
-/// What threads of the host wait for each other for.
+/// Waits of host threads for each other.
 #[derive(Clone, Copy)]
 pub(crate) struct BetweenThreads<'t> {
     pub(crate) handoffs: &'t [Handoff],
     pub(crate) recorded: &'t [RecordedWait],
-    /// Per recorded wait, the slot that ends with it, where others wait for that.
+    /// Slot that ends with each recorded wait, if others wait for its end.
     pub(crate) release_slot: &'t [Option<SlotIdx>],
-    /// Who reads a tensor, and who wrote it.
+    /// Reader and writer of each tensor.
     pub(crate) tensors: &'t [(OpIdx, OpIdx)],
 }
 
-/// Builds the graph. `op_communicates[op]`: the op is a collective in which no device takes part;
-/// empty where no op is.
+/// Builds the graph. `op_communicates[op]` is true if the op is a collective without a device;
+/// empty if there is no such op.
 pub(crate) fn build(
     device: &DeviceTrace,
     draft: Draft,
@@ -103,12 +103,12 @@ pub(crate) fn build(
     graph.finish(op_communicates)
 }
 
-/// What a row waits for.
+/// Causes that a row waits for.
 #[derive(Default)]
 struct Causes {
-    /// End of the last.
+    /// End of the last cause.
     end: Option<TimeNs>,
-    /// How long after that it may start.
+    /// Maximum time from there to the row's start.
     limit: DurationNs,
 }
 
@@ -119,21 +119,21 @@ impl Causes {
         }
     }
 
-    /// The delay that a row needs before it that starts at `start`, and when that delay begins.
-    /// What the first row of a queue waits for can have begun before the recording.
+    /// Returns the delay needed before a row that starts at `start`, and the start of the delay.
+    /// The first row of a queue may wait for something that began before the recording.
     fn delay(&self, start: TimeNs, begin: TimeNs, is_first: bool) -> Option<(NodeKind, TimeNs)> {
         let late = self.end.is_none_or(|end| start - end > self.limit);
         match is_first {
-            // Nothing later on a queue can blame the time before the recording: only its first row
-            // gets a boundary.
+            // Only the first row of a queue gets a boundary: later rows cannot be delayed by the
+            // time before the recording.
             true => late.then_some((NodeKind::Boundary, begin)),
             false => late.then_some((NodeKind::UnexplainedWait, self.end.unwrap_or(begin))),
         }
     }
 }
 
-/// The node that runs up to the launch of a row, and when it ends. How much later the row may
-/// start.
+/// The node that runs up to the launch of a row, its end, and the maximum time from there to the
+/// row's start.
 #[derive(Clone, Copy)]
 struct Launch {
     slot: SlotIdx,
@@ -151,7 +151,7 @@ impl Graph<'_> {
         });
     }
 
-    /// What gave a thread work to that work, and that work to what came after it.
+    /// Adds edges from the giver to handed-over work, and from that work to what came after it.
     fn add_handoffs(&mut self, handoffs: &[Handoff]) {
         for handoff in handoffs {
             let back = handoff
@@ -185,7 +185,7 @@ impl Graph<'_> {
         }
     }
 
-    /// What went on after a recorded wait, after what let it go on.
+    /// Adds edges from releases to the work after the recorded waits that they ended.
     fn add_recorded_waits(&mut self, between: BetweenThreads<'_>) {
         for wait in between.recorded {
             let released = wait.after.and_then(|after| between.release_slot[after]);
@@ -194,7 +194,7 @@ impl Graph<'_> {
                 continue;
             };
             let boundary = self.draft.tracks[wait.thread.index()].start;
-            // A thread that another one has started did not live before.
+            // A thread started by another one did not exist before.
             let is_first = boundary.after() == to && wait.start == wait.end;
             if is_first && self.draft.place(to) == wait.end {
                 self.draft.end_boundary(boundary);
@@ -204,14 +204,14 @@ impl Graph<'_> {
         }
     }
 
-    /// What reads a tensor waits for the thread that wrote it, unless another edge between the two
-    /// threads says so.
+    /// Adds edges from writers of tensors to readers on other threads, unless another edge between
+    /// the two threads implies them.
     fn add_tensors(&mut self, tensors: &[(OpIdx, OpIdx)]) {
         let (ops, draft) = (&self.device.ops, &self.draft);
         let mut known: FxHashMap<(ThreadIdx, ThreadIdx), Vec<(SlotIdx, SlotIdx)>> =
             FxHashMap::default();
-        // `known` has, per pair of threads, which slices of one already follow which of the other.
-        // A tensor edge that such an edge implies would only add noise.
+        // For each pair of threads, `known` lists which slices of one already follow which of the
+        // other. A tensor edge implied by such an edge would only add noise.
         for SlotEdge { to, from, .. } in &self.edges {
             known
                 .entry((draft.thread(*to), draft.thread(*from)))
@@ -223,8 +223,8 @@ impl Graph<'_> {
             let mut latest = SlotIdx::default();
             pairs
                 .iter_mut()
-                // What a slice follows, all later slices of its thread follow too: a running
-                // maximum makes one look-up enough.
+                // All later slices of a thread follow whatever a slice follows: a running maximum
+                // makes one look-up sufficient.
                 .for_each(|(_, from)| (latest, *from) = (latest.max(*from), latest.max(*from)));
         }
         for &(reader, writer) in tensors {
@@ -262,7 +262,7 @@ impl Graph<'_> {
         }
     }
 
-    /// Calls that waited go on when the last row that they waited for has ended.
+    /// Makes calls that waited continue at the end of the last row they waited for.
     fn place_host_waits(&mut self) {
         for poll in &self.waits.polls {
             let (first, last) = (poll.first.index(), poll.last.index());
@@ -273,8 +273,8 @@ impl Graph<'_> {
         for waits in self.waits.calls.chunk_by(|wait, next| wait.to == next.to) {
             let call = waits[0].to.index();
             let returned = calls.start[call] + calls.duration[call];
-            // A call cannot go on before the row that it waited for has begun, whatever the clocks'
-            // error does to the row's end.
+            // A call cannot continue before the row it waited for has begun, whatever clock error
+            // affects the row's end.
             let mut begun = TimeNs(i64::MIN);
             for wait in waits {
                 let mut start = rows.start[wait.from.index()];
@@ -291,7 +291,7 @@ impl Graph<'_> {
                 .unwrap_or_default();
             let released = self.waits.released.get(&waits[0].to).copied();
             let until = until.max(released.unwrap_or(until));
-            // later than the start of a row also where that has no length
+            // later than the row's start, even if the row has no length
             let until = until.max(begun + DurationNs(1));
             let slot = self
                 .draft
@@ -300,8 +300,8 @@ impl Graph<'_> {
         }
     }
 
-    /// Device rows, queue by queue, with their launch, the rows that they follow, and the delays
-    /// that nothing explains.
+    /// Adds device rows, queue by queue, with their launches, their predecessors, and unexplained
+    /// delays.
     fn add_rows(&mut self, begin: TimeNs) {
         let rows = &self.device.rows;
         let queues = Groups::<QueueIdx, RowIdx>::new(&rows.queue, self.device.queues.len());
@@ -321,11 +321,11 @@ impl Graph<'_> {
                 follows
                     .clone()
                     .for_each(|previous| causes.add(previous.end, WAIT_LATENCY));
-                // The delay goes before its row in the draft, so the row after it has another slot:
-                // `is_first` is taken here.
+                // The delay precedes its row in the draft, which changes the row's slot: `is_first`
+                // is computed before.
                 let is_first = self.draft.next_row() == first;
                 let delay = causes.delay(start, begin, is_first);
-                // A queue's places never go back, nor before the launch: clocks can show a row
+                // Places on a queue never decrease, nor precede the launch: clocks can show a row
                 // before the node that launched it, and edges must lead to higher numbers.
                 let latest = self.latest_place.get(&row);
                 let mut own_place = place.max(latest.map_or(start, |latest| start.min(*latest)));
@@ -347,8 +347,8 @@ impl Graph<'_> {
                 let mut waits = slot;
                 if let Some((kind, delay)) = delay {
                     self.edge(EdgeKind::StreamOrder, delay, slot);
-                    // An unexplained wait takes the causes of its row: it begins when they have
-                    // ended. A boundary has none, as it stands for time before the recording.
+                    // An unexplained wait takes over the causes of its row: it begins at their end.
+                    // A boundary has none, as it is the time before the recording.
                     waits = if kind == NodeKind::Boundary {
                         slot
                     } else {
@@ -376,13 +376,13 @@ impl Graph<'_> {
         }
     }
 
-    /// Whether a row that starts while the row before it on its stream still runs, and ends no
-    /// earlier, follows that row all the same.
+    /// True if a row follows the row before it on its stream although that one still runs when the
+    /// row starts, and ends no later.
     ///
-    /// With programmatic dependent launch a kernel starts when its predecessor lets it, and waits for
-    /// that one's end inside (CUDA Programming Guide, "Programmatic Dependent Launch and
-    /// Synchronization"). Branches of a graph launch and rows of several processes can run side by
-    /// side on a stream, so that these have an order only if they hardly overlap.
+    /// With programmatic dependent launch, a kernel starts when its predecessor lets it, and waits
+    /// for the predecessor's end inside (CUDA Programming Guide, "Programmatic Dependent Launch and
+    /// Synchronization"). Branches of a graph launch, and rows of several processes, can run in
+    /// parallel on a stream: they are ordered only if they hardly overlap.
     fn overlap_in_order(&self, before: RowIdx, row: RowIdx) -> bool {
         let call_of = |row: RowIdx| self.launches.row_call[row.index()].get();
         let process_of = |call: CallIdx| {
@@ -396,23 +396,23 @@ impl Graph<'_> {
         is_later_launch || overlap <= PROGRAMMATIC_OVERLAP
     }
 
-    /// Launch and event waits of a row.
+    /// Returns a row's launch and event waits.
     fn causes(&self, row: RowIdx, launch: Option<Launch>) -> Causes {
         let mut causes = Causes::default();
         if let Some(launch) = launch {
             causes.add(launch.end, launch.limit);
         }
         let waits = &self.waits.rows;
-        // The waits are sorted by `to`, and rows come in any order of queues.
+        // The waits are sorted by `to`, but rows come by queue.
         let waits = &waits[waits.partition_point(|wait| wait.to < row)..];
         let waits = waits.iter().take_while(|wait| wait.to == row);
         waits.for_each(|wait| causes.add(row_end(self.device, wait.from), WAIT_LATENCY));
         causes
     }
 
-    /// What launched a row: what ran before the call, or the call itself where that took long (it
-    /// loads modules or copies to staging memory) and the row began when it returned. `None` where
-    /// there is no launch or the times contradict it.
+    /// Returns the node that launched a row: what ran before the call, or the call itself if it
+    /// took long (it loads modules or copies to staging memory) and the row began when it returned.
+    /// `None` if there is no launch or the times contradict it.
     fn launch_of(&mut self, row: RowIdx) -> Option<Launch> {
         let call = self.launches.row_call[row.index()].get()?.index();
         if self.launches.no_launch[row.index()] == NoLaunch::StartsBeforeCall {
@@ -426,18 +426,18 @@ impl Graph<'_> {
             self.device.calls.start[call] + self.device.calls.duration[call],
         );
         let (start, slot) = (self.device.rows.start[row.index()], self.call_slot[call]);
-        // Its id says that the row is of this call, whatever the clocks say.
+        // The id shows that the row belongs to this call, whatever the clocks show.
         if begun > start + CLOCK_TOLERANCE {
             self.anomalies
                 .note(AnomalyKind::LaunchCorrected, || row_name(self.device, row));
         }
         // A first launch loads its module lazily (`CUDA_MODULE_LOADING=LAZY`), and a pageable copy
-        // is staged: such a call works for long before the row can start.
-        // Its row starts about when it returns: a few microseconds before in some calls.
-        // The row of a short call can be late as well, because of what its stream runs before it.
+        // is staged: such a call works long before the row can start. The row starts about when the
+        // call returns, for some calls a few microseconds earlier. The row of a short call can be
+        // late as well, due to earlier work on its stream.
         let is_long = ended - begun > WAIT_LATENCY && start - begun > LAUNCH_LATENCY;
         let ends_near = is_long && ended <= start + WAIT_LATENCY;
-        // A call that waits for its own row has launched it before.
+        // A call that waits for its own row has launched it before the wait.
         let own_wait = (CallIdx::new(call), row);
         let waits = &self.waits.calls;
         let waits_for_row = waits.binary_search_by_key(&own_wait, |wait| (wait.to, wait.from));
@@ -449,7 +449,7 @@ impl Graph<'_> {
                 limit: LAUNCH_LATENCY,
             });
         }
-        // before the call there is a boundary at least
+        // before the call there is at least a boundary
         let limit = LAUNCH_LATENCY.max(self.device.calls.duration[call]);
         slot.before().map(|slot| Launch {
             slot,
@@ -458,7 +458,7 @@ impl Graph<'_> {
         })
     }
 
-    /// Rows that wait for other queues, and calls that wait for rows.
+    /// Adds edges for rows that wait for other queues, and for calls that wait for rows.
     fn add_waits(&mut self) {
         for wait in &self.waits.rows {
             let (from, row) = (
@@ -468,8 +468,8 @@ impl Graph<'_> {
             let delay = row.before();
             let delay = delay.filter(|delay| self.draft.is_wait(*delay));
             let to = delay.unwrap_or(row);
-            // The clocks' error can put the cause's place behind the effect's; a shift of one place
-            // mends that where the queue allows it.
+            // A clock error can put the cause's place after the effect's; moving one place corrects
+            // that if the queue allows it.
             self.draft.move_behind(to, from);
             self.edges.push(SlotEdge {
                 to,
@@ -487,7 +487,7 @@ impl Graph<'_> {
                     from,
                     inferred: wait.inferred,
                 }),
-                // `wait_in` found other work in the call's last part: the call cannot have waited
+                // `wait_in` found other work in the last part of the call: it cannot have waited
                 // there.
                 None => {
                     self.anomalies.note(AnomalyKind::WaitContradicted, || {
@@ -509,7 +509,7 @@ impl Graph<'_> {
         } = self;
         let (order, slots) = (draft.order(), draft.next_row());
         let (track, on_device) = draft.node_tracks(&order);
-        // Plain numbers: zeros of slots that no node has take no memory.
+        // Plain numbers: zeros of slots without a node take no memory.
         let mut numbers = vec![0u32; slots.index()];
         for (slot, number) in order.iter().zip(0..) {
             numbers[slot.index()] = number;
@@ -518,14 +518,14 @@ impl Graph<'_> {
         let wait_gaps: Vec<(NodeIdx, DurationNs)> = draft
             .wait_gaps
             .iter()
-            // The gap is between the slot and the one before, whose length has to leave it out.
+            // The gap is before the slot, so the preceding slot's length must exclude it.
             .filter_map(|(slot, waited)| Some((node_at(slot.before()?), *waited)))
             .collect();
         let mut contradicted = 0;
         let numbered = edges.into_iter().filter_map(|edge| {
             let (from, to) = (node_at(edge.from), node_at(edge.to));
-            // The numbers are by place, so an edge to a lower number contradicts the times. Dropping
-            // it here is what makes the graph acyclic.
+            // Numbers follow places, so an edge to a lower number contradicts the times. Dropping
+            // it here makes the graph acyclic.
             if from >= to {
                 contradicted += 1;
                 return None;
@@ -537,7 +537,7 @@ impl Graph<'_> {
                 inferred: edge.inferred,
             })
         });
-        // the list is mapped where it lies
+        // collected in place, without a copy
         let edges: Vec<Edge> = numbered.collect();
         drop(numbers);
         anomalies.add(AnomalyKind::WaitContradicted, contradicted, None);
@@ -547,7 +547,7 @@ impl Graph<'_> {
                 let mut last = vec![NodeIdx::NONE; device.threads.len()];
                 let before = |node: NodeIdx| {
                     let at = node.index();
-                    // Queues have explicit stream order, since rows can overlap there; a thread
+                    // Queues have explicit stream order, since their rows can overlap; a thread
                     // does one thing at a time.
                     if on_device[at] {
                         NodeIdx::NONE
@@ -560,7 +560,7 @@ impl Graph<'_> {
             },
         );
         for (node, waited) in wait_gaps {
-            // A slice's length is the distance to the next place, which holds the wait gap as well.
+            // A slice's length is the distance to the next place, which includes the wait gap.
             nodes.duration[node.index()].0 -= waited.0;
         }
         (
@@ -587,24 +587,24 @@ struct Stretch {
     row: RowIdx,
 }
 
-/// Finds what each row of a queue follows: the rows that ended before it starts and that no
-/// other such row follows. There is one but where rows overlap.
+/// Finds the predecessors of each row of a queue: the rows that end before it starts and that no
+/// other such row follows. There is only one unless rows overlap.
 #[derive(Default)]
 struct QueueOrder {
     running: BinaryHeap<Reverse<Stretch>>,
     ended: Vec<Stretch>,
-    /// The row that ends last of those so far.
+    /// Row with the latest end so far.
     last: Option<Stretch>,
 }
 
 impl QueueOrder {
-    /// What a row that starts now follows.
+    /// Returns the predecessors of a row that starts at `start`.
     fn ended_by(&mut self, start: TimeNs) -> Vec<Stretch> {
         // rows of one queue overlap by as much as both ends are rounded
         let ended_by = start + ROUNDING;
         while let Some(&Reverse(next)) = self.running.peek().filter(|next| next.0.end <= ended_by) {
             self.running.pop();
-            // what `next` followed itself needs no second follower
+            // predecessors of `next` need no second follower
             self.ended
                 .retain(|earlier| earlier.slot >= next.slot || earlier.end > next.start + ROUNDING);
             self.ended.push(next);
@@ -612,14 +612,14 @@ impl QueueOrder {
         std::mem::take(&mut self.ended)
     }
 
-    /// The row that still runs when one starts, and ends no later than that one. Of several the
-    /// last to end, which the others end before.
+    /// Returns the row that still runs at `start` and ends by `end`. Of several, the last to end,
+    /// since the others end before it.
     fn overlapped_by(&self, start: TimeNs, end: TimeNs) -> Option<Stretch> {
         self.last
             .filter(|last| last.end > start + ROUNDING && last.end <= end)
     }
 
-    /// Adds a row. Whether it overlaps another.
+    /// Adds a row. Returns true if it overlaps another.
     fn push(&mut self, row: Stretch, ended: Vec<Stretch>) -> bool {
         self.ended = ended;
         self.last = self.last.max(Some(row));
@@ -628,16 +628,16 @@ impl QueueOrder {
     }
 }
 
-/// Per CPU op: whether it is a collective that no device row carries out. Where collectives run
-/// on devices, a record without a row of its own is a wait, or was launched with others. `lost`: ops
-/// whose rows were lost.
+/// Returns, per CPU op, true if it is a collective that no device row carries out. If collectives
+/// run on devices, a record without its own row is a wait, or was launched with others. `lost`
+/// lists the ops whose rows were lost.
 pub(crate) fn host_collectives(
     device: &DeviceTrace,
     launches: &Launches,
     lost: &BTreeSet<OpIdx>,
     kind_of: impl Fn(OpIdx) -> Option<CollectiveKind>,
 ) -> Vec<bool> {
-    // With NCCL the device row is the collective. `record_param_comms` of `wait` or of a coalesced
+    // With NCCL, the device row is the collective. `record_param_comms` of `wait` or of a coalesced
     // group has no row, and would count twice.
     if launches.collective.contains(&true) {
         return vec![];

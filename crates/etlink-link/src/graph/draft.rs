@@ -4,10 +4,10 @@
 //! slots   thread 0 [boundary | slices … | end]  thread 1 […] …   rows and delays of queue 0, …
 //! tracks            <------------------->                         <------------------------>
 //! ```
-//! A track is a thread's or queue's nodes in order of their places; a node's place is the time by
-//! which it is numbered. A thread has a boundary before its first slice, and behind the last one
-//! the time at which that ends. A slice lasts until the next begins, but for wait gaps: time in
-//! which the thread waited.
+//! A track holds the nodes of a thread or queue, ordered by place. A node's place is the time by
+//! which it is numbered. A thread has a boundary before its first slice, and after the last one the
+//! time at which that slice ends. A slice lasts until the next begins, except for wait gaps: time
+//! in which the thread waited.
 
 use crate::graph::kinds::NodeKind;
 use crate::graph::nodes::Nodes;
@@ -17,15 +17,16 @@ use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// About how many nodes one thread of the pool orders or moves at a time.
+/// Approximate number of nodes that one thread of the pool sorts or moves at a time.
 const PIECE: usize = 1 << 15;
 
-/// A node by its place in the columns of a [`Draft`], before it has a number.
+/// Index of a node in the columns of a [`Draft`], before it has a number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SlotIdx(u32);
 
 impl SlotIdx {
-    /// A draft has at most two slots per event, and readers refuse more events than 32 bits hold.
+    /// A draft has at most two slots per event, and readers reject more events than 32 bits can
+    /// number.
     fn new(index: usize) -> SlotIdx {
         debug_assert!(u32::try_from(index).is_ok(), "{index} slots");
         SlotIdx(index as u32)
@@ -35,7 +36,7 @@ impl SlotIdx {
         self.0 as usize
     }
 
-    /// The slot before; `None` for the first of all.
+    /// Returns the previous slot; `None` for the first of all.
     pub(crate) fn before(self) -> Option<SlotIdx> {
         self.0.checked_sub(1).map(SlotIdx)
     }
@@ -45,7 +46,7 @@ impl SlotIdx {
     }
 }
 
-/// Slots that follow each other.
+/// A range of consecutive slots.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SlotRange {
     pub(crate) start: SlotIdx,
@@ -72,21 +73,21 @@ pub(crate) struct Draft {
     kind: Vec<NodeKind>,
     source: Vec<u32>,
     first: Vec<bool>,
-    /// Threads and queues, each by its own number. Plain numbers, as the places.
+    /// Number of the thread or queue. Plain numbers, like the places.
     resource: Vec<u32>,
-    /// ns. Plain numbers: zeros take no memory before they are written.
+    /// Places in ns. Plain numbers: zeros take no memory until written.
     place: Vec<i64>,
-    /// Where the slots of each thread begin, and those of the device rows.
+    /// First slot of each thread, then the first slot of the device rows.
     bases: Vec<SlotIdx>,
-    /// Of each thread, then of each queue.
+    /// Track of each thread, followed by the track of each queue.
     pub(crate) tracks: Vec<SlotRange>,
-    /// Slots taken by device rows and their delays.
+    /// End of the slots used by device rows and their delays.
     end: SlotIdx,
-    /// Slots that begin with a wait's end, and how long their thread had waited.
+    /// Slots that begin at the end of a wait, with the time their thread waited.
     pub(crate) wait_gaps: BTreeMap<SlotIdx, DurationNs>,
 }
 
-/// The slots of one thread.
+/// Slots of one thread.
 #[derive(Debug)]
 pub(crate) struct Track<'d> {
     kind: &'d mut [NodeKind],
@@ -99,7 +100,7 @@ pub(crate) struct Track<'d> {
 }
 
 impl Track<'_> {
-    /// Appends a node; its slot.
+    /// Appends a node, and returns its slot.
     pub(crate) fn push(
         &mut self,
         kind: NodeKind,
@@ -119,12 +120,12 @@ impl Track<'_> {
         slot
     }
 
-    /// The slot of the node to come.
+    /// Slot of the next node.
     pub(crate) fn next_slot(&self) -> SlotIdx {
         SlotIdx::new(self.base.index() + self.next)
     }
 
-    /// Nothing follows: the last node ends at `end`.
+    /// Completes the track: the last node ends at `end`.
     pub(crate) fn close(self, thread: ThreadIdx, end: TimeNs) -> SlotRange {
         if self.place.is_empty() {
             return SlotRange {
@@ -134,7 +135,7 @@ impl Track<'_> {
         }
         self.place[self.next] = end.0;
         self.resource[..self.next].fill(thread.0);
-        // The slot before is the boundary's: `add_boundaries` takes it in.
+        // The slot before is the boundary's: `add_boundaries` includes it.
         SlotRange {
             start: self.base.after(),
             end: self.next_slot(),
@@ -143,17 +144,18 @@ impl Track<'_> {
 }
 
 impl Draft {
-    /// Room for at most so many nodes of each thread, and for `rows` device rows, each with a delay
-    /// before it.
+    /// Allocates room for the given maximum number of nodes per thread, and for `rows` device rows,
+    /// each with a delay before it.
     pub(crate) fn new(most: impl Iterator<Item = usize>, rows: usize) -> Draft {
         let mut bases = vec![SlotIdx::default()];
         let mut slots = 0;
         for nodes in most {
-            // One more for the boundary in front, one for the time at which the last slice ends.
+            // One more for the boundary at the start, one for the time at which the last slice
+            // ends.
             slots += if nodes == 0 { 0 } else { nodes + 2 };
             bases.push(SlotIdx::new(slots));
         }
-        // zeros that nothing is written to take no memory
+        // zeros that are never written take no memory
         let (end, slots) = (SlotIdx::new(slots), slots + 2 * rows);
         Draft {
             kind: vec![NodeKind::default(); slots],
@@ -168,7 +170,7 @@ impl Draft {
         }
     }
 
-    /// The slots of each thread.
+    /// Returns the slots of each thread.
     pub(crate) fn threads(&mut self) -> Vec<Track<'_>> {
         let (mut kind, mut source, mut first) = (
             &mut self.kind[..],
@@ -177,7 +179,7 @@ impl Draft {
         );
         let (mut resource, mut place) = (&mut self.resource[..], &mut self.place[..]);
         // Each thread of the pool fills its own part of the columns, without locks and without
-        // copies afterwards.
+        // later copies.
         let track = |ends: &[SlotIdx]| {
             let slots = ends[1].index() - ends[0].index();
             Track {
@@ -193,7 +195,8 @@ impl Draft {
         self.bases.windows(2).map(track).collect()
     }
 
-    /// The last node of a thread that has ended by `time`, and the first that begins from then on.
+    /// Returns the last node of a thread that has ended by `time`, and the first that begins at
+    /// `time` or later.
     pub(crate) fn around(
         &self,
         thread: ThreadIdx,
@@ -205,41 +208,40 @@ impl Draft {
         let after = SlotIdx::new(track.start.index() + earlier);
         let within = |slot: &SlotIdx| *slot >= track.start;
         let begun = after.before().filter(within);
-        // it still runs then where ranges overlap without nesting
+        // the node still runs then if ranges overlap without nesting
         let ended = begun
             .filter(|slot| self.end(*slot) <= time)
-            // Only the node that began last can still run: those before it end where the next
-            // begins.
+            // Only the node that began last can still run: earlier ones end where the next begins.
             .or(begun.and_then(SlotIdx::before).filter(within));
         (ended, Some(after).filter(|after| *after < track.end))
     }
 
-    /// When a node of a thread ends.
+    /// Returns the end of a thread's node.
     fn end(&self, slot: SlotIdx) -> TimeNs {
         let waited = self.wait_gaps.get(&slot.after());
         let waited = waited.map_or(0, |waited| waited.0);
-        // The place behind a thread's last node is the time at which the thread ends.
+        // The place after a thread's last node is the thread's end.
         TimeNs(self.place[slot.after().index()].saturating_sub(waited))
     }
 
-    /// The thread of node `slot` waited before it.
+    /// Records that the thread of node `slot` waited before it.
     pub(crate) fn add_wait_gap(&mut self, slot: SlotIdx, waited: DurationNs) {
         *self.wait_gaps.entry(slot).or_default() += waited;
     }
 
-    /// The thread of a slot.
+    /// Returns the thread of a slot.
     pub(crate) fn thread(&self, slot: SlotIdx) -> ThreadIdx {
         ThreadIdx::new(self.bases.partition_point(|base| *base <= slot) - 1)
     }
 
-    /// The boundary of a thread whose first slice follows on another thread's work takes no time.
+    /// Shrinks a thread's boundary to no time, since its first slice follows work of another
+    /// thread.
     pub(crate) fn end_boundary(&mut self, boundary: SlotIdx) {
-        // The handoff says what the thread waited for, so that a boundary would count that time
-        // twice.
+        // The handoff explains the wait of the thread, so a boundary would count that time twice.
         self.place[boundary.index()] = self.place[boundary.after().index()];
     }
 
-    /// Puts a boundary, from `begin` on, before the first slice of each thread.
+    /// Adds a boundary from `begin` before the first slice of each thread.
     pub(crate) fn add_boundaries(&mut self, begin: TimeNs) {
         for (track, base) in self
             .tracks
@@ -259,10 +261,10 @@ impl Draft {
         }
     }
 
-    /// The call whose slices begin with `slot` and end by `end` has waited until `until` for what
-    /// began at `begun`: a wait gap is left before what it does after that. The slot of that.
-    /// `None` if something else that began in the call runs then, for longer than clocks err.
-    /// O(slices in the call).
+    /// Records that a call waited until `until` for something that began at `begun`. The call's
+    /// slices begin with `slot` and end by `end`. Leaves a wait gap before the call's remaining
+    /// time, and returns its slot. `None` if something else that began in the call runs then, for
+    /// longer than the clock error. O(slices in the call).
     pub(crate) fn wait_in(
         &mut self,
         slot: SlotIdx,
@@ -273,27 +275,27 @@ impl Draft {
         let (mut at, mut own) = (slot, slot);
         while self.end(at) < until && self.place(at.after()) < end {
             at = at.after();
-            // A call in which an op or another call ran is in several slices: the wait goes into
-            // the last of its own.
+            // A call in which an op or another call ran has several slices: the wait goes into the
+            // last one of its own.
             if self.kind[at.index()] == NodeKind::Runtime {
                 own = at;
             }
         }
         let left = self.end(own);
-        // A row that ends after the call returned is waited for until the return: what the clocks
-        // show beyond that is their error.
+        // If a row ends after the call returned, the wait lasts until the return: anything beyond
+        // is clock error.
         if left <= begun || until - left > CLOCK_TOLERANCE.max(until - end) {
             return None;
         }
         let waited = left.min(until) - self.place(own);
         self.add_wait_gap(own, waited);
-        // The slice now begins where the wait ends: the time before is the gap that `wait_gaps` has.
+        // The slice now begins at the end of the wait: `wait_gaps` holds the time before.
         self.place[own.index()] += waited.0;
         Some(own)
     }
 
-    /// A thread did nothing but wait from the start of slot `first` to that of `last`: what stands
-    /// between takes no time. Left as it is where an op begins between. O(slots between).
+    /// Records that a thread only waited from the start of slot `first` to the start of `last`:
+    /// nodes between take no time. Changes nothing if an op begins between. O(slots between).
     pub(crate) fn wait_between(&mut self, first: SlotIdx, last: SlotIdx) {
         let between = first.index()..last.index();
         let begins_op = |at: usize| self.kind[at] == NodeKind::HostOp && self.first[at];
@@ -301,7 +303,7 @@ impl Draft {
             return;
         }
         let waited = self.place(last) - self.place(first);
-        // The whole time is one gap now, with those that were known.
+        // All that time is now one gap, including known ones.
         let known = self.wait_gaps.range(first.after()..=last);
         let known: Vec<SlotIdx> = known.map(|(slot, _)| *slot).collect();
         for slot in known {
@@ -312,31 +314,29 @@ impl Draft {
         self.place[between].fill(begun);
     }
 
-    /// Puts row `slot`, or the delay before it, behind `from` if that is possible without disorder
-    /// on its queue.
+    /// Moves row `slot`, or the delay before it, after `from` if that keeps the order of its queue.
     pub(crate) fn move_behind(&mut self, slot: SlotIdx, from: SlotIdx) {
         let (at, place) = (slot.index(), self.place(from).0 + 1);
         let track = &self.tracks[self.bases.len() - 1 + self.resource[at] as usize];
-        // A row that stands before its successor on the queue must stay there, or stream order
-        // would lead back.
+        // A row must stay before its successor on the queue, or stream order would lead back.
         if self.place[at] < place && (slot.after() == track.end || self.place[at + 1] >= place) {
             self.place[at] = place;
         }
     }
 
-    /// Whether a slot is an unexplained wait: the row that waits has the next slot.
+    /// True if a slot is an unexplained wait; the waiting row has the next slot.
     pub(crate) fn is_wait(&self, slot: SlotIdx) -> bool {
         self.kind[slot.index()] == NodeKind::UnexplainedWait
     }
 
-    /// The last node of those from `slot` on that ends by `end`.
+    /// Returns the last node from `slot` on that ends by `end`.
     pub(crate) fn last_ended(&self, slot: SlotIdx, end: TimeNs) -> Option<SlotIdx> {
         let ended = (slot.index()..)
             .take_while(|slot| self.place[slot + 1] <= end.0 && self.place[*slot] < end.0);
         ended.last().map(SlotIdx::new)
     }
 
-    /// Appends a device row, or a delay before one; its slot.
+    /// Appends a device row, or a delay before one, and returns its slot.
     pub(crate) fn add_row(
         &mut self,
         kind: NodeKind,
@@ -357,7 +357,7 @@ impl Draft {
         slot
     }
 
-    /// The rows from `first` on are a queue's.
+    /// Completes a queue: its rows are those from `first` on.
     pub(crate) fn close_queue(&mut self, first: SlotIdx) {
         self.tracks.push(SlotRange {
             start: first,
@@ -365,22 +365,22 @@ impl Draft {
         });
     }
 
-    /// The slot of the next device row.
+    /// Slot of the next device row.
     pub(crate) fn next_row(&self) -> SlotIdx {
         self.end
     }
 
-    /// Slots below are threads'.
+    /// First slot of the device rows; lower slots belong to threads.
     fn first_row(&self) -> SlotIdx {
         self.bases.last().copied().unwrap_or_default()
     }
 
-    /// A node's place.
+    /// Returns a node's place.
     pub(crate) fn place(&self, slot: SlotIdx) -> TimeNs {
         TimeNs(self.place[slot.index()])
     }
 
-    /// Kind, source, start and end of a host node.
+    /// Returns kind, source, start and end of a host node.
     #[cfg(test)]
     pub(crate) fn host_node(&self, slot: SlotIdx) -> (NodeKind, u32, i64, i64) {
         let at = slot.index();
@@ -392,16 +392,16 @@ impl Draft {
         )
     }
 
-    /// The slots of all nodes by place; at one instant by track.
+    /// Returns the slots of all nodes by place; at equal places by track.
     pub(crate) fn order(&self) -> Vec<SlotIdx> {
-        // pieces of time, each put in order by itself; cut where the longest track tells
+        // pieces of time, each sorted separately, with bounds taken from the longest track
         let nodes: usize = self.tracks.iter().map(|track| track.len()).sum();
         let pieces = nodes.div_ceil(PIECE);
         let longest = self
             .tracks
             .iter()
-            // The longest track is spread over the window, so equal parts of it give pieces of
-            // about equal size.
+            // The longest track covers the window, so equal parts of it give pieces of about equal
+            // size.
             .max_by_key(|track| track.len())
             .copied()
             .unwrap_or_default();
@@ -433,14 +433,14 @@ impl Draft {
             for (to, slot) in slice.iter_mut().zip(slots) {
                 *to = slot;
             }
-            // the tracks are runs, which a merge sort takes as they are
+            // tracks are sorted runs, which a merge sort exploits
             slice.sort_by_key(|slot| self.place[slot.index()]);
         });
         order
     }
 
-    /// Per node in `order`, the thread or queue that it runs on, and whether that is a queue. Takes
-    /// what only this needs.
+    /// Returns the thread or queue of each node in `order`, and true for queues. Takes the columns
+    /// that nothing else needs.
     pub(crate) fn node_tracks(&mut self, order: &[SlotIdx]) -> (Vec<TrackIdx>, Vec<bool>) {
         let host = self.first_row().index();
         let resource = std::mem::take(&mut self.resource);
@@ -448,15 +448,15 @@ impl Draft {
         (tracks, gather(order, |at| at >= host))
     }
 
-    /// The nodes in `order`, but for their tracks. An op that communicates by itself is a
-    /// collective in its first slice.
+    /// Returns the nodes in `order`, without their tracks. The first slice of an op that
+    /// communicates by itself becomes a collective.
     pub(crate) fn nodes(
         mut self,
         order: &[SlotIdx],
         device: &DeviceTrace,
         communicates: &[bool],
     ) -> Nodes {
-        // each column goes when no other needs it, so that there are never two drafts
+        // each column is dropped once unused, so that there are never two drafts
         let kind = gather(order, |at| match self.kind[at] {
             NodeKind::HostOp | NodeKind::HostGap
                 if self.first[at] && communicates.get(self.source[at] as usize) == Some(&true) =>
@@ -475,11 +475,11 @@ impl Draft {
                 .with_min_len(PIECE / 4)
                 .map(|(&slot, &source)| (slot, slot.index(), source as usize))
         };
-        // Device rows keep their measured start: their place can be later, where the clocks put
-        // them before their launch.
+        // Device rows keep their measured start: their place is later if the clocks put them before
+        // their launch.
         let start_of = |slot: SlotIdx, at: usize, row: usize| match slot < host {
             true => TimeNs(place[at]),
-            // for the same reason a delay's place can be later than the row that it delays
+            // for the same reason, a delay's place can be later than the delayed row
             false if self.kind[at].is_delay() => rows.start[row].min(TimeNs(place[at])),
             false => rows.start[row],
         };
@@ -501,7 +501,7 @@ impl Draft {
     }
 }
 
-/// A column in order.
+/// Returns a column in the given order.
 fn gather<T: Send>(order: &[SlotIdx], value: impl Fn(usize) -> T + Sync) -> Vec<T> {
     order
         .par_iter()
@@ -510,7 +510,7 @@ fn gather<T: Send>(order: &[SlotIdx], value: impl Fn(usize) -> T + Sync) -> Vec<
         .collect()
 }
 
-/// A column in order, instead of the one by slot.
+/// Replaces a column by slot with the column in the given order.
 fn take<T: Copy + Send + Sync>(order: &[SlotIdx], column: &mut Vec<T>) -> Vec<T> {
     let column = std::mem::take(column);
     gather(order, |at| column[at])
@@ -521,7 +521,7 @@ mod tests {
     use super::*;
     use crate::graph::testing::{slices, slot};
 
-    /// Three threads, of which one has no nodes, and two queues; long enough for several pieces.
+    /// Three threads, one of them without nodes, and two queues; long enough for several pieces.
     #[test]
     fn tracks_are_merged_by_place_and_at_one_instant_in_turn() {
         let sizes = [3 * PIECE, 0, PIECE / 2];
@@ -598,7 +598,7 @@ mod tests {
             // the next call begins as this one ends
             (110, 210, Some(200)),
             (110, 150, Some(150)),
-            // it had ended before the call
+            // ended before the call
             (50, 60, Some(100)),
             (200, 201, None),
             (110, late, Some(200)),
@@ -612,7 +612,7 @@ mod tests {
         }
     }
 
-    /// A slice of an op that goes on is no work of its own.
+    /// A slice that continues an op is no new work.
     #[test]
     fn a_thread_waits_between_two_slots_unless_an_op_begins() {
         for (begins, waits) in [(false, true), (true, false)] {

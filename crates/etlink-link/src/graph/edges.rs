@@ -1,4 +1,4 @@
-//! Edges, grouped by the node that waits.
+//! Edges of the graph, grouped by the waiting node.
 
 use crate::graph::kinds::EdgeKind;
 use etlink_model::NodeIdx;
@@ -6,17 +6,17 @@ use etlink_model::NodeIdx;
 /// A reason for node `to` to wait for the end of node `from`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Edge {
-    /// The node that waits.
+    /// Waiting node.
     pub to: NodeIdx,
-    /// The evidence that the wait rests on.
+    /// Evidence for the wait.
     pub kind: EdgeKind,
-    /// The node waited for; a lower number than `to`.
+    /// Awaited node; a lower number than `to`.
     pub from: NodeIdx,
-    /// Found by a rule, not recorded.
+    /// True if the edge was found by a rule, not recorded.
     pub inferred: bool,
 }
 
-/// Edges by `to`, `kind`, `from`: compressed rows, a column for each part.
+/// Edges by `to`, `kind`, `from`: compressed rows, with a column for each part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edges {
     kind: Vec<EdgeKind>,
@@ -26,7 +26,7 @@ pub struct Edges {
     first: Vec<u32>,
 }
 
-/// What one node waits for, by kind and number.
+/// Awaited nodes of one node, by kind and number.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeDeps<'e> {
     to: NodeIdx,
@@ -36,20 +36,20 @@ pub struct NodeDeps<'e> {
 }
 
 impl Edges {
-    /// Sorts `all` into rows for `nodes` nodes; the same edge twice becomes one. O(n log n).
+    /// Sorts `all` into rows for `nodes` nodes, and drops duplicates. O(n log n).
     pub fn new(all: Vec<Edge>, nodes: usize) -> Self {
         Edges::chained(std::iter::repeat_n(NodeIdx::NONE, nodes), all)
     }
 
-    /// One node per entry of `previous`, with an edge of program order from there but for
-    /// [`NodeIdx::NONE`], and `others`.
+    /// Builds one node per entry of `previous`, with an edge of program order from that entry
+    /// unless it is [`NodeIdx::NONE`], and adds the edges `others`.
     pub(crate) fn chained(
         previous: impl ExactSizeIterator<Item = NodeIdx>,
         mut others: Vec<Edge>,
     ) -> Self {
-        // made in runs that are in order already, which a merge sort takes as they are
+        // built from sorted runs, which a merge sort exploits
         others.sort();
-        // Stated edges sort before inferred ones, so that the stated one of a pair stays.
+        // Stated edges sort before inferred ones, so the stated one of a pair is kept.
         others.dedup_by_key(|edge| (edge.to, edge.kind, edge.from));
         let (nodes, most) = (previous.len(), previous.len() + others.len());
         let mut edges = Edges {
@@ -86,17 +86,17 @@ impl Edges {
         self.from.len()
     }
 
-    /// Whether the graph has no edges.
+    /// True if the graph has no edges.
     pub fn is_empty(&self) -> bool {
         self.from.is_empty()
     }
 
-    /// The kind of each.
+    /// Kind of each edge.
     pub fn kinds(&self) -> &[EdgeKind] {
         &self.kind
     }
 
-    /// What node `to` waits for.
+    /// Returns the edges to node `to`.
     pub fn deps(&self, to: NodeIdx) -> NodeDeps<'_> {
         let range = self.first[to.index()] as usize..self.first[to.index() + 1] as usize;
         NodeDeps {
@@ -107,12 +107,12 @@ impl Edges {
         }
     }
 
-    /// The place of the first edge to node `to` among all of [`iter`](Edges::iter).
+    /// Index of the first edge to node `to` in [`iter`](Edges::iter).
     pub fn first_place(&self, to: NodeIdx) -> usize {
         self.first[to.index()] as usize
     }
 
-    /// All edges, by `to`.
+    /// Iterates over all edges, by `to`.
     pub fn iter(&self) -> impl Iterator<Item = Edge> {
         let nodes = self.first.len().saturating_sub(1);
         (0..nodes).flat_map(|to| self.deps(NodeIdx::new(to)).iter())
@@ -120,17 +120,17 @@ impl Edges {
 }
 
 impl<'e> NodeDeps<'e> {
-    /// Number of reasons that the node has to wait.
+    /// Number of edges to the node.
     pub fn len(&self) -> usize {
         self.from.len()
     }
 
-    /// Whether the node waits for nothing.
+    /// True if the node waits for nothing.
     pub fn is_empty(&self) -> bool {
         self.from.is_empty()
     }
 
-    /// The edges, by kind and by the node waited for.
+    /// Iterates over the edges, by kind and awaited node.
     pub fn iter(self) -> impl Iterator<Item = Edge> + 'e {
         let parts = self.kind.iter().zip(self.from).zip(self.inferred);
         parts.map(move |((&kind, &from), &inferred)| Edge {
@@ -141,7 +141,7 @@ impl<'e> NodeDeps<'e> {
         })
     }
 
-    /// Whether an edge of this kind comes from node `from`. O(log n).
+    /// True if an edge of this kind comes from node `from`. O(log n).
     pub fn contains(&self, kind: EdgeKind, from: NodeIdx) -> bool {
         let begin = self.kind.partition_point(|other| *other < kind);
         let end = self.kind.partition_point(|other| *other <= kind);

@@ -1,9 +1,9 @@
-//! What nodes and edges are, and why some rows have no launch and some ops no match.
+//! Kinds of nodes and edges, matching rules, and reasons for missing launches.
 
 use borsh::{BorshDeserialize, BorshSerialize};
 use serde::Serialize;
 
-/// What a node is.
+/// Kind of a node.
 #[derive(
     Clone,
     Copy,
@@ -28,20 +28,20 @@ pub enum NodeKind {
     Runtime,
     /// A kernel, copy or memset.
     DeviceOp,
-    /// A collective, send or receive: its device row, or its host op where no device takes part.
+    /// A collective, send or receive: its device row, or its host op if no device takes part.
     Collective,
-    /// Time on a thread in which no op runs but the program does; inside a user annotation it bears
-    /// its name.
+    /// Time on a thread in which the program runs outside all ops; inside a user annotation, it
+    /// carries the annotation's name.
     HostGap,
-    /// The head of a thread or queue, from the window's start on: what came before the recording.
+    /// Start of a thread or queue, from the window's start: time of work before the recording.
     Boundary,
-    /// On a queue, between the end of all known causes of the next row and its start, where that is
-    /// longer than launches and waits take.
+    /// Unexplained time on a queue: from the end of all known causes of the next row to its start,
+    /// if longer than launches and waits take.
     UnexplainedWait,
 }
 
 impl NodeKind {
-    /// Its name in reports and outputs.
+    /// Name of the kind in reports and outputs.
     pub fn name(self) -> &'static str {
         match self {
             NodeKind::HostOp => "host_op",
@@ -54,13 +54,13 @@ impl NodeKind {
         }
     }
 
-    /// Whether it stands for time that passes, not for work.
+    /// True if the node is elapsed time rather than work.
     pub fn is_delay(self) -> bool {
         matches!(self, NodeKind::Boundary | NodeKind::UnexplainedWait)
     }
 }
 
-/// Why an edge is there.
+/// Reason for an edge.
 #[derive(
     Clone,
     Copy,
@@ -78,28 +78,30 @@ impl NodeKind {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum EdgeKind {
-    /// Previous slice of a thread to the next.
+    /// From the previous slice of a thread to the next.
     #[default]
     ProgramOrder,
-    /// What ran before a runtime call to the device row that the call caused.
+    /// From the node before a runtime call to the device row that the call caused.
     Launch,
-    /// Previous row of a queue to the next.
+    /// From the previous row of a queue to the next.
     StreamOrder,
-    /// Last row before an event was recorded to the first row after another queue waited for it.
+    /// From the last row before an event was recorded to the first row after another queue waited
+    /// for it.
     EventWait,
-    /// The row that a host call blocked for to what the call does after that.
+    /// From the row that a host call blocked for to the call's remaining time.
     HostWait,
-    /// What gave another thread its work to that work, and that work to what waits for it.
+    /// From the giver of work to that work on another thread, and from that work to what waits for
+    /// it.
     Handoff,
-    /// The last to write a tensor to what reads it on another thread.
+    /// From the last writer of a tensor to its reader on another thread.
     Tensor,
-    /// Each rank's arrival at a collective to what the ranks do together then. Only between ranks:
-    /// a linked trace has none.
+    /// From each rank's arrival at a collective to the joint transfer. Only between ranks: a linked
+    /// trace has none.
     Collective,
 }
 
 impl EdgeKind {
-    /// All of them, in order.
+    /// All kinds, in order.
     pub const ALL: [EdgeKind; 8] = [
         EdgeKind::ProgramOrder,
         EdgeKind::Launch,
@@ -111,7 +113,7 @@ impl EdgeKind {
         EdgeKind::Collective,
     ];
 
-    /// Its name in reports.
+    /// Name of the kind in reports.
     pub fn name(self) -> &'static str {
         match self {
             EdgeKind::ProgramOrder => "program_order",
@@ -125,7 +127,7 @@ impl EdgeKind {
         }
     }
 
-    /// Whether it orders a thread's work, rather than bringing work or data to it.
+    /// True if the edge orders a thread's work, rather than bringing work or data to it.
     pub fn is_control(self) -> bool {
         matches!(
             self,
@@ -134,7 +136,7 @@ impl EdgeKind {
     }
 }
 
-/// By which rule a CPU op found its host node.
+/// Rule that matched a CPU op to its host node.
 #[derive(
     Clone,
     Copy,
@@ -152,16 +154,16 @@ impl EdgeKind {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum MatchRule {
-    /// Not matched.
+    /// The op was not matched.
     #[default]
     None,
-    /// `rf_id` is `Record function id` and the names agree.
+    /// `rf_id` equals `Record function id`, and the names agree.
     Id,
-    /// Same place in the same sequence of names of a thread.
+    /// The ops have the same place in the same sequence of names of a thread.
     Order,
 }
 
-/// Why a device row has no launch.
+/// Reason a device row has no launch.
 #[derive(
     Clone,
     Copy,
@@ -179,17 +181,17 @@ pub enum MatchRule {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum NoLaunch {
-    /// It has one.
+    /// The row has a launch.
     #[default]
     Launched,
     /// The trace has no runtime calls at all.
     NoCallsRecorded,
     /// The row has no correlation id.
     NoCorrelation,
-    /// Started, or by its id was launched, before the first call that the trace has.
+    /// The row started, or by its id was launched, before the first call in the trace.
     BeforeWindow,
-    /// A correlation id that no call has.
+    /// No call has the row's correlation id.
     CallNotRecorded,
-    /// The call starts after the row: the clocks disagree or the ids were reused.
+    /// The call starts after the row: the clocks disagree or ids were reused.
     StartsBeforeCall,
 }

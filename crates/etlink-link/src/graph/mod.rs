@@ -1,4 +1,4 @@
-//! The graph: what nodes and edges are, and how they are made.
+//! The graph: its nodes and edges, and their construction.
 
 pub(crate) mod build;
 pub(crate) mod draft;

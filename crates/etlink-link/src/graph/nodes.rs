@@ -1,4 +1,4 @@
-//! Nodes, by time.
+//! Nodes of the graph, in order of time.
 
 use super::edges::Edges;
 use super::kinds::NodeKind;
@@ -7,31 +7,31 @@ use etlink_model::{DurationNs, NodeIdx, QueueIdx, ThreadIdx, TimeNs, TrackIdx};
 /// An interval of work, or of waiting, on one thread or queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Node {
-    /// What ran, or why nothing did.
+    /// Kind of work, or of waiting.
     pub kind: NodeKind,
-    /// Row of [`DeviceTrace::ops`](etlink_model::DeviceTrace::ops) (host op; gap: the enclosing
-    /// annotation or `u32::MAX`), `calls` (runtime) or `rows` (device op). A collective is a row
-    /// when `on_device`, else an op. Of a delay on a queue: the row that it delays.
+    /// Row of [`DeviceTrace::ops`](etlink_model::DeviceTrace::ops) (host op; for a gap, the
+    /// enclosing annotation or `u32::MAX`), `calls` (runtime) or `rows` (device op). A collective
+    /// refers to a row if `on_device`, else to an op. A delay on a queue refers to the delayed row.
     pub source: u32,
-    /// The first, or only, slice of its source: it bears the op's identity.
+    /// True for the first, or only, slice of its source, which carries the op's identity.
     pub first: bool,
-    /// Whether it runs on a device queue.
+    /// True if the node runs on a device queue.
     pub on_device: bool,
-    /// Its thread or queue, see [`Node::thread`] and [`Node::queue`].
+    /// Thread or queue of the node, see [`Node::thread`] and [`Node::queue`].
     pub track: TrackIdx,
-    /// When it began.
+    /// Start of the node.
     pub start: TimeNs,
-    /// How long this slice took.
+    /// Duration of this slice.
     pub duration: DurationNs,
 }
 
 impl Node {
-    /// The thread of a node of the host.
+    /// Thread of a host node; `None` for device nodes.
     pub fn thread(&self) -> Option<ThreadIdx> {
         (!self.on_device).then_some(ThreadIdx(self.track.0))
     }
 
-    /// The queue of a node of a device.
+    /// Queue of a device node; `None` for host nodes.
     pub fn queue(&self) -> Option<QueueIdx> {
         self.on_device.then_some(QueueIdx(self.track.0))
     }
@@ -56,17 +56,17 @@ impl Nodes {
         self.kind.len()
     }
 
-    /// Whether the graph has no nodes.
+    /// True if the graph has no nodes.
     pub fn is_empty(&self) -> bool {
         self.kind.is_empty()
     }
 
-    /// The numbers of all nodes, ascending.
+    /// Numbers of all nodes, ascending.
     pub fn indices(&self) -> impl DoubleEndedIterator<Item = NodeIdx> + use<> {
         (0..self.len() as u32).map(NodeIdx)
     }
 
-    /// A node from its columns.
+    /// Assembles a node from the columns.
     pub fn get(&self, node: NodeIdx) -> Node {
         let index = node.index();
         Node {
@@ -80,14 +80,14 @@ impl Nodes {
         }
     }
 
-    /// When a node ended.
+    /// End of a node.
     pub fn end(&self, node: NodeIdx) -> TimeNs {
         self.start[node.index()] + self.duration[node.index()]
     }
 
-    /// From the end of the last node that a node waits for to its start: what launches and waits
-    /// took. Below zero for a device op that starts before: with programmatic dependent launch. What
-    /// is left of the op then takes no less than no time. Zero without deps. O(deps).
+    /// Time from the end of the last awaited node to the node's start: the cost of launches and
+    /// waits. Negative for a device op that starts earlier, with programmatic dependent launch; the
+    /// rest of the op then takes at least 0. Zero without dependencies. O(deps).
     pub fn latency(&self, edges: &Edges, node: NodeIdx) -> DurationNs {
         let deps = edges.deps(node).iter();
         let Some(latest) = deps.map(|edge| self.end(edge.from)).max() else {

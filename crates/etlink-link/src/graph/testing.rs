@@ -1,11 +1,11 @@
-//! Drafts as tests draw them.
+//! Drafts drawn by tests.
 
 use super::draft::{Draft, SlotIdx};
 use super::kinds::NodeKind;
 use etlink_model::{ThreadIdx, TimeNs};
 
-/// Threads with slices of a kind that begin at these times, and the time at which each thread ends;
-/// room for `rows` device rows. Slices have the sources 0, 1, …
+/// Draws threads with slices of `kind` that begin at the given times; the last time of each thread
+/// is its end. Leaves room for `rows` device rows. Slices have the sources 0, 1, …
 pub(super) fn slices(kind: NodeKind, threads: &[&[i64]], rows: usize) -> Draft {
     let sizes = threads.iter().map(|times| times.len() - 1);
     let mut draft = Draft::new(sizes, rows);
@@ -26,7 +26,8 @@ pub(super) fn slices(kind: NodeKind, threads: &[&[i64]], rows: usize) -> Draft {
     draft
 }
 
-/// The slot of this number. Of a thread the first is its boundary's, the last its end's.
+/// Returns the slot of this number. A thread's first slot is its boundary's, the last one its
+/// end's.
 pub(super) fn slot(number: usize) -> SlotIdx {
     (0..number).fold(SlotIdx::default(), |slot, _| slot.after())
 }

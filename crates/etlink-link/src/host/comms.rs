@@ -1,15 +1,15 @@
-//! Which nodes of a host are its communications.
+//! Finds the host nodes that are communications.
 //!
 //! ```text
 //! thread     record(all_reduce)  …  record(wait) . . . . . . ____
 //! worker               |== gloo:all_reduce ==============|          the range
 //! thread     record(recv)  …  record(wait)===============____       the wait
 //! ```
-//! A call gives the communication away and returns. The worker's range is the communication, from
-//! the rank's arrival to the end of the transfer. What the thread was blocked meanwhile is a wait
-//! gap, which has no duration. Without a range the transfer ends with the blocked wait: the call
-//! stays the communication, and the wait is where it takes time. Of a range or wait in several
-//! slices, cut by ops that it calls, the longest is the transfer.
+//! A call hands the communication over and returns. The worker's range is the communication, from
+//! the rank's arrival to the end of the transfer. Time in which the thread was blocked meanwhile is
+//! a wait gap, which has no duration. Without a range, the transfer ends with the blocked wait: the
+//! call stays the communication, and the wait is where it takes time. If ops called inside split a
+//! range or wait into several slices, the longest slice is the transfer.
 
 use crate::graph::kinds::NodeKind;
 use crate::graph::nodes::Nodes;
@@ -17,21 +17,21 @@ use crate::host::pending::{CarriedOut, collective_key, gloo_ranges, recorded_wai
 use etlink_model::{DeviceTrace, DurationNs, NodeIdx, OpIdx, TimeNs};
 use rustc_hash::FxHashMap;
 
-/// A host op's communication that goes on in another op.
+/// A host op's communication that continues in another op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostComm {
-    /// The op in which it goes on: a worker's range, or the record of a wait.
+    /// Op in which it continues: a worker's range, or the record of a wait.
     pub carrier: OpIdx,
-    /// The longest slice of that, which ends with the transfer.
+    /// Longest slice of the carrier, which ends with the transfer.
     pub node: NodeIdx,
-    /// The op that began it, and that says what it is; [`OpIdx::NONE`] where none is known.
+    /// Op that began and describes the communication; [`OpIdx::NONE`] if unknown.
     pub given: OpIdx,
-    /// The carrier is a wait of the thread that began it.
+    /// True if the carrier is a wait of the thread that began it.
     pub is_wait: bool,
 }
 
-/// Marks the ranges of workers as communications. `communicates` has the ops that are
-/// communications themselves. By carrier. O(nodes) where there is one, else O(names + ops that
+/// Marks the ranges of workers as communications, and returns them by carrier. `communicates` marks
+/// the ops that are communications themselves. O(nodes) if there is one, else O(names + ops that
 /// communicate).
 pub(crate) fn mark_host_comms(
     device: &DeviceTrace,
@@ -56,14 +56,13 @@ pub(crate) fn mark_host_comms(
         let waits: FxHashMap<_, _> = recorded_waits(device).collect();
         for op in (0..communicates.len()).filter(|op| communicates[*op]) {
             let wait = collective_key(device, op).and_then(|key| waits.get(&key));
-            // The wait must lie behind the call: a number that comes back would name an earlier
-            // one.
+            // The wait must come after the call: a reused number would name an earlier one.
             if let Some(&wait) = wait.filter(|wait| **wait > op) {
                 add(OpIdx::new(wait), OpIdx::new(op), true);
             }
         }
     } else {
-        // Nothing is recorded that would be counted twice: the ranges are all that is known.
+        // Nothing is recorded that would count twice: only the ranges are known.
         for range in gloo_ranges(device) {
             add(range, OpIdx::NONE, false);
         }
@@ -71,7 +70,7 @@ pub(crate) fn mark_host_comms(
     if carriers.is_empty() {
         return vec![];
     }
-    // A range that ended late is no transfer any more then.
+    // The part of a range after its early end is no transfer.
     let late = carried_out.iter().filter(|one| one.handoff.ended_late);
     let ends = late.map(|one| (one.range, one.handoff.end)).collect();
     choose_longest_slices(nodes, &mut carriers, &ends);
@@ -84,7 +83,8 @@ pub(crate) fn mark_host_comms(
     comms
 }
 
-/// `ends` has the carriers of which only what begins before that time counts.
+/// Sets each carrier's longest slice. For carriers in `ends`, only slices that begin before that
+/// time count.
 fn choose_longest_slices(
     nodes: &Nodes,
     carriers: &mut FxHashMap<OpIdx, HostComm>,

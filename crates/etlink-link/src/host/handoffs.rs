@@ -1,15 +1,15 @@
-//! Work that one thread gives to another and waits for: the autograd engine. For collectives see
-//! [`super::pending`].
+//! Finds work that one thread hands to another and waits for: the autograd engine. For collectives
+//! see [`super::pending`].
 //!
 //! ```text
 //! producer    forward  ____A   . . . . . . . . .  B____ optimizer
 //! consumer                  |== backward ops ==|
 //! ```
-//! The producer's gap is cut where the consumer begins and ends; between the two it waits. That the
-//! consumer's ops are the producer's shows in their `Fwd thread id` and `Sequence number`
-//! (`RecordFunction::forwardThreadId`), which the forward ops have too; else in their names, where
-//! a single thread has a gap around them. Both times, the producer must begin and end nothing
-//! meanwhile. O(n log n).
+//! The producer's gap is split at the consumer's start and end; between the two it waits. The
+//! consumer's ops belong to the producer if their `Fwd thread id` and `Sequence number`
+//! (`RecordFunction::forwardThreadId`) match its forward ops. Without these, their names decide,
+//! provided only one thread has a gap around them. In both cases, nothing may begin or end on the
+//! producer meanwhile. O(n log n).
 
 use crate::host::Handoff;
 use crate::host::pending::{CarriedOut, pending_collectives};
@@ -23,10 +23,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
-/// How many of a consumer's latest handoffs are looked through for one that an op lies in.
+/// Number of a consumer's latest handoffs that are searched for one containing an op.
 const LATEST: usize = 8;
 
-/// Finds all handoffs, by consumer and time, and those of them to workers that communicate.
+/// Finds all handoffs, by consumer and time, and those to workers that communicate.
 pub(crate) fn handoffs(device: &DeviceTrace) -> (Vec<Handoff>, Vec<CarriedOut>) {
     let evidence = evidence(device);
     let mut carried_out = pending_collectives(device);
@@ -41,7 +41,7 @@ pub(crate) fn handoffs(device: &DeviceTrace) -> (Vec<Handoff>, Vec<CarriedOut>) 
         idle_intervals(device)
     };
     let mut found = engine_handoffs(device, evidence, &intervals);
-    // What is known of the reducer comes before what only times say.
+    // Knowledge of the reducer takes precedence over mere times.
     add_reducer_waits(device, &mut collectives, |thread, from, until| {
         let of_thread = intervals.get(thread.index());
         of_thread.map_or(vec![], |of_thread| of_thread.rests_within(from, until))
@@ -52,12 +52,12 @@ pub(crate) fn handoffs(device: &DeviceTrace) -> (Vec<Handoff>, Vec<CarriedOut>) 
     }
     found.extend(collectives);
     found.sort_by_key(|handoff| (handoff.consumer, handoff.start, handoff.end));
-    // Nested ops give the same stretch of a consumer's work several times.
+    // Nested ops find the same period of a consumer's work several times.
     found.dedup_by_key(|handoff| (handoff.consumer, handoff.start));
     (found, carried_out)
 }
 
-/// Per thread, when it does nothing.
+/// Returns the idle intervals of each thread.
 fn idle_intervals(device: &DeviceTrace) -> Vec<IdleIntervals> {
     let threads = device.threads.len();
     let ops = Groups::<ThreadIdx, OpIdx>::new(&device.ops.thread, threads);
@@ -68,7 +68,7 @@ fn idle_intervals(device: &DeviceTrace) -> Vec<IdleIntervals> {
     intervals.collect()
 }
 
-/// Work of the autograd engine.
+/// Finds the work of the autograd engine.
 fn engine_handoffs(
     device: &DeviceTrace,
     evidence: Vec<Evidence>,
@@ -80,7 +80,7 @@ fn engine_handoffs(
     for Evidence { op, producer } in evidence {
         let (start, end) = (ops.start[op], ops.start[op] + ops.duration[op]);
         let consumer = ops.thread[op];
-        // A backward pass has thousands of ops in one handoff, and `found` is nearly in order of
+        // A backward pass has thousands of ops in one handoff, and `found` is nearly sorted by
         // time.
         let mut latest = found.iter().rev().take(LATEST);
         if latest.any(|known| known.holds(consumer, start, end)) {
@@ -92,8 +92,8 @@ fn engine_handoffs(
             quiet.only_one_around(consumer, start, end)
         });
         let Some(producer) = producer else { continue };
-        // A producer that begins or ends something meanwhile does not wait: `backward()` blocks its
-        // caller (`Engine::execute` waits for its future).
+        // A producer on which something begins or ends meanwhile does not wait: `backward()` blocks
+        // its caller (`Engine::execute` waits for its future).
         let Some(quiet) = intervals[producer.index()].quiet_around(start, end) else {
             continue;
         };
@@ -101,7 +101,7 @@ fn engine_handoffs(
             continue;
         };
         if start < end {
-            // A consumer that has slept wakes some time after it was given the work.
+            // A sleeping consumer wakes some time after it received the work.
             let slept = idle.is_none_or(|idle| idle < start);
             let given = if slept {
                 start.shifted(-USUAL_WAKE.0).max(quiet.0)
@@ -125,8 +125,8 @@ fn engine_handoffs(
     found
 }
 
-/// A producer whose wait is not recorded waited for what ended while it rested, if it went on soon
-/// after the last of that.
+/// Infers waits for producers without a recorded wait: a producer waited for everything that ended
+/// during its rest, if it continued soon after the last of these ended.
 fn infer_waits(handoffs: &mut [Handoff], intervals: &[IdleIntervals]) {
     let mut waits: FxHashSet<(ThreadIdx, TimeNs)> = FxHashSet::default();
     for handoff in handoffs.iter() {
@@ -145,7 +145,7 @@ fn infer_waits(handoffs: &mut [Handoff], intervals: &[IdleIntervals]) {
     }
 }
 
-/// When the producer of a handoff without a recorded wait rested around its end.
+/// Returns the rest of the producer around the end of a handoff; `None` if a wait is recorded.
 fn unrecorded_rest(handoff: &Handoff, intervals: &[IdleIntervals]) -> Option<(TimeNs, TimeNs)> {
     if handoff.wait.is_some() {
         return None;
@@ -154,27 +154,27 @@ fn unrecorded_rest(handoff: &Handoff, intervals: &[IdleIntervals]) -> Option<(Ti
     producer.rest_around(handoff.end)
 }
 
-/// An op that runs for another thread: which, if its numbers say so.
+/// An op that runs for another thread, with that thread if its numbers name it.
 struct Evidence {
     op: usize,
     producer: Option<ThreadIdx>,
 }
 
-/// Whether an op says which forward op it belongs to.
+/// True if an op names its forward op.
 fn is_backward(device: &DeviceTrace, op: usize) -> bool {
     device.ops.fwd_thread[op] != 0 && device.ops.seq_id[op] >= 0
 }
 
-/// By what a backward op finds its forward op. Each process counts by itself.
+/// Key that connects a backward op to its forward op. Each process has its own numbers.
 fn forward_key(device: &DeviceTrace, op: usize) -> (TrackLabel, i64) {
     let thread = device.ops.thread[op];
     (device.threads[thread.index()].pid, device.ops.seq_id[op])
 }
 
-/// Ops of the autograd engine, in order of time.
+/// Finds ops of the autograd engine, in order of time.
 fn evidence(device: &DeviceTrace) -> Vec<Evidence> {
     let ops = &device.ops;
-    // PyTorch records a backward op with the number and the thread of its forward op
+    // PyTorch records a backward op with the number and thread of its forward op
     // (`Node::operator()`).
     let numbered = (0..ops.len()).any(|op| is_backward(device, op));
     let mut forward: FxHashMap<(TrackLabel, i64), ThreadIdx> = FxHashMap::default();
@@ -201,14 +201,14 @@ fn evidence(device: &DeviceTrace) -> Vec<Evidence> {
     for op in 0..ops.len() {
         if is_backward(device, op) {
             if let Some(&producer) = forward.get(&forward_key(device, op))
-                // On CPU the backward pass runs on the thread that called `backward()`: nothing is
+                // On CPU, the backward pass runs on the thread that called `backward()`: nothing is
                 // handed over.
                 && producer != ops.thread[op]
             {
                 let producer = Some(producer);
                 found.push(Evidence { op, producer });
             }
-        // Without numbers only the names of the engine's own ranges are left.
+        // Without numbers, only the names of the engine's ranges are available.
         } else if !numbered && by_engine(op) {
             let producer = None;
             found.push(Evidence { op, producer });
@@ -217,20 +217,20 @@ fn evidence(device: &DeviceTrace) -> Vec<Evidence> {
     found
 }
 
-/// The threads of each process that neither begin nor end anything now, by how long that lasts.
+/// Threads of each process on which nothing currently begins or ends, by the end of that quiet
+/// time.
 ///
-/// Asked for in order of time: each begin and end on a thread is gone through once, so that all
-/// questions together take O((begins + ends + questions) log threads), however many threads there
-/// are.
+/// Queries come in order of time: each begin and end on a thread is visited once, so all queries
+/// together take O((begins + ends + queries) log threads), however many threads there are.
 struct QuietThreads<'i> {
     intervals: &'i [IdleIntervals],
-    /// Number of the process of each thread.
+    /// Number of each thread's process.
     process: Vec<u32>,
-    /// Per process, when each thread's quiet time ends.
+    /// End of each thread's quiet time, per process.
     quiet: Vec<BTreeSet<(TimeNs, ThreadIdx)>>,
-    /// The next begin or end of each thread, and its place in the thread's times.
+    /// Next begin or end of each thread, with its index in the thread's times.
     next: BinaryHeap<Reverse<(TimeNs, ThreadIdx, usize)>>,
-    /// The end of the quiet time of each thread that has one.
+    /// End of each thread's quiet time; `None` if it is not quiet.
     until: Vec<Option<TimeNs>>,
 }
 
@@ -257,8 +257,8 @@ impl<'i> QuietThreads<'i> {
         }
     }
 
-    /// The only thread of the process of `consumer`, other than that, that begins and ends nothing
-    /// from `start` to `end`. `start` must not be before that of the last question.
+    /// Returns the only other thread of `consumer`'s process on which nothing begins or ends from
+    /// `start` to `end`. `start` must not decrease between queries.
     fn only_one_around(
         &mut self,
         consumer: ThreadIdx,
@@ -266,7 +266,7 @@ impl<'i> QuietThreads<'i> {
         end: TimeNs,
     ) -> Option<ThreadIdx> {
         self.advance(start);
-        // Threads of other processes in a merged trace do not wait for this one.
+        // In a merged trace, threads of other processes do not wait for this one.
         let quiet = &self.quiet[self.process[consumer.index()] as usize];
         let long_enough = quiet.range((end, ThreadIdx(0))..);
         let threads = long_enough.map(|(_, thread)| *thread);
@@ -275,7 +275,7 @@ impl<'i> QuietThreads<'i> {
         others.next().is_none().then_some(only)
     }
 
-    /// Goes through what begins and ends by `time`.
+    /// Processes all begins and ends up to `time`.
     fn advance(&mut self, time: TimeNs) {
         while let Some(&Reverse((at, thread, place))) = self.next.peek() {
             if at > time {
@@ -286,7 +286,7 @@ impl<'i> QuietThreads<'i> {
             if let Some(until) = self.until[thread.index()].take() {
                 quiet.remove(&(until, thread));
             }
-            // before its first and after its last range nothing shows that a thread rests
+            // before its first and after its last range, nothing shows that a thread rests
             if let Some(&until) = self.intervals[thread.index()].time.get(place + 1) {
                 quiet.insert((until, thread));
                 self.until[thread.index()] = Some(until);
@@ -296,8 +296,8 @@ impl<'i> QuietThreads<'i> {
     }
 }
 
-/// When something begins or ends on a thread, and when, scopes aside, nothing went on last: the
-/// number of that time.
+/// Times at which something begins or ends on a thread. For each, the index of the time since which
+/// nothing has run, scopes aside; `None` if something runs.
 struct IdleIntervals {
     time: Vec<TimeNs>,
     idle: Vec<Option<usize>>,
@@ -308,7 +308,7 @@ impl IdleIntervals {
         let mut ends: Vec<(TimeNs, bool, i32)> = Vec::with_capacity(2 * (ops.len() + calls.len()));
         for op in ops {
             let start = device.ops.start[op.index()];
-            // A scope such as `ProfilerStep#7` is around everything: with it no thread would ever
+            // A scope such as `ProfilerStep#7` surrounds everything: with it, no thread would ever
             // be idle.
             let counts = i32::from(!is_scope(device, *op));
             ends.push((start, true, counts));
@@ -319,7 +319,7 @@ impl IdleIntervals {
             ends.push((start, true, 1));
             ends.push((start + device.calls.duration[call.index()], false, -1));
         }
-        // what ends comes before what begins then
+        // ends come before begins at the same time
         ends.par_sort_unstable();
         let mut intervals = IdleIntervals {
             time: Vec::with_capacity(ends.len()),
@@ -337,8 +337,8 @@ impl IdleIntervals {
         intervals
     }
 
-    /// The time around `start..end` in which nothing begins or ends; there must be something before
-    /// and after.
+    /// Returns the interval around `start..end` in which nothing begins or ends; `None` unless
+    /// there is something before and after it.
     fn quiet_around(&self, start: TimeNs, end: TimeNs) -> Option<(TimeNs, TimeNs)> {
         let after = self.time.partition_point(|time| *time <= start);
         let before = self.time[after.checked_sub(1)?];
@@ -346,7 +346,7 @@ impl IdleIntervals {
         (end <= next).then_some((before, next))
     }
 
-    /// The time around `time` in which the thread, scopes aside, does nothing.
+    /// Returns the interval around `time` in which the thread, scopes aside, does nothing.
     fn rest_around(&self, time: TimeNs) -> Option<(TimeNs, TimeNs)> {
         let after = self.time.partition_point(|other| *other <= time);
         let before = after.checked_sub(1)?;
@@ -354,7 +354,7 @@ impl IdleIntervals {
         (self.idle[before] == Some(before)).then_some(rest)
     }
 
-    /// The times in which the thread, scopes aside, does nothing: from that which has begun by
+    /// Returns the intervals in which the thread, scopes aside, does nothing: from the one open at
     /// `from` to the last that begins before `until`.
     fn rests_within(&self, from: TimeNs, until: TimeNs) -> Vec<Rest> {
         let after = self.time.partition_point(|time| *time <= from);
@@ -371,8 +371,8 @@ impl IdleIntervals {
         rests
     }
 
-    /// When the thread begins to work in a stretch of time and when it is done, and when it was
-    /// done before that. It must not work at the stretch's begin.
+    /// Returns the start and end of the thread's work within an interval, and the end of its work
+    /// before. `None` unless the thread is idle at the interval's start.
     fn busy_within(
         &self,
         (from, until): (TimeNs, TimeNs),

@@ -1,4 +1,4 @@
-//! Host threads: which range runs when, and what one thread does for another.
+//! Host threads: their ranges over time, and work between threads.
 
 pub(crate) mod comms;
 pub(crate) mod handoffs;
@@ -12,39 +12,40 @@ pub(crate) mod tensors;
 use crate::limits::USUAL_WAKE;
 use etlink_model::{ThreadIdx, TimeNs};
 
-/// One time that a consumer worked for another thread.
+/// A period in which a consumer worked for another thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Handoff {
-    /// The thread whose work it is.
+    /// Thread that the work belongs to.
     pub(crate) producer: ThreadIdx,
-    /// The thread that did it.
+    /// Thread that did the work.
     pub(crate) consumer: ThreadIdx,
-    /// When the consumer began, and ended.
+    /// Start and end of the consumer's work.
     pub(crate) start: TimeNs,
     pub(crate) end: TimeNs,
-    /// Its last range goes on after that: it ended late.
+    /// True if the consumer's last range continues after `end`: it ended late.
     pub(crate) ended_late: bool,
-    /// The end of what the consumer did before, if it did anything.
+    /// End of the consumer's work before; `None` if there was none.
     pub(crate) idle: Option<TimeNs>,
-    /// When the producer gave it, which may go on then.
+    /// Time at which the producer handed over the work; it may continue then.
     pub(crate) given: TimeNs,
-    /// When the producer began to wait for its end, if it does: that may be past then.
+    /// Start of the producer's wait for the end, possibly after the end; `None` if it does not
+    /// wait.
     pub(crate) wait: Option<TimeNs>,
-    /// When the producer had woken, at or after the end.
+    /// Time at which the producer had woken, at or after the end.
     pub(crate) woken: TimeNs,
-    /// By the names of the ops only.
+    /// True if only the names of the ops are evidence.
     pub(crate) inferred: bool,
 }
 
 impl Handoff {
-    /// The producer slept from `from` on until this ended: it takes a usual time to wake, or what
-    /// it has until it goes on at `until`.
+    /// Records that the producer slept from `from` until the work ended. Waking takes the usual
+    /// time, limited by the time until it continues at `until`.
     pub(crate) fn set_sleep(&mut self, from: TimeNs, until: TimeNs) {
         self.wait = Some(from);
         self.woken = (self.end + USUAL_WAKE).min(until).max(self.end);
     }
 
-    /// The consumer was done by `time`, whatever its range says.
+    /// Ends the consumer's work by `time`, even if its range is longer.
     pub(crate) fn end_early(&mut self, time: TimeNs) {
         let end = time.max(self.start);
         if end < self.end {
@@ -53,12 +54,12 @@ impl Handoff {
         }
     }
 
-    /// Whether this time of the consumer's covers the one from `start` to `end`.
+    /// True if this period contains `consumer`'s time from `start` to `end`.
     pub(crate) fn holds(&self, consumer: ThreadIdx, start: TimeNs, end: TimeNs) -> bool {
         self.consumer == consumer && self.start <= start && end <= self.end
     }
 
-    /// When the producer goes on.
+    /// Returns the time at which the producer continues; `None` if it does not wait.
     pub(crate) fn back(&self) -> Option<TimeNs> {
         self.wait
             .map(|from| if from < self.end { self.woken } else { from })

@@ -1,12 +1,12 @@
-//! The op tree and the exclusive slices of each host thread.
+//! Builds the op tree and the exclusive slices of each host thread.
 //!
-//! Kineto's ranges nest by time on one OS thread. One sweep over a thread's ranges in order
-//! of start gives each op its parent, each call its innermost op, and cuts the thread's time
-//! into slices: at any instant the range that began last runs. Slices and gaps together are
-//! the time from the thread's first start to its last end, to the nanosecond, also where
-//! ranges overlap without nesting (asynchronous ranges).
+//! Kineto's ranges nest by time on one OS thread. One sweep over a thread's ranges, sorted by
+//! start, gives each op its parent and each call its innermost op, and divides the thread's time
+//! into slices: at any instant, the range that began last runs. Slices and gaps together cover the
+//! time from the thread's first start to its last end, to the nanosecond, even if ranges overlap
+//! without nesting (asynchronous ranges).
 //!
-//! O(n): the tables are in order already. Threads are swept at the same time.
+//! O(n): the tables are sorted already. Threads are swept in parallel.
 
 use crate::graph::draft::{Draft, SlotIdx, SlotRange, Track};
 use crate::graph::kinds::NodeKind;
@@ -21,31 +21,31 @@ use etlink_model::{CallIdx, DeviceTrace, DurationNs, OpIdx, ThreadIdx, TimeNs};
 use rayon::prelude::*;
 use std::cmp::Reverse;
 
-/// What the sweeps found.
+/// Results of the sweeps.
 #[derive(Debug, Default)]
 pub(crate) struct Nesting {
     pub(crate) op_parent: Vec<OpIdx>,
     pub(crate) op_exclusive: Vec<DurationNs>,
     pub(crate) call_op: Vec<OpIdx>,
-    /// Per call, the slot of its first slice.
+    /// Slot of each call's first slice.
     pub(crate) call_slot: Vec<SlotIdx>,
-    /// The slices of all threads.
+    /// Slices of all threads.
     pub(crate) draft: Draft,
-    /// Work that threads gave to others and waited for.
+    /// Work that threads handed to others and waited for.
     pub(crate) handoffs: Vec<Handoff>,
     /// Ranges of workers that communicate.
     pub(crate) carried_out: Vec<CarriedOut>,
-    /// Waits that were recorded, and the slot that ends with each one that is a release.
+    /// Recorded waits, and for each release among them the slot that ends with it.
     pub(crate) recorded: Vec<RecordedWait>,
     pub(crate) release_slot: Vec<Option<SlotIdx>>,
-    /// Ranges that overlap another without nesting in it, and one of them.
+    /// Number of ranges that overlap another without nesting in it, and one of them.
     pub(crate) overlaps: u64,
     pub(crate) first_overlap: Option<OpIdx>,
 }
 
-/// Sweeps all threads, which wait for each other's work.
+/// Sweeps all threads, including their waits for each other.
 pub(crate) fn nest(device: &DeviceTrace) -> Nesting {
-    // Handoffs come first: the sweep cuts slices where a thread gives work away or waits.
+    // Handoffs come first: the sweep splits slices where a thread hands over work or waits.
     let (handoffs, carried_out) = handoffs(device);
     let recorded = recorded_waits(device);
     let threads = device.threads.len();
@@ -53,7 +53,7 @@ pub(crate) fn nest(device: &DeviceTrace) -> Nesting {
     let lifetimes = lifetimes(threads, &recorded);
     let ops = Groups::<ThreadIdx, OpIdx>::new(&device.ops.thread, threads);
     let calls = Groups::<ThreadIdx, CallIdx>::new(&device.calls.thread, threads);
-    // a range, or a wait, makes one slice at most where it begins and one where it ends
+    // a range or a wait makes at most one slice at its start and one at its end
     let slices = (0..threads).map(|thread| {
         let ranges = ops.rows(ThreadIdx::new(thread)).len();
         2 * (ranges + calls.rows(ThreadIdx::new(thread)).len() + waits[thread].len())
@@ -101,19 +101,19 @@ pub(crate) fn nest(device: &DeviceTrace) -> Nesting {
     nesting
 }
 
-/// When a thread waits. Of no length where its slice is only cut.
+/// A wait of a thread. Its length is 0 if it only splits a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct WaitSpan {
     thread: ThreadIdx,
     start: TimeNs,
     end: TimeNs,
-    /// The recorded wait that is a release at this time.
+    /// Recorded wait that is a release at this time.
     release: Option<usize>,
 }
 
-/// Per thread, when it waits for another: a producer for its consumer, a consumer for work. In
-/// order, without overlaps. A producer that does not wait has a wait of no length, where its slice
-/// is cut.
+/// Lists the waits of each thread for others, sorted and without overlaps: of a producer for its
+/// consumer, of a consumer for work. A producer that does not wait has a wait of length 0, which
+/// splits its slice.
 fn waits(threads: usize, handoffs: &[Handoff], recorded: &[RecordedWait]) -> Vec<Vec<WaitSpan>> {
     let mut all: Vec<(ThreadIdx, TimeNs, TimeNs)> = vec![];
     for handoff in handoffs {
@@ -122,7 +122,7 @@ fn waits(threads: usize, handoffs: &[Handoff], recorded: &[RecordedWait]) -> Vec
             handoff
                 .wait
                 .filter(|from| *from < handoff.end)
-                // Waking is a latency, and no work of the thread.
+                // Waking is latency, not work of the thread.
                 .map(|from| (handoff.producer, from, handoff.woken)),
         );
         let cut = (handoff.consumer, handoff.end, handoff.end);
@@ -150,7 +150,7 @@ fn waits(threads: usize, handoffs: &[Handoff], recorded: &[RecordedWait]) -> Vec
             end,
             release: None,
         });
-        // The release is at the end of the wait, and not within the gap.
+        // The release is at the end of the wait, not within the gap.
         spans.extend(wait.is_release.then_some(WaitSpan {
             thread,
             start: end,
@@ -165,7 +165,7 @@ fn waits(threads: usize, handoffs: &[Handoff], recorded: &[RecordedWait]) -> Vec
         // Two consumers can work for one producer at the same time; it waits for both, once.
         match of_thread.last_mut().filter(|last| span.start < last.end) {
             Some(last) if span.release.is_none() => last.end = last.end.max(span.end),
-            // What a thread does in a wait that it is in already is done when that ends.
+            // Activity during a wait that the thread is already in ends with that wait.
             Some(last) => {
                 let end = last.end;
                 of_thread.push(WaitSpan {
@@ -180,43 +180,43 @@ fn waits(threads: usize, handoffs: &[Handoff], recorded: &[RecordedWait]) -> Vec
     waits
 }
 
-/// What the sweep over one thread found.
+/// Results of the sweep over one thread.
 #[derive(Default)]
 struct Swept {
-    /// Per op of the thread, its parent and the time in its slices.
+    /// Parent of each op of the thread, and the time in its slices.
     ops: Vec<(OpIdx, DurationNs)>,
-    /// Per call of the thread, the innermost op around it and the slot of its first slice.
+    /// Innermost op around each call of the thread, and the slot of the call's first slice.
     calls: Vec<(OpIdx, SlotIdx)>,
     track: SlotRange,
-    /// Slots that follow on a wait, and how long that was.
+    /// Slots that follow a wait, with its length.
     wait_gaps: Vec<(SlotIdx, DurationNs)>,
-    /// Recorded waits that are releases, and the slot that ends then.
+    /// Recorded waits that are releases, with the slot that ends then.
     releases: Vec<(usize, SlotIdx)>,
     overlaps: u64,
     first_overlap: Option<OpIdx>,
 }
 
-/// A range that has begun and not ended.
+/// A range that has begun but not ended.
 #[derive(Clone, Copy)]
 struct OpenRange {
     kind: NodeKind,
-    /// Row of the ops, or of the calls.
+    /// Row in the table of ops or calls.
     source: u32,
-    /// Its number among the thread's ops or calls.
+    /// Index among the thread's ops or calls.
     number: u32,
     end: TimeNs,
-    /// The innermost op here: the range itself or the one below.
+    /// Innermost op here: the range itself, or the one below it on the stack.
     op: OpIdx,
-    /// Whether a slice of it has been made.
+    /// True if the range has a slice.
     sliced: bool,
 }
 
-/// What ranges are opened by: their start, and of those that begin together the longer first.
+/// Sort key of opening ranges: by start, longer ones first.
 fn begins_by((start, duration): (TimeNs, DurationNs)) -> (TimeNs, Reverse<DurationNs>) {
     (start, Reverse(duration))
 }
 
-/// The sweep over one thread.
+/// Sweep over one thread.
 struct ThreadSweep<'d> {
     stack: Vec<OpenRange>,
     now: TimeNs,
@@ -256,16 +256,16 @@ impl ThreadSweep<'_> {
                 let call = call.index();
                 (device.calls.start[call], device.calls.duration[call])
             });
-            // the longer first; an op before a call
-            // Rounded to microseconds, a parent and its first child often begin together. An op
-            // calls the runtime, and never the other way around.
+            // The longer first; an op before a call. Rounded to microseconds, a parent and its
+            // first child often begin together. An op calls the runtime, and never the other way
+            // around.
             let op_next =
                 op.is_some_and(|op| call.is_none_or(|call| begins_by(op) <= begins_by(call)));
             let Some((start, duration)) = (if op_next { op } else { call }) else {
                 break;
             };
             if sweep.found.ops.is_empty() && sweep.found.calls.is_empty() {
-                // A thread can have waited before its first range.
+                // A thread may have waited before its first range.
                 sweep.now = lifetime.map_or(start, |(first, _)| first.min(start));
             }
             sweep.advance(start);
@@ -275,8 +275,8 @@ impl ThreadSweep<'_> {
                 sweep.open_call(call, start + duration);
             }
         }
-        // Ranges can overlap without nesting, so that one below the top can have ended before it:
-        // time must not go back.
+        // Ranges can overlap without nesting, so one below the top may have ended before it: time
+        // must not go back.
         while let Some(top) = sweep.stack.last() {
             sweep.advance(top.end.max(sweep.now));
         }
@@ -292,12 +292,12 @@ impl ThreadSweep<'_> {
         }
     }
 
-    /// Moves to `until`, leaving out the waits on the way.
+    /// Advances to `until`, leaving out the waits on the way.
     fn advance(&mut self, until: TimeNs) {
         while let Some((&wait, rest)) = self
             .waits
             .split_first()
-            // A release at the begin of a range is not part of that.
+            // A release at the start of a range is not part of that range.
             .filter(|(wait, _)| {
                 wait.start < until || (wait.release.is_some() && wait.start == until)
             })
@@ -308,7 +308,7 @@ impl ThreadSweep<'_> {
         self.work(until);
     }
 
-    /// Goes through the waits that are left, up to the thread's last release.
+    /// Processes the remaining waits, up to the thread's last release.
     fn finish_waits(&mut self, last: TimeNs) {
         while let Some((&wait, rest)) = self
             .waits
@@ -334,7 +334,7 @@ impl ThreadSweep<'_> {
         }
     }
 
-    /// A slice of no length: something happens now on which others depend.
+    /// Adds a slice of length 0 for an event that others depend on.
     fn instant(&mut self) -> SlotIdx {
         let slot = self.slices.next_slot();
         match self.stack.last_mut() {
@@ -351,11 +351,11 @@ impl ThreadSweep<'_> {
         slot
     }
 
-    /// Moves to `until`, closing what ends on the way.
+    /// Advances to `until`, closing ranges that end on the way.
     fn work(&mut self, until: TimeNs) {
         while let Some(top) = self.stack.pop_if(|top| top.end <= until) {
-            // A range of no length, or one whose time its children take up, still gets one slice,
-            // so that each op is in the graph.
+            // A range of length 0, or one whose children take up all its time, still gets one
+            // slice, so that each op is in the graph.
             if top.end > self.now || !top.sliced {
                 self.slice(top, top.end);
             }
@@ -377,7 +377,7 @@ impl ThreadSweep<'_> {
         }
     }
 
-    /// A slice from now to `end`; empty when that is past.
+    /// Adds a slice from now to `end`; empty if `end` is past.
     fn slice(&mut self, open: OpenRange, end: TimeNs) {
         let end = end.max(self.now);
         let slot = self
@@ -423,7 +423,7 @@ impl ThreadSweep<'_> {
 
     fn open_call(&mut self, call: CallIdx, end: TimeNs) {
         self.begin();
-        // what the call launches hangs on what ran before it, which must not be before a wait
+        // launches depend on what ran before the call, which must not be before a wait
         if self
             .found
             .wait_gaps
@@ -451,9 +451,9 @@ impl ThreadSweep<'_> {
         });
     }
 
-    /// A range whose first child begins with it still has a first slice, of no length.
-    // The op's identity (schema, inputs, id) is on its first slice, which must come before its
-    // children's.
+    /// Opens a range. A range whose first child begins with it still has a first slice, of length
+    /// 0, since the op's identity (schema, inputs, id) is on its first slice, which must come
+    /// before its children's.
     fn begin(&mut self) {
         if let Some(top) = self.stack.last_mut().filter(|top| !top.sliced) {
             let open = *top;
@@ -462,7 +462,7 @@ impl ThreadSweep<'_> {
         }
     }
 
-    /// The innermost op whose range holds one that begins now and ends at `end`.
+    /// Returns the innermost op whose range contains one that begins now and ends at `end`.
     fn enclosing(&self, end: TimeNs) -> OpIdx {
         let mut innermost_first = self.stack.iter().rev().take(MAX_CLIMB);
         let around = innermost_first.find(|open| open.end + ROUNDING >= end);
@@ -475,7 +475,7 @@ mod tests {
     use super::*;
     use etlink_model::{CpuOp, RuntimeCall};
 
-    /// Ops (`Some`) and calls (`None`) of thread 0 as (start, end).
+    /// Nests ops (`Some`) and calls (`None`) of thread 0, given as (start, end).
     fn nest_of(ops: &[(i64, i64)], calls: &[(i64, i64)]) -> Nesting {
         let mut device = DeviceTrace {
             threads: vec![etlink_model::HostThread {
@@ -553,7 +553,7 @@ mod tests {
 
     #[test]
     fn every_op_has_a_slice() {
-        // a and b begin and end together; c has no length
+        // a and b begin and end together; c has length 0
         let nesting = nest_of(&[(0, 9), (0, 9), (9, 9)], &[]);
         assert_eq!(drawn(&nesting), "a0-0 b0-9 c9-9");
     }

@@ -1,26 +1,26 @@
-//! Collectives that a worker thread of the backend carries out: Gloo.
+//! Matches collectives with the backend's worker threads that carry them out: Gloo.
 //!
 //! ```text
 //! producer   record_param_comms(allreduce, Seq 7)   record_param_comms(wait, Seq 7) . . . . ____
 //! consumer                               |== gloo:all_reduce ========================|
 //! ```
-//! **Whom this serves.** Stock `ProcessGroupGloo` writes `gloo:` ranges
+//! **Use.** Stock `ProcessGroupGloo` writes `gloo:` ranges
 //! (`AsyncWork::recordAsyncWorkProfilingInfo`) but no `record_param_comms`: its traces have nothing
 //! pending here. Records come from backends that wrap Gloo, and from programs that call
 //! `record_param_comms` themselves.
 //!
-//! Without any record the ops `c10d::allreduce_` say what was given, though not the group. Then
-//! one queue per kind stands for all groups.
+//! Without any record, the ops `c10d::allreduce_` reveal which collectives were handed over, but
+//! not their group. Then one queue per kind is used for all groups.
 //!
-//! Each group of Gloo has worker threads of its own (`ProcessGroupGloo::runLoop`), which take its
-//! collectives in the order in which they were given. So a thread serves one group, and a range is
-//! the first collective of its kind that the group was given before and has not carried out. Ranges
-//! do not name their group: see [`GroupChoice`].
+//! Each group of Gloo has its own worker threads (`ProcessGroupGloo::runLoop`), which take its
+//! collectives in the order in which they were handed over. So a thread serves one group, and a
+//! range is the group's first pending collective of its kind. Ranges do not name their group: see
+//! [`GroupChoice`].
 //!
-//! Where the record of the wait says otherwise, by ending before the range does, there is no
-//! handoff. Where a wait is not recorded (the reducer of DDP waits for a future), the producer
-//! waited if it did nothing when the range ended, and went on soon after. A damaged trace can have
-//! lost ranges, and then order says nothing of their kind. O(n log n).
+//! If the record of the wait contradicts this, by ending before the range, there is no handoff. If
+//! a wait is not recorded (the reducer of DDP waits for a future), the producer waited if it did
+//! nothing when the range ended, and continued soon after. A damaged trace may have lost ranges;
+//! then order is no evidence for their kind. O(n log n).
 
 use crate::host::Handoff;
 use crate::limits::{MAX_GROUPS_TRIED, USUAL_WAKE, WAKE_LATENCY, ends_before};
@@ -28,23 +28,23 @@ use etlink_model::{CollectiveKind, DeviceTrace, NameId, OpIdx, Severity, ThreadI
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// A collective that was given to a group's workers and that none has begun.
+/// A collective handed to a group's workers that none has begun.
 #[derive(Clone, Copy)]
 struct Pending {
     op: OpIdx,
     thread: ThreadIdx,
     end: TimeNs,
     key: CollectiveKey,
-    /// Elements of the input; 0 where the record does not say.
+    /// Number of elements of the input; 0 if the record does not state it.
     elements: u64,
 }
 
-/// A collective that a worker carried out.
+/// A collective carried out by a worker.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CarriedOut {
-    /// The record of its being given.
+    /// Record of the handover.
     pub(crate) given: OpIdx,
-    /// The worker's range.
+    /// Range of the worker.
     pub(crate) range: OpIdx,
     pub(crate) handoff: Handoff,
 }
@@ -52,10 +52,10 @@ pub(crate) struct CarriedOut {
 /// Name of the group, and number in it (`Seq`).
 type CollectiveKey = (NameId, i64);
 
-/// A collective as one thread knows it.
+/// A collective as identified by one thread.
 pub(crate) type ThreadKey = (ThreadIdx, CollectiveKey);
 
-/// A group's collectives of one kind.
+/// Collectives of one kind in a group.
 type QueueKey = (NameId, CollectiveKind);
 
 /// Pairs the records of collectives with the ranges that carry them out.
@@ -72,7 +72,7 @@ pub(crate) fn pending_collectives(device: &DeviceTrace) -> Vec<CarriedOut> {
     let kinds = OpKinds::new(device);
     let unsure = unsure_kinds(&kinds);
     let mut groups = GroupChoice::new(&kinds);
-    // when each thread is done with what it did so far
+    // end of each thread's work so far
     let mut busy: FxHashMap<ThreadIdx, TimeNs> = FxHashMap::default();
     let mut found = vec![];
     for op in 0..ops.len() {
@@ -132,8 +132,8 @@ pub(crate) fn pending_collectives(device: &DeviceTrace) -> Vec<CarriedOut> {
     found
 }
 
-/// When a thread that waits for what ended at `end` had woken. Its recorded wait does nothing else
-/// until it returns.
+/// Returns the time at which a thread that waited until `end` had woken. During its recorded wait
+/// it does nothing else until the wait returns.
 fn woken(end: TimeNs, wait: Option<(TimeNs, TimeNs)>) -> TimeNs {
     let returned = wait.map_or(end, |(_, until)| until.max(end));
     if returned.since(end) <= WAKE_LATENCY.0 {
@@ -143,20 +143,20 @@ fn woken(end: TimeNs, wait: Option<(TimeNs, TimeNs)>) -> TimeNs {
     }
 }
 
-/// Finds the group that a worker thread serves, and what it has pending.
+/// Finds the group that a worker thread serves, and the group's pending collectives.
 ///
-/// A thread keeps its group. The first of its ranges chooses: of the groups that have this kind
-/// pending, those whose size or wait contradicts the range are out, and so are those with fewer
-/// collectives than the thread has ranges. Of the rest one whose number of collectives is that of
-/// the thread's ranges goes first, then the earliest given.
+/// A thread keeps its group. The first of its ranges chooses among the groups with a pending
+/// collective of its kind. Excluded are groups whose size or wait contradicts the range, and groups
+/// with fewer collectives than the thread has ranges. Preferred is a group with exactly as many
+/// collectives as the thread has ranges, then the earliest handed over.
 struct GroupChoice {
     queues: FxHashMap<QueueKey, VecDeque<Pending>>,
-    /// Per kind, the groups that have some pending, by the first of them.
+    /// Groups with pending collectives, per kind, by the first of these.
     waiting: FxHashMap<CollectiveKind, BTreeSet<(OpIdx, NameId)>>,
     served: FxHashMap<ThreadIdx, NameId>,
-    /// How many ranges each thread has, by kind.
+    /// Number of ranges of each thread, by kind.
     ranges: FxHashMap<(ThreadIdx, CollectiveKind), u64>,
-    /// How many collectives each group has, by kind.
+    /// Number of collectives of each group, by kind.
     given: FxHashMap<QueueKey, u64>,
 }
 
@@ -181,7 +181,7 @@ impl GroupChoice {
         choice
     }
 
-    /// A collective that workers are to carry out.
+    /// Adds a collective for workers to carry out.
     fn give(&mut self, kind: CollectiveKind, pending: Pending) {
         let group = pending.key.0;
         let queue = self.queues.entry((group, kind)).or_default();
@@ -194,7 +194,7 @@ impl GroupChoice {
         queue.push_back(pending);
     }
 
-    /// The collective that range `op` carries out.
+    /// Takes the collective that range `op` carries out.
     fn take(
         &mut self,
         device: &DeviceTrace,
@@ -245,21 +245,21 @@ impl GroupChoice {
             if other_size || outlasts_wait || given < ranges {
                 continue;
             }
-            // Two groups can have collectives of one kind and size pending. That with exactly as
-            // many of them as the thread has ranges is its own.
+            // Two groups may have pending collectives of the same kind and size. The group with
+            // exactly as many as the thread has ranges is the right one.
             if given == ranges {
                 return Some(group);
             }
             earliest = earliest.or(Some(group));
         }
-        // of none that fits the first given is taken, and its wait then refuses the handoff
+        // if none fits, the earliest is taken, and its wait then rejects the handoff
         let first = self.waiting.get(&kind)?.first().map(|(_, group)| *group);
         earliest.or(first)
     }
 }
 
-/// Elements of the first tensor in list text: `[[1024], []]` -> 1024. `None` where shapes were not
-/// recorded.
+/// Parses the elements of the first tensor in list text: `[[1024], []]` -> 1024. `None` if shapes
+/// were not recorded.
 fn elements_of(shapes: &str) -> Option<u64> {
     // Gloo's range has its tensors as `Input Dims` (`AsyncWork::recordAsyncWorkProfilingInfo`), a
     // list of lists.
@@ -273,15 +273,15 @@ fn elements_of(shapes: &str) -> Option<u64> {
     Some(elements)
 }
 
-/// What ops communicate, by their names and records.
+/// Communication of ops, by their names and records.
 struct OpKinds<'d> {
     device: &'d DeviceTrace,
     // few names, many ops
-    /// Per name, what a range of Gloo with it carries out.
+    /// Kind that a Gloo range carries out, per name.
     ranges: Vec<Option<CollectiveKind>>,
-    /// Per name, the kind that a record with it has; `None` of those that no record has.
+    /// Kind of a record, per name; `None` for names without a record.
     records: Vec<Option<CollectiveKind>>,
-    /// Per name, the kind that an op with it begins; empty where records say it.
+    /// Kind that an op begins, per name; empty if there are records.
     begun: Vec<Option<CollectiveKind>>,
 }
 
@@ -311,12 +311,12 @@ impl OpKinds<'_> {
         }
     }
 
-    /// The kind of collective that a range of Gloo carries out; `None` for other ops.
+    /// Kind of collective that a range of Gloo carries out; `None` for other ops.
     fn gloo_range(&self, op: usize) -> Option<CollectiveKind> {
         self.ranges[self.device.ops.name[op].index()]
     }
 
-    /// What an op's record says: kind, group and number.
+    /// Kind, group and number in an op's record; `None` without a record.
     fn recorded_collective(&self, op: usize) -> Option<(CollectiveKind, CollectiveKey)> {
         let records = &self.device.collectives;
         let row = self.device.ops.collective[op] as usize;
@@ -328,7 +328,7 @@ impl OpKinds<'_> {
         Some((kind, (records.group_name[row], records.seq[row])))
     }
 
-    /// Elements of the input that an op's record says; 0 where it does not.
+    /// Elements of the input in an op's record; 0 if not stated.
     fn elements(&self, op: usize) -> u64 {
         let row = self.device.ops.collective[op] as usize;
         let elements = self.device.collectives.in_elements.get(row).copied();
@@ -336,26 +336,26 @@ impl OpKinds<'_> {
     }
 }
 
-/// The kind that an op of this name begins: `c10d::allreduce_` (`Ops.cpp` of c10d).
+/// Kind that an op with this name begins: `c10d::allreduce_` (`Ops.cpp` of c10d).
 fn begun_by_op(name: &str) -> Option<CollectiveKind> {
     let kind = CollectiveKind::from_name(name.strip_prefix("c10d::")?);
     Some(kind).filter(|kind| *kind != CollectiveKind::Other)
 }
 
-/// The ranges in which workers of Gloo communicate.
+/// Returns the ranges in which workers of Gloo communicate.
 pub(crate) fn gloo_ranges(device: &DeviceTrace) -> impl Iterator<Item = OpIdx> {
     let names = (0..).map(NameId).zip(device.names.iter());
     let gloo: Vec<NameId> = names
         .filter(|(_, name)| name.starts_with("gloo:"))
         .map(|(name, _)| name)
         .collect();
-    // no walk over the ops of the many traces without one
+    // avoids walking over the ops of the many traces without such ranges
     let ops = if gloo.is_empty() { 0 } else { device.ops.len() };
     let ranges = (0..ops).filter(move |op| gloo.contains(&device.ops.name[*op]));
     ranges.map(OpIdx::new)
 }
 
-/// Kinds of which a damaged trace has not as many ranges as were given.
+/// Returns the kinds for which a damaged trace has fewer ranges than collectives.
 fn unsure_kinds(kinds: &OpKinds<'_>) -> Vec<CollectiveKind> {
     let device = kinds.device;
     let mut anomalies = device.anomalies.iter().map(|(kind, _)| kind);
@@ -374,7 +374,7 @@ fn unsure_kinds(kinds: &OpKinds<'_>) -> Vec<CollectiveKind> {
     missing.into_keys().collect()
 }
 
-/// The kind as Gloo runs it: it has no reduce-scatter of its own
+/// Returns the kind as Gloo runs it: it has no reduce-scatter of its own
 /// (`ProcessGroupGloo::_reduce_scatter_base`).
 fn gloo_kind(kind: CollectiveKind) -> CollectiveKind {
     match kind {
@@ -383,7 +383,7 @@ fn gloo_kind(kind: CollectiveKind) -> CollectiveKind {
     }
 }
 
-/// Records of waits, by what they wait for.
+/// Returns the records of waits, by the awaited collective.
 pub(crate) fn recorded_waits(device: &DeviceTrace) -> impl Iterator<Item = (ThreadKey, usize)> {
     let wait = device.names.find("wait");
     let records = &device.collectives;
@@ -395,7 +395,7 @@ pub(crate) fn recorded_waits(device: &DeviceTrace) -> impl Iterator<Item = (Thre
     waits.filter_map(|op| Some((collective_key(device, op)?, op)))
 }
 
-/// What an op's record says that it is about.
+/// Returns the collective that an op's record refers to.
 pub(crate) fn collective_key(device: &DeviceTrace, op: usize) -> Option<ThreadKey> {
     let records = &device.collectives;
     let row = device.ops.collective[op] as usize;

@@ -1,12 +1,12 @@
-//! Waits of threads for each other that were recorded: `etlink record` wraps `queue.Queue`, events,
-//! futures, locks and the DataLoader.
+//! Recorded waits of threads for each other: `etlink record` wraps `queue.Queue`, events, futures,
+//! locks and the DataLoader.
 //!
 //! ```text
 //! producer   ===put(item 7)|.....................    frees 7
 //! consumer   ==work==[ get ______|==work=========    after 7
 //! ```
-//! Time in such a call is no work: it is a gap. The end of what frees a number comes before the end
-//! of the wait after that number, whether that had to wait in the recording or not. A wait whose end
+//! Time in such a call is no work but a gap. The call that frees a number ends before the end of
+//! the wait for that number, even if that wait did not block in the recording. A wait whose end
 //! nothing recorded explains (a timeout, C code) stays a gap of its length. O(n log n).
 
 use etlink_model::{DeviceTrace, ThreadIdx, TimeNs, TrackLabel};
@@ -18,13 +18,13 @@ pub(crate) struct RecordedWait {
     pub(crate) thread: ThreadIdx,
     pub(crate) start: TimeNs,
     pub(crate) end: TimeNs,
-    /// Place in the list of the wait whose end ended this one.
+    /// Index of the wait whose end ended this one.
     pub(crate) after: Option<usize>,
-    /// Whether another wait ends by this one's end.
+    /// True if this wait's end ends another wait.
     pub(crate) is_release: bool,
 }
 
-/// All recorded waits that end within the window, by start.
+/// Lists all recorded waits that end within the window, by start.
 pub(crate) fn recorded_waits(device: &DeviceTrace) -> Vec<RecordedWait> {
     let rows = &device.waits;
     if rows.is_empty() {
@@ -38,7 +38,7 @@ pub(crate) fn recorded_waits(device: &DeviceTrace) -> Vec<RecordedWait> {
         begin <= until && until <= end
     };
     let inside: Vec<usize> = (0..rows.len()).filter(is_inside).collect();
-    // Each process numbers by itself, and a merged trace has several.
+    // Each process has its own numbers, and a merged trace has several processes.
     let process = |row: usize| device.threads[rows.thread[row].index()].pid;
     let mut freed_by: FxHashMap<(TrackLabel, u64), usize> = FxHashMap::default();
     for (place, &row) in inside.iter().enumerate() {
@@ -57,7 +57,7 @@ pub(crate) fn recorded_waits(device: &DeviceTrace) -> Vec<RecordedWait> {
             is_release: false,
         });
     }
-    // A put that nobody takes in the window needs no node of its own.
+    // A put that nobody takes in the window needs no node.
     for place in 0..waits.len() {
         if let Some(after) = waits[place].after {
             waits[after].is_release = true;
@@ -66,7 +66,8 @@ pub(crate) fn recorded_waits(device: &DeviceTrace) -> Vec<RecordedWait> {
     waits
 }
 
-/// Per thread, from when to when recorded waits show that it lived; none of one without releases.
+/// Returns the period in which recorded waits show each thread alive; `None` for threads without
+/// releases.
 pub(crate) fn lifetimes(threads: usize, waits: &[RecordedWait]) -> Vec<Option<(TimeNs, TimeNs)>> {
     let mut found: Vec<Option<(TimeNs, TimeNs)>> = vec![None; threads];
     for wait in waits.iter().filter(|wait| wait.is_release) {

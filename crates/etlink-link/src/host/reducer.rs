@@ -1,4 +1,4 @@
-//! What DDP's reducer waits for without a record of it.
+//! Unrecorded waits of DDP's reducer.
 //!
 //! ```text
 //! thread   |== backward ==|all_reduce|== backward ========|finish|  optimizer
@@ -7,27 +7,27 @@
 //! thread   |== backward ==|all_reduce|== backward ==| . . . . . |finish|  optimizer
 //! worker                      |== gloo:all_reduce ================|~~~~~~|
 //! ```
-//! The reducer gives its collectives while the backward pass runs. When the pass has ended it takes
-//! their futures one after the other, in that order, and copies what each one brought
-//! (`Reducer::finalize_backward`, queued by `queue_callback`). No range says so. Where a collective
-//! ended before the pass did, the wait was over at once and shows nowhere: it is there all the
-//! same, and counts as soon as another rank comes later.
+//! The reducer hands over its collectives during the backward pass. After the pass, it takes their
+//! futures one by one, in that order, and copies each result (`Reducer::finalize_backward`, queued
+//! by `queue_callback`). No range shows this. If a collective ended before the pass, the wait was
+//! over at once and is invisible, but it still exists, and matters as soon as another rank is
+//! later.
 //!
-//! Gloo completes the future first, and ends its range then (`AsyncWork::finishWorkGloo`). What it
-//! does between the two can need Python's lock, which the woken thread has. So a range can end
-//! milliseconds after the thread has gone on: the transfer had ended by then.
+//! Gloo first completes the future, then ends its range (`AsyncWork::finishWorkGloo`). In between
+//! it may need Python's lock, which the woken thread holds. So a range can end milliseconds after
+//! the thread has continued: the transfer had ended by then.
 
 use crate::host::Handoff;
 use crate::host::scope::is_scope;
 use crate::limits::{USUAL_WAKE, WAKE_LATENCY};
 use etlink_model::{DeviceTrace, OpIdx, ThreadIdx, TimeNs};
 
-/// The range of every forward of `DistributedDataParallel`.
+/// Range of each forward of `DistributedDataParallel`.
 const DDP_FORWARD: &str = "DistributedDataParallel.forward";
-/// How the ranges begin that the autograd engine records around all it runs
-/// (`Engine::thread_main`).
+/// Prefix of the ranges that the autograd engine records around its work (`Engine::thread_main`).
 const ENGINE: &str = "autograd::engine::evaluate_function";
-/// What the reducer runs between its waits: `populate_bucket_views_out`, `finalize_bucket_dense`.
+/// Ops that the reducer runs between its waits: `populate_bucket_views_out`,
+/// `finalize_bucket_dense`.
 const FINISHING: [&str; 8] = [
     "torch.distributed.ddp.reducer::copy_bucket_to_grad",
     "aten::as_strided",
@@ -39,7 +39,7 @@ const FINISHING: [&str; 8] = [
     "aten::view",
 ];
 
-/// A time in which a thread does nothing.
+/// An interval in which a thread does nothing.
 pub(crate) type Rest = (TimeNs, TimeNs);
 
 /// A backward pass on one thread.
@@ -47,15 +47,15 @@ pub(crate) type Rest = (TimeNs, TimeNs);
 struct BackwardPass {
     start: TimeNs,
     end: TimeNs,
-    /// Another op has begun behind it.
+    /// True if another op has begun after it.
     is_over: bool,
-    /// When what begins behind it is not the reducer's.
+    /// Start of the first work after it that is not the reducer's.
     finished: Option<TimeNs>,
 }
 
-/// Adds the waits at the ends of backward passes to collectives of which no other wait is known.
-/// `rests` tells when a thread did nothing in a stretch of time. O(n log n) where there are some
-/// in a trace with DDP, else O(names).
+/// Adds waits at the ends of backward passes for collectives without any other known wait. `rests`
+/// returns the idle intervals of a thread within an interval. O(n log n) if a trace with DDP has
+/// such collectives, else O(names).
 pub(crate) fn add_reducer_waits(
     device: &DeviceTrace,
     handoffs: &mut [Handoff],
@@ -86,16 +86,16 @@ pub(crate) fn add_reducer_waits(
     }
 }
 
-/// How far the reducer has come that finishes a backward pass.
+/// Progress of the reducer that finishes a backward pass.
 struct Finish {
-    /// The thread, and the begin of the pass.
+    /// Thread, and start of the pass.
     key: (ThreadIdx, TimeNs),
     pass_end: TimeNs,
-    /// When it asks for the next collective.
+    /// Time at which the reducer asks for the next collective.
     asks: TimeNs,
-    /// When the thread did nothing since the pass ended.
+    /// Idle intervals of the thread since the pass ended.
     rests: Vec<Rest>,
-    /// In how many of them it is known to have slept.
+    /// Number of intervals in which it is known to have slept.
     slept: usize,
 }
 
@@ -116,8 +116,8 @@ impl Finish {
             return;
         }
         let next = self.rests.get(self.slept..).unwrap_or_default();
-        // A sleep that nothing before explains has ended with this, and so the range ended late.
-        // Rests are in order of time and do not overlap: those before the collective are stepped over.
+        // An otherwise unexplained sleep ended with this collective, so the range ended late. Rests
+        // are sorted and do not overlap: those before the collective are skipped.
         let first = next.partition_point(|rest| rest.1 <= handoff.start);
         let mut during = next[first..]
             .iter()
@@ -144,14 +144,14 @@ impl Finish {
         }
     }
 
-    /// The thread slept until the collective had ended.
+    /// Records that the thread slept until the collective had ended.
     fn sleep(&mut self, handoff: &mut Handoff, (from, until): Rest) {
         handoff.set_sleep(from, until);
         self.asks = until;
     }
 }
 
-/// The pass in which a thread was at `time`, and the one after it.
+/// Returns the pass that a thread was in at `time`, and the one after it.
 fn pass_at(
     passes: &[BackwardPass],
     time: TimeNs,
@@ -161,7 +161,7 @@ fn pass_at(
     Some((pass, passes.get(begun)))
 }
 
-/// Per thread, its backward passes in order.
+/// Lists the backward passes of each thread, in order.
 fn backward_passes(device: &DeviceTrace) -> Vec<Vec<BackwardPass>> {
     let ops = &device.ops;
     let is_engine = names_with(device, |name| name.starts_with(ENGINE));
@@ -172,7 +172,7 @@ fn backward_passes(device: &DeviceTrace) -> Vec<Vec<BackwardPass>> {
         let (start, end) = (ops.start[op], ops.start[op] + ops.duration[op]);
         let last = of_thread.last_mut();
         if !is_engine[ops.name[op].index()] {
-            // Ops inside of the engine's ranges are the pass; a step's range is around it.
+            // Ops inside the engine's ranges are the pass; a step's range surrounds it.
             if let Some(last) = last
                 && last.end <= start
             {
@@ -199,7 +199,7 @@ fn backward_passes(device: &DeviceTrace) -> Vec<Vec<BackwardPass>> {
     passes
 }
 
-/// Which names of the trace are so.
+/// Marks the names of the trace that satisfy `is_so`.
 fn names_with(device: &DeviceTrace, is_so: impl Fn(&str) -> bool) -> Vec<bool> {
     device.names.iter().map(is_so).collect()
 }

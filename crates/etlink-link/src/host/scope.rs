@@ -1,9 +1,9 @@
-//! Which ops only name a stretch of time.
+//! Recognizes ops that only name an interval.
 
 use etlink_model::{DeviceTrace, OpIdx};
 
-/// Whether an op only names a stretch of its thread's time. Backends annotate the work of
-/// their own threads too (`gloo:all_reduce`), which is no scope.
+/// True if an op only names an interval of its thread. Backends annotate the work of their own
+/// threads too (`gloo:all_reduce`), which is no scope.
 pub(crate) fn is_scope(device: &DeviceTrace, op: OpIdx) -> bool {
     if !device.ops.annotation[op.index()] {
         return false;

@@ -1,10 +1,10 @@
-//! What reads a tensor that another thread wrote.
+//! Dependencies through tensors that another thread wrote.
 //!
-//! The host trace says which bytes of which storage each op reads and writes. Its order is that in
-//! which ops began. Storage ids come back after a free, but what allocates writes all of the
-//! storage, so that the writers of an earlier life are forgotten. On one thread program order says
-//! the same, so only what crosses threads counts. O(uses log uses): what reads very many pieces
-//! joins them, see [`Bytes`].
+//! The host trace states which bytes of which storage each op reads and writes. Its order is the
+//! order in which ops began. Storage ids come back after a free, but an allocating op writes all of
+//! the storage, so writers from an earlier life are forgotten. On one thread, program order implies
+//! these dependencies, so only those across threads count. O(uses log uses): a reader of very many
+//! pieces joins them, see [`Bytes`].
 
 use etlink_model::{DeviceTrace, HostIdx, HostTrace, OpIdx, RfId, TensorRef, TensorUses};
 use rustc_hash::FxHashMap;
@@ -13,12 +13,12 @@ use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
 use std::ops::Range;
 
-/// A thread as the host trace numbers them: 1, 2, … in order of first use. The device trace has the
-/// OS's ids.
+/// Thread number of the host trace: 1, 2, … in order of first use. The device trace has the OS's
+/// ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct HostTid(pub(crate) u32);
 
-/// Which dependencies through tensors become edges.
+/// Dependencies through tensors that become edges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TensorEdges {
     /// Read after write.
@@ -26,22 +26,22 @@ pub enum TensorEdges {
     Raw,
     /// Also write after read and write after write.
     All,
-    /// None.
+    /// No edges.
     None,
 }
 
-/// Who uses what another thread wrote.
+/// Users of tensors that another thread wrote.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct TensorDeps {
-    /// Pairs of host nodes on two threads, the later first; by that.
+    /// Pairs of host nodes on two threads, the later node first; sorted by it.
     pub(crate) pairs: Vec<(HostIdx, HostIdx)>,
-    /// How many users were forgotten where pieces were joined, see [`MOST_THREADS`].
+    /// Number of users forgotten when pieces were joined, see [`MOST_THREADS`].
     pub(crate) dropped: u64,
-    /// The host node of the first of them.
+    /// Host node of the first forgotten user.
     pub(crate) first_dropped: Option<HostIdx>,
 }
 
-/// The same pairs as ops; those of nodes that no op matches are left out.
+/// Converts pairs of nodes to pairs of ops; pairs with an unmatched node are left out.
 pub(crate) fn between_ops(
     pairs: Vec<(HostIdx, HostIdx)>,
     op_host: &[HostIdx],
@@ -60,8 +60,8 @@ pub(crate) fn between_ops(
         .collect()
 }
 
-/// The pairs of ops that the device trace tells by itself, in the same order. O(ops + pairs log
-/// pairs).
+/// Returns the pairs of ops that the device trace itself records, in the same order. O(ops + pairs
+/// log pairs).
 pub(crate) fn recorded_producers(device: &DeviceTrace) -> Vec<(OpIdx, OpIdx)> {
     let recorded = &device.op_producers;
     if recorded.is_empty() {
@@ -87,7 +87,7 @@ pub(crate) fn recorded_producers(device: &DeviceTrace) -> Vec<(OpIdx, OpIdx)> {
     pairs
 }
 
-/// The dependencies between threads that `which` asks for.
+/// Finds the dependencies between threads that `which` selects.
 pub(crate) fn tensor_deps(host: &HostTrace, which: TensorEdges) -> TensorDeps {
     let mut users = TensorUsers::new(which);
     let nodes = 0..host.nodes.len();
@@ -100,13 +100,13 @@ pub(crate) fn tensor_deps(host: &HostTrace, which: TensorEdges) -> TensorDeps {
     }
 }
 
-/// Who used which tensors last, of the nodes so far. A node is numbered by its place among them.
+/// Last users of each tensor among the nodes so far. A node is numbered by its index among them.
 #[derive(Default)]
 pub(crate) struct TensorUsers {
     which: TensorEdges,
     written: Bytes,
     read: Bytes,
-    /// Per node so far, its thread.
+    /// Thread of each node so far.
     threads: Vec<HostTid>,
 }
 
@@ -118,15 +118,15 @@ impl TensorUsers {
         }
     }
 
-    /// How many users were forgotten, and the first of them.
+    /// Number of forgotten users, and the first of them.
     pub(crate) fn dropped(&self) -> (u64, Option<HostIdx>) {
         let (written, read) = (&self.written, &self.read);
         let first = written.first_dropped.or(read.first_dropped);
         (written.dropped + read.dropped, first)
     }
 
-    /// The next nodes: pairs of these and nodes so far on another thread, the later first; by that.
-    /// `nodes` are rows of `host`.
+    /// Adds the next nodes, rows of `host`. Returns pairs of these and earlier nodes on another
+    /// thread, the later node first; sorted by it.
     pub(crate) fn add_nodes(
         &mut self,
         host: &HostTrace,
@@ -165,7 +165,7 @@ impl TensorUsers {
                     written.last_users(&tensor, &tid, &mut after);
                     read.last_users(&tensor, &tid, &mut after);
                 }
-                // After the look-up: a node that writes in place must see the writer before it.
+                // After the look-up: a node that writes in place must see the previous writer.
                 written.put_user(&tensor, node);
             }
         }
@@ -175,37 +175,37 @@ impl TensorUsers {
     }
 }
 
-/// The tensors of these rows that have bytes.
+/// Iterates over the tensors of these rows that have bytes.
 fn stored_tensors(uses: &TensorUses, rows: Range<usize>) -> impl Iterator<Item = TensorRef> {
     rows.map(|row| uses.refs.row(row))
         // Storage 0 is no storage (an undefined tensor, a tensor of another backend).
         .filter(|tensor| tensor.storage != 0 && tensor.end > tensor.start)
 }
 
-/// Who used which bytes last: ranges without overlaps, by storage.
+/// Last users of bytes: ranges without overlaps, by storage.
 ///
 /// A tensor that is written in many pieces, such as a flat buffer of gradients, may be read as
-/// often. So the first who reads more than [`MOST_PIECES`] of them joins them to one range, with
-/// the last user of each thread. Program order puts that thread's earlier ones before it.
+/// often. So the first reader of more than [`MOST_PIECES`] of them joins them to one range, with
+/// the last user of each thread. Program order puts that thread's earlier users before it.
 #[derive(Default)]
 struct Bytes {
     storages: FxHashMap<u64, StorageRanges>,
-    /// Users that were forgotten.
+    /// Number of forgotten users.
     dropped: u64,
     first_dropped: Option<HostIdx>,
 }
 
-/// So many pieces stay apart however often they are read.
+/// Number of pieces that stay separate, however often they are read.
 const MOST_PIECES: usize = 16;
-/// Of pieces that were joined, the last users of so many threads are kept: those that began last.
-/// With all of them each reader would have an edge from each thread. The others are counted.
+/// Number of threads whose last users are kept for joined pieces: those that began last. With all
+/// of them, each reader would have an edge from each thread. The others are counted.
 const MOST_THREADS: usize = 16;
 
-/// The ranges of a storage.
+/// Ranges of a storage.
 enum StorageRanges {
-    /// Nearly all storages are used as a whole.
+    /// A single range: nearly all storages are used as a whole.
     One { bytes: Range<u64>, last: HostIdx },
-    /// By first byte.
+    /// Several ranges, by first byte.
     Many(BTreeMap<u64, UsedRange>),
 }
 
@@ -218,7 +218,7 @@ struct UsedRange {
 #[derive(Clone)]
 enum LastUsers {
     One(HostIdx),
-    /// Of pieces that were joined, one of each thread.
+    /// Last users of joined pieces, one per thread.
     Joined(Box<[HostIdx]>),
 }
 
@@ -250,7 +250,7 @@ impl Bytes {
             }
             Some(StorageRanges::Many(ranges)) => ranges,
         };
-        // Ranges do not overlap, so only the nearest one that begins before can reach into the
+        // Ranges do not overlap, so only the nearest one that begins before can extend into the
         // tensor.
         let before = ranges.range(..start).next_back();
         if let Some((_, range)) = before.filter(|(_, range)| range.end > start) {
@@ -269,7 +269,7 @@ impl Bytes {
         }
     }
 
-    /// `node` is the last user of a tensor's bytes now.
+    /// Makes `node` the last user of a tensor's bytes.
     fn put_user(&mut self, tensor: &TensorRef, node: HostIdx) {
         let own = StorageRanges::One {
             bytes: tensor.start..tensor.end,
@@ -299,8 +299,8 @@ impl Bytes {
     }
 }
 
-/// Makes one range of those that lie in `bytes`, and of the bytes between them, which nobody used.
-/// Returns the users that are forgotten.
+/// Joins the ranges within `bytes`, and the unused bytes between them, to one range. Returns the
+/// forgotten users.
 fn join_pieces(
     ranges: &mut BTreeMap<u64, UsedRange>,
     bytes: Range<u64>,
@@ -309,7 +309,7 @@ fn join_pieces(
     let mut joined: Option<Range<u64>> = None;
     let mut nodes = vec![];
     for (at, range) in ranges.range(bytes.clone()) {
-        // the last one may reach beyond, where others may read it alone
+        // the last one may extend beyond, and others may read only that part
         if range.end <= bytes.end {
             let first = joined.map_or(*at, |joined| joined.start);
             joined = Some(first..range.end);
@@ -332,13 +332,13 @@ fn join_pieces(
     Some(forgotten)
 }
 
-/// `node` is the last user of these bytes now.
+/// Makes `node` the last user of these bytes.
 fn put_among(ranges: &mut BTreeMap<u64, UsedRange>, bytes: Range<u64>, node: HostIdx) {
     let before = ranges.range_mut(..bytes.start).next_back();
     if let Some((_, range)) = before.filter(|(_, range)| range.end > bytes.start) {
         let rest = range.clone();
         range.end = bytes.start;
-        // The range reaches beyond the tensor: its rest behind that stays with the other user.
+        // The range extends beyond the tensor: the part after it keeps its other user.
         if rest.end > bytes.end {
             ranges.insert(bytes.end, rest);
         }
@@ -368,7 +368,7 @@ mod tests {
         }
     }
 
-    /// Nodes as (thread, storages read, storages written).
+    /// Dependencies of nodes, given as (thread, storages read, storages written).
     fn deps(nodes: &[(u32, &[u64], &[u64])], which: TensorEdges) -> Vec<(u32, u32)> {
         let (mut host, mut uses) = (HostTrace::default(), TensorUses::default());
         for &(tid, reads, writes) in nodes {
@@ -392,8 +392,8 @@ mod tests {
 
     #[test]
     fn the_last_writer_before_a_reader_of_another_thread() {
-        // thread 1 writes storage 5 twice, thread 2 reads it and writes 6, thread 1 reads 6 and
-        // frees and allocates 5 anew
+        // thread 1 writes storage 5 twice, thread 2 reads it and writes 6, thread 1 reads 6, and
+        // frees and reallocates 5
         let nodes: [(u32, &[u64], &[u64]); 6] = [
             (1, &[], &[5]),
             (1, &[5], &[5]),
@@ -404,7 +404,7 @@ mod tests {
         ];
         assert_eq!(deps(&nodes, TensorEdges::Raw), [(2, 1), (3, 2), (5, 3)]);
         assert_eq!(deps(&nodes, TensorEdges::None), []);
-        // 3 also writes over what 2 has read
+        // node 3 also overwrites what node 2 has read
         let nodes: [(u32, &[u64], &[u64]); 4] = [
             (1, &[], &[5]),
             (2, &[5], &[]),

@@ -13,9 +13,7 @@
 //! group and a number, as if it had been recorded, and [`join_ranks`](super::join_ranks) does the
 //! rest. Sizes stay unknown. O(k log k) in the kernels of a stream, times the groups.
 
-use super::{
-    CommExtent, Communication, GroupIdentity, Peers, RankSet, RankSummary, UnrecordedKernel,
-};
+use super::{CommExtent, Communication, GroupIdentity, Peers, RankSet, RankSummary};
 use crate::limits::{ENDS_APART, LEAST_INFERRED, LEAST_INFERRED_OF_MACHINE, MAX_CLOCKS_APART};
 use etlink_model::{CollectiveKind, GroupIdx, StepIdx, UnixNs};
 use std::collections::{BTreeMap, BTreeSet};
@@ -226,25 +224,66 @@ impl SequenceGroup {
     }
 }
 
-/// Finds how `other` lies to `first`: the shift and offset at which kinds are the same and ends are
-/// together.
+/// What a communication is, and when its rank was in it.
+#[derive(Clone, Copy)]
+pub(super) struct TimedComm {
+    pub(super) kind: CollectiveKind,
+    pub(super) start_ns: UnixNs,
+    pub(super) end_ns: UnixNs,
+}
+
+impl KernelSequence {
+    fn timed(&self, ranks: &[RankSummary]) -> Vec<TimedComm> {
+        let kernels = &ranks[self.rank].unrecorded;
+        let kernels = self.kernels.iter().map(|at| kernels[*at]);
+        kernels
+            .map(|kernel| TimedComm {
+                kind: kernel.kind,
+                start_ns: kernel.start_ns,
+                end_ns: kernel.end_ns,
+            })
+            .collect()
+    }
+}
+
+/// Finds how `other` lies to `first`.
 fn fit(
     ranks: &[RankSummary],
     first: &KernelSequence,
     other: &KernelSequence,
 ) -> Option<SequenceFit> {
-    let (one, two) = (&ranks[first.rank], &ranks[other.rank]);
+    let rule = FitRule::of(&ranks[first.rank], &ranks[other.rank])?;
+    fit_sequences(&rule, &first.timed(ranks), &other.timed(ranks))
+}
+
+/// How many communications later in a rank's list those of another rank's are, by the ends of both; `None`
+/// where they tell nothing.
+pub(super) fn shift_of(
+    (one, first): (&RankSummary, &[TimedComm]),
+    (two, other): (&RankSummary, &[TimedComm]),
+) -> Option<i64> {
     let rule = FitRule::of(one, two)?;
-    let mut shifts: Vec<i64> = (-MAX_SHIFT..=MAX_SHIFT).collect();
+    // in a loop that is regular any shift fits clocks that nobody knows
+    if !rule.same_clock && first.len() == other.len() {
+        return None;
+    }
+    Some(fit_sequences(&rule, first, other)?.shift)
+}
+
+/// Finds the shift and offset at which kinds are the same and ends are together. Shifts are tried around
+/// none, and around that of the same time.
+fn fit_sequences(rule: &FitRule, one: &[TimedComm], two: &[TimedComm]) -> Option<SequenceFit> {
+    let before = |all: &[TimedComm], end_ns| all.partition_point(|comm| comm.end_ns < end_ns);
+    let (first, other) = (one.first()?, two.first()?);
+    let by_time = before(two, first.end_ns) as i64 - before(one, other.end_ns) as i64;
+    let around = |middle: i64| middle - MAX_SHIFT..=middle + MAX_SHIFT;
+    let shifts: BTreeSet<i64> = around(0).chain(around(by_time)).collect();
+    let mut shifts: Vec<i64> = shifts.into_iter().collect();
     shifts.sort_by_key(|shift| (shift.abs(), *shift));
     let mut best: Option<SequenceFit> = None;
     for shift in shifts {
-        let pairs = Pairs {
-            one: (one, &first.kernels),
-            two: (two, &other.kernels),
-            shift,
-        };
-        let Some(fit) = pairs.fit(&rule) else {
+        let pairs = Pairs { one, two, shift };
+        let Some(fit) = pairs.fit(rule) else {
             continue;
         };
         // In a loop that is regular several shifts fit; clocks are nearly right.
@@ -292,31 +331,30 @@ impl FitRule {
     }
 }
 
-/// Kernels of two ranks by their places, one sequence shifted against the other.
+/// Communications of two ranks by their places, one sequence shifted against the other.
 struct Pairs<'r> {
-    one: (&'r RankSummary, &'r [usize]),
-    two: (&'r RankSummary, &'r [usize]),
+    one: &'r [TimedComm],
+    two: &'r [TimedComm],
     shift: i64,
 }
 
 impl Pairs<'_> {
     /// The places of the first sequence that both have.
     fn common(&self) -> std::ops::Range<i64> {
-        let (one, two) = (self.one.1.len() as i64, self.two.1.len() as i64);
+        let (one, two) = (self.one.len() as i64, self.two.len() as i64);
         let start = (-self.shift).max(0);
         start..one.min(two - self.shift).max(start)
     }
 
-    fn at(&self, place: i64) -> (&UnrecordedKernel, &UnrecordedKernel) {
-        let one = self.one.1[place as usize];
-        let two = self.two.1[(place + self.shift) as usize];
-        (&self.one.0.unrecorded[one], &self.two.0.unrecorded[two])
+    fn at(&self, place: i64) -> (&TimedComm, &TimedComm) {
+        let other = place + self.shift;
+        (&self.one[place as usize], &self.two[other as usize])
     }
 
     fn fit(&self, rule: &FitRule) -> Option<SequenceFit> {
         let common = self.common();
         let count = (common.end - common.start) as usize;
-        let shorter = self.one.1.len().min(self.two.1.len());
+        let shorter = self.one.len().min(self.two.len());
         // Each shift that is tried is a chance to fit by accident.
         let least = rule.least + if self.shift == 0 { 0 } else { MORE_FOR_SHIFT };
         if count < least || 4 * count < 3 * shorter {

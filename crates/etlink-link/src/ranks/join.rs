@@ -15,6 +15,7 @@ mod resolve;
 
 pub use problems::{JoinProblem, JoinProblemKind, ProblemExample, rank_list};
 
+use super::inferred::{TimedComm, shift_of};
 use super::{Communication, Peers, RankSummary};
 use etlink_model::{CollectiveKind, CommIdx, GlobalRank, GroupIdx, NodeIdx, RankIdx, UnixNs};
 use problems::Problems;
@@ -74,6 +75,8 @@ pub struct CollectiveMatch {
     pub missing: Vec<GlobalRank>,
     /// Global ranks whose traces have its launch, but not its device row: the recorder lost it.
     pub lost: Vec<GlobalRank>,
+    /// Global ranks whose recordings had ended, or had not begun.
+    pub outside: Vec<GlobalRank>,
     /// How many ranks take part whose traces are not here.
     pub absent: u32,
     /// What does not agree, the gravest.
@@ -259,6 +262,7 @@ pub fn join_ranks(ranks: &[RankSummary]) -> RunJoin {
         // Messages have no number in common: a group's `Seq` counts those of all pairs.
         let numbered = matches!(channel, CommChannel::Group(_)) && numbered(ranks, lists);
         let is_order_known = numbered || is_order_known(ranks, lists);
+        let mut of_channel = vec![];
         for (number, sides) in paired(ranks, lists, numbered) {
             if sides.members.is_empty() {
                 continue;
@@ -267,8 +271,10 @@ pub fn join_ranks(ranks: &[RankSummary]) -> RunJoin {
             if !is_order_known {
                 matched.differs = Some(Mismatch::Order);
             }
-            join.matches.push(matched);
+            of_channel.push(matched);
         }
+        set_outside(ranks, &mut of_channel);
+        join.matches.append(&mut of_channel);
     }
     join.matches.sort_by_cached_key(|matched| {
         let start = first_start(ranks, matched);
@@ -361,10 +367,16 @@ fn paired(
     numbered: bool,
 ) -> impl Iterator<Item = (i64, PairedSides)> {
     let mut found: BTreeMap<(i64, u32), PairedSides> = BTreeMap::new();
+    let firsts = if numbered {
+        BTreeMap::new()
+    } else {
+        first_numbers(ranks, lists)
+    };
     for (&rank, list) in lists {
         let mut seen: BTreeMap<i64, u32> = BTreeMap::new();
         let summary = &ranks[rank.index()];
-        for (place, side) in (0..).zip(list) {
+        let first = firsts.get(&rank).copied().unwrap_or(0);
+        for (place, side) in (first..).zip(list) {
             let number = match side.seq(summary) {
                 Some(number) if numbered => number,
                 _ => place,
@@ -386,6 +398,117 @@ fn paired(
     found
         .into_iter()
         .map(|((number, _), sides)| (number, sides))
+}
+
+/// The number of each rank's first communication where nothing numbers them: recordings begin at different
+/// times, and ends tell how far apart. The first to begin counts from 0.
+fn first_numbers(ranks: &[RankSummary], lists: &RankLists) -> BTreeMap<RankIdx, i64> {
+    let timed = |rank: &RankIdx, list: &[RankSide]| -> Option<Vec<TimedComm>> {
+        let all = list.iter().map(|side| match side {
+            RankSide::Recorded(index) => {
+                let own = &ranks[rank.index()].communications[index.index()];
+                Some(TimedComm {
+                    kind: own.kind,
+                    start_ns: own.start_ns,
+                    end_ns: own.end_ns,
+                })
+            }
+            // nobody knows when that was
+            RankSide::Lost(_) => None,
+        });
+        all.collect()
+    };
+    let timed = lists
+        .iter()
+        .map(|(rank, list)| Some((*rank, timed(rank, list)?)));
+    let Some(timed) = timed.collect::<Option<Vec<_>>>() else {
+        return BTreeMap::new();
+    };
+    let Some((reference, first)) = timed.first() else {
+        return BTreeMap::new();
+    };
+    let mut firsts = BTreeMap::from([(*reference, 0)]);
+    for (rank, other) in &timed[1..] {
+        let sides = (&ranks[reference.index()], &ranks[rank.index()]);
+        let shift = shift_of((sides.0, first), (sides.1, other)).unwrap_or(0);
+        firsts.insert(*rank, -shift);
+    }
+    let least = firsts.values().min().copied().unwrap_or(0);
+    firsts.values_mut().for_each(|first| *first -= least);
+    firsts
+}
+
+/// Tells ranks that miss a collective of a channel from those that were not recorded when it was: it comes
+/// before their first or after their last, and before or after all that they recorded.
+fn set_outside(ranks: &[RankSummary], matches: &mut [CollectiveMatch]) {
+    if matches.iter().all(|matched| matched.missing.is_empty()) {
+        return;
+    }
+    let mut spans: Vec<Option<(usize, usize)>> = vec![None; ranks.len()];
+    for (place, matched) in matches.iter().enumerate() {
+        for member in &matched.members {
+            let span = &mut spans[member.rank.index()];
+            *span = Some((span.map_or(place, |(first, _)| first), place));
+        }
+    }
+    let places: BTreeMap<GlobalRank, usize> =
+        ranks.iter().map(|summary| summary.rank).zip(0..).collect();
+    for place in 0..matches.len() {
+        let mut outside = vec![];
+        for rank in &matches[place].missing {
+            let Some((at, span)) = places.get(rank).and_then(|at| Some((*at, spans[*at]?))) else {
+                continue;
+            };
+            let is_before = place < span.0;
+            let near = if is_before { span.0 } else { span.1 };
+            if (is_before || place > span.1)
+                && is_outside(
+                    ranks,
+                    &ranks[at],
+                    &matches[near].members,
+                    &matches[place],
+                    is_before,
+                )
+            {
+                outside.push(*rank);
+            }
+        }
+        let matched = &mut matches[place];
+        matched.missing.retain(|rank| !outside.contains(rank));
+        matched.outside = outside;
+    }
+}
+
+/// Whether a collective comes before or after all that a rank recorded, by the clock of the rank: `near` is
+/// the nearest collective of the channel that it has.
+fn is_outside(
+    ranks: &[RankSummary],
+    summary: &RankSummary,
+    near: &[MatchMember],
+    matched: &CollectiveMatch,
+    is_before: bool,
+) -> bool {
+    let (begin, end) = summary.window_ns;
+    if begin >= end {
+        return false;
+    }
+    let mut own = near.iter().map(|member| side(ranks, *member));
+    let own = own.find(|(other, _)| other.rank == summary.rank);
+    let of_rank = |rank: RankIdx| near.iter().find(|member| member.rank == rank);
+    let shared = matched
+        .members
+        .iter()
+        .find_map(|member| Some((*member, *of_rank(member.rank)?)));
+    let (Some((_, own)), Some((there, near))) = (own, shared) else {
+        return false;
+    };
+    let ahead = own.end_ns.since(side(ranks, near).1.end_ns);
+    let there = side(ranks, there).1;
+    if is_before {
+        there.start_ns.since(begin).saturating_add(ahead) < 0
+    } else {
+        there.end_ns.since(end).saturating_add(ahead) > 0
+    }
 }
 
 fn matched(
@@ -418,6 +541,7 @@ fn matched(
         members,
         missing,
         lost,
+        outside: vec![],
         absent: u32::try_from(absent).unwrap_or(u32::MAX),
         differs,
     }

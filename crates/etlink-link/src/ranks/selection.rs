@@ -8,10 +8,11 @@
 //! taken.
 
 use super::RankSummary;
-use crate::limits::RUNS_APART;
-use etlink_model::{GlobalRank, UnixNs};
+use crate::limits::{PROCESSES_APART, RUNS_APART};
+use etlink_model::{DurationNs, GlobalRank, UnixNs};
 use serde::Serialize;
 use std::borrow::Borrow;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Why a trace is not joined with the others.
@@ -61,10 +62,12 @@ impl ExcludeReason {
             }
             ExcludeReason::Time { apart_ns } => {
                 let word = if apart_ns < 0 { "before" } else { "after" };
-                format!(
-                    "it was recorded {} s {word} the others: of another run",
-                    apart_ns.unsigned_abs() / 1_000_000_000
-                )
+                let apart = apart_ns.unsigned_abs();
+                let apart = match apart / 1_000_000_000 {
+                    0 => format!("{} ms", apart / 1_000_000),
+                    seconds => format!("{seconds} s"),
+                };
+                format!("it was recorded {apart} {word} the others: of another run")
             }
             ExcludeReason::NoTimeBase => {
                 "its file is cut before its time base: its times cannot be \
@@ -180,51 +183,60 @@ impl RunSelection {
         }
     }
 
-    /// Windows that follow each other closely are one cluster; the largest is the run, the earliest
-    /// of equals.
+    /// The run is what was recorded at about the same time. Clocks of machines differ, and profilers are
+    /// started by hand; what one machine recorded has to overlap.
     fn by_time(&mut self, ranks: &[&RankSummary]) {
-        let mut order: Vec<usize> = (0..ranks.len())
+        let left: Vec<usize> = (0..ranks.len())
             .filter(|at| self.excluded[*at].is_none())
             .collect();
+        self.keep_largest(ranks, left, RUNS_APART);
+        let mut machines: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for (at, summary) in ranks.iter().enumerate() {
+            let machine = summary.machine.as_deref();
+            if self.excluded[at].is_none()
+                && let Some(machine) = machine
+            {
+                machines.entry(machine).or_default().push(at);
+            }
+        }
+        for own in machines.into_values() {
+            self.keep_largest(ranks, own, PROCESSES_APART);
+        }
+    }
+
+    /// Windows that follow each other within `apart` are one cluster; the largest stays, the earliest
+    /// of equals.
+    fn keep_largest(&mut self, ranks: &[&RankSummary], mut order: Vec<usize>, apart: DurationNs) {
         order.sort_by_key(|at| ranks[*at].window_ns);
         let mut clusters: Vec<(UnixNs, UnixNs, Vec<usize>)> = vec![];
         for at in order {
             let (start, end) = ranks[at].window_ns;
             match clusters.last_mut() {
-                // Ranks are recorded at the same time, but for their clocks and for profilers that
-                // start by hand.
-                Some((_, last, group_ranks)) if start.since(*last) <= RUNS_APART.0 => {
+                Some((_, last, members)) if start.since(*last) <= apart.0 => {
                     *last = end.max(*last);
-                    group_ranks.push(at);
+                    members.push(at);
                 }
                 _ => clusters.push((start, end, vec![at])),
             }
         }
-        let Some(most) = clusters
-            .iter()
-            .map(|(.., group_ranks)| group_ranks.len())
-            .max()
-        else {
-            return;
-        };
-        let Some(run) = clusters
-            .iter()
-            .position(|(.., group_ranks)| group_ranks.len() == most)
+        let sizes = clusters.iter().map(|(.., members)| members.len());
+        let Some(run) = sizes
+            .enumerate()
+            .max_by_key(|(at, size)| (*size, std::cmp::Reverse(*at)))
+            .map(|(at, _)| at)
         else {
             return;
         };
         let (start, end) = (clusters[run].0, clusters[run].1);
-        for (at, (from, to, group_ranks)) in
-            clusters.iter().enumerate().filter(|(at, _)| *at != run)
-        {
-            let apart_ns = if at < run {
-                to.since(start)
-            } else {
-                from.since(end)
+        for (at, (from, to, members)) in clusters.iter().enumerate() {
+            let apart_ns = match at.cmp(&run) {
+                Ordering::Less => to.since(start),
+                Ordering::Equal => continue,
+                Ordering::Greater => from.since(end),
             };
-            group_ranks
-                .iter()
-                .for_each(|member| self.excluded[*member] = Some(ExcludeReason::Time { apart_ns }));
+            for member in members {
+                self.excluded[*member] = Some(ExcludeReason::Time { apart_ns });
+            }
         }
     }
 }
@@ -396,6 +408,22 @@ mod tests {
             ]
         );
         assert_eq!(select_run(&ranks, false).absent, [GlobalRank(0)]);
+        // processes of one machine have one clock, and have to overlap
+        let on = |rank, machine: &str, start_s| RankSummary {
+            machine: Some(machine.to_owned()),
+            ..summary(rank, Some(4), start_s)
+        };
+        let ranks = [
+            on(0, "a", 100),
+            on(1, "a", 101),
+            on(2, "a", 105),
+            on(3, "b", 105),
+        ];
+        let apart = Some(ExcludeReason::Time { apart_ns: 2 * S });
+        assert_eq!(
+            select_run(&ranks, false).excluded,
+            [None, None, apart, None]
+        );
         assert!(
             ExcludeReason::Time { apart_ns: -90 * S }
                 .describe()

@@ -227,7 +227,7 @@ impl RankSummary {
     }
 
     /// What a device trace and its report tell of a rank beside communications and steps.
-    fn without_communications(device: &DeviceTrace, report: &LinkReport) -> RankSummary {
+    pub fn without_communications(device: &DeviceTrace, report: &LinkReport) -> RankSummary {
         RankSummary {
             world_size: report.world_size.or(device.header.world_size),
             window_ns: window(device, report),

@@ -1,36 +1,36 @@
-//! Which node of a step is which of another.
+//! Aligns the nodes of two steps.
 //!
-//! Thread by thread and stream by stream. Ops, launches and rows have to be the same in the same
-//! order. Between two of them, slices, gaps and calls that launch nothing may differ: a thread has a
-//! gap only where time passed, and an allocator asks for events as often as it likes.
+//! Threads and streams are aligned one by one. Ops, launches and rows must be the same in the same
+//! order. Between two of them, slices, gaps and calls that launch nothing may differ: a thread has
+//! a gap only if time passed, and an allocator queries events any number of times.
 
 use super::split::{SplitSteps, StepNodes};
 use etlink_link::{LinkedTrace, NodeKind};
 use etlink_model::{DurationNs, NodeIdx, ResourceIdx};
 use std::collections::BTreeMap;
 
-/// A step with the durations of another.
+/// A step with the durations of another step.
 pub(super) struct AlignedStep {
-    /// Per node of the step, the same one of the other, or [`NodeIdx::NONE`].
+    /// Matching node of the other step, per node of the step; [`NodeIdx::NONE`] without a match.
     pub(super) partner: Vec<NodeIdx>,
-    /// Per node of the step.
+    /// Duration, per node of the step.
     pub(super) duration: Vec<DurationNs>,
 }
 
-/// What has to be the same of two nodes.
+/// Properties that two matching nodes share.
 type NodeKey<'t> = (NodeKind, &'t str);
 
-/// A node that is no delay, by its place in its step.
+/// A node other than a delay, by its place in its step.
 #[derive(Clone, Copy)]
 struct Placed<'t> {
     place: usize,
     node: NodeIdx,
     key: NodeKey<'t>,
-    /// Both steps have to have it.
+    /// True if both steps must have the node.
     anchor: bool,
 }
 
-/// None where the steps do other things.
+/// Aligns two steps; returns `None` if the steps do different work.
 pub(super) fn align_steps(
     trace: &LinkedTrace,
     split: &SplitSteps,
@@ -50,7 +50,7 @@ pub(super) fn align_steps(
     );
     for (resource, nodes) in &ours {
         let theirs = others.remove(resource).unwrap_or_default();
-        // Threads that load data do what is due, whatever the step: their times are kept then.
+        // Threads that load data do any due work, whatever the step: their times are kept.
         let is_free = resource.on_thread && resource.place != split.main;
         if !anchors(nodes).eq(anchors(&theirs)) {
             if is_free {
@@ -63,7 +63,7 @@ pub(super) fn align_steps(
     let is_missing = |(resource, nodes): (&Place, &Vec<Placed<'_>>)| {
         !resource.on_thread && nodes.iter().any(|node| node.anchor)
     };
-    // A stream that only the other step uses.
+    // The other step uses an additional stream.
     (!others.iter().any(is_missing)).then_some(aligned)
 }
 
@@ -78,7 +78,7 @@ struct Place {
     place: ResourceIdx,
 }
 
-/// The nodes of each thread and stream, in order, without delays.
+/// Returns the nodes of each thread and stream, in order, without delays.
 fn by_resource<'t>(
     trace: &'t LinkedTrace,
     split: &SplitSteps,
@@ -96,7 +96,7 @@ fn by_resource<'t>(
             NodeKind::HostGap => false,
             _ => true,
         };
-        // A gap bears the name of the range around it, which counts steps.
+        // A gap has the name of the range around it, which includes the step number.
         let name = match node.kind {
             NodeKind::HostGap => "",
             _ => trace.name(&node),
@@ -115,8 +115,8 @@ fn by_resource<'t>(
     places
 }
 
-/// Gives the nodes of a thread or stream the durations of the other step's, whose anchors are the
-/// same.
+/// Copies the durations of the other step to the nodes of a thread or stream. Both must have the
+/// same anchors.
 fn align_place(
     trace: &LinkedTrace,
     ours: &[Placed<'_>],
@@ -124,7 +124,7 @@ fn align_place(
     aligned: &mut AlignedStep,
 ) {
     let mut rest = theirs;
-    // The last of ours before the present one: time that only the other step has is added to it.
+    // Our last node before the current one: time that only the other step has is added to it.
     let mut before: Option<usize> = None;
     for own in ours {
         let anchor = rest.iter().position(|other| other.anchor);

@@ -1,7 +1,7 @@
-//! The nodes of each step.
+//! Assigns nodes to steps.
 //!
-//! What a thread does belongs to the step in which it begins, what a device does to the step of the
-//! call that launched it, whenever it runs. A delay belongs to the row behind it.
+//! Work of a thread belongs to the step in which it begins, work of a device to the step of its
+//! launch call, whenever it runs. A delay belongs to the row after it.
 
 use crate::graph::ReplayGraph;
 use etlink_link::ranks::{RankSteps, StepSpan};
@@ -12,13 +12,13 @@ use etlink_model::{DeviceTrace, DurationNs, NodeIdx, ResourceIdx, StepIdx, Threa
 pub(crate) struct StepNodes {
     pub(crate) step: StepIdx,
     pub(crate) name: String,
-    /// Where its times count from.
+    /// Origin of the step's times.
     pub(crate) origin: TimeNs,
-    /// From the origin to the end of the last of `last_nodes`.
+    /// Time from the origin to the end of the last of `last_nodes`.
     pub(crate) length: DurationNs,
-    /// In order.
+    /// Nodes of the step, ascending.
     pub(crate) nodes: Vec<NodeIdx>,
-    /// Those of which the last ends the step: work of devices, and all of the thread that steps.
+    /// Nodes whose last end is the step's end: device work, and all nodes of the stepping thread.
     pub(crate) last_nodes: Vec<NodeIdx>,
 }
 
@@ -27,25 +27,25 @@ impl StepNodes {
         TimeNs(time.since(self.origin))
     }
 
-    /// Where in `nodes` a node stands.
+    /// Returns the index of a node in `nodes`.
     pub(super) fn place_of(&self, node: NodeIdx) -> Option<usize> {
         self.nodes.binary_search(&node).ok()
     }
 }
 
-/// All steps.
+/// All steps of a trace.
 pub(crate) struct SplitSteps {
-    /// Those that have nodes, in order.
+    /// Steps that have nodes, in order.
     pub(crate) steps: Vec<StepNodes>,
-    /// The thread whose ranges are the steps.
+    /// Thread whose ranges are the steps.
     pub(crate) main: ResourceIdx,
     by_node: Vec<StepIdx>,
-    /// Per call of the runtime, whether a device row is its.
+    /// True for each runtime call that has a device row.
     launching: Vec<bool>,
 }
 
 impl SplitSteps {
-    /// None of a trace without steps.
+    /// Splits a trace into steps; `None` if there are none.
     pub(crate) fn new(trace: &LinkedTrace, graph: &ReplayGraph) -> Option<SplitSteps> {
         let device = &trace.device;
         let spans = RankSteps::all_of(device);
@@ -92,7 +92,7 @@ impl SplitSteps {
         self.by_node[node.index()]
     }
 
-    /// Whether a call of the runtime, by its place among them, launched a device row.
+    /// Returns true if a runtime call, by its row, launched a device row.
     pub(super) fn is_launch(&self, call: u32) -> bool {
         self.launching[call as usize]
     }
@@ -106,7 +106,7 @@ fn launching_calls(trace: &LinkedTrace) -> Vec<bool> {
     launching
 }
 
-/// When steps begin and end, by the trace's clock.
+/// Begin and end of each step, by the trace's clock.
 struct StepWindows(Vec<(TimeNs, TimeNs)>);
 
 impl StepWindows {
@@ -123,13 +123,13 @@ impl StepWindows {
     fn step_at(&self, time: TimeNs) -> StepIdx {
         let begun = self.0.partition_point(|(start, _)| *start <= time);
         let last = begun.checked_sub(1);
-        // What comes behind a step and before the next is of none.
+        // Time after a step and before the next belongs to no step.
         let inside = last.filter(|last| time < self.0[*last].1);
         inside.map_or(StepIdx::NONE, StepIdx::new)
     }
 }
 
-/// When a node was launched, or began where nothing launched it.
+/// Returns the launch time of a node, or its start if nothing launched it.
 fn launch_time(trace: &LinkedTrace, node: &Node) -> TimeNs {
     if !node.on_device {
         return node.start;
@@ -141,7 +141,7 @@ fn launch_time(trace: &LinkedTrace, node: &Node) -> TimeNs {
     }
 }
 
-/// The thread of the range that is, or ends, a step.
+/// Returns the thread of the range that is, or ends, a step.
 fn stepping_thread(device: &DeviceTrace, span: &StepSpan) -> Option<ThreadIdx> {
     let ops = &device.ops;
     let (start, end) = (

@@ -1,4 +1,4 @@
-//! Edges the other way round: who waits for a node.
+//! Reversed edges: the nodes that wait for a node.
 
 use super::{ReplayDep, ReplayGraph};
 use etlink_model::NodeIdx;
@@ -9,9 +9,9 @@ pub(crate) struct Followers {
 }
 
 impl Followers {
-    /// Those of the edges that are `kept`.
+    /// Collects the followers along the edges that are `kept`.
     pub(crate) fn new(graph: &ReplayGraph, kept: impl Fn(ReplayDep) -> bool) -> Followers {
-        // Two passes over the edges (count, then place) take no list per node.
+        // Two passes over the edges (count, then place) need no list per node.
         let mut first = vec![0u32; graph.len() + 1];
         for (_, dep) in edges_by_target(graph, &kept) {
             first[dep.from.index() + 1] += 1;
@@ -35,7 +35,7 @@ impl Followers {
     }
 }
 
-/// The edges that are `kept`, each with the node that waits, in the order of these.
+/// Iterates over the edges that are `kept`, with the node that waits, in node order.
 fn edges_by_target(
     graph: &ReplayGraph,
     kept: &impl Fn(ReplayDep) -> bool,

@@ -1,35 +1,36 @@
-//! What each reason to wait takes by itself.
+//! Latency of each edge.
 //!
 //! ```text
 //! launch  |......6 us......>            a kernel starts 6 us after its launch call,
 //! stream      ==before==|1 us>          1 us after the kernel before it:
 //!                             ==kernel  whatever is later decides
 //! ```
-//! A measured start shows the latency of one edge, that of the cause which came last. If another
-//! cause decides in a changed run, it brings its own latency, not that of the first. So each edge
-//! has one: the deciding edge what was measured, the others what edges of their class take where
-//! they decide, but never more than the measured times allow. A run without changes gives the
-//! measured times back, but where clocks show a cause to end after its effect began. A cause whose
-//! usual latency does not fit into the measured times was quicker than usual: it gets a low one, so
-//! that it does not take part in the decision.
+//! A measured start shows the latency of only one edge: the one whose cause came last. If another
+//! cause decides in a changed run, it has its own latency, so each edge needs one. The deciding
+//! edge keeps the measured latency. All other edges get the usual latency of deciding edges of
+//! their class, limited to what the measured times allow. A run without changes then reproduces the
+//! measured times, unless clocks show a cause that ends after its effect began. A cause whose usual
+//! latency does not fit the measured times was quicker than usual: it gets a low latency and does
+//! not take part in the decision.
 
 use super::{EdgeKind, ReplayGraph, ReplayKind};
 use etlink_model::{DurationNs, EdgeIdx, NodeIdx, TimeNs};
 use std::borrow::Cow;
 
-/// A cause that ends so much later than all others of its node has decided, whatever latencies are.
+/// Margin by which a cause must end after all others of its node to have decided regardless of
+/// latencies.
 ///
-/// Of sixteen public traces, 99 % of device rows start within 20 us of what they follow.
+/// In sixteen public traces, 99 % of device rows start within 20 us of the event they follow.
 const CLEAR_MARGIN: DurationNs = DurationNs(20_000);
 
-/// What kind of node waits: latencies to these differ.
+/// Kind of node that waits; latencies differ by kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target {
     Host,
-    /// Kernels, of communication too.
+    /// Kernels, including communication.
     Kernel,
     MemoryCopy,
-    /// Time that passes, which begins when its causes have ended.
+    /// Delays, which begin when their causes have ended.
     Delay,
 }
 
@@ -46,7 +47,7 @@ impl Target {
     }
 }
 
-/// Edges whose latencies are alike: of one kind, to one kind of target.
+/// Class of edges with similar latencies: same kind of edge, same kind of target.
 #[derive(Clone, Copy, Debug)]
 struct LatencyClass(EdgeKind, Target);
 
@@ -57,9 +58,9 @@ impl LatencyClass {
         self.0 as usize * Target::COUNT + self.1 as usize
     }
 
-    /// What an edge takes where none of its class decides in the recording.
+    /// Returns the latency of an edge if no edge of its class decides in the recording.
     ///
-    /// Launches, streams and events take a few microseconds on all devices; the host goes on at
+    /// Launches, streams and events take a few microseconds on all devices; the host continues at
     /// once.
     fn default_latency(self) -> DurationNs {
         match self {
@@ -72,8 +73,8 @@ impl LatencyClass {
     }
 }
 
-/// The latency of each edge. Those that are stated, per edge or per node, stay; the others come from
-/// the measured starts. O(edges).
+/// Computes the latency of each edge. Latencies stated per edge or per node stay; all others are
+/// derived from measured starts. O(edges).
 pub(super) fn edge_latencies(
     graph: &ReplayGraph,
     (stated, of_nodes): (&[Option<DurationNs>], &[Option<DurationNs>]),
@@ -97,7 +98,7 @@ pub(super) fn edge_latencies(
             let class = LatencyClass(dep.kind, target).index();
             let learned = match decided == Some(edge) {
                 true => slack,
-                // With its whole slack the edge would decide as well as the one that did, and a
+                // With its whole slack, the edge would decide as well as the actual one, and a
                 // quicker cause would change nothing.
                 false if typical[class] >= slack => {
                     let least = slack.min(DurationNs::ZERO);
@@ -111,9 +112,10 @@ pub(super) fn edge_latencies(
     latencies
 }
 
-/// From the end of a cause to the start of a node. Below zero for a device op that starts before: a
-/// launch that overlaps its predecessor on the stream. A host that goes on before its cause has ended
-/// shows clocks that disagree, and has waited all the same.
+/// Returns the time from the end of a cause to the start of a node. The time is negative for a
+/// device op that starts earlier, such as a launch that overlaps its predecessor on the stream. A
+/// host that continues before its cause has ended shows clocks that disagree; it waited
+/// nevertheless.
 fn slack(graph: &ReplayGraph, node: NodeIdx, start: TimeNs, end: TimeNs) -> DurationNs {
     if graph.is_device_op(node) {
         DurationNs(start.since(end))
@@ -122,7 +124,7 @@ fn slack(graph: &ReplayGraph, node: NodeIdx, start: TimeNs, end: TimeNs) -> Dura
     }
 }
 
-/// When a node started: as measured, or as its stated latency says.
+/// Returns the start of a node: the measured one, or the one implied by its stated latency.
 fn start(graph: &ReplayGraph, of_nodes: &[Option<DurationNs>], node: NodeIdx) -> TimeNs {
     let measured = graph.start[node.index()];
     let Some(latency) = of_nodes.get(node.index()).copied().flatten() else {
@@ -132,8 +134,9 @@ fn start(graph: &ReplayGraph, of_nodes: &[Option<DurationNs>], node: NodeIdx) ->
     latest.map_or(measured, |latest| latest + latency)
 }
 
-/// The edge that the node has waited for the longest, by what its class usually takes. Of equal
-/// ones the first that is no program order: a thread with nothing to wait for goes on at once.
+/// Returns the edge that the node waited for longest, by the usual latency of its class. Among
+/// equal ones, the first that is not program order: a thread with nothing to wait for continues at
+/// once.
 fn deciding_edge(
     graph: &ReplayGraph,
     node: NodeIdx,
@@ -152,8 +155,8 @@ fn deciding_edge(
     latest.map(|(_, edge)| edge)
 }
 
-/// Per class, the median latency of the edges that have decided beyond doubt, and one that nine of
-/// ten exceed.
+/// Returns per class the median latency of the edges that decided beyond doubt, and the latency
+/// that nine of ten exceed.
 fn typical_latencies(graph: &ReplayGraph, starts: &[TimeNs]) -> (Vec<DurationNs>, Vec<DurationNs>) {
     let mut typical = vec![];
     for (kind, target) in all_classes() {
@@ -162,16 +165,16 @@ fn typical_latencies(graph: &ReplayGraph, starts: &[TimeNs]) -> (Vec<DurationNs>
     let mut low = typical.clone();
     let clear = samples(graph, starts, |_| CLEAR_MARGIN);
     let has_clear = take_medians(clear, (&mut typical, &mut low), |_| true);
-    // Of a class without such edges those are taken whose source ended after the others' latency
-    // had passed as well. The defaults of devices are too rough for this.
+    // A class without such edges uses edges whose source ended after the others' latency had passed
+    // as well. The defaults of devices are too rough for this.
     let by_latency = samples(graph, starts, |class| typical[class]);
     let others = |class: usize| !has_clear[class];
     take_medians(by_latency, (&mut typical, &mut low), others);
     (typical, low)
 }
 
-/// Per class, the latencies of the edges whose source ended last, and after all others by more than
-/// these take, by class.
+/// Returns per class the latencies of edges whose source ended last, and after all others by more
+/// than `taken` of their class.
 fn samples(
     graph: &ReplayGraph,
     starts: &[TimeNs],
@@ -188,7 +191,7 @@ fn samples(
         let Some(last) = last_to_end(graph, node) else {
             continue;
         };
-        // A delay ends where its node begins, by its definition: that is no latency.
+        // A delay ends at its node's begin by definition, so this is not a latency.
         if graph.kind[graph.dep(last).from.index()].is_delay() {
             continue;
         }
@@ -201,8 +204,8 @@ fn samples(
     by_class
 }
 
-/// Puts the medians of the classes that are wanted into `typical`, and their first tenths into
-/// `low`. Which classes have one.
+/// Writes the medians of the wanted classes to `typical`, and their first deciles to `low`. Returns
+/// which classes have a median.
 fn take_medians(
     mut by_class: Vec<Vec<DurationNs>>,
     (typical, low): (&mut [DurationNs], &mut [DurationNs]),
@@ -224,7 +227,7 @@ fn take_medians(
     has_median
 }
 
-/// All classes, by index.
+/// Returns all classes, by index.
 fn all_classes() -> impl Iterator<Item = (EdgeKind, Target)> {
     let targets = [
         Target::Host,
@@ -236,7 +239,7 @@ fn all_classes() -> impl Iterator<Item = (EdgeKind, Target)> {
     kinds.flat_map(move |kind| targets.map(|target| (kind, target)))
 }
 
-/// The edge whose source ended last; of equal ones the first.
+/// Returns the edge whose source ended last; among equals, the first.
 fn last_to_end(graph: &ReplayGraph, node: NodeIdx) -> Option<EdgeIdx> {
     let mut last: Option<(TimeNs, EdgeIdx)> = None;
     for edge in graph.edges_to(node) {

@@ -1,12 +1,12 @@
-//! An order in which each node comes after all that it waits for (Kahn).
+//! Topological order of the nodes (Kahn's algorithm).
 
 use super::followers::Followers;
 use super::{Error, ReplayGraph};
 use etlink_model::NodeIdx;
 
-/// The order; empty where that of the numbers will do. O(nodes + edges).
+/// Returns the order; empty if node numbers already are an order. O(nodes + edges).
 pub(crate) fn topological_order(graph: &ReplayGraph) -> Result<Vec<NodeIdx>, Error> {
-    // A linked graph is numbered by time, so that its numbers are an order already.
+    // A linked graph is numbered by time, so its numbers already are an order.
     if graph.indices().all(|node| waits_forward(graph, node)) {
         return Ok(vec![]);
     }
@@ -30,7 +30,7 @@ pub(crate) fn topological_order(graph: &ReplayGraph) -> Result<Vec<NodeIdx>, Err
     }
 }
 
-/// Which `gates` have to open early: of those that are stuck always the first.
+/// Returns the gates that must open early, always the first one that is stuck.
 pub(crate) fn jammed_gates(
     graph: &ReplayGraph,
     mut gates: impl Iterator<Item = NodeIdx>,
@@ -40,7 +40,7 @@ pub(crate) fn jammed_gates(
     let mut ready = nodes_without_deps(graph);
     let mut jammed = vec![];
     loop {
-        // The order of a stack will do: only who gets stuck matters, which no order changes.
+        // A stack's order suffices: it does not affect which nodes get stuck.
         while let Some(node) = ready.pop() {
             for &follower in followers.of_node(node) {
                 waits[follower.index()] -= 1;
@@ -52,19 +52,19 @@ pub(crate) fn jammed_gates(
         let Some(gate) = gates.find(|gate| waits[gate.index()] > 0) else {
             return jammed;
         };
-        // It never becomes ready again: no gate has so many deps that they count down to 0.
+        // The gate never becomes ready again: no node has enough deps to count this down to 0.
         waits[gate.index()] = u32::MAX;
         jammed.push(gate);
         ready.push(gate);
     }
 }
 
-/// Whether a node waits for nodes of lower numbers alone.
+/// Returns true if a node waits only for nodes with lower numbers.
 fn waits_forward(graph: &ReplayGraph, node: NodeIdx) -> bool {
     graph.deps(node).all(|dep| dep.from < node)
 }
 
-/// How many edges lead to each node.
+/// Returns the number of edges to each node.
 fn edge_counts(graph: &ReplayGraph) -> Vec<u32> {
     let nodes = graph.indices();
     nodes.map(|node| graph.count_deps(node) as u32).collect()
@@ -75,11 +75,11 @@ fn nodes_without_deps(graph: &ReplayGraph) -> Vec<NodeIdx> {
     nodes.filter(|node| graph.count_deps(*node) == 0).collect()
 }
 
-/// One cycle: whoever still waits, waits for one that still waits.
+/// Returns one cycle: each waiting node waits for another waiting node.
 fn find_cycle(graph: &ReplayGraph, waits: &[u32]) -> Vec<NodeIdx> {
     let mut way = vec![];
     let mut seen = vec![u32::MAX; graph.len()];
-    // What still waits has a dep that still waits, so the walk back must come to a node twice.
+    // Every waiting node has a waiting cause, so the walk back must reach a node twice.
     let mut at = graph.indices().find(|node| is_stuck(waits, *node));
     while let Some(node) = at {
         if seen[node.index()] != u32::MAX {
@@ -97,7 +97,7 @@ fn find_cycle(graph: &ReplayGraph, waits: &[u32]) -> Vec<NodeIdx> {
     way
 }
 
-/// Whether a node still waits when nothing is ready any more.
+/// Returns true if a node still waits after no node is ready any more.
 fn is_stuck(waits: &[u32], node: NodeIdx) -> bool {
     waits[node.index()] > 0
 }

@@ -1,19 +1,19 @@
-//! The nodes and edges of the common graph.
+//! Builds the nodes and edges of the joined graph.
 
 use super::RankGraph;
 use super::plan::{MeetingIdx, Plan, RankNodes};
 use crate::graph::{EdgeKind, GraphBuilder, ReplayDep, ReplayKind, ReplayNode, Resource};
 use etlink_model::{DurationNs, NodeIdx, ResourceIdx};
 
-/// Where meetings are.
+/// Name of the place of meetings.
 const BETWEEN: &str = "between ranks";
 
-/// All nodes: the ranks' own, arrivals, meetings.
+/// Builds all nodes: the ranks' own, arrivals, meetings.
 pub(super) fn joined_nodes(ranks: &[RankGraph], plan: &Plan) -> GraphBuilder {
     let mut builder = GraphBuilder::new(all_resources(ranks));
     let (nodes, edges) = plan.size(ranks);
     builder.reserve(nodes, edges);
-    // Starts of some ranks alone would place the others at 0: then no rank has measured times.
+    // Starts of only some ranks would place the others at 0: then no rank has measured times.
     let measured = ranks.iter().all(|rank| rank.graph.measured);
     let mut arrivals = vec![];
     let mut first_resource = 0;
@@ -30,14 +30,14 @@ pub(super) fn joined_nodes(ranks: &[RankGraph], plan: &Plan) -> GraphBuilder {
         }
         first_resource += rank.graph.resources.len();
     }
-    // Arrivals come after all nodes of the ranks, which so keep their numbers but for an offset.
+    // Arrivals come after all nodes of the ranks, whose numbers are thus only shifted.
     for (node, deps) in arrivals {
         builder.push(node, deps);
     }
     for meeting in &plan.meetings {
         let node = ReplayNode {
             kind: ReplayKind::Arrival,
-            // The resource behind those of all ranks belongs to none: see `all_resources`.
+            // The last resource belongs to no rank: see `all_resources`.
             resource: ResourceIdx::new(first_resource),
             start: measured.then_some(meeting.time),
             duration: DurationNs::ZERO,
@@ -56,7 +56,7 @@ pub(super) fn joined_nodes(ranks: &[RankGraph], plan: &Plan) -> GraphBuilder {
     builder
 }
 
-/// The threads and streams of all ranks, rank by rank, and where they meet.
+/// Returns the threads and streams of all ranks, rank by rank, then the place of meetings.
 fn all_resources(ranks: &[RankGraph]) -> Vec<Resource> {
     let mut all = vec![];
     for rank in ranks {
@@ -105,8 +105,8 @@ impl SourceNode<'_> {
             return builder.push(node, own);
         }
         let mut own: Vec<ReplayDep> = own.collect();
-        // The arrival takes over what the node waits for. When it is there nothing more passes
-        // before the rank's part of the transfer, and nothing after the meeting.
+        // The arrival inherits the node's dependencies. No more time passes between it, or the
+        // meeting, and the rank's part of the transfer.
         let mut latency = Some(DurationNs::ZERO);
         if let Some(arrival) = arrival {
             let dep = ReplayDep {
@@ -122,21 +122,21 @@ impl SourceNode<'_> {
             };
             arrivals.push((arrival_node, std::mem::replace(&mut own, vec![dep])));
         } else if self.measured {
-            // The node itself waits for the meeting, beside what its rank alone knows of. Only the
-            // times of both together tell what each of these edges takes.
+            // The node itself waits for the meeting, and for what only its rank knows. The latency
+            // of each edge follows only from the times of both together.
             latency = None;
             for dep in &mut own {
                 dep.latency = None;
             }
         }
         if plan.transfers.binary_search(&number).is_ok() {
-            // a worker's range or a wait is the collective
+            // a worker's range or a wait represents the collective
             node.kind = ReplayKind::Collective;
         }
         let meetings: Vec<MeetingIdx> = meetings.collect();
         if let (Some(start), Some(met)) = (node.start, plan.last_meeting(&meetings)) {
-            // where clocks have the last come after the end, nothing is left of the transfer, and
-            // the end is late by as much
+            // if clocks put the last arrival after the end, nothing is left of the transfer, and
+            // the end is late by the same time
             let begins = start.max(met.min(start + node.duration));
             (node.start, node.duration) = (Some(begins), start + node.duration - begins);
         }
@@ -146,12 +146,13 @@ impl SourceNode<'_> {
             inferred: false,
             latency,
         });
-        // A meeting and the rank's own work can end at one instant. The run takes the first of
-        // equal ends for the cause, so the meeting goes first.
+        // A meeting and the rank's own work can end together. The run takes the first of equal ends
+        // for the cause, so the meeting goes first.
         builder.push(node, meetings.chain(own));
     }
 
-    /// How an arrival and what follows it are ordered: as all else on the thread or stream is.
+    /// Returns the kind of order between an arrival and its node, as for the rest of the thread or
+    /// stream.
     fn order_kind(&self) -> EdgeKind {
         if self.rank.graph.on_device(self.node) {
             EdgeKind::StreamOrder

@@ -1,4 +1,4 @@
-//! What the nodes of all ranks are called.
+//! Labels of the nodes of all ranks.
 
 use super::plan::CollectiveIdx;
 use super::{CollectiveNodes, JoinedGraph};
@@ -7,20 +7,20 @@ use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_model::{Correlation, NameId, Names, NodeIdx, RankIdx};
 use std::collections::BTreeMap;
 
-/// A rank's names and numbers, without the trace that they are from.
+/// Names and numbers of a rank's nodes, independent of the trace.
 #[derive(Clone, Debug, Default, BorshSerialize, BorshDeserialize)]
 pub struct RankNames {
     names: Names,
     name: Vec<NameId>,
     correlation: Vec<Correlation>,
-    /// Of the few nodes that have one.
+    /// Annotations of the few nodes that have one.
     annotation: BTreeMap<NodeIdx, NameId>,
-    /// Empty: the nodes' places.
+    /// Node ids in the file; empty if they equal the nodes' places.
     id: Vec<u64>,
 }
 
 impl RankNames {
-    /// Takes those of so many nodes. O(nodes).
+    /// Copies the labels of the first `nodes` nodes. O(nodes).
     pub fn from_labels(labels: &dyn LabelSource, nodes: usize) -> RankNames {
         let all = (0..nodes).map(NodeIdx::new);
         let mut names = Names::default();
@@ -35,8 +35,7 @@ impl RankNames {
         // 8 bytes per node instead of the 16 of an `Option`.
         let correlations = all.clone().map(|node| labels.correlation(node));
         let correlation = correlations.map(Option::unwrap_or_default).collect();
-        // Linked traces number nodes by place: a list of them would be 8 bytes per node for
-        // nothing.
+        // Linked traces number nodes by place: a list would waste 8 bytes per node.
         let mut numbered = all.clone();
         let places = numbered.all(|node| labels.id(node) == u64::from(node.0));
         let id = if places {
@@ -78,22 +77,22 @@ impl LabelSource for RankNames {
     }
 }
 
-/// The names of all ranks and collectives. Nodes bear the numbers that they have in their ranks.
+/// Labels of all ranks and collectives. Nodes have the numbers of their ranks.
 #[derive(Clone, Copy, Debug)]
 pub struct RankLabels<'l> {
-    /// Whose nodes they are.
+    /// Joined graph of the ranks.
     pub joined: &'l JoinedGraph,
-    /// By rank.
+    /// Names by rank.
     pub ranks: &'l [RankNames],
-    /// As they were joined.
+    /// Collectives that were joined, in the same order.
     pub collectives: &'l [CollectiveNodes],
 }
 
-/// Where a node of the common graph comes from.
+/// Origin of a node in the joined graph.
 enum Origin {
     Own(RankIdx, NodeIdx),
     Meeting(CollectiveIdx),
-    /// No node of the graph.
+    /// Not a node of the graph.
     Nowhere,
 }
 
@@ -103,7 +102,7 @@ impl RankLabels<'_> {
         if let Some(meeting) = plan.meeting_at(node) {
             return Origin::Meeting(meeting.collective);
         }
-        // An arrival is called as the node before which it stands.
+        // An arrival has the name of the node that follows it.
         let node = plan.node_of_arrival(node).unwrap_or(node);
         let own = plan.own_node(node);
         own.map_or(Origin::Nowhere, |(rank, own)| Origin::Own(rank, own))

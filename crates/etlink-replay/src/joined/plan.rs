@@ -1,4 +1,4 @@
-//! Which collectives fit, and when and where their ranks meet.
+//! Plans the joined graph: selects the collectives to join, and the times and places of meetings.
 
 use super::{CollectiveNodes, JoinOutcome, MemberNodes, RankGraph};
 use crate::graph::Error;
@@ -8,7 +8,7 @@ use etlink_link::limits::CLOCK_TOLERANCE;
 use etlink_model::{DurationNs, GlobalRank, NodeIdx, RankIdx, TimeNs};
 use std::ops::Range;
 
-/// A collective by its place in the list that is joined.
+/// A collective, by its index in the list to join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct CollectiveIdx(pub(super) u32);
 
@@ -26,64 +26,63 @@ pub(super) struct ArrivalIdx(u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct MeetingIdx(u32);
 
-/// A rank, and where its nodes begin.
+/// A rank and its first node in the joined graph.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RankNodes {
-    /// Its number in the job.
+    /// Number of the rank in the job.
     pub(super) rank: GlobalRank,
-    /// Its first node in the common graph: the others follow in their order.
+    /// First node of the rank in the joined graph; the others follow in order.
     pub(super) first: NodeIdx,
 }
 
 impl RankNodes {
-    /// The number in the common graph of one of the rank's nodes.
+    /// Returns the joined graph's number of one of the rank's nodes.
     pub(super) fn common_node(self, own: NodeIdx) -> NodeIdx {
         NodeIdx(self.first.0 + own.0)
     }
 }
 
-/// Where collectives go. Nodes have the numbers of the common graph.
+/// Positions of collectives. Nodes have the numbers of the joined graph.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Plan {
-    /// The ranks, in their order.
+    /// Ranks, in order.
     pub(super) ranks: Vec<RankNodes>,
-    /// How many nodes all ranks have.
+    /// Number of nodes of all ranks.
     nodes: u32,
-    /// Nodes with which ranks arrive, ascending: their arrivals are the nodes after the ranks' own.
+    /// Nodes with which ranks arrive, ascending; the arrival nodes follow the ranks' own nodes.
     arrivals: Vec<NodeIdx>,
-    /// Meetings, by time: the nodes after the arrivals.
+    /// Meetings, by time; their nodes follow the arrivals.
     pub(super) meetings: Vec<Meeting>,
-    /// What waits for which meeting, ascending.
+    /// Nodes and the meetings they wait for, ascending.
     waits: Vec<(NodeIdx, MeetingIdx)>,
     /// Nodes that end with a transfer, ascending.
     pub(super) transfers: Vec<NodeIdx>,
 }
 
-/// All ranks of a collective have come.
+/// Meeting of all ranks of a collective.
 #[derive(Clone, Debug)]
 pub(super) struct Meeting {
-    /// Which collective.
+    /// Collective that meets.
     pub(super) collective: CollectiveIdx,
-    /// When the last came.
+    /// Time of the last arrival.
     pub(super) time: TimeNs,
-    /// Its parts' arrivals.
+    /// Arrivals of the parts.
     pub(super) arrivals: Vec<ArrivalIdx>,
 }
 
-/// The last of a collective's ranks to come.
+/// Last arrival at a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct LastArrival {
     time: TimeNs,
-    /// How far its clock can be off.
+    /// Largest error of the rank's clock.
     uncertainty: DurationNs,
 }
 
-/// When nodes of the ranks begin and end by the common clock: as measured, else as each rank runs
-/// by itself.
+/// Begin and end of the ranks' nodes by the common clock: measured, or from each rank's own run.
 struct RankTimes<'r> {
     ranks: &'r [RankGraph],
     runs: Vec<Option<ReplayRun>>,
-    /// All have measured times.
+    /// True if all ranks have measured times.
     measured: bool,
 }
 
@@ -96,7 +95,7 @@ impl<'r> RankTimes<'r> {
         }
     }
 
-    /// Times by which nobody is done before the last has come.
+    /// Creates times by which no rank is done before the last has come.
     fn unmeasured(ranks: &'r [RankGraph]) -> RankTimes<'r> {
         RankTimes {
             ranks,
@@ -117,30 +116,31 @@ impl<'r> RankTimes<'r> {
         self.start(rank, node) + self.ranks[rank.index()].graph.duration[node.index()]
     }
 
-    /// The last part of a collective to come; none of a collective without parts.
+    /// Returns the last arrival of a collective; `None` for a collective without parts.
     fn last_arrival(&self, collective: &CollectiveNodes) -> Option<LastArrival> {
         let arrivals = collective.members.iter().map(|member| LastArrival {
             time: self.start(member.rank, member.arrives),
             uncertainty: self.ranks[member.rank.index()].uncertainty_ns,
         });
-        // Of several that come at one instant the least certain, which contradicts the least.
+        // Of several simultaneous arrivals the least certain, which contradicts the least.
         arrivals.max()
     }
 
-    /// Whether a part waits for the last: it was done after that had come, as far as clocks tell.
+    /// Returns true if a part waits for the last arrival: it was done afterwards, as far as clocks
+    /// tell.
     fn waits_for(&self, member: &MemberNodes, last: LastArrival) -> bool {
-        // Each rank ran by itself, so nothing says that a sender has waited: only what must wait
-        // does.
+        // Each rank ran by itself, so nothing shows that a sender waited: only parts that must wait
+        // do.
         if !self.measured {
             return member.needs_all;
         }
-        // Both clocks can be off, that of the rank that came last and that of the one that waits.
+        // Both the last rank's clock and the waiting rank's clock can be off.
         let own_uncertainty = self.ranks[member.rank.index()].uncertainty_ns;
         let tolerance = CLOCK_TOLERANCE + last.uncertainty + own_uncertainty;
         last.time - self.end(member.rank, member.transfer) <= tolerance
     }
 
-    /// Whether a part that needs all others was done before the last had come.
+    /// Returns true if a part that needs all others was done before the last arrival.
     fn is_contradicted(&self, collective: &CollectiveNodes) -> bool {
         let Some(last) = self.last_arrival(collective) else {
             return false;
@@ -150,13 +150,13 @@ impl<'r> RankTimes<'r> {
     }
 }
 
-/// Without measured times a rank's own run says when it would come.
+/// Runs a rank by itself if it has no measured times.
 fn run_alone(rank: &RankGraph) -> Option<ReplayRun> {
     let settings = ReplaySettings::default();
     (!rank.graph.measured).then(|| run_graph(&rank.graph, &NoLabels, &settings))
 }
 
-/// The collectives that hold their ranks together, by place.
+/// Returns the collectives that are joined, by place.
 fn joined_collectives<'c>(
     collectives: &'c [CollectiveNodes],
     outcomes: &'c [JoinOutcome],
@@ -167,7 +167,7 @@ fn joined_collectives<'c>(
         .map(|(collective, _)| collective)
 }
 
-/// Refuses parts of ranks and nodes that are not there.
+/// Refuses parts of missing ranks and nodes.
 fn check_members(ranks: &[RankGraph], collectives: &[CollectiveNodes]) -> Result<(), Error> {
     let all = collectives.iter();
     for member in all.flat_map(|collective| &collective.members) {
@@ -185,7 +185,7 @@ fn check_members(ranks: &[RankGraph], collectives: &[CollectiveNodes]) -> Result
 }
 
 impl Plan {
-    /// Numbers the ranks' nodes.
+    /// Assigns numbers to the ranks' nodes.
     pub(super) fn new(ranks: &[RankGraph]) -> Result<Plan, Error> {
         let mut plan = Plan::default();
         for rank in ranks {
@@ -199,7 +199,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Places the collectives that fit.
+    /// Places the collectives that can be joined.
     pub(super) fn place_collectives(
         &mut self,
         ranks: &[RankGraph],
@@ -232,7 +232,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Places the collectives again that `jammed`, the nodes of meetings, leaves.
+    /// Places the collectives again, except the ones whose meeting nodes are `jammed`.
     pub(super) fn take_out(
         &mut self,
         ranks: &[RankGraph],
@@ -260,11 +260,11 @@ impl Plan {
             arrivals.extend(members.map(|member| self.common_node(member.rank, member.arrives)));
             lasts.extend(times.last_arrival(collective).map(|last| (last, at)));
         }
-        // Two collectives can begin with one node, before which its rank arrives once.
+        // Two collectives can begin with one node; its rank then arrives only once.
         sort_unique(&mut arrivals);
         self.arrivals = arrivals;
-        // By time: `jammed_gates` then takes out the earliest that is stuck, as a reader of the
-        // trace would.
+        // By time: `jammed_gates` then removes the earliest that is stuck, as a reader of the trace
+        // would.
         lasts.sort_unstable_by_key(|(last, at)| (last.time, *at));
         (self.meetings, self.waits, self.transfers) = (vec![], vec![], vec![]);
         for ((last, collective), meeting) in lasts.into_iter().zip((0..).map(MeetingIdx)) {
@@ -284,58 +284,60 @@ impl Plan {
                 arrivals,
             });
         }
-        // Two collectives can end with one node (a wait for both), which must be there once.
+        // Two collectives can end with one node (a wait for both), which must be listed once.
         sort_unique(&mut self.transfers);
         sort_unique(&mut self.waits);
     }
 
-    /// The number in the common graph of a node of a rank.
+    /// Returns the joined graph's number of a rank's node.
     fn common_node(&self, rank: RankIdx, own: NodeIdx) -> NodeIdx {
         self.ranks[rank.index()].common_node(own)
     }
 
-    /// The rank that a node of the common graph belongs to, and its number there. The node is of a
-    /// rank, and no arrival or meeting.
+    /// Returns the rank of a joined-graph node, and the node's number in that rank. The node must
+    /// belong to a rank and not be an arrival or meeting.
     pub(super) fn own_node(&self, node: NodeIdx) -> Option<(RankIdx, NodeIdx)> {
         let begun = self.ranks.partition_point(|rank| rank.first <= node);
-        // A rank without nodes begins where the next one does. The last to begin has the node.
+        // A rank without nodes begins where the next one does; the last of these ranks has the
+        // node.
         let place = begun.checked_sub(1)?;
         let own = NodeIdx(node.0 - self.ranks[place].first.0);
         Some((RankIdx::new(place), own))
     }
 
-    /// The nodes of a rank, by place, in the common graph.
+    /// Returns the nodes of a rank, given by place, in the joined graph.
     pub(super) fn rank_nodes(&self, place: usize) -> Range<u32> {
         let next = self.ranks.get(place + 1);
         self.ranks[place].first.0..next.map_or(self.nodes, |next| next.first.0)
     }
 
-    /// How many nodes and edges the common graph has.
+    /// Returns the number of nodes and edges of the joined graph.
     pub(super) fn size(&self, ranks: &[RankGraph]) -> (usize, usize) {
         let nodes = self.nodes as usize + self.arrivals.len() + self.meetings.len();
         let own: usize = ranks.iter().map(|rank| rank.graph.edges()).sum();
-        // from an arrival one edge leads to its node, another to its meeting
+        // an arrival has one edge to its node and another to its meeting
         (nodes, own + 2 * self.arrivals.len() + self.waits.len())
     }
 
-    /// The arrival that stands before a node of a rank, if one does.
+    /// Returns the arrival before a rank's node, if there is one.
     pub(super) fn arrival_at(&self, node: NodeIdx) -> Option<ArrivalIdx> {
         let place = self.arrivals.binary_search(&node).ok()?;
         Some(ArrivalIdx(place as u32))
     }
 
-    /// The same as a node.
+    /// Returns the node of the arrival before a rank's node, if there is one.
     pub(super) fn arrival_of(&self, node: NodeIdx) -> Option<NodeIdx> {
         self.arrival_at(node)
             .map(|arrival| self.arrival_node(arrival))
     }
 
-    /// The node of an arrival.
+    /// Returns the node of an arrival.
     pub(super) fn arrival_node(&self, arrival: ArrivalIdx) -> NodeIdx {
         NodeIdx(self.nodes + arrival.0)
     }
 
-    /// The node of a rank before which arrival `node` stands; `None` for other nodes.
+    /// Returns the rank's node that follows the arrival node `node`; `None` if it is not an
+    /// arrival.
     pub(super) fn node_of_arrival(&self, node: NodeIdx) -> Option<NodeIdx> {
         let place = node.0.checked_sub(self.nodes)?;
         self.arrivals.get(place as usize).copied()
@@ -345,24 +347,24 @@ impl Plan {
         self.nodes + self.arrivals.len() as u32
     }
 
-    /// The meetings as nodes.
+    /// Returns the nodes of all meetings.
     pub(super) fn meeting_nodes(&self) -> impl Iterator<Item = NodeIdx> + use<> {
         let first = self.first_meeting();
         (first..first + self.meetings.len() as u32).map(NodeIdx)
     }
 
-    /// The node of a meeting.
+    /// Returns the node of a meeting.
     pub(super) fn meeting_node(&self, meeting: MeetingIdx) -> NodeIdx {
         NodeIdx(self.first_meeting() + meeting.0)
     }
 
-    /// The meeting that a node is, if it is one.
+    /// Returns the meeting of a node, if it is one.
     pub(super) fn meeting_at(&self, node: NodeIdx) -> Option<&Meeting> {
         let place = node.0.checked_sub(self.first_meeting())?;
         self.meetings.get(place as usize)
     }
 
-    /// The meetings that a node waits for.
+    /// Returns the meetings that a node waits for.
     pub(super) fn meetings_before(&self, node: NodeIdx) -> impl Iterator<Item = MeetingIdx> {
         let first = self.waits.partition_point(|(waits, _)| *waits < node);
         self.waits[first..]
@@ -371,7 +373,7 @@ impl Plan {
             .map(|(_, meeting)| *meeting)
     }
 
-    /// When the last of these meetings is.
+    /// Returns the time of the last of these meetings.
     pub(super) fn last_meeting(&self, meetings: &[MeetingIdx]) -> Option<TimeNs> {
         let times = meetings.iter();
         times

@@ -1,4 +1,4 @@
-//! How each rank fared.
+//! Figures of each rank in a joined run.
 
 use super::JoinedGraph;
 use crate::figures::{mean_error, node_error, replay_error};
@@ -8,42 +8,43 @@ use etlink_model::{DurationNs, GlobalRank, NodeIdx, TimeNs};
 use serde::Serialize;
 use std::ops::Range;
 
-/// Time in collectives and messages that are joined.
+/// Time in joined collectives and messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CollectiveTimes {
     /// Number of collectives and messages.
     pub count: u64,
-    /// From a rank's arrival, or from when it has nothing else to wait for, to the last one's, ns.
+    /// Time in ns from a rank's arrival, or from when it has nothing else to wait for, to the last
+    /// arrival.
     pub waiting_ns: DurationNs,
-    /// From the last arrival to the end, ns.
+    /// Time in ns from the last arrival to the end.
     pub transfer_ns: DurationNs,
 }
 
-/// One rank of a run of all.
+/// Figures of one rank in a run of all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RankFigures {
     /// Global rank.
     pub rank: GlobalRank,
-    /// Nodes, without arrivals.
+    /// Number of nodes, without arrivals.
     pub nodes: u64,
-    /// First start to last end, as measured.
+    /// Measured time from first start to last end.
     pub measured_ns: Option<DurationNs>,
-    /// The same in the run.
+    /// Time from first start to last end in the run.
     pub replayed_ns: DurationNs,
-    /// From the first start of all ranks to this rank's last end, in the run.
+    /// Time from the first start of all ranks to this rank's last end, in the run.
     pub end_ns: DurationNs,
-    /// By how much of the measured time they differ.
+    /// Difference of the two times, relative to the measured one.
     pub replay_error: Option<f64>,
-    /// Mean difference of the nodes' ends, ns.
+    /// Mean difference of the nodes' ends, in ns.
     pub end_error_ns: Option<DurationNs>,
-    /// What it does together with others, in the run.
+    /// Joint communications of the rank in the run.
     pub collectives: CollectiveTimes,
 }
 
 impl JoinedGraph {
-    /// The ranks one by one. O(nodes + parts).
+    /// Returns the figures of each rank. O(nodes + parts).
     pub fn by_rank(&self, run: &ReplayRun) -> Vec<RankFigures> {
         let (origin, _) = run.window();
         let mut figures = vec![];
@@ -81,15 +82,15 @@ impl JoinedGraph {
         }
     }
 
-    /// When the first of a rank's nodes starts by `starts`.
+    /// Returns the first start of a rank's nodes, according to `starts`.
     fn first_start(&self, nodes: &Range<u32>, starts: &[TimeNs]) -> Option<TimeNs> {
         let nodes = indices(nodes);
         nodes.map(|node| self.arrival_start(node, starts)).min()
     }
 
-    /// When a node starts by `starts`, or its arrival where it has one.
+    /// Returns the start of a node according to `starts`, or of its arrival if it has one.
     fn arrival_start(&self, node: NodeIdx, starts: &[TimeNs]) -> TimeNs {
-        // A node that communicates starts when all have come. The rank was there before.
+        // A communicating node starts when all have come. The rank was there before.
         let node = self.plan.arrival_of(node).unwrap_or(node);
         starts[node.index()]
     }
@@ -110,7 +111,7 @@ impl JoinedGraph {
         sum
     }
 
-    /// How much later a transfer begins because of the others.
+    /// Returns the delay of a transfer's begin that other ranks caused.
     fn wait_for_others(&self, run: &ReplayRun, node: NodeIdx) -> DurationNs {
         let (mut own, mut met) = (None, None);
         for dep in self.graph.deps(node) {
@@ -126,12 +127,12 @@ impl JoinedGraph {
     }
 }
 
-/// The nodes of a rank, which follow each other in the common graph.
+/// Returns the nodes of a rank, which are consecutive in the joined graph.
 fn indices(nodes: &Range<u32>) -> impl ExactSizeIterator<Item = NodeIdx> + use<> {
     nodes.clone().map(NodeIdx)
 }
 
-/// From a first start to a last end; zero of a rank without nodes.
+/// Returns the time from a first start to a last end; zero for a rank without nodes.
 fn length_between(first: Option<TimeNs>, last: Option<TimeNs>) -> DurationNs {
     last.zip(first)
         .map_or(DurationNs::ZERO, |(last, first)| last - first)

@@ -1,4 +1,4 @@
-//! The run in which a thread or stream does one thing at a time.
+//! A run in which each thread or stream does one thing at a time.
 
 use super::{ReplayRun, Rules};
 use crate::graph::followers::Followers;
@@ -6,17 +6,17 @@ use etlink_model::{DurationNs, EdgeIdx, NodeIdx, ResourceIdx, TimeNs};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What happens to a node. In order of time; at one instant ends go before starts.
+/// Event of a node. Ordered by time; simultaneous ends precede starts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum ResourceEvent {
     Ended,
     Ready,
 }
 
-/// A thread or stream.
+/// State of a thread or stream.
 #[derive(Clone, Default)]
 struct ResourceState {
-    /// Could run, by measured start.
+    /// Nodes ready to run, by measured start.
     waiting: BinaryHeap<Reverse<(TimeNs, NodeIdx)>>,
     running: Option<NodeIdx>,
     last: Option<NodeIdx>,
@@ -28,7 +28,7 @@ struct Machine<'r> {
     ready: Vec<TimeNs>,
     events: BinaryHeap<Reverse<(TimeNs, ResourceEvent, NodeIdx)>>,
     resources: Vec<ResourceState>,
-    /// Resources at which something may start now.
+    /// Resources at which a node may start now.
     touched: Vec<ResourceIdx>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn run_graph(rules: &Rules<'_>, duration: Vec<DurationNs>) -> ReplayR
         decided: vec![EdgeIdx::NONE; nodes],
         held: vec![NodeIdx::NONE; nodes],
     };
-    // By the nodes and not by the list of resources: a builder may have been given too short a one.
+    // Counted from the nodes, because a builder may have been given too few resources.
     let last = graph.resource.iter().max();
     let count = last.map_or(0, |last| last.index() + 1);
     let mut machine = Machine {
@@ -74,7 +74,8 @@ pub(crate) fn run_graph(rules: &Rules<'_>, duration: Vec<DurationNs>) -> ReplayR
                 }
             }
         }
-        // All that ends or becomes ready at this instant must be known before a resource chooses.
+        // All nodes that end or become ready at this instant must be known before a resource
+        // chooses.
         if machine.events.peek().is_none_or(|next| next.0.0 > now) {
             machine.start_touched(now);
         }
@@ -98,7 +99,7 @@ impl Machine<'_> {
             return self.start_node(node, now);
         }
         let resource = graph.resource[node.index()];
-        // The measured start is the order in which the program had them; the number breaks ties.
+        // Nodes run in the order of their measured starts; the number breaks ties.
         let turn = (graph.start[node.index()], node);
         let state = &mut self.resources[resource.index()];
         state.waiting.push(Reverse(turn));
@@ -108,7 +109,7 @@ impl Machine<'_> {
     fn free_resource(&mut self, node: NodeIdx) {
         let number = self.rules.graph.resource[node.index()];
         let resource = &mut self.resources[number.index()];
-        // a delay ends too, and never held the resource
+        // a delay ends too, but never held the resource
         if resource.running == Some(node) {
             (resource.running, resource.last) = (None, Some(node));
             self.touched.push(number);
@@ -121,7 +122,7 @@ impl Machine<'_> {
             .push(Reverse((self.run.end(node), ResourceEvent::Ended, node)));
     }
 
-    /// Starts what may start, once all that happens at this instant has.
+    /// Starts nodes once all events at this instant are known.
     fn start_touched(&mut self, now: TimeNs) {
         while let Some(number) = self.touched.pop() {
             let resource = &mut self.resources[number.index()];
@@ -131,8 +132,8 @@ impl Machine<'_> {
             let Some(Reverse((_, node))) = resource.waiting.pop() else {
                 continue;
             };
-            // It could have started before: what ran last has held it up. A delay never holds up
-            // others, since it does not run on the resource.
+            // The node could have started earlier: the last one to run held it up. A delay never
+            // holds up others, because it does not run on the resource.
             if now > self.ready[node.index()] {
                 self.run.held[node.index()] = resource.last.unwrap_or(NodeIdx::NONE);
             }

@@ -4,19 +4,19 @@
 //! thread     |== cudaMemcpyAsync ========|        the driver moves memory that is not pinned
 //! stream       |== Memcpy HtoD ============|      through memory of its own
 //! ```
-//! The call returns before the copy ends, so that it waits for nothing; it lasts as long as it does
-//! because the copy does. A copy that takes less keeps its call for less. O(edges) of copies.
+//! The call returns before the copy ends, so it does not wait; but the copy determines its
+//! duration. A shorter copy shortens its call. O(edges) of copies.
 
 use crate::graph::{EdgeKind, ReplayGraph, ReplayKind};
 use etlink_model::{DurationNs, NodeIdx};
 
-/// Shorter copies take about as long as their launches by chance.
+/// Shortest copy considered: shorter ones may be as long as their launches by chance.
 const LEAST_COPY: DurationNs = DurationNs(100_000);
 
-/// Nodes of other threads and streams that can begin between a launch and its copy, at most.
+/// Largest number of nodes of other threads and streams between a launch and its copy.
 const MOST_BETWEEN: usize = 1_000;
 
-/// The call that a copy keeps busy, if one does.
+/// Returns the call that a copy keeps busy, if any.
 pub(super) fn staging_call(graph: &ReplayGraph, copy: NodeIdx) -> Option<NodeIdx> {
     let length = graph.duration[copy.index()];
     let is_copy = graph.kind[copy.index()] == ReplayKind::MemoryCopy;
@@ -27,15 +27,15 @@ pub(super) fn staging_call(graph: &ReplayGraph, copy: NodeIdx) -> Option<NodeIdx
     let call = call_behind(graph, launches.next()?.from, copy)?;
     let call_length = graph.duration[call.index()];
     let is_alike = |one: DurationNs, other: DurationNs| one.0.saturating_mul(2) >= other.0;
-    // From the start of the copy to the end of the call both go on.
+    // Call and copy both continue from the start of the copy to the end of the call.
     let call_end = graph.start[call.index()] + call_length;
     let both = call_end - graph.start[copy.index()];
     let copies = is_alike(length, call_length) && is_alike(call_length, length);
     (copies && is_alike(both, length)).then_some(call)
 }
 
-/// The call that an edge of a launch stands for: where it begins, or, of a copy that starts before its
-/// call ends, behind it. Nodes are numbered by time, so that the call is between the two.
+/// Returns the call of a launch edge: the edge's source or, if a copy starts before its call ends,
+/// a node after it. Nodes are numbered by time, so the call is between source and copy.
 fn call_behind(graph: &ReplayGraph, from: NodeIdx, copy: NodeIdx) -> Option<NodeIdx> {
     let is_call = |node: &NodeIdx| {
         graph.kind[node.index()] == ReplayKind::Runtime

@@ -120,7 +120,7 @@ fn a_call_that_copies_lasts_as_long_as_its_copy() {
     };
     assert_eq!(finish(990_000, 20_000, "HtoD=0.5"), 995_000);
     assert_eq!(finish(990_000, 20_000, "kind=memory_copy 2"), 2_480_000);
-    // a launch that is over before the copy has begun for long, and one that is late for it
+    // a launch that ended long before the copy began, and one that is late for it
     assert_eq!(finish(5_000, 20_000, "HtoD=0.5"), 505_000);
     assert_eq!(finish(600_000, 590_000, "HtoD=0.5"), 1_100_000);
 }
@@ -159,7 +159,7 @@ fn edges_that_are_left_out_hold_nothing_up() {
         starts(&draw.run(&dropped(&[EdgeKind::EventWait]))),
         [1_000, 1_055, 1_050, 1_157, 1_135]
     );
-    // nothing is left to wait for: at once
+    // nothing is left to wait for: start at once
     assert_eq!(
         starts(&draw.run(&dropped(&[EdgeKind::Launch, EdgeKind::StreamOrder]))),
         [1_000, 1_000, 1_050, 1_000, 1_033]
@@ -251,7 +251,7 @@ fn a_file_need_not_be_in_order_nor_have_starts() {
 #[test]
 fn a_cycle_is_an_error_that_names_its_nodes() {
     let mut draw = diamond();
-    // behind the cycle, not on it
+    // after the cycle, not on it
     let behind = draw.node("behind", ReplayKind::HostOp, 0, Some(0), 1);
     draw.edge(NodeIdx(4), EdgeKind::HostWait, NodeIdx(2));
     draw.edge(NodeIdx(2), EdgeKind::ProgramOrder, behind);

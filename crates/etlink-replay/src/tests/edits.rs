@@ -1,10 +1,10 @@
-//! Runs with single nodes taken out.
+//! Runs with single nodes removed.
 
 use super::{Drawing, starts};
 use crate::{EdgeKind, EditableGraph, GraphEdits, ReplayKind};
 use etlink_model::NodeIdx;
 
-/// A host that loads for 100 and launches, and a device with a kernel of 30 before it:
+/// Draws a host that loads for 100 and launches, and a device with an earlier kernel of 30:
 ///
 /// ```text
 /// thread   loads ---------- calls -
@@ -43,8 +43,8 @@ fn another_cause_decides_with_its_own_latency() {
         removed: vec![loads],
         ..GraphEdits::default()
     };
-    // No row follows another here, so that the order of the stream takes what it usually does, but
-    // less than was measured, which is 75 from the end of the first: it did not decide.
+    // No row follows another here, so stream order takes its usual latency, limited to less than
+    // the measured 75 from the end of the first kernel: it did not decide.
     assert_eq!(starts(&editable.run_edited(&edits)), [0, 0, 0, 104]);
     let graph = faster_pair();
     let editable = EditableGraph::new(&graph);
@@ -52,11 +52,11 @@ fn another_cause_decides_with_its_own_latency() {
         removed: vec![NodeIdx(2)],
         ..GraphEdits::default()
     };
-    // The third kernel follows the second by 2, as that follows the first.
+    // The third kernel follows the second by 2, as the second follows the first.
     assert_eq!(starts(&editable.run_edited(&edits))[4], 30 + 2 + 30 + 2);
 }
 
-/// Three kernels: the second follows the first by 2, the third waits for a late launch.
+/// Draws three kernels: the second follows the first by 2, the third waits for a late launch.
 fn faster_pair() -> crate::ReplayGraph {
     let mut drawing = Drawing::default();
     let first = drawing.node("first", ReplayKind::Kernel, 1, Some(0), 30);

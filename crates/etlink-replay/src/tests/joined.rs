@@ -1,15 +1,15 @@
-//! Ranks of known truth.
+//! Ranks with a known truth.
 
 use super::random::{NoNames, scales};
 use crate::*;
 use etlink_model::{DurationNs, GlobalRank, NodeIdx, RankIdx, ResourceIdx, TimeNs};
 use proptest::prelude::*;
 
-/// What a rank does: it computes so long, then takes part in a collective, which takes it so long
-/// once all have come, and may wait for its end before it goes on.
+/// Step of a rank: compute time, collective number, transfer time once all have come, and true if
+/// the rank waits for the end of the collective.
 type PathStep = (i64, u32, i64, bool);
 
-/// All ranks' steps. Joints have ascending numbers on all ranks.
+/// Steps of all ranks. Collective numbers ascend on every rank.
 #[derive(Clone, Debug)]
 struct Program {
     ranks: Vec<Vec<PathStep>>,
@@ -42,7 +42,7 @@ impl Drawn {
                     from: (*from)?,
                     kind: *kind,
                     inferred: false,
-                    // a rank here goes on at once, whatever it has waited for
+                    // a rank here continues at once, whatever it waited for
                     latency: Some(DurationNs::ZERO),
                 })
             })
@@ -95,7 +95,8 @@ impl Drawn {
 }
 
 impl Program {
-    /// Runs it: `slow` computes and `network` transfers take so many times as long.
+    /// Runs the program. `slow` is a rank and the factor on its compute time, `network` the factor
+    /// on transfers.
     fn draw(&self, slow: (usize, i64), network: i64) -> Vec<Drawn> {
         let new = |_| Drawn {
             nodes: vec![],
@@ -142,7 +143,7 @@ impl Program {
         ranks
     }
 
-    /// The ranks as recorded, put together.
+    /// Joins the recorded ranks.
     fn joined(&self) -> (JoinedGraph, Vec<CollectiveNodes>) {
         let drawn = self.draw((0, 1), 1);
         let numbers: std::collections::BTreeSet<u32> = drawn
@@ -195,7 +196,7 @@ fn recorded(rank: i64, drawn: &Drawn) -> RankGraph {
     }
 }
 
-/// Ends of all nodes of all ranks.
+/// Returns the ends of all nodes of all ranks.
 fn ends(drawn: &[Drawn]) -> Vec<i64> {
     let nodes = drawn.iter().flat_map(|rank| &rank.nodes);
     nodes
@@ -216,7 +217,7 @@ fn replayed(joined: &JoinedGraph, nodes: usize, rules: &[String]) -> Vec<i64> {
     nodes.map(|node| run.end(node).0).collect()
 }
 
-/// Some ranks take part in each collective.
+/// Draws programs in which some ranks take part in each collective.
 fn programs() -> impl Strategy<Value = Program> {
     let step = |collective| {
         (
@@ -412,7 +413,7 @@ fn the_critical_path_goes_from_rank_to_rank() {
     );
 }
 
-/// One kernel per rank, from `start` for `duration`; a part may be done early.
+/// Draws one kernel per rank, from `start` for `duration`; a part may be done early.
 fn kernels(times: &[(i64, i64, bool)], uncertainty_ns: i64) -> JoinedGraph {
     let rank = |(rank, (start, duration, _)): (i64, &(i64, i64, bool))| {
         let mut drawn = Drawn {

@@ -5,12 +5,12 @@ use crate::labels::NoLabels;
 use crate::{EdgeKind, ReplayGraph, ReplayKind, ReplaySettings, run_graph};
 use etlink_model::{EdgeIdx, NodeIdx};
 
-/// From a launch call to its kernel, ns.
+/// Time from a launch call to its kernel, in ns.
 const LAUNCH: i64 = 6_000;
-/// From one kernel of a stream to the next.
+/// Time from one kernel of a stream to the next, in ns.
 const STREAM: i64 = 1_000;
 
-/// A host that launches a kernel each `period`; each takes `kernel`.
+/// Draws a host that launches a kernel each `period`; each kernel takes `kernel`.
 fn launches(count: usize, period: i64, kernel: i64) -> Drawing {
     let mut drawing = Drawing::default();
     let mut host: Option<NodeIdx> = None;
@@ -22,7 +22,7 @@ fn launches(count: usize, period: i64, kernel: i64) -> Drawing {
             drawing.edge(host, EdgeKind::ProgramOrder, op);
         }
         host = Some(op);
-        // A kernel is launched where its op ends.
+        // A kernel is launched at the end of its op.
         let launched = begin + period + LAUNCH;
         let free = last.map_or(i64::MIN, |(_, end)| end + STREAM);
         let start = launched.max(free);
@@ -45,11 +45,11 @@ fn makespan(drawing: &Drawing, rules: &[&str]) -> i64 {
     drawing.run(&settings).makespan().0
 }
 
-/// Edges that decide the other way once kernels are longer or the host is quicker.
+/// Other edges decide once kernels are longer or the host is quicker.
 #[test]
 fn what_changes_the_deciding_cause_is_predicted() {
     let recorded = launches(40, 50_000, 5_000);
-    // Nothing in the recording follows on a stream: the default for streams holds.
+    // In the recording, no kernel directly follows another: the default for streams applies.
     let slow_kernels = launches(40, 50_000, 100_000);
     assert_eq!(
         makespan(&recorded, &["kernel=20"]),
@@ -62,7 +62,7 @@ fn what_changes_the_deciding_cause_is_predicted() {
     );
 }
 
-/// Of a device that is always busy no launch shows what it takes by itself.
+/// On a device that is always busy, no launch shows its own latency.
 #[test]
 fn the_usual_latency_stays_within_what_was_measured() {
     let graph = launches(40, 3_000, 50_000).graph();
@@ -80,7 +80,7 @@ fn the_usual_latency_stays_within_what_was_measured() {
         graph.latency(edge.expect("an edge of that kind")).0
     };
     assert_eq!(by_kind(EdgeKind::StreamOrder), STREAM);
-    // the very first kernel waited for its launch alone
+    // the very first kernel waited only for its launch
     assert_eq!(by_kind(EdgeKind::Launch), LAUNCH);
 }
 
@@ -88,7 +88,7 @@ fn ready_ns(graph: &ReplayGraph, edge: EdgeIdx) -> i64 {
     (graph.end(graph.dep(edge).from) + graph.latency(edge)).0
 }
 
-/// A delay that nothing explains is no latency of what it follows.
+/// An unexplained delay is not a latency of the node after it.
 #[test]
 fn delays_begin_when_their_causes_have_ended() {
     let mut drawing = Drawing::default();

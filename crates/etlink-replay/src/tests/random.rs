@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 type Shape = Vec<(u32, i64, i64, Vec<(usize, usize)>)>;
 
-/// Per node: resource, duration, latency, and deps as (how far back, kind).
+/// Draws per node: resource, duration, latency, and dependencies as (distance back, kind).
 fn shapes() -> impl Strategy<Value = Shape> {
     prop::collection::vec(
         (
@@ -17,7 +17,7 @@ fn shapes() -> impl Strategy<Value = Shape> {
     )
 }
 
-/// A graph whose measured times are those that its edges, durations and latencies give.
+/// Builds a graph whose measured times follow from its edges, durations and latencies.
 fn graph_from_trace(shape: &Shape) -> ReplayGraph {
     let mut builder = GraphBuilder::new(vec![
         thread_resource("1"),

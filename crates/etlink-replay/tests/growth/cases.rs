@@ -12,20 +12,20 @@ use etlink_replay::{ReplaySettings, critical_path, graph_from_trace, replay_figu
 use etlink_testing::{OddTraces, Oddity};
 use std::hint::black_box;
 
-/// An input of one kind, made before time is taken.
+/// An input of one kind, created before time is measured.
 #[derive(Debug)]
 pub(crate) enum Case {
-    /// One rank's traces.
+    /// Traces of one rank.
     Trace(OddTraces),
-    /// One rank's graph, of which only the summary is made: beside reading and linking it is too
-    /// short to show that it grows.
+    /// Linked graph of one rank, for its summary alone: next to reading and linking, the summary
+    /// would be too short to show its growth.
     Graph(Box<LinkedTrace>),
-    /// What the join needs of many ranks.
+    /// Summaries of many ranks, for the join.
     Ranks(Vec<RankSummary>),
 }
 
 impl Case {
-    /// An input of about so many events.
+    /// Creates an input of about `events` events.
     pub(crate) fn new(oddity: Oddity, events: usize) -> Case {
         match oddity {
             Oddity::Ranks => Case::Ranks(rank_summaries(events)),
@@ -33,12 +33,12 @@ impl Case {
         }
     }
 
-    /// An input of about so many events, linked.
+    /// Creates a linked input of about `events` events.
     pub(crate) fn linked(oddity: Oddity, events: usize) -> Case {
         Case::Graph(Box::new(link_traces(&oddity.draw_rank(events, 0))))
     }
 
-    /// Reads, links and replays it, summarizes it, or joins the ranks.
+    /// Reads, links and replays the input, summarizes it, or joins the ranks.
     pub(crate) fn run(&self) {
         match self {
             Case::Trace(traces) => link_and_replay(traces),
@@ -85,7 +85,7 @@ fn join_and_compare(ranks: &[RankSummary]) {
     black_box(wait_causes(ranks, &join, &clocks));
 }
 
-/// Ranks with a hundred communications each, in groups of all and of eight.
+/// Creates ranks with a hundred communications each, in groups of all ranks and of eight.
 fn rank_summaries(events: usize) -> Vec<RankSummary> {
     const COMMS: usize = 100;
     let world = (events / COMMS).max(2) as u64;
@@ -104,7 +104,7 @@ fn rank_summaries(events: usize) -> Vec<RankSummary> {
         for at in 0..COMMS {
             let start_ns = UnixNs(1_000 * at as i64 + rank as i64 % 7);
             let end_ns = UnixNs(1_000 * at as i64 + 500);
-            // few are of all ranks: each of these is as large as the world
+            // few include all ranks: each of these is as large as the world
             let group = GroupIdx(u32::from(at % 20 != 0));
             summary.communications.push(Communication {
                 node: NodeIdx::new(at),

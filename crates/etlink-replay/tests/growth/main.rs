@@ -1,4 +1,4 @@
-//! Four times the events take about four times as long, whatever there is many of.
+//! Asserts that four times the events take about four times as long, whatever the input is made of.
 #![allow(clippy::expect_used, reason = "a test")]
 
 mod cases;
@@ -6,7 +6,7 @@ mod cases;
 use cases::Case;
 use etlink_testing::{Oddity, grows_evenly};
 
-/// Events of the smaller input.
+/// Number of events of the smaller input.
 const EVENTS: usize = 6_000;
 
 #[test]
@@ -24,12 +24,12 @@ fn time_grows_with_the_events_alone() {
     );
 }
 
-/// Each of these once had a search through all groups, or all annotations, for each of them.
+/// Each of these once had a quadratic search through all groups or annotations.
 #[test]
 fn time_of_summaries_grows_with_the_events_alone() {
     for oddity in [Oddity::ListedGroups, Oddity::NumberedAnnotations] {
         let input = |events| Case::linked(oddity, events);
-        // a summary is short: more events, so that their number shows
+        // a summary is short: use more events to show the growth
         let is_even = grows_evenly(oddity.name(), 4 * EVENTS, input, Case::run);
         assert!(is_even, "{}: grows faster than its events", oddity.name());
     }

@@ -1,5 +1,4 @@
-//! A device whose clock is off the host's shows its rows too early or too late: what waits for what
-//! is the same.
+//! A device clock that differs from the host's shifts all rows: the dependencies stay the same.
 
 use super::read_trace;
 use etlink_link::{DeviceClock, LinkedTrace};
@@ -10,7 +9,7 @@ use etlink_testing::{
     MachineOptions, random_program,
 };
 
-/// Steps of 1 ms, in which now the host and now the device is waited for.
+/// Steps of 1 ms, in which alternately the host and the device is waited for.
 fn program() -> Vec<MachineInstruction> {
     let mut all = vec![];
     for step in 0..400 {
@@ -48,7 +47,7 @@ fn linked(options: MachineOptions) -> (LinkedTrace, i64) {
     (read_trace(&run.trace), run.makespan)
 }
 
-/// Of a changed run, from a trace.
+/// Returns the predicted length of a changed run, from a trace.
 fn predicted(trace: &LinkedTrace, change: MachineChange) -> i64 {
     let graph = graph_from_trace(trace).expect("no circle");
     let rules = change.rules();
@@ -69,7 +68,7 @@ const CHANGES: [MachineChange; 4] = [
     MachineChange::Host(0.1),
 ];
 
-/// How far off the worst of the predictions is, of the true change.
+/// Returns the largest error of the predictions, relative to the true change.
 fn worst_error(options: MachineOptions) -> f64 {
     let (trace, before) = linked(options);
     let errors = CHANGES.map(|change| {
@@ -97,7 +96,7 @@ fn a_clock_that_drifts_is_found_and_taken_off() {
         let [DeviceClock { drift_ppb, .. }] = clocks[..] else {
             panic!("{clocks:?}");
         };
-        // Returns and launches leave 10 us over half a second.
+        // Returns and launches leave 10 us over half a second undetermined.
         assert!((drift_ppb - drift).abs() <= 20_000, "{clocks:?}");
         let notes = trace.report.notes.join("; ");
         assert!(notes.contains("ppm"), "{notes}");
@@ -110,12 +109,12 @@ fn a_clock_that_drifts_is_found_and_taken_off() {
 fn a_right_clock_is_left_alone() {
     let (trace, _) = linked(machine(0, 0));
     assert_eq!(trace.report.device_clocks, []);
-    // 5 ppm are within what launches and returns leave open
+    // 5 ppm are within the uncertainty of launches and returns
     let (trace, _) = linked(machine(0, 5_000));
     assert_eq!(trace.report.device_clocks, []);
 }
 
-/// What a change is predicted to save by a trace whose device's clock is so far ahead, ns.
+/// Returns the predicted saving of a change in ns, from a trace whose device clock is shifted.
 fn predicted_change(
     program: &[MachineInstruction],
     options: MachineOptions,
@@ -125,7 +124,8 @@ fn predicted_change(
     predicted(&read_trace(&run.trace), change) - run.makespan
 }
 
-/// No call waits for the device but launches for room in its queue: the kernels still count.
+/// The only waits for the device are launches waiting for room in its queue: the kernels still
+/// count.
 #[test]
 fn a_full_queue_shows_the_clock() {
     let launch = |at: i64| Launch {
@@ -150,9 +150,9 @@ fn a_full_queue_shows_the_clock() {
     }
 }
 
-/// A clock that is off by as much as traces show changes hardly any answer by more than 1 %, and none
-/// about kernels by more than 2 %. What stays are the few microseconds within which nothing shows a
-/// clock to be off: they count once per synchronisation where the host is scaled.
+/// A clock that is off by as much as in real traces changes hardly any answer by more than 1 %, and
+/// none about kernels by more than 2 %. The rest are the few microseconds within which nothing
+/// reveals the clock error: they count once per synchronisation if the host is scaled.
 #[test]
 fn random_programs_are_predicted_alike_whatever_the_clock() {
     let (mut shares, mut of_kernels) = (vec![], 0.0f64);

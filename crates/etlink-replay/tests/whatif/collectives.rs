@@ -1,23 +1,23 @@
-//! Collectives of hosts, which a thread gives away and waits for.
+//! Host collectives that a thread starts and waits for.
 
 use super::makespans;
 use etlink_testing::{ParamComms, TraceBuilder};
 
-/// How a program's collective shows in its trace.
+/// Form in which a collective appears in its trace.
 #[derive(Clone, Copy, Debug)]
 enum Shown {
     /// The call, the range of Gloo's worker, the wait.
     All,
     /// The call and the wait.
     CallAndWait,
-    /// The op of `c10d` and the worker's range, as stock Gloo.
+    /// The op of `c10d` and the worker's range, as in stock Gloo.
     OpAndRange,
 }
 
-/// From the end of a transfer to that of the wait for it.
+/// Time from the end of a transfer to the end of the wait for it, in ns.
 const WAKE: i64 = 8_000;
 
-/// Gives an all-reduce away, does something else, and waits. The trace, and how long it took.
+/// Starts an all-reduce, does other work, and waits. Returns the trace and its length.
 fn all_reduce(shown: Shown, transfer: i64) -> (TraceBuilder, i64) {
     let mut draw = TraceBuilder::default();
     let (main, worker) = (draw.thread(), draw.thread());
@@ -57,8 +57,9 @@ fn a_collective_of_the_host_takes_the_time_of_its_transfer() {
     }
 }
 
-/// Steps of DDP: a backward pass gives a bucket to Gloo and goes on for 50 us, the reducer sleeps
-/// until that is there, copies it in 20 us, and the optimizer takes 30 us. The ranges end so late.
+/// Draws steps of DDP: a backward pass passes a bucket to Gloo and continues for 50 us, the reducer
+/// sleeps until the bucket is there and copies it in 20 us, and the optimizer takes 30 us.
+/// `ends_late` is the delay of each range's end.
 fn reduced_steps(transfer: i64, ends_late: &[i64]) -> (TraceBuilder, i64) {
     let mut draw = TraceBuilder::default();
     let (main, worker) = (draw.thread(), draw.thread());

@@ -59,7 +59,7 @@ fn a_true_graph_predicts_the_other_steps() {
     assert!(figures.unchanged_error.median > 0.5, "{figures:#?}");
 }
 
-/// Without the calls that wait, the graph cannot know why the main stream is late in some steps.
+/// Without the waiting calls, the graph cannot know why the main stream is late in some steps.
 #[test]
 fn a_graph_that_lacks_edges_fails() {
     let mut trace = link(&program(), true);

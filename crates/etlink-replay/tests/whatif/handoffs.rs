@@ -1,13 +1,13 @@
-//! A thread that has slept wakes after some time, however quick the program is.
+//! A sleeping thread takes some time to wake, however quick the program is.
 
 use super::makespans;
 use etlink_testing::TraceBuilder;
 
-/// From a signal to the first work of the thread that slept for it.
+/// Time from a signal to the first work of the thread that slept for it, in ns.
 const WAKE: i64 = 12_000;
 
-/// Steps of a forward op, a backward on another thread, and an optimizer; each op of the host takes
-/// `factor` times as long. The trace, and how long it took.
+/// Draws steps of a forward op, a backward on another thread, and an optimizer. Each host op takes
+/// `factor` times as long. Returns the trace and its length.
 pub(super) fn steps(factor: i64) -> (TraceBuilder, i64) {
     let mut draw = TraceBuilder::default();
     let (main, worker) = (draw.thread(), draw.thread());

@@ -1,6 +1,6 @@
-//! Predictions against programs that were run again, changed.
+//! Compares predictions with changed programs that were run again.
 //!
-//! A replay of an unchanged trace gives its times back whatever the edges mean. Here a machine of
+//! A replay of an unchanged trace reproduces its times whatever the edges mean. Here a machine with
 //! known mechanisms runs a program, its trace is linked, one thing is changed in the replay, and
 //! the machine runs the changed program.
 #![allow(
@@ -26,7 +26,7 @@ use etlink_testing::{
     random_program,
 };
 
-/// How a change turned out, ns.
+/// Predicted and true effect of a change, in ns.
 #[derive(Clone, Copy, Debug)]
 struct Outcome {
     before: i64,
@@ -36,38 +36,38 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// Whether the truth lies in the range.
+    /// Returns true if the range contains the truth.
     fn is_covered(self) -> bool {
         let range = self.range.least_change_ns..=self.range.most_change_ns;
         range.contains(&(self.truth - self.before))
     }
 
-    /// How wide the range is, of the true change.
+    /// Returns the width of the range, relative to the true change.
     fn width(self) -> f64 {
         let change = (self.truth - self.before).abs().max(1_000);
         (self.range.most_change_ns - self.range.least_change_ns) as f64 / change as f64
     }
 
-    /// Off by so much of the true change.
+    /// Returns the error relative to the true change.
     fn error_of_change(self) -> f64 {
         let change = (self.truth - self.before).abs().max(1);
         (self.predicted - self.truth).abs() as f64 / change as f64
     }
 
-    /// Off by so much of the true time.
+    /// Returns the error relative to the true time.
     fn error_of_time(self) -> f64 {
         (self.predicted - self.truth).abs() as f64 / self.truth.max(1) as f64
     }
 }
 
-/// A trace, linked.
+/// Links a trace.
 fn read_trace(draw: &TraceBuilder) -> LinkedTrace {
     let read = etlink_kineto::KinetoReadOptions::default();
     let device = etlink_kineto::read(&draw.kineto()[..], read).expect("a device trace");
     etlink_link::link(None, device, LinkOptions::default()).expect("links")
 }
 
-/// How long the replay of a trace takes, as it was and by a rule.
+/// Returns the lengths of a trace's replay, unchanged and with a rule.
 fn makespans(draw: &TraceBuilder, rule: &str) -> [i64; 2] {
     let trace = read_trace(draw);
     let graph = graph_from_trace(&trace).expect("no circle");
@@ -81,7 +81,7 @@ fn makespans(draw: &TraceBuilder, rule: &str) -> [i64; 2] {
     })
 }
 
-/// Runs a program as it is and changed, and predicts the second from the first.
+/// Runs a program unchanged and changed, and predicts the second run from the first.
 fn predict(
     program: &[MachineInstruction],
     options: MachineOptions,
@@ -109,7 +109,7 @@ fn predict(
     }
 }
 
-/// A prediction of a mechanism may be off by so much of the true change, or by a latency or two.
+/// Largest error of a predicted mechanism: a share of the true change, or a latency or two.
 const WITHIN: f64 = 0.05;
 const LATENCIES_NS: i64 = 4_000;
 
@@ -130,10 +130,10 @@ fn mechanisms_are_predicted() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Programs that a run of the test draws. `PROGRAMS=1000` draws more.
+/// Number of random programs per test run. `PROGRAMS=1000` draws more.
 const PROGRAMS: u64 = 60;
 
-/// Random programs, predicted from traces with or without `cuda_sync` rows.
+/// Predicts random programs from traces with or without `cuda_sync` rows.
 fn predict_random_programs(sync_rows: bool) -> Vec<Outcome> {
     let programs = std::env::var("PROGRAMS").map_or(Ok(PROGRAMS), |text| text.parse());
     let mut outcomes = vec![];
@@ -149,7 +149,7 @@ fn predict_random_programs(sync_rows: bool) -> Vec<Outcome> {
     outcomes
 }
 
-/// The middle of what `of` says, and what 95 of 100 are not above.
+/// Returns the median and the 95th percentile of a figure.
 fn median_and_p95(outcomes: &[Outcome], of: fn(Outcome) -> f64) -> (f64, f64) {
     let mut values: Vec<f64> = outcomes.iter().map(|outcome| of(*outcome)).collect();
     values.sort_by(f64::total_cmp);
@@ -157,15 +157,15 @@ fn median_and_p95(outcomes: &[Outcome], of: fn(Outcome) -> f64) -> (f64, f64) {
     (at(50), at(95))
 }
 
-/// The bars: half of the predictions within 0.2 % of the new time, 95 of 100 within 1.5 %; the truth
-/// lies in 95 of 100 ranges, half of which are no wider than a tenth of the true change.
+/// Thresholds: half of the predictions are within 0.2 % of the new time, 95 of 100 within 1.5 %. 95
+/// of 100 ranges contain the truth, and half of these are no wider than a tenth of the true change.
 #[test]
 fn random_programs_are_predicted_and_their_ranges_hold_the_truth() {
     for sync_rows in [true, false] {
         let outcomes = predict_random_programs(sync_rows);
         let (median, p95) = median_and_p95(&outcomes, Outcome::error_of_time);
         let (width, wide) = median_and_p95(&outcomes, Outcome::width);
-        // Seeds are places in the list.
+        // Seeds are indices in the list.
         for (seed, outcome) in outcomes.iter().enumerate() {
             if outcome.error_of_time() > 0.03 || !outcome.is_covered() {
                 println!("seed {seed}, sync rows {sync_rows}: {outcome:?}");

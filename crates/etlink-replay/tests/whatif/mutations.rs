@@ -1,6 +1,6 @@
-//! Evidence that is deleted from a trace shows in what is printed of it.
+//! Evidence that is deleted from a trace shows in the printed figures.
 //!
-//! A replay of the unchanged trace gives the measured times back all the same.
+//! A replay of the unchanged trace reproduces the measured times regardless.
 
 use super::cross_step::{link, program};
 use super::{handoffs, read_trace};
@@ -10,10 +10,10 @@ use etlink_replay::{
     ReplaySettings, cross_step_figures, graph_from_trace, replay_figures, run_graph, trust_figures,
 };
 
-/// What is printed, all of it the less the better.
+/// Printed figures; smaller is better for all of them.
 #[derive(Clone, Copy, Debug)]
 struct Printed {
-    /// No three steps that do the same.
+    /// True if no three steps do the same work.
     lacks_steps: bool,
     cross_step: f64,
     unexplained_ns: i64,
@@ -46,7 +46,7 @@ impl Printed {
     }
 }
 
-/// The same trace without what a call of this name says, and without `cuda_sync` rows.
+/// Links the trace without the meaning of calls with this name, and without `cuda_sync` rows.
 fn without_calls(name: &str) -> LinkedTrace {
     let mut device = link(&program(), true).device;
     let calls = device.names.find(name).expect("it has such calls");
@@ -91,7 +91,7 @@ fn deleted_autograd_ids_show() {
     let (draw, _) = handoffs::steps(1);
     let whole = read_trace(&draw);
     let mut device = whole.device.clone();
-    // The engine's own ranges are left, so that the handoffs can only be inferred.
+    // The engine's own ranges are removed, so the handoffs can only be inferred.
     device.ops.seq_id.fill(-1);
     device.ops.fwd_thread.fill(0);
     let deleted = etlink_link::link(None, device, LinkOptions::default()).expect("links");

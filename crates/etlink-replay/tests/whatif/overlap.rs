@@ -1,13 +1,12 @@
-//! Kernels that start before the one ahead of them on their stream ends: programmatic dependent
-//! launch.
+//! Kernels that start before their predecessor on the stream ends: programmatic dependent launch.
 
 use super::makespans;
 use etlink_testing::{DeviceQueue, TraceBuilder};
 
 const US: i64 = 1_000;
 
-/// Twenty times kernels `a` (50 us), `b` and `c` (20 us each), all launched ahead of time. `b` and
-/// `c` start `overlap` us before the kernel ahead of them ends.
+/// Draws kernels `a` (50 us), `b` and `c` (20 us each) twenty times, all launched ahead of time.
+/// `b` and `c` start `overlap` us before their predecessor ends.
 fn overlapping(overlap: i64) -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
@@ -35,11 +34,11 @@ fn overlapping(overlap: i64) -> TraceBuilder {
 fn what_overlaps_moves_with_the_kernel_ahead() {
     for overlap in [0, 1, 2, 5, 10, 15] {
         let draw = overlapping(overlap);
-        // A ten-fold `a` delays all that follows it.
+        // A ten-fold `a` delays everything after it.
         let [before, longer] = makespans(&draw, "a=10");
         assert_eq!(longer - before, 20 * 450 * US, "{overlap}");
-        // A short one lets its follower start no earlier than itself: of the 45 us that it saves,
-        // 5 us and the rest of the overlap are left.
+        // A short `a` lets its follower start no earlier than `a` itself: of the 45 us saved, 5 us
+        // and the rest of the overlap remain.
         let [before, shorter] = makespans(&draw, "a=0.1");
         let saved = 45 - (overlap - 5).max(0);
         assert_eq!(before - shorter, 20 * saved * US, "{overlap}");

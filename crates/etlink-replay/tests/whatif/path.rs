@@ -1,4 +1,4 @@
-//! What is on the critical path shortens the run, and what is not does not.
+//! Work on the critical path shortens the run, other work does not.
 
 use super::read_trace;
 use etlink_link::LinkedTrace;
@@ -7,11 +7,11 @@ use etlink_replay::{EditableGraph, GraphEdits, critical_path, graph_from_trace, 
 use etlink_testing::{Machine, MachineChange, random_program};
 use std::collections::BTreeSet;
 
-/// Programs, and of each so many kernels on the path and as many others.
+/// Number of programs, and number of kernels on and off the path per program.
 const PROGRAMS: u64 = 12;
 const KERNELS: usize = 12;
 
-/// The device's nodes in the order of their launches.
+/// Returns the device's nodes in launch order.
 fn by_launch(trace: &LinkedTrace) -> Vec<NodeIdx> {
     let nodes = trace.nodes.indices();
     let launched = nodes.filter_map(|node| {

@@ -1,13 +1,13 @@
-//! What a graph lacks because its file is damaged.
+//! Losses of a graph whose file is damaged.
 
 use etlink_chakra::finding::FindingKind;
 use etlink_chakra::messages::{LossKind, Losses};
 use etlink_chakra::read::ChakraGraph;
 
-/// How many nodes a file says that it has.
+/// Metadata with the number of nodes that a file should have.
 const NODE_COUNT: &str = "node_count";
 
-/// The same losses as where the file's messages are converted one by one.
+/// Returns the losses of a graph, the same as when its messages are converted one by one.
 pub(super) fn losses_of_damage(graph: &ChakraGraph) -> Losses {
     let mut losses = Losses::default();
     for (finding, loss) in [
@@ -18,7 +18,7 @@ pub(super) fn losses_of_damage(graph: &ChakraGraph) -> Losses {
         losses.add(loss, graph.findings.count(finding));
     }
     let differ = graph.findings.count(FindingKind::NodeCountDiffers);
-    // more nodes than the file says are no loss
+    // more nodes than stated are not a loss
     if let Some(stated) = graph.metadata_int(NODE_COUNT)
         && usize::try_from(stated).is_ok_and(|stated| graph.len() < stated)
     {

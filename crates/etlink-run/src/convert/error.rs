@@ -1,4 +1,4 @@
-//! Why a graph is not converted.
+//! Errors of converting a graph.
 
 use super::format::GraphFormat;
 use crate::{MissingFeature, RunError};
@@ -8,14 +8,14 @@ use etlink_chakra::read::ChakraReadError;
 use etlink_workload::text_workload::TextWorkloadError;
 use std::path::PathBuf;
 
-/// Why a graph is not converted.
+/// Error of converting a graph.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConversionError {
     /// A file cannot be read or written.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// The input is of no format that is converted.
+    /// The input has no format that can be converted.
     #[error(
         "{}: none of the formats that convert reads; give a .et, its JSON, merged JSON (ET+), \
         tables of convert, or a text workload of ASTRA-sim 1.0; of a recording `etlink link --device \
@@ -23,119 +23,119 @@ pub enum ConversionError {
         path.display()
     )]
     UnknownInput {
-        /// The input.
+        /// Path of the input.
         path: PathBuf,
     },
-    /// The input is not of the format that was said.
+    /// The input has another format than stated.
     #[error("{}: this is {}, not {}; leave --from out", path.display(), found.describe(),
         said.describe())]
     OtherInput {
-        /// The input.
+        /// Path of the input.
         path: PathBuf,
-        /// Its format.
+        /// Detected format.
         found: GraphFormat,
-        /// The format that was said.
+        /// Stated format.
         said: GraphFormat,
     },
-    /// The name of the output does not say its format.
+    /// The output's name does not identify its format.
     #[error(
         "{}: the name's ending does not tell the format; end it in .et, .json, .dot, .graphml, \
         .mmd, .goal or .parquet, or say --to",
         path.display()
     )]
     UnknownOutput {
-        /// The output.
+        /// Path of the output.
         path: PathBuf,
     },
-    /// The two formats do not go together.
+    /// The conversion between the two formats is not supported.
     #[error("{}: {} cannot become {}: {why}", path.display(), from.describe(), to.describe())]
     NoWay {
-        /// The input.
+        /// Path of the input.
         path: PathBuf,
         /// Format of the input.
         from: GraphFormat,
         /// Format of the output.
         to: GraphFormat,
-        /// Why, and what to do instead.
+        /// Reason, and an alternative.
         why: &'static str,
     },
-    /// An option that the formats do not take.
+    /// An option does not apply to the formats.
     #[error("{option} {applies}")]
     Unused {
-        /// The option.
+        /// Name of the option.
         option: &'static str,
-        /// To what it applies.
+        /// Formats to which the option applies.
         applies: &'static str,
     },
-    /// A folder that is not one run.
+    /// A folder does not contain a single run.
     #[error("{}: {found}; {remedy}", path.display())]
     NotOneRank {
-        /// The folder.
+        /// Path of the folder.
         path: PathBuf,
-        /// What is in it.
+        /// Contents of the folder.
         found: String,
-        /// What to do.
+        /// Remedy for the user.
         remedy: &'static str,
     },
-    /// Something would be lost, and that was forbidden.
+    /// Data would be lost under `--strict`.
     #[error("with --strict nothing was written: what would be lost: {}", describe(.0))]
     Lossy(Losses),
-    /// Nothing of the input is a node.
+    /// The input contains no complete node.
     #[error("{}: there is no whole node in it{}", path.display(), describe_damage(.losses))]
     NoNodes {
-        /// The input.
+        /// Path of the input.
         path: PathBuf,
-        /// What is damaged.
+        /// Damage of the input.
         losses: Losses,
     },
-    /// The input is no trace.
+    /// The input is not a readable graph.
     #[error("{}", path.display())]
     Graph {
-        /// The input.
+        /// Path of the input.
         path: PathBuf,
-        /// What is wrong.
+        /// Error of the reader.
         source: ChakraReadError,
     },
-    /// Merged JSON of which no graph can be made.
+    /// No graph can be made of merged JSON.
     #[error("{}: {why}", path.display())]
     NotLinked {
-        /// The input.
+        /// Path of the input.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Reason for the failure.
         why: String,
     },
-    /// A text workload with a mistake.
+    /// A text workload is invalid.
     #[error("{}", path.display())]
     Text {
-        /// The input.
+        /// Path of the input.
         path: PathBuf,
-        /// What is wrong.
+        /// Error of the parser.
         source: TextWorkloadError,
     },
-    /// Tables that are no graph's.
+    /// Tables do not form a graph.
     #[cfg(feature = "parquet")]
     #[error("{}", path.display())]
     Tables {
-        /// The folder.
+        /// Path of the folder.
         path: PathBuf,
-        /// What is wrong.
+        /// Error of the tables.
         source: etlink_tables::Error,
     },
-    /// This build lacks what one of the formats needs.
+    /// This build lacks a feature for one of the formats.
     #[error(transparent)]
     MissingFeature(#[from] MissingFeature),
     /// The output cannot be written.
     #[error(transparent)]
     Sink(std::io::Error),
-    /// Nothing to draw.
+    /// The chosen part has nothing to draw.
     #[error(transparent)]
     Choice(#[from] ChoiceError),
-    /// Too much to draw.
+    /// The chosen part is too large to draw.
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
 }
 
-/// What is lost, in a line.
+/// Describes losses in one line.
 fn describe(losses: &Losses) -> String {
     let parts = losses
         .iter()
@@ -152,7 +152,7 @@ fn describe_damage(losses: &Losses) -> String {
 }
 
 impl ConversionError {
-    /// Names the input of which messages were to be read.
+    /// Converts an error of reading messages, adding the path of the input.
     pub(super) fn of_messages(path: &std::path::Path, error: MessageError) -> ConversionError {
         let path = path.to_owned();
         match error {

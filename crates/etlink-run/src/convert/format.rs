@@ -1,4 +1,4 @@
-//! Which format a file has that is to be converted, and which one its conversion has.
+//! Formats of graphs: detection for inputs, and endings of output names.
 
 use crate::output::Packing;
 use etlink_chakra::read::{FileKind, sniff};
@@ -6,18 +6,18 @@ use etlink_workload::text_workload::is_text_workload;
 use serde::Serialize;
 use std::path::Path;
 
-/// Formats that graphs are converted between.
+/// Formats between which graphs are converted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum GraphFormat {
     /// Chakra protobuf, `.et`.
     Chakra,
-    /// Its JSON, as `chakra_jsonizer` prints it.
+    /// Chakra JSON, as `chakra_jsonizer` prints it.
     Jsonizer,
     /// Merged JSON: a tree of ops.
     EtPlus,
-    /// An execution trace of PyTorch: a tree of ops, recorded and not linked.
+    /// PyTorch execution trace: a tree of ops, recorded but not linked.
     HostTrace,
     /// Tables of nodes and edges.
     Parquet,
@@ -33,10 +33,11 @@ pub enum GraphFormat {
     Goal,
 }
 
-/// The table of nodes, in a folder of tables.
+/// File name of the node table in a folder of tables.
 pub(super) const NODES: &str = "nodes.parquet";
 
-/// Endings of names, without that of a compression. The first of a format is the one to advise.
+/// Endings of names, before the ending of a compression. The first one per format is suggested to
+/// users.
 const ENDINGS: [(&str, GraphFormat); 10] = [
     (".et", GraphFormat::Chakra),
     (".json", GraphFormat::Jsonizer),
@@ -51,7 +52,7 @@ const ENDINGS: [(&str, GraphFormat); 10] = [
 ];
 
 impl GraphFormat {
-    /// For people.
+    /// Returns the name of the format in messages.
     pub fn describe(self) -> &'static str {
         match self {
             GraphFormat::Chakra => "Chakra protobuf",
@@ -67,7 +68,7 @@ impl GraphFormat {
         }
     }
 
-    /// Whether it is to be looked at: a part can be chosen.
+    /// Returns true for formats to look at, which can be limited to a part.
     pub fn is_picture(self) -> bool {
         matches!(
             self,
@@ -75,7 +76,7 @@ impl GraphFormat {
         )
     }
 
-    /// What the name of an output says.
+    /// Returns the format that the name of an output states.
     pub(super) fn from_name(path: &Path) -> Option<GraphFormat> {
         let name = path.file_name()?.to_string_lossy().to_lowercase();
         let (_, plain) = Packing::of_name(&name);
@@ -83,7 +84,7 @@ impl GraphFormat {
         known.map(|(_, format)| *format)
     }
 
-    /// What an input is, by its beginning; none of the formats is `None`.
+    /// Detects the format of an input from its beginning; `None` if it cannot be converted.
     pub(super) fn from_head(head: &[u8]) -> Option<GraphFormat> {
         match sniff(head) {
             FileKind::ChakraEt => Some(GraphFormat::Chakra),

@@ -1,4 +1,4 @@
-//! The input of a conversion. Standard input is read once: what its format is known by is kept.
+//! Input of a conversion. Standard input is read once, so the bytes for format detection are kept.
 
 use super::format::{GraphFormat, NODES};
 use crate::file_error::{FileAction, FileContext};
@@ -8,10 +8,10 @@ use etlink_chakra::read::SNIFF_BYTES;
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 
-/// What is converted.
+/// Input of a conversion.
 pub(super) struct GraphInput {
     pub(super) path: PathBuf,
-    /// Standard input, from its beginning, after a look at its format.
+    /// Content to read instead of the path: standard input from its beginning, or a replacement.
     begun: Option<Box<dyn Read + Send>>,
 }
 
@@ -24,10 +24,10 @@ impl GraphInput {
         self.path == Path::new("-")
     }
 
-    /// Its format, by its content; `None` if that is not converted.
+    /// Detects the format from the content; `None` if it cannot be converted.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// Fails if the input cannot be read.
     pub(super) fn find_format(&mut self) -> Result<Option<GraphFormat>, RunError> {
         if may_be_file(&self.path.join(NODES)) {
             return Ok(Some(GraphFormat::Parquet));
@@ -44,15 +44,15 @@ impl GraphInput {
         Ok(format)
     }
 
-    /// Keeps what another conversion has made of it, to be read in its place.
+    /// Replaces the content by the result of another conversion.
     pub(super) fn replace(&mut self, bytes: Vec<u8>) {
         self.begun = Some(Box::new(Cursor::new(bytes)));
     }
 
-    /// From its beginning; standard input, and what replaces the input, once.
+    /// Opens the input at its beginning. Standard input and a replacement can only be opened once.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// Fails if the input cannot be opened.
     pub(super) fn open(&mut self) -> Result<Box<dyn Read + Send>, RunError> {
         match self.begun.take() {
             Some(begun) => Ok(begun),

@@ -1,5 +1,5 @@
-//! Merged JSON (ET+) as the graph that was made of the same two traces: by itself as `link` writes it,
-//! among the other ranks of its folder as `merge` does.
+//! Converts merged JSON (ET+) to the graph of the same two traces: like `link` for a single file,
+//! and like `merge` for a rank in a folder.
 
 use super::InputRank;
 use super::error::ConversionError;
@@ -13,18 +13,18 @@ use etlink_chakra::etplus::{RecordedTraces, RecordingError, recorded_traces};
 use etlink_chakra::messages::{LossKind, Losses};
 use etlink_chakra::{WriteOptions, et};
 
-/// The graph of a rank among the others of its run.
+/// Graph of a rank joined with the others of its run.
 pub(super) struct LinkedMember {
-    /// The `.et`.
+    /// Content of the `.et`.
     pub(super) bytes: Vec<u8>,
-    /// What it lacks.
+    /// Losses of the graph.
     pub(super) losses: Losses,
-    /// What to know of the others.
+    /// Notes on the other ranks.
     pub(super) notes: Vec<String>,
 }
 
-/// The graph of a rank as `etlink merge` without options writes it beside the others. `None` where the
-/// rank has no recording that can be read, so that nothing of it can be joined.
+/// Returns the graph of a rank as `etlink merge` without options writes it. Returns `None` if the
+/// rank has no readable recording, so that it cannot be joined.
 pub(super) fn link_member(rank: &InputRank) -> Result<Option<LinkedMember>, ConversionError> {
     let mut set = rank.set.clone();
     set.keep_merged();
@@ -34,7 +34,7 @@ pub(super) fn link_member(rank: &InputRank) -> Result<Option<LinkedMember>, Conv
         report,
         mut notes,
     } = match write_member(&runs, rank.rank) {
-        // what is to be said of it is said where it is read by itself
+        // reading the file by itself will report this
         Err(
             RunError::NoRecording { .. }
             | RunError::DamagedMerged { .. }
@@ -56,7 +56,7 @@ pub(super) fn link_member(rank: &InputRank) -> Result<Option<LinkedMember>, Conv
     }))
 }
 
-/// The graph as a `.et`, as `etlink link` without options writes it, and what it lacks.
+/// Returns the graph as the `.et` that `etlink link` without options writes, and its losses.
 pub(super) fn link_again(source: &mut GraphInput) -> Result<(Vec<u8>, Losses), ConversionError> {
     let path = source.path.clone();
     let not_linked = |why: String| ConversionError::NotLinked {
@@ -71,7 +71,7 @@ pub(super) fn link_again(source: &mut GraphInput) -> Result<(Vec<u8>, Losses), C
     let mut losses = super::losses_of_damage(&graph);
     let traces = recorded_traces(lines, &graph, &behind);
     let traces = traces.map_err(|error| {
-        // of a graph that somebody has changed on purpose the nodes count
+        // an intentionally edited graph can be converted from its nodes
         let more = match error {
             RecordingError::Changed { .. } => {
                 ", or take \"recording\" out of the file to convert what the nodes alone say"

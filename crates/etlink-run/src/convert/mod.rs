@@ -1,14 +1,14 @@
-//! Turns a written graph into another format.
+//! Converts a written graph into another format.
 //!
 //! ```text
-//! .et, its JSON ────┬─> .et, its JSON    message by message, nothing left out
+//! .et, its JSON ────┬─> .et, its JSON    message by message, without losses
 //! tables ───────────┤─> tables
-//! text workload ────┘        (of a text workload a file for each rank)
-//! ET+ ────────────────> .et, its JSON, tables   linked again, by the recording in it
-//! any of them ────────> picture           of a part that is chosen
+//! text workload ────┘        (a text workload becomes a file per rank)
+//! ET+ ────────────────> .et, its JSON, tables   linked again, from its recording
+//! any of them ────────> picture           of a chosen part
 //! all ranks of a run ─> GOAL              collectives as messages
 //! ```
-//! What the other format cannot hold is counted, and refused if that was asked for.
+//! Data that the output format cannot hold is counted, and refused on request.
 
 mod damage;
 mod error;
@@ -45,67 +45,67 @@ use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// What is to be converted, and how.
+/// Options of a conversion.
 #[derive(Clone, Debug, Default)]
 pub struct ConvertOptions {
-    /// Format of the input; by its content otherwise.
+    /// Format of the input; `None` to detect it from the content.
     pub from: Option<GraphFormat>,
-    /// Format of the output; by its name otherwise.
+    /// Format of the output; `None` to derive it from the name.
     pub to: Option<GraphFormat>,
-    /// Which part is drawn.
+    /// Part to draw.
     pub choice: NodeChoice,
-    /// Which rank of a folder.
+    /// Rank to convert of a folder.
     pub rank: Option<i64>,
-    /// How collectives become messages, for GOAL.
+    /// Algorithm that expands collectives into messages, for GOAL.
     pub algorithm: Option<CollectiveAlgorithm>,
-    /// For how many ranks a text workload is, and how many passes are made.
+    /// Numbers of ranks and passes of a text workload.
     pub text: Option<TextRanks>,
-    /// Which attributes nodes have; those of the input otherwise.
+    /// Attributes of nodes; `None` to keep the input's.
     pub attributes: Option<AttributeSet>,
-    /// Refuse to lose anything.
+    /// True to refuse any loss.
     pub strict: bool,
-    /// Replace what is there.
+    /// True to replace existing files.
     pub overwrite: bool,
 }
 
-/// Of how many ranks and passes a text workload is.
+/// Numbers of ranks and passes of a text workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextRanks {
-    /// Files to write.
+    /// Number of files to write.
     pub ranks: u32,
-    /// Forward and backward passes.
+    /// Number of forward and backward passes.
     pub passes: u32,
 }
 
-/// What was converted.
+/// Report of a conversion.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConvertReport {
-    /// What was read.
+    /// Path of the input.
     pub input: PathBuf,
-    /// Its format.
+    /// Format of the input.
     pub from: GraphFormat,
-    /// What was written.
+    /// Path of the output.
     pub output: PathBuf,
-    /// Its format.
+    /// Format of the output.
     pub to: GraphFormat,
-    /// Nodes that were written.
+    /// Number of written nodes.
     pub nodes: u64,
-    /// Files of ranks that were read or written.
+    /// Number of ranks' files read or written.
     pub ranks: u64,
-    /// Size of what was written, bytes.
+    /// Size of the output, bytes.
     pub bytes: u64,
-    /// What is not in the output.
+    /// Data that the output lacks.
     pub losses: Losses,
-    /// What to know of the files that were read, and of those that were not.
+    /// Notes on files that were read or skipped.
     pub notes: Vec<String>,
 }
 
 /// Converts `source` to `output`.
 ///
 /// # Errors
-/// One of them cannot be read or written, the formats do not go together, or something would be
-/// lost that must not be.
+/// Fails if a file cannot be read or written, the conversion is not supported, or `strict` forbids
+/// a loss.
 pub fn convert(
     source: &Path,
     output: &Path,
@@ -121,7 +121,7 @@ pub fn convert(
     let named = options.to.or_else(|| GraphFormat::from_name(output));
     let to = match named {
         Some(format) => format,
-        // a folder with a file for each rank
+        // a folder with a file per rank
         None if from == GraphFormat::Text => GraphFormat::Chakra,
         None => {
             return Err(ConversionError::UnknownOutput {
@@ -164,24 +164,24 @@ pub fn convert(
     })
 }
 
-/// What is to be read.
+/// Files to read.
 struct InputFiles {
-    /// One file, or those of all ranks of a run for GOAL.
+    /// One file, or for GOAL the files of all ranks of a run.
     ranks: Vec<PathBuf>,
-    /// Of a folder: which rank that one file is of, and which others are of its run.
+    /// Rank of the file within its run, if the source is a folder.
     member: Option<InputRank>,
-    /// Which files of the folder are not read.
+    /// Note on skipped files of the folder.
     note: Option<String>,
 }
 
-/// A rank of a folder.
+/// A rank of a run in a folder.
 struct InputRank {
     folder: PathBuf,
     set: GraphSet,
     rank: i64,
 }
 
-/// The files to read.
+/// Lists the files to read.
 fn input_ranks(
     source: &Path,
     output: &Path,
@@ -265,7 +265,7 @@ fn input_format(
             Err(ConversionError::OtherInput { path, found, said })
         }
         (Some(found), _) => Ok(found),
-        // a workload whose first line is wrong shall be told so
+        // the reader reports a wrong first line of a workload more precisely
         (None, Some(GraphFormat::Text)) => Ok(GraphFormat::Text),
         (None, _) => Err(ConversionError::UnknownInput { path }),
     }
@@ -334,7 +334,7 @@ fn refuse_options(
     }
 }
 
-/// A conversion under way.
+/// A conversion in progress.
 struct ConvertJob<'o> {
     input: GraphInput,
     output: PathBuf,
@@ -345,12 +345,12 @@ struct ConvertJob<'o> {
     notes: Vec<String>,
 }
 
-/// Nodes, files of ranks and bytes.
+/// Numbers of nodes, of ranks' files, and of bytes.
 type Written = (u64, u64, u64);
 
 impl ConvertJob<'_> {
-    /// Makes a `.et` of merged JSON, which is then what is converted. A rank of a folder is joined with
-    /// the others there.
+    /// Replaces merged JSON by the `.et` made of it, which is then converted. A rank of a folder is
+    /// joined with the others there.
     fn link_again(&mut self, member: Option<InputRank>) -> Result<(), ConversionError> {
         let among = member.as_ref().map(linked::link_member).transpose()?;
         let (graph, losses) = match among.flatten() {
@@ -373,7 +373,7 @@ impl ConvertJob<'_> {
         Ok(())
     }
 
-    /// Message by message: memory does not grow with the file.
+    /// Converts message by message, so that memory does not grow with the file.
     fn write_messages(&mut self) -> Result<Written, ConversionError> {
         let target = self.target()?;
         let mut source = match self.from {
@@ -412,7 +412,7 @@ impl ConvertJob<'_> {
             if let Err(ConversionError::Sink(error)) = result {
                 return Err(error);
             }
-            // an error in here leaves no file behind
+            // an error leaves no file behind
             let failed = result.as_ref().err().map(|_| io::ErrorKind::InvalidData);
             read = Some(result);
             failed.map_or(Ok(()), |kind| Err(kind.into()))
@@ -504,7 +504,7 @@ impl ConvertJob<'_> {
         Ok((nodes as u64, graphs.len() as u64, bytes))
     }
 
-    /// A file for each rank, in the folder that the output is.
+    /// Writes a file per rank into the output folder.
     fn write_text_ranks(&mut self) -> Result<Written, ConversionError> {
         let text = io::read_to_string(self.input.open()?);
         let path = &self.input.path;
@@ -550,7 +550,7 @@ impl ConvertJob<'_> {
     }
 
     fn target(&self) -> Result<Target, RunError> {
-        // the format is not looked at: what is written is chosen here
+        // the format is irrelevant: this module encodes the content
         let format = Some(OutputFormat::EtPlus);
         Ok(Target::new(&self.output, format, self.options.overwrite)?)
     }
@@ -576,7 +576,7 @@ impl ConvertJob<'_> {
         require_nodes(&self.input.path, nodes, losses)
     }
 
-    /// What is lost, unless nothing may be.
+    /// Returns the losses; fails if `strict` forbids them.
     fn allow(&self, losses: Losses) -> Result<Losses, ConversionError> {
         let is_lossy = losses.iter().any(|(kind, _)| !kind.is_chosen());
         if self.options.strict && is_lossy {
@@ -586,7 +586,7 @@ impl ConvertJob<'_> {
     }
 }
 
-/// A file without a node would be taken for a conversion that went well.
+/// Refuses a file without nodes, which would look like a successful conversion.
 fn require_nodes(path: &Path, nodes: u64, losses: &Losses) -> Result<(), ConversionError> {
     match nodes {
         0 => Err(ConversionError::NoNodes {
@@ -597,7 +597,7 @@ fn require_nodes(path: &Path, nodes: u64, losses: &Losses) -> Result<(), Convers
     }
 }
 
-/// What a minimal file left out is nowhere in it.
+/// Refuses to add attributes to a minimal file, which does not contain them.
 fn refuse_minimal(message: &ChakraMessage) -> io::Result<()> {
     match message {
         ChakraMessage::Metadata(metadata) if is_minimal(metadata) => {

@@ -12,7 +12,7 @@ use etlink_chakra::messages::ChakraMessages;
 use etlink_tables::{has_mark, written_graph};
 use std::path::Path;
 
-/// The table of edges.
+/// File name of the edge table.
 const EDGES: &str = "edges.parquet";
 
 pub(super) fn read(folder: &Path) -> Result<ChakraMessages, ConversionError> {
@@ -28,7 +28,7 @@ pub(super) fn read(folder: &Path) -> Result<ChakraMessages, ConversionError> {
     })
 }
 
-/// Writes both tables; returns their size, bytes.
+/// Writes both tables. Returns their size, bytes.
 pub(super) fn write(
     graph: &ChakraMessages,
     folder: &Path,
@@ -40,7 +40,7 @@ pub(super) fn write(
     })
 }
 
-/// Refuses to replace tables of somebody else.
+/// Refuses to replace tables that etlink did not write.
 fn refuse_foreign(folder: &Path, overwrite: bool) -> Result<(), OutputError> {
     for name in [NODES, EDGES] {
         let path = folder.join(name);
@@ -54,7 +54,7 @@ fn refuse_foreign(folder: &Path, overwrite: bool) -> Result<(), OutputError> {
 
 fn write_files(graph: &ChakraMessages, set: &FileSet) -> Result<u64, RunError> {
     let mut bytes = 0;
-    // the format is not looked at: the writer of the table fills the file
+    // the format is irrelevant: the table's writer encodes the file
     let nodes = set.target(NODES, OutputFormat::EtPlus)?;
     bytes += nodes
         .write(|out| Ok(written_graph::write_nodes(graph, out)?))?

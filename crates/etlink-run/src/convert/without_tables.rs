@@ -1,4 +1,4 @@
-//! A build without the feature `parquet` has no tables.
+//! Replacements in a build without the feature `parquet`, which has no tables.
 
 use super::error::ConversionError;
 use crate::MissingFeature;

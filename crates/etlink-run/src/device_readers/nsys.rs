@@ -1,4 +1,4 @@
-//! The reader of exports of Nsight Systems.
+//! Reader of Nsight Systems exports.
 
 use crate::error::RunError;
 use crate::input::InputFile;
@@ -7,7 +7,7 @@ use etlink_kineto::KinetoReadOptions;
 use etlink_model::DeviceTrace;
 use etlink_nsys::{GlobalPid, NsysReadOptions};
 
-/// Reads an export of Nsight Systems: the process that is wanted, or the only one.
+/// Reads a Nsight Systems export: the chosen process, or the only one.
 pub(super) fn read_nsys(
     input: InputFile,
     options: KinetoReadOptions,
@@ -31,7 +31,7 @@ pub(super) fn read_nsys(
     };
     let trace = etlink_nsys::read_with(&connection, second, options);
     trace.map_err(|source| match source {
-        // ranks are told before a trace is read, and a packed file is not unpacked for that
+        // ranks are determined before reading, for which a compressed file is not unpacked
         etlink_nsys::Error::SeveralProcesses { pids } if !is_plain => {
             let count = pids.len();
             RunError::PackedProcesses { name, count }

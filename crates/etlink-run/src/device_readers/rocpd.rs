@@ -1,4 +1,4 @@
-//! The reader of rocpd databases.
+//! Reader of rocpd databases.
 
 use crate::error::RunError;
 use crate::input::InputFile;
@@ -6,7 +6,7 @@ use crate::input::database::DatabaseFile;
 use etlink_model::DeviceTrace;
 use etlink_rocm::RocpdReadOptions;
 
-/// Reads a rocpd database: the process that is wanted, or the only one.
+/// Reads a rocpd database: the chosen process, or the only one.
 pub(super) fn read_rocpd(input: InputFile) -> Result<DeviceTrace, RunError> {
     let (name, process) = (input.name.clone(), input.process);
     let is_plain = input.plain_path.is_some();

@@ -179,7 +179,7 @@ pub(super) fn number_by_order(candidates: &mut [TraceCandidate], notes: &mut Vec
 
 /// By this names are in the order of their numbers, `node2` before `node10`: texts, each with how
 /// many digits follow, and these.
-fn natural_key(name: &str) -> Vec<(String, usize, String)> {
+pub(super) fn natural_key(name: &str) -> Vec<(String, usize, String)> {
     let mut parts = vec![];
     let mut rest = name;
     while !rest.is_empty() {
@@ -218,7 +218,11 @@ fn look_at_file(path: PathBuf, unreadable: &mut Vec<FileError>) -> TraceCandidat
         Ok(looked) => (looked, None),
         Err(error) => (Default::default(), error.into_failed_call()),
     };
-    let (mut kind, inside, is_view) = looked;
+    let (mut kind, mut inside, is_view) = looked;
+    let recorder = &mut inside.recorder;
+    if recorder.host.is_none() {
+        recorder.host = host_in_name(&stem, recorder.process);
+    }
     // a file that is named like a trace of a rank shall be missed when it is none; tables, settings
     // and databases of all kinds lie in such folders
     let is_unread = kind == InputKind::Unknown;
@@ -321,6 +325,13 @@ fn rank_in_name(stem: &str) -> (Option<i64>, bool) {
         }
     }
     (None, false)
+}
+
+/// The machine in a name of TensorBoard's handler: `gpuhost_4711.1690….pt.trace`.
+fn host_in_name(stem: &str, process: Option<i64>) -> Option<String> {
+    let worker = stem.strip_suffix(".pt.trace")?.rsplit_once('.')?.0;
+    let (host, number) = worker.rsplit_once('_')?;
+    (number.parse().ok() == process && process.is_some()).then(|| host.to_owned())
 }
 
 /// Opens a file that may be a trace; notes why where the system refuses it.

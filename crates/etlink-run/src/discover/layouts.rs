@@ -16,11 +16,11 @@
 //! Else each folder with traces is a run of its own. What is joined here is noted, with the rule.
 
 use super::candidate::Inside;
-use super::recorded::RUNS_APART_NS;
+use super::recorded::{RankReading, Recording, World, are_concurrent, read_ranks};
 use crate::manifest::describe_parts;
 use crate::rank_rule::{FolderLayout, RankRule};
 use crate::run_files::{RankFiles, RunFiles};
-use crate::text::file_name;
+use crate::text::{file_name, first_ranks};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -43,7 +43,7 @@ pub(super) fn join_folders(runs: Vec<RunFiles>) -> Vec<RunFiles> {
     for (parent, siblings) in by_parent {
         let siblings = join_sides(&parent, siblings);
         let siblings = join_ranks(&parent, siblings);
-        joined.extend(join_complements(&parent, siblings));
+        joined.extend(join_recorded(&parent, siblings));
     }
     joined.sort_by(|a, b| a.folder.cmp(&b.folder));
     joined
@@ -112,22 +112,13 @@ fn join_job(place: PathBuf, job: &str, nodes: Vec<RunFiles>) -> RunFiles {
     } else {
         ""
     };
-    let mut run = RunFiles::empty(place);
-    run.layout = Some(FolderLayout::Nodes);
-    run.notes.push(format!(
+    let note = format!(
         "{} folders ({}{more}) are of job `{job}`, by their manifests: one run",
         nodes.len(),
         names.join(", ")
-    ));
-    let mut parts = vec![];
-    for node in nodes {
-        run.ranks.extend(node.ranks);
-        run.notes.extend(node.notes);
-        run.unused.extend(node.unused);
-        run.measurements.extend(node.measurements);
-        run.are_apart |= node.are_apart;
-        parts.extend(node.part);
-    }
+    );
+    let parts: Vec<_> = nodes.iter().filter_map(|node| node.part.clone()).collect();
+    let mut run = as_one_run(&place, FolderLayout::Nodes, note, nodes);
     run.ranks.sort_by_key(|rank| rank.rank);
     let apart = describe_parts(&parts, &mut run.ranks);
     // what one manifest says of its own ranks is said already
@@ -211,29 +202,28 @@ fn join_sides(parent: &Path, mut siblings: Vec<RunFiles>) -> Vec<RunFiles> {
         file_name(&host_run.folder),
         file_name(&device_run.folder)
     );
-    let mut run = RunFiles::empty(parent.to_owned());
-    run.layout = Some(FolderLayout::Sides);
-    run.notes.push(note);
-    let mut hosts: BTreeMap<Option<i64>, RankFiles> = BTreeMap::new();
-    for rank in host_run.ranks {
-        hosts.insert(rank.rank, rank);
-    }
-    for mut rank in device_run.ranks {
+    let mut run = as_one_run(
+        parent,
+        FolderLayout::Sides,
+        note,
+        vec![device_run, host_run],
+    );
+    let (devices, hosts): (Vec<_>, Vec<_>) = run
+        .ranks
+        .into_iter()
+        .partition(|rank| rank.device.is_some());
+    let mut hosts: BTreeMap<Option<i64>, RankFiles> =
+        hosts.into_iter().map(|host| (host.rank, host)).collect();
+    run.ranks = devices;
+    for rank in &mut run.ranks {
         if let Some(host) = hosts.remove(&rank.rank) {
             rank.host = host.host;
-            rank.metrics = rank.metrics.or(host.metrics);
-            rank.flight = rank.flight.or(host.flight);
+            rank.metrics = rank.metrics.take().or(host.metrics);
+            rank.flight = rank.flight.take().or(host.flight);
         }
-        run.ranks.push(rank);
     }
     run.ranks.extend(hosts.into_values());
     run.ranks.sort_by_key(|rank| rank.rank);
-    run.notes.extend(host_run.notes);
-    run.notes.extend(device_run.notes);
-    run.unused.extend(host_run.unused);
-    run.unused.extend(device_run.unused);
-    run.measurements.extend(host_run.measurements);
-    run.measurements.extend(device_run.measurements);
     siblings.push(run);
     siblings
 }
@@ -325,109 +315,162 @@ fn join_ranks(parent: &Path, siblings: Vec<RunFiles>) -> Vec<RunFiles> {
         parts.len(),
         file_name(&parts[0].folder)
     );
-    let mut run = RunFiles::empty(parent.to_owned());
-    run.layout = Some(FolderLayout::Ranks);
-    run.notes.push(note);
-    for part in parts {
-        let rank = folder_rank(&part);
-        for mut files in part.ranks {
-            files.rank = rank;
-            files.told_by = RankRule::Folder;
-            files.label = rank.map_or(files.label, |rank| rank.to_string());
-            run.ranks.push(files);
-        }
-        run.notes.extend(part.notes);
-        run.unused.extend(part.unused);
-        run.measurements.extend(part.measurements);
+    let of_folders: Vec<Option<i64>> = parts.iter().map(folder_rank).collect();
+    let mut run = as_one_run(parent, FolderLayout::Ranks, note, parts);
+    for (files, rank) in run.ranks.iter_mut().zip(of_folders) {
+        (files.rank, files.told_by) = (rank, RankRule::Folder);
+        files.label = rank.map_or(files.label.clone(), |rank| rank.to_string());
     }
     run.ranks.sort_by_key(|rank| rank.rank);
     [vec![run], others].concat()
 }
 
-/// Folders of nodes: their traces state one world, of which each folder has other ranks, and were
-/// recorded at one time. Where they state none, folders whose names differ in a number alone have to
-/// have all ranks from 0 on.
-fn join_complements(parent: &Path, siblings: Vec<RunFiles>) -> Vec<RunFiles> {
-    let ranks: Vec<BTreeSet<i64>> = siblings.iter().map(ranks_of).collect();
-    let all: BTreeSet<i64> = ranks.iter().flatten().copied().collect();
-    let count: usize = siblings.iter().map(|run| run.ranks.len()).sum();
-    // A rank that two folders have was recorded twice, or in two jobs, and manifests name the jobs.
-    let has_manifest = siblings.iter().any(|run| run.part.is_some());
-    if siblings.len() < 2 || all.len() != count || has_manifest {
-        return siblings;
+/// Folders whose traces were recorded at the same time, each by another process, and are the ranks of one
+/// run by what they state or are called: those of nodes, or one for each rank. Where two readings are
+/// possible, the first folder has a note on both.
+fn join_recorded(parent: &Path, siblings: Vec<RunFiles>) -> Vec<RunFiles> {
+    let siblings = match join_alike(parent, siblings) {
+        Ok(run) => return vec![run],
+        Err(siblings) => siblings,
+    };
+    // something else can lie beside them
+    let mut by_words: BTreeMap<String, Vec<RunFiles>> = BTreeMap::new();
+    for run in siblings {
+        by_words.entry(words_of(&run.folder)).or_default().push(run);
     }
-    let Some(recorded) = siblings
-        .iter()
-        .map(RecordedFolder::of_run)
-        .collect::<Option<Vec<_>>>()
-    else {
-        return siblings;
-    };
-    let world = recorded[0].world_size;
-    let is_one_world = recorded.iter().all(|one| one.world_size == world);
-    let starts = || recorded.iter().map(|one| one.start_ns);
-    let spread = starts().max().zip(starts().min());
-    let is_one_time = spread.is_some_and(|(last, first)| last - first <= RUNS_APART_NS);
-    let is_within = match world {
-        Some(world) => all.iter().all(|rank| (0..world).contains(rank)),
-        None => {
-            let words = siblings.iter().map(|run| {
-                let name = file_name(&run.folder);
-                name.trim_end_matches(|c: char| c.is_ascii_digit())
-                    .to_owned()
-            });
-            let words: BTreeSet<String> = words.collect();
-            words.len() == 1 && all.iter().copied().eq(0..count as i64)
+    let is_one = by_words.len() == 1;
+    let mut joined = vec![];
+    for own in by_words.into_values() {
+        let own = if is_one {
+            Err(own)
+        } else {
+            join_alike(parent, own)
+        };
+        match own {
+            Ok(run) => joined.push(run),
+            Err(own) => joined.extend(own),
         }
+    }
+    joined
+}
+
+/// A folder's name without numbers.
+fn words_of(folder: &Path) -> String {
+    file_name(folder).replace(|c: char| c.is_ascii_digit(), "")
+}
+
+/// One run of folders, or the folders as they are.
+fn join_alike(parent: &Path, mut siblings: Vec<RunFiles>) -> Result<RunFiles, Vec<RunFiles>> {
+    // manifests name the jobs
+    if siblings.len() < 2 || siblings.iter().any(|run| run.part.is_some()) {
+        return Err(siblings);
+    }
+    let Some(recorded) = recorded_files(&siblings) else {
+        return Err(siblings);
     };
-    if !is_one_world || !is_one_time || !is_within {
-        return siblings;
+    let recordings: Vec<Recording> = recorded.iter().map(RecordedFile::as_recording).collect();
+    let folders: BTreeSet<String> = siblings.iter().map(|run| words_of(&run.folder)).collect();
+    let is_known = World::of(&recordings).is_some_and(|world| world.is_known());
+    if !(is_known || folders.len() == 1) || !are_concurrent(&recordings) {
+        return Err(siblings);
     }
     let names: Vec<usize> = (0..siblings.len()).collect();
-    let note = format!(
-        "folders {} have different ranks of one world and were recorded at the same time: one run",
-        name_folders(&siblings, &names)
-    );
-    let mut run = RunFiles::empty(parent.to_owned());
-    run.layout = Some(FolderLayout::Nodes);
+    let names = name_folders(&siblings, &names);
+    let readings = match read_ranks(&recordings) {
+        RankReading::Settled(ranks, rule) => {
+            let note = format!(
+                "folders {names} have different ranks of one world and were recorded at the same time: \
+                 one run, with the ranks of {}",
+                rule.describe()
+            );
+            let layout = if siblings.iter().all(|run| run.ranks.len() == 1) {
+                FolderLayout::Ranks
+            } else {
+                FolderLayout::Nodes
+            };
+            let mut run = as_one_run(parent, layout, note, siblings);
+            for (files, rank) in run.ranks.iter_mut().zip(ranks) {
+                if files.rank != Some(rank) {
+                    files.told_by = rule.clone();
+                    (files.rank, files.label) = (Some(rank), rank.to_string());
+                }
+            }
+            run.ranks.sort_by_key(|files| files.rank);
+            return Ok(run);
+        }
+        RankReading::Split([one, two]) => format!(
+            "one run of ranks {} or of ranks {}",
+            first_ranks(&one),
+            first_ranks(&two)
+        ),
+        // a world that is too small for all says that they are several runs
+        RankReading::Unknown if !is_known => "nodes of one run, or runs of their own".to_owned(),
+        RankReading::Unknown => return Err(siblings),
+    };
+    if let Some(first) = siblings.first_mut() {
+        first.notes.push(format!(
+            "folders {names} were recorded at the same time by different processes: {readings}. Each \
+             folder is taken for a run; if they are one, say the global rank in each name (`rank0`, \
+             `rank1`)"
+        ));
+    }
+    Err(siblings)
+}
+/// A device trace of a run, with what it says of itself.
+struct RecordedFile {
+    name: String,
+    path: PathBuf,
+    named: Option<i64>,
+    inside: Inside,
+}
+
+impl RecordedFile {
+    fn as_recording(&self) -> Recording<'_> {
+        Recording {
+            name: self.name.clone(),
+            path: &self.path,
+            named: self.named,
+            inside: &self.inside,
+        }
+    }
+}
+
+/// The device traces of folders, in the order of their ranks; `None` where a rank has none, and of cycles,
+/// whose traces are in one folder.
+fn recorded_files(siblings: &[RunFiles]) -> Option<Vec<RecordedFile>> {
+    let mut found = vec![];
+    let mut places = BTreeSet::new();
+    for run in siblings {
+        let first = run.ranks.first()?.device.as_ref()?;
+        if !places.insert(first.parent()) {
+            return None;
+        }
+        for rank in &run.ranks {
+            let path = rank.device.clone()?;
+            found.push(RecordedFile {
+                name: format!("{}/{}", file_name(&run.folder), file_name(&path)),
+                named: rank.rank,
+                inside: Inside::of_file(&path)?,
+                path,
+            });
+        }
+    }
+    Some(found)
+}
+
+/// Folders as one run, their ranks one after the other.
+fn as_one_run(folder: &Path, layout: FolderLayout, note: String, parts: Vec<RunFiles>) -> RunFiles {
+    let mut run = RunFiles::empty(folder.to_owned());
+    run.layout = Some(layout);
     run.notes.push(note);
-    for part in siblings {
+    for part in parts {
         run.ranks.extend(part.ranks);
         run.notes.extend(part.notes);
         run.unused.extend(part.unused);
         run.measurements.extend(part.measurements);
+        run.are_apart |= part.are_apart;
     }
-    run.ranks.sort_by_key(|rank| rank.rank);
-    vec![run]
-}
-
-/// What the traces of a folder state of their run.
-struct RecordedFolder {
-    world_size: Option<i64>,
-    /// The first start, Unix time, ns.
-    start_ns: i64,
-}
-
-impl RecordedFolder {
-    /// `None` where it has ranks without a device trace or its time, or that state different worlds.
-    fn of_run(run: &RunFiles) -> Option<RecordedFolder> {
-        let mut worlds = BTreeSet::new();
-        let mut starts = vec![];
-        for rank in &run.ranks {
-            let inside = Inside::of_file(rank.device.as_ref()?)?;
-            rank.rank?;
-            worlds.insert(inside.world_size.or(inside.recorder.largest_group()));
-            starts.push(inside.recorder.start_ns()?);
-        }
-        Some(RecordedFolder {
-            world_size: if worlds.len() == 1 {
-                worlds.first().copied().flatten()
-            } else {
-                None
-            },
-            start_ns: starts.into_iter().min()?,
-        })
-    }
+    run
 }
 
 /// The rank of a folder that has one rank, and is named by it. A trace that says another rank is
@@ -437,7 +480,10 @@ fn folder_rank(run: &RunFiles) -> Option<i64> {
         return None;
     };
     let name = file_name(&run.folder).to_lowercase();
-    let number = name.strip_prefix("rank")?.trim_start_matches(['-', '_']);
+    let number = name
+        .strip_prefix("rank")?
+        .trim_start_matches(['-', '_', '[', '=']);
+    let number = number.trim_end_matches(']');
     let named = number.parse::<i64>().ok().filter(|named| *named >= 0);
     named.filter(|named| files.rank.is_none_or(|own| own == *named))
 }

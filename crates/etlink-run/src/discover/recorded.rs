@@ -7,13 +7,13 @@ use crate::Progress;
 use crate::input;
 use crate::rank_rule::RankRule;
 use crate::storage;
-use crate::text::file_name;
+use crate::text::{file_name, first_ranks};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::Path;
 
-use super::candidate::TraceCandidate;
-use super::recorder::{integer, nanoseconds, text_after};
+use super::candidate::{Inside, TraceCandidate, natural_key};
+use super::recorder::{Recorder, integer, nanoseconds, text_after};
 
 /// How many bytes of a file's end are looked at.
 const TAIL: usize = 64 << 10;
@@ -35,6 +35,328 @@ fn last_time(path: &Path, base_ns: i64) -> Option<i64> {
     Some(base_ns.saturating_add(times.max()?))
 }
 
+/// Recordings of one run begin within this of each other: profilers are started by hand, and clocks
+/// differ.
+const RUNS_APART_NS: i64 = 60_000_000_000;
+
+/// Numbers from here on are times or ids, and no ranks.
+const FIRST_TIME: i64 = 1_000_000_000;
+
+/// A device trace whose rank is looked for among others.
+pub(super) struct Recording<'t> {
+    /// Its name, behind those of the folders that differ.
+    pub(super) name: String,
+    pub(super) path: &'t Path,
+    /// The rank that a word in its name says, which can be one of its machine alone.
+    pub(super) named: Option<i64>,
+    pub(super) inside: &'t Inside,
+}
+
+/// A rank for each of several recordings.
+type Ranks = Vec<i64>;
+
+/// What settles the ranks of recordings.
+pub(super) enum RankReading {
+    /// One assignment fits.
+    Settled(Ranks, RankRule),
+    /// Two assignments fit as well.
+    Split([Ranks; 2]),
+    /// Nothing tells.
+    Unknown,
+}
+
+/// Gives device traces that claim one rank at one time, name no rank, or name places along several axes,
+/// the ranks that they are of: they are no recordings one after the other. Where nothing says which ranks,
+/// a note names both readings.
+pub(super) fn separate_processes(candidates: &mut [TraceCandidate], notes: &mut Vec<String>) {
+    let devices: Vec<usize> = (0..candidates.len())
+        .filter(|at| is_device(&candidates[*at]))
+        .collect();
+    if devices.len() < 2 {
+        return;
+    }
+    let recordings: Vec<Recording> = devices
+        .iter()
+        .map(|at| Recording::of(&candidates[*at]))
+        .collect();
+    let is_unnamed = devices.iter().all(|at| candidates[*at].rank.is_none());
+    let own: Vec<Option<i64>> = devices.iter().map(|at| candidates[*at].rank).collect();
+    let clash = first_clash(&recordings, &own);
+    let what = match clash {
+        Some((one, two)) => format!(
+            "{} and {} are both of rank {} by their names, and two processes recorded them at the same \
+             time",
+            file_name(recordings[one].path),
+            file_name(recordings[two].path),
+            own[one].unwrap_or_default(),
+        ),
+        None if is_unnamed && are_concurrent(&recordings) => format!(
+            "{} processes recorded traces at the same time, whose names say no rank",
+            devices.len()
+        ),
+        None if has_several_axes(&recordings) => "names say places along several axes".to_owned(),
+        None => return,
+    };
+    match read_ranks(&recordings) {
+        RankReading::Settled(ranks, rule) => {
+            let is_news = ranks.iter().zip(&own).any(|(rank, own)| Some(*rank) != *own);
+            if is_news {
+                notes.push(format!("{what}: one run, with the ranks of {}", rule.describe()));
+            }
+            for (at, rank) in devices.iter().zip(ranks) {
+                candidates[*at].rank = Some(rank);
+                candidates[*at].told_by = rule.clone();
+            }
+        }
+        RankReading::Split([one, two]) => {
+            notes.push(format!(
+                "{what}: they are ranks {} of one run, or ranks {}; say the global rank in each name \
+                 (`rank0`, `rank1`)",
+                first_ranks(&one),
+                first_ranks(&two)
+            ));
+            for at in devices {
+                candidates[at].rank = None;
+                candidates[at].told_by = RankRule::Unknown;
+            }
+        }
+        RankReading::Unknown if clash.is_some() => notes.push(format!(
+            "{what}: they are of two runs, or of two ranks of one. They are taken for two runs; if they \
+             are of one, say the global rank in each name (`rank0`, `rank1`)"
+        )),
+        RankReading::Unknown => {}
+    }
+}
+
+fn is_device(candidate: &TraceCandidate) -> bool {
+    candidate.kind.is_device_trace() && candidate.process.is_none()
+}
+
+impl<'t> Recording<'t> {
+    fn of(candidate: &'t TraceCandidate) -> Recording<'t> {
+        Recording {
+            name: candidate.stem.clone(),
+            path: &candidate.path,
+            named: candidate.rank,
+            inside: &candidate.inside,
+        }
+    }
+
+    fn recorder(&self) -> &'t Recorder {
+        &self.inside.recorder
+    }
+
+    /// Numbers in its name, but for times.
+    fn numbers(&self) -> Vec<i64> {
+        let parts = self.name.split(|c: char| !c.is_ascii_digit());
+        let numbers = parts.filter_map(|digits| digits.parse().ok());
+        let process = self.recorder().process;
+        numbers
+            .filter(|number| *number < FIRST_TIME && Some(*number) != process)
+            .collect()
+    }
+}
+
+/// Whether the first recording ends after the second one begins.
+fn overlap(first: &Recording, second: &Recording) -> bool {
+    last_time(first.path, first.recorder().base_ns) > second.recorder().start_ns
+}
+
+/// The first two recordings of one rank that were made at the same time.
+fn first_clash(recordings: &[Recording], ranks: &[Option<i64>]) -> Option<(usize, usize)> {
+    let mut by_rank: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
+    for (at, rank) in ranks.iter().enumerate() {
+        if let Some(rank) = rank
+            && recordings[at].recorder().start_ns.is_some()
+        {
+            by_rank.entry(*rank).or_default().push(at);
+        }
+    }
+    for mut own in by_rank.into_values() {
+        own.sort_by_key(|at| (recordings[*at].recorder().start_ns, *at));
+        // of those that follow each other in time, overlapping ones are neighbours
+        for pair in own.windows(2) {
+            let (first, second) = (&recordings[pair[0]], &recordings[pair[1]]);
+            if first.recorder().is_other_process(second.recorder()) && overlap(first, second) {
+                return Some((pair[0], pair[1]));
+            }
+        }
+    }
+    None
+}
+
+/// Whether each recording is of another process, and all were made at about the same time.
+pub(super) fn are_concurrent(recordings: &[Recording]) -> bool {
+    let starts: Option<Vec<i64>> = recordings
+        .iter()
+        .map(|one| one.recorder().start_ns)
+        .collect();
+    let Some(starts) = starts else { return false };
+    let Some((last, first)) = starts.iter().max().zip(starts.iter().min()) else {
+        return false;
+    };
+    if last - first > RUNS_APART_NS {
+        return false;
+    }
+    let hosts: BTreeSet<_> = recordings.iter().map(|one| &one.recorder().host).collect();
+    let processes: BTreeSet<_> = recordings
+        .iter()
+        .filter_map(|one| Some((&one.recorder().host, one.recorder().process?)))
+        .collect();
+    let are_distinct = processes.len() == recordings.len();
+    let is_known = World::of(recordings).is_some_and(|world| world.is_known());
+    // a world binds processes, and clocks of machines differ
+    if are_distinct && (is_known || hosts.len() > 1) {
+        return true;
+    }
+    let mut order: Vec<&Recording> = recordings.iter().collect();
+    order.sort_by_key(|one| one.recorder().start_ns);
+    // Containers of several machines have processes of one number, and copies start at one time.
+    (are_distinct || is_known)
+        && order.windows(2).all(|pair| {
+            let (one, two) = (pair[0].recorder(), pair[1].recorder());
+            let is_copy = one.start_ns == two.start_ns && !one.is_other_process(two);
+            !is_copy && overlap(pair[0], pair[1])
+        })
+}
+
+/// How many ranks there are, as traces say.
+pub(super) struct World {
+    /// As all state that state it.
+    stated: Option<i64>,
+    /// At least so many by the groups that collectives name.
+    named: i64,
+}
+
+impl World {
+    /// `None` where traces state two sizes: they are of two runs.
+    pub(super) fn of(recordings: &[Recording]) -> Option<World> {
+        let stated = recordings.iter().filter_map(|one| one.inside.world_size);
+        let stated: BTreeSet<i64> = stated.collect();
+        let named = recordings
+            .iter()
+            .filter_map(|one| one.recorder().largest_group());
+        (stated.len() < 2).then_some(World {
+            stated: stated.first().copied(),
+            named: named.max().unwrap_or(0),
+        })
+    }
+
+    pub(super) fn is_known(&self) -> bool {
+        self.size() > 0
+    }
+
+    /// 0 where nothing says it.
+    fn size(&self) -> i64 {
+        self.stated.unwrap_or(self.named)
+    }
+
+    /// Whether recordings can be of these ranks: they are within the world and in the groups that their
+    /// collectives name. Of an unknown world all have to be there, from rank 0 on.
+    fn fits(&self, recordings: &[Recording], ranks: &[i64]) -> bool {
+        let distinct: BTreeSet<i64> = ranks.iter().copied().collect();
+        let is_whole = |world: i64| distinct.iter().copied().eq(0..world);
+        let count = distinct.len() as i64;
+        let is_within = |world: i64| distinct.iter().all(|rank| (0..world).contains(rank));
+        let are_several = distinct.len() < ranks.len();
+        let is_within = match self.stated {
+            Some(stated) if are_several => is_whole(stated),
+            Some(stated) => is_within(stated),
+            // groups of a few first collectives can be parts of the world
+            None => count >= self.named && is_whole(count) || !are_several && is_within(self.named),
+        };
+        let are_in_groups = recordings.iter().zip(ranks).all(|(one, rank)| {
+            let mut groups = one.recorder().groups.iter();
+            groups.all(|group| group.contains(rank))
+        });
+        let ranks: Vec<Option<i64>> = ranks.iter().copied().map(Some).collect();
+        // a copy is no later recording
+        let recordings_of = recordings.iter().zip(&ranks);
+        let starts = recordings_of.map(|(one, rank)| (rank, one.recorder().start_ns));
+        let are_copies = starts.collect::<BTreeSet<_>>().len() < ranks.len();
+        is_within
+            && are_in_groups
+            && !are_copies
+            && (distinct.len() == ranks.len() || first_clash(recordings, &ranks).is_none())
+    }
+}
+
+/// The ranks of recordings that several processes made at one time, by the surest of what tells them.
+pub(super) fn read_ranks(recordings: &[Recording]) -> RankReading {
+    let Some(world) = World::of(recordings) else {
+        return RankReading::Unknown;
+    };
+    let fits = |ranks: &Ranks| world.fits(recordings, ranks);
+    let settled = |ranks: Option<Ranks>, rule: RankRule| {
+        ranks
+            .filter(fits)
+            .map(|ranks| RankReading::Settled(ranks, rule))
+    };
+    let stated: Option<Ranks> = recordings.iter().map(|one| one.inside.rank).collect();
+    if let Some(found) = settled(stated, RankRule::Content(None)) {
+        return found;
+    }
+    let named: Option<Ranks> = recordings.iter().map(|one| one.named).collect();
+    let named = named.filter(|ranks| ranks.iter().collect::<BTreeSet<_>>().len() == ranks.len());
+    if !has_several_axes(recordings)
+        && let Some(found) = settled(named, RankRule::Name("`rank` in the name".into()))
+    {
+        return found;
+    }
+    let orders = if recordings.iter().any(|one| is_engine_name(&one.name)) {
+        [AXES_OF_ENGINES, AXES]
+    } else {
+        [AXES, AXES_OF_ENGINES]
+    };
+    let by_axes = orders.map(|order| ranks_of_axes(recordings, &order, world.size()));
+    let axes = RankRule::Name("the places in their names (TP, PP, DP, …)".into());
+    let by_nodes = ranks_of_nodes(recordings, &world);
+    let [first, second] = by_axes;
+    for (readings, rule) in [
+        (first, &axes),
+        (second, &axes),
+        (by_nodes, &RankRule::Nodes),
+    ] {
+        let fitting: BTreeSet<Ranks> = readings.into_iter().filter(fits).collect();
+        let mut fitting = fitting.into_iter();
+        match (fitting.next(), fitting.next()) {
+            (Some(one), Some(two)) => return RankReading::Split([one, two]),
+            (Some(only), None) => return RankReading::Settled(only, rule.clone()),
+            (None, _) => {}
+        }
+    }
+    // two traces of one name can be of two runs
+    if !world.is_known() && recordings.iter().any(|one| one.named.is_some()) {
+        return RankReading::Unknown;
+    }
+    let by_number = ranks_of_numbers(recordings)
+        .into_iter()
+        .find(|ranks| fits(ranks));
+    let rule = RankRule::Name("the number that differs in their names".into());
+    if let Some(found) = settled(by_number, rule) {
+        return found;
+    }
+    let hosts: BTreeSet<_> = recordings.iter().map(|one| &one.recorder().host).collect();
+    let by_device = if hosts.len() > 1 {
+        None
+    } else {
+        recordings
+            .iter()
+            .map(|one| first_device(one.path))
+            .collect()
+    };
+    let rule = RankRule::Name("the device that each uses".into());
+    let by_device = by_device.filter(|ranks: &Ranks| {
+        ranks
+            .iter()
+            .copied()
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .eq(0..ranks.len() as i64)
+    });
+    settled(by_device, rule).unwrap_or(RankReading::Unknown)
+}
+
 /// Sizes of what a model is split by, from the innermost: ranks that follow each other share a
 /// tensor-parallel group. Megatron-LM, vLLM and SGLang agree on tensor-parallel groups, and differ in
 /// what comes next.
@@ -44,15 +366,16 @@ const AXES: [&str; 6] = ["tp", "cp", "ep", "dp", "pp", "dcp"];
 const AXES_OF_ENGINES: [&str; 6] = ["tp", "pp", "dp", "cp", "ep", "dcp"];
 
 /// A rank's places along axes: `TP-1-PP-0`, `dp0_pp1_tp0`.
-fn places(stem: &str) -> BTreeMap<&'static str, i64> {
-    let lower = stem.to_lowercase();
+fn places(name: &str) -> BTreeMap<&'static str, i64> {
+    let lower = name.to_lowercase();
     let mut found = BTreeMap::new();
     for axis in AXES {
         for (at, _) in lower.match_indices(axis) {
             if lower[..at].ends_with(|c: char| c.is_ascii_alphanumeric()) {
                 continue;
             }
-            let rest = lower[at + axis.len()..].trim_start_matches(['-', '_']);
+            let rest = lower[at + axis.len()..].trim_start_matches("rank");
+            let rest = rest.trim_start_matches(['-', '_', '[', '=']);
             let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
             if let Ok(place) = rest[..digits].parse() {
                 found.insert(axis, place);
@@ -62,203 +385,155 @@ fn places(stem: &str) -> BTreeMap<&'static str, i64> {
     found
 }
 
-/// Gives traces that claim one rank, and were recorded at one time by several processes, the ranks
-/// that they are of: they are no recordings one after the other. Where nothing says which ranks, a
-/// note names both readings.
-pub(super) fn separate_processes(candidates: &mut [TraceCandidate], notes: &mut Vec<String>) {
-    let Some((one, two)) = first_clash(candidates, |at| candidates[at].rank) else {
-        return;
-    };
-    let which = {
-        let [one, two] = [one, two].map(|at| &candidates[at]);
-        format!(
-            "{} and {} are both of rank {} by their names, and two processes recorded them at the same \
-             time",
-            file_name(&one.path),
-            file_name(&two.path),
-            one.rank.unwrap_or_default(),
-        )
-    };
-    let settled = stated_ranks(candidates).or_else(|| ranks_of_places(candidates));
-    let Some((ranks, rule)) = settled else {
-        notes.push(format!(
-            "{which}: they are of two runs, or of two ranks of one. They are taken for two runs; if they \
-             are of one, say the global rank in each name (`rank0`, `rank1`)"
-        ));
-        return;
-    };
-    notes.push(format!(
-        "{which}: they are two ranks, by {}, and not two recordings of one",
-        rule.describe()
-    ));
-    for (at, rank) in ranks {
-        candidates[at].rank = Some(rank);
-        candidates[at].told_by = rule.clone();
-    }
+fn is_engine_name(name: &str) -> bool {
+    let lower = name.to_lowercase();
+    lower.contains("tp-") || lower.contains("_tp") && lower.contains("rank")
 }
 
-fn is_device(candidate: &TraceCandidate) -> bool {
-    candidate.kind.is_device_trace() && candidate.process.is_none()
+/// Whether names without the word `rank` have other places along two axes or more.
+fn has_several_axes(recordings: &[Recording]) -> bool {
+    let all: Vec<_> = recordings.iter().map(|one| places(&one.name)).collect();
+    let varies = |axis: &str| {
+        let places: BTreeSet<_> = all.iter().map(|own| own.get(axis)).collect();
+        places.len() > 1
+    };
+    let has_word = |one: &Recording| one.name.to_lowercase().contains("rank");
+    !recordings.iter().any(has_word) && AXES.into_iter().filter(|axis| varies(axis)).count() > 1
 }
 
-/// The first two device traces of one rank that two processes recorded at the same time.
-fn first_clash(
-    candidates: &[TraceCandidate],
-    rank_of: impl Fn(usize) -> Option<i64>,
-) -> Option<(usize, usize)> {
-    let mut by_rank: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
-    for (at, candidate) in candidates.iter().enumerate() {
-        if is_device(candidate)
-            && let Some(rank) = rank_of(at)
-        {
-            by_rank.entry(rank).or_default().push(at);
-        }
+/// The ranks that places along axes can say, by one order of the axes: with the sizes that the places
+/// show, or with one larger size where these do not make the world.
+fn ranks_of_axes(recordings: &[Recording], order: &[&'static str], world: i64) -> Vec<Ranks> {
+    let all: Vec<_> = recordings.iter().map(|one| places(&one.name)).collect();
+    let is_everywhere = |axis: &&str| all.iter().all(|own| own.contains_key(axis));
+    let axes: Vec<&str> = order.iter().copied().filter(is_everywhere).collect();
+    let sizes = axes.iter().filter(|axis| ["tp", "pp", "dp"].contains(axis));
+    let sizes = sizes.map(|axis| all.iter().map(|own| own[axis] + 1).max().unwrap_or(1));
+    // of a grid of which few ranks are here one axis can tell these apart
+    let is_grid = sizes.product::<i64>() == world;
+    let Some((ranks, shown)) = mixed_radix(&all, &axes, None, is_grid) else {
+        return vec![];
+    };
+    let factor = world / shown;
+    if factor < 2 || world % shown != 0 {
+        return vec![ranks];
     }
-    for mut own in by_rank.into_values() {
-        let recorder = |at: usize| &candidates[at].inside.recorder;
-        own.retain(|at| recorder(*at).start_ns.is_some());
-        own.sort_by_key(|at| (recorder(*at).start_ns, *at));
-        // of those that follow each other in time, overlapping ones are neighbours
-        for pair in own.windows(2) {
-            let (first, second) = (recorder(pair[0]), recorder(pair[1]));
-            if !first.is_other_process(second) {
-                continue;
-            }
-            let end = last_time(&candidates[pair[0]].path, first.base_ns);
-            if end > second.start_ns {
-                return Some((pair[0], pair[1]));
-            }
-        }
-    }
-    None
+    let larger = axes
+        .iter()
+        .filter_map(|axis| mixed_radix(&all, &axes, Some((axis, factor)), false));
+    let larger: BTreeSet<Ranks> = larger.map(|(ranks, _)| ranks).collect();
+    larger.into_iter().collect()
 }
 
-/// A rank for each of the candidates, by place, and what says it.
-type SettledRanks = (Vec<(usize, i64)>, RankRule);
-
-/// The ranks that the traces state, if each states another.
-fn stated_ranks(candidates: &[TraceCandidate]) -> Option<SettledRanks> {
-    let devices = || {
-        candidates
+/// Numbers places from the innermost axis on, and gives the number of places. Axes that no place is needed
+/// for are left out: those of experts and contexts can be within others. `larger`: an axis of which more
+/// places exist than are here, and how many times as many. `is_grid`: none of those that can be multiplied is
+/// within another.
+fn mixed_radix(
+    all: &[BTreeMap<&'static str, i64>],
+    axes: &[&str],
+    larger: Option<(&str, i64)>,
+    is_grid: bool,
+) -> Option<(Ranks, i64)> {
+    let mut ranks = vec![0; all.len()];
+    let (mut stride, mut known, mut has_larger) = (1, 1, larger.is_none());
+    for axis in axes {
+        let own: Vec<i64> = all
             .iter()
-            .enumerate()
-            .filter(|(_, one)| is_device(one))
-    };
-    let ranks = devices().map(|(at, one)| Some((at, one.inside.rank?)));
-    let ranks: Vec<(usize, i64)> = ranks.collect::<Option<_>>()?;
-    let distinct: BTreeSet<i64> = ranks.iter().map(|(_, rank)| *rank).collect();
-    (distinct.len() == ranks.len()).then_some((ranks, RankRule::Content(None)))
-}
-
-/// The ranks that places along axes give, once sizes are known: the places fill a grid, of as many
-/// ranks as the traces say the run has, and each is in the groups that its collectives name.
-fn ranks_of_places(candidates: &[TraceCandidate]) -> Option<SettledRanks> {
-    let devices: Vec<usize> = (0..candidates.len())
-        .filter(|at| is_device(&candidates[*at]))
-        .collect();
-    let all: BTreeMap<usize, BTreeMap<&str, i64>> = devices
-        .iter()
-        .map(|at| (*at, places(&candidates[*at].stem)))
-        .collect();
-    let orders = if devices
-        .iter()
-        .any(|at| is_engine_name(&candidates[*at].stem))
-    {
-        [AXES_OF_ENGINES, AXES]
-    } else {
-        [AXES, AXES_OF_ENGINES]
-    };
-    for order in orders {
-        let Some(ranks) = mixed_radix(&all, &order) else {
-            continue;
-        };
-        let world = ranks.values().max()? + 1;
-        let fits = |(at, rank): (&usize, &i64)| {
-            let inside = &candidates[*at].inside;
-            let mut groups = inside.recorder.groups.iter();
-            inside.world_size.is_none_or(|stated| stated == world)
-                && groups
-                    .all(|group| group.contains(rank) && group.iter().all(|other| *other < world))
-        };
-        let distinct: BTreeSet<i64> = ranks.values().copied().collect();
-        let is_grid = distinct.len() as i64 == world && ranks.iter().all(fits);
-        if is_grid && first_clash(candidates, |at| ranks.get(&at).copied()).is_none() {
-            let names = "the places in their names (TP, PP, DP, …)";
-            return Some((ranks.into_iter().collect(), RankRule::Name(names.into())));
-        }
-    }
-    None
-}
-
-/// Gives traces of which neither name nor content says the rank the ranks that their last numbers
-/// say, or else their devices: if several processes recorded them at about the same time, each has
-/// another number, and no trace has a rank.
-pub(super) fn number_unnamed(candidates: &mut [TraceCandidate], notes: &mut Vec<String>) {
-    let devices: Vec<usize> = (0..candidates.len())
-        .filter(|at| is_device(&candidates[*at]))
-        .collect();
-    let recorder = |at: &usize| &candidates[*at].inside.recorder;
-    let is_unnamed = devices.iter().all(|at| candidates[*at].rank.is_none());
-    let processes: BTreeSet<_> = devices
-        .iter()
-        .filter_map(|at| Some((&recorder(at).host, recorder(at).process?)))
-        .collect();
-    let starts: Option<Vec<i64>> = devices.iter().map(|at| recorder(at).start_ns).collect();
-    let Some(starts) = starts.filter(|starts| is_unnamed && starts.len() > 1) else {
-        return;
-    };
-    let spread = starts.iter().max().zip(starts.iter().min());
-    let is_one_time = spread.is_some_and(|(last, first)| last - first <= RUNS_APART_NS);
-    if processes.len() < devices.len() || !is_one_time {
-        return;
-    }
-    let is_full = |ranks: &BTreeMap<usize, i64>| {
-        let distinct: BTreeSet<i64> = ranks.values().copied().collect();
-        ranks.len() == devices.len()
-            && distinct.into_iter().eq(0..devices.len() as i64)
-            && ranks
-                .iter()
-                .all(|(at, rank)| recorder(at).groups.iter().all(|group| group.contains(rank)))
-    };
-    let by_name = devices
-        .iter()
-        .filter_map(|at| Some((*at, last_number(&candidates[*at].stem)?)));
-    let by_name: BTreeMap<usize, i64> = by_name.collect();
-    let (ranks, rule) = if is_full(&by_name) {
-        (by_name, "the last number in each name")
-    } else {
-        let hosts: BTreeSet<_> = devices.iter().map(|at| &recorder(at).host).collect();
-        let by_device = devices
+            .filter_map(|own| own.get(axis).copied())
+            .collect();
+        let with = ranks
             .iter()
-            .filter_map(|at| Some((*at, first_device(&candidates[*at].path)?)));
-        let by_device: BTreeMap<usize, i64> = by_device.collect();
-        if hosts.len() > 1 || !is_full(&by_device) {
-            return;
+            .zip(&own)
+            .map(|(rank, place)| rank + stride * place);
+        let with: Ranks = with.collect();
+        let distinct = with.iter().collect::<BTreeSet<_>>().len();
+        let size = own.iter().max()? + 1;
+        let factor = match larger {
+            Some((name, factor)) if name == *axis => factor,
+            _ => 1,
+        };
+        // an axis that tells no more files apart is inside of those before it
+        let is_own = is_grid && ["tp", "pp", "dp"].contains(axis);
+        if distinct > known || factor > 1 && size == 1 || is_own {
+            (ranks, known) = (with, distinct);
+            stride *= size * factor;
+            has_larger |= factor > 1;
         }
-        (by_device, "the device that each uses")
-    };
-    notes.push(format!(
-        "{} processes recorded traces at the same time, whose names say no rank: one run, with the ranks \
-         of {rule}",
-        devices.len()
-    ));
-    for (at, rank) in ranks {
-        candidates[at].rank = Some(rank);
-        candidates[at].told_by = RankRule::Name(rule.into());
     }
+    (has_larger && (known > 1 || larger.is_some())).then_some((ranks, stride))
 }
 
-/// Recordings of one run begin within this of each other: profilers are started by hand, and clocks
-/// differ.
-pub(super) const RUNS_APART_NS: i64 = 60_000_000_000;
+/// The ranks of nodes that follow each other, each with local ranks in its names. A node is a machine, or
+/// a folder where traces name no machine. Nodes are in the order of their names, or else in that of the
+/// groups that their collectives name.
+fn ranks_of_nodes(recordings: &[Recording], world: &World) -> Vec<Ranks> {
+    let locals: Option<Ranks> = recordings.iter().map(|one| one.named).collect();
+    let Some(locals) = locals else {
+        return vec![];
+    };
+    if !world.is_known() {
+        return vec![];
+    }
+    let folder = |one: &Recording| {
+        one.name
+            .rsplit_once('/')
+            .map(|(folder, _)| folder.to_owned())
+    };
+    let hosts: BTreeSet<_> = recordings.iter().map(|one| &one.recorder().host).collect();
+    let by_host = hosts.len() > 1 && hosts.iter().all(|host| host.is_some());
+    let node = |one: &Recording| match &one.recorder().host {
+        Some(host) if by_host => host.clone(),
+        _ => folder(one).unwrap_or_default(),
+    };
+    let mut nodes: BTreeMap<String, (String, i64)> = BTreeMap::new();
+    for one in recordings {
+        let first = one
+            .recorder()
+            .groups
+            .iter()
+            .filter_map(|group| group.first());
+        let first = first.max().copied().unwrap_or(0);
+        let name = folder(one).unwrap_or_else(|| node(one));
+        nodes.entry(node(one)).or_insert((name, first));
+    }
+    if nodes.len() < 2 {
+        return vec![];
+    }
+    let count = nodes.len() as i64;
+    let local_size = locals.iter().max().map_or(1, |most| most + 1);
+    let mut by_name: Vec<&String> = nodes.keys().collect();
+    by_name.sort_by_cached_key(|key| natural_key(&nodes[*key].0));
+    let mut by_group = by_name.clone();
+    by_group.sort_by_key(|key| nodes[*key].1);
+    let mut found = vec![];
+    for order in [by_name, by_group] {
+        for size in [world.size() / count, local_size] {
+            let numbered = recordings.iter().zip(&locals).map(|(one, local)| {
+                let own = node(one);
+                let place = order.iter().position(|name| **name == own).unwrap_or(0);
+                place as i64 * size + local
+            });
+            let ranks: Ranks = numbered.collect();
+            let are_distinct = ranks.iter().collect::<BTreeSet<_>>().len() == ranks.len();
+            if size >= local_size && are_distinct {
+                found.push(ranks);
+            }
+        }
+    }
+    found
+}
 
-/// The number that ends a name: `profile_3`, `train-r03`. A time is none.
-fn last_number(stem: &str) -> Option<i64> {
-    let name = stem
-        .trim_end_matches(".pt.trace")
-        .trim_end_matches(".trace");
-    let text = name.trim_end_matches(|c: char| c.is_ascii_digit());
-    name[text.len()..].parse().ok()
+/// The ranks that numbers in names can say which differ in each: the last ones first.
+fn ranks_of_numbers(recordings: &[Recording]) -> Vec<Ranks> {
+    let all: Vec<Ranks> = recordings.iter().map(Recording::numbers).collect();
+    let most = all.iter().map(Vec::len).min().unwrap_or(0);
+    let from_end =
+        (0..most).map(|place| all.iter().map(|own| own[own.len() - 1 - place]).collect());
+    let from_begin = (0..most).map(|place| all.iter().map(|own| own[place]).collect());
+    let mut columns: Vec<Ranks> = from_end.chain(from_begin).collect();
+    columns.retain(|ranks| ranks.iter().collect::<BTreeSet<_>>().len() == ranks.len());
+    columns
 }
 
 /// The device of the first device row. Reads as far as that is.
@@ -351,49 +626,22 @@ fn fill(content: &mut impl Read, buffer: &mut [u8]) -> Option<usize> {
     Some(filled)
 }
 
-fn is_engine_name(stem: &str) -> bool {
-    let lower = stem.to_lowercase();
-    lower.contains("-tp-") || lower.contains("_tp") && lower.contains("rank")
-}
-
-/// Numbers places from the innermost axis on. Axes that no place is needed for are left out: those
-/// of experts and contexts can be within others.
-fn mixed_radix(
-    all: &BTreeMap<usize, BTreeMap<&str, i64>>,
-    order: &[&str],
-) -> Option<BTreeMap<usize, i64>> {
-    let mut ranks: BTreeMap<usize, i64> = all.keys().map(|at| (*at, 0)).collect();
-    let mut stride = 1;
-    let mut known = 1;
-    for axis in order {
-        let places: Option<Vec<i64>> = all.values().map(|own| own.get(axis).copied()).collect();
-        let Some(most) = places.and_then(|places| places.into_iter().max()) else {
-            continue;
-        };
-        let with: BTreeMap<usize, i64> = ranks
-            .iter()
-            .map(|(at, rank)| (*at, rank + stride * all[at].get(axis).copied().unwrap_or(0)))
-            .collect();
-        let distinct: BTreeSet<i64> = with.values().copied().collect();
-        // an axis that tells no more files apart is inside of those before it
-        if distinct.len() > known {
-            (ranks, known) = (with, distinct.len());
-            stride *= most + 1;
-        }
-    }
-    (known > 1).then_some(ranks)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn places_give_ranks_by_sizes() {
-        let ranks = |stems: &[&str], order: &[&str]| {
-            let all = stems.iter().enumerate();
-            let all = all.map(|(at, stem)| (at, places(stem))).collect();
-            mixed_radix(&all, order).map(|ranks| ranks.into_values().collect::<Vec<_>>())
+        let ranks = |stems: &[&str], order: &[&'static str]| {
+            let inside = Inside::default();
+            let recordings = stems.iter().map(|stem| Recording {
+                name: (*stem).to_owned(),
+                path: Path::new(""),
+                named: None,
+                inside: &inside,
+            });
+            let recordings: Vec<Recording> = recordings.collect();
+            ranks_of_axes(&recordings, order, 0).into_iter().next()
         };
         let sglang = ["1-TP-0-PP-0", "1-TP-0-PP-1", "1-TP-1-PP-0", "1-TP-1-PP-1"];
         assert_eq!(ranks(&sglang, &AXES_OF_ENGINES), Some(vec![0, 2, 1, 3]));

@@ -46,11 +46,6 @@ impl Recorder {
         }
     }
 
-    /// Start of the first event of the host, Unix time, ns.
-    pub(super) fn start_ns(&self) -> Option<i64> {
-        self.start_ns
-    }
-
     /// How many ranks the run has by the groups that collectives name: up to the last of them.
     pub(super) fn largest_group(&self) -> Option<i64> {
         Some(self.groups.iter().flatten().max()? + 1)

@@ -1,7 +1,7 @@
-//! Device traces that are SQLite databases: which recorder wrote one, and which processes it has.
+//! Device traces in SQLite databases: detects their recorder and lists their processes.
 //!
-//! Each recorder is a [`DatabaseRecorder`] behind the feature of its reader. A build without them
-//! still knows databases by their first pages.
+//! Each recorder is a [`DatabaseRecorder`] behind the feature of its reader. A build without these
+//! features still recognises databases by their first pages.
 
 #[cfg(feature = "sqlite")]
 mod connection;
@@ -23,30 +23,31 @@ pub(crate) use connection::{DatabaseFile, UnpackedFile};
 use memchr::memmem;
 use serde::Serialize;
 
-/// The first bytes of every database (<https://sqlite.org/fileformat.html>).
+/// First bytes of every database (<https://sqlite.org/fileformat.html>).
 pub(crate) const MAGIC: &[u8] = b"SQLite format 3\0";
 
-/// A process of a database that has work on devices.
+/// A process in a database that has work on devices.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DatabaseProcess {
-    /// Its rank, if anything tells.
+    /// Rank of the process, if known.
     pub rank: Option<i64>,
-    /// Its process id.
+    /// Process id.
     pub pid: i64,
-    /// How rows call it.
+    /// Identifier of the process in the rows.
     #[serde(skip)]
     pub process: i64,
-    /// How many ranks there are, if that is told too.
+    /// Number of ranks, if known.
     pub world_size: Option<i64>,
-    /// What tells the rank, in words.
+    /// Source of the rank, in words.
     pub told_by: Option<&'static str>,
-    /// Nothing but the order of processes tells it.
+    /// True if only the order of processes determines the rank.
     #[serde(skip)]
     pub by_order: bool,
 }
 
-/// What a database is by its first pages: they have the text that made the tables.
+/// Returns the kind of a database from its first pages, which contain the text that created its
+/// tables.
 pub(crate) fn kind_of_pages(head: &[u8]) -> InputKind {
     let has = |text: &str| memmem::find(head, text.as_bytes()).is_some();
     let is_nsys = has("StringIds") && (has("EXPORT_META_DATA") || has("META_DATA_EXPORT"));

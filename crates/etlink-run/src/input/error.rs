@@ -1,4 +1,4 @@
-//! Why a file is no input.
+//! Errors of opening an input.
 
 use crate::file_error::FileError;
 use crate::input::InputKind;
@@ -7,82 +7,82 @@ use etlink_model::advice;
 use etlink_perfetto::PerfettoOrigin;
 use std::io;
 
-/// Why a file is no input.
+/// Error of a file that is not a valid input.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InputError {
-    /// It cannot be opened, read or unpacked.
+    /// The file cannot be opened, read or unpacked.
     #[error(transparent)]
     File(#[from] FileError),
-    /// It is a folder.
+    /// The input is a folder.
     #[error("{name} is a folder, not a trace file{}", advice(self.remedy()))]
     IsFolder {
-        /// The folder.
+        /// Path of the folder.
         name: String,
     },
-    /// It is a folder of tables of Nsight Systems.
+    /// The input is a folder of Nsight Systems tables.
     #[error(
         "{name} has tables that Nsight Systems exported, which are not read{}",
         advice(self.remedy())
     )]
     NsysTables {
-        /// The folder.
+        /// Path of the folder.
         name: String,
     },
-    /// It has no content.
+    /// The file is empty.
     #[error("{name} is empty{}", advice(self.remedy()))]
     Empty {
-        /// The file.
+        /// Name of the file.
         name: String,
     },
-    /// It is another kind of file.
+    /// The file is of another kind than the wanted one.
     #[error("{}{}", wanted.refuse(name, *kind), wanted.advice(name, *kind))]
     WrongKind {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// What it is.
+        /// Detected kind.
         kind: InputKind,
-        /// What it should be.
+        /// Wanted kind.
         wanted: WantedTrace,
     },
-    /// It is a view that etlink wrote.
+    /// The file is a view that etlink wrote.
     #[error(
         "{name} is a view that etlink wrote for Perfetto, not a recording{}",
         advice(self.remedy())
     )]
     View {
-        /// The file.
+        /// Name of the file.
         name: String,
     },
-    /// It is a Perfetto trace that cannot be read back.
+    /// The file is a Perfetto trace that cannot be converted back to a recording.
     #[error("{name} {}{}", perfetto_reason(*origin), advice(self.remedy()))]
     Perfetto {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// Who wrote it.
+        /// Writer of the trace.
         origin: PerfettoOrigin,
     },
-    /// This build lacks the reader of the file.
+    /// This build has no reader for the file.
     #[error("{name}: {missing}")]
     MissingFeature {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// The reader's feature.
+        /// Missing feature of the reader.
         missing: MissingFeature,
     },
-    /// It is a host trace, which has no times.
+    /// The file is a host trace, which has no times.
     #[error(
         "{name} is a host trace, which has no times: {}",
         self.remedy().unwrap_or_default()
     )]
     HostAlone {
-        /// The file.
+        /// Name of the file.
         name: String,
     },
 }
 
 impl InputError {
-    /// What the user can do.
+    /// Returns the remedy.
     pub fn remedy(&self) -> Option<String> {
         let remedy = match self {
             InputError::File(_) => return None,
@@ -104,7 +104,7 @@ impl InputError {
         Some(remedy.to_owned())
     }
 
-    /// The call of the system that failed. What is empty, damaged or no file at all has none.
+    /// Returns the failed system call; `None` if the file is empty, damaged or of the wrong kind.
     pub(crate) fn into_failed_call(self) -> Option<FileError> {
         match self {
             InputError::File(error) if is_failed_call(&error.source) => Some(error),
@@ -112,7 +112,7 @@ impl InputError {
         }
     }
 
-    /// The file.
+    /// Returns the name of the file or folder.
     pub(crate) fn file(&self) -> Option<String> {
         match self {
             InputError::File(error) => Some(error.path.display().to_string()),
@@ -128,19 +128,19 @@ impl InputError {
     }
 }
 
-/// Whether the system refused a call: to us, or to SQLite.
+/// Returns true if the system refused a call, of etlink or of SQLite.
 fn is_failed_call(error: &io::Error) -> bool {
     let inner = error.get_ref();
     error.raw_os_error().is_some() || inner.is_some_and(is_sqlite_failure)
 }
 
-/// Returns whether SQLite reported an error: the system refused a call to it.
+/// Returns true if SQLite reported an error, because the system refused its call.
 #[cfg(feature = "sqlite")]
 fn is_sqlite_failure(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
     error.is::<etlink_sqlite::Error>()
 }
 
-/// Returns false: a build without databases calls no SQLite.
+/// Returns false: a build without databases never calls SQLite.
 #[cfg(not(feature = "sqlite"))]
 fn is_sqlite_failure(_: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
     false
@@ -178,14 +178,14 @@ fn perfetto_remedy(origin: PerfettoOrigin) -> &'static str {
     }
 }
 
-/// What a file should be.
+/// Kind of file that an option or command wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WantedTrace {
     /// A host trace.
     Host,
     /// A device trace.
     Device,
-    /// The device trace of the time when graphs were captured.
+    /// A device trace recorded while graphs were captured.
     Capture,
     /// A device trace for the profiler's table.
     Table,
@@ -194,7 +194,7 @@ pub enum WantedTrace {
 }
 
 impl WantedTrace {
-    /// What to say of a file of another kind.
+    /// Returns the message for a file of another kind.
     fn refuse(self, name: &str, kind: InputKind) -> String {
         let is = kind.describe();
         let (option, what, _) = match self.pair() {
@@ -227,7 +227,7 @@ impl WantedTrace {
                 format!("{name} is {is}; {option} wants a {what}")
             }
             InputKind::Unknown => format!("{name} is no {what}: it does not begin like one"),
-            // commands take a device trace with an option or without one
+            // commands take a device trace with or without an option
             InputKind::HostTrace if self == WantedTrace::Device => {
                 format!("{name} is {is}, where a device trace (Kineto) is wanted")
             }
@@ -235,7 +235,7 @@ impl WantedTrace {
         }
     }
 
-    /// The remedy behind that.
+    /// Returns the remedy as the end of the message.
     fn advice(self, name: &str, kind: InputKind) -> String {
         let is_linked = matches!(kind, InputKind::ChakraEt | InputKind::ChakraJson);
         let remedy = self.remedy(name, kind);
@@ -245,7 +245,7 @@ impl WantedTrace {
         advice(remedy)
     }
 
-    /// What the user can do with it.
+    /// Returns the remedy for a file of another kind.
     fn remedy(self, name: &str, kind: InputKind) -> Option<String> {
         if kind == InputKind::NsysReport {
             return Some(format!(
@@ -307,7 +307,8 @@ impl WantedTrace {
         })
     }
 
-    /// The option of a trace of a rank, what it takes, and the option of the rank's other trace.
+    /// Returns the option for one of a rank's two traces, its file type, and the option for the
+    /// other trace.
     fn pair(self) -> Option<(&'static str, &'static str, &'static str)> {
         match self {
             WantedTrace::Host => Some(("--host", "PyTorch execution trace", "--device")),
@@ -316,7 +317,7 @@ impl WantedTrace {
         }
     }
 
-    /// Whether the name is that of a written graph.
+    /// Returns true if the name is that of a written graph.
     fn is_graph(self, name: &str) -> bool {
         self == WantedTrace::Times && name.ends_with(".et")
     }

@@ -1,9 +1,9 @@
-//! Inflates gzip, one member after the other.
+//! Inflates gzip files, member by member.
 
 use super::member::{Member, Stored, damage_error};
 use std::io::{BufRead, ErrorKind, Read, Result};
 
-/// The content of a gzip file.
+/// Content of a gzip file.
 pub(super) struct Gzip {
     stored: Stored,
     member: Member,
@@ -27,7 +27,7 @@ impl Read for Gzip {
             if read > 0 {
                 return Ok(read);
             }
-            // An error of the next line is told once: whoever reads on gets the end.
+            // Errors of the next line are returned once; later reads return the end.
             self.ended = true;
             self.ended = is_end(&mut self.stored)?;
             self.member.reset();
@@ -36,7 +36,7 @@ impl Read for Gzip {
     }
 }
 
-/// Returns whether no member follows. Zeros that pad a file are no damage: tapes and block devices
+/// Returns true if no member follows. Zeros that pad a file are not damage: tapes and block devices
 /// add them.
 fn is_end(stored: &mut Stored) -> Result<bool> {
     let mut padded = false;
@@ -48,7 +48,7 @@ fn is_end(stored: &mut Stored) -> Result<bool> {
         let zeros = next.iter().take_while(|byte| **byte == 0).count();
         match (next.is_empty(), zeros) {
             (true, _) => return Ok(true),
-            // zeros and then something else is no padding
+            // zeros followed by other data are not padding
             (false, 0) if padded => return Err(damage_error("invalid gzip header")),
             (false, 0) => return Ok(false),
             (false, _) => padded = true,

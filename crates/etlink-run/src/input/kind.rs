@@ -1,10 +1,10 @@
-//! What a file is: the kinds of files that etlink reads or knows.
+//! Kinds of files that etlink reads or recognises.
 
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_chakra::read::FileKind;
 use serde::{Deserialize, Serialize};
 
-/// What a file is, by its content.
+/// Kind of a file, detected from its content.
 #[derive(
     Clone,
     Copy,
@@ -23,9 +23,9 @@ use serde::{Deserialize, Serialize};
 pub enum InputKind {
     /// Varint-delimited Chakra messages.
     ChakraEt,
-    /// The same as `chakra_jsonizer` prints it.
+    /// Chakra messages as `chakra_jsonizer` prints them.
     ChakraJson,
-    /// A PyTorch execution trace with times and device rows.
+    /// Merged trace: a PyTorch execution trace with times and device rows.
     EtPlus,
     /// A PyTorch execution trace.
     HostTrace,
@@ -33,11 +33,11 @@ pub enum InputKind {
     KinetoTrace,
     /// A profile of XLA in protobuf (`*.xplane.pb`).
     XlaSpace,
-    /// The trace JSON that is made of one.
+    /// Trace JSON made from an XLA profile.
     XlaJson,
-    /// What rocprofv3 of ROCm writes as JSON.
+    /// JSON of ROCm's rocprofv3.
     RocprofJson,
-    /// A rocpd database, which it writes by default.
+    /// A rocpd database, the default output of rocprofv3.
     RocpdSqlite,
     /// A dump of PyTorch's flight recorder, pickle or JSON.
     FlightRecorder,
@@ -45,9 +45,9 @@ pub enum InputKind {
     NcclInspector,
     /// An export of Nsight Systems.
     NsysSqlite,
-    /// A report of Nsight Systems that was not exported.
+    /// A Nsight Systems report that was not exported.
     NsysReport,
-    /// A table of the folder that `nsys export --type parquetdir` writes, or another Parquet file.
+    /// A table in a folder written by `nsys export --type parquetdir`, or another Parquet file.
     ParquetTable,
     /// An SQLite database of another program.
     OtherSqlite,
@@ -57,7 +57,7 @@ pub enum InputKind {
     RequestLatencies,
     /// A workload card of ccl-bench.
     WorkloadCard,
-    /// What ASTRA-sim logged or printed.
+    /// Log or printed output of ASTRA-sim.
     AstraLog,
     /// A workload of ASTRA-sim 1.0.
     TextWorkload,
@@ -67,7 +67,7 @@ pub enum InputKind {
 }
 
 impl InputKind {
-    /// What it is called.
+    /// Returns the kind's description in messages, with an article.
     pub fn describe(self) -> &'static str {
         match self {
             InputKind::HostTrace => "a PyTorch execution trace (host trace)",
@@ -94,7 +94,7 @@ impl InputKind {
         }
     }
 
-    /// Which commands and options take it.
+    /// Returns the commands and options that take this kind, for messages.
     pub fn taken_by(self) -> &'static str {
         match self {
             InputKind::HostTrace => {
@@ -140,7 +140,7 @@ impl InputKind {
         }
     }
 
-    /// Whether it is read as a device trace.
+    /// Returns true if this kind is read as a device trace.
     pub fn is_device_trace(self) -> bool {
         match self {
             InputKind::KinetoTrace
@@ -167,7 +167,7 @@ impl InputKind {
         }
     }
 
-    /// Whether it was measured beside a trace, and says nothing without one.
+    /// Returns true for measurements, which have no meaning without a trace.
     pub fn is_measurement(self) -> bool {
         matches!(
             self,
@@ -175,12 +175,12 @@ impl InputKind {
         )
     }
 
-    /// Whether several processes may have been recorded in it.
+    /// Returns true if the file may contain several recorded processes.
     pub fn has_processes(self) -> bool {
         matches!(self, InputKind::NsysSqlite | InputKind::RocpdSqlite)
     }
 
-    /// Whether it is a graph that was linked already.
+    /// Returns true if the file is an already linked graph.
     pub fn is_linked(self) -> bool {
         matches!(self, InputKind::ChakraEt | InputKind::ChakraJson)
     }

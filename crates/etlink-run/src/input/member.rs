@@ -1,5 +1,5 @@
-//! Inflates one gzip member. What stands before damage is given out to the last byte, however it
-//! is read: flate2's own reader loses what it has inflated since the last read.
+//! Inflates one gzip member. Returns all data before damage, to the last byte, for any read size.
+//! flate2's own reader loses the data that it has inflated since the last read.
 
 use flate2::{Crc, Decompress, FlushDecompress, Status};
 use std::io::{BufRead, Error, ErrorKind, Read, Result};
@@ -9,10 +9,10 @@ const EXTRA: u8 = 1 << 2;
 const NAME: u8 = 1 << 3;
 const COMMENT: u8 = 1 << 4;
 
-/// A file's bytes as they are stored.
+/// Stored bytes of a file.
 pub(super) type Stored = Box<dyn BufRead + Send>;
 
-/// A member that is being inflated.
+/// A gzip member during inflation.
 pub(super) struct Member {
     inflate: Decompress,
     sum: Crc,
@@ -29,21 +29,21 @@ enum Part {
 impl Member {
     pub(super) fn new() -> Member {
         Member {
-            // raw: header and trailer are read here, so that what comes before damage is kept
+            // raw: header and trailer are read here, to keep the data before damage
             inflate: Decompress::new(false),
             sum: Crc::new(),
             next: Part::Header,
         }
     }
 
-    /// Makes ready for another member.
+    /// Prepares for the next member.
     pub(super) fn reset(&mut self) {
         self.inflate.reset(false);
         self.sum.reset();
         self.next = Part::Header;
     }
 
-    /// Inflates into `text`, which is not empty; 0 behind the member's end.
+    /// Inflates into `text`, which must not be empty; returns 0 behind the member's end.
     pub(super) fn read(&mut self, stored: &mut impl BufRead, text: &mut [u8]) -> Result<usize> {
         loop {
             match self.next {
@@ -58,8 +58,7 @@ impl Member {
                 }
                 Part::Trailer => {
                     let stated: [u8; 8] = read_bytes(stored)?;
-                    // CRC32 and the size modulo 2^32, both with the low byte first (RFC 1952,
-                    // 2.3.1)
+                    // CRC32 and the size modulo 2^32, both little-endian (RFC 1952, 2.3.1)
                     let found = u64::from(self.sum.amount()) << 32 | u64::from(self.sum.sum());
                     if u64::from_le_bytes(stated) != found {
                         return Err(damage_error(
@@ -92,7 +91,7 @@ impl Member {
         self.sum.update(&text[..read]);
         match status {
             Ok(Status::StreamEnd) => self.next = Part::Trailer,
-            // it is met again by the next read
+            // the next read returns the error again
             Err(_) if read > 0 => {}
             Err(_) => return Err(damage_error("corrupt deflate stream")),
             Ok(_) if ended && read == 0 => {
@@ -107,14 +106,14 @@ impl Member {
     }
 }
 
-/// Damage of the kind that flate2 reports; readers keep what came before.
+/// Creates an error of the kind that flate2 reports for damage; readers keep the data before it.
 pub(super) fn damage_error(what: &str) -> Error {
     Error::new(ErrorKind::InvalidInput, what)
 }
 
-/// Steps over a header. Its own checksum, which hardly any writer makes, is not looked at.
+/// Skips a header. Its own checksum, which hardly any writer adds, is not verified.
 fn skip_header(stored: &mut impl BufRead) -> Result<()> {
-    // reserved flags must be zero (RFC 1952, 2.3.1.2): with them set, what follows has another form
+    // reserved flags must be zero (RFC 1952, 2.3.1.2): they announce another layout
     let [0x1f, 0x8b, 8, flags @ 0..32, ..] = read_bytes::<10>(stored)? else {
         return Err(damage_error("invalid gzip header"));
     };
@@ -136,7 +135,7 @@ fn skip_header(stored: &mut impl BufRead) -> Result<()> {
 fn read_bytes<const N: usize>(stored: &mut impl BufRead) -> Result<[u8; N]> {
     let mut bytes = [0; N];
     match stored.read_exact(&mut bytes) {
-        // without std's "failed to fill whole buffer", which helps nobody
+        // without std's unhelpful "failed to fill whole buffer"
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
             Err(ErrorKind::UnexpectedEof.into())
         }

@@ -2,7 +2,7 @@ use super::gzip::Gzip;
 use flate2::{Compression, GzBuilder, bufread::MultiGzDecoder};
 use std::io::{BufReader, Cursor, ErrorKind, Read, Write};
 
-/// What a source gave, and how it ended.
+/// Bytes read from a source, and the error that ended it.
 type Outcome = (Vec<u8>, Option<(ErrorKind, String)>);
 
 fn drain(mut source: impl Read, step: usize) -> Outcome {
@@ -16,7 +16,7 @@ fn drain(mut source: impl Read, step: usize) -> Outcome {
     }
 }
 
-/// The same however it is read.
+/// Inflates in steps of different sizes, and checks that the results are equal.
 fn inflated(stored: &[u8]) -> Outcome {
     let stored = || Cursor::new(stored.to_vec());
     let one = drain(Gzip::new(Box::new(stored())), 64 << 10);
@@ -52,7 +52,7 @@ fn member(text: &[u8], level: u32) -> Vec<u8> {
     packed.finish().expect("packs")
 }
 
-/// As bgzip packs, with an empty block at the end.
+/// Packs like bgzip, with an empty block at the end.
 fn bgzf(text: &[u8]) -> Vec<u8> {
     let block = |text: &[u8]| {
         let mut packed = GzBuilder::new()

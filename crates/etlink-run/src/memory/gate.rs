@@ -1,100 +1,101 @@
-//! Jobs begin in their order, as many at once as a budget holds.
+//! Starts jobs in order, as many at a time as a budget holds.
 //!
 //! ```text
 //! sizes of files ──> need of each job ──> ×  scale  ──> may it begin?
 //!                                              ^
-//!            what the process held at most, against the needs of the jobs that were at work
+//!            peak memory of the process, divided by the needs of the jobs that were running
 //! ```
-//! What a job takes is told from files before it begins, which is a guess. Where the budget is not much
-//! larger than that, the first job runs alone, and what the process held then is what the others
-//! are reckoned with. A job that reads while memory is short waits for those before it.
+//! The need of a job is estimated from its files before it begins. If the budget is not much larger
+//! than the estimates, the first job runs alone, and its measured memory scales the needs of the
+//! others. If memory is short, a job that reads waits for the jobs before it.
 
 use super::resident::{Resident, resident};
 use std::collections::BTreeSet;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Guesses are not off by more: where a budget has so many times as much, nothing is measured.
+/// Maximum error factor of the estimates: budgets that are larger by it need no measurements.
 const ROOMY: u64 = 12;
-/// What the others are reckoned with, in percent of what the first took alone: malloc keeps a part of
-/// what a job gave back, and the next one gets only some of that.
+/// Memory charged to each other job, in percent of the first job's measured memory: malloc retains
+/// a part of the memory that a job freed, and the next job reuses only some of it.
 const BESIDE_PERCENT: u64 = 175;
-/// The same, of several that were measured together.
+/// Memory charged after later measurements of several jobs, in percent of the measured memory.
 const AGAIN_PERCENT: u64 = 110;
-/// What is measured is kept below this part of the budget, in percent: between two looks it grows.
+/// Usable part of the budget if memory is measured, in percent: it grows between two measurements.
 const LOOKED_PERCENT: u64 = 95;
-/// Parts of that, in percent: beyond the first only the first of the jobs at work goes on,
-/// beyond the second not even that.
+/// Parts of the usable budget, in percent. Above `OTHERS_PERCENT`, only the first running job
+/// continues; above `FIRST_PERCENT`, no job does.
 const OTHERS_PERCENT: u64 = 80;
 const FIRST_PERCENT: u64 = 97;
-/// What linking comes to, in percent of what was read: the table of bytes per event in ARCHITECTURE.
+/// Memory after linking, in percent of the memory after reading; see the bytes per event in
+/// ARCHITECTURE.
 const LINKED_PERCENT: u64 = 130;
-/// Jobs that wait look again after this.
+/// Time after which waiting jobs check again.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// A thousandth.
+/// Scales are in thousandths.
 const UNIT: u64 = 1000;
 
 #[derive(Default)]
 struct GateState {
     next: usize,
-    /// Jobs at work, by their places.
+    /// Places of running jobs.
     running: BTreeSet<usize>,
-    /// How many wait until nobody else is at work.
+    /// Number of jobs that wait until no other job runs.
     waiting: usize,
-    /// The job that waited so, until it is done.
+    /// A job that waited for that and is running now.
     alone: Option<usize>,
     used: u64,
-    /// What stays of jobs that are done.
+    /// Bytes kept of finished jobs.
     kept: u64,
-    /// The most that was used until now.
+    /// Maximum of `used` until now.
     most: u64,
     done: usize,
-    /// Of these, how many took what jobs take.
+    /// Number of finished jobs with a typical memory use.
     measured: usize,
-    /// Jobs at work that take next to nothing, and tell nothing of the others.
+    /// Running jobs that need next to no memory, and are no measure for others.
     idle: BTreeSet<usize>,
-    /// What the process held at most when the first measured job was done.
+    /// Peak memory of the process when the first measured job ended.
     after_first: u64,
-    /// By how much needs are multiplied, in thousandths; none before a job was measured.
+    /// Factor for needs, in thousandths; `None` before the first measurement.
     scale: Option<u64>,
 }
 
-/// What jobs may take together, and what they take.
+/// Budget of jobs, and the state of the running ones.
 pub(crate) struct MemoryGate {
     needs: Vec<u64>,
-    /// For all jobs.
+    /// Bytes for all jobs.
     room: u64,
-    /// What the process may hold beyond what it held before, without what it may grow by unseen.
+    /// Bytes that the process may add, minus a reserve for growth between two measurements.
     limit: u64,
-    /// Whether the budget is so small that a wrong guess would pass it, and the system says what the
-    /// process holds.
+    /// True if the budget is too small to rely on estimates, and the system reports the memory of
+    /// the process.
     is_measured: bool,
-    /// What the process held before its first job.
+    /// Bytes that the process held before its first job.
     before: u64,
     state: Mutex<GateState>,
     freed: Condvar,
 }
 
-/// What the process holds beyond what it held before, now and at most.
+/// Bytes that the process has added since the gate was made: now, and at the peak.
 #[derive(Clone, Copy)]
 struct Held {
     now: u64,
     most: u64,
 }
 
-/// A job's memory is not to be had, nor will it be.
+/// Error of a job whose memory is not available and will not become available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it takes more memory than there is")]
 pub(crate) struct OverBudget {
-    /// What the process would hold beyond what it held before, bytes.
+    /// Bytes that the process would add.
     pub(crate) needed: u64,
-    /// All was read, so that what it takes is known.
+    /// True if everything was read, so that `needed` is not a partial figure.
     pub(crate) is_read: bool,
 }
 
 impl MemoryGate {
-    /// A gate for jobs with these needs. `limit` is what the process may hold beyond what it holds
-    /// now, `room` the part of it that is for jobs.
+    /// Creates a gate for jobs with these needs. `limit` is the memory that the process may add,
+    /// and `room` is the part of it for jobs.
     pub(crate) fn new(needs: Vec<u64>, room: u64, limit: u64, threads: usize) -> MemoryGate {
         let most_at_once = {
             let mut largest = needs.clone();
@@ -114,7 +115,7 @@ impl MemoryGate {
         }
     }
 
-    /// The same where some needs are not known, so that what the process holds has to be looked at.
+    /// Measures memory in any case, because some needs are unknown.
     pub(crate) fn of_unknown(self) -> MemoryGate {
         MemoryGate {
             is_measured: resident().is_some(),
@@ -122,7 +123,7 @@ impl MemoryGate {
         }
     }
 
-    /// A gate that nothing waits at.
+    /// Creates a gate without measurements.
     #[cfg(test)]
     fn unmeasured(needs: &[u64], room: u64) -> MemoryGate {
         MemoryGate {
@@ -136,7 +137,8 @@ impl MemoryGate {
         }
     }
 
-    /// What the process holds beyond what it held before: that of a program around us is not ours.
+    /// Returns the memory added since the gate was made, which excludes that of a surrounding
+    /// program.
     fn held(&self) -> Option<Held> {
         let Resident { now, most } = resident()?;
         Some(Held {
@@ -149,7 +151,7 @@ impl MemoryGate {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All jobs once more, with what was learned.
+    /// Starts over with all jobs, keeping the measured scale.
     fn begin_pass(&self) {
         let mut state = self.lock();
         let scale = state.scale;
@@ -159,7 +161,7 @@ impl MemoryGate {
         };
     }
 
-    /// The next job, when there is room for it; none when what is kept leaves no room.
+    /// Waits for room, and starts the next job; `None` if no job is left or kept results fill it.
     fn enter(&self, jobs: Jobs) -> Option<Entered<'_>> {
         let mut state = self.lock();
         loop {
@@ -170,18 +172,18 @@ impl MemoryGate {
             let all = scaled(used, state.scale).saturating_add(state.kept);
             let is_unknown = self.is_measured && state.scale.is_none();
             let fits = match is_unknown {
-                // the first one is measured, and so runs alone
+                // the first job runs alone, because it is measured
                 true => state.running.is_empty(),
                 false => all <= self.room,
             };
             let room = self.room_left(&state, need, jobs);
-            // alone every job may run: what can never fit was refused before
+            // a job may always run alone: impossible ones were refused before
             let may_begin = match room {
                 RoomLeft::Enough => taken == 0 || fits,
                 RoomLeft::ForOne => state.running.is_empty(),
                 RoomLeft::None => false,
             };
-            // who waits to be alone comes first, and stays alone
+            // jobs that wait to run alone come first, and stay alone
             if may_begin && state.waiting == 0 && state.alone.is_none() {
                 state.next += 1;
                 state.used = used;
@@ -193,7 +195,7 @@ impl MemoryGate {
                     kept: 0,
                 });
             }
-            // nobody is at work who could give memory back: waiting would never end
+            // no running job could free memory: waiting would never end
             if state.running.is_empty() && state.waiting == 0 {
                 return None;
             }
@@ -204,7 +206,7 @@ impl MemoryGate {
         }
     }
 
-    /// What is left for a job, by what the process holds.
+    /// Returns the room for a job, from the measured memory.
     fn room_left(&self, state: &GateState, need: u64, jobs: Jobs) -> RoomLeft {
         let held = if self.is_measured && state.measured > 0 {
             self.held()
@@ -218,20 +220,20 @@ impl MemoryGate {
         if jobs == Jobs::Keep && grown > self.limit {
             RoomLeft::None
         } else if now.saturating_add(scaled(need, state.scale)) > self.limit {
-            // what was given back and not taken again is held, too: one job alone makes do with that
+            // freed but retained memory also counts as held: a single job can reuse it
             RoomLeft::ForOne
         } else {
             RoomLeft::Enough
         }
     }
 
-    /// By how much the most that the process held has grown with each job.
+    /// Returns the average growth of the peak memory per job.
     fn grown_each(&self, state: &GateState, most: u64) -> u64 {
         let after = state.measured.saturating_sub(1).max(1) as u64;
         most.saturating_sub(state.after_first) / after
     }
 
-    /// Takes in what the process held until now.
+    /// Updates the scale from the peak memory.
     fn learn(&self, state: &mut GateState) {
         if !self.is_measured || state.most == 0 {
             return;
@@ -250,16 +252,16 @@ impl MemoryGate {
         state.scale = Some(state.scale.unwrap_or(0).max(learned));
     }
 
-    /// How many of these jobs can ever be in work at the same time, by their needs.
+    /// Returns the number of jobs that can ever run at the same time, from their needs.
     pub(crate) fn at_once(&self, threads: usize) -> usize {
         at_once(&self.needs, self.room, threads)
     }
 
-    /// Looks whether a job that reads may go on, and waits until it may.
+    /// Waits until a job that is reading may continue.
     ///
     /// # Errors
-    /// It never may: what the process holds is nearly all there is, though no job before this one is
-    /// at work.
+    /// Fails if it never may: the process holds nearly the whole budget, although no earlier job is
+    /// running.
     pub(crate) fn check_reading(&self, at: usize) -> Result<(), OverBudget> {
         if !self.is_measured {
             return Ok(());
@@ -290,11 +292,11 @@ impl MemoryGate {
         }
     }
 
-    /// Looks whether a job that is read, and takes so much until its end, can go on. What it takes by
-    /// itself is then known; whether it can beside others, a later look tells.
+    /// Checks that a job that has been read, and takes `takes` bytes until its end, fits by itself.
+    /// A later check decides if it fits next to others.
     ///
     /// # Errors
-    /// It never can.
+    /// Fails if it does not fit.
     pub(crate) fn check_read(&self, takes: u64) -> Result<(), OverBudget> {
         if !self.is_measured {
             return Ok(());
@@ -303,7 +305,8 @@ impl MemoryGate {
             let state = self.lock();
             state.measured == 0 && state.running.len() < 2
         };
-        // what was read says more than a guess; behind another job a part of it is free
+        // the memory after reading is more precise than an estimate; after another job, part of it
+        // is free
         let needed = match self.held() {
             Some(held) if is_first => takes.max(part_of(held.now, LINKED_PERCENT)),
             _ => takes,
@@ -318,8 +321,8 @@ impl MemoryGate {
         }
     }
 
-    /// For a job that could not go on beside others and has given back what it had: waits until it is
-    /// alone, and keeps others out until it is done. False where it was alone already.
+    /// Waits until the job is alone, and keeps others out until it is done; for a job that could
+    /// not continue next to others and has freed its memory. Returns false if it was already alone.
     pub(crate) fn wait_alone(&self, at: usize) -> bool {
         let mut state = self.lock();
         if !state.running.iter().any(|other| *other != at) {
@@ -340,12 +343,12 @@ impl MemoryGate {
         true
     }
 
-    /// Says that a job takes next to nothing: its result was at hand.
+    /// Marks a job as needing next to no memory, because its result was cached.
     pub(crate) fn mark_idle(&self, at: usize) {
         self.lock().idle.insert(at);
     }
 
-    /// Whether something that need not stay may: there is still room for two of the largest jobs.
+    /// Returns true if optional data may be kept: the two largest jobs would still fit.
     pub(crate) fn may_keep(&self) -> bool {
         let scale = self.lock().scale;
         let largest = self.needs.iter().copied().max().unwrap_or(0);
@@ -354,7 +357,7 @@ impl MemoryGate {
             .is_none_or(|held| held.now.saturating_add(next) <= self.limit)
     }
 
-    /// What the process would need to hold what stays of all jobs, when that of some is known.
+    /// Estimates the memory to hold the kept results of all jobs, from the finished jobs.
     fn needed_for_kept(&self) -> u64 {
         let state = self.lock();
         let (done, all) = (state.done.max(1) as u64, self.needs.len() as u64);
@@ -372,16 +375,16 @@ impl MemoryGate {
     }
 }
 
-/// What jobs leave behind.
+/// Kind of jobs, by the memory that they leave behind.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Jobs {
-    /// Little: all goes on until each was done.
+    /// Jobs that leave little: all of them can run.
     GiveBack,
-    /// Something that stays: there can be too much of it.
+    /// Jobs that keep results, which may exceed the budget.
     Keep,
 }
 
-/// How many jobs there is room for beside what stays.
+/// Room for jobs next to kept results.
 enum RoomLeft {
     Enough,
     ForOne,
@@ -396,7 +399,7 @@ fn part_of(total: u64, percent: u64) -> u64 {
     total / 100 * percent
 }
 
-/// For how much a process has to be let in that holds so much, as it is looked at.
+/// Returns the limit with which a process that holds `bytes` passes the measurements.
 pub(crate) fn limit_for(bytes: u64) -> u64 {
     (bytes / LOOKED_PERCENT)
         .saturating_mul(100)
@@ -410,7 +413,7 @@ fn scaled(bytes: u64, scale: Option<u64>) -> u64 {
     }
 }
 
-/// A job that has its share of the budget.
+/// A running job with its share of the budget.
 struct Entered<'g> {
     gate: &'g MemoryGate,
     at: usize,
@@ -435,9 +438,9 @@ impl Drop for Entered<'_> {
     }
 }
 
-/// How many of these jobs can ever be in work at the same time.
+/// Returns the number of jobs that can ever run at the same time.
 fn at_once(needs: &[u64], budget: u64, threads: usize) -> usize {
-    // the smallest together are the most that can ever be at work
+    // the smallest ones together are the most that can run
     let mut smallest = needs.to_vec();
     smallest.sort_unstable();
     let mut sums = smallest.into_iter().scan(0u64, |sum, need| {
@@ -448,15 +451,15 @@ fn at_once(needs: &[u64], budget: u64, threads: usize) -> usize {
     fit.min(threads).max(1).min(needs.len())
 }
 
-/// What is kept of jobs does not fit.
+/// Error of kept results that exceed the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeptTooMuch {
-    /// What the process would hold beyond what it held before, bytes.
+    /// Bytes that the process would add.
     pub(crate) needed: u64,
 }
 
-/// Does one job per need, in their order, at most `threads` and as many as the budget holds at once.
-/// Results are in the jobs' order.
+/// Calls `job` for each need, in order, on at most `threads` threads, as many at a time as the
+/// budget holds. Results are in the same order.
 pub(crate) fn in_budget<T: Send>(
     gate: &MemoryGate,
     threads: usize,
@@ -466,13 +469,13 @@ pub(crate) fn in_budget<T: Send>(
     results.unwrap_or_default()
 }
 
-/// The same for jobs that say how many bytes of them stay.
+/// Like `in_budget`, for jobs that also return how many bytes of their results are kept.
 ///
-/// The threads are not those of rayon's pool: a thread there that waits for a part of its job
-/// begins another job, and would hold the memory of both.
+/// Uses its own threads: a thread of rayon's pool that waits for a part of its job would begin
+/// another job, and hold the memory of both.
 ///
 /// # Errors
-/// What stays comes to more than the budget, or leaves no room for the next job.
+/// Fails if the kept results exceed the budget, or leave no room for the next job.
 pub(crate) fn keeping<T: Send>(
     gate: &MemoryGate,
     threads: usize,
@@ -487,7 +490,7 @@ pub(crate) fn keeping<T: Send>(
     }
 }
 
-/// The results of all jobs, if each was let in, and whether what stays fits.
+/// Returns the results if all jobs were started, and true if the kept bytes fit.
 fn all_results<T: Send>(
     gate: &MemoryGate,
     threads: usize,
@@ -495,7 +498,7 @@ fn all_results<T: Send>(
     job: impl Fn(usize) -> (T, u64) + Sync,
 ) -> (Option<Vec<T>>, bool) {
     gate.begin_pass();
-    // Each result goes to its place at once: a list per thread would hold all of them twice.
+    // Each result goes to its place at once: lists per thread would hold all results twice.
     let results: Vec<Option<T>> = gate.needs.iter().map(|_| None).collect();
     let results = Mutex::new(results);
     let work = || {
@@ -506,7 +509,7 @@ fn all_results<T: Send>(
             results[entered.at] = Some(result);
         }
     };
-    // a guess that is too large shall not keep threads away: what is measured decides later
+    // too large estimates must not prevent threads: measurements decide later
     let most = if gate.is_measured {
         threads.max(1).min(gate.needs.len())
     } else {
@@ -514,13 +517,13 @@ fn all_results<T: Send>(
     };
     std::thread::scope(|scope| {
         let spawned = (0..most).map(|_| std::thread::Builder::new().spawn_scoped(scope, work));
-        // a limit of the process: fewer do the same, or this one
+        // if the process may not start more threads, fewer do the work, or only this one
         let workers: Vec<_> = spawned.map_while(Result::ok).collect();
         if workers.is_empty() {
             work();
         }
         for worker in workers {
-            // a panic of a job is its caller's, as if the job had run on this thread
+            // a job's panic continues in the caller, as if the job had run there
             worker
                 .join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -529,7 +532,7 @@ fn all_results<T: Send>(
     let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
     let kept = gate.lock().kept;
     let fits = kept == 0 || kept <= gate.room;
-    // a job that was not let in has left no result
+    // a job that was not started has no result
     (results.into_iter().collect(), fits)
 }
 
@@ -583,7 +586,7 @@ mod tests {
     #[test]
     fn what_the_first_takes_is_what_the_others_are_reckoned_with() {
         const TAKEN: usize = 48 << 20;
-        // a guess that is far too small: by it all could be at work at once
+        // estimates that are far too small: they would let all jobs run at once
         let gate = MemoryGate::new(vec![20 << 20; 6], 200 << 20, 220 << 20, 6);
         let (running, most) = (AtomicU64::new(0), AtomicU64::new(0));
         in_budget(&gate, 6, |_| {
@@ -611,7 +614,7 @@ mod tests {
             most.fetch_max(running.load(SeqCst), SeqCst);
             std::thread::sleep(Duration::from_millis(5));
             most.fetch_max(running.load(SeqCst), SeqCst);
-            // nobody is there to wait for
+            // already alone: no wait
             !gate.wait_alone(at)
         });
         assert_eq!(is_alone, vec![true; 12]);

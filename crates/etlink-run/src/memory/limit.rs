@@ -1,4 +1,4 @@
-//! How much memory there is, for messages.
+//! Memory limits and oversized ranks, for messages.
 
 use super::least;
 use crate::input::display_name;
@@ -7,12 +7,12 @@ use etlink_model::{Setting, advice, command_only};
 use std::fmt::{Display, Formatter, Result};
 use std::path::PathBuf;
 
-/// How much memory there is, and who says so.
+/// Available memory and its origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryLimit {
-    /// Bytes.
+    /// Available memory, bytes.
     pub bytes: u64,
-    /// From `--memory`, not from the system.
+    /// True if the figure comes from `--memory`, not from the system.
     pub is_asked: bool,
 }
 
@@ -27,24 +27,25 @@ impl Display for MemoryLimit {
     }
 }
 
-/// A rank that takes more memory than there is.
+/// A rank that needs more memory than available.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OversizedRank {
-    /// Its files.
+    /// Files of the rank.
     pub files: Vec<PathBuf>,
-    /// Their unpacked size, bytes.
+    /// Unpacked size of the files, bytes.
     pub unpacked: u64,
-    /// That is what was read until then: how much there is, is not known of standard input and pipes.
+    /// True if `unpacked` only counts the bytes read until then, because the sizes of standard
+    /// input and pipes are unknown.
     pub is_part: bool,
-    /// The memory that linking takes, bytes.
+    /// Memory needed for linking, bytes.
     pub needed: u64,
-    /// How many other ranks are too large as well.
+    /// Number of other ranks that are also too large.
     pub others: usize,
-    /// How much memory there is.
+    /// Available memory.
     pub limit: MemoryLimit,
-    /// It is a recording, so that a slice of it can be read.
+    /// True if the rank is a recording, so that a slice of it can be read.
     pub is_recording: bool,
-    /// With one thread it would fit.
+    /// True if the rank would fit with one thread.
     pub fits_one_thread: bool,
 }
 
@@ -58,7 +59,7 @@ impl Display for OversizedRank {
         };
         let size = display_size(self.unpacked);
         let unpacked = match (self.unpacked, self.is_part) {
-            // of standard input, which was not counted
+            // standard input, whose size is unknown
             (0, _) => "what was read takes".to_owned(),
             (_, true) => format!("{size} unpacked, and more that is to come, take"),
             (_, false) => format!("{size} unpacked take"),
@@ -76,7 +77,7 @@ impl Display for OversizedRank {
 }
 
 impl OversizedRank {
-    /// Where there is less than etlink takes for itself.
+    /// Returns a remark if the limit is below the minimum for etlink itself.
     fn least_text(&self) -> String {
         let least = least();
         if self.limit.bytes < least.as_u64() {
@@ -89,9 +90,9 @@ impl OversizedRank {
         }
     }
 
-    /// What the user can do.
+    /// Returns the remedy.
     pub fn remedy(&self) -> String {
-        // advised only where it helps: else somebody tries it in vain
+        // advises fewer threads only if that helps
         let fewer_threads = if self.fits_one_thread {
             "use fewer threads (-j 1), "
         } else {
@@ -114,7 +115,7 @@ impl OversizedRank {
     }
 }
 
-/// A size that is enough: rounded up, as whoever gives what a message names is not to be refused.
+/// Returns a size for messages, rounded up so that a limit of that size is accepted.
 pub(crate) fn enough_size(bytes: u64) -> String {
     let mut unit = 1;
     while bytes / unit >= 1000 {

@@ -1,27 +1,27 @@
-//! How much memory the process has, and had at most, as the system counts it: without the pages of
-//! the program itself, which come and go with what of it runs.
+//! Current and peak memory of the process according to the system, without the pages of the program
+//! itself, which vary with the code that runs.
 
 use super::system::word_value;
 
-/// What a process holds.
+/// Memory held by a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Resident {
-    /// Now, bytes.
+    /// Current memory, bytes.
     pub(crate) now: u64,
-    /// At most until now, bytes.
+    /// Peak memory, bytes.
     pub(crate) most: u64,
 }
 
-/// What this process holds; `None` where the system does not say as Linux does.
+/// Returns the memory of this process; `None` if the system does not report it like Linux.
 pub(crate) fn resident() -> Option<Resident> {
-    // the file that also says the most: one that is shorter has only what is held now
+    // this file includes the peak; shorter ones have only the current memory
     held(&std::fs::read_to_string("/proc/self/status").ok()?)
 }
 
 fn held(status: &str) -> Option<Resident> {
     let bytes = |word| word_value(status, word)?.checked_mul(1024);
     let (now, program) = (bytes("RssAnon:")?, bytes("RssFile:")?);
-    // The most is told of all together. The program's pages are hardly ever fewer than before.
+    // The peak includes all pages. The program's pages hardly ever decrease.
     let most = bytes("VmHWM:")?.saturating_sub(program);
     Some(Resident {
         now,
@@ -47,7 +47,7 @@ mod tests {
     fn what_is_taken_is_counted() {
         let block = std::hint::black_box(vec![1u8; 64 << 20]);
         let during = resident().expect("Linux says it");
-        // Linux adds up the pages of a process in batches, of each processor by itself
+        // Linux sums up pages in batches, per processor
         let uncounted = 1 << 20;
         assert!(during.now + uncounted >= block.len() as u64, "{during:?}");
         assert!(during.now <= during.most, "{during:?}");

@@ -1,14 +1,14 @@
-//! How much memory the system can give: what is free, and what control groups (containers, batch
-//! jobs) and limits of the process (`ulimit -v`) leave.
+//! Available memory of the system: free memory, within control groups (containers, batch jobs) and
+//! limits of the process (`ulimit -v`).
 
 use std::path::Path;
 
-/// A kind of control group: the field of its lines in `/proc/self/cgroup`, its root, its files.
+/// A version of control groups: its controller's name in `/proc/self/cgroup`, its root, its files.
 struct Kind {
     controller: &'static str,
     root: &'static str,
     limit: &'static str,
-    /// The part of `memory.stat` that cannot be given back, unlike cached files.
+    /// Field of `memory.stat` with memory that cannot be reclaimed, unlike cached files.
     used: &'static str,
 }
 
@@ -28,9 +28,9 @@ const KINDS: [Kind; 2] = [
     },
 ];
 
-/// Bytes; `None` where the system does not say as Linux does.
+/// Returns the available memory in bytes; `None` if the system does not report it like Linux.
 pub(super) fn available_memory() -> Option<u64> {
-    // MemAvailable, not MemFree: the cache of files is given back when it is wanted
+    // MemAvailable, not MemFree: the file cache is reclaimed when needed
     let free = free_memory(&std::fs::read_to_string("/proc/meminfo").ok()?)?;
     let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let left = KINDS
@@ -39,13 +39,13 @@ pub(super) fn available_memory() -> Option<u64> {
     Some(left.flatten().chain(limits_left()).fold(free, u64::min))
 }
 
-/// Limits of a process, and what counts towards each.
+/// Limits of a process, and the fields of `/proc/self/status` that count towards them.
 const LIMITS: [(&str, &str); 2] = [
     ("Max address space", "VmSize:"),
     ("Max data size", "VmData:"),
 ];
 
-/// What the limits of this process leave; none where it has none.
+/// Returns the memory left by the limits of this process; `None` without limits.
 fn limits_left() -> Option<u64> {
     let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
@@ -56,7 +56,7 @@ fn least_left(limits: &str, status: &str) -> Option<u64> {
     let left = LIMITS.iter().filter_map(|(name, used)| {
         let mut lines = limits.lines();
         let values = lines.find_map(|line| line.strip_prefix(name))?;
-        // the soft limit, which counts, then the hard one; `unlimited` is none
+        // the effective soft limit, followed by the hard limit; `unlimited` is not a number
         let limit: u64 = values.split_ascii_whitespace().next()?.parse().ok()?;
         let used = word_value(status, used)?.saturating_mul(1024);
         Some(limit.saturating_sub(used))
@@ -64,12 +64,13 @@ fn least_left(limits: &str, status: &str) -> Option<u64> {
     left.min()
 }
 
-/// `MemAvailable` of `/proc/meminfo`.
+/// Returns `MemAvailable` from `/proc/meminfo`, in bytes.
 fn free_memory(meminfo: &str) -> Option<u64> {
     word_value(meminfo, "MemAvailable:")?.checked_mul(1024)
 }
 
-/// The path of this process in the groups of a controller: `4:memory:/job/step`, `0::/job/step`.
+/// Returns the path of this process in the groups of a controller: `4:memory:/job/step`,
+/// `0::/job/step`.
 fn group_of<'t>(groups: &'t str, controller: &str) -> Option<&'t str> {
     groups.lines().find_map(|line| {
         let (_, line) = line.split_once(':')?;
@@ -81,21 +82,21 @@ fn group_of<'t>(groups: &'t str, controller: &str) -> Option<&'t str> {
     })
 }
 
-/// The least that a group and those around it leave.
+/// Returns the least memory left by a group and its ancestors.
 fn group_left(kind: &Kind, group: &str) -> Option<u64> {
     let place = Path::new(kind.root).join(group.trim_start_matches('/'));
     let groups = place
-        // batch systems set the limit on the job, which is a group around that of the step
+        // batch systems set the limit on the job, whose group contains that of the step
         .ancestors()
         .take_while(|place| place.starts_with(kind.root));
     let left = groups.filter_map(|place| {
-        // `max` is no limit
+        // `max` means unlimited
         let limit: u64 = std::fs::read_to_string(place.join(kind.limit))
             .ok()?
             .trim()
             .parse()
             .ok()?;
-        // memory.current counts cached files too, and traces that were copied here fill it
+        // memory.current includes cached files, and traces that were copied here fill the cache
         let used = std::fs::read_to_string(place.join("memory.stat"))
             .ok()
             .and_then(|stat| word_value(&stat, kind.used));
@@ -104,7 +105,7 @@ fn group_left(kind: &Kind, group: &str) -> Option<u64> {
     left.min()
 }
 
-/// The number behind a word that begins a line.
+/// Returns the number behind a word at the beginning of a line.
 pub(super) fn word_value(text: &str, word: &str) -> Option<u64> {
     let mut lines = text.lines().map(str::split_ascii_whitespace);
     lines.find_map(|mut line| (line.next() == Some(word)).then(|| line.next()?.parse().ok())?)

@@ -1,22 +1,23 @@
-//! How large a file is unpacked, told without unpacking it.
+//! Estimates the unpacked size of a file without unpacking it.
 
 use crate::storage::{self, StoredKind};
 use std::io::Read;
 use std::path::Path;
 
-/// How many times smaller gzip makes traces: 8 to 32 measured, this is in the middle of it. The
-/// estimate where a file does not tell its size: a bound would refuse what fits.
+/// Usual ratio of gzip for traces: in the middle of the measured 8 to 32. The estimate for files
+/// that do not state their size, because an upper bound would refuse files that fit.
 const PACKED_USUAL: u64 = 16;
-/// More than zstd -19 makes of any trace measured (49).
+/// Ratio above that of zstd -19 for any measured trace (49).
 const PACKED_MOST: u64 = 50;
-/// More than this deflate cannot do.
+/// Maximum ratio of deflate.
 const DEFLATE_MOST: u64 = 1032;
-/// Where gzip's count of bytes begins anew.
+/// Modulus of the size in gzip's trailer.
 const WRAP: u64 = 1 << 32;
 
-/// Unpacked size of a file as its ends tell it, bytes; `None` for what is no file.
+/// Estimates the unpacked size of a file from its first and last bytes; `None` if it is not a
+/// regular file.
 pub(crate) fn unpacked_size(path: &Path) -> Option<u64> {
-    // pipes are not to be opened twice
+    // pipes must not be opened twice
     let data = storage::file_data(path).ok()?;
     if data.kind != StoredKind::File {
         return None;
@@ -29,24 +30,24 @@ pub(crate) fn unpacked_size(path: &Path) -> Option<u64> {
         [0x1f, 0x8b, ..] => {
             let mut trailer = [0; 4];
             if storage::read_end(path, &mut trailer).is_err() {
-                // a web server need not give out a part of a file
+                // a web server may not support ranges
                 return Some(usual_size(stored));
             }
             of_gzip(stored, u32::from_le_bytes(trailer))
         }
         [0x28, 0xb5, 0x2f, 0xfd, ..] => of_zstd(stored, &head),
-        // a skippable frame, which tells nothing of the next
+        // a skippable frame, which says nothing about the next
         [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => usual_size(stored),
         _ => stored,
     })
 }
 
-/// The trailer has the size modulo 2^32, of the last member alone where there are several (BGZF: of
-/// an empty one). Of the sizes that fit it and that gzip can make of a trace, this is the one that
-/// it usually makes.
+/// Estimates the size from the trailer, which is the size of the last member modulo 2^32 (BGZF: of
+/// an empty one). Among the sizes that fit the trailer and that gzip can produce for a trace,
+/// returns the one closest to the usual ratio.
 fn of_gzip(stored: u64, trailer: u32) -> u64 {
     let (told, usual) = (u64::from(trailer), usual_size(stored));
-    // the size modulo 4 GiB leaves one unknown, the number of wraps: the usual ratio settles it
+    // the trailer leaves the number of wraps unknown: the usual ratio determines it
     let wraps = usual.saturating_sub(told) / WRAP;
     let sizes = [0, wraps, wraps + 1]
         .into_iter()
@@ -57,20 +58,20 @@ fn of_gzip(stored: u64, trailer: u32) -> u64 {
         } else {
             PACKED_MOST
         };
-        // gzip never makes a file much larger, so that half is a safe lower bound
+        // gzip never enlarges a file much, so half is a safe lower bound
         (stored / 2..=stored.saturating_mul(most)).contains(&size)
     });
-    // by ratio: twice as much is as far off as half
+    // by ratio: twice the size is as far off as half
     let distance = |size: &u64| (*size as f64 / usual as f64).ln().abs();
     possible
         .min_by(|a, b| distance(a).total_cmp(&distance(b)))
         .unwrap_or(usual)
 }
 
-/// The size of the first frame, where its header tells it; there may be more frames.
+/// Returns the size of the first frame if its header states it; more frames may follow.
 fn of_zstd(stored: u64, head: &[u8]) -> u64 {
     match zstd::zstd_safe::get_frame_content_size(head) {
-        // a first frame that is smaller than the file is not all of it
+        // a first frame that is smaller than the file is not the whole content
         Ok(Some(size)) if size >= stored => size,
         _ => usual_size(stored),
     }

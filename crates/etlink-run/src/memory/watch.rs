@@ -1,4 +1,4 @@
-//! A look at what the process holds while a rank is read.
+//! Checks the memory of the process while a rank is read.
 
 use super::gate::{MemoryGate, OverBudget};
 use std::fmt::{Debug, Formatter};
@@ -6,10 +6,10 @@ use std::io::{self, Read};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How often is looked, in bytes of unpacked text: columns grow by about as much.
+/// Bytes of unpacked text between two checks: columns grow by about as much.
 const LOOK_BYTES: usize = 1 << 20;
 
-/// The share of one rank in the budget of all.
+/// Share of one rank in the budget of all.
 #[derive(Clone)]
 pub(crate) struct RankWatch {
     gate: Arc<MemoryGate>,
@@ -34,7 +34,7 @@ impl RankWatch {
         }
     }
 
-    /// The same content; reading it waits, or fails, where memory is short.
+    /// Wraps content so that reads wait or fail if memory is short.
     pub(crate) fn watch<R: Read>(&self, content: R) -> impl Read + use<R> {
         WatchedContent {
             content,
@@ -43,12 +43,12 @@ impl RankWatch {
         }
     }
 
-    /// Looks whether a rank that is read, and takes so much until its end, can go on.
+    /// Checks that a rank that has been read, and takes `takes` bytes until its end, can continue.
     pub(crate) fn check_read(&self, takes: u64) -> Result<(), OverBudget> {
         self.gate.check_read(takes).map_err(|over| self.keep(over))
     }
 
-    /// Why the rank could not go on, if that was so, and how much of it was read, bytes.
+    /// Returns the refusal of the rank, if any, and the number of bytes read until then.
     pub(crate) fn refusal(&self) -> Option<(OverBudget, u64)> {
         let refused = self.refused.lock();
         let over = (*refused.unwrap_or_else(PoisonError::into_inner))?;
@@ -70,7 +70,7 @@ impl RankWatch {
 struct WatchedContent<R> {
     content: R,
     watch: RankWatch,
-    /// What was read since the last look, bytes.
+    /// Bytes read since the last check.
     unseen: usize,
 }
 

@@ -1,38 +1,40 @@
-//! What is done with a rank, and what memory that takes.
+//! Kinds of work on a rank, and the memory that they take.
 
 use etlink_model::{DeviceTrace, HostTrace};
 
-/// What is done with each rank once it is read. Some work takes several times what linking takes.
+/// Work on each rank after reading. Some kinds take several times the memory of linking.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RankOperation {
-    /// It is linked.
+    /// Links the rank.
     #[default]
     Link,
-    /// Its graph is written.
+    /// Writes the graph.
     Write,
-    /// All its events are written for a viewer.
+    /// Writes all events for a viewer.
     Timeline,
-    /// Its ops are summed up.
+    /// Sums up the ops.
     Top,
-    /// Its tables are made.
+    /// Computes the tables.
     Analyze,
-    /// Its causes of lost time are looked for.
+    /// Finds causes of lost time.
     Findings,
-    /// Its graph is replayed.
+    /// Replays the graph.
     Replay,
-    /// It is drawn on a page.
+    /// Draws the rank on a page.
     Report,
 }
 
-/// What a replay takes of any graph: 27,000 events with few names took 30 MB more than linking them.
+/// Memory of a replay of any graph, bytes: 27,000 events with few names took 30 MB more than
+/// linking.
 const REPLAY_BYTES: u64 = 30_000_000;
 
 impl RankOperation {
-    /// Bytes for each event, and for each different name.
+    /// Returns the bytes per event, and per distinct name.
     ///
-    /// Peak RSS of each command with one thread, on 215,502 events of 168 bytes each (the device
-    /// trace of an A100 with the keys that are linked, repeated eight times), of which all have few
-    /// names or each has its own; and an eighth. To be measured anew when columns or tables change.
+    /// Measured: peak RSS of each command with one thread, on 215,502 events of 168 bytes each (the
+    /// device trace of an A100 with the keys used for linking, repeated eight times), with few
+    /// names or a name per event. The figures add one eighth. Measure again when columns or tables
+    /// change.
     fn costs(self) -> (u64, u64) {
         match self {
             RankOperation::Link => (220, 200),
@@ -46,7 +48,7 @@ impl RankOperation {
         }
     }
 
-    /// What the traces of a rank take at most until the work is done, bytes.
+    /// Returns the peak memory of a rank's traces until the work is done, bytes.
     pub(crate) fn bytes(self, host: Option<&HostTrace>, device: &DeviceTrace) -> u64 {
         let (_, per_name) = self.costs();
         let host_events = host.map_or(0, |host| host.nodes.len());
@@ -57,7 +59,7 @@ impl RankOperation {
         self.bytes_of_events(events as u64).saturating_add(names)
     }
 
-    /// What so many events take at most, with few names, bytes.
+    /// Returns the peak memory of `events` events with few names, bytes.
     pub(crate) fn bytes_of_events(self, events: u64) -> u64 {
         let (per_event, _) = self.costs();
         let fixed = match self {

@@ -1,4 +1,4 @@
-//! What an earlier run left in the folder of a run.
+//! Finds the files that an earlier merge left in the folder of a run.
 
 use super::{MergeOptions, names, simulator};
 use crate::file_error::{FileAction, FileContext};
@@ -15,31 +15,31 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// All formats say within this who wrote them.
+/// Bytes within which every format names its writer.
 const HEAD_BYTES: u64 = 4096;
 
-/// Names of the files that go when a run replaces an earlier one as a whole.
+/// Files that are removed when a run replaces an earlier one.
 #[derive(Debug, Default)]
 pub(crate) struct EarlierFiles {
-    /// One for each rank, or the one of all.
+    /// Files of joined ranks, or the timeline.
     pub(crate) ranks: Vec<String>,
-    /// Of ranks that were not joined with the others.
+    /// Files of ranks that were not joined with the others.
     pub(crate) not_joined: Vec<String>,
-    /// The list of process groups.
+    /// List of process groups.
     pub(crate) groups: Option<String>,
-    /// What only a simulator reads.
+    /// Files that only a simulator reads.
     pub(crate) simulator: Vec<String>,
-    /// A file of a rank of another run, which the list of groups and the simulator's files are of.
+    /// A rank's file of another run, which also uses the list of groups and the simulator's files.
     other_run: Option<PathBuf>,
 }
 
 impl EarlierFiles {
-    /// Looks for them; `name` is what files of ranks begin with, `outputs` are the names of those
-    /// that will be written, of ranks or of the file of all. `knows_groups`: the list of groups is
-    /// ours although no graph of ours lies beside it yet.
+    /// Lists the earlier files in a folder. `name` is the prefix of ranks' files, and `outputs` are
+    /// the names of the ranks' files, or of the timeline, to be written. `knows_groups`: the list
+    /// of groups is etlink's even if the folder has no graph of etlink yet.
     ///
     /// # Errors
-    /// If a file is named like one that may be written, but is not ours.
+    /// Fails if a file has a name that may be written, but another program wrote it.
     pub(crate) fn find(
         options: &MergeOptions,
         folder: &Path,
@@ -60,21 +60,21 @@ impl EarlierFiles {
                 continue;
             };
             if outputs.contains(file_name) {
-                // a name alone is no reason to replace a file: somebody may have drawn or packed it
+                // the name alone does not allow replacing a file: a user may have drawn it
                 if !is_ours(&path) {
                     return Err(OutputError::NotOurs { path });
                 }
                 earlier.ranks.push(file_name.to_owned());
-            // other formats have no list of groups: one that lies there is of somebody else
+            // other formats have no list of groups: an existing list is foreign
             } else if options.is_et() && file_name == file::GROUPS {
                 earlier.groups = Some(file_name.to_owned());
             } else if is_packed_rank(options, &path, name) {
-                // a packed file that is not as we pack is somebody's copy
+                // a file packed in another way is a user's copy
                 if is_packed_by_us(&path) && is_ours(&path) {
                     earlier.ranks.push(file_name.to_owned());
                 }
             } else if is_of_rank(options, &path, file_name, name) {
-                // traces of that name may lie there, and nobody takes them for ranks of this set
+                // traces may have this name, and no reader takes them for ranks of this set
                 if !options.is_et() && !is_ours(&path) {
                     continue;
                 }
@@ -93,8 +93,8 @@ impl EarlierFiles {
                 other_graphs.push(path);
             }
         }
-        // JSON has no mark of its writer: the list is ours where our graphs are. They may have the
-        // name of another folder, from which they were merged before it was renamed
+        // JSON names no writer: the list is etlink's if the graphs are. Their prefix may differ if
+        // the folder was renamed after they were merged
         let has_graphs = !earlier.ranks.is_empty() || other_graphs.iter().any(|path| is_ours(path));
         if !has_graphs
             && !knows_groups
@@ -103,7 +103,7 @@ impl EarlierFiles {
             let path = folder.join(groups);
             return Err(OutputError::NotOurs { path });
         }
-        // folders are listed in any order, and a message names the first
+        // the order of a listing is arbitrary, and messages name the first file
         earlier.ranks.sort();
         earlier.not_joined.sort();
         other_graphs.sort();
@@ -118,7 +118,7 @@ impl EarlierFiles {
         Ok(earlier)
     }
 
-    /// What goes beside the files of ranks. What another run's ranks need stays.
+    /// Returns the files to remove next to the ranks' files, except files that another run needs.
     pub(super) fn beside(&self) -> impl Iterator<Item = &String> + Clone {
         let (groups, simulator) = if self.other_run.is_none() {
             (self.groups.as_ref(), &self.simulator[..])
@@ -128,10 +128,10 @@ impl EarlierFiles {
         groups.into_iter().chain(simulator)
     }
 
-    /// Whether the files of a simulation would replace those that another run's ranks need.
+    /// Checks that the files of a simulation replace none that another run needs.
     ///
     /// # Errors
-    /// They would.
+    /// Fails if they would.
     pub(super) fn check_other_run(&self, folder: &Path) -> Result<(), OutputError> {
         match (&self.other_run, self.simulator.first()) {
             (Some(other), Some(name)) => Err(OutputError::BesideOtherRun {
@@ -142,10 +142,10 @@ impl EarlierFiles {
         }
     }
 
-    /// Whether files of ranks that stay are part of another simulation.
+    /// Checks that no remaining rank file belongs to another simulation.
     ///
     /// # Errors
-    /// They are.
+    /// Fails on the first such file.
     pub(super) fn check_simulation(
         &self,
         folder: &Path,
@@ -154,7 +154,7 @@ impl EarlierFiles {
         let idle = astra::idle_rank();
         for name in &self.ranks {
             let path = folder.join(name);
-            // what an idle rank of an earlier run was is as good as what would be written
+            // an idle rank of an earlier run equals the one that would be written
             if !outputs.contains(name) && !has_content(&path, &idle)? {
                 return Err(OutputError::SimulatedWithOthers { path });
             }
@@ -162,18 +162,18 @@ impl EarlierFiles {
         Ok(())
     }
 
-    /// Whether a part of the ranks would make a rank of the earlier run of one that was not joined
-    /// with it. `joined`: the files of the part's ranks that are joined now. One of them that was
-    /// joined before vouches for the others.
+    /// Checks that a subset of ranks does not add a rank to the earlier run that had excluded it.
+    /// `joined` are the files of the subset's ranks that are joined now. If one of them was already
+    /// joined in the earlier run, the others may be added.
     ///
     /// # Errors
-    /// It would.
+    /// Fails if an excluded rank would be added.
     pub(super) fn check_part(
         &self,
         folder: &Path,
         joined: &BTreeSet<String>,
     ) -> Result<(), OutputError> {
-        // merged JSON of both kinds is among the files of ranks
+        // merged JSON of both kinds is among `ranks`
         let before = || self.ranks.iter().chain(&self.not_joined);
         let is_apart = |file: &String| names::joined_name(file).is_some();
         let of_part: BTreeSet<String> = joined
@@ -193,11 +193,11 @@ impl EarlierFiles {
         }
     }
 
-    /// Whether files that stay would have another list of groups: those of another run, and where
-    /// `is_part` of the ranks was written, those of the other ranks.
+    /// Checks that the list of groups still fits the files that stay: files of another run, and, if
+    /// `is_part` of the ranks was written, files of the remaining ranks.
     ///
     /// # Errors
-    /// They would.
+    /// Fails if the list would change for them.
     pub(super) fn check_groups(
         &self,
         set: &FileSet,
@@ -218,7 +218,7 @@ impl EarlierFiles {
         let before = storage::read(&path).with_path(FileAction::Read, &path)?;
         let mut after = vec![];
         etlink_chakra::write_groups(groups, &mut after).with_path(FileAction::Read, &path)?;
-        // groups are numbered among those of the ranks at hand: a number may mean another group
+        // groups are numbered within the joined ranks: the same number may mean another group
         match &self.other_run {
             _ if before == after => Ok(()),
             Some(other) => Err(OutputError::BesideOtherRun {
@@ -230,12 +230,12 @@ impl EarlierFiles {
     }
 }
 
-/// Whether a graph is named as that of a rank of another run.
+/// Returns true if a graph has the name of a rank of another run.
 fn is_of_other_run(path: &Path, name: &str) -> bool {
     prefix_and_rank(path).is_some_and(|(prefix, _)| !prefix.ends_with(name))
 }
 
-/// Whether a file has the name that one of a rank has which is joined, packed or not.
+/// Returns true if a file has the name of a joined rank, compressed or not.
 fn is_named(options: &MergeOptions, path: &Path, name: &str) -> bool {
     let file_name = path.file_name().map(|name| name.to_string_lossy());
     is_packed_rank(options, path, name)
@@ -255,7 +255,7 @@ fn is_of_rank(options: &MergeOptions, path: &Path, file_name: &str, name: &str) 
     }
 }
 
-/// Whether a file is named like a rank's, with the ending of a compression.
+/// Returns true if a file has the name of a rank plus the ending of a compression.
 fn is_packed_rank(options: &MergeOptions, path: &Path, name: &str) -> bool {
     let endings = [Packing::Gzip, Packing::Zstd].map(Packing::ending);
     let file_name = path.to_string_lossy();
@@ -273,23 +273,23 @@ fn is_packed_by_us(path: &Path) -> bool {
     read.is_ok() && Packing::is_own(&head)
 }
 
-/// Whether etlink wrote a file: `.et` says it in its first message, merged JSON before its nodes,
-/// what Perfetto reads before its events.
+/// Returns true if etlink wrote a file. A `.et` says so in its first message, merged JSON before
+/// its nodes, and Perfetto formats before their events.
 pub(super) fn is_ours(path: &Path) -> bool {
     let input = match input::open(path, &Progress::hidden()) {
         Ok(input) => input,
-        // a timeline is no input
+        // a timeline is not an input
         Err(InputError::Perfetto { origin, .. }) => return origin != PerfettoOrigin::Foreign,
         Err(_) => return false,
     };
-    // its content is read as the recording, which says nothing of etlink
+    // the content is converted back to the recording, which does not name etlink
     if input.is_read_back {
         return true;
     }
     let mut head = vec![];
-    // what is cut says it too
+    // a truncated file has the mark too
     drop(input.content.take(HEAD_BYTES).read_to_end(&mut head));
-    // two marks: `etlink ` alone may be a name in anybody's trace
+    // requires two marks: `etlink ` alone may be a name in any trace
     let keys = ["writer", "linked_by", "written_by"];
     has_mark(&head, "etlink ") && keys.into_iter().any(|key| has_mark(&head, key))
 }
@@ -298,7 +298,7 @@ fn has_content(path: &Path, content: &[u8]) -> Result<bool, OutputError> {
     let size = storage::file_data(path)
         .with_path(FileAction::Read, path)?
         .bytes;
-    // most are graphs of gigabytes: their size says enough
+    // most are graphs of gigabytes: their size suffices
     if size != content.len() as u64 {
         return Ok(false);
     }

@@ -6,6 +6,7 @@ use crate::job::RankContext;
 use crate::joined::JoinedRun;
 use crate::membership::{Excluded, Exclusion, Members, MembershipRule, RunMember};
 use crate::run::RunOptions;
+use crate::run_files::RunFiles;
 use etlink_chakra::astra::MIN_RANKS;
 use etlink_chakra::{NetworkFit, RooflineDevice, RunAgreement, agree, fit_network, set_waits};
 use etlink_link::ranks::{
@@ -32,12 +33,11 @@ pub struct MergedRun {
     /// Traces that are not of this run and were taken in by `--allow-mismatch`, and why they are
     /// not.
     pub taken_in: Vec<String>,
+    /// A note on ranks without a trace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub absent_note: Option<String>,
     /// Ranks whose collectives and messages fit no other's.
     pub strangers: Vec<GlobalRank>,
-    /// Ranks of one machine that are joined though they were recorded one after the other: a sentence
-    /// for people.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub apart: Option<String>,
     /// Process groups by their number in the files.
     pub groups: BTreeMap<u32, Vec<u64>>,
     /// Collectives that all ranks have whose traces are here.
@@ -82,7 +82,7 @@ impl MergedRun {
     pub(super) fn new(
         options: &MergeOptions,
         how: &RunOptions,
-        run: &str,
+        files: &RunFiles,
         ranks: Vec<JoinMember<'_>>,
     ) -> MergedRun {
         let rule = MembershipRule {
@@ -103,14 +103,12 @@ impl MergedRun {
                 labels.push(rank.label.to_owned());
             }
         }
-        let mut joined = JoinedRun::with_all_matches(facts, how.align);
-        let apart = joined.find_apart(false).map(|apart| apart.are_joined());
         let JoinedRun {
             summaries: facts,
             matches: join,
             clocks,
             ..
-        } = joined;
+        } = JoinedRun::as_recorded(facts, how.align);
         // a simulator stops for ever where two ranks state different sizes for one collective
         let mut agreed = agree(&facts, &sizes, &join, options.simulator.is_some());
         agreed.set_device(RooflineDevice::of_run(devices));
@@ -137,13 +135,13 @@ impl MergedRun {
         // a rank that was not asked for is not missing
         absent.retain(|rank| how.is_asked(Some(rank.0)));
         MergedRun {
-            run: run.to_owned(),
+            run: files.folder.display().to_string(),
             ranks,
             world_size,
+            absent_note: how.absent_note(files, &absent),
             absent,
             excluded: members.excluded,
             taken_in,
-            apart,
             clocks,
             common,
             is_silent: !agreed.communicates(),
@@ -184,8 +182,8 @@ impl MergedRun {
             absent: vec![],
             excluded: vec![],
             taken_in: vec![],
+            absent_note: None,
             strangers: vec![],
-            apart: None,
             groups: join.groups.clone(),
             collectives: count(false),
             messages: count(true),

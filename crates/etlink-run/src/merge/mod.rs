@@ -1,8 +1,8 @@
-//! Every rank of a run, in parallel, one output each or one of all, joined with the others.
+//! Merges runs: links all ranks in parallel, joins them, and writes one file per rank or per run.
 //!
-//! What a rank's file states of its communications and times depends on all ranks. So all are
-//! linked first, and of each is kept what the join needs. Where all linked traces fit into the
-//! memory budget they are kept too; else each is linked once more to be written.
+//! The communications and times in a rank's file depend on all ranks. So all ranks are linked
+//! first, and only the summaries that the join needs are kept. The linked traces are kept too if
+//! all of them fit into the memory budget. Otherwise each rank is linked again when it is written.
 
 mod earlier;
 mod joined;
@@ -39,30 +39,30 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// What is written.
+/// Form of the merged output.
 #[derive(Clone, Debug)]
 pub struct MergeOptions {
-    /// Format of the files: of each rank, or for Perfetto of all.
+    /// Format of the files: one per rank, or one per run for Perfetto.
     pub format: OutputFormat,
-    /// What a `.et` is like.
+    /// Settings of each `.et`.
     pub chakra: ChakraOptions,
-    /// How each `.et` is packed.
+    /// Compression of each `.et`.
     pub packing: Packing,
-    /// What the one file of all ranks is called; `None`: `timeline.pftrace.gz`, or as JSON
-    /// `timeline.trace.json.gz`. It is packed where its name ends in `.gz`.
+    /// File name of a run's timeline; `None` for `timeline.pftrace.gz`, or `timeline.trace.json.gz`
+    /// as JSON. A name that ends in `.gz` is compressed.
     pub timeline_name: Option<String>,
-    /// Write what ASTRA-sim needs to run all ranks.
+    /// Settings of the files with which ASTRA-sim runs all ranks; `None` writes none of them.
     pub simulator: Option<AstraSimOptions>,
-    /// Replace files of an earlier run.
+    /// True to replace the files of an earlier run.
     pub overwrite: bool,
 }
 
-/// How ASTRA-sim runs the ranks.
+/// Settings of a simulation in ASTRA-sim.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AstraSimOptions {
-    /// Device nodes take what a roofline says, not what was measured.
+    /// True if device nodes take the time of a roofline model instead of the measured time.
     pub roofline: bool,
-    /// What simulates its network.
+    /// Simulator of the network.
     pub backend: NetworkBackend,
 }
 
@@ -84,55 +84,55 @@ impl MergeOptions {
         self.format == OutputFormat::Chakra
     }
 
-    /// Whether all ranks of a run become one file.
+    /// Returns true if each run becomes one file of all its ranks.
     pub fn is_timeline(&self) -> bool {
         self.format.for_perfetto().is_some()
     }
 }
 
-/// What became of one rank.
+/// Result of one rank.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MergedRank {
-    /// Folder of its run.
+    /// Folder of the rank's run.
     pub run: String,
-    /// Its number, or the name of its file.
+    /// Rank number, or the file name if the rank is unknown.
     pub label: String,
-    /// Why nothing was written of it.
+    /// Error that kept the rank from being written; `None` if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// How it went.
+    /// Report of the linking; `None` if the rank failed.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub linked: Option<JobReport>,
-    /// It was linked and is not joined with others: what is written of it has a name that nobody takes
-    /// for a rank's.
+    /// True if the rank was linked but not joined with the others. Its file then has a name that no
+    /// reader takes for a rank's.
     #[serde(skip)]
     pub not_joined: bool,
     #[serde(skip)]
     known: Option<KnownRank>,
-    /// Its trace states a rank that was not asked for.
+    /// True if the trace states a rank that was not requested.
     #[serde(skip)]
     is_unwanted: bool,
-    /// Its part of the timeline.
+    /// The rank's part of the timeline.
     #[serde(skip)]
     piece: Option<Piece>,
-    /// Of a rank that has nobody to join with: how that went.
+    /// Join of a run that consists of this rank alone.
     #[serde(skip)]
     alone: Option<MergedRun>,
 }
 
-/// What is kept of a rank until all are linked.
+/// State of a linked rank that is kept until all ranks are linked.
 struct KnownRank {
     facts: RankSummary,
     sizes: Vec<Option<i64>>,
     device: RooflineDevice,
-    /// Boxed, as most runs keep none: its columns alone take kilobytes, empty.
+    /// Linked trace, if traces are kept. Boxed: even its empty columns take kilobytes.
     trace: Option<Box<LinkedTrace>>,
 }
 
 impl KnownRank {
-    /// Links a rank for a file by `job`; keeps of it what the join needs where its rank is sure and
-    /// it may be written.
+    /// Links a rank for `job`. Returns the state for the join if the rank is certain and may be
+    /// written.
     fn link(entry: RankEntry<'_>, job: &LinkJob) -> Result<LinkedParts, RunError> {
         let LinkedRank {
             trace,
@@ -140,7 +140,7 @@ impl KnownRank {
             summary,
         } = entry.link_by(job)?;
         let summary = if !report.refused { summary } else { None };
-        // a hundred bytes per communication; the trace itself would be gigabytes
+        // a hundred bytes per communication; the trace itself would take gigabytes
         let known = summary.map(|facts| KnownRank {
             sizes: etlink_chakra::simulated_sizes(&trace, &facts),
             device: traced_device(&trace),
@@ -151,24 +151,24 @@ impl KnownRank {
     }
 }
 
-/// What is kept of a rank that was linked, how that went, and its graph.
+/// Kept state of a linked rank, its report, and its linked trace.
 type LinkedParts = (Option<KnownRank>, JobReport, Box<LinkedTrace>);
 
-/// What was written, and what was not.
+/// Result of a merge.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MergeReport {
-    /// What became of each rank, in the order of the set.
+    /// Result of each rank, in the order of the set.
     pub ranks: Vec<MergedRank>,
-    /// How the ranks of each run go together.
+    /// Join of the ranks of each run.
     pub runs: Vec<MergedRun>,
-    /// Not all ranks were written, and the files of an earlier run are of more: those stay.
+    /// Run whose earlier files stay because too few ranks were written to replace them.
     #[serde(skip)]
     pub incomplete: Option<IncompleteReplacement>,
 }
 
 impl MergeReport {
-    /// Whether all ranks were written, and none was left out of its run.
+    /// Returns true if all ranks were written and joined with their runs.
     pub fn is_complete(&self) -> bool {
         let is_short = self.runs.iter().any(MergedRun::is_short);
         let bad = self.ranks.iter().any(MergedRank::is_bad);
@@ -176,19 +176,19 @@ impl MergeReport {
     }
 }
 
-/// Links all ranks of the set, joins those of each run, and writes a file for each rank, or one
-/// for all, into a folder for each run below `output`.
+/// Links all ranks of the set, joins the ranks of each run, and writes one file per rank, or one
+/// for all, into a folder per run below `output`.
 ///
 /// # Errors
-/// Nothing could be written: files are there already, a folder cannot be made, the set has written
-/// graphs instead of traces. What fails for one rank alone is in the report.
+/// Fails if files already exist, a folder cannot be created, or the set has written graphs instead
+/// of traces. Failures of a single rank are in the report.
 pub fn merge(
     runs: &RunSet,
     output: &Path,
     options: &MergeOptions,
 ) -> Result<MergeReport, RunError> {
     check_source(runs, options)?;
-    // before a folder is made for nothing
+    // before any folder is created
     if runs.is_empty() {
         return Err(RunError::NoRankAsked);
     }
@@ -202,16 +202,16 @@ pub fn merge(
     };
     let report = merger.merge_ranks();
     let made = merger.made_folders();
-    // its work folders lie in them
+    // its work folders are inside them
     drop(merger);
     for folder in made {
-        // fails of a folder that has results: only those that nothing was written into go
+        // fails for folders with results: removes only the empty ones
         drop(std::fs::remove_dir(folder));
     }
     report
 }
 
-/// Refuses what cannot be merged, or not in this form.
+/// Refuses sources that cannot be merged, or not in this form.
 fn check_source(runs: &RunSet, options: &MergeOptions) -> Result<(), RunError> {
     if runs.runs.iter().any(RunFiles::is_written) {
         return Err(RunError::OnlyWrittenGraphs {
@@ -224,16 +224,16 @@ fn check_source(runs: &RunSet, options: &MergeOptions) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Where a run is written.
+/// Output of a run.
 struct RunPlace {
-    /// The files that are written.
+    /// Files to write.
     set: FileSet,
-    /// Those of an earlier run; nothing where files are not replaced.
+    /// Files of an earlier run; empty if files are not replaced.
     earlier: EarlierFiles,
 }
 
-/// Where each run is written; `None` where it has no rank that was asked for. Makes the folders and
-/// refuses what is there already, before any work is done.
+/// Returns the output of each run; `None` for runs without a requested rank. Creates the folders,
+/// and refuses existing files before any work is done.
 fn output_places(
     runs: &RunSet,
     output: &Path,
@@ -241,7 +241,7 @@ fn output_places(
 ) -> Result<Vec<Option<RunPlace>>, RunError> {
     let mut places = vec![];
     for (index, run) in runs.runs.iter().enumerate() {
-        // a folder that nothing goes into would look like a run of which nothing could be written
+        // an empty folder would look like a run that could not be written
         places.push(if runs.ranks.iter().any(|(of, _)| *of == index) {
             Some(output_place(runs, run, &output.join(&run.folder), options)?)
         } else {
@@ -258,7 +258,7 @@ fn output_place(
     options: &MergeOptions,
 ) -> Result<RunPlace, RunError> {
     let set = FileSet::new(folder, options.overwrite)?;
-    // all that will be written is looked for now: nobody waits an hour to be refused
+    // checks every file name now, so that a merge does not fail after an hour of work
     for name in simulator::file_names(options) {
         set.target(name, OutputFormat::EtPlus)?;
     }
@@ -284,8 +284,8 @@ fn output_place(
     Ok(RunPlace { set, earlier })
 }
 
-/// Refuses ranks that have a file already from when they were not joined with others: two files
-/// would be of one rank.
+/// Refuses ranks that already have a file from a merge in which they were not joined: the rank
+/// would have two files.
 fn check_not_joined(folder: &Path, outputs: &BTreeSet<String>) -> Result<(), OutputError> {
     for entry in storage::list(folder).with_path(FileAction::ReadFolder, folder)? {
         let joined = entry.name().to_str().and_then(names::joined_name);
@@ -296,7 +296,7 @@ fn check_not_joined(folder: &Path, outputs: &BTreeSet<String>) -> Result<(), Out
     Ok(())
 }
 
-/// Names of the files that a run's ranks are written to where all are joined.
+/// Returns the names of a run's output files, as if all its ranks were joined.
 fn rank_outputs(runs: &RunSet, run: &RunFiles, options: &MergeOptions) -> BTreeSet<String> {
     if let Some(timeline) = timeline::file_name(options) {
         return BTreeSet::from([timeline.to_owned()]);
@@ -304,7 +304,7 @@ fn rank_outputs(runs: &RunSet, run: &RunFiles, options: &MergeOptions) -> BTreeS
     let asked = run
         .ranks
         .iter()
-        // as in `RunSet::open`: who does not name its rank may be of one that was asked for
+        // as in `RunSet::open`: files without a rank number may belong to a requested rank
         .filter(|files| files.rank.is_none() || runs.options.is_asked(files.rank));
     let name = output_name(runs, run);
     asked
@@ -312,7 +312,8 @@ fn rank_outputs(runs: &RunSet, run: &RunFiles, options: &MergeOptions) -> BTreeS
         .collect()
 }
 
-/// Not all ranks of a run were written, and an earlier run's files are of more: those stay.
+/// Reports a run that was not replaced: some ranks failed, and the earlier run has files of ranks
+/// that would be lost.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{}: nothing was replaced: {failed} of its ranks failed, and {file} of an earlier run would \
@@ -322,39 +323,39 @@ fn rank_outputs(runs: &RunSet, run: &RunFiles, options: &MergeOptions) -> BTreeS
 pub struct IncompleteReplacement {
     /// Folder of the run.
     pub folder: PathBuf,
-    /// How many of its ranks failed.
+    /// Number of failed ranks.
     pub failed: usize,
     /// A file of the earlier run that would be lost.
     pub file: String,
 }
 
-/// What became of a rank that waited for the others, and its part of a timeline.
+/// New report of a rank that waited for the others, and its part of a timeline.
 type WrittenParts = Result<(JobReport, Option<Piece>), RunError>;
 
 /// A merge in progress.
 struct Merger<'r> {
     runs: &'r RunSet,
     options: &'r MergeOptions,
-    /// By run; `None` where no rank of it was asked for.
+    /// Output per run; `None` if none of its ranks was requested.
     places: Vec<Option<RunPlace>>,
-    /// Linked traces are kept until all ranks are linked.
+    /// True if linked traces are kept until all ranks are linked.
     hold: bool,
 }
 
 impl Merger<'_> {
-    /// Links all ranks, joins them and writes what there is to write.
+    /// Links all ranks, joins them, and writes the output.
     fn merge_ranks(&self) -> Result<MergeReport, RunError> {
         let mut ranks = self.runs.map_ranks(|rank| self.link(rank));
-        // ranks of unknown number were linked to learn it, and none was asked for
+        // ranks of unknown number were linked to learn it, and none was requested
         if ranks.iter().all(|rank| rank.is_unwanted) {
             return Err(RunError::NoRankAsked);
         }
-        // what a rank's file states of its communications depends on all others
+        // the communications in a rank's file depend on all other ranks
         let mut joined = self.join(&mut ranks);
         self.set_apart(&mut ranks, &joined);
         self.check_parts(&ranks)?;
         for (place, run) in self.places.iter().zip(&joined) {
-            // needs the join, which knows the number of ranks; still before a file is written
+            // needs the number of ranks from the join, but comes before any file is written
             if let Some(place) = place {
                 simulator::check_absent(self.options, place.set.folder(), run)?;
             }
@@ -365,12 +366,12 @@ impl Merger<'_> {
         for (rank, written) in ranks.iter_mut().zip(written) {
             rank.take_written(written);
         }
-        // after the ranks: a folder of which none could be written gets no configuration
+        // after the ranks: a folder without written ranks gets no configuration
         self.write_beside(&ranks, &joined)?;
         self.write_timelines(&mut ranks, &mut joined)?;
         self.check_groups(&joined)?;
         let incomplete = self.replace(&mut ranks, &mut joined)?;
-        // the places of ranks count up to here
+        // places of ranks are valid up to here
         ranks.retain(|rank| !rank.is_unwanted);
         Ok(MergeReport {
             ranks,
@@ -379,7 +380,7 @@ impl Merger<'_> {
         })
     }
 
-    /// Folders that were made, those that lie in others first.
+    /// Returns the created folders, inner ones first.
     fn made_folders(&self) -> Vec<PathBuf> {
         let mut folders = vec![];
         for place in self.places.iter().flatten() {
@@ -389,18 +390,18 @@ impl Merger<'_> {
         folders
     }
 
-    /// Links a rank; writes it where that does not depend on others.
+    /// Links a rank, and writes it if its file does not depend on others.
     fn link(&self, entry: RankEntry<'_>) -> MergedRank {
         let mut rank = MergedRank::of_entry(entry);
         if let Err(error) = self.try_link(entry, &mut rank) {
-            // a rank that failed late is not joined either: its file would be missing in the run
+            // a rank that failed late is not joined either: its file would be missing from the run
             (rank.linked, rank.error, rank.known) = (None, Some(text::error_chain(&error)), None);
         }
         rank
     }
 
     fn try_link(&self, entry: RankEntry<'_>, rank: &mut MergedRank) -> Result<(), RunError> {
-        // whether it is joined is not known yet
+        // assumes that the rank will be joined
         let job = self.job(entry, true)?;
         let (facts, mut linked, trace) = KnownRank::link(entry, &job)?;
         if !entry.is_wanted(linked.report.rank) {
@@ -413,9 +414,8 @@ impl Merger<'_> {
             let context = RankContext::default();
             job::write_out(&trace, &job, context, self.progress(), &mut linked)?;
         } else if alone {
-            let run = rank.run.clone();
             let members = rank.join_member().into_iter().collect();
-            let joined = MergedRun::new(self.options, &self.runs.options, &run, members);
+            let joined = MergedRun::new(self.options, &self.runs.options, entry.run(), members);
             rank.piece = self.write_rank(&trace, &job, &joined, &rank.label, &mut linked)?;
             rank.alone = Some(joined);
         } else if self.hold
@@ -432,17 +432,17 @@ impl Merger<'_> {
         &self.runs.options.progress
     }
 
-    /// Whether what is written of a rank depends on no other.
+    /// Returns true if a rank's file does not depend on other ranks.
     fn is_by_itself(&self, rank: &MergedRank, alone: bool) -> bool {
         let silent = rank
             .known
             .as_ref()
             .is_some_and(|known| known.facts.communications.is_empty());
         match self.options.format {
-            // the op tree as it was recorded: it states nothing that other ranks decide
+            // the recorded op tree contains nothing that other ranks decide
             OutputFormat::EtPlus => true,
             OutputFormat::Chrome | OutputFormat::Perfetto => false,
-            // its times may be by another clock than those of the first rank
+            // its times may be aligned to the clock of the first rank
             OutputFormat::Chakra => {
                 let is_aligned = self.runs.options.align;
                 silent && !alone && !is_aligned && self.options.simulator.is_none()
@@ -450,7 +450,7 @@ impl Merger<'_> {
         }
     }
 
-    /// Writes what depends on the other ranks.
+    /// Writes a file that depends on the other ranks.
     fn write_rank(
         &self,
         trace: &LinkedTrace,
@@ -480,10 +480,10 @@ impl Merger<'_> {
         })
     }
 
-    /// Where a rank is written, or its part of a timeline.
+    /// Returns the output file of a rank, or of its part of a timeline.
     fn target(&self, entry: RankEntry<'_>, is_joined: bool) -> Result<Target, OutputError> {
         let place = self.places[self.runs.ranks[entry.index].0].as_ref();
-        // the run of a rank that is worked on has a rank that was asked for
+        // a rank that is linked was requested, so its run has an output
         let set = &place.ok_or(OutputError::NoTarget)?.set;
         if let Some(timeline) = timeline::target(self.options, set) {
             return timeline;
@@ -509,19 +509,18 @@ impl Merger<'_> {
             let of_run = ranks.iter_mut().zip(&self.runs.ranks);
             let of_run = of_run.filter(|(_, (of, _))| *of == run);
             let members = of_run.filter_map(|(rank, _)| rank.join_member());
-            let name = files.folder.display().to_string();
             runs.push(MergedRun::new(
                 self.options,
                 &self.runs.options,
-                &name,
+                files,
                 members.collect(),
             ));
         }
         runs
     }
 
-    /// Marks the ranks that were not joined. What one of them wrote before that was known has the
-    /// name of a rank of the run: it is written once more.
+    /// Marks ranks that were not joined. Discards their files written under the name of a joined
+    /// rank, so that they are written again.
     fn set_apart(&self, ranks: &mut [MergedRank], runs: &[MergedRun]) {
         for (rank, (run, _)) in ranks.iter_mut().zip(&self.runs.ranks) {
             let Some(linked) = rank.linked.as_mut().filter(|linked| !linked.refused) else {
@@ -546,7 +545,7 @@ impl Merger<'_> {
         }
     }
 
-    /// Refuses a part of the ranks that would take one into an earlier run which had left it out.
+    /// Refuses a subset of ranks that would add a rank to an earlier run that had excluded it.
     fn check_parts(&self, ranks: &[MergedRank]) -> Result<(), OutputError> {
         let how = &self.runs.options;
         if how.ranks.is_none() || how.allow_mismatch {
@@ -566,7 +565,8 @@ impl Merger<'_> {
         Ok(())
     }
 
-    /// Writes a rank that waited for the others; gives what is new of it.
+    /// Writes a rank that waited for the others. Returns its new report; `None` if nothing is to be
+    /// written.
     fn write_joined(
         &self,
         runs: &[MergedRun],
@@ -577,7 +577,7 @@ impl Merger<'_> {
             .linked
             .as_ref()
             .filter(|linked| linked.output.is_none() && !linked.refused && rank.piece.is_none())?;
-        // a rank of another run has no place in a file or a simulation of all ranks
+        // a rank outside the run has no place in a timeline or simulation of all ranks
         let joined = &runs[self.runs.ranks[entry.index].0];
         if (self.options.is_timeline() || self.options.simulator.is_some()) && rank.not_joined {
             return None;
@@ -601,7 +601,7 @@ impl Merger<'_> {
             let piece = self.write_rank(trace, &job, joined, &rank.label, &mut linked)?;
             return Ok((linked, piece));
         }
-        // what was said the first time goes
+        // the first linking already applied `strict`
         job.strict = false;
         let (mut linked, piece) = if self.options.is_timeline() {
             let (trace, mut linked) = entry.link_job(&job)?;
@@ -618,7 +618,7 @@ impl Merger<'_> {
         Ok((linked, piece))
     }
 
-    /// Writes what stands beside the ranks' files.
+    /// Writes the files next to the ranks' files.
     fn write_beside(&self, ranks: &[MergedRank], runs: &[MergedRun]) -> Result<(), RunError> {
         if !self.options.is_et() {
             return Ok(());
@@ -633,7 +633,8 @@ impl Merger<'_> {
         Ok(())
     }
 
-    /// Refuses a list of groups that files which stay were not written with.
+    /// Refuses a list of groups that differs from the one with which the remaining files were
+    /// written.
     fn check_groups(&self, runs: &[MergedRun]) -> Result<(), OutputError> {
         let is_part = self.runs.options.ranks.is_some();
         for (place, joined) in self.places.iter().zip(runs) {
@@ -654,8 +655,8 @@ impl Merger<'_> {
             .map(|(_, rank)| rank)
     }
 
-    /// Puts the files of each run in place, and those of an earlier run away. Where ranks failed
-    /// whose files would be lost by that, the earlier run stays as it is.
+    /// Moves the files of each run into place, and removes an earlier run's files. The earlier run
+    /// stays if failed ranks would lose their files.
     fn replace(
         &self,
         ranks: &mut [MergedRank],
@@ -675,7 +676,7 @@ impl Merger<'_> {
                 None
             };
             let Some(file) = lost else {
-                // a run of which nothing was written keeps what it has
+                // a run without any written file keeps its earlier files
                 if !set.is_empty() {
                     set.replace(self.stale_files(set, earlier))?;
                 }
@@ -685,12 +686,12 @@ impl Merger<'_> {
                 if *of == run
                     && let Some(linked) = &mut rank.linked
                 {
-                    // the report must not name files that did not get their places
+                    // the report must not name files that were not moved into place
                     (linked.output, linked.bytes.output) = (None, 0);
                 }
             }
             runs[run].timeline = None;
-            // the first run that is short: the others are reported rank by rank
+            // keeps the first such run: the others are reported rank by rank
             unfit.get_or_insert(IncompleteReplacement {
                 folder: set.folder().to_owned(),
                 failed,
@@ -700,9 +701,9 @@ impl Merger<'_> {
         Ok(unfit)
     }
 
-    /// What goes when a run replaces an earlier one as a whole.
+    /// Returns the files that are removed when a run replaces an earlier one.
     fn stale_files(&self, set: &FileSet, earlier: &EarlierFiles) -> Vec<String> {
-        // a part of the ranks is no whole run: the files of the others are still theirs
+        // a subset of ranks is not the whole run: the files of other ranks stay
         if self.runs.options.ranks.is_some() {
             let of_written = earlier.ranks.iter().chain(&earlier.not_joined);
             let of_written = of_written.filter(|name| is_other_file(set, name));
@@ -716,8 +717,8 @@ impl Merger<'_> {
         all.filter(|name| !set.has(name)).cloned().collect()
     }
 
-    /// A file of an earlier run for which this one has no other. Of the file of all ranks it is not
-    /// known whether it has one of those that are not in the new one.
+    /// Returns a file of the earlier run without a replacement. An earlier timeline may contain
+    /// ranks that the new one lacks, so it counts as lost.
     fn first_lost<'p>(
         &self,
         run: usize,
@@ -729,7 +730,7 @@ impl Merger<'_> {
             .filter_map(|rank| rank.output().map(PathBuf::from))
             .collect();
         let folder = place.set.folder();
-        // a rank that is joined now and was not before, or not any more, has its file all the same
+        // the file of a rank replaces its earlier file even if only one of the two is joined
         let is_written = |name: &str| {
             let other = names::other_name(name).map(|other| folder.join(other));
             written.contains(&folder.join(name)) || other.is_some_and(|it| written.contains(&it))
@@ -742,19 +743,19 @@ impl Merger<'_> {
     }
 }
 
-/// Whether a file that was not written is of a rank that was, packed otherwise, which readers would
-/// take too, or from when it was not joined with the others, or was.
+/// Returns true if a file is another form of a written file: with another compression, or joined
+/// instead of not joined, or the reverse.
 fn is_other_file(set: &FileSet, name: &str) -> bool {
     !set.has(name) && names::all_names(name).iter().any(|other| set.has(other))
 }
 
-/// What outputs of a run begin with: the name of its folder.
+/// Returns the name with which a run's output files begin: that of its folder.
 fn output_name(runs: &RunSet, run: &RunFiles) -> String {
     let whole = match &runs.source {
         RunSource::Folder(folder) => folder.join(&run.folder),
         _ => run.folder.clone(),
     };
-    // `.` and `..` have no name
+    // `.` and `..` have no file name
     let whole = whole.canonicalize().unwrap_or(whole);
     match whole.file_name() {
         Some(name) => name.to_string_lossy().into_owned(),
@@ -763,7 +764,7 @@ fn output_name(runs: &RunSet, run: &RunFiles) -> String {
 }
 
 impl MergedRank {
-    /// A rank of which nothing is known yet.
+    /// Returns a rank without results yet.
     fn of_entry(entry: RankEntry<'_>) -> MergedRank {
         MergedRank {
             run: entry.run().folder.display().to_string(),
@@ -778,7 +779,7 @@ impl MergedRank {
         }
     }
 
-    /// What the join takes of it; `None` if it was not linked, or may not be written.
+    /// Returns the rank as a member of the join; `None` if it was not linked or may not be written.
     fn join_member(&mut self) -> Option<JoinMember<'_>> {
         let is_linked = self.linked.as_ref().is_some_and(|linked| !linked.refused);
         let known = self.known.as_mut();
@@ -788,17 +789,17 @@ impl MergedRank {
         })
     }
 
-    /// Whether there is no result of it.
+    /// Returns true if the rank was requested and has no result.
     pub fn is_bad(&self) -> bool {
         !self.is_unwanted && self.linked.as_ref().is_none_or(|linked| linked.refused)
     }
 
-    /// The file that it is written to.
+    /// Returns the path of the rank's output file.
     fn output(&self) -> Option<&str> {
         self.linked.as_ref()?.output.as_deref()
     }
 
-    /// Its name among all runs.
+    /// Returns the rank's name, unique among all runs.
     pub fn name(&self) -> String {
         Path::new(&self.run).join(&self.label).display().to_string()
     }

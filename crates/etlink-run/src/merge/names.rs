@@ -1,21 +1,21 @@
-//! What the files of ranks are called.
+//! Names of ranks' files.
 //!
-//! `<name>.<rank>.et` is what simulators and etlink itself take for a rank of a run. So a rank that
-//! is not joined with the others has a word in the name of its file, `<name>.<rank>.not_joined.et`,
-//! which makes it no rank of the run for any of them.
+//! Simulators and etlink take `<name>.<rank>.et` for a rank of a run. A rank that is not joined
+//! with the others is written to `<name>.<rank>.not_joined.et`, which none of them takes for a
+//! rank.
 
 use super::MergeOptions;
 use crate::graphs::prefix_and_rank;
 use crate::output::Packing;
 use std::path::Path;
 
-/// Stands before the ending of a file whose rank is not joined with the others.
+/// Word before the ending of a file whose rank is not joined with the others.
 const NOT_JOINED: &str = ".not_joined";
 
-/// How names of ranks' files end.
+/// Endings of ranks' files.
 const ENDINGS: [&str; 5] = [".et", ".et.gz", ".et.zst", ".json", ".json.gz"];
 
-/// The file of a rank by its label; `name` is what the files of its run begin with.
+/// Returns the file name of a rank from its label; `name` is the prefix of the run's files.
 pub(super) fn rank_file_name(
     name: &str,
     label: &str,
@@ -28,7 +28,7 @@ pub(super) fn rank_file_name(
         ".json.gz".to_owned()
     };
     let joined = format!("{name}.{label}{ending}");
-    // the label of a rank that nothing tells is the name of a file, which nobody takes for a rank
+    // the label of an unknown rank is a file name, which no reader takes for a rank
     if is_joined || prefix_and_rank(Path::new(&joined)).is_none() {
         joined
     } else {
@@ -36,7 +36,7 @@ pub(super) fn rank_file_name(
     }
 }
 
-/// The name that a file would have if its rank was joined; `None` of one that has no such word.
+/// Returns the file name without the word for unjoined ranks; `None` if it has no such word.
 pub(super) fn joined_name(file: &str) -> Option<String> {
     let (stem, ending) = split(file)?;
     let stem = stem.strip_suffix(NOT_JOINED)?;
@@ -44,7 +44,7 @@ pub(super) fn joined_name(file: &str) -> Option<String> {
     prefix_and_rank(Path::new(&joined)).map(|_| joined)
 }
 
-/// The other name that the file of a rank can have: of one that is joined, and of one that is not.
+/// Returns the other possible name of a rank's file: not joined for a joined rank, and the reverse.
 pub(super) fn other_name(file: &str) -> Option<String> {
     if let Some(joined) = joined_name(file) {
         return Some(joined);
@@ -53,7 +53,7 @@ pub(super) fn other_name(file: &str) -> Option<String> {
     prefix_and_rank(Path::new(file)).map(|_| format!("{stem}{NOT_JOINED}{ending}"))
 }
 
-/// All names that the file of a rank can have, this one among them: packed or not, joined or not.
+/// Returns all possible names of a rank's file, including this one: packed or not, joined or not.
 pub(super) fn all_names(file: &str) -> Vec<String> {
     let packings = [Packing::Plain, Packing::Gzip, Packing::Zstd];
     let (_, plain) = Packing::of_name(file);
@@ -92,7 +92,7 @@ mod tests {
             ),
             (packed, "2", "run.2.et.zst", "run.2.not_joined.et.zst"),
             (merged, "2", "run.2.json.gz", "run.2.not_joined.json.gz"),
-            // a word already, and a number that a reader would take for a rank
+            // an existing word, followed by a number that a reader would take for a rank
             (
                 MergeOptions::default(),
                 "device_1",

@@ -1,5 +1,5 @@
-//! One rank of a run as `merge` without options writes it: what its nodes say of groups, peers and
-//! times is by all ranks, and the files of the others are not written.
+//! Writes one rank of a run exactly as `merge` with default options would. All ranks are linked,
+//! because groups, peers and times depend on them, but only one file is written.
 
 use super::joined::JoinMember;
 use super::{KnownRank, MergeOptions, MergedRun};
@@ -10,27 +10,27 @@ use crate::text;
 use etlink_chakra::et;
 use etlink_model::GlobalRank;
 
-/// A rank that was written among the others.
+/// Result of writing one rank of a run.
 pub(crate) struct WrittenMember {
-    /// The `.et`.
+    /// Content of the `.et`.
     pub(crate) bytes: Vec<u8>,
-    /// How it went.
+    /// Report of the linking.
     pub(crate) report: JobReport,
-    /// Ranks that it was not joined with, and why.
+    /// Ranks that were not joined with this one, with the reasons.
     pub(crate) notes: Vec<String>,
 }
 
-/// Links all ranks of the only run of the set, joins them and writes one.
+/// Links all ranks of the set's only run, joins them, and writes one.
 ///
 /// # Errors
-/// That rank has no traces, or they cannot be linked. What fails for another is in the notes.
+/// Fails if that rank has no traces or cannot be linked. Failures of other ranks become notes.
 pub(crate) fn write_member(runs: &RunSet, rank: i64) -> Result<WrittenMember, RunError> {
     let options = MergeOptions::default();
     let mut linked = runs.map_ranks(|entry| Ok((entry.label().to_owned(), known_rank(entry)?)));
     let place = (0..runs.len()).find(|index| runs.entry(*index).files().rank == Some(rank));
     let place = place.ok_or(RunError::NoRankAsked)?;
     if linked[place].is_err() {
-        // the results of the others are of no use
+        // the results of the other ranks are not needed
         linked.swap(0, place);
         return Err(linked.swap_remove(0).err().unwrap_or(RunError::NoRankAsked));
     }
@@ -44,7 +44,7 @@ pub(crate) fn write_member(runs: &RunSet, rank: i64) -> Result<WrittenMember, Ru
             Err(error) => notes.push(left_out(runs.entry(index), error)),
         }
     }
-    let joined = MergedRun::new(&options, &runs.options, "", members);
+    let joined = MergedRun::new(&options, &runs.options, runs.entry(place).run(), members);
     notes.extend(joined.excluded.iter().map(|excluded| excluded.note()));
     let entry = runs.entry(place);
     let (trace, mut report) = entry.link_job(&entry.job()?)?;
@@ -61,7 +61,7 @@ pub(crate) fn write_member(runs: &RunSet, rank: i64) -> Result<WrittenMember, Ru
     })
 }
 
-/// What the join takes of a rank; the trace itself is not kept.
+/// Links a rank and returns its state for the join, without the trace.
 fn known_rank(entry: RankEntry<'_>) -> Result<Option<KnownRank>, RunError> {
     let (known, ..) = KnownRank::link(entry, &entry.job()?)?;
     Ok(known)

@@ -1,4 +1,4 @@
-//! What stands beside the ranks' files: process groups, and all that a simulator needs.
+//! Writes the files next to the ranks' files: process groups, and configurations of simulators.
 
 use super::joined::simulated_ranks;
 use super::{MergeOptions, MergedRun};
@@ -15,18 +15,18 @@ use etlink_model::GlobalRank;
 use memchr::memmem;
 use std::path::Path;
 
-/// More ranks than this are not made up.
-// a damaged world_size shall not fill the disk with empty files
+/// Maximum number of idle ranks that are made up.
+// a damaged world_size must not fill the disk with empty files
 const MAX_IDLE: usize = 4096;
 
-/// What no other README has.
+/// Text that identifies a README of etlink.
 const README_MARK: &str = "ranks for ASTRA-sim\n\nWritten by etlink ";
 
-/// Names of the files that a run can have beside its ranks'.
+/// Returns the names of files that a run may have next to its ranks' files.
 pub(super) fn file_names(options: &MergeOptions) -> Vec<&'static str> {
     match (options.is_et(), options.simulator) {
         (false, _) => vec![],
-        // every reader of `.et` needs the groups; the rest is for ASTRA-sim alone
+        // every reader of `.et` needs the groups; only ASTRA-sim needs the rest
         (true, None) => vec![file::GROUPS],
         (true, Some(simulator)) => {
             let mut names = vec![
@@ -42,7 +42,7 @@ pub(super) fn file_names(options: &MergeOptions) -> Vec<&'static str> {
     }
 }
 
-/// Names of the files for a network that is simulated packet by packet.
+/// Returns the names of files for a network that is simulated packet by packet.
 fn backend_files(backend: NetworkBackend) -> Vec<&'static str> {
     match backend {
         NetworkBackend::Analytical => vec![],
@@ -57,11 +57,11 @@ fn backend_files(backend: NetworkBackend) -> Vec<&'static str> {
     }
 }
 
-/// The configurations that an earlier run wrote. They are its own where the README beside them is:
-/// people change them, but not their names.
+/// Returns the configurations that an earlier run wrote. The README next to them shows that etlink
+/// wrote them: users edit the configurations, but do not rename them.
 ///
 /// # Errors
-/// Files of somebody else have the names of those that will be written.
+/// Fails if another program's files have names that are about to be written.
 pub(super) fn earlier_files(
     options: &MergeOptions,
     folder: &Path,
@@ -75,7 +75,7 @@ pub(super) fn earlier_files(
             files.push(name.to_owned());
         }
     }
-    // `system.json` is a common name: without the mark it is somebody else's
+    // `system.json` is a common name: without the mark, the file is foreign
     if !has_our_readme(folder)? {
         let foreign = if options.simulator.is_some() {
             files.first()
@@ -101,7 +101,7 @@ fn has_our_readme(folder: &Path) -> Result<bool, OutputError> {
     Ok(memmem::find(&text, README_MARK.as_bytes()).is_some())
 }
 
-/// Refuses what no simulator could be given, before anything is written.
+/// Refuses a run with too many absent ranks, before anything is written.
 pub(super) fn check_absent(
     options: &MergeOptions,
     folder: &Path,
@@ -110,7 +110,7 @@ pub(super) fn check_absent(
     idle_ranks(options, folder, joined).map(|_| ())
 }
 
-/// Ranks of the run without a trace, of which a simulator wants a file.
+/// Returns the ranks of the run without a trace, for which a simulator needs a file.
 fn idle_ranks(
     options: &MergeOptions,
     folder: &Path,
@@ -124,7 +124,7 @@ fn idle_ranks(
     let idle: Vec<i64> = (0..)
         .take(usize::try_from(all).unwrap_or(usize::MAX))
         .filter(|rank| !joined.ranks.contains(&GlobalRank(*rank)))
-        // one more tells that there are too many, without counting to a damaged number
+        // one more shows that there are too many, without counting up to a damaged number
         .take(MAX_IDLE + 1)
         .collect();
     if idle.len() > MAX_IDLE {
@@ -138,13 +138,13 @@ fn idle_ranks(
     Ok(idle)
 }
 
-/// How many ranks the simulator has: those of the run, as its traces say it, and no fewer than the
-/// last needs. None where nothing was joined.
+/// Returns the number of simulated ranks: the run's world size according to its traces, or more if
+/// the highest rank exceeds it. Returns 0 if nothing was joined.
 fn rank_count(joined: &MergedRun) -> u64 {
     simulated_ranks(&joined.ranks, joined.world_size)
 }
 
-/// Writes them.
+/// Writes process groups, and with a simulator also its configurations and idle ranks.
 pub(super) fn write_files(
     options: &MergeOptions,
     set: &FileSet,
@@ -160,7 +160,7 @@ pub(super) fn write_files(
         rank_count(joined),
         idle_ranks(options, set.folder(), joined)?,
     );
-    // a folder in which no rank could be linked has none
+    // a folder without linked ranks gets no such files
     if ranks == 0 {
         return Ok(());
     }

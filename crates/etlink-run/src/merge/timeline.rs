@@ -1,7 +1,7 @@
-//! All ranks of a run in one file for Perfetto.
+//! Writes all ranks of a run into one file for Perfetto.
 //!
-//! Each rank is written to a file of its own, as many at once as fit into memory; then these become
-//! one, in the ranks' order.
+//! Each rank is first written to a file of its own, as many at a time as fit into memory. These
+//! files are then concatenated in the order of the ranks.
 
 use super::timeline_context::{TimelineContext, TimelineReport};
 use super::{MergeOptions, MergedRank, MergedRun, Merger};
@@ -50,7 +50,7 @@ impl MergedRun {
     }
 }
 
-/// What the timeline of a run is called, if there is to be one.
+/// Returns the file name of a run's timeline; `None` if the format has none.
 pub(super) fn file_name(options: &MergeOptions) -> Option<&str> {
     let usual = match options.format {
         OutputFormat::Perfetto => "timeline.pftrace.gz",
@@ -60,13 +60,13 @@ pub(super) fn file_name(options: &MergeOptions) -> Option<&str> {
     Some(options.timeline_name.as_deref().unwrap_or(usual))
 }
 
-/// Where the timeline of a run goes.
+/// Returns the output of a run's timeline.
 pub(super) fn target(options: &MergeOptions, set: &FileSet) -> Option<Result<Target, OutputError>> {
     Some(set.target(file_name(options)?, options.format))
 }
 
 impl Merger<'_> {
-    /// Writes a rank's part; none where it is not of the run.
+    /// Writes a rank's part; returns `None` if the rank is not in the run.
     pub(super) fn write_part(
         &self,
         trace: &LinkedTrace,
@@ -81,7 +81,7 @@ impl Merger<'_> {
             .transpose()
     }
 
-    /// Puts the parts of each run together.
+    /// Concatenates the parts of each run.
     pub(super) fn write_timelines(
         &self,
         ranks: &mut [MergedRank],
@@ -115,7 +115,7 @@ impl Merger<'_> {
             let Some(format) = target.format.for_perfetto() else {
                 continue;
             };
-            // by place in the join, which gives each rank its track numbers
+            // in the order of the join, which assigns the track numbers
             parts.sort_by_key(|(place, ..)| *place);
             let (mut pieces, mut shown) = (vec![], vec![]);
             for (_, piece, linked) in parts {

@@ -1,40 +1,40 @@
-//! What the ranks of a run have to know of each other to be drawn in one file, and what was drawn.
+//! Data shared by the ranks of a run in one timeline, and the report of a timeline.
 
 use super::MergeOptions;
 use etlink_link::ranks::{RankClock, RankSummary, RunJoin, WaitCauses, wait_causes};
 use etlink_model::CommonNs;
 use serde::Serialize;
 
-/// What the ranks have to know of each other.
+/// Data shared by the ranks of a run in one timeline.
 pub(super) struct TimelineContext {
     /// The first start, ns since the Unix epoch by the first rank's clock.
     pub(super) origin_ns: CommonNs,
-    /// Who ended the waits of each rank.
+    /// Causes that ended the waits of each rank.
     pub(super) releases: WaitCauses,
-    /// By place of the rank.
+    /// Names of ranks, by their place in the join.
     pub(super) names: Vec<String>,
 }
 
-/// What was written.
+/// Report of a written timeline.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TimelineReport {
-    /// The file.
+    /// Path of the file.
     pub output: String,
-    /// Its stored size, bytes.
+    /// Stored size, bytes.
     pub bytes: u64,
-    /// Ranges of all ranks.
+    /// Number of ranges of all ranks.
     pub slices: u64,
-    /// Edges that are drawn.
+    /// Number of drawn edges.
     pub arrows: u64,
-    /// Arrows between ranks.
+    /// Number of arrows between ranks.
     pub between_ranks: u32,
-    /// Arrows that are left out because the rank that should have waited had gone on.
+    /// Number of omitted arrows, because the rank that should have waited had continued.
     pub gone_on: u64,
 }
 
 impl TimelineContext {
-    /// Nothing unless a timeline is to be written.
+    /// Builds the context from a join; `None` unless a timeline is written.
     pub(super) fn from_join(
         options: &MergeOptions,
         facts: &[RankSummary],
@@ -52,7 +52,7 @@ impl TimelineContext {
             .map(|facts| format!("rank {}", facts.rank))
             .collect();
         Some(TimelineContext {
-            // the earliest start: Perfetto's times are unsigned, so none may lie before it
+            // the earliest start: Perfetto's times are unsigned, so none may precede it
             origin_ns: starts.min().unwrap_or_default(),
             releases: wait_causes(facts, join, clocks),
             names,

@@ -1,11 +1,11 @@
-//! The device of a rank, with what its data sheet says: a simulator's roofline goes by it.
+//! Identifies the device of a rank and its data sheet figures, for a simulator's roofline.
 
 use etlink_analyze::{DevicePeaks, Precision};
 use etlink_chakra::{RooflineDevice, RooflinePeaks};
 use etlink_link::LinkedTrace;
 use etlink_model::RowKind;
 
-/// The device of a rank's first kernel.
+/// Returns the device of a rank's first kernel.
 pub(crate) fn traced_device(trace: &LinkedTrace) -> RooflineDevice {
     let rows = &trace.device.rows;
     let kernel = rows.kind.iter().position(|kind| *kind == RowKind::Kernel);
@@ -21,7 +21,7 @@ pub(crate) fn traced_device(trace: &LinkedTrace) -> RooflineDevice {
     }
 }
 
-/// Products of most models have 16 bits, and a simulator has one peak for all.
+/// Returns the peaks for a simulator, which has one for all: 16 bits, as in most models' products.
 fn roofline_peaks(sheet: &DevicePeaks) -> Option<RooflinePeaks> {
     Some(RooflinePeaks {
         tflops: whole(sheet.tflops(Precision::Fp16)?),

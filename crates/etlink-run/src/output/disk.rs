@@ -1,4 +1,4 @@
-//! Every call by which outputs change the file system. Tests make the n-th of a kind fail, see
+//! Calls with which outputs change the file system. Tests make the n-th call of a kind fail, see
 //! [`faults`].
 
 #[cfg(feature = "faults")]
@@ -16,19 +16,19 @@ use std::path::Path;
 )]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DiskCall {
-    /// Of a folder.
+    /// Creating a folder.
     MakeFolder,
-    /// Of a file, or an existing one is opened to be written.
+    /// Creating a file, or opening an existing one for writing.
     Create,
-    /// Of a work folder.
+    /// Locking a work folder.
     Lock,
-    /// Of a block into a file.
+    /// Writing a block to a file.
     Write,
-    /// Of a file or a folder to the disk.
+    /// Syncing a file or a folder to the disk.
     Sync,
-    /// Of a finished file to its place.
+    /// Renaming a finished file to its place.
     Rename,
-    /// Of a file or a folder.
+    /// Removing a file or a folder.
     Remove,
 }
 
@@ -41,7 +41,7 @@ fn attempt(_: DiskCall, _: &Path) -> io::Result<()> {
 #[cfg(feature = "faults")]
 use faults::attempt;
 
-/// A file that is being written.
+/// An open file for writing.
 pub(super) struct DiskFile {
     file: File,
     #[cfg(feature = "faults")]
@@ -49,7 +49,7 @@ pub(super) struct DiskFile {
 }
 
 impl DiskFile {
-    /// Creates a file, or empties what is there.
+    /// Creates a file, or truncates an existing one.
     pub(super) fn create(path: &Path) -> io::Result<DiskFile> {
         DiskFile::open(
             path,
@@ -57,10 +57,10 @@ impl DiskFile {
         )
     }
 
-    /// Opens what is there as it is: a pipe, a device.
+    /// Opens an existing pipe, device or file without truncating it.
     pub(super) fn open_existing(path: &Path) -> io::Result<DiskFile> {
         let is_file = fs::metadata(path)?.is_file();
-        // a file behind `/dev/fd/3` keeps what it has; a device has no end to write at
+        // a file behind `/dev/fd/3` keeps its content; devices cannot be appended to
         let mut how = File::options();
         how.write(true).append(is_file);
         DiskFile::open(path, &how)
@@ -95,15 +95,15 @@ impl Write for DiskFile {
     }
 }
 
-/// Fails where it is there.
+/// Creates a folder; fails if it exists.
 pub(super) fn make_folder(path: &Path) -> io::Result<()> {
     attempt(DiskCall::MakeFolder, path)?;
     fs::create_dir(path)
 }
 
-/// With those it lies in.
+/// Creates a folder and its parents; succeeds if it exists.
 pub(super) fn make_folders(path: &Path) -> io::Result<()> {
-    // no call, so that a fault is one of a folder that is really made
+    // makes no call, so that a fault applies to a folder that is really created
     if path.is_dir() {
         return Ok(());
     }
@@ -117,26 +117,26 @@ pub(super) fn lock(file: &File, path: &Path) -> Result<(), TryLockError> {
     file.try_lock()
 }
 
-/// Replaces what is there.
+/// Renames a file, replacing an existing one.
 pub(super) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     attempt(DiskCall::Rename, to)?;
     fs::rename(from, to)
 }
 
-/// Fails where `to` is there.
+/// Renames a file; fails if `to` exists.
 pub(super) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     attempt(DiskCall::Rename, to)?;
-    // `rename` replaces in silence; this is the one call that refuses without a moment in between
+    // `rename` replaces silently; this is the only call that refuses atomically
     let from = tempfile::TempPath::try_from_path(from)?;
     from.persist_noclobber(to).map_err(|failed| {
         let mut from = failed.path;
-        // who called decides what becomes of it
+        // the caller decides what happens to the file
         from.disable_cleanup(true);
         failed.error
     })
 }
 
-/// Of no harm where it is gone.
+/// Removes a file; succeeds if it does not exist.
 pub(super) fn remove_file(path: &Path) -> io::Result<()> {
     attempt(DiskCall::Remove, path)?;
     match fs::remove_file(path) {
@@ -150,7 +150,7 @@ pub(super) fn remove_file(path: &Path) -> io::Result<()> {
 pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
     attempt(DiskCall::Sync, folder)?;
     match File::open(folder)?.sync_all() {
-        // some file systems of networks and user space have none
+        // some network and user-space file systems do not support it
         Err(error)
             if matches!(
                 error.kind(),
@@ -163,19 +163,19 @@ pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// There is no such call.
+/// Does nothing: the system has no such call.
 #[cfg(not(unix))]
 pub(super) fn sync_folder(_: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// One that is empty.
+/// Removes an empty folder.
 pub(super) fn remove_folder(path: &Path) -> io::Result<()> {
     attempt(DiskCall::Remove, path)?;
     fs::remove_dir(path)
 }
 
-/// With all that is in it.
+/// Removes a folder with its content.
 pub(super) fn remove_folders(path: &Path) -> io::Result<()> {
     attempt(DiskCall::Remove, path)?;
     fs::remove_dir_all(path)

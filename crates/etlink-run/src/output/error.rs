@@ -1,22 +1,22 @@
-//! Why a result cannot be written.
+//! Errors of writing results.
 
 use crate::file_error::FileError;
 use etlink_model::{Setting, advice};
 use std::path::PathBuf;
 
-/// Standard output could not be written.
+/// Error of writing to standard output.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write to standard output")]
 pub struct StdoutError(#[source] pub std::io::Error);
 
 impl StdoutError {
-    /// Whether nobody reads it any more.
+    /// Returns true if the reader has closed standard output.
     pub fn is_closed_pipe(&self) -> bool {
         self.0.kind() == std::io::ErrorKind::BrokenPipe
     }
 }
 
-/// Why a result cannot be written.
+/// Error of writing a result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OutputError {
@@ -26,62 +26,62 @@ pub enum OutputError {
     /// Standard output cannot be written.
     #[error(transparent)]
     Stdout(#[from] StdoutError),
-    /// There is no target.
+    /// The run has no target.
     #[error("there is nowhere to write to")]
     NoTarget,
-    /// Pieces are for files, not for pipes and devices.
+    /// The target is a pipe or a device, which cannot be written in pieces.
     #[error("cannot write beside {}", path.display())]
     NoPlaceForPieces {
-        /// The target.
+        /// Path of the target.
         path: PathBuf,
     },
 
-    /// Standard output is no folder.
+    /// Standard output cannot take a folder of files.
     #[error("standard output cannot take several files{}", advice(self.remedy()))]
     FolderOnStdout,
-    /// Standard output has no name that tells the format.
+    /// Standard output has no name that states the format.
     #[error("standard output has no name to tell the format{}", advice(self.remedy()))]
     NoFormat,
-    /// The name does not tell the format.
+    /// The target's name does not state the format.
     #[error(
         "{}: the name's ending does not tell the format{}",
         path.display(),
         advice(self.remedy())
     )]
     UnknownEnding {
-        /// The target.
+        /// Path of the target.
         path: PathBuf,
     },
-    /// The name is not that of a trace for Perfetto.
+    /// The target's name is not that of a trace for Perfetto.
     #[error(
         "{}: replay writes a trace for Perfetto{}",
         path.display(),
         advice(self.remedy())
     )]
     NotForPerfetto {
-        /// The target.
+        /// Path of the target.
         path: PathBuf,
     },
-    /// The name is not that of Chrome's trace events.
+    /// The target's name is not that of Chrome trace events.
     #[error("{}: a timeline of Chrome's trace events{}", path.display(), advice(self.remedy()))]
     NotChrome {
-        /// The target.
+        /// Path of the target.
         path: PathBuf,
     },
-    /// The name is not that of a page.
+    /// The target's name is not that of a page.
     #[error("{}: a report is a page{}", path.display(), advice(self.remedy()))]
     NotAPage {
-        /// The target.
+        /// Path of the target.
         path: PathBuf,
     },
 
-    /// The target is read too.
+    /// The target is also an input.
     #[error("{} is an input too{}", path.display(), advice(self.remedy()))]
     IsInput {
-        /// The input.
+        /// Path of the input.
         path: PathBuf,
     },
-    /// The folder of the target is not there.
+    /// The folder of the target does not exist.
     #[error(
         "cannot write {}: there is no folder {}{}",
         path.display(),
@@ -89,24 +89,24 @@ pub enum OutputError {
         advice(self.remedy())
     )]
     NoFolder {
-        /// The target.
+        /// Path of the target.
         path: PathBuf,
-        /// Its folder.
+        /// Path of the missing folder.
         folder: PathBuf,
     },
     /// The target is a folder.
     #[error("{} is a folder{}", path.display(), advice(self.remedy()))]
     IsFolder {
-        /// The target.
+        /// Path of the target.
         path: PathBuf,
     },
-    /// The target is there and must not be replaced.
+    /// The target exists and must not be replaced.
     #[error("{} exists already{}", path.display(), advice(self.remedy()))]
     Exists {
-        /// The target.
+        /// Path of the target.
         path: PathBuf,
     },
-    /// A file would have to go that etlink did not write.
+    /// A file with an output's name would be replaced, but etlink did not write it.
     #[error(
         "{} has the name of an output, but etlink did not write it, and {} does not remove it: {}",
         path.display(),
@@ -114,12 +114,12 @@ pub enum OutputError {
         self.remedy().unwrap_or_default()
     )]
     NotOurs {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
 
-    /// The files of some ranks were to replace those of an earlier run of more ranks, and their
-    /// process groups are numbered in another way.
+    /// A subset of ranks would replace files of an earlier run with more ranks, whose process
+    /// groups are numbered differently.
     #[error(
         "{} would no longer fit the files of the ranks that {} does not name: {}",
         path.display(),
@@ -127,23 +127,22 @@ pub enum OutputError {
         self.remedy().unwrap_or_default()
     )]
     GroupsOfOthers {
-        /// The list of groups.
+        /// Path of the list of groups.
         path: PathBuf,
     },
-    /// A file that another run's ranks need would be replaced.
+    /// A file needed by the ranks of another run would be replaced.
     #[error(
         "{} would no longer fit {other} beside it, which is of another run: {}",
         path.display(),
         self.remedy().unwrap_or_default()
     )]
     BesideOtherRun {
-        /// The list of groups, or a file of a simulator.
+        /// Path of the list of groups, or of a simulator's file.
         path: PathBuf,
-        /// The file of a rank of the other run.
+        /// Name of a rank's file of the other run.
         other: String,
     },
-    /// Some ranks were to be written for a simulator, and the files of other ranks that lie there
-    /// would not fit them.
+    /// A subset of ranks would be written for a simulator, but other ranks' files do not fit it.
     #[error(
         "{} is of a rank that {} does not name, and a simulation has all its ranks from one \
          merge: {}",
@@ -152,21 +151,20 @@ pub enum OutputError {
         self.remedy().unwrap_or_default()
     )]
     SimulatedWithOthers {
-        /// The file of the other rank.
+        /// Path of the other rank's file.
         path: PathBuf,
     },
-    /// A part of the ranks was to be written, and would make a rank of an earlier run of one that was
-    /// not joined with it.
+    /// A subset of ranks would add a rank to an earlier run that had excluded it.
     #[error(
         "{} was not joined with the ranks whose files stay, and none of those is merged with it now: {}",
         path.display(),
         self.remedy().unwrap_or_default()
     )]
     NotJoinedBefore {
-        /// The file of the rank.
+        /// Path of the rank's file.
         path: PathBuf,
     },
-    /// Another process writes the target.
+    /// Another process is writing the target.
     #[error(
         "{} is being written by another etlink{}: {}",
         path.display(),
@@ -174,32 +172,33 @@ pub enum OutputError {
         self.remedy().unwrap_or_default()
     )]
     Busy {
-        /// The target.
+        /// Path of the target.
         path: PathBuf,
-        /// The process, if its number is known.
+        /// Id of the process, if known.
         process: Option<u32>,
     },
-    /// A process may write the target: the file system has no locks that would say so.
+    /// Another process may be writing the target: the file system has no locks to check this.
     #[error(
         "{} is perhaps being written by another etlink: this file system has no locks{}",
         path.display(),
         advice(self.remedy())
     )]
     NoLocks {
-        /// The target.
+        /// Path of the target.
         path: PathBuf,
-        /// Its work folder.
+        /// Path of the target's work folder.
         work: PathBuf,
     },
-    /// The target's work folder cannot be made.
+    /// The target's work folder cannot be created.
     #[error("cannot write {}", path.display())]
     NoWorkFolder {
-        /// The target.
+        /// Path of the target.
         path: PathBuf,
-        /// What cannot be done.
+        /// Error of the file system.
         source: FileError,
     },
-    /// Files of two runs lie in a folder, because they are being replaced or that was cut.
+    /// A folder contains files of two runs, because a replacement is in progress or was
+    /// interrupted.
     #[error(
         "{}: its files are being replaced by another etlink{}, or that was cut: {}",
         folder.display(),
@@ -207,27 +206,27 @@ pub enum OutputError {
         self.remedy().unwrap_or_default()
     )]
     BeingReplaced {
-        /// The folder.
+        /// Path of the folder.
         folder: PathBuf,
-        /// The process, if its number is known.
+        /// Id of the process, if known.
         process: Option<u32>,
     },
 
     /// The journal of a replacement cannot be read.
     #[error("{} is damaged", path.display())]
     DamagedJournal {
-        /// The journal.
+        /// Path of the journal.
         path: PathBuf,
-        /// What is wrong, and where.
+        /// Error and its position.
         source: serde_json::Error,
     },
-    /// The journal of a replacement has what this program does not write.
+    /// The journal of a replacement has content that this program does not write.
     #[error("{} is of another etlink, or damaged", path.display())]
     ForeignJournal {
-        /// The journal.
+        /// Path of the journal.
         path: PathBuf,
     },
-    /// A replacement that an earlier run began would reach through a link.
+    /// An interrupted replacement would follow a link.
     #[error(
         "{}: {} is a link, and an earlier run did not make it: remove {}, or the link",
         journal.display(),
@@ -235,31 +234,31 @@ pub enum OutputError {
         journal.display()
     )]
     LinkedFolder {
-        /// The journal.
+        /// Path of the journal.
         journal: PathBuf,
-        /// The link.
+        /// Path of the link.
         link: PathBuf,
     },
-    /// A replacement that an earlier run began cannot be finished.
+    /// An interrupted replacement cannot be finished.
     #[error(
         "{}: an earlier run was cut while it replaced files here, and this cannot be finished",
         folder.display()
     )]
     CutReplacement {
-        /// The folder.
+        /// Path of the folder.
         folder: PathBuf,
-        /// Why not.
+        /// Error that prevents it.
         source: Box<OutputError>,
     },
-    /// Files could not be replaced: all is as before.
+    /// Files could not be replaced; everything is unchanged.
     #[error("nothing in {} was replaced", folder.display())]
     NothingReplaced {
-        /// The folder.
+        /// Path of the folder.
         folder: PathBuf,
-        /// Why not.
+        /// Error that prevented it.
         source: Box<OutputError>,
     },
-    /// Some objects of a set have their names and some not.
+    /// Only some objects of a set got their names.
     #[error(
         "{}: {done} of {all} objects are written, and not the others: mend the cause and repeat the \
          command with {}",
@@ -267,31 +266,31 @@ pub enum OutputError {
         Setting::Overwrite
     )]
     SomeObjects {
-        /// Where they are.
+        /// URL of the folder.
         folder: PathBuf,
-        /// How many have their names.
+        /// Number of objects that got their names.
         done: usize,
-        /// How many there are.
+        /// Total number of objects.
         all: usize,
-        /// Why.
+        /// Error of the first other object.
         source: Box<OutputError>,
     },
-    /// Some files were replaced and some not.
+    /// Only some files were replaced.
     #[error(
         "{}: not all files are replaced: mend the cause and repeat the command, which finishes it \
          first",
         folder.display()
     )]
     PartlyReplaced {
-        /// The folder.
+        /// Path of the folder.
         folder: PathBuf,
-        /// Why.
+        /// Error that interrupted it.
         source: Box<OutputError>,
     },
 }
 
 impl OutputError {
-    /// What the user can do.
+    /// Returns the remedy.
     pub fn remedy(&self) -> Option<String> {
         let remedy = match self {
             OutputError::FolderOnStdout => "name a folder",
@@ -337,7 +336,7 @@ impl OutputError {
         Some(remedy.to_owned())
     }
 
-    /// Whether nobody reads standard output any more.
+    /// Returns true if the reader has closed standard output.
     pub fn is_closed_pipe(&self) -> bool {
         matches!(self, OutputError::Stdout(error) if error.is_closed_pipe())
     }

@@ -1,8 +1,9 @@
-//! Faults for tests: `ETLINK_FAULT=rename:3:ENOSPC` makes the third renaming fail as on a full
+//! Faults for tests: `ETLINK_FAULT=rename:3:ENOSPC` makes the third renaming fail, as on a full
 //! disk.
 //!
-//! Kinds of calls are those of [`DiskCall`] in small letters, or `any`. Instead of an error `KILL`,
-//! `STOP` and `TERM` send that signal to the process; SIGKILL cuts a write in its middle.
+//! The kinds of calls are the variants of [`DiskCall`] in lower case, or `any`. Instead of an
+//! error, `KILL`, `STOP` and `TERM` send that signal to the process; SIGKILL interrupts a write in
+//! the middle.
 
 #![allow(clippy::print_stderr, reason = "tests")]
 
@@ -16,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 struct InjectedFault {
-    /// Of any kind where there is none.
+    /// Kind of call; `None` for any.
     call: Option<DiskCall>,
     number: u64,
     effect: Effect,
@@ -66,7 +67,7 @@ fn parse(text: &str) -> Option<InjectedFault> {
     })
 }
 
-/// What is to happen at this call.
+/// Counts a call, and returns its fault, if any.
 fn next(call: DiskCall) -> Option<Effect> {
     let fault = FAULT.as_ref()?;
     if fault.call.is_some_and(|own| own != call) {
@@ -77,26 +78,25 @@ fn next(call: DiskCall) -> Option<Effect> {
 }
 
 fn happen(effect: Effect, call: DiskCall, path: &Path) -> io::Result<()> {
-    // a test has to know whether there was such a call
+    // tests check that the call occurred
     eprintln!("injected: {call:?} {}", path.display());
     match effect {
         Effect::Error(code) => Err(io::Error::from_raw_os_error(code)),
         Effect::Signal(signal) => {
             raise(signal)?;
-            // time for the thread that waits for signals
+            // time for the thread that handles signals
             std::thread::sleep(Duration::from_millis(20));
             Ok(())
         }
     }
 }
 
-/// Fails if this call is to.
+/// Fails if a fault is due at this call.
 pub(super) fn attempt(call: DiskCall, path: &Path) -> io::Result<()> {
     next(call).map_or(Ok(()), |effect| happen(effect, call, path))
 }
 
-/// The same for a write, of which half is done before the process is killed. Returns what is to be
-/// written.
+/// Like `attempt`, for a write. Writes half of `bytes` before a SIGKILL. Returns `bytes`.
 pub(super) fn attempt_write<'b>(
     path: &Path,
     file: &mut File,

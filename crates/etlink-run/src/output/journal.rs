@@ -1,8 +1,8 @@
-//! How the files of a set take their places all or none, whenever the process is killed.
+//! Replaces the files of a set atomically, even if the process is killed.
 //!
-//! All new files lie in the work folder, whole and on the disk. Then the journal is written: from
-//! its renaming on the new set counts. Whoever locks the work folder next renames what is not
-//! renamed yet.
+//! All new files are complete and synced in the work folder. Then the journal is written and
+//! renamed, which makes the new set valid. The next process that locks the work folder completes
+//! the remaining renamings.
 
 use super::disk;
 use super::error::OutputError;
@@ -14,20 +14,20 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::{Component, Path, PathBuf};
 
-/// Where the new files lie in the work folder.
+/// Folder of the new files, in the work folder.
 pub(super) const NEW: &str = "new";
 const UNFINISHED: &str = "journal.json.new";
 const VERSION: u32 = 1;
 
-/// What is to be done; names are relative to the folder of the set.
+/// Steps of a replacement; names are relative to the set's folder.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Journal {
     version: u32,
-    /// New files.
+    /// New files to rename.
     place: Vec<String>,
-    /// Earlier files.
+    /// Earlier files to remove.
     remove: Vec<String>,
-    /// Whether new files may replace earlier ones.
+    /// True if new files may replace earlier ones.
     overwrite: bool,
 }
 
@@ -41,15 +41,15 @@ impl Journal {
         }
     }
 
-    /// Puts it into the work folder.
+    /// Writes the journal into the work folder.
     fn write(&self, work: &Path) -> io::Result<()> {
         let new = work.join(NEW);
         for folder in folders_of(&self.place, &new) {
-            // a name that is not on the disk would be gone after a crash, and its journal would not
+            // after a crash, the journal would otherwise name files that are not on the disk
             disk::sync_folder(&folder)?;
         }
-        // under another name until it is whole: half a journal would be carried out, or stop every
-        // next run
+        // under another name until it is complete: an incomplete journal would be executed, or stop
+        // every later run
         let unfinished = work.join(UNFINISHED);
         let mut file = disk::DiskFile::create(&unfinished)?;
         file.write_all(&serde_json::to_vec(self)?)?;
@@ -69,7 +69,7 @@ impl Journal {
             Ok(journal) => journal,
             Err(source) => return Err(OutputError::DamagedJournal { path, source }),
         };
-        // nothing outside the folder is touched, whoever wrote the journal
+        // touches nothing outside the folder, even if the journal is foreign
         let is_inside = |name: &String| {
             let mut parts = Path::new(name).components();
             parts.all(|part| matches!(part, Component::Normal(_)))
@@ -82,15 +82,15 @@ impl Journal {
     }
 }
 
-/// How a replacement failed.
+/// Error of a replacement.
 pub(super) enum Failure {
-    /// All is as before.
+    /// Everything is unchanged.
     Undone(OutputError),
     /// The journal stays: files of both sets are in place.
     Cut(OutputError),
 }
 
-/// Gives the new files of a work folder their places in `folder`.
+/// Moves the new files of a work folder to their places in `folder`.
 pub(super) fn replace(
     journal: &Journal,
     work: &Path,
@@ -108,20 +108,19 @@ pub(super) fn replace(
     let Err(error) = done else {
         return Ok(());
     };
-    // no file has moved, and without the journal none will: all is as it was
+    // no file has moved, and without the journal none will
     if !changed && disk::remove_file(&work.join(JOURNAL)).is_ok() {
         return Err(Failure::Undone(error));
     }
     Err(Failure::Cut(error))
 }
 
-/// Finishes the replacement that a journal in a work folder began, if there is one.
+/// Finishes an interrupted replacement, if a work folder has a journal.
 pub(super) fn finish(work: &Path, folder: &Path, changes: &Changes) -> Result<(), OutputError> {
     let Some(journal) = Journal::read(work)? else {
         return Ok(());
     };
-    // A journal that came with an archive has not seen this folder: what is linked here is not what
-    // it means.
+    // A journal from an archive was written for another folder, so links here are not part of it.
     if let Some(link) = linked_folder(&journal, work, folder) {
         return Err(OutputError::LinkedFolder {
             journal: work.join(JOURNAL),
@@ -131,7 +130,7 @@ pub(super) fn finish(work: &Path, folder: &Path, changes: &Changes) -> Result<()
     apply_journal(&journal, work, folder, &mut false, changes)
 }
 
-/// The first link among the folders that files of a journal lie in, or come to lie in.
+/// Returns the first link among the current and future folders of a journal's files.
 fn linked_folder(journal: &Journal, work: &Path, folder: &Path) -> Option<PathBuf> {
     let new = work.join(NEW);
     if new.is_symlink() {
@@ -143,7 +142,7 @@ fn linked_folder(journal: &Journal, work: &Path, folder: &Path) -> Option<PathBu
     linked.or_else(|| names.find_map(|name| linked_parent(folder, name)))
 }
 
-/// The first folder below `folder` on the way to a file that is a link.
+/// Returns the first folder below `folder` on the path of a file that is a link.
 fn linked_parent(folder: &Path, name: &str) -> Option<PathBuf> {
     let mut place = folder.to_owned();
     for part in Path::new(name).parent()?.components() {
@@ -155,8 +154,7 @@ fn linked_parent(folder: &Path, name: &str) -> Option<PathBuf> {
     None
 }
 
-/// Does what is not done yet; `changed` is set at the first change that a reader of the folder can
-/// see.
+/// Executes the remaining steps. Sets `changed` at the first change that is visible in the folder.
 fn apply_journal(
     journal: &Journal,
     work: &Path,
@@ -166,7 +164,7 @@ fn apply_journal(
 ) -> Result<(), OutputError> {
     for name in &journal.place {
         let (new, place) = (work.join(NEW).join(name), folder.join(name));
-        // placed before the kill: the journal is carried out again from its beginning
+        // renamed before the process was killed: the journal is executed from its beginning again
         if new.symlink_metadata().is_err() {
             continue;
         }
@@ -186,7 +184,7 @@ fn apply_journal(
         disk::remove_file(&path).with_path(FileAction::RemoveEarlier, &path)?;
         *changed = true;
     }
-    // before the journal goes: after a crash nothing else would know of an unfinished renaming
+    // before the journal is removed: after a crash, an unfinished renaming would be forgotten
     for changed in folders_of(journal.place.iter().chain(&journal.remove), folder) {
         disk::sync_folder(&changed).with_path(FileAction::WriteFolder, &changed)?;
     }
@@ -194,7 +192,7 @@ fn apply_journal(
     Ok(disk::remove_file(&path).with_path(FileAction::Remove, &path)?)
 }
 
-/// The folders in which these files lie.
+/// Returns the folders that contain these files.
 fn folders_of<'n>(names: impl IntoIterator<Item = &'n String>, folder: &Path) -> BTreeSet<PathBuf> {
     names
         .into_iter()

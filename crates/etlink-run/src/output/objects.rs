@@ -1,4 +1,4 @@
-//! The objects of a set, which a store has whole and does not show until all are written.
+//! Objects of a set: uploaded completely, but invisible until all are written.
 
 use super::commit_error;
 use super::error::OutputError;
@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Objects that get their names side by side: each takes a request.
+/// Number of objects that get their names in parallel; each takes a request.
 const COMMITS_AT_ONCE: usize = 16;
 
-/// The objects of a set that are whole, by their names within its folder.
+/// Completely uploaded objects of a set, by their names within its folder.
 #[derive(Default)]
 pub(super) struct WaitingObjects(Mutex<BTreeMap<String, UploadedObject>>);
 
@@ -23,7 +23,7 @@ impl std::fmt::Debug for WaitingObjects {
 impl WaitingObjects {
     pub(super) fn add(&self, name: &str, object: UploadedObject) {
         let before = self.objects().insert(name.to_owned(), object);
-        // a rank that is written twice; not under the lock, because the store is asked to forget it
+        // an earlier upload of the same rank; not under the lock, because it sends a request
         drop(before);
     }
 
@@ -35,7 +35,7 @@ impl WaitingObjects {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes all of them objects. Gives how many are, and why the first of the others is not.
+    /// Makes all objects visible. Returns their number, and the error of the first failure.
     pub(super) fn commit(
         &self,
         folder: &Path,
@@ -76,7 +76,7 @@ mod tests {
     use crate::storage::{exists, list, read};
     use std::path::Path;
 
-    /// More than two parts.
+    /// Returns content of more than two parts.
     fn large() -> Vec<u8> {
         (0..5_000_000u32).flat_map(u32::to_le_bytes).collect()
     }
@@ -131,7 +131,7 @@ mod tests {
         let first = new(false).expect("a target");
         first.write(|out| out.write_all(b"1")).expect("writes");
         assert!(matches!(new(false), Err(OutputError::Exists { .. })));
-        // somebody was quicker
+        // another program was faster
         for content in [b"2".to_vec(), large()] {
             let refused = early.write(|out| out.write_all(&content));
             assert!(

@@ -1,40 +1,40 @@
-//! How a result is packed.
+//! Compression of results.
 
 use flate2::{Compression, write::GzEncoder};
 use serde::Serialize;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// The level of zstd: level 3 is its own default.
+/// zstd level; 3 is its default.
 const ZSTD_LEVEL: i32 = 3;
 
-/// Packed bytes are handed on in blocks of this size: encoders give out a few kilobytes at a time,
-/// each of them a call of the system.
+/// Size of blocks of compressed output. Encoders return a few kilobytes at a time, and
+/// each would be a system call.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// What a gzip file of [`Packing::write`] begins with: deflate, no name, no time, packed fast, on
-/// any system. The program gzip writes a name, a time or the system.
+/// First bytes of a gzip file from [`Packing::write`]: deflate, no name, no time, fast level,
+/// unknown system. The program gzip writes a name, a time or the system.
 const GZIP_HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 255];
 
-/// The same of zstd: its magic number and a header that states a checksum and no length. The program
-/// zstd states the length of a file.
+/// First bytes of a zstd file from [`Packing::write`]: its magic number, and a header with a
+/// checksum and without a length. The program zstd writes the length of a file.
 const ZSTD_HEAD: [u8; 5] = [0x28, 0xb5, 0x2f, 0xfd, 0x04];
 
-/// How a result is packed. Simulators read plain files alone.
+/// Compression of a result. Simulators only read plain files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Packing {
-    /// Not at all.
+    /// No compression.
     #[default]
     Plain,
     /// gzip.
     Gzip,
-    /// zstd, which packs a `.et` smaller and quicker.
+    /// zstd, which compresses a `.et` better and faster.
     Zstd,
 }
 
 impl Packing {
-    /// What names of files end in.
+    /// Returns the ending of file names.
     pub fn ending(self) -> &'static str {
         match self {
             Packing::Plain => "",
@@ -43,8 +43,8 @@ impl Packing {
         }
     }
 
-    /// What a name in lower case says, and the name without it. Of all results only a `.et` is
-    /// packed by zstd: what else reads the others unpacks gzip alone.
+    /// Returns the compression that a lower-case name states, and the name without its ending. Only
+    /// `.et` files may use zstd: readers of other results only support gzip.
     pub(crate) fn of_name(name: &str) -> (Packing, &str) {
         if let Some(plain) = name.strip_suffix(".gz") {
             return (Packing::Gzip, plain);
@@ -55,7 +55,7 @@ impl Packing {
         }
     }
 
-    /// Has `fill` write the content, packed into `sink`.
+    /// Calls `fill` to write the content, compressed into `sink`.
     pub(super) fn write<T>(
         self,
         mut sink: &mut (dyn Write + Send),
@@ -64,7 +64,8 @@ impl Packing {
         match self {
             Packing::Plain => fill(&mut sink),
             Packing::Gzip => {
-                // the fastest level: traces repeat themselves, and packing is what writing waits for
+                // the fastest level: traces are repetitive, and compression limits the speed of
+                // writing
                 let sink = BufWriter::with_capacity(BLOCK_BYTES, sink);
                 let mut packed = GzEncoder::new(sink, Compression::fast());
                 let value = fill(&mut packed)?;
@@ -82,14 +83,14 @@ impl Packing {
         }
     }
 
-    /// Whether a file that begins with `head` is packed as [`Packing::write`] packs. A copy that
-    /// somebody has packed begins otherwise.
+    /// Returns true if a file that begins with `head` was compressed by [`Packing::write`]. A copy
+    /// compressed by a user begins differently.
     pub(crate) fn is_own(head: &[u8]) -> bool {
         head.starts_with(&GZIP_HEAD) || head.starts_with(&ZSTD_HEAD)
     }
 }
 
-/// What the name of a file says of its packing.
+/// Returns the compression that the name of a file states.
 pub(super) fn packing_of(path: &Path) -> Packing {
     let name = path.file_name().unwrap_or_default();
     Packing::of_name(&name.to_string_lossy().to_lowercase()).0

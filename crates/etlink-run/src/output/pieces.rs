@@ -1,7 +1,8 @@
-//! A file that is put together from pieces, which are written and packed side by side.
+//! Files made of pieces that are written and compressed in parallel.
 //!
-//! A gzip file of several members would do, but Perfetto takes 32 MB of memory for each. Pieces of
-//! raw deflate that end with a whole byte, one after the other, are one member: so `pigz` does it.
+//! A gzip file of several members would also work, but Perfetto takes 32 MB of memory per member.
+//! Pieces of raw deflate that end on a byte boundary can be concatenated to one member, as in
+//! `pigz`.
 
 use super::error::OutputError;
 use super::set::{SetMembers, SetPlace};
@@ -16,28 +17,28 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a gzip file begins with: deflate, no name, no time, packed fast, on any system.
+/// First bytes of a gzip file: deflate, no name, no time, fast level, unknown system.
 const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 255];
-/// An empty last block of deflate.
+/// Empty last block of deflate.
 const LAST: [u8; 2] = [3, 0];
-/// Bytes that are handed on at once.
+/// Size of blocks that are passed on, bytes.
 const BLOCK: usize = 1 << 16;
 
-/// Of this process: pieces are named by it.
+/// Number of pieces made by this process, for their names.
 static PIECES: AtomicU64 = AtomicU64::new(0);
 
-/// A part of a file that is not written yet. Its own file goes with it.
+/// Part of a file that is still to be joined. Its own file is removed on drop.
 pub struct Piece {
     path: PathBuf,
-    /// The work folder stays as long as this.
+    /// Keeps the work folder alive.
     _folder: Folder,
-    /// As stored.
+    /// Stored size, bytes.
     pub bytes: u64,
-    /// Of what is packed.
+    /// Checksum of the uncompressed content.
     sum: Crc,
 }
 
-/// Holds the work folder of a target.
+/// Keeps a target's work folder alive.
 enum Folder {
     File(Arc<WorkFolder>),
     Set(Arc<SetMembers>),
@@ -57,7 +58,7 @@ impl Folder {
         }
     }
 
-    /// One for a piece of an object: what is in a store is not read back.
+    /// Creates a temporary folder for pieces of an object, because stores are not read back.
     fn temporary(target: &Target) -> Result<Folder, OutputError> {
         let number = PIECES.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}-{number}", std::process::id());
@@ -78,16 +79,16 @@ impl Folder {
 
 impl Drop for Piece {
     fn drop(&mut self) {
-        // if it stays, the work folder takes it along
+        // if this fails, the file is removed with the work folder
         drop(disk::remove_file(&self.path));
     }
 }
 
 impl Target {
-    /// Writes what [`Target::join`] puts into the file, in the same folder.
+    /// Writes a piece for [`Target::join`], in the same folder as the target.
     ///
     /// # Errors
-    /// The target is a pipe or a device, or the piece cannot be written.
+    /// Fails if the target is a pipe or a device, or the piece cannot be written.
     pub fn piece<T>(
         &self,
         fill: impl FnOnce(&mut (dyn Write + Send)) -> io::Result<T>,
@@ -115,11 +116,11 @@ impl Target {
         ))
     }
 
-    /// Writes pieces one after the other; each is gone when it is in the file. Returns the stored
+    /// Concatenates pieces into the file, and removes each one after copying. Returns the stored
     /// size, bytes.
     ///
     /// # Errors
-    /// As those of [`Target::write`].
+    /// Fails like [`Target::write`].
     pub fn join(
         &self,
         begin: &[u8],
@@ -138,7 +139,7 @@ impl Target {
             for (at, piece) in pieces.into_iter().enumerate() {
                 self.put(if at > 0 { between } else { &[] }, out, &mut sum)?;
                 io::copy(&mut File::open(&piece.path)?, out)?;
-                // from the pieces' own sums: no byte of them is read a second time
+                // combines the checksums, so that no byte is read again
                 sum.combine(&piece.sum);
             }
             self.put(end, out, &mut sum)?;
@@ -163,7 +164,7 @@ impl Target {
     }
 
     fn packed<W: Write>(&self, sink: W) -> Packed<W> {
-        // raw deflate: the file has one header and one trailer, which `join` writes
+        // raw deflate: the file has a single header and trailer, which `join` writes
         let pack = self
             .is_gzip()
             .then(|| Compress::new(Compression::fast(), false));
@@ -177,7 +178,7 @@ impl Target {
     }
 }
 
-/// Packs, unless the file is to be plain.
+/// Writer that compresses, unless the file is to be plain.
 struct Packed<W> {
     sink: W,
     pack: Option<Compress>,
@@ -187,9 +188,9 @@ struct Packed<W> {
 }
 
 impl<W: Write> Packed<W> {
-    /// Packs so that a whole byte is the end. Gives the stored size and the sum of what was packed.
+    /// Ends on a byte boundary. Returns the stored size, and the checksum of the content.
     fn finish(mut self) -> io::Result<(u64, Crc)> {
-        // an empty piece would still be a block of deflate between two others
+        // an empty piece would still add a block of deflate
         if self.sum.amount() > 0 {
             self.pack(&[], FlushCompress::Sync)?;
         }
@@ -211,7 +212,7 @@ impl<W: Write> Packed<W> {
                 .unwrap_or_default();
             self.sink.write_all(&self.block)?;
             self.bytes += self.block.len() as u64;
-            // where there was room left nothing is held back
+            // if the buffer was not filled, the encoder holds nothing back
             if bytes.is_empty() && self.block.len() < self.block.capacity() {
                 return Ok(());
             }
@@ -240,7 +241,7 @@ mod tests {
     #[test]
     fn pieces_are_one_file() {
         let folder = tempfile::tempdir().expect("a folder");
-        // more than a block, little, nothing; what packs badly
+        // more than a block, little, nothing, and incompressible content
         let texts = [
             vec![b'a'; 300_000],
             b"short".to_vec(),
@@ -261,7 +262,7 @@ mod tests {
             assert_eq!(file.len() as u64, stored);
             let mut whole = vec![];
             if name.ends_with(".gz") {
-                // one member, and its sum is right
+                // a single member with a valid checksum
                 flate2::bufread::GzDecoder::new(&file[..])
                     .read_to_end(&mut whole)
                     .expect("unpacks");

@@ -1,28 +1,27 @@
-//! Where a path leads that is to be written: links are followed, what is open or no file is never
-//! replaced.
+//! Resolves paths to write: follows links, and never replaces open files or non-files.
 
 use crate::storage::is_url;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// As many links as Linux follows.
+/// Number of links followed, as in Linux.
 const MAX_LINKS: usize = 40;
 
-/// What a path leads to.
+/// Destination of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PathKind {
     /// The standard output of this process.
     Stdout,
-    /// A pipe, a device, a file that is open already: it is written to as it is.
+    /// A pipe, a device, or a file that is already open: written in place.
     Stream(PathBuf),
-    /// A file, which is there or is to be made; no link.
+    /// A file, existing or to be created; without links.
     File(PathBuf),
     /// An object of a store, named by a URL.
     Object,
 }
 
 impl PathKind {
-    /// Follows the links of `path`. What cannot be followed fails where it is opened.
+    /// Follows the links of `path`. Opening a path that cannot be resolved will fail.
     pub(super) fn find(path: &Path) -> PathKind {
         if path == Path::new("-") {
             return PathKind::Stdout;
@@ -31,7 +30,7 @@ impl PathKind {
             return PathKind::Object;
         }
         let mut path = path.to_owned();
-        // links in a circle end here; opening the path then says what is wrong
+        // circular links end here; opening the path then reports the error
         for _ in 0..MAX_LINKS {
             if let Some(number) = open_descriptor(&path) {
                 return match number {
@@ -56,7 +55,7 @@ impl PathKind {
     }
 }
 
-/// Whether a path names what a process has open; with the number if the process is this one.
+/// Detects paths of open files; returns the descriptor if it is one of this process.
 fn open_descriptor(path: &Path) -> Option<Option<u32>> {
     let parts: Vec<&str> = path
         .components()
@@ -72,7 +71,7 @@ fn open_descriptor(path: &Path) -> Option<Option<u32>> {
         ["/", "dev", "fd", number] | ["/", "proc", "self" | "thread-self", "fd", number] => {
             Some(number.parse().ok())
         }
-        // open in another process: replacing the file would not reach it
+        // open in another process, which would not see a replaced file
         ["/", "proc", _, "fd", _] => Some(None),
         _ => None,
     }
@@ -111,7 +110,7 @@ mod tests {
         symlink("/dev/stdout", path("out.et")).expect("a link");
         symlink("/dev/null", path("null.et")).expect("a link");
         symlink("circle.et", path("circle.et")).expect("a link");
-        // whether there is a file at its end or not
+        // for a missing and for an existing file
         for _ in 0..2 {
             let end = PathKind::File(path("far/x.et"));
             assert_eq!(PathKind::find(&path("nearer.et")), end);

@@ -1,5 +1,5 @@
-//! Files that belong together, such as those of all ranks: they replace those of an earlier run as
-//! a whole.
+//! Sets of files that belong together, such as the files of all ranks. They replace the files of an
+//! earlier run as a whole.
 
 use super::error::OutputError;
 use super::journal::{self, Failure, Journal};
@@ -16,60 +16,60 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The work folder of a set is named by this: all sets in one folder share it.
+/// Name of a set's work folder, shared by all sets in one folder.
 const NAME: &str = "set";
 
-/// The files of a set in one folder and its subfolders.
+/// The files of a set, in one folder and its subfolders.
 #[derive(Debug)]
 pub struct FileSet {
     folder: PathBuf,
-    /// Folders that were made for it, the innermost first.
+    /// Folders created for the set, the innermost first.
     made: Vec<PathBuf>,
     overwrite: bool,
     inner: Arc<SetMembers>,
 }
 
-/// What targets share with their set.
+/// State that targets share with their set.
 #[derive(Debug)]
 pub(super) struct SetMembers {
     pub(super) place: SetPlace,
-    /// Files that are written, by their names within the folder.
+    /// Names of written files, relative to the folder.
     written: Mutex<BTreeSet<String>>,
 }
 
-/// Where the files of a set are until all are written.
+/// Place of a set's files until all are written.
 #[derive(Debug)]
 pub(super) enum SetPlace {
     Disk(WorkFolder),
-    /// In a store, which does not show them yet.
+    /// A store, which does not show them yet.
     Objects(WaitingObjects),
 }
 
 impl SetMembers {
-    /// A file of this name is whole.
+    /// Records a file as complete.
     pub(super) fn add(&self, name: &str) {
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         written.insert(name.to_owned());
     }
 
-    /// Where a file lies until all are written, within the work folder.
+    /// Returns the path of a file within the work folder until all files are written.
     pub(super) fn new_path(name: &str) -> PathBuf {
         Path::new(journal::NEW).join(name)
     }
 }
 
 impl FileSet {
-    /// A set in `folder`, which is made. With `overwrite` it may replace files.
+    /// Creates a set in `folder`, and the folder itself. With `overwrite`, it may replace files.
     ///
     /// # Errors
-    /// If another process writes a set there, the folder cannot be written, or the replacement that
-    /// an earlier run began cannot be finished.
+    /// Fails if another process is writing a set there, the folder cannot be written, or an
+    /// interrupted replacement cannot be finished.
     pub fn new(folder: &Path, overwrite: bool) -> Result<FileSet, OutputError> {
-        // `-` is standard output everywhere else; a folder of that name is `./-`
+        // `-` is standard output everywhere else; use `./-` for a folder of that name
         if folder.starts_with("-") {
             return Err(OutputError::FolderOnStdout);
         }
-        // the folder of a run that is the root itself ends with a stroke
+        // the folder of a run that is the root itself ends with a slash
         let folder = trimmed(folder);
         if is_url(&folder) {
             upload::check_writable(&folder).with_path(FileAction::Write, &folder)?;
@@ -98,20 +98,21 @@ impl FileSet {
         })
     }
 
-    /// The folders that were made for it, the innermost first.
+    /// Returns the folders created for the set, the innermost first.
     pub(crate) fn made_folders(&self) -> &[PathBuf] {
         &self.made
     }
 
-    /// Where it lies.
+    /// Returns the folder of the set.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// A file of the set. It has its place when the set is [put in place](FileSet::replace).
+    /// Creates a file of the set. It gets its place when the set is [put in
+    /// place](FileSet::replace).
     ///
     /// # Errors
-    /// If it is there already and must not be replaced.
+    /// Fails if the file exists and must not be replaced.
     pub fn target(&self, name: &str, format: OutputFormat) -> Result<Target, OutputError> {
         let path = self.folder.join(name);
         refuse_existing(&path, &path, self.overwrite)?;
@@ -127,7 +128,7 @@ impl FileSet {
         })
     }
 
-    /// Leaves out a file that was written.
+    /// Removes a written file from the set.
     pub fn discard(&self, name: &str) {
         self.written().remove(name);
         if let SetPlace::Objects(waiting) = &self.inner.place {
@@ -135,28 +136,28 @@ impl FileSet {
         }
     }
 
-    /// Whether a file of this name was written.
+    /// Returns true if a file of this name was written.
     pub fn has(&self, name: &str) -> bool {
         self.written().contains(name)
     }
 
-    /// Whether no file was written.
+    /// Returns true if no file was written.
     pub fn is_empty(&self) -> bool {
         self.written().is_empty()
     }
 
-    /// Gives all files that were written their places, and removes `earlier` ones: all or nothing.
+    /// Moves all written files into place and removes `earlier` ones: all or nothing.
     ///
     /// # Errors
-    /// If a place cannot be taken. Then all is as before, or the next set in the folder finishes
-    /// it; the error says which.
+    /// Fails if a file cannot be moved. Then everything is unchanged, or the next set in the folder
+    /// finishes the replacement; the error states which.
     pub fn replace(&self, earlier: Vec<String>) -> Result<(), OutputError> {
         let written: Vec<String> = self.written().iter().cloned().collect();
-        // nothing to replace needs no journal, which the next run would have to look at
+        // an empty replacement needs no journal, which the next run would have to read
         if written.is_empty() && earlier.is_empty() {
             return Ok(());
         }
-        // looked at again: hours may lie between the first look and this
+        // checked again: hours may have passed since the first check
         for name in &written {
             let path = self.folder.join(name);
             refuse_existing(&path, &path, self.overwrite)?;
@@ -176,7 +177,7 @@ impl FileSet {
                 source: Box::new(error),
             }),
             Err(Failure::Cut(error)) => {
-                // the journal is all that the next run has to finish it by
+                // the next run needs the journal to finish the replacement
                 work.keep();
                 Err(OutputError::PartlyReplaced {
                     folder: self.folder.clone(),
@@ -186,15 +187,15 @@ impl FileSet {
         }
     }
 
-    /// A store has no names to change: each object comes at once, and they come one by one. None
-    /// does before all have their content there.
+    /// Replaces objects. A store cannot rename, so objects become visible one by one, but only
+    /// after all of them are uploaded.
     fn replace_objects(
         &self,
         waiting: &WaitingObjects,
         written: &[String],
         earlier: &[String],
     ) -> Result<(), OutputError> {
-        // held, so that a signal ends the program before all of them or behind
+        // held, so that a signal ends the program before or after all of them
         let _changes = Changes::begin();
         let (done, failed) = waiting.commit(&self.folder, written, self.overwrite);
         let stale: &[_] = if failed.is_none() { earlier } else { &[] };

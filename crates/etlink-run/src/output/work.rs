@@ -1,8 +1,8 @@
-//! Work folders: where results lie until they are whole.
+//! Work folders, which contain results until they are complete.
 //!
-//! `x.et` is written in `.etlink-write.x.et` beside it. A file in the folder is locked as long as
-//! the process lives. So two runs never write one result, and what a killed run left is known by
-//! its free lock.
+//! `x.et` is written in `.etlink-write.x.et` next to it. A file in the folder stays locked while
+//! the process lives. So two runs never write the same result, and a free lock marks the remains of
+//! a killed run.
 
 use super::disk;
 use super::error::OutputError;
@@ -16,28 +16,29 @@ use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What the names of work folders begin with.
+/// Prefix of the names of work folders.
 const PREFIX: &str = ".etlink-write.";
-/// Names of files have up to 255 bytes; longer ones share a work folder.
+/// Maximum length of a result's name in that of its work folder. File names have up to 255 bytes;
+/// results with longer names may share a folder.
 const NAME_BYTES: usize = 200;
-/// How often another process may remove the folder while it is claimed.
+/// Number of retries if other processes remove the folder while it is claimed.
 const ATTEMPTS: usize = 100;
 
-/// A work folder of this process. It is removed with all that is in it when this is dropped.
+/// A work folder of this process. Removed with its content on drop.
 #[derive(Debug)]
 pub(super) struct WorkFolder {
     path: PathBuf,
-    /// Locked while it is open.
+    /// Open lock file, which holds the lock.
     _lock: File,
-    /// A replacement that could not be finished stays, for the next run.
+    /// True to keep the folder for the next run, with a replacement that could not be finished.
     kept: AtomicBool,
 }
 
-/// Why a folder is not ours.
+/// Reason that a folder cannot be claimed.
 enum Refusal {
-    /// A process writes there; its number, if known.
+    /// Another process is writing; its id, if known.
     Busy(Option<u32>),
-    /// It is there, and the file system has no locks that say whether its process lives.
+    /// The folder exists, and the file system has no locks to check if its process lives.
     NoLocks,
     Io(io::Error),
 }
@@ -49,12 +50,12 @@ impl From<io::Error> for Refusal {
 }
 
 impl WorkFolder {
-    /// Takes the work folder of `name` in `folder`, after an interrupted run if need be. `subject`
-    /// is what the user knows: the file or the folder that is written. Also clears away what other
-    /// interrupted runs left in `folder`.
+    /// Claims the work folder of `name` in `folder`, recovering it after an interrupted run.
+    /// `subject` is the written file or folder, for messages. Also removes remains of other
+    /// interrupted runs from `folder`.
     ///
     /// # Errors
-    /// If another process has it, or the folder cannot be written.
+    /// Fails if another process holds it, or the folder cannot be written.
     pub(super) fn claim(
         folder: &Path,
         name: &OsStr,
@@ -87,14 +88,14 @@ impl WorkFolder {
             }
         };
         work.recover(folder)?;
-        // results of other names too: nobody may ever write those again
+        // also for results of other names, which may never be written again
         clear_others(folder, &path);
         Ok(work)
     }
 
-    /// Locks a work folder, which is made if that is asked for.
+    /// Locks a work folder, after creating it if `make` is true.
     fn take(path: &Path, make: bool) -> Result<WorkFolder, Refusal> {
-        // a signal between making the folder and listing it would leave the folder behind
+        // a signal between creating and registering the folder would leave it behind
         let mut changes = Changes::begin();
         let lock = path.join(LOCK);
         for _ in 0..ATTEMPTS {
@@ -108,11 +109,11 @@ impl WorkFolder {
                 return Err(linked(link).into());
             }
             let mut how = File::options();
-            // by append, which keeps the number of the process that has it
+            // by append, to keep the process id of the holder
             how.read(true).append(true).create(make);
             let mut file = match how.open(&lock) {
                 Ok(file) => file,
-                // whoever had it has just removed it
+                // the previous holder has just removed it
                 Err(error) if make && error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => {
                     if is_new {
@@ -124,7 +125,7 @@ impl WorkFolder {
             match disk::lock(&file, &lock) {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => return Err(Refusal::Busy(process_in(&mut file))),
-                // without locks the folder itself is one, but says not whether its process lives
+                // without locks, creating the folder is the claim, but its process may have ended
                 Err(TryLockError::Error(error)) if is_without_locks(&error) => {
                     if !is_new {
                         return Err(Refusal::NoLocks);
@@ -137,11 +138,11 @@ impl WorkFolder {
                     return Err(error.into());
                 }
             }
-            // whoever had the folder removed it between our opening and our locking
+            // the previous holder removed the folder between opening and locking
             if !is_same(&file, &lock) {
                 continue;
             }
-            // only messages want the number: a full disk is reported when the result is written
+            // only messages use the id: a full disk is reported when the result is written
             drop(file.set_len(0));
             drop(writeln!(file, "{}", std::process::id()));
             changes.add_unfinished(path);
@@ -154,7 +155,7 @@ impl WorkFolder {
         Err(Refusal::Busy(None))
     }
 
-    /// Finishes a replacement of files in `folder` that was cut, and removes what is left of an
+    /// Finishes an interrupted replacement of files in `folder`, and removes remains of an
     /// interrupted run.
     fn recover(&self, folder: &Path) -> Result<(), OutputError> {
         let changes = Changes::begin();
@@ -168,19 +169,19 @@ impl WorkFolder {
         Ok(remove_content(&self.path).with_path(FileAction::Clear, &self.path)?)
     }
 
-    /// Where it lies.
+    /// Returns the path of the folder.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Leaves what is in it when this is dropped.
+    /// Keeps the folder's content on drop.
     pub(super) fn keep(&self) {
         self.kept.store(true, Ordering::Relaxed);
     }
 
-    /// Makes a file in it, with the folders of its name.
+    /// Creates a file in the folder, with the folders of its name.
     pub(super) fn create(&self, name: &Path) -> io::Result<disk::DiskFile> {
-        // else a file could appear after a signal has cleared the folder
+        // otherwise a file could appear after a signal handler has cleared the folder
         let _changes = Changes::begin();
         let path = self.path.join(name);
         if let Some(folder) = path.parent() {
@@ -200,14 +201,13 @@ impl Drop for WorkFolder {
     }
 }
 
-/// Whether a folder of this name is passed by when traces are looked for: etlink keeps unfinished
-/// files there.
+/// Returns true if a folder contains unfinished files of etlink, so that discovery skips it.
 ///
 /// # Errors
-/// If files beside it are being replaced, or that was cut: they are of two runs.
+/// Fails if the files next to it are being replaced, or this was interrupted: they are of two runs.
 pub fn is_work_folder(path: &Path) -> Result<bool, OutputError> {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-    // also those of `etlink record`: `.etlink` has what its processes are writing
+    // also folders of `etlink record`: `.etlink` has files that its processes are writing
     if name != b".etlink" && !name.starts_with(b".etlink-") {
         return Ok(false);
     }
@@ -224,8 +224,8 @@ pub fn is_work_folder(path: &Path) -> Result<bool, OutputError> {
     Ok(true)
 }
 
-/// Finishes or removes what processes that are gone left in `folder`. What cannot be is for their
-/// next run.
+/// Finishes or removes the work of ended processes in `folder`. Failures are left to the next run
+/// of the same result.
 fn clear_others(folder: &Path, own: &Path) {
     let Ok(entries) = fs::read_dir(folder) else {
         return;
@@ -238,7 +238,7 @@ fn clear_others(folder: &Path, own: &Path) {
         }
         match WorkFolder::take(&path, false) {
             Ok(work) => drop(work.recover(folder)),
-            // of a process that was killed between two calls, and then it is empty
+            // from a process that was killed between two calls; the folder is empty
             Err(Refusal::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
                 drop(disk::remove_folder(&path));
             }
@@ -258,8 +258,8 @@ fn work_name(name: &OsStr) -> String {
     format!("{PREFIX}{short}")
 }
 
-/// Etlink makes no links in work folders. Through one that came with an archive, what is cleared
-/// would be somebody's folder elsewhere.
+/// Creates the error for a link in place of a work folder, which etlink never creates. Clearing a
+/// folder through a link from an archive could destroy another folder.
 fn linked(path: &Path) -> io::Error {
     let what = format!(
         "{} is a link, which etlink did not make: remove it",
@@ -268,9 +268,9 @@ fn linked(path: &Path) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, what)
 }
 
-/// Whether a file system has no locks, as some of networks.
+/// Returns true if a file system has no locks, like some network file systems.
 fn is_without_locks(error: &io::Error) -> bool {
-    // ENOLCK, for which there is no kind
+    // ENOLCK, which has no `ErrorKind`
     const NO_LOCKS: i32 = if cfg!(target_os = "linux") { 37 } else { 77 };
     error.kind() == io::ErrorKind::Unsupported || error.raw_os_error() == Some(NO_LOCKS)
 }
@@ -282,7 +282,7 @@ fn process_in(lock: &mut File) -> Option<u32> {
     text.trim().parse().ok()
 }
 
-/// Whether the file that is open is still the one of that name.
+/// Returns true if an open file is still the one at this path.
 #[cfg(unix)]
 fn is_same(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -292,7 +292,7 @@ fn is_same(file: &File, path: &Path) -> bool {
     matches!((open, named), (Ok(open), Ok(named)) if open == named)
 }
 
-/// A file that is open cannot be removed.
+/// Returns true: open files cannot be removed on this system.
 #[cfg(not(unix))]
 fn is_same(_: &File, _: &Path) -> bool {
     true

@@ -1,4 +1,4 @@
-//! The files of a work folder that other processes look at, and how it is removed.
+//! Files of a work folder that other processes read, and the removal of the folder.
 
 use super::disk;
 use crate::file_kind::is_absence;
@@ -6,41 +6,41 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// The file that is locked; it has the number of the process, for messages.
+/// Name of the lock file, which contains the process id for messages.
 pub(super) const LOCK: &str = "lock";
-/// The journal of a replacement of files.
+/// Name of the journal of a replacement.
 pub(super) const JOURNAL: &str = "journal.json";
 
-/// Whether a work folder has a journal: files are being replaced, or that was cut.
+/// Returns true if a work folder has a journal: a replacement is in progress or was interrupted.
 pub(super) fn has_journal(work: &Path) -> bool {
     match work.join(JOURNAL).symlink_metadata() {
         Ok(_) => true,
-        // where nobody knows, the files around it are not taken for a whole set
+        // if unknown, the files next to it are not taken for a complete set
         Err(error) => !is_absence(&error),
     }
 }
 
-/// Removes a work folder of which the lock is ours, unless files are being replaced out of it; or a
-/// file of ours.
+/// Removes a work folder locked by this process, unless files are being replaced from it. Also
+/// removes a single file of this process.
 pub fn remove_work(path: &Path) {
     if path.is_file() {
-        // the program is being ended: nobody is left to be told
+        // the program is ending: nobody could read an error
         drop(disk::remove_file(path));
     } else if !has_journal(path) {
         remove(path);
     }
 }
 
-/// The lock goes last: who finds the folder without it finds it empty.
+/// Removes a work folder, the lock last: a folder without a lock is empty.
 pub(super) fn remove(path: &Path) {
-    // what stays is for the next run; the result is what counts
+    // remains are left to the next run; the result matters
     if remove_content(path).is_ok() && disk::remove_file(&path.join(LOCK)).is_ok() {
-        // another process may have made a lock in it meanwhile, then it stays
+        // stays if another process has meanwhile created a lock in it
         drop(disk::remove_folder(path));
     }
 }
 
-/// All but the lock.
+/// Removes all content but the lock.
 pub(super) fn remove_content(path: &Path) -> io::Result<()> {
     for entry in fs::read_dir(path)? {
         let entry = entry?;

@@ -1,4 +1,4 @@
-//! Why a phase cannot go on.
+//! Errors of phases.
 
 use super::shard::Shard;
 use crate::text::file_name;
@@ -6,33 +6,33 @@ use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_model::Setting;
 use std::path::{Path, PathBuf};
 
-/// What names of files begin with that a join writes.
+/// Prefix of the names of files that a join writes.
 pub(crate) const AGREEMENT: &str = "agreement";
 
-/// What a shard failed with on a rank.
+/// Error of a shard on a rank, as stored for the join.
 #[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct StoredError {
     /// The error and its causes.
     pub message: String,
-    /// What the user can do.
+    /// Remedy for the user.
     pub remedy: Option<String>,
-    /// The file that it is about, where it is about one.
+    /// File of the error, if there is a single one.
     pub file: Option<String>,
-    /// Where in the file, where that is known.
+    /// Position in the file, if known.
     pub place: Option<String>,
-    /// Whether a trace was refused because it is damaged.
+    /// True if a trace was refused because of damage.
     pub is_refused: bool,
 }
 
-/// What a phase goes on with.
+/// Earlier phase with which a phase continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EarlierPhase {
-    /// The summaries.
+    /// Summaries of shards.
     Summaries,
-    /// The join, of summaries that are as old as it.
+    /// The join, of the current summaries.
     Join,
-    /// The join; since then the shard was summarized again.
+    /// A join that is outdated, because the shard was summarized again.
     OldJoin,
 }
 
@@ -52,45 +52,45 @@ impl EarlierPhase {
     }
 }
 
-/// Why a phase cannot go on.
+/// Error of a phase.
 #[derive(Debug, thiserror::Error)]
 pub enum PhaseError {
-    /// A file of an earlier phase is not there, or cannot be read.
+    /// A file of an earlier phase is missing or cannot be read.
     #[error("cannot read {}", path.display())]
     Unreadable {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// A file of an earlier phase is not there, or is no file.
+    /// A file of an earlier phase is missing or not a regular file.
     #[error("{}: there is no such file: {}", path.display(), write_again(path))]
     NoFile {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// A file of an earlier phase is no such file, or of another version of etlink.
+    /// A file of an earlier phase has another format, or comes from another version of etlink.
     #[error(
         "{}: another version of etlink wrote it, or something else did: run all phases with one \
          version",
         path.display()
     )]
     OtherVersion {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// A file of an earlier phase is cut or changed.
+    /// A file of an earlier phase is truncated or modified.
     #[error("{}: it is damaged: {}", path.display(), write_again(path))]
     Damaged {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// What was made of a rank cannot be stored.
+    /// The result of a rank cannot be stored.
     #[error("{}: cannot be stored", path.display())]
     CannotStore {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the encoder.
         source: std::io::Error,
     },
     /// No shard was summarized.
@@ -99,10 +99,10 @@ pub enum PhaseError {
         folder.display()
     )]
     NoSummaries {
-        /// The folder of the phases.
+        /// Folder of the phases.
         folder: PathBuf,
     },
-    /// Some shards were not summarized.
+    /// Some shards have no summaries.
     #[error(
         "{} of {count} shards have no summaries: {}; run `--phase summaries --shard {}/{count}`",
         missing.len(),
@@ -110,47 +110,47 @@ pub enum PhaseError {
         missing.first().copied().unwrap_or(0)
     )]
     MissingShards {
-        /// Their numbers.
+        /// Numbers of the missing shards.
         missing: Vec<u32>,
-        /// How many shards there are.
+        /// Total number of shards.
         count: u32,
     },
-    /// Summaries are there of several numbers of shards.
+    /// The folder has summaries for different total numbers of shards.
     #[error(
         "{}: summaries of {one} shards and of {other}: remove those that are not meant",
         folder.display()
     )]
     SeveralCounts {
-        /// The folder of the phases.
+        /// Folder of the phases.
         folder: PathBuf,
-        /// A number of shards.
+        /// One total number of shards.
         one: u32,
-        /// Another.
+        /// Another total number of shards.
         other: u32,
     },
-    /// A phase saw other ranks than there are now, or other files of them.
+    /// The ranks or their files have changed since an earlier phase.
     #[error(
         "the traces have changed since shard {shard} was {}: {change}; {}",
         phase.done(),
         phase.repeat()
     )]
     OtherTraces {
-        /// The shard.
+        /// Shard of the earlier phase.
         shard: Shard,
-        /// Which phase it was.
+        /// The earlier phase.
         phase: EarlierPhase,
-        /// What has changed first.
+        /// Description of the first change.
         change: String,
     },
-    /// A shard was summarized, or joined, with other options.
+    /// A shard was summarized or joined with other options.
     #[error("shard {shard} was run with another {option}: give all phases the same options")]
     OtherOption {
-        /// The shard.
+        /// Shard of the earlier phase.
         shard: Shard,
-        /// What differs.
+        /// Name of the option that differs.
         option: String,
     },
-    /// Ranks failed, and files of an earlier run would stay where theirs belong.
+    /// Some ranks failed, and files of an earlier run would stay in their places.
     #[error(
         "{}: {failed} ranks failed, and {file} of an earlier run would stay beside the others: \
          do what is said of each, write to another folder, or remove the file",
@@ -159,43 +159,43 @@ pub enum PhaseError {
     EarlierRankStays {
         /// Folder of the run.
         folder: PathBuf,
-        /// How many of its ranks failed.
+        /// Number of failed ranks.
         failed: usize,
-        /// A file of the earlier run.
+        /// Name of a file of the earlier run.
         file: String,
     },
-    /// A rank is to be written that could not be joined, because it failed then.
+    /// A rank cannot be written because it failed before the join.
     #[error("it failed when it was summarized: {message}; mend that and run all phases again")]
     FailedBefore {
-        /// Why it failed.
+        /// Error of the rank.
         message: String,
     },
-    /// A rank is to be written that was refused as damaged.
+    /// A rank cannot be written because it was refused as damaged.
     #[error(
         "its traces are damaged and were refused when it was summarized: mend them, or run all \
          phases again without {}",
         Setting::Strict
     )]
     RefusedBefore,
-    /// Ranks are to be written that were not joined.
+    /// Ranks cannot be written because their shard was not joined.
     #[error(
         "{}: shard {shard} has not been joined: run `--phase join`, with as many shards in all \
          phases",
         folder.display()
     )]
     NotJoined {
-        /// The folder of the phases.
+        /// Folder of the phases.
         folder: PathBuf,
-        /// The shard.
+        /// The shard that was not joined.
         shard: Shard,
     },
-    /// A whole report is wanted of what does a shard alone.
+    /// A whole report is requested from a query of a single shard.
     #[error("only a shard is summarized: the join makes the report")]
     OnlyShard,
-    /// A report on one trace is to be made in phases.
+    /// A report on one trace is requested in phases.
     #[error("phases are for the ranks of a folder: leave --phase out for one trace")]
     OneTrace,
-    /// All ranks are to be one file, which no shard can write.
+    /// One file of all ranks is requested, which no shard can write.
     #[error("phases write a file for each rank: leave --phase out for one file of all ranks")]
     OneFile,
 }
@@ -209,7 +209,8 @@ impl PhaseError {
     }
 }
 
-/// What to do for the file of a shard: the join writes those for the last phase, for all shards.
+/// Returns the remedy for a shard's file: the join writes the files of the last phase for all
+/// shards.
 fn write_again(path: &Path) -> &'static str {
     if file_name(path).starts_with(AGREEMENT) {
         "run `--phase join` again"
@@ -218,7 +219,7 @@ fn write_again(path: &Path) -> &'static str {
     }
 }
 
-/// The first of many numbers.
+/// Returns the first of many numbers, separated by commas.
 fn first_numbers(numbers: &[u32]) -> String {
     const SHOWN: usize = 8;
     let shown: Vec<String> = numbers.iter().take(SHOWN).map(u32::to_string).collect();

@@ -1,5 +1,4 @@
-//! The files that phases hand to each other, one for each shard: a line that says what and which
-//! version, then what the phase has for the next.
+//! Files that phases exchange, one per shard: a line with the kind and version, then the content.
 
 use super::error::PhaseError;
 use super::shard::Shard;
@@ -12,29 +11,29 @@ use serde::de::DeserializeOwned;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Summaries of traces repeat themselves; higher levels take longer and win little.
+/// zstd level: summaries of traces are repetitive; higher levels take longer and gain little.
 const ZSTD_LEVEL: i32 = 3;
 
-/// What is larger unpacked is no file of ours: summaries take some 40 bytes for each communication.
+/// Limit on the unpacked size of a valid file; summaries take some 40 bytes per communication.
 const MAX_UNPACKED_BYTES: u64 = 2 << 30;
 
 /// Files of one kind in a folder.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShardFiles<'f> {
     pub(crate) folder: &'f Path,
-    /// What their names begin with.
+    /// Prefix of the file names.
     pub(crate) stem: &'static str,
-    /// Counted up whenever what is in the files changes.
+    /// Version of the files, increased whenever their content changes.
     pub(crate) version: u32,
 }
 
 impl ShardFiles<'_> {
-    /// The first line of each.
+    /// Returns the first line of each file.
     fn head(&self) -> String {
         format!("etlink {} {}\n", self.stem, self.version)
     }
 
-    /// `summaries.3-of-64`.
+    /// Returns the path of a shard's file, such as `summaries.3-of-64`.
     pub(crate) fn path(&self, shard: Shard) -> PathBuf {
         self.folder.join(self.name(shard))
     }
@@ -44,16 +43,16 @@ impl ShardFiles<'_> {
         format!("{}.{index}-of-{count}", self.stem)
     }
 
-    /// The shard that the file of this name is of; `None` if it is another file.
+    /// Returns the shard of a file name; `None` if it is another file.
     fn shard_of(&self, name: &str) -> Option<Shard> {
         let rest = name.strip_prefix(self.stem)?.strip_prefix('.')?;
         let (index, count) = rest.split_once("-of-")?;
         let shard = Shard::new(index.parse().ok()?, count.parse().ok()?).ok()?;
-        // a number with zeros before it is nobody's name
+        // numbers with leading zeros are never written
         (self.name(shard) == name).then_some(shard)
     }
 
-    /// The shards whose files lie in the folder, in order; none where there is no folder.
+    /// Returns the shards with files in the folder, in order; none if the folder does not exist.
     pub(crate) fn shards(&self) -> Result<Vec<Shard>, PhaseError> {
         let entries = match storage::list(self.folder) {
             Ok(entries) => entries,
@@ -65,12 +64,13 @@ impl ShardFiles<'_> {
             let name = entry.name();
             shards.extend(name.to_str().and_then(|name| self.shard_of(name)));
         }
-        // folders are listed in any order
+        // the order of a listing is arbitrary
         shards.sort_unstable();
         Ok(shards)
     }
 
-    /// The shards that were summarized: all of one number of them.
+    /// Returns the shards with files in the folder, which must be all shards of a single total
+    /// number.
     pub(crate) fn all_shards(&self) -> Result<Vec<Shard>, PhaseError> {
         let found = self.shards()?;
         let Some(first) = found.first() else {
@@ -96,7 +96,7 @@ impl ShardFiles<'_> {
         Ok(all)
     }
 
-    /// Writes what `fill` writes; an earlier file is replaced as a whole.
+    /// Writes a file with the content that `fill` writes. An earlier file is replaced atomically.
     pub(crate) fn write_with(
         &self,
         shard: Shard,
@@ -104,7 +104,7 @@ impl ShardFiles<'_> {
     ) -> Result<PathBuf, OutputError> {
         let path = self.path(shard);
         storage::make_folders(self.folder).with_path(FileAction::MakeFolder, self.folder)?;
-        // the format says nothing here: a target is what replaces a file as a whole
+        // the format is irrelevant: a target is used to replace the file atomically
         let target = Target::new(&path, Some(OutputFormat::EtPlus), true)?;
         target.write(|out| {
             out.write_all(self.head().as_bytes())?;
@@ -113,8 +113,8 @@ impl ShardFiles<'_> {
         Ok(path)
     }
 
-    /// Writes a value: [postcard](https://postcard.jamesmunns.com/wire-format) packed by zstd with
-    /// a checksum.
+    /// Writes a value in [postcard](https://postcard.jamesmunns.com/wire-format), compressed by
+    /// zstd with a checksum.
     pub(crate) fn write<T: Serialize>(
         &self,
         shard: Shard,
@@ -126,17 +126,17 @@ impl ShardFiles<'_> {
         })
     }
 
-    /// Removes it.
+    /// Removes a shard's file.
     pub(crate) fn remove(&self, shard: Shard) -> Result<(), OutputError> {
         let path = self.path(shard);
         storage::remove(&path).with_path(FileAction::Remove, &path)?;
         Ok(())
     }
 
-    /// Opens it behind its first line.
+    /// Opens a shard's file, positioned behind its first line.
     pub(crate) fn open(&self, shard: Shard) -> Result<StoredShard, PhaseError> {
         let path = self.path(shard);
-        // a pipe would be waited for
+        // reading a pipe would block
         if !may_be_file(&path) {
             return Err(PhaseError::NoFile { path });
         }
@@ -154,7 +154,7 @@ impl ShardFiles<'_> {
         Ok(StoredShard { path, content })
     }
 
-    /// Reads the value that [`ShardFiles::write`] wrote.
+    /// Reads a value written by [`ShardFiles::write`].
     pub(crate) fn read<T: DeserializeOwned>(&self, shard: Shard) -> Result<T, PhaseError> {
         let bytes = self.read_packed(shard)?;
         postcard::from_bytes(&bytes).map_err(|_| PhaseError::Damaged {
@@ -162,7 +162,7 @@ impl ShardFiles<'_> {
         })
     }
 
-    /// Reads what is [packed](pack) behind its first line.
+    /// Reads the [packed](pack) content behind a file's first line.
     pub(crate) fn read_packed(&self, shard: Shard) -> Result<Vec<u8>, PhaseError> {
         let StoredShard { path, mut content } = self.open(shard)?;
         let mut packed = vec![];
@@ -173,14 +173,14 @@ impl ShardFiles<'_> {
     }
 }
 
-/// A file of a shard that is read from its beginning.
+/// A shard's file, read from its beginning.
 pub(crate) struct StoredShard {
     path: PathBuf,
     content: BufReader<Box<dyn Read + Send>>,
 }
 
 impl StoredShard {
-    /// The next of its pieces, unpacked.
+    /// Reads and unpacks the next piece.
     pub(crate) fn next_piece(&mut self) -> Result<Vec<u8>, PhaseError> {
         let piece = self.read_piece();
         let unreadable = |error| PhaseError::unreadable(&self.path, error);
@@ -190,14 +190,14 @@ impl StoredShard {
             .ok_or_else(|| self.damaged())
     }
 
-    /// It is cut or changed.
+    /// Creates the error for a truncated or modified file.
     pub(crate) fn damaged(&self) -> PhaseError {
         PhaseError::Damaged {
             path: self.path.clone(),
         }
     }
 
-    /// `None` where the file ends before the piece does.
+    /// Reads a packed piece; `None` if the file ends before the piece does.
     fn read_piece(&mut self) -> io::Result<Option<Vec<u8>>> {
         let (mut length, mut packed) = ([0; 8], vec![]);
         match self.content.read_exact(&mut length) {
@@ -205,14 +205,14 @@ impl StoredShard {
             read => read?,
         }
         let length = u64::from_le_bytes(length);
-        // a length of a damaged file takes no memory: only what is there is read
+        // a damaged length allocates no memory: only existing bytes are read
         let mut piece = self.content.by_ref().take(length);
         piece.read_to_end(&mut packed)?;
         Ok((packed.len() as u64 == length).then_some(packed))
     }
 }
 
-/// Writes a piece that is [packed](pack), behind its length.
+/// Writes a [packed](pack) piece, preceded by its length.
 pub(crate) fn write_piece(out: &mut dyn Write, packed: &[u8]) -> io::Result<()> {
     out.write_all(&(packed.len() as u64).to_le_bytes())?;
     out.write_all(packed)
@@ -226,7 +226,7 @@ pub(crate) fn pack(bytes: &[u8]) -> io::Result<Vec<u8>> {
     packer.finish()
 }
 
-/// What is packed; `None` where it is damaged.
+/// Unpacks bytes; `None` if they are damaged.
 fn unpack(packed: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = vec![];
     let unpacker = zstd::Decoder::new(packed).ok()?;

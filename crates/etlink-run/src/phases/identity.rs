@@ -1,4 +1,4 @@
-//! What a phase was run on, and how: later phases refuse what was done otherwise.
+//! Identity of a phase's traces and options: later phases refuse results of others.
 
 use super::error::{EarlierPhase, PhaseError};
 use super::listing::{FileState, FolderState};
@@ -9,25 +9,25 @@ use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 
-/// What was summarized, and how: the same in all phases and shards.
+/// Traces and options of summaries; equal in all phases and shards.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PhaseIdentity {
-    /// Each rank of the source, in their order.
+    /// Ranks of the source, in their order.
     pub(crate) ranks: Vec<RankIdentity>,
-    /// Options that what is handed on depends on, with their values.
+    /// Options that affect the stored results, with their values.
     pub(crate) settings: Vec<(String, String)>,
 }
 
-/// Which rank it is, and which state of its files.
+/// A rank and the state of its files.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct RankIdentity {
-    /// Folder of its run.
+    /// Folder of the rank's run.
     folder: String,
-    /// What its run's outputs begin with.
+    /// Prefix of the run's output files.
     name: String,
     label: String,
     files: Vec<FileState>,
-    /// Where the files are; not stored, and known only of what is there now.
+    /// Paths of the files; not stored, and known only for the current files.
     #[serde(skip)]
     paths: Vec<PathBuf>,
 }
@@ -41,7 +41,7 @@ impl PartialEq for RankIdentity {
 impl Eq for RankIdentity {}
 
 impl RankIdentity {
-    /// `state`: that of the folder in which its files were found.
+    /// Creates the identity of a rank; `state` is the state of the folder that contains its files.
     pub(crate) fn new(
         folder: &Path,
         name: &str,
@@ -64,13 +64,13 @@ impl RankIdentity {
         self.folder == other.folder && self.label == other.label
     }
 
-    /// Its name among all runs.
+    /// Returns the rank's name, unique among all runs.
     fn full_name(&self) -> String {
         let whole = Path::new(&self.folder).join(&self.label);
         whole.display().to_string()
     }
 
-    /// What has changed of a rank that was this one.
+    /// Describes the change of a rank since this state.
     fn change(&self, now: &RankIdentity) -> String {
         let files = self.files.iter().zip(&now.files).zip(&now.paths);
         let mut changes = files.filter_map(|((then, now), path)| {
@@ -88,7 +88,7 @@ impl RankIdentity {
 }
 
 impl PhaseIdentity {
-    /// Of ranks that are summarized, and of options with their values.
+    /// Creates the identity of ranks, and of options with their values.
     pub(crate) fn new<'o>(
         ranks: Vec<RankIdentity>,
         settings: impl IntoIterator<Item = (&'o str, String)>,
@@ -102,14 +102,14 @@ impl PhaseIdentity {
         }
     }
 
-    /// Refuses what an earlier phase did of a shard on other traces, or with other options.
+    /// Refuses results of an earlier phase of a shard with other traces or options.
     pub(crate) fn check(
         &self,
         shard: Shard,
         phase: EarlierPhase,
         now: &PhaseIdentity,
     ) -> Result<(), PhaseError> {
-        // options first: `--ranks` says of which ranks it is
+        // options first: `--ranks` determines the ranks
         for (before, after) in self.settings.iter().zip(&now.settings) {
             if before != after {
                 return Err(PhaseError::OtherOption {
@@ -128,7 +128,7 @@ impl PhaseIdentity {
         }
     }
 
-    /// The first that has changed of the ranks.
+    /// Describes the first change of the ranks.
     fn change(&self, now: &PhaseIdentity) -> Option<String> {
         let all = self.ranks.iter().zip(&now.ranks);
         let differing = all.clone().find(|(then, now)| then != now);
@@ -140,7 +140,7 @@ impl PhaseIdentity {
         }
         let (then, now) = (&self.ranks, &now.ranks);
         let first_of = |ranks: &[RankIdentity], others: &[RankIdentity]| {
-            // both are in one order
+            // both lists have the same order
             let at = ranks
                 .iter()
                 .zip(others)

@@ -1,5 +1,5 @@
-//! What was found in a folder, kept for the other shards: to look at the first bytes of each file of
-//! two thousand ranks takes a shard longer than to link some of them.
+//! Files found in a folder, stored for other shards: detecting the kinds of all files of two
+//! thousand ranks takes a shard longer than linking some of them.
 
 use super::files::{ShardFiles, pack};
 use super::shard::Shard;
@@ -15,11 +15,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-/// Counted up whenever what is in the file changes.
+/// Version of the file, increased whenever its content changes.
 const VERSION: u32 = 2;
 
-/// Size of a file as stored, and the time of its last change, ns since the Unix epoch; zeros of one
-/// that cannot be asked, and fails when it is read.
+/// Stored size of a file, and its modification time in ns since the Unix epoch. Both are zero if
+/// the system does not return them; reading the file then fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FileState {
     bytes: u64,
@@ -27,12 +27,12 @@ pub(crate) struct FileState {
 }
 
 impl FileState {
-    /// Asks for it.
+    /// Returns the current state of a file.
     pub(crate) fn of(path: &Path) -> FileState {
         storage::file_data(path).map_or(FileState::default(), FileState::from)
     }
 
-    /// How a file that was in this state has changed, as the end of a sentence about it.
+    /// Describes the change since this state, as the end of a sentence about the file.
     pub(crate) fn change(&self, now: &FileState) -> Option<String> {
         if self.bytes != now.bytes {
             return Some(format!(
@@ -59,16 +59,16 @@ impl From<FileData> for FileState {
     }
 }
 
-/// The files of a folder and of those in it, without a look into any.
+/// States of all files in a folder and its subfolders, without their contents.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FolderState {
     files: BTreeMap<PathBuf, FileState>,
-    /// A folder in it cannot be listed.
+    /// True if a subfolder cannot be listed.
     is_partial: bool,
 }
 
 impl FolderState {
-    /// Lists a folder. One that cannot be listed is empty. O(files).
+    /// Lists a folder and its subfolders; unreadable ones count as empty. O(files).
     pub(crate) fn of(root: &Path) -> FolderState {
         let mut state = FolderState::default();
         let mut folders = vec![root.to_owned()];
@@ -85,7 +85,7 @@ impl FolderState {
                 }
             }
         }
-        // the manifest of a cycle lies above it
+        // the manifest of a cycle is in the folder above it
         let place = root.canonicalize().unwrap_or_else(|_| root.to_owned());
         if let Some(manifest) = place.parent().map(|parent| parent.join(MANIFEST)) {
             let found = FileState::of(&manifest);
@@ -102,30 +102,31 @@ impl FolderState {
         }
     }
 
-    /// Of a file of the folder, as it was listed; of another one as it is now.
+    /// Returns the state of a file: as listed for files of the folder, or the current one for
+    /// others.
     pub(crate) fn file(&self, path: &Path) -> FileState {
         let listed = self.files.get(path).copied();
         listed.unwrap_or_else(|| FileState::of(path))
     }
 }
 
-/// What was found in a folder.
+/// Runs found in a folder.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct RunListing {
     folder: PathBuf,
     state: FolderState,
-    /// Written graphs were passed by.
+    /// True if written graphs were skipped.
     traces_only: bool,
     runs: Vec<RunFiles>,
 }
 
 impl RunListing {
-    /// The runs of a folder in this state: what another shard has found in it, if it stored that in
-    /// the folder of the phases and nothing has changed since; else what `find` finds, which is
-    /// stored.
+    /// Returns the runs of a folder in this state. Uses the listing that another shard has stored
+    /// in the folder of the phases, if nothing has changed since. Otherwise calls `find` and stores
+    /// its result.
     ///
     /// # Errors
-    /// Those of `find`.
+    /// Returns the errors of `find`.
     pub(crate) fn runs(
         phases: &Path,
         folder: &Path,
@@ -145,7 +146,7 @@ impl RunListing {
             runs: find()?,
         };
         if !state.is_partial {
-            // it saves time alone: what cannot be written says so when there are results
+            // the listing only saves time: a failing write will be reported when there are results
             let _ = listing.write(phases);
         }
         Ok(listing.runs)
@@ -158,29 +159,29 @@ impl RunListing {
             && (self.traces_only == traces_only || !has_graphs)
     }
 
-    /// `None` where there is none, or none of this version.
+    /// Reads the stored listing; `None` if there is none of this version.
     fn read(phases: &Path) -> Option<RunListing> {
         let json = files(phases).read_packed(Shard::WHOLE).ok()?;
         serde_json::from_slice(&json).ok()
     }
 
     fn write(&self, phases: &Path) -> io::Result<()> {
-        // a path that is no text is in no JSON
+        // JSON cannot contain paths that are not Unicode
         let json = serde_json::to_vec(self)?;
         let packed = pack(&json)?;
         let written = files(phases).write_with(Shard::WHOLE, |out| out.write_all(&packed));
         written.map(drop).map_err(io::Error::other)
     }
 
-    /// Where it is kept in the folder of the phases.
+    /// Returns the path of the listing in the folder of the phases.
     pub(crate) fn path(phases: &Path) -> PathBuf {
         files(phases).path(Shard::WHOLE)
     }
 
-    /// Removes it.
+    /// Removes the stored listing.
     ///
     /// # Errors
-    /// The folder cannot be listed, or it cannot be removed.
+    /// Fails if the folder cannot be listed or the listing cannot be removed.
     pub(crate) fn remove(phases: &Path) -> Result<(), RunError> {
         let files = files(phases);
         for shard in files.shards()? {
@@ -204,7 +205,7 @@ mod tests {
     use std::cell::Cell;
     use std::fs;
 
-    /// The runs of a folder, and whether it was searched for them.
+    /// Returns the runs of a folder, and true if the folder was searched.
     fn found(phases: &Path, folder: &Path, traces_only: bool) -> (Vec<RunFiles>, bool) {
         let is_searched = Cell::new(false);
         let state = FolderState::of(folder);
@@ -239,7 +240,7 @@ mod tests {
         let (more, is_searched) = found(&phases, &folder, true);
         assert!(is_searched);
         assert_eq!(more[0].ranks.len(), 2);
-        // of another folder, by the same place for phases
+        // another folder, with the same folder of phases
         fs::create_dir(place.path().join("other")).expect("a folder");
         let copy = place.path().join("other/kineto_trace_0.json");
         fs::write(copy, trace(0)).expect("written");

@@ -1,15 +1,15 @@
-//! Work on the ranks of a run in phases, for many machines that share a folder.
+//! Work on the ranks of a run in phases, for several machines that share a folder.
 //!
 //! ```text
 //! summaries, shard 0 ──┐
-//! summaries, shard 1 ──┼── join (one place) ── a report; or what each shard of a merge writes
+//! summaries, shard 1 ──┼── join (one place) ── a report, or decisions for the shards of a merge
 //! summaries, shard 2 ──┘
 //! ```
-//! Each [`Shard`] does what is to be done with each of its ranks, and stores what came of it. The
-//! join reads that instead of the traces. A phase can be run again at any time. What was done on
-//! other files, or with other options, is refused.
+//! Each [`Shard`] processes its ranks and stores their results. The join reads these instead of the
+//! traces. Each phase can be repeated at any time. Results of other files or options are refused.
 //!
-//! Here are the phases of reports. Those of a merge are in [`merge::phases`](crate::merge::phases).
+//! This module contains the phases of reports. For the phases of a merge, see
+//! [`merge::phases`](crate::merge::phases).
 
 mod error;
 mod files;

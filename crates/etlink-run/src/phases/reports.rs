@@ -1,4 +1,4 @@
-//! Reports in two phases: shards store what a report makes of each rank, the join goes on with that.
+//! Reports in two phases: shards store the results per rank, and the join continues with them.
 
 use super::error::{EarlierPhase, PhaseError, StoredError};
 use super::files::{ShardFiles, StoredShard, pack, write_piece};
@@ -14,59 +14,59 @@ use etlink_chakra::astra::file;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Counted up whenever what a report makes of a rank is stored otherwise.
+/// Version of stored results, increased whenever a report's results per rank change.
 const VERSION: u32 = 8;
 
-/// What a report does with each rank.
+/// Settings of a report's work per rank.
 pub struct ReportWork {
-    /// The report's command: `analyze`.
+    /// Command of the report, such as `analyze`.
     pub command: &'static str,
-    /// Options that what is made of a rank depends on, with their values.
+    /// Options that affect a rank's result, with their values.
     pub settings: Vec<(&'static str, String)>,
-    /// What else it depends on, where it may come from the cache. `None` of work that also writes
-    /// files.
+    /// Further settings that affect a cached result. `None` if results are not cached because the
+    /// work also writes files.
     pub cache_settings: Option<Vec<(&'static str, String)>>,
 }
 
-/// What came of a part of a report.
+/// Result of a query in phases.
 #[derive(Debug)]
 pub enum Phased<T> {
-    /// It is made.
+    /// The complete report.
     Report(T),
-    /// A shard's part is stored.
+    /// A shard's stored part.
     Stored(ShardResults),
 }
 
-/// What a shard did.
+/// Report of one shard.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ShardResults {
-    /// Its number, from 0.
+    /// Number of the shard, from 0.
     pub shard: u32,
-    /// How many there are.
+    /// Number of shards.
     pub shards: u32,
-    /// How many ranks it has.
+    /// Number of ranks in the shard.
     pub ranks: usize,
-    /// Those that failed, and why.
+    /// Ranks that failed, with their errors.
     pub failed: Vec<FailedRank>,
-    /// Where the rest is stored.
+    /// File with the stored results.
     pub summaries: PathBuf,
 }
 
-/// What the file of a shard begins with.
+/// First piece of a shard's file.
 #[derive(Serialize, Deserialize)]
 struct ShardHead {
     identity: PhaseIdentity,
-    /// Of each rank, in the order of the pieces that follow, its place among all of the source and
-    /// what it is counted with while it is read, bytes.
+    /// Per rank, in the order of the following pieces: place among all ranks of the source, and
+    /// estimated memory while reading, in bytes.
     ranks: Vec<(usize, u64)>,
 }
 
 impl<T> Phased<T> {
-    /// The report, of a query that asks for no shard.
+    /// Returns the report of a query without shards.
     ///
     /// # Errors
-    /// It asks for one: only a part of the report is stored.
+    /// Fails if only a shard's part was stored.
     pub fn whole<E: From<RunError>>(self) -> Result<T, E> {
         match self {
             Phased::Report(report) => Ok(report),
@@ -74,10 +74,10 @@ impl<T> Phased<T> {
         }
     }
 
-    /// What `make` makes of what is there.
+    /// Applies `make` to a complete report.
     ///
     /// # Errors
-    /// Those of `make`.
+    /// Returns the errors of `make`.
     pub fn and_then<U, E>(self, make: impl FnOnce(T) -> Result<U, E>) -> Result<Phased<U>, E> {
         Ok(match self {
             Phased::Report(report) => Phased::Report(make(report)?),
@@ -87,13 +87,14 @@ impl<T> Phased<T> {
 }
 
 impl RunSet {
-    /// Does `job` for every rank, in the phase that the options name, as many at once as fit into
-    /// memory. `keep` says how many bytes of a result stay until all ranks are done, and can give up
-    /// a part of it. Results are in the order of the ranks.
+    /// Calls `job` for every rank, in the phase of the options, as many at a time as fit into
+    /// memory. `keep` returns the bytes of a result that stay until all ranks are done, and may
+    /// drop parts of the result. Results are in the order of the ranks.
     ///
     /// # Errors
-    /// What stays does not fit into memory; a shard cannot be written, is missing, or was run on
-    /// other traces or with other options. What fails for one rank alone is its result.
+    /// Fails if the kept results do not fit into memory, or if a shard cannot be written, is
+    /// missing, or ran on other traces or with other options. Failures of a single rank are its
+    /// result.
     pub fn rank_results<V>(
         &mut self,
         work: &ReportWork,
@@ -125,7 +126,7 @@ impl RunSet {
         }
     }
 
-    /// Stores what `job` makes of each rank of a shard.
+    /// Stores the results of `job` for the ranks of a shard.
     fn store_results<V: BorshSerialize>(
         &self,
         work: &ReportWork,
@@ -133,13 +134,13 @@ impl RunSet {
         shard: Shard,
         job: impl Fn(RankEntry<'_>) -> Result<V, RunError> + Sync,
     ) -> Result<ShardResults, RunError> {
-        // packed at once: what stays of a rank is what is written of it
+        // packed at once, so that only the written bytes of a rank are kept
         let packed = self.map_ranks_retaining(|entry| {
             let piece = pack_result(entry, job(entry));
             let bytes = piece.as_ref().map_or(0, |(piece, _)| piece.len() as u64);
             (piece, bytes)
         })?;
-        // ranks that were not begun any more did not fail
+        // ranks that were cancelled before they began did not fail
         self.options.cancellation.check()?;
         let head = ShardHead {
             identity: report_identity(self, work),
@@ -168,7 +169,7 @@ impl RunSet {
         })
     }
 
-    /// What all shards have stored. The set has all ranks from now on.
+    /// Returns the results stored by all shards. From then on, the set has all ranks.
     fn stored_results<V: Send + BorshDeserialize>(
         &mut self,
         work: &ReportWork,
@@ -205,7 +206,7 @@ impl RunSet {
             });
             (results, kept)
         };
-        // what is read of a shard is small beside what a trace takes
+        // the results of a shard are small compared with a trace
         let gate = set.gate_for(vec![0; shards.len()]);
         let of_shards = set.keeping_results(|threads| keeping(&gate, threads, read))?;
         let mut all: Vec<Option<Result<V, RunError>>> = vec![];
@@ -215,15 +216,15 @@ impl RunSet {
                 all[place] = Some(result);
             }
         }
-        // all places are there: the heads say so
+        // no place is missing, as checked in the heads
         Ok(all.into_iter().flatten().collect())
     }
 }
 
-/// What came of the rank at a place among all of the source.
+/// Result of a rank, and its place among all ranks of the source.
 type PlacedResult<V> = (usize, Result<V, RunError>);
 
-/// What came of a rank as a piece of a file; why it failed, where it did.
+/// Result of a rank as a piece of a file, and the failure, if it failed.
 type PackedResult = (Vec<u8>, Option<FailedRank>);
 
 fn pack_result<V: BorshSerialize>(
@@ -247,7 +248,7 @@ fn cannot_store(files: ShardFiles<'_>, shard: Shard, source: std::io::Error) -> 
     .into()
 }
 
-/// What the file of a shard begins with, and the file behind that.
+/// Reads the first piece of a shard's file, and returns the file positioned behind it.
 fn read_head(files: ShardFiles<'_>, shard: Shard) -> Result<(ShardHead, StoredShard), PhaseError> {
     let mut stored = files.open(shard)?;
     let head = stored.next_piece()?;
@@ -257,8 +258,8 @@ fn read_head(files: ShardFiles<'_>, shard: Shard) -> Result<(ShardHead, StoredSh
     }
 }
 
-/// The results of a shard of so many ranks, with their places; `keep` is given each that did not
-/// fail.
+/// Reads the results of a shard, with their places below `count`. Calls `keep` for each successful
+/// result.
 fn read_results<V: BorshDeserialize>(
     files: ShardFiles<'_>,
     shard: Shard,
@@ -268,7 +269,7 @@ fn read_results<V: BorshDeserialize>(
     let (head, mut stored) = read_head(files, shard)?;
     let mut results = vec![];
     for (place, _) in head.ranks {
-        // a shard that is run again meanwhile can have another file now
+        // a shard that is repeated meanwhile may have replaced its file
         if place >= count {
             return Err(stored.damaged().into());
         }
@@ -283,7 +284,7 @@ fn read_results<V: BorshDeserialize>(
     Ok(results)
 }
 
-/// What `job` makes of a rank, which may have been made before with these settings.
+/// Returns the result of `job` for a rank, or the cached result with the same settings.
 fn cached_result<V: BorshSerialize + BorshDeserialize>(
     entry: RankEntry<'_>,
     settings: Option<&[(String, String)]>,
@@ -296,7 +297,7 @@ fn cached_result<V: BorshSerialize + BorshDeserialize>(
     let paths = [&files.host, &files.device, &files.capture];
     let more = [&files.flight, &files.metrics, &files.graph];
     let paths = paths.into_iter().chain(more).flatten();
-    // of a written graph the groups are read, too
+    // a written graph is read with its list of groups
     let graph = files.graph.as_ref().or(files.device.as_ref());
     let groups = graph.map(|graph| graph.with_file_name(file::GROUPS));
     let folder = entry.run().folder.display();
@@ -310,7 +311,7 @@ fn cached_result<V: BorshSerialize + BorshDeserialize>(
     cache.rank_result(&key, || entry.mark_idle(), || job(entry))
 }
 
-/// All that what is made of a rank depends on beside its files; `None` where it is not to be cached.
+/// Returns all settings that affect a rank's result besides its files; `None` if it is not cached.
 fn cache_settings(runs: &RunSet, work: &ReportWork) -> Option<Vec<(String, String)>> {
     let how = &runs.options;
     let (_, own) = how.cache.as_ref().zip(work.cache_settings.as_ref())?;
@@ -333,7 +334,7 @@ fn cache_settings(runs: &RunSet, work: &ReportWork) -> Option<Vec<(String, Strin
     )
 }
 
-/// A file is read as what it is, a pair as a host and a device trace.
+/// Names the kind of a source: a single file is read by its kind, a pair as host and device trace.
 fn source_kind(source: &RunSource) -> &'static str {
     match source {
         RunSource::Folder(_) => "folder",
@@ -343,7 +344,7 @@ fn source_kind(source: &RunSource) -> &'static str {
     }
 }
 
-/// Options that a report's part depends on, with their values.
+/// Returns the options that affect a report's part, with their values.
 fn report_settings(runs: &RunSet, work: &ReportWork) -> Vec<(&'static str, String)> {
     let how = &runs.options;
     let mut settings = vec![
@@ -364,7 +365,7 @@ fn report_identity(runs: &RunSet, work: &ReportWork) -> PhaseIdentity {
     let mut ranks = vec![];
     for &(run, place) in &runs.listed {
         let files = &runs.runs[run];
-        // of its run no output is named
+        // reports name no outputs of the run
         ranks.push(RankIdentity::new(
             &files.folder,
             "",

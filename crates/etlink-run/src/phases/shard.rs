@@ -1,14 +1,14 @@
-//! One part of the ranks of a source.
+//! Shards: parts of the ranks of a source.
 
 use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
-/// More are a slip of the fingers, and each is a file.
+/// Maximum number of shards; more are probably a typing error, and each is a file.
 const MAX_SHARDS: u32 = 65_536;
 
-/// Every `count`th rank of a source, from the one at place `index` on. Neighbours are mostly of one
-/// size, so that this spreads large ranks evenly.
+/// Every `count`th rank of a source, from place `index` on. Neighbours mostly have similar sizes,
+/// so this spreads large ranks evenly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shard {
     index: u32,
@@ -16,22 +16,23 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// All ranks.
+    /// The shard of all ranks.
     pub const WHOLE: Shard = Shard {
         index: 0,
         count: NonZeroU32::MIN,
     };
 
-    /// No ranks: for what only looks at the list of them.
+    /// The shard without ranks, for code that only needs the list of ranks.
     pub const NONE: Shard = Shard {
         index: 1,
         count: NonZeroU32::MIN,
     };
 
     /// Shard `index` of `count`.
+    /// Creates shard `index` of `count`.
     ///
     /// # Errors
-    /// There is none of this number.
+    /// Fails if there is no such shard.
     pub fn new(index: u32, count: u32) -> Result<Shard, ShardError> {
         if count > MAX_SHARDS {
             return Err(ShardError::TooMany);
@@ -43,36 +44,36 @@ impl Shard {
         }
     }
 
-    /// Its number, from 0.
+    /// Returns the shard's number, from 0.
     pub fn index(self) -> u32 {
         self.index
     }
 
-    /// How many there are.
+    /// Returns the total number of shards.
     pub fn count(self) -> u32 {
         self.count.get()
     }
 
-    /// All shards of which this is one.
+    /// Returns all shards with the same total number.
     pub(crate) fn siblings(self) -> impl Iterator<Item = Shard> {
         let count = self.count;
         (0..count.get()).map(move |index| Shard { index, count })
     }
 
-    /// Whether the rank at this place is in it.
+    /// Returns true if the rank at this place is in the shard.
     pub fn has(self, place: usize) -> bool {
         place % self.count.get() as usize == self.index as usize
     }
 }
 
-/// `3/64`.
+/// Writes a shard like `3/64`.
 impl fmt::Display for Shard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.index, self.count)
     }
 }
 
-/// `3/64`.
+/// Parses a shard like `3/64`.
 impl FromStr for Shard {
     type Err = ShardError;
 
@@ -86,22 +87,22 @@ impl FromStr for Shard {
     }
 }
 
-/// Why there is no such shard.
+/// Error of an invalid shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShardError {
-    /// Not two numbers.
+    /// The text is not two numbers.
     #[error("a shard is its number and how many there are, such as 3/64")]
     NoShard,
-    /// Of 0.
+    /// The number of shards is 0.
     #[error("there are no shards of 0")]
     NoShards,
-    /// More than anybody has machines.
+    /// The number of shards exceeds any number of machines.
     #[error("there can be {MAX_SHARDS} shards at most")]
     TooMany,
-    /// As many as there are, or more.
+    /// The index is not below the number of shards.
     #[error("shards count from 0: the last of {count} is {}/{count}", count.get() - 1)]
     TooHigh {
-        /// How many there are.
+        /// Total number of shards.
         count: NonZeroU32,
     },
 }

@@ -1,34 +1,34 @@
-//! Which phase of a report is done, and what of it failed.
+//! Phases of a report, and ranks that failed in them.
 
 use super::shard::Shard;
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// Which part of a report is done here.
+/// A phase of a report and its folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportPhase {
-    /// Where shards store what the join reads; all machines see it.
+    /// Folder of the stored results, shared by all machines.
     pub folder: PathBuf,
-    /// Which phase.
+    /// The phase.
     pub step: ReportStep,
 }
 
 /// A phase of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportStep {
-    /// Make of the ranks of a shard what the report needs of them, and store it.
+    /// Computes and stores the results of a shard's ranks.
     Summaries(Shard),
-    /// Make the report of what all shards have stored.
+    /// Builds the report from the results of all shards.
     Join,
 }
 
 impl ReportPhase {
-    /// Whether only a part of the ranks is worked on.
+    /// Returns true if only a part of the ranks is processed.
     pub fn is_shard(&self) -> bool {
         matches!(self.step, ReportStep::Summaries(_))
     }
 
-    /// The ranks whose traces are read.
+    /// Returns the ranks whose traces are read.
     pub fn shard(&self) -> Shard {
         match self.step {
             ReportStep::Summaries(shard) => shard,
@@ -41,8 +41,8 @@ impl ReportPhase {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FailedRank {
-    /// Its folder and label.
+    /// Folder and label of the rank.
     pub name: String,
-    /// Why.
+    /// Error of the rank.
     pub message: String,
 }

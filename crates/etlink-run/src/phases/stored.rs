@@ -1,4 +1,4 @@
-//! What became of a rank, as a shard stores it.
+//! Encoding of a rank's result in a shard's file.
 
 use super::error::StoredError;
 use crate::error::{RunError, remedy_of};
@@ -22,7 +22,7 @@ impl From<&RunError> for StoredError {
 
 impl<T: BorshSerialize> BorshSerialize for RankResult<T> {
     fn serialize<W: Write>(&self, writer: &mut W) -> io::Result<()> {
-        // summaries are stored in one form, which the phases of a merge have too
+        // summaries are encoded as in the phases of a merge
         let summary = self.summary.as_ref().map(postcard::to_stdvec).transpose();
         let summary: Option<Vec<u8>> = summary.map_err(io::Error::other)?;
         (&self.label, summary, &self.notes, &self.value).serialize(writer)

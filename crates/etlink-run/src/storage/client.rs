@@ -1,4 +1,4 @@
-//! Clients of the stores, one for each bucket.
+//! Clients of stores, one per bucket.
 
 use super::credentials;
 use super::error::{store_error, usage_error};
@@ -19,16 +19,17 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How often a request is sent again that a store refuses for now (5xx, 429) or that was cut.
+/// Number of retries of a request that a store temporarily refuses (5xx, 429), or that was
+/// interrupted.
 const RETRIES: usize = 12;
-/// The longest time between two of them; the first follows after 100 ms, each next after twice that.
+/// Maximum pause between two retries. Pauses begin with 100 ms and double each time.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// All of them together.
+/// Maximum time for all retries of a request.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// For a block of a few MiB: a slow line takes 70 kB/s.
+/// Timeout of a request for a block of a few MiB; a slow line transfers 70 kB/s.
 const REQUEST_TIMEOUT: &str = "60s";
 
-/// An object, or what names begin with, in its store.
+/// An object, or a prefix of names, in its store.
 #[derive(Clone)]
 pub(super) struct Place {
     pub(super) store: Store,
@@ -36,11 +37,11 @@ pub(super) struct Place {
     pub(super) service: Service,
 }
 
-/// A client of a bucket.
+/// Client of a bucket.
 #[derive(Clone)]
 pub(super) struct Store {
     pub(super) objects: Arc<dyn ObjectStore>,
-    /// Uploads in parts; web servers have none.
+    /// Interface for uploads in parts; `None` for web servers.
     pub(super) parts: Option<Arc<dyn MultipartStore>>,
 }
 
@@ -56,11 +57,11 @@ impl Store {
 
 static STORES: Mutex<BTreeMap<(Service, String), Store>> = Mutex::new(BTreeMap::new());
 
-/// The object that a URL names, and a client of its store.
+/// Returns the object that a URL names, with a client of its store.
 pub(super) fn place_of(path: &Path) -> io::Result<Place> {
     let url = ObjectUrl::parse(path).map_err(|bad| usage_error(&bad_url(&bad)))?;
     let key = match url.service {
-        // the whole URL is that of the client: a signed one must not change by a letter
+        // the client has the whole URL: a signed one must not change by a character
         Service::Web => Key::default(),
         _ => Key::parse(&url.key).map_err(|error| {
             usage_error(&format!("its name cannot be that of an object: {error}"))
@@ -97,8 +98,8 @@ fn bad_url(bad: &BadUrl) -> String {
 }
 
 fn make_store(url: &ObjectUrl) -> io::Result<Store> {
-    // a client is not even made without it; where the program around us has chosen another, that
-    // one is used
+    // required to create any client; if the surrounding program has chosen a provider, that
+    // provider is used
     drop(rustls::crypto::ring::default_provider().install_default());
     let service = url.service;
     let built = match service {
@@ -150,7 +151,7 @@ fn retries() -> RetryConfig {
     }
 }
 
-/// A client of one file of a web server.
+/// Creates a client of a single file on a web server.
 fn web_store(url: &ObjectUrl) -> io::Result<Store> {
     let is_plain = url.full.to_ascii_lowercase().starts_with("http://");
     if is_plain && !credentials::is_this_machine(&url.bucket) && !credentials::allows_http() {
@@ -162,7 +163,7 @@ fn web_store(url: &ObjectUrl) -> io::Result<Store> {
     let options = ClientOptions::new()
         .with_allow_http(is_plain)
         .with_default_headers(headers)
-        // a file is one answer, however long it takes; what is bounded is the wait for its next bytes
+        // a file is a single response of any duration; only the wait for its next bytes is limited
         .with_timeout_disabled()
         .with_read_timeout(PATIENCE);
     let store = HttpBuilder::new()
@@ -177,7 +178,7 @@ fn web_store(url: &ObjectUrl) -> io::Result<Store> {
     })
 }
 
-/// `user:password@` goes into a header: the client takes none from a URL.
+/// Moves `user:password@` from a URL to a header, because the client ignores it in the URL.
 fn without_password(url: &str) -> io::Result<(String, HeaderMap)> {
     use base64::Engine;
     let mut headers = HeaderMap::new();

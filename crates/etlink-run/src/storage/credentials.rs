@@ -1,5 +1,5 @@
-//! Credentials where the SDKs of the services look for them: the environment, a profile, the
-//! machine that we run on.
+//! Credentials, from the same sources as in the services' SDKs: the environment, a profile, and the
+//! machine itself.
 
 use super::error::{no_credentials_text, usage_error};
 use super::url::Service;
@@ -11,13 +11,14 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where machines of Amazon and Azure are told what they may do.
+/// Metadata server from which machines of Amazon and Azure get their credentials.
 const METADATA_ADDRESS: &str = "169.254.169.254:80";
 const GOOGLE_METADATA_ADDRESS: &str = "metadata.google.internal:80";
-/// It answers at once or is not there; without this the first request would wait for a minute.
+/// Timeout of the metadata server, which responds at once or does not exist. Without this limit,
+/// the first request would wait for a minute.
 const METADATA_PATIENCE: Duration = Duration::from_secs(1);
 
-/// A builder with all that the environment and the profile say.
+/// Returns a builder configured from the environment and the profile.
 pub(super) fn s3_builder(bucket: &str) -> io::Result<AmazonS3Builder> {
     use AmazonS3ConfigKey as Setting;
     let mut builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
@@ -36,7 +37,7 @@ pub(super) fn s3_builder(bucket: &str) -> io::Result<AmazonS3Builder> {
     if is_set("AWS_ACCESS_KEY_ID") || is_set("AWS_SECRET_ACCESS_KEY") {
         return Ok(builder);
     }
-    // the SDKs ask for the profile before the machine
+    // the SDKs check the profile before the machine
     if let Some((key, secret, token)) = profile.keys() {
         builder = builder
             .with_access_key_id(key)
@@ -64,7 +65,7 @@ pub(super) fn s3_builder(bucket: &str) -> io::Result<AmazonS3Builder> {
     Err(no_credentials(Service::S3))
 }
 
-/// Refuses where nothing says who asks, before a minute of requests to a machine that is not there.
+/// Fails without any credentials, before a minute of requests to a missing metadata server.
 pub(super) fn check_google() -> io::Result<()> {
     let variables = [
         "GOOGLE_SERVICE_ACCOUNT",
@@ -89,12 +90,12 @@ fn no_credentials(service: Service) -> io::Error {
     )
 }
 
-/// Whether plain HTTP is wished for, as the clients of Arrow and others call it.
+/// Returns true if plain HTTP is allowed, by the same variable as in Arrow's clients.
 pub(super) fn allows_http() -> bool {
     env::var("AWS_ALLOW_HTTP").is_ok_and(|value| value.eq_ignore_ascii_case("true"))
 }
 
-/// Whether `host:port` is on this machine, where nobody listens between.
+/// Returns true if `host:port` is on this machine, so that nobody can intercept the connection.
 pub(super) fn is_this_machine(host: &str) -> bool {
     let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
     let name = match host.strip_prefix('[') {
@@ -104,7 +105,7 @@ pub(super) fn is_this_machine(host: &str) -> bool {
     matches!(name, "localhost" | "127.0.0.1" | "::1")
 }
 
-/// Whether an endpoint is a plain one on this machine.
+/// Returns true if an endpoint is on this machine and uses plain HTTP.
 fn is_local_endpoint(endpoint: &str) -> bool {
     let host = endpoint.strip_prefix("http://");
     host.is_some_and(|host| is_this_machine(host.split('/').next().unwrap_or(host)))
@@ -125,7 +126,7 @@ fn answers(address: &str) -> bool {
     addresses.any(|address| TcpStream::connect_timeout(&address, METADATA_PATIENCE).is_ok())
 }
 
-/// A profile of `~/.aws/credentials` and `~/.aws/config`.
+/// A profile from `~/.aws/credentials` and `~/.aws/config`.
 #[derive(Debug, Default)]
 struct AwsProfile {
     credentials: Vec<(String, String)>,
@@ -169,7 +170,8 @@ impl AwsProfile {
     }
 }
 
-/// The settings of `[name]` in an INI file. Those that are indented are of another setting.
+/// Returns the settings of section `[name]` in an INI file. Indented lines belong to another
+/// setting.
 fn section_of(text: &str, name: &str) -> Vec<(String, String)> {
     let mut settings = vec![];
     let mut is_in = false;

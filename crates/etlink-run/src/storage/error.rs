@@ -1,26 +1,26 @@
-//! Why a store did not do what it was asked for, without anything secret.
+//! Errors of stores, without secrets.
 
 use super::url::{Service, hide_secrets};
 use std::error::Error;
 use std::io::{self, ErrorKind};
 
-/// The longest text of others that is shown.
+/// Maximum length of foreign text in a message.
 const LONGEST_TEXT: usize = 300;
-/// What tells a machine of Amazon, Azure or Google what it may do.
+/// Metadata servers of Amazon, Azure and Google.
 const METADATA_HOSTS: [&str; 2] = ["169.254.169.254", "metadata.google.internal"];
 
-/// What the user got wrong.
+/// Creates the error for wrong input from the user.
 pub(super) fn usage_error(text: &str) -> io::Error {
     io::Error::new(ErrorKind::InvalidInput, text.to_owned())
 }
 
-/// An answer of a store that is no good, in words.
+/// Converts an error of a store to a readable one.
 pub(super) fn store_error(service: Service, error: object_store::Error) -> io::Error {
     let text = whole_text(&error);
     let code = error_code(&text);
     let asks_machine = METADATA_HOSTS.iter().any(|host| text.contains(host));
     let (kind, words) = match &error {
-        // the last place where credentials may be
+        // the metadata server is the last source of credentials
         _ if asks_machine => (ErrorKind::PermissionDenied, no_credentials_text(service)),
         _ if code == Some("NoSuchBucket") || code == Some("ContainerNotFound") => (
             ErrorKind::NotFound,
@@ -70,12 +70,12 @@ fn bucket_remedy(service: Service) -> &'static str {
     }
 }
 
-/// Nothing says who asks.
+/// Returns the message for missing credentials.
 pub(super) fn no_credentials_text(service: Service) -> String {
     format!("no credentials are found: {}", credential_remedy(service))
 }
 
-/// What gives a service its credentials.
+/// Returns the ways to provide credentials for a service.
 fn credential_remedy(service: Service) -> &'static str {
     match service {
         Service::S3 => {
@@ -99,7 +99,7 @@ fn whole_text(error: &object_store::Error) -> String {
     let mut cause = error.source();
     while let Some(error) = cause {
         let next = error.to_string();
-        // wrappers repeat what they wrap
+        // wrappers repeat the text of their cause
         if !text.contains(&next) {
             text = format!("{text}: {next}");
         }
@@ -108,7 +108,7 @@ fn whole_text(error: &object_store::Error) -> String {
     text
 }
 
-/// `NoSuchBucket` of `<Error><Code>NoSuchBucket</Code>`.
+/// Returns the code in an XML error: `NoSuchBucket` in `<Error><Code>NoSuchBucket</Code>`.
 fn error_code(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once("<Code>")?;
     let (code, _) = rest.split_once("</Code>")?;
@@ -116,8 +116,8 @@ fn error_code(text: &str) -> Option<&str> {
     is_word.then_some(code)
 }
 
-/// Without the document that a server sends along, which has ids of keys and requests, and without
-/// what is secret in URLs.
+/// Removes the XML document of a server, which contains ids of keys and requests, and the secrets
+/// in URLs.
 fn shortened(text: &str) -> String {
     let code = error_code(text).map(|code| format!(" ({code})"));
     let document = text.find('<').unwrap_or(text.len());

@@ -1,7 +1,7 @@
-//! Where files lie: on a disk, or, named by a URL, in an object store or on a web server.
+//! Files on a disk, in an object store or on a web server.
 //!
-//! What reads and lists files goes through here, and so takes both. A path that is a URL keeps its
-//! text (`s3://bucket/key`): it is joined and cut like any path.
+//! All code that reads or lists files uses this module, so that it supports all of these places. A
+//! URL as a path keeps its text (`s3://bucket/key`), and is joined and split like any path.
 
 #[cfg(feature = "s3")]
 mod client;
@@ -38,72 +38,72 @@ use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// What is known of a file without reading it.
+/// Metadata of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileData {
-    /// What it is.
+    /// Kind of file.
     pub kind: StoredKind,
-    /// Its size as stored, bytes; 0 where there is none to tell.
+    /// Stored size, bytes; 0 if unknown.
     pub bytes: u64,
-    /// When it was changed the last time, if that is known.
+    /// Time of the last change, if known.
     pub changed: Option<SystemTime>,
 }
 
-/// What a path leads to.
+/// Kind of a path's target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoredKind {
     /// A file, or an object.
     File,
-    /// A folder, or what the names of objects have before a stroke.
+    /// A folder, or a prefix of objects' names that ends before a slash.
     Folder,
     /// A pipe or a device.
     Other,
 }
 
-/// A file that is read from its beginning.
+/// A file opened at its beginning.
 pub struct OpenFile {
-    /// What it is.
+    /// Metadata of the file.
     pub data: FileData,
-    /// Its stored content.
+    /// Stored content.
     pub content: Box<dyn Read + Send>,
 }
 
-/// What a folder has.
+/// Entry of a folder.
 #[derive(Clone, Debug)]
 pub struct FolderEntry {
-    /// Where it lies.
+    /// Path of the entry.
     pub path: PathBuf,
-    /// Links to folders are none: they can go in circles.
+    /// True for folders. Links to folders are excluded, because they may form cycles.
     pub is_folder: bool,
-    /// What a store says of an object when it lists it.
+    /// Metadata of an object from the store's listing.
     object: Option<FileData>,
 }
 
 impl FolderEntry {
-    /// Its name in the folder.
+    /// Returns the name of the entry in the folder.
     pub fn name(&self) -> &OsStr {
         self.path.file_name().unwrap_or_default()
     }
 
-    /// Whether it is a file, or a link to one or to nothing, or the system does not say what it is; no
-    /// pipe, which would be waited for.
+    /// Returns true for files, for links to a file or to nothing, and for entries that the system
+    /// cannot inspect. Returns false for pipes, which would block a reader.
     pub fn may_be_file(&self) -> bool {
         if self.object.is_some() || self.is_folder || is_url(&self.path) {
             return self.object.is_some();
         }
         match std::fs::metadata(&self.path) {
             Ok(data) => data.is_file(),
-            // who opens it is told why
+            // opening it reports the reason
             Err(error) if error.kind() != ErrorKind::NotFound => true,
-            // a link to nothing is a trace that is missed; else it went since it was listed
+            // a dangling link is a missing trace; otherwise the entry was removed after listing
             Err(_) => self.path.is_symlink(),
         }
     }
 
-    /// What is known of it: of an object what its store said when it was listed.
+    /// Returns the metadata of the entry; for an object, from the store's listing.
     ///
     /// # Errors
-    /// It is gone, or cannot be asked for.
+    /// Fails if the entry has been removed or cannot be inspected.
     pub fn data(&self) -> io::Result<FileData> {
         match self.object {
             Some(object) => Ok(object),
@@ -112,10 +112,10 @@ impl FolderEntry {
     }
 }
 
-/// What is known of a file.
+/// Returns the metadata of a file.
 ///
 /// # Errors
-/// There is none, or it cannot be asked for.
+/// Fails if the file does not exist or cannot be inspected.
 pub fn file_data(path: &Path) -> io::Result<FileData> {
     if is_url(path) {
         return objects::file_data(path);
@@ -129,7 +129,7 @@ fn disk_data(data: &std::fs::Metadata) -> FileData {
         () if data.is_file() => StoredKind::File,
         () => StoredKind::Other,
     };
-    // pipes and devices have the length 0, which would be taken for an empty file
+    // pipes and devices have length 0, which would look like an empty file
     FileData {
         kind,
         bytes: data.len(),
@@ -137,25 +137,25 @@ fn disk_data(data: &std::fs::Metadata) -> FileData {
     }
 }
 
-/// Whether there is a file of this name; no where that cannot be asked.
+/// Returns true if a file exists at this path; false if it cannot be inspected.
 pub fn is_file(path: &Path) -> bool {
     file_data(path).is_ok_and(|data| data.kind == StoredKind::File)
 }
 
-/// Whether there is a folder of this name; no where that cannot be asked.
+/// Returns true if a folder exists at this path; false if it cannot be inspected.
 pub fn is_folder(path: &Path) -> bool {
     file_data(path).is_ok_and(|data| data.kind == StoredKind::Folder)
 }
 
-/// Whether there is anything of this name; no where that cannot be asked.
+/// Returns true if anything exists at this path; false if it cannot be inspected.
 pub fn exists(path: &Path) -> bool {
     file_data(path).is_ok()
 }
 
-/// Opens a file. Of one behind a URL a few blocks are fetched ahead of who reads.
+/// Opens a file. For a URL, a few blocks are fetched ahead of the reader.
 ///
 /// # Errors
-/// There is none, or it cannot be read. A folder of a disk fails at the first read.
+/// Fails if the file does not exist or cannot be read. A folder on a disk fails at the first read.
 pub fn open(path: &Path) -> io::Result<OpenFile> {
     if is_url(path) {
         return objects::open(path);
@@ -167,10 +167,10 @@ pub fn open(path: &Path) -> io::Result<OpenFile> {
     })
 }
 
-/// A whole file, which is small.
+/// Reads a whole small file.
 ///
 /// # Errors
-/// As those of [`open`].
+/// Fails like [`open`].
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     if is_url(path) {
         return objects::read(path);
@@ -178,19 +178,19 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     std::fs::read(path)
 }
 
-/// A whole file, which is small, as text.
+/// Reads a whole small file as text.
 ///
 /// # Errors
-/// As those of [`open`]; or it is no text.
+/// Fails like [`open`], or if the file is not UTF-8.
 pub fn read_text(path: &Path) -> io::Result<String> {
     String::from_utf8(read(path)?).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
 }
 
-/// Opens a file that is read at any place. Of one behind a URL that is a copy, which goes when it is
+/// Opens a file for random access. A URL is copied to a temporary file, which is removed when
 /// closed.
 ///
 /// # Errors
-/// As those of [`open`]; or the copy cannot be written.
+/// Fails like [`open`], or if the copy cannot be written.
 pub fn open_to_seek(path: &Path) -> io::Result<File> {
     if !is_url(path) {
         return File::open(path);
@@ -201,13 +201,13 @@ pub fn open_to_seek(path: &Path) -> io::Result<File> {
     Ok(copy)
 }
 
-/// A folder without a stroke at its end.
+/// Returns a folder without trailing slashes.
 pub(crate) fn trimmed(folder: &Path) -> PathBuf {
     match folder.to_str() {
-        // the parts of a path would have one stroke behind the scheme
+        // the components of the path would have a single slash behind the scheme
         Some(url) if is_url(folder) => {
             let shorter = Path::new(url.trim_end_matches('/'));
-            // of a URL without a bucket the strokes behind the scheme stay, so that it is refused
+            // a URL without a bucket keeps the slashes behind the scheme, so that it is refused
             let is_whole = is_url(shorter);
             (if is_whole { shorter } else { folder }).to_owned()
         }
@@ -215,25 +215,25 @@ pub(crate) fn trimmed(folder: &Path) -> PathBuf {
     }
 }
 
-/// The last bytes of a file, as many as `last` takes.
+/// Reads the last bytes of a file into `last`.
 ///
 /// # Errors
-/// As those of [`open`]; or the file is shorter.
+/// Fails like [`open`], or if the file is shorter.
 pub(crate) fn read_end(path: &Path, last: &mut [u8]) -> io::Result<()> {
     if is_url(path) {
         return objects::read_end(path, last);
     }
     let mut file = File::open(path)?;
-    // no file is longer than an offset can say
+    // no file exceeds the range of an offset
     file.seek(SeekFrom::End(-(last.len() as i64)))?;
     file.read_exact(last)
 }
 
-/// What a folder has, in any order; of an object store what is below the folder up to the next
-/// stroke.
+/// Lists a folder, in arbitrary order. In an object store, lists the names below the folder up to
+/// the next slash.
 ///
 /// # Errors
-/// It cannot be listed.
+/// Fails if the folder cannot be listed.
 pub fn list(folder: &Path) -> io::Result<Vec<FolderEntry>> {
     if is_url(folder) {
         return objects::list(folder);
@@ -250,7 +250,7 @@ pub fn list(folder: &Path) -> io::Result<Vec<FolderEntry>> {
     Ok(entries)
 }
 
-/// An entry of an object store; `object`: none of a folder.
+/// Creates an entry of an object store; `object` is `None` for folders.
 #[cfg(feature = "s3")]
 fn object_entry(folder: &Path, name: &str, object: Option<FileData>) -> FolderEntry {
     FolderEntry {
@@ -260,10 +260,10 @@ fn object_entry(folder: &Path, name: &str, object: Option<FileData>) -> FolderEn
     }
 }
 
-/// Makes a folder with those that it lies in. An object store has none to make.
+/// Creates a folder and its parents. Does nothing in an object store, which has no folders.
 ///
 /// # Errors
-/// It cannot be made.
+/// Fails if the folder cannot be created.
 pub fn make_folders(folder: &Path) -> io::Result<()> {
     if is_url(folder) {
         return Ok(());
@@ -271,10 +271,10 @@ pub fn make_folders(folder: &Path) -> io::Result<()> {
     std::fs::create_dir_all(folder)
 }
 
-/// Removes a folder that has nothing in it. An object store has none to remove.
+/// Removes an empty folder. Does nothing in an object store, which has no folders.
 ///
 /// # Errors
-/// Something is in it, or it cannot be removed.
+/// Fails if the folder is not empty or cannot be removed.
 pub fn remove_empty_folder(folder: &Path) -> io::Result<()> {
     if is_url(folder) {
         return Ok(());
@@ -285,7 +285,7 @@ pub fn remove_empty_folder(folder: &Path) -> io::Result<()> {
 /// Removes a file.
 ///
 /// # Errors
-/// It cannot be removed.
+/// Fails if the file cannot be removed.
 pub fn remove(path: &Path) -> io::Result<()> {
     if is_url(path) {
         return objects::remove(path);

@@ -1,4 +1,4 @@
-//! Files behind URLs: what is known of them, their content, what a folder has.
+//! Files at URLs: metadata, content, and listings of folders.
 
 use super::client::{Place, place_of};
 use super::error::{store_error, usage_error};
@@ -18,7 +18,7 @@ const FOLDER: FileData = FileData {
     changed: None,
 };
 
-/// The object of a URL; a folder where names of objects go on behind it.
+/// Returns the metadata of an object; that of a folder if names of objects continue behind the URL.
 pub(super) fn file_data(path: &Path) -> io::Result<FileData> {
     let place = place_of(path)?;
     if place.service == Service::Web {
@@ -53,7 +53,7 @@ fn head(place: &Place) -> io::Result<ObjectMeta> {
 
 fn folder_data(place: &Place) -> io::Result<FileData> {
     let (objects, folders) = list_entries(place)?;
-    // a bucket is there, whatever is in it
+    // a bucket exists even if it is empty
     if objects.is_empty() && folders.is_empty() && !place.key.as_ref().is_empty() {
         return Err(store_error(
             place.service,
@@ -66,7 +66,7 @@ fn folder_data(place: &Place) -> io::Result<FileData> {
     Ok(FOLDER)
 }
 
-/// Opens an object; blocks of it are fetched ahead.
+/// Opens an object; some of its blocks are fetched ahead.
 pub(super) fn open(path: &Path) -> io::Result<OpenFile> {
     let place = place_of(path)?;
     if place.service == Service::Web {
@@ -92,7 +92,7 @@ pub(super) fn open(path: &Path) -> io::Result<OpenFile> {
     })
 }
 
-/// A whole object.
+/// Reads a whole object.
 pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = vec![];
     let mut file = open(path)?;
@@ -103,7 +103,7 @@ pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The last bytes of an object.
+/// Reads the last bytes of an object into `last`.
 pub(super) fn read_end(path: &Path, last: &mut [u8]) -> io::Result<()> {
     let place = place_of(path)?;
     if place.service == Service::Web {
@@ -129,7 +129,7 @@ pub(super) fn read_end(path: &Path, last: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// What is below a folder, up to the next stroke.
+/// Lists a folder, up to the next slash of names.
 pub(super) fn list(folder: &Path) -> io::Result<Vec<FolderEntry>> {
     let place = place_of(folder)?;
     if place.service == Service::Web {
@@ -146,7 +146,7 @@ pub(super) fn list(folder: &Path) -> io::Result<Vec<FolderEntry>> {
     Ok(files.chain(folders).collect())
 }
 
-/// Objects and folders right below a folder.
+/// Lists the objects and folders directly below a folder.
 fn list_entries(place: &Place) -> io::Result<(Vec<ObjectMeta>, Vec<Key>)> {
     let place = place.clone();
     wait_for(async move {
@@ -154,7 +154,7 @@ fn list_entries(place: &Place) -> io::Result<(Vec<ObjectMeta>, Vec<Key>)> {
         let found = place.store.objects.list_with_delimiter(prefix).await;
         let found = found.map_err(|error| store_error(place.service, error))?;
         let objects = found.objects.into_iter();
-        // consoles mark an empty folder by an object of its name
+        // consoles mark an empty folder by an object with its name
         let objects = objects.filter(|object| object.location != place.key);
         Ok((objects.collect(), found.common_prefixes))
     })

@@ -1,4 +1,4 @@
-//! Reads an object from its beginning in ranges, of which a few are fetched ahead.
+//! Reads an object from its beginning in ranges, a few of them ahead.
 
 use super::client::Place;
 use super::error::store_error;
@@ -9,25 +9,27 @@ use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::ops::Range;
 
-/// Where the first range ends: of most files only the head is wanted, and packed it is small. Each
-/// process of a cluster looks at the heads of all ranks.
+/// End of the first range. Most files are only opened for their head, which is small if compressed.
+/// Each process of a cluster reads the heads of all ranks.
 const FIRST_BYTES: u64 = 1 << 16;
-/// Where the second ends: the head of a file that is not packed.
+/// End of the second range: the head of an uncompressed file.
 const SECOND_BYTES: u64 = 1 << 19;
-/// All others: large enough that the time to the first byte does not count.
+/// Size of all other ranges: large enough that the time to the first byte does not matter.
 const RANGE_BYTES: u64 = 4 << 20;
-/// How many are on their way at once. With the one that is read this bounds the memory of a reader.
+/// Number of ranges requested in parallel. Together with the current range, they bound the memory
+/// of a reader.
 const AHEAD: usize = 4;
-/// How often a range is asked for whose bytes were cut; the client itself repeats what is refused.
+/// Number of requests for a range whose transfer is interrupted; the client itself repeats refused
+/// requests.
 const ATTEMPTS: usize = 4;
 
-/// The content of an object.
+/// Content of an object.
 pub(super) struct RangeReader {
     place: Place,
-    /// Of what was there at first: a file that changes is no trace.
+    /// Version at the time of opening: a file that changes is not a valid trace.
     etag: Option<String>,
     bytes: u64,
-    /// Where the next range begins that nobody has asked for.
+    /// Beginning of the next range to request.
     next: u64,
     ahead: VecDeque<Pending<Bytes>>,
     current: Bytes,
@@ -45,7 +47,7 @@ impl RangeReader {
         }
     }
 
-    /// Asks for the next range, if there is one.
+    /// Requests the next range, if there is one.
     fn ask_ahead(&mut self) -> io::Result<()> {
         if self.next >= self.bytes {
             return Ok(());
@@ -63,7 +65,7 @@ impl RangeReader {
     }
 
     fn fill(&mut self) -> io::Result<()> {
-        // one alone: who has seen the head may want no more
+        // a single range: a reader of the head may need no more
         let wanted = if self.next < SECOND_BYTES { 1 } else { AHEAD };
         while self.ahead.len() < wanted && self.next < self.bytes {
             self.ask_ahead()?;
@@ -86,7 +88,7 @@ impl Read for RangeReader {
     }
 }
 
-/// A range of an object, as a whole.
+/// Fetches a complete range of an object.
 async fn fetch(place: Place, etag: Option<String>, range: Range<u64>) -> io::Result<Bytes> {
     let wanted = range.end - range.start;
     let mut attempt = 0;
@@ -105,7 +107,7 @@ async fn fetch(place: Place, etag: Option<String>, range: Range<u64>) -> io::Res
         let failed = match got {
             Ok(bytes) if bytes.len() as u64 == wanted => return Ok(bytes),
             Ok(_) => io::ErrorKind::UnexpectedEof.into(),
-            // only what was cut may be whole the next time
+            // only interrupted transfers may succeed when repeated
             Err(error @ object_store::Error::Generic { .. }) => store_error(place.service, error),
             Err(error) => return Err(store_error(place.service, error)),
         };

@@ -1,4 +1,4 @@
-//! Requests run on two threads of their own; who needs an answer waits for it.
+//! Runs requests on two separate threads, while callers wait for the responses.
 
 use std::future::Future;
 use std::io;
@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::AbortHandle;
 
-/// Enough for requests: they mostly wait, and TLS takes a fraction of what parsing takes.
+/// Number of threads. Requests mostly wait, and TLS takes a fraction of the time of parsing.
 const THREADS: usize = 2;
 
 static RUNTIME: OnceLock<Result<Runtime, String>> = OnceLock::new();
@@ -25,7 +25,7 @@ fn runtime() -> io::Result<&'static Runtime> {
         .map_err(|error| io::Error::other(format!("no thread for requests: {error}")))
 }
 
-/// An answer that is on its way. Who drops it no longer wants it.
+/// A response in progress. Dropping it cancels the request.
 pub(crate) struct Pending<T> {
     answer: Receiver<io::Result<T>>,
     task: AbortHandle,
@@ -35,7 +35,7 @@ impl<T> Pending<T> {
     pub(crate) fn wait(&self) -> io::Result<T> {
         match self.answer.recv() {
             Ok(answer) => answer,
-            // the task ended without an answer
+            // the task ended without a response
             Err(_) => Err(io::Error::other("the request ended without an answer")),
         }
     }
@@ -47,13 +47,13 @@ impl<T> Drop for Pending<T> {
     }
 }
 
-/// Begins a request.
+/// Starts a request.
 pub(super) fn begin<T: Send + 'static>(
     request: impl Future<Output = io::Result<T>> + Send + 'static,
 ) -> io::Result<Pending<T>> {
     let (sender, answer) = sync_channel(1);
     let task = runtime()?.spawn(async move {
-        // nobody waits any more: the answer is not wanted
+        // fails if the caller no longer waits for the response
         drop(sender.send(request.await));
     });
     Ok(Pending {
@@ -62,7 +62,7 @@ pub(super) fn begin<T: Send + 'static>(
     })
 }
 
-/// Waits for a request. The thread that waits may be one of another runtime.
+/// Waits for a request. The calling thread may belong to another runtime.
 pub(super) fn wait_for<T: Send + 'static>(
     request: impl Future<Output = io::Result<T>> + Send + 'static,
 ) -> io::Result<T> {

@@ -1,4 +1,4 @@
-//! Reads of objects in memory, through the same calls as those of a real store.
+//! Reads objects in memory through the same calls as in a real store.
 #![allow(clippy::expect_used, reason = "what its helpers do cannot fail")]
 
 use super::client::place_of;
@@ -32,7 +32,7 @@ fn bytes(count: u32) -> Vec<u8> {
 
 #[test]
 fn an_object_is_read_in_ranges_to_its_last_byte() {
-    // nothing, less than the first range, exactly it, some ranges, more than are fetched ahead
+    // empty, within the first range, some ranges, and more than are fetched ahead
     for count in [0, 10, 1 << 17, (1 << 17) + 1, 3 << 20, 7_000_001] {
         let url = format!("memory://reads/{count}");
         let content = bytes(count);
@@ -105,7 +105,7 @@ fn an_object_is_removed() {
     assert!(!exists(path));
 }
 
-/// A web server of one file that serves no ranges; says how often it was asked.
+/// Starts a web server of one file, without ranges. Returns its URL and a counter of requests.
 fn web_server(content: Vec<u8>) -> (PathBuf, Arc<AtomicUsize>) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();
@@ -126,7 +126,7 @@ fn web_server(content: Vec<u8>) -> (PathBuf, Arc<AtomicUsize>) {
                 let head = format!(
                     "HTTP/1.1 200 OK\r\nContent-Length: {size}\r\nConnection: close\r\n\r\n"
                 );
-                // who has read enough closes the connection
+                // a reader that has enough closes the connection
                 drop(connection.write_all(head.as_bytes()));
                 drop(connection.write_all(&content));
             });
@@ -155,7 +155,7 @@ fn a_file_of_a_web_server_is_asked_for_once_until_all_of_it_is_read_again() {
     }
     assert_eq!(read(&url).expect("reads"), content);
     assert_eq!(times(), 1);
-    // a range is asked for, refused, and then all of it
+    // requests a range, which is refused, and then the whole file
     assert_eq!(read(&url).expect("reads"), content);
     assert_eq!(times(), 3);
 }

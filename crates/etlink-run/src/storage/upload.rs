@@ -1,5 +1,5 @@
-//! Writes an object: its content goes to the store in parts as it comes, and the object is there
-//! when all of it is and the upload is completed.
+//! Writes an object. Its content is uploaded in parts as it is written, and the object appears once
+//! the upload is completed.
 
 use super::client::{Place, place_of};
 use super::error::{store_error, usage_error};
@@ -15,25 +15,25 @@ use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A part. Stores take 10,000 of them, and none but the last below 5 MiB.
+/// Size of a part, bytes. Stores accept 10,000 parts, and only the last may be smaller than 5 MiB.
 const PART_BYTES: usize = 8 << 20;
 const MOST_PARTS: usize = 10_000;
-/// Parts of one object that are on their way at once; with the one that is filled this bounds the
-/// memory of a writer.
+/// Parts of an object that are sent in parallel. Together with the part being filled, they bound
+/// the memory of a writer.
 const AT_ONCE: usize = 2;
-/// What all objects that are whole and smaller than a part may take until they are put.
+/// Maximum bytes of complete objects, each smaller than a part, that are held until sent.
 const HELD_BYTES: usize = 64 << 20;
 
 static HELD: AtomicUsize = AtomicUsize::new(0);
 
-/// Takes the content of an object.
+/// Writer of an object's content.
 pub(crate) struct ObjectWriter {
     place: Place,
     part: Vec<u8>,
     upload: Option<PartUpload>,
 }
 
-/// Parts that were sent, or are on their way.
+/// Parts that were sent or are being sent.
 struct PartUpload {
     number: UploadNumber,
     id: String,
@@ -49,8 +49,8 @@ impl Drop for PartUpload {
     }
 }
 
-/// Content that the store has, or that is held for it, and no object yet. If this is dropped, there
-/// will be none.
+/// Content that is uploaded, or held for uploading, but not yet an object. Dropping it discards the
+/// content.
 pub(crate) struct UploadedObject {
     place: Place,
     content: UploadedContent,
@@ -61,7 +61,7 @@ enum UploadedContent {
     Parts(PartUpload),
 }
 
-/// Counted as long as it is held.
+/// Held content, counted in `HELD` until dropped.
 struct HeldBytes(Bytes);
 
 impl Drop for HeldBytes {
@@ -70,10 +70,10 @@ impl Drop for HeldBytes {
     }
 }
 
-/// The end of an upload that is under way.
+/// Completion of an upload in progress.
 pub(crate) type PendingCommit = Pending<()>;
 
-/// Refuses what is no object store.
+/// Refuses paths outside an object store.
 pub(crate) fn check_writable(path: &Path) -> io::Result<()> {
     let place = place_of(path)?;
     if place.service == Service::Web {
@@ -85,7 +85,7 @@ pub(crate) fn check_writable(path: &Path) -> io::Result<()> {
 }
 
 impl ObjectWriter {
-    /// A writer; nothing is sent yet.
+    /// Creates a writer, without sending anything yet.
     pub(crate) fn new(path: &Path) -> io::Result<ObjectWriter> {
         check_writable(path)?;
         let place = place_of(path)?;
@@ -99,7 +99,7 @@ impl ObjectWriter {
         })
     }
 
-    /// All is written.
+    /// Sends the remaining content, and returns the object for committing.
     pub(crate) fn finish(mut self) -> io::Result<UploadedObject> {
         let size = self.part.len();
         let is_small = self.upload.is_none();
@@ -154,7 +154,7 @@ impl ObjectWriter {
 
 impl PartUpload {
     fn begin(place: &Place) -> io::Result<PartUpload> {
-        // held until it is listed: else a signal could come between, and its parts would stay
+        // held until the upload is registered: after a signal in between, its parts would stay
         let _changes = Changes::begin();
         let asked = place.clone();
         let id = wait_for(async move {
@@ -194,13 +194,14 @@ impl Write for ObjectWriter {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        // a part is sent when it is full; the store has nothing that could be read before
+        // parts are sent when full, and the store cannot show them earlier
         Ok(())
     }
 }
 
 impl UploadedObject {
-    /// Makes it an object; an earlier one is replaced if that is asked for, else it is an error.
+    /// Makes the content an object. If an object of the name exists, replaces it with `overwrite`,
+    /// and fails otherwise.
     pub(crate) fn begin_commit(self, overwrite: bool) -> io::Result<PendingCommit> {
         let UploadedObject { place, content } = self;
         begin(async move {
@@ -211,7 +212,7 @@ impl UploadedObject {
                     let completed = complete(&place, &upload.id, done, overwrite).await;
                     match completed {
                         Ok(()) => drop(uploads::remove(upload.number)),
-                        // here, because what drops it may not wait in a request
+                        // aborted here, because `drop` must not wait within a request
                         Err(_) => uploads::abort_in_request(upload.number).await,
                     }
                     completed
@@ -228,7 +229,7 @@ async fn put(place: &Place, content: &Bytes, overwrite: bool) -> io::Result<()> 
         let put = objects.put_opts(&place.key, payload(), PutMode::Create.into());
         match put.await {
             Ok(_) => return Ok(()),
-            // a store that takes no condition
+            // for stores without conditional writes
             Err(Error::NotImplemented { .. } | Error::NotSupported { .. }) => {
                 refuse_existing(place).await?;
             }
@@ -247,7 +248,7 @@ async fn complete(
     overwrite: bool,
 ) -> io::Result<()> {
     if !overwrite {
-        // the client completes no upload on a condition
+        // the client cannot complete an upload conditionally
         refuse_existing(place).await?;
     }
     let Some(parts) = &place.store.parts else {

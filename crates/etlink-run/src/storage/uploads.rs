@@ -1,5 +1,5 @@
-//! Uploads in parts that are under way: a store keeps their parts, at a price, until they are
-//! completed or aborted.
+//! Uploads in progress. A store keeps their parts, and charges for them, until they are completed
+//! or aborted.
 
 use super::client::Place;
 use super::error::store_error;
@@ -10,15 +10,15 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// A program that is being ended waits so long for its store.
+/// Maximum time that an ending program waits for its store.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 
 static OPEN: Mutex<BTreeMap<u64, (Place, MultipartId)>> = Mutex::new(BTreeMap::new());
 
-/// Of this process.
+/// Number of an upload of this process.
 pub(super) type UploadNumber = u64;
 
-/// Lists an upload.
+/// Registers an upload.
 pub(super) fn add(place: &Place, id: &MultipartId) -> UploadNumber {
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     let number = open.last_key_value().map_or(0, |(last, _)| last + 1);
@@ -26,13 +26,14 @@ pub(super) fn add(place: &Place, id: &MultipartId) -> UploadNumber {
     number
 }
 
-/// It is completed.
+/// Removes a completed upload from the registry.
 pub(super) fn remove(number: UploadNumber) -> Option<(Place, MultipartId)> {
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     open.remove(&number)
 }
 
-/// Has the store forget an upload and its parts. What fails is for the rules of the bucket.
+/// Aborts an upload, so that the store deletes its parts. On failure, the bucket's lifecycle rules
+/// remove them.
 pub(super) fn abort(number: UploadNumber) {
     if let Some((place, id)) = remove(number)
         && let Ok(aborted) = begin(abort_upload(place, id))
@@ -41,14 +42,14 @@ pub(super) fn abort(number: UploadNumber) {
     }
 }
 
-/// The same for a request, which must not wait for another.
+/// Like `abort`, within a request, which must not wait for another.
 pub(super) async fn abort_in_request(number: UploadNumber) {
     if let Some((place, id)) = remove(number) {
         drop(abort_upload(place, id).await);
     }
 }
 
-/// The same for all that are under way.
+/// Aborts all uploads in progress.
 pub(crate) fn abort_uploads() {
     let open = std::mem::take(&mut *OPEN.lock().unwrap_or_else(PoisonError::into_inner));
     let aborted: Vec<Pending<()>> = open

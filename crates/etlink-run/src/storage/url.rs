@@ -1,23 +1,23 @@
-//! URLs where a path is taken, and what of them is secret.
+//! URLs given as paths, and the secrets in them.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// Between the scheme of a URL and the rest.
+/// Separator between the scheme and the rest of a URL.
 const AFTER_SCHEME: &str = "://";
 
-/// Who keeps an object.
+/// Service that stores an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Service {
-    /// Amazon S3, and what speaks its language.
+    /// Amazon S3 and compatible stores.
     S3,
     /// Google Cloud Storage.
     Google,
     /// Azure Blob Storage.
     Azure,
-    /// A web server, which is only read.
+    /// A web server, which can only be read.
     Web,
     /// Objects in memory, for tests.
     #[cfg(test)]
@@ -38,41 +38,41 @@ impl Service {
     }
 }
 
-/// A URL in its parts.
+/// A URL split into its parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ObjectUrl {
     pub(super) service: Service,
     /// Bucket, container or server.
     pub(super) bucket: String,
-    /// Name of the object, without a stroke at its ends; empty for the bucket itself.
+    /// Name of the object, without slashes at its ends; empty for the bucket itself.
     pub(super) key: String,
-    /// The whole, with what is not shown.
+    /// Whole URL, with its secrets.
     pub(super) full: String,
 }
 
-/// Why a path is no URL that can be used.
+/// Reason that a path is not a usable URL.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum BadUrl {
-    /// Nobody reads this scheme.
+    /// The scheme is not supported.
     Scheme(String),
-    /// It names no bucket.
+    /// The URL names no bucket.
     NoBucket,
-    /// It is no text.
+    /// The path is not Unicode.
     NoText,
 }
 
-/// Whether a path is a URL. Nothing on a disk is meant by one, whatever lies there.
+/// Returns true if a path is a URL. It then never means a file on a disk, even if one exists.
 pub fn is_url(path: &Path) -> bool {
     let text = path.as_os_str().as_encoded_bytes();
     let scheme = text
         .iter()
         .take_while(|byte| byte.is_ascii_alphanumeric() || b"+.-".contains(byte));
     let length = scheme.count();
-    // one letter is a drive of Windows
+    // a single letter is a drive on Windows
     length > 1 && text[0].is_ascii_alphabetic() && text[length..].starts_with(b"://")
 }
 
-/// Returns whether a path is the URL of a web server, which lists no folders.
+/// Returns true if a path is the URL of a web server, which cannot list folders.
 pub(crate) fn is_web_url(path: &Path) -> bool {
     let scheme = path.to_str().and_then(|url| url.split_once(AFTER_SCHEME));
     scheme.is_some_and(|(scheme, _)| Service::of_scheme(scheme) == Some(Service::Web))
@@ -90,8 +90,8 @@ impl ObjectUrl {
         if bucket.is_empty() {
             return Err(BadUrl::NoBucket);
         }
-        // a name with two strokes in a row is one with an empty folder, which stores keep apart and
-        // nobody means
+        // consecutive slashes in a name are empty folders, which stores distinguish, but no user
+        // intends
         let parts: Vec<&str> = key.split('/').filter(|part| !part.is_empty()).collect();
         Ok(ObjectUrl {
             service,
@@ -102,16 +102,17 @@ impl ObjectUrl {
     }
 }
 
-/// What stands in URLs that is not shown, by the URL without it.
+/// Secret parts of URLs, by the URL without them.
 static SECRETS: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
 
-/// An argument without the secrets of its URL: `user:password@` and the query, which has the
-/// signature of a signed URL. They are kept for when the URL is opened, and are in no message.
+/// Returns an argument without the secrets of its URL: `user:password@` and the query, which
+/// contains the signature of a signed URL. The secrets are remembered for opening the URL, and
+/// appear in no message.
 pub fn without_secrets(argument: OsString) -> OsString {
     let Some(text) = argument.to_str() else {
         return argument;
     };
-    // `--host=https://…` is one argument
+    // `--host=https://…` is a single argument
     let begin = match text.split_once('=') {
         Some((option, value)) if option.starts_with('-') && is_url(Path::new(value)) => {
             option.len() + 1
@@ -129,7 +130,7 @@ pub fn without_secrets(argument: OsString) -> OsString {
     OsString::from(format!("{before}{shown}"))
 }
 
-/// The same for a path.
+/// Like [`without_secrets`], for a path.
 pub fn path_without_secrets(path: PathBuf) -> PathBuf {
     PathBuf::from(without_secrets(path.into_os_string()))
 }
@@ -142,8 +143,8 @@ fn with_secrets(shown: &str) -> String {
         .unwrap_or_else(|| shown.to_owned())
 }
 
-/// A URL without user, password and query. Only web servers have those: in the name of an object a
-/// `?` is a letter.
+/// Returns a URL without user, password and query. Only web servers have these: in the name of an
+/// object, `?` is an ordinary character.
 fn shown_url(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once(AFTER_SCHEME) else {
         return url.to_owned();
@@ -158,13 +159,13 @@ fn shown_url(url: &str) -> String {
     format!("{scheme}{AFTER_SCHEME}{host}{path}")
 }
 
-/// A path as it is shown: a URL without its secrets.
+/// Returns a path for messages: a URL without its secrets.
 pub(crate) fn shown_path(path: &Path) -> String {
     let text = path.display().to_string();
     if is_url(path) { shown_url(&text) } else { text }
 }
 
-/// A text of others without the secrets of URLs in it.
+/// Removes the secrets of URLs from foreign text.
 #[cfg(feature = "s3")]
 pub(super) fn hide_secrets(text: &str) -> String {
     let words: Vec<String> = text

@@ -1,13 +1,15 @@
-//! Reads a file of a web server, which need not serve ranges: one answer, a few blocks ahead.
+//! Reads a file from a web server, which need not support ranges: a single response, a few blocks
+//! ahead.
 //!
 //! ```text
 //! first to open   |== head ==|…          stops, and leaves the transfer where it is
 //! next to open    |== head ==|           from memory
 //! whole file      |== head ==|=========> takes the transfer over
 //! ```
-//! A command looks at the beginning of a file several times, to tell its kind and its rank, before
-//! it reads all of it. The head is kept for that, so that the file is sent once. A second whole
-//! read asks for what is behind the head, by a range where the server serves them.
+//! A command reads the beginning of a file several times, to detect its kind and its rank, before
+//! it reads the whole file. The head is kept for that, so that the file is transferred once. A
+//! second read of the whole file requests the part behind the head, by a range if the server
+//! supports ranges.
 
 use super::client::Place;
 use super::error::store_error;
@@ -22,39 +24,39 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc::{Receiver, channel};
 
-/// Blocks that wait to be read; servers send some 16 kB at once.
+/// Maximum number of received blocks; servers send some 16 kB at a time.
 const BLOCKS_AHEAD: usize = 256;
-/// How much of the beginning of a file is kept. The kind of a file is told from its first 256 KiB,
+/// Bytes kept of the beginning of a file. The kind of a file is detected from its first 256 KiB,
 /// unpacked.
 const HEAD_BYTES: usize = 1 << 20;
-/// How much of the head is handed out at once.
+/// Bytes of the head returned at a time.
 const HEAD_BLOCK_BYTES: usize = 1 << 16;
 
-/// Files by URL. They stay as they were when the command first asked for them.
+/// Files by URL. They stay as they were at the command's first request.
 static FILES: Mutex<BTreeMap<PathBuf, Arc<WebFile>>> = Mutex::new(BTreeMap::new());
 
-/// A file of a web server, as the server described it when it was first opened.
+/// A file on a web server, as described by the server when it was first opened.
 pub(super) struct WebFile {
     place: Place,
     object: ObjectMeta,
     head: Mutex<Head>,
 }
 
-/// The beginning of a file.
+/// Beginning of a file.
 struct Head {
     bytes: Vec<u8>,
-    /// Sends what is behind `bytes`; `None` once somebody took it over or the file has ended.
+    /// Transfer of the part behind `bytes`; `None` once a reader took it over or the file ended.
     transfer: Option<Transfer>,
-    /// Whether `bytes` is the whole file.
+    /// True if `bytes` is the whole file.
     is_whole: bool,
 }
 
-/// An answer that is being received.
+/// A response that is being received.
 struct Transfer {
-    /// Received, and not yet taken.
+    /// Block that was received, but not returned yet.
     first: Bytes,
     blocks: Receiver<io::Result<Bytes>>,
-    /// The transfer ends when this is dropped.
+    /// Task of the transfer, which ends when this is dropped.
     _task: Pending<()>,
 }
 
@@ -67,7 +69,7 @@ impl Transfer {
         self.blocks.blocking_recv().transpose()
     }
 
-    /// Passes over bytes, fewer where the file ends before.
+    /// Skips bytes, or fewer at the end of the file.
     fn skip(&mut self, mut bytes: usize) -> io::Result<()> {
         while bytes > 0
             && let Some(mut block) = self.next()?
@@ -81,21 +83,21 @@ impl Transfer {
     }
 }
 
-/// Reads a file from its beginning.
+/// Reader of a file from its beginning.
 pub(super) struct WebReader {
     file: Arc<WebFile>,
-    /// Bytes that were taken so far, with those of `current`.
+    /// Bytes taken so far, including `current`.
     taken: usize,
     current: Bytes,
-    /// The transfer of what is behind the head, once this reader has come there.
+    /// Transfer of the part behind the head, once this reader has reached it.
     transfer: Option<Transfer>,
 }
 
 impl WebReader {
-    /// Opens a file; asks its server unless this file was opened before.
+    /// Opens a file. Requests it from the server unless it was opened before.
     ///
     /// # Errors
-    /// The server does not give it.
+    /// Fails if the server does not provide the file.
     pub(super) fn open(path: &Path, place: Place) -> io::Result<WebReader> {
         let known = locked(&FILES).get(path).cloned();
         let file = match known {
@@ -114,12 +116,12 @@ impl WebReader {
         })
     }
 
-    /// What the server says of the file.
+    /// Returns the server's metadata of the file.
     pub(super) fn object(&self) -> &ObjectMeta {
         &self.file.object
     }
 
-    /// Takes the next block; an empty one at the end of the file.
+    /// Takes the next block, which is empty at the end of the file.
     fn fill(&mut self) -> io::Result<()> {
         if self.transfer.is_none() {
             let file = Arc::clone(&self.file);
@@ -150,7 +152,7 @@ impl Read for WebReader {
 }
 
 impl WebFile {
-    /// Asks for a file, and begins to receive it.
+    /// Requests a file, and starts to receive it.
     fn ask(place: Place) -> io::Result<WebFile> {
         let answer = get(&place, GetOptions::default())?;
         let object = answer.meta.clone();
@@ -165,8 +167,8 @@ impl WebFile {
         })
     }
 
-    /// Receives a block of the head. Where the head has all that is kept, returns the transfer of
-    /// what is behind it instead.
+    /// Receives a block of the head. If the head is complete, returns the transfer of the part
+    /// behind it instead.
     fn extend(&self, head: &mut Head) -> io::Result<Option<Transfer>> {
         if head.bytes.len() >= HEAD_BYTES {
             let taken_over = head.transfer.take();
@@ -177,7 +179,7 @@ impl WebFile {
         }
         let mut transfer = match head.transfer.take() {
             Some(transfer) => transfer,
-            // the last answer broke off
+            // the previous response was interrupted
             None => self.ask_behind(head.bytes.len())?,
         };
         match transfer.next()? {
@@ -190,7 +192,7 @@ impl WebFile {
         Ok(None)
     }
 
-    /// Asks for what is behind the head: by a range, or for all of it where the server serves none.
+    /// Requests the part behind the head: by a range, or the whole file without ranges.
     fn ask_behind(&self, head_bytes: usize) -> io::Result<Transfer> {
         let service = self.place.service;
         let ranged = GetOptions {
@@ -226,14 +228,14 @@ fn get(place: &Place, options: GetOptions) -> io::Result<GetResult> {
     })
 }
 
-/// Receives an answer, a few blocks ahead of whoever reads it.
+/// Receives a response, a few blocks ahead of its reader.
 fn receive(service: Service, answer: GetResult) -> io::Result<Transfer> {
     let (sender, blocks) = channel(BLOCKS_AHEAD);
     let task = begin(async move {
         let mut stream = answer.into_stream();
         while let Some(block) = stream.next().await {
             let block = block.map_err(|error| store_error(service, error));
-            // nobody reads any more
+            // the reader was dropped
             if sender.send(block).await.is_err() {
                 break;
             }

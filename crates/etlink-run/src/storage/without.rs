@@ -1,4 +1,4 @@
-//! A build without the feature `s3` reads no URLs.
+//! Replacements in a build without the feature `s3`, which reads no URLs.
 
 use super::{FileData, FolderEntry, OpenFile};
 use crate::missing_feature::MissingFeature;

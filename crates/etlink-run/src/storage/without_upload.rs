@@ -1,4 +1,4 @@
-//! A build without the feature `s3` writes no objects.
+//! Replacements in a build without the feature `s3`, which writes no objects.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -7,7 +7,7 @@ pub(crate) enum ObjectWriter {}
 
 pub(crate) enum UploadedObject {}
 
-/// The end of an upload that is under way.
+/// Completion of an upload in progress.
 pub(crate) enum PendingCommit {}
 
 impl PendingCommit {

@@ -1,3 +1,3 @@
-//! A build without the feature `s3` has no uploads.
+//! Replacements in a build without the feature `s3`, which has no uploads.
 
 pub(crate) fn abort_uploads() {}

@@ -27,11 +27,11 @@ struct ThreadWriter {
     entry: Vec<u64>,
 }
 
-/// Second word of an entry.
+/// Additional word of an entry.
 #[derive(Clone, Copy)]
 pub(crate) enum SecondWord {
     Callsite(&'static Metadata<'static>),
-    /// Callsite as second word, followed by the first word, which is a time.
+    /// Callsite, written before the first word, which is a time.
     Time(&'static Metadata<'static>),
     None,
 }

@@ -1,4 +1,4 @@
-//! `etlink completions`: the script by which a shell completes the command line.
+//! `etlink completions`: prints the script with which a shell completes command lines.
 
 use crate::args::CompletionsArgs;
 use crate::{Outcome, command_line};
@@ -7,7 +7,7 @@ use etlink_run::output::StdoutError;
 use std::io::Write;
 
 pub fn run(args: &CompletionsArgs) -> Result<Outcome> {
-    // `generate` would panic where standard output is closed
+    // `generate` would panic if standard output is closed
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command_line(), "etlink", &mut script);
     let mut out = std::io::stdout().lock();

@@ -1,4 +1,4 @@
-//! `etlink convert`: a written graph in another format.
+//! `etlink convert`: writes a graph in another format.
 
 use super::print_report;
 use crate::Outcome;

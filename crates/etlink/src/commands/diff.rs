@@ -1,4 +1,4 @@
-//! `etlink diff`: what changed between two runs.
+//! `etlink diff`: compares two runs.
 
 #[cfg(feature = "parquet")]
 mod arrow;
@@ -30,7 +30,7 @@ pub(super) struct DiffReport<'a> {
     before: &'a Path,
     after: &'a Path,
     notes: Vec<String>,
-    /// Traces of either run that are not compared.
+    /// Traces excluded from either run.
     excluded: Vec<Excluded>,
     /// Rules of `--fail-if` that hold.
     failed: Vec<String>,
@@ -64,7 +64,7 @@ pub fn run(args: DiffArgs) -> Result<Outcome> {
         failed: vec![],
         diff,
     };
-    // after the reports would be too late: a wrong name shall not look like a passed check
+    // before the reports: a wrong name must not look like a passed check
     let mut failed = vec![];
     for rule in &args.fail_if {
         if rule.holds(&compared.diff)? {
@@ -86,7 +86,7 @@ pub fn run(args: DiffArgs) -> Result<Outcome> {
         ))?;
     }
     for rule in &compared.failed {
-        // a result, no note: -q must not hide why the command fails
+        // a result, not a note: -q must not hide why the command fails
         notes::print_message(format_args!("--fail-if {rule}: it holds"));
     }
     Ok(
@@ -98,12 +98,12 @@ pub fn run(args: DiffArgs) -> Result<Outcome> {
     )
 }
 
-/// What changed between two runs.
+/// Comparison of two runs.
 #[derive(Serialize)]
 pub struct DiffDocument {
-    /// What is to be known of the traces of both.
+    /// Notes about the traces of both runs.
     notes: Vec<String>,
-    /// Traces of either run that are not compared.
+    /// Traces excluded from either run.
     excluded: Vec<Excluded>,
     #[serde(flatten)]
     diff: diff::RunDiff,
@@ -113,7 +113,7 @@ impl DiffDocument {
     /// Reads two runs and compares them.
     ///
     /// # Errors
-    /// No rank of one of them could be read.
+    /// No rank of one of the runs could be read.
     pub fn read(before: &RunQuery, after: &RunQuery) -> Result<DiffDocument> {
         let rules = KernelRules::built_in()?;
         let [before, after] = [before, after].map(|run| {
@@ -131,10 +131,10 @@ impl DiffDocument {
         })
     }
 
-    /// The names of its tables.
+    /// Names of the tables.
     pub const TABLES: [&str; 4] = ["changes", "classes", "ops", "waiting"];
 
-    /// What changed most, a sentence each.
+    /// Returns a sentence on each of the largest changes.
     pub fn sentences(&self) -> Vec<String> {
         let mut sentences = run_diff::diff_sentences(&self.diff);
         sentences.push(run_diff::sums_sentence(&self.diff));
@@ -143,16 +143,16 @@ impl DiffDocument {
         sentences
     }
 
-    /// As `--json` prints it, without the names of the runs.
+    /// Returns the JSON that `--json` prints, without the names of the runs.
     ///
     /// # Errors
-    /// Not by anything in it.
+    /// Never fails because of the content.
     pub fn to_json(&self) -> Result<String> {
         Ok(serde_json::to_string(self)?)
     }
 }
 
-/// What is to be known of the folders, of traces, and of what step times are of.
+/// Returns notes about the folders, the traces, and the steps behind step times.
 fn all_notes(runs: [&RunTables; 2], diff: &diff::RunDiff) -> Vec<String> {
     let tables = runs.into_iter().flat_map(|run| &run.tables);
     let of_traces = tables.flat_map(|table| {
@@ -164,7 +164,7 @@ fn all_notes(runs: [&RunTables; 2], diff: &diff::RunDiff) -> Vec<String> {
     [of_folders, of_traces, run_diff::step_notes(diff)].concat()
 }
 
-/// The profiler's tables of a run's ranks.
+/// Reads the profiler's tables of a run's ranks.
 fn run_tables(
     args: &DiffArgs,
     path: &Path,
@@ -176,7 +176,6 @@ fn run_tables(
         rules: Some(rules),
         ..OpTableConfig::by_name(RunSource::from_path(path), options.clone())
     })?;
-    made.print_errors();
     Ok(made)
 }
 
@@ -195,7 +194,7 @@ fn changes_csv(changes: &[RowChange]) -> Result<String> {
         "stack",
         "short_name",
     ])?;
-    // also rows that stayed the same: programs choose for themselves
+    // include unchanged rows: programs select for themselves
     for change in changes {
         let [count_before, count_after] = change.counts.map(|count| count.to_string());
         let [before, after] = change.times_ns.map(|ns| ns.to_string());
@@ -249,12 +248,12 @@ fn change_table(compared: &DiffReport<'_>, limit: usize, full_names: bool) -> St
         &format!("the host waits for devices, per {per}"),
         limit,
     );
-    // own time: without that of the ops and calls inside, so that the rows add up to the sum above
+    // own time, without the ops and calls inside, so that the rows add up to the sum above
     for (title, on_device) in [
         ("device rows", true),
         ("own time of ops and calls of the host", false),
     ] {
-        // what the host waits stands above, apart from what it does
+        // time that the host waits is listed above, apart from its work
         let rows = diff.changes.iter();
         let rows = rows.filter(|row| row.on_device == on_device && !row.is_wait());
         let rows: Vec<&RowChange> = rows.filter(|row| row.kind != ChangeKind::Same).collect();
@@ -272,7 +271,7 @@ fn change_table(compared: &DiffReport<'_>, limit: usize, full_names: bool) -> St
     out
 }
 
-/// Why ops are not compared, where they are not.
+/// Explains why ops are not compared; empty if they are.
 fn ops_sentence(diff: &diff::RunDiff) -> String {
     let [before, after] = diff.op_shares;
     if !diff.ops.is_empty() || before.min(after) >= 1.0 {
@@ -285,7 +284,7 @@ fn ops_sentence(diff: &diff::RunDiff) -> String {
     )
 }
 
-/// Parts that changed by more than steps vary.
+/// Formats the parts that changed by more than the steps vary.
 fn part_table(diff: &diff::RunDiff, parts: &[PartChange], title: &str, limit: Limit) -> String {
     let mut grid = Grid::new(
         0,
@@ -340,7 +339,7 @@ fn row_table(
         });
     for change in listed {
         let [old, new] = change.counts.map(|count| {
-            // counts are per step and rank: few of them are whole
+            // counts are per step and rank, so few of them are integers
             if count.fract() == 0.0 {
                 count.to_string()
             } else {
@@ -361,7 +360,7 @@ fn row_table(
     titled_table(title, &grid, varied.len())
 }
 
-/// Nothing where nothing changed.
+/// Formats a table with its title; empty if nothing changed.
 fn titled_table(title: &str, grid: &Grid, varied: usize) -> String {
     let varied = match varied {
         0 => String::new(),
@@ -377,7 +376,7 @@ fn titled_table(title: &str, grid: &Grid, varied: usize) -> String {
     }
 }
 
-/// The runs and their sums.
+/// Formats the runs and their totals.
 fn runs_head(compared: &DiffReport<'_>) -> String {
     let mut out = String::new();
     let diff = &compared.diff;
@@ -411,7 +410,7 @@ fn runs_head(compared: &DiffReport<'_>) -> String {
     out
 }
 
-/// A name, with what makes it a row of its own.
+/// Returns the name of a row, with the shapes or the frame that distinguish it.
 fn row_name(change: &RowChange, full_names: bool) -> String {
     let short = if !full_names {
         change.short_name.as_deref()
@@ -422,7 +421,7 @@ fn row_name(change: &RowChange, full_names: bool) -> String {
     let own = change
         .shapes
         .as_deref()
-        // the frame that called it; the whole stack would push all figures off the screen
+        // only the calling frame; the whole stack would push all figures off the screen
         .or(change.stack.first().map(String::as_str))
         .unwrap_or("");
     if own.is_empty() {

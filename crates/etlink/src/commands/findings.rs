@@ -112,7 +112,7 @@ pub fn run(args: FindingsArgs) -> Result<Outcome> {
     } else {
         let notes = reports
             .iter()
-            .map(|report| (report.name.as_str(), report.all_notes()));
+            .map(|report| (report.name.as_str(), report.notes.clone()));
         notes::print_of_runs(notes);
         print_report(&reports.iter().map(findings_text).collect::<String>())?;
     }
@@ -120,12 +120,6 @@ pub fn run(args: FindingsArgs) -> Result<Outcome> {
 }
 
 impl FindingsReport {
-    /// What is to be known of the files, and which are left out.
-    pub fn all_notes(&self) -> Vec<String> {
-        let excluded = self.excluded.iter().map(Excluded::note);
-        self.notes.iter().cloned().chain(excluded).collect()
-    }
-
     /// What the command prints, a sentence each.
     pub fn sentences(&self) -> Vec<String> {
         let mut sentences: Vec<String> = self.damage_lines.lines().map(str::to_owned).collect();
@@ -201,7 +195,7 @@ fn find_in_runs(
 fn nothing_taken(runs: &RunSet, results: Vec<RunResults<FoundRank>>) -> anyhow::Error {
     let (mut errors, mut excluded) = (vec![], vec![]);
     for run in results {
-        notes::print_all(&run_notes(runs, &run));
+        notes::print_all(&runs.run_notes(&run));
         excluded.extend(run.members.excluded);
         errors.extend(run.failed.into_iter().map(|(_, error)| error));
     }
@@ -229,21 +223,10 @@ fn find_in_rank(rank: RankEntry<'_>, rules: &KernelRules) -> Result<Option<RankR
     }))
 }
 
-/// What is said of a run beside its findings.
-fn run_notes(runs: &RunSet, results: &RunResults<FoundRank>) -> Vec<String> {
-    let mut notes = runs.runs[results.run].notes.clone();
-    notes.extend_from_slice(&results.rank_notes);
-    notes.extend(results.members.mismatch_notes());
-    if runs.options.ranks.is_none() {
-        notes.extend(results.members.absent_note());
-    }
-    notes
-}
-
 fn run_report(runs: &RunSet, results: RunResults<FoundRank>) -> Result<FindingsReport> {
     let run = &runs.runs[results.run];
     let mut excluded = results.excluded();
-    let mut notes = run_notes(runs, &results);
+    let mut notes = runs.run_notes(&results);
     let absent = results.members.absent;
     let mut ranks = results.members.ranks;
     let cut = ranks.iter().filter(|rank| rank.value.is_cut());
@@ -271,7 +254,13 @@ fn run_report(runs: &RunSet, results: RunResults<FoundRank>) -> Result<FindingsR
         _ => {
             let found = findings_of_ranks(ranks, runs.options.align)?;
             notes.extend(found.match_notes);
-            excluded.extend(found.left_out.iter().map(|label| Excluded::cut(label)));
+            let cut: Vec<Excluded> = found
+                .left_out
+                .iter()
+                .map(|label| Excluded::cut(label))
+                .collect();
+            notes.extend(cut.iter().map(Excluded::note));
+            excluded.extend(cut);
             (found.findings, found.job_ns)
         }
     };

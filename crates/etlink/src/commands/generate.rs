@@ -1,4 +1,4 @@
-//! `etlink generate`: a run that nobody recorded.
+//! `etlink generate`: makes a synthetic run.
 
 use super::print_report;
 use crate::Outcome;
@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use etlink_run::workloads::{WorkloadReport, generate_run};
 use serde::Serialize;
 
-/// What is printed.
+/// Report of the generated run.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct GeneratedRun(WorkloadReport);

@@ -1,4 +1,4 @@
-//! `etlink link`.
+//! `etlink link`: links the traces of one rank.
 
 use super::{note_idle_measurements, print_text};
 use crate::args::LinkArgs;
@@ -14,24 +14,24 @@ use etlink_run::output::{Target, refuse_input};
 use etlink_run::{Progress, RankTraces, Run, RunOptions, RunSource, is_folder};
 use std::path::Path;
 
-/// What is to be linked, and where it goes.
+/// Traces to link, options, and the target.
 struct LinkConfig {
     traces: RankTraces,
     options: RunOptions,
-    /// None: only the report is printed.
+    /// Target file; `None` to print only the report.
     target: Option<Target>,
     chakra: ChakraOptions,
     json: bool,
 }
 
 impl LinkConfig {
-    /// Refuses what cannot work, before any work is done.
+    /// Makes the configuration; rejects invalid arguments before any work is done.
     fn from_args(args: LinkArgs, progress: &Progress) -> Result<LinkConfig> {
         if let Some(path) = &args.path {
             refuse_path(path)?;
         }
         let how = args.how;
-        // the target first: what cannot be written is refused before anything is read
+        // the target first, so that an unwritable file is rejected before reading anything
         let target = match &args.output {
             Some(path) => {
                 let overwrite = how.overwrite.overwrite;
@@ -42,7 +42,7 @@ impl LinkConfig {
         let chakra = how.chakra_options(target.as_ref().map(|target| target.format))?;
         let traces = RankTraces {
             host: args.host,
-            // clap wants it where no path was refused above
+            // clap requires the device trace unless a path was rejected above
             device: args.device.unwrap_or_default(),
             capture: args.capture,
             measurements: args.metrics.into_iter().collect(),
@@ -70,7 +70,7 @@ impl JsonReport for JobReport {
 }
 
 pub fn run(args: LinkArgs) -> Result<Outcome> {
-    // most of what it makes it keeps until the file is written
+    // most of the allocated memory stays in use until the file is written
     allocator::return_large_blocks();
     let progress = crate::progress::progress_bar();
     let config = LinkConfig::from_args(args, &progress)?;
@@ -79,7 +79,7 @@ pub fn run(args: LinkArgs) -> Result<Outcome> {
     let to_stdout = target.as_ref().is_some_and(Target::is_stdout);
     let linked = link_traces(config);
     progress.finish();
-    // only now: an error that is printed over the bar could not be read
+    // only after the progress bar is gone, or the error would be unreadable
     let linked = linked?;
     let report = if json {
         json_text(&linked)?
@@ -88,7 +88,7 @@ pub fn run(args: LinkArgs) -> Result<Outcome> {
         fold_lines(&table::link_report(&linked)).into_owned()
     };
     if to_stdout {
-        // the graph has standard output for itself
+        // standard output is reserved for the graph
         notes::print_on_stderr(&plain_lines(&report));
     } else {
         print_text(&report)?;
@@ -96,7 +96,7 @@ pub fn run(args: LinkArgs) -> Result<Outcome> {
     if let Some(note) = serial_host_note(std::iter::once((None, &linked))) {
         notes::print_note(&note);
     }
-    // after the report, which says what is damaged
+    // after the report, which lists the damage
     if linked.refused {
         notes::print_message("damage was found and --strict given: nothing was written");
         return Ok(Outcome::Found);
@@ -125,7 +125,7 @@ fn link_traces(config: LinkConfig) -> Result<JobReport> {
     Ok(rank.run_job(&job, RankContext::default())?)
 }
 
-/// Says how a path is linked that was given without the name of an option.
+/// Explains how to link a path that was given without an option's name.
 fn refuse_path(path: &Path) -> Result<()> {
     let name = path.display();
     if is_folder(path) {

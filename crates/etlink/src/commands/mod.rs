@@ -45,22 +45,23 @@ use etlink_run::phases::ShardResults;
 use std::io::Write;
 use std::num::NonZeroUsize;
 
-/// How a report is printed.
+/// Output form of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportForm {
-    /// For programs.
+    /// JSON, for programs.
     Json,
-    /// For spreadsheets.
+    /// CSV, for spreadsheets.
     Csv,
-    /// For people.
+    /// Text, for people.
     Text,
 }
 
-/// Carries out what was typed.
+/// Runs the command of the parsed arguments.
 pub fn run(args: EtlinkArgs) -> Result<Outcome> {
-    // before anything else: opening a source may have something to note
+    // before anything else: opening a source may print notes
     notes::set_verbosity(args.verbosity());
-    // a program that is recorded gets the signals itself, and a request is taken back
+    // these two handle signals themselves: one forwards them to the program, the other withdraws
+    // its request
     let is_own = matches!(
         args.command,
         EtlinkCommand::Record(_) | EtlinkCommand::Trigger(_)
@@ -97,20 +98,20 @@ fn run_subcommand(command: EtlinkCommand) -> Result<Outcome> {
     }
 }
 
-/// More threads than this never help, and a mistyped `-j` shall not start thousands.
+/// Maximum number of threads: more never help, and a mistyped `-j` must not start thousands.
 const MAX_THREADS: usize = 64;
 
-/// `-j`, or all cores.
+/// Starts `asked` threads, or one per core. Returns their number.
 pub fn start_threads(asked: Option<u32>) -> Result<usize> {
     let threads = match asked {
         Some(asked) => asked as usize,
         None => std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
     };
     let threads = threads.min(MAX_THREADS);
-    // one pool for the process, before any work: a later one would be refused
+    // one pool for the process, before any work: a later one would be rejected
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
     pool.build_global().map_err(|error| {
-        // each thread takes some megabytes of addresses
+        // each thread takes some megabytes of address space
         let remedy = "use fewer threads (-j 1), or raise the limits of memory and processes \
                       (`ulimit -v`, `ulimit -u`)";
         AdvisedError::new(format!("cannot start {threads} threads: {error}"), remedy)
@@ -118,25 +119,26 @@ pub fn start_threads(asked: Option<u32>) -> Result<usize> {
     Ok(threads)
 }
 
-/// Prints a report for people: no line is wider than the output.
+/// Prints a report as text, with lines folded to the output's width.
 fn print_report(text: &str) -> Result<()> {
     print_text(&fold_lines(text))
 }
 
-/// That a rank failed, and why. Names of files can hold ends of lines, which would look like more
+/// Formats the failure of a rank. Line ends in file names are escaped, or they would look like more
 /// ranks.
 fn failed_line(name: &str, message: &str) -> String {
     format!("failed: {}: {}\n", plain(name), plain(message))
 }
 
-/// Prints a text, in which names of traces and files can be: a terminal obeys control characters.
+/// Prints a text. Control characters in names of traces and files are escaped, because a terminal
+/// would obey them.
 fn print_text(text: &str) -> Result<()> {
     let text = plain_lines(text);
-    // not by print!, which panics when the reader is gone
+    // not print!, which panics if the reader is gone
     let mut out = std::io::stdout();
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())
-        // a type of its own: `main` knows a closed pipe by it, which is no failure
+        // a separate type, by which `main` recognizes a closed pipe, which is not a failure
         .map_err(StdoutError)?;
     Ok(())
 }
@@ -145,7 +147,7 @@ impl JsonReport for ShardResults {
     const SCHEMA: &'static str = "etlink.shard";
 }
 
-/// Prints what a shard of a report did.
+/// Prints the results of a shard of a report.
 fn print_shard(shard: &ShardResults, json: bool) -> Result<Outcome> {
     if json {
         print_json_report(shard)?;
@@ -166,8 +168,8 @@ fn print_shard(shard: &ShardResults, json: bool) -> Result<Outcome> {
     })
 }
 
-/// Which files of each run were paired and which are not used, for those who want to know. Where some
-/// could not be read, the command ends with 1.
+/// Prints paired and unused files of each run in verbose mode. If files could not be read, the
+/// command will end with 1.
 pub(crate) fn print_run_files(runs: &RunSet) {
     unreadable_files::record(runs);
     if !notes::is_verbose() {
@@ -175,7 +177,7 @@ pub(crate) fn print_run_files(runs: &RunSet) {
     }
     for (index, run) in runs.runs.iter().enumerate() {
         let title = runs.run_title(index);
-        // who names the files of a rank knows them
+        // a user who names the files of a rank knows them
         if !runs.source.is_one_rank() {
             notes::print_details(&title, &run.pairing_notes());
         }
@@ -183,9 +185,9 @@ pub(crate) fn print_run_files(runs: &RunSet) {
     }
 }
 
-/// Says which files that were named as measured beside the trace say nothing to this command.
+/// Prints notes on named measurement files that this command does not use.
 fn note_idle_measurements(runs: &RunSet) {
-    // in a folder they lie for other commands
+    // in a folder, they are meant for other commands
     if !runs.source.is_one_rank() {
         return;
     }

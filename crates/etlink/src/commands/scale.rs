@@ -1,4 +1,4 @@
-//! `etlink scale`: a run of more ranks, made of a written one.
+//! `etlink scale`: makes a run of more ranks from a written one.
 
 use super::print_report;
 use crate::Outcome;
@@ -10,7 +10,7 @@ use anyhow::Result;
 use etlink_run::workloads::{WorkloadReport, scale_run};
 use serde::Serialize;
 
-/// What is printed.
+/// Report of the scaled run.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct ScaledRun(WorkloadReport);

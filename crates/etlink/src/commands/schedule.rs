@@ -1,4 +1,4 @@
-//! `etlink schedule`: what each step of a program would do.
+//! `etlink schedule`: prints the action of each step of a program.
 
 use crate::Outcome;
 use crate::args::{ScheduleArgs, TorchScheduleArgs};
@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use std::io::{BufWriter, StdoutLock, Write};
 
 impl TorchScheduleArgs {
-    /// As PyTorch takes them.
+    /// Converts the arguments to PyTorch's.
     pub fn torch_arguments(self, default_repeat: i64) -> Arguments {
         let TorchScheduleArgs {
             wait,
@@ -55,21 +55,21 @@ pub fn run(args: &ScheduleArgs) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// What a user would want to change before the program runs.
+/// Returns notes on problems that a user can fix before the program runs.
 fn schedule_notes(schedule: &Schedule, steps: u64) -> Vec<String> {
     let mut notes: Vec<String> = schedule.warning().iter().map(ToString::to_string).collect();
-    // at least one: clap refuses 0
+    // at least one step: clap rejects 0
     let last = steps - 1;
     match (schedule.first_recorded(), schedule.action(last)) {
         (Some(first), _) if first > last => notes.push(format!(
             "none of these steps is recorded; the first would be step {first}"
         )),
         (None, _) => notes.push("none of these steps is recorded".to_owned()),
-        // torch.profiler's action_map: leaving in WARMUP starts and stops, and calls no handler
+        // torch.profiler's action_map: ending in WARMUP starts and stops, and calls no handler
         (_, Action::Warmup) => {
             notes.push("the program ends in warmup: the last cycle leaves no trace".to_owned())
         }
-        // the same table: leaving in RECORD stops and hands over what there is
+        // the same map: ending in RECORD stops and hands over the partial trace
         (_, Action::Record) => {
             let whole = schedule
                 .next_change(last)
@@ -86,7 +86,7 @@ fn schedule_notes(schedule: &Schedule, steps: u64) -> Vec<String> {
     notes
 }
 
-/// A line per stretch of equal actions.
+/// Writes a line per stretch of equal actions.
 fn write_table(
     schedule: &Schedule,
     steps: u64,
@@ -94,7 +94,7 @@ fn write_table(
 ) -> std::io::Result<()> {
     for (range, action) in schedule.stretches(steps) {
         let last = range.end - 1;
-        // a stretch of one step is no range
+        // a stretch of one step is not a range
         match range.start {
             start if start == last => writeln!(out, "  {action:<15}  step {last}")?,
             start => writeln!(out, "  {action:<15}  steps {start}-{last}")?,
@@ -114,7 +114,7 @@ impl JsonReport for ScheduleReport {
     const SCHEMA: &'static str = "etlink.schedule";
 }
 
-/// Actions of the first steps, computed while they are written: there can be millions.
+/// Actions of the first steps, computed while being written: there can be millions.
 struct Actions {
     schedule: Schedule,
     steps: u64,

@@ -1,4 +1,4 @@
-//! The JSON Schema of each report.
+//! The JSON schemas of all reports.
 
 use super::analyze::{Analyzed, AsHta, OF_ALL_RANKS};
 use super::check::Checked;
@@ -77,7 +77,7 @@ pub fn json_schemas() -> Vec<NamedSchema> {
 /// Returns the schema of a report in its envelope.
 fn report_schema<T: JsonReport + JsonSchema>() -> NamedSchema {
     let mut schema = root_schema::<Envelope<'_, T>>(T::SCHEMA);
-    // what the type cannot say: which name and version these are
+    // the type cannot express its schema's name and version
     if let Some(properties) = schema.get_mut("properties") {
         properties["schema"] = json!({ "const": T::SCHEMA });
         properties["version"] = json!({ "const": T::VERSION });

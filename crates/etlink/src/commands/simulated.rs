@@ -1,4 +1,4 @@
-//! `etlink simulated`: what ASTRA-sim says of a run, beside what was measured.
+//! `etlink simulated`: compares ASTRA-sim's results for a run with the recording.
 
 use super::print_report;
 use crate::Outcome;
@@ -18,12 +18,12 @@ impl JsonReport for SimulationResult {
     const SCHEMA: &'static str = "etlink.simulated";
 }
 
-/// Stands where nothing is known.
+/// Placeholder for unknown values.
 const UNKNOWN: &str = "-";
 
 pub fn run(args: SimulatedArgs) -> Result<Outcome> {
     let files = SimulationFiles::find(&args.log, args.graphs.as_deref())?;
-    // Before the recording is linked: nobody waits for that to be refused.
+    // Before linking the recording, so that an existing file is rejected at once.
     let target = args
         .output
         .as_deref()
@@ -35,7 +35,7 @@ pub fn run(args: SimulatedArgs) -> Result<Outcome> {
     };
     let read = read_simulation(files, against, target.is_some())?;
     let mut result = read.result;
-    // with the name that was typed: notes on the simulation stand beside them
+    // named as typed, since notes on the simulation are printed next to these
     let recording = args.against.iter().map(|path| path.display().to_string());
     let recording: String = recording.collect();
     let of_recording = [(&recording[..], read.recording_notes)];
@@ -82,7 +82,7 @@ fn describe(result: &SimulationResult, rows: usize) -> String {
     out
 }
 
-/// Where a rank stands that did not finish.
+/// Describes the node in which an unfinished rank is stuck.
 fn stuck_place(stuck: &StuckRank, log_has_end: bool) -> String {
     let nodes = match &stuck.waiting[..] {
         [] => return "the log does not say in which node it is".to_owned(),
@@ -96,7 +96,7 @@ fn stuck_place(stuck: &StuckRank, log_has_end: bool) -> String {
     }
 }
 
-/// Whether there is a recording beside the simulation.
+/// Returns true if there is a recording to compare with.
 fn is_measured(report: &SimulationReport) -> bool {
     report.ranks.iter().any(|rank| rank.measured_ns.is_some())
 }
@@ -112,7 +112,8 @@ fn known_change(change: Option<f64>) -> String {
     })
 }
 
-/// What a blocked thread waits beyond the network is computation in what `merge` writes.
+/// Caveat on the times of ranks: `merge` turns waits that the network does not explain into
+/// computation.
 const CLOSE_BY_CONSTRUCTION: &str = "\
     Graphs keep time that the network does not explain as computation: the times of ranks come \
     close to the recording whatever the network takes. The kinds below say how good it is.\n";
@@ -178,7 +179,8 @@ fn kind_table(report: &SimulationReport) -> String {
     )
 }
 
-/// Sums are of what both sides tell; without a recording, of all.
+/// Formats the row of a kind of communication. Sums cover communications known on both sides, or
+/// all without a recording.
 fn kind_row(kind: &ComparedKind, is_measured: bool) -> [String; 9] {
     let simulated = |ns: i64| known_time((kind.compared > 0 || !is_measured).then_some(ns));
     let compared = |ns: i64| known_time((kind.compared > 0).then_some(ns));

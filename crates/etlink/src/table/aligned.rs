@@ -1,13 +1,13 @@
-//! Lines whose cells stand below each other.
+//! Lines with aligned cells.
 
 use unicode_width::UnicodeWidthStr;
 
-/// Where in its column a cell stands.
+/// Alignment of the cells in a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CellSide {
-    /// As texts do.
+    /// Left-aligned, for texts.
     Left,
-    /// As figures do.
+    /// Right-aligned, for figures.
     Right,
 }
 
@@ -15,18 +15,18 @@ pub(super) enum CellSide {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AlignedColumn {
     side: CellSide,
-    /// Places of a terminal.
+    /// Width in terminal cells.
     width: usize,
 }
 
 impl AlignedColumn {
-    /// One that has no cells yet.
+    /// Makes a column without cells.
     pub(super) fn new(side: CellSide) -> AlignedColumn {
         // an empty column still has a place between its blanks
         AlignedColumn { side, width: 1 }
     }
 
-    /// One of that width.
+    /// Makes a column of this width.
     pub(super) fn with_width(side: CellSide, width: usize) -> AlignedColumn {
         AlignedColumn {
             side,
@@ -34,14 +34,14 @@ impl AlignedColumn {
         }
     }
 
-    /// Makes room for a cell.
+    /// Widens the column to fit a cell.
     pub(super) fn fit(&mut self, cell: &str) {
         self.width = self.width.max(cell_width(cell));
     }
 }
 
-/// Appends a line, each cell between two blanks. The last cell's own are left out: people would
-/// copy them.
+/// Appends a line, with a blank on either side of each cell. Trailing blanks are omitted, because
+/// people would copy them.
 pub(super) fn push_line<'c>(
     out: &mut String,
     columns: &[AlignedColumn],
@@ -62,9 +62,9 @@ pub(super) fn push_line<'c>(
     out.truncate(end);
 }
 
-/// Places that a text takes on a terminal.
+/// Returns the width of a text in terminal cells.
 pub(super) fn cell_width(cell: &str) -> usize {
-    // most names are plain, and to look up each letter takes longer than all else here
+    // most names are ASCII, and looking up each character would dominate the run time here
     if cell.is_ascii() {
         cell.len()
     } else {

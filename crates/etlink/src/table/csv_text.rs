@@ -1,14 +1,14 @@
-//! Texts of traces in CSV, which people open in spreadsheets and print at terminals.
+//! Texts of traces in CSV, which people open in spreadsheets and print to terminals.
 
 use super::text::plain;
 use std::borrow::Cow;
 
-/// A cell with a text from a file. Control characters are shown as escapes, as at a terminal, which
-/// `cat` would let them control. Spreadsheets run a cell that begins with `=`, `+`, `-` or `@` as a
-/// formula (<https://owasp.org/www-community/attacks/CSV_Injection>): such a text gets an apostrophe
-/// before it. A whole number, such as a rank's, stays one.
+/// Returns a text from a file as a safe cell. Control characters are escaped, because `cat` would
+/// pass them to the terminal. Spreadsheets run a cell that begins with `=`, `+`, `-` or `@` as a
+/// formula (<https://owasp.org/www-community/attacks/CSV_Injection>), so such a text gets a leading
+/// apostrophe. Integers, such as a rank, stay unchanged.
 pub fn csv_text(text: &str) -> Cow<'_, str> {
-    // OWASP also names tabs and carriage returns at the begin, which are escapes here.
+    // OWASP also names leading tabs and carriage returns, which are escaped here.
     let text = plain(text);
     let starts_formula = text.starts_with(['=', '+', '-', '@']);
     if starts_formula && text.parse::<i64>().is_err() {

@@ -5,90 +5,91 @@ use super::text::{cut_all, plain};
 use super::width::{fold_lines, fold_words, output_width};
 use std::fmt::Write;
 
-/// A column of a table: its head, and what it says of a record.
+/// A column of a table: its head, and the function that formats a record's cell.
 pub type Column<T> = (&'static str, fn(&T) -> String);
 
-/// How wide a column may be where the width of the output is not known, places.
+/// Maximum width of a column if the output's width is unknown, in terminal cells.
 const WIDEST: usize = 80;
-/// Texts are not cut below this while there are figures to leave out instead.
-// a kernel's name cut shorter than its functor tells nothing
+/// Minimum width of truncated texts as long as figures can be left out instead.
+// a kernel's name truncated before its functor is useless
 const NARROWEST: usize = 16;
-/// Texts are not cut below this for the sake of a further text.
+/// Minimum width of texts that are truncated to make room for another text.
 const READABLE: usize = 30;
-/// Texts are never cut below this.
+/// Minimum width of truncated texts.
 const SHORTEST: usize = 4;
 
-/// Columns that say whose a row is. Where all rows are of one, a narrow table says it once.
+/// Columns that identify the source of a row. A narrow table names a common source only once.
 const WHOSE: [&str; 3] = ["rank", "device", "stream"];
 
-/// How many lines of a table are shown.
+/// Maximum number of records shown in a table.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
-    /// So many; 0: all.
+    /// Number of records; 0 for all.
     pub lines: usize,
-    /// The option that changes it.
+    /// Name of the option that sets the limit.
     pub option: &'static str,
 }
 
 impl Limit {
-    /// All lines.
+    /// No limit.
     pub const NONE: Limit = Limit {
         lines: 0,
         option: "",
     };
 }
 
-/// A table with a head. The first columns are texts, and on request the last; the others are
-/// figures, which stand to the right.
+/// A table with a head. The first columns are texts, and on request also the last; the other
+/// columns are figures, aligned right.
 ///
-/// It is never wider than the output: see [`GridLayout`].
+/// The table is never wider than the output: see [`GridLayout`].
 pub struct Grid {
     head: Vec<String>,
-    // A table of all of a million names has ten million cells: they lie in one text.
-    /// The cells of all lines, as many to a line as the head has, and where in it each ends.
+    // A table of a million names has ten million cells: they share one string.
+    /// Text of all cells, line by line. `ends` has the end of each cell.
     cells: String,
     ends: Vec<usize>,
     sides: Vec<CellSide>,
-    /// Heads of columns that a narrow output leaves out, the first first.
+    /// Heads of columns that a narrow output leaves out, in this order.
     expendable: Vec<String>,
-    /// Heads of columns that stay as long as others can go.
+    /// Heads of columns that stay as long as others can be left out.
     decisive: Vec<&'static str>,
     limit: Limit,
-    /// Records that were added, and those that are not shown.
+    /// Numbers of shown and hidden records.
     records: [usize; 2],
 }
 
-/// What of a table fits an output. What does not is given up in this order: heads on one line,
-/// whose rows they are where all are of one ([`WHOSE`]), columns of zeros, expendable columns until
-/// texts have most of the output, letters of texts, the last figures that are not decisive.
+/// The part of a table that fits an output. If the table is too wide, it gives up in this order:
+/// heads on one line, source columns with a single value ([`WHOSE`]), columns of zeros, expendable
+/// columns until texts have most of the output, ends of texts, the last figures that are not
+/// decisive.
 #[derive(Debug)]
 struct GridLayout {
-    /// Columns that are shown.
+    /// Shown columns.
     columns: Vec<usize>,
-    /// Columns that are not, since all their cells say the same.
+    /// Hidden source columns, because all their cells are equal.
     constant: Vec<usize>,
-    /// Columns that are not, since they hold nothing but zeros.
+    /// Hidden columns that contain only zeros.
     zeros: Vec<usize>,
-    /// Heads of several words may take several lines.
+    /// True if heads of several words may take several lines.
     stacked: bool,
-    /// Places that a text may take.
+    /// Maximum width of a text.
     most: usize,
 }
 
-/// How wide a column is.
+/// Widths of a column, in terminal cells.
 #[derive(Clone, Copy, Debug)]
 struct ColumnWidth {
-    /// Of the widest cell.
+    /// Width of the widest cell.
     cells: usize,
-    /// Of the head on one line.
+    /// Width of the head on one line.
     head: usize,
-    /// Of the longest word of the head.
+    /// Width of the longest word of the head.
     word: usize,
     is_text: bool,
 }
 
 impl ColumnWidth {
-    /// What it takes beside others: a blank stands on either side.
+    /// Returns the width of the column in a line, including a blank on either side.
     fn places(&self, stacked: bool, most: usize) -> usize {
         let head = if stacked { self.word } else { self.head };
         let whole = self.cells.max(head);
@@ -98,7 +99,7 @@ impl ColumnWidth {
 }
 
 impl Grid {
-    /// An empty one, whose first `texts` columns are texts.
+    /// Makes an empty table whose first `texts` columns are texts.
     pub fn new(
         texts: usize,
         limit: Limit,
@@ -119,7 +120,7 @@ impl Grid {
         }
     }
 
-    /// A line for each record.
+    /// Makes a table with a line per record.
     pub fn from_records<T>(
         texts: usize,
         limit: Limit,
@@ -133,13 +134,13 @@ impl Grid {
         grid
     }
 
-    /// So many of the last columns are texts too.
+    /// Makes the last `columns` columns texts too.
     pub fn last_texts(mut self, columns: usize) -> Grid {
         self.sides.iter_mut().rev().take(columns).for_each(set_text);
         self
     }
 
-    /// The columns with these heads are texts too.
+    /// Makes the columns with these heads texts too.
     pub fn text_columns(mut self, is_text: impl Fn(&str) -> bool) -> Grid {
         for (head, side) in self.head.iter().zip(&mut self.sides) {
             if is_text(head) {
@@ -149,7 +150,7 @@ impl Grid {
         self
     }
 
-    /// Columns that a narrow output leaves out, by their heads, the first first.
+    /// Sets the columns that a narrow output leaves out, in this order.
     pub fn expendable(mut self, heads: impl IntoIterator<Item = impl Into<String>>) -> Grid {
         self.expendable = heads.into_iter().map(Into::into).collect();
         debug_assert!(
@@ -160,8 +161,8 @@ impl Grid {
         self
     }
 
-    /// Columns that a narrow output keeps, by their heads: what lines are sorted by. Of shares the
-    /// largest is kept too.
+    /// Sets the columns that a narrow output keeps, such as the sort key. The column with the
+    /// largest share is always kept.
     pub fn decisive(mut self, heads: impl IntoIterator<Item = &'static str>) -> Grid {
         self.decisive = heads.into_iter().collect();
         debug_assert!(
@@ -176,7 +177,7 @@ impl Grid {
         self.head.iter().any(|own| own == head)
     }
 
-    /// One more line, if it is to be shown. Gives whether it is.
+    /// Adds a record if the limit allows it. Returns true if the record is shown.
     pub fn add(&mut self, row: impl IntoIterator<Item = String>) -> bool {
         let shown = self.has_room();
         self.records[usize::from(!shown)] += 1;
@@ -186,7 +187,7 @@ impl Grid {
         shown
     }
 
-    /// Whether the next record is to be shown.
+    /// Returns true if the next record will be shown.
     pub fn has_room(&self) -> bool {
         self.limit.lines == 0 || self.records[0] < self.limit.lines
     }
@@ -196,7 +197,7 @@ impl Grid {
         self.records[1] += records;
     }
 
-    /// A further line of the record before.
+    /// Adds a line to the last record.
     pub fn continue_with(&mut self, row: impl IntoIterator<Item = String>) {
         let mut row = row.into_iter();
         for _ in 0..self.head.len() {
@@ -205,12 +206,12 @@ impl Grid {
         }
     }
 
-    /// Whether there are no lines.
+    /// Returns true if there are no lines.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Writes the lines, for so wide an output, each after a blank.
+    /// Writes the lines in this layout, each after a blank.
     fn write_lines(&self, layout: &GridLayout, out: &mut impl Write) -> std::fmt::Result {
         let mut shortened = vec![];
         let mut aligned = vec![];
@@ -218,7 +219,7 @@ impl Grid {
         for column in layout.columns.iter().copied() {
             let width = self.column_width(column);
             let places = width.places(layout.stacked, layout.most) - 2;
-            // most columns fit, and their cells are shown as they are
+            // most columns fit, and need no shortened cells
             shortened.push((width.cells > places).then(|| {
                 let cells: Vec<&str> = self.cells(column).collect();
                 cut_all(&cells, places)
@@ -236,7 +237,7 @@ impl Grid {
         for line in 0..head_lines {
             text.clear();
             text.push(' ');
-            // the last word of a head stands next to what it is of
+            // align heads at the bottom, next to their cells
             let cells = heads.iter().map(|head| {
                 let at = (line + head.len()).checked_sub(head_lines);
                 at.map_or("", |at| head[at].as_str())
@@ -258,7 +259,8 @@ impl Grid {
         Ok(())
     }
 
-    /// What fits an output of that width; of an unknown one all columns, each up to a limit.
+    /// Returns the layout for an output of this width. An unknown width fits all columns, each up
+    /// to a limit.
     fn fit_layout(&self, width: Option<usize>) -> GridLayout {
         let mut layout = GridLayout {
             columns: (0..self.head.len()).collect(),
@@ -268,7 +270,7 @@ impl Grid {
             most: WIDEST,
         };
         let Some(width) = width else { return layout };
-        // each line begins with a blank, and its last one is not written
+        // each line begins with a blank, and its last blank is not written
         let widths: Vec<ColumnWidth> = layout
             .columns
             .iter()
@@ -286,7 +288,7 @@ impl Grid {
         }
         layout.stacked = true;
         let kept = self.kept_columns();
-        // these say nothing that one line cannot say, so they go before a single letter is cut
+        // one line can replace these columns, so they go before any text is truncated
         for column in self.columns_of_heads(&WHOSE) {
             if places(&layout, usize::MAX) > width && self.is_constant(column) {
                 layout.columns.retain(|own| *own != column);
@@ -307,9 +309,9 @@ impl Grid {
                 each.sum()
             };
             let figures = places(&layout, usize::MAX) - sum(usize::MAX);
-            // more than this is rarely worth the figures
+            // more than this is rarely worth losing figures
             let wanted = sum(width / 2).min(width * 2 / 3);
-            // a further text is worth no name that can no longer be read
+            // another text is not worth names that are no longer readable
             let is_worth_it = !widths[column].is_text
                 || places(&layout, READABLE) <= width
                 || places(&layout, usize::MAX) <= width;
@@ -323,7 +325,8 @@ impl Grid {
         loop {
             let widest = widths.iter().map(|column| column.cells.max(column.head));
             let widest = widest.max().unwrap_or(0).max(SHORTEST);
-            // one bound for all texts: short ones stay whole, and long names share what is left
+            // one limit for all texts: short ones stay whole, and long names share the remaining
+            // width
             let most = (SHORTEST..=widest)
                 .rev()
                 .find(|most| places(&layout, *most) <= width);
@@ -331,7 +334,7 @@ impl Grid {
             let figures = layout.columns.iter().copied().filter(is_figure);
             let figures: Vec<usize> = figures.collect();
             let last = figures.iter().rev().find(|column| !kept.contains(column));
-            // one figure stays in any case
+            // at least one figure always stays
             let last = if figures.len() > 1 {
                 last.or(figures.last())
             } else {
@@ -350,7 +353,7 @@ impl Grid {
         }
     }
 
-    /// Columns in the order of these heads.
+    /// Returns the columns with these heads, in this order.
     fn columns_of_heads(&self, heads: &[impl AsRef<str>]) -> Vec<usize> {
         let mut columns = vec![];
         for head in heads {
@@ -359,8 +362,8 @@ impl Grid {
         columns
     }
 
-    /// Those that a narrow output keeps: what lines are sorted by, and the largest share, without
-    /// which a table of causes would hide the cause.
+    /// Returns the columns that a narrow output keeps: the decisive ones and the largest share,
+    /// without which a table of causes would hide the cause.
     fn kept_columns(&self) -> Vec<usize> {
         let mut kept = self.columns_of_heads(&self.decisive);
         let mut largest: Option<(f64, usize)> = None;
@@ -375,12 +378,12 @@ impl Grid {
         kept
     }
 
-    /// The mean of a column's percentages; none where it has other cells.
+    /// Returns the mean of a column's percentages; `None` if it has other cells.
     fn mean_share(&self, column: usize) -> Option<f64> {
         let mut sum = 0.0;
         let mut lines = 0.0;
         for cell in self.cells(column) {
-            // nothing is known of such a line
+            // the value of this line is unknown
             if cell != "-" {
                 sum += cell.strip_suffix(" %")?.parse::<f64>().ok()?;
                 lines += 1.0;
@@ -389,17 +392,17 @@ impl Grid {
         (lines > 0.0).then(|| sum / lines)
     }
 
-    /// Whether all cells are the same text.
+    /// Returns true if the column is a text whose cells are all equal.
     fn is_constant(&self, column: usize) -> bool {
         let mut cells = self.cells(column);
         let first = cells.next();
-        // the steps' table has a figure `device`: a time, and nobody's name
+        // the table of steps has a figure `device`: a time, not a name
         self.sides[column] == CellSide::Left
             && first.is_some()
             && cells.all(|cell| Some(cell) == first)
     }
 
-    /// Whether no cell says more than that there is nothing: `0 ns`, `0.0 %`, `-`.
+    /// Returns true if the column contains only zeros: `0 ns`, `0.0 %`, `-`.
     fn is_all_zero(&self, column: usize) -> bool {
         let is_zero = |cell: &str| {
             let figure = cell.split(' ').next().unwrap_or(cell);
@@ -410,7 +413,7 @@ impl Grid {
             && self.cells(column).all(is_zero)
     }
 
-    /// What the rows of a narrow table have in common: `rank 0, device 1`.
+    /// Returns the common source of the rows of a narrow table: `rank 0, device 1`.
     fn common_text(&self, layout: &GridLayout) -> String {
         let mut texts = vec![];
         for column in &layout.constant {
@@ -419,8 +422,8 @@ impl Grid {
         texts.join(", ")
     }
 
-    /// The table below its title. Where it is too narrow to repeat in each line whose all lines
-    /// are, the title says it.
+    /// Formats the table below its title. The title of a narrow table also names the common source
+    /// of its rows.
     pub fn titled(&self, title: &str) -> String {
         let layout = self.fit_layout(output_width());
         let mut out = title.to_owned();
@@ -429,12 +432,12 @@ impl Grid {
             out += &self.common_text(&layout);
         }
         out.push('\n');
-        // a string takes all that is written
+        // writing to a string cannot fail
         let _ = self.write_table(&layout, &mut out);
         out
     }
 
-    /// The lines, and what is not in them.
+    /// Writes the lines, and notes about hidden rows and columns.
     fn write_table(&self, layout: &GridLayout, out: &mut impl Write) -> std::fmt::Result {
         self.write_lines(layout, out)?;
         let [shown, hidden] = self.records;
@@ -473,19 +476,19 @@ impl Grid {
         }
     }
 
-    /// Lines below the head.
+    /// Returns the number of lines below the head.
     fn line_count(&self) -> usize {
         self.ends.len() / self.head.len().max(1)
     }
 
-    /// A cell of a line.
+    /// Returns a cell of a line.
     fn cell(&self, line: usize, column: usize) -> &str {
         let at = line * self.head.len() + column;
         let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.cells[start..self.ends[at]]
     }
 
-    /// What is below the head of a column.
+    /// Returns the cells of a column.
     fn cells(&self, column: usize) -> impl Iterator<Item = &str> {
         (0..self.line_count()).map(move |line| self.cell(line, column))
     }
@@ -579,12 +582,12 @@ mod tests {
             let layout = grid.fit_layout(Some(width));
             (layout.columns.len(), layout.stacked, layout.most)
         };
-        // blanks beside each: 6 + 13 + 12 + 14 + 42
+        // blanks next to each: 6 + 13 + 12 + 14 + 42
         assert_eq!(columns(87), (5, false, usize::MAX));
         assert_eq!(columns(80), (5, true, 40));
         assert_eq!(columns(70), (4, true, 40));
         assert_eq!(columns(60), (4, true, 34));
-        // what lines are sorted by stays, and the share
+        // the sort key and the share stay
         assert_eq!(columns(40), (3, true, 20));
         assert_eq!(
             lines_of(&grid, 40),
@@ -597,7 +600,7 @@ mod tests {
         }
     }
 
-    /// Whose is asked of the first line, and of the causes `launch` is the largest.
+    /// Makes a table whose first column identifies the source, and whose largest cause is `launch`.
     fn idle_causes() -> Grid {
         let head = [
             "rank",
@@ -646,7 +649,7 @@ mod tests {
             grid.common_text(&layout),
             "rank a-long-name.json.gz, device 0"
         );
-        // the largest share and what lines are sorted by stay to the end
+        // the largest share and the sort key stay to the end
         for width in 20..40 {
             let shown = heads(&grid, &at(width).columns);
             assert!(shown.contains(&"launch".to_owned()), "{width}: {shown:?}");

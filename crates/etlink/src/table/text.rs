@@ -5,22 +5,22 @@ use etlink_run::text::time;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// A mean of times.
+/// Formats a mean of times.
 pub fn mean_time(ns: f64) -> String {
     time(ns.round() as i64)
 }
 
-/// A difference of times: with its sign.
+/// Formats a difference of times, with its sign.
 pub fn signed_time(ns: i64) -> String {
     format!("{}{}", if ns > 0 { "+" } else { "" }, time(ns))
 }
 
-/// A share in percent, with so many decimals.
+/// Formats a share in percent, with `decimals` decimals.
 pub fn percent(share: f64, decimals: usize) -> String {
     format!("{:.decimals$} %", 100.0 * share)
 }
 
-/// A quantity with the prefix that fits it.
+/// Formats a quantity with the SI prefix that fits it.
 pub fn scaled(value: f64, unit: &str) -> String {
     // powers of ten, as vendors state FLOP/s and GB/s
     let prefixes = [(1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
@@ -31,13 +31,13 @@ pub fn scaled(value: f64, unit: &str) -> String {
     format!("{:.3} {prefix}{unit}", value / size)
 }
 
-/// Bytes as megabytes.
+/// Formats bytes as megabytes.
 pub fn mb(bytes: impl Into<i128>) -> String {
     format!("{:.2} MB", bytes.into() as f64 / 1e6)
 }
 
-/// Names come from traces: a terminal would obey the control characters in them, and a line end
-/// would break a table.
+/// Escapes control characters. Names come from traces: a terminal would obey the control characters
+/// in them, and a line end would break a table.
 pub fn plain(text: &str) -> Cow<'_, str> {
     if !text.contains(char::is_control) {
         return Cow::Borrowed(text);
@@ -45,7 +45,7 @@ pub fn plain(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(escape_control).collect())
 }
 
-/// The same of a text of several lines, whose ends stay.
+/// Escapes control characters as [`plain`] does, but keeps line ends.
 pub fn plain_lines(text: &str) -> Cow<'_, str> {
     let is_odd = |letter: char| letter.is_control() && letter != '\n';
     if !text.contains(is_odd) {
@@ -63,10 +63,10 @@ fn escape_control(letter: char) -> String {
     }
 }
 
-/// No more than `most` letters of a text; template arguments take screens. Of one that others begin
-/// like up to the letter `differs`, that letter is shown too.
+/// Truncates a text to `most` characters, since template arguments can fill screens. The result
+/// also shows the character at `differs`, up to which other texts begin alike.
 pub fn cut(text: &str, most: usize, differs: usize) -> String {
-    // by letters, not bytes: a cut inside one of UTF-8 would be no text
+    // by characters, not bytes: a cut inside a UTF-8 sequence would be invalid
     let letters: Vec<char> = text.chars().collect();
     if letters.len() <= most {
         return text.to_owned();
@@ -75,7 +75,7 @@ pub fn cut(text: &str, most: usize, differs: usize) -> String {
     if differs + 1 < most {
         return piece(0, most - 1) + "…";
     }
-    // some letters before the one that differs, to recognize it by
+    // show some characters before the differing one as context
     let (head, room) = (most / 3, most - most / 3 - 1);
     let from = differs.saturating_sub(8).max(head);
     if letters.len() - from <= room {
@@ -88,10 +88,11 @@ pub fn cut(text: &str, most: usize, differs: usize) -> String {
     format!("{}…{}…", piece(0, head), piece(from, from + room - 1))
 }
 
-/// Cuts what is wider than `most` places so that different texts stay different. O(n log n).
+/// Truncates texts wider than `most` so that different texts stay different. O(n log n).
 pub fn cut_all(texts: &[&str], most: usize) -> Vec<String> {
     let is_long = |text: &str| text.len() > most;
-    // a text differs most late from its neighbours in order: comparing these two is enough
+    // a text shares its longest prefix with a neighbour in sorted order: comparing those two is
+    // enough
     let mut sorted: Vec<&str> = if texts.iter().any(|text| is_long(text)) {
         texts.to_vec()
     } else {
@@ -112,12 +113,12 @@ pub fn cut_all(texts: &[&str], most: usize) -> Vec<String> {
     all
 }
 
-/// No more than `most` places of a text.
+/// Truncates a text to `most` terminal cells.
 fn cut_to_width(text: &str, most: usize, differs: usize) -> String {
     let mut letters = most;
     loop {
         let short = cut(text, letters, differs);
-        // letters of East Asia take two places each
+        // East Asian characters are two cells wide
         if letters <= 1 || cell_width(&short) <= most {
             return short;
         }
@@ -125,8 +126,8 @@ fn cut_to_width(text: &str, most: usize, differs: usize) -> String {
     }
 }
 
-/// Two texts may differ in two places, of which a cut shows one: those that look like an earlier
-/// one get a number.
+/// Numbers truncated texts that look like an earlier one: texts may differ in two places, but
+/// truncation shows only one.
 fn number_equal_cuts(texts: &[&str], cuts: &mut [String], most: usize) {
     let mut whole: BTreeMap<String, &str> = BTreeMap::new();
     let mut numbered: BTreeMap<&str, String> = BTreeMap::new();
@@ -151,7 +152,8 @@ fn number_equal_cuts(texts: &[&str], cuts: &mut [String], most: usize) {
     }
 }
 
-/// How many letters a text has in common with the one of its neighbours that it differs from last.
+/// Returns the length of the longest prefix, in characters, that a text shares with a neighbour in
+/// sorted order.
 fn first_difference(text: &str, sorted: &[&str]) -> usize {
     let at = sorted.partition_point(|other| *other < text);
     let before = at.checked_sub(1).and_then(|before| sorted.get(before));

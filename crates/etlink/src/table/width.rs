@@ -1,15 +1,15 @@
-//! How wide what is printed may be, and lines of prose that fit.
+//! Width of the output, and lines of prose that fit it.
 
 use super::aligned::cell_width;
 use std::borrow::Cow;
 
-/// Below this nothing fits, and `COLUMNS` is a mistake.
+/// Smallest useful width: a smaller `COLUMNS` is a mistake.
 const NARROWEST_OUTPUT: usize = 20;
 
-/// The places of a line on standard output: `COLUMNS` where it is set, else those of the terminal.
-/// None in a pipe: the same text goes there whatever the terminal is.
+/// Returns the width of standard output: `COLUMNS` if set, else the terminal's. `None` in a pipe:
+/// its text does not depend on the terminal.
 pub(super) fn output_width() -> Option<usize> {
-    // first, as in Python and GNU coreutils: it is how people ask for another width
+    // COLUMNS comes first, as in Python and GNU coreutils: it lets people request another width
     let asked = std::env::var("COLUMNS").ok();
     let asked = asked.and_then(|columns| columns.trim().parse().ok());
     asked
@@ -20,8 +20,8 @@ pub(super) fn output_width() -> Option<usize> {
         })
 }
 
-/// Lines that are wider than the output go on in a further line, below their own beginning.
-/// Tables have no such lines.
+/// Folds lines that are wider than the output, and indents the continuation like the line. Tables
+/// have no such lines.
 pub fn fold_lines(text: &str) -> Cow<'_, str> {
     match output_width() {
         Some(width) if text.lines().any(|line| cell_width(line) > width) => {
@@ -51,8 +51,8 @@ fn fold_to_width(text: &str, width: usize) -> String {
     out
 }
 
-/// The words of a text in lines of no more than `room` places. A path is not cut, since people
-/// copy it; of another long word each piece is a line.
+/// Folds the words of a text into lines of at most `room` cells. Paths stay whole, since people
+/// copy them; other long words are split into pieces, one per line.
 pub(super) fn fold_words(text: &str, room: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut used = 0;
@@ -73,7 +73,7 @@ pub(super) fn fold_words(text: &str, room: usize) -> Vec<String> {
     };
     let mut words = text.split_whitespace().peekable();
     while let Some(word) = words.next() {
-        // a figure and its unit are read together
+        // keep a figure and its unit together
         if let Some(unit) = words.next_if(|next| is_unit_of(word, next)) {
             add(&format!("{word} {unit}"));
             continue;
@@ -82,7 +82,7 @@ pub(super) fn fold_words(text: &str, room: usize) -> Vec<String> {
             add(word);
             continue;
         }
-        // at least one letter in a piece, also where there is no room
+        // at least one character per piece, even without room
         let letters: Vec<char> = word.chars().collect();
         for piece in letters.chunks(room.max(1)) {
             add(&piece.iter().collect::<String>());

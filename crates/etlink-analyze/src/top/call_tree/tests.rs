@@ -17,7 +17,7 @@ const PLAIN: TreeOptions = TreeOptions {
     order: TopOrder::Device,
 };
 
-/// `  name times host/self device/self` in us, indented.
+/// Indented lines of the tree, as `  name times host/self device/self` in us.
 fn lines(tree: &CallTree) -> Vec<String> {
     let line = |node: &CallNode| {
         format!(
@@ -40,8 +40,8 @@ fn launch(draw: &mut TraceBuilder, thread: ThreadRef, at: i64, us: i64) {
     draw.launch(thread, call, DeviceQueue::stream(7), "gemm", row);
 }
 
-/// Two steps of 100 us, each a model with two layers; the second layer of the second step launches
-/// without an op.
+/// Two steps of 100 us, each with a model of two layers; the second layer of the second step
+/// launches without an op.
 fn drawn() -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
@@ -132,7 +132,7 @@ fn what_a_context_manager_opens_is_not_of_its_frame() {
     draw.python(main, "profiler.py(9): __enter__", 0, 5_000);
     draw.annotation(main, "ProfilerStep#1", 4_000, 90_000);
     draw.python(main, "nn.Module: Linear_0", 10_000, 50_000);
-    // rounded to microseconds it ends after its module
+    // rounded to microseconds, it ends after its module
     draw.op(main, "aten::mm", 12_000, 51_000);
     draw.op(main, "aten::add", 60_000, 70_000);
     let python = TreeOptions {

@@ -1,9 +1,9 @@
 //! Makes the traces of many ranks from one rank's: a run with known ground truth.
 //!
 //! ```text
-//! true time   rank 0   ──[op]~~~~~~~~~~~~~~──   a collective's op is recorded; what comes after it
-//!                        └─ |=====waits====transfer|   waits until it is over on all ranks
-//!             late     ~~~~~~~[op]~~~~~~~──   the same, but comes to it later
+//! true time   rank 0   ──[op]~~~~~~~~~~~~~~──   a collective's op is recorded; later work
+//!                        └─ |=====waits====transfer|   waits until it has ended on all ranks
+//!             late     ~~~~~~~[op]~~~~~~~──   the same, but arrives later
 //!                               └─ |transfer|
 //! own time    = true time + offset + drift · (true time - start)
 //! ```

@@ -58,8 +58,7 @@ pub struct RunScenario {
     pub drift_ppb: Vec<i64>,
     begin: i64,
     collectives: Vec<CollectiveSpan>,
-    /// Per rank and collective, the delay of the arrival after the recorded time, shifted to the
-    /// run, ns.
+    /// Per rank and collective, the delay of the arrival against the earliest possible one, ns.
     delays: Vec<Vec<i64>>,
     /// Per rank and collective, the delay of the kernel's end after the transfer's end, ns.
     hops: Vec<Vec<i64>>,

@@ -1,11 +1,11 @@
-//! Parts of the graph, each by itself.
+//! Tests of single parts of the graph.
 
 use super::*;
 use crate::device::CallWait;
 use crate::graph::testing::{slices, slot};
 use etlink_model::{CallIdx, CpuOp, DeviceRow, HostThread, RuntimeCall, TrackLabel};
 
-/// What a graph is built of, but for its draft.
+/// Inputs of a graph, except its draft.
 #[derive(Default)]
 struct Parts {
     device: DeviceTrace,
@@ -40,7 +40,7 @@ impl Parts {
         OpIdx::new(self.device.ops.len() - 1)
     }
 
-    /// A call, and a row that it launched.
+    /// Adds a call, and a row launched by it.
     fn launch(&mut self, call: (i64, i64), row: (i64, i64)) {
         self.device.calls.push(RuntimeCall {
             start: TimeNs(call.0),
@@ -62,7 +62,8 @@ fn edges(graph: &Graph<'_>) -> Vec<(EdgeKind, SlotIdx, SlotIdx)> {
     edges.map(|edge| (edge.kind, edge.from, edge.to)).collect()
 }
 
-/// Two threads with slices from 0, 100 and 200 on. Slots 1 to 3 and 6 to 8; the boundaries are 0 and 5.
+/// Two threads with slices at 0, 100 and 200: slots 1 to 3 and 6 to 8. The boundaries are slots 0
+/// and 5.
 fn two_threads() -> Draft {
     let mut draft = slices(NodeKind::HostOp, &[&[0, 100, 200, 300][..]; 2], 0);
     draft.add_boundaries(TimeNs(0));
@@ -80,13 +81,13 @@ fn of_causes_that_end_together_the_first_says_how_late_is_late() {
     assert_eq!(delay(LAUNCH_LATENCY + DurationNs(1)), Some(late));
 }
 
-/// A thread whose first slice begins at 100 goes on after a wait; its boundary begins at 50.
+/// A thread whose first slice begins at 100 continues after a wait; its boundary begins at 50.
 #[test]
 fn a_thread_lived_before_unless_its_first_wait_took_no_time() {
     for (start, end, to, boundary) in [
         (100, 100, 4, 100),
         (60, 100, 5, 50),
-        // within another wait, which ends at 100
+        // within another wait that ends at 100
         (80, 80, 5, 50),
     ] {
         let mut parts = Parts::default();
@@ -155,7 +156,8 @@ fn a_call_goes_on_behind_the_start_of_its_row_and_when_it_is_released() {
     }
 }
 
-/// An op up to 1 us, then a call of 200 us, or of 30 us whose row waits for others of its stream.
+/// An op up to 1 us, followed by a call of 200 us, or of 30 us whose row waits for others of its
+/// stream.
 #[test]
 fn a_call_that_takes_long_has_launched_by_its_end_or_takes_its_time() {
     let (begun, ended, short) = (1_000, 201_000, 31_000);
@@ -200,7 +202,7 @@ fn a_node_does_not_wait_for_itself() {
     assert_eq!(parts.anomalies.count(AnomalyKind::WaitContradicted), 1);
 }
 
-/// Per row of a queue, by start and end, which rows it follows.
+/// Indexes of the predecessors of each row of a queue, given by start and end.
 fn followed(rows: &[(i64, i64)]) -> Vec<Vec<usize>> {
     let mut order = QueueOrder::default();
     let mut all = vec![];
@@ -227,7 +229,7 @@ fn followed(rows: &[(i64, i64)]) -> Vec<Vec<usize>> {
 fn a_row_follows_those_that_ended_and_that_no_other_follows() {
     let us = ROUNDING.0;
     let none: Vec<usize> = vec![];
-    // an overlap of as much as times are rounded by, and of more
+    // an overlap within rounding, and a longer one
     assert_eq!(
         followed(&[(0, 10 * us), (9 * us, 20 * us)]),
         [none.clone(), vec![0]]
@@ -236,7 +238,7 @@ fn a_row_follows_those_that_ended_and_that_no_other_follows() {
         followed(&[(0, 10 * us + 1), (9 * us, 20 * us)]),
         [none.clone(), none.clone()]
     );
-    // the second has ended before the first, which it did not precede
+    // the second ended before the first, but did not precede it
     assert_eq!(
         followed(&[(0, 10 * us), (0, us / 2), (20 * us, 30 * us)])[2],
         [0, 1]

@@ -1,7 +1,7 @@
 //! Runs of known groups, drawn; ranks of several are mixed.
 
 use super::*;
-use crate::ranks::{align_clocks, join_ranks, straggler_stats};
+use crate::ranks::{UnrecordedKernel, align_clocks, join_ranks, straggler_stats};
 use etlink_model::{GlobalRank, NodeIdx};
 
 /// Numbers of SplitMix64 (Steele et al., 2014).

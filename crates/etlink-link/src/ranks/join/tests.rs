@@ -64,6 +64,54 @@ fn numbers_pair_windows_that_begin_at_different_times() {
 }
 
 #[test]
+fn what_a_longer_recording_has_more_is_missing_on_nobody() {
+    // one collective each 1000 us, at times that differ; rank 1 begins 30 before the others and ends 30 later
+    let drawn = |machine: Option<&str>, ahead_ns: i64, seq: bool| {
+        [0, 1, 2].map(|at| {
+            let mut summary = rank(at, 3, &[&[0, 1, 2]]);
+            summary.machine = machine.map(str::to_owned);
+            summary.process = Some(100 + at);
+            let numbers = if at == 1 { 0..80 } else { 30..50 };
+            let ahead = if at == 1 { ahead_ns } else { 0 };
+            for number in numbers.clone() {
+                let end = 1_000_000_000 + number * 1_000_000 + number * number * 100 + ahead;
+                let seq = if seq { number } else { -1 };
+                collective(&mut summary, AllReduce, 0, seq, (end - 100_000, end));
+            }
+            let times = summary.communications.iter().map(|own| own.end_ns);
+            let (first, last) = (times.clone().min(), times.max());
+            let window = (first.unwrap_or_default(), last.unwrap_or_default());
+            summary.window_ns = (UnixNs(window.0.0 - 200_000), window.1);
+            summary
+        })
+    };
+    for (machine, ahead_ns, seq) in [
+        (Some("a"), 0, false),
+        (None, 0, false),
+        (None, 400_000, false),
+        (Some("a"), 0, true),
+    ] {
+        let ranks = drawn(machine, ahead_ns, seq);
+        let (join, told) = joined(&ranks);
+        assert_eq!(told, [""; 0], "{machine:?} {ahead_ns} {seq}");
+        let all: Vec<_> = join
+            .matches
+            .iter()
+            .filter(|one| one.outside.is_empty())
+            .collect();
+        assert_eq!(all.len(), 20);
+        let is_at = |one: &&CollectiveMatch, rank: usize, index: u32| {
+            one.members[rank].communication == CommIdx(index)
+        };
+        assert!(
+            all.iter()
+                .zip(0..)
+                .all(|(one, at)| is_at(one, 0, at) && is_at(one, 1, 30 + at))
+        );
+    }
+}
+
+#[test]
 fn order_pairs_where_numbers_are_a_ranks_own() {
     assert_eq!(
         whole(&joined(&pair([&[7, 8], &[30, 31]])).0),

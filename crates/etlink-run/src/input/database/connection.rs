@@ -1,4 +1,4 @@
-//! A connection to a database that leaves no file beside it.
+//! Connections to databases that leave no files next to them.
 
 use crate::file_error::{FileAction, FileContext};
 use crate::input::{InputError, InputFile};
@@ -13,22 +13,22 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempPath;
 
-/// Where the header says how the file is written: 2 is a write-ahead log.
+/// Position in the header of the write version: 2 means a write-ahead log.
 const WRITE_VERSION: usize = 18;
 const WRITE_AHEAD_LOG: u8 = 2;
 
-/// A program that writes has so long to end a short write.
+/// Time for another program to finish a short write.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// A database on disk. One that was packed, or came from standard input, is unpacked into a temporary
-/// file: SQLite reads at any place.
+/// A database on disk. Compressed databases, and those from standard input, are unpacked into a
+/// temporary file, because SQLite needs random access.
 pub(crate) struct DatabaseFile {
     path: PathBuf,
-    /// Removed with this.
+    /// Temporary file that is removed on drop.
     _unpacked: Option<UnpackedFile>,
 }
 
-/// The unpacked content of a database. It goes with this, and where a signal ends the program.
+/// Unpacked content of a database. Removed on drop, and if a signal ends the program.
 pub(crate) struct UnpackedFile(TempPath);
 
 impl UnpackedFile {
@@ -36,10 +36,10 @@ impl UnpackedFile {
         &self.0
     }
 
-    /// Makes it, still empty, where temporary files are.
+    /// Creates an empty file in the folder for temporary files.
     fn create() -> Result<(File, UnpackedFile), InputError> {
         let folder = std::env::temp_dir();
-        // held, so that no signal comes between the file and its place in the list
+        // held, so that a signal cannot interrupt between creating and registering the file
         let mut changes = Changes::begin();
         let unpacked = tempfile::Builder::new()
             .prefix("etlink-")
@@ -54,13 +54,13 @@ impl UnpackedFile {
 
 impl Drop for UnpackedFile {
     fn drop(&mut self) {
-        // the file itself goes when its path is dropped, after this
+        // the file itself is removed when its path is dropped, after this
         Changes::begin().remove_unfinished(&self.0);
     }
 }
 
 impl DatabaseFile {
-    /// A database that is a plain file.
+    /// Returns a database that is a plain file.
     pub(super) fn on_disk(path: &Path) -> DatabaseFile {
         DatabaseFile {
             path: path.to_owned(),
@@ -68,10 +68,10 @@ impl DatabaseFile {
         }
     }
 
-    /// The file of an input; its unpacked content where that is needed.
+    /// Returns the database of an input, unpacked if necessary.
     ///
     /// # Errors
-    /// It cannot be unpacked.
+    /// Fails if the input cannot be unpacked.
     pub(crate) fn from_input(mut input: InputFile) -> Result<DatabaseFile, InputError> {
         if let Some(path) = input.plain_path.take() {
             return Ok(DatabaseFile::on_disk(&path));
@@ -86,7 +86,7 @@ impl DatabaseFile {
         })
     }
 
-    /// The file of a path; a copy of what lies behind a URL.
+    /// Returns the database at a path; downloads it if the path is a URL.
     pub(super) fn at(path: &Path) -> Result<DatabaseFile, InputError> {
         if !is_url(path) {
             return Ok(DatabaseFile::on_disk(path));
@@ -100,15 +100,15 @@ impl DatabaseFile {
         })
     }
 
-    /// A connection that reads alone. It makes no file beside the database.
+    /// Opens a read-only connection, without creating files next to the database.
     ///
     /// # Errors
-    /// Another program is writing the database, or SQLite cannot open it.
+    /// Fails if another program is writing the database, or SQLite cannot open it.
     pub(crate) fn connect(&self) -> Result<Connection, etlink_sqlite::Error> {
         let opened = |source| etlink_sqlite::Error::of("opening", source);
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        // A write-ahead log needs two files beside the database, also of who only reads it. With
-        // `immutable` SQLite makes none, and looks at no lock.
+        // A write-ahead log needs two files next to the database, even for readers. With
+        // `immutable`, SQLite creates none and checks no lock.
         let connection = match self.has_log() {
             false => Connection::open_with_flags(&self.path, flags),
             true if self.has_unwritten_log() => {
@@ -132,7 +132,7 @@ impl DatabaseFile {
         read.is_ok() && head.get(WRITE_VERSION) == Some(&WRITE_AHEAD_LOG)
     }
 
-    /// Whether there is a log whose rows are not in the database yet.
+    /// Returns true if there is a log with rows that are not in the database yet.
     fn has_unwritten_log(&self) -> bool {
         let mut log = self.path.clone().into_os_string();
         log.push("-wal");
@@ -140,7 +140,7 @@ impl DatabaseFile {
     }
 }
 
-/// Unpacks the content of an input.
+/// Unpacks the content of an input into a temporary file.
 pub(super) fn unpack(input: &mut InputFile) -> Result<(File, UnpackedFile), InputError> {
     let name = Path::new(&input.name);
     let (mut file, unpacked) = UnpackedFile::create()?;
@@ -148,10 +148,10 @@ pub(super) fn unpack(input: &mut InputFile) -> Result<(File, UnpackedFile), Inpu
     Ok((file, unpacked))
 }
 
-/// A path as an URI, by which SQLite takes options.
+/// Returns a path as a URI, in which SQLite takes options.
 fn immutable_uri(path: &Path) -> PathBuf {
     let mut uri = OsString::from("file:");
-    // Other characters may stand as they are (<https://sqlite.org/uri.html>).
+    // Other characters need no escape (<https://sqlite.org/uri.html>).
     match path.to_str() {
         Some(text) => {
             let text = text.replace('%', "%25").replace('?', "%3f");

@@ -1,4 +1,4 @@
-//! Exports of Nsight Systems.
+//! Recorder of Nsight Systems exports.
 
 use super::DatabaseProcess;
 use super::recorder::DatabaseRecorder;
@@ -23,7 +23,7 @@ fn list_processes(
     }
 }
 
-/// Those of an export of Nsight Systems.
+/// Converts the processes of a Nsight Systems export.
 fn nsys_processes(processes: Vec<NsysProcess>) -> Vec<DatabaseProcess> {
     let mut all = vec![];
     for process in processes {

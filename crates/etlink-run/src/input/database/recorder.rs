@@ -1,4 +1,4 @@
-//! What a recorder whose recordings are databases has to say of them.
+//! Interface of recorders whose recordings are databases.
 
 use super::DatabaseProcess;
 use crate::input::InputKind;
@@ -7,9 +7,9 @@ use rusqlite::Connection;
 
 /// A recorder whose recordings are databases.
 pub(super) struct DatabaseRecorder {
-    /// Kind of its recordings.
+    /// Kind of the recorder's files.
     pub(super) kind: InputKind,
-    /// Returns whether tables are those of a recording of it.
+    /// Returns true if this recorder wrote a database with these tables.
     pub(super) is_own: fn(&SqliteTables) -> bool,
     /// Counts the rows that become events; `None` if the database is not of this recorder.
     pub(super) event_rows: fn(&Connection) -> Option<u64>,

@@ -1,4 +1,4 @@
-//! rocpd databases of ROCm's rocprofv3.
+//! Recorder of rocpd databases, written by ROCm's rocprofv3.
 
 use super::DatabaseProcess;
 use super::recorder::DatabaseRecorder;
@@ -24,13 +24,14 @@ fn list_processes(
     }
 }
 
-/// Those of a rocpd database. What the environment does not tell, the order of its tables does: the
-/// ranks that are left free, or all where the environment tells one rank twice.
+/// Converts the processes of a rocpd database. Ranks that the environment does not state are
+/// assigned by the order of its tables: from the free ranks, or for all processes if the
+/// environment states a rank twice.
 fn rocpd_processes(processes: Vec<RocpdProcess>) -> Vec<DatabaseProcess> {
     let known = processes.iter().filter_map(|process| process.rank);
     let ranks: BTreeSet<i64> = known.clone().collect();
     let is_distinct = known.count() == ranks.len();
-    // One process alone is not the first of several.
+    // A single process is not the first of several.
     let is_alone = processes.len() == 1;
     let told_by = match (is_distinct, ranks.len()) {
         (true, all) if all == processes.len() => "the environment of the recorded program",
@@ -39,7 +40,7 @@ fn rocpd_processes(processes: Vec<RocpdProcess>) -> Vec<DatabaseProcess> {
              of its tables"
         }
         (true, 0) => "the order of its tables",
-        // A process that started both had it.
+        // The environment was inherited from a process that started both.
         (false, _) => {
             "the order of its tables (the environment of the recorded program tells one rank twice)"
         }

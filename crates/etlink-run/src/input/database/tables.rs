@@ -1,4 +1,4 @@
-//! What a database is by its tables, asked of the readers that this build has.
+//! Identifies databases by their tables, with the readers of this build.
 
 use super::connection::{DatabaseFile, unpack};
 use super::recorder::DatabaseRecorder;
@@ -11,7 +11,7 @@ use std::error::Error;
 use std::io::{self, Read, Seek};
 use std::path::Path;
 
-/// The recorders that this build reads.
+/// Recorders that this build reads.
 const RECORDERS: &[DatabaseRecorder] = &[
     #[cfg(feature = "nsys")]
     super::nsys::RECORDER,
@@ -19,11 +19,11 @@ const RECORDERS: &[DatabaseRecorder] = &[
     super::rocpd::RECORDER,
 ];
 
-/// Asks a database that its first pages do not tell for its tables. One that is packed, or comes from
-/// standard input, is unpacked for that, and stays so.
+/// Detects the kind of a database from its tables if its first pages do not identify it. Compressed
+/// databases, and those from standard input, are unpacked and stay so.
 ///
 /// # Errors
-/// It cannot be unpacked, or not be read, and that is not the file's fault.
+/// Fails if the input cannot be unpacked, or cannot be read for a reason outside the file.
 pub(crate) fn ask_tables(mut input: InputFile) -> Result<InputFile, InputError> {
     if let Some(path) = &input.plain_path {
         input.kind = database_kind(path)?;
@@ -37,10 +37,10 @@ pub(crate) fn ask_tables(mut input: InputFile) -> Result<InputFile, InputError> 
     Ok(input)
 }
 
-/// What a database is, by its tables.
+/// Returns the kind of a database from its tables.
 ///
 /// # Errors
-/// It cannot be read, and that is not the file's fault.
+/// Fails if the database cannot be read for a reason outside the file.
 fn database_kind(path: &Path) -> Result<InputKind, FileError> {
     let file = DatabaseFile::on_disk(path);
     let tables = file
@@ -49,7 +49,7 @@ fn database_kind(path: &Path) -> Result<InputKind, FileError> {
     let tables = match tables {
         Ok(tables) => tables,
         Err(error) if error.is_outside_file() => return Err(unreadable(path, error)),
-        // What is wrong with the database is reported by its reader.
+        // Damage of the database is reported by its reader.
         Err(_) => return Ok(InputKind::OtherSqlite),
     };
     let recorder = RECORDERS.iter().find(|recorder| (recorder.is_own)(&tables));
@@ -64,10 +64,10 @@ fn unreadable(path: &Path, error: impl Error + Send + Sync + 'static) -> FileErr
     }
 }
 
-/// How many rows of a database become events of a trace, for a guess of the memory that they take.
-/// `None` for what is none that is known.
+/// Counts the rows of a database that become events of a trace, to estimate their memory. Returns
+/// `None` if the file is not a known database.
 pub(crate) fn event_rows(path: &Path) -> Option<u64> {
-    // nobody fetches a whole database for a guess
+    // an estimate does not justify downloading a whole database
     if is_url(path) || !is_database(path).unwrap_or(false) {
         return None;
     }
@@ -78,9 +78,9 @@ pub(crate) fn event_rows(path: &Path) -> Option<u64> {
         .find_map(|recorder| (recorder.event_rows)(&connection))
 }
 
-/// Whether a file, which is no pipe, begins as databases do.
+/// Returns true if a regular file begins like a database.
 fn is_database(path: &Path) -> Result<bool, FileError> {
-    // a pipe would be waited for, and its first bytes lost
+    // reading a pipe would block and lose its first bytes
     if !storage::is_file(path) {
         return Ok(false);
     }
@@ -91,11 +91,12 @@ fn is_database(path: &Path) -> Result<bool, FileError> {
     Ok(head == MAGIC)
 }
 
-/// The processes of a recording that have work on devices; none where it is of no recorder, or cannot
-/// is damaged, which its reader will tell. A packed file is not unpacked to look at it.
+/// Lists the processes of a recording that have work on devices. Returns none if the recorder is
+/// unknown, or if the file is damaged, which its reader will report. A compressed file is not
+/// unpacked.
 ///
 /// # Errors
-/// It cannot be read, and that is not the file's fault.
+/// Fails if the file cannot be read for a reason outside it.
 pub fn database_processes(path: &Path) -> Result<Vec<DatabaseProcess>, FileError> {
     if !is_database(path)? {
         return Ok(vec![]);

@@ -1,4 +1,4 @@
-//! A build without the features `nsys` and `rocm` opens no database.
+//! Replacements in a build without the features `nsys` and `rocm`, which opens no database.
 
 use super::DatabaseProcess;
 use crate::file_error::FileError;
@@ -21,10 +21,10 @@ pub(crate) fn event_rows(_: &Path) -> Option<u64> {
     None
 }
 
-/// Lists no processes: the reader of the database says which feature is missing.
+/// Lists no processes: the reader of the database reports the missing feature.
 ///
 /// # Errors
-/// None.
+/// Never fails.
 pub fn database_processes(_: &Path) -> Result<Vec<DatabaseProcess>, FileError> {
     Ok(vec![])
 }

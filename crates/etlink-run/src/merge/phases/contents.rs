@@ -1,4 +1,4 @@
-//! What is in the files that phases hand to each other.
+//! Contents of the files that phases of a merge exchange.
 
 use crate::merge::{KnownRank, MergeOptions, output_name};
 use crate::phases::{PhaseIdentity, RankIdentity};
@@ -8,7 +8,7 @@ use etlink_link::ranks::{ClockDrift, RankClock, RankSummary};
 use etlink_model::{GlobalRank, UnixNs};
 use serde::{Deserialize, Serialize};
 
-/// The identity of a merge.
+/// Returns the identity of a merge: its traces and the options that all phases must share.
 pub(super) fn merge_identity(runs: &RunSet, options: &MergeOptions) -> PhaseIdentity {
     let how = &runs.options;
     let form = options.chakra;
@@ -45,35 +45,35 @@ pub(super) fn merge_identity(runs: &RunSet, options: &MergeOptions) -> PhaseIden
     PhaseIdentity::new(ranks, settings)
 }
 
-/// The ranks of a shard.
+/// Results of the first phase for a shard.
 #[derive(Serialize, Deserialize)]
 pub(super) struct ShardSummaries {
     pub(super) identity: PhaseIdentity,
     pub(super) ranks: Vec<SummarizedRank>,
 }
 
-/// What the join needs of one rank.
+/// Result of the first phase for one rank.
 #[derive(Serialize, Deserialize)]
 pub(super) struct SummarizedRank {
-    /// Its place among all ranks of the source.
+    /// Place among all ranks of the source.
     pub(super) place: usize,
     pub(super) outcome: RankOutcome,
 }
 
-/// What became of a rank that was to be linked.
+/// Result of linking a rank.
 #[derive(Serialize, Deserialize)]
 pub(super) enum RankOutcome {
-    /// It takes part in the join where its rank is sure.
+    /// Linked. The rank takes part in the join if its number is certain.
     Linked(Option<Box<LinkedSummary>>),
-    /// Its traces are damaged, and damaged traces were to be refused.
+    /// Refused: the traces are damaged, and damaged traces were to be refused.
     Refused,
-    /// Its trace states a rank that was not asked for.
+    /// The trace states a rank that was not requested.
     Unwanted,
-    /// It could not be linked: why.
+    /// Failed to link, with the error.
     Failed(String),
 }
 
-/// Why the join is without a rank whose traces were refused.
+/// Reason for excluding a rank whose traces were refused from the join.
 pub(super) const REFUSED: &str = "refused under --strict";
 
 impl RankOutcome {
@@ -82,13 +82,13 @@ impl RankOutcome {
     }
 }
 
-/// What the join needs of a rank that was linked.
+/// Summary of a linked rank for the join.
 #[derive(Serialize, Deserialize)]
 pub(super) struct LinkedSummary {
     pub(super) facts: RankSummary,
-    /// As [`etlink_chakra::simulated_sizes`] gives them.
+    /// Sizes returned by [`etlink_chakra::simulated_sizes`].
     pub(super) sizes: Vec<Option<i64>>,
-    /// The rank's device.
+    /// Device of the rank.
     pub(super) device: RooflineDevice,
 }
 
@@ -113,25 +113,25 @@ impl LinkedSummary {
     }
 }
 
-/// What the ranks of a shard are written with.
+/// Decisions of the join for the ranks of a shard.
 #[derive(Serialize, Deserialize)]
 pub(super) struct ShardAgreement {
     pub(super) identity: PhaseIdentity,
     pub(super) ranks: Vec<JoinedRank>,
-    /// Places of ranks that failed before the join, and why.
+    /// Places and errors of ranks that failed before the join.
     pub(super) failed: Vec<(usize, String)>,
 }
 
-/// What one rank is written with; ranks that are not joined have none.
+/// Decisions of the join for one rank; without an agreement if the rank is not joined.
 #[derive(Serialize, Deserialize)]
 pub(super) struct JoinedRank {
-    /// Its place among all ranks of the source.
+    /// Place among all ranks of the source.
     pub(super) place: usize,
     pub(super) agreement: Option<RankAgreement>,
     pub(super) clock: StoredClock,
 }
 
-/// A [`RankClock`] with all its fields, which JSON leaves out where they say nothing.
+/// A [`RankClock`] with all its fields. Its JSON omits fields that carry no information.
 #[derive(Serialize, Deserialize)]
 pub(super) struct StoredClock {
     rank: GlobalRank,
@@ -139,7 +139,7 @@ pub(super) struct StoredClock {
     uncertainty_ns: Option<i64>,
     support: u64,
     contradicted: bool,
-    /// Growth, its uncertainty, whether it is applied.
+    /// Drift, its uncertainty, and whether it is applied.
     drift: Option<(i64, i64, bool)>,
     at_ns: UnixNs,
     by_machine: bool,

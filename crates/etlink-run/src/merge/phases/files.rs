@@ -1,4 +1,4 @@
-//! The files that phases of a merge hand to each other, in a folder of the output.
+//! Names, reads and writes the files that phases of a merge exchange, in a folder of the output.
 
 use crate::output::OutputError;
 use crate::phases::{AGREEMENT, PhaseError, Shard, ShardFiles};
@@ -6,18 +6,18 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 
-/// Counted up whenever what is in the files changes.
+/// Version of the files, increased whenever their content changes.
 const VERSION: u32 = 4;
 
-/// Where they lie, in the output folder.
+/// Folder of the files, in the output folder.
 pub const PHASE_FOLDER: &str = ".etlink-phases";
 
-/// What a file is.
+/// Kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PhaseFile {
-    /// What the join needs to know of the ranks of a shard.
+    /// Summaries of a shard's ranks for the join.
     Summaries,
-    /// What the ranks of a shard are written with.
+    /// Decisions of the join for a shard's ranks.
     Agreement,
 }
 
@@ -37,17 +37,17 @@ impl PhaseFile {
         }
     }
 
-    /// The shards whose files lie in an output folder, in order; none where there is no folder.
+    /// Returns the shards with a file of this kind, in order; none if the folder does not exist.
     pub(super) fn shards(self, output: &Path) -> Result<Vec<Shard>, PhaseError> {
         self.in_folder(&output.join(PHASE_FOLDER)).shards()
     }
 
-    /// The same, where none is missing.
+    /// Like `shards`, but fails if one is missing.
     pub(super) fn all_shards(self, output: &Path) -> Result<Vec<Shard>, PhaseError> {
         self.in_folder(&output.join(PHASE_FOLDER)).all_shards()
     }
 
-    /// Writes it; an earlier one is replaced as a whole.
+    /// Writes a shard's file. An earlier file is replaced atomically.
     pub(super) fn write<T: Serialize>(
         self,
         output: &Path,
@@ -58,12 +58,12 @@ impl PhaseFile {
         self.in_folder(&folder).write(shard, content)
     }
 
-    /// Removes it.
+    /// Removes a shard's file.
     pub(super) fn remove(self, output: &Path, shard: Shard) -> Result<(), OutputError> {
         self.in_folder(&output.join(PHASE_FOLDER)).remove(shard)
     }
 
-    /// Reads it.
+    /// Reads a shard's file.
     pub(super) fn read<T: DeserializeOwned>(
         self,
         output: &Path,

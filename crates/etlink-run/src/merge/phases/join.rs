@@ -1,4 +1,4 @@
-//! The second phase: joins the ranks of all shards, in one place.
+//! Second phase of a merge: joins the ranks of all shards, in one place.
 
 use super::check_options;
 use super::contents::{
@@ -19,37 +19,37 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Bytes that a join holds for each stored byte of a rank, whose numbers are packed: of the rank itself,
-/// and of what is made of all. Ranks of 200 MB with groups of all took 3.2, pairs and messages of all
-/// ranks up to 4.4.
+/// Bytes that a join holds per stored byte of a rank, whose numbers are packed. This includes the
+/// rank itself and the results for all ranks. Measured: 3.2 for ranks of 200 MB with groups of all
+/// ranks, up to 4.4 for pairs and messages of all ranks.
 const JOINED_BYTES: u64 = 5;
 
-/// What was joined.
+/// Report of a join.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JoinReport {
-    /// How many shards there are.
+    /// Number of shards.
     pub shards: u32,
-    /// How many ranks they have, of those that were asked for.
+    /// Number of requested ranks.
     pub ranks: usize,
-    /// How the ranks of each run go together.
+    /// Join of the ranks of each run.
     pub runs: Vec<MergedRun>,
     /// Ranks that could not be linked, and why.
     pub failed: Vec<FailedRank>,
-    /// No rank could be linked, and none was refused as damaged.
+    /// True if no rank could be linked, and none was refused as damaged.
     #[serde(skip)]
     pub is_empty: bool,
 }
 
 impl JoinReport {
-    /// How many ranks were linked and are left out of their runs.
+    /// Returns the number of linked ranks that are excluded from their runs.
     pub fn not_joined(&self) -> usize {
         let short = self.runs.iter().filter(|run| run.is_short());
         short.map(|run| run.excluded.len()).sum()
     }
 
-    /// Whether all ranks could be linked, and none is left out of its run; with `strict` also whether
-    /// all is known of their communications.
+    /// Returns true if all ranks were linked and none is excluded from its run. With `strict`,
+    /// their communications must also be fully recorded.
     pub fn is_complete(&self, strict: bool) -> bool {
         let is_short = self.runs.iter().any(MergedRun::is_short);
         let is_unknown = strict && self.runs.iter().any(MergedRun::has_unrecorded);
@@ -57,11 +57,11 @@ impl JoinReport {
     }
 }
 
-/// Joins the ranks of all shards: decides what each is written with, and writes what stands beside
+/// Joins the ranks of all shards: stores the decisions for each rank, and writes the files next to
 /// the ranks' files.
 ///
 /// # Errors
-/// A shard is missing or was run on other traces or with other options, or a file cannot be
+/// Fails if a shard is missing or ran on other traces or with other options, or if a file cannot be
 /// written.
 pub fn join_shards(
     runs: &RunSet,
@@ -100,7 +100,7 @@ pub fn join_shards(
         was_joined: !PhaseFile::Agreement.shards(output)?.is_empty(),
     };
     let joined = joiner.join(outcomes)?;
-    // before any file is written: nothing is, where something else has its name
+    // before any file is written: a foreign file of the same name prevents all writes
     let beside = joiner.places_beside(&joined)?;
     let ranks = joined.ranks.into_iter();
     let mut by_place: BTreeMap<usize, JoinedRank> = ranks.map(|rank| (rank.place, rank)).collect();
@@ -118,7 +118,7 @@ pub fn join_shards(
         };
         PhaseFile::Agreement.write(output, *shard, &agreement)?;
     }
-    // of an earlier join with another number of shards: nobody shall write by it
+    // from an earlier join with another number of shards: no shard may use it
     for shard in PhaseFile::Agreement.shards(output)? {
         if !shards.contains(&shard) {
             PhaseFile::Agreement.remove(output, shard)?;
@@ -136,7 +136,7 @@ pub fn join_shards(
     })
 }
 
-/// Bytes of the ranks of a shard as they are stored, unpacked.
+/// Returns the stored size of a shard's ranks, uncompressed.
 fn stored_bytes(ranks: &Vec<SummarizedRank>) -> u64 {
     postcard::experimental::serialized_size(ranks).map_or(u64::MAX, |bytes| bytes as u64)
 }
@@ -146,16 +146,16 @@ struct ShardJoiner<'r> {
     runs: &'r RunSet,
     output: &'r Path,
     options: &'r MergeOptions,
-    /// An earlier join wrote into this folder.
+    /// True if an earlier join wrote into this folder.
     was_joined: bool,
 }
 
-/// What came of a join.
+/// Results of a join.
 struct JoinedRuns {
     runs: Vec<MergedRun>,
-    /// By run, the ranks that were linked.
+    /// Linked ranks per run.
     members: Vec<Vec<LinkedMember>>,
-    /// By their place among all ranks of the source.
+    /// Failed ranks, with their places among all ranks of the source.
     failed: Vec<(usize, FailedRank)>,
     ranks: Vec<JoinedRank>,
 }
@@ -193,7 +193,7 @@ impl ShardJoiner<'_> {
         for (run, members) in all.iter_mut().enumerate() {
             let mut joined = self.join_run(run, members);
             for member in members {
-                // of no use after the join
+                // not needed after the join
                 member.known = None;
                 ranks.push(member.joined_rank(&mut joined));
             }
@@ -208,15 +208,15 @@ impl ShardJoiner<'_> {
     }
 
     fn join_run(&self, run: usize, members: &mut [LinkedMember]) -> MergedRun {
-        let folder = self.runs.runs[run].folder.display().to_string();
+        let files = &self.runs.runs[run];
         let members = members.iter_mut().map(|member| JoinMember {
             label: &member.label,
             known: member.known.as_mut(),
         });
-        MergedRun::new(self.options, &self.runs.options, &folder, members.collect())
+        MergedRun::new(self.options, &self.runs.options, files, members.collect())
     }
 
-    /// Where files are written beside those of ranks, a place for each run that has ranks.
+    /// Returns a place for the files next to the ranks' files, for each run with linked ranks.
     fn places_beside(&self, joined: &JoinedRuns) -> Result<Vec<PlaceBeside>, RunError> {
         let mut places = vec![];
         for (run, members) in joined.members.iter().enumerate() {
@@ -245,15 +245,15 @@ impl ShardJoiner<'_> {
         let outputs = rank_outputs(self.runs, files, self.options);
         let earlier =
             EarlierFiles::find(self.options, set.folder(), &name, &outputs, self.was_joined)?;
-        // what this run writes is replaced one by one; the rest is of an earlier one
+        // files that this run writes are replaced one by one; the rest belongs to an earlier run
         let file_of = |member: &LinkedMember| {
             let is_joined = joined.runs[run].has(&member.label);
-            // a simulation has an idle rank by the name of one that is left out
+            // in a simulation, an idle rank takes the name of an excluded one
             let has_rank = is_joined || self.options.simulator.is_some();
             rank_file_name(&name, &member.label, self.options, has_rank)
         };
         let written: BTreeSet<String> = members.iter().map(file_of).collect();
-        // a rank that is joined now and was not before, or not any more, has its file all the same
+        // the file of a rank replaces its earlier file even if only one of the two is joined
         let has_file = |file: &String| {
             let other = other_name(file);
             written.contains(file) || other.is_some_and(|other| written.contains(&other))
@@ -290,7 +290,7 @@ impl ShardJoiner<'_> {
         }
         let stale = before.filter(|file| !written.contains(*file));
         let stale: Vec<String> = stale.chain(earlier.beside()).cloned().collect();
-        // a part of the ranks removes nothing
+        // a subset of ranks removes nothing
         let is_whole = self.runs.options.ranks.is_none();
         if let Some(first) = stale.first()
             && is_whole
@@ -309,19 +309,19 @@ impl ShardJoiner<'_> {
     }
 }
 
-/// Where the files beside those of a run's ranks are written.
+/// Place of the files next to the ranks' files of a run.
 struct PlaceBeside {
     run: usize,
-    /// What the run's files begin with.
+    /// Prefix of the run's files.
     name: String,
-    /// Files of an earlier run that go, unless new ones have their names.
+    /// Files of an earlier run to remove, unless new ones have their names.
     stale: Vec<String>,
     earlier: EarlierFiles,
     set: FileSet,
 }
 
 impl PlaceBeside {
-    /// Writes process groups and configurations of a run. Its ranks' files are still to come.
+    /// Writes process groups and configurations of a run, before its ranks' files.
     fn write(self, joiner: &ShardJoiner<'_>, runs: &[MergedRun]) -> Result<(), RunError> {
         if joiner.options.is_et() {
             let joined = &runs[self.run];
@@ -330,7 +330,7 @@ impl PlaceBeside {
         let is_part = joiner.runs.options.ranks.is_some();
         let groups = &runs[self.run].agreed.groups;
         self.earlier.check_groups(&self.set, groups, is_part)?;
-        // a part of the ranks is no whole run: the files of the others are still theirs
+        // a subset of ranks is not the whole run: the files of other ranks stay
         if is_part {
             self.set.replace(vec![])?;
             return Ok(());
@@ -341,17 +341,17 @@ impl PlaceBeside {
     }
 }
 
-/// A rank that was linked, of any shard.
+/// A linked rank, of any shard.
 struct LinkedMember {
-    /// Its place among all ranks of the source.
+    /// Place among all ranks of the source.
     place: usize,
     label: String,
-    /// `None` where its rank is not sure.
+    /// State for the join; `None` if the rank is not certain.
     known: Option<KnownRank>,
 }
 
 impl LinkedMember {
-    /// What it is written with, which is taken out of the join.
+    /// Returns the decisions for this rank, and takes them out of the join.
     fn joined_rank(&self, joined: &mut MergedRun) -> JoinedRank {
         let place = joined.rank_place(&self.label);
         let clock = place.map_or_else(RankClock::default, |place| joined.clock(place));

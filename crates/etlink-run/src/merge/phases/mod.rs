@@ -5,9 +5,10 @@
 //! summaries, shard 1 ──┼── join (one place) ─┼── write, shard 1
 //! summaries, shard 2 ──┘                     └── write, shard 2
 //! ```
-//! Each shard links its ranks and keeps of them what the join needs. The join decides what every
-//! rank is written with. Then each shard links its ranks again and writes them. The files are those
-//! that [`merge`](super::merge) writes, byte for byte. A phase can be run again at any time.
+//! Each shard links its ranks and stores the summaries that the join needs. The join decides the
+//! contents that depend on other ranks. Then each shard links its ranks again and writes them. The
+//! files equal the output of [`merge`](super::merge), byte for byte. Each phase can be repeated at
+//! any time.
 
 mod contents;
 mod files;
@@ -29,25 +30,25 @@ use files::PhaseFile;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// What a shard did.
+/// Report of one shard in one phase.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ShardReport {
-    /// Its number, from 0.
+    /// Number of the shard, from 0.
     pub shard: u32,
-    /// How many there are.
+    /// Number of shards.
     pub shards: u32,
-    /// What became of its ranks.
+    /// Results of the shard's ranks.
     pub ranks: Vec<MergedRank>,
-    /// Its summaries; of the last phase none.
+    /// File with the shard's summaries; `None` in the last phase.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summaries: Option<PathBuf>,
 }
 
-/// Removes what the phases of an earlier merge handed to each other in an output folder.
+/// Removes the files that phases of an earlier merge exchanged in an output folder.
 ///
 /// # Errors
-/// The folder cannot be listed, or a file of it not removed.
+/// Fails if the folder cannot be listed, or a file cannot be removed.
 pub fn remove_phase_files(output: &Path) -> Result<(), RunError> {
     for kind in [PhaseFile::Summaries, PhaseFile::Agreement] {
         for shard in kind.shards(output)? {
@@ -56,7 +57,7 @@ pub fn remove_phase_files(output: &Path) -> Result<(), RunError> {
     }
     let folder = output.join(PHASE_FOLDER);
     RunListing::remove(&folder)?;
-    // a folder that has something else stays
+    // a folder with other files stays
     let _ = storage::remove_empty_folder(&folder);
     Ok(())
 }

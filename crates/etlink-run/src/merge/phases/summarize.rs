@@ -1,4 +1,5 @@
-//! The first phase: links the ranks of a shard, and keeps what the join needs.
+//! First phase of a merge: links the ranks of a shard, and stores the summaries that the join
+//! needs.
 
 use super::contents::{RankOutcome, ShardSummaries, SummarizedRank, merge_identity};
 use super::files::PhaseFile;
@@ -10,11 +11,11 @@ use crate::run::{RankEntry, RunSet};
 use crate::text;
 use std::path::Path;
 
-/// Links the ranks of a shard, which is that of the set's options, and stores what the join needs.
+/// Links the ranks of the shard in the set's options, and stores the summaries that the join needs.
 ///
 /// # Errors
-/// The file cannot be written, or a format is wanted that no shard can write. What fails for one
-/// rank alone is in the report.
+/// Fails if the file cannot be written, or if no shard can write the requested format. Failures of
+/// a single rank are in the report.
 pub fn summarize_shard(
     runs: &RunSet,
     output: &Path,
@@ -65,7 +66,7 @@ fn summarize_rank(entry: RankEntry<'_>, options: &MergeOptions) -> (RankOutcome,
     (outcome, rank)
 }
 
-/// How a rank is linked whose file another phase writes in this form.
+/// Returns the settings for linking a rank whose file another phase writes in this form.
 fn summary_job(entry: RankEntry<'_>, options: &MergeOptions) -> Result<LinkJob, RunError> {
     Ok(LinkJob {
         form: options.chakra,

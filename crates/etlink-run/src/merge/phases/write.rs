@@ -1,4 +1,4 @@
-//! The last phase: links the ranks of a shard again, and writes each by what the join has decided.
+//! Last phase of a merge: links the ranks of a shard again, and writes them as the join decided.
 
 use super::contents::{JoinedRank, REFUSED, ShardAgreement, ShardSummaries, merge_identity};
 use super::files::{PHASE_FOLDER, PhaseFile};
@@ -19,11 +19,11 @@ use etlink_model::GlobalRank;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Writes the ranks of a shard, each by what the join has decided.
+/// Writes the ranks of a shard as the join decided.
 ///
 /// # Errors
-/// The shard was not joined, or was on other traces or with other options. What fails for one rank
-/// alone is in the report.
+/// Fails if the shard was not joined, or ran on other traces or with other options. Failures of a
+/// single rank are in the report.
 pub fn write_shard(
     runs: &RunSet,
     output: &Path,
@@ -61,7 +61,7 @@ pub fn write_shard(
         options,
     };
     let ranks = runs.map_ranks(|entry| match failed.get(&entry.place()) {
-        // it may link now: then the join was without it
+        // even if the rank can be linked now, the join excluded it
         Some(message) => failed_before(entry, message),
         None => writer.write(entry, joined.get(&entry.place())),
     });
@@ -118,8 +118,8 @@ impl ShardWriter<'_> {
         };
         let is_joined = joined.is_some_and(|rank| rank.agreement.is_some());
         let mut earlier = None;
-        // a rank of another run has no place in a simulation of all ranks, and one that was not
-        // asked for, or is refused, has none at all
+        // an unjoined rank has no place in a simulation of all ranks; one that was not requested or
+        // is refused is never written
         if joined.is_some() && (is_joined || self.options.simulator.is_none()) {
             let (target, stale) = self.target(entry, is_joined)?;
             (job.target, earlier) = (Some(target), stale);
@@ -140,9 +140,9 @@ impl ShardWriter<'_> {
         Ok(linked)
     }
 
-    /// A file by itself: other shards write theirs into the same folder at the same time. With it
-    /// comes the file of an earlier run that goes when it is written: that of this rank when it was
-    /// not joined with the others, or was.
+    /// Returns the rank's output file, which is independent of files that other shards write to the
+    /// same folder. Also returns the rank's earlier file under its other name, joined or not, to be
+    /// removed after writing.
     fn target(
         &self,
         entry: RankEntry<'_>,
@@ -153,11 +153,11 @@ impl ShardWriter<'_> {
         let name = rank_file_name(&name, entry.label(), self.options, is_joined);
         let folder = storage::trimmed(&folder);
         let path = folder.join(&name);
-        // the join has looked at it; somebody may have put a file there since
+        // a file may have appeared since the join checked
         if storage::exists(&path) && !is_ours(&path) {
             return Err(OutputError::NotOurs { path }.into());
         }
-        // of a whole run the join has removed what does not belong to it
+        // for a whole run, the join has already removed stale files
         let other = if self.runs.options.ranks.is_some() {
             other_name(&name)
         } else {

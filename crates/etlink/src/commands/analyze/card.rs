@@ -1,4 +1,4 @@
-//! A workload card of a run, from what its traces say.
+//! A workload card of a run, derived from its traces.
 
 use super::Analyzed;
 use anyhow::Result;
@@ -12,24 +12,24 @@ use etlink_run::measurements::RunMeasurements;
 use etlink_run::output::{OutputFormat, Target};
 use std::path::{Path, PathBuf};
 
-/// What a rank's traces say for the card of its run.
+/// Facts from a rank's traces for the card of its run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub(super) struct CardFacts {
-    /// The device that its work ran on; empty for none.
+    /// Name of the device that the rank's work ran on; empty if none.
     device: String,
-    /// Devices that have work of it.
+    /// Number of devices with work of the rank.
     devices: u64,
-    /// `distributedInfo.backend`.
+    /// Communication backend, from `distributedInfo.backend`.
     backend: String,
-    /// Ranks of the job, as the trace has it.
+    /// Number of ranks in the job, according to the trace.
     world_size: Option<u64>,
-    /// Whether it has a host trace.
+    /// True if the rank has a host trace.
     has_host: bool,
-    /// Whether its kernels have metrics.
+    /// True if the rank's kernels have metrics.
     has_metrics: bool,
-    /// What kind its device trace is; none of a written graph, or of standard input.
+    /// Kind of the device trace; `None` for a written graph or standard input.
     kind: Option<InputKind>,
-    /// Whether it has steps of an optimizer, or a backward pass.
+    /// True if the trace has optimizer steps or a backward pass.
     is_training: bool,
 }
 
@@ -73,7 +73,7 @@ fn file_kind(path: &Path) -> Option<InputKind> {
     opened.ok().map(|input| input.kind)
 }
 
-/// What ccl-bench calls a kind of trace, and the framework that it says; empty where it says none.
+/// Returns ccl-bench's names for a kind of trace and for its framework; empty if it has none.
 fn trace_words(kind: InputKind) -> (&'static str, &'static str) {
     match kind {
         InputKind::KinetoTrace => ("kineto_trace", "pytorch"),
@@ -84,7 +84,7 @@ fn trace_words(kind: InputKind) -> (&'static str, &'static str) {
     }
 }
 
-/// What ccl-bench calls what was measured beside the traces.
+/// Returns ccl-bench's names for the measurements next to the traces.
 fn metric_trace_words(has_metrics: bool, measured: &RunMeasurements) -> Vec<String> {
     let mut words: Vec<String> = vec![];
     if has_metrics {
@@ -106,12 +106,14 @@ fn metric_trace_words(has_metrics: bool, measured: &RunMeasurements) -> Vec<Stri
     words
 }
 
-/// Where a card goes; refused before any work is done.
+/// Target file of a card, checked before any work is done.
 pub(super) struct CardTarget(Target);
 
 impl CardTarget {
+    /// Checks the target; `None` without a path.
+    ///
     /// # Errors
-    /// The file is there, or cannot be written.
+    /// The file exists, or cannot be written.
     pub(super) fn new(path: Option<&PathBuf>, overwrite: bool) -> Result<Option<CardTarget>> {
         let Some(path) = path else { return Ok(None) };
         let target = Target::new(path, Some(OutputFormat::EtPlus), overwrite)?;
@@ -121,7 +123,7 @@ impl CardTarget {
     /// Writes the card of a run.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub(super) fn write(&self, run: &Analyzed) -> Result<()> {
         let text = run_card(run).write()?;
         self.0.write(|out| out.write_all(text.as_bytes()))?;
@@ -133,7 +135,7 @@ impl CardTarget {
     }
 }
 
-/// What is known of a run; a card that lies beside it already says the rest.
+/// Makes the card of a run; a card next to the traces provides the remaining fields.
 fn run_card(run: &Analyzed) -> WorkloadCard {
     let known = run.told.measured.card().cloned().unwrap_or_default();
     let ranks = &run.told.ranks;
@@ -167,7 +169,7 @@ fn run_card(run: &Analyzed) -> WorkloadCard {
     let phase = match (is_inference, is_training) {
         (true, false) => "inference",
         (false, true) => "training",
-        // nothing tells, or both do
+        // neither is known, or both
         _ => "",
     };
     let devices = facts.clone().map(|rank| rank.devices).max().unwrap_or(0);

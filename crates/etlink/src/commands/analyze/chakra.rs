@@ -1,4 +1,4 @@
-//! What `analyze` says of a written graph (`.et`, its JSON, ET+).
+//! Support in `analyze` for written graphs (`.et`, its JSON, ET+).
 
 use anyhow::{Result, bail};
 use borsh::{BorshDeserialize, BorshSerialize};
@@ -8,28 +8,28 @@ use etlink_link::LinkedTrace;
 use etlink_model::AdvisedError;
 use etlink_run::text;
 
-/// What is said above the tables.
+/// Note above the tables of a written graph.
 const NOTE: &str = "a written graph says nothing of steps (ET+ does), sizes of copies, \
 grids, allocations, barriers and when Gloo began; \
 what a thread did for less than 1 us counts to the call before it";
 
-/// The same of merged JSON without the traces that it was made from.
+/// Note above the tables of merged JSON whose original traces are missing.
 const TREE_NOTE: &str = "the nodes of merged JSON (ET+) say nothing of calls, of who launched what, \
 of communication, sizes of copies, grids and allocations";
 
-/// What a rank was read from.
+/// Source of a rank's data.
 #[derive(Clone, Copy, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub(super) enum RankForm {
-    /// Its traces.
+    /// Traces of the rank.
     Traces,
-    /// A written graph.
+    /// Written graph.
     Graph,
-    /// The nodes of merged JSON.
+    /// Nodes of merged JSON.
     Tree,
 }
 
 impl RankForm {
-    /// What a file is that is no trace.
+    /// Returns the form of a file that is not a trace.
     pub(super) fn of_written(file: &read::ChakraGraph) -> RankForm {
         if file.format.is_tree() {
             RankForm::Tree
@@ -39,7 +39,7 @@ impl RankForm {
     }
 }
 
-/// What to say of a run whose ranks are of these forms, by their labels.
+/// Returns notes about a run whose ranks, given with their labels, have these forms.
 pub(super) fn notes(ranks: &[(&str, RankForm)]) -> Vec<String> {
     let forms = [(RankForm::Graph, NOTE), (RankForm::Tree, TREE_NOTE)];
     let of_form = |form| {
@@ -59,7 +59,7 @@ pub(super) fn notes(ranks: &[(&str, RankForm)]) -> Vec<String> {
     notes
 }
 
-/// The graph of the rows of `file`.
+/// Links the rows of `file` into a graph.
 pub(super) fn linked_graph(
     file: &read::ChakraGraph,
     name: &str,
@@ -69,7 +69,7 @@ pub(super) fn linked_graph(
     let damage = file.damage();
     let damage = damage.map_or(String::new(), |damage| format!("; {damage}"));
     let remedy = format!("give the traces that it was made from, or use `etlink replay`{damage}");
-    // graphs that were made for simulators have durations alone
+    // graphs that were made for simulators have only durations
     if file.start_ns.iter().all(Option::is_none) {
         let why = file.unsaid().map(|unsaid| format!(", {unsaid}"));
         let why = why.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A table of all ranks as CSV: run, rank, then the fields that JSON has, by the same names.
+//! A table of all ranks as CSV: run, rank, then the fields of the JSON, under the same names.
 
 use super::requests::RequestLatency;
 use super::results::AnalyzedRun;
@@ -13,9 +13,9 @@ use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Of a table of ours.
+/// Formats one of our own tables.
 pub(super) fn of_analyzed(all: &[Analyzed], table: &str) -> Result<String> {
-    // one empty record: the head is complete also where no rank has a row
+    // one empty record, so that the head is complete even if no rank has a row
     let blank = RunTotals {
         metrics: vec![RunMetric::default()],
         ..RunTotals::default()
@@ -69,7 +69,7 @@ pub(super) fn of_analyzed(all: &[Analyzed], table: &str) -> Result<String> {
     }
 }
 
-/// Of a table of HTA's.
+/// Formats one of HTA's tables.
 pub(super) fn of_hta(all: &[AsHta], table: &str) -> Result<String> {
     if etlink_hta::RUN_TABLES.contains(&table) {
         let blank = HtaRunTables {
@@ -105,7 +105,7 @@ fn rank_tables<T: Serialize>(run: &AnalyzedRun<T>) -> impl Iterator<Item = Said<
     })
 }
 
-/// A run, a rank, and its tables.
+/// Run, rank label, and tables of a rank.
 type Said<'a> = (&'a str, String, serde_json::Result<Value>);
 
 fn write_csv<'a>(
@@ -115,7 +115,7 @@ fn write_csv<'a>(
 ) -> Result<String> {
     let mut out = csv::Writer::from_writer(vec![]);
     let blank = serde_json::to_value(blank)?;
-    // a table that tells the rank itself is named by that
+    // skip the rank's own field: the rank column already has it
     let head: Vec<&String> = table_records(&blank, table)
         .flat_map(Map::keys)
         .filter(|name| *name != "rank")
@@ -127,7 +127,7 @@ fn write_csv<'a>(
     )?;
     for (run, rank, said) in all {
         for record in table_records(&said?, table) {
-            // by name: fields that serde skips where they are empty would shift the others
+            // by name: fields that serde skips because they are empty would shift the others
             let cells = head.iter().map(|name| csv_cell(record.get(*name)));
             let first = [csv_text(run), csv_text(&rank)].map(Cow::into_owned);
             out.write_record(first.into_iter().chain(cells))?;
@@ -136,7 +136,7 @@ fn write_csv<'a>(
     Ok(String::from_utf8(out.into_inner()?)?)
 }
 
-/// The lines of a table.
+/// Returns the records of a table.
 pub(super) fn table_records<'v>(
     said: &'v Value,
     table: &str,
@@ -148,7 +148,7 @@ pub(super) fn table_records<'v>(
         .filter_map(Value::as_object)
 }
 
-/// A value as a cell of CSV: texts come from the traces.
+/// Formats a value as a CSV cell; escapes texts, which come from the traces.
 fn csv_cell(value: Option<&Value>) -> String {
     match value {
         Some(Value::String(text)) => csv_text(text).into_owned(),
@@ -156,7 +156,7 @@ fn csv_cell(value: Option<&Value>) -> String {
     }
 }
 
-/// A value as text; nothing for none.
+/// Formats a value as text; empty for null or a missing value.
 pub(super) fn value_text(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => String::new(),

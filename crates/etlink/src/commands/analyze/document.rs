@@ -1,4 +1,4 @@
-//! What `analyze` prints, as tables.
+//! The results of `analyze`, as tables.
 
 #[cfg(feature = "parquet")]
 mod arrow;
@@ -12,31 +12,31 @@ use etlink_analyze::{HardwarePeaks, Options};
 use etlink_run::RunError;
 use etlink_run::phases::Phased;
 
-/// What to report besides the tables that are always made.
+/// Optional tables to add to the default ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AnalyzeQuery {
-    /// Kernel sequences of the ops whose names contain this.
+    /// Name part of the ops whose kernel sequences are reported; `None` for no sequences.
     pub sequences_of: Option<String>,
-    /// Each allocation and free.
+    /// True to report each allocation and free.
     pub memory_timeline: bool,
 }
 
-/// What the traces of a run say.
+/// Analysis of a run's traces.
 pub struct AnalyzeDocument(Analyzed);
 
 impl AnalyzeDocument {
     /// Reads a run and analyzes its ranks.
     ///
     /// # Errors
-    /// No rank of it could be read.
+    /// No rank of the run could be read.
     pub fn read(run: &RunQuery, query: &AnalyzeQuery) -> Result<AnalyzeDocument> {
         AnalyzeDocument::read_phase(run, query)?.whole()
     }
 
-    /// The same in the phase that the query names.
+    /// Like [`read`](AnalyzeDocument::read), in the phase that the query names.
     ///
     /// # Errors
-    /// No rank of it could be read, or an earlier phase is missing or was run otherwise.
+    /// No rank of the run could be read, or an earlier phase is missing or had other settings.
     pub fn read_phase(run: &RunQuery, query: &AnalyzeQuery) -> Result<Phased<AnalyzeDocument>> {
         let config = AnalyzeConfig::from_source(run.source.clone(), run.options.clone());
         let options = Options {
@@ -45,20 +45,20 @@ impl AnalyzeDocument {
         };
         let runs = analyze_runs(config, (&read_rules(None)?, &options), None)?;
         runs.and_then(|mut runs| {
-            // whoever asks has opened one run
+            // the query opens exactly one run
             let only = runs.pop().ok_or(RunError::NoRankAsked)?;
             let peaks = HardwarePeaks::default();
             Ok(AnalyzeDocument(Analyzed::new(only, peaks)))
         })
     }
 
-    /// The names of its tables.
+    /// Returns the names of the tables.
     pub fn table_names() -> impl Iterator<Item = &'static str> {
         let of_ranks = etlink_analyze::TABLES.iter();
         of_ranks.chain(&OF_ALL_RANKS).copied()
     }
 
-    /// What is to be known of the files, and which are left out.
+    /// Returns notes about the files, including those that are left out.
     pub fn notes(&self) -> Vec<String> {
         self.0.told.notes_of()
     }

@@ -1,4 +1,4 @@
-//! What HTA's class in Python is made of: its tables, of named files.
+//! Backend of the Python class that replaces HTA's: HTA's tables of the named files.
 
 #[cfg(feature = "parquet")]
 mod arrow;
@@ -13,26 +13,26 @@ use etlink_run::{RunError, RunOptions, RunSource};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// The traces that HTA's class is given.
+/// Traces passed to HTA's class.
 pub struct HtaQuery {
-    /// Each file with its rank; `None`: what the file says, else 0.
+    /// Each file with its rank; `None` to use the file's own rank, or else 0.
     pub files: Vec<(Option<i64>, PathBuf)>,
-    /// Whether they are all files of a folder, where one that is no device trace is left out.
+    /// True if these are all files of a folder, so that files other than device traces are skipped.
     pub is_folder: bool,
-    /// `include_last_profiler_step` and `HTA_DISABLE_NS_ROUNDING`; the ranks are those of `files`.
+    /// `include_last_profiler_step` and `HTA_DISABLE_NS_ROUNDING`; the ranks come from `files`.
     pub settings: HtaOptions,
-    /// How they are read.
+    /// Options for reading the files.
     pub options: RunOptions,
 }
 
-/// HTA's tables of all ranks, each made when it is asked for. Keeps the traces.
+/// HTA's tables of all ranks, each computed on request. Keeps the traces.
 pub struct HtaDocument {
-    /// By rank.
+    /// Files by rank.
     ranks: Vec<HtaRank>,
     notes: Vec<String>,
 }
 
-/// A file, and what HTA would say of it.
+/// A file and its HTA tables.
 struct HtaRank {
     rank: i64,
     file: PathBuf,
@@ -40,10 +40,10 @@ struct HtaRank {
 }
 
 impl HtaDocument {
-    /// Reads the files. Of several with one rank the last is taken, as HTA does.
+    /// Reads the files. If several have one rank, the last one wins, as in HTA.
     ///
     /// # Errors
-    /// One of them is no device trace; of a folder none is.
+    /// A file is not a device trace; for a folder, no file is.
     pub fn read(query: HtaQuery) -> Result<HtaDocument> {
         let mut by_rank: BTreeMap<i64, HtaRank> = BTreeMap::new();
         let (mut notes, mut failed) = (vec![], None);
@@ -79,20 +79,20 @@ impl HtaDocument {
         Ok(HtaDocument { ranks, notes })
     }
 
-    /// Each rank with its file.
+    /// Returns each rank with its file.
     pub fn files(&self) -> impl Iterator<Item = (i64, &PathBuf)> {
         self.ranks.iter().map(|rank| (rank.rank, &rank.file))
     }
 
-    /// What is to be known of the files.
+    /// Returns notes about the files.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// `get_profiler_steps`.
+    /// Computes `get_profiler_steps`.
     ///
     /// # Errors
-    /// None: HTA's patterns are right.
+    /// Never fails in practice: HTA's patterns are valid.
     pub fn profiler_steps(&self) -> Result<Vec<u64>> {
         let tables = self.tables(&["profiler_steps"])?;
         let total = etlink_hta::run_tables(tables.iter().map(|(tables, _)| tables));
@@ -100,10 +100,10 @@ impl HtaDocument {
         Ok(steps.map(|step| step.step).collect())
     }
 
-    /// `get_potential_stragglers`.
+    /// Computes `get_potential_stragglers`.
     ///
     /// # Errors
-    /// None: HTA's patterns are right.
+    /// Never fails in practice: HTA's patterns are valid.
     pub fn potential_stragglers(&self, query: &StragglerQuery) -> Result<Vec<i64>> {
         let tables = self.tables(&RUN_TABLES)?;
         let ranks = tables.iter().map(|(tables, _)| tables);
@@ -111,7 +111,7 @@ impl HtaDocument {
         Ok(found.map(|one| one.straggler).collect())
     }
 
-    /// The tables of these names, of each rank.
+    /// Computes the tables of these names for each rank.
     fn tables(&self, names: &[&str]) -> Result<Vec<(HtaTables, HtaDetails)>> {
         let mut tables = vec![];
         for rank in &self.ranks {
@@ -121,18 +121,18 @@ impl HtaDocument {
     }
 }
 
-/// A trace, and what is to be known of it.
+/// Reads a trace. Also returns notes about it.
 fn read_file(
     file: PathBuf,
     settings: HtaOptions,
     options: &RunOptions,
 ) -> Result<(HtaRank, Vec<String>)> {
     let source = RunSource::from_path(&file);
-    // HTA also counts what no graph needs
+    // HTA also counts events that no graph needs
     let config = AnalyzeConfig::from_source(source, options.clone()).keeping(KeepEvents::Auxiliary);
     let say =
         |trace: LinkedTrace, _: AnalyzedTrace<'_>| Ok((HtaOnDemand::new(trace, settings), None));
-    // tables are made when they are asked for
+    // tables are computed on request
     let said = load_at_once(config, say, |_| 0);
     let mut runs = said.with_context(|| file.display().to_string())?;
     let run = runs.pop().ok_or(RunError::NoRankAsked)?;

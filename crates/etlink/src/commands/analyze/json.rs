@@ -1,18 +1,19 @@
-//! All tables as JSON, or the one that was asked for.
+//! All tables as JSON, or a single one.
 
 use crate::envelope::{JsonReport, json_value, print_json, print_json_report};
 use anyhow::Result;
 use serde_json::{Map, Value};
 
-/// Prints what is said of all runs; of the `tables` of each run, of its ranks and of all of them
-/// only the one that is called `only`.
+/// Prints a report on all runs. `only` selects one of the `tables`, in each run, its ranks, and its
+/// totals.
 pub(super) fn print_tables<T: JsonReport>(
     report: &T,
     tables: &[&str],
     only: Option<&str>,
 ) -> Result<()> {
     match only {
-        // as values, each record would be a map of its own: several times the text's size
+        // without conversion to values: each record would be a map, several times the size of its
+        // text
         None => print_json_report(report),
         Some(only) => print_json(&select_table(json_value(report)?, tables, only)),
     }
@@ -22,7 +23,7 @@ fn select_table(mut report: Value, tables: &[&str], only: &str) -> Value {
     let runs = report.get_mut("runs").and_then(Value::as_array_mut);
     for run in runs.into_iter().flatten().filter_map(Value::as_object_mut) {
         retain_table(run, tables, only);
-        // sums over ranks have tables too, of the same names
+        // totals have tables of the same names
         run.get_mut("total")
             .and_then(Value::as_object_mut)
             .into_iter()
@@ -39,7 +40,7 @@ fn select_table(mut report: Value, tables: &[&str], only: &str) -> Value {
     report
 }
 
-/// Removes all tables but one.
+/// Removes all tables except one.
 fn retain_table(map: &mut Map<String, Value>, tables: &[&str], only: &str) {
     map.retain(|name, _| name == only || !tables.contains(&name.as_str()));
 }

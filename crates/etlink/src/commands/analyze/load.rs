@@ -1,4 +1,4 @@
-//! The traces of a file, a pair or a folder, each linked and given to a function.
+//! Links the traces of a file, a pair, or a folder, and passes each to a function.
 
 use super::card::CardFacts;
 use super::chakra::{self, RankForm};
@@ -27,22 +27,22 @@ use etlink_run::run::{
 };
 use etlink_run::text;
 
-/// Which traces are analyzed, and how they are read.
+/// Traces to analyze, and options for reading them.
 pub(super) struct AnalyzeConfig {
     source: RunSource,
     options: RunOptions,
-    /// What the run would gain most from is told above its tables, as `findings` tells it.
+    /// True to print the largest possible gains above the tables, as `findings` does.
     pub(super) wants_findings: bool,
 }
 
 impl AnalyzeConfig {
-    /// A source whose ranks are read as `options` say.
+    /// Makes the configuration of a source whose ranks are read with `options`.
     pub(super) fn from_source(source: RunSource, options: RunOptions) -> AnalyzeConfig {
         AnalyzeConfig {
             source,
             wants_findings: false,
             options: RunOptions {
-                // no table looks at edges through tensors, and to find them takes time
+                // no table uses tensor edges, and finding them takes time
                 tensor_deps: TensorEdges::None,
                 keep: KeepEvents::Memory,
                 work: RankOperation::Analyze,
@@ -51,7 +51,7 @@ impl AnalyzeConfig {
         }
     }
 
-    /// The same, with these events of traces.
+    /// Keeps these events of the traces.
     pub(super) fn keeping(mut self, keep: KeepEvents) -> AnalyzeConfig {
         self.options.keep = keep;
         self
@@ -75,14 +75,14 @@ impl AnalyzeConfig {
                 &args.trace.metrics,
             )?,
         };
-        // What was asked for by name is all that is wanted.
+        // A table requested by name is printed alone.
         let is_head = args.table.is_none() && !args.print.csv;
         let phase = config.options.phase.as_ref();
-        // Shards are made for any form of the report.
+        // Shards serve every form of the report.
         let may_want = (is_head || phase.is_some()) && args.compat.is_empty();
         config.wants_findings = may_want && (is_head || phase.is_some_and(ReportPhase::is_shard));
         if !may_want {
-            // no table looks at edges through tensors, and to find them takes time
+            // no table uses tensor edges, and finding them takes time
             config.options.tensor_deps = TensorEdges::None;
             if !args.compat.contains(&Compat::Hta) {
                 config.options.keep = KeepEvents::Memory;
@@ -92,8 +92,8 @@ impl AnalyzeConfig {
     }
 }
 
-/// Links what was named, in the phase that is wanted; `say` gets each trace. Refuses what `files`
-/// could not write. `keep` is as that of [`RunSet::rank_results`].
+/// Links the traces in the requested phase; `say` analyzes each one. Fails if `files` cannot be
+/// written. `keep` is passed on to [`RunSet::rank_results`].
 pub(super) fn load_runs<T: Send + BorshSerialize + BorshDeserialize>(
     config: AnalyzeConfig,
     work: &ReportWork,
@@ -103,7 +103,7 @@ pub(super) fn load_runs<T: Send + BorshSerialize + BorshDeserialize>(
 ) -> Result<Phased<Vec<AnalyzedRun<T>>>> {
     let progress = config.options.progress.clone();
     let mut runs = RunSet::open(config.source, config.options)?;
-    // a single file names its tables by the rank in it, which is not known before it is read
+    // the tables of a single file are named by its rank, which is unknown until the file is read
     if !runs.source.is_one_rank()
         && let Some(files) = files
     {
@@ -123,7 +123,8 @@ pub(super) fn load_runs<T: Send + BorshSerialize + BorshDeserialize>(
     })
 }
 
-/// The same at once, of what is not stored. `said_bytes` is how much memory what was said takes.
+/// Like [`load_runs`], at once and without stored results. `said_bytes` returns the memory that an
+/// analysis occupies.
 pub(super) fn load_at_once<T: Send>(
     config: AnalyzeConfig,
     say: impl Fn(LinkedTrace, AnalyzedTrace<'_>) -> Result<(T, Option<FoundRank>)> + Sync,
@@ -149,9 +150,9 @@ fn analyzed_runs<T>(
     runs: &RunSet,
     results: Vec<Option<Result<RankResult<Ranked<T>>, RunError>>>,
 ) -> Result<Vec<AnalyzedRun<T>>> {
-    // a trace of an unknown rank has figures all the same
+    // a trace of an unknown rank is still analyzed
     let results = runs.collect_runs(results, false)?;
-    // a report on nothing would pass for one of a run that does nothing
+    // an empty report would look like that of an idle run
     if results.iter().all(|run| run.members.ranks.is_empty()) {
         let (mut errors, mut excluded) = (vec![], vec![]);
         for run in results {
@@ -166,7 +167,7 @@ fn analyzed_runs<T>(
     Ok(told.collect())
 }
 
-/// Refuses tables that could not be written, before any work is done.
+/// Rejects tables that cannot be written, before any work is done.
 fn check_files(runs: &RunSet, files: &TableFiles) -> Result<()> {
     for run in &runs.runs {
         if run.is_written() {
@@ -181,12 +182,12 @@ fn check_files(runs: &RunSet, files: &TableFiles) -> Result<()> {
     Ok(())
 }
 
-/// None of a rank that was not asked for.
+/// Analyzes a rank; `None` if it was not requested.
 fn analyze_rank<T>(
     entry: RankEntry<'_>,
     say: impl Fn(LinkedTrace, AnalyzedTrace<'_>) -> Result<(T, Option<FoundRank>)>,
 ) -> Result<Option<RankResult<Ranked<T>>>> {
-    // else it would be an error of a rank that nobody asked for
+    // otherwise an unrequested rank would report an error
     if entry.has_no_times() && !entry.is_wanted(None) {
         return Ok(None);
     }
@@ -223,11 +224,11 @@ fn analyze_rank<T>(
         trace.report.anomalies.clone(),
     );
     let card = CardFacts::from_trace(&trace, entry.files());
-    // of a written graph its notes say what is missing
+    // for a written graph, its notes explain what is missing
     let is_cut = form == RankForm::Traces && trace.device.anomalies.is_cut();
     let (said, found) = say(trace, of)?;
     let files = entry.files();
-    // a written graph stands for the traces that it was made of
+    // a written graph represents the traces that it was made from
     let device = files.graph.as_ref().or(files.device.as_ref());
     let ranked = Ranked {
         label: label.clone(),
@@ -236,7 +237,7 @@ fn analyze_rank<T>(
         notes,
         anomalies,
         said,
-        // lies in the result until the members of the run are selected by it
+        // stored in the result until it has been used to select the run's members
         summary: None,
         card,
         found,
@@ -245,7 +246,7 @@ fn analyze_rank<T>(
     };
     Ok(Some(RankResult {
         label,
-        // one rank is compared with no other
+        // a single rank is not compared with others
         summary: if !is_one_rank { summary } else { None },
         notes: vec![],
         value: ranked,
@@ -274,17 +275,12 @@ fn trace_of_graph(entry: RankEntry<'_>, written: &WrittenRank) -> Result<LinkedT
 fn analyzed_run<T>(runs: &RunSet, results: RunResults<Ranked<T>>) -> AnalyzedRun<T> {
     let run = &runs.runs[results.run];
     let members = &results.members;
-    let mut notes = run.notes.clone();
+    let mut notes = runs.run_notes(&results);
     let forms = members.ranks.iter();
     let forms: Vec<_> = forms
         .map(|rank| (rank.label.as_str(), rank.value.form))
         .collect();
     notes.extend(chakra::notes(&forms));
-    notes.extend(members.mismatch_notes());
-    // whoever asked for some ranks knows that the others are not here
-    if runs.options.ranks.is_none() {
-        notes.extend(members.absent_note());
-    }
     let excluded = results.excluded();
     let absent = results.members.absent;
     let mut ranks = vec![];

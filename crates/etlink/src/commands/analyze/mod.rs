@@ -1,4 +1,4 @@
-//! `etlink analyze`: what the traces say.
+//! `etlink analyze`: prints an analysis of traces.
 
 mod card;
 mod chakra;
@@ -43,25 +43,26 @@ use results::AnalyzedRun;
 use results::AnalyzedTrace;
 use serde::Serialize;
 
-/// What the traces of one run say.
+/// Analysis of one run.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct Analyzed {
     #[serde(flatten)]
     told: AnalyzedRun<RankAnalysis>,
-    /// Over all ranks.
+    /// Totals over all ranks.
     total: RunTotals,
-    /// Who came late to collectives that all ranks have; empty for one rank.
+    /// Ranks that arrived late at collectives of all ranks; empty for a single rank.
     stragglers: Vec<StragglerStats>,
-    /// Latencies of requests that a benchmark measured, beside the trace's phases.
+    /// Request latencies measured by a benchmark, next to the trace's phases.
     requests: Vec<RequestLatency>,
-    /// Kernels are shown by their full names.
+    /// True to print full kernel names.
     #[serde(skip)]
     full_names: bool,
-    /// Each step from the latest begin on a rank to the latest end; empty for one rank.
+    /// Durations of the steps, from the last start on a rank to the last end; empty for a single
+    /// rank.
     #[serde(skip)]
     job_steps_ns: Vec<i64>,
-    /// What the run would gain most from; none of written graphs.
+    /// Largest possible gains of the run; `None` for written graphs.
     #[serde(skip_serializing_if = "Option::is_none")]
     findings: Option<RunFindings>,
 }
@@ -70,7 +71,7 @@ impl JsonReport for RunReports<Analyzed> {
     const SCHEMA: &'static str = "etlink.analyze";
 }
 
-/// Tables of a run, not of each rank.
+/// Tables of a run rather than of each rank.
 pub(super) const OF_ALL_RANKS: [&str; 3] = ["metrics", "stragglers", "requests"];
 
 pub fn run(args: AnalyzeArgs) -> Result<Outcome> {
@@ -86,7 +87,7 @@ pub fn run(args: AnalyzeArgs) -> Result<Outcome> {
         sequences_of: args.sequences_of.clone(),
         memory_timeline: args.table.as_deref() == Some("memory_timeline"),
     };
-    // made before the traces are read: what lies there already is refused first
+    // before the traces are read, so that existing files are refused early
     let files = TableFiles::new(&args)?;
     let card = CardTarget::new(args.workload_card.as_ref(), args.overwrite.overwrite)?;
     let config = AnalyzeConfig::from_args(&args)?;
@@ -94,7 +95,7 @@ pub fn run(args: AnalyzeArgs) -> Result<Outcome> {
         Phased::Report(told) => told,
         Phased::Stored(shard) => return print_shard(&shard, args.print.json),
     };
-    // who reads what is printed may go away before its end
+    // before printing: the reader of the output may go away early
     let replaced = files.map_or(Ok(()), |files| files.replace_tables(&told));
     let peaks = HardwarePeaks {
         tflops: args.peak_tflops,
@@ -161,7 +162,7 @@ fn analyze_runs(
             ),
         ],
         cache_settings: match files {
-            // tables are written of each rank while it is there
+            // each rank's tables are written while its trace is in memory
             Some(_) => None,
             None => Some(vec![("findings", wants_findings.to_string())]),
         },
@@ -175,7 +176,7 @@ fn analyze_runs(
         } else {
             None
         };
-        // discovery has settled whether the name or the trace is believed
+        // discovery has settled whether to trust the file name or the trace
         let rank = of.rank.or(analysis.rank);
         if let Some(files) = files {
             files.write_tables(trace, &AnalyzedTrace { rank, ..of })?;
@@ -186,7 +187,7 @@ fn analyze_runs(
         retained_bytes(entry, ranked.said.memory_bytes(), ranked.found.as_ref())
     })?;
     runs.and_then(|mut runs| {
-        // what shards have found is not printed in each form
+        // shards compute findings even if this form of the report does not print them
         if !wants_findings {
             let ranks = runs.iter_mut().flat_map(|run| &mut run.ranks);
             ranks.for_each(|rank| rank.found = None);
@@ -195,7 +196,7 @@ fn analyze_runs(
     })
 }
 
-/// The tables that there are; refuses what does not go together.
+/// Checks the arguments. Returns the names of the available tables.
 fn check_args(args: &AnalyzeArgs) -> Result<Vec<&'static str>> {
     let as_hta = !args.compat.is_empty();
     if as_hta && !args.compat.contains(&Compat::Hta) {
@@ -219,20 +220,20 @@ fn check_args(args: &AnalyzeArgs) -> Result<Vec<&'static str>> {
             tables.join(", ")
         );
     }
-    // an empty table would say that the trace has none
+    // an empty table would suggest that the trace has no sequences
     if args.table.as_deref() == Some("sequences") && args.sequences_of.is_none() {
         bail!("--table sequences needs --sequences-of OP: those of which ops?");
     }
     Ok(tables)
 }
 
-/// What HTA says of one run.
+/// HTA's analysis of one run.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct AsHta {
     #[serde(flatten)]
     told: AnalyzedRun<HtaTables>,
-    /// Over all ranks.
+    /// Tables over all ranks.
     total: HtaRunTables,
 }
 
@@ -240,7 +241,7 @@ impl JsonReport for RunReports<AsHta> {
     const SCHEMA: &'static str = "etlink.hta";
 }
 
-/// HTA's numbers.
+/// Prints HTA's tables.
 fn as_hta(args: &AnalyzeArgs, tables: &[&str]) -> Result<Outcome> {
     let settings = HtaOptions {
         include_last: args.compat.contains(&Compat::IncludeLastStep),
@@ -286,7 +287,7 @@ fn exit_outcome<'a, T: 'a>(
     told: impl Iterator<Item = &'a AnalyzedRun<T>> + Clone,
 ) -> Outcome {
     if args.print.csv {
-        // CSV has no place for them; JSON has them in it, and text prints them above its tables
+        // CSV has no place for notes; JSON contains them, and text prints them above its tables
         AnalyzedRun::print_notes(told.clone());
     }
     if told.into_iter().any(|run| !run.excluded.is_empty()) {
@@ -299,7 +300,7 @@ fn exit_outcome<'a, T: 'a>(
 impl Analyzed {
     fn new(mut told: AnalyzedRun<RankAnalysis>, peaks: HardwarePeaks) -> Analyzed {
         let ranks = told.ranks.iter_mut();
-        // taken: the join owns them, and they are no part of what is printed
+        // take the summaries: the join owns them, and they are not printed
         let summaries = ranks.filter_map(|rank| rank.summary.take()).collect();
         let found = told.ranks.iter_mut().map(|rank| rank.found.take());
         let found: Vec<Option<FoundRank>> = found.collect();
@@ -339,7 +340,7 @@ impl Analyzed {
             vec![]
         };
         told.notes.extend(joined.match_notes());
-        // a doubtful clock matters only where somebody came late by it
+        // an uncertain clock matters only if a rank arrived late by it
         if stragglers.iter().any(|rank| rank.last > 0) {
             let mut forms = told.ranks.iter().map(|rank| rank.form);
             let is_written = forms.any(|form| form != RankForm::Traces);

@@ -1,5 +1,5 @@
 //! `--parquet DIR`: the trace as tables, `DIR/<run>/<table>/<label>.parquet`: a folder per table,
-//! which readers take as one table.
+//! which readers treat as one table.
 
 use super::results::{AnalyzedRun, AnalyzedTrace};
 use crate::args::AnalyzeArgs;
@@ -14,25 +14,25 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What `--parquet` writes: a set of files for each run.
+/// Output files of `--parquet`: a set per run.
 pub(super) struct TableFiles {
     dir: PathBuf,
     overwrite: bool,
-    /// Replaces what an earlier run left, also of ranks that this one has not.
+    /// True to replace all files of an earlier run, including ranks that this run does not have.
     whole: bool,
-    /// By the folder of the run.
+    /// Tables of each run, by the run's folder.
     runs: Mutex<BTreeMap<PathBuf, Arc<ParquetRun>>>,
 }
 
 /// The tables of one run.
 struct ParquetRun {
     set: FileSet,
-    /// Names of all files of an earlier run that this one replaces.
+    /// Names of all files of an earlier run that this run replaces.
     earlier: Vec<String>,
 }
 
 impl TableFiles {
-    /// None without `--parquet`.
+    /// Makes the output files; `None` without `--parquet`.
     pub(super) fn new(args: &AnalyzeArgs) -> Result<Option<TableFiles>> {
         let Some(dir) = args.parquet.clone() else {
             return Ok(None);
@@ -40,7 +40,7 @@ impl TableFiles {
         Ok(Some(TableFiles {
             dir,
             overwrite: args.overwrite.overwrite,
-            // of one rank alone, or some, the tables of the others are not stale
+            // if only some ranks are analyzed, the tables of the others are not stale
             whole: args.overwrite.overwrite
                 && storage::is_folder(&args.path)
                 && args.choice.ranks.is_none(),
@@ -48,7 +48,7 @@ impl TableFiles {
         }))
     }
 
-    /// Refuses files that are there already, before any work is done.
+    /// Rejects files that already exist, before any work is done.
     pub(super) fn refuse_existing<'a>(
         &self,
         run: &Path,
@@ -59,14 +59,14 @@ impl TableFiles {
             for table in TraceTable::ALL {
                 files
                     .set
-                    // the format is not looked at: the writer of the table fills the file
+                    // the format does not matter: the table's writer fills the file
                     .target(&file_name(table, label), OutputFormat::EtPlus)?;
             }
         }
         Ok(())
     }
 
-    /// Writes the tables of a trace. They have their places when all are [put in
+    /// Writes the tables of a trace under temporary names, until all are [put in
     /// place](TableFiles::replace_tables).
     pub(super) fn write_tables(&self, trace: &LinkedTrace, of: &AnalyzedTrace<'_>) -> Result<()> {
         if of.written {
@@ -83,9 +83,9 @@ impl TableFiles {
         Ok(())
     }
 
-    /// Puts the tables of the runs in place, without those of traces that turned out not to be of
-    /// their run; what an earlier run left goes. Where traces are left out whose tables would be
-    /// lost by that, all stay as they are.
+    /// Puts the tables of the runs in place, without tables of excluded traces, and removes the
+    /// tables of an earlier run. Changes nothing if traces are excluded and tables of an earlier
+    /// run would be lost.
     pub(super) fn replace_tables<T>(&self, runs: &[AnalyzedRun<T>]) -> Result<()> {
         for run in runs {
             let files = self.run_files(Path::new(&run.run))?;
@@ -111,10 +111,10 @@ impl TableFiles {
     }
 
     fn run_files(&self, run: &Path) -> Result<Arc<ParquetRun>> {
-        // a map is whole at any time: a panic on another rank's thread does it no harm
+        // the map is always consistent: a panic on another rank's thread does no harm
         let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(files) = runs.get(run) {
-            // a set holds the lock of its folder: a second one of this process would be refused
+            // a set holds the lock of its folder: a second set in this process would be refused
             return Ok(Arc::clone(files));
         }
         let set = FileSet::new(&self.dir.join(run), self.overwrite)?;
@@ -133,10 +133,10 @@ fn file_name(table: TraceTable, label: &str) -> String {
     format!("{}/{label}.parquet", table.name())
 }
 
-/// The tables that an earlier run wrote.
+/// Returns the names of the tables that an earlier run wrote.
 ///
 /// # Errors
-/// If there are others: readers would take them as part of the table.
+/// The folder has other tables: readers would treat them as part of the table.
 fn earlier_tables(folder: &Path) -> Result<Vec<String>> {
     let mut names = vec![];
     for table in TraceTable::ALL {
@@ -166,7 +166,7 @@ fn earlier_tables(folder: &Path) -> Result<Vec<String>> {
             names.push(format!("{}/{name}", table.name()));
         }
     }
-    // folders are listed in any order, and messages name the first
+    // folders are listed in any order, and messages name the first file
     names.sort();
     Ok(names)
 }

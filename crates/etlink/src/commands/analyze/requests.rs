@@ -1,41 +1,41 @@
-//! Latencies of requests, as a benchmark measured them at the client, beside what the trace says of
-//! the phases that make them.
+//! Request latencies measured by a benchmark's client, next to the corresponding phases of the
+//! trace.
 
 use etlink_analyze::{PhaseTotals, RunMetric, RunTotals};
 use etlink_metrics::{LatencyKind, WorkloadCard};
 use etlink_run::measurements::RunMeasurements;
 use serde::Serialize;
 
-/// A latency of the requests of a benchmark.
+/// A latency of a benchmark's requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct RequestLatency {
     /// File of the benchmark's result.
     pub(super) file: String,
-    /// What ran the model, as the benchmark calls it.
+    /// Inference engine, as named by the benchmark.
     pub(super) backend: String,
-    /// The model.
+    /// Name of the model.
     pub(super) model: String,
-    /// Requests that were answered.
+    /// Number of answered requests.
     pub(super) requests: u64,
-    /// Which latency.
+    /// Kind of latency.
     pub(super) latency: LatencyKind,
-    /// Mean, ns.
+    /// Mean, in ns.
     pub(super) mean_ns: Option<i64>,
-    /// Median, ns.
+    /// Median, in ns.
     pub(super) median_ns: Option<i64>,
-    /// 99th percentile, ns.
+    /// 99th percentile, in ns.
     pub(super) p99_ns: Option<i64>,
-    /// The steps of the trace that make it: `prefill` or `decode`.
+    /// Phase of the trace that this latency depends on: `prefill` or `decode`.
     pub(super) trace_phase: &'static str,
-    /// Such steps in the trace, over all ranks.
+    /// Number of steps of that phase in the trace, over all ranks.
     pub(super) trace_steps: u64,
-    /// Their mean time on the host or on the device, the longer, ns; none where the trace has no such
-    /// steps.
+    /// Mean time of these steps on the host or on the device, whichever is longer, in ns; `None` if
+    /// the trace has none.
     pub(super) trace_mean_ns: Option<i64>,
 }
 
-/// The latencies of all benchmarks beside a run.
+/// Returns the latencies of all benchmarks next to a run.
 pub(super) fn request_latencies(
     measured: &RunMeasurements,
     total: &RunTotals,
@@ -64,7 +64,7 @@ pub(super) fn request_latencies(
     all
 }
 
-/// A step whose host runs ahead is over when the device is.
+/// Returns the mean time of a step, in ns. A step whose host runs ahead ends when the device does.
 fn step_mean_ns(totals: &PhaseTotals) -> i64 {
     let steps = i64::try_from(totals.durations.count)
         .unwrap_or(i64::MAX)
@@ -73,7 +73,8 @@ fn step_mean_ns(totals: &PhaseTotals) -> i64 {
     on_device.max(totals.durations.mean_ns().round() as i64)
 }
 
-/// A first token waits for a prefill, each other one for a decode; a whole request has both.
+/// Returns the phase that a latency depends on: the first token waits for a prefill, each later one
+/// for a decode, and a whole request for both.
 fn phase_of(kind: LatencyKind) -> &'static str {
     match kind {
         LatencyKind::Ttft => "prefill",
@@ -82,8 +83,8 @@ fn phase_of(kind: LatencyKind) -> &'static str {
     }
 }
 
-/// Tokens per second of a training, by the batch and the sequence length of a workload card and the
-/// step time of the trace.
+/// Returns the tokens per second of a training run, from the batch size and sequence length of a
+/// workload card and the trace's step time.
 pub(super) fn card_metrics(measured: &RunMeasurements, total: &RunTotals) -> Option<RunMetric> {
     let card = measured.card()?;
     let step = total
@@ -98,7 +99,7 @@ pub(super) fn card_metrics(measured: &RunMeasurements, total: &RunTotals) -> Opt
     })
 }
 
-/// Tokens of a step of the whole job.
+/// Returns the tokens per step of the whole job.
 fn training_tokens(card: &WorkloadCard) -> Option<u64> {
     let is_training = card.model.phase == "training";
     card.batch_size?
@@ -183,7 +184,7 @@ mod tests {
         let value = card_metrics(&with(&["training"]), &total).map(|metric| metric.value);
         assert_eq!(value, Some(16_384.0));
         assert_eq!(card_metrics(&with(&["serving"]), &total), None);
-        // copies of one card agree; cards that differ say nothing
+        // copies of one card agree; cards that differ are ignored
         let value = card_metrics(&with(&["training"; 2]), &total).map(|metric| metric.value);
         assert_eq!(value, Some(16_384.0));
         let measured = with(&["training", "serving"]);

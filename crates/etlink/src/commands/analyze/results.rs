@@ -1,4 +1,4 @@
-//! What was said of the traces of a run.
+//! Results of analyzing the traces of a run.
 
 use super::card::CardFacts;
 use super::chakra::RankForm;
@@ -13,41 +13,41 @@ use etlink_run::membership::Excluded;
 use serde::Serialize;
 use std::path::Path;
 
-/// Of what a trace is.
+/// Identity of an analyzed trace.
 #[derive(Clone, Copy)]
 #[cfg_attr(
     not(feature = "parquet"),
     allow(dead_code, reason = "only tables are named by run and label")
 )]
 pub(super) struct AnalyzedTrace<'a> {
-    /// Folder of the run, empty for a file.
+    /// Folder of the run; empty for a file.
     pub(super) run: &'a Path,
-    /// As in [`Ranked`].
+    /// Label, as in [`Ranked`].
     pub(super) label: &'a str,
-    /// The rank that the file's name tells.
+    /// Rank according to the file name.
     pub(super) rank: Option<i64>,
-    /// Whether it is a written graph.
+    /// True if the trace is a written graph.
     pub(super) written: bool,
 }
 
-/// One run: what was said of each of its ranks.
+/// Results of one run, per rank.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct AnalyzedRun<T> {
-    /// Folder of the run, empty for a file.
+    /// Folder of the run; empty for a file.
     pub(super) run: String,
-    /// What it is called in text: as its folder, or as the source where it lies there beside others.
+    /// Name in text: the folder, or the source for traces directly in a folder with several runs.
     #[serde(skip)]
     pub(super) name: String,
-    /// What is to be known of the files.
+    /// Notes about the files.
     pub(super) notes: Vec<String>,
-    /// Each rank.
+    /// Results per rank.
     pub(super) ranks: Vec<Ranked<T>>,
-    /// Traces that could not be linked, or are not of the run.
+    /// Traces that could not be linked, or do not belong to the run.
     pub(super) excluded: Vec<Excluded>,
-    /// Ranks of the run of which nothing is told here.
+    /// Ranks of the run without results here.
     pub(super) absent: Vec<GlobalRank>,
-    /// What was measured beside the traces.
+    /// Measurements next to the traces.
     #[serde(skip)]
     pub(super) measured: RunMeasurements,
 }
@@ -55,38 +55,38 @@ pub(super) struct AnalyzedRun<T> {
 #[derive(Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct Ranked<T> {
-    /// What the rank is called: its number, or the name of its file.
+    /// Label of the rank: its number, or the name of its file.
     pub(super) label: String,
-    /// Its device trace.
+    /// Path of the device trace.
     pub(super) device_trace: String,
-    /// Its host trace.
+    /// Path of the host trace.
     pub(super) host_trace: Option<String>,
-    /// What is to be known of its traces.
+    /// Notes about the rank's traces.
     pub(super) notes: Vec<String>,
-    /// What was wrong in them.
+    /// Defects of the rank's traces.
     pub(super) anomalies: Anomalies,
-    /// What it was read from.
+    /// Source of the rank's data.
     #[serde(skip)]
     pub(super) form: RankForm,
-    /// Its device trace ends before its recording did.
+    /// True if the device trace is truncated.
     #[serde(skip)]
     pub(super) is_cut: bool,
     #[serde(flatten)]
     pub(super) said: T,
-    /// What it has in common with the others.
+    /// Data for joining the rank with the others.
     #[serde(skip)]
     #[borsh(skip)]
     pub(super) summary: Option<RankSummary>,
-    /// What its traces say for a workload card.
+    /// Facts from the traces for a workload card.
     #[serde(skip)]
     pub(super) card: CardFacts,
-    /// What may cost it time, where that is asked for.
+    /// Possible gains of the rank, if requested.
     #[serde(skip)]
     pub(super) found: Option<FoundRank>,
 }
 
 impl<T> AnalyzedRun<T> {
-    /// What people should know first, of all runs.
+    /// Prints the notes on all runs.
     pub(super) fn print_notes<'r>(runs: impl Iterator<Item = &'r AnalyzedRun<T>>)
     where
         T: 'r,
@@ -103,7 +103,6 @@ impl<T> AnalyzedRun<T> {
         });
         let mut all = self.notes.clone();
         all.extend(table::same_notes(of_ranks));
-        all.extend(self.excluded.iter().map(Excluded::note));
         if notes::is_verbose() {
             for rank in &self.ranks {
                 let name = self.name_of(rank);
@@ -117,14 +116,14 @@ impl<T> AnalyzedRun<T> {
         all
     }
 
-    /// What is wrong with device rows, before all figures.
+    /// Returns lines about defects of device rows, printed before all figures.
     pub(super) fn row_damage_lines(&self) -> String {
         let ranks = self.ranks.iter();
         let ranks = ranks.map(|rank| (rank.label.as_str(), &rank.anomalies));
         row_damage_lines(ranks, self.ranks.len() + self.excluded.len() == 1)
     }
 
-    /// What its figures lack: a line, where device traces are cut.
+    /// Returns a line about truncated device traces; empty if there are none.
     pub(super) fn cut_line(&self) -> String {
         let cut = self.ranks.iter().filter(|rank| rank.is_cut);
         let labels: Vec<&str> = cut.map(|rank| rank.label.as_str()).collect();
@@ -132,7 +131,7 @@ impl<T> AnalyzedRun<T> {
         cut_line(&labels, is_only_trace)
     }
 
-    /// What a rank is called in notes. Of a single trace you know which one is meant.
+    /// Returns the name of a rank for notes; empty for a single trace, which needs none.
     fn name_of(&self, rank: &Ranked<T>) -> String {
         if self.ranks.len() + self.excluded.len() > 1 {
             table::rank(&rank.label)

@@ -1,4 +1,4 @@
-//! A build without the feature `parquet` writes no tables.
+//! Placeholder for builds without the feature `parquet`, which write no tables.
 
 use super::results::{AnalyzedRun, AnalyzedTrace};
 use crate::args::AnalyzeArgs;
@@ -7,11 +7,11 @@ use etlink_link::LinkedTrace;
 use etlink_run::MissingFeature;
 use std::path::Path;
 
-/// What `--parquet` would write.
+/// Output of `--parquet`; has no values.
 pub(super) enum TableFiles {}
 
 impl TableFiles {
-    /// Refuses `--parquet`.
+    /// Rejects `--parquet`.
     pub(super) fn new(args: &AnalyzeArgs) -> Result<Option<TableFiles>> {
         if args.parquet.is_none() {
             return Ok(None);

@@ -1,5 +1,5 @@
-//! `etlink check`: what a simulator or another reader would choke on, in each file and between
-//! those of several ranks.
+//! `etlink check`: reports problems for simulators and other readers, in each file and between the
+//! files of several ranks.
 
 mod sarif;
 
@@ -26,10 +26,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// Kernel names run to hundreds of characters; JSON has them whole.
+/// Maximum length of a name in a message: kernel names can have hundreds of characters. JSON has
+/// them in full.
 const NAME_LETTERS: usize = 100;
 
-/// What was found in one file, or between the files of all ranks.
+/// Findings in one file, or between the files of all ranks.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct Checked {
@@ -37,7 +38,7 @@ pub(super) struct Checked {
     ok: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     summary: Option<GraphSummary>,
-    /// The ranks that were compared.
+    /// Numbers of the ranks that were compared.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     ranks: Vec<i64>,
     findings: Vec<Finding>,
@@ -50,12 +51,12 @@ impl JsonReport for FileReports<Checked> {
 }
 
 impl Checked {
-    /// Whether the exit code calls it good.
+    /// Returns true if the exit code counts the file as good.
     fn is_fine(&self, strict: bool) -> bool {
         self.ok && (!strict || self.findings.is_empty())
     }
 
-    /// Leaves out what breaks other rules. A file that is not read may break any.
+    /// Drops findings of other rules. An unreadable file stays, since it may break any rule.
     fn keep_rules(&mut self, rules: &[&str]) {
         self.findings.retain(|finding| {
             finding.kind == FindingKind::Unreadable || rules.contains(&finding.rule)
@@ -64,7 +65,8 @@ impl Checked {
     }
 }
 
-/// A warning is what some readers stumble over: only --strict makes it a fault.
+/// Returns true if no finding is an error. Warnings affect only some readers, and fail only with
+/// --strict.
 fn has_no_error(findings: &[Finding]) -> bool {
     findings
         .iter()
@@ -76,7 +78,7 @@ fn find_rule(id: &str) -> Result<&'static CheckRule> {
     rule.with_context(|| format!("{id:?} is no rule; `etlink check --explain all` lists them"))
 }
 
-/// What a rule is for, and what readers do.
+/// Explains the purpose of a rule, and the behavior of readers.
 fn explain(id: &str) -> Result<String> {
     let rules = match id {
         "all" => RULES.iter().collect(),
@@ -100,7 +102,7 @@ pub fn run(args: CheckArgs) -> Result<Outcome> {
     let rules = args.rule.iter().map(|id| find_rule(id));
     let rules: Vec<&str> = rules.map(|rule| Ok(rule?.id)).collect::<Result<_>>()?;
     let mut files = vec![];
-    // named one by one: who names a file need not have the others
+    // files named individually: the user need not have the other ranks
     let mut named = BTreeSet::new();
     for path in &args.paths {
         if is_folder(path) {
@@ -109,7 +111,7 @@ pub fn run(args: CheckArgs) -> Result<Outcome> {
                 notes::print_note(&format!("{why}: what is in it is left out"));
             }
             let found = written_files(path)?;
-            // a folder without files would pass, and a script would go on with nothing
+            // a folder without files would pass, and a script would continue with nothing
             if found.is_empty() {
                 bail!(
                     "{}: no Chakra traces or merged traces in it",
@@ -132,7 +134,7 @@ pub fn run(args: CheckArgs) -> Result<Outcome> {
     let budget = MemoryBudget::new(args.resources.memory, threads);
     let needs: Vec<RankMemory> = files
         .iter()
-        // files come one after another, and malloc keeps a part of what each gave back
+        // files come one after another, and malloc keeps a part of the memory that each freed
         .map(|file| RankMemory::of(None, Some(file)).in_turn())
         .collect();
     budget.check(&needs)?;
@@ -142,7 +144,7 @@ pub fn run(args: CheckArgs) -> Result<Outcome> {
         let sets = compare_ranks(&mut checked, &named);
         checked.extend(sets);
     } else {
-        // a rank whose file is left out would seem to have none
+        // a rank whose file was left out would seem to have none
         notes::print_note(&format!(
             "--ranks leaves out {left_out} of {all_files} files: each file is checked, not how ranks \
              fit together"
@@ -168,20 +170,21 @@ pub fn run(args: CheckArgs) -> Result<Outcome> {
     })
 }
 
-/// Whether a file is of a rank that was asked for, by its name.
+/// Returns true if the file name belongs to a selected rank.
 fn is_chosen(choice: &RankArgs, file: &Path) -> bool {
     let Some(ranks) = &choice.ranks else {
         return true;
     };
-    // a name without a rank is of none that was asked for
+    // a name without a rank does not belong to any selected rank
     let rank = prefix_and_rank(file).and_then(|(_, rank)| u32::try_from(rank).ok());
     rank.is_some_and(|rank| ranks.has(rank))
 }
 
-/// What was found in each file. One that cannot be read is a fault beside the others' results.
+/// Returns the findings of each file. An unreadable file counts as an error next to the results of
+/// the others.
 ///
 /// # Errors
-/// No file can be read: the first error.
+/// The first error, if no file can be read.
 fn checked_files(files: &[PathBuf], results: Vec<Result<Checked>>) -> Result<Vec<Checked>> {
     let count = results.len();
     let mut checked = vec![];
@@ -235,9 +238,9 @@ fn check_file(path: &Path) -> Result<Checked> {
     })
 }
 
-/// Compares the ranks of each prefix, with the `comm_group.json` beside them. Of a rank alone, in a
-/// folder, it is only looked at which others it needs; where its file was `named`, a note says that
-/// it is not compared.
+/// Compares the ranks of each prefix, using the `comm_group.json` next to them. For a single rank
+/// in a folder, only looks for other ranks that it needs; if its file is in `named`, prints a note
+/// instead.
 fn compare_ranks(checked: &mut [Checked], named: &BTreeSet<String>) -> Vec<Checked> {
     let mut sets: BTreeMap<PathBuf, Vec<(String, RankNodes)>> = BTreeMap::new();
     for one in checked {
@@ -263,7 +266,7 @@ fn compare_ranks(checked: &mut [Checked], named: &BTreeSet<String>) -> Vec<Check
         }
         let ranks = set.into_iter().map(|(_, nodes)| nodes).collect();
         let checked = compare_set(&prefix, ranks);
-        // a rank alone has nobody to disagree with
+        // a single rank cannot disagree with others
         if checked.ranks.len() > 1 || !checked.findings.is_empty() {
             compared.push(checked);
         }
@@ -271,11 +274,11 @@ fn compare_ranks(checked: &mut [Checked], named: &BTreeSet<String>) -> Vec<Check
     compared
 }
 
-/// Compares the ranks of a prefix. Of one alone it is only looked at which others it needs.
+/// Compares the ranks of a prefix. For a single rank, only looks for other ranks that it needs.
 fn compare_set(prefix: &Path, mut set: Vec<RankNodes>) -> Checked {
-    // files are sorted by name, which has rank 10 before rank 2
+    // files are sorted by name, which puts rank 10 before rank 2
     set.sort_by_key(RankNodes::rank);
-    // a rank that is there plain and packed is one
+    // a rank with both a plain and a compressed file is one rank
     set.dedup_by_key(|nodes| nodes.rank());
     let (groups, unreadable) = match groups_beside(prefix) {
         Ok(groups) => (groups, None),
@@ -285,7 +288,7 @@ fn compare_set(prefix: &Path, mut set: Vec<RankNodes>) -> Checked {
     let is_unreadable = !findings.is_empty();
     findings.extend(check_ranks(&set, groups.as_ref()));
     if is_unreadable {
-        // nobody knows which groups the list has
+        // the groups in the list are unknown
         findings.retain(|finding| finding.kind != FindingKind::GroupNotListed);
     }
     if set.len() == 1 {
@@ -307,7 +310,7 @@ fn describe_file(checked: &Checked) -> String {
         checked.ok,
         checked.summary.as_ref().map(|summary| summary.format),
     ) {
-        // nothing in it is wrong, but it is not what simulators take
+        // nothing in the file is wrong, but simulators do not accept it
         (true, Some(FileKind::HostTrace)) => "ok, but a host trace that is not linked",
         (true, _) => "ok",
         (false, _) => "faults",
@@ -337,7 +340,7 @@ fn describe_file(checked: &Checked) -> String {
         );
         for example in finding.examples.iter().take(EXAMPLES) {
             let place = match finding.kind {
-                // whole: the reason stands behind a path that may be long
+                // in full: the reason follows a path that may be long
                 FindingKind::Unreadable => example.detail.clone(),
                 _ => describe_example(example),
             };

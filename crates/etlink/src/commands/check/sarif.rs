@@ -1,4 +1,4 @@
-//! Findings in SARIF 2.1.0, which code hosts and editors show beside files.
+//! Findings in SARIF 2.1.0, which code hosts and editors show next to files.
 //!
 //! Specification: <https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html>.
 
@@ -8,7 +8,7 @@ use etlink_chakra::finding::{EXAMPLES, Finding, FindingExample};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// One log with one run: all rules, and a result for each finding.
+/// Returns one log with one run: all rules, and a result per finding.
 pub(super) fn sarif_log(checked: &[Checked]) -> Value {
     let results: Vec<Value> = checked
         .iter()
@@ -46,7 +46,7 @@ fn result(file: &Checked, finding: &Finding) -> Value {
     let places: Vec<Value> = finding
         .examples
         .iter()
-        // JSON has them all
+        // JSON has all of them
         .take(EXAMPLES)
         .map(|example| location(&file.file, example))
         .collect();
@@ -93,13 +93,13 @@ fn location(file: &str, example: &FindingExample) -> Value {
         location["message"] = json!({ "text": example.detail });
     }
     if !example.nodes.is_empty() {
-        // what the format leaves to its writers
+        // the format leaves this field to its writers
         location["properties"] = json!({ "nodes": example.nodes });
     }
     location
 }
 
-/// A path as a reference of RFC 3986: what has a meaning there is escaped.
+/// Converts a path to a reference as in RFC 3986, with reserved characters escaped.
 fn file_uri(path: &str) -> String {
     let mut uri = String::new();
     if path.starts_with('/') {

@@ -6,10 +6,10 @@ use anyhow::{Result, bail};
 use arrow_array::RecordBatch;
 
 impl DiffDocument {
-    /// One of its tables.
+    /// Returns one of the tables.
     ///
     /// # Errors
-    /// There is none of this name.
+    /// There is no table of this name.
     pub fn table(&self, name: &str) -> Result<RecordBatch> {
         let diff = &self.diff;
         match name {

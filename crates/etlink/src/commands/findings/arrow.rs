@@ -7,13 +7,13 @@ use arrow_array::RecordBatch;
 use etlink_findings::{CauseEvidence, KINDS, RunFinding};
 
 impl FindingsReport {
-    /// A line for each finding.
+    /// Returns a table with a row per finding.
     ///
     /// # Errors
-    /// Not by anything in it.
+    /// Never fails because of the content.
     pub fn table(&self) -> Result<RecordBatch> {
         let blank = RunFinding {
-            // any kind: of the blank record only the names and types of columns are taken
+            // any kind: the blank record only provides the names and types of columns
             kind: KINDS[0].kind,
             subject: String::new(),
             ranks: vec![],

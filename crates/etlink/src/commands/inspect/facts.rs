@@ -124,7 +124,7 @@ pub(crate) struct HostFacts {
     time: String,
     /// Number of nodes.
     nodes: usize,
-    /// Nodes with the id that device traces have too.
+    /// Number of nodes with an id that device traces also have.
     nodes_with_id: usize,
     /// Numbers of the threads.
     threads: Vec<u32>,
@@ -144,7 +144,7 @@ impl HostFacts {
     pub(super) fn new(trace: &HostTrace) -> HostFacts {
         let header = &trace.header;
         let mut threads = trace.nodes.tid.clone();
-        // nodes of threads alternate, so only sorted ones are found to be the same
+        // sort first: nodes of threads alternate, and `dedup` only compares neighbors
         threads.sort_unstable();
         threads.dedup();
         let ids = trace.nodes.rf_id.iter();
@@ -185,7 +185,7 @@ pub(crate) struct DeviceFacts {
     base_ns: i64,
     /// Number of CPU ops.
     cpu_ops: usize,
-    /// CPU ops with the id that host traces have too.
+    /// Number of CPU ops with an id that host traces also have.
     ops_with_id: usize,
     /// Number of runtime calls.
     runtime_calls: usize,
@@ -335,7 +335,7 @@ pub(crate) struct SimulationFacts {
     nodes: usize,
     /// Last time in the log, ns.
     last_ns: i64,
-    /// Whether the simulation reached its end.
+    /// True if the simulation reached its end.
     has_end: bool,
     /// Lines that could not be read.
     damaged_lines: u64,

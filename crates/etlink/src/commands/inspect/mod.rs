@@ -1,4 +1,4 @@
-//! `etlink inspect`: what kind of file is this, what is in it.
+//! `etlink inspect`: prints the kind and content of files.
 
 pub(super) mod facts;
 
@@ -26,7 +26,7 @@ use serde_json::Value;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-/// A text workload has a line of some hundred bytes for each layer.
+/// Maximum size of a text workload in bytes; one has a line of some hundred bytes per layer.
 const MAX_WORKLOAD_BYTES: u64 = 64 << 20;
 
 impl JsonReport for FileReports<FileFacts> {
@@ -58,7 +58,7 @@ pub fn run(args: InspectArgs) -> Result<Outcome> {
                 all.push(facts);
                 is_damaged |= damaged;
             }
-            // what the other files are is worth knowing all the same
+            // report the other files anyway
             Err(error) => errors.push(error),
         }
     }
@@ -86,13 +86,13 @@ pub fn run(args: InspectArgs) -> Result<Outcome> {
     })
 }
 
-/// What is in a file, and whether that is damaged.
+/// Returns facts about a file, and true if the file is damaged.
 fn inspect_file(file: &Path, options: &RunOptions) -> Result<(FileFacts, bool)> {
     let run = Run::open(RunSource::File(file.to_owned()), options.clone())?;
     options.progress.phase("reading");
     let rank = run.only_rank()?;
     let input = rank.open_file()?;
-    // before the content is read, which takes the input
+    // before reading the content, which consumes the input
     let (kind, stored) = (input.kind, input.stored_bytes);
     let what = if input.is_view {
         "a view for Perfetto that etlink wrote, not a recording"
@@ -102,12 +102,12 @@ fn inspect_file(file: &Path, options: &RunOptions) -> Result<(FileFacts, bool)> 
     let taken_by = if input.is_view {
         "ui.perfetto.dev and other viewers: no command takes it"
     } else if input.is_read_back {
-        // in a folder it lies beside what it was made of
+        // a folder also contains the source of such a file
         "link --device, analyze, findings, replay, report, top, diff, as a file; not in a folder"
     } else {
         kind.taken_by()
     };
-    // A trace is of one process. Of a report of several it is told which they are.
+    // A trace covers one process. For a report of several processes, list them.
     let processes = match (&input.plain_path, kind.has_processes()) {
         (Some(path), true) => database_processes(path)?,
         _ => vec![],
@@ -147,7 +147,7 @@ fn read_contents(
         );
     }
     match input.kind {
-        // its events are ranges that etlink drew: counts of them would pass for those of a program
+        // the events are ranges that etlink drew: their counts would look like a program's
         InputKind::KinetoTrace if input.is_view => Ok((ContentFacts::View {}, false)),
         InputKind::HostTrace => {
             let trace = read_host(input, threads, etlink_link::TensorEdges::None)?;
@@ -243,21 +243,21 @@ fn read_contents(
     }
 }
 
-/// One line per fact; lists and tables one line per entry.
+/// Formats one line per fact; lists and tables have one line per entry.
 fn fact_lines(facts: &FileFacts) -> Result<String> {
     let mut rows = FactRows::default();
     let values = serde_json::to_value(facts)?;
     for (key, value) in values.as_object().into_iter().flatten() {
-        // `kind` says it already
+        // `kind` has the same information
         if key == "format" {
             continue;
         }
         let name = key.replace('_', " ");
         match value {
-            // what a trace does not say is left out here, and null in JSON
+            // facts that the trace lacks are omitted here, and null in JSON
             Value::Null => {}
             Value::Array(list) if list.is_empty() => {}
-            // keys name their unit, in JSON as here
+            // keys name their unit, as in JSON
             Value::Number(bytes) if key.ends_with("bytes") => {
                 rows.add(&name, mb(bytes.as_u64().unwrap_or(0)), "")
             }
@@ -274,7 +274,7 @@ fn fact_lines(facts: &FileFacts) -> Result<String> {
             Value::Array(list) if list.len() > 3 || list.iter().any(Value::is_object) => {
                 rows.add(&name, list.len(), "");
                 list.iter()
-                    // threads and streams can be thousands; JSON has them all
+                    // there can be thousands of threads and streams; JSON has all of them
                     .take(20)
                     .for_each(|entry| rows.add("", "", value_text(entry)));
             }

@@ -1,4 +1,4 @@
-//! `etlink merge`: every rank of a folder, one output each or one of all, joined with the others.
+//! `etlink merge`: joins the ranks of a folder, and writes one output per rank or one for all.
 
 mod phases;
 mod show;
@@ -25,7 +25,7 @@ impl JsonReport for MergeReport {
     const SCHEMA: &'static str = "etlink.merge";
 }
 
-/// What is to be merged, and where it goes.
+/// Source, options, and output folder of a merge.
 struct MergeConfig {
     source: RunSource,
     run_options: RunOptions,
@@ -41,7 +41,7 @@ impl MergeConfig {
         let how = &args.how;
         let format = how.output_format().unwrap_or(OutputFormat::Chakra);
         if args.simulator.is_some() && !matches!(how.format, None | Some(FormatName::Chakra)) {
-            // the library refuses it too, but not by the names of the options
+            // the library rejects this too, but without the names of the options
             bail!("--for astra-sim writes .et files: leave --format out");
         }
         if args.simulator.is_some() && how.dep_latencies {
@@ -69,7 +69,7 @@ impl MergeConfig {
             run_options: RunOptions {
                 tensor_deps: how.tensor_deps.into(),
                 align: !args.no_align,
-                // graphs that an earlier merge wrote have no events to be joined by
+                // graphs written by an earlier merge have no events for a join
                 traces_only: true,
                 // a view of all ranks leaves nothing out, and begins with its first event
                 keep: match format.for_perfetto() {
@@ -81,7 +81,7 @@ impl MergeConfig {
                     None => RankOperation::Write,
                 },
                 progress: progress.clone(),
-                // the join links nothing, and needs no memory to link
+                // the join links nothing, and needs no memory for that
                 shard: match args.phase {
                     Some(PhaseName::Join) => Shard::NONE,
                     _ => args.shard.unwrap_or(Shard::WHOLE),
@@ -98,7 +98,7 @@ impl MergeConfig {
 }
 
 pub fn run(args: MergeArgs) -> Result<Outcome> {
-    // as `link` does
+    // as in `link`
     allocator::return_large_blocks();
     let progress = crate::progress::progress_bar();
     let config = MergeConfig::from_args(args, &progress)?;
@@ -112,7 +112,7 @@ pub fn run(args: MergeArgs) -> Result<Outcome> {
     progress.finish();
     let report = report?;
     print_run_files(&runs);
-    // what failed is printed before why nothing was replaced
+    // print failures before the reason why nothing was replaced
     let printed = if config.json {
         json_text(&report).and_then(|text| print_text(&text))
     } else {
@@ -122,7 +122,7 @@ pub fn run(args: MergeArgs) -> Result<Outcome> {
             &report.runs,
         ))
     };
-    // the files are written: what they lack is in no trace
+    // the files are written: no trace has the data that they lack
     let is_unknown = report.runs.iter().any(MergedRun::has_unrecorded);
     let are_apart = runs.runs.iter().any(|run| run.are_apart);
     let is_refused = runs.options.strict && (is_unknown || are_apart);
@@ -156,14 +156,14 @@ pub fn run(args: MergeArgs) -> Result<Outcome> {
         notes::print_note(&note);
     }
     Ok(match (is_complete, is_empty) {
-        // of no rank there is anything: more than a finding
+        // no rank has any output: more severe than a finding
         (_, true) => Outcome::Nothing,
         (true, false) => Outcome::Done,
         (false, false) => Outcome::Found,
     })
 }
 
-/// Which part of each rank is written.
+/// Returns the part of each rank to write.
 fn trace_part(args: &MergeArgs) -> TracePart {
     match (args.device_only, args.comm_only) {
         (true, _) => TracePart::Device,

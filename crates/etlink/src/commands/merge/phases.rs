@@ -1,4 +1,4 @@
-//! `etlink merge --phase`: one phase of a merge that many machines do together.
+//! `etlink merge --phase`: one phase of a merge that is distributed over many machines.
 
 use super::show;
 use crate::Outcome;
@@ -23,7 +23,7 @@ impl JsonReport for JoinReport {
     const SCHEMA: &'static str = "etlink.merge_join";
 }
 
-/// Runs a phase, and prints what it did.
+/// Runs a phase, and prints its results.
 pub(super) fn run(
     phase: PhaseName,
     runs: &RunSet,
@@ -63,7 +63,7 @@ fn print_shard(runs: &RunSet, report: &ShardReport, json: bool) -> Result<Outcom
 
 fn print_join(runs: &RunSet, report: &JoinReport, json: bool) -> Result<Outcome> {
     print_run_files(runs);
-    // each shard says what there is to know of the runs; this ends the join with 1
+    // the shards print the notes on the runs; only this kind makes the join end with 1
     let notes = runs.runs.iter().flat_map(|run| &run.notes);
     for note in notes.filter(|note| is_of_no_run(note)) {
         print_note(note);

@@ -1,4 +1,4 @@
-//! The report of a merge for people.
+//! The report of a merge as text.
 
 use crate::commands::failed_line;
 use crate::notes;
@@ -7,24 +7,23 @@ use crate::unjoined::unjoined_text;
 use etlink_chakra::astra::{file, network_note, roofline_times, rounded_speeds, uncovered};
 use etlink_chakra::{Demotion, WriteSummary};
 use etlink_link::ranks::{JoinProblem, RankClock};
-use etlink_model::{Anomalies, GlobalRank, Severity};
+use etlink_model::{Anomalies, Severity};
 use etlink_run::discover::RunFiles;
 use etlink_run::job::JobReport;
 use etlink_run::joined::stranger_note;
-use etlink_run::membership::{Exclusion, absent_note};
 use etlink_run::merge::phases::JoinReport;
 use etlink_run::merge::{MergedRank, MergedRun};
 use etlink_run::run::report_notes;
 use indexmap::IndexMap;
 use std::path::Path;
 
-/// Letters of a kernel's name in a note.
+/// Maximum length of a kernel's name in a note.
 const KERNEL_LETTERS: usize = 60;
 
-/// More clocks than this only JSON has.
+/// Maximum number of clocks shown; JSON has all.
 const CLOCKS: usize = 16;
 
-/// Notes, a line per rank, what the ranks have in common, what failed.
+/// Prints notes, and returns the summary: a line per rank, common figures, and failures.
 pub(super) fn merge_summary(
     runs: &[RunFiles],
     ranks: &[MergedRank],
@@ -49,12 +48,12 @@ pub(super) fn merge_summary(
                 rank_notes.extend(said.map(|note| (name.clone(), note)));
             }
             (None, error) => {
-                // a result, no note: -q must not hide that a rank is missing
+                // a result, not a note: -q must not hide that a rank is missing
                 errors += &failed_line(&name, error.as_deref().unwrap_or(""));
             }
         }
     }
-    // a thousand ranks have mostly the same to note: each note comes once
+    // a thousand ranks mostly have the same notes: print each note once
     let each = rank_notes.iter();
     notes::print_all(&same_notes(
         each.map(|(name, note)| (name.clone(), note.as_str())),
@@ -82,7 +81,7 @@ pub(super) fn merge_summary(
         .iter()
         .map(|joined| common_rows(joined, Some(ranks)))
         .collect();
-    // what failed comes last: the end of a long list is what stays on the screen
+    // failures come last: the end of a long list stays on the screen
     rows.to_string()
         + &common
         + &errors
@@ -92,7 +91,7 @@ pub(super) fn merge_summary(
         )
 }
 
-/// What the ranks of all shards have in common, and which of them failed.
+/// Summarizes the joined ranks of all shards, and the failed ones.
 pub(super) fn join_summary(report: &JoinReport) -> String {
     let mut text: String = report
         .runs
@@ -113,7 +112,7 @@ pub(super) fn join_summary(report: &JoinReport) -> String {
     text + &format!("{linked} joined{apart}, of {shards}; {failed} failed\n")
 }
 
-/// What is left to do before a simulator runs what was written into `output`.
+/// Describes the remaining steps before a simulator can run the files in `output`.
 pub(super) fn simulator_note(
     output: &Path,
     joined: &[MergedRun],
@@ -126,7 +125,7 @@ pub(super) fn simulator_note(
     let written: Vec<&MergedRun> = joined.iter().filter(is_written).collect();
     let folder = match written[..] {
         [] => return None,
-        // the folder of a run that is the root itself has no name
+        // a run at the root has an empty folder name
         [run] => output.join(&run.run).components().collect(),
         _ => output.join("*"),
     };
@@ -149,7 +148,7 @@ pub(super) fn simulator_note(
     ))
 }
 
-/// What a roofline says of what devices do, and of which share it says nothing.
+/// Describes the roofline's times for device work, and the share that the roofline does not cover.
 pub(super) fn roofline_notes(ranks: &[MergedRank]) -> Vec<String> {
     let mut all = WriteSummary::default();
     let written = ranks.iter().filter_map(|rank| rank.linked.as_ref());
@@ -165,7 +164,7 @@ pub(super) fn roofline_notes(ranks: &[MergedRank]) -> Vec<String> {
     uncovered(cover).into_iter().chain([times]).collect()
 }
 
-/// Where htsim's network is another than the one that was fitted, of each run.
+/// Returns a note per run whose network htsim rounds to other speeds.
 pub(super) fn htsim_notes(runs: &[MergedRun]) -> impl Iterator<Item = String> {
     runs.iter().filter_map(|run| {
         let speeds = rounded_speeds(run.network.as_ref()?)?;
@@ -173,7 +172,7 @@ pub(super) fn htsim_notes(runs: &[MergedRun]) -> impl Iterator<Item = String> {
     })
 }
 
-/// What is odd in the traces but harmless; else only its count is shown.
+/// Prints harmless anomalies of the traces; otherwise only their count is shown.
 fn print_infos(ranks: &[MergedRank]) {
     for rank in ranks {
         let Some(linked) = &rank.linked else { continue };
@@ -183,7 +182,7 @@ fn print_infos(ranks: &[MergedRank]) {
     }
 }
 
-/// How often there was anything of a severity.
+/// Counts the anomalies of a severity.
 fn count_anomalies(anomalies: &Anomalies, severity: Severity) -> u64 {
     let of_severity = anomalies
         .iter()
@@ -214,10 +213,10 @@ fn describe_rank(linked: &JobReport) -> String {
     )
 }
 
-/// Whether a rank was left out of its run; `joined` are the runs, if they are known here.
+/// Returns true if a rank was left out of its run; `joined` has the runs that are known here.
 fn is_apart(rank: &MergedRank, joined: &[MergedRun]) -> bool {
     let run = joined.iter().find(|run| run.run == rank.run);
-    // one alone has no others to be joined with
+    // a single rank has no others to be joined with
     let is_named = |run: &MergedRun| {
         let mut excluded = run.excluded.iter();
         run.excluded.len() > 1 && excluded.any(|one| one.label == rank.label)
@@ -225,7 +224,7 @@ fn is_apart(rank: &MergedRank, joined: &[MergedRun]) -> bool {
     rank.not_joined && run.is_none_or(|run| run.is_short() || is_named(run))
 }
 
-/// What stands behind the figures of a rank that is not joined with the others.
+/// Returns a suffix for the figures of a rank that is not joined with the others.
 fn not_joined_text(rank: &MergedRank, joined: &[MergedRun]) -> &'static str {
     match (is_apart(rank, joined), &rank.linked) {
         (true, Some(linked)) if linked.output.is_none() => ", not joined and not written",
@@ -234,8 +233,8 @@ fn not_joined_text(rank: &MergedRank, joined: &[MergedRun]) -> &'static str {
     }
 }
 
-/// What is written of a rank that is not joined with the others, as the end of a sentence; `ranks` is
-/// what became of each, if that is known already.
+/// Returns the end of a sentence on the output of a rank that is not joined; `ranks` has the
+/// results per rank, if known already.
 fn left_out_text(joined: &MergedRun, label: &str, ranks: Option<&[MergedRank]>) -> String {
     let nothing = "; nothing is written of it";
     if joined.is_idle(label) {
@@ -245,9 +244,9 @@ fn left_out_text(joined: &MergedRun, label: &str, ranks: Option<&[MergedRank]>) 
     let rank = of_run.find(|rank| rank.run == joined.run && rank.label == label);
     match rank {
         None if joined.is_simulated() => nothing.to_owned(),
-        // the next phase does it
+        // the next phase writes it
         None => "; it is written by itself".to_owned(),
-        // why it was not is said below
+        // the reason is printed below
         Some(rank) if rank.error.is_some() => String::new(),
         Some(rank) => match rank
             .linked
@@ -263,23 +262,8 @@ fn left_out_text(joined: &MergedRun, label: &str, ranks: Option<&[MergedRank]>) 
     }
 }
 
-/// Whether traces lie there of ranks that the run lacks.
-fn has_untaken(joined: &MergedRun, ranks: Option<&[MergedRank]>) -> bool {
-    let is_absent = |label: &str| {
-        let rank = label.parse().ok();
-        rank.is_some_and(|rank| joined.absent.contains(&GlobalRank(rank)))
-    };
-    let mut excluded = joined.excluded.iter();
-    let is_excluded =
-        excluded.any(|one| one.reason == Exclusion::RankUnknown || is_absent(&one.label));
-    let mut of_run = ranks.unwrap_or(&[]).iter();
-    let has_failed = of_run
-        .any(|rank| rank.run == joined.run && rank.linked.is_none() && is_absent(&rank.label));
-    is_excluded || has_failed
-}
-
-/// What the ranks of a run have in common; nothing of a rank that stands alone and knows of no
-/// other. `ranks` is what became of each, if that is known already.
+/// Formats the common figures of a run's ranks; empty for a single rank without known peers.
+/// `ranks` has the results per rank, if known already.
 fn common_rows(joined: &MergedRun, ranks: Option<&[MergedRank]>) -> String {
     let run = if joined.run.is_empty() {
         String::new()
@@ -305,18 +289,15 @@ fn common_rows(joined: &MergedRun, ranks: Option<&[MergedRank]>) -> String {
     {
         return String::new();
     }
-    if let Some(absent) = absent_note(&joined.absent, has_untaken(joined, ranks)) {
+    if let Some(absent) = &joined.absent_note {
         let known = (joined.ranks.len() + joined.absent.len()) as i64;
-        // not all traces state it: then the ranks that their groups name are all that is known
+        // if no trace states the number, only the ranks in the traces' groups are known
         let all = joined.world_size.unwrap_or(known);
         let here = joined.ranks.len();
         notes::print_note(&format!("{run}{absent}: {here} of {all} ranks are here"));
     }
     for rank in &joined.strangers {
         notes::print_note(&format!("{run}{}", stranger_note(*rank)));
-    }
-    if let Some(apart) = &joined.apart {
-        notes::print_note(&format!("{run}{apart}"));
     }
     let MergedRun {
         collectives,
@@ -380,7 +361,7 @@ fn count_demoted(joined: &MergedRun, ranks: &[MergedRank]) -> IndexMap<Demotion,
     written
         .flat_map(|written| &written.demoted)
         .for_each(|(reason, count)| *all.entry(*reason).or_default() += count);
-    // ranks meet the reasons in any order, and the report must not show in which
+    // ranks meet the reasons in any order, which the report must not show
     all.sort_unstable_keys();
     all
 }
@@ -388,7 +369,7 @@ fn count_demoted(joined: &MergedRun, ranks: &[MergedRank]) -> IndexMap<Demotion,
 fn add_clocks(clocks: &[RankClock], rows: &mut FactRows) {
     let told: Vec<&RankClock> = clocks
         .iter()
-        // the first rank's clock is the one they all are compared with
+        // all clocks are compared with the first rank's
         .filter(|clock| (clock.support > 0 && !clock.by_machine) || clock.offset_ns != 0)
         .collect();
     for clock in told.iter().take(CLOCKS) {

@@ -6,8 +6,8 @@ mod arrow;
 use super::{RanksReport, compare_runs};
 use crate::run_query::RunQuery;
 use anyhow::Result;
+use etlink_run::RunError;
 use etlink_run::phases::Phased;
-use etlink_run::{Excluded, RunError};
 
 /// How the ranks of a run met.
 pub struct RanksDocument(RanksReport);
@@ -46,7 +46,6 @@ impl RanksDocument {
 
     /// What is odd about the files and in them, and which are left out.
     pub fn notes(&self) -> Vec<String> {
-        let excluded = self.0.excluded.iter().map(Excluded::note);
-        self.0.notes.iter().cloned().chain(excluded).collect()
+        self.0.notes.clone()
     }
 }

@@ -22,7 +22,6 @@ use etlink_link::ranks::{
     StepStragglers, StragglerStats, order_conflicts, rank_list, step_began_later,
 };
 use etlink_model::{GlobalRank, Setting};
-use etlink_run::discover::RunFiles;
 use etlink_run::membership::{Excluded, Exclusion};
 use etlink_run::phases::{Phased, ReportWork};
 use etlink_run::run::{RankEntry, RankResult, RunOptions, RunResults, RunSet, RunSource};
@@ -46,9 +45,6 @@ pub(super) struct RanksReport {
     world_size: Option<i64>,
     /// Ranks of the run that have no trace here.
     absent: Vec<GlobalRank>,
-    /// Traces of some of these lie there, and could not be taken.
-    #[serde(skip)]
-    has_untaken: bool,
     /// Traces that could not be linked, or are not of this run.
     excluded: Vec<Excluded>,
     /// The ranks' clocks against the first rank's; none with `--no-align`.
@@ -176,7 +172,7 @@ pub fn run(args: RanksArgs) -> Result<Outcome> {
 
 /// A report for each run of a source.
 fn compare_runs(source: RunSource, options: RunOptions) -> Result<Phased<Vec<RanksReport>>> {
-    let (progress, align) = (options.progress.clone(), options.align);
+    let progress = options.progress.clone();
     let options = RunOptions {
         // who came late does not depend on edges between threads of the host
         tensor_deps: TensorEdges::None,
@@ -205,15 +201,12 @@ fn compare_runs(source: RunSource, options: RunOptions) -> Result<Phased<Vec<Ran
     let mut compared = vec![];
     for results in runs.collect_runs(ranks, true)? {
         let name = runs.run_name(results.run);
-        let run = &runs.runs[results.run];
-        let others = match results.members.has_untaken {
-            _ if runs.options.ranks.is_some() => {
-                format!("{} leaves the other ranks out", Setting::Ranks)
-            }
-            true => "of the other ranks no trace could be taken".to_owned(),
-            false => "the other ranks have no trace here".to_owned(),
+        let others = if runs.options.ranks.is_some() {
+            format!("{} leaves the other ranks out", Setting::Ranks)
+        } else {
+            "no trace of the other ranks is taken here".to_owned()
         };
-        compared.push(compare_ranks((run, name), results, &others, align));
+        compared.push(compare_ranks(&runs, name, results, &others));
     }
     Ok(Phased::Report(compared))
 }
@@ -265,12 +258,14 @@ fn summarize_rank(
 }
 
 fn compare_ranks(
-    (run, name): (&RunFiles, String),
+    runs: &RunSet,
+    name: String,
     mut results: RunResults<RankDetails>,
     others: &str,
-    align: bool,
 ) -> RanksReport {
-    let mut joined = results.join(align);
+    let run = &runs.runs[results.run];
+    let mut notes = runs.run_notes(&results);
+    let mut joined = results.join(runs.options.align);
     // The join has the ranks in this order, those with a summary.
     let ranks = results.members.ranks.iter();
     let ranks = ranks.filter(|member| member.summary.is_some());
@@ -286,9 +281,6 @@ fn compare_ranks(
     let conflicts = order_conflicts(&joined.summaries, &joined.matches);
     // an order that would deadlock is told here too, though nothing is simulated
     joined.matches.problems.extend(conflicts);
-    let mut notes = run.notes.clone();
-    notes.extend_from_slice(&results.rank_notes);
-    notes.extend(results.members.mismatch_notes());
     notes.extend(joined.match_notes());
     let all = joined.summaries.iter().map(|summary| summary.rank);
     let began_steps_later = all
@@ -303,7 +295,6 @@ fn compare_ranks(
         notes,
         excluded: results.excluded(),
         world_size: results.members.world_size,
-        has_untaken: results.members.has_untaken,
         absent: results.members.absent,
         utilization,
         ranks: joined.straggler_stats(),
@@ -337,6 +328,10 @@ fn not_compared(join: &RunJoin, others: &str) -> Vec<NotCompared> {
 }
 
 fn why_not_compared(matched: &CollectiveMatch, others: &str) -> Option<String> {
+    if !matched.outside.is_empty() {
+        let outside = rank_list("rank", &matched.outside);
+        return Some(format!("before or after the recordings of {outside}"));
+    }
     if !matched.is_shared() {
         return Some(others.to_owned());
     }

@@ -9,7 +9,6 @@ use anyhow::Result;
 use etlink_link::ranks::{CollectiveSkew, RankClock, StragglerStats, step_definition};
 use etlink_model::GlobalRank;
 use etlink_run::joined::clock_notes;
-use etlink_run::membership::{Excluded, absent_note};
 use std::collections::BTreeMap;
 
 /// Those of a line of CSV; the first is the run's folder.
@@ -105,8 +104,6 @@ pub(super) fn report_table(one: &RanksReport, top: usize) -> String {
 /// What people should know first.
 fn notes_of(one: &RanksReport) -> Vec<String> {
     let mut all = one.notes.clone();
-    all.extend(one.excluded.iter().map(Excluded::note));
-    all.extend(absent_note(&one.absent, one.has_untaken));
     for problem in &one.problems {
         let first = problem
             .examples

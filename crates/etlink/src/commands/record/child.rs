@@ -1,12 +1,13 @@
-//! Runs the program: its streams are ours, and signals that we get are passed on.
+//! Runs the program with this process's standard streams and forwards signals to it.
 
 use anyhow::{Context, Result};
 use etlink_torch::Ended;
 use std::process::{Child, Command, ExitStatus};
 
-/// Runs to the end.
+/// Runs the program until it ends.
 pub fn run(command: &mut Command) -> Result<Ended> {
-    // before the program is there: a signal between the two would end us and leave it running
+    // listen before the program starts: a signal in between would end us and leave the program
+    // running
     let forwarding = SignalForwarding::new().context("cannot listen for signals")?;
     let name = command.get_program().to_string_lossy().into_owned();
     let mut child = command.spawn().with_context(|| {
@@ -25,8 +26,7 @@ fn ended(status: ExitStatus) -> Ended {
     use std::os::unix::process::ExitStatusExt;
     match (status.code(), status.signal()) {
         (None, Some(signal)) => Ended::Signal(signal),
-        // neither a code nor a signal: stopped processes are not waited for, so this does not
-        // happen
+        // neither a code nor a signal: cannot happen, because stopped processes are not waited for
         (code, _) => Ended::ExitCode(code.unwrap_or(1)),
     }
 }
@@ -49,7 +49,8 @@ mod passing {
     use signal_hook::iterator::{Handle, SignalsInfo, exfiltrator::origin::WithOrigin};
     use std::thread::JoinHandle;
 
-    /// Listens from before the program starts, so that no signal ends us alone.
+    /// Signal listener that exists before the program starts, so that no signal ends only this
+    /// process.
     pub struct Forwarding(SignalsInfo<WithOrigin>);
 
     pub struct Started {
@@ -59,8 +60,8 @@ mod passing {
 
     impl Forwarding {
         pub fn new() -> std::io::Result<Forwarding> {
-            // not those that we were started to ignore (`nohup`): the program inherits that alone,
-            // and after a handler of ours it would begin with the default, which ends it
+            // skip signals that we were started to ignore (`nohup`): the program inherits that
+            // setting, and a handler of ours would reset it to the default, which ends the program
             let heeded = heeded(&[SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2]);
             SignalsInfo::new(heeded).map(Forwarding)
         }
@@ -69,11 +70,12 @@ mod passing {
             let (mut signals, child) = (self.0, child.id());
             let handle = signals.handle();
             let thread = std::thread::spawn(move || {
-                // what a terminal sends goes to the whole group, and so to the program as well
+                // the terminal sends its signals to the whole process group, so the program gets
+                // them already
                 for origin in signals.forever().filter(|origin| origin.process.is_some()) {
                     let child = i32::try_from(child).map(Pid::from_raw);
                     if let (Ok(child), Ok(signal)) = (child, Signal::try_from(origin.signal)) {
-                        // it may have ended in this moment
+                        // the program may have just ended
                         let _ = kill(child, signal);
                     }
                 }
@@ -90,7 +92,7 @@ mod passing {
     }
 }
 
-/// Elsewhere the console tells all programs itself.
+/// Placeholder for other systems, on which the console notifies all programs itself.
 #[cfg(not(unix))]
 struct SignalForwarding;
 

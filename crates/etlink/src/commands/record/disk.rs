@@ -1,5 +1,5 @@
-//! Every call by which `record` itself uses the file system. In tests the n-th fails, as on a full
-//! disk: `ETLINK_RECORD_FAULT=3`. Or `record` is killed there: `ETLINK_RECORD_KILL=3`.
+//! All file system calls that `record` itself makes. Tests make the n-th call fail as on a full
+//! disk (`ETLINK_RECORD_FAULT=3`), or kill `record` there (`ETLINK_RECORD_KILL=3`).
 
 use std::fs::{self, File};
 use std::io;
@@ -12,13 +12,13 @@ pub fn attempt(path: &Path) -> io::Result<()> {
     let number = CALLS.fetch_add(1, Ordering::SeqCst) + 1;
     if number_in("ETLINK_RECORD_KILL") == Some(number) {
         eprintln!("injected: {}", path.display());
-        // no destructor runs and nothing is put in order, as after SIGKILL
+        // no destructor runs and nothing is cleaned up, as after SIGKILL
         std::process::abort();
     }
     if number_in("ETLINK_RECORD_FAULT") != Some(number) {
         return Ok(());
     }
-    // a test has to know whether there was such a call
+    // tells the test that the run got as far as this call
     eprintln!("injected: {}", path.display());
     Err(io::Error::from_raw_os_error(nix::libc::ENOSPC))
 }
@@ -64,7 +64,7 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     fs::read(path)
 }
 
-/// What is in a file; none where there is no such file.
+/// Reads a file; `None` if it does not exist.
 pub fn read_if_there(path: &Path) -> io::Result<Option<Vec<u8>>> {
     match read(path) {
         Ok(bytes) => Ok(Some(bytes)),

@@ -1,13 +1,13 @@
-//! The recording that lies in the folder already: it is replaced only when there is a new one.
+//! The recording that is already in the folder: replaced only once a new one exists.
 //!
 //! ```text
-//! old.json      names of its files, written before anything is moved
+//! old.json      names of the old files, written before anything is moved
 //! 3.old         file number 3 of that list: moved here before the first new trace gets its name
-//! old.moved     all are moved
-//! old.replaced  new traces have taken their place: what is still here is to be removed
+//! old.moved     all files are moved
+//! old.replaced  new traces have taken their place: files that are still here can be removed
 //! ```
-//! Processes of the program move the files (`files.py`), the launcher removes them at its end or
-//! puts them back; after a launcher that was killed, the next one does.
+//! Processes of the program move the files (`files.py`). The launcher removes them at its end or
+//! puts them back; if it was killed, the next launcher does.
 
 use super::disk;
 use super::file_names::names;
@@ -27,14 +27,14 @@ pub fn list(work: &Path, files: &[String]) -> Result<()> {
     written.with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// What became of the earlier recording.
+/// Fate of the earlier recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Earlier {
-    /// There was none.
+    /// There was no earlier recording.
     Absent,
-    /// It is where it was.
+    /// The earlier recording is unchanged.
     Stays,
-    /// New traces have taken its place.
+    /// New traces replaced the earlier recording.
     Replaced,
 }
 
@@ -44,27 +44,27 @@ pub enum Earlier {
 /// A file cannot be settled: it stays in the work folder for the next launcher.
 pub fn settle(folder: &Path, work: &Path) -> Result<Earlier> {
     let Some(files) = listed_files(work)? else {
-        // by a launcher that was killed after the list had gone; beside the next list they would
-        // say that its files are moved or replaced
+        // left by a launcher that was killed after removing the list; next to a new list these
+        // files would claim that its files are moved or replaced
         remove_if_there(&work.join(MOVED))?;
         remove_if_there(&work.join(REPLACED))?;
         return Ok(Earlier::Absent);
     };
     let is_replaced = is_replaced(folder, work, &files)?;
     if is_replaced {
-        // first: a file that is removed looks later as if it had never been moved. `old.moved`
-        // stays beside it, or a process that runs on would move its own traces here
+        // must come first: later, a removed file looks as if it had never been moved. `old.moved`
+        // stays too, or a process that is still running would move its own traces here
         let path = work.join(REPLACED);
         let written = disk::write(&path, b"");
         written.with_context(|| format!("cannot write {}", path.display()))?;
     } else {
-        // first: a process that runs on has to move anew what is put back
+        // must come first: a process that is still running has to move the restored files again
         remove_if_there(&work.join(MOVED))?;
     }
     let mut settled = Ok(());
     for (index, file) in files.iter().enumerate() {
         let path = path_aside(work, index);
-        // never moved, or settled by a launcher that was killed before it had settled the rest
+        // never moved, or settled by a launcher that was killed before it settled the rest
         if !path.exists() {
             continue;
         }
@@ -75,7 +75,7 @@ pub fn settle(folder: &Path, work: &Path) -> Result<Earlier> {
         };
         let done =
             done.with_context(|| format!("cannot settle {}, which was {file}", path.display()));
-        // the other files do not have to wait for this one
+        // a failure must not keep the other files waiting
         settled = settled.and(done);
     }
     settled?;
@@ -89,22 +89,22 @@ pub fn settle(folder: &Path, work: &Path) -> Result<Earlier> {
     })
 }
 
-/// Whether what is in the folder is to be replaced, and no new trace is there yet.
+/// Returns true if the files in the folder will be replaced and no new trace exists yet.
 pub fn is_replacing(work: &Path) -> bool {
     work.join(JOURNAL).exists() && !work.join(MOVED).exists()
 }
 
-/// Whether files of an earlier recording are in the work folder, and nowhere else.
+/// Returns true if the work folder holds the only copies of files of an earlier recording.
 pub fn has_files_aside(work: &Path) -> Result<bool> {
     let names = names(work)?;
     Ok(names.iter().any(|name| is_numbered(name, "", ASIDE)))
 }
 
-/// The files of the earlier recording, if there is one.
+/// Returns the files of the earlier recording, if there is one.
 fn listed_files(work: &Path) -> Result<Option<Vec<String>>> {
     let journal = work.join(JOURNAL);
     let text = disk::read_if_there(&journal);
-    // taken for absent, the files that it lists would never be settled
+    // if this counted as absent, the listed files would never be settled
     let text = text.with_context(|| format!("cannot read {}", journal.display()))?;
     let Some(text) = text else { return Ok(None) };
     if let Ok(files) = etlink_json::from_slice(&text) {
@@ -116,11 +116,11 @@ fn listed_files(work: &Path) -> Result<Option<Vec<String>>> {
             journal.display()
         );
     }
-    // a list that was cut is older than the first move
+    // a truncated list was written before the first move
     Ok(Some(vec![]))
 }
 
-/// Whether new traces have taken the place of `files`.
+/// Returns true if new traces have replaced `files`.
 fn is_replaced(folder: &Path, work: &Path, files: &[String]) -> Result<bool> {
     if work.join(REPLACED).exists() {
         return Ok(true);
@@ -132,7 +132,7 @@ fn is_replaced(folder: &Path, work: &Path, files: &[String]) -> Result<bool> {
         .map(|(_, file)| file)
         .collect();
     let present = recorded(folder)?;
-    // a file that was neither left in its place nor is the manifest comes from a new cycle
+    // any other file, except the manifest, comes from a new cycle
     Ok(present
         .iter()
         .any(|file| file != MANIFEST && !unmoved.contains(&file)))
@@ -143,7 +143,7 @@ fn path_aside(work: &Path, index: usize) -> PathBuf {
 }
 
 fn put_back(path: &Path, target: &Path) -> std::io::Result<()> {
-    // the user may have removed the folder of a cycle, which looked empty
+    // the user may have removed the folder of a cycle because it looked empty
     target.parent().map_or(Ok(()), disk::make_folders)?;
     disk::rename(path, target)
 }
@@ -155,7 +155,7 @@ fn remove_if_there(path: &Path) -> Result<()> {
     disk::remove(path).with_context(|| format!("cannot remove {}", path.display()))
 }
 
-/// The files of a recording in `folder`, sorted, relative to it.
+/// Returns the files of a recording in `folder`, sorted, relative to the folder.
 pub fn recorded(folder: &Path) -> Result<Vec<String>> {
     let mut files = vec![];
     let entries = names(folder)?;

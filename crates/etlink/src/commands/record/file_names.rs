@@ -1,4 +1,4 @@
-//! The names of the files in a folder of a recording.
+//! Names of the files in a recording's folder.
 
 use super::disk;
 use anyhow::{Context, Result};
@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::fs::DirEntry;
 use std::path::Path;
 
-/// Names in a folder that are text.
+/// Returns the names in a folder that are valid UTF-8.
 pub fn names(folder: &Path) -> Result<Vec<String>> {
     let entries = disk::entries(folder);
     let entries = entries.with_context(|| format!("cannot read folder {}", folder.display()))?;

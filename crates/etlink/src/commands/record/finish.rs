@@ -1,5 +1,5 @@
-//! After the program: what its processes reported becomes the manifest, traces are packed, and the
-//! work folder goes, or stays for processes that run on.
+//! Work after the program has ended: writes the manifest from the reports of the processes,
+//! compresses traces, and removes the work folder unless processes are still running.
 
 use super::disk;
 use super::earlier::Earlier;
@@ -19,37 +19,38 @@ use etlink_torch::{
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// A program that was recorded and has ended.
+/// A recorded program that has ended.
 pub struct EndedRecording<'a> {
     pub args: &'a RecordArgs,
     pub settings: Settings,
-    /// Of the machine's clock, before the program.
+    /// Offset of this machine's clock, measured before the program started.
     pub clock: Option<OffsetInterval>,
     pub task: Option<JobTask>,
     pub ended: Ended,
 }
 
-/// What came of it.
+/// Result of a recording.
 #[derive(Clone, Copy, Debug)]
 pub struct Finished {
-    /// Every rank that should have traces has them.
+    /// True if every rank that should have traces has them.
     pub is_whole: bool,
-    /// `--link` was asked for, there are traces, and no other launcher adds more.
+    /// True if `--link` was given, there are traces, and no other launcher adds more.
     pub is_to_be_linked: bool,
 }
 
 impl EndedRecording<'_> {
-    /// Collects, writes the manifest, and prints what is to be said.
+    /// Collects the reports, writes the manifest, and prints notes and the summary.
     ///
     /// # Errors
     /// The manifest cannot be written.
     pub fn finish(&self, output: &mut Output, hook: HookFolder) -> Result<Finished> {
-        // before the lock: from now on processes that end take it, to write the manifest themselves
+        // before locking: processes that end from now on take the lock and write the manifest
+        // themselves
         let has_alive = has_processes(hook.path());
-        // until the manifest is written: launchers of one job read it, add their ranks, and write
-        // it
+        // held until the manifest is written: launchers of one job read it, add their ranks, and
+        // write it again
         let _lock = output.lock()?;
-        // others may have joined a launcher that knew of no job
+        // others may have joined this launcher even if it found no job itself
         let task = output.task(self.task.as_ref());
         let (mut processes, mut notes) = output.processes()?;
         let clock = self.clock(output.work());
@@ -72,8 +73,8 @@ impl EndedRecording<'_> {
             .map(|process| process.pid)
             .filter(|pid| is_alive(*pid))
             .collect();
-        // a process that runs may be writing a trace: only those of the others are packed and
-        // linked to
+        // a running process may be writing a trace: only traces of ended processes are compressed
+        // and linked
         let (running, mut ended): (Vec<Process>, Vec<Process>) = processes
             .into_iter()
             .partition(|process| alive_pids.contains(&process.pid));
@@ -92,12 +93,13 @@ impl EndedRecording<'_> {
             )
         }));
         let mut lost = output.lost()?;
-        // an unfinished trace of a process that lives is not lost, but being written
+        // an unfinished trace of a live process is not lost: it is being written
         lost.retain(|pid| !alive_pids.contains(pid));
         let has_hooked = hook.path().join(MARKER).exists();
         ended.extend(running);
         let manifest = self.manifest(ended, has_hooked, &lost, (output, task.as_ref()))?;
-        // its error waits: the manifest of new traces is written whatever came of the old ones
+        // report this error later: the manifest of new traces is written whatever happens to the
+        // old ones
         let earlier = output.settle();
         let is_alone = output.leave(has_alive)?;
         let tasks = task.as_ref().map_or(0, |task| task.tasks);
@@ -122,11 +124,11 @@ impl EndedRecording<'_> {
                     .notes
                     .push(format!("the earlier recording in {path} stays as it was"));
             }
-            // the manifest in the folder may be that of the earlier recording
+            // the manifest in the folder may belong to the earlier recording
             Err(_) if manifest.recorded() == 0 => {}
             _ => output.write(&manifest)?,
         }
-        // the next launcher settles the earlier recording, and removes the reports as well
+        // otherwise the next launcher settles the earlier recording and removes the reports
         if earlier.is_ok() {
             output.close(is_alone, &alive_pids)?;
         }
@@ -141,7 +143,8 @@ impl EndedRecording<'_> {
         })
     }
 
-    /// How the clock of this machine has lain to that of the file system.
+    /// Returns the offset of this machine's clock from the file system's, measured before and after
+    /// the program.
     fn clock(&self, work: &Path) -> Option<HostClock> {
         let (earlier, later) = (self.clock, OffsetInterval::measure(work));
         let both = earlier.zip(later);
@@ -168,14 +171,14 @@ impl EndedRecording<'_> {
         });
         Ok(match self.others(output, task)? {
             Some(others) => manifest.joined(others, own),
-            // the first task to end: those after it find this manifest and join it
+            // the first task to end: later tasks find this manifest and join it
             None if own.is_some() => manifest.joined(ManifestContents::default(), own),
             None => manifest,
         })
     }
 
-    /// What the manifest in the folder has of this job, and of this launcher's own processes that
-    /// ended after it had begun to end.
+    /// Returns the parts of the folder's manifest that belong to this job, or to processes of this
+    /// launcher that ended after the launcher began to finish.
     fn others(
         &self,
         output: &Output,
@@ -195,7 +198,7 @@ impl EndedRecording<'_> {
     }
 }
 
-/// A manifest that says how a program is recorded, and not yet what came of it.
+/// Returns a manifest that describes how a program is recorded, without any results.
 pub fn empty_manifest(args: &RecordArgs, settings: &Settings, ended: Ended) -> Manifest {
     let words = args.command.iter();
     let words: Vec<String> = words
@@ -220,21 +223,23 @@ pub fn empty_manifest(args: &RecordArgs, settings: &Settings, ended: Ended) -> M
     }
 }
 
-/// Whether Python processes of the program still run; their own lock says so. From here on those
-/// that end see that the launcher has, and write the manifest themselves.
+/// Returns true if Python processes of the program are still running, which their lock shows.
+/// Processes that end from now on see that the launcher has ended, and write the manifest
+/// themselves.
 fn has_processes(hook: &Path) -> bool {
     let marker = hook.join(MARKER);
     if !marker.exists() {
         return false;
     }
-    // first this, then the lock: whichever of both ends last sees the other's files
+    // write this file, then check the lock: whoever ends last sees the other's files
     drop(disk::write(&hook.join(ENDED), b""));
-    // where nobody can say it they are taken to run: what they record must not be removed
+    // if unknown, assume that they are running: their recordings must not be removed
     !matches!(lock::try_exclusive(&marker), Ok(Some(_)))
 }
 
-/// Whether a process that still runs has recorded all that it will, and leaves the manifest to this
-/// command. Its file is removed: a process that finds it gone knows that the command has seen it.
+/// Returns true if a running process has recorded all it will and leaves the manifest to this
+/// command. Removes the process's file: the missing file tells the process that the command has
+/// seen it.
 fn has_left(hook: &Path, pid: u32) -> bool {
     disk::remove(&hook.join(format!("{pid}{LEFT}"))).is_ok()
 }
@@ -245,7 +250,7 @@ fn is_running(pid: u32) -> bool {
     use nix::sys::signal::kill;
     use nix::unistd::Pid;
     let pid = i32::try_from(pid).map(Pid::from_raw);
-    // EPERM means that it is there, and somebody else's
+    // EPERM: the process exists but belongs to another user
     pid.is_ok_and(|pid| !matches!(kill(pid, None), Err(Errno::ESRCH)))
 }
 
@@ -254,8 +259,8 @@ fn is_running(_: u32) -> bool {
     false
 }
 
-/// Notes of processes that have written no report, or could not: text that blanks follow, by process
-/// id.
+/// Returns notes of processes that wrote no report, or could not, by process id. Trailing blanks
+/// are removed.
 fn left_notes(hook: &Path, ending: &str) -> Vec<(u32, String)> {
     let Ok(entries) = disk::entries(hook) else {
         return vec![];
@@ -276,7 +281,7 @@ fn left_notes(hook: &Path, ending: &str) -> Vec<(u32, String)> {
 
 fn add_note(processes: &mut Vec<Process>, pid: u32, note: String) {
     match processes.iter_mut().find(|process| process.pid == pid) {
-        // its report was written after all, with the same note
+        // the process wrote its report after all, with this note
         Some(process) if process.notes.contains(&note) => {}
         Some(process) => process.notes.push(note),
         None => processes.push(Process {

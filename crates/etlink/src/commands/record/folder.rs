@@ -1,12 +1,12 @@
-//! The folder of a recording, and the work folder `.etlink` in it: what processes report while they
-//! run.
+//! The folder of a recording, and the work folder `.etlink` in it, to which running processes
+//! report.
 //!
 //! ```text
 //! lock            held while files of both folders are moved or the manifest is written
 //! running         shared by all launchers and processes that use the work folder
 //! job             the launchers, and the job that they are tasks of
-//! L.manifest      what launcher L knows of its recording before the program starts, see `left_list`
-//! L.123.json      report of process 123 of launcher L, beside it .steps, .host.json, .device.json
+//! L.manifest      draft of launcher L's manifest from before the program starts, see `left_list`
+//! L.123.json      report of process 123 of launcher L; also .steps, .host.json, .device.json
 //! rank_0          the process that records rank 0
 //! old.json, …     see `earlier`
 //! ```
@@ -29,21 +29,21 @@ use std::path::{Path, PathBuf};
 const LOCK: &str = "lock";
 const JOB: &str = "job";
 
-/// The folder of a recording.
+/// A recording's folder, as one launcher uses it.
 pub struct Output {
-    /// Absolute: the program may work elsewhere.
+    /// Absolute path: the program may run in another directory.
     pub path: PathBuf,
     folder: MadeFolder,
     work: PathBuf,
-    /// The name of this launcher, which all of its files begin with.
+    /// Name of this launcher, and prefix of its files.
     launcher: String,
-    /// None while it is tested whether somebody else needs the work folder.
+    /// Shared lock on the work folder; `None` while testing if anyone else needs the folder.
     running: Option<Lock>,
 }
 
 impl Output {
-    /// Makes the folder and sees that it can be written, that nobody else records into it, and that
-    /// it has no other recording. `launcher` is a name that no other launcher has.
+    /// Creates the folder. Checks that it is writable, that nobody else records into it, and that
+    /// it holds no other recording. `launcher` must be unique among all launchers.
     pub fn new(
         path: &Path,
         overwrite: bool,
@@ -57,7 +57,7 @@ impl Output {
                 path.display()
             );
         }
-        // before the lock, which lies in it
+        // before locking, because the lock is in this folder
         let folder = MadeFolder::make(path)?;
         let path = folder.path.clone();
         let work = path.join(WORK);
@@ -75,7 +75,7 @@ impl Output {
             running: None,
         };
         let running = output.work.join(RUNNING);
-        // only the kernel knows whether a launcher lives: a file with its number outlives it
+        // only the kernel knows if a launcher is alive: a file with its process id would outlive it
         let alone = lock::try_exclusive(&running)
             .with_context(|| format!("cannot lock {}", running.display()))?;
         let accepted = if alone.is_some() {
@@ -90,7 +90,7 @@ impl Output {
             }
             return Err(refused);
         }
-        // nobody comes between: the other lock is held
+        // nobody can come between: the other lock is held
         drop(alone);
         let shared = lock::shared(&running);
         output.running =
@@ -98,7 +98,7 @@ impl Output {
         Ok(output)
     }
 
-    /// The first launcher: what one that was killed has left is put in order.
+    /// Begins a recording as the first launcher, after settling the leftovers of a killed one.
     fn begin(&self, overwrite: bool, task: Option<&JobTask>) -> Result<()> {
         self.put_in_order()?;
         let begun = self.begun(task)?;
@@ -116,7 +116,7 @@ impl Output {
                 self.path.join(first).display()
             );
         }
-        // traces have no mark of who asked for them; the manifest is the recorder's alone
+        // traces do not show who requested them; the manifest is always the recorder's
         let has_manifest = files.iter().any(|file| file == MANIFEST);
         if has_manifest && self.manifest()?.is_none() {
             bail!(
@@ -125,11 +125,11 @@ impl Output {
                 self.path.join(MANIFEST).display()
             );
         }
-        // a manifest without traces says only why there are none
+        // a manifest without traces only explains why there are none
         if files.iter().any(|file| file != MANIFEST) {
             earlier::list(&self.work, &files)?;
         } else if has_manifest && is_again {
-            // the tasks of this run would join it
+            // otherwise the tasks of this run would join that manifest
             let path = self.path.join(MANIFEST);
             let removed = disk::remove(&path);
             removed.with_context(|| format!("cannot remove {}", path.display()))?;
@@ -138,14 +138,14 @@ impl Output {
         Launchers::first(&self.launcher, task, &recorded).write(&self.work.join(JOB))
     }
 
-    /// What a launcher left that was killed.
+    /// Settles the leftovers of a killed launcher.
     fn put_in_order(&self) -> Result<()> {
         earlier::settle(&self.path, &self.work)?;
         self.list_left()?;
         self.remove_reports("")
     }
 
-    /// Writes the manifest of a launcher that was killed before it could, if its traces are here.
+    /// Writes the manifest of a launcher that was killed before writing it, if its traces are here.
     fn list_left(&self) -> Result<()> {
         for launcher in left_list::launchers(&self.work)? {
             if self.path.join(MANIFEST).exists() {
@@ -164,11 +164,11 @@ impl Output {
         Ok(())
     }
 
-    /// A further launcher: only tasks of one job share a folder.
+    /// Joins a recording as a further launcher: only tasks of one job share a folder.
     fn join(&self, overwrite: bool, task: Option<&JobTask>) -> Result<()> {
         let path = self.work.join(JOB);
         let mut launchers = Launchers::read(&path)?;
-        // what the first of them replaces is no run of this job
+        // a recording that is about to be replaced is not part of this job
         let begun = if earlier::is_replacing(&self.work) {
             None
         } else {
@@ -186,15 +186,15 @@ impl Output {
         launchers.write(&path)
     }
 
-    /// The recording in the folder, if other tasks of this job have begun it.
+    /// Returns the manifest in the folder if other tasks of this job began it.
     fn begun(&self, task: Option<&JobTask>) -> Result<Option<ManifestContents>> {
         let Some(task) = task else { return Ok(None) };
         let earlier = self.manifest()?;
         Ok(earlier.filter(|earlier| earlier.job.as_ref() == Some(&task.job)))
     }
 
-    /// Whether it is the same task once more, as by a script that records two programs into one
-    /// folder, or a command that is typed again. Refused unless it is to be replaced.
+    /// Returns true if this task has already recorded, for example because a script records two
+    /// programs into one folder or a command is repeated. Refuses this unless `overwrite` is set.
     fn is_again(
         &self,
         task: Option<&JobTask>,
@@ -219,16 +219,16 @@ impl Output {
         Ok(is_again)
     }
 
-    /// What this launcher is in the job that records into the folder, as far as others have come.
+    /// Returns this launcher's place in the job that records into the folder, as known so far.
     pub fn task(&self, task: Option<&JobTask>) -> Option<FolderTask> {
         match Launchers::read(&self.work.join(JOB)) {
             Ok(launchers) => launchers.task(&self.launcher, task),
-            // the program may have removed the folder: what was known before it is not lost
+            // the program may have removed the folder: fall back to what was known before
             Err(_) => task.map(FolderTask::alone),
         }
     }
 
-    /// Where processes report.
+    /// Returns the work folder, to which processes report.
     pub fn work(&self) -> &Path {
         &self.work
     }
@@ -239,8 +239,8 @@ impl Output {
             .with_context(|| format!("cannot lock {}", self.work.display()))
     }
 
-    /// What the processes of this launcher reported, by process id; reports that cannot be read are
-    /// notes of their own.
+    /// Returns the reports of this launcher's processes, by process id, and notes about unreadable
+    /// reports.
     pub fn processes(&self) -> Result<(Vec<Process>, Vec<String>)> {
         self.processes_of(&self.launcher)
     }
@@ -256,12 +256,12 @@ impl Output {
         Ok((processes, notes))
     }
 
-    /// Processes that left an unfinished trace.
+    /// Returns the processes that left an unfinished trace.
     pub fn lost(&self) -> Result<BTreeSet<u32>> {
         self.pids(&self.launcher, ".host.json")
     }
 
-    /// The manifest of this recording, as far as others have written it.
+    /// Returns the manifest of this recording as far as others have written it.
     pub fn begun_manifest(&self) -> Result<Option<ManifestContents>> {
         if earlier::is_replacing(&self.work) {
             return Ok(None);
@@ -269,10 +269,11 @@ impl Output {
         self.manifest()
     }
 
-    /// The manifest that is in the folder, if it is one.
+    /// Returns the manifest in the folder; `None` if there is none or the file is not a manifest.
     ///
     /// # Errors
-    /// It is there and cannot be read: written anew it would lack what other launchers recorded.
+    /// The file exists but cannot be read: a new manifest would lose the recordings of other
+    /// launchers.
     pub fn manifest(&self) -> Result<Option<ManifestContents>> {
         let path = self.path.join(MANIFEST);
         let bytes = disk::read_if_there(&path);
@@ -280,7 +281,7 @@ impl Output {
         Ok(bytes.and_then(|bytes| ManifestContents::read(&bytes).ok()))
     }
 
-    /// Writes the manifest: the old one or the new one is there, whatever happens.
+    /// Replaces the manifest atomically: either the old or the new one always exists.
     pub fn write(&self, manifest: &Manifest) -> Result<()> {
         self.write_text(&(serde_json::to_string_pretty(manifest)? + "\n"))
     }
@@ -288,7 +289,7 @@ impl Output {
     fn write_text(&self, text: &str) -> Result<()> {
         let target = self.path.join(MANIFEST);
         let write = || -> std::io::Result<()> {
-            // in the work folder, which is on the same file system: a renaming cannot be half done
+            // in the work folder, which is on the same file system: renaming is atomic there
             disk::attempt(&self.work)?;
             let mut temporary = new_file().tempfile_in(&self.work)?;
             disk::attempt(temporary.path())?;
@@ -301,7 +302,7 @@ impl Output {
         write().with_context(|| format!("cannot write {}", target.display()))
     }
 
-    /// Nothing was started: all is as it was before.
+    /// Restores the state before the recording, because nothing was started.
     pub fn give_up(&mut self) -> Result<()> {
         let _lock = self.lock()?;
         self.settle()?;
@@ -311,21 +312,21 @@ impl Output {
         Ok(())
     }
 
-    /// Settles what became of an earlier recording.
+    /// Settles the earlier recording: removed or put back.
     pub fn settle(&self) -> Result<Earlier> {
         earlier::settle(&self.path, &self.work)
     }
 
-    /// Whether no other launcher needs the work folder any more. `has_alive`: processes of this
-    /// launcher do.
+    /// Returns true if no other launcher needs the work folder any more. `has_alive`: processes of
+    /// this launcher still do.
     pub fn leave(&mut self, has_alive: bool) -> Result<bool> {
         self.running = None;
         let running = lock::try_exclusive(&self.work.join(RUNNING))?;
         Ok(running.is_some() || has_alive)
     }
 
-    /// Removes what this launcher's processes reported, and the work folder with the last one that
-    /// needs it. `alive`: processes that still run.
+    /// Removes the reports of this launcher's processes; the last user also removes the work
+    /// folder. `alive`: processes that are still running.
     pub fn close(&self, is_last: bool, alive: &BTreeSet<u32>) -> Result<()> {
         left_list::remove_draft(&self.work, &self.launcher);
         for pid in self.pids_of_files()?.difference(alive) {
@@ -337,10 +338,10 @@ impl Output {
         Ok(())
     }
 
-    /// Removes the work folder; what cannot be removed is put in order by the next launcher.
+    /// Removes the work folder; the next launcher cleans up anything that cannot be removed.
     fn remove_work(&self) {
-        // an earlier recording that could not be put back: these are the only copies. The list
-        // alone is no reason to stay, nothing of it is moved
+        // An earlier recording that could not be put back: these are the only copies. The list
+        // alone is no reason to keep the folder, since none of its files is moved.
         if matches!(earlier::has_files_aside(&self.work), Ok(false)) {
             drop(disk::remove_folder(&self.work));
         }
@@ -348,12 +349,12 @@ impl Output {
 
     /// Removes reports and unfinished traces whose names begin with `prefix`.
     fn remove_reports(&self, prefix: &str) -> Result<()> {
-        // other launchers have these open, and a new file of the name would be another lock
+        // other launchers have these open, and a new file of this name would be a different lock
         let kept = [LOCK, RUNNING, JOB];
         for name in names(&self.work)? {
             let is_kept = kept.contains(&name.as_str()) || name.starts_with("old.");
             if name.starts_with(prefix) && !is_kept && !name.ends_with(".old") {
-                // another process may have removed it in this moment
+                // another process may have just removed it
                 drop(disk::remove(&self.work.join(name)));
             }
         }
@@ -387,7 +388,7 @@ impl Output {
         Ok(pids.collect())
     }
 
-    /// The processes that any file of this launcher is of.
+    /// Returns the processes that have any file of this launcher.
     fn pids_of_files(&self) -> Result<BTreeSet<u32>> {
         let prefix = format!("{}.", self.launcher);
         let names = names(&self.work)?;
@@ -399,7 +400,7 @@ impl Output {
     }
 }
 
-/// Puts in order what a launcher left that was killed, and nothing else.
+/// Recovers the recording of a killed launcher, and does nothing else.
 ///
 /// # Errors
 /// The folder has no recording, or one is being made.
@@ -447,13 +448,13 @@ pub fn recover(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The tasks that a manifest lists.
+/// Returns the task numbers that a manifest lists.
 fn numbers(manifest: Option<&ManifestContents>) -> Vec<u32> {
     let tasks = manifest.into_iter().flat_map(|manifest| &manifest.tasks);
     tasks.map(|task| task.task).collect()
 }
 
-/// Makes temporary files with the permissions that any new file has, as umask leaves them.
+/// Returns a builder of temporary files with default permissions, subject to umask.
 fn new_file() -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
@@ -464,16 +465,16 @@ fn new_file() -> tempfile::Builder<'static, 'static> {
     builder
 }
 
-/// A folder that a recording goes into.
+/// A recording's folder, with the parents created for it.
 pub struct MadeFolder {
-    /// Absolute: the program may change its folder before the hook writes.
+    /// Absolute path: the program may change its directory before the hook writes.
     pub path: PathBuf,
-    /// It and those above it that were not there before, the innermost first.
+    /// Folders created for `path`, innermost first, including the folder itself.
     new: Vec<PathBuf>,
 }
 
 impl MadeFolder {
-    /// Makes the folder where it is not there.
+    /// Creates the folder if it does not exist.
     pub fn make(path: &Path) -> Result<MadeFolder> {
         let above = path
             .ancestors()
@@ -493,17 +494,17 @@ impl MadeFolder {
         disk::make_folders(path).with_context(|| format!("cannot make folder {name}"))?;
         let found = disk::canonicalize(path);
         let found = found.with_context(|| format!("cannot find folder {name}"))?;
-        // settings go to the program as JSON
+        // the settings are passed to the program as JSON
         if found.to_str().is_none() {
             bail!("{name}: the path of the folder is no UTF-8; choose another folder");
         }
         Ok(found)
     }
 
-    /// Removes what is new and empty: nothing was started, and all is as it was before.
+    /// Removes the created folders that are still empty, because nothing was started.
     pub fn remove_unused(&self) {
         for folder in &self.new {
-            // another launcher may need it by now: then it is not empty, and those above are not
+            // another launcher may use the folder by now: then neither it nor its parents are empty
             if disk::remove_empty_folder(folder).is_err() {
                 return;
             }

@@ -1,13 +1,12 @@
-//! The private folder with the hook's files, and the folders that commands have left which were
-//! killed.
+//! The private folder with the hook's files, and cleanup of the folders of killed commands.
 //!
-//! Who needs a folder holds a lock in it, which dies with its process, in whatever container that
-//! is: each Python process one on `python`, and the command one on `launcher`. All programs that the
-//! command starts inherit the latter, so that a script may start its first Python long after the
-//! command was killed.
+//! Every user of a folder holds a lock in it, which is released when its process ends, in any
+//! container: each Python process a lock on `python`, and the command one on `launcher`. All
+//! programs that the command starts inherit the command's lock, so that a script may start its
+//! first Python long after the command was killed.
 //!
-//! The lock of the command comes before all files of the hook. So a folder without the lock and without
-//! the last of these files is one that a command began to make, and was killed.
+//! The command's lock is created before any file of the hook. So a folder without that lock and
+//! without the hook's last file was left by a command that was killed while creating it.
 
 use super::disk;
 use anyhow::{Context, Result};
@@ -18,17 +17,17 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 pub const PREFIX: &str = "etlink-hook-";
-/// The machine that the command runs on; locked from the moment at which it has this name.
+/// File with the id of the command's machine; locked before it gets this name.
 const LAUNCHER: &str = "launcher";
-/// A recording begins at once, also where thousands of folders are left.
+/// Most folders removed per recording: a recording starts promptly even if thousands are left.
 const MOST_REMOVED: usize = 100;
-/// No command takes so long to make a folder.
+/// Longest time that a command takes to create a folder.
 const MAKING: Duration = Duration::from_secs(600);
 
-/// A private folder with the hook, gone when this is dropped.
+/// Private folder with the hook; removed on drop.
 pub struct HookFolder {
     folder: TempDir,
-    /// Programs that are started have it open too.
+    /// Lock of the command, inherited by the programs that it starts.
     _lock: Option<File>,
 }
 
@@ -39,9 +38,10 @@ impl HookFolder {
         builder.prefix(PREFIX).rand_bytes(12);
         let folder = disk::attempt(&std::env::temp_dir()).and_then(|()| builder.tempdir());
         let folder = folder.context("cannot make a temporary folder; TMPDIR names where")?;
-        // a folder that has all files and no lock is never removed by others
+        // other commands never remove a folder that has all files but no lock
         let lock = hold(folder.path()).ok();
-        // the hook travels in the binary: nothing has to be installed into the program's Python
+        // the hook is embedded in the binary: nothing needs to be installed into the program's
+        // Python
         for (name, text) in HOOK {
             let path = folder.path().join(name);
             let written = path
@@ -61,13 +61,13 @@ impl HookFolder {
         self.folder.path()
     }
 
-    /// It stays while processes run that may load from it; the last of them removes it.
+    /// Keeps the folder for running processes that may load from it; the last of them removes it.
     pub fn keep(self) {
         let _path = self.folder.keep();
     }
 }
 
-/// Locks the folder for this process and all that it starts.
+/// Locks the folder for this process and all programs that it starts.
 fn hold(folder: &Path) -> std::io::Result<File> {
     let (unnamed, name) = (folder.join("launcher.new"), folder.join(LAUNCHER));
     disk::write(&unnamed, machine().as_bytes())?;
@@ -78,12 +78,12 @@ fn hold(folder: &Path) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// Has programs that are started keep the lock.
+/// Makes started programs inherit the lock.
 #[cfg(unix)]
 fn inherit(file: &File) -> std::io::Result<()> {
     use nix::fcntl::{FcntlArg, fcntl};
-    // Scripts give low numbers to files of their own. Nobody closes this one here: it is open for as
-    // long as the process lives.
+    // Scripts use low file descriptors themselves. This descriptor is never closed here: it stays
+    // open as long as the process lives.
     fcntl(file, FcntlArg::F_DUPFD(100))?;
     Ok(())
 }
@@ -93,12 +93,12 @@ fn inherit(_: &File) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What tells this machine from others, which may share the folder and not its locks.
+/// Returns an id of this machine: machines may share the folder without sharing locks.
 fn machine() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default()
 }
 
-/// Removes folders that nobody holds; what cannot be removed is left to the next command.
+/// Removes folders that nobody holds; the next command retries those that cannot be removed.
 fn remove_abandoned(own: &Path) {
     let Some(parent) = own.parent() else { return };
     let Ok(entries) = disk::entries(parent) else {
@@ -113,7 +113,7 @@ fn remove_abandoned(own: &Path) {
         if removed == MOST_REMOVED {
             return;
         }
-        // both are held until it is gone
+        // both locks are held until the folder is gone
         let locks = [LAUNCHER, MARKER].map(|name| lock_alone(&folder.join(name)));
         let is_abandoned = match &locks {
             [Lock::Had(_), Lock::Had(_) | Lock::Absent] => is_of_machine(&folder),
@@ -127,12 +127,12 @@ fn remove_abandoned(own: &Path) {
     }
 }
 
-/// What became of an attempt to have a lock alone.
+/// Result of trying to take an exclusive lock.
 enum Lock {
     Had(#[allow(dead_code, reason = "the lock is held by its file")] File),
-    /// There is no such file.
+    /// The lock file does not exist.
     Absent,
-    /// Another process has it, or nobody knows.
+    /// Another process holds the lock, or the state is unknown.
     Held,
 }
 
@@ -149,8 +149,8 @@ fn is_of_machine(folder: &Path) -> bool {
     written.is_ok_and(|written| written == machine())
 }
 
-/// Whether whoever began to make the folder never came to its end. `own` was made just now, by the same
-/// clock.
+/// Returns true if the command that began to create the folder never finished. The folder `own` was
+/// just created and gives the current time by the same clock.
 fn is_half_made(folder: &Path, own: &Path) -> bool {
     let [.., (last, _)] = HOOK;
     let modified = |path: &Path| path.metadata().and_then(|found| found.modified()).ok();
@@ -160,11 +160,11 @@ fn is_half_made(folder: &Path, own: &Path) -> bool {
     !folder.join(last).exists() && age.is_some_and(|age| age > MAKING)
 }
 
-/// Whether it is a folder of this user.
+/// Returns true if the folder belongs to this user.
 #[cfg(unix)]
 fn is_own(folder: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
-    // not of what a link leads to
+    // not the target of a link
     let found = std::fs::symlink_metadata(folder);
     let user = nix::unistd::geteuid().as_raw();
     found.is_ok_and(|found| found.is_dir() && found.uid() == user)

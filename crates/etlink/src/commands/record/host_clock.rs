@@ -1,9 +1,10 @@
-//! How the clock of this machine lies to that of the file system of the output folder, which all
+//! Offset of this machine's clock from the clock of the output folder's file system, which all
 //! machines of a job share.
 //!
-//! A new file gets its time from the server, or from the kernel where the folder is on this machine.
-//! The time lies between two readings of the own clock, one before and one after the file was made.
-//! So each file gives an interval in which the offset is, and all files the common part of these.
+//! A new file gets its time from the server, or from the kernel if the folder is local. That time
+//! is between two readings of this machine's clock, one before and one after the file was created.
+//! So each file gives an interval that contains the offset; all files together give their
+//! intersection.
 
 use super::disk;
 use etlink_torch::{FILE_SYSTEM, HostClock};
@@ -12,13 +13,13 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const PROBES: usize = 10;
-/// The kernel gives files the time of its last tick, of which there are 100 a second at least.
+/// Length of a kernel tick, in ns: files get the time of the last tick, at least 100 per second.
 const TICK_NS: i64 = 10_000_000;
-/// Some file systems write whole seconds, or every second one.
+/// Coarsest file times, in ns: some file systems store whole seconds, or only every other second.
 const WHOLE_SECONDS_NS: i64 = 2_000_000_000;
 const NAME: &str = "clock-";
 
-/// From when to when the file system's clock is ahead of ours, ns.
+/// Interval, in ns, that contains the lead of the file system's clock over this machine's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OffsetInterval {
     least: i64,
@@ -26,13 +27,13 @@ pub struct OffsetInterval {
 }
 
 impl OffsetInterval {
-    /// None where the folder cannot be written, or a clock was set meanwhile.
+    /// Measures the interval; `None` if the folder is not writable or a clock was set meanwhile.
     pub fn measure(folder: &Path) -> Option<OffsetInterval> {
         let probes: io::Result<Vec<Probe>> = (0..PROBES).map(|_| Probe::new(folder)).collect();
         common(&probes.ok()?)
     }
 
-    /// After a while: clocks drift, so that both are true.
+    /// Combines two measurements made some time apart. Clocks drift, so both may be right.
     pub fn with(self, later: OffsetInterval) -> OffsetInterval {
         let (least, most) = (self.least.max(later.least), self.most.min(later.most));
         if least <= most {
@@ -48,14 +49,14 @@ impl OffsetInterval {
         let half = (self.most - self.least) / 2;
         HostClock {
             offset_ns: self.least + half,
-            // a half nanosecond was cut
+            // the division dropped half a nanosecond
             uncertainty_ns: half + 1,
             against: FILE_SYSTEM.to_owned(),
         }
     }
 }
 
-/// Times in ns since 1970.
+/// Times around the creation of a file, in ns since 1970.
 struct Probe {
     before: i64,
     written: i64,
@@ -110,13 +111,13 @@ mod tests {
             written: written * ms + 1,
             after: after * ms,
         };
-        // 5 s behind; the second file was made at once, and a tick came in between
+        // 5 s ahead; the second file was created at once, and a tick came in between
         let probes = [probe(0, 5_001, 9), probe(20, 5_015, 21)];
         let found = common(&probes).expect("an interval");
         assert_eq!((found.least, found.most), (4_994 * ms + 1, 5_005 * ms + 1));
         let clock = found.clock();
         assert!((clock.offset_ns - 5_000 * ms).abs() <= clock.uncertainty_ns);
-        // the clock was set
+        // the clock was set meanwhile
         assert_eq!(common(&[probe(0, 0, 1), probe(2, 5_002, 3)]), None);
     }
 

@@ -1,4 +1,4 @@
-//! The launchers that record into one folder: the file `job` in its work folder.
+//! Launchers that record into one folder: the file `job` in the work folder.
 
 use super::disk;
 use super::task::JobTask;
@@ -6,12 +6,13 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Those that came since the work folder was made, also those that have ended.
+/// Launchers that came since the work folder was created, including those that have ended.
 #[derive(Debug, Default, Deserialize, Serialize)]
 pub struct Launchers {
-    /// The job that they are tasks of; empty for a launcher by itself.
+    /// Job that the launchers are tasks of; empty for a single launcher.
     pub job: String,
-    /// Whether no other job can have this name at the same time, nor this job another one.
+    /// True if the name identifies the job: no concurrent job shares it, and this job has no other
+    /// name.
     is_sure: bool,
     launchers: Vec<Launcher>,
 }
@@ -24,18 +25,18 @@ struct Launcher {
     machine: String,
 }
 
-/// What a launcher is in the job that records into the folder.
+/// Place of a launcher in the job that records into the folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FolderTask {
     pub job: String,
     pub task: u32,
     pub attempt: u32,
-    /// How many launchers the job has at least.
+    /// Minimum number of launchers of the job.
     pub tasks: usize,
 }
 
 impl FolderTask {
-    /// As far as the launcher knows by itself.
+    /// Returns what the launcher knows without the others.
     pub fn alone(task: &JobTask) -> FolderTask {
         FolderTask {
             job: task.job.clone(),
@@ -61,7 +62,8 @@ impl Launchers {
         written.with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// With the first launcher. `recorded`: tasks of its job that are in the folder's manifest.
+    /// Makes a list of the first launcher. `recorded`: tasks of its job that the folder's manifest
+    /// lists.
     pub fn first(name: &str, task: Option<&JobTask>, recorded: &[u32]) -> Launchers {
         let mut launchers = Launchers {
             job: task.map_or_else(String::new, |task| task.job.clone()),
@@ -72,7 +74,7 @@ impl Launchers {
         launchers
     }
 
-    /// A further launcher comes; none where it is not one of this job.
+    /// Adds a launcher; `None` if it does not belong to this job.
     pub fn join(&mut self, name: &str, task: Option<&JobTask>, recorded: &[u32]) -> Option<()> {
         let is_same = task.is_some_and(|task| task.job == self.job);
         if !is_same && !self.are_nodes(task) {
@@ -87,9 +89,9 @@ impl Launchers {
         Some(())
     }
 
-    /// Whether this launcher is on another machine than those that record, and nothing says surely
-    /// that it is of another job: the nodes of one job, whose programs would wait for this one for
-    /// ever, if it were refused.
+    /// Returns true if this launcher runs on a different machine from all others, and no certain
+    /// name says that it belongs to another job. Such launchers are taken for nodes of one job: if
+    /// one were refused, the programs of the others would wait for it forever.
     fn are_nodes(&self, task: Option<&JobTask>) -> bool {
         let own = machine();
         let is_sure = self.is_sure || task.is_some_and(|task| task.is_sure);
@@ -105,7 +107,7 @@ impl Launchers {
         };
         let own = task.and_then(|task| task.number);
         let number = own.filter(|number| !is_taken(*number));
-        // whose command names no number is numbered as it comes
+        // launchers without a number of their own are numbered in order of arrival
         let mut free = (0..).filter(|number| !is_taken(*number) && !recorded.contains(number));
         let number = number.or_else(|| free.next()).unwrap_or_default();
         self.launchers.push(Launcher {
@@ -116,7 +118,7 @@ impl Launchers {
         });
     }
 
-    /// What the launcher of this name is in the job; none where it is alone.
+    /// Returns the place of the launcher with this name in the job; `None` if it is alone.
     pub fn task(&self, name: &str, task: Option<&JobTask>) -> Option<FolderTask> {
         if self.job.is_empty() {
             return None;
@@ -134,7 +136,7 @@ impl Launchers {
     }
 }
 
-/// What tells machines apart, and containers of one machine.
+/// Returns an id of this machine, or of the container on it.
 fn machine() -> String {
     let read = |name: &str| std::fs::read_to_string(format!("/proc/sys/kernel/{name}"));
     ["hostname", "random/boot_id"]
@@ -167,7 +169,7 @@ mod tests {
         let node = task("torchrun x", None, false);
         let mut launchers = Launchers::first("a", Some(&node), &[]);
         assert!(launchers.join("b", Some(&node), &[]).is_some());
-        // another one has ended, and is in the manifest
+        // another launcher has ended, and is in the manifest
         assert!(launchers.join("c", Some(&node), &[2]).is_some());
         assert_eq!(numbers(&launchers), [0, 1, 3]);
         let named = launchers.task("b", Some(&node)).expect("is there");

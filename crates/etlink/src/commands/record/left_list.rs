@@ -1,5 +1,6 @@
-//! What a command that is killed leaves of its manifest: a draft that says how it recorded, beside the
-//! reports of its processes. The next command makes a manifest of both, before it removes them.
+//! The manifest of a killed command. Each command writes a draft that describes how it records,
+//! next to the reports of its processes. If the command is killed, the next one makes a manifest
+//! from both before removing them.
 
 use super::disk;
 use super::file_names::names;
@@ -9,7 +10,7 @@ use etlink_torch::{Cycle, Manifest, Process, Rank};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 
-/// Why the list knows less than others.
+/// Note that explains why this manifest is incomplete.
 const KILLED: &str = "`etlink record` was killed before it wrote this list: traces are neither packed nor linked, and \
                       how the program ended is not known";
 
@@ -17,23 +18,22 @@ fn draft(work: &Path, launcher: &str) -> PathBuf {
     work.join(format!("{launcher}{DRAFT}"))
 }
 
-/// Writes what is known before the program starts. A recording without it is as good, unless the
-/// command is killed.
+/// Writes what is known before the program starts. The draft matters only if the command is killed.
 pub fn write_draft(work: &Path, launcher: &str, manifest: &Manifest) -> Result<()> {
     let text = serde_json::to_vec(manifest)?;
     Ok(disk::write(&draft(work, launcher), &text)?)
 }
 
-/// The manifest is written.
+/// Removes the draft, because the manifest is written.
 pub fn remove_draft(work: &Path, launcher: &str) {
     let path = draft(work, launcher);
     if path.exists() {
-        // what stays tells the next command of a manifest that is there
+        // a draft that stays behind is harmless: the manifest exists
         drop(disk::remove(&path));
     }
 }
 
-/// The launchers that left a draft in the work folder.
+/// Returns the launchers that left a draft in the work folder.
 pub fn launchers(work: &Path) -> Result<Vec<String>> {
     let mut launchers: Vec<String> = names(work)?
         .iter()
@@ -43,7 +43,8 @@ pub fn launchers(work: &Path) -> Result<Vec<String>> {
     Ok(launchers)
 }
 
-/// The manifest of processes whose traces are in `folder`; none where no trace of them is there.
+/// Returns the manifest of processes whose traces are in `folder`; `None` if there are no such
+/// traces.
 ///
 /// # Errors
 /// The draft cannot be read.
@@ -55,7 +56,7 @@ pub fn manifest(
 ) -> Result<Option<Value>> {
     let path = draft(work, launcher);
     let text = disk::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    // one that was cut says nothing
+    // a truncated draft counts as empty
     let mut list: Map<String, Value> = etlink_json::from_slice(&text).unwrap_or_default();
     let mut ranks = vec![];
     for mut process in processes {

@@ -1,12 +1,12 @@
-//! Locks that die with their process. Where there are none (Windows, some network file systems)
-//! everything goes on without.
+//! Locks that are released when their process ends. On systems without such locks (Windows, some
+//! network file systems) everything works unlocked.
 
 use super::disk;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
 
-/// A lock on a file, until this is dropped.
+/// A lock on a file, held until dropped.
 pub struct Lock {
     #[cfg(unix)]
     flock: Option<nix::fcntl::Flock<File>>,
@@ -24,8 +24,8 @@ fn open(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Waits for the lock file in `folder`, which is made if it is not there. Whoever held the lock
-/// before may have removed both: then they are made anew.
+/// Waits for the lock file in `folder`; creates it if missing. The previous holder may have removed
+/// both; then both are created again.
 pub fn exclusive(folder: &Path, name: &str) -> io::Result<Lock> {
     let path = folder.join(name);
     loop {
@@ -34,7 +34,7 @@ pub fn exclusive(folder: &Path, name: &str) -> io::Result<Lock> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             file => file?,
         };
-        // whoever held it may have removed the file: then we hold a lock that nobody else sees
+        // the previous holder may have removed the file: then nobody else sees our lock
         let lock = system::wait(file)?;
         if system::is_current(&lock, &path) {
             return Ok(lock);
@@ -42,12 +42,12 @@ pub fn exclusive(folder: &Path, name: &str) -> io::Result<Lock> {
     }
 }
 
-/// Tries to have the lock alone; none if another process has it.
+/// Tries to take the lock exclusively; `None` if another process holds it.
 pub fn try_exclusive(path: &Path) -> io::Result<Option<Lock>> {
     system::attempt(open(path)?)
 }
 
-/// Has the lock together with others.
+/// Takes the lock shared.
 pub fn shared(path: &Path) -> io::Result<Lock> {
     system::share(open(path)?)
 }
@@ -67,7 +67,7 @@ mod system {
     }
 
     pub fn share(file: File) -> io::Result<Lock> {
-        // who tries to have it alone holds the other lock meanwhile, so that this does not fail
+        // cannot fail: whoever tries to lock it exclusively holds the other lock meanwhile
         lock(file, FlockArg::LockSharedNonblock).map_err(io::Error::from)
     }
 
@@ -84,7 +84,7 @@ mod system {
             match Flock::lock(file, how) {
                 Ok(lock) => return Ok(Lock { flock: Some(lock) }),
                 Err((again, Errno::EINTR)) => file = again,
-                // the file system has no locks
+                // the file system does not support locks
                 Err((_, Errno::ENOLCK | Errno::ENOSYS | Errno::EOPNOTSUPP)) => {
                     return Ok(Lock { flock: None });
                 }
@@ -93,7 +93,7 @@ mod system {
         }
     }
 
-    /// Whether the locked file is the one that has the name now.
+    /// Returns true if the locked file is still the one at `path`.
     pub fn is_current(lock: &Lock, path: &Path) -> bool {
         let Some(file) = lock.flock.as_deref() else {
             return true;

@@ -1,5 +1,5 @@
-//! `etlink record`: runs a program with the hook, passes its exit code on, and says what was
-//! recorded.
+//! `etlink record`: runs a program with the hook, passes on its exit code, and prints a summary of
+//! the recording.
 
 mod child;
 mod disk;
@@ -40,13 +40,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use task::JobTask;
 
-/// Steps of a recording that is asked for, when nobody says how many.
+/// Default number of steps per requested recording.
 const ARMED_STEPS: u64 = 2;
 
-/// Steps before it for which the recorders warm up: the first one after their start takes longer.
+/// Warmup steps before a requested recording: the first step after the recorders start is slower.
 const ARMED_WARMUP: u64 = 1;
 
-/// Cycles when none are asked for: a program may make a million steps.
+/// Default number of cycles: a program may make a million steps.
 const REPEAT: i64 = 1;
 
 pub fn run(args: &RecordArgs) -> Result<Outcome> {
@@ -76,7 +76,7 @@ pub fn run(args: &RecordArgs) -> Result<Outcome> {
         task.as_ref(),
     )?;
     let clock = OffsetInterval::measure(output.work());
-    // no `?` here: from now on an error has to give the folder up first, as below
+    // no `?` here: from now on an error has to give up the folder first, as below
     let tensorboard = args.tensorboard.as_deref().map(MadeFolder::make);
     let mut board = None;
     let settings = tensorboard.transpose().map(|made| Settings {
@@ -97,7 +97,7 @@ pub fn run(args: &RecordArgs) -> Result<Outcome> {
         options: options(args),
     });
     let ended = settings.and_then(|settings| {
-        // how it ends nobody knows yet, and the draft does not say it
+        // the draft does not show the exit code, which is unknown yet
         let draft = finish::empty_manifest(args, &settings, Ended::ExitCode(0));
         drop(left_list::write_draft(
             output.work(),
@@ -110,20 +110,20 @@ pub fn run(args: &RecordArgs) -> Result<Outcome> {
     let (settings, ended) = match ended {
         Ok(ended) => ended,
         Err(error) => {
-            // the reason why nothing was started is what the user has to hear
+            // report why nothing was started, rather than this error
             drop(output.give_up());
             board.iter().for_each(MadeFolder::remove_unused);
             return Err(error);
         }
     };
-    // behind the program, whose own output would have buried it
+    // after the program, whose own output would have buried the warning
     let warning = schedule.and_then(|(_, schedule)| schedule.warning());
     if notes::are_wanted()
         && let Some(warning) = warning
     {
         notes::print_message(format_args!("note: {warning}"));
     }
-    // the program has ended: whatever goes wrong from here on, its exit code goes before ours
+    // the program has ended: whatever fails from here on, its exit code takes precedence
     let recording = EndedRecording {
         args,
         settings,
@@ -137,7 +137,8 @@ pub fn run(args: &RecordArgs) -> Result<Outcome> {
     Ok(outcome(ended, finished.is_whole && is_linked))
 }
 
-/// When to record; none: when a profiler of the program's own does.
+/// Returns the recording schedule; `None` if something else decides, such as the program's own
+/// profiler.
 fn schedule(args: &RecordArgs) -> Result<Option<(Arguments, Schedule)>> {
     if args.armed.armed {
         return Ok(None);
@@ -165,7 +166,7 @@ fn schedule(args: &RecordArgs) -> Result<Option<(Arguments, Schedule)>> {
     Ok(Some((arguments, Schedule::new(arguments)?)))
 }
 
-/// What asks for recordings, if the program is armed.
+/// Returns the triggers of recordings if the program is armed.
 fn armed(args: &ArmedArgs) -> Result<Option<ArmedSettings>> {
     if !args.armed {
         return Ok(None);
@@ -189,7 +190,8 @@ fn armed(args: &ArmedArgs) -> Result<Option<ArmedSettings>> {
     }))
 }
 
-/// Schedules of phases; of a phase that is named twice the last one counts, as with options.
+/// Returns the schedules of phases; the last one counts for a phase that is named twice, as with
+/// options.
 fn phases(args: &RecordArgs) -> BTreeMap<String, ScheduleSettings> {
     let schedules = args.phase.iter();
     schedules
@@ -197,7 +199,7 @@ fn phases(args: &RecordArgs) -> BTreeMap<String, ScheduleSettings> {
         .collect()
 }
 
-/// What counts as a step.
+/// Returns the kind of event counted as a step.
 fn step_on(args: &RecordArgs) -> String {
     match args.phase.first() {
         Some(_) => "phase".to_owned(),
@@ -207,7 +209,7 @@ fn step_on(args: &RecordArgs) -> String {
 
 fn activities(args: &RecordArgs) -> Option<Vec<String>> {
     let chosen = args.activities.iter();
-    // none chosen is all of them, not none
+    // no choice means all activities, not none
     (!args.activities.is_empty()).then(|| chosen.map(|kind| kind.name().to_owned()).collect())
 }
 
@@ -218,9 +220,9 @@ fn own_profiler(args: &RecordArgs) -> OwnProfiler {
     }
 }
 
-/// The folder's own name, which no other launcher of this machine has, and the process id.
+/// Returns a unique launcher name: the random part of the hook folder's name, and the process id.
 fn launcher(hook: &Path) -> String {
-    // process ids come again, in containers often at once: the random name does not
+    // process ids repeat, often at the same time in several containers; the random name does not
     let name = hook.file_name().unwrap_or_default().to_string_lossy();
     let unique = name.trim_start_matches(hook_folder::PREFIX);
     format!("{unique}-{}", std::process::id())
@@ -256,12 +258,12 @@ fn command(args: &RecordArgs, settings: &Settings, hook: &Path) -> Result<Comman
     let mut command = Command::new(program);
     command.args(rest).env("PYTHONPATH", path).env(
         SETTINGS_VARIABLE,
-        // of the folders only this one was not looked at before
+        // this is the only folder whose path was not checked before
         serde_json::to_string(settings)
             .with_context(|| format!("{}: TMPDIR names another place", hook.display()))?,
     );
-    // Nothing else is put before the user's own programs unless the script asks for it.
-    // Without PATH shells look in folders of their own, which an empty one would hide.
+    // Nothing else is put before the user's programs unless the script needs it. Without PATH,
+    // shells search default folders, which an empty PATH would hide.
     if let Some(path) = std::env::var_os("PATH")
         && script::note(&args.command).is_some()
     {
@@ -270,9 +272,9 @@ fn command(args: &RecordArgs, settings: &Settings, hook: &Path) -> Result<Comman
     Ok(command)
 }
 
-/// Links with this very program; what it prints is no output of the recorded program.
+/// Links with this same executable, and sends its output to standard error.
 fn link(args: &RecordArgs) -> Result<bool> {
-    // in a process of its own: its memory is given back, and a failure of it ends only itself
+    // in a separate process: frees its memory, and a crash ends only that process
     let mut command = own_command()?;
     let mut words: Vec<OsString> = vec![
         "merge".into(),
@@ -283,7 +285,7 @@ fn link(args: &RecordArgs) -> Result<bool> {
     words.extend(args.overwrite.overwrite.then(|| "--overwrite".into()));
     let status = command
         .args(words)
-        // what is left of standard input was meant for the program
+        // the rest of standard input was meant for the program
         .stdin(Stdio::null())
         .stdout(std::io::stderr())
         .status()
@@ -291,13 +293,13 @@ fn link(args: &RecordArgs) -> Result<bool> {
     Ok(status.success())
 }
 
-/// The recording stands, and the program's exit code goes before ours.
+/// Reports a failed link: the recording is kept, and the program's exit code takes precedence.
 fn failed_to_link(error: anyhow::Error) -> bool {
     notes::print_message(format_args!("{error:#}"));
     false
 }
 
-/// What can be said of a recording whose end went wrong.
+/// Reports a failure to finish the recording.
 fn failed(error: anyhow::Error) -> finish::Finished {
     notes::print_message(format_args!("the recording is not complete: {error:#}"));
     finish::Finished {
@@ -306,7 +308,8 @@ fn failed(error: anyhow::Error) -> finish::Finished {
     }
 }
 
-/// The program's exit code; by convention 128 and the signal's number if one ended it.
+/// Returns the program's exit code; by convention 128 plus the signal's number if a signal ended
+/// it.
 fn outcome(ended: Ended, complete: bool) -> Outcome {
     let code = match ended {
         Ended::ExitCode(code) => code,
@@ -315,7 +318,7 @@ fn outcome(ended: Ended, complete: bool) -> Outcome {
     match code {
         0 if complete => Outcome::Done,
         0 => Outcome::Found,
-        // a code that is no byte, as Windows has them, cannot be passed on
+        // a code that does not fit a byte, as on Windows, cannot be passed on
         code => Outcome::Ran(u8::try_from(code).unwrap_or(1)),
     }
 }

@@ -1,23 +1,23 @@
-//! Commands that start the ranks of one node of several: `torchrun --nnodes 2 …`,
-//! `python -m torch.distributed.run …`, `accelerate launch --num_machines 2 …`.
+//! Commands that start the ranks of one node of several: `torchrun --nnodes 2 …`, `python -m
+//! torch.distributed.run …`, `accelerate launch --num_machines 2 …`.
 
-/// What such a command, or the variables that stand for its options, say of its node.
+/// Node settings from such a command, or from the variables that replace its options.
 #[derive(Debug, Default)]
 pub struct NodeCommand {
-    /// Whether the number of nodes is said at all.
+    /// True if the number of nodes is given.
     pub is_told: bool,
-    /// At least, and at most.
+    /// Minimum and maximum number of nodes.
     pub nodes: (u32, u32),
-    /// Which of them it is, if that is said.
+    /// Number of this node, if given.
     pub number: Option<u32>,
-    /// What tells the job from others: its name, or where its nodes meet.
+    /// Identity of the job: its name, or the address at which its nodes meet.
     pub name: String,
 }
 
 impl NodeCommand {
-    /// From the words of the command. torchrun takes an option from the variable `PET_…`, too.
+    /// Reads the words of the command. torchrun also takes an option from the variable `PET_…`.
     pub fn read(command: &[String], variable: &dyn Fn(&str) -> Option<String>) -> NodeCommand {
-        // `sh -c 'torchrun …'` has them in one word
+        // `sh -c 'torchrun …'` holds the whole command in one word
         let words: Vec<&str> = command
             .iter()
             .flat_map(|word| word.split_whitespace())
@@ -33,7 +33,7 @@ impl NodeCommand {
         let nodes = value(&["nnodes", "num-machines"]);
         let Some(nodes) = nodes.as_deref().and_then(node_range) else {
             return NodeCommand {
-                // torchrun's default is one node; that of accelerate is in a file of its own
+                // torchrun defaults to one node; accelerate's default is in its configuration file
                 is_told: launched.is_some() && !words.contains(&"launch"),
                 nodes: (1, 1),
                 ..NodeCommand::default()
@@ -58,7 +58,7 @@ impl NodeCommand {
     }
 }
 
-/// The words between such a launcher and the script that it starts.
+/// Returns the words between such a launcher and the script that it starts.
 fn launcher_options<'w, 'a>(words: &'w [&'a str]) -> Option<&'w [&'a str]> {
     let is_launcher = |place: usize| {
         let name = words[place].rsplit('/').next().unwrap_or_default();
@@ -72,13 +72,13 @@ fn launcher_options<'w, 'a>(words: &'w [&'a str]) -> Option<&'w [&'a str]> {
     };
     let place = (0..words.len()).find(|place| is_launcher(*place))?;
     let options = &words[place + 1..];
-    // what comes behind the script is the script's
+    // words after the script belong to the script
     let ends = |word: &&str| word.ends_with(".py") || ["-m", "--module"].contains(word);
     let end = options.iter().position(ends).unwrap_or(options.len());
     Some(&options[..end])
 }
 
-/// The value of an option, which has one of these names with `-` or `_` in them.
+/// Returns the value of an option that has one of these names, written with `-` or `_`.
 fn option<'a>(words: &[&'a str], names: &[&str]) -> Option<&'a str> {
     let mut words = words.iter();
     while let Some(word) = words.next() {
@@ -97,7 +97,7 @@ fn option<'a>(words: &[&'a str], names: &[&str]) -> Option<&'a str> {
     None
 }
 
-/// `2`, or `1:4` of a job that goes on while nodes come and go.
+/// Parses `2`, or `1:4` for a job whose number of nodes may change.
 fn node_range(text: &str) -> Option<(u32, u32)> {
     let (least, most) = text.split_once(':').unwrap_or((text, text));
     Some((least.parse().ok()?, most.parse().ok()?))

@@ -1,4 +1,4 @@
-//! What is done with whole traces after the program: they are packed, and shown to TensorBoard.
+//! Work on complete traces after the program: compression, and a copy for TensorBoard.
 
 use super::disk;
 use anyhow::{Context, Result};
@@ -9,15 +9,15 @@ use rayon::prelude::*;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Packs the traces of all processes that have ended and names them anew; what could not be packed
-/// stays as it is and is noted.
+/// Compresses and renames the traces of all ended processes. Returns notes about traces that stay
+/// uncompressed.
 pub fn pack(folder: &Path, processes: &mut [Process]) -> Vec<String> {
     let cycles = processes.iter_mut().flat_map(|process| &mut process.cycles);
     let names: Vec<&mut String> = cycles
         .flat_map(|cycle| [&mut cycle.host_trace, &mut cycle.device_trace])
         .filter(|name| !name.ends_with(".gz"))
         .collect();
-    // deflate takes longer than the disk: a thread per file, of rayon's pool
+    // compression is slower than the disk: one file per task in rayon's pool
     let failures = names
         .into_par_iter()
         .filter_map(|name| match pack_file(&folder.join(&*name)) {
@@ -30,19 +30,19 @@ pub fn pack(folder: &Path, processes: &mut [Process]) -> Vec<String> {
     failures.collect()
 }
 
-/// Replaces a file by its packed form: one of them is always whole.
+/// Replaces a file by its compressed form: one of them is always complete.
 fn pack_file(path: &Path) -> io::Result<()> {
     let packed = with_ending(path, ".gz");
     let temporary = with_ending(path, ".gz.new");
     let written = write_packed(path, &temporary).and_then(|()| disk::rename(&temporary, &packed));
     if written.is_err() {
-        // what is left of it is of no use, and may not even be there
+        // a partial file is useless, and may not even exist
         drop(disk::remove(&temporary));
         return written;
     }
     let removed = disk::remove(path);
     if removed.is_err() {
-        // one trace under two names would be taken for two
+        // one trace under two names would count as two
         drop(disk::remove(&packed));
     }
     removed
@@ -51,7 +51,7 @@ fn pack_file(path: &Path) -> io::Result<()> {
 fn write_packed(plain: &Path, packed: &Path) -> io::Result<()> {
     let mut encoder = GzEncoder::new(disk::create(packed)?, Compression::default());
     io::copy(&mut disk::open(plain)?, &mut encoder)?;
-    // the plain file is removed next: what is packed has to be on the disk before
+    // the plain file is removed next, so the compressed one has to be on the disk first
     disk::sync(&encoder.finish()?, packed)
 }
 
@@ -61,11 +61,11 @@ fn with_ending(path: &Path, ending: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Puts the device traces into TensorBoard's folder, under names that its plugin looks for: worker,
+/// Puts the device traces into TensorBoard's folder, under names that its plugin expects: worker,
 /// span (the time), ending.
 pub fn show(folder: &Path, tensorboard: &Path, processes: &[Process]) -> Result<()> {
     for process in processes {
-        // a helper process has no rank, and the plugin takes each file for a worker
+        // a helper process has no rank, and the plugin counts each file as a worker
         let Some(rank) = process.rank else { continue };
         for cycle in &process.cycles {
             let ending = if cycle.device_trace.ends_with(".gz") {
@@ -86,11 +86,11 @@ pub fn show(folder: &Path, tensorboard: &Path, processes: &[Process]) -> Result<
 }
 
 fn link_or_copy(source: &Path, target: &Path) -> io::Result<()> {
-    // no second copy of gigabytes where both folders are on one file system
+    // avoid copying gigabytes if both folders are on one file system
     if disk::link(source, target).is_ok() {
         return Ok(());
     }
-    // the plugin lists the folder while we write: it takes no name that ends like this
+    // the plugin lists the folder while we write, and ignores names with this ending
     let temporary = with_ending(target, ".new");
     let copied = disk::copy(source, &temporary).and_then(|()| disk::rename(&temporary, target));
     if copied.is_err() {

@@ -1,15 +1,17 @@
-//! Scripts that set PYTHONPATH anew: their Python processes do not find the hook by it.
+//! Detects scripts that overwrite PYTHONPATH, so that their Python processes do not find the hook
+//! there.
 
 use std::ffi::OsString;
 use std::path::Path;
 
-/// Longer files are no scripts that somebody wrote, bytes.
+/// Size limit in bytes: longer files are not handwritten scripts.
 const LONGEST: u64 = 1 << 20;
 
-/// Names the line of a script among the words of the command that sets PYTHONPATH.
+/// Returns a note on the line that overwrites PYTHONPATH, in a script among the words of the
+/// command.
 pub fn note(command: &[OsString]) -> Option<String> {
     command.iter().find_map(|word| {
-        // the words after `sh -c` are no file but a script themselves
+        // the word after `sh -c` is a script, not a file
         let path = Path::new(word);
         let (number, line) = if path.is_file() {
             line_of(path)?
@@ -40,9 +42,9 @@ fn line_of(path: &Path) -> Option<(Option<usize>, String)> {
     Some((Some(index + 1), line.to_owned()))
 }
 
-/// Whether a line of a shell script sets the variable without what it had, or removes it.
+/// Returns true if a line of a shell script drops the variable's value or removes the variable.
 fn sets_anew(line: &str) -> bool {
-    // a comment behind a command may mention the variable
+    // a comment after a command may mention the variable
     let line = line.split(" #").next().unwrap_or(line).trim_start();
     if line.starts_with('#') {
         return false;

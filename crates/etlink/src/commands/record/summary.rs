@@ -1,4 +1,4 @@
-//! What `record` says at the end.
+//! Summary that `record` prints at the end.
 
 use crate::notes;
 use etlink_run::manifest::MANIFEST;
@@ -6,16 +6,16 @@ use etlink_torch::{Cycle, Manifest, NOTHING, Process, StepTimes, steps_counted};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Recorded steps that took less than this many times as long are not worth a word.
+/// Smallest slowdown of recorded steps worth reporting, as a factor.
 const WORTH_SAYING: f64 = 1.2;
 
-/// A program that stood still for less is not worth a word.
+/// Shortest pause of the program worth reporting, in ns.
 const STOOD_STILL_NS: i64 = 500_000_000;
 
-/// Of more cycles than this only the first and the last step are told.
+/// Most step ranges listed; beyond that, only the first and last step are named.
 const MOST_RANGES: usize = 4;
 
-/// Prints the notes, and what was recorded.
+/// Prints the notes and a summary of the recording.
 pub fn print_summary(manifest: &Manifest, output: &Path) {
     if notes::are_wanted() {
         for note in &manifest.notes {
@@ -27,7 +27,7 @@ pub fn print_summary(manifest: &Manifest, output: &Path) {
         return;
     }
     if manifest.recorded() == 0 {
-        // a note that says so itself names the cause too
+        // a note with this text also names the cause
         if !manifest.notes.iter().any(|note| note.contains(NOTHING)) {
             notes::print_message(format_args!("{NOTHING}: see the notes above"));
         }
@@ -50,7 +50,7 @@ fn recorded(manifest: &Manifest, output: &Path) -> String {
         .filter(|process| !process.cycles.is_empty())
         .collect();
     let cycles = || processes.iter().flat_map(|process| &process.cycles);
-    // the most: a rank that died early has fewer
+    // the maximum: a rank that died early has fewer cycles
     let each = processes.iter().map(|process| process.cycles.len()).max();
     let each = each.unwrap_or(0);
     let is_asked = manifest.armed.is_some() && !cycles().any(|cycle| cycle.own_profiler);
@@ -69,7 +69,7 @@ fn recorded(manifest: &Manifest, output: &Path) -> String {
         phases
     });
     let steps = if is_asked && each > 1 {
-        // few steps may lie hours apart
+        // few steps may be hours apart
         let most = processes.iter().map(|process| recorded_steps(process));
         let most = most.max().unwrap_or(0);
         let first = cycles().map(Cycle::first_recorded).min().unwrap_or(0);
@@ -93,7 +93,7 @@ fn recorded(manifest: &Manifest, output: &Path) -> String {
     )
 }
 
-/// The steps of all cycles, such as `steps 3-4, 8-9`; none where steps have no numbers of their own,
+/// Returns the steps of all cycles, such as `steps 3-4, 8-9`; `None` if step numbers are ambiguous,
 /// as with several profilers of the program that each count from 0.
 fn step_ranges(processes: &[&Process]) -> Option<String> {
     let mut ranges = BTreeSet::new();
@@ -115,7 +115,7 @@ fn step_ranges(processes: &[&Process]) -> Option<String> {
     let mut joined: Vec<(u64, u64)> = vec![];
     for (first, last) in ranges {
         match joined.last_mut() {
-            // ranks may have recorded other steps than the first one
+            // ranks may have recorded other steps than the first rank
             Some((_, end)) if first <= *end => *end = last.max(*end),
             _ => joined.push((first, last)),
         }
@@ -145,7 +145,7 @@ fn recorded_steps(process: &Process) -> u64 {
     process.cycles.iter().map(steps).sum()
 }
 
-/// What was counted as a step: the class of an optimizer or a model, or a function.
+/// Names the unit counted as a step: the class of an optimizer or a model, or a function.
 fn counted(step_on: &str, processes: &[&Process]) -> String {
     let counted = processes
         .iter()
@@ -169,14 +169,14 @@ fn counted(step_on: &str, processes: &[&Process]) -> String {
     format!(" ({}{others})", steps_counted(step_on, &names.join(", ")))
 }
 
-/// How much slower recorded steps were: times in the traces are theirs.
+/// Reports the slowdown of recorded steps, which affects the times in the traces.
 fn cost(manifest: &Manifest) -> Option<String> {
     cost_text(manifest.slowdown()?)
 }
 
-/// Steps of a program need not be alike: that recorded ones are longer may be its own doing.
+/// Formats the slowdown. Steps may differ anyway, so recording need not be the cause.
 fn cost_text(times: StepTimes) -> Option<String> {
-    // below that it is within what steps differ by anyway
+    // anything less is within the normal variation of steps
     let slowdown = times.slowdown().filter(|times| *times >= WORTH_SAYING)?;
     Some(format!(
         "recorded steps took {slowdown:.1} x as long as the others ({} instead of {}): recording \
@@ -186,7 +186,7 @@ fn cost_text(times: StepTimes) -> Option<String> {
     ))
 }
 
-/// How long the program stood still while its traces were written: the longest cycle.
+/// Reports the longest time the program was paused while its traces were written, over all cycles.
 fn saving(manifest: &Manifest) -> Option<String> {
     let cycles = manifest.ranks.iter().flat_map(|rank| {
         let name = rank.process.rank;
@@ -205,8 +205,8 @@ fn saving(manifest: &Manifest) -> Option<String> {
     ))
 }
 
-/// From the end of the last recorded step until the traces had their names. When the program's own
-/// profiler ends a cycle only the program knows.
+/// Returns the time from the end of the last recorded step until the traces had their names; `None`
+/// for cycles of the program's own profiler, whose end only the program knows.
 fn saving_ns(cycle: &Cycle) -> Option<i64> {
     if cycle.own_profiler {
         return None;
@@ -277,7 +277,7 @@ mod tests {
                 &[(0, 0), (2, 2), (4, 4), (6, 6), (8, 9)],
                 Some("steps between 0 and 9"),
             ),
-            // two profilers of the program: each is step 0 of its own count
+            // two profilers of the program: each counts its steps from 0
             (&[(0, 0), (0, 0)], None),
             (&[(0, 3), (2, 5)], None),
         ] {

@@ -1,36 +1,36 @@
-//! The job that this launcher is a task of, where several of them record into one folder:
-//! `srun etlink record -o traces -- python train.py`, or on each node
-//! `etlink record -o traces -- torchrun --nnodes 2 …`.
+//! The job that this launcher is a task of, if several launchers record into one folder: `srun
+//! etlink record -o traces -- python train.py`, or on each node `etlink record -o traces --
+//! torchrun --nnodes 2 …`.
 
 use super::node_command::NodeCommand;
 use etlink_torch::Task;
 
-/// What the environment and the command say of the job.
+/// Job and task according to the environment and the command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobTask {
-    /// The job and its step, or where its nodes meet.
+    /// Name of the job: its id and step, or the address at which its nodes meet.
     pub job: String,
-    /// Number of this task, where it is known.
+    /// Number of this task, if known.
     pub number: Option<u32>,
-    /// Number of tasks, at least.
+    /// Minimum number of tasks.
     pub tasks: u32,
-    /// Number of tasks, at most.
+    /// Maximum number of tasks.
     pub most: u32,
-    /// How often the job was started again before.
+    /// Number of earlier restarts of the job.
     pub attempt: u32,
-    /// Whether no other job has this name at the same time, nor this job another one. Where nodes
-    /// meet they may know by several names.
+    /// True if no other job has this name at the same time, and this job has no other name. Nodes
+    /// may know their meeting point by several names.
     pub is_sure: bool,
 }
 
 impl JobTask {
-    /// From the variables of launchers, and the command; none where there is one task.
+    /// Reads the launchers' variables and the command; `None` if there is only one task.
     pub fn find(variable: impl Fn(&str) -> Option<String>, command: &[String]) -> Option<JobTask> {
         let variables = Variables(&variable);
-        // `srun -n 1` sets the same variables: one task has the folder for itself, unless its command
-        // says more
+        // `srun -n 1` sets these variables too: a single task has the folder for itself, unless its
+        // command names several nodes
         let several = |task: &JobTask| task.most > 1;
-        // torchrun inside of a SLURM step: its workers are the tasks
+        // torchrun within a SLURM step: the workers are the tasks
         let of_variables = variables
             .torchrun_task()
             .filter(several)
@@ -60,7 +60,7 @@ impl JobTask {
         }
     }
 
-    /// Whether it is among the launchers that have ended: it comes once more.
+    /// Returns true if this task is among the launchers that have ended, so that it runs again.
     pub fn has_recorded(&self, ended: &[Task]) -> bool {
         match self.number {
             Some(number) => ended
@@ -71,7 +71,7 @@ impl JobTask {
     }
 }
 
-/// The variables that launchers set for their tasks.
+/// Variables that launchers set for their tasks.
 struct Variables<'v>(&'v dyn Fn(&str) -> Option<String>);
 
 impl Variables<'_> {
@@ -134,13 +134,13 @@ impl Variables<'_> {
         })
     }
 
-    /// Variables that scripts hand to the launcher of each node.
+    /// Reads the variables that scripts pass to the launcher of each node.
     fn node_task(&self) -> Option<JobTask> {
         let nodes = self.number("NNODES").or_else(|| self.number("NUM_NODES"))?;
         self.meeting_task("nodes", self.number("NODE_RANK")?, nodes)
     }
 
-    /// Ranks that somebody starts one by one, as PyTorch's `env://` has it.
+    /// Reads the variables of ranks that are started one by one, as for PyTorch's `env://`.
     fn rank_task(&self) -> Option<JobTask> {
         self.meeting_task("ranks", self.number("RANK")?, self.number("WORLD_SIZE")?)
     }
@@ -158,8 +158,8 @@ impl Variables<'_> {
     }
 }
 
-/// The process id of torchrun, which tells its jobs apart on one machine; on several there is no
-/// such number.
+/// Returns the process id of torchrun, which distinguishes jobs on one machine; `None` if the job
+/// spans several machines.
 fn parent_on_one_machine(local_world: Option<u32>, world: Option<u32>) -> Option<u32> {
     #[cfg(unix)]
     let parent = std::os::unix::process::parent_id();
@@ -223,7 +223,7 @@ mod tests {
             is_sure: true,
         };
         assert_eq!(job(&rank), Some(expected));
-        // two jobs of a version before PMIx could not be told apart
+        // without PMIx, older versions cannot distinguish two jobs
         assert_eq!(job(&rank[1..]), None);
     }
 
@@ -239,7 +239,8 @@ mod tests {
         let one = [&common[..], &[("LOCAL_WORLD_SIZE", "4")]].concat();
         assert!(job(&one).is_some_and(|job| job.job.starts_with("torchrun none 127.0.0.1:29500 ")));
         let two = [&common[..], &[("LOCAL_WORLD_SIZE", "2")]].concat();
-        // on several machines by where they meet: who is refused would keep the others waiting
+        // on several machines the meeting point alone counts: a refused node would keep the others
+        // waiting
         assert!(job(&two).is_some_and(|job| job.job == "torchrun none 127.0.0.1:29500"));
     }
 

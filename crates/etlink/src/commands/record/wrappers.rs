@@ -1,8 +1,8 @@
-//! A second way into Python, for scripts that set PYTHONPATH anew: programs of these names, first
-//! on PATH, that put the hook's folder back and start what the name means without us.
+//! A second way into Python, for scripts that overwrite PYTHONPATH: programs with Python's names,
+//! first on PATH, that restore the hook's folder and start the real program.
 //!
-//! What a name means is asked when it is started, not when the recording begins: `conda activate`
-//! in the script changes PATH in between, behind our folder.
+//! The real program is looked up when the name is started, not when the recording begins: `conda
+//! activate` in the script may change PATH in between, after our folder.
 
 use super::disk;
 use anyhow::{Context, Result};
@@ -13,17 +13,16 @@ use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
-/// Launchers that are Python programs themselves: they name their Python in their first line, so
-/// that one called `python` would not be asked.
+/// Launchers that are Python programs: their first line names their Python, so a wrapper called
+/// `python` is not used.
 const LAUNCHERS: [&str; 3] = ["torchrun", "accelerate", "deepspeed"];
 
-/// Writes the programs into a folder of the hook's, and gives the value of PATH that has it first.
-/// `path` is what PATH is. Where no such program is on it, or none of ours could be started, it
-/// stays as it is.
+/// Writes the wrappers into a folder of the hook's, and returns `path` with that folder first.
+/// Returns `path` unchanged if it has no such program or wrappers cannot be started.
 pub fn path_with_wrappers(hook: &Path, path: &OsStr) -> Result<OsString> {
     let names = python_programs(path);
     let folder = hook.join("bin");
-    // A folder that is no text could be written into a script only wrong.
+    // A path that is not valid UTF-8 cannot be written into a script correctly.
     if names.is_empty() || hook.to_str().is_none() {
         return Ok(path.to_owned());
     }
@@ -40,11 +39,11 @@ pub fn path_with_wrappers(hook: &Path, path: &OsStr) -> Result<OsString> {
     Ok(std::env::join_paths(std::iter::once(folder).chain(others))?)
 }
 
-/// The names of programs on PATH that start Python.
+/// Returns the names of programs on PATH that start Python.
 fn python_programs(path: &OsStr) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for folder in std::env::split_paths(path) {
-        // Entries that are no folders are usual, and no shell complains of them.
+        // Entries that are not folders are common, and no shell complains about them.
         for entry in disk::entries(&folder).unwrap_or_default() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
@@ -56,14 +55,14 @@ fn python_programs(path: &OsStr) -> BTreeSet<String> {
     names
 }
 
-/// `python`, `python3`, `python3.12` or a launcher.
+/// Returns true for `python`, `python3`, `python3.12`, or a launcher.
 fn starts_python(name: &str) -> bool {
     let is_version = |rest: &str| rest.bytes().all(|c| c.is_ascii_digit() || c == b'.');
     LAUNCHERS.contains(&name) || name.strip_prefix("python").is_some_and(is_version)
 }
 
-/// Whether programs in this folder start. Many clusters mount the folder for temporary files
-/// without that right, and the script would end where it starts Python.
+/// Returns true if programs in this folder can be started. Many clusters mount the temporary folder
+/// without that right; wrappers there would end the script as it starts Python.
 fn can_start_scripts(folder: &Path) -> bool {
     let probe = folder.join("etlink-probe");
     let written =
@@ -72,8 +71,9 @@ fn can_start_scripts(folder: &Path) -> bool {
     started.is_ok_and(|status| status.success())
 }
 
-/// Starts a program that was written a moment ago. Another thread that starts a process just then
-/// hands it the open file until that process is another program: the system says that it is busy.
+/// Starts a program that was just written. If another thread starts a process at that moment, its
+/// child holds the file open until it executes another program, and the system reports the file as
+/// busy.
 fn start_probe(probe: &Path) -> std::io::Result<ExitStatus> {
     let mut tries = 0;
     loop {
@@ -87,15 +87,15 @@ fn start_probe(probe: &Path) -> std::io::Result<ExitStatus> {
     }
 }
 
-/// A busy program is tried again so often, with a millisecond in between.
+/// Most retries of a busy program, one millisecond apart.
 const MOST_TRIES: u32 = 1_000;
 
 fn write_wrapper(wrapper: &Path, hook: &Path, name: &str) -> std::io::Result<()> {
     let hook = quoted(hook);
-    // Nothing but what each POSIX shell has built in: PATH may name no folder with other programs.
-    // Only what comes behind our folder is looked at: one recording in another has two such folders,
-    // whose programs would find each other for ever. Python finds its virtual environment by the
-    // full name that `exec` is given.
+    // Only POSIX shell builtins: PATH may have no folder with other programs. Only entries after
+    // our folder are searched: with nested recordings there are two such folders, whose wrappers
+    // would start each other forever. Python finds its virtual environment by the full name passed
+    // to `exec`.
     let text = format!(
         "#!/bin/sh\n\
         # Of etlink record: the script sets PYTHONPATH anew, which is how the hook comes into Python.\n\
@@ -123,7 +123,7 @@ fn write_wrapper(wrapper: &Path, hook: &Path, name: &str) -> std::io::Result<()>
     make_executable(wrapper)
 }
 
-/// As one word of a shell.
+/// Quotes a path as one word of a shell.
 fn quoted(path: &Path) -> String {
     format!("'{}'", path.to_string_lossy().replace('\'', "'\\''"))
 }
@@ -134,7 +134,7 @@ fn make_executable(path: &Path) -> std::io::Result<()> {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))
 }
 
-/// As a shell that looks through PATH asks.
+/// Returns true if a shell that searches PATH would run this file.
 #[cfg(unix)]
 fn is_executable(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
@@ -142,7 +142,7 @@ fn is_executable(path: &Path) -> bool {
     metadata.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
-/// Elsewhere no shell runs these scripts.
+/// Returns false: on other systems no shell runs these scripts.
 #[cfg(not(unix))]
 fn is_executable(_: &Path) -> bool {
     false
@@ -158,7 +158,8 @@ mod tests {
     use super::*;
     use std::sync::{Mutex, MutexGuard, PoisonError};
 
-    /// Held while a test writes programs and starts them: see [`start_probe`], which a shell is not.
+    /// Locks out other tests that write and start programs: a shell does not retry as
+    /// [`start_probe`] does.
     fn alone() -> MutexGuard<'static, ()> {
         static STARTS: Mutex<()> = Mutex::new(());
         STARTS.lock().unwrap_or_else(PoisonError::into_inner)
@@ -191,7 +192,7 @@ mod tests {
         assert_eq!(python_programs(first), BTreeSet::new());
     }
 
-    /// Starts `python3` with this PATH. Returns what it printed and its exit code.
+    /// Starts `python3` with this PATH. Returns its output and exit code.
     #[cfg(unix)]
     fn run_python(path: &OsStr) -> (String, Option<i32>) {
         let output = Command::new("/bin/sh")
@@ -204,7 +205,7 @@ mod tests {
         (text, output.status.code())
     }
 
-    /// A program `python3` in a folder of its own that says who it is.
+    /// Writes a program `python3`, which prints `name`, into a new folder.
     #[cfg(unix)]
     fn python_named(name: &str) -> tempfile::TempDir {
         let folder = tempfile::tempdir().expect("a folder");
@@ -225,7 +226,7 @@ mod tests {
         let shown = hook.path().display();
         let said = run_python(&path);
         assert_eq!(said, (format!("base a b {shown}:mine\n"), Some(0)));
-        // `conda activate` puts the new environment in the place of the old one
+        // `conda activate` replaces the old environment by the new one
         let ours = hook.path().join("bin");
         let changed = std::env::join_paths([&ours, activated.path(), base.path()]);
         let said = run_python(&changed.expect("joins"));

@@ -1,4 +1,4 @@
-//! Rules that name kernels as tables print them, or by class.
+//! Rules that refer to kernels by their short names, as tables print them, or by class.
 
 use super::ReplayConfig;
 use anyhow::{Result, anyhow};
@@ -10,7 +10,8 @@ use etlink_replay::{
 use std::collections::BTreeMap;
 
 impl ReplayConfig {
-    /// The same with the names that rules and `--explain` mean in a graph; `input` is its source.
+    /// Replaces short names in rules and `--explain` by the names of a graph; `input` is its
+    /// source.
     pub(super) fn resolve_names(
         &self,
         graph: &ReplayGraph,
@@ -21,7 +22,7 @@ impl ReplayConfig {
         let is_unused = |scale: &DurationScale| scale.check_used(graph, labels).is_err();
         let explain = self.explain.as_deref();
         let missing = explain.filter(|wanted| find_node(graph, labels, wanted).is_none());
-        // a name of the trace itself is no alias, and to shorten all names takes long
+        // names of the trace itself are no aliases, and shortening all names takes long
         if missing.is_none() && !self.settings.scales.iter().any(is_unused) {
             return Ok(config);
         }
@@ -51,8 +52,8 @@ impl ReplayConfig {
     }
 }
 
-/// The kernels and copies of a graph with their short names, as `analyze` and `top` print them, and
-/// their classes.
+/// Returns the kernels and copies of a graph with their classes, and with their short names, as
+/// `analyze` and `top` print them.
 fn kernel_aliases(graph: &ReplayGraph, labels: &dyn LabelSource) -> Result<Vec<NameAlias>> {
     let rules = KernelRules::built_in()?;
     let mut kinds: BTreeMap<&str, ReplayKind> = BTreeMap::new();
@@ -65,7 +66,7 @@ fn kernel_aliases(graph: &ReplayGraph, labels: &dyn LabelSource) -> Result<Vec<N
     let mut aliases = vec![];
     for ((name, kind), short) in kinds.into_iter().zip(shorts) {
         let (class, label) = match kind {
-            // as `analyze` has it: the row's own category counts before its name
+            // as in `analyze`: the row's own category takes precedence over its name
             ReplayKind::Collective => ("communication", "collective"),
             ReplayKind::MemoryCopy => ("memory", "memcpy"),
             _ => (rules.class(name).name(), rules.label(name)),

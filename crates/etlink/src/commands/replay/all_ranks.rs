@@ -1,4 +1,4 @@
-//! How the ranks of a run fare together in the replay.
+//! Results of replaying the ranks of a run together.
 
 use etlink_link::ranks::JoinProblem;
 use etlink_model::{DurationNs, GlobalRank};
@@ -6,75 +6,75 @@ use etlink_replay::{CrossStepFigures, JoinedCollectives, RankFigures};
 use etlink_run::membership::Excluded;
 use serde::Serialize;
 
-/// How the ranks fared together.
+/// Results over all ranks.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct AllRanks {
-    /// Number of ranks of the run, as most traces say it.
+    /// Number of ranks in the run, according to most traces.
     pub(super) world_size: Option<i64>,
     /// Ranks of the run that have no trace here.
     pub(super) absent: Vec<GlobalRank>,
-    /// Traces that could not be read, or are not of this run.
+    /// Traces that could not be read, or do not belong to this run.
     pub(super) excluded: Vec<Excluded>,
     /// Collectives and messages.
     pub(super) collectives: Collectives,
-    /// Each rank, in the run without changes.
+    /// Results per rank, in the run without changes.
     pub(super) ranks: Vec<RankReport>,
-    /// Written graphs of which ranks wait for each other for ever: the run has no end, and the figures
-    /// are of one without the collectives that are out of order.
+    /// True if ranks of written graphs wait for each other forever. The run has no end, so the
+    /// figures ignore the collectives that are out of order.
     pub(super) is_deadlocked: bool,
-    /// What is missing or unequal between the traces.
+    /// Inconsistencies between the traces.
     pub(super) problems: Vec<JoinProblem>,
 }
 
-/// What holds the ranks together; times are sums over ranks, in the run without changes.
+/// Communication between the ranks. Times are sums over ranks, in the run without changes.
 #[derive(Default, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct Collectives {
-    /// Begin when the last rank has come.
+    /// Collectives and messages that start once the last rank has arrived.
     pub(super) joined: u64,
-    /// From the ranks' arrivals to the last ones'.
+    /// Time from the ranks' arrivals to the last arrivals.
     pub(super) waiting_ns: DurationNs,
-    /// From the last arrivals on.
+    /// Time from the last arrivals on.
     pub(super) transfer_ns: DurationNs,
-    /// Not joined: they last as long as they were measured to.
+    /// Collectives and messages that are not joined: they keep their measured durations.
     pub(super) local: Local,
 }
 
-/// Why collectives and messages are not joined.
+/// Counts of unjoined collectives and messages, by reason.
 #[derive(Default, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct Local {
     #[serde(flatten)]
     pub(super) joined: JoinedCollectives,
-    /// A rank was done before the last had come.
+    /// A rank finished before the last rank had arrived.
     pub(super) contradicted: u64,
-    /// Ranks do them in opposite order.
+    /// Ranks run them in opposite orders.
     pub(super) out_of_order: u64,
 }
 
-/// One rank.
+/// Results of a rank.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct RankReport {
     #[serde(flatten)]
     pub(super) figures: RankFigures,
-    /// How well its steps predict each other, where there are three that do the same.
+    /// Errors of predicting one step from another; `None` if there are fewer than three steps with
+    /// the same work.
     pub(super) cross_step: Option<CrossStepFigures>,
-    /// What was added to its times to have them by the first rank's clock, and how far that can be
-    /// off.
+    /// Time added to the rank's times to get the first rank's clock, and its uncertainty.
     pub(super) clock_offset_ns: i64,
     pub(super) clock_uncertainty_ns: Option<i64>,
-    /// No offset fits: the uncertainty is by how much one is missed.
+    /// True if no offset fits; the uncertainty is then the amount by which one fails to.
     pub(super) clock_contradicted: bool,
 }
 
-/// How a rank fares when something changes.
+/// Effect of the changes on a rank.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct RankChange {
     pub(super) rank: GlobalRank,
-    /// By how much its last node ends later.
+    /// Delay of the end of the rank's last node.
     pub(super) end_change_ns: i64,
     pub(super) waiting_change_ns: i64,
     pub(super) transfer_change_ns: i64,

@@ -1,4 +1,4 @@
-//! What is to be replayed, and how.
+//! Configuration of a replay.
 
 use crate::args::{ReplayArgs, TracePairArgs};
 use anyhow::{Result, bail};
@@ -9,30 +9,30 @@ use etlink_run::memory::RankOperation;
 use etlink_run::output::{Target, refuse_input};
 use etlink_run::{Progress, RankTraces, RunOptions, RunSource, is_folder};
 
-/// What is to be replayed, and how.
+/// Source, options, and changes of a replay.
 #[derive(Clone)]
 pub(super) struct ReplayConfig {
     pub(super) source: RunSource,
     pub(super) options: RunOptions,
-    /// The changes, and whether places are busy.
+    /// Changes, and the option to allow only one op at a time per place.
     pub(super) settings: ReplaySettings,
     /// Named questions.
     pub(super) questions: Vec<WhatIfQuestion>,
-    /// The node whose start is explained.
+    /// Name of the node whose start is explained.
     pub(super) explain: Option<String>,
     pub(super) critical_path: bool,
-    /// Where the trace for Perfetto goes.
+    /// Target file of the trace for Perfetto.
     pub(super) target: Option<Target>,
     pub(super) json: bool,
 }
 
 impl ReplayConfig {
-    /// Refuses what cannot work, before any work is done.
+    /// Makes the configuration; rejects invalid arguments before any work is done.
     pub(super) fn from_args(args: ReplayArgs, progress: &Progress) -> Result<ReplayConfig> {
         if args.file.as_ref().is_some_and(|file| is_folder(file)) {
             check_folder_args(&args)?;
         }
-        // first: what cannot be written is refused before gigabytes are read
+        // first, so that an unwritable file is rejected before gigabytes are read
         let target = perfetto_target(&args)?;
         let options = RunOptions {
             rank: args.link.rank,
@@ -68,7 +68,7 @@ impl ReplayConfig {
                 Some(file) => RunSource::from_path(&file),
                 None => RunSource::Rank(RankTraces {
                     host: args.link.host,
-                    // clap wants one of the two, so it is there
+                    // clap requires one of the two, so `device` is present
                     device: args.link.device.unwrap_or_default(),
                     capture: None,
                     measurements: vec![],
@@ -77,12 +77,12 @@ impl ReplayConfig {
         })
     }
 
-    /// Whether it is all ranks of a run, or of several.
+    /// Returns true if the source is a folder with all ranks of one or several runs.
     pub(super) fn is_folder(&self) -> bool {
         !self.source.is_one_rank()
     }
 
-    /// Whether the run is changed.
+    /// Returns true if the run is changed.
     pub(super) fn has_changes(&self) -> bool {
         let settings = &self.settings;
         let is_scaled = !settings.scales.is_empty() || !settings.drop_edges.is_empty();
@@ -90,10 +90,10 @@ impl ReplayConfig {
     }
 }
 
-/// Refuses what does not apply to a folder.
+/// Rejects arguments that do not apply to a folder.
 fn check_folder_args(args: &ReplayArgs) -> Result<()> {
     if args.output.is_some() {
-        // `merge --format perfetto` draws all ranks, as they were measured
+        // `merge --format perfetto` draws all ranks, with their measured times
         bail!(
             "-o writes the replay of one rank for Perfetto, and this is a folder; give the traces of \
              one as --host and --device"

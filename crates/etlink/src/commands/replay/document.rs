@@ -1,4 +1,4 @@
-//! What `replay` prints, as a value.
+//! The results of `replay`, as a value.
 
 #[cfg(feature = "parquet")]
 mod arrow;
@@ -12,40 +12,41 @@ use etlink_replay::ReplaySettings;
 use etlink_run::phases::Phased;
 use etlink_run::{RunError, RunOptions};
 
-/// What changes in a replay, as it is typed after `--scale` and `--what-if`.
+/// Changes for a replay, as typed after `--scale` and `--what-if`.
 #[derive(Clone, Debug, Default)]
 pub struct ReplayQuery {
-    /// What takes longer or shorter, such as `class=gemm 0.5`.
+    /// Duration rules, such as `class=gemm 0.5`.
     pub scale: Vec<String>,
     /// Named questions, such as `no-sync`.
     pub what_if: Vec<String>,
-    /// Also the chain of nodes that took the whole time.
+    /// True to include the critical path.
     pub critical_path: bool,
 }
 
-/// How a run fares in the replay.
+/// Results of replaying a run.
 pub struct ReplayDocument(Replayed);
 
 impl ReplayDocument {
     /// Reads a run and replays it.
     ///
     /// # Errors
-    /// A rule or a question is none, nothing has the name that a rule gives, or no rank of the run
-    /// could be read.
+    /// A rule or a question is invalid, nothing has the name in a rule, or no rank of the run could
+    /// be read.
     pub fn read(run: &RunQuery, query: &ReplayQuery) -> Result<ReplayDocument> {
         ReplayDocument::read_phase(run, query)?.whole()
     }
 
-    /// The same in the phase that the query of the run names.
+    /// Like [`ReplayDocument::read`], in the phase that the query of the run names.
     ///
     /// # Errors
-    /// As those of [`ReplayDocument::read`]; or an earlier phase is missing or was run otherwise.
+    /// The same as for [`ReplayDocument::read`]; also if an earlier phase is missing or had other
+    /// settings.
     pub fn read_phase(run: &RunQuery, query: &ReplayQuery) -> Result<Phased<ReplayDocument>> {
         let config = replay_config(run, query)?;
         let progress = run.options.progress.clone();
         if config.is_folder() {
             let replayed = ranks::replay_runs(config, &progress)?;
-            // whoever asks has opened one run
+            // the query opens exactly one run
             return replayed.and_then(|mut replayed| {
                 Ok(ReplayDocument(replayed.pop().ok_or(RunError::NoRankAsked)?))
             });
@@ -60,10 +61,10 @@ impl ReplayDocument {
         }
     }
 
-    /// As `--json` prints it.
+    /// Returns the JSON that `--json` prints.
     ///
     /// # Errors
-    /// Not by anything in it.
+    /// Never fails because of the content.
     pub fn to_json(&self) -> Result<String> {
         Ok(serde_json::to_string(&self.0)?)
     }
@@ -72,7 +73,7 @@ impl ReplayDocument {
 fn replay_config(run: &RunQuery, query: &ReplayQuery) -> Result<ReplayConfig> {
     let mut scales = vec![];
     for rule in &query.scale {
-        // the library's error has the reason alone
+        // the library's error contains only the reason
         scales.push(rule.parse().with_context(|| format!("scale {rule:?}"))?);
     }
     let mut questions = vec![];

@@ -1,4 +1,4 @@
-//! `etlink replay`: run a graph; how true is it, what takes long, what if.
+//! `etlink replay`: runs a graph, and reports accuracy, long nodes, and the effect of changes.
 
 mod aliases;
 mod all_ranks;
@@ -36,38 +36,39 @@ use rules::UnusedRules;
 use serde::Serialize;
 use steps::{RankStep, ReplaySteps};
 
-/// What is printed.
+/// Results of a replay, as printed.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct Replayed {
-    /// The traces or the file.
+    /// Names of the traces or the file.
     input: String,
-    /// What to know first.
+    /// Notes printed before the results.
     notes: Vec<String>,
-    /// One op at a time per thread and stream.
+    /// True if each thread and stream runs one op at a time.
     resources: bool,
-    /// Of all ranks, if it is a run of several: how they fared.
+    /// Results over all ranks of a run; `None` for a single trace.
     #[serde(skip_serializing_if = "Option::is_none")]
     together: Option<all_ranks::AllRanks>,
-    /// Of the run without changes; `None` where no rank of it could be taken.
+    /// Figures of the run without changes; `None` if no rank of it could be used.
     figures: Option<ReplayFigures>,
-    /// What the run without changes rests on.
+    /// Reliability of the run without changes.
     trust: Option<TrustFigures>,
-    /// Waits that the traces state and their times contradict: they are no edges.
+    /// Number of waits that the traces state but their times contradict; they are not edges.
     dropped_waits: Option<u64>,
-    /// How well the steps predict each other, where there are three that do the same.
+    /// Errors of predicting one step from another; `None` if there are fewer than three steps with
+    /// the same work.
     cross_step: Option<CrossStepFigures>,
-    /// How long each step is, where there are some.
+    /// Lengths of the steps.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     steps: Vec<RankStep>,
-    /// Of a written graph: what other readers make of it.
+    /// Results of other readers of a written graph.
     #[serde(skip_serializing_if = "Option::is_none")]
     stock_replay: Option<StockReplay>,
-    /// Of the run with changes, if any were asked for.
+    /// Results of the run with changes; `None` if none were requested.
     what_if: Option<WhatIfReport>,
-    /// Of the run with changes, else without.
+    /// Critical path of the run with changes, or else of the unchanged run.
     critical_path: Option<PathReport>,
-    /// Of the run with changes, else without.
+    /// Explanation from the run with changes, or else from the unchanged run.
     explanation: Option<StartExplanation>,
     /// The trace for Perfetto.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,20 +79,20 @@ impl JsonReport for RunReports<Replayed> {
     const SCHEMA: &'static str = "etlink.replay";
 }
 
-/// What a reader of `duration_micros` makes of a written graph, which knows no latencies of ours.
+/// Replay of a written graph as a reader of `duration_micros` sees it, without our latencies.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct StockReplay {
-    /// From the first start to the last end of work.
+    /// Time from the first start to the last end of work.
     makespan_ns: i64,
-    /// The same as measured.
+    /// Measured time from the first start to the last end of work.
     measured_ns: i64,
-    /// By how much of the measured time they differ.
+    /// Difference between the two, as a share of the measured time.
     error: f64,
 }
 
 impl StockReplay {
-    /// None of a file without times to compare with.
+    /// Makes the replay; `None` for a file without measured times.
     fn new(file: &ChakraGraph, graph: &ReplayGraph, plain: &ReplayRun) -> Option<StockReplay> {
         if !graph.measured {
             return None;
@@ -142,18 +143,18 @@ struct WhatIfReport {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     questions: Vec<AskedQuestion>,
     drop_edges: Vec<EdgeKind>,
-    /// From the first start to the last end of work: threads that only look on are left out.
+    /// Time from the first start to the last end of work; threads that only watch do not count.
     makespan_ns: i64,
-    /// The same without changes.
+    /// The same time without changes.
     unchanged_ns: i64,
-    /// What `makespan_ns` is longer than that.
+    /// Increase of `makespan_ns` over `unchanged_ns`.
     change_ns: i64,
     change: f64,
-    /// Between which changes the truth lies, and what the answer rests on.
+    /// Bounds of the true change, and the assumptions behind them.
     range: AnswerRange,
-    /// By how much the last device op ends later: the host can go on after it.
+    /// Delay of the end of the last device op, after which the host may continue.
     device_end_change_ns: Option<i64>,
-    /// By rank, of several.
+    /// Changes by rank, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     ranks: Vec<all_ranks::RankChange>,
 }
@@ -171,7 +172,7 @@ pub fn run(args: ReplayArgs) -> Result<Outcome> {
     }
 }
 
-/// Replays one trace, a pair, or a written graph, and prints that.
+/// Replays one trace, a pair, or a written graph, and prints the results.
 fn replay_file(config: ReplayConfig, progress: &Progress) -> Result<Outcome> {
     let (json, target) = (config.json, config.target.clone());
     let name = config.source.name();
@@ -190,7 +191,7 @@ fn replay_file(config: ReplayConfig, progress: &Progress) -> Result<Outcome> {
         fold_lines(&table::replay_text(&replayed)).into_owned()
     };
     if target.as_ref().is_some_and(Target::is_stdout) {
-        // the trace has standard output for itself
+        // standard output is reserved for the trace
         notes::print_on_stderr(&plain_lines(&report));
     } else {
         print_text(&report)?;
@@ -198,7 +199,7 @@ fn replay_file(config: ReplayConfig, progress: &Progress) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// One trace, a pair, or a written graph; `None` where it is damaged and damage was to be refused.
+/// Replays one trace, a pair, or a written graph; `None` if it is damaged and damage is rejected.
 fn replay_rank(config: ReplayConfig, progress: &Progress) -> Result<Option<Replayed>> {
     let run = Run::open(config.source.clone(), config.options.clone());
     let loaded = run
@@ -213,7 +214,7 @@ fn replay_rank(config: ReplayConfig, progress: &Progress) -> Result<Option<Repla
     }
 }
 
-/// Replays what was read.
+/// Replays the loaded content.
 fn replay_content(config: ReplayConfig, input: String, content: RankContent) -> Result<Replayed> {
     Ok(match content {
         RankContent::Linked(linked) => {
@@ -252,7 +253,7 @@ fn replay_content(config: ReplayConfig, input: String, content: RankContent) -> 
     })
 }
 
-/// Each step is predicted from so many others: as much work as that many replays.
+/// Number of other steps that each step is predicted from: costs as much as that many replays.
 const CROSS_STEP_PARTNERS: usize = 3;
 
 fn dropped_waits(report: &LinkReport) -> u64 {
@@ -261,7 +262,7 @@ fn dropped_waits(report: &LinkReport) -> u64 {
     dropped.map_or(0, |(_, anomaly)| anomaly.count)
 }
 
-/// What the linker says first, and all damage.
+/// Returns the linker's notes, then all damage.
 fn trace_notes(report: &LinkReport) -> Vec<String> {
     let damage = report
         .anomalies
@@ -275,7 +276,7 @@ fn trace_notes(report: &LinkReport) -> Vec<String> {
         .collect()
 }
 
-/// Reads what was named, and links traces. Also its name.
+/// Reads a graph or links traces. Also returns the name of the source.
 fn load_content(config: &ReplayConfig, run: &Run) -> Result<(String, RankContent)> {
     let content = match run.only_rank()?.load()? {
         RankContent::Written(written) => RankContent::Written(expect_graph(config, written)?),
@@ -284,7 +285,7 @@ fn load_content(config: &ReplayConfig, run: &Run) -> Result<(String, RankContent
     Ok((run.set().source_name(), content))
 }
 
-/// Refuses a written graph that has nothing to run.
+/// Rejects a written graph that has nothing to run.
 fn expect_graph(config: &ReplayConfig, written: Box<WrittenRank>) -> Result<Box<WrittenRank>> {
     let name = &written.name;
     if config.target.is_some() {
@@ -300,21 +301,21 @@ fn expect_graph(config: &ReplayConfig, written: Box<WrittenRank>) -> Result<Box<
     Ok(written)
 }
 
-/// Whether a written graph is damaged, and damaged ones were to be refused.
+/// Returns true if a written graph is damaged and damaged ones are rejected.
 fn is_refused(config: &ReplayConfig, written: &WrittenRank) -> bool {
     config.options.strict && written.graph.damage().is_some()
 }
 
 /// The runs of a graph.
 struct Runs {
-    /// Without changes, if the last is with changes.
+    /// Run without changes, if `last` has changes.
     plain: Option<ReplayRun>,
-    /// What the path is of.
+    /// Run that the critical path is taken from.
     last: ReplayRun,
 }
 
 impl Runs {
-    /// The run without changes.
+    /// Returns the run without changes.
     fn unchanged(&self) -> &ReplayRun {
         self.plain.as_ref().unwrap_or(&self.last)
     }
@@ -330,7 +331,7 @@ fn replay_graph(
     let settings = &config.settings;
     let wanted = config.explain.as_deref();
     let explained = wanted.and_then(|wanted| etlink_replay::find_node(graph, labels, wanted));
-    // also where only a what-if was asked for: its figures are against this run
+    // needed even if only a what-if was requested: its figures are relative to this run
     let plain = etlink_replay::run_graph(
         graph,
         labels,
@@ -341,7 +342,7 @@ fn replay_graph(
     );
     let figures = etlink_replay::replay_figures(graph, labels, &plain);
     let trust = etlink_replay::trust_figures(graph, labels, &plain);
-    // of millions of nodes a second run that is the same would only take memory
+    // for millions of nodes, a second identical run would waste memory
     let runs = if config.has_changes() {
         Runs {
             last: etlink_replay::run_graph(graph, labels, settings),
@@ -381,7 +382,7 @@ fn replay_graph(
     (replayed, runs)
 }
 
-/// When the last device op ends.
+/// Returns the end of the last device op.
 fn device_end(graph: &ReplayGraph, run: &ReplayRun) -> Option<TimeNs> {
     graph
         .indices()

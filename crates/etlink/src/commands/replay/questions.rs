@@ -1,4 +1,4 @@
-//! Named questions, asked of a trace or of all ranks of a run.
+//! Named questions about a trace, or about all ranks of a run.
 
 use super::ReplayConfig;
 use anyhow::{Result, bail};
@@ -10,7 +10,7 @@ use etlink_model::{AdvisedError, NodeIdx, Setting};
 use etlink_replay::{LabelSource, ReplayGraph};
 use serde::Serialize;
 
-/// A question and what its answer leaves out.
+/// A question and the caveat of its answer.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct AskedQuestion {
@@ -37,7 +37,7 @@ impl AskedQuestion {
     }
 }
 
-/// What a rank's trace answers: per question, unless it is about several ranks.
+/// Answers from a rank's trace, per question; empty for a question about several ranks.
 pub(super) type RankAnswers = Vec<Result<RankAnswer, QuestionError>>;
 
 pub(super) fn rank_answers(questions: &[WhatIfQuestion], trace: &LinkedTrace) -> RankAnswers {
@@ -54,8 +54,7 @@ pub(super) fn rank_answers(questions: &[WhatIfQuestion], trace: &LinkedTrace) ->
 }
 
 impl ReplayConfig {
-    /// The same with what the questions change about the graph of a trace. Also what transfers
-    /// take by their sizes.
+    /// Applies the questions' changes to the graph of a trace. Also returns notes on the answers.
     pub(super) fn ask_trace(
         mut self,
         trace: &LinkedTrace,
@@ -77,7 +76,7 @@ impl ReplayConfig {
         Ok((self, notes))
     }
 
-    /// A graph that was written has no calls, groups or devices to ask about.
+    /// Rejects questions about a written graph, which has no calls, groups, or devices.
     pub(super) fn refuse_questions(&self, input: &str) -> Result<()> {
         if let Some(question) = self.questions.first() {
             let problem = format!(
@@ -92,8 +91,9 @@ impl ReplayConfig {
         Ok(())
     }
 
-    /// The same with what the questions change about the graph of all ranks. `ranks`: the first
-    /// node of each in that graph, and what it answered. Also why some ranks have no answer.
+    /// Applies the questions' changes to the graph of all ranks. `ranks`: for each rank, its first
+    /// node in that graph and its answers. Also returns notes, such as the reason why some ranks
+    /// have no answer.
     pub(super) fn ask_ranks(
         mut self,
         graph: &ReplayGraph,
@@ -124,7 +124,7 @@ impl ReplayConfig {
                 question,
                 answer.notes.into_iter().chain(doubt),
             ));
-            // Where one rank has an answer, others may have nothing that the question is about.
+            // If at least one rank has an answer, the question may not apply to the others.
             match failed.first() {
                 Some(why) if failed.len() == ranks.len() => {
                     return Err(no_answer(input, question, why));

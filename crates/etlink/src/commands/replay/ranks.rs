@@ -24,48 +24,48 @@ use etlink_run::phases::Phased;
 use etlink_run::run::{RankResult, RunResults, RunSet};
 use etlink_run::{JoinedRun, Progress, RunError, RunOptions, RunSource};
 
-/// What a node takes until all is told: in its rank's graph and again in that of all ranks, with
-/// its share of names, edges and figures. Peaks of 64 ranks of 20,000 nodes and 32 of 66,000 grew
-/// by 139 and 157 bytes per node; the test `many_ranks` holds the figure.
+/// Peak bytes per node: in its rank's graph and again in the graph of all ranks, with its share of
+/// names, edges, and figures. Peaks of 64 ranks of 20,000 nodes and 32 of 66,000 grew by 139 and
+/// 157 bytes per node; the test `many_ranks` checks the figure.
 const NODE_BYTES: u64 = 160;
 
-/// What is kept of a rank.
+/// Data kept per rank.
 #[derive(BorshSerialize, BorshDeserialize)]
 struct ReplayRank {
     graph: ReplayGraph,
     names: RankNames,
-    /// What its times count from, by its own clock.
+    /// Origin of the rank's times, by its own clock.
     base_ns: UnixNs,
-    /// It is a written graph, whose order is all that a reader has.
+    /// True for a written graph, whose readers know only the order of nodes.
     is_written: bool,
-    /// Its device trace ends before its recording did.
+    /// True if the device trace is truncated.
     is_cut: bool,
-    /// What only some want to know.
+    /// Details that are printed on request.
     details: Vec<String>,
-    /// What named questions change.
+    /// Changes from named questions.
     answers: RankAnswers,
-    /// How well its steps predict each other.
+    /// Errors of predicting one step from another.
     cross_step: Option<CrossStepFigures>,
-    /// Where its steps begin and end.
+    /// Start and end of each step.
     steps: ReplaySteps,
 }
 
 impl ReplayRank {
-    /// What it comes to before all is told.
+    /// Returns the memory that the rank occupies until the report is done.
     fn memory_bytes(&self) -> u64 {
         let nodes = NODE_BYTES.saturating_mul(self.graph.len() as u64);
         nodes.saturating_add(SUMMARY_BYTES)
     }
 }
 
-/// Replays the runs of a folder, and prints that.
+/// Replays the runs of a folder, and prints the results.
 pub(super) fn replay_folder(config: ReplayConfig, progress: &Progress) -> Result<Outcome> {
     let json = config.json;
     let replayed = match replay_runs(config, progress)? {
         Phased::Report(replayed) => replayed,
         Phased::Stored(shard) => return print_shard(&shard, json),
     };
-    // what was left out is in the report; the exit code says that there is something to read
+    // the report lists what was left out; the exit code hints at it
     let bad = replayed
         .iter()
         .filter_map(|run| run.together.as_ref())
@@ -79,13 +79,13 @@ pub(super) fn replay_folder(config: ReplayConfig, progress: &Progress) -> Result
     Ok(if bad { Outcome::Found } else { Outcome::Done })
 }
 
-/// Replays the runs of a folder, the ranks of each as one graph.
+/// Replays the runs of a folder, each as one graph of all its ranks.
 pub(super) fn replay_runs(
     config: ReplayConfig,
     progress: &Progress,
 ) -> Result<Phased<Vec<Replayed>>> {
     let mut runs = RunSet::open(config.source.clone(), config.options.clone())?;
-    // the graphs of all ranks are run as one: unlike in `merge`, none can be given up before
+    // the graphs of all ranks run as one: unlike in `merge`, none can be freed early
     progress.phase("linking");
     let read = read::read_ranks(&mut runs, &config.questions);
     progress.finish();
@@ -105,11 +105,11 @@ fn replay_read(
     let (mut replayed, mut unused) = (vec![], vec![]);
     for (mut results, idle) in read.runs.into_iter().zip(read.idle_notes) {
         leave_out_cut(&mut results, config.options.align);
-        // `--ranks` names none of its ranks
+        // `--ranks` selects none of this run's ranks
         if has_no_ranks(&results) && results.excluded().is_empty() && idle.is_empty() {
             continue;
         }
-        let mut notes = runs.runs[results.run].notes.clone();
+        let mut notes = runs.run_notes(&results);
         notes.extend(idle);
         notes.extend(unasked_note(&config.options));
         let name = runs.run_title(results.run);
@@ -121,12 +121,12 @@ fn replay_read(
         replayed.push(report);
         unused.push(idle_rules);
     }
-    // another run may have the name that one of them lacks
+    // another run may have a name that this one lacks
     UnusedRules::refuse_idle(&unused, &runs.source_name())?;
     Ok(replayed)
 }
 
-/// What is to be known where only some ranks were asked for.
+/// Returns the caveat of a replay of selected ranks.
 fn unasked_note(options: &RunOptions) -> Option<String> {
     options.ranks.as_ref().map(|_| {
         format!(
@@ -136,12 +136,12 @@ fn unasked_note(options: &RunOptions) -> Option<String> {
     })
 }
 
-/// The ranks of a run as one graph, with what its nodes are called.
+/// The ranks of a run as one graph, with the names of its nodes.
 pub(super) struct RunTogether {
     pub(super) joined: JoinedGraph,
-    /// What is to be known of the files.
+    /// Notes about the files.
     pub(super) notes: Vec<String>,
-    /// Traces that could not be read, or are not of this run.
+    /// Traces that could not be read, or do not belong to this run.
     pub(super) excluded: Vec<Excluded>,
     names: Vec<RankNames>,
     collectives: Vec<CollectiveNodes>,
@@ -150,7 +150,7 @@ pub(super) struct RunTogether {
 impl RunTogether {
     /// Opens a folder with one run.
     pub(super) fn open(source: RunSource, options: RunOptions) -> Result<RunTogether> {
-        let (align, unasked) = (options.align, unasked_note(&options));
+        let align = options.align;
         let mut runs = RunSet::open(source, options)?;
         unreadable_files::record(&runs);
         let read: read::ReadRuns = read::read_ranks(&mut runs, &[])?.whole::<anyhow::Error>()?;
@@ -166,10 +166,9 @@ impl RunTogether {
             );
         };
         leave_out_cut(&mut results, align);
-        let mut notes = runs.runs[results.run].notes.clone();
+        let mut notes = runs.run_notes(&results);
         notes.extend(idle);
-        notes.extend(unasked);
-        notes.extend(member_notes(&results));
+        notes.extend(unasked_note(&runs.options));
         let excluded = results.excluded();
         let mut together = RunTogether::join(kept_ranks(results.members.ranks), align)?;
         notes.append(&mut together.notes);
@@ -210,7 +209,7 @@ fn has_no_ranks(results: &RunResults<ReplayRank>) -> bool {
     results.members.ranks.is_empty()
 }
 
-/// Leaves out ranks whose device traces are cut; see [`ranks_left_out`].
+/// Leaves out ranks with truncated device traces; see [`ranks_left_out`].
 fn leave_out_cut(results: &mut RunResults<ReplayRank>, align: bool) {
     let ranks = &mut results.members.ranks;
     let is_cut: Vec<bool> = ranks.iter().map(|rank| rank.value.is_cut).collect();
@@ -230,13 +229,13 @@ fn leave_out_cut(results: &mut RunResults<ReplayRank>, align: bool) {
     results.members.excluded.extend(excluded);
 }
 
-/// Why there is nothing to replay: what the traces failed with counts before what else is odd.
+/// Explains why there is nothing to replay: errors of traces take precedence over other problems.
 fn nothing_to_replay(runs: &RunSet, read: read::ReadRuns) -> anyhow::Error {
     let mut errors = vec![];
     let mut reasons = vec![];
     for (results, idle) in read.runs.into_iter().zip(read.idle_notes) {
-        // an error may refer to them
-        notes::print_all(&runs.runs[results.run].notes);
+        // an error may refer to these notes
+        notes::print_all(&runs.run_notes(&results));
         let excluded = results.members.excluded.into_iter();
         let run_reasons = excluded.map(|excluded| excluded.message).chain(idle);
         let name = runs.run_title(results.run);
@@ -249,15 +248,14 @@ fn nothing_to_replay(runs: &RunSet, read: read::ReadRuns) -> anyhow::Error {
     }
 }
 
-/// A run of which no rank could be taken, beside others of which some could.
+/// Makes the result of a run without usable ranks, next to other runs that have some.
 fn run_without_ranks(
     config: &ReplayConfig,
     name: String,
-    mut notes: Vec<String>,
+    notes: Vec<String>,
     results: RunResults<ReplayRank>,
 ) -> Replayed {
     let excluded = results.excluded();
-    notes.extend(results.rank_notes);
     Replayed {
         input: name,
         notes,
@@ -291,7 +289,6 @@ fn replay_run(
     results: RunResults<ReplayRank>,
 ) -> Result<(Replayed, UnusedRules)> {
     let excluded = results.excluded();
-    notes.extend(member_notes(&results));
     let (world_size, absent) = (results.members.world_size, results.members.absent.clone());
     let KeptRanks {
         columns: mut kept,
@@ -318,7 +315,7 @@ fn replay_run(
     let is_deadlocked = is_written
         && left_out > 0
         && etlink_replay::is_deadlocked(&kept.ranks, &joints).with_context(|| name.clone())?;
-    // the joined graph has all of them: both at once would be twice the memory
+    // the joined graph contains all of them: keeping both would double the memory
     kept.ranks.clear();
     let labels = RankLabels {
         joined: &together,
@@ -370,26 +367,16 @@ fn replay_run(
     Ok((replayed, unused))
 }
 
-/// What is to be known of the ranks of a run, and of those that have no trace here.
-fn member_notes(results: &RunResults<ReplayRank>) -> Vec<String> {
-    let mut notes = results.rank_notes.clone();
-    notes.extend(results.members.mismatch_notes());
-    if let Some(absent) = results.members.absent_note() {
-        notes.push(format!("{absent}: what waits for them counts as transfer"));
-    }
-    notes
-}
-
-/// The ranks that are of one run.
+/// The ranks that belong to one run.
 #[derive(Default)]
 struct KeptRanks {
     columns: RankColumns,
-    /// What their nodes are called.
+    /// Names of the nodes.
     names: Vec<RankNames>,
     answers: Vec<RankAnswers>,
     cross_steps: Vec<Option<CrossStepFigures>>,
     steps: Vec<ReplaySteps>,
-    /// All of them are written graphs.
+    /// True if all ranks are written graphs.
     is_written: bool,
 }
 

@@ -1,4 +1,5 @@
-//! Rules that concern nothing in a graph: a misspelled name would pass for a change without effect.
+//! Detects rules that match nothing in a graph: a misspelled name would look like a change without
+//! effect.
 
 use super::ReplayConfig;
 use anyhow::{Result, bail};
@@ -7,20 +8,20 @@ use etlink_replay::{
     LabelSource, ReplayGraph, UnusedRule, check_edge_kind, explain_missing_name, find_node,
 };
 
-/// What was asked for and concerns nothing in a graph.
+/// Rules that match nothing in a graph.
 pub(super) struct UnusedRules {
     rules: Vec<IdleRule>,
 }
 
 struct IdleRule {
-    /// The option, as it was typed.
+    /// Option as it was typed.
     option: String,
-    /// What follows from it, and why.
+    /// Message about the option, with the reason.
     message: String,
 }
 
 impl UnusedRules {
-    /// Looks at all rules.
+    /// Checks all rules.
     pub(super) fn find(
         config: &ReplayConfig,
         graph: &ReplayGraph,
@@ -55,13 +56,13 @@ impl UnusedRules {
         UnusedRules { rules }
     }
 
-    /// For a run beside others, which may have what this one has not.
+    /// Returns notes for a run among others, in which the rules may match.
     pub(super) fn notes(&self) -> impl Iterator<Item = String> + '_ {
         let rules = self.rules.iter();
         rules.map(|rule| format!("{}: {}", rule.option, rule.message))
     }
 
-    /// Refuses the first rule that concerns nothing in any of the runs; `input` is their source.
+    /// Rejects the first rule that matches nothing in any of the runs; `input` is their source.
     pub(super) fn refuse_idle(runs: &[UnusedRules], input: &str) -> Result<()> {
         let Some((first, others)) = runs.split_first() else {
             return Ok(());

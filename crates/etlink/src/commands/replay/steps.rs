@@ -1,4 +1,4 @@
-//! How long the steps of a rank are in a run.
+//! Lengths of a rank's steps in a run.
 
 use super::Runs;
 use anyhow::Result;
@@ -10,24 +10,24 @@ use etlink_replay::{ReplayGraph, StepBounds, StepLength, step_bounds, step_lengt
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// One step.
+/// A step of a rank.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct RankStep {
-    /// Whose, in a run of several ranks.
+    /// Rank of the step, in a run of several ranks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rank: Option<GlobalRank>,
     #[serde(flatten)]
     pub(super) length: StepLength,
-    /// Why it is in no median.
+    /// Reason why medians ignore the step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) excluded: Option<StepExclusion>,
-    /// In how much of it, as measured, nothing but work from before the recording runs, ns.
+    /// Measured time in which only work from before the recording runs, in ns.
     pub(super) before_recording_ns: i64,
 }
 
 impl RankStep {
-    /// The steps of a rank. `first_node` is where its nodes begin in the graph that ran.
+    /// Returns the steps of a rank. `first_node` is the rank's first node in the graph that ran.
     pub(super) fn from_runs(
         rank: Option<GlobalRank>,
         steps: &ReplaySteps,
@@ -50,7 +50,7 @@ impl RankStep {
     }
 }
 
-/// The steps of a trace, in the graph and as `etlink analyze` has them.
+/// The steps of a trace: bounds in the graph, and times as in `etlink analyze`.
 #[derive(Default, BorshSerialize, BorshDeserialize)]
 pub(super) struct ReplaySteps {
     bounds: Vec<StepBounds>,

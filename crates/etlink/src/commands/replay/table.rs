@@ -1,4 +1,4 @@
-//! The replay for people.
+//! The replay as text.
 
 use super::all_ranks::AllRanks;
 use super::steps::RankStep;
@@ -11,19 +11,18 @@ use etlink_replay::{
     EdgeKind, NodeLabel, NodeTime, PathCause, PathReport, PathStepReport, PathTrust, ReplayFigures,
     StartExplanation, StartReason, StepLength, TrustFigures, median_step,
 };
-use etlink_run::text;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// So many of the worst are shown; JSON has more.
+/// Number of worst nodes shown; JSON has more.
 const SHOWN: usize = 3;
-/// So many nodes of the critical path are shown.
+/// Number of nodes of the critical path shown.
 const SHOWN_STEPS: usize = 10;
 
-/// Prints what people should know first, of all runs.
+/// Prints the notes on all runs.
 pub(super) fn print_notes(runs: &[Replayed]) {
-    // of a single input you know which one is meant
+    // a single input needs no name
     let is_named = runs.len() > 1;
     notes::print_of_runs(runs.iter().map(|run| {
         let name = if is_named { &run.input[..] } else { "" };
@@ -101,7 +100,7 @@ fn add_figures(figures: &ReplayFigures, resources: bool, rows: &mut FactRows) {
     } else {
         ""
     };
-    // Latencies are taken from the measured times: only a wrong file, or busy places, show here.
+    // Latencies come from the measured times: only a wrong file or busy places show up here.
     let error = figures.replay_error.filter(|error| is_seen(*error));
     let error = error.map_or(String::new(), |error| {
         format!("; replay error {}", percent_text(error))
@@ -191,7 +190,7 @@ fn add_figures(figures: &ReplayFigures, resources: bool, rows: &mut FactRows) {
     }
 }
 
-/// What of a latency no trace shows.
+/// Describes the assumed part of a latency, which no trace shows.
 fn assumption_text(kind: EdgeKind) -> String {
     match kind {
         EdgeKind::Handoff => format!(
@@ -202,12 +201,12 @@ fn assumption_text(kind: EdgeKind) -> String {
     }
 }
 
-/// A share that does not print as 0.
+/// Returns true for a share that does not print as 0.
 fn is_seen(share: f64) -> bool {
     share >= 0.000_05
 }
 
-/// What shows whether predictions can be believed.
+/// Adds rows on the reliability of predictions.
 fn add_trust(replayed: &Replayed, rows: &mut FactRows) {
     if let Some(steps) = &replayed.cross_step {
         let error = &steps.error;
@@ -285,18 +284,18 @@ fn add_trust(replayed: &Replayed, rows: &mut FactRows) {
     }
 }
 
-/// The steps of the rank where they are longest.
+/// The steps of the rank whose steps take longest.
 struct MedianStep {
     rank: Option<GlobalRank>,
-    /// Steps that the median is of.
+    /// Number of steps in the median.
     count: usize,
-    /// Steps that it leaves out as cut or empty.
+    /// Number of steps that the median ignores because they are truncated or empty.
     excluded: usize,
-    /// Some rank has more steps than all ranks have.
+    /// True if some rank has steps that other ranks lack.
     is_of_common: bool,
-    /// What a step is; none of `ProfilerStep`s.
+    /// Definition of a step; `None` for `ProfilerStep`s.
     definition: Option<String>,
-    /// The most time in one of them in which only work from before the recording runs, ns.
+    /// Maximum time in one of the steps in which only work from before the recording runs, in ns.
     before_ns: i64,
     unchanged_ns: DurationNs,
     ns: DurationNs,
@@ -310,18 +309,18 @@ impl MedianStep {
             let common = common.as_ref();
             common.is_none_or(|common| common.contains(&step.length.step[..]))
         };
-        // What a recording cuts is no step like the others.
+        // A step truncated by the recording is not comparable.
         let is_whole = |step: &&RankStep| step.excluded.is_none();
         let is_of_common = steps.iter().filter(is_whole).any(|step| !is_common(step));
         for own in ranks_of(steps) {
-            // The last steps may be slow ones: of a rank that lacks them that would not show.
+            // The last steps may be slow ones, which would not show on a rank that lacks them.
             let counted = own.iter().filter(is_whole).filter(|step| is_common(step));
             let lengths: Vec<StepLength> =
                 counted.clone().map(|step| step.length.clone()).collect();
             let Some((unchanged_ns, ns)) = median_step(&lengths) else {
                 continue;
             };
-            // Of equal ranks the first is named.
+            // Among equal ranks, name the first.
             if longest.as_ref().is_none_or(|longest| ns > longest.ns) {
                 longest = Some(MedianStep {
                     rank: own.first().and_then(|step| step.rank),
@@ -391,8 +390,8 @@ fn ranks_of(steps: &[RankStep]) -> impl Iterator<Item = &[RankStep]> {
     steps.chunk_by(|step, next| step.rank == next.rank)
 }
 
-/// The names of the steps that all ranks have whole; none where they have no name in common, as those
-/// of inference, which say what a step does.
+/// Returns the names of the steps that are complete on all ranks; `None` if no name is common, as
+/// in inference, where names describe the work of a step.
 fn common_steps(steps: &[RankStep]) -> Option<BTreeSet<&str>> {
     let names = ranks_of(steps).map(|own| -> BTreeSet<&str> {
         let whole = own.iter().filter(|step| step.excluded.is_none());
@@ -422,34 +421,14 @@ fn path_trust_text(trust: &PathTrust) -> String {
     format!("streams wait without a cause in {unexplained} of the critical path; {inferred}")
 }
 
-/// What the ranks did together, and each of them.
+/// Adds rows on the ranks' collectives, and on each rank.
 fn add_ranks(all: &AllRanks, rows: &mut FactRows) {
-    for excluded in &all.excluded {
-        rows.add("left out", text::rank(&excluded.label), &excluded.message);
-    }
-    // nothing was run: zeros would look like collectives that were not joined
+    // nothing was run: zeros would look like unjoined collectives
     if all.ranks.is_empty() {
         return;
     }
-    if !all.absent.is_empty() {
-        let list: Vec<String> = all
-            .absent
-            .iter()
-            .take(8)
-            .map(GlobalRank::to_string)
-            .collect();
-        rows.add(
-            "absent",
-            all.absent.len(),
-            format!(
-                "ranks without a trace: {}{}",
-                list.join(", "),
-                if all.absent.len() > 8 { ", …" } else { "" }
-            ),
-        );
-    }
     let (met, local) = (&all.collectives, &all.collectives.local);
-    // the last to come may be a rank without a trace: its delay looks like transfer
+    // the last to arrive may be a rank without a trace: its delay looks like transfer
     let transferred = if all.absent.is_empty() {
         "transferred"
     } else {
@@ -534,7 +513,7 @@ fn add_ranks(all: &AllRanks, rows: &mut FactRows) {
 }
 
 fn add_worst(worst: &[NodeTime], signed: bool, rows: &mut FactRows) {
-    // the first few say where to look; JSON has the rest
+    // the first few show where to look; JSON has the rest
     for named in worst.iter().take(SHOWN) {
         rows.add(
             "  worst",
@@ -548,8 +527,8 @@ fn add_worst(worst: &[NodeTime], signed: bool, rows: &mut FactRows) {
     }
 }
 
-/// A wait that nothing explains is as long in the changed run: less than this part of the run does not
-/// matter.
+/// Smallest share of unexplained waits worth reporting, relative to the run: a changed run keeps
+/// their length.
 const LEAST_UNEXPLAINED: f64 = 0.01;
 
 fn add_what_if(
@@ -609,7 +588,7 @@ fn add_what_if(
     for asked in &changes.questions {
         rows.add("", "", format!("{}: {}", asked.question(), asked.caveat()));
     }
-    // Else the change would not be the difference of the two times that stand above.
+    // Otherwise the change would not be the difference of the two times above.
     if replayed_ns.is_none_or(|replayed| replayed != changes.unchanged_ns) {
         rows.add(
             "",
@@ -641,7 +620,7 @@ fn critical_path(path: &PathReport) -> String {
         .iter()
         .map(|(kind, count)| format!("{count} {}", enum_name(kind)))
         .collect();
-    // without --resources nothing waits for a busy place, and the words would raise questions
+    // without --resources nothing waits for a busy place, and the words would be confusing
     let busy = if path.busy > 0 {
         format!("; {} waits for a busy thread or stream", path.busy)
     } else {
@@ -686,7 +665,7 @@ fn critical_path(path: &PathReport) -> String {
     let mut longest: Vec<&PathStepReport> = path.steps.iter().collect();
     longest.sort_by_key(|step| Reverse(step.duration_ns + step.latency_ns));
     longest.truncate(SHOWN_STEPS);
-    // back in the order of time, by which a path is read
+    // back in order of time, as a path is read
     longest.sort_by_key(|step| step.start_ns);
     for step in longest {
         let via = match step.via {
@@ -789,9 +768,10 @@ fn explanation_text(told: &StartExplanation) -> String {
     rows.to_string()
 }
 
-/// Kernel names run to hundreds of characters; JSON has them whole.
+/// Describes a node, with its name truncated: kernel names can have hundreds of characters. JSON
+/// has them in full.
 fn node_text(label: &NodeLabel) -> String {
-    // a line has place, kind and number too
+    // leave room in the line for place, kind, and number
     let name = cut(&label.name, 60, 0);
     let note = match label.annotation.as_str() {
         "" => String::new(),

@@ -1,4 +1,4 @@
-//! `etlink replay --validate A B`: what was predicted, and what came true.
+//! `etlink replay --validate A B`: compares a prediction with the outcome.
 
 use super::ranks::RunTogether;
 use super::trace_notes;
@@ -18,15 +18,15 @@ use etlink_run::{RankContent, Run, RunOptions, RunSource};
 use serde::Serialize;
 use std::path::Path;
 
-/// What is printed.
+/// Results of a validation, as printed.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct Validated {
     before: String,
     after: String,
-    /// What is to be known of the traces of both.
+    /// Notes about the traces of both runs.
     notes: Vec<String>,
-    /// Traces of either run that are not in it.
+    /// Traces excluded from either run.
     excluded: Vec<Excluded>,
     #[serde(flatten)]
     validation: Validation,
@@ -36,7 +36,7 @@ impl JsonReport for Validated {
     const SCHEMA: &'static str = "etlink.validation";
 }
 
-/// A prediction, and what is to be known of the two runs.
+/// A validated prediction, with notes about both runs.
 struct Predicted {
     validation: Validation,
     notes: [Vec<String>; 2],
@@ -84,7 +84,7 @@ pub(super) fn validate_traces(args: &ReplayArgs, before: &Path, after: &Path) ->
     })
 }
 
-/// All ranks of each run as one graph, in which a rank that is late holds the others up.
+/// Validates two runs, each as one graph of all ranks, in which a late rank delays the others.
 fn validate_folders(sources: [RunSource; 2], options: &RunOptions) -> Result<Predicted> {
     let [before, after] = sources;
     let before = RunTogether::open(before, options.clone())?;
@@ -94,10 +94,7 @@ fn validate_folders(sources: [RunSource; 2], options: &RunOptions) -> Result<Pre
         (&after.joined.graph, &after.labels()),
     );
     let sides = [before, after];
-    let notes = sides.each_ref().map(|run| {
-        let excluded = run.excluded.iter().map(Excluded::note);
-        run.notes.iter().cloned().chain(excluded).collect()
-    });
+    let notes = sides.each_ref().map(|run| run.notes.clone());
     Ok(Predicted {
         validation,
         notes,
@@ -105,7 +102,7 @@ fn validate_folders(sources: [RunSource; 2], options: &RunOptions) -> Result<Pre
     })
 }
 
-/// Two traces, two written graphs, or one of each.
+/// Validates two traces, two written graphs, or one of each.
 fn validate_files([before, after]: [&Path; 2], options: &RunOptions) -> Result<Predicted> {
     let (before_content, after_content) = (
         load_content(before, options)?,
@@ -141,7 +138,7 @@ struct FileGraph<'c> {
     notes: Vec<String>,
 }
 
-/// What its nodes are called.
+/// Names of the nodes.
 enum FileLabels<'c> {
     Trace(&'c LinkedTrace),
     Written(NodeNames<'c>),

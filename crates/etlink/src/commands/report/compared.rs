@@ -1,4 +1,4 @@
-//! What changed since an earlier run.
+//! Comparison with an earlier run.
 
 use super::ReportConfig;
 use crate::args::ReportArgs;
@@ -14,7 +14,7 @@ use etlink_run::RunSource;
 use etlink_run::membership::Excluded;
 use std::path::Path;
 
-/// The comparison, and traces of the earlier run that are not in it.
+/// Compares two runs. Also returns the traces of the earlier run that are left out.
 pub(super) fn compare_with(
     args: &ReportArgs,
     before: &Path,
@@ -22,16 +22,14 @@ pub(super) fn compare_with(
     config: &ReportConfig,
 ) -> Result<(ComparedRuns, Vec<Excluded>)> {
     let read = |path: &Path| -> Result<RunTables> {
-        let made = op_tables::read_tables(&OpTableConfig {
+        op_tables::read_tables(&OpTableConfig {
             tree: true,
             rules: Some(rules),
             ..OpTableConfig::by_name(RunSource::from_path(path), config.compared_options())
-        })?;
-        made.print_errors();
-        Ok(made)
+        })
     };
     let (first, second) = (read(before)?, read(&args.path)?);
-    // those of the later run are printed with its page
+    // notes on the later run are printed with its page
     notes::print_all(&notes::name_sides([first.notes.clone(), vec![]]));
     let diff = run_diff::diff_tables(&first, &second);
     let mut sentences = run_diff::diff_sentences(&diff);
@@ -44,6 +42,6 @@ pub(super) fn compare_with(
     });
     let tree = tree_changes([&trees_before, &trees_after], diff.units());
     let compared = ComparedRuns::new(before.display().to_string(), sentences, &diff, &tree);
-    // of the later run the page itself says what is left out
+    // the page itself lists excluded traces of the later run
     Ok((compared, first.excluded))
 }

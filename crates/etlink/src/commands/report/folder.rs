@@ -15,27 +15,26 @@ use etlink_model::GlobalRank;
 use etlink_report::page::{
     PackedTimeline, RANGES, RankStats, ReportRank, RunTimeline, TIMELINE_BYTES, TIMELINES,
 };
-use etlink_run::membership::Excluded;
 use etlink_run::phases::{Phased, ReportWork};
 use etlink_run::run::{RankContent, RankEntry, RankResult};
 use etlink_run::{Run, RunError};
 
-/// Steps that are drawn of a run at most.
+/// Maximum number of steps drawn for a run.
 const STEPS: usize = 16;
 
-/// What is kept of a rank until all are read.
+/// Data kept per rank until all are read.
 #[derive(BorshSerialize, BorshDeserialize)]
 struct ReportedRank {
     rank: ReportRank,
-    /// Its place among all ranks.
+    /// Index of the rank among all ranks.
     index: usize,
-    /// What its file does not have, if it is a written graph.
+    /// Data that the rank's file lacks, if it is a written graph.
     missing: Option<String>,
-    /// What may cost it time.
+    /// Possible gains of the rank.
     found: Option<FoundRank>,
 }
 
-/// Reads all ranks, compares them and draws some.
+/// Reads all ranks, compares them, and draws some.
 pub(super) fn folder_content(
     config: ReportConfig,
     ReadRules { rules, text }: &ReadRules,
@@ -62,7 +61,7 @@ pub(super) fn folder_content(
     })
 }
 
-/// What the page is made of, from what was read of each rank.
+/// Makes the content of the page from the results of each rank.
 fn content_of_ranks(
     config: ReportConfig,
     rules: &KernelRules,
@@ -71,17 +70,17 @@ fn content_of_ranks(
 ) -> Result<Content> {
     let progress = config.options.progress.clone();
     let runs = run.set();
-    let mut notes: Vec<String> = run.files().notes.clone();
+    let mut notes: Vec<String> = vec![];
     for (index, result) in results.iter().enumerate() {
         match result {
-            // who asked for some ranks waits for no word on the others
+            // with selected ranks, the user needs no notes on the others
             None if runs.options.ranks.is_some() => {}
             None => notes.push(format!(
                 "rank {}: its file does nothing, as that of a rank without a trace",
                 runs.entry(index).label()
             )),
             Some(Ok(rank)) => {
-                // the written graphs of a run all lack the same, which is said once
+                // all written graphs of a run lack the same data: print it once
                 let missing = rank.value.missing.iter();
                 let new: Vec<String> = missing
                     .filter(|note| !notes.contains(note))
@@ -98,22 +97,18 @@ fn content_of_ranks(
     let mut all_excluded = vec![];
     let mut errors = vec![];
     for mut results in runs.collect_runs(results, false)? {
-        notes.extend_from_slice(&results.rank_notes);
+        notes.extend(runs.run_notes(&results));
         let joined_run = results.join(true);
-        let excluded = results.excluded();
-        notes.extend(excluded.iter().map(Excluded::note));
-        all_excluded.extend(excluded);
+        all_excluded.extend(results.excluded());
         errors.extend(results.failed.into_iter().map(|(_, error)| error));
-        notes.extend(results.members.mismatch_notes());
-        notes.extend(results.members.absent_note());
         notes.extend(joined_run.match_notes());
-        // the loop runs once: `Run::open` refuses a folder of several runs
+        // the loop runs once: `Run::open` rejects a folder with several runs
         let mut found = vec![];
         let mut labels: Vec<String> = vec![];
         for mut rank in results.members.ranks {
             labels.push(rank.label);
             found.push(rank.value.found.take());
-            // the places of the joined ranks, in the order of their summaries
+            // indices of the joined ranks, in the order of their summaries
             members.extend(rank.summary.is_some().then_some(rank.value.index));
             ranks.push(rank.value.rank);
             places.push(rank.value.index);
@@ -133,7 +128,7 @@ fn content_of_ranks(
         }
         joined = Some(joined_run);
     }
-    // ranks whose files do nothing are no errors, and make a page that says so
+    // placeholder files are no errors, and get a page that says so
     if ranks.is_empty() && !errors.is_empty() {
         return Err(RunError::no_trace_taken(errors).into());
     }
@@ -170,7 +165,7 @@ fn content_of_ranks(
         ));
     }
     progress.phase("drawing");
-    // the same steps of all ranks: a rank that lacks one is drawn by time
+    // all ranks show the same steps: a rank that lacks one is drawn by time
     let name = steps.name();
     let is_joined = met.is_some();
     let step_of_all = |at: usize| {
@@ -181,7 +176,7 @@ fn content_of_ranks(
             steps.name_at(at),
         )
     };
-    // that of all ranks gets as much as two of a rank, at least a quarter
+    // the timeline of all ranks gets as much room as two ranks, at least a quarter
     let of_all = if is_joined {
         (2.0 / (shown.len() as f64 + 2.0)).max(0.25)
     } else {
@@ -192,14 +187,14 @@ fn content_of_ranks(
         PackedTimeline::steps(
             share(RANGES, of_all),
             share(TIMELINE_BYTES, of_all),
-            // Each compares all communications of the run anew.
+            // Each step compares all communications of the run again.
             steps.count().min(STEPS),
             |at, most| step_of_all(at).timeline(most),
         )?
     } else {
         vec![]
     };
-    // A rank is shown only in steps in which all can be.
+    // Ranks are drawn only in steps in which all of them can be drawn.
     let together: Vec<RunTimeline<'_>> = (0..all.len()).map(step_of_all).collect();
     let drawn_steps = if is_joined { all.len() } else { steps.count() };
     let wanted = |at: usize| {
@@ -217,7 +212,8 @@ fn content_of_ranks(
         let room = (share(RANGES, each), share(TIMELINE_BYTES, each));
         Ok(ran.draw_steps(rank, &steps, drawn_steps, room, rules, member)?)
     };
-    // read a second time: to keep all ranks until a step is chosen would take their memory at once
+    // read again, because keeping all ranks until a step is chosen would need all their memory at
+    // once
     let drawn = runs.map_ranks(|entry| wanted(entry.index).map(|rank| draw(entry.index, rank)));
     let drawn = drawn
         .into_iter()
@@ -240,13 +236,13 @@ fn content_of_ranks(
     })
 }
 
-/// A part of what all timelines of a page may have.
+/// Returns a share of the limit for all timelines of a page.
 fn share(all: usize, part: f64) -> usize {
     (all as f64 * part) as usize
 }
 
-/// The figures of a rank; `None` where it was not asked for, or its file does nothing, as that of a
-/// rank without a trace.
+/// Reads the figures of a rank; `None` if the rank was not requested or its file is a placeholder
+/// without work.
 fn read_rank(
     entry: RankEntry<'_>,
     rules: &KernelRules,

@@ -1,7 +1,7 @@
-//! `etlink report`: one page about a trace, a written graph or a run.
+//! `etlink report`: one page about a trace, a written graph, or a run.
 //!
-//! Every rank is read once for its figures. Which step is drawn is known only when all are: the
-//! ranks that are drawn are read once more, unless there is but one.
+//! Every rank is read once for its figures. Only then is it known which step to draw, so the drawn
+//! ranks are read again, unless there is only one.
 
 mod compared;
 mod folder;
@@ -38,25 +38,25 @@ use serde::Serialize;
 use std::path::Path;
 use steps::DrawnSteps;
 
-/// What was written.
+/// Summary of the written page.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct WrittenPage {
     output: String,
     bytes: u64,
     ranks: usize,
-    /// The step that is drawn first, if there are steps.
+    /// Step that is drawn first, if there are steps.
     step: Option<String>,
-    /// How many steps are drawn.
+    /// Number of drawn steps.
     steps: usize,
     timelines: usize,
     ranges: usize,
-    /// What changed since the earlier run, where one was given.
+    /// Changes since the earlier run, if one was given.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     compared: Vec<String>,
-    /// What the run would gain most from, as the page says it first.
+    /// Largest possible gains of the run, which the page lists first.
     findings: Vec<String>,
-    /// Traces that are not in the page, and other things to know.
+    /// Notes, including those on traces that are not in the page.
     notes: Vec<String>,
     /// Traces that are not in the page.
     excluded: Vec<Excluded>,
@@ -66,33 +66,33 @@ impl JsonReport for WrittenPage {
     const SCHEMA: &'static str = "etlink.report";
 }
 
-/// What the page is made of.
+/// Content of the page.
 struct Content {
     title: String,
     ranks: Vec<ReportRank>,
     met: Option<RankStats>,
     timelines: Vec<PackedTimeline>,
-    /// Of how many ranks.
+    /// Number of drawn ranks.
     drawn: usize,
     step: Option<String>,
-    /// How many steps of these ranks.
+    /// Number of drawn steps of these ranks.
     steps: usize,
     notes: Vec<String>,
-    /// What the run would gain most from.
+    /// Largest possible gains of the run.
     findings: Vec<FindingLink>,
     /// Traces that are not in the page.
     excluded: Vec<Excluded>,
-    /// `--strict` was given, and what ranks communicate is not recorded.
+    /// True if `--strict` was given and the ranks' communication is not recorded.
     is_refused: bool,
 }
 
-/// What a page is to be made of.
+/// Source and options of a page.
 struct ReportConfig {
     source: RunSource,
     options: RunOptions,
-    /// The name of the trace or the folder.
+    /// Name of the trace or the folder.
     title: String,
-    /// The step to draw, by its number or name.
+    /// Step to draw, by number or name.
     step: Option<String>,
     /// Ranks to draw, by labels or ranges.
     timelines: Vec<String>,
@@ -108,7 +108,7 @@ impl ReportConfig {
             )?,
             options: RunOptions {
                 rank: args.trace.rank,
-                // the page draws memory over time, and the tree of what called what has Python frames
+                // the page draws memory over time, and its call tree includes Python frames
                 keep: KeepEvents::Auxiliary,
                 work: RankOperation::Report,
                 steps_by: args.steps.steps_by.clone(),
@@ -122,10 +122,10 @@ impl ReportConfig {
         })
     }
 
-    /// How two runs are read whose tables are compared.
+    /// Returns the options for reading two runs whose tables are compared.
     fn compared_options(&self) -> RunOptions {
         RunOptions {
-            // of two folders or files neither is the trace whose rank was given
+            // the rank option refers to a single trace, not to either of two inputs
             rank: None,
             ..self.options.clone()
         }
@@ -137,9 +137,9 @@ pub fn run(mut args: ReportArgs) -> Result<Outcome> {
         bail!("a second run and --simulated have no phases: leave --phase out");
     }
     let after = args.after.take();
-    // the page is of the later run
+    // the page is about the later run
     let before = after.map(|after| std::mem::replace(&mut args.path, after));
-    // before anything is read: an hour of work must not end at a file that is there already
+    // before reading: an hour of work must not fail because the file exists
     let target = match &args.output {
         Some(output) => {
             let target = Target::page(output, args.overwrite.overwrite)?;
@@ -147,12 +147,12 @@ pub fn run(mut args: ReportArgs) -> Result<Outcome> {
             refuse_input(output, inputs)?;
             Some(target)
         }
-        // of a shard there is no page
+        // a shard has no page
         None => None,
     };
-    // a mistake in the rules is found before the traces are read
+    // find mistakes in the rules before reading the traces
     let rules = read_rules(args.trace.rules.as_deref())?;
-    // before the traces are read, too: a log that is not there needs no hour of work
+    // also before reading: a missing log must not cost an hour of work
     let files = match &args.simulated {
         Some(log) => Some(SimulationFiles::find(log, args.graphs.as_deref())?),
         None => None,
@@ -188,10 +188,10 @@ pub fn run(mut args: ReportArgs) -> Result<Outcome> {
     print_result(&target, args.print.json, content, (sentences, bytes))
 }
 
-/// The page about the run of a query, a document of HTML.
+/// Renders the page about the run of a query as an HTML document.
 ///
 /// # Errors
-/// No rank of it could be read.
+/// No rank of the run could be read.
 pub fn report_page(run: &RunQuery, title: String) -> Result<Vec<u8>> {
     let config = ReportConfig {
         source: run.source.clone(),
@@ -217,7 +217,7 @@ fn page_content(config: ReportConfig, rules: &ReadRules) -> Result<Phased<Conten
 }
 
 impl Content {
-    /// The page, with what changed since an earlier run, and what a simulator says of this one.
+    /// Renders the page, with changes since an earlier run, and with a simulation of this run.
     fn render(
         &self,
         compared: Option<&ComparedRuns>,
@@ -265,7 +265,7 @@ fn print_result(
         excluded: content.excluded,
     };
     if target.is_stdout() {
-        // the page has standard output for itself
+        // standard output is reserved for the page
         notes::print_all(&written.notes);
     } else if json {
         print_text(&json_text(&written)?)?;
@@ -301,7 +301,7 @@ fn print_result(
     })
 }
 
-/// One trace, a pair, or a written graph.
+/// Makes the content for one trace, a pair, or a written graph.
 fn file_content(config: ReportConfig, rules: &KernelRules) -> Result<Content> {
     if !config.timelines.is_empty() {
         bail!("--timelines is for a folder; of one trace the timeline is always drawn");
@@ -336,8 +336,8 @@ fn file_content(config: ReportConfig, rules: &KernelRules) -> Result<Content> {
     })
 }
 
-/// All that `findings` says of a run, and where on a rank each finding is longest; `only` is the label
-/// of its only rank.
+/// Returns all sentences of `findings` on a run, with the place where each finding takes longest;
+/// `only` is the label of the only rank.
 fn finding_links(found: &RunFindings, only: Option<&str>) -> Vec<FindingLink> {
     let mut links = vec![];
     for finding in &found.findings {

@@ -22,16 +22,16 @@ use etlink_run::input::display_name;
 use etlink_run::run::{RankContent, WrittenRank};
 use std::path::Path;
 
-/// Points of a memory chart at most.
+/// Maximum number of points in a memory chart.
 const POINTS: usize = 4_000;
-/// Steps of a rank that are drawn at most.
+/// Maximum number of steps drawn per rank.
 const STEPS: usize = 100;
-/// Events that are looked at for all steps of a rank together: a second or so.
+/// Maximum number of events scanned for all steps of a rank: about a second.
 const PASSES: usize = 20_000_000;
 
 /// A rank's graph and its run.
 pub(super) struct Ran {
-    /// Where it comes from: the device trace, or the written graph.
+    /// Source of the graph: the device trace, or the written graph.
     file: String,
     host: Option<String>,
     graph: ReplayGraph,
@@ -43,16 +43,16 @@ pub(super) enum RanSource {
     Traces(Box<LinkedTrace>),
     Written {
         file: Box<read::ChakraGraph>,
-        /// Its device rows, and the ops of a tree, if it has any.
+        /// Device rows of the graph and ops of a tree, if any.
         trace: Option<Box<LinkedTrace>>,
-        /// Why the recording in it is of no use, where that is so.
+        /// Reason why the recording in the graph is unusable; `None` if it is usable.
         note: Option<String>,
     },
 }
 
 impl Ran {
-    /// Runs the graph of linked traces, or a written graph as it is; of a merged trace, which is a
-    /// tree, its nodes.
+    /// Runs the graph of linked traces, or a written graph as it is. A merged trace is a tree: runs
+    /// its nodes.
     pub(super) fn from_content(content: RankContent) -> Result<Ran> {
         match content {
             RankContent::Linked(linked) => {
@@ -76,7 +76,7 @@ impl Ran {
             let problem = format!("{name}: no nodes in it");
             bail!(AdvisedError::new(problem, "see `etlink check`"));
         }
-        // a tree says who called whom, not who waits for whom
+        // a tree shows who called whom, not who waits for whom
         let graph = if file.format.is_tree() {
             convert::tree_graph(&file)?
         } else {
@@ -111,7 +111,7 @@ impl Ran {
         })
     }
 
-    /// The rank that the trace says.
+    /// Returns the rank according to the trace.
     pub(super) fn rank_number(&self) -> Option<i64> {
         match &self.of {
             RanSource::Traces(trace) => Some(trace.report.rank?.0),
@@ -122,7 +122,7 @@ impl Ran {
         }
     }
 
-    /// What is damaged in the traces, or in the written graph, in a line.
+    /// Describes the damage of the traces, or of the written graph, in a line.
     pub(super) fn damage_note(&self) -> Option<String> {
         match &self.of {
             RanSource::Traces(trace) => table::damage(&trace.report.anomalies),
@@ -130,7 +130,7 @@ impl Ran {
         }
     }
 
-    /// What the file does not tell, if it is a written graph.
+    /// Describes the data that a written graph lacks.
     pub(super) fn leaves_out(&self) -> Option<String> {
         let RanSource::Written { file, trace, .. } = &self.of else {
             return None;
@@ -164,7 +164,8 @@ impl Ran {
         ))
     }
 
-    /// The figures; `named`: the rank that its file's name says; `ranks`: how many share the page.
+    /// Computes the figures of the rank. `named`: the rank according to the file name; `ranks`:
+    /// number of ranks that share the page.
     pub(super) fn report_rank(
         &self,
         label: &str,
@@ -187,11 +188,11 @@ impl Ran {
         if trace.is_some_and(|trace| {
             matches!(self.of, RanSource::Written { .. }) && trace.device.calls.is_empty()
         }) {
-            // without calls nothing tells what a device waited for
+            // without calls, nothing shows what a device waited for
             (analysis.idle, analysis.stream_idle, analysis.queues) = (vec![], vec![], vec![]);
         }
         let points = std::mem::take(&mut analysis.memory_timeline);
-        // without edges all starts at once: a path and a fidelity of that would mean nothing
+        // without edges, everything starts at once, so a path and an accuracy would be meaningless
         let is_graph = self.graph.edges() > 0 || matches!(self.of, RanSource::Traces(_));
         let path = || {
             PathReport::new(
@@ -226,7 +227,7 @@ impl Ran {
                 .then(|| etlink_replay::replay_figures(&self.graph, labels, &self.run)),
             critical_path: is_graph.then(|| {
                 let path = path();
-                // The steps of the path can be as many as the nodes.
+                // The path can have as many steps as there are nodes.
                 let most = (PATH_STEPS / ranks.max(1)).clamp(5, 100);
                 PathReport {
                     steps: longest_steps(path.steps, most),
@@ -241,7 +242,8 @@ impl Ran {
         }
     }
 
-    /// What stays of it for the findings of its run; none of a written graph, which has no events.
+    /// Returns the rank's data for the findings of its run; `None` for a written graph, which has
+    /// no events.
     pub(super) fn found_rank(
         &self,
         analysis: &RankAnalysis,
@@ -253,8 +255,8 @@ impl Ran {
         Some(FoundRank::new(trace, self.graph.clone(), rules, analysis))
     }
 
-    /// How many steps are drawn at most. Each takes a pass over the trace, so that of a large trace
-    /// few are tried. A step of a large trace takes much of the page's room anyway.
+    /// Returns the maximum number of steps to draw. Each step takes a pass over the trace, so few
+    /// are drawn for a large trace. One of its steps takes much of the page's room anyway.
     fn most_steps(&self) -> usize {
         let events = match &self.of {
             RanSource::Traces(trace) => {
@@ -266,8 +268,8 @@ impl Ran {
         (PASSES / events.max(1)).clamp(4, STEPS)
     }
 
-    /// The first `count` steps, or what there is without steps, in ranges and bytes of `room`.
-    /// `member`: what the rank is among the others, in a step.
+    /// Draws the first `count` steps, or all there is without steps, within the ranges and bytes of
+    /// `room`. `member` returns the rank's place among the others in a step.
     pub(super) fn draw_steps<'m>(
         &self,
         rank: &ReportRank,
@@ -281,7 +283,7 @@ impl Ran {
         let (ranges, bytes) = room;
         let count = count.min(self.most_steps());
         let path = match &self.of {
-            // A graph without edges says nothing of what took long.
+            // A graph without edges does not show what took long.
             RanSource::Written { .. } if graph.edges() == 0 => vec![],
             _ => etlink_replay::critical_path(graph, run),
         };
@@ -296,8 +298,7 @@ impl Ran {
                     path: &path,
                 };
                 let whole = device.window().unwrap_or_default();
-                // Starts are collected only where there is no step: of a large trace they are
-                // millions.
+                // Starts are collected only if there is no step: a large trace has millions.
                 let starts = || {
                     let on_host = device.ops.start.iter().chain(&device.calls.start);
                     on_host.chain(&device.rows.start).copied().collect()
@@ -332,7 +333,7 @@ impl Ran {
         }
     }
 
-    /// A written graph of which all nodes have start times, as it is and as it is run.
+    /// Returns a written graph whose nodes all have start times, in its file form and as run.
     pub(super) fn measured_graph(&self) -> Option<(&read::ChakraGraph, &ReplayGraph)> {
         match &self.of {
             RanSource::Written { file, .. } if self.graph.measured => Some((file, &self.graph)),
@@ -341,7 +342,7 @@ impl Ran {
     }
 }
 
-/// The steps that take longest with what they waited before, in order of time.
+/// Returns the steps that take longest, including the wait before them, in order of time.
 fn longest_steps(mut steps: Vec<PathStepReport>, most: usize) -> Vec<PathStepReport> {
     let taken = |step: &PathStepReport| step.duration_ns.0.saturating_add(step.latency_ns.0);
     steps.sort_by_key(|step| std::cmp::Reverse(taken(step)));
@@ -350,7 +351,7 @@ fn longest_steps(mut steps: Vec<PathStepReport>, most: usize) -> Vec<PathStepRep
     steps
 }
 
-/// What a node says of itself.
+/// Describes a node by the attributes in its file.
 fn describe_node(file: &read::ChakraGraph, node: usize) -> String {
     let comm = file.comm_of(node);
     let mut lines = vec![format!("node: {}", file.id[node])];

@@ -1,4 +1,4 @@
-//! What the page says of a simulation of its run.
+//! The part of the page about a simulation of its run.
 
 use crate::simulation::read_simulation;
 use anyhow::Result;
@@ -14,7 +14,7 @@ use etlink_run::RunOptions;
 use etlink_run::simulated::{SimulationFiles, SimulationResult};
 use std::path::Path;
 
-/// Reads the simulation beside the recording that the page is about.
+/// Reads the simulation, and compares it with the recording that the page is about.
 pub(super) fn simulated_part(
     files: SimulationFiles,
     recording: &Path,
@@ -24,7 +24,7 @@ pub(super) fn simulated_part(
         keep: KeepEvents::Graph,
         ..options
     };
-    // the page itself says what is to be known of the recording
+    // the page itself has the notes on the recording
     let result = read_simulation(files, Some((recording, options)), false)?.result;
     let report = &result.report;
     let spans = communication_spans(report, &result.run, result.measured.as_ref());

@@ -1,4 +1,4 @@
-//! Which step of which ranks is drawn.
+//! Selection of the steps and ranks to draw.
 
 use anyhow::{Result, bail};
 use etlink_analyze::{RankAnalysis, StepTime};
@@ -8,14 +8,14 @@ use etlink_torch::RankSelection;
 use indexmap::{IndexMap, IndexSet};
 use std::collections::BTreeSet;
 
-/// The steps that are drawn of all ranks; none where traces have no steps, or no step of one name.
+/// Steps drawn for all ranks; empty if traces have no steps, or no common step name.
 pub(super) struct DrawnSteps {
-    /// The step that was asked for, or the typical one; then the others, the nearest first.
+    /// Requested or typical step, then the others, the nearest first.
     names: Vec<String>,
 }
 
-/// Places of the ranks that are drawn: those that were asked for, else the first; of more than that
-/// half, and of the others those for which the rest waited longest.
+/// Returns the indices of the ranks to draw: the requested ones, else the first `most`. If there
+/// are more, half of them are the ranks that the others waited for longest.
 pub(super) fn drawn_places(
     asked: &[String],
     ranks: &[ReportRank],
@@ -25,7 +25,7 @@ pub(super) fn drawn_places(
     if asked.is_empty() {
         let mut places: Vec<usize> = (0..ranks.len()).collect();
         places.sort_by_key(|at| std::cmp::Reverse(late(&ranks[*at])));
-        // half by lateness, half in order: who is never late is what the others are compared with
+        // half by lateness, half in order: punctual ranks are the baseline for comparison
         let first = if ranks.len() > most { most / 2 } else { most };
         places.truncate(most - first);
         let rest = (0..ranks.len())
@@ -55,7 +55,7 @@ pub(super) fn drawn_places(
     Ok(places)
 }
 
-/// Places of what a rank's label or a range of ranks names.
+/// Returns the indices of the ranks with this label or in this range.
 fn places_named(asked: &str, ranks: &[ReportRank]) -> Result<Vec<usize>> {
     let range: Option<RankSelection> = asked.parse().ok();
     let is_in = |label: &str| {
@@ -70,7 +70,7 @@ fn places_named(asked: &str, ranks: &[ReportRank]) -> Result<Vec<usize>> {
             .map(|(at, _)| at)
             .collect::<Vec<usize>>()
     };
-    // a file may be called like a range of ranks
+    // a file may be named like a range of ranks
     let exact = places(&|label| label == asked);
     let found = if exact.is_empty() {
         places(&is_in)
@@ -87,8 +87,8 @@ fn places_named(asked: &str, ranks: &[ReportRank]) -> Result<Vec<usize>> {
 }
 
 impl DrawnSteps {
-    /// The step of this number or name, else the one whose length, summed over these ranks, is the
-    /// median (of an even number the shorter).
+    /// Chooses the step of this number or name, else the one with the median length, summed over
+    /// these ranks (the shorter of two medians).
     pub(super) fn choose_step(asked: Option<&str>, ranks: &[&ReportRank]) -> Result<DrawnSteps> {
         let Some(first) = ranks.first() else {
             return Ok(DrawnSteps { names: vec![] });
@@ -103,7 +103,7 @@ impl DrawnSteps {
                 .try_fold(0i64, |sum, of| Some(sum.saturating_add(*of.get(name)?)))
         };
         let names = first.analysis.steps.iter().map(|step| step.name.as_str());
-        // Of several steps of a name the first is drawn.
+        // If several steps have one name, the first is drawn.
         let names: IndexSet<&str> = names.collect();
         let common: Vec<(i64, &str)> = names
             .into_iter()
@@ -130,12 +130,12 @@ impl DrawnSteps {
         }
         let mut by_length: Vec<usize> = (0..common.len()).collect();
         by_length.sort_unstable_by_key(|at| common[*at]);
-        // the first step warms caches up and the last is often cut: neither is typical
+        // the first step warms up caches and the last is often truncated: neither is typical
         let median = by_length.get(common.len().saturating_sub(1) / 2).copied();
         Ok(DrawnSteps::around(median.unwrap_or(0), &common))
     }
 
-    /// A step, then the others by how far they are from it, the later first.
+    /// Returns a step, then the others by their distance from it, later ones first.
     fn around(first: usize, all: &[(i64, &str)]) -> DrawnSteps {
         let mut places: Vec<usize> = (0..all.len()).collect();
         places.sort_by_key(|at| (at.abs_diff(first), *at < first));
@@ -145,23 +145,23 @@ impl DrawnSteps {
         }
     }
 
-    /// The name of the first.
+    /// Returns the name of the first step.
     pub(super) fn name(&self) -> Option<String> {
         self.names.first().cloned()
     }
 
-    /// The name of that at a place.
+    /// Returns the name of the step at an index.
     pub(super) fn name_at(&self, at: usize) -> Option<&str> {
         self.names.get(at).map(String::as_str)
     }
 
-    /// How many can be drawn; what is drawn without steps counts as one.
+    /// Returns the number of drawings; without steps there is one.
     pub(super) fn count(&self) -> usize {
         self.names.len().max(1)
     }
 
-    /// What is drawn of a rank for the step at a place, with `most` ranges. `whole`: from the first
-    /// start to the last end; `starts`: of all ranges.
+    /// Returns the window to draw for a rank and the step at an index, with `most` ranges. `whole`:
+    /// from the first start to the last end; `starts`: starts of all ranges.
     pub(super) fn drawn_window(
         &self,
         at: usize,
@@ -177,7 +177,7 @@ impl DrawnSteps {
     }
 }
 
-/// How long each step is, by its name; of several of a name the first.
+/// Returns the length of each step by name; the first counts if several have one name.
 fn step_lengths(analysis: &RankAnalysis) -> IndexMap<&str, i64> {
     let mut lengths = IndexMap::with_capacity(analysis.steps.len());
     for step in &analysis.steps {
@@ -192,7 +192,8 @@ fn find_step<'a>(analysis: &'a RankAnalysis, name: &str) -> Option<&'a StepTime>
     analysis.steps.iter().find(|step| step.name == name)
 }
 
-/// From its start to the last end of what it launched, but no more than twice its length.
+/// Returns the window from a step's start to the last end of its device work, at most twice the
+/// step's length.
 fn of_step(step: &StepTime) -> TimelineWindow {
     let (start, length) = (step.start_ns, step.duration_ns);
     let end = start.saturating_add(length);
@@ -201,7 +202,7 @@ fn of_step(step: &StepTime) -> TimelineWindow {
     } else {
         end
     };
-    // a device that lags by more than a step is shown by its first half, or nothing is legible
+    // if the device lags by more than a step, the rest is omitted to stay legible
     let end = device_end.clamp(end, end.saturating_add(length));
     TimelineWindow {
         start: TimeNs(start),
@@ -211,7 +212,7 @@ fn of_step(step: &StepTime) -> TimelineWindow {
     }
 }
 
-/// All, or from the middle on as many ranges as are drawn.
+/// Returns the whole window, or one in the middle with as many ranges as can be drawn.
 fn without_step(
     (start, end): (TimeNs, TimeNs),
     mut starts: Vec<TimeNs>,
@@ -226,7 +227,7 @@ fn without_step(
         };
     }
     starts.sort_unstable();
-    // some that began before reach into it
+    // leave room for ranges that began earlier and reach into the window
     let most = most - most / 10;
     let first = (starts.len() - most) / 2;
     let (from, to) = (

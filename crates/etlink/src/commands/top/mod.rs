@@ -19,7 +19,6 @@ impl JsonReport for RunTables {
 pub fn run(args: args::TopArgs) -> Result<Outcome> {
     let tables = &args.tables;
     let made = op_tables::read_tables(&args.op_table_config()?)?;
-    made.print_errors();
     if !tables.print.json {
         notes::print_all(&made.notes);
         for one in &made.tables {
@@ -51,7 +50,7 @@ pub fn run(args: args::TopArgs) -> Result<Outcome> {
     })
 }
 
-/// What people should know of the table of a trace.
+/// Prints notes on the table of a trace.
 fn print_notes(table: &OpTable) {
     for note in &table.notes {
         notes::print_note(&format!("{}: {note}", table.file));

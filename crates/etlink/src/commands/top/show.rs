@@ -1,4 +1,4 @@
-//! The table as PyTorch prints it (`_build_table`), and its rows for programs.
+//! The table as PyTorch prints it (`_build_table`), and its rows as CSV.
 
 use crate::op_tables::OpTable;
 use crate::table::{Grid, Limit, csv_text};
@@ -30,7 +30,7 @@ struct TopLine<'a> {
     short_name: Cow<'a, str>,
 }
 
-/// Each row of each rank as a line.
+/// Formats each row of each rank as a CSV line.
 pub(super) fn rows_csv(tables: &[OpTable]) -> Result<String> {
     let mut out = csv::Writer::from_writer(vec![]);
     for table in tables {
@@ -59,7 +59,7 @@ pub(super) fn rows_csv(tables: &[OpTable]) -> Result<String> {
     Ok(String::from_utf8(out.into_inner()?)?)
 }
 
-/// Appends the table of one rank; `limit` 0: all rows.
+/// Appends the table of one rank; `limit` 0 shows all rows.
 pub(super) fn push_table(out: &mut String, table: &OpTable, limit: usize, full_names: bool) {
     let top = &table.top;
     let rank = table
@@ -67,7 +67,7 @@ pub(super) fn push_table(out: &mut String, table: &OpTable, limit: usize, full_n
         .map_or(String::new(), |rank| format!(", rank {rank}"));
     let _ = writeln!(out, "{}{rank}", table.file);
     let columns = Columns::from_table(top, full_names);
-    // the last columns are the widest, and texts: figures before them stay in view
+    // the last columns are the widest, and texts: figures before them stay visible
     let texts = usize::from(columns.shapes) + usize::from(columns.stack);
     let mut lines = Grid::new(
         1,
@@ -80,13 +80,13 @@ pub(super) fn push_table(out: &mut String, table: &OpTable, limit: usize, full_n
     .last_texts(texts)
     .expendable(columns.expendable_heads(top.device));
     for (at, row) in top.rows.iter().enumerate() {
-        // figures are made into text for rows that are shown alone
+        // format figures only for rows that are shown
         if !lines.has_room() {
             lines.add_hidden(top.rows.len() - at);
             break;
         }
         lines.add(columns.row_cells(row, top));
-        // further frames stand below the first, a line each, as PyTorch prints them
+        // further frames go below the first, one per line, as PyTorch prints them
         for frame in row.stack.iter().skip(1) {
             lines.continue_with(columns.frame_cells(frame));
         }
@@ -108,7 +108,8 @@ pub(super) fn push_table(out: &mut String, table: &OpTable, limit: usize, full_n
     }
 }
 
-/// What is in the sum of devices and is no work, and why its shares add up to more than all of it.
+/// Explains which part of the device total is no work, and why the shares add up to more than 100
+/// %.
 fn device_sum_note(top: &KeyAverages) -> String {
     let rows = top
         .rows
@@ -136,7 +137,7 @@ fn device_sum_note(top: &KeyAverages) -> String {
     out
 }
 
-/// Whether a row of this name does no work.
+/// Returns true if a row of this name does no work.
 fn is_wait_row(name: &str) -> bool {
     let wait = ["event_wait", "event_record"];
     let sync = [
@@ -148,13 +149,13 @@ fn is_wait_row(name: &str) -> bool {
     wait.contains(&name) || sync.iter().any(|sync| name.starts_with(sync))
 }
 
-/// Which columns have anything.
+/// Columns that have any content.
 struct Columns {
     device: bool,
     memory: [bool; 2],
     shapes: bool,
     stack: bool,
-    /// Kernels are shown by their full names.
+    /// True to show full kernel names.
     full_names: bool,
 }
 
@@ -206,7 +207,8 @@ impl Columns {
         head
     }
 
-    /// Heads of what a narrow output leaves out: means, shares of what stands beside them, memory.
+    /// Returns the heads of columns that a narrow output leaves out: means, shares next to their
+    /// times, memory.
     fn expendable_heads(&self, device: &str) -> Vec<String> {
         let mut all = vec!["CPU total %".to_owned(), "CPU time avg".to_owned()];
         if self.device {
@@ -221,7 +223,7 @@ impl Columns {
         if self.device {
             all.push(format!("Self {device} %"));
         }
-        // times are what the table is called for: names and counts are worth more than memory
+        // the table is mainly about times: names and counts are worth more than memory
         for (memory, side) in self.memory.into_iter().zip(["CPU", device]) {
             if memory {
                 all.push(format!("{side} Mem"));
@@ -288,7 +290,7 @@ impl Columns {
         cells
     }
 
-    /// A further frame of a stack.
+    /// Returns the cells for a further frame of a stack.
     fn frame_cells(&self, frame: &str) -> Vec<String> {
         let mut cells = vec![String::new(); self.head_cells("").len()];
         if let Some(last) = cells.last_mut() {
@@ -298,7 +300,7 @@ impl Columns {
     }
 }
 
-/// `_format_time`.
+/// Formats a time like PyTorch's `_format_time`.
 fn format_time(ns: f64) -> String {
     match ns {
         ns if ns >= 1e9 => format!("{:.3}s", ns / 1e9),
@@ -307,7 +309,7 @@ fn format_time(ns: f64) -> String {
     }
 }
 
-/// `_format_time_share`.
+/// Formats a share like PyTorch's `_format_time_share`.
 fn format_time_share(ns: i64, all: i64) -> String {
     if all == 0 {
         // as PyTorch prints a share of nothing
@@ -317,7 +319,7 @@ fn format_time_share(ns: i64, all: i64) -> String {
     }
 }
 
-/// `_format_memory`.
+/// Formats a size like PyTorch's `_format_memory`.
 fn format_memory(bytes: i64) -> String {
     let units = [(30, "GB"), (20, "MB"), (10, "KB")];
     let unit = units

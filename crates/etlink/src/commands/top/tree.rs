@@ -1,4 +1,4 @@
-//! The tree of what called what, for people.
+//! The call tree, as text.
 
 use crate::args::TopArgs;
 use crate::op_tables::OpTable;
@@ -6,8 +6,9 @@ use crate::table::{Grid, Limit, count, time};
 use etlink_analyze::top::{CallKind, CallNode, CallTree};
 use std::fmt::Write;
 
-/// Levels below a thread that are shown by indents. A step of PyTorch with all Python frames is about
-/// 50 deep, of which the text of a table, 80 letters, shows no more than these with a name behind.
+/// Maximum depth below a thread shown by indentation. A step of PyTorch with all Python frames is
+/// about 50 deep; a table's text column of 80 characters has room for no more levels than this and
+/// a name.
 const DEEPEST_INDENT: u32 = 24;
 
 /// Appends the tree of one rank.
@@ -24,7 +25,7 @@ pub(super) fn push_tree(out: &mut String, table: &OpTable, tree: &CallTree, args
         head.extend(["device", "self", "share"]);
     }
     head.extend(["times", "what"]);
-    // a tree that ends after so many lines would hide all but its first branch
+    // a limit on lines would hide all but the first branch
     let mut grid = Grid::new(0, Limit::NONE, head)
         .last_texts(1)
         .expendable(["times"]);
@@ -57,8 +58,8 @@ pub(super) fn push_tree(out: &mut String, table: &OpTable, tree: &CallTree, args
     }
 }
 
-/// A node's name, moved in by how deep it is. Of very deep ones the level says so: indents of a tree
-/// as deep as it has nodes would grow with the square of them, and push names out of the column.
+/// Indents a node's name by its depth; very deep names show their level instead. Unlimited
+/// indentation would grow with the square of the depth, and push names out of the column.
 fn indented_name(node: &CallNode) -> String {
     let indent = "  ".repeat(node.depth.min(DEEPEST_INDENT) as usize);
     if node.depth > DEEPEST_INDENT {
@@ -67,8 +68,8 @@ fn indented_name(node: &CallNode) -> String {
     format!("{indent}{}", node.name)
 }
 
-/// Nodes up to a depth that have enough of either time. A child never has more than its parent, so
-/// that what is shown is a tree.
+/// Returns the nodes up to a depth whose share of host or device time is large enough. A child
+/// never has more than its parent, so the result is a tree.
 fn visible_nodes(tree: &CallTree, depth: u32, min_share: f64) -> impl Iterator<Item = &CallNode> {
     let (host, device) = tree.totals();
     let is_enough =

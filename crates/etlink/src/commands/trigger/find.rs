@@ -1,7 +1,7 @@
-//! The folder of a job that was named by one of its processes.
+//! Finds the folder of a job named by one of its processes.
 //!
-//! The processes of a recorded job, and the command that started it, have files of its work folder
-//! open for as long as they live. So the kernel knows the folder, whoever armed the job.
+//! The processes of a recorded job, and the command that started it, keep files of its work folder
+//! open as long as they live. So the kernel knows the folder, whoever armed the job.
 
 use anyhow::{Result, bail};
 use etlink_run::manifest::WORK;
@@ -9,7 +9,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// The folder itself, or that of the process with this number.
+/// Returns `job` if it is a folder, else the folder of the process with this id.
 pub fn folder_of(job: &str) -> Result<PathBuf> {
     let path = Path::new(job);
     if path.is_dir() {
@@ -38,7 +38,7 @@ fn folder_of_process(pid: u32) -> Result<PathBuf> {
     {
         bail!("process {pid} is somebody else's: name the job's folder");
     }
-    // the processes between `etlink record` and a rank, such as torchrun, have no file open
+    // the processes between `etlink record` and a rank, such as torchrun, have no such file open
     let mut next = Some(pid);
     while let Some(pid) = next {
         if let Ok(Some(folder)) = open_work_folder(pid) {
@@ -52,10 +52,10 @@ fn folder_of_process(pid: u32) -> Result<PathBuf> {
     );
 }
 
-/// The job's folder, if a process has a file of its work folder open.
+/// Returns the job's folder if the process has a file of its work folder open.
 fn open_work_folder(pid: u32) -> std::io::Result<Option<PathBuf>> {
     for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
-        // it may be closed in this moment
+        // the process may have just closed it
         let Ok(target) = fs::read_link(entry?.path()) else {
             continue;
         };
@@ -69,7 +69,7 @@ fn open_work_folder(pid: u32) -> std::io::Result<Option<PathBuf>> {
     Ok(None)
 }
 
-/// The process that has started another one; none where that has ended.
+/// Returns the parent of a process; `None` if the process has ended.
 fn parent(pid: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     status

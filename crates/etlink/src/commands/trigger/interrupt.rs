@@ -1,8 +1,8 @@
-//! Ctrl-C while a recording is waited for.
+//! Handles Ctrl-C while waiting for a recording.
 
 use anyhow::Result;
 
-/// Signals that end the waiting. A second one ends the command at once.
+/// Signals that end the wait. A second signal ends the command at once.
 pub struct Interrupt {
     #[cfg(unix)]
     arrived: std::sync::Arc<std::sync::atomic::AtomicBool>,
@@ -10,7 +10,7 @@ pub struct Interrupt {
 
 #[cfg(unix)]
 impl Interrupt {
-    /// From here on the signals do not end the command.
+    /// Starts catching the signals instead of letting them end the command.
     pub fn new() -> Result<Interrupt> {
         use anyhow::Context;
         use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -18,7 +18,7 @@ impl Interrupt {
         use std::sync::Arc;
         let arrived = Arc::default();
         for signal in crate::signals::heeded(&[SIGHUP, SIGINT, SIGTERM]) {
-            // in this order: the first one finds the flag unset
+            // order matters: the first action must find the flag unset
             register_conditional_default(signal, Arc::clone(&arrived))
                 .and_then(|_| register(signal, Arc::clone(&arrived)))
                 .context("cannot listen for signals")?;

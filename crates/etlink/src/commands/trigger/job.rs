@@ -1,5 +1,5 @@
-//! The work folder of an armed job: who is there, and the file that asks. `watch.py` of the hook has
-//! the protocol.
+//! The work folder of an armed job: its processes, and the file that requests a recording. The
+//! hook's `watch.py` defines the protocol.
 
 use crate::args::TriggerArgs;
 use anyhow::{Context, Result, bail};
@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const STATUS: &str = ".armed";
-/// Who asks by a file that does not say it.
+/// Requester named for a request file that does not name one.
 const A_FILE: &str = "a file";
 
-/// A job whose processes wait for what asks for a recording.
+/// A job whose processes wait for requests to record.
 pub struct ArmedJob {
     /// Folder of the traces.
     pub folder: PathBuf,
@@ -28,25 +28,25 @@ pub struct ArmedJob {
 pub struct ArmedPeer {
     /// Launcher and process id.
     pub key: String,
-    /// What it says of itself.
+    /// Status that the process reports.
     pub status: ArmedStatus,
-    /// Whether it runs, by the lock that dies with it.
+    /// True if the process is running, by the lock that is released when it ends.
     pub is_alive: bool,
 }
 
 impl ArmedPeer {
-    /// Whether it can record.
+    /// Returns true if the process can record.
     pub fn is_waited_for(&self) -> bool {
         self.is_alive && !self.status.ended && !self.status.excluded
     }
 
-    /// Whether it was killed, or fell.
+    /// Returns true if the process was killed or crashed.
     pub fn is_dead(&self) -> bool {
         !self.is_alive && !self.status.ended && !self.status.excluded
     }
 }
 
-/// What the file says that asks for a recording.
+/// Content of the file that requests a recording.
 #[derive(Serialize)]
 struct Request<'a> {
     id: &'a str,
@@ -57,15 +57,15 @@ struct Request<'a> {
     seconds: Option<f64>,
 }
 
-/// What a process reports to the command that started it, as far as it is of use here.
+/// Fields used here from the report of a process to the command that started it.
 #[derive(Deserialize)]
 struct ProcessReport {
     pid: Option<u32>,
-    /// What was asked for: only of a process that is armed.
+    /// Requests so far; only present for an armed process.
     asked: Option<IgnoredAny>,
 }
 
-/// What is asked for.
+/// A pending request.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub struct PendingRequest {
@@ -73,15 +73,15 @@ pub struct PendingRequest {
     pub by: String,
 }
 
-/// What the ranks have agreed on.
+/// The recording that the ranks agreed on.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub struct PlannedRecording {
     pub id: String,
-    /// Who asked.
+    /// Requester.
     pub by: String,
     pub first: u64,
-    /// Somebody has taken the request back before.
+    /// True if the request was withdrawn before.
     pub withdrawn: bool,
 }
 
@@ -98,12 +98,12 @@ impl ArmedJob {
         Ok(ArmedJob { folder, work })
     }
 
-    /// Whether the job still runs: its work folder goes with its last process.
+    /// Returns true if the job is still running: its last process removes the work folder.
     pub fn is_there(&self) -> bool {
         self.work.is_dir()
     }
 
-    /// All processes that have said something, by rank.
+    /// Returns all processes that have reported a status, by rank.
     pub fn peers(&self) -> Result<Vec<ArmedPeer>> {
         let mut peers = vec![];
         let entries = match fs::read_dir(&self.work) {
@@ -117,7 +117,7 @@ impl ArmedJob {
             let Some(key) = name.to_str().and_then(|name| name.strip_suffix(STATUS)) else {
                 continue;
             };
-            // it may be removed in this moment, by a process that ends
+            // a process that is ending may have just removed it
             let Ok(text) = fs::read(entry.path()) else {
                 continue;
             };
@@ -133,7 +133,7 @@ impl ArmedJob {
         Ok(peers)
     }
 
-    /// Why no process has said anything yet.
+    /// Explains why no process has reported a status yet.
     pub fn why_nobody(&self) -> &'static str {
         if !self.is_there() {
             return "it has ended";
@@ -150,13 +150,13 @@ impl ArmedJob {
          by now, what --step-on names is never called"
     }
 
-    /// Whether a process is armed, or none has said yet whether it is.
+    /// Returns true if a process is armed, or none has reported yet.
     pub fn may_be_armed(&self) -> bool {
         let reports = self.reports();
         reports.is_empty() || reports.iter().any(|report| report.asked.is_some())
     }
 
-    /// What its processes report. One that cannot be read counts for nothing.
+    /// Returns the readable reports of the job's processes.
     fn reports(&self) -> Vec<ProcessReport> {
         let entries = fs::read_dir(&self.work).into_iter().flatten().flatten();
         let paths = entries.map(|entry| entry.path());
@@ -167,7 +167,7 @@ impl ArmedJob {
             .collect()
     }
 
-    /// Asks for a recording; the id of the request.
+    /// Requests a recording. Returns the id of the request.
     pub fn ask(&self, args: &TriggerArgs) -> Result<String> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let id = format!(
@@ -196,7 +196,7 @@ impl ArmedJob {
         }
     }
 
-    /// Ends the recording of a request, if the ranks have agreed on it: all with the same step.
+    /// Ends a requested recording that the ranks agreed on, at the same step on all ranks.
     pub fn end(&self, request: &str) -> Result<()> {
         #[derive(Serialize)]
         struct EndOfRecording<'a> {
@@ -205,12 +205,12 @@ impl ArmedJob {
         let content = serde_json::to_vec(&EndOfRecording { id: request })?;
         let path = self.work.join(END);
         let file = self.temporary(&content)?;
-        // of an earlier recording, at most
+        // replaces at most the file of an earlier recording
         let written = file.persist(&path).map_err(|error| error.error);
         written.map(drop).with_context(|| self.cannot_write())
     }
 
-    /// A file of the work folder that has no name of the protocol yet.
+    /// Writes a file into the work folder under a name that the protocol does not use.
     pub fn temporary(&self, content: &[u8]) -> Result<tempfile::NamedTempFile> {
         let write = || -> std::io::Result<tempfile::NamedTempFile> {
             let mut file = tempfile::Builder::new()
@@ -231,7 +231,7 @@ impl ArmedJob {
         )
     }
 
-    /// What is asked for at present. The file may be empty, as the ranks read it too.
+    /// Returns the pending request. Like the ranks, accepts an empty file.
     pub fn request(&self) -> Result<Option<PendingRequest>> {
         let path = self.work.join(REQUEST);
         let mut file = match File::open(&path) {
@@ -246,7 +246,8 @@ impl ArmedJob {
             A_FILE.clone_into(&mut request.by);
         }
         if request.id.is_empty() {
-            // one that is touched again while it is recorded stays the same, as to the ranks
+            // a file that is touched again during the recording keeps its id, as it does for the
+            // ranks
             let planned = self
                 .plan()
                 .filter(|plan| plan.by == A_FILE && !plan.withdrawn);
@@ -272,12 +273,12 @@ impl ArmedJob {
         age + &first
     }
 
-    /// Whether the request is still there.
+    /// Returns true if the request is still pending.
     pub fn is_asked(&self, request: &str) -> bool {
         matches!(self.request(), Ok(Some(pending)) if pending.id == request)
     }
 
-    /// The first step of the recording, once the ranks have agreed on it.
+    /// Returns the first step of the recording, once the ranks have agreed on it.
     pub fn planned(&self, request: &str) -> Option<u64> {
         let plan = self.plan()?;
         (plan.id == request && !plan.withdrawn).then_some(plan.first)
@@ -292,9 +293,9 @@ impl ArmedJob {
         self.work.join(PLAN)
     }
 
-    /// Removes a request that is withdrawn: the processes forget it when the file is gone.
+    /// Removes a withdrawn request: the processes forget it when the file is gone.
     pub fn forget(&self, request: &str) {
-        // first the request: without a plan it would be planned
+        // the request first: without the withdrawn plan, the ranks would make a plan for it
         if self.is_asked(request) {
             drop(fs::remove_file(self.work.join(REQUEST)));
         }
@@ -303,25 +304,25 @@ impl ArmedJob {
         }
     }
 
-    /// Steps that a process has made, some 100 ms ago.
+    /// Returns the number of steps that a process had made about 100 ms ago.
     pub fn steps_made(&self, peer: &ArmedPeer) -> Option<u64> {
         let path = self.work.join(format!("{}.steps", peer.key));
         fs::read_to_string(path).ok()?.trim().parse().ok()
     }
 }
 
-/// Gives a whole file a second name, unless there is one of that name.
+/// Gives a complete file a second name, unless that name exists.
 ///
 /// # Errors
-/// `AlreadyExists`: there is.
+/// `AlreadyExists`: the name exists.
 pub fn create_from(source: &Path, path: &Path) -> std::io::Result<()> {
     match fs::hard_link(source, path) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => {
-            // a file system without links: for a moment readers may see it empty
+            // a file system without links: readers may briefly see an empty file
             let content = fs::read(source)?;
             let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
             file.write_all(&content).inspect_err(|_| {
-                // an empty request would be one
+                // an empty file would count as a request
                 drop(fs::remove_file(path));
             })
         }
@@ -329,7 +330,7 @@ pub fn create_from(source: &Path, path: &Path) -> std::io::Result<()> {
     }
 }
 
-/// The id of a request that has none: `Watcher.read` of the hook makes the same.
+/// Returns the id of a request without one, as the hook's `Watcher.read` forms it.
 #[cfg(unix)]
 fn id_of_file(file: &File) -> Result<String> {
     use std::os::unix::fs::MetadataExt;
@@ -343,13 +344,13 @@ fn id_of_file(_: &File) -> Result<String> {
     bail!("a request that has no id cannot be named here")
 }
 
-/// When a recording was asked for: the ids of all requests end with that time.
+/// Returns the time of a request: each request's id ends with it.
 fn asked_at(request: &str) -> Option<SystemTime> {
     let ns = request.rsplit('.').next()?.parse().ok()?;
     UNIX_EPOCH.checked_add(Duration::from_nanos(ns))
 }
 
-/// Whether the process that made a file still lives.
+/// Returns true if the process that created a file is still running.
 #[cfg(unix)]
 fn is_locked(path: &Path) -> bool {
     use nix::fcntl::{FcntlArg, fcntl};
@@ -366,7 +367,7 @@ fn is_locked(path: &Path) -> bool {
     };
     match fcntl(&file, FcntlArg::F_GETLK(&mut lock)) {
         Ok(_) => lock.l_type != libc::F_UNLCK as libc::c_short,
-        // where there are no locks nobody is taken for dead
+        // without locks, assume that every process is alive
         Err(_) => true,
     }
 }
@@ -376,7 +377,7 @@ fn is_locked(path: &Path) -> bool {
     path.exists()
 }
 
-/// Temporary files are their owner's alone; the job may run as another user.
+/// Makes a temporary file readable by all: the job may run as another user.
 #[cfg(unix)]
 fn readable_by_all(file: &File) -> std::io::Result<()> {
     use std::os::unix::fs::PermissionsExt;

@@ -1,5 +1,5 @@
-//! `etlink trigger`: asks the processes of a running job for a recording, waits, and says what came
-//! of it.
+//! `etlink trigger`: requests a recording from the processes of a running job, waits for it, and
+//! reports the result.
 
 mod find;
 mod interrupt;
@@ -20,10 +20,10 @@ use show::print_result;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// So long it is waited for what was asked for, unless the caller says how long.
+/// Default time to wait for a requested recording.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
-/// What came of a recording that was asked for.
+/// Result of a requested recording.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TriggeredRecording {
@@ -31,27 +31,27 @@ pub struct TriggeredRecording {
     pub folder: PathBuf,
     /// Folder of the recording, if there is one.
     pub recording: Option<PathBuf>,
-    /// By rank.
+    /// Results by rank.
     pub ranks: Vec<TriggeredRank>,
 }
 
-/// What came of it on a rank.
+/// Result of a rank.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TriggeredRank {
-    /// Rank.
+    /// Number of the rank.
     pub rank: Option<u32>,
-    /// Its process, if there is one.
+    /// Process id of the rank, if known.
     pub pid: Option<u32>,
-    /// The machine of the process.
+    /// Host name of the process, if known.
     pub host: Option<String>,
-    /// First step that it recorded.
+    /// First step that the rank recorded.
     pub first_step: Option<u64>,
-    /// Last step that it recorded.
+    /// Last step that the rank recorded.
     pub last_step: Option<u64>,
-    /// It records and goes on.
+    /// True if the rank is still recording.
     pub is_recording: bool,
-    /// Why it recorded none, or not yet all.
+    /// Reason why the rank recorded nothing, or not everything yet.
     pub why: Option<String>,
 }
 
@@ -77,7 +77,7 @@ pub fn run(args: &TriggerArgs) -> Result<Outcome> {
         return withdraw::stop(&job);
     }
     let begun = Instant::now();
-    // before the request: a signal between the two would leave it behind
+    // before the request: a signal in between would leave the request behind
     let interrupt = Interrupt::new()?;
     let peers = peers_that_can_be_asked(&job, args.timeout, &interrupt)?;
     let request = job.ask(args)?;
@@ -96,7 +96,7 @@ pub fn run(args: &TriggerArgs) -> Result<Outcome> {
     })
 }
 
-/// The processes of a job, of which at least one can record.
+/// Returns the job's processes, including at least one that can record.
 fn peers_that_can_be_asked(
     job: &ArmedJob,
     timeout: Option<Duration>,

@@ -1,7 +1,7 @@
-//! Jobs of another machine, such as `gpu7:/data/traces`: `etlink trigger` is run there, by ssh.
+//! Jobs on another machine, such as `gpu7:/data/traces`: runs `etlink trigger` there over ssh.
 //!
-//! Who may do that is ssh's to decide: a training that listens for requests would have to decide it
-//! itself.
+//! ssh decides who may do that; a training program that listened for requests would need its own
+//! access control.
 
 use crate::Outcome;
 use crate::args::TriggerArgs;
@@ -9,46 +9,46 @@ use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What ssh itself ends with.
+/// Exit code of ssh itself on failure.
 const SSH_FAILED: i32 = 255;
-/// What a shell ends with that finds no such command.
+/// Exit code of a shell that does not find the command.
 const NO_COMMAND: i32 = 127;
 
-/// A job, and the machine where it runs.
+/// A job and the machine that it runs on.
 #[derive(Debug, PartialEq, Eq)]
 pub struct RemoteJob<'a> {
-    /// As ssh takes it: `host`, `user@host`, or a name of its configuration.
+    /// Destination in ssh's syntax: `host`, `user@host`, or a name from its configuration.
     host: &'a str,
-    /// Folder or process there.
+    /// Folder or process on that machine.
     job: &'a str,
 }
 
 impl<'a> RemoteJob<'a> {
-    /// `HOST:DIR` or `HOST:PID`, as scp takes it; what is a folder here is none.
+    /// Parses `HOST:DIR` or `HOST:PID`, as scp does; `None` if `job` is a local path.
     pub fn parse(job: &'a str) -> Option<RemoteJob<'a>> {
         let (host, rest) = job.split_once(':')?;
-        // `C:\` is a drive, and what begins with a hyphen would be an option of ssh
+        // `C:\` is a drive, and a leading hyphen would start an option of ssh
         let is_host = host.len() > 1 && !host.contains('/') && !host.starts_with('-');
         let is_here = Path::new(job).exists();
         (is_host && !rest.is_empty() && !is_here).then_some(RemoteJob { host, job: rest })
     }
 
-    /// Does there what was asked for here; what it prints and what it ends with is as here.
+    /// Runs the request on the other machine, with the output and exit code of a local run.
     pub fn run(&self, args: &TriggerArgs) -> Result<Outcome> {
         let mut words = vec!["etlink".to_owned(), "trigger".to_owned()];
         words.extend(options(args));
         words.push("--".to_owned());
-        // the other side has a shell take it apart again
+        // a shell on the other machine splits the line again
         let mut line: Vec<String> = words.iter().map(|word| quoted(word)).collect();
         line.push(match self.job.strip_prefix("~/") {
-            // the home folder there, which only that shell knows
+            // only that shell knows the home folder there
             Some(rest) => format!("~/{}", quoted(rest)),
             None => quoted(self.job),
         });
         let ran = Command::new("ssh")
             .args(["--", self.host])
             .arg(line.join(" "))
-            // what stands there is the caller's; ssh asks for a password at the terminal
+            // standard input belongs to our caller; ssh asks for passwords at the terminal
             .stdin(Stdio::null())
             .status()
             .context("cannot start ssh, by which a job of another machine is asked")?;
@@ -65,7 +65,7 @@ impl<'a> RemoteJob<'a> {
     }
 }
 
-/// The options, as they are typed.
+/// Returns the options as command-line words.
 fn options(args: &TriggerArgs) -> Vec<String> {
     let mut words = vec![];
     if let Some(steps) = args.steps {
@@ -87,7 +87,7 @@ fn options(args: &TriggerArgs) -> Vec<String> {
     words
 }
 
-/// A word that a POSIX shell takes as it is.
+/// Quotes a word for a POSIX shell.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }

@@ -1,4 +1,4 @@
-//! What `trigger` prints.
+//! Output of `trigger`.
 
 use super::{TriggeredRank, TriggeredRecording};
 use crate::commands::print_report;

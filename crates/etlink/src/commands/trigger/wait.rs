@@ -1,4 +1,4 @@
-//! Waits until each rank has recorded what was asked for, or has said why not, or has died.
+//! Waits until each rank has made the requested recording, reported why it did not, or died.
 
 use super::interrupt::Interrupt;
 use super::job::{ArmedJob, ArmedPeer};
@@ -12,36 +12,36 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 const PAUSE: Duration = Duration::from_millis(50);
-/// A process that has ended may still write the manifest, and one that lives removes the request.
+/// Time for an ended process to write the manifest, and for a live one to remove the request.
 const ENDING: Duration = Duration::from_secs(20);
-/// The request is gone before what came of it is written.
+/// Time between the removal of a request and the report of its result.
 const SETTLING: Duration = Duration::from_secs(2);
 
-/// Where a process stands.
+/// State of a process's recording.
 enum Progress {
     Recorded(AskedRecording),
     Failed(String),
     Waiting,
 }
 
-/// The processes that were there, as they were last seen.
+/// The known processes of the job, as last seen.
 struct Waiting<'a> {
     job: &'a ArmedJob,
     request: &'a str,
     peers: BTreeMap<String, ArmedPeer>,
-    /// Keys of those that could record when they were asked.
+    /// Keys of processes that could record at the time of the request.
     asked: BTreeSet<String>,
     planned: Option<u64>,
-    /// Since when processes are gone without a word.
+    /// Time since which processes are gone without a result.
     gone: Option<Instant>,
-    /// Since when the request is gone without a plan.
+    /// Time since which the request is gone without a plan.
     withdrawn: Option<Instant>,
-    /// Whether the last process of the job has ended.
+    /// True if the last process of the job has ended.
     is_over: bool,
 }
 
-/// The processes of a job that may have made no step yet: waits for the first step of one. Empty if
-/// there is none in this time. For the steps of the other ranks those that have made one wait.
+/// Returns the processes of a job that may have made no step yet: waits for the first step of one
+/// process, which itself waits for the other ranks. Returns an empty list on timeout.
 pub fn first_steps(
     job: &ArmedJob,
     timeout: Duration,
@@ -110,14 +110,14 @@ pub fn wait(
 
 impl Waiting<'_> {
     fn look(&mut self) -> Result<()> {
-        // before anything is read: the manifest is written before the folder goes
+        // check before reading anything: the manifest is written before the folder is removed
         self.is_over = !self.job.is_there();
         let seen = self.job.peers()?;
         let here: BTreeSet<String> = seen.iter().map(|peer| peer.key.clone()).collect();
         for peer in seen {
             self.peers.insert(peer.key.clone(), peer);
         }
-        // those that have ended in order remove what they said
+        // processes that ended normally remove their status
         for peer in self.peers.values_mut() {
             if !here.contains(&peer.key) {
                 peer.is_alive = false;
@@ -138,7 +138,7 @@ impl Waiting<'_> {
         Ok(())
     }
 
-    /// What processes that have ended left in the manifest.
+    /// Reads the results that ended processes left in the manifest.
     fn read_manifest(&mut self) {
         let is_asked = |peer: &&mut ArmedPeer| {
             peer.status.ended && peer.status.outcome(self.request).is_none()
@@ -165,7 +165,7 @@ impl Waiting<'_> {
     }
 
     fn is_done(&self) -> bool {
-        // the manifest comes a moment after the process has gone
+        // the manifest is written shortly after the process has ended
         let has_waited = self.gone.is_some_and(|gone| gone.elapsed() > ENDING);
         self.counted().all(|peer| match self.progress(peer) {
             Progress::Waiting => false,
@@ -176,13 +176,13 @@ impl Waiting<'_> {
         })
     }
 
-    /// Whether the next request may come: the lowest rank removes the one that is done.
+    /// Returns true if the next request may be made: the lowest rank removes the finished request.
     fn is_put_away(&self) -> bool {
         let is_alive = self.peers.values().any(ArmedPeer::is_waited_for);
         !is_alive || !self.job.is_asked(self.request)
     }
 
-    /// Whether another command has taken the request back.
+    /// Returns true if another command has withdrawn the request.
     fn is_withdrawn(&self) -> bool {
         let since = if self.planned.is_none() {
             self.withdrawn
@@ -197,8 +197,8 @@ impl Waiting<'_> {
         peer.status.outcome(self.request).is_some()
     }
 
-    /// The processes that the result is of: those that could record when they were asked, and those
-    /// that have died and have no successor.
+    /// Returns the processes that count in the result: those that could record at the time of the
+    /// request, and dead ones without a successor.
     fn counted(&self) -> impl Iterator<Item = &ArmedPeer> {
         let live: BTreeSet<Option<u32>> = self
             .peers
@@ -209,7 +209,7 @@ impl Waiting<'_> {
         self.peers.values().filter(move |peer| {
             let has_spoken = self.is_told(peer) || self.has_answered(peer);
             let is_succeeded = live.contains(&peer.status.rank);
-            // one that has ended before it saw the request said nothing
+            // a process that ended before it saw the request reported nothing
             let is_missed = peer.is_dead() || self.asked.contains(&peer.key);
             peer.is_waited_for() || has_spoken || (is_missed && !is_succeeded)
         })
@@ -273,7 +273,7 @@ impl Waiting<'_> {
         }
     }
 
-    /// Whether it has begun to record, and has not ended.
+    /// Returns true if the process has started to record and has not finished.
     fn is_recording(&self, peer: &ArmedPeer) -> bool {
         let made = self.job.steps_made(peer).unwrap_or_default();
         self.planned.is_some_and(|first| made >= first)
@@ -299,7 +299,7 @@ impl Waiting<'_> {
         }
     }
 
-    /// Ranks of the machines that are here of which no process has made a step.
+    /// Returns the ranks of the known machines whose processes have made no step.
     fn missing(&self) -> Vec<TriggeredRank> {
         let known: BTreeSet<u32> = self
             .peers

@@ -1,8 +1,8 @@
-//! Requests that are taken back.
+//! Withdrawal of requests.
 //!
-//! Whoever withdraws makes a plan that says so, in the place where the ranks make theirs. Of both
-//! the one that is there first counts, because to make a file with a name that is taken fails. So a request is
-//! never withdrawn and recorded.
+//! A withdrawal is a plan that says so, in the file in which the ranks make their plans. The first
+//! plan wins, because creating a file under an existing name fails. So a request is never both
+//! withdrawn and recorded.
 
 use super::job::{ArmedJob, create_from};
 use crate::Outcome;
@@ -12,27 +12,27 @@ use serde::Serialize;
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
-/// The rank that plans removes a plan that is of another request.
+/// Time for the planning rank to remove a plan of another request.
 const OTHER_PLAN: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What became of it.
+/// Result of a withdrawal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Withdrawal {
-    /// Nobody records it.
+    /// The request is withdrawn; nobody records it.
     Withdrawn,
-    /// The ranks had agreed to record from this step on.
+    /// The ranks had already agreed to record from this step on.
     TooLate(u64),
 }
 
-/// The plan that says that there is none.
+/// A plan that withdraws a request.
 #[derive(Serialize)]
 struct WithdrawnPlan<'a> {
     id: &'a str,
     withdrawn: bool,
 }
 
-/// `etlink trigger --cancel`.
+/// Runs `etlink trigger --cancel`.
 pub fn cancel(job: &ArmedJob) -> Result<Outcome> {
     let Some(request) = job.request()? else {
         bail!("no recording is asked for in {}", job.folder.display());
@@ -55,7 +55,7 @@ pub fn cancel(job: &ArmedJob) -> Result<Outcome> {
     })
 }
 
-/// `etlink trigger --stop`.
+/// Runs `etlink trigger --stop`.
 pub fn stop(job: &ArmedJob) -> Result<Outcome> {
     let Some(request) = job.request()? else {
         bail!("no recording is under way in {}", job.folder.display());
@@ -79,7 +79,7 @@ fn asker(by: &str) -> String {
     }
 }
 
-/// Takes a request back that the ranks have not agreed on.
+/// Withdraws a request that the ranks have not agreed on.
 ///
 /// # Errors
 /// The folder cannot be written.
@@ -99,7 +99,7 @@ pub fn withdraw(job: &ArmedJob, request: &str) -> Result<Withdrawal> {
         match job.plan() {
             Some(plan) if plan.id == request && plan.withdrawn => break,
             Some(plan) if plan.id == request => return Ok(Withdrawal::TooLate(plan.first)),
-            // nobody plans any more
+            // no rank makes plans any more
             _ if begun.elapsed() > OTHER_PLAN => break,
             _ => std::thread::sleep(PAUSE),
         }

@@ -12,10 +12,10 @@ use etlink_link::ranks::StragglerStats;
 use etlink_tables::RecordTable;
 
 impl AnalyzeDocument {
-    /// A table of all ranks.
+    /// Returns a table of all ranks.
     ///
     /// # Errors
-    /// There is none of this name.
+    /// There is no table of this name.
     pub fn table(&self, name: &str) -> Result<RecordBatch> {
         let Analyzed {
             told,

@@ -8,10 +8,10 @@ use etlink_hta::{HtaDetails, HtaTables, KernelType};
 use etlink_tables::RecordTable;
 
 impl HtaDocument {
-    /// A table of all ranks; `kernel_type_breakdown` is their sum.
+    /// Returns a table of all ranks; `kernel_type_breakdown` is their sum.
     ///
     /// # Errors
-    /// There is none of this name.
+    /// There is no table of this name.
     pub fn table(&self, name: &str) -> Result<RecordBatch> {
         let mut table = RecordTable::default();
         let mut blank = RankRecords::blank(&mut table);

@@ -1,4 +1,4 @@
-//! Tables of other tools, as they name their columns.
+//! Tables of other tools, with their column names.
 
 use crate::args::AnalyzeArgs;
 use crate::commands::analyze::AsHta;
@@ -9,7 +9,7 @@ use anyhow::Result;
 use serde_json::Value;
 use std::fmt::Write;
 
-/// All of them, or that which was asked for.
+/// Formats all tables, or the requested one.
 pub(in crate::commands::analyze) fn compat_tables(
     told: &[AsHta],
     args: &AnalyzeArgs,
@@ -26,7 +26,7 @@ pub(in crate::commands::analyze) fn compat_tables(
             }
         }
         let said = serde_json::to_value(total)?;
-        // of one rank they would repeat its own tables
+        // for a single rank they would repeat its own tables
         let of_all: &[&str] = if run.ranks.len() > 1 {
             &["kernel_type_breakdown", "potential_stragglers"]
         } else {

@@ -1,14 +1,14 @@
-//! Why devices stand idle: the sentence, what the host did, and the longest gaps.
+//! Idle time of devices: a sentence on the cause, host activity, and the longest gaps.
 
 use super::{Analyzed, Shown, ShownNames, of_ranks, share_of};
 use crate::table::{Column, Grid, Limit, percent, time};
 use etlink_analyze::{GapCause, HostIdle, IdleGap};
 use std::collections::BTreeMap;
 
-/// What the host is called that the trace shows nothing of.
+/// Label for host activity that the trace does not show.
 const NOTHING: &str = "nothing that the trace shows";
 
-/// The largest cause of idle time, and what the host did where it is the host.
+/// Names the largest cause of idle time, and the host's activity if the host is the cause.
 pub(super) fn idle_sentence(one: &Analyzed) -> String {
     let idle = one.total.idle.first();
     let Some(idle) = idle.filter(|idle| idle.idle_ns > 0) else {
@@ -57,7 +57,7 @@ fn cause_phrase(cause: GapCause) -> &'static str {
     }
 }
 
-/// What hosts do longest while devices wait for them, over all ranks.
+/// Returns the host activity during which devices wait longest, summed over all ranks.
 fn longest_host(one: &Analyzed) -> Option<(&str, i64)> {
     let mut sums: BTreeMap<&str, i64> = BTreeMap::new();
     for (_, host) in of_ranks(one, |rank| &rank.host_idle) {
@@ -67,7 +67,7 @@ fn longest_host(one: &Analyzed) -> Option<(&str, i64)> {
     sums.into_iter().max_by_key(|(_, ns)| *ns)
 }
 
-/// The call that blocks longest while a device idles.
+/// Returns the call that blocks longest while a device is idle.
 fn longest_launch_call(one: &Analyzed) -> Option<(&str, i64)> {
     let gaps = of_ranks(one, |rank| &rank.gaps);
     let blocked = gaps.filter(|(_, gap)| gap.cause == GapCause::LaunchCall);

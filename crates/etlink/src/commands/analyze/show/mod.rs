@@ -1,4 +1,4 @@
-//! The analyses for people: a sentence, then tables.
+//! The analyses as text: sentences, then tables.
 
 pub(super) mod compat;
 mod gaps;
@@ -14,7 +14,7 @@ use etlink_link::limits::LOST_PART;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// What a table is called above its lines, and the lines.
+/// A table and the title above it.
 type Shown = (String, Grid);
 
 pub(super) fn run_text(one: &Analyzed, args: &AnalyzeArgs) -> String {
@@ -37,7 +37,7 @@ pub(super) fn run_text(one: &Analyzed, args: &AnalyzeArgs) -> String {
     if let Some(last) = one
         .stragglers
         .iter()
-        // nobody is named where nobody waited
+        // name a rank only if others waited for it
         .filter(|rank| rank.caused_ns > 0)
         .max_by_key(|rank| rank.caused_ns)
     {
@@ -69,7 +69,7 @@ pub(super) fn run_text(one: &Analyzed, args: &AnalyzeArgs) -> String {
         let (title, grid) = table(one, limit);
         if !grid.is_empty() {
             out += &grid.titled(&title);
-        // it was asked for by name: no output at all would look like a failure
+        // requested by name: no output at all would look like a failure
         } else if args.table.is_some() {
             let _ = writeln!(out, "{title}\n  nothing");
         }
@@ -77,10 +77,10 @@ pub(super) fn run_text(one: &Analyzed, args: &AnalyzeArgs) -> String {
     out
 }
 
-/// So many findings stand above the tables; `etlink findings` has all.
+/// Number of findings above the tables; `etlink findings` prints all.
 const FINDINGS: usize = 3;
 
-/// What the run would gain most from; nothing where nothing stands out.
+/// Lists the run's largest possible gains; empty if nothing stands out.
 fn finding_lines(one: &Analyzed) -> String {
     let findings = one.findings.as_ref().map(|found| &found.findings[..]);
     let findings = findings.unwrap_or_default();
@@ -100,7 +100,7 @@ fn finding_lines(one: &Analyzed) -> String {
     }
     let together = one.findings.as_ref();
     if let Some(together) = together.and_then(|found| found.together.as_ref()) {
-        // That is of all findings, of which the first stand here.
+        // This sentence covers all findings, but only the first ones are listed here.
         let sentence = together.sentence.replace(" of these", "");
         let _ = writeln!(out, "  {sentence}");
     }
@@ -114,7 +114,7 @@ fn finding_lines(one: &Analyzed) -> String {
     out
 }
 
-/// Long ones, for `--table`.
+/// Long tables, printed only with `--table`.
 const ONLY_ASKED: [&str; 7] = [
     "counters",
     "gaps",
@@ -155,7 +155,7 @@ const TABLES: &[(&str, Show)] = &[
     ("stragglers", rows::straggler_table),
 ];
 
-/// Where the time went, in words.
+/// Summarizes the use of device time in words.
 fn busy_sentence(one: &Analyzed) -> String {
     let sum = one.total.utilization.first();
     let Some(sum) = sum.filter(|sum| sum.whole_ns() > 0) else {
@@ -193,7 +193,7 @@ fn busy_sentence(one: &Analyzed) -> String {
         );
     }
     out.push('\n');
-    // what the host did is needed to say what a step is
+    // the definition of a step needs host data
     let has_host = !one.total.launches.is_empty();
     if sum.window == UtilizationWindow::Process && has_host && !has_steps(one) {
         out += "nothing marks steps: --steps-by REGEX takes annotations or ops for them\n";
@@ -217,17 +217,17 @@ fn busy_sentence(one: &Analyzed) -> String {
     out
 }
 
-/// Where ops take less than this share of the steps, none of them is named.
+/// Smallest share of the steps' time, summed over all ops, at which an op is named.
 const LEAST_OP_SHARE: f64 = 0.01;
 
-/// What a program without a device does: its steps, and what takes most of their time.
+/// Describes a program without device work: its steps, and the op that takes most time.
 fn no_device_sentence(one: &Analyzed) -> String {
     let mut out = "no device work in the trace".to_owned();
     let ops = one.total.host_ops.iter();
     let ops_ns = ops.fold(0i64, |sum, op| sum.saturating_add(op.self_ns));
     let steps = of_ranks(one, |rank| &rank.steps);
     let steps_ns = steps.fold(0i64, |sum, (_, step)| sum.saturating_add(step.duration_ns));
-    // Ops that hardly run are not what the program does.
+    // Ops that take hardly any time do not characterize the program.
     if ops_ns > 0 && (ops_ns as f64) < LEAST_OP_SHARE * steps_ns as f64 {
         out += &format!(
             ": ops of the host take {} of their own in the recording, its steps {}",
@@ -250,7 +250,7 @@ fn has_steps(one: &Analyzed) -> bool {
     ranks.any(|rank| !rank.said.steps.is_empty())
 }
 
-/// The subject of the sentence.
+/// Returns the subject of the sentence.
 fn devices_are(one: &Analyzed) -> String {
     match device_count(one) {
         0 | 1 => "the device is".to_owned(),
@@ -263,7 +263,7 @@ fn device_count(one: &Analyzed) -> usize {
     ranks.map(|rank| rank.said.utilization.len()).sum()
 }
 
-/// What the shares are of.
+/// Names the time that the shares refer to.
 fn whole_phrase(one: &Analyzed, sum: &Utilization) -> String {
     let devices = device_count(one).max(1) as u64;
     match (sum.window, sum.steps / devices) {
@@ -276,12 +276,12 @@ fn whole_phrase(one: &Analyzed, sum: &Utilization) -> String {
     }
 }
 
-/// A part of a time in percent.
+/// Formats a part of a time in percent.
 fn share_of(part: i64, whole: i64) -> String {
     percent(part as f64 / whole as f64, 1)
 }
 
-/// The records of each rank, with what it is called.
+/// Returns the records of each rank, with the rank's label.
 fn of_ranks<'a, T: 'a>(
     one: &'a Analyzed,
     table: fn(&RankAnalysis) -> &Vec<T>,
@@ -293,9 +293,9 @@ fn of_ranks<'a, T: 'a>(
     })
 }
 
-/// Names of kernels as tables show them.
+/// Kernel names as tables show them.
 struct ShownNames<'a> {
-    /// Those that are shortened.
+    /// Short forms of the shortened names.
     short: BTreeMap<&'a str, &'a str>,
 }
 

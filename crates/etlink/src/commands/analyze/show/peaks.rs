@@ -1,4 +1,4 @@
-//! How much of a device's peaks is used.
+//! Utilization of a device's peak rates.
 
 use super::rows::over_text;
 use super::{Analyzed, Shown, of_ranks};
@@ -61,7 +61,8 @@ pub(super) fn peak_table(one: &Analyzed, limit: Limit) -> Shown {
     )
 }
 
-/// Variants of one name have different memories: the work is known, and still there is no roof.
+/// Returns true if only the memory bandwidth is unknown, because variants of this device differ in
+/// it: the work is known, but there is no roofline.
 fn lacks_memory_peak(device: &PeakUse) -> bool {
     device.covered >= ENOUGH && device.gb_per_s.is_none()
 }

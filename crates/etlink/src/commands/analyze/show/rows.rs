@@ -1,4 +1,4 @@
-//! Tables of what ran.
+//! Tables of kernels, ops, copies, and other work.
 
 use super::{Analyzed, Shown, ShownNames, bandwidth_text, of_ranks};
 use crate::table::{Column, Grid, Limit, count, mb, mean_time, percent, scaled, time};
@@ -85,7 +85,7 @@ pub(super) fn host_op_table(one: &Analyzed, limit: Limit) -> Shown {
     )
 }
 
-/// The op that owns a kernel, and how many other ops launch it too.
+/// Names the op that owns a kernel, and counts the other ops that launch the kernel.
 fn op_text(kernel: &KernelTotals) -> String {
     match (kernel.op(), kernel.other_ops()) {
         (None, _) => "-".to_owned(),
@@ -128,7 +128,7 @@ pub(super) fn collective_table(one: &Analyzed, limit: Limit) -> Shown {
         0 | 1 => "sum",
         _ => "sum over all ranks",
     };
-    // Of a file there are no other ranks to compare with.
+    // A single file has no other ranks to compare with.
     let see = if one.told.run.is_empty() {
         ""
     } else {
@@ -275,7 +275,7 @@ pub(super) fn counter_table(one: &Analyzed, limit: Limit) -> Shown {
     )
 }
 
-/// A value of any unit: whole where it is, else with three decimals.
+/// Formats a value of any unit: integers as they are, others with three decimals.
 fn metric_text(value: f64) -> String {
     if value.fract() == 0.0 && value.abs() < 1e15 {
         format!("{value:.0}")
@@ -308,7 +308,7 @@ pub(super) fn work_table(one: &Analyzed, limit: Limit) -> Shown {
     )
 }
 
-/// What a rate or a share is over.
+/// Names the period of a rate or a share.
 pub(super) fn over_text(window: UtilizationWindow, steps: u64, ns: i64) -> String {
     let which = match window {
         UtilizationWindow::Steps => count(steps, "step"),
@@ -384,7 +384,7 @@ pub(super) fn memory_timeline_table(one: &Analyzed, limit: Limit) -> Shown {
     ];
     let all = one.told.ranks.iter().flat_map(|rank| {
         let points = &rank.said.memory_timeline;
-        // times count from an origin that differs between traces: distances can be compared
+        // each trace has its own time origin: only differences can be compared
         let first = points.first().map_or(0, |point| point.time_ns);
         points
             .iter()
@@ -404,7 +404,7 @@ pub(super) fn metric_table(one: &Analyzed, _: Limit) -> Shown {
     ];
     (
         "metrics over all ranks, by ccl-bench's names".into(),
-        // a handful, which are looked up by name: none may be missing
+        // a handful, which are looked up by name: show all
         Grid::from_records(1, Limit::NONE, columns, one.total.metrics.iter()),
     )
 }

@@ -1,4 +1,4 @@
-//! Tables of where time goes.
+//! Tables of the use of time.
 
 use super::super::requests::RequestLatency;
 use super::{Analyzed, Shown, of_ranks};
@@ -38,7 +38,7 @@ pub(super) fn utilization_table(one: &Analyzed, _: Limit) -> Shown {
     ];
     let devices =
         of_ranks(one, |rank| &rank.utilization).chain(of_all(one, &one.total.utilization));
-    // of a device whose rows are missing there is nothing to show
+    // a device whose rows are missing has no figures
     let devices = devices.filter(|(_, one)| one.whole_ns() > 0 || one.unknown_ns == 0);
     (
         "utilization of devices while the program runs (communication, memory: where nothing to \
@@ -54,7 +54,7 @@ pub(super) fn utilization_table(one: &Analyzed, _: Limit) -> Shown {
 
 pub(super) fn breakdown_table(one: &Analyzed, _: Limit) -> Shown {
     fn of(part: i64, time: &DeviceTime) -> String {
-        // a device with one row of no length has an empty window
+        // a device with a single row of zero duration has an empty window
         percent(part as f64 / time.whole_ns().max(1) as f64, 1)
     }
     let columns: &[Column<(&str, &DeviceTime)>] = &[
@@ -84,7 +84,7 @@ pub(super) fn breakdown_table(one: &Analyzed, _: Limit) -> Shown {
     let ranks = &one.told.ranks;
     let mut all = ranks.iter().flat_map(|rank| &rank.said.breakdown);
     let has_outside = all.any(|device| device.outside_ns > 0);
-    // most traces have no such work, and their tables are narrow enough as it is
+    // most traces have no such work, and their tables are narrow as they are
     let (columns, expendable) = if has_outside {
         title += "; outside: more time, in which only work of no step runs or is waited for";
         (columns, &["outside", "other", "memory"][..])
@@ -100,7 +100,7 @@ pub(super) fn breakdown_table(one: &Analyzed, _: Limit) -> Shown {
 
 pub(super) fn step_table(one: &Analyzed, limit: Limit) -> Shown {
     fn of_device(part: i64, step: &StepTime) -> String {
-        // of a part of its rows no share is known
+        // no share is known if some rows are missing
         if step.rows > 0 && step.unknown_ns == 0 {
             percent(part as f64 / step.device_window_ns.max(1) as f64, 1)
         } else {
@@ -166,7 +166,7 @@ pub(super) fn step_table(one: &Analyzed, limit: Limit) -> Shown {
     (title, grid.expendable(["rows", "memory"]))
 }
 
-/// What a loop takes per step, of one rank; of several the job has its own time.
+/// Returns the period of a single rank's loop; empty for several ranks, since the job has its own.
 fn period_text(one: &Analyzed) -> String {
     let [rank] = &one.told.ranks[..] else {
         return String::new();
@@ -253,7 +253,7 @@ pub(super) fn request_table(one: &Analyzed, limit: Limit) -> Shown {
     )
 }
 
-/// Which steps are in no mean, and why; empty where all are.
+/// Names steps that are left out of the means, and why; empty if there are none.
 fn left_out_text(one: &Analyzed) -> String {
     let steps = of_ranks(one, |rank| &rank.steps);
     let mut left_out = steps.filter_map(|(_, step)| Some((step, step.excluded?)));
@@ -272,14 +272,14 @@ fn left_out_text(one: &Analyzed) -> String {
     )
 }
 
-/// Steps, and of how many ranks.
+/// Returns the number of steps and ranks.
 fn how_many(one: &Analyzed) -> String {
     let each: Vec<usize> = one
         .told
         .ranks
         .iter()
         .map(|rank| counted_steps(&rank.said.steps).count())
-        // ranks without annotations of steps say nothing of how many each has
+        // ranks without step annotations do not count
         .filter(|steps| *steps > 0)
         .collect();
     let many = match each[..] {
@@ -347,7 +347,7 @@ fn gap_grid<'a>(limit: Limit, all: impl Iterator<Item = (&'a str, &'a IdleCauses
         .decisive(["idle"])
 }
 
-/// The line of all ranks, if there are several.
+/// Returns the line of all ranks, if there are several.
 fn of_all<'a, T>(one: &Analyzed, total: &'a [T]) -> impl Iterator<Item = (&'a str, &'a T)> {
     let total = if one.told.ranks.len() > 1 { total } else { &[] };
     total.iter().map(|sum| ("all", sum))

@@ -6,10 +6,10 @@ use anyhow::{Context, Result};
 use arrow_array::RecordBatch;
 
 impl ReplayDocument {
-    /// The nodes of the critical path, one after the other.
+    /// Returns the nodes of the critical path, in order.
     ///
     /// # Errors
-    /// It was not asked for.
+    /// The critical path was not requested.
     pub fn path_table(&self) -> Result<RecordBatch> {
         let path = self.0.critical_path.as_ref();
         let path = path.context("the critical path was not asked for")?;

@@ -1,4 +1,4 @@
-//! What the replay keeps of each rank, from its traces or from its written graph.
+//! Reads each rank's traces or written graph, and keeps the data that the replay needs.
 
 use super::super::CROSS_STEP_PARTNERS;
 use super::super::questions::{RankAnswers, rank_answers};
@@ -19,19 +19,19 @@ use etlink_run::run::{
     LinkedRank, RankContent, RankEntry, RankResult, RunResults, RunSet, WrittenRank,
 };
 
-/// What came of a rank.
+/// Result of reading a rank.
 #[allow(clippy::large_enum_variant, reason = "nearly all ranks have a graph")]
 #[derive(BorshSerialize, BorshDeserialize)]
 enum ReplayOutcome {
-    /// Its graph.
+    /// Graph of the rank.
     Graph(RankResult<ReplayRank>),
-    /// It was not asked for.
+    /// The rank was not requested.
     Unwanted,
-    /// Its file does nothing, as that of a rank without a trace.
+    /// The file is a placeholder without work, written for a rank without a trace.
     Idle,
 }
 
-/// The runs as read; the notes of each are about ranks whose files do nothing.
+/// The runs as read. `idle_notes` has each run's notes about placeholder files.
 pub(super) struct ReadRuns {
     pub(super) runs: Vec<RunResults<ReplayRank>>,
     pub(super) idle_notes: Vec<Vec<String>>,
@@ -56,7 +56,7 @@ pub(super) fn read_ranks(
     ranks.and_then(|ranks| sort_ranks(runs, ranks))
 }
 
-/// The ranks in their runs.
+/// Sorts the ranks into their runs.
 fn sort_ranks(runs: &RunSet, ranks: Vec<Result<ReplayOutcome, RunError>>) -> Result<ReadRuns> {
     let mut idle_notes: Vec<Vec<String>> = vec![vec![]; runs.runs.len()];
     let mut results = vec![];
@@ -100,7 +100,7 @@ fn from_traces(
         return Ok(ReplayOutcome::Unwanted);
     }
     let linked = linked.refuse_damage()?;
-    // the trace itself goes with this function: of all ranks at once only graphs fit
+    // the trace is freed when this function returns: only graphs of all ranks fit into memory
     let graph = etlink_replay::graph_from_trace(&linked.trace)?;
     if graph.is_empty() {
         bail!("{}: nothing to run in it", linked.report.device);
@@ -169,15 +169,15 @@ fn from_written(
             cross_step: None,
             steps: ReplaySteps::default(),
             is_written: true,
-            // as far as it goes it is what was written
+            // a damaged file counts as complete, because it has all that was written
             is_cut: false,
-            // a file without it counts from the epoch itself
+            // a file without a base time counts from the epoch
             base_ns: UnixNs(file.base_time_ns().unwrap_or(0)),
         },
     }))
 }
 
-/// A graph that was written has no calls, groups or devices to ask about.
+/// Returns answers for a written graph, which has no calls, groups, or devices to ask about.
 fn unanswered(questions: &[WhatIfQuestion]) -> RankAnswers {
     let why = QuestionError::OtherInput {
         why: "a written graph does not say what is needed".into(),

@@ -7,10 +7,10 @@ use etlink_analyze::top::KeyAverage;
 use etlink_tables::RecordTable;
 
 impl TopDocument {
-    /// The rows of all ranks.
+    /// Returns the rows of all ranks.
     ///
     /// # Errors
-    /// Not by anything in it.
+    /// Never fails because of the content.
     pub fn table(&self) -> Result<RecordBatch> {
         let mut table = RecordTable::default();
         table.declare(true, &KeyAverage::default())?;
