@@ -794,12 +794,9 @@ fn expect_events(
     if device.window().is_some() {
         return Ok(());
     }
-    let length = window.map_or(DurationNs::ZERO, |(start, end)| end - start);
-    Err(RunError::EmptySlice {
-        name,
-        slice,
-        why: format!("nothing is recorded then; {}", slice::extent(length)),
-    })
+    let extent = window.map(|(start, end)| crate::slice::extent(end - start));
+    let why = format!("nothing is recorded then; {}", extent.unwrap_or_default());
+    Err(RunError::EmptySlice { name, slice, why })
 }
 
 fn choose_slice(
