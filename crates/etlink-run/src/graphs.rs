@@ -254,7 +254,7 @@ fn has_traces(path: &Path) -> bool {
     input.kind == InputKind::EtPlus && is_whole_recording(input.content).unwrap_or(false)
 }
 
-/// Member behind the nodes of merged JSON, with the data that the nodes lack.
+/// Member after the nodes of merged JSON, with the data that the nodes lack.
 const RECORDING: &[u8] = b"\"recording\":";
 
 /// Returns true if a text contains that member and ends like an object.

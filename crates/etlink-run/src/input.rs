@@ -220,7 +220,7 @@ fn from_source(
             let failed = Err(error).with_path(FileAction::UnpackBeginning, path);
             return Ok(failed?);
         }
-        // readers find and count the damage behind the head
+        // readers find and count the damage after the head
         content = Box::new(FailingSource(Some(error)));
     }
     let is_view = is_view(&head);
@@ -291,14 +291,14 @@ fn is_rocprof_json(head: &[u8]) -> bool {
     })
 }
 
-/// Returns true if a name is that of a Nsight Systems report, whose format is not public; `.qdrep`
+/// Returns true if a name belongs to a Nsight Systems report, whose format is not public; `.qdrep`
 /// until 2021.
 pub(crate) fn is_nsys_report(path: &Path) -> bool {
     let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
     ending.is_some_and(|ending| ending == "nsys-rep" || ending == "qdrep")
 }
 
-/// Returns true if a name is that of a table written by `nsys export --type parquetdir` or
+/// Returns true if a name belongs to a table written by `nsys export --type parquetdir` or
 /// `arrowdir`. Their names equal the tables of an SQLite export.
 pub(crate) fn is_nsys_table(path: &Path) -> bool {
     let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
@@ -329,7 +329,7 @@ fn sniff_other(head: &[u8]) -> InputKind {
 /// Returns true if Chrome JSON comes from `etlink_report::perfetto`, which names its writer before
 /// the events.
 fn is_view(head: &[u8]) -> bool {
-    // behind the events, the same words may be an argument of any op
+    // after the events, the same words may be an argument of any op
     let events = memmem::find(head, b"\"traceEvents\"").unwrap_or(head.len());
     memmem::find(&head[..events], b"\"written_by\": \"etlink ").is_some()
 }

@@ -76,7 +76,7 @@ fn without_packed_twins(all: &[PathBuf]) -> LogFiles {
     found
 }
 
-/// Returns true if a name may be that of a log. The plugin writes `<host>-pid<pid>.log`; its
+/// Returns true if a log may have this name. The plugin writes `<host>-pid<pid>.log`; its
 /// exporter also accepts `.jsonl`.
 fn may_be_log(path: &Path) -> bool {
     let name = file_name(path).to_lowercase();

@@ -40,7 +40,7 @@ pub struct RunManifest {
     /// Path of the manifest.
     path: PathBuf,
     recorded: ManifestContents,
-    /// Folder of the traces, relative to the manifest: that of a cycle, or empty.
+    /// Folder of the traces, relative to the manifest: a cycle's folder, or empty.
     within: PathBuf,
     /// Rank of each listed file in the folder.
     files: BTreeMap<String, i64>,
@@ -323,7 +323,7 @@ impl RunManifest {
         ))
     }
 
-    /// Returns a note if a machine's clock certainly differs from that of the first machine.
+    /// Returns a note if a machine's clock certainly differs from the first machine's clock.
     fn other_clocks(&self, name: &dyn Display) -> Option<String> {
         let processes = self.recorded.ranks.iter().map(|rank| &rank.process);
         let mut clocks =

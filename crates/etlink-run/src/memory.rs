@@ -97,7 +97,7 @@ fn device_percent(path: &Path) -> u64 {
 pub struct RankMemory {
     files: Vec<PathBuf>,
     pub(crate) unpacked: u64,
-    /// Memory beyond that of the process itself, bytes; 0 if file sizes are unknown (standard
+    /// Memory in addition to the process itself, bytes; 0 if file sizes are unknown (standard
     /// input, pipes).
     pub bytes: u64,
     /// True if the size of a file is unknown: standard input or a pipe.
@@ -351,7 +351,7 @@ impl MemoryBudget {
         }
     }
 
-    /// Returns the memory left for ranks after that of the process.
+    /// Returns the memory left for ranks, without the process itself.
     pub fn for_ranks(&self) -> u64 {
         self.total.saturating_sub(fixed_bytes(self.threads))
     }

@@ -56,7 +56,7 @@ pub(crate) struct MergedNodes {
     pub(crate) lines: HostTrace,
     /// The same nodes with their times.
     pub(crate) graph: ChakraGraph,
-    /// Text behind the nodes.
+    /// Text after the nodes.
     pub(crate) behind: Vec<u8>,
 }
 

@@ -161,7 +161,7 @@ impl Target {
         Target::new(path, Some(format), overwrite)
     }
 
-    /// Like [`Target::new`], for Chrome's trace events, whose name may be that of any JSON.
+    /// Like [`Target::new`], for Chrome's trace events, which may have any JSON name.
     pub fn chrome(path: &Path, overwrite: bool) -> Result<Target, OutputError> {
         let name = lower_name(path);
         let plain = name.strip_suffix(".gz").unwrap_or(&name);
@@ -338,7 +338,7 @@ pub fn refuse_input<'a>(
     Ok(())
 }
 
-/// Returns true if a path is that of a file or object, whose name states its content.
+/// Returns true if a path leads to a file or object, whose name states its content.
 fn is_file_place(path: &Path) -> bool {
     matches!(
         place::PathKind::find(path),

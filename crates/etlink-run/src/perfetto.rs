@@ -103,7 +103,7 @@ fn run_measured(
         path: target.path().to_owned(),
         source,
     })?;
-    // unchanged, so the critical path is that of the measured run
+    // unchanged, so this is the critical path of the measured run
     let run = etlink_replay::run_graph(&graph, trace, &ReplaySettings::default());
     Ok((graph, run))
 }
@@ -126,7 +126,7 @@ fn perfetto_counts(summary: TimelineSummary) -> PerfettoCounts {
 fn of_step(graph: &ReplayGraph, run: &ReplayRun, step: &etlink_replay::PathStep) -> CriticalStep {
     let [cause, delay_cause] = step.causes(graph).map(etlink_replay::PathCause::name);
     let node = step.node.index();
-    // from the replay, not from the trace: with a what-if, the path is that of the changed graph
+    // from the replay, not from the trace: with a what-if, the path belongs to the changed graph
     let (start, duration) = (run.start[node], run.duration[node]);
     CriticalStep {
         node: step.node,

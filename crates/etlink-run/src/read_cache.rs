@@ -418,8 +418,8 @@ enum EntryError {
     Damaged(io::Error),
 }
 
-/// Decodes an entry, and returns its age as the time of writing; `None` if there is no entry of
-/// this state.
+/// Decodes an entry, and also returns its time of writing; `None` if there is no entry of this
+/// state.
 fn read_entry<T>(
     entry: &Path,
     key: &str,
@@ -455,7 +455,7 @@ fn read_entry<T>(
     Ok(Some((decoded, written)))
 }
 
-/// Returns true if a first line may be that of another state or version.
+/// Returns true if a first line may belong to another state or version.
 fn is_key(line: &[u8]) -> bool {
     let is_whole = line.ends_with(b"\n");
     is_whole && serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(line).is_ok()

@@ -20,7 +20,7 @@ impl FromStr for StepPattern {
 }
 
 impl StepPattern {
-    /// Returns true if a name is that of a step.
+    /// Returns true if a step may have this name.
     pub(crate) fn is_match(&self, name: &str) -> bool {
         self.0.is_match(name)
     }

@@ -1,34 +1,34 @@
-//! What a runtime or driver call does about order, by its name: CUDA, HIP, XPU (Unified Runtime,
-//! Level Zero) and MTIA.
+//! Effect of runtime and driver calls on order, by name: CUDA, HIP, XPU (Unified Runtime, Level
+//! Zero) and MTIA.
 
 use etlink_model::{DeviceTrace, NameId};
 
-/// What a call does to the order of streams and threads. Those that block come last.
+/// Effect of a call on the order of streams and threads. Blocking effects come last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Does {
-    /// Nothing about order.
+    /// No effect on order.
     #[default]
     Other,
-    /// Asks whether a place in a stream was reached, and returns at once: `cudaEventQuery`.
+    /// Asks if a place in a stream was reached, and returns at once: `cudaEventQuery`.
     Query,
     /// Marks a place in a stream: `cudaEventRecord`.
     Record,
-    /// Makes a stream wait for such a place: `cudaStreamWaitEvent`.
+    /// Makes a stream wait for a marked place: `cudaStreamWaitEvent`.
     StreamWait,
-    /// From here on the thread's calls are recorded, not run: `cudaStreamBeginCapture`.
+    /// Starts recording the thread's calls instead of running them: `cudaStreamBeginCapture`.
     BeginCapture,
-    /// And from here on run again.
+    /// Ends the recording of the thread's calls.
     EndCapture,
     /// Blocks its thread until a stream has ended.
     StreamSync,
     /// Blocks its thread until all streams of a device have ended.
     DeviceSync,
-    /// Blocks its thread until such a place was reached.
+    /// Blocks its thread until a marked place was reached.
     EventSync,
     /// Blocks its thread until the copy that it launches has ended: `cudaMemcpy`,
     /// `hipMemcpyWithStream`.
     BlockingCopy,
-    /// Blocks for all streams before it frees memory: `cudaFree`.
+    /// Blocks for all streams before freeing memory: `cudaFree`.
     Free,
 }
 
@@ -37,12 +37,12 @@ fn has_part(name: &str, parts: &[&str]) -> bool {
 }
 
 impl Does {
-    /// Of a call of this name.
+    /// Returns the effect of a call with this name.
     pub(crate) fn of(name: &str) -> Does {
         // CUDA, HIP and Level Zero write one word in different cases: `cudaEventRecord`,
         // `zeCommandListAppendWaitOnEvents`.
         let name = name.to_ascii_lowercase();
-        // What creates or destroys an event orders nothing, and must not reach the parts of names
+        // Creating or destroying an event orders nothing, and must not reach the parts of names
         // below; neither must a query.
         if has_part(&name, &["eventquery", "streamquery"]) {
             Does::Query
@@ -85,10 +85,10 @@ impl Does {
         ) {
             Does::EventSync
         // `cudaMemcpy` without `Async` blocks by contract. An async copy of pageable memory blocks
-        // too, but only its row says so: see `is_pageable_copy`.
+        // too, but only its row shows it: see `is_pageable_copy`.
         } else if has_part(&name, &["memcpy"]) && !has_part(&name, &["async", "enqueue", "batch"]) {
             Does::BlockingCopy
-        // Whole names: `cudaFreeAsync` takes its place on a stream, and `cudaFreeHost` frees no
+        // Whole names: `cudaFreeAsync` is ordered within a stream, and `cudaFreeHost` frees no
         // device memory.
         } else if ["cudafree", "hipfree", "cumemfree", "cumemfree_v2"].contains(&name.as_str()) {
             Does::Free
@@ -97,13 +97,13 @@ impl Does {
         }
     }
 
-    /// Whether its thread may stand still.
+    /// True if the call may block its thread.
     pub(crate) fn blocks(self) -> bool {
         self >= Does::StreamSync
     }
 }
 
-/// Per call, what it does. O(calls); each name is looked at once.
+/// Returns the effect of each call. O(calls); each name is classified once.
 pub(crate) fn all(device: &DeviceTrace) -> Vec<Does> {
     let mut known = vec![None; device.names.count()];
     let mut does =

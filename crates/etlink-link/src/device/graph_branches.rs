@@ -1,15 +1,14 @@
-//! What rows of one graph launch wait for on other streams.
+//! Waits of a graph launch's rows for rows on other streams.
 //!
 //! ```text
 //! stream 7    ==a==        ==b=========          ==d==
 //! stream 13         ==c==
 //!                   fork a -> c       join c -> d
 //! ```
-//! A graph (`cudaGraphLaunch`) has its dependencies inside, and the trace has only its rows. A
-//! branch begins when what it forks from has ended. It joins at the latest before the graph's work
-//! on its own stream goes on, and certainly before what is launched to that stream next. All of
-//! these are inferred, but where the trace has the graph's own dependencies: see
-//! [`recorded_waits`].
+//! A graph (`cudaGraphLaunch`) contains its dependencies, but the trace has only its rows. A branch
+//! begins when the row it forks from has ended. It joins at the latest before the graph continues
+//! on its own stream, and certainly before the next launch to that stream. All these waits are
+//! inferred, unless the trace has the graph's own dependencies: see [`recorded_waits`].
 
 use crate::device::lanes::Lanes;
 use crate::device::{RowWait, row_end, row_name};
@@ -20,18 +19,18 @@ use etlink_model::{
 use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
 
-/// A row that follows the row before it on its stream by so much more than rows of its graph
-/// usually do has waited for another branch.
+/// Extra time, beyond the usual gap between rows of a graph on one stream, that shows a wait for
+/// another branch.
 const LATE_MARGIN: DurationNs = DurationNs(2_000);
 
-/// Waits for rows of other streams that the trace has as dependencies of a graph's nodes. One that
-/// the measured times contradict is left out and counted. O(dependencies).
+/// Returns waits for rows of other streams that the trace records as dependencies of a graph's
+/// nodes. Waits that the measured times contradict are left out and counted. O(dependencies).
 pub(crate) fn recorded_waits(device: &DeviceTrace, anomalies: &mut Anomalies) -> Vec<RowWait> {
     let (rows, recorded) = (&device.rows, &device.graph_dependencies);
     let mut waits = vec![];
     for at in 0..recorded.len() {
         let GraphDependency { effect, cause } = recorded.row(at);
-        // The order of a stream says as much.
+        // The order of the stream implies this wait.
         if rows.queue[effect.index()] == rows.queue[cause.index()] {
             continue;
         }
@@ -50,7 +49,7 @@ pub(crate) fn recorded_waits(device: &DeviceTrace, anomalies: &mut Anomalies) ->
 
 /// Rows of graphs whose dependencies the trace has.
 struct RecordedNodes {
-    /// Rows that another one depends on.
+    /// Rows that another row depends on.
     causes: FxHashSet<RowIdx>,
     effects: FxHashSet<RowIdx>,
 }
@@ -69,7 +68,7 @@ impl RecordedNodes {
     }
 }
 
-/// Waits between the branches of graph launches that are not recorded. O(rows log rows).
+/// Finds unrecorded waits between the branches of graph launches. O(rows log rows).
 pub(crate) fn branch_waits(device: &DeviceTrace, lanes: &Lanes) -> Vec<RowWait> {
     let mut waits = vec![];
     let recorded = RecordedNodes::new(device);
@@ -90,15 +89,15 @@ pub(crate) fn branch_waits(device: &DeviceTrace, lanes: &Lanes) -> Vec<RowWait> 
     waits
 }
 
-/// The rows of one launch, by start, on several streams of a device.
+/// Rows of one launch, by start, on several streams of a device.
 struct GraphLaunch<'t> {
     device: &'t DeviceTrace,
     rows: Vec<RowIdx>,
     by_end: Vec<RowIdx>,
-    /// The stream with most of the rows.
+    /// Stream with most of the rows.
     main: QueueIdx,
     main_rows: Vec<RowIdx>,
-    /// From a row to the next of its stream.
+    /// Usual gap between consecutive rows of a stream.
     usual_gap: DurationNs,
 }
 
@@ -117,7 +116,7 @@ impl<'t> GraphLaunch<'t> {
                 .or_insert((*row, 0));
             *entry = (*row, entry.1 + 1);
         }
-        // Of equals the stream that begins: most graphs are launched to that.
+        // Of equals, the stream that begins first: most graphs are launched to it.
         let first = rows.first().map(|row| device.rows.queue[row.index()]);
         let most = last
             .iter()
@@ -150,7 +149,7 @@ impl<'t> GraphLaunch<'t> {
         let mut by_end = self.by_end.iter().copied().peekable();
         for &row in &self.rows {
             let start = rows.start[row.index()];
-            // Both are by the clock of the device.
+            // Both times use the device's clock.
             while let Some(other) = by_end.next_if(|other| row_end(self.device, *other) <= start) {
                 ended.add(self.queue(other), other);
             }
@@ -160,7 +159,7 @@ impl<'t> GraphLaunch<'t> {
             };
             let late = start - row_end(self.device, from);
             let waited = match previous {
-                // The first row of a branch has nothing else to begin with.
+                // The first row of a branch has no other cause to begin.
                 None => late <= WAIT_LATENCY,
                 Some(previous) => {
                     let end = row_end(self.device, previous);
@@ -181,8 +180,8 @@ impl<'t> GraphLaunch<'t> {
         }
     }
 
-    /// Branches that no node of the graph depends on: the launch is done when they are, so that the
-    /// stream that it was launched to goes on after them.
+    /// Adds waits for branches that no node of the graph depends on. The launch is done when they
+    /// are, so the stream it was launched to continues after them.
     fn add_recorded_joins(
         &self,
         lanes: &Lanes,
@@ -200,14 +199,15 @@ impl<'t> GraphLaunch<'t> {
         }
     }
 
-    /// What is launched next to the main stream waits for row `last`.
+    /// Makes the next launch to the main stream wait for row `last`.
     fn join_after_launch(&self, lanes: &Lanes, last: RowIdx) -> Option<RowWait> {
         let next = lanes.first_after(self.main, lanes.launched(last))?;
         let is_behind = row_end(self.device, last) <= self.device.rows.start[next.index()];
         is_behind.then(|| inferred_wait(next, last))
     }
 
-    /// The end of a branch that no row is seen to wait for: the main stream goes on after it.
+    /// Adds the join of a branch that no row is known to wait for: the main stream continues after
+    /// it.
     fn add_last_join(&self, lanes: &Lanes, last: RowIdx, waits: &mut Vec<RowWait>) {
         let rows = &self.device.rows;
         let end = row_end(self.device, last);
@@ -221,7 +221,7 @@ impl<'t> GraphLaunch<'t> {
     }
 }
 
-/// Of rows by their end, the last of all and the last of another stream than that one's.
+/// Last of the rows added so far, by end, and the last one on another stream than that.
 #[derive(Default)]
 struct LastEnded {
     last: Option<(QueueIdx, RowIdx)>,
@@ -236,7 +236,7 @@ impl LastEnded {
         self.last = Some((queue, row));
     }
 
-    /// The row that ended last on another stream than `own`.
+    /// Returns the row that ended last on another stream than `own`.
     fn elsewhere(&self, own: QueueIdx) -> Option<RowIdx> {
         let mut ended = [self.last, self.other].into_iter().flatten();
         let found = ended.find(|(queue, _)| *queue != own);

@@ -1,26 +1,26 @@
-//! Waits of streams for each other that no `cuda_sync` row states.
+//! Infers waits between streams that no `cuda_sync` row states.
 //!
-//! Known are a thread's calls in order, which streams its launches went to, and when their kernels
-//! ran. The first two rules:
+//! Known are the order of a thread's calls, the streams of its launches, and the times of their
+//! kernels. The first two rules:
 //!
 //! ```text
 //! pattern   launch A   record   wait   launch B
 //! delay     A's kernel ====|
 //!           launch A ..  wait  launch B   ====
 //! ```
-//! Pattern: B's kernel waits for A's, also where that did not delay it. Delay: B's kernel starts
-//! late for its launch and its stream, the thread waited since its last launch to that stream, and
-//! A's kernel, launched before the wait, ended just then. A wait belongs to the stream: where the
-//! thread has made none, that of another thread counts (DDP waits in the backward's thread, the
-//! optimizer launches from the main one).
+//! Pattern: B's kernel waits for A's, even if that did not delay it. Delay: B's kernel starts late
+//! for its launch and its stream, the thread waited since its last launch to that stream, and A's
+//! kernel, launched before the wait, ended just then. A wait belongs to the stream: if the thread
+//! has made none, another thread's wait counts (DDP waits in the backward's thread, the optimizer
+//! launches from the main one).
 //!
-//! Two weaker rules follow. A wait of the program's own code that held nothing up is for the streams
-//! that its stream waits for elsewhere, see [`add_user_waits`]. A row that nothing else explains waits
-//! for the only row that ended shortly before it, see [`ended_alone_before`].
+//! Two weaker rules follow. A wait of the program's own code that delayed nothing is for the
+//! streams that its stream waits for elsewhere, see [`add_user_waits`]. A row that nothing else
+//! explains waits for the only row that ended shortly before it, see [`ended_alone_before`].
 //!
-//! The pattern holds where nothing but launches to B stands between the record and the wait, and
-//! for records that ops make: these are of the stream that they launched to, while a program's own
-//! can be of any. What is captured in a graph counts for neither.
+//! The pattern applies if there are only launches to B between the record and the wait. It also
+//! requires a record made by an op: such a record belongs to the stream the op launched to, while a
+//! program's own record may belong to any. Calls captured in a graph count for neither.
 
 use crate::device::calls::Does;
 use crate::device::lanes::Lanes;
@@ -33,7 +33,7 @@ use crate::limits::{
 use etlink_model::{CallIdx, DeviceTrace, OpIdx, QueueIdx, RowIdx, TimeNs};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// `waits`, which are known, and those that the rules find. O(n log n).
+/// Returns the known `waits` and those that the rules find. O(n log n).
 pub(crate) fn event_waits(
     device: &DeviceTrace,
     launches: &Launches,
@@ -75,7 +75,7 @@ pub(crate) fn event_waits(
     waits
 }
 
-/// What followed a record on its thread.
+/// Activity after a record on its thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Then {
     #[default]
@@ -88,35 +88,35 @@ enum Then {
 
 #[derive(Clone, Copy, Debug)]
 struct EventRecord {
-    /// The last row that the thread had launched.
+    /// Last row that the thread had launched.
     row: RowIdx,
     then: Then,
 }
 
-/// How far a thread's program has come.
+/// State of a thread's program.
 #[derive(Clone, Debug, Default)]
 struct ThreadProgram {
     last: Option<RowIdx>,
     record: Option<EventRecord>,
-    /// The record that the last wait was for, until a launch shows which stream waits.
+    /// Record that the last wait was for, until a launch shows which stream waits.
     pending: Option<EventRecord>,
-    /// When the program's own code last recorded an event, of a stream that nothing names.
+    /// Time at which the program's own code last recorded an event, on an unknown stream.
     user_record: Option<TimeNs>,
-    /// The same of the record that the last wait was for.
+    /// Time of the user's record that the last wait was for.
     user_pending: Option<TimeNs>,
-    /// Rows that such a wait came before, and when its event was recorded.
+    /// Rows preceded by such a wait, with the time of its record.
     user_waits: Vec<(RowIdx, TimeNs)>,
-    /// When it made streams wait.
+    /// Times at which the thread made streams wait.
     waited: Vec<TimeNs>,
-    /// Its records and waits are recorded in a graph, and are no calls of its own.
+    /// True while the thread captures a graph: its records and waits then go into the graph.
     captures: bool,
 }
 
 impl ThreadProgram {
     fn wait(&mut self, at: TimeNs) {
         self.waited.push(at);
-        // A record that launches to two streams followed could be meant for either, so that the
-        // wait after it shows nothing.
+        // A record followed by launches to two streams could be for either, so the wait after it is
+        // no evidence.
         self.pending = self.record.filter(|record| record.then != Then::Several);
         self.user_pending = self.user_record.take();
     }
@@ -130,8 +130,8 @@ impl ThreadProgram {
         {
             self.pending = None;
             let fits = pending.then == Then::Nothing || pending.then == Then::Queue(queue);
-            // A launch to a third stream between record and wait makes the pattern ambiguous: no
-            // wait is guessed then.
+            // A launch to a third stream between record and wait makes the pattern ambiguous: then
+            // no wait is guessed.
             if fits && ends_before(row_end(device, pending.row), device.rows.start[row.index()]) {
                 waits.push(RowWait {
                     to: row,
@@ -154,8 +154,8 @@ impl ThreadProgram {
     }
 }
 
-/// Waits of the program's own code that held nothing up. The row waits for the streams that its
-/// stream has waited for elsewhere; where there are none, for all others of its device.
+/// Adds waits of the program's own code that delayed nothing. The row waits for the streams that
+/// its stream has waited for elsewhere; if there are none, for all others of its device.
 fn add_user_waits(
     device: &DeviceTrace,
     lanes: &Lanes,
@@ -176,8 +176,8 @@ fn add_user_waits(
         user_waits.extend(&thread.user_waits);
     }
     user_waits.sort_by_key(|(row, _)| (lanes.launched(*row), *row));
-    // Per pair of queues, when the latest row was launched that was waited for: what a queue has
-    // waited for once all its later rows follow.
+    // For each pair of queues, the launch time of the latest awaited row: all later rows of the
+    // waiting queue follow it.
     let mut latest: FxHashMap<(QueueIdx, QueueIdx), TimeNs> = FxHashMap::default();
     user_waits.retain(|(row, _)| !known.contains(row));
     for (row, recorded) in user_waits {
@@ -185,7 +185,7 @@ fn add_user_waits(
         let start = device.rows.start[row.index()];
         for source in possible_sources(device, lanes, &pairs, own) {
             let from = lanes.last_before(source, recorded);
-            // both are by the device's clock, which leaves no error between them
+            // both use the device's clock, so there is no error between them
             let Some(from) = from.filter(|from| row_end(device, *from) <= start) else {
                 continue;
             };
@@ -202,7 +202,7 @@ fn add_user_waits(
     }
 }
 
-/// The queues that a queue is known to wait for, by `pairs`; else all others of its device.
+/// Returns the queues that a queue is known to wait for, by `pairs`; else all others of its device.
 fn possible_sources(
     device: &DeviceTrace,
     lanes: &Lanes,
@@ -220,7 +220,7 @@ fn possible_sources(
     sources
 }
 
-/// Waits that explain why rows started late.
+/// Finds waits that explain the late start of rows.
 fn delays(
     device: &DeviceTrace,
     launches: &Launches,
@@ -263,8 +263,8 @@ fn delays(
         // A row that its launch and its stream explain needs no other cause, and a guess would be
         // an edge without evidence.
         if rows.start[at].0 > ready {
-            // Launched before the recording, or by a call that the profiler dropped: no wait of a
-            // thread can be seen.
+            // Launched before the recording, or by a call that the profiler dropped: a thread's
+            // wait cannot be seen.
             let Some(call) = call else {
                 found.extend(ended_alone_before(device, lanes, row));
                 continue;
@@ -286,11 +286,12 @@ fn delays(
     found
 }
 
-/// The row of another queue that alone ended shortly before a row began that nothing else explains.
+/// Returns the row of another queue that alone ended shortly before an otherwise unexplained row
+/// began.
 ///
-/// No call says so: the legacy default stream and all streams that block on it wait for each other
-/// without one (CUDA Runtime API, "Stream synchronization behavior"), and what was called before
-/// the recording is not seen. Of several that ended then none is shown to be it.
+/// No call states such a wait: the legacy default stream and all streams that block on it wait for
+/// each other without one (CUDA Runtime API, "Stream synchronization behavior"), and calls before
+/// the recording are not seen. If several rows ended then, none is shown to be the cause.
 fn ended_alone_before(device: &DeviceTrace, lanes: &Lanes, row: RowIdx) -> Option<RowWait> {
     let start = device.rows.start[row.index()];
     let from = ended_just_before(device, lanes, row, start)?;
@@ -304,7 +305,7 @@ fn ended_alone_before(device: &DeviceTrace, lanes: &Lanes, row: RowIdx) -> Optio
     let end = lanes
         .by_end
         .partition_point(|other| ends_before(row_end(device, *other), start));
-    // Where hundreds of rows end at one time, one of them is no evidence.
+    // If hundreds of rows end at one time, a single one is no evidence.
     if end - begin > MAX_ROWS_OF_QUEUE {
         return None;
     }
@@ -322,15 +323,14 @@ fn ended_alone_before(device: &DeviceTrace, lanes: &Lanes, row: RowIdx) -> Optio
     })
 }
 
-/// How far a queue has come.
+/// State of a queue.
 #[derive(Clone, Copy)]
 struct QueueProgress {
     ended: TimeNs,
     launched: TimeNs,
 }
 
-/// Of the times at which streams were made to wait the last before `call`, if that was after
-/// `since`.
+/// Returns the last time before `call` at which streams were made to wait, if it is after `since`.
 fn last_wait(
     device: &DeviceTrace,
     waited: &[TimeNs],
@@ -343,8 +343,8 @@ fn last_wait(
         .filter(|last| *last > since)
 }
 
-/// The row of another queue of the device that ended last before `row` began, of those launched
-/// before `waited`.
+/// Returns the row of another queue of the device that ended last before `row` began, among those
+/// launched before `waited`.
 fn ended_just_before(
     device: &DeviceTrace,
     lanes: &Lanes,
@@ -362,7 +362,7 @@ fn ended_just_before(
     let near = lanes.by_end[..end]
         .iter()
         .rev()
-        // Hundreds of streams can end rows at one instant; without a bound the search would be
+        // Hundreds of streams can end rows at one instant; without a limit the search would be
         // quadratic.
         .take(MAX_ROWS_OF_QUEUE)
         .take_while(|other| start - row_end(device, **other) <= WAIT_LATENCY);

@@ -1,5 +1,4 @@
-//! Device rows in the order in which they were launched, queue by queue, which is the order in
-//! which they run.
+//! Device rows by queue, in the order of their launches, which is the order in which they run.
 
 use crate::device::launch::Launches;
 use crate::device::row_end;
@@ -8,35 +7,36 @@ use crate::search::Groups;
 use etlink_model::{CallIdx, DeviceTrace, QueueIdx, RowIdx, TimeNs};
 use rustc_hash::FxHashMap;
 
-/// Of a device with no more queues than this all are looked at.
+/// Maximum number of a device's queues that are all searched.
 const FEW_QUEUES: usize = 16;
 
 fn has_many(queues: &[QueueIdx]) -> bool {
     queues.len() > FEW_QUEUES
 }
 
-/// The rows of each queue, by launch.
+/// Rows of each queue, by launch.
 pub(crate) struct Lanes {
-    /// Per row, when its launching call began; before all time where that was before the recording.
+    /// Start of each row's launching call; before all times for launches before the recording.
     launched: Vec<TimeNs>,
-    /// Rows by launch, queue after queue.
+    /// Rows by launch, queue by queue.
     rows: Vec<RowIdx>,
-    /// Where each queue begins in `rows`, and the end.
+    /// Start of each queue in `rows`, followed by the end.
     first: Vec<u32>,
-    /// Queues by device and stream; several contexts can have one stream number.
+    /// Queues by device and stream; several contexts may share a stream number.
     by_stream: FxHashMap<(i64, i64), Vec<QueueIdx>>,
-    /// Queues that have rows, by device.
+    /// Queues with rows, by device.
     by_device: FxHashMap<i64, Vec<QueueIdx>>,
-    /// Rows of each device that has many queues, by launch.
+    /// Rows of each device with many queues, by launch.
     device_rows: FxHashMap<i64, Vec<(TimeNs, QueueIdx)>>,
-    /// All rows by end.
+    /// All rows, by end.
     pub(crate) by_end: Vec<RowIdx>,
-    /// Calls and the rows that they launched, by call and start of the row.
+    /// Calls with the rows they launched, by call and start of the row.
     pub(crate) by_call: Vec<(CallIdx, RowIdx)>,
 }
 
 impl Lanes {
-    /// O(rows log rows), nearly linear as rows run in the order of their launches.
+    /// Indexes the rows. O(rows log rows), nearly linear as rows run in the order of their
+    /// launches.
     pub(crate) fn new(device: &DeviceTrace, launches: &Launches) -> Lanes {
         let rows = &device.rows;
         // A row whose call the profiler dropped still began after its launch: its start is the best
@@ -70,7 +70,7 @@ impl Lanes {
         for (queue, at) in device.queues.iter().zip((0..).map(QueueIdx)) {
             let from = lanes.rows.len();
             lanes.rows.extend(groups.rows(at));
-            // A stream runs in the order of launches; rows that two threads launch can be written
+            // A stream runs in the order of launches; rows launched by two threads may be written
             // in another order. The sort is stable, so rows of one graph launch stay in order of
             // time.
             lanes.rows[from..].sort_by_key(|row| lanes.launched[row.index()]);
@@ -89,7 +89,7 @@ impl Lanes {
         lanes
     }
 
-    /// Puts the rows of devices with many queues in the order of their launches.
+    /// Sorts the rows of devices with many queues by launch.
     fn index_devices(&mut self, device: &DeviceTrace) {
         let rows = &device.rows;
         if !self.by_device.values().any(|queues| has_many(queues)) {
@@ -112,28 +112,28 @@ impl Lanes {
         }
     }
 
-    /// The devices that have rows, in no order.
+    /// Returns the devices with rows, unordered.
     pub(crate) fn devices(&self) -> impl Iterator<Item = i64> {
         self.by_device.keys().copied()
     }
 
-    /// When the call that launched a row began.
+    /// Start of the call that launched a row.
     pub(crate) fn launched(&self, row: RowIdx) -> TimeNs {
         self.launched[row.index()]
     }
 
-    /// The rows of a queue, by launch.
+    /// Rows of a queue, by launch.
     pub(crate) fn lane(&self, queue: QueueIdx) -> &[RowIdx] {
         let [start, end] = [queue.index(), queue.index() + 1].map(|at| self.first[at] as usize);
         &self.rows[start..end]
     }
 
-    /// The queues of a device that have rows.
+    /// Queues of a device that have rows.
     pub(crate) fn queues_of(&self, device: i64) -> &[QueueIdx] {
         self.by_device.get(&device).map_or(&[], Vec::as_slice)
     }
 
-    /// The last row of a queue that was launched before `time`.
+    /// Returns the last row of a queue that was launched before `time`.
     pub(crate) fn last_before(&self, queue: QueueIdx, time: TimeNs) -> Option<RowIdx> {
         let lane = self.lane(queue);
         lane.partition_point(|row| self.launched(*row) < time)
@@ -141,14 +141,14 @@ impl Lanes {
             .map(|at| lane[at])
     }
 
-    /// The first row of a queue that was launched after `time`.
+    /// Returns the first row of a queue that was launched after `time`.
     pub(crate) fn first_after(&self, queue: QueueIdx, time: TimeNs) -> Option<RowIdx> {
         let lane = self.lane(queue);
         lane.get(lane.partition_point(|row| self.launched(*row) <= time))
             .copied()
     }
 
-    /// The queue of a stream: in the context of `like` if there are several.
+    /// Returns the queue of a stream, in the context of `like` if there are several.
     pub(crate) fn queue(
         &self,
         device: &DeviceTrace,
@@ -157,8 +157,9 @@ impl Lanes {
     ) -> Option<QueueIdx> {
         let like = device.queues[like.index()];
         let all = self.by_stream.get(&(like.device, stream))?;
-        // A stream number is unique in its context alone: stream 7 of two contexts is two queues.
-        // That context can have no rows, so any queue of the number with rows is the second choice.
+        // A stream number is unique only within its context: stream 7 of two contexts is two
+        // queues. The context may have no rows, so any queue of that number with rows is the second
+        // choice.
         let mut with_rows = all.iter().filter(|queue| !self.lane(**queue).is_empty());
         let same = with_rows
             .clone()
@@ -166,11 +167,12 @@ impl Lanes {
         same.or_else(|| with_rows.next()).copied()
     }
 
-    /// The queues of a device that have rows, of which one may have been launched to from `since`
-    /// up to `time`.
+    /// Returns the queues of a device with rows that may have received a launch from `since` up to
+    /// `time`.
     ///
-    /// Takes as long as there are such queues, or rows launched meanwhile, whichever are fewer: a
-    /// program that synchronises often on many streams launches to few of them in between.
+    /// Takes time in the number of such queues, or of rows launched meanwhile, whichever is
+    /// smaller: a program that synchronises often on many streams launches to few of them in
+    /// between.
     pub(crate) fn launched_to(&self, device: i64, since: TimeNs, time: TimeNs) -> Vec<QueueIdx> {
         let Some(queues) = self.by_device.get(&device) else {
             return vec![];
@@ -181,8 +183,8 @@ impl Lanes {
         let from = rows.partition_point(|(launched, _)| *launched < since);
         let until = rows.partition_point(|(launched, _)| *launched < time);
         let rows = rows.get(from..until).unwrap_or_default();
-        // The first synchronisation of a program, or one after many launches: all queues are fewer
-        // than the rows.
+        // The first synchronisation of a program, or one after many launches: there are fewer
+        // queues than rows.
         if since == TimeNs(i64::MIN) || rows.len() >= queues.len() {
             return queues.clone();
         }

@@ -1,9 +1,9 @@
-//! The call that launched each device row, and the op that owns it.
+//! Finds the call that launched each device row, and the op that owns it.
 //!
-//! A call and the rows that it caused share a `correlation` id. Any call can launch: no list
-//! of API names decides. One graph launch has thousands of rows. Ids are unique within a
-//! process and a session at best, so where several calls bear one, the row's device says
-//! which process, and the time says which call.
+//! A call and the rows that it caused share a `correlation` id. Any call can launch: no list of API
+//! names decides. One graph launch has thousands of rows. Ids are unique within a process and a
+//! session at best. If several calls share an id, the row's device reveals the process, and the
+//! time reveals the call.
 
 use crate::device::call_end;
 use crate::graph::kinds::NoLaunch;
@@ -18,32 +18,32 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// Per device row, what launched it.
+/// Launch of each device row.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Launches {
     pub(crate) row_call: Vec<CallIdx>,
     pub(crate) row_op: Vec<OpIdx>,
     pub(crate) no_launch: Vec<NoLaunch>,
-    /// The row communicates with other ranks.
+    /// True for rows that communicate with other ranks.
     pub(crate) collective: Vec<bool>,
 }
 
 impl Launches {
-    /// When the call that launched a row ended; before all time if no call is known.
+    /// End of the call that launched a row; before all times if no call is known.
     pub(crate) fn ended(&self, device: &DeviceTrace, row: RowIdx) -> TimeNs {
         let call = self.row_call[row.index()].get();
         call.map_or(TimeNs(i64::MIN), |call| call_end(device, call))
     }
 
-    /// Pairs of a process and a device that it launches to, in order. Ranks that were merged into
-    /// one trace have several processes. O(rows).
+    /// Returns pairs of a process and a device that it launches to, sorted. A trace merged from
+    /// several ranks has several processes. O(rows).
     pub(crate) fn processes(&self, device: &DeviceTrace) -> BTreeSet<(TrackLabel, i64)> {
         let mut pairs = BTreeSet::new();
         let mut last = None;
         for (call, queue) in self.row_call.iter().zip(&device.rows.queue) {
             let Some(call) = call.get() else { continue };
             let thread = device.calls.thread[call.index()];
-            // Neighbours are of one thread and queue most of the time.
+            // Neighbours usually belong to one thread and queue.
             if last.replace((thread, *queue)) != Some((thread, *queue)) {
                 let process = device.threads[thread.index()].pid;
                 pairs.insert((process, device.queues[queue.index()].device));
@@ -53,7 +53,7 @@ impl Launches {
     }
 }
 
-/// The state of a launch whose row starts at `start`, by when its call began.
+/// Returns the state of a launch from the start of its call and the `start` of its row.
 pub(crate) fn launch_state(called: TimeNs, start: TimeNs) -> NoLaunch {
     if called.since(start) <= EARLY_START.0 {
         NoLaunch::Launched
@@ -79,8 +79,8 @@ pub(crate) fn launches(
         collective: collectives(device),
     };
     for row in 0..rows {
-        // An op that the host trace lacks cannot own a row in the exports, so that `owner` climbs
-        // to the innermost one that it has.
+        // An op that the host trace lacks cannot own a row in the exports, so `owner` climbs to the
+        // innermost op that it has.
         let (call, reason) = index.find(row, &mut anomalies);
         let op = call.get().map_or(OpIdx::NONE, |call| {
             owners.owner(nesting.call_op[call.index()], found.collective[row])
@@ -92,7 +92,8 @@ pub(crate) fn launches(
     (found, anomalies)
 }
 
-/// Per device row, whether its arguments or its name say that it communicates with other ranks.
+/// Returns, per device row, true if its arguments or its name show that it communicates with other
+/// ranks.
 fn collectives(device: &DeviceTrace) -> Vec<bool> {
     // few distinct names, many rows
     let (mut kernels, mut records) = (
@@ -117,14 +118,15 @@ fn collectives(device: &DeviceTrace) -> Vec<bool> {
     (0..device.rows.len()).map(&mut communicates).collect()
 }
 
-/// `wait`, `init` and the like are records of a group, but no collectives.
+/// True for collectives; `wait`, `init` and the like are records of a group, but no collectives.
 fn is_collective_name(name: &str) -> bool {
     CollectiveKind::from_name(name) != CollectiveKind::Other
 }
 
-/// NCCL and RCCL name their kernels `ncclKernel_…`, `ncclDevKernel_…`; HCCL rows are `hccl::…`.
-/// Kernels of MSCCL, MSCCL++, and the all-reduces of vLLM, aiter and PyTorch over memory that the
-/// ranks of a node share have these words in their names, behind `void` and namespaces.
+/// True for kernels that communicate. NCCL and RCCL name theirs `ncclKernel_…`, `ncclDevKernel_…`;
+/// HCCL rows are `hccl::…`. MSCCL, MSCCL++, and the all-reduces of vLLM, aiter and PyTorch over
+/// memory shared by the ranks of a node have these words in kernel names, after `void` and
+/// namespaces.
 fn communicates_by_name(kernel: &str) -> bool {
     const PREFIXES: [&str; 5] = [
         "ncclKernel",
@@ -144,13 +146,12 @@ fn communicates_by_name(kernel: &str) -> bool {
         || WORDS.iter().any(|word| kernel.contains(word))
 }
 
-/// The owners of rows, by the op around their call. Made once for all ops: a search from each row
-/// upwards would take rows · depth.
+/// Owners of rows, by the op around their call. Built once for all ops: a search upwards from each
+/// row would take rows · depth.
 struct Owners {
-    /// Per op, the innermost op around it, or itself, that the host trace has too. Empty where none
-    /// is.
+    /// Innermost op around each op, or itself, that the host trace has too; empty if there is none.
     matched: Vec<OpIdx>,
-    /// Per op, the innermost `record_param_comms` around it, or itself. Empty where there is none.
+    /// Innermost `record_param_comms` around each op, or itself; empty if there is none.
     params: Vec<OpIdx>,
 }
 
@@ -163,8 +164,8 @@ impl Owners {
         }
     }
 
-    /// The owner of a row whose call is inside `inner`; for a collective the `record_param_comms`
-    /// around it.
+    /// Returns the owner of a row whose call is inside `inner`; for a collective, the
+    /// `record_param_comms` around it.
     fn owner(&self, inner: OpIdx, is_collective: bool) -> OpIdx {
         let Some(op) = inner.get().map(OpIdx::index) else {
             return inner;
@@ -172,14 +173,14 @@ impl Owners {
         let matched = self.matched.get(op).copied().and_then(OpIdx::get);
         let params = self.params.get(op).copied().and_then(OpIdx::get);
         // `record_param_comms` has size, type and group. The `nccl:all_reduce` annotation, which
-        // can lie within it, has none of them.
+        // may be inside it, has none of them.
         let communicates = if is_collective { params } else { None };
         communicates.or(matched).unwrap_or(inner)
     }
 }
 
-/// Per op, the innermost that is wanted of itself and the ops around it. Parents come before their
-/// children. O(ops).
+/// Returns, per op, the innermost wanted op among itself and the ops around it. Parents come before
+/// their children. O(ops).
 fn innermost(op_parent: &[OpIdx], is_wanted: impl Fn(usize) -> bool) -> Vec<OpIdx> {
     if !(0..op_parent.len()).any(&is_wanted) {
         return vec![];
@@ -199,7 +200,7 @@ fn innermost(op_parent: &[OpIdx], is_wanted: impl Fn(usize) -> bool) -> Vec<OpId
     found
 }
 
-/// A call that bears an id. In order of id, process and start: calls are numbered by their start.
+/// A call with a correlation id. Sorted by id, process and start: calls are numbered by start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct LaunchEntry {
     id: Correlation,
@@ -211,41 +212,41 @@ struct LaunchEntry {
 struct CallIndex<'t> {
     device: &'t DeviceTrace,
     calls: Vec<LaunchEntry>,
-    /// Where the last one was found: rows and calls come in nearly the same order.
+    /// Index of the last result: rows and calls come in nearly the same order.
     last: usize,
-    /// The processes that launch, by number: that of their label among all labels.
+    /// Processes that launch, by the index of their label among all labels.
     processes: Vec<u32>,
-    /// The process of each device, where every process has a device of its own.
+    /// Process of each device, if every process has its own device.
     process_of: FxHashMap<i64, u32>,
-    /// What the rows of other devices search. Empty where there are none.
+    /// Calls searched for rows of other devices; empty if there are no such rows.
     shared: SharedCalls,
 }
 
-/// The calls of all processes together, for rows of a device that several of them share. Hundreds
-/// of processes count their ids from 1, so that a look at each of them would take rows ·
-/// processes.
+/// Calls of all processes together, for rows of a device that several processes share. Hundreds of
+/// processes count their ids from 1, so searching each of them would take rows · processes.
 #[derive(Default)]
 struct SharedCalls {
     ids: Vec<SharedId>,
-    /// By id, then in order of start.
+    /// Calls by id, then by start.
     calls: Vec<CallIdx>,
-    /// Where the last id was found.
+    /// Index of the last id found.
     last: usize,
 }
 
-/// The calls that bear one id.
+/// Calls with one id.
 struct SharedId {
     id: Correlation,
-    /// Where they end in [`SharedCalls::calls`]; they begin where those of the id before end.
+    /// End of the calls in [`SharedCalls::calls`]; they begin at the end of the previous id's
+    /// calls.
     end: usize,
-    /// Of the first call of each process, the one that began last.
+    /// Latest of the first calls of all processes.
     latest_first: CallIdx,
-    /// A process has several of them.
+    /// True if a process has several of these calls.
     repeats: bool,
 }
 
 impl SharedCalls {
-    /// `entries` are in order.
+    /// Builds the index from sorted `entries`.
     fn new(entries: &[LaunchEntry]) -> SharedCalls {
         let mut shared = SharedCalls {
             calls: Vec::with_capacity(entries.len()),
@@ -259,7 +260,7 @@ impl SharedCalls {
             }
             let begin = shared.calls.len();
             shared.calls.extend(of_id.iter().map(|entry| entry.call));
-            // calls are numbered by their start
+            // calls are numbered by start
             shared.calls[begin..].sort_unstable();
             shared.ids.push(SharedId {
                 id: of_id[0].id,
@@ -271,7 +272,7 @@ impl SharedCalls {
         shared
     }
 
-    /// The id and its calls.
+    /// Returns the id and its calls.
     fn with_id(&mut self, id: Correlation) -> Option<(&SharedId, &[CallIdx])> {
         self.last = seek(&self.ids, self.last, |known| known.id < id);
         let known = self.ids.get(self.last).filter(|known| known.id == id)?;
@@ -297,7 +298,7 @@ impl<'t> CallIndex<'t> {
             let process = of_thread[device.calls.thread[call.index()].index()];
             calls.extend(id.get().map(|id| LaunchEntry { id, process, call }));
         }
-        // nearly in order already, which a merge sort takes as it is
+        // nearly sorted already, which a merge sort exploits
         calls.sort();
         let mut launches = vec![false; labels.len()];
         calls
@@ -315,8 +316,8 @@ impl<'t> CallIndex<'t> {
             process_of: FxHashMap::default(),
             shared: SharedCalls::default(),
         };
-        // CUPTI counts correlation ids from 1 in each process, so that merged traces of several
-        // ranks share them.
+        // CUPTI counts correlation ids from 1 in each process, so merged traces of several ranks
+        // share them.
         if index.processes.len() > 1 {
             index.process_of = index.vote();
             let has_owner = |queue: &DeviceQueue| index.process_of.contains_key(&queue.device);
@@ -327,18 +328,18 @@ impl<'t> CallIndex<'t> {
         index
     }
 
-    /// Per device the process with a fitting call for most of its rows: same id, begun before the
-    /// row. First each process gets a device of its own, since the ranks of one program fit each
-    /// other's rows too. Empty where a process is left without: devices are shared.
+    /// Maps each device to the process with a fitting call (same id, begun before the row) for most
+    /// of its rows. First, each process gets its own device, since ranks of one program fit each
+    /// other's rows too. Empty if a process is left without a device: then devices are shared.
     fn vote(&mut self) -> FxHashMap<i64, u32> {
         let queues = &self.device.queues;
         let devices: FxHashSet<i64> = queues.iter().map(|queue| queue.device).collect();
-        // Not every process can get one of its own, whatever the votes are.
+        // Not every process can get its own device, whatever the votes are.
         if self.processes.len() > devices.len() {
             return FxHashMap::default();
         }
         let mut votes: FxHashMap<(i64, u32), u32> = FxHashMap::default();
-        // An even sample, not the first rows: these can all be of one device.
+        // An even sample, not the first rows, which may all be of one device.
         let lookups = self.device.rows.len() * self.processes.len();
         for row in (0..self.device.rows.len()).step_by(lookups.div_ceil(MAX_VOTES).max(1)) {
             let Some(id) = self.device.rows.correlation[row].get() else {
@@ -361,8 +362,8 @@ impl<'t> CallIndex<'t> {
                 process_of.insert(device, process);
             }
         }
-        // With a shared device the vote would give one process the other's rows: time alone decides
-        // then.
+        // With a shared device, the vote would give one process the other's rows: then time alone
+        // decides.
         if self.processes.len() > process_of.len() {
             return FxHashMap::default();
         }
@@ -373,9 +374,9 @@ impl<'t> CallIndex<'t> {
         process_of
     }
 
-    /// The latest call of a process with the row's id that began before it, but for the error of
-    /// the clocks; `false` with the first one where all began after it. Last, whether others have
-    /// the id.
+    /// Returns the latest call of a process with the row's id that began before the row, within
+    /// clock tolerance. The first value is false, with the first call, if all began after the row.
+    /// The last value is true if other calls have the id.
     fn latest(&mut self, row: usize, process: u32) -> Option<(bool, CallIdx, bool)> {
         let id = self.device.rows.correlation[row].get()?;
         // Rows and calls come in nearly the same order, so a search from the last place takes a
@@ -386,7 +387,7 @@ impl<'t> CallIndex<'t> {
         self.last = from;
         let calls = &self.calls[from..];
         let calls = &calls[..seek(calls, 0, |entry| (entry.id, entry.process) == (id, process))];
-        // CUPTI converts device times to host times, which can put a kernel's start before its
+        // CUPTI converts device times to host times, which may put a kernel's start before its
         // launch call.
         let limit = self.device.rows.start[row] + CLOCK_TOLERANCE;
         let starts = &self.device.calls.start;
@@ -398,8 +399,8 @@ impl<'t> CallIndex<'t> {
         }
     }
 
-    /// The same of all processes. Others have the id where one of them has it twice, or several
-    /// have a call that began before the row.
+    /// Like `latest`, over all processes. The last value is true if a process has the id twice, or
+    /// if several processes have a call that began before the row.
     fn latest_of_any(&mut self, row: usize, id: Correlation) -> Option<(bool, CallIdx, bool)> {
         let limit = self.device.rows.start[row] + CLOCK_TOLERANCE;
         let starts = &self.device.calls.start;
@@ -410,8 +411,8 @@ impl<'t> CallIndex<'t> {
         }
     }
 
-    /// The first process from number `from` on that has a call with this id: few of many processes
-    /// have.
+    /// Returns the first process from number `from` on with a call of this id: of many processes,
+    /// few have one.
     fn next_process(&self, id: Correlation, from: u32) -> Option<u32> {
         let at = seek(&self.calls, self.last, |entry| {
             (entry.id, entry.process) < (id, from)
@@ -424,13 +425,13 @@ impl<'t> CallIndex<'t> {
         self.device.queues[self.device.rows.queue[row].index()].device
     }
 
-    /// The call that launched `row`, or why there is none. A row never takes the call of a process
-    /// that its device does not belong to.
+    /// Returns the call that launched `row`, or the reason there is none. A row never gets a call
+    /// of a process that its device does not belong to.
     fn find(&mut self, row: usize, anomalies: &mut Anomalies) -> (CallIdx, NoLaunch) {
         let Some(id) = self.device.rows.correlation[row].get() else {
             return (CallIdx::NONE, NoLaunch::NoCorrelation);
         };
-        // One process is the usual trace, which needs no vote.
+        // Most traces have one process, and need no vote.
         let own = match self.processes[..] {
             [only] => Some(only),
             _ => self.process_of.get(&self.device_of(row)).copied(),
@@ -457,7 +458,8 @@ impl<'t> CallIndex<'t> {
         }
     }
 
-    /// Ids grow: a row whose id is below all recorded ones was launched before recording began.
+    /// Returns the reason no call has this id. Ids grow: a row with an id below all recorded ones
+    /// was launched before recording began.
     fn why_none(&self, id: Correlation, start: TimeNs) -> NoLaunch {
         let lowest = self.calls.first().map(|entry| entry.id);
         match self.device.calls.start.first().copied() {

@@ -1,19 +1,19 @@
-//! Launch calls that block because the queue of launches is full.
+//! Finds launch calls that block because the queue of launches is full.
 //!
 //! ```text
 //! thread    launch launch launch ---------| launch ---------|
 //! stream    ===A===|===B===|===C===|===D===|===E===
 //!                          C starts: one launch less waits, and the call returns
 //! ```
-//! A queue holds a bounded number of launches that have not started: 1,024 of a context with CUDA,
-//! which most programs fill by one stream. So it is counted per stream. A call that would add one
-//! more returns when the oldest of them starts. That time is no work of the host: with quicker
-//! kernels it is gone. How many fit is not written anywhere, but calls that block show it: about so
-//! many rows were pending when they began. The count varies by a few, with what is in the queue and no
-//! row. What tells a full queue from other reasons is the end: a call that has blocked returns a
-//! constant time after a launch about so many places before it has started. That holds whatever the
-//! device's clock shows, so that it bounds the clock as well. Where no call has blocked, nothing is
-//! assumed.
+//! A queue holds a bounded number of launches that have not started: with CUDA 1,024 per context,
+//! which most programs fill by one stream. So it is counted per stream. A call that would exceed
+//! the bound returns when the oldest of these launches starts. That time is no work of the host:
+//! with faster kernels it disappears. The bound is not recorded, but calls that block reveal it:
+//! about as many rows were pending when they began. The count varies by a few, since the queue also
+//! holds entries without a row. A full queue is recognised by the calls' ends: a blocked call
+//! returns a constant time after the start of a launch about that many places earlier. This holds
+//! whatever the device's clock shows, so it also bounds the clock. If no call has blocked, nothing
+//! is assumed.
 
 use crate::device::CallWait;
 use crate::device::lanes::Lanes;
@@ -23,67 +23,67 @@ use crate::limits::{CLOCK_TOLERANCE, ends_before};
 use etlink_model::{CallIdx, DeviceTrace, DurationNs, QueueIdx, RowIdx, RowKind, TimeNs};
 use rustc_hash::FxHashSet;
 
-/// Fewer calls than this show no bound: they can have blocked for another reason.
+/// Minimum number of blocked calls to show a bound: fewer may have blocked for another reason.
 const LEAST_BLOCKED: usize = 8;
 
-/// A queue that holds fewer launches than this is not what blocks calls.
+/// Minimum number of launches in a queue for it to block calls.
 const LEAST_DEPTH: usize = 16;
 
-/// A call that takes so many times what launches take otherwise, and so much longer, has blocked.
+/// Factor and margin by which a call must exceed the usual launch time to count as blocked.
 const BLOCKED_FACTOR: i64 = 2;
 const BLOCKED_MARGIN: DurationNs = DurationNs(3_000);
 
-/// So many that return a constant time after the launch that makes room do, if their lengths differ
-/// by so much.
+/// Minimum number of calls that return a constant time after the launch that makes room, if their
+/// durations differ by at least the time below.
 const LEAST_CONSTANT: usize = 3;
 const FEW_DIFFER: DurationNs = DurationNs(10_000);
 
-/// What a call takes longer than a usual one, at least, to say anything about the queue.
+/// Minimum excess over a usual call's duration for a call to be evidence about the queue.
 const SLOWER: DurationNs = DurationNs(500);
 
-/// What is constant is so within this: calls differ by little once they go on.
+/// Tolerance of constant times: calls differ by little once they continue.
 const CONSTANT: DurationNs = DurationNs(1_000);
 
-/// The rows that are pending when calls block can be fewer by about this: what is in the queue and no
-/// row, and what two clocks make of the time of the count.
+/// Variation of the number of pending rows when calls block, due to queue entries without a row and
+/// to the two clocks.
 const VARIES: usize = 8;
 
-/// Of the calls that find the queue full, one in so many may return at once: the clocks of host and
-/// device differ a little.
+/// One in this many of the calls that find the queue full may return at once: the clocks of host
+/// and device differ a little.
 const UNBLOCKED_PART: usize = 4;
 
-/// The first row of a call, with what was launched before it to its queue.
+/// First row of a call, with the rows launched before it to its queue.
 #[derive(Clone, Copy)]
 struct LaunchedRow {
     place: usize,
     call: CallIdx,
     row: RowIdx,
-    /// Rows of the queue that had been launched and not started when the call began.
+    /// Number of the queue's rows that had been launched but not started when the call began.
     pending: usize,
 }
 
-/// A queue that launch calls have blocked on because it was full.
+/// A queue that blocked launch calls because it was full.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FullQueue {
-    /// Which queue.
+    /// Queue that was full.
     pub queue: QueueIdx,
-    /// How many launches it holds that have not started.
+    /// Number of launches that it holds before they start.
     pub depth: usize,
-    /// The calls that found it full and took longer than launches do, in order of their rows.
+    /// Calls that found it full and took longer than usual launches, in order of their rows.
     pub blocked: Vec<CallIdx>,
-    /// How long a launch takes that finds room, ns.
+    /// Usual duration of a launch that finds room, ns.
     pub usual: DurationNs,
 }
 
-/// A call that waits for a launch before its own to start.
+/// A call's wait for the start of an earlier launch.
 pub(crate) struct QueueWait {
-    /// What it waits for: the row before that launch's row.
+    /// Wait for the row before that launch's row.
     pub(crate) wait: CallWait,
-    /// When that launch's row has started.
+    /// Start of that launch's row.
     pub(crate) started: TimeNs,
 }
 
-/// Queues that have been full, and the calls that wait for one. O(rows log rows).
+/// Finds queues that have been full, and the calls that wait for one. O(rows log rows).
 pub(crate) fn full_queue_waits(
     device: &DeviceTrace,
     launches: &Launches,
@@ -95,7 +95,7 @@ pub(crate) fn full_queue_waits(
         let Some(held_up) = launches.held_up(queue) else {
             continue;
         };
-        // Once there is room a call takes no longer than one that has found it.
+        // Once there is room, a call takes no longer than one that found room.
         let most = held_up.full.usual + CLOCK_TOLERANCE;
         let goes_on = |returns: &&DurationNs| (-CLOCK_TOLERANCE.0..=most.0).contains(&returns.0);
         if let Some(returns) = held_up.returns.iter().find(goes_on) {
@@ -106,18 +106,18 @@ pub(crate) fn full_queue_waits(
     (full_queues, waits)
 }
 
-/// A call that returned, by the host's clock, about when a row started, by the device's.
+/// A call that returned, by the host's clock, shortly after a row's start, by the device's clock.
 pub(crate) struct QueueReturn {
     pub(crate) queue: QueueIdx,
-    /// The start of the row.
+    /// Start of the row.
     pub(crate) started: TimeNs,
-    /// The return of the call: no earlier than the start.
+    /// Return of the call: no earlier than the start.
     pub(crate) returned: TimeNs,
-    /// And no later than by this.
+    /// Maximum time from the start to the return.
     pub(crate) within: DurationNs,
 }
 
-/// What calls that were held up by a full queue show of the device's clock. O(rows log rows).
+/// Returns bounds on the device's clock from calls that a full queue delayed. O(rows log rows).
 pub(crate) fn queue_returns(
     device: &DeviceTrace,
     launches: &Launches,
@@ -129,8 +129,8 @@ pub(crate) fn queue_returns(
         let Some(held_up) = launches.held_up(queue) else {
             continue;
         };
-        // Behind kernels of one length calls return as constantly after the row before or after the
-        // one that made room, and show nothing of the clock.
+        // If kernels have equal durations, calls return just as constantly after the row before or
+        // after the one that made room, and show nothing about the clock.
         let [returns] = held_up.returns[..] else {
             continue;
         };
@@ -147,22 +147,22 @@ pub(crate) fn queue_returns(
     found
 }
 
-/// The launches to a queue.
+/// Launches to a queue.
 struct QueueLaunches<'t> {
     device: &'t DeviceTrace,
     /// First rows of launches, in order.
     lane: Vec<RowIdx>,
-    /// Those whose call is known.
+    /// Launches with a known call.
     launched: Vec<LaunchedRow>,
 }
 
-/// How a full queue holds calls up.
+/// Evidence of a full queue that delays calls.
 struct HeldUp {
     full: FullQueue,
-    /// The calls that blocked.
+    /// Calls that blocked.
     entries: Vec<LaunchedRow>,
-    /// From the start of a launch near the one that makes room to the return of a call, by the two
-    /// clocks: all times that are constant, ascending.
+    /// All constant times, ascending, from the start of a launch near the one that makes room to
+    /// the return of a call, by the two clocks.
     returns: Vec<DurationNs>,
 }
 
@@ -173,7 +173,7 @@ impl<'t> QueueLaunches<'t> {
         lanes: &Lanes,
         queue: QueueIdx,
     ) -> QueueLaunches<'t> {
-        // A graph launch has many rows, and is one launch.
+        // A graph launch has many rows, but is one launch.
         let call = |row: RowIdx| launches.row_call[row.index()].get();
         let mut lane = lanes.lane(queue).to_vec();
         lane.dedup_by(|next, row| call(*next).is_some() && call(*next) == call(*row));
@@ -193,8 +193,9 @@ impl<'t> QueueLaunches<'t> {
         self.device.calls.duration[entry.call.index()]
     }
 
-    /// How many launches the queue holds, and which calls have blocked on that, if any have. Among
-    /// long calls most show it; else all that took longer than usual, where the most were pending.
+    /// Returns the number of launches that the queue holds, and the calls that blocked on it;
+    /// `None` if none did. Long calls usually show it; otherwise, all calls that took longer than
+    /// usual while the most were pending.
     fn held_up(&self, queue: QueueIdx) -> Option<HeldUp> {
         let (mut kernels, usual) = self.kernels_and_usual()?;
         kernels.retain(|entry| entry.pending >= LEAST_DEPTH);
@@ -230,16 +231,16 @@ impl<'t> QueueLaunches<'t> {
         })
     }
 
-    /// The launches of kernels, and how long one takes that finds room. `None` of a queue without any
-    /// launch that is known: there is nothing to learn.
+    /// Returns the kernel launches, and the duration of one that finds room. `None` for a queue
+    /// without any known launch.
     fn kernels_and_usual(&self) -> Option<(Vec<LaunchedRow>, DurationNs)> {
         let kinds = &self.device.rows.kind;
-        // Copies block for reasons of their own.
+        // Copies block for other reasons.
         let is_kernel = |entry: &&LaunchedRow| kinds[entry.row.index()] == RowKind::Kernel;
         let kernels: Vec<LaunchedRow> = self.launched.iter().filter(is_kernel).copied().collect();
         let durations = kernels.iter().map(|entry| self.duration(entry));
         let mut durations: Vec<DurationNs> = durations.collect();
-        // Most calls of a program can block, so that the median would be that of blocked ones.
+        // Most calls of a program may block, so the median could be that of blocked calls.
         let tenth = durations.len() / 10;
         if durations.is_empty() {
             return None;
@@ -253,30 +254,30 @@ impl<'t> QueueLaunches<'t> {
         self.device.rows.start[self.lane[place].index()]
     }
 
-    /// From the start of the row at a place to the return of a call, by the two clocks.
+    /// Time from the start of the row at a place to the return of a call, by the two clocks.
     fn since_start(&self, entry: &LaunchedRow, place: usize) -> DurationNs {
         DurationNs(call_end(self.device, entry.call).since(self.start(place)))
     }
 
-    /// Places of the launches that can have made room for a call.
+    /// Returns the places of launches that may have made room for a call.
     fn places(&self, entry: &LaunchedRow) -> std::ops::RangeInclusive<usize> {
         let next = entry.place.saturating_sub(entry.pending);
         next.saturating_sub(VARIES)..=(next + VARIES).min(entry.place.saturating_sub(1))
     }
 
-    /// The place of the launch that made room for a call, which returned this long after it.
+    /// Returns the place of the launch that made room for a call that returned this long after it.
     fn room_for(&self, entry: &LaunchedRow, returns: DurationNs) -> Option<usize> {
         let off = |place: &usize| (self.since_start(entry, *place).0 - returns.0).abs();
         let nearest = self.places(entry).min_by_key(off);
         nearest.filter(|place| off(place) <= CONSTANT.0)
     }
 
-    /// How long after the start of a launch near the one that makes room calls return, where most of
-    /// them do so alike. O(calls log calls).
+    /// Returns the times from the start of a launch near the one that makes room to the return of
+    /// calls, if they are equal for most calls. O(calls log calls).
     fn constant_returns(&self, calls: &[LaunchedRow]) -> Vec<DurationNs> {
         let durations = calls.iter().map(|entry| self.duration(entry));
         let (shortest, longest) = (durations.clone().min(), durations.max());
-        // Calls of all lengths do not end so by chance.
+        // Calls of different durations do not end like this by chance.
         let least = match longest.zip(shortest) {
             Some((longest, shortest)) if longest.0 - shortest.0 >= FEW_DIFFER.0 => LEAST_CONSTANT,
             _ => LEAST_BLOCKED,
@@ -293,7 +294,7 @@ impl<'t> QueueLaunches<'t> {
             let last = all.partition_point(|one| one.0 - all[first].0 <= 2 * CONSTANT.0);
             if last - first >= enough {
                 found.push(all[first.midpoint(last)]);
-                // What is left of this one is no other.
+                // The rest of this group is no other constant time.
                 first = last;
             } else {
                 first += 1;
@@ -302,8 +303,8 @@ impl<'t> QueueLaunches<'t> {
         found
     }
 
-    /// A call returns when the launch that makes room starts: when the row before that one has ended.
-    /// For calls that found room that is the launch `depth` places before.
+    /// Adds the waits of calls. A call returns when the launch that makes room starts: when the row
+    /// before that one has ended. For calls that found room, that launch is `depth` places earlier.
     fn add_waits(&self, held_up: &HeldUp, returns: DurationNs, waits: &mut Vec<QueueWait>) {
         let device = self.device;
         let blocked: FxHashSet<CallIdx> = held_up.full.blocked.iter().copied().collect();
@@ -320,7 +321,7 @@ impl<'t> QueueLaunches<'t> {
             let (from, next) = (self.lane[before], self.lane[before + 1]);
             let started = device.rows.start[next.index()];
             let ended = call_end(device, entry.call);
-            // Counts vary: a call that was not held up may have found room anyway.
+            // Counts vary: a call that was not delayed may have found room anyway.
             let is_exact = has_blocked || started <= ended;
             let can_wait = ends_before(row_end(device, from), ended)
                 && ends_before(started, ended)
@@ -339,7 +340,7 @@ impl<'t> QueueLaunches<'t> {
     }
 }
 
-/// The rows of a queue whose call is known, with what was pending then.
+/// Returns the rows of a queue with a known call, with the number of pending rows at that time.
 fn launched_rows(device: &DeviceTrace, launches: &Launches, lane: &[RowIdx]) -> Vec<LaunchedRow> {
     let rows = &device.rows;
     let mut launched = vec![];
@@ -348,7 +349,7 @@ fn launched_rows(device: &DeviceTrace, launches: &Launches, lane: &[RowIdx]) -> 
             continue;
         };
         let begun = device.calls.start[call.index()];
-        // A stream runs its rows in the order of their launches, so that starts ascend.
+        // A stream runs its rows in the order of their launches, so starts ascend.
         let started = lane.partition_point(|row| rows.start[row.index()] <= begun);
         launched.push(LaunchedRow {
             place,
@@ -360,7 +361,7 @@ fn launched_rows(device: &DeviceTrace, launches: &Launches, lane: &[RowIdx]) -> 
     launched
 }
 
-/// The count of pending rows that most calls found, of equal ones the greatest.
+/// Returns the most common number of pending rows; of equals, the greatest.
 fn most_common(calls: &[LaunchedRow]) -> Option<usize> {
     let mut pending: Vec<usize> = calls.iter().map(|entry| entry.pending).collect();
     pending.sort_unstable();
@@ -368,8 +369,8 @@ fn most_common(calls: &[LaunchedRow]) -> Option<usize> {
     same.max_by_key(|same| same.len()).map(|same| same[0])
 }
 
-/// How many launches can be all that fit, most first: several calls found so many pending, and
-/// hardly any more.
+/// Returns possible capacities of the queue, largest first: several calls found that many pending,
+/// and hardly any found more.
 fn likely_depths(kernels: &[LaunchedRow]) -> Vec<usize> {
     let mut pending: Vec<usize> = kernels.iter().map(|entry| entry.pending).collect();
     pending.sort_unstable();

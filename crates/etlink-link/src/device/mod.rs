@@ -1,4 +1,4 @@
-//! Device rows: which call launched each, and what it waits for.
+//! Device rows: their launches and waits.
 
 pub(crate) mod calls;
 pub(crate) mod capture;
@@ -23,12 +23,12 @@ pub(crate) type RowWait = Wait<RowIdx>;
 /// A wait of a runtime call.
 pub(crate) type CallWait = Wait<CallIdx>;
 
-/// `to` waits for the end of row `from`.
+/// A wait of `to` for the end of row `from`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Wait<To> {
     pub(crate) to: To,
     pub(crate) from: RowIdx,
-    /// Found by a rule, not stated by a `cuda_sync` row.
+    /// True if found by a rule, not stated by a `cuda_sync` row.
     pub(crate) inferred: bool,
 }
 
@@ -40,12 +40,12 @@ pub(crate) fn call_end(device: &DeviceTrace, call: CallIdx) -> TimeNs {
     device.calls.start[call.index()] + device.calls.duration[call.index()]
 }
 
-/// Whether a call that launches a copy returns no earlier than that has ended.
+/// True if a call that launches a copy returns no earlier than the copy's end.
 ///
-/// To the host a blocking copy does, and so does any copy to pageable memory. To the device a CUDA
-/// call can return once the memory is staged, and on the device it does not wait (CUDA's API
-/// synchronization behavior). HIP's blocking copies wait in all directions: of 83 in public traces
-/// all return within 8.5 us of the end of their rows or after it.
+/// Blocking copies to the host do, and so does any copy to pageable memory. For copies to the
+/// device, a CUDA call can return once the memory is staged; copies on the device do not wait
+/// (CUDA's API synchronization behavior). HIP's blocking copies wait in all directions: 83 copies
+/// in public traces all return within 8.5 us of the end of their rows, or after it.
 pub(crate) fn waits_for_copy(device: &DeviceTrace, call: CallIdx, does: Does, row: RowIdx) -> bool {
     if device.rows.kind[row.index()] != RowKind::Memcpy {
         return false;

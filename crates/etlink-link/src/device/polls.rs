@@ -1,12 +1,12 @@
-//! Loops that ask until the device is done.
+//! Finds loops that query until the device is done.
 //!
 //! ```text
 //! thread    query . query . query . query      a program's `while not event.query()`
 //! stream    ====A=====================|
 //! ```
-//! Such a loop is a wait, not work: with a shorter kernel it asks less often. A loop is calls of a
-//! thread that follow each other and do nothing but ask. Its last call found the device done, and
-//! the row that ended between that and the call before it is what the loop waited for.
+//! Such a loop is a wait, not work: with a shorter kernel it queries less often. A loop consists of
+//! consecutive calls of a thread that only query. Its last call found the device done; the loop
+//! waited for the row that ended between the last two calls.
 
 use crate::device::calls::Does;
 use crate::device::lanes::Lanes;
@@ -16,7 +16,7 @@ use crate::host::scope::is_scope;
 use crate::limits::{CLOCK_TOLERANCE, MAX_ROWS_OF_CALL};
 use etlink_model::{CallIdx, DeviceTrace, OpIdx, RowIdx};
 
-/// Fewer queries than this are questions, not a loop.
+/// Minimum number of queries in a loop.
 const LEAST_QUERIES: usize = 3;
 
 /// A loop of queries.
@@ -24,12 +24,12 @@ const LEAST_QUERIES: usize = 3;
 pub(crate) struct PollLoop {
     pub(crate) first: CallIdx,
     pub(crate) last: CallIdx,
-    /// The row that it waited for.
+    /// Row that the loop waited for.
     pub(crate) row: RowIdx,
 }
 
 impl PollLoop {
-    /// The wait of its last call.
+    /// Returns the wait of the loop's last call.
     pub(crate) fn wait(self) -> CallWait {
         CallWait {
             to: self.last,
@@ -39,7 +39,7 @@ impl PollLoop {
     }
 }
 
-/// Loops whose end a row explains, by their last call. O(calls log rows).
+/// Finds loops whose end a row explains, by their last call. O(calls log rows).
 pub(crate) fn poll_loops(
     device: &DeviceTrace,
     launches: &Launches,
@@ -79,7 +79,7 @@ struct PollFinder<'t> {
 }
 
 impl PollFinder<'_> {
-    /// The loop that queries of one thread are, without another call between them.
+    /// Returns the loop formed by consecutive queries of one thread.
     fn as_loop(&self, queries: &[CallIdx]) -> Option<PollLoop> {
         let [first, .., before, last] = queries else {
             return None;
@@ -87,8 +87,8 @@ impl PollFinder<'_> {
         if queries.len() < LEAST_QUERIES {
             return None;
         }
-        // PyTorch's ops do not spin. Its allocator asks for the events of several streams in one
-        // op (`CUDACachingAllocator::process_events`), which is no loop.
+        // PyTorch's ops do not spin. Its allocator queries the events of several streams in one op
+        // (`CUDACachingAllocator::process_events`), which is no loop.
         if queries.iter().any(|call| self.is_in_op(*call)) {
             return None;
         }
@@ -100,8 +100,8 @@ impl PollFinder<'_> {
         })
     }
 
-    /// The last row to end from the start of query `before` to the end of query `last`, of those
-    /// that the process had launched before the first query.
+    /// Returns the last row to end between the start of query `before` and the end of query `last`,
+    /// among those that the process had launched before the first query.
     fn ended_between(&self, first: CallIdx, before: CallIdx, last: CallIdx) -> Option<RowIdx> {
         let calls = &self.device.calls;
         let (launched, asked) = (calls.start[first.index()], calls.start[before.index()]);
@@ -126,7 +126,7 @@ impl PollFinder<'_> {
         op.is_some_and(|op| !is_scope(self.device, op))
     }
 
-    /// Whether the process of a call has launched a row. A merged trace has those of several.
+    /// True if the process of a call launched a row. A merged trace has rows of several processes.
     fn is_of_process(&self, row: RowIdx, call: CallIdx) -> bool {
         let process = |call: CallIdx| {
             let thread = self.device.calls.thread[call.index()];

@@ -1,14 +1,14 @@
-//! What `cuda_sync` rows state about calls that block.
+//! Waits of blocking calls that `cuda_sync` rows state.
 //!
-//! Kineto writes such a row for each synchronising call with `enable_cuda_sync_events` of its
-//! experimental config. The row and the call share a correlation id.
+//! With `enable_cuda_sync_events` in its experimental config, Kineto writes such a row for each
+//! synchronising call. The row and the call share a correlation id.
 
 use crate::device::calls::Does;
 use crate::device::lanes::Lanes;
 use etlink_model::{CallIdx, Correlation, DeviceTrace, RowIdx, SyncRow};
 use rustc_hash::FxHashMap;
 
-/// Sync rows by call, and the records that they name.
+/// Sync rows by call, with the records that they name.
 pub(crate) struct StatedWaits<'t> {
     device: &'t DeviceTrace,
     /// Sync rows by the correlation of their call.
@@ -43,15 +43,15 @@ impl<'t> StatedWaits<'t> {
         }
     }
 
-    /// The sync row of a call.
+    /// Returns the sync row of a call; `None` if there is none.
     pub(crate) fn sync_of(&self, call: CallIdx) -> Option<SyncRow> {
         let id = self.device.calls.correlation[call.index()].get()?;
         let sync = self.by_call.get(&id)?;
         Some(self.device.syncs.row(*sync as usize))
     }
 
-    /// The row that a call waits for which synchronises with an event or a stream. `None` if the
-    /// sync row names an event that was recorded outside the trace.
+    /// Returns the row awaited by a call that synchronises with an event or a stream. `None` if the
+    /// sync row names an event recorded outside the trace.
     pub(crate) fn waited_row(
         &self,
         lanes: &Lanes,
@@ -63,19 +63,20 @@ impl<'t> StatedWaits<'t> {
             return self.recorded(lanes, sync);
         }
         let stream = self.device.queues[sync.queue.index()].stream;
-        // a stream without rows is one without work
+        // a stream without rows has no work
         let queue = lanes.queue(self.device, sync.queue, stream);
         let begun = self.device.calls.start[call.index()];
         Some(queue.and_then(|queue| lanes.last_before(queue, begun)))
     }
 
-    /// The last row before the record that a sync row names. `None` if it names no known record.
+    /// Returns the last row before the record that a sync row names. `None` if it names no known
+    /// record.
     pub(crate) fn recorded(&self, lanes: &Lanes, sync: &SyncRow) -> Option<StatedRow> {
         let stream = Some(sync.wait_stream).filter(|stream| *stream >= 0)?;
         let record = sync.wait_record.get().filter(|id| id.0 >= 0)?;
         let starts = &self.device.calls.start;
-        // An id can come back in another process: the latest record that began before the sync row
-        // is meant.
+        // An id may recur in another process: the latest record that began before the sync row is
+        // meant.
         let begun = CallIdx::new(starts.partition_point(|start| *start <= sync.start));
         let before = self
             .records

@@ -1,13 +1,13 @@
-//! What device rows and host calls wait for beyond launches and the order of their stream.
+//! Finds waits of device rows and host calls beyond launches and stream order.
 //!
 //! ```text
 //! thread     record   wait                       synchronise ----------------|
 //! stream 7   ==A==      .                                                .
 //! stream 20             . . ==B==     event wait A -> B,  host wait B -> . end of the call
 //! ```
-//! `cuda_sync` rows say which stream waits for which record. Without them the waits are inferred:
-//! see [`crate::device::inferred`] for streams, [`WaitFinder::infer_host_wait`] for calls. A wait
-//! that the measured times contradict is left out and counted. O(n log n).
+//! `cuda_sync` rows state which stream waits for which record. Without them, the waits are
+//! inferred: see [`crate::device::inferred`] for streams, [`WaitFinder::infer_host_wait`] for
+//! calls. Waits that the measured times contradict are left out and counted. O(n log n).
 
 use crate::device::calls::{self, Does};
 use crate::device::lanes::Lanes;
@@ -29,14 +29,14 @@ use etlink_model::{
 };
 use rustc_hash::FxHashMap;
 
-/// All waits.
+/// All waits of a trace.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Waits {
-    /// Rows for rows of other queues, by `to`.
+    /// Waits of rows for rows of other queues, by `to`.
     pub(crate) rows: Vec<RowWait>,
-    /// Calls for rows, by `to`.
+    /// Waits of calls for rows, by `to`.
     pub(crate) calls: Vec<CallWait>,
-    /// When calls could go on that waited for longer than the rows took.
+    /// Time at which calls could continue, for calls that waited longer than their rows took.
     pub(crate) released: FxHashMap<CallIdx, TimeNs>,
     /// Loops of queries, by their last call, which waits.
     pub(crate) polls: Vec<PollLoop>,
@@ -57,14 +57,14 @@ pub(crate) fn waits(
     let does = calls::all(device);
     let mut finder = WaitFinder::new(device, launches, (&does, call_op), anomalies);
     // Kineto writes `cuda_sync` rows only with `enable_cuda_sync_events` of its experimental
-    // config. The wait that one of them states is no more guessed; the others are.
+    // config. A wait that such a row states is not guessed; other waits are.
     let unstated = finder.add_stated();
     let mut known = std::mem::take(&mut finder.found.rows);
     known.extend(graph_branches::recorded_waits(device, finder.anomalies));
     known.extend(graph_branches::branch_waits(device, &finder.lanes));
     let (lanes, calls) = (&finder.lanes, (&unstated[..], call_op));
     finder.found.rows = inferred::event_waits(device, launches, lanes, calls, known);
-    // Host waits come last: a stream that waited is done only when the other stream is.
+    // Host waits come last: a waiting stream is done only when the other stream is.
     finder.add_host_waits();
     let mut found = std::mem::take(&mut finder.found);
     let (full_queues, full) = launch_queue::full_queue_waits(device, launches, &finder.lanes);
@@ -83,33 +83,33 @@ pub(crate) fn waits(
     found
 }
 
-/// What the thread of a blocking call has done before it.
+/// Earlier activity of a blocking call's thread.
 #[derive(Clone, Copy)]
 struct LaunchedByThread {
-    /// The row that the call itself launched.
+    /// Row that the call itself launched.
     own: Option<RowIdx>,
-    /// The last row that the thread launched, `own` included.
+    /// Last row that the thread launched, including `own`.
     last: Option<RowIdx>,
-    /// Its last call that recorded an event.
+    /// Last call of the thread that recorded an event.
     record: Option<CallIdx>,
 }
 
-/// Why a call is taken to wait for a row.
+/// Evidence that a call waits for a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Evidence {
     /// A sync row states it.
     Stated,
     /// The call can wait for nothing else.
     Meaning,
-    /// The row was the last to be launched to the stream that the call most likely waits for.
+    /// The row was the last one launched to the stream that the call most likely waits for.
     Order,
-    /// The row ended at the right time, or its stream is one of many.
+    /// The row ended at a fitting time, or its stream is one of many.
     Guess,
 }
 
 impl Evidence {
-    /// How much later than its call's return a row may end by the clocks and still be what the call
-    /// waited for.
+    /// Maximum time by which a row may end after its call's return, by the clocks, and still be the
+    /// awaited row.
     fn outweighs(self) -> DurationNs {
         match self {
             Evidence::Stated | Evidence::Meaning => DurationNs(i64::MAX),
@@ -128,12 +128,12 @@ struct WaitFinder<'t> {
     anomalies: &'t mut Anomalies,
     found: Waits,
     stated: StatedWaits<'t>,
-    /// The trace has rows of one device, launched by one process: a device that is synchronised is
-    /// that one.
+    /// True if the trace has rows of only one device, launched by one process: a synchronised
+    /// device is then that one.
     has_one_device: bool,
-    /// Per thread and queue, the launch of the latest row that was waited for.
+    /// Launch time of the latest awaited row, per thread and queue.
     waited: FxHashMap<(ThreadIdx, QueueIdx), TimeNs>,
-    /// Per thread and device, the latest call that waited for all of it.
+    /// Latest call that waited for the whole device, per thread and device.
     device_syncs: FxHashMap<(ThreadIdx, i64), DeviceSync>,
 }
 
@@ -141,7 +141,7 @@ struct WaitFinder<'t> {
 #[derive(Default)]
 struct DeviceSync {
     begun: Option<TimeNs>,
-    /// Queues whose rows had not ended when it returned.
+    /// Queues whose rows had not ended when the call returned.
     contradicted: Vec<QueueIdx>,
 }
 
@@ -174,8 +174,8 @@ impl<'t> WaitFinder<'t> {
         row_end(self.device, row)
     }
 
-    /// Waits of streams that sync rows state. What each call does, but for the calls whose wait is
-    /// stated.
+    /// Adds the waits of streams that sync rows state. Returns the effect of each call, except
+    /// calls with a stated wait.
     fn add_stated(&mut self) -> Vec<Does> {
         let mut unstated = self.does.to_vec();
         let calls = self.calls_by_correlation();
@@ -190,8 +190,8 @@ impl<'t> WaitFinder<'t> {
             {
                 continue;
             }
-            // A record of -1 is one that CUPTI has not seen. The stream is known all the same: at
-            // the latest it is what was launched there before the wait.
+            // A record of -1 was not seen by CUPTI. The stream is known nevertheless: at the
+            // latest, the record follows the last launch to it before the wait.
             let recorded = self.stated.recorded(&self.lanes, &sync);
             let inferred = recorded.is_none();
             let Some(recorded) = recorded.or_else(|| self.last_of_stream(&sync)) else {
@@ -200,12 +200,12 @@ impl<'t> WaitFinder<'t> {
             if let Some(call) = self.call_of_sync(&calls, &sync) {
                 unstated[call.index()] = Does::Other;
             }
-            // An event that no row precedes is complete at once.
+            // An event without a preceding row is complete at once.
             let Some(from) = recorded else {
                 continue;
             };
-            // The first row that was launched after the wait is the one that waits: what was
-            // launched before it is not held up.
+            // The first row launched after the wait is the waiting one: rows launched earlier are
+            // not delayed.
             let target = self.lanes.queue(
                 self.device,
                 sync.queue,
@@ -225,7 +225,7 @@ impl<'t> WaitFinder<'t> {
         unstated
     }
 
-    /// Calls that make a stream wait, by correlation and in order of time.
+    /// Returns the calls that make a stream wait, by correlation and in order of time.
     fn calls_by_correlation(&self) -> Vec<(Correlation, CallIdx)> {
         let mut by_id = vec![];
         if self.device.syncs.is_empty() {
@@ -241,10 +241,10 @@ impl<'t> WaitFinder<'t> {
         by_id
     }
 
-    /// The call that a sync row is of.
+    /// Returns the call of a sync row.
     fn call_of_sync(&self, calls: &[(Correlation, CallIdx)], sync: &SyncRow) -> Option<CallIdx> {
         let id = sync.correlation.get()?;
-        // An id can come back in another process: the latest call that had begun is meant.
+        // An id may recur in another process: the latest call that had begun is meant.
         let starts = &self.device.calls.start;
         let begun = CallIdx::new(starts.partition_point(|start| *start <= sync.start));
         let at = calls.partition_point(|entry| *entry < (id, begun));
@@ -252,15 +252,15 @@ impl<'t> WaitFinder<'t> {
         (own == id).then_some(call)
     }
 
-    /// The last row, if any, that was launched before a wait to the stream that it names. `None`
-    /// where it names none that has rows.
+    /// Returns the last row, if any, launched before a wait to the stream that it names. `None` if
+    /// it names no stream with rows.
     fn last_of_stream(&self, sync: &SyncRow) -> Option<Option<RowIdx>> {
         let stream = Some(sync.wait_stream).filter(|stream| *stream >= 0)?;
         let queue = self.lanes.queue(self.device, sync.queue, stream)?;
         Some(self.lanes.last_before(queue, sync.start))
     }
 
-    /// Waits of calls that block, in the order of the calls.
+    /// Adds the waits of blocking calls, in the order of the calls.
     fn add_host_waits(&mut self) {
         let mut last = vec![None; self.device.threads.len()];
         let mut record = vec![None; self.device.threads.len()];
@@ -269,13 +269,13 @@ impl<'t> WaitFinder<'t> {
         for call in (0..self.does.len()).map(CallIdx::new) {
             let thread = self.device.calls.thread[call.index()].index();
             let mut own = None;
-            // Of the rows that a call launched the last is kept: a blocking call returns after all
-            // of them.
+            // The last of the rows launched by a call is kept: a blocking call returns after all of
+            // them.
             while let Some((_, row)) = rows.next_if(|(by, _)| *by == call) {
                 own = Some(row);
             }
-            // `cudaMemcpyAsync` from pageable memory is staged and synchronous, although its name
-            // does not say so (CUDA's API synchronization behavior).
+            // `cudaMemcpyAsync` from pageable memory is staged and synchronous, despite its name
+            // (CUDA's API synchronization behavior).
             let does = match own {
                 Some(row)
                     if self.does[call.index()] == Does::Other && self.is_pageable_copy(row) =>
@@ -299,8 +299,8 @@ impl<'t> WaitFinder<'t> {
         }
     }
 
-    /// A copy from or to memory that is not pinned is staged, and its call returns when that is
-    /// done.
+    /// True for copies from or to unpinned memory: they are staged, and the call returns when that
+    /// is done.
     fn is_pageable_copy(&self, row: RowIdx) -> bool {
         let rows = &self.device.rows;
         rows.kind[row.index()] == RowKind::Memcpy
@@ -311,7 +311,8 @@ impl<'t> WaitFinder<'t> {
                 .contains("Pageable")
     }
 
-    /// The wait that a sync row states, if there is such a row and it says for what.
+    /// Adds the wait that a sync row states. Returns false if there is no such row, or it names no
+    /// target.
     fn add_stated_host_wait(&mut self, call: CallIdx, does: Does) -> bool {
         let Some(sync) = self.stated.sync_of(call) else {
             return false;
@@ -329,12 +330,13 @@ impl<'t> WaitFinder<'t> {
         waited.is_some()
     }
 
-    /// What a call of this name must have waited for. A stream is that of the thread's last launch,
-    /// unless the call went on long after that had ended; an event, or a stream else, is the row
-    /// that ended last before the call did, by at most [`WAIT_LATENCY`].
+    /// Infers what a call with this name must have waited for. A stream is the one of the thread's
+    /// last launch, unless the call continued long after that had ended. For an event, and for a
+    /// stream otherwise, it is the row that ended last before the call did, by at most
+    /// [`WAIT_LATENCY`].
     ///
-    /// A call that was not held up shows neither stream nor event. That of a program's own code can
-    /// be any, so that it waits for all.
+    /// A call that was not delayed shows neither stream nor event. In a program's own code it may
+    /// be any of them, so it waits for all.
     fn infer_host_wait(&mut self, call: CallIdx, does: Does, launched: LaunchedByThread) {
         let LaunchedByThread { own, last, record } = launched;
         let calls = &self.device.calls;
@@ -344,7 +346,7 @@ impl<'t> WaitFinder<'t> {
         );
         let row = match does {
             Does::DeviceSync => {
-                // that of the thread's last launch, else of the first row
+                // the device of the thread's last launch, else of the first row
                 let queue = self.device.rows.queue[last.unwrap_or_default().index()];
                 let number = self.device.queues[queue.index()].device;
                 let evidence = if self.has_one_device {
@@ -368,13 +370,13 @@ impl<'t> WaitFinder<'t> {
                     self.lanes
                         .last_before(self.device.rows.queue[last.index()], begun)
                 });
-                // PyTorch synchronises side streams as well, on which the thread need not have
-                // launched last.
+                // PyTorch also synchronises side streams, which need not be those of the thread's
+                // last launch.
                 let ended_last = last.filter(|row| self.ends_call(*row, begun, ended));
                 let row = ended_last.or_else(|| self.ended_in(begun, ended));
-                // What had ended before the call shows nothing.
+                // A row that had ended before the call is no evidence.
                 let held_up = row.filter(|row| !ends_before(self.row_end(*row), begun));
-                // PyTorch's own ops synchronise the stream that they have launched to.
+                // PyTorch's own ops synchronise the stream that they launched to.
                 if held_up.is_none() && !self.is_in_op(call) {
                     return self.wait_for_all(call, last, begun);
                 }
@@ -389,15 +391,15 @@ impl<'t> WaitFinder<'t> {
             },
             _ => self.ended_in(begun, ended),
         };
-        // Which row it is does not follow from its end alone: see `Evidence::Order`.
+        // The row's end alone does not identify it: see `Evidence::Order`.
         if let Some(row) = row {
             self.wait_if_possible(call, row, Evidence::Order);
         }
     }
 
-    /// Whether a call is made by an op, not by the program's own code.
+    /// True if a call is made by an op, not by the program's own code.
     fn is_in_op(&self, call: CallIdx) -> bool {
-        // Without any op nothing shows whose code it is.
+        // Without any op, nothing shows whose code it is.
         if self.device.ops.is_empty() {
             return true;
         }
@@ -406,19 +408,19 @@ impl<'t> WaitFinder<'t> {
         op.is_some_and(|op| !is_scope(self.device, op))
     }
 
-    /// Waits for what was launched before `launched` to each stream of the device that the thread
-    /// launched to last, where the times allow that.
+    /// Adds waits for the rows launched before `launched` to each stream of the device of the
+    /// thread's last launch, if the times allow it.
     fn wait_for_all(&mut self, call: CallIdx, last: Option<RowIdx>, launched: TimeNs) {
-        // A thread that launches nothing shows no device.
+        // A thread that launches nothing reveals no device.
         let Some(last) = last else { return };
         let own = self.device.rows.queue[last.index()];
         let device = self.device.queues[own.index()].device;
         let mut queues = self.lanes.queues_of(device).to_vec();
-        // A program that does so after each kernel would otherwise look at thousands of streams
-        // each time. Its own comes first.
+        // Otherwise, a program that does so after each kernel would search thousands of streams
+        // each time. Its own stream comes first.
         queues.sort_by_key(|queue| *queue != own);
         queues.truncate(MAX_QUEUES_OF_CALL);
-        // The only stream of a device is the one that is waited for, if any is.
+        // If a device has only one stream, a wait must be for that one.
         let evidence = match queues.len() {
             1 => Evidence::Order,
             _ => Evidence::Guess,
@@ -430,17 +432,17 @@ impl<'t> WaitFinder<'t> {
         }
     }
 
-    /// Whether the end of a row explains when a blocking call returned: shortly after it.
+    /// True if the end of a row explains the return of a blocking call: shortly after it.
     fn ends_call(&self, row: RowIdx, begun: TimeNs, ended: TimeNs) -> bool {
         self.can_end(row, ended, Evidence::Guess)
             && ended - self.row_end(row).max(begun) <= WAIT_LATENCY
     }
 
-    /// Whether the end of a row can be what a call that returned at `at` waited for: it had begun,
-    /// and it ended by then, or later by no more than the evidence outweighs.
+    /// True if the end of a row can be what a call that returned at `at` waited for: it had begun,
+    /// and ended by then, or later by no more than the evidence outweighs.
     fn can_end(&self, row: RowIdx, at: TimeNs, evidence: Evidence) -> bool {
-        // A row that begins after the call returned was never waited for, however short it is,
-        // unless nothing else can have been.
+        // A row that begins after the call's return was never awaited, however short it is, unless
+        // nothing else can have been.
         let begun_by = match evidence {
             Evidence::Stated | Evidence::Meaning => at + WAIT_LATENCY,
             Evidence::Order | Evidence::Guess => at,
@@ -449,7 +451,7 @@ impl<'t> WaitFinder<'t> {
         has_begun && self.row_end(row).since(at) <= evidence.outweighs().0
     }
 
-    /// The row that ended last while a call blocked, shortly before it returned.
+    /// Returns the row that ended last while a call blocked, shortly before its return.
     fn ended_in(&self, begun: TimeNs, ended: TimeNs) -> Option<RowIdx> {
         let latest = ended + CLOCK_TOLERANCE;
         let earliest = begun.max(TimeNs(ended.0.saturating_sub(WAIT_LATENCY.0)));
@@ -460,20 +462,19 @@ impl<'t> WaitFinder<'t> {
         let near = self.lanes.by_end[..end]
             .iter()
             .rev()
-            // The row that a thread waited for ended last, so that it is among the nearest ones.
+            // The awaited row ended last, so it is among the nearest ones.
             .take(MAX_ROWS_OF_CALL)
             .take_while(|row| self.row_end(**row) >= earliest);
         near.copied().find(|row| self.lanes.launched(*row) < begun)
     }
 
-    /// Waits for all queues of a device. What was launched before the thread's last such call is
-    /// waited for already, but where that was contradicted.
+    /// Adds waits for all queues of a device. Rows launched before the thread's last such call have
+    /// been awaited already, unless that was contradicted.
     fn wait_for_device(&mut self, call: CallIdx, device: i64, evidence: Evidence) {
         let begun = self.device.calls.start[call.index()];
         let thread = self.device.calls.thread[call.index()];
         let last = self.device_syncs.entry((thread, device)).or_default();
-        // Programs that synchronise after each kernel would otherwise look at every queue each
-        // time.
+        // Programs that synchronise after each kernel would otherwise search every queue each time.
         let since = last.begun.replace(begun).unwrap_or(TimeNs(i64::MIN));
         let mut queues = std::mem::take(&mut last.contradicted);
         queues.extend(self.lanes.launched_to(device, since, begun));
@@ -484,7 +485,7 @@ impl<'t> WaitFinder<'t> {
             let Some(row) = self.lanes.last_before(queue, begun) else {
                 continue;
             };
-            // What another thread is still launching need not be waited for.
+            // Rows that another thread is still launching need not be awaited.
             let evidence = if self.launches.ended(self.device, row) <= begun + ROUNDING {
                 evidence
             } else {
@@ -498,17 +499,17 @@ impl<'t> WaitFinder<'t> {
         last.contradicted = contradicted;
     }
 
-    /// As [`WaitFinder::wait_for`], but a wait that the times exclude is not counted: it is one of
-    /// several that are possible.
+    /// Like [`WaitFinder::wait_for`], but does not count a wait that the times exclude: it is one
+    /// of several possible ones.
     fn wait_if_possible(&mut self, call: CallIdx, row: RowIdx, evidence: Evidence) {
         if self.can_end(row, call_end(self.device, call), evidence) {
             self.wait_for(call, row, evidence);
         }
     }
 
-    /// Call `call` returns after `row` has ended. A row that its thread has waited for before gets
-    /// no second edge. Returns whether the times allow the wait; one that they exclude is counted,
-    /// and so is one that they contradict and that is kept for its evidence.
+    /// Records that `call` returns after the end of `row`. A row that the thread has waited for
+    /// before gets no second edge. Returns true if the times allow the wait. Excluded waits are
+    /// counted, and so are contradicted ones that are kept because of their evidence.
     fn wait_for(&mut self, call: CallIdx, row: RowIdx, evidence: Evidence) -> bool {
         let calls = &self.device.calls;
         let ended = call_end(self.device, call);
@@ -525,8 +526,7 @@ impl<'t> WaitFinder<'t> {
         if self
             .waited
             .get(&key)
-            // One edge per queue: an earlier row of the same queue has ended before the one that
-            // was waited for.
+            // One edge per queue: earlier rows of the same queue ended before the awaited one.
             .is_none_or(|before| *before < launched)
         {
             if !ends_before(self.row_end(row), ended) {

@@ -1,27 +1,28 @@
-//! Aligns two sequences of names that are the same but for gaps on either side.
+//! Aligns two sequences of names that are equal except for gaps on either side.
 //!
 //! ```text
 //! anchor  runs of names that occur once in both, in the longest increasing order (patience)
 //! between anchors  shortest edit script (Myers, An O(ND) difference algorithm)
 //! too different for that  the shift that most sampled runs vote for, then Myers around it
 //! ```
-//! O(n log n) plus O(n d) for d differences between anchors, d capped.
+//! O(n log n), plus O(n d) for d differences between anchors, with d limited.
 
 use rustc_hash::FxHashMap;
 
-/// Length of the runs that anchor.
+/// Length of the runs that serve as anchors.
 const RUN: usize = 8;
-/// Most differences that Myers follows between two anchors: memory grows with the square.
+/// Maximum number of differences that Myers follows between two anchors: memory grows with its
+/// square.
 const MAX_EDITS: usize = 1_000;
-/// How many runs vote for a shift.
+/// Number of runs that vote for a shift.
 const SAMPLES: usize = 512;
 
-/// Pairs of positions with equal values, increasing in both.
+/// Returns pairs of positions with equal values, increasing in both sequences.
 pub(crate) fn align(a: &[u32], b: &[u32]) -> Vec<(u32, u32)> {
     let mut pairs = vec![];
     let (mut from_a, mut from_b) = (0, 0);
     for (at_a, at_b, len) in anchors(a, b) {
-        // Runs of several values can overlap the anchor before them.
+        // Runs of several values can overlap the previous anchor.
         if at_a < from_a || at_b < from_b {
             continue;
         }
@@ -37,9 +38,10 @@ pub(crate) fn align(a: &[u32], b: &[u32]) -> Vec<(u32, u32)> {
     pairs
 }
 
-/// Runs unique in both sequences, as (position in a, position in b, length), increasing in both.
+/// Finds runs unique in both sequences, as (position in a, position in b, length), increasing in
+/// both.
 fn anchors(a: &[u32], b: &[u32]) -> Vec<(usize, usize, usize)> {
-    // A long run is rarely unique by chance; a short sequence has too few of them to anchor at all.
+    // A long run is rarely unique by chance; a short sequence has too few of them to be anchored.
     let run = if a.len().min(b.len()) >= 4 * RUN {
         RUN
     } else {
@@ -57,7 +59,7 @@ fn anchors(a: &[u32], b: &[u32]) -> Vec<(usize, usize, usize)> {
         .collect()
 }
 
-/// Position of each run of `length` values; `None` where it occurs twice.
+/// Returns the position of each run of `length` values; `None` for runs that occur twice.
 fn unique_runs(values: &[u32], length: usize) -> FxHashMap<&[u32], Option<usize>> {
     let mut found = FxHashMap::default();
     for (at, run) in values.windows(length).enumerate() {
@@ -69,10 +71,11 @@ fn unique_runs(values: &[u32], length: usize) -> FxHashMap<&[u32], Option<usize>
     found
 }
 
-/// The longest subsequence of `points`, sorted by first, that increases in second.
+/// Returns the longest subsequence of `points`, sorted by first, that increases in second.
 fn increasing(points: &[(usize, usize)]) -> Vec<(usize, usize)> {
     let mut tails: Vec<usize> = vec![];
-    // Patience sorting: `tails` has the least end of a chain of each length, `before` the way back.
+    // Patience sorting: `tails` holds the least end of a chain of each length, `before` the way
+    // back.
     let mut before = vec![usize::MAX; points.len()];
     for (index, &(_, value)) in points.iter().enumerate() {
         let pile = tails.partition_point(|&tail| points[tail].1 < value);
@@ -93,8 +96,8 @@ fn increasing(points: &[(usize, usize)]) -> Vec<(usize, usize)> {
     chain
 }
 
-/// Aligns what comes before the first anchor, backwards: of several places that fit, the one
-/// nearest to the anchor is meant.
+/// Aligns the part before the first anchor, backwards: of several fitting places, the one nearest
+/// to the anchor wins.
 fn before_first(a: &[u32], b: &[u32], pairs: &mut Vec<(u32, u32)>) {
     between(
         &reversed(a),
@@ -125,8 +128,8 @@ fn between(
     if part_a.is_empty() || part_b.is_empty() {
         return;
     }
-    // The two observers start at different points, so a part between anchors can have more than a
-    // thousand differences: then a shift is all that can be found cheaply.
+    // The two observers start at different points, so a part between anchors may have more than a
+    // thousand differences. Then only a shift can be found cheaply.
     let found = myers(part_a, part_b).unwrap_or_else(|| shifted(part_a, part_b));
     pairs.extend(
         found
@@ -135,7 +138,7 @@ fn between(
     );
 }
 
-/// The shortest edit script's equal pairs; `None` past [`MAX_EDITS`].
+/// Returns the equal pairs of the shortest edit script; `None` beyond [`MAX_EDITS`].
 fn myers(a: &[u32], b: &[u32]) -> Option<Vec<(u32, u32)>> {
     let (len_a, len_b) = (a.len() as isize, b.len() as isize);
     let limit = MAX_EDITS.min(a.len() + b.len()) as isize;
@@ -161,7 +164,8 @@ fn myers(a: &[u32], b: &[u32]) -> Option<Vec<(u32, u32)>> {
     None
 }
 
-/// Where diagonal `k` is entered from the row of `d` edits: (position in a, diagonal it came from).
+/// Returns the entry into diagonal `k` from the row of `d` edits: (position in a, previous
+/// diagonal).
 fn step(row: &[isize], d: isize, k: isize) -> (isize, isize) {
     let at = |k: isize| {
         if (-d..=d).contains(&k) {
@@ -211,11 +215,10 @@ fn shifted(a: &[u32], b: &[u32]) -> Vec<(u32, u32)> {
     let Some(shift) = vote(a, b) else {
         return vec![];
     };
-    // b[i] lies about at a[i + shift]; differences may move it by MAX_EDITS / 2 either way
+    // b[i] is at about a[i + shift]; differences may move it by MAX_EDITS / 2 either way
     let from = shift.max(0) as usize;
     let lead = (-shift).max(0) as usize;
-    // A margin of a quarter of the differences keeps Myers within its limit where the shift is
-    // right.
+    // A margin of a quarter of the differences keeps Myers within its limit if the shift is right.
     let until = (from + b.len() - lead.min(b.len()) + MAX_EDITS / 4).min(a.len());
     let Some(part) = a.get(from..until) else {
         return vec![];
@@ -229,7 +232,7 @@ fn shifted(a: &[u32], b: &[u32]) -> Vec<(u32, u32)> {
         .collect()
 }
 
-/// Equal values at equal positions.
+/// Pairs equal values at equal positions.
 fn straight(a: &[u32], b: &[u32]) -> Vec<(u32, u32)> {
     a.iter()
         .zip(b)
@@ -239,7 +242,8 @@ fn straight(a: &[u32], b: &[u32]) -> Vec<(u32, u32)> {
         .collect()
 }
 
-/// Position in a less position in b, by majority of sampled runs; the smallest of equals.
+/// Returns the position in a minus the position in b by majority of sampled runs; the smallest of
+/// equals.
 fn vote(a: &[u32], b: &[u32]) -> Option<isize> {
     let run = RUN.min(b.len());
     let samples = b
@@ -252,7 +256,7 @@ fn vote(a: &[u32], b: &[u32]) -> Option<isize> {
     }
     let mut votes: FxHashMap<isize, usize> = FxHashMap::default();
     for (at, values) in a.windows(run).enumerate() {
-        // a run that is everywhere (fills, views) says nothing and costs much
+        // a run that is everywhere (fills, views) is no evidence and costs much
         for &from in wanted.get(values).into_iter().flatten().take(16) {
             *votes.entry(at as isize - from as isize).or_default() += 1;
         }
@@ -275,7 +279,7 @@ mod tests {
         pairs
     }
 
-    /// A loop body of `ops` names, many of them equal, with step labels between.
+    /// A loop body of `ops` names, many of them equal, with step labels between iterations.
     fn steps(count: u32, ops: u32) -> Vec<u32> {
         (0..count)
             .flat_map(|step| std::iter::once(10_000 + step).chain((0..ops).map(|op| op * op % 17)))
@@ -327,7 +331,7 @@ mod tests {
         let values = |count: u32| -> Vec<u32> { (0..count).collect() };
         let run = |count: u32| anchors(&values(count), &values(count))[0].2;
         assert_eq!((run(31), run(32)), (1, RUN));
-        // the shorter one counts
+        // the shorter one decides
         assert_eq!(anchors(&values(31), &values(100))[0].2, 1);
     }
 
@@ -341,7 +345,7 @@ mod tests {
 
     #[test]
     fn anchors_that_overlap_in_one_sequence_alone_are_passed_over() {
-        // b has a piece of a once more, behind other values
+        // b repeats a piece of a, after other values
         let a: Vec<u32> = (0..40).collect();
         let b: Vec<u32> = (0..8).chain(100..120).chain(4..40).collect();
         assert_eq!(check(&a, &b).len(), a.len());

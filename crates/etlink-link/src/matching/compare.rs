@@ -1,4 +1,4 @@
-//! Do the two traces belong together?
+//! Checks that the two traces belong together.
 
 use crate::error::Error;
 use crate::graph::kinds::MatchRule;
@@ -14,10 +14,10 @@ use etlink_model::{
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Refuses what cannot be linked; notes what the user should know.
+/// Rejects traces that cannot be linked, and adds notes for the user.
 ///
 /// # Errors
-/// See [`Error`]; the first three only without `allow_mismatch`.
+/// See [`Error`]; the first three only occur without `allow_mismatch`.
 pub(crate) fn compare(
     host: &HostTrace,
     device: &DeviceTrace,
@@ -25,7 +25,7 @@ pub(crate) fn compare(
     options: LinkOptions,
     report: &mut LinkReport,
 ) -> Result<(), Error> {
-    // PyTorch writes the process and thread nodes even when its observer saw no op, as in a window
+    // PyTorch writes the process and thread nodes even if its observer saw no op, as in a window
     // that was never reached.
     if (0..host.nodes.len()).all(|node| host.is_root(node)) {
         return Err(Error::EmptyHost {
@@ -33,11 +33,10 @@ pub(crate) fn compare(
         });
     }
     count(host, device, matching, report);
-    // The share of the smaller trace: a host trace of the whole job and ten steps of Kineto still
-    // fit.
+    // The share of the smaller trace: a host trace of the whole job still fits ten steps of Kineto.
     let smaller = report.host_ops.min(device.ops.len() as u64);
     let share = matching.count() as f64 / smaller.max(1) as f64;
-    // ids that agree in name are proof: the windows then overlap by little
+    // ids that agree in name are proof: the windows then overlap only a little
     let by_id = matching.op_rule.contains(&MatchRule::Id);
     let ids_agree = by_id && matching.same_id_other_name * 20 < matching.count();
     if device.ops.is_empty() {
@@ -79,7 +78,7 @@ pub(crate) fn compare(
             )?;
         }
     }
-    // Steps alone tell two windows of one program from each other: all names agree there.
+    // Only steps distinguish two windows of one program: all names agree there.
     match other_steps(host, device) {
         Some(Error::DifferentSteps { host, device, .. }) if options.is_interleaved => {
             report.notes.push(format!(
@@ -107,12 +106,12 @@ pub(crate) fn compare(
     Ok(())
 }
 
-/// Sum over threads of how many entries lie from the first matched one to the last.
+/// Sums, over threads, the number of entries from the first matched one to the last.
 fn stretch<T: Copy + Eq + std::hash::Hash>(
     threads: &[T],
     matched: impl Iterator<Item = bool>,
 ) -> u64 {
-    // per thread: entries seen, place of the first match, place of the last
+    // per thread: entries seen, index of the first match, index of the last
     let mut seen: FxHashMap<T, (u64, u64, u64)> = FxHashMap::default();
     for (thread, partner) in threads.iter().zip(matched) {
         let (place, first, last) = seen.entry(*thread).or_insert((0, u64::MAX, 0));
@@ -127,7 +126,7 @@ fn stretch<T: Copy + Eq + std::hash::Hash>(
         .sum()
 }
 
-/// An error, or with `allow_mismatch` a note of what it would have been.
+/// Returns the error, or with `allow_mismatch` adds it as a note.
 fn refuse(error: Error, options: LinkOptions, report: &mut LinkReport) -> Result<(), Error> {
     if !options.allow_mismatch {
         return Err(error);
@@ -138,7 +137,8 @@ fn refuse(error: Error, options: LinkOptions, report: &mut LinkReport) -> Result
     Ok(())
 }
 
-/// Both traces have step labels but share none: they were recorded at different times.
+/// Returns an error if both traces have step labels but none in common: they were recorded at
+/// different times.
 fn other_steps(host: &HostTrace, device: &DeviceTrace) -> Option<Error> {
     let (of_host, of_device) = (
         steps(&host.nodes.name, &host.names),
@@ -155,7 +155,7 @@ fn other_steps(host: &HostTrace, device: &DeviceTrace) -> Option<Error> {
     })
 }
 
-/// The first few of these labels, for people.
+/// Formats the first few of these labels.
 fn first_steps(steps: &[&str]) -> String {
     const NAMED_STEPS: usize = 5;
     let first = &steps[..steps.len().min(NAMED_STEPS)];
@@ -167,7 +167,7 @@ fn first_steps(steps: &[&str]) -> String {
     first.join(", ") + more
 }
 
-/// The `ProfilerStep#N` labels among `used`, in order of first use.
+/// Returns the `ProfilerStep#N` labels in `used`, in order of first use.
 fn steps<'n>(used: &[NameId], names: &'n Names) -> Vec<&'n str> {
     let mut is_used = vec![false; names.count()];
     used.iter().for_each(|name| is_used[name.index()] = true);
@@ -179,19 +179,19 @@ fn steps<'n>(used: &[NameId], names: &'n Names) -> Vec<&'n str> {
         .collect()
 }
 
-/// This process's global rank, from collectives in which each rank gives its own.
+/// Returns the process's global rank, from collectives in which each rank states its own.
 fn host_rank(host: &HostTrace) -> Option<GlobalRank> {
     let all = &host.collectives;
     let mut records = (0..all.len()).map(|row| all.row(row));
     let record = records.find(|record| states_own_rank(record, record.kind(&host.names)))?;
-    // `Rank` is the place in the group; start and stride of the group make it a global rank.
+    // `Rank` is the index in the group; the group's start and stride convert it to a global rank.
     let from_start = record.rank.checked_mul(record.rank_stride)?;
     from_start.checked_add(record.rank_start).map(GlobalRank)
 }
 
-/// Whether `Rank` of a record is the place of the recording rank in an evenly spaced group.
+/// True if `Rank` of a record is the recording rank's index in an evenly spaced group.
 fn states_own_rank(record: &Collective, kind: CollectiveKind) -> bool {
-    // `Rank` of a send, a broadcast or a reduce can be that of the peer or of the root.
+    // `Rank` of a send, a broadcast or a reduce may be the peer's or the root's.
     let symmetric = matches!(
         kind,
         CollectiveKind::AllReduce
@@ -206,20 +206,20 @@ fn states_own_rank(record: &Collective, kind: CollectiveKind) -> bool {
         && record.rank_stride > 0
 }
 
-/// Counts the host ops that a device trace of the same window would have, and of those what was not
-/// matched, by where it lies.
+/// Counts the host ops that a device trace of the same window would have, and the unmatched ones
+/// among them by position.
 fn count(host: &HostTrace, device: &DeviceTrace, matching: &Matching, report: &mut LinkReport) {
     // few distinct names, many nodes
     let mut known = vec![None; host.names.count()];
     let mut is_op = |node: usize| {
         let name = host.nodes.name[node];
         *known[name.index()].get_or_insert_with(|| {
-            // `## process_group:init ##` is a node that the observer makes itself; Kineto has no
+            // `## process_group:init ##` is a node that the observer itself creates; Kineto has no
             // event for it.
             !host.is_root(node) && !host.names.get(name).contains("process_group:init")
         })
     };
-    // of ops: their number, how many are matched, the first that is, what lies up to the last
+    // ops: total, matched, number before the first match, number up to the last match
     let (mut ops, mut matched, mut before, mut until) = (0, 0, None, 0);
     for node in (0..host.nodes.len()).filter(|&node| is_op(node)) {
         if matching.host_op[node] != OpIdx::NONE {
@@ -229,8 +229,8 @@ fn count(host: &HostTrace, device: &DeviceTrace, matching: &Matching, report: &m
         }
         ops += 1;
     }
-    // The host trace usually covers more than the device trace: what lies before the first match
-    // and after the last is outside the window.
+    // The host trace usually covers more than the device trace: ops before the first match and
+    // after the last are outside the window.
     let among = until - before.unwrap_or(until);
     report.host_ops = ops;
     report.unmatched = UnmatchedCounts {
@@ -241,14 +241,14 @@ fn count(host: &HostTrace, device: &DeviceTrace, matching: &Matching, report: &m
     };
 }
 
-/// Whether two traces say different things of one size.
+/// True if two traces state different sizes.
 fn contradict(host: u64, device: u64) -> bool {
-    // 0 means that the trace does not say: that contradicts nothing.
+    // 0 means that the trace states no size, which contradicts nothing.
     host != 0 && device != 0 && host != device
 }
 
-/// Counts host ops whose recorded parent is not the op that encloses them in time, and
-/// collectives of which the two traces claim different things.
+/// Counts host ops whose recorded parent is not the op that encloses them in time, and collectives
+/// that the two traces describe differently.
 pub(crate) fn differences(
     host: &HostTrace,
     device: &DeviceTrace,
@@ -274,7 +274,7 @@ pub(crate) fn differences(
             .get()
             .map_or(HostIdx::NONE, |parent| matching.op_host[parent.index()]);
         let recorded = host.nodes.parent[node.index()];
-        // ids are unique: the search is only for those that differ
+        // ids are unique: the search is only needed if they differ
         let other = enclosing
             .get()
             .is_some_and(|enclosing| host.nodes.id[enclosing.index()] != recorded);
@@ -309,7 +309,7 @@ mod tests {
     fn sizes_contradict_where_both_traces_say_one() {
         assert!(contradict(4, 8));
         assert!(!contradict(4, 4));
-        // 0: it does not say
+        // 0 means that no size is stated
         for (host, device) in [(0, 8), (8, 0), (0, 0)] {
             assert!(!contradict(host, device), "{host} {device}");
         }

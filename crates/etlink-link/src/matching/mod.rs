@@ -1,12 +1,11 @@
-//! Which CPU op of the device trace is which node of the host trace.
+//! Matches CPU ops of the device trace to nodes of the host trace.
 //!
-//! 1. By id: `rf_id` = `Record function id`, where the names agree too.
-//! 2. By order, where the device trace has no ids (PyTorch 2.3 and before; or no observer
-//!    was running; or the traces are of neighbouring steps): per thread the two sequences of names
-//!    are aligned.
+//! 1. By id: `rf_id` = `Record function id`, if the names agree too.
+//! 2. By order, if the device trace has no ids (PyTorch 2.3 and before; or no observer was running;
+//!    or the traces are of alternating steps): per thread, the two sequences of names are aligned.
 //!
-//! Host threads are numbered 1, 2, 3, … in order of first use, device threads bear the
-//! OS's ids; [`threads`] pairs them.
+//! Host threads are numbered 1, 2, 3, … in order of first use; device threads have the OS's ids.
+//! [`threads`] pairs them.
 
 mod align;
 pub(crate) mod compare;
@@ -24,14 +23,14 @@ use rustc_hash::FxHashMap;
 use std::hash::Hash;
 use threads::pair_threads;
 
-/// Which host node each CPU op is, by op and by node. An op matches one node at most.
+/// Matches between CPU ops and host nodes. Each op matches at most one node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Matching {
     pub(crate) op_host: Vec<HostIdx>,
     pub(crate) op_rule: Vec<MatchRule>,
-    /// Per host node, the op.
+    /// Op of each host node.
     pub(crate) host_op: Vec<OpIdx>,
-    /// Ids that both traces have under different names.
+    /// Number of ids that both traces have under different names.
     pub(crate) same_id_other_name: u64,
 }
 
@@ -51,7 +50,7 @@ impl Matching {
         self.host_op[host.index()] = op;
     }
 
-    /// How many ops are matched.
+    /// Number of matched ops.
     pub(crate) fn count(&self) -> u64 {
         self.op_rule
             .iter()
@@ -60,7 +59,7 @@ impl Matching {
     }
 }
 
-/// Matches by id, or by order where there are no ids that agree.
+/// Matches by id, or by order if no ids agree.
 pub(crate) fn matching(
     host: &HostTrace,
     device: &DeviceTrace,
@@ -68,7 +67,7 @@ pub(crate) fn matching(
 ) -> Matching {
     let symbols = symbols(host, device);
     let mut by_id = by_id(host, device, &symbols, anomalies);
-    // fewer than half of the common ids agreeing in name: the ids are of two processes
+    // if fewer than half of the common ids agree in name, the ids are of two processes
     if by_id.count() > by_id.same_id_other_name {
         return by_id;
     }
@@ -81,8 +80,8 @@ pub(crate) fn matching(
     }
 }
 
-/// Matches traces of neighbouring steps by order. Neither ids nor autograd's sequence numbers can
-/// agree: both go on counting from one step to the next.
+/// Matches traces of alternating steps by order. Neither ids nor autograd's sequence numbers can
+/// agree: both continue to count from one step to the next.
 pub(crate) fn interleaved(host: &HostTrace, device: &DeviceTrace) -> Matching {
     let mut symbols = symbols(host, device);
     let of_host = step_labels(&host.nodes.name, &host.names);
@@ -94,7 +93,7 @@ pub(crate) fn interleaved(host: &HostTrace, device: &DeviceTrace) -> Matching {
     by_sequence(host, device, &nodes, &ops)
 }
 
-/// The `ProfilerStep#N` labels among `used`, by N.
+/// Returns the `ProfilerStep#N` labels in `used`, sorted by N.
 fn step_labels(used: &[NameId], names: &Names) -> Vec<NameId> {
     let mut seen = vec![false; names.count()];
     let mut labels = vec![];
@@ -111,7 +110,7 @@ fn step_labels(used: &[NameId], names: &Names) -> Vec<NameId> {
     labels.into_iter().map(|(_, name)| name).collect()
 }
 
-/// What each node and each op is compared by.
+/// Returns the symbol of each node and each op, for comparison.
 fn symbols_of_ops(host: &HostTrace, device: &DeviceTrace, symbols: &[u32]) -> (Vec<u32>, Vec<u32>) {
     let nodes = host.nodes.name.iter();
     let nodes = nodes.map(|name| symbols[name.index()]).collect();
@@ -119,12 +118,12 @@ fn symbols_of_ops(host: &HostTrace, device: &DeviceTrace, symbols: &[u32]) -> (V
     (nodes, ops)
 }
 
-/// Per host name the same name of the device trace; names that it lacks get numbers of their own.
+/// Maps each host name to the same name of the device trace; names that it lacks get new numbers.
 ///
 /// Kineto rewrites names that JSON would have to escape (`sanitizeStrForJSON` and
-/// `sanitizeForNonReadableChars` in `output_json.cpp`):
-/// `"` to `'`, `\` to `/`, newlines away, and a name with any other control or non-ASCII
-/// character to `unknown`. The host trace keeps them.
+/// `sanitizeForNonReadableChars` in `output_json.cpp`): `"` becomes `'`, `\` becomes `/`, newlines
+/// are dropped, and a name with any other control or non-ASCII character becomes `unknown`. The
+/// host trace keeps them.
 fn symbols(host: &HostTrace, device: &DeviceTrace) -> Vec<u32> {
     let known = device.names.count() as u32;
     let symbol = |id: u32| {
@@ -133,11 +132,11 @@ fn symbols(host: &HostTrace, device: &DeviceTrace) -> Vec<u32> {
             .names
             .find(name)
             .or_else(|| device.names.find(&sanitized(name)));
-        // Numbers above all device names match nothing, but repeat where the host name does: the
+        // Numbers above all device names match nothing, but repeat if the host name does: the
         // alignment sees them as the same gap.
         found.map_or(known + id, |name| name.0)
     };
-    // most strings are no names of nodes
+    // most strings are not names of nodes
     let mut symbols = vec![None; host.names.count()];
     for name in &host.nodes.name {
         symbols[name.index()].get_or_insert_with(|| symbol(name.0));
@@ -151,7 +150,7 @@ fn symbols(host: &HostTrace, device: &DeviceTrace) -> Vec<u32> {
 fn sanitized(name: &str) -> String {
     if name
         .chars()
-        // A newline is only dropped; any other of these makes the whole name `unknown`.
+        // A newline is only dropped; any other of these turns the whole name into `unknown`.
         .any(|c| !c.is_ascii() || c.is_ascii_control() && c != '\n')
     {
         return "unknown".to_owned();
@@ -182,7 +181,7 @@ fn by_id(
         .map(HostIdx::new)
         .filter(|node| ids[node.index()].get().is_some())
         .collect();
-    // in order already but for forks and threads, and so are the ops
+    // sorted already, except for forks and threads; so are the ops
     nodes.sort_by_key(|node| ids[node.index()]);
     // A merged device trace has the ids of several processes, which all count from 1.
     let own = own_process(host, device);
@@ -203,7 +202,7 @@ fn by_id(
         // match anything.
         if symbols[host.nodes.name[node.index()].index()] != device.ops.name[op].0 {
             found.same_id_other_name += 1;
-        // A fork inherits the counter, so that parent and child give the same id to different ops.
+        // A fork inherits the counter, so parent and child give the same id to different ops.
         } else if found.host_op[node.index()] != OpIdx::NONE {
             anomalies.note(AnomalyKind::DuplicateRfId, || {
                 format!("record function id {}", id.0)
@@ -215,7 +214,8 @@ fn by_id(
     found
 }
 
-/// Tells the ops of the host trace's own process, where the device trace has it; else all are.
+/// Returns a test for ops of the host trace's process; all pass if the device trace lacks that
+/// process.
 fn own_process(host: &HostTrace, device: &DeviceTrace) -> impl Fn(usize) -> bool {
     let pid = host.header.pid.map(TrackLabel::Int);
     let mut own: Vec<bool> = device
@@ -223,16 +223,16 @@ fn own_process(host: &HostTrace, device: &DeviceTrace) -> impl Fn(usize) -> bool
         .iter()
         .map(|thread| Some(thread.pid) == pid)
         .collect();
-    // Two runs of one program have different pids and are linked all the same, with a note.
+    // Two runs of one program have different pids. They are linked nevertheless, with a note.
     if !device.ops.thread.iter().any(|thread| own[thread.index()]) {
         own.fill(true);
     }
     move |op| own[device.ops.thread[op].index()]
 }
 
-/// Matches by the order of names. Loops repeat their names: where both traces have autograd's
-/// sequence numbers and these contradict, names alone have met another iteration, and names
-/// with numbers are tried.
+/// Matches by the order of names. Loops repeat their names: if autograd's sequence numbers in the
+/// two traces contradict each other, names alone have matched another iteration, and names with
+/// numbers are tried.
 fn by_order(
     host: &HostTrace,
     device: &DeviceTrace,
@@ -253,7 +253,7 @@ fn by_order(
             .starts_with("autograd::engine::evaluate_function")
     };
     let mut numbered: FxHashMap<(u32, i64), u32> = FxHashMap::default();
-    // Two symbols differ where the name does, or the number.
+    // Two symbols differ if the name or the number differs.
     let mut with_number = |names: &[u32], numbers: &[i64]| -> Vec<u32> {
         let mut symbols = Vec::with_capacity(names.len());
         for (&name, &number) in names.iter().zip(numbers) {
@@ -269,7 +269,7 @@ fn by_order(
     );
     let better = by_sequence(host, device, &nodes, &ops);
     let (agreeing, _) = numbers(host, device, &better);
-    // With numbers in the symbols a missing number is a missing match: a worse alignment must not
+    // With numbers in the symbols, a missing number is a missing match: a worse alignment must not
     // win because nothing in it can contradict.
     if agreeing > 0 && better.count() * 2 > found.count() {
         return better;
@@ -278,8 +278,8 @@ fn by_order(
     found
 }
 
-/// Of the matched ops that have sequence numbers in both traces: how many have the same, and
-/// others.
+/// Counts matched ops with sequence numbers in both traces: those with equal numbers, and those
+/// with different ones.
 fn numbers(host: &HostTrace, device: &DeviceTrace, found: &Matching) -> (u64, u64) {
     let (mut same, mut other) = (0, 0);
     for (op, node) in found
@@ -289,7 +289,7 @@ fn numbers(host: &HostTrace, device: &DeviceTrace, found: &Matching) -> (u64, u6
         .filter_map(|(op, node)| Some((op, node.get()?)))
     {
         match (host.nodes.seq_id[node.index()], device.ops.seq_id[op]) {
-            // Only what both traces number can agree or contradict.
+            // Only ops with a number in both traces can agree or contradict.
             (0.., of_device) if of_device < 0 => {}
             (of_host @ 0.., of_device) if of_host == of_device => same += 1,
             (0.., _) => other += 1,
@@ -299,7 +299,7 @@ fn numbers(host: &HostTrace, device: &DeviceTrace, found: &Matching) -> (u64, u6
     (same, other)
 }
 
-/// Aligns the threads of both sides; the symbols are per node and per op.
+/// Aligns the threads of both traces. Symbols are per node and per op.
 fn by_sequence(
     host: &HostTrace,
     device: &DeviceTrace,
@@ -322,14 +322,14 @@ fn by_sequence(
             found.set(node, op, MatchRule::Order);
         }
     }
-    // Last, since the threads' own matches bound the window in which spare ranges are sought.
+    // Last, since the threads' own matches bound the window in which spare ranges are searched.
     across_threads(host, device, host_symbols, device_symbols, &mut found);
     found
 }
 
-/// Per thread, the symbols of its rows.
+/// Returns the symbols of each thread's rows.
 fn symbols_of_rows<R: TableIdx>(threads: &[Vec<R>], symbols: &[u32]) -> Vec<Vec<u32>> {
-    // Plain numbers: a slice of them is hashed at once, one of ids number by number.
+    // Plain numbers: a slice of them is hashed at once, a slice of ids number by number.
     let mut all = Vec::with_capacity(threads.len());
     for rows in threads {
         let rows = rows.iter();
@@ -338,11 +338,11 @@ fn symbols_of_rows<R: TableIdx>(threads: &[Vec<R>], symbols: &[u32]) -> Vec<Vec<
     all
 }
 
-/// `scope` of user ranges.
+/// `scope` value of user ranges.
 const USER_SCOPE: u8 = 7;
 
-/// Matches user ranges that are on different threads: an asynchronous one (`gloo:all_reduce`) is on
-/// its launcher's thread in the host trace and on that of the worker which ended it in the device
+/// Matches user ranges on different threads. An asynchronous one (`gloo:all_reduce`) is on its
+/// launcher's thread in the host trace, and on the thread of the worker that ended it in the device
 /// trace.
 fn across_threads(
     host: &HostTrace,
@@ -357,7 +357,7 @@ fn across_threads(
         return;
     };
     let after = matched.next_back().map_or(first, |(last, _)| last) + 1;
-    // the window's last ranges may be among those sought
+    // the window's last ranges may be among the wanted ones
     let trailing = host.nodes.scope[after..]
         .iter()
         .take_while(|scope| **scope == USER_SCOPE)
@@ -383,8 +383,8 @@ fn across_threads(
     }
 }
 
-/// Rows of each thread, threads in order of first use: host nodes are in order of begin, ops in
-/// order of time.
+/// Groups rows by thread, with threads in order of first use: host nodes are sorted by start, ops
+/// by time.
 fn by_thread<T: Eq + Hash, R: TableIdx>(rows: impl Iterator<Item = (T, R)>) -> Vec<Vec<R>> {
     let mut slots: FxHashMap<T, usize> = FxHashMap::default();
     let mut threads: Vec<Vec<R>> = vec![];

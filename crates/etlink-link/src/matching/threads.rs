@@ -1,26 +1,25 @@
-//! Which thread of the host trace is which of the device trace, by the names that both run.
+//! Pairs threads of the host trace with threads of the device trace, by the names that both run.
 //!
-//! Threads with most names in common are paired first. Threads that run the same ops are told apart
-//! by their order of first use, which both traces have.
+//! Threads with most names in common are paired first. Threads that run the same ops are
+//! distinguished by their order of first use, which both traces have.
 //!
-//! What each pair has in common is counted where that takes no more than [`MAX_PAIRING_STEPS`]: T
-//! threads make T² pairs. Beyond, threads that run exactly the same names are paired in their
-//! order, and of the rest only threads that share one of their rarest names are compared. O(ops log
-//! ops) then.
+//! Common names are counted for each pair if that takes at most [`MAX_PAIRING_STEPS`]: T threads
+//! make T² pairs. Beyond that, threads that run exactly the same names are paired in order, and of
+//! the rest only threads that share one of their rarest names are compared. That takes O(ops log
+//! ops).
 
 use crate::limits::MAX_PAIRING_STEPS;
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 
-/// How many of a thread's rarest names are looked up, and how many threads that have one are
-/// compared with it.
+/// Number of a thread's rarest names that are looked up, and number of threads compared per name.
 const RAREST: usize = 4;
 const CANDIDATES: usize = 16;
 
-/// The different names of a thread and how often it runs each, by name.
+/// Distinct names of a thread with their number of uses, sorted by name.
 type NameCounts = Vec<(u32, u32)>;
 
-/// A host thread and a device thread, by place, and how many names they have in common.
+/// A host thread and a device thread, by index, with the number of names in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ThreadPair {
     common: u64,
@@ -28,8 +27,8 @@ struct ThreadPair {
     device: usize,
 }
 
-/// Pairs threads one to one; `host` and `device` are the names that each thread runs, threads in
-/// order of first use. Pairs are those with most in common first.
+/// Pairs threads one to one. `host` and `device` list the names that each thread runs, with threads
+/// in order of first use. Pairs with most names in common come first.
 pub(crate) fn pair_threads(host: &[Vec<u32>], device: &[Vec<u32>]) -> Vec<(usize, usize)> {
     let host: Vec<NameCounts> = host.iter().map(|names| name_counts(names)).collect();
     let device: Vec<NameCounts> = device.iter().map(|names| name_counts(names)).collect();
@@ -43,7 +42,7 @@ fn pair_counts(
 ) -> Vec<(usize, usize)> {
     let host_names: usize = host.iter().map(Vec::len).sum();
     let device_names: usize = device.iter().map(Vec::len).sum();
-    // merging every list with every other
+    // cost of merging every list with every other
     let steps = host_names * device.len() + device_names * host.len();
     let mut pairing = Pairing {
         host_free: vec![true; host.len()],
@@ -62,7 +61,7 @@ fn pair_counts(
     pairs.iter().map(|pair| (pair.host, pair.device)).collect()
 }
 
-/// Threads that are paired, and those that are not yet.
+/// Threads that are paired, and threads that are still free.
 struct Pairing {
     host_free: Vec<bool>,
     device_free: Vec<bool>,
@@ -70,7 +69,7 @@ struct Pairing {
 }
 
 impl Pairing {
-    /// Pairs what is free, the candidates with most in common first.
+    /// Pairs free threads, taking candidates with most names in common first.
     fn take(&mut self, mut candidates: Vec<ThreadPair>) {
         candidates.sort_unstable_by_key(|one| (Reverse(one.common), one.host, one.device));
         for candidate in candidates {
@@ -83,7 +82,7 @@ impl Pairing {
     }
 }
 
-/// All pairs that have a name in common. O(threads · names).
+/// Returns all pairs with a name in common. O(threads · names).
 fn all_candidates(host: &[NameCounts], device: &[NameCounts]) -> Vec<ThreadPair> {
     let mut candidates = vec![];
     for (at_host, names) in host.iter().enumerate() {
@@ -108,11 +107,11 @@ fn candidate(
     })
 }
 
-/// Threads that run exactly the same names, the first of them with the first. No other thread can
-/// have more in common.
+/// Pairs threads that run exactly the same names, in order. No other thread can have more in
+/// common.
 fn equal_threads(host: &[NameCounts], device: &[NameCounts]) -> Vec<ThreadPair> {
     let mut by_names: FxHashMap<&NameCounts, Vec<usize>> = FxHashMap::default();
-    // Backwards, so that `pop` gives the first thread first.
+    // Backwards, so that `pop` returns the first thread first.
     for (at, names) in device.iter().enumerate().rev() {
         by_names.entry(names).or_default().push(at);
     }
@@ -125,7 +124,7 @@ fn equal_threads(host: &[NameCounts], device: &[NameCounts]) -> Vec<ThreadPair> 
     equal
 }
 
-/// Free threads that share a name that few threads have.
+/// Returns pairs of free threads that share a rare name.
 fn rare_candidates(
     host: &[NameCounts],
     device: &[NameCounts],
@@ -148,12 +147,12 @@ fn rare_candidates(
                 rarest.push((threads.len(), *name));
             }
         }
-        // A name that few threads run says most about which thread it is.
+        // A name that few threads run identifies a thread best.
         rarest.sort_unstable();
         rarest.truncate(RAREST);
         let mut tried: Vec<usize> = vec![];
         for (count, name) in rarest {
-            // of a name that many have, those at about the same place in the order of first use
+            // for a name of many threads, those at a similar position in the order of first use
             let from = turn.min(count.saturating_sub(CANDIDATES));
             tried.extend(having[&name].iter().skip(from).take(CANDIDATES));
         }
@@ -173,7 +172,7 @@ fn name_counts(names: &[u32]) -> NameCounts {
     equal.map(|names| (names[0], names.len() as u32)).collect()
 }
 
-/// How many names two threads share, repetitions counted.
+/// Counts the names that two threads share, including repetitions.
 fn common(names: &NameCounts, others: &NameCounts) -> u64 {
     let (mut at, mut at_other, mut count) = (0, 0, 0);
     while let (Some((name, times)), Some((other, other_times))) =
@@ -208,7 +207,7 @@ mod tests {
     }
 
     proptest! {
-        /// Threads that have lost some of their names are found again without comparing all with
+        /// Threads that have lost some of their names are still found, without comparing all with
         /// all.
         #[test]
         fn few_candidates_find_what_all_find(

@@ -1,4 +1,4 @@
-//! Kernels of graph launches and the ops of a capture-time trace.
+//! Tests kernels of graph launches with the ops of a capture-time trace.
 //!
 //! ```text
 //! capture  Begin [aten::addmm: gemm] [aten::relu: relu] … End   calls only, nothing runs
@@ -17,7 +17,7 @@ const STREAM: DeviceQueue = DeviceQueue {
     stream: 7,
 };
 
-/// An op of 8 us that launches `kernel` while it is captured.
+/// Draws an op of 8 us that launches `kernel` during capture.
 fn captured_op(
     draw: &mut TraceBuilder,
     thread: ThreadRef,
@@ -32,7 +32,7 @@ fn captured_op(
     draw.captured(thread, (at + 2_000, at + 4_000), kernel);
 }
 
-/// A capture of `(op, kernel)`, 10 us each, from `at` on.
+/// Draws a capture of `(op, kernel)` pairs, 10 us each, starting at `at`.
 fn capture(draw: &mut TraceBuilder, thread: ThreadRef, at: i64, batch: i64, ops: &[(&str, &str)]) {
     let end = at + 10_000 * (ops.len() as i64 + 2);
     draw.annotation(thread, &format!("capture of {batch}"), at, end);
@@ -56,7 +56,7 @@ fn layers(count: usize, last: (&'static str, &'static str)) -> Vec<(&'static str
 const SOFTMAX: (&str, &str) = ("aten::softmax", "softmax");
 const ARGMAX: (&str, &str) = ("aten::argmax", "argmax");
 
-/// A launch of a graph at `at` whose kernels run one after the other, 1 us each.
+/// Draws a graph launch at `at`, whose kernels run in sequence, 1 us each.
 fn replay(draw: &mut TraceBuilder, thread: ThreadRef, at: i64, kernels: &[&str]) {
     let kernels: Vec<GraphKernel<'_>> = kernels
         .iter()
@@ -89,7 +89,7 @@ fn carried(of_replay: &TraceBuilder, of_capture: &TraceBuilder) -> Result<Linked
     Ok(checked(trace))
 }
 
-/// Every device row as `kernel op shapes scope`, in order of time.
+/// Lists every device row as `kernel op shapes scope`, in order of time.
 fn rows(trace: &LinkedTrace) -> Vec<String> {
     let row = |row: usize| {
         let name = trace.device_name(trace.device.rows.name[row]);
@@ -148,7 +148,7 @@ fn several_graphs_replayed_in_another_order() {
 
 #[test]
 fn a_kernel_that_the_replay_lacks() {
-    // of ten: the one that is not there moves none of the others
+    // of ten: the missing one shifts none of the others
     let ops = layers(3, SOFTMAX);
     let (mut of_capture, main) = rocm();
     capture(&mut of_capture, main, 0, 8, &ops);
@@ -177,7 +177,7 @@ fn equal_neighbours_of_a_missing_kernel_stay_open() {
     let (mut of_capture, main) = rocm();
     capture(&mut of_capture, main, 0, 8, &ops);
     let (mut of_replay, main) = rocm();
-    // the first or the second of two kernels named gemm is not there
+    // the first or the second of two kernels named gemm is missing
     let mut fewer = kernels(&ops);
     fewer.remove(4);
     replay(&mut of_replay, main, 0, &fewer);
@@ -214,7 +214,7 @@ fn graphs_of_the_same_kernels_are_not_guessed() {
         }
     );
 
-    // two captures that say the same leave no choice
+    // two captures with equal descriptions leave no choice
     let (mut of_capture, main) = rocm();
     for at in [0, 500_000] {
         capture(&mut of_capture, main, at, 8, &layers(3, SOFTMAX));
@@ -227,7 +227,8 @@ fn graphs_of_the_same_kernels_are_not_guessed() {
 
 #[test]
 fn what_runs_while_a_capture_is_open_is_not_captured() {
-    // an op of another thread launches a kernel that runs, autograd's thread one that is captured
+    // an op of another thread launches a kernel that runs; autograd's thread launches a captured
+    // one
     let ops = [("aten::addmm", "gemm"), ("aten::relu", "relu")];
     let (mut of_capture, main) = rocm();
     capture(&mut of_capture, main, 0, 8, &ops);
@@ -261,7 +262,7 @@ fn streams_of_a_launch_run_side_by_side() {
     let (mut of_capture, main) = rocm();
     capture(&mut of_capture, main, 0, 8, &ops);
     let (mut of_replay, main) = rocm();
-    // captured one after the other, run side by side: conv and tanh beside gemm and relu
+    // captured in sequence, run in parallel: conv and tanh next to gemm and relu
     let side = DeviceQueue {
         stream: 9,
         ..STREAM
@@ -282,7 +283,7 @@ fn streams_of_a_launch_run_side_by_side() {
 
 #[test]
 fn graph_node_ids_order_the_rows_of_a_launch() {
-    // one name on two streams: only the nodes' numbers tell which is which
+    // one name on two streams: only the nodes' numbers distinguish them
     let ops = [
         ("aten::relu", "elementwise"),
         ("aten::tanh", "elementwise"),
@@ -453,7 +454,7 @@ fn a_graph_launch_launches_all_its_rows_and_streams_order_them() {
         .map(|edge| trace.nodes.get(edge.from))
         .collect();
     assert_eq!(causes.len(), 4);
-    // the slice that ends where the launch call begins
+    // the slice that ends at the start of the launch call
     assert!(
         causes
             .iter()
@@ -468,7 +469,7 @@ fn a_graph_launch_launches_all_its_rows_and_streams_order_them() {
 }
 
 proptest! {
-    /// Few names, so that they repeat; each op has a shape of its own, so that a wrong one shows.
+    /// Few names, so they repeat; each op has its own shape, so a wrong one shows.
     #[test]
     fn no_kernel_gets_a_wrong_op(
         names in proptest::collection::vec(0usize..4, 1..60),

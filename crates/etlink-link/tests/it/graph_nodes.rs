@@ -1,4 +1,4 @@
-//! Graph launches whose dependencies the trace has: `testdata/graphs`.
+//! Tests graph launches with recorded dependencies: `testdata/graphs`.
 
 use crate::support::{checked, edges};
 use etlink_kineto::KinetoReadOptions;
@@ -17,7 +17,7 @@ fn linked(text: &[u8], with_dependencies: bool) -> LinkedTrace {
     checked(linked.expect("links"))
 }
 
-/// Of the event waits, how many are inferred.
+/// Counts the inferred event waits.
 fn inferred_waits(trace: &LinkedTrace) -> usize {
     let waits = trace
         .edges

@@ -1,4 +1,4 @@
-//! Work that a thread gives to the autograd engine and waits for.
+//! Tests work that a thread hands to the autograd engine and waits for.
 
 use crate::support::{alone, delays, edges, thread};
 use etlink_link::ranks::{CommExtent, Communication, RankSummary};
@@ -6,8 +6,8 @@ use etlink_link::{EdgeKind, LinkedTrace, ThreadWork};
 use etlink_model::{GlobalRank, NodeIdx, ThreadIdx, TimeNs};
 use etlink_testing::{DeviceQueue, ParamComms, ThreadRef, TraceBuilder};
 
-/// Main runs a forward op, waits, and runs the optimizer; the worker runs two backward ops from 30
-/// to 70 us.
+/// Draws a step: main runs a forward op, waits, and runs the optimizer; the worker runs two
+/// backward ops from 30 to 70 us.
 fn step(draw: &mut TraceBuilder, main: ThreadRef, worker: ThreadRef, number: i64, at: i64) {
     let forward = draw.op(main, "aten::mm", at, at + 20_000);
     draw.sequence(forward, number, 0);
@@ -43,7 +43,7 @@ fn the_giver_waits_from_the_workers_first_op_to_its_last() {
             "aten::mm 100-120"
         ]
     );
-    // the worker does nothing between the two steps but wait for work
+    // between the two steps, the worker only waits for work
     let want = [
         "aten::mm -> boundary",
         "AccumulateGrad -> optimizer",
@@ -74,7 +74,7 @@ fn a_thread_works_while_somebody_waits_for_it() {
         [true, false, false]
     );
     let is_awaited = |thread, at| work.is_awaited(thread, TimeNs(at));
-    // between two ops of one backward pass; before the next one, the worker has nothing to do
+    // between two ops of one backward pass; before the next pass, the worker has nothing to do
     assert!(is_awaited(worker, 52_000) && !is_awaited(worker, 75_000));
     assert!(!is_awaited(worker, 120_000) && is_awaited(worker, 152_000));
     assert!(is_awaited(main, 25_000) && !is_awaited(pool, 50_000));
@@ -200,7 +200,7 @@ fn each_process_counts_its_sequence_numbers_by_itself() {
     );
 }
 
-/// `allreduce` with this number, given by `main` at `at`.
+/// Draws an `allreduce` with this number, handed over by `main` at `at`.
 fn all_reduce(draw: &mut TraceBuilder, main: ThreadRef, number: i64, at: i64) {
     draw.collective(
         main,
@@ -246,7 +246,7 @@ fn gloo_runs_collectives_in_the_order_in_which_they_were_given() {
     );
 }
 
-/// `allreduce` of `elements` in a group of this name, given by `main` at `at`.
+/// Draws an `allreduce` of `elements` in a group of this name, handed over by `main` at `at`.
 fn all_reduce_in(
     draw: &mut TraceBuilder,
     main: ThreadRef,
@@ -263,8 +263,8 @@ fn all_reduce_in(
     draw.collective(main, &comms, at, at + 10_000);
 }
 
-/// What handoffs bring to the threads of workers: elements of the record, and length of the range
-/// in us, by the former.
+/// Lists the collectives handed to workers, as elements of the record and length of the range in
+/// us, sorted by elements.
 fn carried_out(trace: &LinkedTrace) -> Vec<(u64, i64)> {
     let summary = RankSummary::from_trace(trace, GlobalRank(0));
     let length = |extent: &CommExtent| extent.end_ns.since(extent.start_ns) / 1_000;
@@ -274,7 +274,7 @@ fn carried_out(trace: &LinkedTrace) -> Vec<(u64, i64)> {
     all
 }
 
-/// Names, starts and lengths in us of the communications.
+/// Lists names, starts and lengths in us of the communications.
 fn communications(trace: &LinkedTrace) -> Vec<String> {
     let nodes = trace.nodes.indices().map(|node| trace.nodes.get(node));
     let nodes = nodes.filter(|node| trace.is_communication(node));
@@ -339,7 +339,7 @@ fn groups_of_gloo_have_queues_of_their_own() {
         all_reduce_in(&mut draw, main, ("A", 2), 2_000_000, 20_000);
         all_reduce_in(&mut draw, main, ("B", 1), 10, 40_000);
         all_reduce_in(&mut draw, main, ("A", 3), 3_000_000, 60_000);
-        // where B's worker begins before A's, the sizes of A's queue alone do not say whose it is
+        // if B's worker begins before A's, the sizes of A's queue alone do not identify the owner
         let first = if other_first { 60_000 } else { 5_000 };
         draw.annotation(of_a, "gloo:all_reduce", first, first + 100_000);
         draw.annotation(of_b, "gloo:all_reduce", 55_000, 75_000);
@@ -393,8 +393,8 @@ fn who_rests_until_its_collective_has_ended_waits_for_it() {
 
 #[test]
 fn what_a_worker_begins_before_its_work_has_ended_is_no_part_of_that() {
-    // whole microseconds: the range begins before the last op has ended, and outlasts the giver's
-    // wait
+    // whole microseconds: the range begins before the last op has ended, and outlasts the wait of
+    // the thread that handed it over
     let mut draw = TraceBuilder::default();
     let (main, worker) = (draw.thread(), draw.thread());
     step(&mut draw, main, worker, 7, 0);
@@ -452,9 +452,8 @@ fn the_reducer_waits_at_the_end_of_the_backward_pass() {
     }
 }
 
-/// A backward pass with DDP from 20 to 90 us, which gives all-reduces to a thread each. The rest of
-/// the ops of `main` are copies of `reducer`, which begin at these times and take 5 us, and an
-/// optimizer's.
+/// A backward pass with DDP from 20 to 90 us, which hands each all-reduce to its own thread. The
+/// other ops of `main` are copies of `reducer`, 5 us each from these times, and an optimizer's.
 fn reduced_step(ranges: &[[i64; 2]], copies: &[i64], optimizer: i64) -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
@@ -476,7 +475,7 @@ fn reduced_step(ranges: &[[i64; 2]], copies: &[i64], optimizer: i64) -> TraceBui
     draw
 }
 
-/// When the transfers end, in us.
+/// Ends of the transfers, in us.
 fn transfer_ends(trace: &LinkedTrace) -> Vec<i64> {
     let nodes = trace.nodes.indices().map(|node| trace.nodes.get(node));
     let transfers = nodes.filter(|node| trace.is_communication(node));

@@ -1,4 +1,4 @@
-//! Metrics of kernels, joined by name, grid and order of launch.
+//! Tests the join of kernel metrics by name, grid and order of launch.
 
 use crate::support::alone;
 use etlink_link::roofline::{RooflineFormula, op_work, row_work};
@@ -6,7 +6,7 @@ use etlink_link::{LinkedTrace, join_counter_ranges, join_kernel_metrics};
 use etlink_model::{MetricProfile, ProfiledKernel, ProfiledMetric, RowIdx};
 use etlink_testing::{DeviceQueue, TraceBuilder};
 
-/// A trace with these kernels, one after the other; all have the grid that the drawing gives them.
+/// A trace with these kernels in sequence, all with the drawing's default grid.
 fn kernels(names: &[&str]) -> LinkedTrace {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
@@ -37,7 +37,7 @@ fn profile(kernels: &[(&str, i64, &str, &str, f64)]) -> MetricProfile {
     profile
 }
 
-/// The value of each kernel's only metric; none where it has none.
+/// Value of each kernel's only metric; `None` without a metric.
 fn values(trace: &LinkedTrace) -> Vec<Option<f64>> {
     let value = |row: usize| {
         let places = trace.row_metrics(RowIdx::new(row));
@@ -53,7 +53,7 @@ fn kernels_of_one_name_are_joined_in_order_of_launch() {
     let join = join_kernel_metrics(
         &mut trace,
         &profile(&[
-            // blanks are the demangler's
+            // blanks depend on the demangler
             ("void gemm<4>(float *)", 1, "m", "", 1.0),
             ("void gemm<4>(float *)", 1, "m", "", 3.0),
             ("relu", 1, "m", "", 2.0),
@@ -155,7 +155,7 @@ fn measured_work_stands_for_what_formulas_say() {
     join_kernel_metrics(&mut trace, &other);
     let work = row_work(&trace, &op_work(&trace));
     assert_eq!(work[0].bytes, 2_000_000);
-    // a fused multiplication and addition is two
+    // a fused multiplication and addition counts as two
     assert_eq!(
         (work[1].operations, work[1].formula),
         (1_000, RooflineFormula::Measured)

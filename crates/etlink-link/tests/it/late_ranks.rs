@@ -1,9 +1,9 @@
-//! Programs of 2 to 16 ranks in which one rank is late, and whom the ranks are said to wait for.
+//! Tests programs of 2 to 16 ranks in which one rank is late, and the ranks charged with the waits.
 //!
 //! A program trains in steps on a grid of ranks: tensor-parallel groups meet in every layer,
-//! data-parallel ones in every layer of the backward pass, stages of a pipeline send to each other.
-//! It is run twice on paper, with the delay and without. What the ranks waited longer with it is
-//! the delay's doing, and has to be charged to the rank that was made late.
+//! data-parallel ones in every layer of the backward pass, and pipeline stages send to each other.
+//! It is simulated twice, with the delay and without. The additional waits of the ranks are caused
+//! by the delay, and must be charged to the delayed rank.
 
 use crate::support::device;
 use etlink_link::LinkOptions;
@@ -16,15 +16,15 @@ use etlink_testing::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
 use std::collections::{BTreeMap, VecDeque};
 
 const US: i64 = 1_000;
-/// What a layer computes; ranks differ by 5 % of it.
+/// Computing time of a layer; ranks differ by 5 % of it.
 const LAYER: i64 = 200 * US;
 const TRANSFER: i64 = 20 * US;
-/// Of each kind of delay.
+/// Number of programs per kind of delay.
 const PROGRAMS: u64 = 12;
 const COMPUTE: i64 = 7;
 const NCCL: i64 = 20;
 
-/// SplitMix64.
+/// Random numbers by SplitMix64.
 struct Random(u64);
 
 impl Random {
@@ -45,7 +45,7 @@ impl Random {
     }
 }
 
-/// What a rank does, in its order.
+/// A rank's actions, in order.
 #[derive(Clone, Debug)]
 enum Doing {
     Begin,
@@ -59,7 +59,7 @@ enum Doing {
 struct Meet {
     group: String,
     ranks: Vec<u64>,
-    /// From and to, of a message.
+    /// Sender and receiver of a message.
     message: Option<(usize, usize)>,
 }
 
@@ -76,7 +76,7 @@ impl Grid {
         self.tensor * self.data * self.stages
     }
 
-    /// Place in the tensor group, in the data group, and stage.
+    /// Returns the index in the tensor group, the index in the data group, and the stage.
     fn place(self, rank: usize) -> (usize, usize, usize) {
         let of_stage = rank / self.tensor;
         (
@@ -121,13 +121,13 @@ fn group(name: String, ranks: Vec<u64>) -> Meet {
     }
 }
 
-/// A message as its receiver has it.
+/// Converts a message to its receiver's view.
 fn received(mut meet: Meet) -> Meet {
     meet.message = meet.message.map(|(own, peer)| (peer, own));
     meet
 }
 
-/// The programs of all ranks.
+/// Draws the programs of all ranks.
 fn programs(grid: Grid, steps: usize, random: &mut Random) -> Vec<Vec<Doing>> {
     let layers = 1 + random.below(3);
     let mut programs = vec![];
@@ -178,13 +178,14 @@ fn work(random: &mut Random) -> Doing {
     Doing::Work(LAYER + random.below(LAYER as usize / 20) as i64)
 }
 
-/// A program as it ran: when each doing of each rank began and ended.
+/// Simulated times of a program: start and end of each action of each rank.
 struct Ran {
     spans: Vec<Vec<(i64, i64)>>,
     waited: i64,
 }
 
-/// Runs the programs: all sides of a meeting end together, [`TRANSFER`] after the last came.
+/// Simulates the programs: all sides of a meeting end together, [`TRANSFER`] after the last
+/// arrival.
 fn execute(programs: &[Vec<Doing>], begins: &[i64]) -> Ran {
     let mut spans: Vec<Vec<(i64, i64)>> = vec![vec![]; programs.len()];
     let mut now = begins.to_vec();
@@ -226,7 +227,7 @@ fn execute(programs: &[Vec<Doing>], begins: &[i64]) -> Ran {
     Ran { spans, waited }
 }
 
-/// The device trace of a rank, whose clock is ahead by so much.
+/// Draws the device trace of a rank, whose clock is `ahead`.
 fn draw(rank: usize, programs: &[Vec<Doing>], ran: &Ran, ahead: i64) -> TraceBuilder {
     let mut draw = TraceBuilder::new(KinetoFlavour::Cuda);
     draw.distributed(rank as i64, programs.len() as i64)
@@ -235,7 +236,7 @@ fn draw(rank: usize, programs: &[Vec<Doing>], ran: &Ran, ahead: i64) -> TraceBui
     let mut numbers: BTreeMap<&str, i64> = BTreeMap::new();
     let mut begin = 0;
     for (doing, &(start, end)) in programs[rank].iter().zip(&ran.spans[rank]) {
-        // the host is just ahead of the device
+        // the host is slightly ahead of the device
         let (op, call) = (
             (start - 8 * US, start - 4 * US),
             (start - 7 * US, start - 5 * US),
@@ -246,7 +247,7 @@ fn draw(rank: usize, programs: &[Vec<Doing>], ran: &Ran, ahead: i64) -> TraceBui
                 draw.annotation(main, &format!("ProfilerStep#{}", step + 5), begin, end);
             }
             Doing::Work(_) => {
-                // the first work of a step is launched as the step begins
+                // the first work of a step is launched at the start of the step
                 let launch = (start.max(begin + US), start.max(begin + US) + US);
                 let kernel = (launch.1 + US, end);
                 draw.launch(main, launch, DeviceQueue::stream(COMPUTE), "gemm", kernel);
@@ -281,7 +282,7 @@ fn draw(rank: usize, programs: &[Vec<Doing>], ran: &Ran, ahead: i64) -> TraceBui
     draw
 }
 
-/// Of which kind the delay is.
+/// Kind of the delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Plant {
     /// A rank takes longer, and all others are in its groups.
@@ -290,22 +291,22 @@ enum Plant {
     HandedOn,
     /// A rank begins its recording later.
     BeganLate,
-    /// One takes longer, another begins later.
+    /// One rank takes longer, another begins later.
     Both,
 }
 
-/// What the ranks were charged with more than in the program without a delay, and the truth.
+/// Increase of the ranks' charges over the program without a delay, and the truth.
 #[derive(Debug)]
 struct Verdict {
-    /// Per rank, for what it did.
+    /// Charges of each rank for its work.
     caused: Vec<i64>,
-    /// Per rank, because it began later.
+    /// Charges of each rank for beginning later.
     began_late: Vec<i64>,
-    /// The rank that took longer.
+    /// Rank that took longer.
     late: Option<usize>,
-    /// The rank that began later.
+    /// Rank that began later.
     beginner: Option<usize>,
-    /// What the ranks waited more.
+    /// Additional waiting time of the ranks.
     waited: i64,
     stages: usize,
 }
@@ -334,7 +335,7 @@ fn planted(plant: Plant, seed: u64) -> Verdict {
         data,
         stages,
     };
-    // The rank that begins later hides what another does before the first meeting of all.
+    // A rank that begins later hides the delays of others before the first meeting of all ranks.
     let first_step = usize::from(plant == Plant::Both);
     let steps = first_step + 1 + random.below(2);
     let usual = programs(grid, steps, &mut random);
@@ -378,12 +379,12 @@ fn planted(plant: Plant, seed: u64) -> Verdict {
     }
 }
 
-/// Far more than the ranks differ by anyway.
+/// Draws a delay far longer than the usual differences between ranks.
 fn delay(random: &mut Random) -> i64 {
     LAYER * (5 + random.below(25) as i64)
 }
 
-/// Draws, reads and joins a program; also what its ranks waited in truth.
+/// Draws, reads and joins a program; also returns the true waiting time of its ranks.
 fn analysed(programs: &[Vec<Doing>], begins: &[i64], clocks: &[i64]) -> (Vec<StragglerStats>, i64) {
     let ran = execute(programs, begins);
     let summaries: Vec<RankSummary> = (0..programs.len())
@@ -415,9 +416,9 @@ fn analysed(programs: &[Vec<Doing>], begins: &[i64], clocks: &[i64]) -> (Vec<Str
     (stats, ran.waited)
 }
 
-/// Whether the planted ranks are those for whom was waited most, with at least 90 % of the waiting
-/// that they made, and others with less than 5 % of that. In pipelines, where a delay also decides
-/// behind which of many ranks the others wait for their turn, at least 75 %.
+/// True if the delayed ranks are charged most, with at least 90 % of the waiting that they caused,
+/// and others with less than 5 % of it. In pipelines the minimum is 75 %, since a delay also
+/// decides which of many ranks the others queue behind.
 fn is_right(verdict: &Verdict) -> bool {
     let (mut to_planted, mut to_others) = (0, 0);
     for (charges, planted) in [

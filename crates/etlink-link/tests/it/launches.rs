@@ -1,4 +1,4 @@
-//! Which call launched a device row.
+//! Tests which call launched a device row.
 
 use crate::support::{alone, anomalies, launches};
 use etlink_link::NoLaunch;
@@ -84,7 +84,7 @@ fn a_graph_launch_owns_all_kernels_of_the_graph() {
     assert_eq!(anomalies(&trace), []);
 }
 
-/// Two processes whose correlation ids count alike, each with a device of its own.
+/// Two processes whose correlation ids are equal, each with its own device.
 ///
 /// ```text
 /// pid 1000  launch 2 -  launch 3 -       device 0   . a ==   . a ==
@@ -284,9 +284,9 @@ fn a_row_that_starts_before_its_call_keeps_it_within_what_clocks_err() {
     for (start, launched, corrected) in [
         (2_000_000, true, false),
         (1_998_000, true, false),
-        // the clock is set by this row
+        // this row sets the clock
         (1_997_999, true, false),
-        // so early a row alone sets no clock
+        // a single row this early does not set the clock
         (1_899_999, true, true),
         (1_000_000, true, true),
         (999_999, false, false),
@@ -298,7 +298,7 @@ fn a_row_that_starts_before_its_call_keeps_it_within_what_clocks_err() {
         draw.launch(main, launch, STREAM, "gemm", (start, 2_500_000));
         let trace = alone(&draw);
         assert_eq!(trace.report.launched, u64::from(launched), "{start}");
-        // which op it is of is known all the same
+        // its op is known nevertheless
         assert_eq!(launches(&trace), ["gemm <- cudaLaunchKernel of aten::mm"]);
         let count = |kind| trace.report.anomalies.count(kind);
         assert_eq!(

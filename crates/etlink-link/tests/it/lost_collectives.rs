@@ -1,5 +1,5 @@
-//! Ranks of which one lost rows of its collectives: what is left of them is compared as it was, and
-//! nobody is blamed for what is missing.
+//! Tests ranks of which one lost rows of its collectives: the remaining ones are compared as
+//! before, and nobody is blamed for missing ones.
 
 use crate::support::device;
 use etlink_link::LinkOptions;
@@ -11,19 +11,19 @@ use std::collections::BTreeSet;
 const US: i64 = 1_000;
 const COLLECTIVES: usize = 40;
 
-/// Where a drawn rank says what its kernels communicate.
+/// Place of the communication records of a drawn rank.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Record {
     Numbered,
     WithoutNumber,
-    /// In the arguments of kernels alone.
+    /// In the arguments of kernels only.
     OfKernels,
-    /// There too, and no op is around a launch.
+    /// In the arguments of kernels, without any op around a launch.
     WithoutOps,
 }
 
-/// A rank that computes and reduces in turn; rank 1 comes `number` us later to the reduction of
-/// that number.
+/// Draws a rank that alternates computation and reductions. Rank 1 arrives at each reduction late,
+/// by its number in us.
 fn rank(rank: i64, record: Record) -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     draw.origin(1_000_000 * US);
@@ -79,7 +79,7 @@ fn is_collective(device: &DeviceTrace, row: usize) -> bool {
     device.names.get(device.rows.name[row]).starts_with("nccl")
 }
 
-/// The places of the rows that are collectives, in order.
+/// Indexes of the rows that are collectives, in order.
 fn collectives(device: &DeviceTrace) -> Vec<usize> {
     (0..device.rows.len())
         .filter(|row| is_collective(device, *row))
@@ -97,7 +97,7 @@ fn summary(device: DeviceTrace, rank: i64) -> RankSummary {
     RankSummary::from_trace(&trace, GlobalRank(rank))
 }
 
-/// What is compared: per collective, how much later rank 1 came, us.
+/// Delays of rank 1 in us, for each collective that is compared.
 fn compared(ranks: &[RankSummary], join: &RunJoin) -> Vec<i64> {
     let skews = collective_skews(ranks, join, &[]);
     let mut all: Vec<i64> = skews.iter().map(|skew| skew.skew_ns / US).collect();
@@ -148,7 +148,7 @@ fn a_lost_row_of_a_collective_shifts_no_other_and_blames_nobody() {
                 if is_named {
                     assert_eq!(late, truth, "{case}");
                 } else {
-                    // which ones are left is not known
+                    // the remaining ones cannot be identified
                     assert_eq!(late, Vec::<i64>::new(), "{case}");
                 }
                 let waited: i64 = straggler_stats(&ranks, &join, &[])
@@ -166,7 +166,7 @@ fn calls_alone_are_not_compared_with_device_rows() {
     let mut second = device(&rank(1, Record::WithoutNumber));
     let all = 0..second.rows.len();
     lose(&mut second, &all.collect());
-    // recorded with the activity CPU alone
+    // recorded with only the CPU activity
     second.retain_calls(&vec![false; second.calls.len()]);
     let ranks = [
         summary(device(&rank(0, Record::WithoutNumber)), 0),

@@ -1,4 +1,4 @@
-//! The linker through the real readers: drawn programs, recorded pairs, random programs.
+//! Tests the linker through the real readers: drawn programs, recorded pairs, random programs.
 
 #[cfg(test)]
 mod capture;

@@ -1,11 +1,11 @@
-//! Which op is which host node.
+//! Tests the matching of ops and host nodes.
 
 use crate::support::{both, checked, device, host, pair};
 use etlink_link::{LinkOptions, LinkedTrace, MatchRule};
 use etlink_model::{AnomalyKind, TrackLabel};
 use etlink_testing::{DeviceQueue, HostSchema, RecordIds, TraceBuilder};
 
-/// Two steps of `step_ops` ops with a launch each, on one thread of process 1000.
+/// Draws two steps of `step_ops` ops with a launch each, on one thread of process 1000.
 pub(crate) fn training(pid: i64, first_step: i64, names: [&str; 3]) -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     let main = draw.process(pid).thread();
@@ -38,7 +38,7 @@ fn matched(trace: &LinkedTrace, rule: MatchRule) -> u64 {
     trace.report.matched.get(&rule).copied().unwrap_or(0)
 }
 
-/// Whether every matched op has a host node of the same name.
+/// True if every matched op has a host node with the same name.
 fn names_agree(trace: &LinkedTrace) -> bool {
     let host = trace.host.as_ref().expect("a host trace");
     let agrees = |op: usize| {
@@ -162,7 +162,7 @@ fn by_order_threads_are_paired_by_what_they_run() {
 
 #[test]
 fn by_order_threads_that_run_the_same_are_told_apart_by_first_use() {
-    // in the file the later thread comes first
+    // the later thread comes first in the file
     let mut draw = TraceBuilder::default();
     let threads = [draw.thread(), draw.thread(), draw.thread()];
     for (thread, late) in [(2, 200), (1, 100), (0, 0)] {
@@ -224,7 +224,7 @@ fn by_order_a_range_of_a_worker_leaves_those_that_are_matched() {
     assert!(names_agree(&trace));
 }
 
-/// A loop whose ops have autograd's sequence numbers, those that `number` gives.
+/// Draws a loop whose ops have the sequence numbers of autograd that `number` returns.
 fn numbered(number: impl Fn(i64) -> Option<i64>) -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
@@ -305,7 +305,7 @@ fn two_runs_of_one_program_are_linked_and_noted_first() {
 #[test]
 fn interleaved_steps_are_matched_by_order_and_their_labels_by_place() {
     let (mut of_host, mut of_device) = (training(1000, 2, NAMES), training(1000, 4, NAMES));
-    // the profiler ran without the observer, which counts the ids
+    // the profiler ran without the observer, which assigns the ids
     of_host.record_ids(RecordIds::Absent);
     of_device.record_ids(RecordIds::Absent);
     let options = LinkOptions {
@@ -338,13 +338,13 @@ fn ids_used_twice_match_once() {
     assert_eq!(trace.report.anomalies.count(AnomalyKind::DuplicateRfId), 1);
 }
 
-/// Processes of a merged device trace count their ids from 1 each.
+/// Processes of a merged device trace all count their ids from 1.
 #[test]
 fn ids_of_another_process_match_nothing() {
     let mut draw = training(1000, 2, NAMES);
     let own = host(&draw);
     let other = draw.thread();
-    // behind the others, so that they have the ids that the host trace has
+    // after the others, so that they have the ids of the host trace
     draw.op(other, NAMES[0], 3_000_000, 3_005_000);
     let mut merged = device(&draw);
     let threads = &merged.ops.thread;

@@ -1,4 +1,4 @@
-//! Program order, stream order, boundaries, sums.
+//! Tests program order, stream order, boundaries, and sums.
 
 use crate::support::{alone, anomalies, edges, thread};
 use etlink_link::{EdgeKind, NodeKind};
@@ -115,7 +115,7 @@ fn rows_that_overlap_on_a_stream_have_no_order_between_them() {
     assert_eq!(anomalies(&trace), [(AnomalyKind::StreamOverlap, 1)]);
 }
 
-/// Two launches and their rows on one stream, in us.
+/// Draws two launches and their rows on one stream, in us.
 fn two_launches(first: (i64, i64), second: (i64, i64), other_process: bool) -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     let us = |span: (i64, i64)| (span.0 * 1_000, span.1 * 1_000);
@@ -141,7 +141,7 @@ fn a_launch_that_starts_before_its_predecessor_ends_follows_it_if_it_ends_later(
         ((10, 60), (40, 59), false, false),
         ((10, 60), (56, 80), true, true),
         ((10, 60), (55, 80), true, false),
-        // the row that was launched later starts first: not in the order of the launches
+        // the row launched later starts first: contradicts the order of the launches
         ((40, 80), (10, 60), false, false),
     ] {
         let trace = alone(&two_launches(first, second, other_process));
@@ -217,7 +217,7 @@ fn ops_of_no_length_have_a_node() {
 
 #[test]
 fn whole_microseconds_nest_too() {
-    // the 2021 format rounds both ends: the call seems to outlast its op
+    // the 2021 format rounds both ends: the call appears to outlast its op
     let mut draw = TraceBuilder::new(KinetoFlavour::Cuda2021);
     let main = draw.thread();
     draw.op(main, "a", 1_900, 20_100);

@@ -1,4 +1,4 @@
-//! Which op owns a device row.
+//! Tests the owners of device rows.
 
 use crate::support::{alone, both, launches};
 use etlink_link::NodeKind;

@@ -1,4 +1,4 @@
-//! Recorded pairs: matching by order against the truth that the ids tell.
+//! Tests recorded pairs: matching by order, compared with the true matches by id.
 
 use crate::support::checked;
 use etlink_link::ranks::{CommExtent, RankSummary};
@@ -6,7 +6,7 @@ use etlink_link::{EdgeKind, LinkOptions, LinkedTrace};
 use etlink_model::{AnomalyKind, DeviceTrace, GlobalRank, HostIdx, HostTrace, RfId};
 use flate2::read::MultiGzDecoder;
 
-/// The recordings of PyTorch 2.15 and their ranks.
+/// Recordings of PyTorch 2.15, with their number of ranks.
 const PAIRS: [(&str, usize); 14] = [
     ("mlp", 1),
     ("conv", 1),
@@ -135,7 +135,7 @@ fn messages_without_rows_of_their_waits_end_with_their_ranges() {
         assert_eq!(with.len(), without.len());
         for (with, without) in with.iter().zip(&without) {
             assert!(without.is_transfer);
-            // the wait ends a little behind the range, or before it
+            // the wait ends shortly after the range, or before it
             assert!(
                 (with.end_ns - without.end_ns).0.abs() < 200_000,
                 "{with:?} {without:?}"
@@ -175,7 +175,7 @@ fn sequence_numbers_tell_which_iteration_it_is() {
         .iter()
         .position(|name| *name == label)
         .expect("its range");
-    // the device trace of the second iteration alone, without its label and without ids
+    // the device trace of only the second iteration, without its label and without ids
     let rest: Vec<u32> = (second as u32 + 1..device.ops.len() as u32).collect();
     device.ops.reorder(&rest);
     let truth = std::mem::replace(&mut device.ops.rf_id, vec![RfId(0); rest.len()]);

@@ -1,5 +1,5 @@
-//! Random programs: whatever is drawn, the graph is acyclic and forward, has every row, and loses
-//! no time.
+//! Random programs: the graph must always be acyclic and forward, contain every row, and lose no
+//! time.
 
 use crate::support::{both, checked, device};
 use etlink_link::LinkOptions;

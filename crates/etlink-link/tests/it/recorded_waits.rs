@@ -1,10 +1,10 @@
-//! Waits of threads for each other, as `etlink record` puts them into the device trace.
+//! Tests waits between threads, as `etlink record` writes them to the device trace.
 
 use crate::support::{alone, delays, edges, thread};
 use etlink_link::EdgeKind;
 use etlink_testing::TraceBuilder;
 
-/// A wait of thread `tid`, microseconds. `after`, `frees`: 0 = none.
+/// Draws a wait of thread `tid`, in microseconds. In `after` and `frees`, 0 means none.
 fn wait(draw: &mut TraceBuilder, tid: u32, span: (u32, u32), (after, frees): (u32, u32)) {
     let (start, duration) = (span.0, span.1 - span.0);
     draw.raw(&format!(
@@ -13,7 +13,7 @@ fn wait(draw: &mut TraceBuilder, tid: u32, span: (u32, u32), (after, frees): (u3
     ));
 }
 
-/// The numbers of the first two threads that a builder draws.
+/// Numbers of the first two threads that a builder draws.
 const MAIN: u32 = 1000;
 const OTHER: u32 = 1001;
 
@@ -66,7 +66,7 @@ fn a_put_into_a_full_queue_waits_for_the_get_before_it_releases() {
         .filter(|node| node.track.0 == 1)
         .map(|node| format!("{} {}+{}", trace.name(&node), node.start.0, node.duration.0))
         .collect();
-    // the release stands behind the wait, or a later put would not delay the get
+    // the release is after the wait, or a later put would not delay the get
     assert_eq!(slices[1..], ["make 0+10000", "host gap 42000+0"]);
 }
 

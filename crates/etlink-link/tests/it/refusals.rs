@@ -1,4 +1,4 @@
-//! What is not linked, and that `allow_mismatch` links it.
+//! Tests that some pairs are not linked, and that `allow_mismatch` links them.
 
 use crate::matching::{NAMES, training};
 use crate::support::{device, host, pair};

@@ -1,5 +1,5 @@
-//! Damage of device rows: four cases that recorders were seen to write, and damage drawn over traces
-//! of a machine that has none.
+//! Tests damaged device rows: four kinds of damage written by real recorders, and damage drawn over
+//! healthy traces of a machine.
 
 use crate::support::{anomalies, device};
 use etlink_link::{LinkOptions, LinkedTrace, judge_rows, link};
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 const US: i64 = 1_000;
 const MS: i64 = 1_000 * US;
 
-/// Two steps, in each of which kernels of two ops alternate on one stream, from `begin` on.
+/// Draws two steps from `begin`, in each of which kernels of two ops alternate on one stream.
 fn two_steps(launch: &str, kernels: i64, begin: i64) -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
@@ -39,7 +39,7 @@ fn linked(device: DeviceTrace) -> LinkedTrace {
     link(None, device, LinkOptions::default()).expect("links")
 }
 
-/// What was found of device rows.
+/// Anomalies found in device rows.
 fn row_damage(trace: &LinkedTrace) -> Vec<(AnomalyKind, u64)> {
     let mut all = anomalies(trace);
     all.retain(|(kind, _)| kind.is_of_rows());
@@ -50,7 +50,7 @@ fn unknown(trace: &LinkedTrace) -> &[(TimeNs, TimeNs)] {
     &trace.device.row_sanity.as_ref().expect("judged").unknown
 }
 
-/// Drops the rows of which `is_lost` says so, by their places.
+/// Drops the rows at the indexes for which `is_lost` returns true.
 fn lose(device: &mut DeviceTrace, is_lost: impl Fn(usize) -> bool) {
     let keep: Vec<bool> = (0..device.rows.len()).map(|row| !is_lost(row)).collect();
     device.retain_rows(&keep);
@@ -58,7 +58,7 @@ fn lose(device: &mut DeviceTrace, is_lost: impl Fn(usize) -> bool) {
 
 #[test]
 fn a_row_over_later_rows_of_its_stream_ends_where_the_next_begins() {
-    // in the middle, near the end, over the last row, several, and behind all else
+    // in the middle, near the end, over the last row, several, and after everything else
     for overlong in [&[10usize][..], &[70], &[78], &[3, 30, 31, 60], &[79]] {
         let mut trace = device(&two_steps("cudaLaunchKernel", 40, MS));
         for row in overlong {
@@ -132,7 +132,7 @@ fn rows_that_overlap_by_dependent_launches_or_inside_a_graph_are_right() {
     let long = draw.next_correlation();
     draw.call(main, "cudaLaunchKernelExC", (21 * MS, 21 * MS + US), long);
     draw.kernel(stream, "first", (21 * MS, 23 * MS), long);
-    // begins long before the first one ends, and ends behind it
+    // begins long before the first one ends, and ends after it
     let next = draw.next_correlation();
     draw.call(
         main,
@@ -179,7 +179,7 @@ fn lost_rows_make_time_unknown() {
     let [(from, until)] = unknown(&trace) else {
         panic!("one stretch");
     };
-    // from the first launch without a row until the next row that there is
+    // from the first launch without a row until the next existing row
     assert_eq!(
         [from.0, until.0],
         [
@@ -238,7 +238,7 @@ fn what_is_captured_and_memsets_of_nothing_need_no_rows() {
     for number in 0..40 {
         call(main, "cudaMemsetAsync", 23 * MS + number * 2 * US);
     }
-    // a single launch that failed
+    // a single failed launch
     call(main, "cudaLaunchKernel", 24 * MS);
     let trace = linked(device(&draw));
     assert_eq!(row_damage(&trace), []);
@@ -274,7 +274,7 @@ fn rows_of_a_shared_correlation_go_to_the_launches_in_order() {
         }
     }
 
-    // of two launches without a row each may be the one whose row it is
+    // the row may belong to either of the two launches without a row
     let mut trace = device(&two_steps("hipLaunchKernel", 36, MS));
     trace.rows.correlation[21] = trace.rows.correlation[20];
     lose(&mut trace, |row| row == 22);
@@ -308,10 +308,10 @@ fn losses_with_hundreds_of_rows_between_them_are_two_stretches() {
     assert_eq!(unknown(&trace).len(), 2, "{:?}", unknown(&trace));
 }
 
-/// Where a recorder gave a row the id of another launch, among launches that have their own.
+/// Drawn rows carry the id of another launch, among launches that have their own rows.
 #[test]
 fn rows_of_a_shared_correlation_pass_by_launches_that_have_a_row() {
-    // per launch of a period: whose id its row has
+    // per launch of a period: index of the launch whose id its row has
     let periods: [&[usize]; 8] = [
         &[0, 1, 0],
         &[2, 1, 2],
@@ -322,7 +322,7 @@ fn rows_of_a_shared_correlation_pass_by_launches_that_have_a_row() {
         &[0, 1, 2, 3, 4, 0],
         &[3, 1, 2, 3],
     ];
-    // how late rows run behind their launches: at once, or when all are launched
+    // delay of rows after their launches: none, or until everything is launched
     for behind in [20 * US, 9 * MS] {
         for queues in [1, 2] {
             for period in periods {
@@ -346,7 +346,7 @@ fn rows_of_a_shared_correlation_pass_by_launches_that_have_a_row() {
                     draw.kernel(queue, "gemm", span, id);
                     own.push(Correlation(ids[number]));
                 }
-                // the last period is cut
+                // the last period is incomplete
                 let trace = linked(device(&draw));
                 let given = &trace.device.rows.correlation;
                 let whole = 60 - 60 % period.len();
@@ -373,7 +373,7 @@ fn rows_without_a_time_are_left_out_and_make_no_idle_time() {
     assert_eq!(unknown(&found), [ALL_TIME]);
     let window = found.report.window;
     assert!(window.start_ns >= 1_000 * MS, "{window:?}");
-    // a trace may begin at 0, with a row that is shorter than times are rounded by
+    // a trace may begin at 0, with a row shorter than the rounding of times
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
     for number in 0..10 {
@@ -403,7 +403,7 @@ fn negative_durations_are_left_out() {
     assert_eq!(unknown(&trace).len(), 1);
 }
 
-/// What is done to the rows of a healthy trace.
+/// Damage applied to the rows of a healthy trace.
 #[derive(Clone, Copy, Debug)]
 enum Damage {
     Lose,
@@ -475,7 +475,7 @@ proptest! {
         prop_assert_eq!(&sound.anomalies, &device.anomalies);
         prop_assert_eq!(&sound.rows, &device.rows);
         let rows = device.rows.len();
-        // The last row of a stream has none after it that it could lie over; few of many are damaged.
+        // The last row of a stream has no later row to cover; only a few of many are damaged.
         let last: Vec<usize> = (0..device.queues.len())
             .filter_map(|queue| (0..rows).rev().find(|row| device.rows.queue[*row].index() == queue))
             .collect();
@@ -497,7 +497,7 @@ proptest! {
         let twice = device.anomalies.clone();
         device.row_sanity = None;
         judge_rows(&mut device);
-        // what was taken out is not found again, but for launches that lack rows now
+        // removed rows are not found again, except that launches now lack rows
         let again = |kind: AnomalyKind| device.anomalies.count(kind) == twice.count(kind);
         prop_assert!(again(AnomalyKind::RowOverlong) && again(AnomalyKind::RowTimeImpossible));
         let is_row_of_launch = |id: &Correlation| id.get().is_some();

@@ -1,4 +1,4 @@
-//! What ARCHITECTURE.md says of memory is what the columns take.
+//! Tests that the columns take the memory that ARCHITECTURE.md states.
 
 use etlink_link::{EdgeKind, LinkedTrace};
 use etlink_model::{
@@ -37,7 +37,7 @@ fn the_documented_bytes_per_event_are_those_of_the_columns() {
         entry(&nodes.track),
     ];
     let times = entry(&nodes.start) + entry(&nodes.duration);
-    // where its edges begin
+    // start of its edges
     let first_edge = size_of::<u32>();
     for (what, read, linked) in [
         ("host node", HostNodes::ROW_BYTES, 0),

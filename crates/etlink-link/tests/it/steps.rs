@@ -1,4 +1,4 @@
-//! In which step a collective was launched.
+//! Tests the steps in which collectives were launched.
 
 use crate::support::{alone, alone_changed};
 use etlink_link::ranks::{RankSummary, step_definition};
@@ -7,7 +7,7 @@ use etlink_testing::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
 
 const MS: i64 = 1_000_000;
 
-/// An annotation per range, and a collective that each of these moments launches and that runs 3 ms
+/// Draws an annotation per range, and a collective for each of these launch times, which runs 3 ms
 /// later.
 fn drawn(ranges: &[(&str, i64, i64)], launched: &[i64]) -> TraceBuilder {
     let mut draw = TraceBuilder::new(KinetoFlavour::Cuda);
@@ -64,7 +64,7 @@ fn a_collective_is_of_the_step_that_launched_it() {
     );
 }
 
-/// Steps of the communications where the first range that begins at `time`, in µs as Kineto writes them,
+/// Steps of the communications if the first range that begins at `time`, in µs as Kineto writes it,
 /// begins at `written` instead.
 fn steps_of_displaced(draw: &TraceBuilder, time: &str, written: &str) -> Vec<StepIdx> {
     let trace = alone_changed(draw, time, written);
@@ -77,14 +77,14 @@ fn ids_tell_steps_that_are_displaced_in_time() {
         &[("ProfilerStep#7", 10, 20), ("ProfilerStep#8", 20, 30)],
         &[12, 21],
     );
-    // the second step's range is written 5 ms late, its id is what it was
+    // the second step's range is written 5 ms late, with its original id
     assert_eq!(
         steps_of_displaced(&draw, "20000.000", "25000.000"),
         [StepIdx(0), StepIdx(1)]
     );
 }
 
-/// Where they end steps their times count: what was launched behind one is of the next step.
+/// If optimizers end steps, times decide: work launched after an end belongs to the next step.
 #[test]
 fn times_tell_optimizer_steps_that_are_displaced() {
     let ranges = [
@@ -92,7 +92,7 @@ fn times_tell_optimizer_steps_that_are_displaced() {
         ("Optimizer.step#SGD.step", 28, 29),
     ];
     let draw = drawn(&ranges, &[12, 30, 40]);
-    // the first one is written 20 ms late, its id is what it was
+    // the first one is written 20 ms late, with its original id
     assert_eq!(
         steps_of_displaced(&draw, "18000.000", "38000.000"),
         [StepIdx::NONE, StepIdx(0), StepIdx::NONE]
@@ -116,7 +116,7 @@ fn a_profiler_step_does_the_work_of_the_annotation_inside() {
     assert_eq!(works, [true, false]);
 }
 
-/// What comes before the first end and after the last one is no whole step.
+/// Time before the first end and after the last one is no whole step.
 #[test]
 fn optimizer_steps_end_steps() {
     let ranges = [
@@ -147,8 +147,8 @@ fn numbered_annotations_are_steps_where_nothing_else_is() {
     assert_eq!(steps(&drawn(&[("forward", 10, 20)], &[12])), ["-"]);
 }
 
-/// Layers of a pass, whose head has most of the device work; ranges that leave most time to others;
-/// ranges whose numbers come again, or that overlap; layers by their module's path.
+/// Layers of a pass whose head has most of the device work; ranges that leave most time to others;
+/// ranges whose numbers recur, or that overlap; layers by their module's path.
 #[test]
 fn ranges_of_parts_of_a_step_are_no_steps() {
     let layers = [("layer 0", 10, 12), ("layer 1", 12, 14)];
@@ -180,7 +180,7 @@ fn a_step_is_defined_by_its_name() {
 #[test]
 fn iterations_of_inference_are_steps() {
     let ranges = [
-        // around the annotation of the model runner, which says more
+        // around the annotation of the model runner, which is more specific
         ("run_batch", 9, 22),
         ("step[EXTEND bs=1 toks=90]", 10, 20),
         ("run_batch", 29, 42),

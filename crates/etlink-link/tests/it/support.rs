@@ -1,4 +1,4 @@
-//! Drawn traces, read and linked, and what must hold of every linked trace.
+//! Reads and links drawn traces, and checks the invariants of every linked trace.
 
 use etlink_link::{EdgeKind, Error, LinkOptions, LinkedTrace, NodeKind};
 use etlink_model::{
@@ -22,12 +22,12 @@ pub(crate) fn host(draw: &TraceBuilder) -> HostTrace {
     .expect("a host trace")
 }
 
-/// Links the device trace alone.
+/// Links a device trace alone.
 pub(crate) fn alone(draw: &TraceBuilder) -> LinkedTrace {
     checked(etlink_link::link(None, device(draw), LinkOptions::default()).expect("links"))
 }
 
-/// The same, where the text of the trace has `new` in the place of the first `old`.
+/// Links a device trace alone, after replacing the first `old` in its text with `new`.
 pub(crate) fn alone_changed(draw: &TraceBuilder, old: &str, new: &str) -> LinkedTrace {
     let text = String::from_utf8(draw.kineto()).expect("text");
     let changed = text.replacen(old, new, 1);
@@ -77,7 +77,7 @@ pub(crate) fn launches(trace: &LinkedTrace) -> Vec<String> {
     (0..device.rows.len()).map(launch).collect()
 }
 
-/// Edges of a kind as `from -> to`, by `to`; none from boundaries.
+/// Lists edges of a kind as `from -> to`, by `to`, without those from boundaries.
 pub(crate) fn edges(trace: &LinkedTrace, kind: EdgeKind) -> Vec<String> {
     let name = |node: NodeIdx| trace.name(&trace.nodes.get(node)).to_owned();
     let of_boundary =
@@ -110,7 +110,7 @@ pub(crate) fn delays(trace: &LinkedTrace) -> Vec<String> {
         .collect()
 }
 
-/// The nodes of host thread 0 after its boundary as `name start-end`, in us.
+/// Lists the nodes of host thread 0 after its boundary as `name start-end`, in us.
 pub(crate) fn thread(trace: &LinkedTrace) -> Vec<String> {
     let nodes = trace
         .nodes
@@ -130,7 +130,7 @@ pub(crate) fn thread(trace: &LinkedTrace) -> Vec<String> {
         .collect()
 }
 
-/// Asserts what holds of every linked trace.
+/// Asserts the invariants of every linked trace.
 pub(crate) fn checked(trace: LinkedTrace) -> LinkedTrace {
     every_row_is_one_node(&trace);
     edges_go_forward_in_number_and_time(&trace);
@@ -140,7 +140,7 @@ pub(crate) fn checked(trace: LinkedTrace) -> LinkedTrace {
     trace
 }
 
-/// The device rows among the nodes.
+/// Lists the nodes of device rows.
 fn rows(trace: &LinkedTrace) -> Vec<NodeIdx> {
     trace
         .nodes
@@ -149,7 +149,7 @@ fn rows(trace: &LinkedTrace) -> Vec<NodeIdx> {
         .collect()
 }
 
-/// A node and the delays that it waits for.
+/// Returns a node and the delays that it waits for.
 fn with_delays(trace: &LinkedTrace, node: NodeIdx) -> Vec<NodeIdx> {
     let is_delay = |from: &NodeIdx| {
         let from = from.index();
@@ -201,7 +201,8 @@ fn every_row_is_one_node(trace: &LinkedTrace) {
     }
 }
 
-/// A row comes after every row of its queue that ended before it began, directly or through others.
+/// Each row comes after every row of its queue that ended before it began, directly or through
+/// others.
 fn streams_are_in_order(trace: &LinkedTrace) {
     let rows = rows(trace);
     if rows.len() > 300 {
@@ -229,7 +230,7 @@ fn streams_are_in_order(trace: &LinkedTrace) {
             .filter(|&&other| other != at && trace.nodes.track[other.index()] == node.track);
         for &other in earlier {
             let (begun, ended) = (trace.nodes.start[other.index()], trace.nodes.end(other));
-            // rows of no length at one instant have no order
+            // rows of length 0 at the same instant are not ordered
             let orders = ended < node.start || ended == node.start && begun < node.start;
             assert!(
                 !orders || before[at.index()].contains(&other),
@@ -242,9 +243,10 @@ fn streams_are_in_order(trace: &LinkedTrace) {
 }
 
 fn edges_go_forward_in_number_and_time(trace: &LinkedTrace) {
-    // An edge that ids or a call's meaning prove stays where the clocks contradict it, and is counted.
+    // An edge proven by ids or by a call's meaning is kept even if the clocks contradict it, and is
+    // counted.
     let is_counted = |kind| trace.report.anomalies.count(kind) > 0;
-    // A row can start some microseconds before a long launch call returns.
+    // A row can start a few microseconds before a long launch call returns.
     let early = if is_counted(AnomalyKind::LaunchCorrected) {
         1_000_000
     } else {
@@ -279,16 +281,16 @@ fn edges_go_forward_in_number_and_time(trace: &LinkedTrace) {
     }
 }
 
-/// Slices, gaps and waits of a thread follow on each other and are its wall time; each op has one
-/// first slice.
+/// Slices, gaps and waits of a thread follow each other and add up to its wall time; each op has
+/// one first slice.
 fn threads_add_up(trace: &LinkedTrace) {
     let mut exclusive = vec![0; trace.device.ops.len()];
     let mut first = vec![0; trace.device.ops.len()];
-    // what runs when ranges overlap may have ended before the last of them
+    // if ranges overlap, the running one may have ended before the last of them
     let overlaps = anomalies(trace)
         .iter()
         .any(|(kind, _)| *kind == AnomalyKind::PartialOverlap);
-    // an edge that clock errors turned round is counted instead
+    // an edge that clock errors reversed is counted instead
     let dropped = anomalies(trace)
         .iter()
         .any(|(kind, _)| *kind == AnomalyKind::WaitContradicted);
@@ -308,10 +310,10 @@ fn threads_add_up(trace: &LinkedTrace) {
             );
             let of_call = waited_until(trace, pair[1], EdgeKind::HostWait)
                 .is_some_and(|until| after.start - until <= rounding);
-            // a worker wakes up some time after it was given work
+            // a worker wakes some time after it received work
             let of_worker = waited_until(trace, pair[1], EdgeKind::Handoff)
                 .is_some_and(|until| until <= after.start);
-            // what `etlink record` says of threads that wait for each other
+            // recorded waits between threads, written by `etlink record`
             let waits = &trace.device.waits;
             let recorded = (0..waits.len()).any(|wait| {
                 waits.thread[wait].0 == thread
@@ -349,7 +351,7 @@ fn threads_add_up(trace: &LinkedTrace) {
     assert!(first.iter().all(|count| *count == 1), "{first:?}");
 }
 
-/// When the last of what a host node waited for in this way had ended.
+/// Returns the time at which the last of what a host node waited for in this way had ended.
 fn waited_until(trace: &LinkedTrace, node: NodeIdx, kind: EdgeKind) -> Option<TimeNs> {
     let waits = trace
         .edges

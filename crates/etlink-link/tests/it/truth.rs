@@ -1,6 +1,5 @@
 //! Random programs with known truth: threads that launch, record, wait and synchronise, run by a
-//! small model of a device. The linked graph must order the kernels as the program does: no less,
-//! no more.
+//! small model of a device. The linked graph must order the kernels exactly as the program does.
 
 use crate::support::{checked, device};
 use etlink_link::{LinkOptions, LinkedTrace, NodeKind};
@@ -39,7 +38,7 @@ fn step() -> impl Strategy<Value = (usize, Step)> {
     (0usize..2, step)
 }
 
-/// What has been recorded: the call, the stream, and its last kernel.
+/// A recorded event: call, stream, and the stream's last kernel.
 #[derive(Clone, Copy)]
 struct Recorded {
     call: i64,
@@ -47,20 +46,20 @@ struct Recorded {
     kernel: Option<usize>,
 }
 
-/// The device and the truth.
+/// Model of the device, with the true order of its kernels.
 #[derive(Default)]
 struct Model {
     draw: TraceBuilder,
     threads: Vec<ThreadRef>,
-    /// Per thread, how far it is, and the kernels that it has waited for.
+    /// Time of each thread, and the kernels that it has waited for.
     now: [i64; 2],
     waited: [Vec<usize>; 2],
     begun: i64,
-    /// Per kernel, its end and what it must come after.
+    /// End of each kernel, and the kernels it must come after.
     ends: Vec<i64>,
     after: Vec<Vec<usize>>,
     last: [Option<usize>; STREAMS],
-    /// Per stream, the kernels that its next one must come after, by a wait.
+    /// Kernels that the next one of each stream must come after, due to a wait.
     pending: [Vec<usize>; STREAMS],
     events: [Option<Recorded>; EVENTS],
 }
@@ -79,7 +78,7 @@ impl Model {
         model
     }
 
-    /// A call of `length` that begins after all others have begun; its start.
+    /// Begins a call of `length` after all others have begun, and returns its start.
     fn begin(&mut self, thread: usize) -> i64 {
         self.begun = self.now[thread].max(self.begun + 1_000);
         self.begun
@@ -203,7 +202,7 @@ impl Model {
         self.waited[thread].extend(kernels);
     }
 
-    /// Per kernel, all that must come before it.
+    /// Marks, per kernel, all kernels that must come before it.
     fn truth(&self) -> Vec<Vec<bool>> {
         let mut all: Vec<Vec<bool>> = vec![];
         for after in &self.after {
@@ -221,7 +220,7 @@ impl Model {
     }
 }
 
-/// Per kernel, in the order of its launch, all kernels that it waits for in the graph.
+/// Marks, per kernel in launch order, all kernels that it waits for in the graph.
 fn linked(trace: &LinkedTrace) -> Vec<Vec<bool>> {
     let kernels = trace.device.rows.len();
     let mut all: Vec<Vec<bool>> = vec![];
@@ -245,7 +244,7 @@ fn linked(trace: &LinkedTrace) -> Vec<Vec<bool>> {
     found
 }
 
-/// The kernel of a node; kernels are named by their numbers.
+/// Kernel of a node, by its name, which is its number.
 fn kernel(trace: &LinkedTrace, node: NodeIdx) -> Option<usize> {
     let node = trace.nodes.get(node);
     (node.kind == NodeKind::DeviceOp)

@@ -1,4 +1,4 @@
-//! What device rows and calls wait for, and the delays that nothing explains.
+//! Tests waits of device rows and calls, and unexplained delays.
 
 use crate::support::{alone, anomalies, checked, delays, device, edges, thread};
 use etlink_link::{EdgeKind, LinkOptions, NodeKind};
@@ -99,7 +99,7 @@ fn a_call_that_takes_long_launches_when_it_ends() {
     assert_eq!(edges(&trace, EdgeKind::Launch), ["cudaLaunchKernel -> b"]);
 }
 
-/// Kernels, each followed by a copy that the host waits for; the device's clock is so far ahead.
+/// Draws kernels, each followed by a copy that the host waits for. The device's clock is `ahead`.
 fn blocking_copies(ahead: i64, odd: bool) -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
@@ -108,7 +108,7 @@ fn blocking_copies(ahead: i64, odd: bool) -> TraceBuilder {
         let kernel = (at + 6_000 + ahead, at + 90_000 + ahead);
         draw.launch(main, (at, at + 4_000), SEVEN, "k", kernel);
         let id = draw.next_correlation();
-        // One that returns at once is no evidence against the others.
+        // A copy that returns at once is no evidence against the others.
         let end = if odd && step == 3 { 15_000 } else { 101_000 };
         draw.call(main, "hipMemcpyWithStream", (at + 10_000, at + end), id);
         let copy = (at + 91_000 + ahead, at + 99_500 + ahead);
@@ -144,7 +144,7 @@ fn a_device_whose_clock_is_off_is_waited_for() {
 
 #[test]
 fn rows_of_a_clock_that_drifts_are_brought_to_the_time_of_the_host() {
-    // 300 us ahead at first, and 200 ns more in each ms
+    // 300 us ahead at first, and 200 ns more per ms
     let ahead = |at: i64| at + 300_000 + at / 5_000;
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
@@ -161,14 +161,14 @@ fn rows_of_a_clock_that_drifts_are_brought_to_the_time_of_the_host() {
     let kernels = (0..).map(RowIdx).step_by(2);
     for (row, at) in kernels.zip(starts) {
         let start = trace.host_time(row, trace.device.rows.start[row.index()]);
-        // No row starts before its call or ends after the one that waits for it: that is all that
-        // is known, but for the rounding of a ns.
+        // No row starts before its call or ends after the call that waits for it: that is all that
+        // is known, except for the rounding of a ns.
         let off = start.0 - (at + 6_000);
         assert!((-6_001..=1_501).contains(&off), "{row:?}: {off} ns");
     }
 }
 
-/// Ten kernels of 1 ms each, and one call that waits for them. The device's clock is so far ahead.
+/// Draws ten kernels of 1 ms each, and one call that waits for them. The device's clock is `ahead`.
 fn one_device_sync(ahead: i64, call: &str) -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
@@ -184,8 +184,8 @@ fn one_device_sync(ahead: i64, call: &str) -> TraceBuilder {
 
 #[test]
 fn a_single_call_that_waited_aligns_the_clock() {
-    // The call returns 3 us after the last kernel has ended by a right clock; the first kernel
-    // starts 50 us after its launch.
+    // With a correct clock, the call returns 3 us after the last kernel has ended, and the first
+    // kernel starts 50 us after its launch.
     for (ahead, shift) in [
         (-40_000, None),
         (0, None),
@@ -307,7 +307,7 @@ fn copies_that_no_call_waits_for_say_nothing_of_the_clock() {
     }
 }
 
-/// Devices with three kernels each, by clocks that are 50 us behind the host's.
+/// Draws devices with three kernels each, on clocks that are 50 us behind the host's.
 fn late_devices(devices: usize) -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
@@ -343,7 +343,8 @@ fn rows_of_many_devices_are_shifted_in_the_time_of_their_number() {
     assert!(is_even);
 }
 
-/// Launches `a` on stream 7, which ends at 100 us, and `b` on stream 20, after a record and a wait.
+/// Draws a launch of `a` on stream 7, which ends at 100 us, and of `b` on stream 20, after a record
+/// and a wait.
 fn two_streams(draw: &mut TraceBuilder, b_starts: i64, stated: bool) {
     let main = draw.thread();
     draw.op(main, "c10d::allreduce_", 10_000, 50_000);
@@ -416,13 +417,14 @@ fn a_wait_that_the_times_contradict_is_counted() {
     let trace = alone(&draw);
     assert_eq!(edges(&trace, EdgeKind::EventWait), [""; 0]);
     assert_eq!(anomalies(&trace), [(AnomalyKind::WaitContradicted, 1)]);
-    // what is inferred must fit the times in the first place
+    // inferred waits must fit the times in the first place
     let mut draw = TraceBuilder::default();
     two_streams(&mut draw, 50_000, false);
     assert_eq!(anomalies(&alone(&draw)), []);
 }
 
-/// Python: launches on 20 and 7, a record and a wait of streams that no call names, a launch on 24.
+/// Draws Python code that launches on 20 and 7, records and waits on streams that no call names,
+/// and launches on 24.
 fn own_record(waits_elsewhere: bool) -> TraceBuilder {
     let twenty_four = DeviceQueue::stream(24);
     let mut draw = TraceBuilder::default();
@@ -439,7 +441,7 @@ fn own_record(waits_elsewhere: bool) -> TraceBuilder {
         (128_000, 130_000),
     );
     if waits_elsewhere {
-        // here stream 24 is held up by stream 7
+        // here stream 7 delays stream 24
         let at = |time: i64| 200_000 + time;
         draw.launch(
             main,
@@ -473,7 +475,7 @@ fn a_stream_waits_for_the_stream_that_it_waited_for_elsewhere() {
 #[test]
 fn a_wait_explains_a_start_right_after_the_end_on_another_stream() {
     // a on 7 ends at 500 us; b on 20 was launched long before and starts then. The record was not
-    // in an op.
+    // inside an op.
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
     draw.launch(main, (0, 5_000), TWENTY, "x", (6_000, 7_000));
@@ -630,8 +632,8 @@ fn what_a_blocking_call_calls_when_the_kernel_ends_is_no_wait() {
 
 #[test]
 fn an_op_that_begins_in_a_blocking_call_keeps_its_time() {
-    // whole microseconds: the next op begins before the call has returned. One that begins long
-    // before that shows that the thread was not blocked.
+    // whole microseconds: the next op begins before the call has returned. An op that begins long
+    // before the return shows that the thread was not blocked.
     for (begins, waits, own) in [
         (94_000, 1, "cudaStreamSynchronize 94-94"),
         (50_000, 0, "cudaStreamSynchronize 10-50"),
@@ -653,7 +655,7 @@ fn an_op_that_begins_in_a_blocking_call_keeps_its_time() {
 
 #[test]
 fn a_call_does_not_wait_for_what_began_after_it() {
-    // whole microseconds: the kernel takes none and begins as the call returns
+    // whole microseconds: the kernel has length 0 and begins as the call returns
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
     draw.launch(main, (0, 5_000), SEVEN, "k", (20_000, 20_000));
@@ -667,7 +669,7 @@ fn a_call_does_not_wait_for_what_began_after_it() {
 
 #[test]
 fn a_synchronised_stream_is_not_one_that_still_runs() {
-    // a on 7 ends as the call returns; b on 20, which the thread launched last, runs on
+    // a on 7 ends as the call returns; b on 20, which the thread launched last, keeps running
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
     draw.launch(main, (0, 5_000), SEVEN, "a", (8_000, 90_000));
@@ -712,7 +714,7 @@ fn a_device_that_a_sync_row_names_is_waited_for() {
     );
 }
 
-/// Rows whose calls the profiler dropped show nothing of how many launches a queue holds.
+/// Rows whose calls the profiler dropped do not reveal how many launches a queue holds.
 #[test]
 fn a_queue_without_any_known_launch_has_no_depth() {
     let mut draw = TraceBuilder::default();

@@ -34,7 +34,7 @@ pub(super) fn link_member(rank: &InputRank) -> Result<Option<LinkedMember>, Conv
         report,
         mut notes,
     } = match write_member(&runs, rank.rank) {
-        // reading the file by itself will report this
+        // reading the file alone will report this
         Err(
             RunError::NoRecording { .. }
             | RunError::DamagedMerged { .. }

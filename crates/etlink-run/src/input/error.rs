@@ -317,7 +317,7 @@ impl WantedTrace {
         }
     }
 
-    /// Returns true if the name is that of a written graph.
+    /// Returns true if the file is named like a written graph.
     fn is_graph(self, name: &str) -> bool {
         self == WantedTrace::Times && name.ends_with(".et")
     }

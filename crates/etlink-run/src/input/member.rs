@@ -43,7 +43,7 @@ impl Member {
         self.next = Part::Header;
     }
 
-    /// Inflates into `text`, which must not be empty; returns 0 behind the member's end.
+    /// Inflates into `text`, which must not be empty; returns 0 after the member's end.
     pub(super) fn read(&mut self, stored: &mut impl BufRead, text: &mut [u8]) -> Result<usize> {
         loop {
             match self.next {

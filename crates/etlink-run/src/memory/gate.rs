@@ -52,7 +52,7 @@ struct GateState {
     done: usize,
     /// Number of finished jobs with a typical memory use.
     measured: usize,
-    /// Running jobs that need next to no memory, and are no measure for others.
+    /// Running jobs that need almost no memory, and are no measure for others.
     idle: BTreeSet<usize>,
     /// Peak memory of the process when the first measured job ended.
     after_first: u64,
@@ -137,8 +137,7 @@ impl MemoryGate {
         }
     }
 
-    /// Returns the memory added since the gate was made, which excludes that of a surrounding
-    /// program.
+    /// Returns the memory added since the gate was made, without memory of a surrounding program.
     fn held(&self) -> Option<Held> {
         let Resident { now, most } = resident()?;
         Some(Held {
@@ -292,7 +291,7 @@ impl MemoryGate {
         }
     }
 
-    /// Checks that a job that has been read, and takes `takes` bytes until its end, fits by itself.
+    /// Checks that a job that has been read, and takes `takes` bytes until its end, fits alone.
     /// A later check decides if it fits next to others.
     ///
     /// # Errors
@@ -343,7 +342,7 @@ impl MemoryGate {
         true
     }
 
-    /// Marks a job as needing next to no memory, because its result was cached.
+    /// Marks a job as needing almost no memory, because its result was cached.
     pub(crate) fn mark_idle(&self, at: usize) {
         self.lock().idle.insert(at);
     }

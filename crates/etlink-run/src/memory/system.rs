@@ -86,7 +86,7 @@ fn group_of<'t>(groups: &'t str, controller: &str) -> Option<&'t str> {
 fn group_left(kind: &Kind, group: &str) -> Option<u64> {
     let place = Path::new(kind.root).join(group.trim_start_matches('/'));
     let groups = place
-        // batch systems set the limit on the job, whose group contains that of the step
+        // batch systems set the limit on the job, whose group contains the step's group
         .ancestors()
         .take_while(|place| place.starts_with(kind.root));
     let left = groups.filter_map(|place| {
@@ -105,7 +105,7 @@ fn group_left(kind: &Kind, group: &str) -> Option<u64> {
     left.min()
 }
 
-/// Returns the number behind a word at the beginning of a line.
+/// Returns the number after a word at the beginning of a line.
 pub(super) fn word_value(text: &str, word: &str) -> Option<u64> {
     let mut lines = text.lines().map(str::split_ascii_whitespace);
     lines.find_map(|mut line| (line.next() == Some(word)).then(|| line.next()?.parse().ok())?)

@@ -7,7 +7,7 @@ use std::path::Path;
 /// Usual ratio of gzip for traces: in the middle of the measured 8 to 32. The estimate for files
 /// that do not state their size, because an upper bound would refuse files that fit.
 const PACKED_USUAL: u64 = 16;
-/// Ratio above that of zstd -19 for any measured trace (49).
+/// Ratio above the highest that zstd -19 reached for any measured trace (49).
 const PACKED_MOST: u64 = 50;
 /// Maximum ratio of deflate.
 const DEFLATE_MOST: u64 = 1032;

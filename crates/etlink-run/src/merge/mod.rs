@@ -749,7 +749,7 @@ fn is_other_file(set: &FileSet, name: &str) -> bool {
     !set.has(name) && names::all_names(name).iter().any(|other| set.has(other))
 }
 
-/// Returns the name with which a run's output files begin: that of its folder.
+/// Returns the prefix of a run's output files: the name of its folder.
 fn output_name(runs: &RunSet, run: &RunFiles) -> String {
     let whole = match &runs.source {
         RunSource::Folder(folder) => folder.join(&run.folder),

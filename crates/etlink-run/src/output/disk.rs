@@ -60,7 +60,7 @@ impl DiskFile {
     /// Opens an existing pipe, device or file without truncating it.
     pub(super) fn open_existing(path: &Path) -> io::Result<DiskFile> {
         let is_file = fs::metadata(path)?.is_file();
-        // a file behind `/dev/fd/3` keeps its content; devices cannot be appended to
+        // a file opened as `/dev/fd/3` keeps its content; devices cannot be appended to
         let mut how = File::options();
         how.write(true).append(is_file);
         DiskFile::open(path, &how)

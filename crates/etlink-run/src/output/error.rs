@@ -52,7 +52,7 @@ pub enum OutputError {
         /// Path of the target.
         path: PathBuf,
     },
-    /// The target's name is not that of a trace for Perfetto.
+    /// The target's name does not fit a trace for Perfetto.
     #[error(
         "{}: replay writes a trace for Perfetto{}",
         path.display(),
@@ -62,13 +62,13 @@ pub enum OutputError {
         /// Path of the target.
         path: PathBuf,
     },
-    /// The target's name is not that of Chrome trace events.
+    /// The target's name does not fit Chrome trace events.
     #[error("{}: a timeline of Chrome's trace events{}", path.display(), advice(self.remedy()))]
     NotChrome {
         /// Path of the target.
         path: PathBuf,
     },
-    /// The target's name is not that of a page.
+    /// The target's name does not fit a page.
     #[error("{}: a report is a page{}", path.display(), advice(self.remedy()))]
     NotAPage {
         /// Path of the target.

@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Prefix of the names of work folders.
 const PREFIX: &str = ".etlink-write.";
-/// Maximum length of a result's name in that of its work folder. File names have up to 255 bytes;
-/// results with longer names may share a folder.
+/// Maximum length of a result's name within its work folder's name. File names have up to 255
+/// bytes; results with longer names may share a folder.
 const NAME_BYTES: usize = 200;
 /// Number of retries if other processes remove the folder while it is claimed.
 const ATTEMPTS: usize = 100;

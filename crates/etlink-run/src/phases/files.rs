@@ -133,7 +133,7 @@ impl ShardFiles<'_> {
         Ok(())
     }
 
-    /// Opens a shard's file, positioned behind its first line.
+    /// Opens a shard's file, positioned after its first line.
     pub(crate) fn open(&self, shard: Shard) -> Result<StoredShard, PhaseError> {
         let path = self.path(shard);
         // reading a pipe would block
@@ -162,7 +162,7 @@ impl ShardFiles<'_> {
         })
     }
 
-    /// Reads the [packed](pack) content behind a file's first line.
+    /// Reads the [packed](pack) content after a file's first line.
     pub(crate) fn read_packed(&self, shard: Shard) -> Result<Vec<u8>, PhaseError> {
         let StoredShard { path, mut content } = self.open(shard)?;
         let mut packed = vec![];

@@ -248,7 +248,7 @@ fn cannot_store(files: ShardFiles<'_>, shard: Shard, source: std::io::Error) -> 
     .into()
 }
 
-/// Reads the first piece of a shard's file, and returns the file positioned behind it.
+/// Reads the first piece of a shard's file, and returns the file positioned after it.
 fn read_head(files: ShardFiles<'_>, shard: Shard) -> Result<(ShardHead, StoredShard), PhaseError> {
     let mut stored = files.open(shard)?;
     let head = stored.next_piece()?;

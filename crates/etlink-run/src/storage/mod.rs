@@ -204,10 +204,10 @@ pub fn open_to_seek(path: &Path) -> io::Result<File> {
 /// Returns a folder without trailing slashes.
 pub(crate) fn trimmed(folder: &Path) -> PathBuf {
     match folder.to_str() {
-        // the components of the path would have a single slash behind the scheme
+        // the components of the path would have a single slash after the scheme
         Some(url) if is_url(folder) => {
             let shorter = Path::new(url.trim_end_matches('/'));
-            // a URL without a bucket keeps the slashes behind the scheme, so that it is refused
+            // a URL without a bucket keeps the slashes after the scheme, so that it is refused
             let is_whole = is_url(shorter);
             (if is_whole { shorter } else { folder }).to_owned()
         }

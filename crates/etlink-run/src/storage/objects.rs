@@ -18,7 +18,7 @@ const FOLDER: FileData = FileData {
     changed: None,
 };
 
-/// Returns the metadata of an object; that of a folder if names of objects continue behind the URL.
+/// Returns the metadata of an object, or of a folder if names of objects continue after the URL.
 pub(super) fn file_data(path: &Path) -> io::Result<FileData> {
     let place = place_of(path)?;
     if place.service == Service::Web {

@@ -8,7 +8,7 @@
 //! ```
 //! A command reads the beginning of a file several times, to detect its kind and its rank, before
 //! it reads the whole file. The head is kept for that, so that the file is transferred once. A
-//! second read of the whole file requests the part behind the head, by a range if the server
+//! second read of the whole file requests the part after the head, by a range if the server
 //! supports ranges.
 
 use super::client::Place;
@@ -45,7 +45,7 @@ pub(super) struct WebFile {
 /// Beginning of a file.
 struct Head {
     bytes: Vec<u8>,
-    /// Transfer of the part behind `bytes`; `None` once a reader took it over or the file ended.
+    /// Transfer of the part after `bytes`; `None` once a reader took it over or the file ended.
     transfer: Option<Transfer>,
     /// True if `bytes` is the whole file.
     is_whole: bool,
@@ -89,7 +89,7 @@ pub(super) struct WebReader {
     /// Bytes taken so far, including `current`.
     taken: usize,
     current: Bytes,
-    /// Transfer of the part behind the head, once this reader has reached it.
+    /// Transfer of the part after the head, once this reader has reached it.
     transfer: Option<Transfer>,
 }
 
@@ -168,7 +168,7 @@ impl WebFile {
     }
 
     /// Receives a block of the head. If the head is complete, returns the transfer of the part
-    /// behind it instead.
+    /// after it instead.
     fn extend(&self, head: &mut Head) -> io::Result<Option<Transfer>> {
         if head.bytes.len() >= HEAD_BYTES {
             let taken_over = head.transfer.take();
@@ -192,7 +192,7 @@ impl WebFile {
         Ok(None)
     }
 
-    /// Requests the part behind the head: by a range, or the whole file without ranges.
+    /// Requests the part after the head: by a range, or the whole file without ranges.
     fn ask_behind(&self, head_bytes: usize) -> io::Result<Transfer> {
         let service = self.place.service;
         let ranged = GetOptions {

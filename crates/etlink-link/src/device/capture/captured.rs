@@ -1,4 +1,4 @@
-//! What a capture-time trace gave to the kernels of graph launches.
+//! Ops that a capture-time trace provides for the kernels of graph launches.
 
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_model::{CallIdx, DeviceTrace, NameId, Names, RowIdx};
@@ -8,27 +8,27 @@ use serde::Serialize;
 #[derive(Clone, Debug, Default)]
 pub struct CapturedOps {
     pub(super) names: Names,
-    /// Name, shapes, types and scope of each different op.
+    /// Name, shapes, types and scope of each distinct op.
     pub(super) ops: Vec<[NameId; 4]>,
-    /// Per device row: its op.
+    /// Op of each device row.
     pub(super) row: Vec<u32>,
 }
 
-/// What the capture-time trace says of a row's op.
+/// Op of a row, as described by the capture-time trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CapturedOp<'t> {
     /// Name of the innermost op around the launch.
     pub name: &'t str,
-    /// `Input Dims`, list text; empty where shapes were not recorded.
+    /// `Input Dims` as list text; empty if shapes were not recorded.
     pub shapes: &'t str,
-    /// `Input type`, list text.
+    /// `Input type` as list text.
     pub types: &'t str,
-    /// Name of the innermost user annotation around it; empty where there is none.
+    /// Name of the innermost user annotation around it; empty if there is none.
     pub scope: &'t str,
 }
 
 impl CapturedOps {
-    /// The op of a device row.
+    /// Returns the op of a device row; `None` if none is known.
     pub fn of(&self, row: RowIdx) -> Option<CapturedOp<'_>> {
         let [name, shapes, types, scope] =
             (*self.ops.get(*self.row.get(row.index())? as usize)?).map(|name| self.names.get(name));
@@ -41,53 +41,54 @@ impl CapturedOps {
     }
 }
 
-/// How many kernels of graph launches got the op that launched them at capture time.
+/// Counts of graph launches and kernels that received their op from capture time.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize,
 )]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CaptureReport {
-    /// Captures that the capture-time trace has from begin to end.
+    /// Complete captures in the capture-time trace.
     pub captures: u64,
-    /// Launches in them.
+    /// Launches in these captures.
     pub launches: u64,
-    /// Captures with launches that do not say what they launch: left out.
+    /// Captures with launches that do not name their kernels: left out.
     pub unnamed: u64,
-    /// Captures of which only the begin or the end is recorded: left out.
+    /// Captures with only their start or end recorded: left out.
     pub unfinished: u64,
-    /// Graph launches whose kernels have the names of a capture, all of them in the same order.
+    /// Graph launches whose kernels match the names of a capture, all in the same order.
     pub complete: u64,
-    /// Graph launches of which a part fits a capture.
+    /// Graph launches that match a capture in part.
     pub partial: u64,
-    /// Graph launches that no capture fits.
+    /// Graph launches that match no capture.
     pub unknown: u64,
-    /// Device rows that got an op.
+    /// Device rows that received an op.
     pub carried: u64,
-    /// Device rows for which several ops come into question.
+    /// Device rows with several possible ops.
     pub ambiguous: u64,
-    /// Device rows that no capture has.
+    /// Device rows that are in no capture.
     pub not_found: u64,
-    /// Device rows whose captured launch stands in no op.
+    /// Device rows whose captured launch is outside all ops.
     pub without_op: u64,
 }
 
-/// Whether a call of this name begins to capture a stream: `cudaStreamBeginCapture`,
-/// `hipStreamBeginCapture` and their kin.
+/// True if a call with this name begins a stream capture: `cudaStreamBeginCapture`,
+/// `hipStreamBeginCapture` and similar names.
 pub fn begins_capture(name: &str) -> bool {
     name.contains("StreamBeginCapture")
 }
 
-/// Whether a call of this name launches a graph: `cudaGraphLaunch`, `hipGraphLaunch` and their kin.
+/// True if a call with this name launches a graph: `cudaGraphLaunch`, `hipGraphLaunch` and similar
+/// names.
 pub fn launches_graph(name: &str) -> bool {
     name.contains("GraphLaunch")
 }
 
-/// Rows that a graph launch caused, with its call: by call, then by start.
+/// Lists the rows that graph launches caused, with their calls: by call, then by start.
 pub(crate) fn rows_of_graph_launches(
     device: &DeviceTrace,
     row_call: &[CallIdx],
 ) -> Vec<(CallIdx, RowIdx)> {
-    // A trace has few call names and many rows, so each name is looked at once.
+    // A trace has few call names and many rows, so each name is checked once.
     let mut launches = vec![None; device.names.count()];
     let mut is_graph = |call: CallIdx| {
         let name = device.calls.name[call.index()];
@@ -99,7 +100,7 @@ pub(crate) fn rows_of_graph_launches(
         .filter_map(|(&call, row)| Some((call.get()?, row)))
         .filter(|&(call, _)| is_graph(call))
         .collect();
-    // rows are numbered by their start
+    // rows are numbered by start
     rows.sort();
     rows
 }

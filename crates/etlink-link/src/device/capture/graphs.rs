@@ -1,4 +1,4 @@
-//! The captures that can be told from each other, and which of them a graph launch runs.
+//! Distinguishes captures, and finds the capture that a graph launch runs.
 
 use super::place::{self, CapturePlace, GraphRow};
 use super::recorded::{self, RecordedCaptures, token};
@@ -6,13 +6,13 @@ use super::{CaptureReport, NONE};
 use etlink_model::{CallIdx, DeviceTrace, RowIdx, RowKind};
 use rustc_hash::FxHashMap;
 
-/// Captures of the same names differ in what they say here.
+/// Marks a launch that captures with equal names describe differently.
 const DIFFERENT: u32 = u32::MAX - 1;
 
-/// What device rows launch, in the numbers of the capture trace.
+/// Tokens of what device rows run, in the numbers of the capture trace.
 pub(super) struct KernelTokens<'t> {
     device: &'t DeviceTrace,
-    /// Per name, once it was looked up.
+    /// Token of each name, once looked up.
     of_name: Vec<u32>,
 }
 
@@ -20,7 +20,7 @@ impl<'t> KernelTokens<'t> {
     pub(super) fn new(device: &'t DeviceTrace, capture: &DeviceTrace) -> Self {
         let mut of_name = vec![NONE; device.names.count()];
         for (&name, kind) in device.rows.name.iter().zip(&device.rows.kind) {
-            // Copies and memsets have tokens of their own, since their names differ between capture
+            // Copies and memsets have their own tokens, since their names differ between capture
             // and replay.
             if *kind == RowKind::Kernel && of_name[name.index()] == NONE {
                 let text = device.names.get(name);
@@ -30,11 +30,11 @@ impl<'t> KernelTokens<'t> {
         KernelTokens { device, of_name }
     }
 
-    /// Rows of one launch. Where the graph says their order, streams do not count.
+    /// Returns the rows of one launch. If the graph records their order, streams do not matter.
     pub(super) fn steps(&self, launch: &[(CallIdx, RowIdx)]) -> Vec<GraphRow> {
         let rows = &self.device.rows;
-        // Node ids are numbered over the whole graph. Without them only time orders rows, and that
-        // is an order within one stream alone.
+        // Node ids are numbered over the whole graph. Without them only time orders rows, and only
+        // within one stream.
         let by_node = launch
             .iter()
             .all(|&(_, row)| rows.graph_node[row.index()] != 0);
@@ -45,7 +45,7 @@ impl<'t> KernelTokens<'t> {
                 RowKind::Kernel => self.of_name[rows.name[row].index()],
                 RowKind::Memcpy => recorded::COPY,
                 RowKind::Memset => recorded::SET,
-                // A capture has the ops that launched something, and these are no ops.
+                // A capture contains ops that launched something, and graph nodes are no ops.
                 RowKind::GraphNode => continue,
             };
             let lane = if by_node { 0 } else { rows.queue[row].0 };
@@ -55,22 +55,20 @@ impl<'t> KernelTokens<'t> {
     }
 }
 
-/// The captures that can be told from each other: by their names.
+/// Distinct captures, by their names.
 #[derive(Default)]
 pub(super) struct CapturedGraphs<'r> {
     by_tokens: FxHashMap<&'r [u32], usize>,
     all: Vec<(&'r [u32], Vec<u32>)>,
 }
 
-/// Captures of the same names become one; where they say different things of a launch, it says
-/// nothing.
+/// Merges captures with equal names. A launch that they describe differently keeps no op.
 pub(super) fn distinct(recorded: &RecordedCaptures) -> CapturedGraphs<'_> {
     let mut graphs = CapturedGraphs::default();
     for range in &recorded.captures {
         let (tokens, ops) = (&recorded.tokens[range.clone()], &recorded.op[range.clone()]);
         let number = *graphs.by_tokens.entry(tokens).or_insert(graphs.all.len());
-        // vLLM captures a graph per batch size: the kernels can be the same while the shapes
-        // differ.
+        // vLLM captures a graph per batch size: the kernels can be equal while the shapes differ.
         match graphs.all.get_mut(number) {
             None => graphs.all.push((tokens, ops.to_vec())),
             Some((_, agreed)) => agreed
@@ -83,7 +81,7 @@ pub(super) fn distinct(recorded: &RecordedCaptures) -> CapturedGraphs<'_> {
     graphs
 }
 
-/// Where the rows of a launch lie, per capture that fits.
+/// Places of the rows of a launch, per matching capture.
 #[derive(Default)]
 pub(super) struct LaunchFit {
     pub(super) complete: bool,
@@ -91,15 +89,15 @@ pub(super) struct LaunchFit {
 }
 
 impl CapturedGraphs<'_> {
-    /// Whether all rows of a launch lie in this capture, and it has no more launches than that.
+    /// True if all rows of a launch are in this capture, and the capture has no further launches.
     fn is_whole(&self, (graph, places): &(usize, Vec<CapturePlace>)) -> bool {
         self.all[*graph].0.len() == places.len()
             && places.iter().all(|place| *place != CapturePlace::Nowhere)
     }
 
     pub(super) fn find(&self, steps: &[GraphRow]) -> LaunchFit {
-        // On one stream the order of rows is the graph's order, so equal names are proof. On
-        // several, the streams interleave as they happen to run.
+        // On one stream, the order of rows is the graph's order, so equal names are proof. On
+        // several streams, rows interleave arbitrarily.
         if place::single_lane(steps) {
             let tokens: Vec<u32> = steps.iter().map(|step| step.token).collect();
             if let Some(&graph) = self.by_tokens.get(&tokens[..]) {
@@ -116,7 +114,7 @@ impl CapturedGraphs<'_> {
             .enumerate()
             .filter_map(|(graph, (tokens, _))| Some((graph, place::place(steps, tokens)?)))
             .collect();
-        // several streams: whole when one capture has every row, and no more
+        // several streams: complete if one capture has exactly these rows
         let complete = fits.iter().any(|fit| self.is_whole(fit));
         if complete {
             fits.retain(|fit| self.is_whole(fit));
@@ -126,7 +124,7 @@ impl CapturedGraphs<'_> {
 }
 
 impl LaunchFit {
-    /// The op of row `at` of the launch, if there is but one; counts.
+    /// Returns the op of row `at` of the launch if it is unique, and counts the outcome.
     pub(super) fn op_of(
         &self,
         at: usize,

@@ -1,33 +1,33 @@
-//! Ops of a capture-time trace, carried to the kernels of graph launches.
+//! Carries ops of a capture-time trace over to the kernels of graph launches.
 //!
-//! A graph launch is one call: its kernels have neither op nor shapes. Both were there when the
-//! graph was captured: ops ran and launched, and nothing was executed.
+//! A graph launch is one call: its kernels have neither op nor shapes. Both existed when the graph
+//! was captured: ops ran and launched, but nothing was executed.
 //!
 //! ```text
 //! capture   BeginCapture  aten::mm [launch gemm]  aten::add [launch add]  EndCapture
 //! replay    GraphLaunch                                     stream 7   gemm ===  add =
 //! ```
-//! No trace says which captured launch became which kernel: calls have no `graph node id`. What
-//! both sides have is the order of kernel names, so a kernel gets an op where that leaves no
+//! No trace records which captured launch became which kernel: calls have no `graph node id`. But
+//! both sides have the order of kernel names, so a kernel gets an op if that order leaves no
 //! choice:
 //!
-//! 1. A captured launch is a call between the begin and the end of a capture, on the capturing
-//!    thread or, for autograd's threads, in its process, that no device row answers. Its `kernel`
-//!    names what it launches; where one does not say (CUDA), the capture is left out.
-//! 2. The rows of a graph launch are in order of `graph node id` where all have one, else of time,
-//!    stream by stream.
-//! 3. They are laid along each capture, see [`place`]. A capture fits when the names agree and at
-//!    most a tenth of either side is left over. Where one has exactly the same names, only such are
-//!    looked at.
-//! 4. A row gets its op where there is one way to lay it, and every capture that fits gives one and
-//!    the same name, shapes, types and annotation. All others are counted, not guessed.
+//! 1. A captured launch is a call without a device row between the start and the end of a capture,
+//!    on the capturing thread or, for autograd's threads, in its process. Its `kernel` names the
+//!    launched kernel. If one launch has no name (CUDA), its capture is left out.
+//! 2. The rows of a graph launch are sorted by `graph node id` if all have one, else by time, per
+//!    stream.
+//! 3. They are aligned with each capture, see [`place`]. A capture fits if the names agree and at
+//!    most a tenth of either side is left over. If a capture has exactly the same names, only such
+//!    captures are considered.
+//! 4. A row gets its op if its alignment is unique, and every fitting capture gives the same name,
+//!    shapes, types and annotation. All other rows are counted, not guessed.
 //!
-//! Evidence: of the vLLM trace of a captured graph (MI300, 421 launches, all named) and its replay
-//! (421 rows), all names agree, place by place. Launch calls name their kernel on all of 5335 in
-//! seven public ROCm traces, on none of 8552 in ten CUDA traces. What names cannot show: two graphs
-//! of the same kernels for different batch sizes.
+//! Evidence: for the vLLM trace of a captured graph (MI300, 421 launches, all named) and its replay
+//! (421 rows), all names agree, place by place. Launch calls name their kernel on all of 5335 rows
+//! in seven public ROCm traces, and on none of 8552 in ten CUDA traces. Names cannot distinguish
+//! two graphs of the same kernels for different batch sizes.
 //!
-//! O(n log n), and O(captures × rows) for each different sequence of rows that no capture equals.
+//! O(n log n), and O(captures × rows) for each distinct sequence of rows that equals no capture.
 
 mod captured;
 mod graphs;
@@ -48,10 +48,11 @@ use rustc_hash::FxHashMap;
 /// No captured op.
 const NONE: u32 = u32::MAX;
 
-/// Carries the ops of a capture-time trace to the rows of graph launches, and counts.
+/// Carries the ops of a capture-time trace over to the rows of graph launches, and counts the
+/// outcome.
 ///
 /// # Errors
-/// The capture trace has no capture that could be used.
+/// Fails if the capture trace has no usable capture.
 pub fn carry_captured_ops(trace: &mut LinkedTrace, capture: &DeviceTrace) -> Result<(), Error> {
     let mut names = Names::default();
     let recorded = RecordedCaptures::new(capture, &mut names)?;
@@ -63,7 +64,7 @@ pub fn carry_captured_ops(trace: &mut LinkedTrace, capture: &DeviceTrace) -> Res
     let mut seen: FxHashMap<Vec<GraphRow>, LaunchFit> = FxHashMap::default();
     for launch in rows.chunk_by_mut(|a, b| a.0 == b.0) {
         in_order(&trace.device, launch);
-        // the same graph is launched over and over
+        // the same graph is launched repeatedly
         let found = seen
             .entry(tokens.steps(launch))
             .or_insert_with_key(|steps| graphs.find(steps));
@@ -93,7 +94,7 @@ pub fn carry_captured_ops(trace: &mut LinkedTrace, capture: &DeviceTrace) -> Res
     Ok(())
 }
 
-/// What the user should know first.
+/// Most important note for the user; `None` if there is nothing to report.
 fn note(report: &CaptureReport, no_rows: bool, shapes: bool) -> Option<String> {
     let text = match report {
         _ if no_rows => "the device trace has no graph launch, so the capture trace has nothing \
@@ -118,7 +119,7 @@ fn note(report: &CaptureReport, no_rows: bool, shapes: bool) -> Option<String> {
     Some(text)
 }
 
-/// Puts the rows of one launch into the graph's own order, where the trace has it.
+/// Sorts the rows of one launch in the graph's own order, if the trace has it.
 fn in_order(device: &DeviceTrace, launch: &mut [(CallIdx, RowIdx)]) {
     let nodes = &device.rows.graph_node;
     if launch.iter().all(|(_, row)| nodes[row.index()] != 0) {

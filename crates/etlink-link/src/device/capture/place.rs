@@ -1,49 +1,49 @@
-//! Lays the rows of a graph launch along the launches of a capture.
+//! Aligns the rows of a graph launch with the launches of a capture.
 //!
-//! Names repeat from layer to layer, and a row can be missing. So the rows of a stream are laid
-//! twice: each on the first launch of its name that is left, from the front, and the same from the
-//! back. Where both ways agree there is no other way; where they do not, several launches come into
-//! question.
+//! Names repeat from layer to layer, and a row can be missing. So the rows of a stream are aligned
+//! twice: from the front, each with the first remaining launch of its name, and from the back
+//! likewise. If both ways agree on a row, its place is unique. If they differ, several launches are
+//! possible.
 //!
 //! ```text
 //! capture      a b c a b b c
 //! from front   a b c a b . c         rows a b c a b c, a `b` is missing:
 //! from back    a b c a . b c         the second b could be either, all others lie in one place
 //! ```
-//! Streams of one launch run side by side, so time orders rows only within a stream. Each stream is
-//! laid along the launches of those names that occur on it alone; rows of names that several
-//! streams have stay open.
+//! Streams of one launch run in parallel, so time orders rows only within a stream. Each stream is
+//! aligned with the launches of names that occur only on it; rows with names of several streams
+//! stay open.
 
 use crate::limits::LEFT_OVER;
 
 /// A row of a graph launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct GraphRow {
-    /// What it runs.
+    /// Number of what the row runs.
     pub(super) token: u32,
-    /// Rows of one lane are in order.
+    /// Stream of the row; rows of one lane are ordered.
     pub(super) lane: u32,
 }
 
-/// Where a row lies.
+/// Place of a row in a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CapturePlace {
     /// The capture has no such launch.
     Nowhere,
-    /// Several launches come into question.
+    /// Several launches of the capture are possible.
     Several,
-    /// This launch of the capture, and no other.
+    /// Only this launch of the capture is possible.
     At(u32),
 }
 
-/// Whether the order of all rows is known.
+/// True if the order of all rows is known.
 pub(super) fn single_lane(steps: &[GraphRow]) -> bool {
     steps.windows(2).all(|pair| pair[0].lane == pair[1].lane)
 }
 
-/// Per row, its place in `capture`; `None` where the two do not fit. O(n log n).
+/// Returns the place of each row in `capture`; `None` if the two do not fit. O(n log n).
 pub(super) fn place(steps: &[GraphRow], capture: &[u32]) -> Option<Vec<CapturePlace>> {
-    // most captures are of other graphs: their number of launches tells
+    // most captures are of other graphs: their number of launches shows it
     if !nearly(
         steps.len().min(capture.len()),
         steps.len().max(capture.len()),
@@ -75,10 +75,10 @@ pub(super) fn place(steps: &[GraphRow], capture: &[u32]) -> Option<Vec<CapturePl
         .zip(0..)
         .filter_map(|(token, at)| Some((owner(&owners, *token)?, at)))
         .collect();
-    // stable: in order within a lane
+    // stable: keeps the order within a lane
     rows.sort_by_key(|&(lane, _)| lane);
     launches.sort_by_key(|&(lane, _)| lane);
-    // Both lists are in order of lanes, so one walk over `launches` serves all lanes.
+    // Both lists are sorted by lane, so one pass over `launches` serves all lanes.
     let mut rest = &launches[..];
     for rows in rows.chunk_by(|a, b| a.0 == b.0) {
         let lane = rows.first()?.0;
@@ -89,17 +89,17 @@ pub(super) fn place(steps: &[GraphRow], capture: &[u32]) -> Option<Vec<CapturePl
     Some(places)
 }
 
-/// Whether `part` is all of `whole` but for what may be left over.
+/// True if `part` is all of `whole`, except what may be left over.
 fn nearly(part: usize, whole: usize) -> bool {
     (whole - part) * LEFT_OVER <= whole
 }
 
-/// KernelTokens and the lane that they occur on, or `u32::MAX` for several; by token.
+/// Returns each token with the only lane on which it occurs, or `u32::MAX` for several; by token.
 fn owners(steps: &[GraphRow]) -> Vec<(u32, u32)> {
     let mut owners: Vec<(u32, u32)> = steps.iter().map(|step| (step.token, step.lane)).collect();
     owners.sort_unstable();
     owners.dedup();
-    // A name that two lanes run says nothing about which of them a captured launch belongs to.
+    // A name that two lanes run does not show to which lane a captured launch belongs.
     owners.dedup_by(|next, kept| {
         let same = next.0 == kept.0;
         if same {
@@ -110,7 +110,7 @@ fn owners(steps: &[GraphRow]) -> Vec<(u32, u32)> {
     owners
 }
 
-/// The lane that alone has `token`.
+/// Returns the only lane with `token`.
 fn owner(owners: &[(u32, u32)], token: u32) -> Option<u32> {
     let at = owners
         .binary_search_by_key(&token, |&(token, _)| token)
@@ -118,7 +118,7 @@ fn owner(owners: &[(u32, u32)], token: u32) -> Option<u32> {
     Some(owners[at].1).filter(|lane| *lane != u32::MAX)
 }
 
-/// Lays the rows of one lane along its launches, from the front and from the back. `None` if they
+/// Aligns the rows of one lane with its launches, from the front and from the back. `None` if they
 /// do not fit.
 fn lay(
     steps: &[GraphRow],
@@ -128,7 +128,7 @@ fn lay(
     places: &mut [CapturePlace],
 ) -> Option<()> {
     // The greedy walk from the front finds the earliest place of each row, the one from the back
-    // the latest. A row has one place where both agree.
+    // the latest. A row's place is unique if both agree.
     let mut free = launches.iter();
     for &(_, row) in rows {
         let token = steps[row as usize].token;
@@ -150,7 +150,8 @@ fn lay(
 mod tests {
     use super::*;
 
-    /// Rows as `name` or `name/stream`, a letter each, laid along the letters of `capture`.
+    /// Aligns rows, written as `name` or `name/stream` with one letter each, with the letters of
+    /// `capture`.
     fn laid(rows: &str, capture: &str) -> Option<String> {
         let step = |row: &str| {
             let (name, lane) = row.split_once('/').unwrap_or((row, "0"));
@@ -213,12 +214,12 @@ mod tests {
 
     #[test]
     fn streams_are_laid_by_themselves() {
-        // side by side in time, one after the other at capture
+        // in parallel in time, in sequence at capture
         assert_eq!(
             laid("a x/1 b y/1 a x/1", "abaxyx").as_deref(),
             Some("0 3 1 4 2 5")
         );
-        // `a` runs on both, so its place is open
+        // `a` runs on both streams, so its place is open
         assert_eq!(
             laid("a x/1 b a/1 y/1", "abaxy").as_deref(),
             Some("? 3 1 ? 4")

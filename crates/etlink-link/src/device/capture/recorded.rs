@@ -1,5 +1,5 @@
-//! What a capture-time trace has: launches between the begin and the end of captures, and their
-//! ops.
+//! Captures recorded in a capture-time trace: launches between the start and the end of captures,
+//! with their ops.
 
 use super::{CaptureReport, NONE, begins_capture, launches_graph};
 use crate::device::launch;
@@ -9,14 +9,14 @@ use etlink_model::{CallIdx, DeviceTrace, HostIdx, NameId, Names, OpIdx, ThreadId
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 
-/// A copy, whatever its kernel is named.
+/// Token of a copy, whatever the name of its kernel.
 pub(super) const COPY: u32 = u32::MAX - 2;
-/// A memset.
+/// Token of a memset.
 pub(super) const SET: u32 = u32::MAX - 3;
-/// A launch that does not say of what.
+/// Token of a launch without a kernel name.
 const UNNAMED: u32 = u32::MAX - 4;
 
-/// What a kernel's name stands for: copies and memsets of ROCm run as kernels of its own.
+/// Returns the token of a kernel name: ROCm runs copies and memsets as kernels.
 pub(super) fn token(kernel: &str, name: Option<NameId>) -> u32 {
     match kernel {
         _ if kernel.starts_with("__amd_rocclr_copyBuffer") => COPY,
@@ -25,16 +25,16 @@ pub(super) fn token(kernel: &str, name: Option<NameId>) -> u32 {
     }
 }
 
-/// Launches that were captured, capture by capture, each in order of time.
+/// Captured launches, by capture, sorted by time within each.
 #[derive(Debug, Default)]
 pub(super) struct RecordedCaptures {
-    /// What is launched: number of the kernel's name, or one of those above.
+    /// Kernel of each launch: number of its name, or one of the tokens above.
     pub(super) tokens: Vec<u32>,
-    /// Row of `ops`, or `u32::MAX`.
+    /// Row of `ops` for each launch, or `u32::MAX`.
     pub(super) op: Vec<u32>,
-    /// The captures that can be used.
+    /// Launches of each usable capture.
     pub(super) captures: Vec<Range<usize>>,
-    /// Name, shapes, types and scope of each different op.
+    /// Name, shapes, types and scope of each distinct op.
     pub(super) ops: Vec<[NameId; 4]>,
     pub(super) report: CaptureReport,
 }
@@ -45,7 +45,7 @@ struct OpenCapture {
     capture: u32,
 }
 
-/// What a call's name means here.
+/// Meaning of a call's name for captures.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Meaning {
     Begin,
@@ -55,11 +55,10 @@ enum Meaning {
 }
 
 impl RecordedCaptures {
-    /// Finds the captures of a trace. Names of ops go into `names`. O(n log n).
+    /// Finds the captures of a trace. Adds the names of ops to `names`. O(n log n).
     pub(super) fn new(device: &DeviceTrace, names: &mut Names) -> Result<RecordedCaptures, Error> {
         let nesting = nest::nest(device);
-        // A call that a device row answers was executed: it went to a stream that is not being
-        // captured.
+        // A call with a device row was executed: it went to a stream that is not being captured.
         let (launches, _) =
             launch::launches(device, &nesting, &vec![HostIdx::NONE; device.ops.len()]);
         let mut executed = vec![false; device.calls.len()];
@@ -87,7 +86,7 @@ impl RecordedCaptures {
             let first = recorded.tokens.len();
             recorded.report.captures += 1;
             recorded.report.launches += capture.len() as u64;
-            // One launch without a name leaves a gap that every later row could slip into.
+            // A single launch without a name leaves a gap that any later row could fill.
             if capture.iter().any(|launch| launch.2 == UNNAMED) {
                 recorded.report.unnamed += 1;
                 continue;
@@ -117,7 +116,7 @@ fn push<T>(list: &mut Vec<T>, value: T) -> u32 {
     list.len() as u32 - 1
 }
 
-/// Name, shapes, types and scope of the innermost op around a call; annotations are scopes.
+/// Returns name, shapes, types and scope of the innermost op around a call; annotations are scopes.
 fn describe(device: &DeviceTrace, nesting: &Nesting, call: CallIdx) -> Option<[NameId; 4]> {
     let ops = &device.ops;
     let innermost = nesting.call_op[call.index()].get();
@@ -129,17 +128,17 @@ fn describe(device: &DeviceTrace, nesting: &Nesting, call: CallIdx) -> Option<[N
     Some([ops.name[op], ops.shapes[op], ops.types[op], scope])
 }
 
-/// The sweep over the calls of all threads, in order of time.
+/// Sweep over the calls of all threads, in order of time.
 struct CaptureSweep<'d> {
     device: &'d DeviceTrace,
-    /// Calls that a device row answers: not captured.
+    /// Calls with a device row: not captured.
     executed: Vec<bool>,
-    /// Per name, what calls of it do, once it is known.
+    /// Meaning of each name, once known.
     meaning: Vec<Option<Meaning>>,
     open: Vec<OpenCapture>,
-    /// Per capture, whether it has ended.
+    /// True if the capture has ended, per capture.
     ended: Vec<bool>,
-    /// Ends without a begin.
+    /// Number of ends without a start.
     stray: u64,
     /// Capture, call and token of each launch.
     found: Vec<(u32, u32, u32)>,
@@ -163,7 +162,7 @@ impl<'d> CaptureSweep<'d> {
         let thread = self.device.calls.thread[call];
         match self.meaning(call) {
             Meaning::Begin => {
-                // a capture that its thread has open was given up
+                // the thread's open capture was abandoned
                 self.open.retain(|open| open.thread != thread);
                 self.open.push(OpenCapture {
                     thread,
@@ -184,11 +183,11 @@ impl<'d> CaptureSweep<'d> {
         }
     }
 
-    /// The capture that a launch of `thread` goes into: its own, else the only one that its process
-    /// has open.
+    /// Returns the capture that a launch of `thread` enters: its own, else the only open one of its
+    /// process.
     fn capture_of(&self, thread: ThreadIdx) -> Option<u32> {
-        // Autograd's threads launch to the stream that the main thread captures, so that their
-        // launches enter its capture.
+        // Autograd's threads launch to the stream that the main thread captures, so their launches
+        // enter its capture.
         let own = self.open.iter().find(|open| open.thread == thread);
         let mut near = self
             .open
@@ -218,7 +217,7 @@ impl<'d> CaptureSweep<'d> {
         *self.meaning[name.index()].get_or_insert_with(|| meaning(names.get(name)))
     }
 
-    /// Launches of captures that were ended, capture by capture.
+    /// Lists the launches of ended captures, by capture.
     fn finished(&self) -> Vec<(u32, u32, u32)> {
         let mut found: Vec<_> = self
             .found
@@ -235,8 +234,8 @@ impl<'d> CaptureSweep<'d> {
     }
 }
 
-/// What a call does, by its name alone: `cudaStreamBeginCapture`, `hipStreamEndCapture`,
-/// `cuLaunchKernelEx`, …
+/// Returns the meaning of a call by its name alone: `cudaStreamBeginCapture`,
+/// `hipStreamEndCapture`, `cuLaunchKernelEx`, …
 fn meaning(name: &str) -> Meaning {
     match name {
         _ if begins_capture(name) => Meaning::Begin,
@@ -248,7 +247,7 @@ fn meaning(name: &str) -> Meaning {
     }
 }
 
-/// Why nothing can be used.
+/// Explains why no capture is usable.
 fn no_capture(device: &DeviceTrace, report: &CaptureReport, sweep: &CaptureSweep<'_>) -> Error {
     let at = |wanted: fn(&Meaning) -> bool| {
         let call = (0..device.calls.len()).find(|&call| {
@@ -262,7 +261,7 @@ fn no_capture(device: &DeviceTrace, report: &CaptureReport, sweep: &CaptureSweep
             device.calls.start[call].0
         ))
     };
-    // The order matters: launches without names are the cause on CUDA, whatever else is cut.
+    // The order matters: on CUDA, unnamed launches are the cause, whatever else is truncated.
     if report.unnamed > 0 {
         let first = sweep
             .found
