@@ -10,9 +10,8 @@
 //! both: operations per ns / 1000
 //! ```
 //! Recomputed work counts each time it runs. Not counted are kernels without an op (graph
-//! launches), kernels whose op has no shapes (`record_shapes` was off, or a forward convolution
-//! without a host trace), and kernels launched before the recording or the first step. Both figures
-//! are then too low, the first one more so.
+//! launches), kernels whose op has no shapes (`record_shapes` was off), and kernels launched
+//! before the recording or the first step. Both figures are then too low, the first one more so.
 
 use crate::outside_work::CountedWork;
 use crate::rows::ClassifiedRows;

@@ -163,7 +163,11 @@ fn compute_time(
         return Some(work.operations as f64 / (peaks.tflops(precision)? * 1e3));
     }
     let name = trace.device_name(trace.device.ops.name[op.index()]);
-    let is_known = work.formula != RooflineFormula::None && name.starts_with("aten::");
+    let is_lacking = matches!(
+        work.formula,
+        RooflineFormula::None | RooflineFormula::Unknown
+    );
+    let is_known = !is_lacking && name.starts_with("aten::");
     is_known.then_some(0.0)
 }
 

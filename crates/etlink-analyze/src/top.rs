@@ -7,7 +7,7 @@
 //! ranges    ops, annotations, calls, Python frames, overheads; some utility ops are left out
 //! tree      a range is the child of the innermost one around it on its thread;
 //!           an only child with its parent's name is merged into it
-//! device    rows belong to the op whose `External id` they bear:
+//! device    rows belong to the op whose `External id` they carry:
 //!           "self" of that op, "total" of all around it
 //! rows      per name, side (host or device) and whether it is a user annotation;
 //!           on request also per shapes or stack

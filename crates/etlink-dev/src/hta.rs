@@ -17,7 +17,7 @@ const PACKAGES: [&str; 5] = [
 ];
 
 #[derive(Debug, Args)]
-pub struct HtaOptions {
+pub struct HtaSuiteOptions {
     /// Folder with the traces that both are asked about
     #[arg(long, value_name = "DIR")]
     traces: Option<PathBuf>,
@@ -27,7 +27,7 @@ pub struct HtaOptions {
 }
 
 /// Compares the answers of both classes, or runs HTA's tests with each.
-pub fn compare_classes(options: &HtaOptions) -> Result<()> {
+pub fn compare_classes(options: &HtaSuiteOptions) -> Result<()> {
     let asked = [
         ("hta_class.py", &options.traces),
         ("hta_tests.py", &options.checkout),

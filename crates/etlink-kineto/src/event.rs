@@ -126,6 +126,7 @@ arguments! {
     fwd_thread = b"Fwd thread id";
     shapes = b"Input Dims";
     types = b"Input type";
+    values = b"Concrete Inputs";
     finished = b"finished";
     name = b"name";
     correlation = b"correlation";
@@ -345,6 +346,7 @@ impl<'a> KinetoEvent<'a> {
         // names.
         if !options.shapes {
             (self.args.shapes, self.args.types) = (None, None);
+            self.args.values = None;
         }
         Ok(())
     }

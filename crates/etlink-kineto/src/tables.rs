@@ -301,6 +301,7 @@ impl ChunkTables {
             unfinished,
             shapes: self.name(args.shapes),
             types: self.name(args.types),
+            values: self.name(args.values),
             collective: self.push_collective(event),
         };
         // Inductor's Triton launchers put `stream` on the op (`CachingAutotuner.run`); aten ops
@@ -825,6 +826,7 @@ fn renumber_names(part: &mut DeviceTrace, names: &[NameId]) {
         &mut ops.name,
         &mut ops.shapes,
         &mut ops.types,
+        &mut ops.values,
         &mut calls.name,
         &mut calls.kernel,
         &mut rows.name,

@@ -25,9 +25,9 @@ pub(crate) const EARLY_START: DurationNs = DurationNs(1_000_000);
 /// after all. In 16 public traces, up to 0.5 % of the rows started before their call.
 pub(crate) const CLOCK_OUTLIERS: u64 = 100;
 
-/// Limits corrections of a clock to one in this many cases of harm. A clock is not set ahead to fit
-/// calls that waited if more rows than that would start before their launch. It is not set back to
-/// fit launches if more calls than that would return too early.
+/// Maximum harm of a clock correction: one in this many. A clock is not set ahead to fit calls that
+/// waited if more rows than that would start before their launch. It is not set back to fit
+/// launches if more calls than that would return too early.
 pub(crate) const CLOCK_PRICE: u64 = 10;
 
 /// Minimum number of bounds to judge a clock, for bounds that a wrong guess or a row of another
@@ -82,8 +82,8 @@ pub(crate) const ROUNDING: DurationNs = DurationNs(1_000);
 /// 929 rows).
 pub(crate) const PROGRAMMATIC_OVERLAP: DurationNs = DurationNs(4_000);
 
-/// Usual duration from which on a zero-length row of that name is damage: rounding takes less than
-/// a microsecond at each end.
+/// Minimum usual duration of a name's rows for a row of length 0 to be damage: rounding takes less
+/// than a microsecond at each end.
 pub(crate) const NO_ROUNDING: DurationNs = DurationNs(5_000);
 
 /// If one in this many kernels takes no time, those kernels are damage.
@@ -109,7 +109,7 @@ pub(crate) const LONGER_THAN_LIKE: i64 = 10;
 /// The same factor, for a row after which nothing runs.
 pub(crate) const LONGER_THAN_RECORDING: i64 = 100;
 
-/// Number of covered rows of its stream from which on a row is too long, whatever similar rows
+/// Minimum number of rows that a row covers on its stream to be too long, whatever similar rows
 /// take.
 pub(crate) const MANY_COVERED: usize = 3;
 
@@ -125,7 +125,7 @@ pub(crate) const MAX_COVERED_LOOKUPS: usize = 64;
 /// kineto#1416 shows pairs of consecutive launches.
 pub(crate) const SHARED_REACH: usize = 64;
 
-/// If more than one in this many launches has no row, nothing is reported about device activity:
+/// Maximum share of launches without a row, one in this many, for device activity to be reported:
 /// idle time would be off by as much.
 ///
 /// In 33 public traces, all CUDA and HIP launches have a row, except memsets.
@@ -135,7 +135,7 @@ pub const LOST_PART: i64 = 20;
 /// random, one gap in 170 is longer.
 pub(crate) const MAX_BETWEEN_LOST: i64 = 100;
 
-/// Number of lost rows that make part of a recording unknown.
+/// Minimum number of lost rows that makes part of a recording unknown.
 pub(crate) const LEAST_LOST: i64 = 8;
 
 /// Fewer lost rows suffice if they are at least one in this many of all rows.
@@ -182,8 +182,8 @@ pub(crate) const MAX_VOTES: usize = 1 << 22;
 /// recordings begun one after the other.
 pub(crate) const RUNS_APART: DurationNs = DurationNs(60_000_000_000);
 
-/// Recordings of one machine that are farther apart than this are of two runs: its processes have one
-/// clock, which they read within less.
+/// Maximum distance between recordings of one run on one machine: its processes share a clock, and
+/// read it within less time.
 pub(crate) const PROCESSES_APART: DurationNs = DurationNs(1_000_000);
 
 /// Maximum number of ranks in a group; more are taken for damage.

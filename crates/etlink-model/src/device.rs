@@ -94,6 +94,8 @@ columns! {
         shapes: NameId,
         /// `Input type`, as list text.
         types: NameId,
+        /// `Concrete Inputs`: scalars and lists of numbers, list text.
+        values: NameId,
         /// Row of [`DeviceTrace::collectives`]; `u32::MAX` = none.
         collective: u32,
     }

@@ -213,6 +213,7 @@ impl ExportReader<'_> {
             unfinished,
             shapes: text.shapes,
             types: NameId::EMPTY,
+            values: NameId::EMPTY,
             collective,
         };
         self.assembler.trace.ops.push(op);

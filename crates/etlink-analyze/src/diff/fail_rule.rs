@@ -1,8 +1,8 @@
 //! Rules by which a comparison fails, for CI.
 //!
 //! ```text
-//! rule   = what (">" | "<") number unit
-//! what   = "step" | "device" | "host" | "waiting" | "utilization"
+//! rule   = figure (">" | "<") number unit
+//! figure = "step" | "device" | "host" | "waiting" | "utilization"
 //!        | "class" LABEL | "op" NAME | "kernel" NAME
 //! unit   = "%" | "ns" | "us" | "ms" | "s"
 //! ```

@@ -168,6 +168,7 @@ impl<'t, W: Write> TraceEncoder<'t, W> {
                 }
                 named(trace, args, "Input type", op.types)?;
                 named(trace, args, "Input Dims", op.shapes)?;
+                named(trace, args, "Concrete Inputs", op.values)?;
                 if let Some(stream) = stream {
                     args.number("stream", stream)?;
                 }

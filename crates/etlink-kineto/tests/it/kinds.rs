@@ -44,6 +44,7 @@ fn a_cpu_op() {
         unfinished: false,
         shapes: trace.names.find("[[8, 32], [32, 4]]").expect("shapes"),
         types: trace.names.find("[\"float\", \"float\"]").expect("types"),
+        values: NameId::EMPTY,
         collective: u32::MAX,
     };
     assert_eq!((trace.ops.len(), trace.ops.row(0)), (1, want));

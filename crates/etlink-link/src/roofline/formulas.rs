@@ -1,5 +1,9 @@
 //! Operations and bytes of an op from its tensors.
 
+use super::attention::{AttentionMask, attention_mask};
+use super::convolution::{is_convolution, output_dims};
+use super::outputs::{broadcast_elements, only_writes_first, partly_read_bytes, written_bytes};
+use super::values::ArgumentValues;
 use super::{RooflineWork, TensorShape, TensorShapes};
 use serde::Serialize;
 
@@ -14,19 +18,27 @@ pub enum RooflineFormula {
     Convolution,
     /// That for the gradient of the input, and once more for that of the weight.
     ConvolutionBackward,
-    /// Query `[b, h, s, d]`, key of length t, value of depth e: 2 b h s t (d + e). Masks are not
-    /// taken into account.
+    /// Query `[b, h, s, d]`, key of length t, value of depth e: 2 b h s t (d + e). A mask that is a
+    /// tensor counts as none.
     Attention,
     /// The scores once more, and two products for either factor: 2 b h s t (3 d + 2 e).
     AttentionBackward,
+    /// Attention whose query at place i sees the first i keys only: of its s t pairs those that are
+    /// seen, s (s + 1) / 2 if s = t. PyTorch's counter takes all pairs.
+    CausalAttention,
+    /// Gradient of causal attention, by the pairs that are seen.
+    CausalAttentionBackward,
     /// Counted by the device itself: Nsight Compute, CUPTI.
     Measured,
     /// One operation per element.
     Elementwise,
     /// One operation per element that goes in.
     Reduction,
-    /// Not known: one operation per element of the largest tensor.
+    /// One operation per element of the largest tensor: only the bytes are known.
     Bytes,
+    /// Neither operations nor bytes are known: what the op writes, or computes, depends on arguments
+    /// that the trace lacks. The figures are of its inputs, so the least.
+    Unknown,
     /// A copy or memset: what it moves.
     Copy,
     /// No shapes, or nothing is computed or moved.
@@ -43,10 +55,13 @@ impl RooflineFormula {
             RooflineFormula::ConvolutionBackward => "convolution_backward",
             RooflineFormula::Attention => "attention",
             RooflineFormula::AttentionBackward => "attention_backward",
+            RooflineFormula::CausalAttention => "causal_attention",
+            RooflineFormula::CausalAttentionBackward => "causal_attention_backward",
             RooflineFormula::Measured => "measured",
             RooflineFormula::Elementwise => "elementwise",
             RooflineFormula::Reduction => "reduction",
             RooflineFormula::Bytes => "bytes",
+            RooflineFormula::Unknown => "unknown",
             RooflineFormula::Copy => "copy",
             RooflineFormula::None => "none",
         }
@@ -58,55 +73,99 @@ impl RooflineFormula {
     }
 }
 
-/// The work of an op. Without `outputs`, which device traces do not have, a convolution's is not
-/// known, and what the others write follows from what they read.
-pub fn work_from_shapes(
-    name: &str,
-    inputs: &TensorShapes,
-    outputs: Option<&TensorShapes>,
-) -> RooflineWork {
-    let plain = name
-        .strip_prefix("aten::")
+/// Arguments of an op, as its trace states them.
+#[derive(Clone, Copy, Debug)]
+pub struct OpArguments<'a> {
+    /// Tensors that it is given.
+    pub inputs: &'a TensorShapes,
+    /// Tensors that it returns; `None` if the trace does not record them, as device traces.
+    pub outputs: Option<&'a TensorShapes>,
+    /// Scalars and lists of numbers that it is given.
+    pub values: ArgumentValues<'a>,
+}
+
+/// The work of an op. Without recorded outputs their sizes follow from inputs and values; if these do
+/// not determine them, the formula is [`RooflineFormula::Unknown`]. O(arguments).
+pub fn work_from_shapes(name: &str, arguments: OpArguments<'_>) -> RooflineWork {
+    let OpArguments {
+        inputs,
+        outputs,
+        values,
+    } = arguments;
+    let of_pytorch = name.strip_prefix("aten::");
+    let whole = of_pytorch
         .or_else(|| name.rsplit("::").next())
-        .unwrap_or(name)
-        // `add_` works in place and does the work of `add`.
-        .trim_end_matches('_');
+        .unwrap_or(name);
+    // `add_` works in place and does the work of `add`
+    let plain = whole.trim_end_matches('_');
+    let is_in_place = plain != whole;
     if inputs.is_empty() || has(NOTHING, plain) {
         return RooflineWork::default();
     }
-    let read = inputs
-        .iter()
-        .fold(0u64, |sum, tensor| sum.saturating_add(tensor.bytes()));
-    let counted = counted(plain, inputs, outputs);
-    let (operations, formula) = counted.map_or_else(
-        || per_element(plain, inputs, outputs),
-        |(operations, formula, _)| (operations, formula),
-    );
-    let written = match (outputs, counted) {
-        (Some(outputs), _) => outputs
-            .iter()
-            .fold(0u64, |sum, tensor| sum.saturating_add(tensor.bytes())),
-        (None, Some((_, _, written))) => written,
-        (None, None) if formula == RooflineFormula::Elementwise => inputs
-            .iter()
-            .map(|tensor| tensor.bytes())
-            .max()
-            .unwrap_or(0),
-        (None, None) => 0,
+    let read = partly_read_bytes(plain, inputs).unwrap_or_else(|| all_bytes(inputs));
+    let counted = counted(plain, arguments);
+    let (operations, formula) = match counted {
+        Some((operations, formula, _)) => (operations, formula),
+        None => per_element(plain, inputs, outputs),
     };
+    let written = if only_writes_first(plain, is_in_place) {
+        // its first argument is among the inputs
+        Some(0)
+    } else if let Some(outputs) = outputs {
+        Some(all_bytes(outputs))
+    } else if let Some((_, _, written)) = counted {
+        Some(written)
+    } else if of_pytorch.is_none() {
+        // other ops are given the tensors that they write
+        Some(0)
+    } else {
+        let is_elementwise = formula == RooflineFormula::Elementwise;
+        let known = written_bytes(plain, is_elementwise, inputs, values);
+        known.or_else(|| first_bytes(is_in_place, inputs))
+    };
+    let multiplies = counted.is_none() && is_counted_op(plain);
     RooflineWork {
         operations,
-        bytes: read.saturating_add(written),
-        formula,
+        bytes: read.saturating_add(written.unwrap_or(0)),
+        formula: if written.is_none() || multiplies {
+            RooflineFormula::Unknown
+        } else {
+            formula
+        },
     }
 }
 
+/// The first tensor of an op that works in place.
+fn first_bytes(is_in_place: bool, inputs: &TensorShapes) -> Option<u64> {
+    if is_in_place {
+        inputs.argument(0).map(|tensor| tensor.bytes())
+    } else {
+        None
+    }
+}
+
+fn all_bytes(tensors: &TensorShapes) -> u64 {
+    let tensors = tensors.iter();
+    tensors.fold(0, |sum, tensor| sum.saturating_add(tensor.bytes()))
+}
+
+/// True if PyTorch counts the operations of such an op.
+fn is_counted_op(name: &str) -> bool {
+    let forward = name.strip_suffix("_backward").unwrap_or(name);
+    let without_direction = forward.strip_suffix("_forward").unwrap_or(forward);
+    MATMULS.iter().any(|(known, _)| *known == name)
+        || is_convolution(forward)
+        || has(HEADS_FIRST, forward)
+        || has(HEADS_LAST, without_direction)
+}
+
 /// Operations, and bytes written, of what PyTorch counts.
-fn counted(
-    name: &str,
-    inputs: &TensorShapes,
-    outputs: Option<&TensorShapes>,
-) -> Option<(u64, RooflineFormula, u64)> {
+fn counted(name: &str, arguments: OpArguments<'_>) -> Option<(u64, RooflineFormula, u64)> {
+    let OpArguments {
+        inputs,
+        outputs,
+        values,
+    } = arguments;
     if let Some((_, first)) = MATMULS.iter().find(|(known, _)| *known == name) {
         return matmul(
             name.ends_with("linear"),
@@ -115,19 +174,27 @@ fn counted(
         );
     }
     if name == "convolution_backward" {
-        return convolution_backward(
-            [
-                inputs.argument(0)?,
-                inputs.argument(1)?,
-                inputs.argument(2)?,
-            ],
-            outputs,
-        );
+        let tensors = [
+            inputs.argument(0)?,
+            inputs.argument(1)?,
+            inputs.argument(2)?,
+        ];
+        return convolution_backward(tensors, outputs, values);
     }
-    // The size of a convolution's output depends on stride and padding, which shapes do not have.
-    if has(CONVOLUTIONS, name) {
-        let (output, weight) = (outputs?.argument(0)?, inputs.argument(1)?);
-        let (operations, _) = convolution(inputs.argument(0)?, weight, output)?;
+    if is_convolution(name) {
+        let (input, weight) = (inputs.argument(0)?, inputs.argument(1)?);
+        let dims;
+        let output = match outputs {
+            Some(outputs) => outputs.argument(0)?,
+            None => {
+                dims = output_dims(name, input, weight, values)?;
+                TensorShape {
+                    dims: &dims,
+                    ..input
+                }
+            }
+        };
+        let (operations, _) = convolution(input, weight, output)?;
         return Some((operations, RooflineFormula::Convolution, output.bytes()));
     }
     let (forward, backward) = name
@@ -142,12 +209,18 @@ fn counted(
     {
         // The backward op has the gradient of the output as its first argument.
         let first = u32::from(backward);
-        let [query, key, value] = [
+        let tensors = [
             inputs.argument(first)?,
             inputs.argument(first + 1)?,
             inputs.argument(first + 2)?,
         ];
-        return attention(heads_first, backward, [query, key, value]);
+        let layout = AttentionLayout {
+            heads_first,
+            backward,
+            keeps_scores: name.ends_with("_math"),
+            mask: attention_mask(name, values),
+        };
+        return attention(layout, tensors);
     }
     None
 }
@@ -225,22 +298,51 @@ fn volume(space: &[u64]) -> u64 {
 fn convolution_backward(
     [gradient, input, weight]: [TensorShape<'_>; 3],
     outputs: Option<&TensorShapes>,
+    values: ArgumentValues<'_>,
 ) -> Option<(u64, RooflineFormula, u64)> {
+    /// `output_mask`: gradients of the input, the weight and the bias.
+    const MASK: u32 = 10;
     let (one, _) = convolution(input, weight, gradient)?;
-    let asked = |number: u32| outputs.is_none_or(|outputs| outputs.argument(number).is_some());
-    let times = u64::from(asked(0)) + u64::from(asked(1));
+    let mask = values.flags(MASK).filter(|mask| mask.len() == 3);
+    let asked = |number: u32| match (outputs, &mask) {
+        (Some(outputs), _) => outputs.argument(number).is_some(),
+        (None, Some(mask)) => mask[number as usize],
+        (None, None) => true,
+    };
+    let (mut times, mut written) = (0, 0u64);
+    for (number, tensor) in [(0, input), (1, weight)] {
+        if asked(number) {
+            times += 1;
+            written = written.saturating_add(tensor.bytes());
+        }
+    }
+    if mask.is_some_and(|mask| mask[2])
+        && let Some(channels) = gradient.dims.get(1)
+    {
+        let bias = channels.saturating_mul(gradient.element_bytes);
+        written = written.saturating_add(bias);
+    }
     Some((
         one.saturating_mul(times),
         RooflineFormula::ConvolutionBackward,
-        input.bytes().saturating_add(weight.bytes()),
+        written,
     ))
 }
 
-/// `[b, h, s, d]`, or `[b, s, h, d]`. What is packed without padding, `[tokens, h, d]`, does not
-/// tell the lengths.
-fn attention(
+/// Order of an attention's dimensions, and what its queries see.
+#[derive(Clone, Copy, Debug)]
+struct AttentionLayout {
+    /// `[b, h, s, d]`, not `[b, s, h, d]`.
     heads_first: bool,
     backward: bool,
+    /// The scores of all pairs are a result, too.
+    keeps_scores: bool,
+    mask: AttentionMask,
+}
+
+/// Packed tensors without padding, `[tokens, h, d]`, do not tell the lengths: they have no work.
+fn attention(
+    layout: AttentionLayout,
     [query, key, value]: [TensorShape<'_>; 3],
 ) -> Option<(u64, RooflineFormula, u64)> {
     let (&[b, h_or_s, s_or_h, d], &[_, k1, k2, _], &[_, _, _, e]) =
@@ -248,27 +350,43 @@ fn attention(
     else {
         return None;
     };
-    let (h, s, t) = if heads_first {
+    let (h, s, t) = if layout.heads_first {
         (h_or_s, s_or_h, k2)
     } else {
         (s_or_h, h_or_s, k1)
     };
-    let depth = if backward { 3 * d + 2 * e } else { d + e };
-    let operations = [b, h, s, t, depth]
+    let depth = if layout.backward {
+        d.saturating_mul(3).saturating_add(e.saturating_mul(2))
+    } else {
+        d.saturating_add(e)
+    };
+    let pairs = layout.mask.pairs(s, t);
+    let operations = [b, h, pairs, depth]
         .into_iter()
         .fold(2u64, u64::saturating_mul);
-    let (formula, written) = if backward {
-        (
-            RooflineFormula::AttentionBackward,
-            query
-                .bytes()
-                .saturating_add(key.bytes())
-                .saturating_add(value.bytes()),
-        )
+    let is_causal = layout.mask != AttentionMask::None;
+    Some(if layout.backward {
+        let written = query.bytes().saturating_add(key.bytes());
+        let formula = if is_causal {
+            RooflineFormula::CausalAttentionBackward
+        } else {
+            RooflineFormula::AttentionBackward
+        };
+        (operations, formula, written.saturating_add(value.bytes()))
     } else {
-        (RooflineFormula::Attention, query.bytes())
-    };
-    Some((operations, formula, written))
+        let formula = if is_causal {
+            RooflineFormula::CausalAttention
+        } else {
+            RooflineFormula::Attention
+        };
+        let mut elements = query.elements() / d.max(1) * e;
+        if layout.keeps_scores {
+            let scores = [h, s, t].into_iter().fold(b, u64::saturating_mul);
+            elements = elements.saturating_add(scores);
+        }
+        let written = elements.saturating_mul(query.element_bytes);
+        (operations, formula, written)
+    })
 }
 
 fn per_element(
@@ -284,7 +402,8 @@ fn per_element(
             (inputs.first_elements(), RooflineFormula::Elementwise)
         }
         () if has(ELEMENTWISE, name.strip_suffix("_backward").unwrap_or(name)) => {
-            (any, RooflineFormula::Elementwise)
+            let broadcast = broadcast_elements(inputs);
+            (any.max(broadcast), RooflineFormula::Elementwise)
         }
         () if has(REDUCTIONS, name.strip_suffix("_backward").unwrap_or(name)) => {
             (largest_tensor(inputs), RooflineFormula::Reduction)
@@ -318,31 +437,6 @@ const MATMULS: &[(&str, u32)] = &[
     ("_addmm_activation", 1),
     ("baddbmm", 1),
     ("addmv", 1),
-];
-
-const CONVOLUTIONS: &[&str] = &[
-    "convolution",
-    "_convolution",
-    "convolution_overrideable",
-    "cudnn_convolution",
-    "cudnn_convolution_relu",
-    "cudnn_convolution_add_relu",
-    "cudnn_convolution_transpose",
-    "miopen_convolution",
-    "miopen_convolution_transpose",
-    "miopen_depthwise_convolution",
-    "mkldnn_convolution",
-    "_conv_depthwise2d",
-    "conv_depthwise3d",
-    "_slow_conv2d_forward",
-    "slow_conv3d_forward",
-    "thnn_conv2d",
-    "conv1d",
-    "conv2d",
-    "conv3d",
-    "conv_transpose1d",
-    "conv_transpose2d",
-    "conv_transpose3d",
 ];
 
 /// Attention over `[b, h, s, d]`.

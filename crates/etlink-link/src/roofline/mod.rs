@@ -4,18 +4,23 @@
 //! ```text
 //! op name, shapes, types ──> tensors ──> formula ──> Work of an op ──> shared by its kernels
 //! ```
-//! Formulas are those of `torch.utils.flop_counter`; see [`RooflineFormula`]. O(ops + rows): what
+//! Formulas are those of `torch.utils.flop_counter`, but for causal attention; see [`RooflineFormula`]. O(ops + rows): what
 //! comes again with the same shapes is worked out once.
 
+mod attention;
+mod convolution;
 mod formulas;
+mod outputs;
 mod shapes;
+mod values;
 
-pub use formulas::{RooflineFormula, work_from_shapes};
+pub use formulas::{OpArguments, RooflineFormula, work_from_shapes};
 pub use shapes::{TensorShape, TensorShapes};
+pub use values::ArgumentValues;
 
 use crate::kernel_metrics::measured_work;
 use crate::trace::LinkedTrace;
-use etlink_model::{CollectiveKind, DurationNs, HostIdx, NameId, Names, OpIdx, RowIdx, RowKind};
+use etlink_model::{CollectiveKind, DurationNs, NameId, Names, OpIdx, RowIdx, RowKind};
 use rustc_hash::FxHashMap;
 
 /// The work of an op, a kernel or a copy.
@@ -29,25 +34,40 @@ pub struct RooflineWork {
     pub formula: RooflineFormula,
 }
 
-/// Name, shapes and types of inputs, shapes and types of outputs, in one trace's names.
-type Signature = [NameId; 5];
+/// Ops of one signature have the same work.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Signature<'t> {
+    /// The names are of the host trace.
+    on_host: bool,
+    name: NameId,
+    /// Shapes and types of inputs, then of outputs.
+    tensors: [NameId; 4],
+    /// Scalars among the inputs, if the op's work depends on them.
+    values: &'t str,
+}
 
 /// Per CPU op, its work by its own arguments; children are not taken away. O(ops).
 pub fn op_work(trace: &LinkedTrace) -> Vec<RooflineWork> {
     let ops = &trace.device.ops;
-    let mut known: FxHashMap<(bool, Signature), RooflineWork> = FxHashMap::default();
+    let mut known: FxHashMap<Signature<'_>, RooflineWork> = FxHashMap::default();
     let mut tensors = [TensorShapes::default(), TensorShapes::default()];
     let mut of = |op: usize| {
-        let (names, on_host, signature) = signature(trace, op);
-        *known.entry((on_host, signature)).or_insert_with(|| {
-            let [name, shapes, types, out_shapes, out_types] = signature.map(|id| names.get(id));
+        let (names, signature) = signature(trace, op);
+        *known.entry(signature).or_insert_with(|| {
+            let texts = signature.tensors.map(|id| names.get(id));
+            let [shapes, types, out_shapes, out_types] = texts;
             tensors[0].read(shapes, types);
             tensors[1].read(out_shapes, out_types);
-            work_from_shapes(
-                name,
-                &tensors[0],
-                Some(&tensors[1]).filter(|outputs| !outputs.is_empty()),
-            )
+            let arguments = OpArguments {
+                inputs: &tensors[0],
+                outputs: if tensors[1].is_empty() {
+                    None
+                } else {
+                    Some(&tensors[1])
+                },
+                values: ArgumentValues::new(signature.values),
+            };
+            work_from_shapes(names.get(signature.name), arguments)
         })
     };
     (0..ops.len()).map(&mut of).collect()
@@ -55,38 +75,41 @@ pub fn op_work(trace: &LinkedTrace) -> Vec<RooflineWork> {
 
 /// The types of an op's inputs, list text as the traces write it.
 pub fn op_types(trace: &LinkedTrace, op: OpIdx) -> &str {
-    let (names, _, [_, _, types, _, _]) = signature(trace, op.index());
+    let (names, signature) = signature(trace, op.index());
+    let [_, types, _, _] = signature.tensors;
     names.get(types)
 }
 
-/// The host trace knows outputs as well.
-fn signature(trace: &LinkedTrace, op: usize) -> (&Names, bool, Signature) {
+/// What an op's work follows from: of the host trace, which knows outputs as well, if it has the op.
+fn signature(trace: &LinkedTrace, op: usize) -> (&Names, Signature<'_>) {
     let ops = &trace.device.ops;
-    if let Some((host, node)) = trace
-        .host
-        .as_ref()
-        .zip(trace.op_host.get(op).copied().and_then(HostIdx::get))
-    {
+    let on_host = trace.op_host.get(op).and_then(|node| node.get());
+    if let (Some(host), Some(node)) = (&trace.host, on_host) {
         let (nodes, node) = (&host.nodes, node.index());
         let (inputs, outputs) = (&nodes.inputs[node], &nodes.outputs[node]);
-        return (
-            &host.names,
-            true,
-            [
-                nodes.name[node],
-                inputs.shapes,
-                inputs.types,
-                outputs.shapes,
-                outputs.types,
-            ],
-        );
+        let name = nodes.name[node];
+        // the list has ids of tensors, which no other op has: it is part of few signatures
+        let values = if host.names.get(name).contains("attention") {
+            std::str::from_utf8(host.span(inputs.values)).unwrap_or("")
+        } else {
+            ""
+        };
+        let signature = Signature {
+            on_host: true,
+            name,
+            tensors: [inputs.shapes, inputs.types, outputs.shapes, outputs.types],
+            values,
+        };
+        return (&host.names, signature);
     }
     let none = NameId::default();
-    (
-        &trace.device.names,
-        false,
-        [ops.name[op], ops.shapes[op], ops.types[op], none, none],
-    )
+    let signature = Signature {
+        on_host: false,
+        name: ops.name[op],
+        tensors: [ops.shapes[op], ops.types[op], none, none],
+        values: trace.device.names.get(ops.values[op]),
+    };
+    (&trace.device.names, signature)
 }
 
 /// Per CPU op, the work that it does on the host: none where it or what it calls launches device

@@ -19,6 +19,8 @@ pub struct TensorShape<'a> {
     pub dims: &'a [u64],
     /// Size of an element, bytes.
     pub element_bytes: u64,
+    /// True if its elements are floating point numbers.
+    pub is_floating: bool,
 }
 
 impl TensorShape<'_> {
@@ -40,7 +42,15 @@ struct DimsSpan {
     argument: u32,
     from: usize,
     to: usize,
-    element_bytes: u64,
+    element: ElementType,
+}
+
+/// Type of the elements of an argument.
+#[derive(Clone, Copy, Debug, Default)]
+struct ElementType {
+    /// Size, bytes; 0 if the argument is no tensor.
+    bytes: u64,
+    is_floating: bool,
 }
 
 /// Those of an op's inputs or outputs. Memory is used again from op to op.
@@ -48,8 +58,8 @@ struct DimsSpan {
 pub struct TensorShapes {
     dims: Vec<u64>,
     places: Vec<DimsSpan>,
-    /// Per argument, the size of an element; 0 for what is no tensor.
-    sizes: Vec<u64>,
+    /// Per argument.
+    elements: Vec<ElementType>,
 }
 
 impl TensorShapes {
@@ -57,9 +67,9 @@ impl TensorShapes {
     pub fn read(&mut self, shapes: &str, types: &str) {
         self.dims.clear();
         self.places.clear();
-        self.sizes.clear();
-        self.sizes
-            .extend(types.split('"').skip(1).step_by(2).map(element_bytes));
+        self.elements.clear();
+        self.elements
+            .extend(types.split('"').skip(1).step_by(2).map(element_type));
         let (mut depth, mut argument, mut from, mut leaf, mut number) =
             (0u32, 0u32, 0, false, None);
         for byte in shapes.bytes() {
@@ -90,13 +100,14 @@ impl TensorShapes {
     }
 
     fn place(&mut self, argument: u32, from: usize) {
-        let element_bytes = self.sizes.get(argument as usize).copied().unwrap_or(0);
-        if element_bytes > 0 {
+        let element = self.elements.get(argument as usize).copied();
+        let element = element.unwrap_or_default();
+        if element.bytes > 0 {
             self.places.push(DimsSpan {
                 argument,
                 from,
                 to: self.dims.len(),
-                element_bytes,
+                element,
             });
         }
     }
@@ -108,15 +119,20 @@ impl TensorShapes {
 
     /// The tensor that argument `number` is.
     pub fn argument(&self, number: u32) -> Option<TensorShape<'_>> {
-        self.places
-            .iter()
-            .find(|place| place.argument == number)
-            .map(|place| self.tensor(place))
+        self.of_argument(number).next()
     }
 
     /// All of them, those of lists too.
     pub fn iter(&self) -> impl Iterator<Item = TensorShape<'_>> {
         self.places.iter().map(|place| self.tensor(place))
+    }
+
+    /// Those of one argument, which may be a list.
+    pub fn of_argument(&self, number: u32) -> impl Iterator<Item = TensorShape<'_>> {
+        let places = self.places.iter();
+        places
+            .filter(move |place| place.argument == number)
+            .map(|place| self.tensor(place))
     }
 
     /// Elements of all tensors of the first argument that has any.
@@ -133,21 +149,34 @@ impl TensorShapes {
     fn tensor(&self, place: &DimsSpan) -> TensorShape<'_> {
         TensorShape {
             dims: &self.dims[place.from..place.to],
-            element_bytes: place.element_bytes,
+            element_bytes: place.element.bytes,
+            is_floating: place.element.is_floating,
         }
     }
 }
 
-/// Of a type as the traces write it; 0 for what is no tensor.
-fn element_bytes(text: &str) -> u64 {
-    match text.split_once("Tensor(") {
-        Some((_, inner)) => inner.split(')').next().and_then(dtype_bytes).unwrap_or(0),
+/// A type as the traces write it.
+fn element_type(text: &str) -> ElementType {
+    let dtype = match text.split_once("Tensor(") {
+        Some((_, inner)) => inner.split(')').next(),
         // Kineto writes `TensorList` without the types in it.
-        None if text == "TensorList" => USUAL_ELEMENT_BYTES,
-        None if text.starts_with(|c: char| c.is_ascii_lowercase()) => {
-            dtype_bytes(text).unwrap_or(0)
+        None if text == "TensorList" => {
+            return ElementType {
+                bytes: USUAL_ELEMENT_BYTES,
+                is_floating: true,
+            };
         }
-        None => 0,
+        None if text.starts_with(|c: char| c.is_ascii_lowercase()) => Some(text),
+        None => None,
+    };
+    let Some(dtype) = dtype else {
+        return ElementType::default();
+    };
+    const FLOATING: &[&str] = &["float", "double", "Half", "BFloat16", "Float8"];
+    let plain = dtype.trim_start_matches("c10::");
+    ElementType {
+        bytes: dtype_bytes(dtype).unwrap_or(0),
+        is_floating: FLOATING.iter().any(|name| plain.starts_with(name)),
     }
 }
 

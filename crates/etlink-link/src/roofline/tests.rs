@@ -1,9 +1,18 @@
 //! Work, compared with what PyTorch says.
 
 use super::*;
-use etlink_model::{CpuOp, DeviceRow};
+use etlink_model::{CpuOp, DeviceRow, HostIdx};
 
 fn work(name: &str, shapes: &str, out_shapes: &str) -> RooflineWork {
+    work_with_values(name, shapes, out_shapes, "")
+}
+
+/// Of a device trace, with its `Concrete Inputs`.
+fn device_work(name: &str, shapes: &str, values: &str) -> RooflineWork {
+    work_with_values(name, shapes, "[]", values)
+}
+
+fn work_with_values(name: &str, shapes: &str, out_shapes: &str, values: &str) -> RooflineWork {
     let types = |shapes: &str| {
         format!(
             "[{}]",
@@ -13,11 +22,17 @@ fn work(name: &str, shapes: &str, out_shapes: &str) -> RooflineWork {
     let mut tensors = [TensorShapes::default(), TensorShapes::default()];
     tensors[0].read(shapes, &types(shapes));
     tensors[1].read(out_shapes, &types(out_shapes));
-    work_from_shapes(
-        name,
-        &tensors[0],
-        Some(&tensors[1]).filter(|outputs| !outputs.is_empty()),
-    )
+    let [inputs, outputs] = &tensors;
+    let arguments = OpArguments {
+        inputs,
+        outputs: if outputs.is_empty() {
+            None
+        } else {
+            Some(outputs)
+        },
+        values: ArgumentValues::new(values),
+    };
+    work_from_shapes(name, arguments)
 }
 
 /// Figures of `torch.utils.flop_counter.FlopCounterMode`, PyTorch 2.15.0 on a CPU.
@@ -149,8 +164,13 @@ fn groups_of_a_convolution_count_once() {
         "[[], [8, 3, 3, 3]]",
         r#"["Tensor(nullptr (uninitialized))", "Tensor(float)"]"#,
     );
+    let arguments = OpArguments {
+        inputs: &tensors[0],
+        outputs: Some(&tensors[1]),
+        values: ArgumentValues::default(),
+    };
     assert_eq!(
-        work_from_shapes("aten::convolution_backward", &tensors[0], Some(&tensors[1])).operations,
+        work_from_shapes("aten::convolution_backward", arguments).operations,
         86_400,
         "the first layer needs no gradient of its input"
     );
@@ -224,9 +244,274 @@ fn bytes_are_those_of_all_tensors() {
     );
     assert_eq!(
         work("aten::convolution", "[[2, 6, 20, 20], [8, 3, 3, 3]]", "[]").formula,
-        RooflineFormula::Bytes,
+        RooflineFormula::Unknown,
         "the output's size is not known"
     );
+}
+
+/// `None` of the types and empty shapes for what is no tensor, as Kineto writes them.
+const CONVOLUTION: &str = r#"["", "", "", "[2, 2]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "2"]"#;
+
+/// Outputs are those of PyTorch 2.15.0 on a CPU.
+#[test]
+fn outputs_of_convolutions_follow_from_their_arguments() {
+    for (name, inputs, values, output) in [
+        (
+            "aten::convolution",
+            "[[2, 6, 20, 20], [8, 3, 3, 3]]",
+            CONVOLUTION,
+            "[[2, 8, 10, 10]]",
+        ),
+        (
+            "aten::cudnn_convolution",
+            "[[32, 3, 224, 224], [64, 3, 7, 7]]",
+            r#"["", "", "[3, 3]", "[2, 2]", "[1, 1]", "1", "False", "False", "True"]"#,
+            "[[32, 64, 112, 112]]",
+        ),
+        (
+            "aten::_convolution",
+            "[[2, 6, 20], [6, 4, 5]]",
+            r#"["", "", "", "[2]", "[0]", "[1]", "True", "[0]", "1", "False", "False", "True", "True"]"#,
+            "[[2, 4, 43]]",
+        ),
+        (
+            "aten::conv_transpose2d",
+            "[[1, 8, 5, 7], [8, 2, 3, 3]]",
+            r#"["", "", "", "[2, 3]", "[1]", "[1, 1]", "4", "[2, 1]"]"#,
+            "[[1, 8, 12, 20]]",
+        ),
+        (
+            "aten::conv2d",
+            "[[1, 4, 9, 9], [4, 1, 3, 3]]",
+            r#"["", "", "", "[1, 1]", "same", "[2, 2]", "4"]"#,
+            "[[1, 4, 9, 9]]",
+        ),
+        (
+            "aten::miopen_convolution",
+            "[[1, 4, 9, 9], [8, 4, 3, 3]]",
+            r#"["", "", "", "[1, 1]", "[1, 1]", "[2, 2]", "1", "False", "False"]"#,
+            "[[1, 8, 7, 7]]",
+        ),
+    ] {
+        let recorded = work_with_values(name, inputs, output, values);
+        assert_eq!(device_work(name, inputs, values), recorded, "{name}");
+        assert_eq!(recorded.formula, RooflineFormula::Convolution, "{name}");
+        let unknown = device_work(name, inputs, "").formula;
+        assert_eq!(unknown, RooflineFormula::Unknown, "{name}");
+    }
+    let inputs = "[[2, 8, 10, 10], [2, 6, 20, 20], [8, 3, 3, 3]]";
+    let asks = |mask: &str| {
+        let values = format!(
+            r#"["", "", "", "[8]", "[2, 2]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "2", "{mask}"]"#
+        );
+        device_work("aten::convolution_backward", inputs, &values).operations
+    };
+    assert_eq!(asks("[False, True, True]") * 2, asks("[True, True, False]"));
+}
+
+/// Each output beside what the same op writes with a host trace, whose outputs are PyTorch's.
+#[test]
+fn outputs_without_a_host_trace_are_those_with_it() {
+    for (name, inputs, values, output) in [
+        ("aten::sum", "[[100, 30]]", r#"["", ""]"#, "[[]]"),
+        (
+            "aten::sum",
+            "[[100, 30]]",
+            r#"["", "[1]", "False", ""]"#,
+            "[[100]]",
+        ),
+        (
+            "aten::mean",
+            "[[4, 5, 6]]",
+            r#"["", "[-1, 0]", "True", ""]"#,
+            "[[1, 5, 1]]",
+        ),
+        (
+            "aten::amax",
+            "[[4, 5, 6]]",
+            r#"["", "[]", "False"]"#,
+            "[[]]",
+        ),
+        (
+            "aten::prod",
+            "[[4, 5]]",
+            r#"["", "0", "False", ""]"#,
+            "[[5]]",
+        ),
+        (
+            "aten::linalg_vector_norm",
+            "[[4, 5]]",
+            r#"["", "2", "[1]", "True", ""]"#,
+            "[[4, 1]]",
+        ),
+        (
+            "aten::_softmax",
+            "[[100, 30]]",
+            r#"["", "-1", "False"]"#,
+            "[[100, 30]]",
+        ),
+        (
+            "aten::_log_softmax_backward_data",
+            "[[8, 9], [8, 9]]",
+            r#"["", "", "1", "6"]"#,
+            "[[8, 9]]",
+        ),
+        (
+            "aten::native_layer_norm",
+            "[[8, 9], [9], [9]]",
+            "",
+            "[[8, 9]]",
+        ),
+        (
+            "aten::native_batch_norm_backward",
+            "[[8, 9, 4], [8, 9, 4], [9]]",
+            "",
+            "[[8, 9, 4]]",
+        ),
+        ("aten::clone", "[[24]]", "", "[[24]]"),
+        ("aten::mul", "[[8, 1], [1, 9]]", "", "[[8, 9]]"),
+        (
+            "aten::embedding",
+            "[[1000, 16], [3, 5]]",
+            "",
+            "[[3, 5, 16]]",
+        ),
+        (
+            "aten::mse_loss",
+            "[[8, 9], [8, 9]]",
+            r#"["", "", "1"]"#,
+            "[[]]",
+        ),
+        (
+            "aten::mse_loss",
+            "[[8, 9], [8, 9]]",
+            r#"["", "", "0"]"#,
+            "[[8, 9]]",
+        ),
+        (
+            "aten::avg_pool2d",
+            "[[2, 3, 15, 15]]",
+            r#"["", "[3, 3]", "[2, 2]", "[1, 1]", "True", "True", ""]"#,
+            "[[2, 3, 8, 8]]",
+        ),
+        (
+            "aten::avg_pool2d",
+            "[[2, 3, 14, 14]]",
+            r#"["", "[3, 3]", "[]", "[0]", "True", "True", ""]"#,
+            "[[2, 3, 5, 5]]",
+        ),
+        (
+            "aten::_adaptive_avg_pool2d",
+            "[[2, 3, 15, 15]]",
+            r#"["", "[1, 1]"]"#,
+            "[[2, 3, 1, 1]]",
+        ),
+        ("aten::copy_", "[[24], [24]]", "", "[[24]]"),
+        ("aten::fill_", "[[24]]", r#"["", "0"]"#, "[[24]]"),
+        ("aten::add_", "[[24], [24]]", "", "[[24]]"),
+        (
+            "aten::index_add_",
+            "[[24, 4], [2], [2, 4]]",
+            r#"["", "0", "", "", "1"]"#,
+            "[[24, 4]]",
+        ),
+    ] {
+        let recorded = work_with_values(name, inputs, output, values);
+        assert_eq!(
+            device_work(name, inputs, values),
+            recorded,
+            "{name} {inputs} {values}"
+        );
+    }
+    assert_eq!(
+        device_work("aten::copy_", "[[24], [24]]", "").bytes,
+        2 * 24 * 4,
+        "what is copied is read once and written once"
+    );
+    let lists = |name: &str, types: &str, shapes: &str| {
+        let mut inputs = TensorShapes::default();
+        inputs.read(shapes, types);
+        let arguments = OpArguments {
+            inputs: &inputs,
+            outputs: None,
+            values: ArgumentValues::default(),
+        };
+        work_from_shapes(name, arguments).bytes
+    };
+    let list = r#"["TensorList", "Scalar"]"#;
+    assert_eq!(
+        lists("aten::cat", list, "[[[2, 3], [4, 3]], []]"),
+        2 * 18 * 4
+    );
+    assert_eq!(
+        device_work("aten::sum", "[[100, 30]]", "").formula,
+        RooflineFormula::Unknown,
+        "nothing says what is summed"
+    );
+    assert_eq!(
+        device_work("aten::max", "[[8, 9]]", r#"["", "1", "False"]"#).bytes,
+        8 * 9 * 4 + 8 * (4 + 8),
+        "values and their places"
+    );
+    assert_eq!(
+        device_work("vllm::fused", "[[8, 9]]", "").formula,
+        RooflineFormula::Bytes,
+        "the outputs of such ops are among their arguments"
+    );
+}
+
+/// A causal query sees itself and what comes before it.
+#[test]
+fn causal_attention_counts_the_pairs_that_are_seen() {
+    let shapes = "[[2, 4, 32, 16], [2, 4, 32, 16], [2, 4, 32, 16]]";
+    let per_pair = 2 * 2 * 4 * (16 + 16);
+    for (name, values, pairs, formula) in [
+        (
+            "aten::_scaled_dot_product_flash_attention",
+            r#"["", "", "", "0.", "True", "False", ""]"#,
+            32 * 33 / 2,
+            "causal_attention",
+        ),
+        (
+            "aten::_scaled_dot_product_flash_attention",
+            r#"["", "", "", "0.", "False", "False", ""]"#,
+            32 * 32,
+            "attention",
+        ),
+        (
+            "aten::_scaled_dot_product_efficient_attention",
+            r#"["", "", "", "", "True", "0.", "True", ""]"#,
+            32 * 33 / 2,
+            "causal_attention",
+        ),
+        // a host trace has tuples of tensors
+        (
+            "aten::scaled_dot_product_attention",
+            r#"[[1,2,0,9,4,"cpu"],[3,2,0,9,4,"cpu"],[4,2,0,9,4,"cpu"],"<None>",0.0,true,"<None>"]"#,
+            32 * 33 / 2,
+            "causal_attention",
+        ),
+    ] {
+        let found = device_work(name, shapes, values);
+        assert_eq!(
+            (found.operations, found.formula.name()),
+            (per_pair * pairs, formula),
+            "{name}"
+        );
+    }
+    let backward = device_work(
+        "aten::_scaled_dot_product_flash_attention_backward",
+        "[[2, 4, 32, 16], [2, 4, 32, 16], [2, 4, 32, 16], [2, 4, 32, 16], [2, 4, 32, 16], [2, 4, 32]]",
+        r#"["", "", "", "", "", "", "", "", "32", "32", "0.", "True", "", "", ""]"#,
+    );
+    assert_eq!(backward.operations, 2 * 2 * 4 * (32 * 33 / 2) * (16 * 5));
+    // fewer queries than keys, of a decoder with a cache
+    let longer = device_work(
+        "aten::_flash_attention_forward",
+        "[[1, 2, 4, 8], [1, 6, 4, 8], [1, 6, 4, 8]]",
+        r#"["", "", "", "", "", "2", "6", "0.", "True", "False", ""]"#,
+    );
+    assert_eq!(longer.operations, 2 * 4 * (5 + 6) * 16);
 }
 
 #[test]

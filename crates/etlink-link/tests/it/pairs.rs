@@ -2,9 +2,11 @@
 
 use crate::support::checked;
 use etlink_link::ranks::{CommExtent, RankSummary};
+use etlink_link::roofline::{RooflineFormula, op_work};
 use etlink_link::{EdgeKind, LinkOptions, LinkedTrace};
 use etlink_model::{AnomalyKind, DeviceTrace, GlobalRank, HostIdx, HostTrace, RfId};
 use flate2::read::MultiGzDecoder;
+use std::collections::BTreeMap;
 
 /// Recordings of PyTorch 2.15, with their number of ranks.
 const PAIRS: [(&str, usize); 14] = [
@@ -238,4 +240,44 @@ fn something_waits_for_each_collective_of_the_reducer() {
         collectives += ranges;
     });
     assert_eq!(collectives, 24);
+}
+
+/// Outputs that follow from inputs and values next to those that the host trace records.
+#[test]
+fn work_without_the_host_trace_is_the_work_with_it() {
+    let mut differing = BTreeMap::new();
+    let (mut known, mut unknown) = (0, 0);
+    each(|_, host, device| {
+        let mut trace = linked(host, device);
+        let with_host = op_work(&trace);
+        let of_host = std::mem::take(&mut trace.op_host);
+        trace.host = None;
+        trace.op_host = vec![HostIdx::NONE; of_host.len()];
+        for (op, mut alone) in op_work(&trace).into_iter().enumerate() {
+            let name = trace.device_name(trace.device.ops.name[op]);
+            if of_host[op].get().is_none() || !name.starts_with("aten::") {
+                continue;
+            }
+            if alone.formula == RooflineFormula::Unknown {
+                unknown += 1;
+                continue;
+            }
+            known += 1;
+            if alone.formula == RooflineFormula::Bytes {
+                // nominal: one per element of the largest tensor that is recorded
+                alone.operations = with_host[op].operations;
+            }
+            if alone != with_host[op] {
+                let ops = &trace.device.ops;
+                let texts = [ops.shapes[op], ops.types[op], ops.values[op]];
+                let texts = texts.map(|text| trace.device_name(text).to_owned());
+                differing.insert(name.to_owned(), (with_host[op], alone, texts));
+            }
+        }
+    });
+    assert!(differing.is_empty(), "{differing:#?}");
+    assert!(
+        known > 10_000 && unknown * 100 < known,
+        "{known}, {unknown}"
+    );
 }

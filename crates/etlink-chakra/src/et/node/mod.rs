@@ -434,7 +434,9 @@ fn implied(edges: NodeDeps<'_>, edge: Edge) -> bool {
 fn is_plausible(formula: RooflineFormula, roofline_ns: u64, measured_ns: u64) -> bool {
     let most = measured_ns.saturating_mul(MOST_OF_MEASURED);
     let least = match formula {
-        RooflineFormula::Bytes | RooflineFormula::Copy => measured_ns / LEAST_OF_MEASURED,
+        RooflineFormula::Bytes | RooflineFormula::Unknown | RooflineFormula::Copy => {
+            measured_ns / LEAST_OF_MEASURED
+        }
         // A small product waits longer for its launch than it computes, so there is no lower limit.
         _ => 0,
     };

@@ -11,7 +11,7 @@ use crate::messages::{LossKind, Losses};
 use crate::read::ChakraGraph;
 use etlink_model::{
     Correlation, CpuOp, DeviceQueue, DeviceRow, DeviceTraceAssembler, DurationNs, HostTrace,
-    RowKind, RuntimeCall, ThreadIdx, TimeNs,
+    NameId, RowKind, RuntimeCall, ThreadIdx, TimeNs,
 };
 use rustc_hash::FxHashMap;
 
@@ -68,6 +68,7 @@ pub(super) fn rebuilt_traces(
             unfinished: false,
             shapes,
             types,
+            values: NameId::EMPTY,
             collective: u32::MAX,
         });
     }

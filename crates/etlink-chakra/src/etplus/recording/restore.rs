@@ -380,6 +380,7 @@ fn check_numbers(device: &DeviceTrace) -> Result<(), RecordingError> {
         &ops.name,
         &ops.shapes,
         &ops.types,
+        &ops.values,
         &calls.name,
         &calls.kernel,
         &syncs.name,

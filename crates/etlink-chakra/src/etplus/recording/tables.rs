@@ -121,6 +121,7 @@ recorded! {
         unfinished: Plain,
         shapes: Plain,
         types: Plain,
+        values: Plain,
         collective: Plain,
     }
     RuntimeCalls {

@@ -8,7 +8,7 @@
 //! ```text
 //! capture      a b c a b b c
 //! from front   a b c a b . c         rows a b c a b c, a `b` is missing:
-//! from back    a b c a . b c         the second b could be either, all others lie in one place
+//! from back    a b c a . b c         the second b may be either, all others have one place
 //! ```
 //! Streams of one launch run in parallel, so time orders rows only within a stream. Each stream is
 //! aligned with the launches of names that occur only on it; rows with names of several streams

@@ -1,0 +1,409 @@
+//! Bytes that an op writes, from its arguments: device traces do not record outputs.
+
+use super::values::ArgumentValues;
+use super::{TensorShape, TensorShapes};
+
+/// Size of an index or a count, bytes.
+const INDEX_BYTES: u64 = 8;
+/// Size of a truth value, bytes.
+const FLAG_BYTES: u64 = 1;
+const FLOAT_BYTES: u64 = 4;
+
+/// Ops whose output has the size of their first argument.
+#[rustfmt::skip]
+const LIKE_FIRST: &[&str] = &[
+    "clone", "cumsum", "cumprod", "flip", "roll", "tril", "triu", "masked_fill", "scatter",
+    "scatter_add", "index_put", "index_add", "index_copy", "index_fill", "ones_like", "zeros_like",
+    "full_like", "rand_like", "randn_like", "softmax", "log_softmax", "_safe_softmax",
+    "_softmax_backward_data", "_log_softmax_backward_data", "_fused_rms_norm", "rms_norm",
+    "layer_norm", "group_norm", "batch_norm",
+];
+
+/// Bytes of the outputs of an op, by its name without namespace and trailing underscore; `None` if
+/// its arguments do not determine them. O(tensors).
+pub(super) fn written_bytes(
+    name: &str,
+    is_elementwise: bool,
+    inputs: &TensorShapes,
+    values: ArgumentValues<'_>,
+) -> Option<u64> {
+    let first = || inputs.argument(0);
+    if let Some(lists) = written_lists(name) {
+        let bytes = lists.iter().map(|list| list_bytes(inputs, *list));
+        return Some(bytes.fold(0, u64::saturating_add));
+    }
+    // a gradient has the size of what it is the gradient of, which follows the output's gradient
+    if is_elementwise {
+        return broadcast_bytes(name, inputs);
+    }
+    match name {
+        "cat" | "concat" | "stack" | "hstack" | "vstack" => Some(all_bytes(inputs)),
+        "isinf" | "isneginf" | "isposinf" => Some(first()?.elements()),
+        "select_backward" | "slice_backward" => {
+            let (gradient, sizes) = (first()?, values.integers(1)?);
+            let sizes = sizes.iter().map(|size| size.unsigned_abs());
+            let elements = sizes.fold(1, u64::saturating_mul);
+            Some(elements.saturating_mul(gradient.element_bytes))
+        }
+        "_softmax" | "_log_softmax" => {
+            let input = first()?;
+            let is_widened = values.flag(2) == Some(true);
+            let size = if is_widened {
+                FLOAT_BYTES
+            } else {
+                input.element_bytes
+            };
+            Some(input.elements().saturating_mul(size))
+        }
+        "sort" => {
+            let input = first()?;
+            Some(
+                input
+                    .elements()
+                    .saturating_mul(input.element_bytes + INDEX_BYTES),
+            )
+        }
+        "topk" => top_bytes(first()?, values),
+        "native_dropout" => {
+            let input = first()?;
+            Some(
+                input
+                    .elements()
+                    .saturating_mul(input.element_bytes + FLAG_BYTES),
+            )
+        }
+        _ if LIKE_FIRST.contains(&name) => Some(first()?.bytes()),
+        "native_layer_norm"
+        | "native_group_norm"
+        | "native_batch_norm"
+        | "_native_batch_norm_legit"
+        | "_batch_norm_with_update"
+        | "cudnn_batch_norm"
+        | "miopen_batch_norm" => {
+            let input = first()?;
+            // less than a hundredth of the output: not worth to know nothing of old traces
+            let statistics = norm_statistics(name, input, values).unwrap_or(0);
+            Some(input.bytes().saturating_add(statistics))
+        }
+        "embedding" => {
+            let (table, indices) = (first()?, inputs.argument(1)?);
+            let (width, count) = (*table.dims.last()?, indices.elements());
+            Some(
+                count
+                    .saturating_mul(width)
+                    .saturating_mul(table.element_bytes),
+            )
+        }
+        "embedding_dense_backward" => {
+            let (gradient, rows) = (first()?, u64::try_from(values.integer(2)?).ok()?);
+            let width = *gradient.dims.last()?;
+            Some(
+                rows.saturating_mul(width)
+                    .saturating_mul(gradient.element_bytes),
+            )
+        }
+        "gather" => {
+            let (input, index) = (first()?, inputs.argument(2)?);
+            Some(index.elements().saturating_mul(input.element_bytes))
+        }
+        "index_select" => {
+            let (input, index) = (first()?, inputs.argument(2)?);
+            let dim = place_of(values.integer(1)?, input.dims.len())?;
+            let rest = without_dims(input.dims, &[dim]);
+            let elements = rest.saturating_mul(index.elements());
+            Some(elements.saturating_mul(input.element_bytes))
+        }
+        "mse_loss" => loss_bytes(first()?, values.integer(2)?),
+        "binary_cross_entropy" => loss_bytes(first()?, values.integer(3)?),
+        "nll_loss" | "nll_loss_forward" | "nll_loss2d_forward" | "nll_loss_nd"
+        | "cross_entropy_loss" => {
+            let (input, target) = (first()?, inputs.argument(1)?);
+            let per_target = TensorShape {
+                dims: target.dims,
+                ..input
+            };
+            let loss = loss_bytes(per_target, values.integer(3)?)?;
+            // the sum of the weights
+            let has_sum = name.ends_with("_forward");
+            Some(loss + u64::from(has_sum) * input.element_bytes)
+        }
+        "avg_pool2d"
+        | "max_pool2d"
+        | "max_pool2d_with_indices"
+        | "_adaptive_avg_pool2d"
+        | "adaptive_avg_pool2d" => pool_bytes(name, first()?, values),
+        _ if name.ends_with("_backward") && is_reduction_gradient(name) => {
+            let gradient = inputs.argument(1)?.bytes();
+            Some(gradient.saturating_add(weight_gradients(name, inputs, values)))
+        }
+        _ => reduced_bytes(name, first()?, values),
+    }
+}
+
+/// Bytes read by an op that reads only the rows of a table that its indices name; `None` of others.
+pub(super) fn partly_read_bytes(name: &str, inputs: &TensorShapes) -> Option<u64> {
+    if !matches!(name, "embedding" | "gather" | "index_select") {
+        return None;
+    }
+    let index = inputs.argument(if name == "embedding" { 1 } else { 2 })?;
+    let table = inputs.argument(0)?;
+    let per_index = match name {
+        "embedding" => *table.dims.last()?,
+        "gather" => 1,
+        // at most the whole table, if each of its rows is named once
+        _ => return None,
+    };
+    let rows = index.elements().saturating_mul(per_index);
+    let read = rows.saturating_mul(table.element_bytes);
+    Some(read.saturating_add(index.bytes()))
+}
+
+/// True if the op only writes its first argument, and does not read it.
+pub(super) fn only_writes_first(name: &str, is_in_place: bool) -> bool {
+    const FILLS: &[&str] = &[
+        "fill",
+        "zero",
+        "normal",
+        "uniform",
+        "random",
+        "bernoulli",
+        "exponential",
+        "copy",
+        "eye",
+    ];
+    is_in_place && FILLS.contains(&name)
+}
+
+/// Lists of tensors that a fused or `foreach` op writes in place, by their arguments.
+fn written_lists(name: &str) -> Option<&'static [u32]> {
+    match name {
+        "_fused_adam" | "_fused_adamw" => Some(&[0, 2, 3, 4]),
+        "_fused_sgd" => Some(&[0, 2]),
+        _ if name.starts_with("_foreach") => Some(&[0]),
+        _ => None,
+    }
+}
+
+fn list_bytes(inputs: &TensorShapes, argument: u32) -> u64 {
+    let tensors = inputs.of_argument(argument);
+    tensors.fold(0, |sum, tensor| sum.saturating_add(tensor.bytes()))
+}
+
+fn all_bytes(inputs: &TensorShapes) -> u64 {
+    let tensors = inputs.iter();
+    tensors.fold(0, |sum, tensor| sum.saturating_add(tensor.bytes()))
+}
+
+/// Elements of the inputs broadcast to one shape.
+pub(super) fn broadcast_elements(inputs: &TensorShapes) -> u64 {
+    let rank = inputs.iter().map(|tensor| tensor.dims.len()).max();
+    let rank = rank.unwrap_or(0);
+    let mut dims = vec![1; rank];
+    for tensor in inputs.iter() {
+        let offset = rank - tensor.dims.len();
+        for (at, dim) in tensor.dims.iter().enumerate() {
+            // a dimension of 0 makes the result empty
+            if *dim != 1 {
+                dims[offset + at] = *dim;
+            }
+        }
+    }
+    product(&dims)
+}
+
+/// Size of the result of an elementwise op. Comparisons give truth values.
+fn broadcast_bytes(name: &str, inputs: &TensorShapes) -> Option<u64> {
+    const COMPARISONS: &[&str] = &[
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "logical_and",
+        "logical_or",
+        "logical_not",
+        "isnan",
+        "isinf",
+        "isneginf",
+        "isposinf",
+    ];
+    let rank = inputs.iter().map(|tensor| tensor.dims.len()).max()?;
+    let element_bytes = if COMPARISONS.contains(&name) {
+        FLAG_BYTES
+    } else {
+        let has_floating = inputs.iter().any(|tensor| tensor.is_floating);
+        // a scalar does not widen the result of a tensor, nor an integer that of a float
+        let wide = inputs.iter().filter(|tensor| {
+            let is_scalar = tensor.dims.is_empty() && rank > 0;
+            !is_scalar && (tensor.is_floating || !has_floating)
+        });
+        let widest = wide.map(|tensor| tensor.element_bytes).max();
+        widest.or(inputs.iter().map(|tensor| tensor.element_bytes).max())?
+    };
+    Some(broadcast_elements(inputs).saturating_mul(element_bytes))
+}
+
+/// Reductions whose list of dimensions is argument 1, or argument 2 after the order of a norm.
+fn reduced_bytes(name: &str, input: TensorShape<'_>, values: ArgumentValues<'_>) -> Option<u64> {
+    let argument = match name {
+        "norm" | "linalg_vector_norm" => 2,
+        "sum" | "mean" | "amax" | "amin" | "var" | "var_mean" | "std" | "std_mean"
+        | "logsumexp" | "all" | "any" | "prod" | "argmax" | "argmin" | "max" | "min" => 1,
+        _ => return None,
+    };
+    if values.is_empty() {
+        return None;
+    }
+    // `sum(self, dtype)` has no list; `prod(self, dim, keepdim, dtype)` has a number
+    let has_one = values.count() > 2;
+    let reduced = match (values.integers(argument), values.integer(argument)) {
+        (Some(list), _) => list,
+        (None, Some(one)) if has_one => vec![one],
+        _ => vec![],
+    };
+    let mut dims = vec![];
+    for dim in &reduced {
+        dims.push(place_of(*dim, input.dims.len())?);
+    }
+    let elements = if dims.is_empty() {
+        1
+    } else {
+        without_dims(input.dims, &dims)
+    };
+    let size = match name {
+        "argmax" | "argmin" => INDEX_BYTES,
+        "all" | "any" => FLAG_BYTES,
+        // the values and their places
+        "max" | "min" if !dims.is_empty() => input.element_bytes + INDEX_BYTES,
+        "var_mean" | "std_mean" => input.element_bytes * 2,
+        _ => input.element_bytes,
+    };
+    Some(elements.saturating_mul(size))
+}
+
+/// Values and places of the largest `k` along a dimension.
+fn top_bytes(input: TensorShape<'_>, values: ArgumentValues<'_>) -> Option<u64> {
+    let kept = u64::try_from(values.integer(1)?).ok()?;
+    let dim = place_of(values.integer(2)?, input.dims.len())?;
+    let elements = without_dims(input.dims, &[dim]).saturating_mul(kept);
+    Some(elements.saturating_mul(input.element_bytes + INDEX_BYTES))
+}
+
+/// Mean and deviation that a norm keeps for its gradient: two floats per group that it normalizes.
+fn norm_statistics(name: &str, input: TensorShape<'_>, values: ArgumentValues<'_>) -> Option<u64> {
+    let groups = match name {
+        "native_layer_norm" => {
+            let normalized = values.integers(1)?.len();
+            let kept = input.dims.len().checked_sub(normalized)?;
+            product(&input.dims[..kept])
+        }
+        "native_group_norm" => {
+            let (batch, groups) = (values.integer(3)?, values.integer(6)?);
+            u64::try_from(batch.checked_mul(groups)?).ok()?
+        }
+        // an evaluation keeps none
+        _ if values.flag(5) == Some(false) => 0,
+        _ => *input.dims.get(1)?,
+    };
+    Some(groups.saturating_mul(2 * FLOAT_BYTES))
+}
+
+/// Gradients of a norm's weight and bias, as many as its mask asks for.
+fn weight_gradients(name: &str, inputs: &TensorShapes, values: ArgumentValues<'_>) -> u64 {
+    let (weight, mask) = match name {
+        "native_batch_norm_backward" => (2, 9),
+        "native_layer_norm_backward" => (5, 7),
+        "native_group_norm_backward" => (4, 9),
+        _ => return 0,
+    };
+    let weight = inputs.argument(weight).map_or(0, |weight| weight.bytes());
+    let mask = values.flags(mask).unwrap_or_default();
+    let asked = mask.iter().skip(1).filter(|asked| **asked).count();
+    weight.saturating_mul(asked as u64)
+}
+
+/// A loss is one number, or with reduction 0 one per element.
+fn loss_bytes(input: TensorShape<'_>, reduction: i64) -> Option<u64> {
+    Some(if reduction == 0 {
+        input.bytes()
+    } else {
+        input.element_bytes
+    })
+}
+
+fn pool_bytes(name: &str, input: TensorShape<'_>, values: ArgumentValues<'_>) -> Option<u64> {
+    let [outside @ .., height, width] = input.dims else {
+        return None;
+    };
+    let pair = |number: u32| match values.integers(number)?[..] {
+        [one] => Some([one, one]),
+        [first, second] => Some([first, second]),
+        _ => None,
+    };
+    let planes = product(outside);
+    if name.contains("adaptive") {
+        let [rows, columns] = pair(1)?;
+        let (rows, columns) = (u64::try_from(rows).ok()?, u64::try_from(columns).ok()?);
+        let elements = planes.saturating_mul(rows).saturating_mul(columns);
+        return Some(elements.saturating_mul(input.element_bytes));
+    }
+    let kernel = pair(1)?;
+    let stride = pair(2).unwrap_or(kernel);
+    let padding = pair(3)?;
+    let has_indices = name.ends_with("with_indices");
+    let (dilation, ceil) = if name.starts_with("max") {
+        (pair(4)?, values.flag(5)?)
+    } else {
+        ([1, 1], values.flag(4)?)
+    };
+    let mut elements = planes;
+    for (at, size) in [height, width].into_iter().enumerate() {
+        let size = i64::try_from(*size).ok()?;
+        let reach = dilation[at].checked_mul(kernel[at].checked_sub(1)?)?;
+        let around = padding[at].checked_mul(2)?;
+        let room = size
+            .checked_add(around)?
+            .checked_sub(reach)?
+            .checked_sub(1)?;
+        let mut places = room.checked_div_euclid(stride[at])? + 1;
+        let has_rest = room.checked_rem_euclid(stride[at])? > 0;
+        // the last window of `ceil_mode` starts inside of the input or its padding
+        if ceil && has_rest && places.checked_mul(stride[at])? < size.checked_add(padding[at])? {
+            places += 1;
+        }
+        elements = elements.saturating_mul(u64::try_from(places).ok()?);
+    }
+    let size = if has_indices {
+        input.element_bytes + INDEX_BYTES
+    } else {
+        input.element_bytes
+    };
+    Some(elements.saturating_mul(size))
+}
+
+/// Gradients of norms, pools and losses, whose second argument is what they are the gradient of.
+fn is_reduction_gradient(name: &str) -> bool {
+    const GRADIENTS: &[&str] = &["norm", "pool", "loss", "batch_norm", "layer_norm"];
+    GRADIENTS.iter().any(|part| name.contains(part))
+}
+
+/// The place of a dimension that may count from the end.
+fn place_of(dim: i64, count: usize) -> Option<usize> {
+    let count = i64::try_from(count).ok()?;
+    let place = if dim < 0 { dim + count } else { dim };
+    usize::try_from(place)
+        .ok()
+        .filter(|place| (*place as i64) < count.max(1))
+}
+
+fn without_dims(dims: &[u64], reduced: &[usize]) -> u64 {
+    let kept = dims.iter().enumerate();
+    let kept = kept.filter(|(at, _)| !reduced.contains(at));
+    kept.fold(1, |product, (_, dim)| product.saturating_mul(*dim))
+}
+
+fn product(dims: &[u64]) -> u64 {
+    let sizes = dims.iter();
+    sizes.fold(1, |product, dim| product.saturating_mul(*dim))
+}
