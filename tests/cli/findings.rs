@@ -377,7 +377,7 @@ fn time_that_no_op_shows_is_told_where_nothing_stands_out() {
     tool.file("trace.json", draw.kineto());
     tool.run("findings trace.json").exits(0).says(
         "no known cause gains 2 % of 2 steps (200 ms), and no op and no runtime call runs on the host \
-         in 90 % of that; record with --with-stack to see what does",
+         in 90 % of the time that its steps take; record with --with-stack to see what does",
     );
 }
 

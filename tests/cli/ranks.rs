@@ -1244,3 +1244,21 @@ fn a_device_that_waits_for_a_late_rank_does_not_work() {
             "devices compute or copy 0.0 % -> 0.0 % (+0.0 points) of the time; with communication",
         );
 }
+
+/// Whoever reads some ranks learns that the others may be what they wait for.
+#[test]
+fn the_answer_of_some_ranks_says_that_it_is_of_them_alone() {
+    let tool = Tool::new();
+    let run = crate::tool::pairs().join("tpdp4-2.15.0");
+    for command in ["ranks", "findings"] {
+        let line = format!("{command} {}", run.display());
+        tool.run(&format!("{line} --ranks 0-1"))
+            .exits(0)
+            .notes("--ranks leaves out rank 2");
+        let whole = tool.run(&line).exits(0);
+        assert!(!whole.stderr.contains("leaves out"), "{}", whole.shown());
+    }
+    tool.run(&format!("ranks {} --ranks 1", run.display()))
+        .exits(0)
+        .says("one rank has no other to wait for");
+}

@@ -161,7 +161,7 @@ fn slices_of_pairs_pipes_and_merged_json_are_the_same() {
     ] {
         tool.run(&format!("{line} --steps 5-6"))
             .exits(0)
-            .notes("only steps 5 to 6 of the 6");
+            .notes("only steps 5 to 6 are read of steps 3 to 8 in the trace");
     }
     tool.run("inspect run/kineto_trace_0.json --time 0s..200us")
         .exits(0)

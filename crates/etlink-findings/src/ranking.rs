@@ -31,6 +31,13 @@ const SMALL_BUCKET_REMEDY: &str =
 const DEVICE_COPIES_REMEDY: &str =
     "leave copies out: write results where they are needed, or copy beside computation";
 
+/// Part of the name of `DataLoader`'s range where `num_workers` is 0.
+const LOADER_WITHOUT_WORKERS: &str = "_SingleProcessDataLoaderIter";
+
+/// What helps there: without workers nothing is fetched ahead.
+const WITHOUT_WORKERS_REMEDY: &str =
+    "load ahead in other processes: set `num_workers` of the `DataLoader` above 0";
+
 /// What helps where there is no message: of barriers alone it is known that they have no bytes.
 const BARRIER_REMEDY: &str = "leave it out, or let fewer ranks meet: a barrier moves no data";
 
@@ -541,6 +548,9 @@ fn plain_finding(
         _ if is_small && has_buckets(&candidate.subject) => SMALL_BUCKET_REMEDY,
         _ if is_small => SMALL_MESSAGE_REMEDY,
         CauseKind::ExposedCopies if stays_on_devices(&candidate.subject) => DEVICE_COPIES_REMEDY,
+        CauseKind::InputPipeline if candidate.subject.contains(LOADER_WITHOUT_WORKERS) => {
+            WITHOUT_WORKERS_REMEDY
+        }
         // What names the line is of the program already.
         CauseKind::HostWork if other.is_none() || candidate.evidence.python.is_some() => {
             host_work_remedy(&candidate.evidence)
@@ -586,5 +596,21 @@ mod tests {
             assert!(!told.contains("buckets"), "{subject}: {told}");
         }
         assert!(!remedy("all_reduce of data, 2 ranks", SMALL_MESSAGE).contains("buckets"));
+    }
+
+    #[test]
+    fn a_loader_without_workers_is_given_some() {
+        let remedy = |iterator: &str| {
+            let candidate = CauseCandidate {
+                kind: CauseKind::InputPipeline,
+                subject: format!("enumerate(DataLoader)#_{iterator}DataLoaderIter.__next__"),
+                ..CauseCandidate::default()
+            };
+            plain_finding(&candidate, &[], ProgramKind::Torch).remedy
+        };
+        let single = remedy("SingleProcess");
+        assert!(single.contains("`num_workers`"), "{single}");
+        assert!(!single.contains("prefetch_factor"), "{single}");
+        assert!(remedy("MultiProcessing").contains("prefetch_factor"));
     }
 }

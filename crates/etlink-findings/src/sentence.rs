@@ -195,7 +195,10 @@ pub(crate) fn nothing_sentence(found: &RunFindings) -> String {
             } else {
                 "; record with --with-stack to see what does"
             };
-            format!(", and no op and no runtime call runs on the host in {share} of that{remedy}")
+            format!(
+                ", and no op and no runtime call runs on the host in {share} of the time that its steps \
+                take{remedy}"
+            )
         }
     };
     let idle = if found.has_device {

@@ -260,6 +260,22 @@ impl RunOptions {
         self.listing.as_ref().or(phase).map(PathBuf::as_path)
     }
 
+    /// Returns a note on the ranks of a run that were not asked for; `None` if all were.
+    fn left_out_note(&self, run: &RunFiles) -> Option<String> {
+        let asked = self.ranks.as_ref()?;
+        let is_asked = |rank: &i64| u32::try_from(*rank).is_ok_and(|rank| asked.has(rank));
+        let known: BTreeSet<i64> = run.ranks.iter().filter_map(|files| files.rank).collect();
+        let left_out: Vec<i64> = known.into_iter().filter(|rank| !is_asked(rank)).collect();
+        let first = text::first_ranks(&left_out);
+        (!left_out.is_empty()).then(|| {
+            format!(
+                "{} leaves out rank {first}: the answer is of the ranks that are read alone, and what \
+                 they wait for may be a rank that is left out",
+                Setting::Ranks
+            )
+        })
+    }
+
     /// What to say of ranks that were asked for and are not in a run whose files all name theirs.
     fn missing_note(&self, run: &RunFiles) -> Option<String> {
         let asked = self.ranks.as_ref()?;
@@ -372,6 +388,7 @@ impl RunSet {
         for run in &mut runs {
             let missing = options.missing_note(run);
             run.notes.extend(missing);
+            run.notes.extend(options.left_out_note(run));
         }
         if let Some(phase) = &options.phase {
             if source.is_one_rank() {

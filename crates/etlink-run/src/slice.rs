@@ -102,7 +102,6 @@ pub(crate) struct ChosenSlice {
 const BEFORE: &str = "what was launched before is taken for work from before the recording";
 
 fn choose_steps(all: Vec<SlicedStep>, first: i64, last: i64) -> Result<ChosenSlice, String> {
-    let count = all.len();
     let ends = all
         .iter()
         .map(|step| step.number)
@@ -120,6 +119,16 @@ fn choose_steps(all: Vec<SlicedStep>, first: i64, last: i64) -> Result<ChosenSli
     let (Some(from), Some(until)) = (from, until) else {
         return Err(format!("the trace has steps {least} to {most}"));
     };
+    let whole = if least == most {
+        format!("step {least}")
+    } else {
+        format!("steps {least} to {most}")
+    };
+    let is_read = if steps.len() == 1 {
+        "is read"
+    } else {
+        "are read"
+    };
     let named = match &steps[..] {
         [one] => format!("step {}", one.number),
         several => {
@@ -134,7 +143,7 @@ fn choose_steps(all: Vec<SlicedStep>, first: i64, last: i64) -> Result<ChosenSli
     };
     Ok(ChosenSlice {
         time: KeptTime { from, until },
-        note: format!("only {named} of the {count} in the trace are read; {BEFORE}"),
+        note: format!("only {named} {is_read} of {whole} in the trace; {BEFORE}"),
         steps,
     })
 }

@@ -87,6 +87,9 @@ pub(super) fn report_table(one: &RanksReport, top: usize) -> String {
     let ranks = count(one.ranks.len() as u64, "rank");
     let unjoined = unjoined_text(&one.problems);
     let mut out = format!("{run}{ranks}, {met}{unjoined}\n");
+    if one.ranks.len() == 1 {
+        out += "one rank has no other to wait for or to be compared with: give the folder of all ranks\n";
+    }
     out += &not_compared(one);
     if one.collectives.is_empty() {
         return out;
