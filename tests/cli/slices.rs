@@ -176,11 +176,17 @@ fn an_empty_slice_is_refused_with_what_the_trace_has() {
     let main = draw.thread();
     draw.op(main, "aten::mm", 0, 1_000);
     tool.file("none.json", draw.kineto());
+    // 2 s in the middle without an event
+    let mut draw = late_steps(Marks::Profiler, 2, 40);
+    let main = draw.thread();
+    draw.op(main, "aten::mm", 2_000_000 * US, 2_000_100 * US);
+    tool.file("gap.json", draw.kineto());
     tool.run("link --device trace.json -o x.et").exits(0);
     for (line, reason) in [
         ("trace.json --steps 9", "the trace has steps 3 to 8"),
         ("none.json --steps 9", "the trace has no steps"),
         ("none.json --time 1s..2s", "the trace takes 0.000 s"),
+        ("gap.json --time 1s..1.5s", "the trace takes 2.000 s"),
         ("trace.json --steps 5-3", "it ends before it begins"),
         ("trace.json --time 5", "two numbers with units"),
         ("trace.json --steps 3 --time 1s..", "cannot be used with"),
@@ -192,6 +198,32 @@ fn an_empty_slice_is_refused_with_what_the_trace_has() {
             "{line}: {}",
             refused.stderr
         );
+    }
+}
+
+/// Rows whose times are wrong by years move neither the begin nor the end of a trace.
+#[test]
+fn times_of_a_slice_count_from_what_can_be_true() {
+    let tool = Tool::new();
+    let draw = |far: Option<i64>| {
+        let mut draw = late_steps(Marks::Profiler, 6, 20);
+        let main = draw.thread();
+        let id = draw.next_correlation();
+        draw.call(main, "cudaLaunchKernel", (1_000, 2_000), id);
+        let start = far.unwrap_or(4_000);
+        draw.kernel(DeviceQueue::stream(9), "far", (start, start + 5_000), id);
+        draw.kineto()
+    };
+    let second = 1_000_000_000;
+    for far in [100_000_000 * second, -100_000_000 * second, 3_600 * second] {
+        tool.file("far.json", draw(Some(far)));
+        tool.file("right.json", draw(None));
+        let line = |file: &str| format!("{file} --time 150us..450us");
+        let [far, right] =
+            ["far.json", "right.json"].map(|file| analyzed_steps(&tool, &line(file)));
+        assert!(!right.is_empty());
+        assert_eq!(far, right);
+        tool.run("analyze far.json --time 1s..2s").exits(2);
     }
 }
 

@@ -202,10 +202,10 @@ fn exclude_empty_steps(steps: &mut [StepTime]) {
     }
 }
 
-/// Returns the steps from the first to the last that counts; all if none counts. Steps truncated at
-/// the edges of the recording are not part of the time that shares refer to.
+/// Returns the steps from the first to the last that counts or lost its rows; all if none does. Steps
+/// truncated at the edges of the recording are not part of the time that shares refer to.
 pub(crate) fn between_counted(steps: &[StepTime]) -> &[StepTime] {
-    let counts = |step: &StepTime| step.excluded.is_none();
+    let counts = |step: &StepTime| matches!(step.excluded, None | Some(StepExclusion::LostRows));
     let first = steps.iter().position(counts);
     let last = steps.iter().rposition(counts);
     match first.zip(last) {

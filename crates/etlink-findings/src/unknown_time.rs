@@ -1,34 +1,106 @@
 //! Time of which nothing can be said: the recorder lost too many device rows.
 //!
 //! A launch without its row looks like a host that does not launch, and a device that idles. So what a
-//! cause is made of in that time is no part of it.
+//! cause is made of in that time is no part of it. What it is made of outside stays, with its share of
+//! the time that the cause takes.
 
-use crate::candidate::CauseCandidate;
+use crate::candidate::{CauseCandidate, CauseEvidence};
 use etlink_link::LinkedTrace;
 use etlink_model::{NodeIdx, TimeNs};
+use etlink_replay::GraphEdits;
 
 /// When too many rows are missing.
 pub(crate) struct UnknownTime<'t> {
     trace: &'t LinkedTrace,
     /// Ascending and apart.
     stretches: &'t [(TimeNs, TimeNs)],
+    /// Per node, how long its thread or stream stood still before it, ns; empty where all is known.
+    still_ns: Vec<i64>,
+}
+
+/// The nodes of a cause, and their time.
+#[derive(Default)]
+struct EditedTime {
+    count: usize,
+    time_ns: i64,
+}
+
+impl EditedTime {
+    /// Adds a node.
+    fn add(&mut self, time_ns: i64) {
+        self.count += 1;
+        self.time_ns = self.time_ns.saturating_add(time_ns);
+    }
+
+    /// How much of `all` this is.
+    fn share_of(&self, all: &EditedTime) -> f64 {
+        if all.time_ns > 0 {
+            self.time_ns as f64 / all.time_ns as f64
+        } else {
+            self.count as f64 / all.count.max(1) as f64
+        }
+    }
 }
 
 impl UnknownTime<'_> {
+    /// O(nodes) where there is such time.
     pub(crate) fn of_trace(trace: &LinkedTrace) -> UnknownTime<'_> {
         let sanity = trace.device.row_sanity.as_ref();
+        let stretches = sanity.map_or(&[][..], |sanity| &sanity.unknown);
+        let mut still_ns = vec![];
+        if !stretches.is_empty() {
+            let nodes = &trace.nodes;
+            let tracks = nodes.track.iter().map(|track| track.index() + 1).max();
+            let mut ended = vec![None; tracks.unwrap_or(0)];
+            for node in nodes.indices() {
+                let (at, start) = (node.index(), nodes.start[node.index()]);
+                let ended = &mut ended[nodes.track[at].index()];
+                let still = ended.map_or(0, |ended: TimeNs| start.since(ended).max(0));
+                still_ns.push(still);
+                *ended = (*ended).max(Some(start + nodes.duration[at]));
+            }
+        }
         UnknownTime {
             trace,
-            stretches: sanity.map_or(&[], |sanity| &sanity.unknown),
+            stretches,
+            still_ns,
         }
     }
 
+    fn has_time(&self, time: TimeNs) -> bool {
+        let after = self.stretches.partition_point(|(_, end)| *end <= time);
+        let stretch = self.stretches.get(after);
+        stretch.is_some_and(|(from, _)| *from <= time)
+    }
+
     fn has(&self, node: NodeIdx) -> bool {
-        let start = self.trace.nodes.start[node.index()];
-        let after = self.stretches.partition_point(|(_, end)| *end <= start);
-        self.stretches
-            .get(after)
-            .is_some_and(|(from, _)| *from <= start)
+        self.has_time(self.trace.nodes.start[node.index()])
+    }
+
+    fn duration(&self, node: NodeIdx) -> i64 {
+        self.trace.nodes.duration[node.index()].0
+    }
+
+    fn still(&self, node: NodeIdx) -> i64 {
+        self.still_ns[node.index()]
+    }
+
+    /// How long nodes last, and what they wait, as far as a run without the cause changes it.
+    fn edited_time(&self, edits: &GraphEdits) -> EditedTime {
+        let mut sum = EditedTime::default();
+        for node in &edits.removed {
+            sum.add(self.duration(*node).saturating_add(self.still(*node)));
+        }
+        for node in &edits.at_once {
+            sum.add(self.still(*node));
+        }
+        for (node, factor) in &edits.scaled {
+            sum.add((self.duration(*node) as f64 * (1.0 - factor).abs()) as i64);
+        }
+        for (node, _) in &edits.freed {
+            sum.add(self.still(*node));
+        }
+        sum
     }
 
     /// Takes the nodes of such time out of a cause, with their share of what it counts.
@@ -36,25 +108,63 @@ impl UnknownTime<'_> {
         if self.stretches.is_empty() {
             return;
         }
+        let all = self.edited_time(&candidate.edits);
         let ways = std::iter::once(&mut candidate.edits).chain(&mut candidate.other_edits);
-        let (mut kept, mut all) = (0usize, 0usize);
         for edits in ways {
-            all += edits.len();
             edits.removed.retain(|node| !self.has(*node));
             edits.at_once.retain(|node| !self.has(*node));
             edits.scaled.retain(|(node, _)| !self.has(*node));
             edits.freed.retain(|(node, _)| !self.has(*node));
-            kept += edits.len();
         }
-        // What is outside cannot be told by itself from the little that is left.
-        if kept * 2 < all {
-            candidate.edits = Default::default();
-            candidate.other_edits = None;
+        let kept = self.edited_time(&candidate.edits);
+        if kept.count == all.count {
             return;
         }
-        let share = kept as f64 / all.max(1) as f64;
+        let count_share = kept.count as f64 / all.count.max(1) as f64;
+        let time_share = kept.share_of(&all);
         let evidence = &mut candidate.evidence;
-        evidence.count = (evidence.count as f64 * share).round() as u64;
-        evidence.time_ns = (evidence.time_ns as f64 * share).round() as i64;
+        evidence.count = (evidence.count as f64 * count_share).round() as u64;
+        let CauseEvidence {
+            time_ns,
+            exposed_ns,
+            python_ns,
+            whole_ns,
+            before_launches_ns,
+            after_launches_ns,
+            ..
+        } = evidence;
+        let times = [
+            time_ns,
+            python_ns,
+            whole_ns,
+            before_launches_ns,
+            after_launches_ns,
+        ];
+        for time in times.into_iter().chain(exposed_ns) {
+            *time = (*time as f64 * time_share).round() as i64;
+        }
+        let is_unknown = |start: i64| self.has_time(TimeNs(start));
+        if evidence.start_ns.is_some_and(is_unknown) {
+            self.show_longest(candidate);
+        }
+    }
+
+    /// Lets a cause show the longest node that is left.
+    fn show_longest(&self, candidate: &mut CauseCandidate) {
+        let edits = &candidate.edits;
+        let scaled = edits.scaled.iter().map(|(node, _)| node);
+        let freed = edits.freed.iter().map(|(node, _)| node);
+        let nodes = edits.removed.iter().chain(&edits.at_once);
+        let nodes = nodes.chain(scaled).chain(freed);
+        let whole = |node: &NodeIdx| self.duration(*node).saturating_add(self.still(*node));
+        let Some(longest) = nodes.max_by_key(|node| (whole(node), **node)) else {
+            return;
+        };
+        let start = self.trace.nodes.start[longest.index()].0;
+        let (from, until) = (
+            start - self.still(*longest),
+            start + self.duration(*longest),
+        );
+        candidate.evidence.set_span(from, until);
     }
 }

@@ -50,7 +50,9 @@ pub struct TraceOutline {
     /// Annotations, and one device row per time interval, as long as all rows that began in the
     /// interval.
     pub trace: DeviceTrace,
-    /// First start and last end of ops, runtime calls and device rows; `None` without any.
+    /// First start and last end of ops, runtime calls and device rows; `None` without any. Rows that
+    /// start further from the host's events than these are apart, and more than [`FAR_ROWS`], do not
+    /// count: their times are wrong.
     pub window: Option<(TimeNs, TimeNs)>,
     launches: Stretches<Stretch>,
     /// Last start of device rows by ranges of their launch ids.
@@ -81,6 +83,25 @@ impl TraceOutline {
             launches,
             last_row: last_row.copied().unwrap_or(NOTHING.until),
         }
+    }
+}
+
+/// Rows start no further than this from calls and ops that last a shorter time.
+///
+/// As in the linker, which leaves such rows out of what is read (`RECORDING_MARGIN`).
+const FAR_ROWS: DurationNs = DurationNs(100_000_000);
+
+/// First start and last end of the device rows that began in an interval.
+#[derive(Clone, Copy, Debug, Default)]
+struct RowSpan {
+    start: TimeNs,
+    end: TimeNs,
+}
+
+impl Merge for RowSpan {
+    fn merge(&mut self, other: RowSpan) {
+        self.start = other.start.min(self.start);
+        self.end = other.end.max(self.end);
     }
 }
 
@@ -156,7 +177,9 @@ impl<T: Merge> Stretches<T> {
 /// Builder of an outline, chunk by chunk.
 pub(crate) struct OutlineBuilder<'k> {
     is_step: &'k (dyn Fn(&str) -> bool + Sync),
-    window: Option<(TimeNs, TimeNs)>,
+    /// First start and last end of ops and runtime calls.
+    host_window: Option<(TimeNs, TimeNs)>,
+    row_spans: Stretches<RowSpan>,
     launches: Stretches<Stretch>,
     row_starts: Stretches<TimeNs>,
 }
@@ -165,7 +188,8 @@ impl<'k> OutlineBuilder<'k> {
     pub(crate) fn new(is_step: &'k (dyn Fn(&str) -> bool + Sync)) -> OutlineBuilder<'k> {
         OutlineBuilder {
             is_step,
-            window: None,
+            host_window: None,
+            row_spans: Stretches::default(),
             launches: Stretches::default(),
             row_starts: Stretches::default(),
         }
@@ -173,9 +197,15 @@ impl<'k> OutlineBuilder<'k> {
 
     /// Adds a chunk and reduces it to its annotations and steps.
     pub(crate) fn add(&mut self, part: &mut DeviceTrace) {
-        if let Some((start, end)) = part.window() {
-            let (first, last) = self.window.unwrap_or((start, end));
-            self.window = Some((first.min(start), last.max(end)));
+        let host = [
+            (&part.ops.start, &part.ops.duration),
+            (&part.calls.start, &part.calls.duration),
+        ];
+        for (starts, durations) in host {
+            for (start, duration) in starts.iter().zip(durations) {
+                let (first, last) = self.host_window.unwrap_or((*start, *start));
+                self.host_window = Some((first.min(*start), last.max(*start + *duration)));
+            }
         }
         for (start, id) in part.calls.start.iter().zip(&part.calls.correlation) {
             let ids = id.get().map(|Correlation(id)| (id, id));
@@ -191,6 +221,11 @@ impl<'k> OutlineBuilder<'k> {
             }
         }
         for (start, rows) in part.rows.start.iter().zip(&part.rows.duration) {
+            let span = RowSpan {
+                start: *start,
+                end: *start + *rows,
+            };
+            self.row_spans.add(start.0, span);
             let stretch = Stretch {
                 rows: *rows,
                 ..Stretch::default()
@@ -224,6 +259,20 @@ impl<'k> OutlineBuilder<'k> {
         part.ops.collective.fill(u32::MAX);
     }
 
+    fn window(&self) -> Option<(TimeNs, TimeNs)> {
+        let is_far = |start: TimeNs| {
+            self.host_window.is_some_and(|(first, last)| {
+                let margin = last.since(first).max(FAR_ROWS.0);
+                first.since(start) > margin || start.since(last) > margin
+            })
+        };
+        let rows = self.row_spans.stretches.values();
+        let rows = rows.filter(|span| !is_far(span.start));
+        let rows = rows.map(|span| (span.start, span.end));
+        let all = self.host_window.into_iter().chain(rows);
+        all.reduce(|(first, last), (start, end)| (first.min(start), last.max(end)))
+    }
+
     pub(crate) fn finish(self, mut trace: DeviceTrace) -> TraceOutline {
         let Stretches { width, stretches } = &self.launches;
         let has_rows = stretches.values().any(|own| own.rows > DurationNs(0));
@@ -237,7 +286,7 @@ impl<'k> OutlineBuilder<'k> {
         }
         TraceOutline {
             trace,
-            window: self.window,
+            window: self.window(),
             launches: self.launches,
             row_starts: self.row_starts,
         }

@@ -86,6 +86,14 @@ pub(crate) const PROGRAMMATIC_OVERLAP: DurationNs = DurationNs(4_000);
 /// than a microsecond at each end.
 pub(crate) const NO_ROUNDING: DurationNs = DurationNs(5_000);
 
+/// If one in this many kernels takes no time, those kernels are damage.
+///
+/// In the public traces of A100 to B200 and MI210 to MI300, no kernel takes less than 1 us.
+pub(crate) const NO_LENGTH_PART: u64 = 10;
+
+/// Minimum number of kernels without length that rounding does not explain.
+pub(crate) const LEAST_NO_LENGTH: u64 = 16;
+
 /// Minimum assumed length of a recording in the search for rows outside it.
 ///
 /// In a recording of one graph launch of 2 ms, the rows begin 8 ms after its calls.
@@ -103,7 +111,11 @@ pub(crate) const LONGER_THAN_RECORDING: i64 = 100;
 
 /// Minimum number of rows that a row covers on its stream to be too long, whatever similar rows
 /// take.
-pub(crate) const MANY_COVERED: usize = 8;
+pub(crate) const MANY_COVERED: usize = 3;
+
+/// The same for rows that begin inside a row: programmatic dependent launches overlap their
+/// neighbours.
+pub(crate) const MANY_BEGUN: usize = 4;
 
 /// Maximum number of rows starting before a row's end that are searched for one that it covers.
 pub(crate) const MAX_COVERED_LOOKUPS: usize = 64;
@@ -118,6 +130,10 @@ pub(crate) const SHARED_REACH: usize = 64;
 ///
 /// In 33 public traces, all CUDA and HIP launches have a row, except memsets.
 pub const LOST_PART: i64 = 20;
+
+/// Maximum number of rows between two losses of one part. If one in 20 launches loses its row at
+/// random, one gap in 170 is longer.
+pub(crate) const MAX_BETWEEN_LOST: i64 = 100;
 
 /// Minimum number of lost rows that makes part of a recording unknown.
 pub(crate) const LEAST_LOST: i64 = 8;

@@ -326,9 +326,10 @@ impl JobTraces {
             let window = self.device.window();
             self.notes
                 .extend(mark_steps(&mut self.device, job.steps_by.as_ref()));
-            let chosen = choose_slice(&self.device, window, slice, name)?;
+            let chosen = choose_slice(&self.device, window, slice, name.clone())?;
             self.notes.push(chosen.note.clone());
             chosen.cut(&mut self.device);
+            expect_events(&self.device, window, slice, name)?;
         }
         Ok(self)
     }
@@ -750,9 +751,11 @@ pub(crate) fn read_slice(
     let Some(path) = again else {
         let mut device = read_device_with(input, how.options)?;
         let note = mark_steps(&mut device, how.steps_by);
-        let chosen = choose_slice(&device, device.window(), how.slice, name)?;
+        let window = device.window();
+        let chosen = choose_slice(&device, window, how.slice, name.clone())?;
         let notes = note.into_iter().chain([chosen.note.clone()]).collect();
         chosen.cut(&mut device);
+        expect_events(&device, window, how.slice, name)?;
         return Ok((device, notes));
     };
     let failed = |source| RunError::DeviceTrace {
@@ -770,13 +773,30 @@ pub(crate) fn read_slice(
     let note = mark_steps(&mut outline.trace, how.steps_by);
     let chosen = choose_slice(&outline.trace, outline.window, how.slice, name.clone())?;
     let slice = outline.slice(chosen.time);
+    let window = outline.window;
     drop(outline);
     let content = input::open(&path, progress)?.content;
     let mut device = etlink_kineto::read_slice(content, how.options, &slice).map_err(failed)?;
     let notes = note.into_iter().chain([chosen.note.clone()]).collect();
     chosen.cut(&mut device);
     etlink_link::judge_rows(&mut device);
+    expect_events(&device, window, how.slice, name)?;
     Ok((device, notes))
+}
+
+/// Refuses a slice in which nothing is recorded.
+fn expect_events(
+    device: &DeviceTrace,
+    window: Option<(TimeNs, TimeNs)>,
+    slice: TraceSlice,
+    name: String,
+) -> Result<(), RunError> {
+    if device.window().is_some() {
+        return Ok(());
+    }
+    let extent = window.map(|(start, end)| crate::slice::extent(end - start));
+    let why = format!("nothing is recorded then; {}", extent.unwrap_or_default());
+    Err(RunError::EmptySlice { name, slice, why })
 }
 
 fn choose_slice(

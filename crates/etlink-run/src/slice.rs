@@ -157,7 +157,7 @@ fn choose_time(
     let (begin, end) = window;
     let length = end - begin;
     if from >= length {
-        return Err(format!("the trace takes {}", seconds(length)));
+        return Err(extent(length));
     }
     let until = until.unwrap_or(length).min(length);
     let time = KeptTime {
@@ -204,6 +204,11 @@ impl std::fmt::Display for TraceSlice {
             }
         }
     }
+}
+
+/// What is said of a trace that a slice is not in.
+pub(crate) fn extent(length: DurationNs) -> String {
+    format!("the trace takes {}", seconds(length))
 }
 
 fn seconds(time: DurationNs) -> String {

@@ -210,3 +210,69 @@ fn a_kernel_is_named_from_a_fifth_of_kernel_time_on() {
         );
     }
 }
+
+/// Steps that wait for input, every tenth three times as long, and whose rows are lost in a part.
+fn stalled_steps(is_lost: impl Fn(i64) -> bool) -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    draw.origin(1_000 * MS);
+    let main = draw.thread();
+    let mut at = 0;
+    for step in 0..30 {
+        let stall = stall_ns(step);
+        let end = at + stall + 2 * MS;
+        draw.annotation(main, &format!("ProfilerStep#{step}"), at, end);
+        let input = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__";
+        draw.op(main, input, at, at + stall);
+        for number in 0..20 {
+            let at = at + stall + number * 100 * US;
+            draw.op(main, "aten::mm", at, at + 50 * US);
+            let id = draw.next_correlation();
+            draw.call(main, "cudaLaunchKernel", (at + 10 * US, at + 15 * US), id);
+            if !is_lost(step) {
+                draw.kernel(stream(), "gemm", (at + 20 * US, at + 115 * US), id);
+            }
+        }
+        at = end;
+    }
+    draw
+}
+
+fn stall_ns(step: i64) -> i64 {
+    if step % 10 == 9 { 12 * MS } else { 4 * MS }
+}
+
+#[test]
+fn a_cause_keeps_what_it_takes_outside_of_lost_rows() {
+    for lost in [0..0, 10..18, 10..24, 0..14, 16..30, 1..12] {
+        let found = find_in_trace(&stalled_steps(|step| lost.contains(&step)));
+        let known = (0..30).filter(|step| !lost.contains(step));
+        let known_ns: i64 = known.map(stall_ns).sum();
+        let input = of_kind(&found, CauseKind::InputPipeline);
+        let input = input.unwrap_or_else(|| panic!("{lost:?}: {found:#?}"));
+        // At the edges of lost rows one stall more or less is known.
+        let edge = 5 * MS;
+        let time_ns = input.evidence.time_ns;
+        assert!(
+            (time_ns - known_ns).abs() <= edge,
+            "{lost:?}: {time_ns} of {known_ns}"
+        );
+        assert!(
+            input.gain_ns <= time_ns,
+            "{lost:?}: {} of {time_ns}",
+            input.gain_ns
+        );
+        assert!(
+            input.gain_ns >= known_ns - 2 * edge,
+            "{lost:?}: {}",
+            input.gain_ns
+        );
+        // lost rows are counted alike in the middle and at both ends
+        let steps = lost.clone().map(|step| stall_ns(step) + 2 * MS);
+        let unknown_ns: i64 = steps.sum();
+        let said = found.unknown_ns;
+        assert!(
+            (said - unknown_ns).abs() <= 3 * edge,
+            "{lost:?}: {said} of {unknown_ns}"
+        );
+    }
+}

@@ -7,7 +7,8 @@
 //! | a call whose stream or event a `cuda_sync` row states | the last row before it has |
 //! | a copy that blocks, see [`waits_for_copy`] | its own row has |
 //! | a call that a full launch queue held up | it returns after the launch starts that makes room, by what a launch takes at most |
-//! | a call that synchronises with a stream that nothing states | the last row of the stream that its thread launched to last has: a guess |
+//! | a call that synchronises with a stream that nothing states | the last row of the only stream that there is has; of several, of that to which its thread launched last: a guess |
+//! | a call that waits for an event that nothing states | the last row before the only event that its thread recorded since it last waited for one: a guess |
 //!
 //! A device that is synchronised is known from the call's `cuda_sync` row, or because the call's
 //! process launches to one device only. O(rows log rows).
@@ -37,6 +38,8 @@ pub(crate) fn clock_bounds(
         stated: StatedWaits::new(device, &does),
         own_device: FxHashMap::default(),
         last_queue: vec![None; device.threads.len()],
+        recorded: vec![RecordedEvents::default(); device.threads.len()],
+        only_queue: only_queues(device),
         synchronised: FxHashMap::default(),
         found: BTreeMap::new(),
     };
@@ -62,9 +65,42 @@ struct BoundFinder<'t> {
     own_device: FxHashMap<usize, i64>,
     /// Per thread, the queue that it launched to last.
     last_queue: Vec<Option<QueueIdx>>,
+    /// Per thread.
+    recorded: Vec<RecordedEvents>,
+    /// Of devices with rows of one queue.
+    only_queue: BTreeMap<i64, QueueIdx>,
     /// Per device, when it was last synchronised.
     synchronised: FxHashMap<i64, TimeNs>,
     found: BTreeMap<i64, ClockBounds>,
+}
+
+/// The events that a thread recorded since it last waited for one.
+#[derive(Clone, Copy, Debug, Default)]
+struct RecordedEvents {
+    count: u32,
+    /// The last row before the last of them.
+    row: Option<RowIdx>,
+}
+
+/// The queues of devices whose rows are all of one. O(rows).
+fn only_queues(device: &DeviceTrace) -> BTreeMap<i64, QueueIdx> {
+    let mut has_rows = vec![false; device.queues.len()];
+    for queue in &device.rows.queue {
+        has_rows[queue.index()] = true;
+    }
+    let mut queues: BTreeMap<i64, Vec<QueueIdx>> = BTreeMap::new();
+    for (queue, label) in device.queues.iter().enumerate() {
+        if has_rows[queue] {
+            let of_device = queues.entry(label.device).or_default();
+            of_device.push(QueueIdx::new(queue));
+        }
+    }
+    let only = queues.into_iter();
+    only.filter_map(|(number, queues)| match queues[..] {
+        [only] => Some((number, only)),
+        _ => None,
+    })
+    .collect()
 }
 
 impl BoundFinder<'_> {
@@ -151,7 +187,9 @@ impl BoundFinder<'_> {
                     self.of_device(number).least.push(bound);
                 }
             }
-            (Does::StreamSync, None) => self.guess_stream_sync(call),
+            (Does::StreamSync, None) => self.add_stream_sync(call),
+            (Does::Record, None) => self.record_event(call),
+            (Does::EventSync, None) => self.guess_event_sync(call),
             _ => {}
         }
     }
@@ -184,15 +222,50 @@ impl BoundFinder<'_> {
         }
     }
 
-    /// A call that waits for another stream than its thread's last one can return long before: that
-    /// says nothing.
-    fn guess_stream_sync(&mut self, call: CallIdx) {
+    /// The queue of a thread's device, where there is one alone.
+    fn only_queue(&self, thread: usize) -> Option<QueueIdx> {
+        let number = self.own_device.get(&thread)?;
+        self.only_queue.get(number).copied()
+    }
+
+    /// Adds the bound of a call that waits for a stream. It can return long before the last row of the
+    /// stream that its thread launched to last, if it waits for another: that says nothing.
+    fn add_stream_sync(&mut self, call: CallIdx) {
         let thread = self.device.calls.thread[call.index()].index();
         let begun = self.device.calls.start[call.index()];
-        let queue = self.last_queue[thread];
+        let only = self.only_queue(thread);
+        let queue = only.or(self.last_queue[thread]);
         let Some(row) = queue.and_then(|queue| self.lanes.last_before(queue, begun)) else {
             return;
         };
+        let is_launched = self.launches.ended(self.device, row) <= begun + ROUNDING;
+        if only.is_some() && is_launched {
+            let bound = self.bound(call, row);
+            let number = self.device_of(row);
+            self.of_device(number).least.push(bound);
+        } else {
+            self.guess(call, row);
+        }
+    }
+
+    fn record_event(&mut self, call: CallIdx) {
+        let thread = self.device.calls.thread[call.index()].index();
+        let at = self.device.calls.start[call.index()];
+        let queue = self.only_queue(thread).or(self.last_queue[thread]);
+        let recorded = &mut self.recorded[thread];
+        recorded.count += 1;
+        recorded.row = queue.and_then(|queue| self.lanes.last_before(queue, at));
+    }
+
+    fn guess_event_sync(&mut self, call: CallIdx) {
+        let thread = self.device.calls.thread[call.index()].index();
+        let recorded = std::mem::take(&mut self.recorded[thread]);
+        if let (1, Some(row)) = (recorded.count, recorded.row) {
+            self.guess(call, row);
+        }
+    }
+
+    fn guess(&mut self, call: CallIdx, row: RowIdx) {
         let bound = self.bound(call, row);
         if bound.ahead_ns <= LAUNCH_LATENCY.0 {
             let number = self.device_of(row);

@@ -2,11 +2,12 @@
 //!
 //! Launches in order are a list of losses and rows. A stretch of it is unknown if more than
 //! 1 / [`LOST_PART`] of its launches lack their row: these are the maximal scoring parts of the list
-//! (Ruzzo and Tompa 1999) where a loss counts `LOST_PART - 1` and a row -1. O(calls + rows).
+//! (Ruzzo and Tompa 1999) where a loss counts `LOST_PART - 1` and a row -1. None goes on over more than
+//! [`MAX_BETWEEN_LOST`] rows, however many were lost before them. O(calls + rows).
 
 use super::launches::{Launch, LaunchCalls, LaunchKind};
 use crate::device::call_end;
-use crate::limits::{FEW_LOST, LEAST_LOST, LOST_OF_ALL, LOST_PART};
+use crate::limits::{FEW_LOST, LEAST_LOST, LOST_OF_ALL, LOST_PART, MAX_BETWEEN_LOST};
 use etlink_model::{
     ALL_TIME, Anomaly, AnomalyKind, Correlation, DeviceTrace, RowIdx, RowSanity, TableIdx, TimeNs,
 };
@@ -53,9 +54,7 @@ pub(super) fn lost_rows(
     if judged.iter().all(|rows| rows.missing == 0) {
         return sanity;
     }
-    let scores = judged.iter();
-    let scores = scores.map(|rows| rows.missing.saturating_mul(LOST_PART - 1) - rows.kept);
-    let mut stretches = maximal_parts(scores);
+    let mut stretches = lossy_stretches(&judged);
     let whole = judged.iter().map(|rows| rows.kept + rows.missing);
     let whole: i64 = whole.fold(0, i64::saturating_add);
     stretches.retain(|stretch| {
@@ -191,6 +190,38 @@ fn unknown_time(
     } else {
         unknown
     }
+}
+
+/// The stretches of launches of which too many lack their row, ascending.
+fn lossy_stretches(judged: &[LaunchRows]) -> Vec<Range<usize>> {
+    let mut stretches = vec![];
+    // Between pieces there are so many rows that losses on both sides are two stretches.
+    let mut piece: Option<Range<usize>> = None;
+    let mut between = 0i64;
+    let mut end_piece = |piece: Range<usize>| {
+        let scores = judged[piece.clone()].iter();
+        let scores = scores.map(|rows| rows.missing.saturating_mul(LOST_PART - 1) - rows.kept);
+        let parts = maximal_parts(scores).into_iter();
+        stretches.extend(parts.map(|part| part.start + piece.start..part.end + piece.start));
+    };
+    for (launch, rows) in judged.iter().enumerate() {
+        if rows.missing == 0 {
+            between = between.saturating_add(rows.kept);
+            continue;
+        }
+        let begin = match piece.take() {
+            Some(open) if between > MAX_BETWEEN_LOST => {
+                end_piece(open);
+                launch
+            }
+            Some(open) => open.start,
+            None => launch,
+        };
+        piece = Some(begin..launch + 1);
+        between = 0;
+    }
+    piece.into_iter().for_each(end_piece);
+    stretches
 }
 
 /// A part of a list with the sums of scores before it and up to its end.

@@ -3,14 +3,17 @@
 //! A row of a stream begins when the one before it has ended. With programmatic dependent launch it
 //! may begin earlier, but not end earlier. So a row over others that begin and end inside of it, and
 //! that were launched by other calls, did not last that long. It has to last much longer than its
-//! like as well, or lie over many: what is a stream is the recorder's word. A row behind which nothing
-//! runs is wrong if it ends long after a call that waited for its device.
+//! like as well, or lie over many, or many begin inside of it: what is a stream is the recorder's word.
+//! A row behind which nothing runs is wrong if it ends long after a call that waited for its device.
+//!
+//! Where most rows last too long, their like do too. So what is usual is looked up again when those
+//! that lie over many are cut off.
 
 use super::launches::LaunchCalls;
 use crate::device::calls::{self, Does};
 use crate::device::{call_end, row_end};
 use crate::limits::{
-    LONGER_THAN_LIKE, LONGER_THAN_RECORDING, MANY_COVERED, MAX_COVERED_LOOKUPS,
+    LONGER_THAN_LIKE, LONGER_THAN_RECORDING, MANY_BEGUN, MANY_COVERED, MAX_COVERED_LOOKUPS,
     PROGRAMMATIC_OVERLAP, RECORDING_MARGIN,
 };
 use crate::search::Groups;
@@ -21,12 +24,20 @@ use std::collections::BTreeMap;
 
 /// The rows that last too long, ascending, each with the time at which the next begins. O(n log n).
 pub(super) fn overlong_rows(device: &DeviceTrace, calls: &LaunchCalls) -> Vec<(RowIdx, TimeNs)> {
-    let usual = UsualDurations::new(&device.rows);
-    let mut cuts: BTreeMap<RowIdx, TimeNs> = BTreeMap::new();
     let by_queue: Groups<QueueIdx, RowIdx> = Groups::new(&device.rows.queue, device.queues.len());
-    for queue in 0..device.queues.len() {
-        let rows = by_queue.rows(QueueIdx::from_index(queue));
-        cuts.extend(overlong_of_queue(device, rows, &usual));
+    let overlong = |usual: &UsualDurations| {
+        let mut cuts: BTreeMap<RowIdx, TimeNs> = BTreeMap::new();
+        for queue in 0..device.queues.len() {
+            let rows = by_queue.rows(QueueIdx::from_index(queue));
+            cuts.extend(overlong_of_queue(device, rows, usual));
+        }
+        cuts
+    };
+    let mut usual = UsualDurations::new(&device.rows, &BTreeMap::new());
+    let mut cuts = overlong(&usual);
+    if !cuts.is_empty() {
+        usual = UsualDurations::new(&device.rows, &cuts);
+        cuts = overlong(&usual);
     }
     cuts.extend(beyond_recording(device, calls, &usual, &cuts));
     cuts.into_iter().collect()
@@ -60,11 +71,10 @@ fn overlong_of_queue(
             .iter()
             .filter(|other| row_end(device, **other) < limit);
         let covered = covered.count();
-        let is_wrong = covered >= MANY_COVERED || usual.is_longer(&device.rows, *row);
-        if covered > 0
-            && is_wrong
-            && let Some(next) = others.first()
-        {
+        let is_longer = usual.is_longer(&device.rows, *row);
+        let is_over_many = covered >= MANY_COVERED || others.len() >= MANY_BEGUN;
+        let is_wrong = is_over_many || is_longer && (covered > 0 || usual.are_cut);
+        if is_wrong && let Some(next) = others.first() {
             found.push((*row, device.rows.start[next.index()]));
         }
     }
@@ -132,13 +142,16 @@ fn outlasts_sync(device: &DeviceTrace, calls: &LaunchCalls, row: RowIdx, sync: C
 }
 
 /// The durations of each name's rows, ascending, by name.
-pub(super) fn durations_by_name(rows: &DeviceRows) -> BTreeMap<NameId, Vec<DurationNs>> {
-    let mut durations: BTreeMap<NameId, Vec<DurationNs>> = BTreeMap::new();
-    for (name, duration) in rows.name.iter().zip(&rows.duration) {
-        durations.entry(*name).or_default().push(*duration);
+pub(super) fn durations_by_name(
+    names: &[NameId],
+    durations: &[DurationNs],
+) -> BTreeMap<NameId, Vec<DurationNs>> {
+    let mut by_name: BTreeMap<NameId, Vec<DurationNs>> = BTreeMap::new();
+    for (name, duration) in names.iter().zip(durations) {
+        by_name.entry(*name).or_default().push(*duration);
     }
-    durations.values_mut().for_each(|all| all.sort_unstable());
-    durations
+    by_name.values_mut().for_each(|all| all.sort_unstable());
+    by_name
 }
 
 /// How long rows usually last.
@@ -147,19 +160,26 @@ struct UsualDurations {
     of_name: BTreeMap<NameId, DurationNs>,
     /// What three in four of all rows do not exceed.
     of_most: DurationNs,
+    /// Rows are known that last too long, and these are as if they had not.
+    are_cut: bool,
 }
 
 impl UsualDurations {
-    fn new(rows: &DeviceRows) -> UsualDurations {
+    fn new(rows: &DeviceRows, cuts: &BTreeMap<RowIdx, TimeNs>) -> UsualDurations {
+        let mut durations = rows.duration.clone();
+        for (row, end) in cuts {
+            durations[row.index()] = *end - rows.start[row.index()];
+        }
         let mut of_name = BTreeMap::new();
-        for (name, all) in durations_by_name(rows) {
+        for (name, all) in durations_by_name(&rows.name, &durations) {
             if all.len() > 3 {
                 of_name.insert(name, all[all.len() / 2]);
             }
         }
-        let mut all = rows.duration.clone();
+        let mut all = durations;
         all.sort_unstable();
         UsualDurations {
+            are_cut: !cuts.is_empty(),
             of_name,
             of_most: all.get(all.len() * 3 / 4).copied().unwrap_or_default(),
         }

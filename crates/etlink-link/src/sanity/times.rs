@@ -1,11 +1,12 @@
 //! Rows of which the recorder knew no time.
 
 use super::rows_where;
-use crate::limits::{EARLY_START, NO_ROUNDING};
+use crate::limits::{EARLY_START, LEAST_NO_LENGTH, NO_LENGTH_PART, NO_ROUNDING, ROUNDING};
 use etlink_model::{AnomalyKind, DeviceTrace, DurationNs, RowIdx, RowKind, TimeNs};
 
-/// Rows whose start and duration are 0, and kernels that take no time though others of their name take
-/// so long that rounding does not explain it. O(rows log rows).
+/// Rows whose start and duration are 0, and kernels that take no time where rounding does not explain
+/// it: others of their name take long, or times have nanoseconds, or too many kernels take none.
+/// O(rows log rows).
 pub(super) fn rows_without_time(device: &DeviceTrace) -> Vec<RowIdx> {
     let rows = &device.rows;
     let is_instant = |row: usize| rows.duration[row] == DurationNs::ZERO;
@@ -25,6 +26,12 @@ pub(super) fn rows_without_time(device: &DeviceTrace) -> Vec<RowIdx> {
         .min();
     let is_far = first.is_some_and(|first| first.0.saturating_abs() > EARLY_START.0);
     let usual = usual_durations(device);
+    let is_kernel = |row: &usize| rows.kind[*row] == RowKind::Kernel;
+    let kernels = (0..rows.len()).filter(is_kernel).count() as u64;
+    let of_no_length = (0..rows.len()).filter(|row| is_kernel(row) && is_instant(*row));
+    let of_no_length = of_no_length.count() as u64;
+    let is_much = of_no_length >= LEAST_NO_LENGTH && of_no_length * NO_LENGTH_PART >= kernels;
+    let is_rounded = !is_much && rows.duration.iter().all(|ns| ns.0 % ROUNDING.0 == 0);
     // The readers read a negative duration as 0, as they do what is no number.
     let negative = [AnomalyKind::NegativeDuration, AnomalyKind::BadNumber];
     let negative: u64 = negative
@@ -42,7 +49,7 @@ pub(super) fn rows_without_time(device: &DeviceTrace) -> Vec<RowIdx> {
         }
         // What a copy takes is by its bytes, of which there may be few.
         let usual = usual[rows.name[row].index()];
-        let is_short = rows.kind[row] == RowKind::Kernel && usual >= NO_ROUNDING;
+        let is_short = is_kernel(&row) && (usual >= NO_ROUNDING || !is_rounded);
         is_far && is_zero(row) || is_short || instants <= negative
     })
 }
@@ -51,7 +58,7 @@ pub(super) fn rows_without_time(device: &DeviceTrace) -> Vec<RowIdx> {
 fn usual_durations(device: &DeviceTrace) -> Vec<DurationNs> {
     let rows = &device.rows;
     let mut usual = vec![DurationNs::ZERO; device.names.count()];
-    for (name, durations) in super::overlong::durations_by_name(rows) {
+    for (name, durations) in super::overlong::durations_by_name(&rows.name, &rows.duration) {
         let timed = durations.partition_point(|ns| *ns == DurationNs::ZERO);
         let timed = &durations[timed..];
         // of fewer nothing is usual

@@ -84,6 +84,48 @@ fn a_row_over_later_rows_of_its_stream_ends_where_the_next_begins() {
 }
 
 #[test]
+fn rows_that_all_last_too_long_are_cut_off() {
+    for (length, every, least) in [
+        (3_400 * MS, 1, 79),
+        (3_400 * MS, 2, 40),
+        (20 * MS, 1, 78),
+        (1_100 * US, 1, 70),
+        (1_000 * US, 3, 24),
+    ] {
+        let mut trace = device(&two_steps("cudaLaunchKernel", 40, MS));
+        for row in (0..80).step_by(every) {
+            trace.rows.duration[row] = DurationNs(length);
+        }
+        let trace = linked(trace);
+        let count = trace.report.anomalies.count(AnomalyKind::RowOverlong);
+        assert!(count >= least, "{length} every {every}: {count}");
+        let durations = &trace.device.rows.duration;
+        let long = durations.iter().filter(|ns| ns.0 > 300 * US).count() as u64;
+        assert!(long <= 80 - least, "{length} every {every}: {long}");
+    }
+}
+
+#[test]
+fn kernels_of_no_length_are_left_out_where_rounding_does_not_explain_them() {
+    // a name of which all rows take no time; all rows; a few in times of nanoseconds
+    let places: [fn(usize) -> bool; 3] = [|row| row % 2 == 1, |_| true, |row| row == 7];
+    for (is_lost, nanoseconds) in places.into_iter().zip([0, 0, 250]) {
+        let mut trace = device(&two_steps("cudaLaunchKernel", 40, 1_000 * MS));
+        let mut count = 0;
+        for row in 0..80 {
+            trace.rows.duration[row] = DurationNs(2 * US + nanoseconds);
+            if is_lost(row) {
+                trace.rows.duration[row] = DurationNs::ZERO;
+                count += 1;
+            }
+        }
+        let found = linked(trace);
+        let without = found.report.anomalies.count(AnomalyKind::RowWithoutTime);
+        assert_eq!(without, count, "{nanoseconds}");
+    }
+}
+
+#[test]
 fn rows_that_overlap_by_dependent_launches_or_inside_a_graph_are_right() {
     let mut draw = two_steps("cudaLaunchKernel", 40, MS);
     let (main, stream) = (draw.thread(), DeviceQueue::stream(9));
@@ -244,6 +286,26 @@ fn rows_of_a_shared_correlation_go_to_the_launches_in_order() {
             (AnomalyKind::LaunchWithoutRow, 2)
         ]
     );
+}
+
+#[test]
+fn losses_with_hundreds_of_rows_between_them_are_two_stretches() {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    for number in 0..2_000 {
+        let at = MS + number * 100 * US;
+        let id = draw.next_correlation();
+        draw.call(main, "cudaLaunchKernel", (at, at + 5 * US), id);
+        let row = (at + 10 * US, at + 100 * US);
+        draw.kernel(DeviceQueue::stream(7), "gemm", row, id);
+    }
+    let mut trace = device(&draw);
+    lose(&mut trace, |row| {
+        (300..340).contains(&row) || (700..790).contains(&row)
+    });
+    let trace = linked(trace);
+    assert_eq!(row_damage(&trace), [(AnomalyKind::LaunchWithoutRow, 130)]);
+    assert_eq!(unknown(&trace).len(), 2, "{:?}", unknown(&trace));
 }
 
 /// Drawn rows carry the id of another launch, among launches that have their own rows.

@@ -194,24 +194,59 @@ fn a_single_call_that_waited_aligns_the_clock() {
         (20_000, Some(17_000)),
         (300_000, Some(297_000)),
     ] {
-        let trace = checked(alone(&one_device_sync(ahead, "hipDeviceSynchronize")));
-        let clocks = &trace.report.device_clocks;
-        let found: Vec<i64> = clocks.iter().map(|clock| clock.ahead_ns.0).collect();
-        assert_eq!(found, Vec::from_iter(shift), "{ahead}");
-        let contradicted: u64 = clocks.iter().map(|clock| clock.contradicted).sum();
-        assert_eq!(contradicted, 0, "{ahead}");
-        let waits = edges(&trace, EdgeKind::HostWait);
-        assert_eq!(waits, ["k -> hipDeviceSynchronize"], "{ahead}");
+        for call in ["hipDeviceSynchronize", "hipStreamSynchronize"] {
+            let trace = checked(alone(&one_device_sync(ahead, call)));
+            let clocks = &trace.report.device_clocks;
+            let found: Vec<i64> = clocks.iter().map(|clock| clock.ahead_ns.0).collect();
+            assert_eq!(found, Vec::from_iter(shift), "{ahead}");
+            let contradicted: u64 = clocks.iter().map(|clock| clock.contradicted).sum();
+            assert_eq!(contradicted, 0, "{ahead}");
+            let waits = edges(&trace, EdgeKind::HostWait);
+            assert_eq!(waits, [format!("k -> {call}")], "{ahead}");
+        }
+    }
+}
+
+#[test]
+fn calls_that_wait_for_a_stream_or_an_event_align_the_clock() {
+    for (sync, queues, rounds) in [
+        ("cudaStreamSynchronize", 1, 1),
+        ("hipStreamSynchronize", 2, 4),
+        ("cudaEventSynchronize", 1, 4),
+        ("hipEventSynchronize", 2, 4),
+    ] {
+        for ahead in [-50_000i64, -20_000, 0, 20_000, 50_000, 90_000] {
+            let mut draw = TraceBuilder::default();
+            let main = draw.thread();
+            for round in 0..rounds {
+                let at = 1_000_000 + round * 1_000_000;
+                let start = at + 8_000 + ahead;
+                let queue = [SEVEN, TWENTY][(round % queues) as usize];
+                draw.launch(main, (at, at + 5_000), queue, "k", (start, start + 700_000));
+                draw.call(main, "cudaEventRecord", (at + 6_000, at + 7_000), None);
+                draw.call(main, sync, (at + 9_000, at + 711_000), None);
+                draw.op(main, "after", at + 720_000, at + 900_000);
+            }
+            let clocks = alone(&draw).report.device_clocks;
+            let found = clocks.iter().map(|clock| clock.ahead_ns.0).sum::<i64>();
+            // rows start 8 us after their launch, and calls return 3 us after them
+            let case = format!("{sync}, {queues} streams, {ahead}: {found}");
+            if ahead.abs() < 10_000 {
+                assert_eq!(found, 0, "{case}");
+            } else {
+                assert!((found - ahead).abs() <= 8_000, "{case}");
+            }
+        }
     }
 }
 
 #[test]
 fn a_wait_that_the_clock_contradicts_stays_if_the_call_can_wait_for_nothing_else() {
-    // A single guess does not align a clock, and a kernel of another stream can end at any time.
+    // An event that nobody is seen to record does not align a clock.
     for (call, ahead, edge, corrected) in [
-        ("cudaStreamSynchronize", 5_000, true, 0),
-        ("cudaStreamSynchronize", 20_000, true, 1),
-        ("cudaStreamSynchronize", 33_001, false, 0),
+        ("cudaEventSynchronize", 5_000, true, 0),
+        ("cudaEventSynchronize", 20_000, false, 0),
+        ("cudaStreamSynchronize", 33_001, true, 0),
         ("cudaDeviceSynchronize", 33_001, true, 0),
     ] {
         let trace = checked(alone(&one_device_sync(ahead, call)));
