@@ -1,11 +1,11 @@
-//! Whether anything waits for the work that is changed.
+//! Detects if other work waits for changed work.
 
 use etlink_link::EdgeKind;
 use etlink_model::NodeIdx;
 use etlink_replay::{GraphEdits, ReplayGraph};
 use std::collections::BTreeSet;
 
-/// Whether anything waits for a node that takes another time, but its own thread.
+/// Returns true if anything besides the same thread waits for a node whose duration changes.
 /// O(nodes + edges).
 pub(crate) fn is_awaited(graph: &ReplayGraph, edits: &GraphEdits) -> bool {
     let own: BTreeSet<NodeIdx> = edits.scaled.iter().map(|(node, _)| *node).collect();
@@ -13,7 +13,7 @@ pub(crate) fn is_awaited(graph: &ReplayGraph, edits: &GraphEdits) -> bool {
     let mut others = nodes.filter(|node| !own.contains(node));
     others.any(|node| {
         let mut deps = graph.deps(node);
-        // A worker's next communication comes after its last one, and nobody has waited for either.
+        // A worker's next communication follows its last one even if nobody has waited for either.
         deps.any(|dep| dep.kind != EdgeKind::ProgramOrder && own.contains(&dep.from))
     })
 }

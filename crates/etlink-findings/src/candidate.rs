@@ -1,4 +1,4 @@
-//! What detectors find in the trace of a rank.
+//! Results of the detectors for the trace of a rank.
 
 use crate::kind::CauseKind;
 use borsh::{BorshDeserialize, BorshSerialize};
@@ -8,184 +8,186 @@ use etlink_replay::GraphEdits;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// A cause that may have cost time, and the nodes that it is made of.
+/// A possible cause of lost time, with the changes of nodes that remove it.
 #[derive(Clone, Debug, Default, PartialEq, BorshSerialize, BorshDeserialize)]
 pub struct CauseCandidate {
-    /// What kind of cause.
+    /// Kind of the cause.
     pub kind: CauseKind,
-    /// Which of its kind: an op, a kernel, a group; empty where the kind says all.
+    /// Op, kernel, or group within the kind; empty if the kind says everything.
     pub subject: String,
-    /// How the graph is without it.
+    /// Changes to the graph that remove the cause.
     pub edits: GraphEdits,
-    /// Another way to take it out: each misses a part of what stays, so the lesser gain counts.
+    /// Alternative changes. Each alternative misses part of what remains, so the smaller gain
+    /// counts.
     pub other_edits: Option<GraphEdits>,
-    /// What the trace shows.
+    /// Evidence from the trace.
     pub evidence: CauseEvidence,
 }
 
-/// What a trace shows of a cause.
+/// Evidence of a cause in a trace.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CauseEvidence {
-    /// How often it occurs.
+    /// Number of occurrences.
     pub count: u64,
-    /// How long it lasts in all, ns; not what is gained without it.
+    /// Total duration in ns; not the gain from removing the cause.
     pub time_ns: i64,
-    /// The median of its occurrences, of kernels that are launched the mean, ns; 0 where they have
-    /// no length.
+    /// Median duration of the occurrences in ns, or the mean for launched kernels; 0 if they have
+    /// no duration.
     pub typical_ns: i64,
-    /// What that is compared with, ns or a share; its meaning is the kind's own.
+    /// Reference value for comparison, in ns or as a share; the kind defines its meaning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compared: Option<f64>,
-    /// Which call of its name it is, where that is not the first.
+    /// Index of the call among those of its name; `None` for the first call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<u64>,
-    /// How many launches the queue holds, where that is what blocks.
+    /// Capacity of the queue in launches, if a full queue blocks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub depth: Option<u64>,
-    /// The mean size of its messages, where it communicates.
+    /// Mean size of the messages in bytes, for communication.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message_bytes: Option<u64>,
-    /// The rank on which it lasts longest, where the trace says it.
+    /// Rank with the longest total duration, if the trace reports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<GlobalRank>,
-    /// Start of its longest occurrence there, ns since the origin of the trace.
+    /// Start of the longest occurrence on that rank, in ns since the origin of the trace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_ns: Option<i64>,
-    /// End of that occurrence, ns since the origin of the trace.
+    /// End of that occurrence, in ns since the origin of the trace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end_ns: Option<i64>,
-    /// Start of that occurrence since the first event of that trace, as timelines show it, ns.
+    /// Start of that occurrence, in ns since the first event of the trace, as timelines show it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since_first_ns: Option<i64>,
-    /// The op in which most of it is, where that is another name than the subject.
+    /// Op that contains most of the time, if its name differs from the subject.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within: Option<String>,
-    /// Other ops, calls or copies of the same cause; the subject is the one that lasts longest.
+    /// Number of other ops, calls, or copies with this cause; the subject is the longest.
     #[serde(skip_serializing_if = "is_zero")]
     pub other_subjects: u64,
-    /// How long it runs while the device does not compute, ns, where it communicates.
+    /// Time without concurrent device computation, in ns, for communication.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exposed_ns: Option<i64>,
-    /// The communication that the host waits for in most of that time.
+    /// Communication that the host waits for during most of the time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub communication: Option<String>,
-    /// The line of Python that most of it comes from, where the trace has stacks.
+    /// Line of Python that causes most of the time, if the trace has stacks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub python: Option<String>,
-    /// From how many lines of Python it comes.
+    /// Number of lines of Python that contribute.
     #[serde(skip_serializing_if = "is_zero")]
     pub python_lines: u64,
-    /// The trace has no call that waits for a device, so that work of the host may be a wait.
+    /// True if the trace has no call that waits for a device, so that host work may be a wait.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub may_wait: bool,
-    /// Whether the trace has stacks that could name the line.
+    /// True if the trace has stacks that could name the line.
     #[serde(skip)]
     pub has_stacks: bool,
-    /// How much of it comes from that line, ns.
+    /// Part of the time caused by that line, in ns.
     #[serde(skip)]
     pub python_ns: i64,
-    /// How much of its longest occurrence is in `within`, where it has a part of less than half.
+    /// Share of the longest occurrence that is spent in `within`, if less than half.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within_share: Option<f64>,
-    /// How much of the time is of calls of which no later ones tell what is usual, ns.
+    /// Time in calls without later calls to compare with, in ns.
     #[serde(skip)]
     pub whole_ns: i64,
-    /// How much of it is before the first launch of its thread, ns.
+    /// Time before the first launch of the thread, in ns.
     #[serde(skip)]
     pub before_launches_ns: i64,
-    /// How much of it is behind the last launch of its thread, ns.
+    /// Time after the last launch of the thread, in ns.
     #[serde(skip)]
     pub after_launches_ns: i64,
 }
 
-/// By what a program runs on devices: whose words help it.
+/// Platform of a program on devices, which decides the wording of remedies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub enum ProgramKind {
     /// PyTorch.
     #[default]
     Torch,
-    /// CUDA without PyTorch, or something that the trace does not name.
+    /// CUDA without PyTorch, or a platform that the trace does not name.
     Cuda,
     /// HIP without PyTorch.
     Hip,
 }
 
-/// The time that gains are of.
+/// Reference time of the gains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct RankWindow {
-    /// Steps, or all that the process recorded.
+    /// Kind of window: the steps, or everything that the process recorded.
     pub kind: UtilizationWindow,
-    /// How many steps it has.
+    /// Number of steps in the window.
     pub steps: u64,
-    /// Its length without what came before the recording and what is unknown, ns.
+    /// Length in ns, without work from before the recording and without unknown time.
     pub length_ns: i64,
-    /// In how much of it so many device rows were lost that nothing can be said, ns.
+    /// Time in which too many device rows are lost for any findings, in ns.
     pub unknown_ns: i64,
-    /// Whether so many device rows were lost that nothing can be said of any of it.
+    /// True if too many device rows are lost for findings in any part of the window.
     pub is_unknown: bool,
-    /// Whether the trace has an op, a runtime call or a device row.
+    /// True if the trace has an op, a runtime call, or a device row.
     pub has_work: bool,
-    /// Whether there is device work at all.
+    /// True if there is any device work.
     pub has_device: bool,
-    /// Whether there is device work, and no call of the host that waits for it.
+    /// True if there is device work, but no host call that waits for it.
     pub lacks_waits: bool,
-    /// How long its steps take on the host, ns; nothing where there are none.
+    /// Duration of the steps on the host, in ns; 0 if there are none.
     pub host_ns: i64,
-    /// In how much of that no op and no runtime call runs, ns.
+    /// Part of `host_ns` in which no op and no runtime call runs, in ns.
     pub between_ops_ns: i64,
-    /// Whether stacks were recorded.
+    /// True if stacks were recorded.
     pub has_stacks: bool,
-    /// In how much of it the device computes or copies, ns; communication can be waiting.
+    /// Time in which the device computes or copies, in ns; communication is excluded, since it may
+    /// be waiting.
     pub busy_ns: i64,
-    /// In how much of it the device computes, ns: copies can run beside that.
+    /// Time in which the device computes, in ns; copies may run at the same time.
     pub computation_ns: i64,
-    /// How much of the stretch it is part of came before the recording, ns; no part of its length.
+    /// Time from before the recording in the surrounding stretch, in ns; not part of `length_ns`.
     pub before_ns: i64,
-    /// In how much of it the device communicates and does not compute, ns; without a device in how
-    /// much of it the host communicates.
+    /// Time in which the device communicates and does not compute, in ns; without a device, time in
+    /// which the host communicates.
     pub exposed_communication_ns: i64,
 }
 
-/// The nodes that a window begins and ends with: on each thread and stream the first and the last
-/// that lie inside. Which of them is the very last can differ in a changed run.
+/// First and last nodes of a window on each thread and stream. A changed run may end with another
+/// of the last nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct WindowEnds {
-    /// Of each thread and stream the first.
+    /// First node of each thread and stream.
     pub firsts: Vec<NodeIdx>,
-    /// Of each thread and stream the last.
+    /// Last node of each thread and stream.
     pub lasts: Vec<NodeIdx>,
 }
 
-/// Work of one name on a rank: what ranks are compared by.
+/// Work of one name on a rank, for comparison between ranks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct RankWork {
-    /// Its nodes, in order of time.
+    /// Nodes of the work, in order of time.
     pub nodes: Vec<NodeIdx>,
-    /// Their time, ns.
+    /// Total time of the nodes, in ns.
     pub time_ns: i64,
-    /// How long the longest of them takes, ns.
+    /// Duration of the longest node, in ns.
     pub longest_ns: i64,
-    /// When that one begins, ns since the origin of the trace.
+    /// Start of the longest node, in ns since the origin of the trace.
     pub longest_start_ns: i64,
 }
 
-/// All that is kept of a rank.
+/// Data kept per rank.
 #[derive(Clone, Debug, Default, BorshSerialize, BorshDeserialize)]
 pub struct RankCauses {
-    /// Global rank, if the trace says it.
+    /// Global rank, if the trace reports it.
     pub rank: Option<GlobalRank>,
-    /// When its first event begins, ns since the origin of the trace.
+    /// Start of the first event, in ns since the origin of the trace.
     pub first_ns: i64,
-    /// By what its program runs on devices.
+    /// Platform of the program on devices.
     pub program: ProgramKind,
-    /// The time that gains are of.
+    /// Reference time of the gains.
     pub window: RankWindow,
-    /// Where that begins and ends in the graph.
+    /// Start and end of the window in the graph.
     pub window_ends: WindowEnds,
-    /// What was found.
+    /// Causes found.
     pub candidates: Vec<CauseCandidate>,
-    /// Work by name; a name of the host and one of the device are two. True: on the device.
+    /// Work by name and place; true: on the device. A name on both host and device has two entries.
     pub work: BTreeMap<(bool, String), RankWork>,
 }
 
@@ -194,21 +196,21 @@ fn is_zero(count: &u64) -> bool {
 }
 
 impl CauseEvidence {
-    /// Says on which rank it is longest, whose first event begins at `first_ns`.
+    /// Sets the rank with the longest total duration; its first event begins at `first_ns`.
     pub(crate) fn set_rank(&mut self, rank: Option<GlobalRank>, first_ns: i64) {
         let since_first = |start: i64| start.saturating_sub(first_ns);
         self.rank = rank;
         self.since_first_ns = self.start_ns.map(since_first);
     }
 
-    /// Says which stretch of its trace it is longest in.
+    /// Sets the span of the longest occurrence.
     pub(crate) fn set_span(&mut self, start_ns: i64, end_ns: i64) {
         (self.start_ns, self.end_ns) = (Some(start_ns), Some(end_ns));
     }
 }
 
 impl RankWork {
-    /// Start and end of its longest node, ns since the origin of the trace.
+    /// Returns the start and end of the longest node, in ns since the origin of the trace.
     pub(crate) fn longest_span(&self) -> (i64, i64) {
         let start = self.longest_start_ns;
         (start, start.saturating_add(self.longest_ns))
@@ -224,11 +226,11 @@ impl RankWork {
 }
 
 impl CauseCandidate {
-    /// Adds what another rank shows of the same cause; `is_longest`: it lasts longer there than on
-    /// those before.
+    /// Adds another rank's evidence of this cause; `is_longest`: it lasts longer on that rank than
+    /// on all previous ones.
     pub(crate) fn add_evidence(&mut self, other: &CauseEvidence, is_longest: bool) {
         let sum = &mut self.evidence;
-        // The longest of all ranks tells most of where to look.
+        // The longest rank shows best where to look.
         if is_longest {
             sum.rank = other.rank;
             sum.start_ns = other.start_ns;
@@ -248,7 +250,7 @@ impl CauseCandidate {
                 sum.compared = other.compared;
             }
         }
-        // Sums over ranks: the sentence says over how many.
+        // Sums over ranks: the sentence names the number of ranks.
         sum.may_wait |= other.may_wait;
         sum.other_subjects = sum.other_subjects.max(other.other_subjects);
         let exposed = [sum.exposed_ns, other.exposed_ns].into_iter().flatten();

@@ -1,9 +1,9 @@
-//! How long something goes on within a time.
+//! Duration of an activity within a time span.
 
-/// How much of the time before an instant something goes on.
+/// Cumulative time covered by an activity.
 #[derive(Debug)]
 pub(crate) struct CoveredTime {
-    /// Start and end without overlap, ascending, and the time in those before.
+    /// Start and end of disjoint spans, ascending, and the total length of the earlier spans.
     spans: Vec<(i64, i64, i64)>,
 }
 
@@ -12,7 +12,7 @@ impl CoveredTime {
         all.sort_unstable();
         let mut spans: Vec<(i64, i64, i64)> = vec![];
         for (start, end) in all {
-            // Rows can overlap each other: a time counts once.
+            // Rows can overlap: each moment counts once.
             match spans.last_mut() {
                 Some(last) if start <= last.1 => last.1 = last.1.max(end),
                 Some(last) => {
@@ -25,12 +25,12 @@ impl CoveredTime {
         CoveredTime { spans }
     }
 
-    /// Of the time from one instant to another. O(log spans).
+    /// Returns the covered time between two instants. O(log spans).
     pub(crate) fn between(&self, start: i64, end: i64) -> i64 {
         self.until(end).saturating_sub(self.until(start))
     }
 
-    /// How long it goes on while something else does not, ns. O(spans · log spans).
+    /// Returns the covered time that `other` does not cover, in ns. O(spans · log spans).
     pub(crate) fn without(&self, other: &CoveredTime) -> i64 {
         let spans = self.spans.iter();
         let alone = spans.map(|(start, end, _)| {

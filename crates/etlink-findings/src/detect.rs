@@ -1,4 +1,4 @@
-//! What finds causes in the trace of one rank, by what they are about.
+//! Detectors of causes in the trace of one rank, by subject.
 
 pub(crate) mod communication;
 pub(crate) mod device;

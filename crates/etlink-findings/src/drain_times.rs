@@ -1,39 +1,41 @@
-//! When streams have run what was launched, where no call of a trace shows who waits for that.
+//! Times at which streams have finished the launched work, for traces without calls that wait for
+//! it.
 //!
-//! Some recordings have no call but launches and copies. A thread that waits there looks as if it
+//! Some recordings have only launches and copies as calls. A thread that waits there looks as if it
 //! worked:
 //!
 //! ```text
 //! launches  | | |
 //! thread          |---------- an op, no call ----------| launch
-//! stream       |------------ what was launched ------|
+//! stream       |------------ launched work ------------|
 //! ```
-//! One stretch of work ends with the stream by chance; that it does so within a small part of its
-//! length is a sign.
+//! A single stretch of work may end together with the stream by chance; ending within a small part
+//! of its length is a sign of a wait.
 
 use crate::launched_row::LaunchedRow;
 use etlink_link::{LinkedTrace, NodeKind};
 use etlink_model::{NodeIdx, RowIdx, TableIdx};
 
-/// A stretch is looked at if it is this long, ns. Shorter ones meet the end of a queue by chance.
+/// Shortest stretch considered, in ns: shorter ones end together with a queue by chance.
 const LEAST_WAIT_NS: i64 = 1_000_000;
 
-/// After a wait the thread goes on within this part of the wait: a twentieth.
+/// Maximum delay from the end of the stream to the end of the wait, as a divisor of the wait: a
+/// twentieth.
 const RETURN_PART: i64 = 20;
 
-/// When the streams of a trace without any call that waits have run what was launched.
+/// Times at which streams have finished the launched work, in a trace without any call that waits.
 #[derive(Debug, Default)]
 pub(crate) struct DrainTimes {
-    /// Whether there is device work, and no call that waits for it.
+    /// True if there is device work, and no call that waits for it.
     pub(crate) hides_waits: bool,
-    /// Per stream, in order of the launching calls: when each began, and when the last of all rows
-    /// launched until then ended; both by the host's clock, ns.
+    /// For each stream, in order of the launching calls: start of the call, and last end of all
+    /// rows launched until then; both by the host's clock, in ns.
     queues: Vec<Vec<(i64, i64)>>,
 }
 
 impl DrainTimes {
-    /// Empty for a trace with any call that waits for a device: it would show the others, too.
-    /// `launched`: per thread. O(rows · log rows + calls).
+    /// Computes the times; empty for a trace with any call that waits for a device, since the trace
+    /// would show the other waits too. `launched`: per thread. O(rows · log rows + calls).
     pub(crate) fn new(trace: &LinkedTrace, launched: &[Vec<LaunchedRow>]) -> DrainTimes {
         let device = &trace.device;
         if trace.records_waits() {
@@ -55,8 +57,8 @@ impl DrainTimes {
         }
     }
 
-    /// How much of a slice of a thread passes while a stream has work that was launched before it, ns:
-    /// nothing else can be waited for. O(streams · log rows).
+    /// Returns the part of a thread's slice during which a stream still has earlier work, in ns:
+    /// the slice cannot be a wait for anything else. O(streams · log rows).
     pub(crate) fn work_ahead_ns(&self, trace: &LinkedTrace, slice: NodeIdx) -> i64 {
         let start = trace.nodes.start[slice.index()].0;
         let end = trace.nodes.end(slice).0;
@@ -68,13 +70,13 @@ impl DrainTimes {
         last.clamp(start, end).saturating_sub(start)
     }
 
-    /// Whether a slice of a thread ends when a stream has just run all that was launched before it.
+    /// Returns true if a thread's slice ends just after a stream has finished all earlier work.
     /// O(streams · log rows).
     pub(crate) fn end_slice(&self, trace: &LinkedTrace, slice: NodeIdx) -> bool {
         let start = trace.nodes.start[slice.index()].0;
         let end = trace.nodes.end(slice).0;
         let length = end.saturating_sub(start);
-        // A call says itself what it does.
+        // A call already shows its purpose.
         let is_call = trace.nodes.kind[slice.index()] == NodeKind::Runtime;
         if is_call || length < LEAST_WAIT_NS {
             return false;

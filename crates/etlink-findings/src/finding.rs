@@ -1,4 +1,4 @@
-//! What is told of a run.
+//! Findings of a run.
 
 use crate::candidate::{CauseEvidence, ProgramKind, RankCauses};
 use crate::kind::CauseKind;
@@ -10,134 +10,134 @@ use std::borrow::Cow;
 /// A rank's part of a graph.
 #[derive(Clone, Debug)]
 pub struct RankPart {
-    /// The number that its first node has in the graph.
+    /// Index of the rank's first node in the graph.
     pub first: NodeIdx,
-    /// What was found in its trace.
+    /// Causes found in the rank's trace.
     pub causes: RankCauses,
 }
 
-/// A cause of lost time, with what the run would gain without it.
+/// A cause of lost time, with the gain of the run without it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunFinding {
-    /// What kind of cause.
+    /// Kind of the cause.
     pub kind: CauseKind,
-    /// Which of its kind: an op, a kernel, a group; empty where the kind says all.
+    /// Op, kernel, or group within the kind; empty if the kind says everything.
     pub subject: String,
-    /// The ranks whose traces show it; empty where the rank is not known.
+    /// Ranks whose traces show the cause; empty if the rank is unknown.
     pub ranks: Vec<GlobalRank>,
-    /// The trace shows signs of it, and not the cause itself; or the gain is none without the waits
-    /// that the trace does not state.
+    /// True if the trace only shows signs of the cause, or if there is no gain without waits that
+    /// the trace does not state.
     pub inferred: bool,
-    /// What the window takes less in a replay without it, ns.
+    /// Reduction of the window's length in a replay without the cause, in ns.
     pub gain_ns: i64,
-    /// Of the window.
+    /// Gain as a share of the window.
     pub gain_share: f64,
-    /// What the trace shows.
+    /// Evidence from the trace.
     pub evidence: CauseEvidence,
-    /// What helps.
+    /// Advice on removing the cause.
     pub remedy: Cow<'static, str>,
-    /// All of that in one sentence.
+    /// The finding as one sentence.
     pub sentence: String,
 }
 
-/// Communication that takes much of a run, and what the run would gain without it.
+/// Communication that takes much of a run, with the gain of the run without it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CommunicationShare {
-    /// The kind and group that lasts longest.
+    /// Kind and group that take longest.
     pub subject: String,
-    /// How much of the communication that of this kind and group is.
+    /// Share of that kind and group in all communication.
     pub subject_share: f64,
-    /// How long communication is exposed, summed over ranks, ns; without a device in how much of the
-    /// windows it goes on.
+    /// Exposed communication time, summed over ranks, in ns; without a device, time of
+    /// communication in the windows.
     pub time_ns: i64,
-    /// Whether anything in the traces waits for it.
+    /// True if anything in the traces waits for the communication.
     pub is_awaited: bool,
-    /// The windows of all ranks, ns.
+    /// Total length of the ranks' windows, in ns.
     pub windows_ns: i64,
-    /// What the window takes less in a replay in which none of it takes time, ns.
+    /// Reduction of the window's length in a replay in which communication takes no time, in ns.
     pub gain_ns: i64,
-    /// Of the window.
+    /// Gain as a share of the window.
     pub gain_share: f64,
-    /// All of that in one sentence, with the reason why the gain is no larger.
+    /// The result as one sentence, with the reason why the gain is not larger.
     pub sentence: String,
 }
 
-/// What the run would gain without any of its findings.
+/// Gain of the run without any of its findings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JointGain {
-    /// What the window takes less in a replay without all of them, ns.
+    /// Reduction of the window's length in a replay without all findings, in ns.
     pub gain_ns: i64,
-    /// Of the window.
+    /// Gain as a share of the window.
     pub gain_share: f64,
-    /// The sum of their gains, ns: more where findings overlap.
+    /// Sum of the individual gains, in ns; larger if findings overlap.
     pub sum_ns: i64,
-    /// All of that in one sentence.
+    /// The result as one sentence.
     pub sentence: String,
 }
 
-/// What a run would gain most from.
+/// Largest possible gains of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunFindings {
-    /// What the window is of.
+    /// Kind of the window.
     pub window: UtilizationWindow,
-    /// How many steps it has.
+    /// Number of steps in the window.
     pub steps: u64,
-    /// The time that gains are of, ns.
+    /// Reference time of the gains, in ns.
     pub window_ns: i64,
-    /// In how much of it the device of the busiest rank neither computes nor copies, ns.
+    /// Time in which the busiest rank's device neither computes nor copies, in ns.
     pub idle_ns: i64,
-    /// In how much of the windows of all ranks so many device rows were lost that nothing can be
-    /// said, ns.
+    /// Time in all ranks' windows in which too many device rows are lost for any findings, in ns.
     #[serde(skip_serializing_if = "is_zero")]
     pub unknown_ns: i64,
-    /// Whether that is so of the whole window of a rank: without findings there is no verdict then.
+    /// True if too many rows are lost in the whole window of a rank: no findings then means no
+    /// verdict.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_unknown: bool,
-    /// Whether a rank has an op, a runtime call or a device row.
+    /// True if a rank has an op, a runtime call, or a device row.
     #[serde(skip)]
     pub has_work: bool,
-    /// Whether there is device work at all.
+    /// True if there is any device work.
     pub has_device: bool,
-    /// Whether a device of a rank computes.
+    /// True if a device of a rank computes.
     #[serde(skip)]
     pub computes: bool,
-    /// In which part of the steps of all ranks no op and no runtime call runs on the host.
+    /// Share of all ranks' steps in which no op and no runtime call runs on the host.
     #[serde(skip)]
     pub between_ops_share: f64,
-    /// Whether stacks were recorded, which show what runs there.
+    /// True if stacks were recorded, which show the work between ops.
     #[serde(skip)]
     pub has_stacks: bool,
-    /// Ranks that were looked at together.
+    /// Number of ranks analyzed together.
     pub ranks: u64,
-    /// By what the program runs on devices.
+    /// Platform of the program on devices.
     #[serde(skip)]
     pub program: ProgramKind,
-    /// Communication that takes much of the time, of which no finding is.
+    /// Communication that takes much time but is not among the findings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub communication: Option<CommunicationShare>,
-    /// A kernel that takes much of all kernels' time, of which no finding is.
+    /// Kernel that takes much of all kernel time but is not among the findings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<RunFinding>,
-    /// Of a run without findings, what is said instead.
+    /// Sentence printed instead of findings, if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nothing: Option<String>,
-    /// Of a run without findings, what lasts long and gains little all the same.
+    /// For a run without findings: a long cause whose removal gains little.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub longest_cause: Option<String>,
-    /// The largest gains first; empty where nothing stands out.
+    /// Findings by decreasing gain; empty if nothing stands out.
     pub findings: Vec<RunFinding>,
-    /// The gain without all of these at once, where they are several.
+    /// Gain without all findings at once, if there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub together: Option<JointGain>,
 }
 
 impl RunFindings {
-    /// All that is said of the run, in order: each finding, or why there is none, then what goes for
-    /// all of it.
+    /// Returns all sentences on the run, in order: the findings, or the reason why there are none,
+    /// then remarks on the whole run.
     pub fn sentences(&self) -> Vec<String> {
         let findings = self.findings.iter().map(|one| &one.sentence);
         let together = self.together.as_ref().map(|joint| &joint.sentence);

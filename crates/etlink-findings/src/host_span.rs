@@ -1,8 +1,8 @@
-//! Where a thread is.
+//! A time span on a thread.
 
 use etlink_model::ThreadIdx;
 
-/// A stretch of a thread, ns.
+/// A time span on a thread, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct HostSpan {
     pub(crate) thread: ThreadIdx,

@@ -1,4 +1,4 @@
-//! What kinds of causes there are.
+//! The kinds of causes.
 
 use borsh::{BorshDeserialize, BorshSerialize};
 use serde::Serialize;
@@ -24,50 +24,50 @@ pub enum CauseKind {
     /// The host waits for the next batch.
     #[default]
     InputPipeline,
-    /// The host does something else while the device idles.
+    /// The host does other work while the device is idle.
     HostWork,
-    /// Kernels are shorter than it takes to launch them.
+    /// Kernels are shorter than their launches.
     SmallKernels,
-    /// The same inside of an optimizer.
+    /// Kernels within an optimizer are shorter than their launches.
     OptimizerLaunches,
-    /// A number is read back from the device: `.item()`.
+    /// The host reads a number back from the device: `.item()`.
     ScalarRead,
-    /// The size of a result is read back: `nonzero`.
+    /// The host reads the size of a result back: `nonzero`.
     DynamicShape,
-    /// A copy from or to memory that is not pinned.
+    /// A copy from or to pageable memory blocks the host.
     PageableCopy,
-    /// The program waits for the device by itself.
+    /// The program waits for the device explicitly.
     ExplicitSync,
-    /// The host seems to wait for the device, and no call shows it.
+    /// The host seems to wait for the device, although no call shows it.
     UnrecordedSync,
-    /// Device memory is allocated or freed by the driver.
+    /// The driver allocates or frees device memory.
     AllocatorCalls,
-    /// Communication that no computation hides.
+    /// Communication is not hidden by computation.
     ExposedCommunication,
-    /// Copies that nothing hides.
+    /// Copies are not hidden by other work.
     ExposedCopies,
     /// One kernel takes a fifth of the kernels' time or more.
     DominantKernel,
-    /// Long kernels with fewer blocks than the device has multiprocessors.
+    /// Long kernels have fewer blocks than the device has multiprocessors.
     LowCoverage,
-    /// Elementwise kernels one after the other.
+    /// Elementwise kernels run one after another.
     FusibleChain,
     /// Tensors are copied to another layout or type.
     TensorCopies,
-    /// Forward work that is done again in the backward pass.
+    /// The backward pass repeats forward work.
     Recomputation,
-    /// What the process does for the first time.
+    /// The process does one-time work.
     FirstCall,
-    /// The first step does what the others do not.
+    /// The first step does work that the others do not.
     FirstStep,
-    /// The profiler's own work.
+    /// The profiler itself takes time.
     ProfilerOverhead,
-    /// Launches stand still because the queue of the device is full.
+    /// Launches block because the device's queue is full.
     QueueFull,
-    /// Streams of computation wait for each other.
+    /// Computing streams wait for each other.
     StreamTurns,
-    /// One rank needs longer than the others.
+    /// One rank takes longer than the others.
     LateRank,
-    /// Ranks take turns in needing longer.
+    /// Ranks take turns at being slower.
     RankImbalance,
 }

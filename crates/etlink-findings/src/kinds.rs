@@ -1,31 +1,31 @@
-//! The kinds of causes, as one table: how each is found, and what helps.
+//! The kinds of causes as one table, each with its detector and remedy.
 
 use crate::candidate::CauseCandidate;
 use crate::detect::{communication, device, host, launches, profiler, start_up, steps, syncs};
 use crate::kind::CauseKind;
 use crate::view::RankView;
 
-/// How causes of a kind are found in the trace of a rank.
+/// Detector of a kind's causes in the trace of a rank.
 pub(crate) type Detect = fn(&RankView<'_>) -> Vec<CauseCandidate>;
 
 /// A kind of cause: a row of [`KINDS`].
 #[derive(Clone, Copy)]
 pub struct KindRule {
-    /// Which.
+    /// The kind.
     pub kind: CauseKind,
-    /// Whether the trace shows only signs of it.
+    /// True if the trace only shows signs of the cause.
     pub inferred: bool,
-    /// Whether it says less than others about the same time: then these are told instead.
+    /// True if other kinds explain the same time better; those are reported instead.
     pub general: bool,
-    /// What helps a program of PyTorch.
+    /// Remedy for a PyTorch program.
     pub remedy: &'static str,
-    /// What helps other programs, in the words of CUDA; none where that is the same.
+    /// Remedy for other programs, in terms of CUDA; `None` if it is the same.
     pub other_remedy: Option<&'static str>,
-    /// None where only several ranks together show it.
+    /// Detector; `None` if only several ranks together show the cause.
     pub(crate) detect: Option<Detect>,
 }
 
-/// A rule with the marks that most kinds have.
+/// Makes a rule with the usual properties.
 const fn stated(kind: CauseKind, detect: Detect, remedy: &'static str) -> KindRule {
     KindRule {
         kind,
@@ -37,7 +37,7 @@ const fn stated(kind: CauseKind, detect: Detect, remedy: &'static str) -> KindRu
     }
 }
 
-/// Of which a trace shows signs alone.
+/// Makes a rule of a kind for which a trace only shows signs.
 const fn probable(kind: CauseKind, detect: Detect, remedy: &'static str) -> KindRule {
     KindRule {
         inferred: true,
@@ -45,7 +45,7 @@ const fn probable(kind: CauseKind, detect: Detect, remedy: &'static str) -> Kind
     }
 }
 
-/// That others explain better.
+/// Makes a rule of a kind that others explain better.
 const fn general(kind: CauseKind, detect: Detect, remedy: &'static str) -> KindRule {
     KindRule {
         general: true,
@@ -53,7 +53,7 @@ const fn general(kind: CauseKind, detect: Detect, remedy: &'static str) -> KindR
     }
 }
 
-/// That several ranks show together.
+/// Makes a rule of a kind that only several ranks together show.
 const fn of_ranks(kind: CauseKind, remedy: &'static str) -> KindRule {
     KindRule {
         kind,
@@ -66,7 +66,7 @@ const fn of_ranks(kind: CauseKind, remedy: &'static str) -> KindRule {
 }
 
 impl KindRule {
-    /// The same, with words for programs without PyTorch.
+    /// Sets a remedy for programs without PyTorch.
     const fn without_torch(self, remedy: &'static str) -> KindRule {
         KindRule {
             other_remedy: Some(remedy),
@@ -75,7 +75,7 @@ impl KindRule {
     }
 }
 
-/// What helps where the trace already names the line: a recording with stacks would say no more.
+/// Remedy if the trace already names the line, so that recording stacks would add nothing.
 pub(crate) const HOST_WORK_AT_LINE: &str =
     "make what it does there shorter, or do it ahead of time or on another thread";
 
@@ -245,12 +245,13 @@ pub const KINDS: [KindRule; 24] = [
 ];
 
 impl CauseKind {
-    /// Its row in the table.
+    /// Returns the kind's row in the table.
     pub fn rule(self) -> Option<&'static KindRule> {
         KINDS.iter().find(|rule| rule.kind == self)
     }
 
-    /// Whether what its time is compared with is a part of it, which ranks add up.
+    /// Returns true if the compared value is a part of the cause's time, which is summed over
+    /// ranks.
     pub(crate) fn sums_compared(self) -> bool {
         matches!(
             self,
@@ -258,7 +259,7 @@ impl CauseKind {
         )
     }
 
-    /// Whether others explain the same time better.
+    /// Returns true if others explain the same time better.
     pub(crate) fn is_general(self) -> bool {
         self.rule().is_some_and(|rule| rule.general)
     }

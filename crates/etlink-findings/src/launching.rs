@@ -7,22 +7,22 @@ use etlink_model::{CallIdx, DurationNs, NodeIdx, OpIdx, ThreadIdx, TimeNs};
 use etlink_replay::GraphEdits;
 use std::ops::Range;
 
-/// Loaders' ranges nest this deep at most.
+/// Maximum nesting depth of data loaders' ranges.
 const MOST_NESTED: usize = 16;
 
-/// What a thread does, and what of it launches.
+/// Nodes of a thread, and those that launch.
 pub(crate) struct ThreadNodes {
     /// The thread.
     pub(crate) thread: ThreadIdx,
-    /// In order of time.
+    /// Nodes in order of time.
     nodes: Vec<NodeIdx>,
-    /// Places of nodes that launch, with their calls.
+    /// Indices of launching nodes, with their calls.
     pub(crate) launches: Vec<(usize, CallIdx)>,
     /// Longest work between two launches that prepares the second, ns.
     pub(crate) longest_launch_ns: i64,
 }
 
-/// The nodes of threads that launch.
+/// Returns the nodes of threads that launch.
 pub(crate) fn launching_threads(trace: &LinkedTrace) -> Vec<ThreadNodes> {
     let mut launching = vec![false; trace.device.calls.name.len()];
     for call in trace.row_call.iter().filter_map(|call| call.get()) {
@@ -45,7 +45,7 @@ pub(crate) fn launching_threads(trace: &LinkedTrace) -> Vec<ThreadNodes> {
         let thread = &mut threads[thread.index()];
         if node.kind == NodeKind::Runtime && launching[node.source as usize] {
             let call = CallIdx(node.source);
-            // A call that waited in between is two nodes: the last of them launches.
+            // A call that waited in between has two nodes: the last one launches.
             match thread.launches.last_mut() {
                 Some((place, other)) if *other == call => *place = thread.nodes.len(),
                 _ => thread.launches.push((thread.nodes.len(), call)),
@@ -63,7 +63,8 @@ pub(crate) fn launching_threads(trace: &LinkedTrace) -> Vec<ThreadNodes> {
 }
 
 impl ThreadNodes {
-    /// From one launch to the next: the nodes behind the first, up to the second.
+    /// Returns the range from one launch to the next: its nodes start with the first launch's and
+    /// end before the second's.
     fn between(&self, launch: usize) -> Range<usize> {
         self.launches[launch].0..self.launches[launch + 1].0
     }
@@ -93,7 +94,7 @@ impl ThreadNodes {
         worked_ns.is_some_and(|ns| ns <= self.longest_launch_ns)
     }
 
-    /// From one launch to the next nothing takes time.
+    /// Lets the time from one launch to the next vanish.
     pub(crate) fn skip_launch(&self, trace: &LinkedTrace, launch: usize, edits: &mut GraphEdits) {
         for place in self.between(launch) {
             edits.scaled.push((self.nodes[place], 0.0));
@@ -106,7 +107,7 @@ pub(crate) fn call_name(trace: &LinkedTrace, call: CallIdx) -> &str {
     trace.device_name(trace.device.calls.name[call.index()])
 }
 
-/// Whether a thread stood still before a node.
+/// Returns true if a thread was blocked before a node.
 fn waits_for_others(trace: &LinkedTrace, node: NodeIdx) -> bool {
     let mut deps = trace.edges.deps(node).iter();
     deps.any(|edge| matches!(edge.kind, EdgeKind::HostWait | EdgeKind::Handoff))
@@ -179,7 +180,7 @@ pub(crate) fn input_nodes(trace: &LinkedTrace) -> Vec<bool> {
             return false;
         };
         let begun = spans.partition_point(|span| (span.0, span.1) <= (thread, node.start));
-        // Ranges nest: the one around can have begun before others that are over.
+        // Ranges nest: an enclosing range may have begun before others that are over.
         let before = spans[..begun].iter().rev().take(MOST_NESTED);
         let mut around = before.take_while(|span| span.0 == thread);
         around.any(|(_, _, end)| node.start < *end)

@@ -1,15 +1,15 @@
-//! What a run would gain from what: causes of lost time, each with its gain.
+//! Causes of lost time in a run, each with the gain from removing it.
 //!
 //! ```text
-//! LinkedTrace of a rank ─ rank_causes ─> RankCauses   candidates: which nodes a cause is made of
+//! LinkedTrace of a rank ─ rank_causes ─> RankCauses   candidates: the nodes behind each cause
 //!                                            │
 //! graph of the rank, or of all ranks ────────┴─ run_findings ─> RunFindings
 //!                                                 a replay without each cause, ranked by gain
 //! ```
-//! A detector says what the trace shows and which nodes of the graph that is. It says nothing about
-//! the gain: this is what the window of the run takes less in a replay without these nodes
+//! A detector reports the evidence in the trace and the affected nodes of the graph, but not the
+//! gain. The gain is the reduction of the window's length in a replay without these nodes
 //! ([`GraphEdits`](etlink_replay::GraphEdits)). So time that something else would have taken anyway
-//! is no gain, and what holds up all ranks counts for all. Kinds are rows of one table, [`KINDS`].
+//! is no gain, and a delay of all ranks counts for all. The kinds are rows of one table, [`KINDS`].
 //! Pure; O(candidates · (nodes + edges)), with a bounded number of candidates per kind.
 
 mod awaited;

@@ -1,43 +1,43 @@
-//! From when on something is told of a run.
+//! Thresholds for reporting findings of a run.
 
-/// Most findings that are told: people fix one thing after the other.
+/// Maximum number of findings reported: people fix one thing after another.
 pub(crate) const MOST_FINDINGS: usize = 7;
 
-/// A gain of less than this share of the window is not worth a sentence: replays are not truer than
-/// that, and runs of one program differ by as much.
+/// Smallest gain worth a sentence, as a share of the window: replays are no more accurate, and runs
+/// of one program differ by as much.
 pub(crate) const LEAST_GAIN: f64 = 0.02;
 
-/// Communication that takes this share of the ranks' windows needs a word, be its gain small.
+/// Share of the ranks' windows above which communication is reported even if its gain is small.
 pub(crate) const MUCH_COMMUNICATION: f64 = 0.2;
 
-/// Without findings a cause that lasts for this share of the window is named.
+/// Share of the window above which a cause is named in a run without findings.
 pub(crate) const LONG_CAUSE: f64 = 0.2;
 
-/// Of two causes with more than this share of their time in common, one is told.
+/// Share of common time above which only one of two causes is reported.
 pub(crate) const SAME_TIME: f64 = 0.6;
 
-/// A cause that explains this share of a general one's gain is told in its place.
+/// Share of a general cause's gain above which a specific cause is reported instead.
 pub(crate) const EXPLAINS: f64 = 0.7;
 
-/// Findings whose joint gain is at least this share of the sum of theirs add up, and so do those of
-/// which it is at most the inverse.
+/// Minimum ratio of the joint gain to the sum of gains, and of the sum to the joint gain, at which
+/// the gains count as adding up.
 pub(crate) const ADDS_UP: f64 = 0.9;
 
-/// Causes of one kind that are replayed, the longest.
+/// Maximum number of causes replayed per kind, the longest first.
 pub(crate) const MOST_OF_A_KIND: usize = 8;
 
-/// A device that neither computes nor copies for more than this share of the time is worth a word, be
-/// the cause unknown.
+/// Share of the time without computation and copies above which a device's idling is reported, even
+/// if the cause is unknown.
 pub(crate) const MUCH_IDLE: f64 = 0.2;
 
-/// A host on which no op runs for more than this share of the steps is worth a word.
+/// Share of the steps without ops above which a host is reported.
 pub(crate) const MUCH_BETWEEN_OPS: f64 = 0.5;
 
-/// A kernel that takes this share of all kernels' time is named, with what a faster one gains.
+/// Share of all kernel time above which a kernel is named, with the gain from a faster one.
 pub(crate) const DOMINANT_SHARE: f64 = 0.2;
 
-/// A message of fewer bytes takes what a message takes, and hardly more for its bytes: a network of
-/// 10 GB/s moves them in less than 7 us.
+/// Size limit of small messages, in bytes, whose time hardly depends on the size: a network of 10
+/// GB/s moves them in less than 7 us.
 pub(crate) const SMALL_MESSAGE: u64 = 65_536;
 
 /// Work of the host between two launches that takes longer than this, ns, is no part of launching:
@@ -51,5 +51,5 @@ pub(crate) const SLOW_FACTOR: i64 = 3;
 /// Fewer launches of a thread do not show what is usual.
 pub(crate) const LEAST_LAUNCHES: usize = 20;
 
-/// No host takes longer for a launch, ns.
+/// Upper bound on the time for a launch, in ns, even on slow hosts.
 pub(crate) const SLOWEST_LAUNCH_NS: i64 = 1_000_000;

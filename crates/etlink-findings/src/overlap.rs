@@ -1,4 +1,4 @@
-//! Causes that are the same time under two names.
+//! Overlap between causes: the same time under two names.
 
 use crate::candidate::CauseCandidate;
 use crate::text::sum_ns;
@@ -7,10 +7,10 @@ use etlink_model::NodeIdx;
 use etlink_replay::{EditableGraph, ReplayGraph};
 use rustc_hash::FxHashMap;
 
-/// The nodes that a cause is made of, with their time.
+/// The nodes of a cause, with their durations.
 #[derive(Debug, Default)]
 pub(crate) struct CauseNodes {
-    /// By node; true: what it waits for, which others can leave as it is.
+    /// Time per node; true: the node's wait, which other causes may leave unchanged.
     weights: FxHashMap<(NodeIdx, bool), i64>,
     total: i64,
 }
@@ -40,7 +40,7 @@ impl CauseNodes {
         CauseNodes { weights, total }
     }
 
-    /// How much of this cause's time is also the other's.
+    /// Returns the share of this cause's time that also belongs to the other.
     pub(crate) fn share_in(&self, other: &CauseNodes) -> f64 {
         let shared = self.weights.iter();
         let shared = shared.filter(|(part, _)| other.weights.contains_key(part));
@@ -49,7 +49,7 @@ impl CauseNodes {
     }
 }
 
-/// From when the thread or stream of a node was free to its start, ns.
+/// Returns the time from when a node's thread or stream became free to the node's start, in ns.
 fn waited_ns(graph: &ReplayGraph, editable: &EditableGraph<'_>, node: NodeIdx) -> i64 {
     let run = editable.plain_run();
     let own = graph

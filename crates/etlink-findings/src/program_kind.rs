@@ -1,25 +1,25 @@
-//! By what a program runs on devices, as its trace shows it.
+//! Detects a program's platform on devices from its trace.
 
 use crate::candidate::ProgramKind;
 use etlink_link::LinkedTrace;
 use std::borrow::Cow;
 
-/// How names of PyTorch begin: of its ops, of its communication, of what its profiler adds.
+/// Prefixes of PyTorch's names: of its ops, its communication, its backward pass, and its profiler.
 const TORCH_BEGINS: [&str; 4] = ["aten::", "c10d::", "autograd::", "ProfilerStep#"];
 
-/// Where its kernels lie.
+/// Namespace of PyTorch's kernels.
 const TORCH_KERNELS: &str = "at::native::";
 
 impl ProgramKind {
-    /// By the names in a trace. O(names).
+    /// Detects the platform from the names in a trace. O(names).
     pub(crate) fn of_trace(trace: &LinkedTrace) -> ProgramKind {
-        // An execution trace is PyTorch's alone.
+        // Only PyTorch writes execution traces.
         if trace.host.is_some() || trace.device.names.iter().any(is_torch_name) {
             return ProgramKind::Torch;
         }
         let calls = trace.device.calls.name.iter();
         let mut calls = calls.map(|name| trace.device_name(*name));
-        // The stub of a graph file has neither: most programs are of CUDA.
+        // A written graph has neither; assume CUDA, as for most programs.
         if calls.any(|name| name.starts_with("hip")) {
             ProgramKind::Hip
         } else {
@@ -27,10 +27,10 @@ impl ProgramKind {
         }
     }
 
-    /// A remedy in the words of CUDA by the names that the program knows.
+    /// Adapts a remedy in terms of CUDA to the names of the program's platform.
     pub(crate) fn in_its_words(self, remedy: &'static str) -> Cow<'static, str> {
         match self {
-            // HIP has the same calls under names of its own.
+            // HIP has the same calls, with its own prefix.
             ProgramKind::Hip => Cow::Owned(remedy.replace("`cuda", "`hip")),
             ProgramKind::Torch | ProgramKind::Cuda => Cow::Borrowed(remedy),
         }

@@ -1,6 +1,6 @@
-//! Which lines of Python a cause comes from.
+//! Lines of Python that a cause comes from.
 //!
-//! An op is called from many places: one of them alone would look like the cause.
+//! An op is called from many places: naming one of them alone would make it look like the cause.
 
 use crate::candidate::CauseEvidence;
 use crate::host_span::HostSpan;
@@ -9,22 +9,22 @@ use etlink_model::ThreadIdx;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Instants that are looked up: each look goes back over earlier frames.
+/// Maximum number of instants looked up: each lookup scans earlier frames.
 const MOST_LOOKUPS: i64 = 1_000;
 
-/// When and where a cause occurs.
+/// Occurrences of a cause.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PythonLines {
     occurrences: Vec<Occurrence>,
 }
 
-/// Ordered by length first: the longest are looked up before all others.
+/// An occurrence, ordered by length first: the longest are looked up before all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Occurrence {
     length: i64,
     thread: ThreadIdx,
     start: i64,
-    /// Python goes on in it, from line to line.
+    /// True for a stretch in which Python runs on, from line to line.
     is_span: bool,
 }
 
@@ -34,7 +34,8 @@ impl PythonLines {
         self.occurrences.extend(other.occurrences);
     }
 
-    /// Notes that a line of Python waits for a call that takes so long; `time` is an instant in it.
+    /// Adds a call of this length that a line of Python waits for; `time` is an instant within the
+    /// call.
     pub(crate) fn add_call(&mut self, length: i64, thread: ThreadIdx, time: i64) {
         self.occurrences.push(Occurrence {
             length,
@@ -44,7 +45,7 @@ impl PythonLines {
         });
     }
 
-    /// Notes a stretch in which Python runs.
+    /// Adds a stretch in which Python runs.
     pub(crate) fn add_span(&mut self, span: HostSpan) {
         self.occurrences.push(Occurrence {
             length: span.end.saturating_sub(span.start),
@@ -54,7 +55,7 @@ impl PythonLines {
         });
     }
 
-    /// Says in `evidence` how many lines it comes from, and which has most of the time.
+    /// Sets the number of lines in `evidence`, and the line with most of the time.
     pub(crate) fn describe(mut self, view: &RankView<'_>, evidence: &mut CauseEvidence) {
         self.occurrences.sort_unstable_by_key(|one| Reverse(*one));
         let lengths = self.occurrences.iter().map(|one| one.length);
@@ -69,7 +70,7 @@ impl PythonLines {
             }
         }
         evidence.python_lines = lines.len() as u64;
-        // of equals the line that sorts first
+        // on a tie, the line that sorts first
         let most = lines.into_iter().rev().max_by_key(|(_, ns)| *ns);
         if let Some((line, ns)) = most {
             (evidence.python, evidence.python_ns) = (Some(line), ns);
@@ -78,11 +79,12 @@ impl PythonLines {
 }
 
 impl Occurrence {
-    /// Instants at which the line is looked up, each with the time that it stands for. A stretch
-    /// gets as many as its length is worth of the `total`.
+    /// Returns the instants to look up, each with the time it represents. The number of a stretch's
+    /// instants is proportional to its share of `total`.
     fn instants(self, total: i64) -> impl Iterator<Item = (i64, i64)> {
         let count = match self.is_span {
-            // The lines of a long stretch differ: all of it would be told of one of them.
+            // A long stretch has several lines: one lookup would attribute all of its time to one
+            // of them.
             true => (self.length.saturating_mul(MOST_LOOKUPS) / total).max(1),
             false => 1,
         };

@@ -1,16 +1,16 @@
 //! Named what-if questions, as edits of the graph.
 //!
-//! | question | what becomes of the graph |
-//! |---|---|
-//! | `graphs` | from launch to launch a thread takes no time: the last of a stretch launches all |
-//! | `fuse=REGEX` | kernels of these names that follow each other start at once, launched as one |
-//! | `no-input-wait` | ranges that fetch input take no time on threads that launch |
-//! | `no-sync` | no thread waits for a device; calls that only wait are left out |
-//! | `overlap-comm` | communication takes no time: all of it is hidden |
-//! | `ranks=N` | collectives of all ranks: their bytes as in a ring of N, their latency as in a tree |
-//! | `bandwidth=GROUP:X` | what bytes take of the group's communication becomes 1/X of that |
-//! | `device=NAME` | kernels take what the other device's peaks make of them |
-//! | `straggler=RANK` | what the rank does takes as long as on the median of the others |
+//! || question | changes of the graph |
+//! |||---|---|
+//! || `graphs` | threads take no time between launches; a stretch's last launch launches all |
+//! || `fuse=REGEX` | consecutive kernels with these names start at once, launched as one |
+//! || `no-input-wait` | ranges that fetch input take no time on threads that launch |
+//! || `no-sync` | no thread waits for a device; calls that only wait are left out |
+//! || `overlap-comm` | communication takes no time: all of it is hidden |
+//! | `graphs` | threads take no time between launches; the last launch of a stretch launches all |
+//! || `bandwidth=GROUP:X` | the size-dependent time of the group's communication is divided by X |
+//! || `device=NAME` | kernels take the time that the other device's peaks allow |
+//! || `straggler=RANK` | the rank's work takes the median time of the other ranks |
 
 mod communication;
 mod device;
@@ -34,28 +34,28 @@ use std::str::FromStr;
 /// A what-if question by name.
 #[derive(Clone, Debug)]
 pub enum WhatIfQuestion {
-    /// Launches of a stretch become one.
+    /// A stretch of launches becomes one launch.
     Graphs,
-    /// Kernels of these names become one where they follow each other.
+    /// Consecutive kernels with these names become one.
     Fuse(Regex),
-    /// Input is always there.
+    /// Input is always available.
     NoInputWait,
     /// No thread waits for a device.
     NoSync,
     /// All communication is hidden.
     OverlapComm,
-    /// So many ranks share the data.
+    /// The run has this number of data-parallel ranks.
     Ranks(u64),
-    /// The network of a group.
+    /// A group's network has a different bandwidth.
     Bandwidth {
         /// Name or description of the process group.
         group: String,
-        /// So many times as quick.
+        /// Factor on the bandwidth.
         factor: f64,
     },
-    /// Another device.
+    /// The run uses another device.
     Device(String),
-    /// A rank is like the others.
+    /// A slow rank is like the others.
     Straggler(GlobalRank),
 }
 
@@ -84,7 +84,7 @@ impl FromStr for WhatIfQuestion {
             }
             "bandwidth" => {
                 let expected = "a process group and a factor, as in `default_pg:2`,";
-                // the last colon, since names of groups can have some
+                // the last colon, since group names can contain colons
                 let parts = value.rsplit_once(':').ok_or_else(|| bad_value(expected))?;
                 let factor = parts.1.parse::<f64>().ok();
                 let factor = factor.filter(|factor| factor.is_finite() && *factor > 0.0);
@@ -101,7 +101,7 @@ impl FromStr for WhatIfQuestion {
             }
             _ => return Err(QuestionError::Unknown(name.to_owned())),
         };
-        // `graphs=2` asks for something else than `graphs`.
+        // `graphs=2` is not the question `graphs`.
         let takes_value = !matches!(
             question,
             WhatIfQuestion::Graphs
@@ -116,7 +116,7 @@ impl FromStr for WhatIfQuestion {
     }
 }
 
-/// As it is written.
+/// Writes the question as it is parsed.
 impl fmt::Display for WhatIfQuestion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -134,7 +134,7 @@ impl fmt::Display for WhatIfQuestion {
 }
 
 impl WhatIfQuestion {
-    /// What its answer leaves out.
+    /// Returns the caveat of the answer.
     pub fn caveat(&self) -> &'static str {
         match self {
             WhatIfQuestion::Graphs => {
@@ -163,8 +163,9 @@ impl WhatIfQuestion {
         }
     }
 
-    /// Why its answer says nothing of this graph: a question about communication that nothing is
-    /// known to wait for. `edits`: what it changes. O(nodes + edges).
+    /// Returns the reason why the answer does not apply to this graph: a question about
+    /// communication for which nothing waits, as far as known. `edits`: changes by the question.
+    /// O(nodes + edges).
     pub fn doubt(&self, graph: &ReplayGraph, edits: &GraphEdits) -> Option<&'static str> {
         let is_about_communication = matches!(
             self,
@@ -178,15 +179,16 @@ impl WhatIfQuestion {
         )
     }
 
-    /// Whether several ranks are needed: see [`straggler_edits`].
+    /// Returns true if the question needs several ranks: see [`straggler_edits`].
     pub fn needs_ranks(&self) -> bool {
         matches!(self, WhatIfQuestion::Straggler(_))
     }
 
-    /// What is different in the graph of a rank: [`answer_for_graph`] makes it edits. O(n log n).
+    /// Returns the changes to the graph of a rank, from which [`answer_for_graph`] makes edits. O(n
+    /// log n).
     ///
     /// # Errors
-    /// The trace cannot tell.
+    /// The trace lacks the necessary data.
     pub fn rank_answer(&self, trace: &LinkedTrace) -> Result<RankAnswer, QuestionError> {
         let edits: Result<GraphEdits, String> = match self {
             WhatIfQuestion::Graphs => host::capture_graphs(trace),

@@ -12,10 +12,10 @@ use etlink_model::OpIdx;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
-/// Of a kind no more candidates are replayed than this: those that last longest.
+/// Maximum number of candidates replayed per kind, the longest first.
 const MOST_OF_KIND: usize = 6;
 
-/// Looks for all causes in a rank's trace. `analysis` is of the same trace. O(n log n).
+/// Finds all causes in a rank's trace. `analysis` must be of the same trace. O(n log n).
 pub fn rank_causes(
     trace: &LinkedTrace,
     rules: &KernelRules,
@@ -38,7 +38,7 @@ fn causes_alone(view: &RankView<'_>) -> RankCauses {
         }
         // A cause without nodes cannot gain anything.
         of_kind.retain(|candidate| !candidate.edits.is_empty());
-        // The sort is stable: of equal ones the first stays first.
+        // A stable sort: ties keep their order.
         of_kind.sort_by_key(|candidate| std::cmp::Reverse(candidate.evidence.time_ns));
         of_kind.truncate(MOST_OF_KIND);
         candidates.append(&mut of_kind);
@@ -64,18 +64,19 @@ fn causes_alone(view: &RankView<'_>) -> RankCauses {
     }
 }
 
-/// Per op, whether it is part of a collective of the host. O(ops).
+/// For each op: returns true if it is part of a host collective. O(ops).
 fn ops_in_collectives(view: &RankView<'_>) -> Vec<bool> {
     let mut inside: Vec<bool> = Vec::with_capacity(view.trace.op_parent.len());
     for (op, parent) in (0..).map(OpIdx).zip(&view.trace.op_parent) {
-        // Ops are in order of their starts, so that parents come before their children.
+        // Ops are in order of their starts, so parents come before their children.
         let by_parent = inside.get(parent.index()).copied().unwrap_or(false);
         inside.push(by_parent || names::is_communication_op(view.op_name(op)));
     }
     inside
 }
 
-/// What ranks are compared by: all but communication, which waits for other ranks.
+/// Returns the work by which ranks are compared: everything except communication, which waits for
+/// other ranks.
 fn work_by_name(view: &RankView<'_>) -> BTreeMap<(bool, String), RankWork> {
     let trace = view.trace;
     let mut work: FxHashMap<(bool, &str), RankWork> = FxHashMap::default();
@@ -86,7 +87,7 @@ fn work_by_name(view: &RankView<'_>) -> BTreeMap<(bool, String), RankWork> {
             || trace
                 .row_of(&node)
                 .is_some_and(|row| view.rows.class[row.index()] == RowClass::Communication);
-        // What a host spends in a collective is waiting for other ranks, in part.
+        // Part of the host's time in a collective is waiting for other ranks.
         let op = trace.op_of(&node);
         let communicates = communicates || op.is_some_and(|op| collectives[op.index()]);
         let is_none = node.kind.is_delay() || view.is_idle(index);
@@ -97,7 +98,7 @@ fn work_by_name(view: &RankView<'_>) -> BTreeMap<(bool, String), RankWork> {
         let entry = work.entry((node.on_device, name)).or_default();
         entry.add_node(index, node.start.0, node.duration.0);
     }
-    // Each name becomes a text of its own once, not for each of its nodes.
+    // Allocate a string per name, not per node.
     let work = work.into_iter();
     work.map(|((on_device, name), work)| ((on_device, name.to_owned()), work))
         .collect()

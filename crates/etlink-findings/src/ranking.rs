@@ -1,4 +1,4 @@
-//! Replays the run without each cause and ranks causes by what that gains.
+//! Replays the run without each cause, and ranks causes by the gain.
 
 use crate::awaited::is_awaited;
 use crate::candidate::{CauseCandidate, CauseEvidence, ProgramKind, RankWindow};
@@ -19,11 +19,11 @@ use etlink_replay::{EditableGraph, GraphEdits, ReplayGraph, ReplayRun};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// What helps where messages are small.
+/// Remedy for small messages.
 const SMALL_MESSAGE_REMEDY: &str =
     "begin it earlier, beside computation, or put many small messages into one";
 
-/// The same of collectives that DDP and FSDP put into buckets.
+/// Remedy for small messages of collectives that DDP and FSDP put into buckets.
 const SMALL_BUCKET_REMEDY: &str =
     "begin it earlier, beside computation, or put many small messages into one: larger buckets";
 
@@ -38,19 +38,19 @@ const LOADER_WITHOUT_WORKERS: &str = "_SingleProcessDataLoaderIter";
 const WITHOUT_WORKERS_REMEDY: &str =
     "load ahead in other processes: set `num_workers` of the `DataLoader` above 0";
 
-/// What helps where there is no message: of barriers alone it is known that they have no bytes.
+/// Remedy for barriers, the only communication known to have no bytes.
 const BARRIER_REMEDY: &str = "leave it out, or let fewer ranks meet: a barrier moves no data";
 
-/// A cause of all ranks that have it.
+/// A cause, merged over all ranks that have it.
 #[derive(Default)]
 struct MergedCause {
     candidate: CauseCandidate,
     ranks: Vec<GlobalRank>,
-    /// How long it lasts on the rank on which it lasts longest, ns.
+    /// Maximum total duration on a rank, in ns.
     longest_ns: i64,
 }
 
-/// A cause and what its replay gives.
+/// A cause with the gain from its replay.
 struct Replayed {
     candidate: CauseCandidate,
     ranks: Vec<GlobalRank>,
@@ -63,13 +63,13 @@ struct Replays<'r> {
     graph: &'r ReplayGraph,
     parts: &'r [RankPart],
     editable: EditableGraph<'r>,
-    /// What the windows of all ranks take in the replay as it was, ns.
+    /// Length of all ranks' windows in the unchanged replay, in ns.
     plain_ns: i64,
-    /// The time that shares are of, ns.
+    /// Reference time of shares, in ns.
     whole_ns: i64,
-    /// In how much of it the device of the busiest rank neither computes nor copies, ns.
+    /// Part of `whole_ns` in which the busiest rank's device neither computes nor copies, in ns.
     idle_ns: i64,
-    /// In how much of it no device computes on the rank that computes most, ns.
+    /// Part of `whole_ns` in which no device computes on the rank that computes most, in ns.
     free_ns: i64,
 }
 
@@ -78,9 +78,9 @@ impl<'r> Replays<'r> {
         let editable = EditableGraph::new(graph);
         let plain_ns = window_length(editable.plain_run(), parts);
         let windows = || parts.iter().map(|part| part.causes.window);
-        // What came before the recording is part of the graph. Of one rank it is no part of the time
-        // that shares are of. Ranks begin at different times: of several it is part of that time,
-        // and their devices are busy in it.
+        // The graph includes time from before the recording. For a single rank, shares exclude that
+        // time. Ranks begin at different times: for several ranks, shares include it, and devices
+        // are busy then.
         let is_one = parts.len() == 1;
         let before = |window: RankWindow| if is_one { 0 } else { window.before_ns };
         let most = |ns: fn(RankWindow) -> i64| {
@@ -106,7 +106,7 @@ impl<'r> Replays<'r> {
         ns as f64 / self.whole_ns.max(1) as f64
     }
 
-    /// What the window takes less without a cause, ns.
+    /// Returns the reduction of the window's length without a cause, in ns.
     fn gain_ns(&self, candidate: &CauseCandidate) -> i64 {
         let edited_ns = edited_length(&self.editable, candidate, self.parts);
         let gain_ns = self.plain_ns.saturating_sub(edited_ns);
@@ -120,8 +120,9 @@ impl<'r> Replays<'r> {
         gain_ns
     }
 
-    /// Streams share the device: kernels that run one after the other cannot be taken for work that
-    /// would run at once, because nobody has seen that. Copies can run beside kernels.
+    /// Limits a gain to the time without computation. Streams share the device: sequential kernels
+    /// must not count as able to overlap, because the trace does not show it. Copies can overlap
+    /// with kernels.
     fn most_gain(&self, changes_device: bool, gain_ns: i64) -> i64 {
         if changes_device {
             gain_ns
@@ -130,7 +131,7 @@ impl<'r> Replays<'r> {
         }
     }
 
-    /// Whether a gain is none without the waits that are inferred.
+    /// Returns true if the gain vanishes without inferred waits.
     fn is_gain_inferred(&self, stated: &EditableGraph<'_>, candidate: &CauseCandidate) -> bool {
         let plain_ns = window_length(stated.plain_run(), self.parts);
         let gain_ns = plain_ns.saturating_sub(edited_length(stated, candidate, self.parts));
@@ -138,10 +139,10 @@ impl<'r> Replays<'r> {
     }
 }
 
-/// Ranks the causes that ranks have. `graph` is that of the one rank, or of all together.
+/// Ranks the causes by gain. `graph` is the graph of the only rank, or of all ranks together.
 /// O(candidates · (nodes + edges)).
 pub fn run_findings(graph: &ReplayGraph, mut parts: Vec<RankPart>) -> RunFindings {
-    // Of thousands of ranks the candidates are as large as the graph: nothing of them stands twice.
+    // With thousands of ranks, the candidates are as large as the graph: avoid copies.
     let merged = merge_candidates(&mut parts);
     let parts = &parts[..];
     let replays = Replays::new(graph, parts);
@@ -200,7 +201,7 @@ pub fn run_findings(graph: &ReplayGraph, mut parts: Vec<RankPart>) -> RunFinding
     if !found.findings.iter().any(is_told) {
         found.communication = untold_communication(&replays, &communication, &found);
     }
-    // The same again would be told as what lasts longest.
+    // Otherwise the longest cause would repeat this.
     if found.communication.is_some() && longest.kind == CauseKind::ExposedCommunication {
         found.longest_cause = None;
     }
@@ -211,10 +212,10 @@ pub fn run_findings(graph: &ReplayGraph, mut parts: Vec<RankPart>) -> RunFinding
 }
 
 impl RunFindings {
-    /// What the windows of ranks say of a run, before anything was looked for.
+    /// Makes the findings of a run from its ranks' windows, before the search for causes.
     fn of_windows(parts: &[RankPart], window_ns: i64, idle_ns: i64) -> RunFindings {
         let windows = || parts.iter().map(|part| part.causes.window);
-        // Ranks of one run have the same program and the same steps: the first speaks for all.
+        // Ranks of one run have the same program and steps: use the first.
         let first = windows().next().unwrap_or_default();
         let program = parts.first().map(|part| part.causes.program);
         let between_ops_ns = sum_ns(windows().map(|window| window.between_ops_ns));
@@ -245,8 +246,8 @@ impl Replayed {
     }
 }
 
-/// How long the windows of all ranks take without a cause, ns. Of two ways to take it out the one
-/// that leaves more counts.
+/// Returns the length of all ranks' windows without a cause, in ns; the maximum over alternative
+/// changes.
 fn edited_length(
     editable: &EditableGraph<'_>,
     candidate: &CauseCandidate,
@@ -257,7 +258,7 @@ fn edited_length(
     lengths.max().unwrap_or(0)
 }
 
-/// What is gained without any of the causes.
+/// Returns the gain without all causes.
 fn joint_gain(replays: &Replays<'_>, kept: &[Replayed], found: &RunFindings) -> JointGain {
     let all = all_causes(kept);
     let mut changes = kept.iter().map(|one| &one.candidate);
@@ -275,7 +276,7 @@ fn joint_gain(replays: &Replays<'_>, kept: &[Replayed], found: &RunFindings) -> 
     joint
 }
 
-/// What is told of communication that takes much and gains too little for a finding.
+/// Reports communication that takes much time but gains too little for a finding.
 fn untold_communication(
     replays: &Replays<'_>,
     communication: &CauseCandidate,
@@ -286,10 +287,11 @@ fn untold_communication(
     share.gain_ns = replays.gain_ns(communication).max(0);
     share.gain_share = replays.share(share.gain_ns);
     share.is_awaited = is_awaited(graph, &communication.edits);
-    // The point at which ranks wait for each other belongs to none of them.
+    // The meeting point of ranks belongs to no rank.
     let ranks_meet = graph.indices().any(|node| graph.rank(node).is_none());
     let lacks_waits = parts.iter().any(|part| part.causes.window.lacks_waits);
-    // That nothing ends earlier is of a replay in which the host waits for nothing.
+    // In this replay the host waits for nothing, so it does not show that nothing would end
+    // earlier.
     let is_unknown =
         lacks_waits && !(ranks_meet && parts.len() > 1) && share.gain_share < LEAST_GAIN;
     share.sentence = if is_unknown {
@@ -300,7 +302,7 @@ fn untold_communication(
     Some(share)
 }
 
-/// Several causes as one. A cause that can be taken out in two ways is so in both.
+/// Merges several causes into one, including their alternative changes.
 fn all_causes(kept: &[Replayed]) -> CauseCandidate {
     let mut all = CauseCandidate::default();
     let mut other_edits = GraphEdits::default();
@@ -315,8 +317,8 @@ fn all_causes(kept: &[Replayed]) -> CauseCandidate {
     all
 }
 
-/// All kinds and groups of communication as one cause, named for the one that lasts longest, whose
-/// time is its typical one.
+/// Merges all kinds and groups of communication into one cause, named after the longest, whose time
+/// becomes the typical time.
 fn all_communication(merged: &[(CauseCandidate, Vec<GlobalRank>)]) -> CauseCandidate {
     let mut all = CauseCandidate {
         kind: CauseKind::ExposedCommunication,
@@ -343,7 +345,7 @@ fn all_communication(merged: &[(CauseCandidate, Vec<GlobalRank>)]) -> CauseCandi
     all
 }
 
-/// How much of the windows communication takes; none where that is little.
+/// Returns the share of communication in the windows; `None` if it is small.
 fn communication_share(all: &CauseCandidate, parts: &[RankPart]) -> Option<CommunicationShare> {
     let windows = parts.iter().map(|part| part.causes.window);
     let windows_ns = sum_ns(windows.clone().map(|window| window.length_ns));
@@ -358,9 +360,10 @@ fn communication_share(all: &CauseCandidate, parts: &[RankPart]) -> Option<Commu
     })
 }
 
-/// Whether a cause lasts too short to gain what is worth a sentence: then no replay is needed.
+/// Returns true if a cause is too short to gain anything worth a sentence, so that no replay is
+/// needed.
 fn cannot_matter(candidate: &CauseCandidate, least_ns: i64) -> bool {
-    // After a wait the device starts anew, and waits in turn: that lasts longer than the wait.
+    // After a wait, the device restarts and waits in turn, which takes longer than the host's wait.
     let is_wait = matches!(
         candidate.kind,
         CauseKind::ScalarRead
@@ -373,19 +376,19 @@ fn cannot_matter(candidate: &CauseCandidate, least_ns: i64) -> bool {
 }
 
 impl CauseCandidate {
-    /// Whether it is work of a device, or what a device waits for.
+    /// Returns true if the cause is work of a device, or work that a device waits for.
     fn changes_device(&self, graph: &ReplayGraph) -> bool {
         let edits = &self.edits;
         let scaled = edits.scaled.iter().map(|(node, _)| node);
         let freed = edits.freed.iter().map(|(node, _)| node);
         let mut nodes = edits.removed.iter().chain(scaled).chain(freed);
-        // What a full queue keeps from its stream is work that would run at once.
+        // A full queue holds back work that its stream would run at once.
         let is_about_streams = self.kind == CauseKind::QueueFull;
         is_about_streams || nodes.any(|node| node.index() < graph.len() && graph.on_device(*node))
     }
 }
 
-/// From the first begin to the last end of the ranks' windows, ns.
+/// Returns the time from the first start to the last end of the ranks' windows, in ns.
 fn window_length(run: &ReplayRun, parts: &[RankPart]) -> i64 {
     let (mut first, mut last) = (None, None);
     for part in parts {
@@ -404,8 +407,8 @@ fn window_length(run: &ReplayRun, parts: &[RankPart]) -> i64 {
     bounds.map_or(0, |(last, first)| last.since(first))
 }
 
-/// The same cause on several ranks is one: it is taken out on all of them. Takes the candidates out
-/// of their parts.
+/// Merges the same cause of several ranks into one, which is removed on all of them. Takes the
+/// candidates out of their parts.
 fn merge_candidates(parts: &mut [RankPart]) -> Vec<(CauseCandidate, Vec<GlobalRank>)> {
     let mut merged: BTreeMap<(CauseKind, String), MergedCause> = BTreeMap::new();
     for part in parts {
@@ -423,9 +426,9 @@ fn merge_candidates(parts: &mut [RankPart]) -> Vec<(CauseCandidate, Vec<GlobalRa
 }
 
 impl MergedCause {
-    /// Adds what a rank shows whose first node has this number.
+    /// Adds the cause of a rank whose first node has this index.
     fn add(&mut self, own: CauseCandidate, first: NodeIdx) {
-        // The same op on each rank is one thing to mend in the program.
+        // The same op on each rank is a single place to fix in the program.
         let time_ns = own.evidence.time_ns;
         let is_longest = time_ns > self.longest_ns;
         let one = &mut self.candidate;
@@ -433,7 +436,7 @@ impl MergedCause {
         one.add_evidence(&own.evidence, is_longest);
         self.longest_ns = self.longest_ns.max(time_ns);
         if first == NodeIdx(0) && one.edits.is_empty() && one.other_edits.is_none() {
-            // The numbers are those of the graph already, as of each single trace.
+            // The indices already refer to the graph, as for each single trace.
             one.edits = own.edits;
             one.other_edits = own.other_edits;
         } else {
@@ -447,9 +450,10 @@ impl MergedCause {
     }
 }
 
-/// Names of groups differ between ranks: without a bound, ranks times names would be replayed.
+/// Keeps the longest causes per kind. Group names differ between ranks: without a limit, ranks
+/// times names would be replayed.
 fn longest_of_each_kind(mut all: Vec<MergedCause>) -> Vec<(CauseCandidate, Vec<GlobalRank>)> {
-    // Stable, so that equal ones keep the order of their names.
+    // A stable sort: ties keep the order of their names.
     all.sort_by_key(|one| {
         let candidate = &one.candidate;
         (candidate.kind, Reverse(candidate.evidence.time_ns))
@@ -464,9 +468,9 @@ fn longest_of_each_kind(mut all: Vec<MergedCause>) -> Vec<(CauseCandidate, Vec<G
     kept
 }
 
-/// The largest gains first, none of them the time of another.
+/// Sorts causes by decreasing gain, and drops those that cover the same time as another.
 fn distinct_causes(mut replayed: Vec<Replayed>) -> Vec<Replayed> {
-    // Stable, so that equal gains keep the order of kinds and names.
+    // A stable sort: ties keep the order of kinds and names.
     replayed.sort_by_key(|one| Reverse(one.gain_ns));
     let explained: Vec<bool> = replayed
         .iter()
@@ -484,7 +488,7 @@ fn distinct_causes(mut replayed: Vec<Replayed>) -> Vec<Replayed> {
     kept
 }
 
-/// Whether a cause of a kind that says more gains nearly as much from the same time.
+/// Returns true if a more specific cause gains nearly as much from the same time.
 fn is_explained(general: &Replayed, all: &[Replayed]) -> bool {
     all.iter().any(|other| {
         !other.candidate.kind.is_general()
@@ -493,7 +497,7 @@ fn is_explained(general: &Replayed, all: &[Replayed]) -> bool {
     })
 }
 
-/// `is_inferred`: the gain is none without the waits that are inferred.
+/// Makes a finding. `is_inferred`: the gain vanishes without inferred waits.
 fn finding_of(one: Replayed, is_inferred: bool, found: &RunFindings) -> RunFinding {
     let gain_ns = one.gain_ns;
     let plain = plain_finding(&one.candidate, &one.ranks, found.program);
@@ -507,7 +511,7 @@ fn finding_of(one: Replayed, is_inferred: bool, found: &RunFindings) -> RunFindi
     finding
 }
 
-/// Whether DDP or FSDP puts such a communication into buckets, by its name.
+/// Returns true if DDP or FSDP put such a communication into buckets, by its name.
 fn has_buckets(subject: &str) -> bool {
     let bucketed = [
         CollectiveKind::AllReduce,
@@ -518,7 +522,7 @@ fn has_buckets(subject: &str) -> bool {
     bucketed.iter().any(|known| kind == Some(known.name()))
 }
 
-/// To record stacks is advice for a trace that has none.
+/// Returns the remedy for host work; advises recording stacks only if the trace has none.
 fn host_work_remedy(evidence: &CauseEvidence) -> &'static str {
     if evidence.has_stacks {
         HOST_WORK_AT_LINE
@@ -527,14 +531,14 @@ fn host_work_remedy(evidence: &CauseEvidence) -> &'static str {
     }
 }
 
-/// What is told of a cause but for its gain.
+/// Makes a finding without its gain.
 fn plain_finding(
     candidate: &CauseCandidate,
     ranks: &[GlobalRank],
     program: ProgramKind,
 ) -> RunFinding {
     let rule = candidate.kind.rule();
-    // What a small message takes is not its bytes.
+    // The time of a small message does not depend on its bytes.
     let bytes = candidate.evidence.message_bytes;
     let is_small = bytes.is_some_and(|bytes| bytes < SMALL_MESSAGE);
     let other = rule.and_then(|rule| rule.other_remedy);
@@ -551,7 +555,7 @@ fn plain_finding(
         CauseKind::InputPipeline if candidate.subject.contains(LOADER_WITHOUT_WORKERS) => {
             WITHOUT_WORKERS_REMEDY
         }
-        // What names the line is of the program already.
+        // With a known line of Python, advice on naming ranges is unnecessary.
         CauseKind::HostWork if other.is_none() || candidate.evidence.python.is_some() => {
             host_work_remedy(&candidate.evidence)
         }

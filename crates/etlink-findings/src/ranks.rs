@@ -1,4 +1,4 @@
-//! What several ranks together show: one that is late, or each in its turn.
+//! Causes that several ranks show together: one late rank, or different ranks in turn.
 
 use crate::candidate::{CauseCandidate, CauseEvidence, RankWork};
 use crate::finding::RankPart;
@@ -9,23 +9,22 @@ use etlink_replay::{GraphEdits, ReplayGraph};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// Work that differs by less than this of the window does not make a rank late.
+/// Smallest excess work that can make a rank late, as a share of the window.
 const LEAST_EXCESS: f64 = 0.003;
 
-/// Work that takes this much longer than on other ranks is not just noise.
+/// Minimum ratio to the other ranks' time at which work is longer than noise explains.
 const LONGER: f64 = 1.05;
 
-/// Of thousands of ranks no more are replayed without what makes them late: each replay is one of
-/// the graph of all.
+/// Maximum number of late ranks replayed: each replay covers the graph of all ranks.
 const MOST_LATE: usize = 4;
 
-/// Causes that are seen by comparing the ranks. `whole_ns`: the time that gains are of.
+/// Finds causes by comparing the ranks. `whole_ns`: reference time of the gains.
 pub(crate) fn rank_candidates(
     graph: &ReplayGraph,
     parts: &[RankPart],
     whole_ns: i64,
 ) -> Vec<CauseCandidate> {
-    // A rank whose rows were lost would make all others late.
+    // A rank whose rows were lost would make all others look late.
     let lacks_rows = parts.iter().any(|part| part.causes.window.unknown_ns > 0);
     if parts.len() < 2 || lacks_rows {
         return vec![];
@@ -45,22 +44,22 @@ fn work_of<'p>(part: &'p RankPart, name: &(bool, String)) -> Option<&'p RankWork
     part.causes.work.get(name)
 }
 
-/// Work that takes longer on one rank than it usually does on the others.
+/// Work that takes longer on one rank than usual on the others.
 struct LongerWork<'p> {
     name: &'p (bool, String),
     own_ns: i64,
     usual_ns: i64,
 }
 
-/// A rank that does some work longer than the others.
+/// A rank whose work takes longer than on the others.
 struct LateRank<'p> {
-    /// Its place among the ranks.
+    /// Index of the rank.
     place: usize,
     excess_ns: i64,
     work: Vec<LongerWork<'p>>,
 }
 
-/// The ranks that do most more than others usually do, the worst first. O(names · ranks).
+/// Returns the ranks with the most excess work, the worst first. O(names · ranks).
 fn late_ranks<'p>(
     parts: &'p [RankPart],
     names: &BTreeSet<&'p (bool, String)>,
@@ -100,11 +99,11 @@ fn late_ranks<'p>(
     late
 }
 
-/// The median of ascending values without one that is among them.
+/// Returns the median of ascending values without one of them.
 fn median_without(sorted: &[i64], own: i64) -> i64 {
     let place = sorted.partition_point(|value| *value < own);
     let middle = sorted.len().saturating_sub(2) / 2;
-    // Behind the one that is left out all others have moved up.
+    // Values after the removed one have moved up.
     let middle = middle + usize::from(place <= middle);
     sorted.get(middle).copied().unwrap_or(0)
 }
@@ -147,7 +146,7 @@ impl LateRank<'_> {
     }
 }
 
-/// Work that all ranks do equally often, each time as long as the mean over ranks.
+/// Evens out work that all ranks do equally often: each occurrence takes the mean over ranks.
 fn imbalance(
     graph: &ReplayGraph,
     parts: &[RankPart],
@@ -162,7 +161,7 @@ fn imbalance(
             parts.iter().map(|part| work_of(part, name)).collect();
         let Some(works) = of_ranks else { continue };
         let count = works[0].nodes.len();
-        // Only where all do the same in the same order, the n-th of one is the n-th of the others.
+        // Only if all ranks do the same in the same order do their n-th occurrences correspond.
         if works.iter().any(|work| work.nodes.len() != count) {
             continue;
         }

@@ -1,4 +1,4 @@
-//! A finding as one sentence: what is gained, what the trace shows, what helps.
+//! Formats a finding as one sentence: gain, evidence, and remedy.
 
 use crate::candidate::{CauseEvidence, ProgramKind};
 use crate::detect::communication::UNNAMED_COMMUNICATION;
@@ -9,18 +9,18 @@ use crate::limits::{ADDS_UP, MUCH_BETWEEN_OPS, MUCH_IDLE};
 use crate::text::{count_text, percent_text, short_name, time_text};
 use etlink_analyze::UtilizationWindow;
 
-/// `23 % of the 3 steps (90.1 of 386 ms): the host waits …; load ahead: …`
+/// Formats a finding: `23 % of the 3 steps (90.1 of 386 ms): the host waits …; load ahead: …`
 pub(crate) fn finding_sentence(finding: &RunFinding, found: &RunFindings) -> String {
-    // Where the trace shows signs alone the sentence must say so.
+    // If the trace only shows signs, the sentence must say so.
     let is_probable = finding.kind.rule().is_some_and(|rule| rule.inferred);
     let probably = if is_probable { "probably " } else { "" };
-    // Where no call that waits is recorded, work and waiting look alike.
+    // Without recorded calls that wait, work and waiting look alike.
     let may_wait = if finding.evidence.may_wait {
         " (it may wait for the device there: the trace records no call that waits)"
     } else {
         ""
     };
-    // Of causes that the trace states the gain can hang on waits that it does not.
+    // Even for causes stated in the trace, the gain may depend on inferred waits.
     let is_stated = finding.kind.rule().is_none_or(|rule| !rule.inferred);
     let unstated = if finding.inferred && is_stated && may_wait.is_empty() {
         " (the gain hangs on waits that are inferred, not recorded)"
@@ -39,7 +39,7 @@ pub(crate) fn finding_sentence(finding: &RunFinding, found: &RunFindings) -> Str
     )
 }
 
-/// What is gained without all findings at once, and whether their gains add up.
+/// Describes the gain without all findings at once, and says if their gains add up.
 pub(crate) fn joint_sentence(joint: &JointGain, findings: usize, found: &RunFindings) -> String {
     let which = match findings {
         2 => "both of these together".to_owned(),
@@ -63,23 +63,23 @@ pub(crate) fn joint_sentence(joint: &JointGain, findings: usize, found: &RunFind
     )
 }
 
-/// A cause without its gain.
+/// Describes a cause without its gain.
 pub(crate) fn cause_text(finding: &RunFinding, found: &RunFindings) -> String {
     let what = what_text(finding, found);
     format!("{what}{}", place_text(finding, found))
 }
 
-/// Communication of which there is no finding, and why. `ranks_meet`: whether communication of one
-/// rank waits for that of another.
+/// Describes communication without a finding, and the reason. `ranks_meet`: true if communication
+/// of one rank waits for another's.
 pub(crate) fn communication_sentence(
     share: &CommunicationShare,
     found: &RunFindings,
     ranks_meet: bool,
 ) -> String {
     let why = match (found.ranks, ranks_meet) {
-        // What follows may wait for it all the same: a trace does not show each cause.
+        // Later work may still wait for it: a trace does not show every cause.
         (0 | 1, _) => "by what the trace shows, other work ends no earlier",
-        // The replay keeps ranks together at a collective: only its own time goes.
+        // The replay synchronizes ranks at a collective: only its own time goes.
         (_, true) => "most of it is waiting for ranks that come later, which stays",
         (_, false) => {
             "by what the traces show, other work ends no earlier; no communication of these \
@@ -87,7 +87,7 @@ pub(crate) fn communication_sentence(
         }
     };
     let share_text = share_text(share, found);
-    // A gain of nothing would say that communication is free, where nobody knows who waits for it.
+    // A gain of zero would suggest that communication is free, although its dependents are unknown.
     if !share.is_awaited {
         return format!(
             "{share_text}; what that costs cannot be said: the traces do not show what waits for it, \
@@ -103,8 +103,8 @@ pub(crate) fn communication_sentence(
     )
 }
 
-/// The same where the trace shows no call that waits for the device: what the replay gains of that
-/// is no answer.
+/// Describes communication in a trace without calls that wait for the device, in which the replay's
+/// gain is no answer.
 pub(crate) fn unknown_gain_sentence(share: &CommunicationShare, found: &RunFindings) -> String {
     format!(
         "{}; what hiding it would gain cannot be told: the trace records no call that waits",
@@ -112,7 +112,7 @@ pub(crate) fn unknown_gain_sentence(share: &CommunicationShare, found: &RunFindi
     )
 }
 
-/// How much of the windows communication takes.
+/// Describes the share of communication in the windows.
 fn share_text(share: &CommunicationShare, found: &RunFindings) -> String {
     let what = if found.has_device {
         "computation does not hide communication"
@@ -140,14 +140,14 @@ fn share_text(share: &CommunicationShare, found: &RunFindings) -> String {
     )
 }
 
-/// What the shares are of. Of several ranks the replay has its own length: from the first begin of
-/// one to the last end, where the steps of each are shorter.
+/// Names the reference time of shares. With several ranks, the replay has its own length, from the
+/// first start to the last end, longer than each rank's steps.
 fn window_text(found: &RunFindings) -> String {
     let replayed = if found.ranks > 1 { "replayed " } else { "" };
     step_text(found, replayed)
 }
 
-/// The steps, or the recording where there are none.
+/// Names the steps, or the recording if there are none.
 fn step_text(found: &RunFindings, which: &str) -> String {
     match (found.window, found.steps) {
         (UtilizationWindow::Steps, 1) => format!("the {which}step"),
@@ -156,7 +156,7 @@ fn step_text(found: &RunFindings, which: &str) -> String {
     }
 }
 
-/// What is said of a run without findings. Each clause has its condition here.
+/// Describes a run without findings. Each clause has its condition here.
 pub(crate) fn nothing_sentence(found: &RunFindings) -> String {
     if !found.has_work {
         return "nothing ran in the recorded process: no op, no runtime call, no device row"
@@ -185,7 +185,7 @@ pub(crate) fn nothing_sentence(found: &RunFindings) -> String {
             "nothing stands out in {whole}: the device computes or copies in {busy} of it{kernels}"
         );
     }
-    // Time of which the trace shows nothing can be no cause, however long it is.
+    // Time without any data in the trace cannot become a cause, however long it is.
     let unseen = match (found.between_ops_share > MUCH_BETWEEN_OPS, found.has_stacks) {
         (false, _) => String::new(),
         (true, has_stacks) => {
@@ -209,7 +209,7 @@ pub(crate) fn nothing_sentence(found: &RunFindings) -> String {
     } else {
         String::new()
     };
-    // Without its cause the run would take as long: something else lasts as long at the same time.
+    // Removing this cause would not shorten the run: other work takes as long at the same time.
     let longest = match &found.longest_cause {
         Some(cause) => format!("; longest: {cause}"),
         None => String::new(),
@@ -217,7 +217,7 @@ pub(crate) fn nothing_sentence(found: &RunFindings) -> String {
     format!("no known cause gains 2 % of {whole}{idle}{unseen}{longest}")
 }
 
-/// The op, call or copy that a cause is longest in, and how many others it is in.
+/// Names the longest op, call, or copy of a cause, and counts the others.
 fn subjects_text(finding: &RunFinding, what: &str) -> String {
     let subject = short_name(&finding.subject);
     match finding.evidence.other_subjects {
@@ -229,7 +229,7 @@ fn subjects_text(finding: &RunFinding, what: &str) -> String {
     }
 }
 
-/// What the trace shows.
+/// Describes the evidence from the trace.
 fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
     let evidence = &finding.evidence;
     let subject = short_name(&finding.subject);
@@ -237,8 +237,7 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
     let (times, typical) = (count_text(count, "time"), time_text(evidence.typical_ns));
     let compared = evidence.compared.unwrap_or_default();
     let compared_time = time_text(compared as i64);
-    // More time than there is can only be that of several threads. That it is of several ranks the
-    // place says.
+    // More time than the window must come from several threads; the place mentions several ranks.
     let ranks = finding.ranks.len().max(1) as i64;
     let is_of_threads = evidence.time_ns > found.window_ns.saturating_mul(ranks);
     let threads = if is_of_threads {
@@ -258,7 +257,7 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
             format!("between ops the host runs Python for {total}{threads}{apart}")
         }
         CauseKind::HostWork if subject.is_empty() => {
-            // Shorter stretches between launches are those of small kernels.
+            // Shorter stretches between launches belong to the small kernels.
             format!("between ops the host does for {total}{threads} what no op shows{apart}")
         }
         CauseKind::HostWork if finding.subject == ANOTHER_THREAD => {
@@ -286,7 +285,7 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
             format!("the host waits for the size of a result in {ops}, {times}, {total} in all")
         }
         CauseKind::PageableCopy => {
-            // The host waits for what its stream was given before, too.
+            // The host also waits for earlier work of the stream.
             let is_behind = compared * 2.0 < evidence.time_ns as f64;
             let own = if is_behind {
                 format!(", though copying takes {compared_time}: copies wait for earlier work")
@@ -318,7 +317,7 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
             "calls such as `{subject}` get and free memory of the driver, {times}, {total} in all"
         ),
         CauseKind::ExposedCommunication => {
-            // One trace alone does not tell a transfer from a wait for a rank that is late.
+            // One trace alone does not distinguish a transfer from waiting for a late rank.
             let waits = if found.ranks < 2 {
                 ", with waiting for other ranks"
             } else {
@@ -331,7 +330,8 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
                 }
                 None => String::new(),
             };
-            // What runs beside computation costs less than it lasts: the exposed part comes first.
+            // Communication next to computation costs less than its duration: the exposed part
+            // comes first.
             let lasts = match evidence.exposed_ns {
                 Some(exposed) if exposed < evidence.time_ns => {
                     format!("{} of {total}, {times}", time_text(exposed))
@@ -405,13 +405,13 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
     }
 }
 
-/// When work of the host is, by the launches of its thread.
+/// Describes the time of host work relative to the launches of its thread.
 fn launch_text(evidence: &CauseEvidence) -> String {
     let (before, after) = (evidence.before_launches_ns, evidence.after_launches_ns);
     let between = evidence
         .time_ns
         .saturating_sub(before.saturating_add(after));
-    // What is less than a tenth needs no word.
+    // Less than a tenth is not worth mentioning.
     let parts = [
         (before, "before the first launch"),
         (between, "between launches"),
@@ -423,7 +423,7 @@ fn launch_text(evidence: &CauseEvidence) -> String {
     parts.join(" and ")
 }
 
-/// What starts up, and what its longest part is.
+/// Describes one-time work, and its longest part.
 fn first_call_text(finding: &RunFinding) -> String {
     let evidence = &finding.evidence;
     let subject = short_name(&finding.subject);
@@ -462,7 +462,7 @@ fn first_call_text(finding: &RunFinding) -> String {
     format!("start-up: the {which} call of `{subject}` takes {took}{mostly}{later}{more}")
 }
 
-/// The work that ranks differ in most.
+/// Names the work in which ranks differ most.
 fn work_text(finding: &RunFinding) -> String {
     match finding.evidence.within.as_deref().unwrap_or_default() {
         BETWEEN_OPS => "what the host does between ops".to_owned(),
@@ -470,7 +470,7 @@ fn work_text(finding: &RunFinding) -> String {
     }
 }
 
-/// Where that is: the op around, the line of Python.
+/// Describes the place of a cause: the surrounding op and the line of Python.
 fn place_text(finding: &RunFinding, found: &RunFindings) -> String {
     let names_place = !matches!(
         finding.kind,
@@ -480,7 +480,7 @@ fn place_text(finding: &RunFinding, found: &RunFindings) -> String {
             | CauseKind::ExposedCommunication
             | CauseKind::FirstCall
     );
-    // Outside of all ops there is no more than the gap itself.
+    // Outside of all ops there is only the gap itself.
     let is_outside = matches!(
         finding.kind,
         CauseKind::HostWork | CauseKind::UnrecordedSync
@@ -516,7 +516,7 @@ fn place_text(finding: &RunFinding, found: &RunFindings) -> String {
     format!("{ranks}{within}{communication}{python}{place}")
 }
 
-/// Of several ranks the one whose trace shows it longest, and when.
+/// Names the rank with the longest occurrence, and its time, if there are several ranks.
 fn rank_place(finding: &RunFinding, found: &RunFindings) -> String {
     let evidence = &finding.evidence;
     let place = evidence.rank.zip(evidence.since_first_ns);

@@ -1,16 +1,16 @@
-//! What belongs to the start of a process, as found.
+//! One-time work at the start of a process.
 
 use crate::host_span::HostSpan;
 use etlink_model::OpIdx;
 
-/// A stretch of a thread in which the process does something for the first time.
+/// A span of a thread in which the process does something for the first time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FirstCall<'t> {
     pub(crate) name: &'t str,
     pub(crate) span: HostSpan,
-    /// How many calls of the name came before it.
+    /// Number of earlier calls of the name.
     pub(crate) place: usize,
-    /// The median of later calls of the name, ns; none where there are none.
+    /// Median of later calls of the name, in ns; `None` if there are none.
     pub(crate) usual_ns: Option<i64>,
 }
 
@@ -25,22 +25,23 @@ impl FirstCall<'_> {
     }
 }
 
-/// What belongs to the start of a process.
+/// One-time work at the start of a process.
 pub(crate) struct StartUp<'t> {
     pub(crate) calls: Vec<FirstCall<'t>>,
-    /// Per op, whether it lies in one of these.
+    /// For each op: true if it is within one of the calls.
     pub(crate) ops: Vec<bool>,
-    /// Allocator calls before this time are part of the start, ns.
+    /// Time before which allocator calls belong to the start, in ns.
     pub(crate) repeats_ns: i64,
 }
 
 impl StartUp<'_> {
-    /// Whether an op is part of the start.
+    /// Returns true if an op belongs to the start.
     pub(crate) fn has_op(&self, op: OpIdx) -> bool {
         self.ops.get(op.index()).copied().unwrap_or(false)
     }
 
-    /// Whether a call of the allocator is one that later steps do not repeat.
+    /// Returns true if an allocator call at this time belongs to the start, and is not repeated by
+    /// later steps.
     pub(crate) fn has_allocation(&self, start: i64) -> bool {
         start < self.repeats_ns
     }

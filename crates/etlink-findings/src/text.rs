@@ -1,6 +1,6 @@
 //! Names and figures in sentences.
 
-/// A time with three digits in the unit that fits it.
+/// Formats a time with three digits, in the unit that fits it.
 pub(crate) fn time_text(ns: i64) -> String {
     let (value, unit) = match ns.unsigned_abs() {
         0..1_000 => return format!("{ns} ns"),
@@ -16,7 +16,7 @@ pub(crate) fn time_text(ns: i64) -> String {
     format!("{value:.decimals$} {unit}")
 }
 
-/// A share in percent.
+/// Formats a share in percent.
 pub(crate) fn percent_text(share: f64) -> String {
     debug_assert!(share <= 1.0 + 1e-9, "{share} of a whole");
     let percent = 100.0 * share;
@@ -26,21 +26,21 @@ pub(crate) fn percent_text(share: f64) -> String {
     }
 }
 
-/// So many of something.
+/// Formats a count of something, with a plural if needed.
 pub(crate) fn count_text(count: u64, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Names of kernels take screens: up to here a sentence can be read.
+/// Maximum length of a name in a sentence: kernel names can fill screens.
 const MOST_LETTERS: usize = 60;
 
-/// A name in a sentence, no longer than can be read, without what a terminal would obey.
+/// Shortens a name for a sentence, without control characters.
 pub(crate) fn short_name(name: &str) -> String {
     let plain: String = name
         .chars()
         .map(|letter| if letter.is_control() { ' ' } else { letter })
         .collect();
-    // The return type and the parameters of a demangled name tell nothing of what it does.
+    // The return type and the parameters of a demangled name do not help to identify it.
     let plain = plain.strip_prefix("void ").unwrap_or(&plain);
     if plain.chars().count() <= MOST_LETTERS {
         return plain.to_owned();
@@ -49,14 +49,14 @@ pub(crate) fn short_name(name: &str) -> String {
     head + "…"
 }
 
-/// Whether a frame of a Python stack is a line of source: `train.py(12): step`.
+/// Returns true if a frame of a Python stack is a line of source: `train.py(12): step`.
 pub(crate) fn is_source_line(frame: &str) -> bool {
-    // Profilers write `<built-in function …>` and `nn.Module: Linear_0` beside these.
+    // Profilers also write frames such as `<built-in function …>` and `nn.Module: Linear_0`.
     !frame.starts_with('<') && !frame.starts_with("nn.Module") && frame.contains(".py(")
 }
 
-/// Packages that programs call, by the first part of a frame's path: Kineto leaves out the folder
-/// that a package lies in.
+/// Packages that programs use, by the first part of a frame's path: Kineto omits the folder that
+/// contains a package.
 const LIBRARIES: [&str; 21] = [
     "torch",
     "torchvision",
@@ -81,7 +81,7 @@ const LIBRARIES: [&str; 21] = [
     "einops",
 ];
 
-/// Modules and packages of Python itself that frames of programs lead to.
+/// Modules and packages of Python itself that appear in programs' stacks.
 const STANDARD_MODULES: [&str; 40] = [
     "_collections_abc",
     "abc",
@@ -125,7 +125,7 @@ const STANDARD_MODULES: [&str; 40] = [
     "weakref",
 ];
 
-/// Whether a line of source is of a library, and not of the program.
+/// Returns true if a line of source belongs to a library, not to the program.
 pub(crate) fn is_library_line(frame: &str) -> bool {
     let path = &frame[..frame.find(".py(").unwrap_or(frame.len())];
     let packages = ["site-packages/", "dist-packages/"];
@@ -142,7 +142,8 @@ pub(crate) fn is_library_line(frame: &str) -> bool {
         || (installed.is_none() && standard.is_some())
 }
 
-/// A frame with the last parts of its path: `site-packages/torch/x/y.py(3): f` is `x/y.py(3): f`.
+/// Shortens a frame to the last parts of its path: `site-packages/torch/x/y.py(3): f` becomes
+/// `x/y.py(3): f`.
 pub(crate) fn short_frame(frame: &str) -> String {
     let path_end = frame.find(".py(").unwrap_or(0);
     let slashes: Vec<usize> = frame[..path_end]
@@ -153,12 +154,12 @@ pub(crate) fn short_frame(frame: &str) -> String {
     frame[cut.unwrap_or(0)..].to_owned()
 }
 
-/// The sum of times; of damaged traces the largest that there is.
+/// Returns the sum of times, saturating for damaged traces.
 pub(crate) fn sum_ns(values: impl IntoIterator<Item = i64>) -> i64 {
     values.into_iter().fold(0, i64::saturating_add)
 }
 
-/// The mean of many; 0 of none.
+/// Returns the mean; 0 for an empty list.
 pub(crate) fn mean_ns(values: &[i64]) -> i64 {
     let sum: i128 = values.iter().map(|value| i128::from(*value)).sum();
     let mean = sum / values.len().max(1) as i128;

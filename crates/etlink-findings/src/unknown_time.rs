@@ -9,10 +9,10 @@ use etlink_link::LinkedTrace;
 use etlink_model::{NodeIdx, TimeNs};
 use etlink_replay::GraphEdits;
 
-/// When too many rows are missing.
+/// Times in which too many rows are missing.
 pub(crate) struct UnknownTime<'t> {
     trace: &'t LinkedTrace,
-    /// Ascending and apart.
+    /// Ascending and disjoint.
     stretches: &'t [(TimeNs, TimeNs)],
     /// Per node, how long its thread or stream stood still before it, ns; empty where all is known.
     still_ns: Vec<i64>,
@@ -103,7 +103,7 @@ impl UnknownTime<'_> {
         sum
     }
 
-    /// Takes the nodes of such time out of a cause, with their share of what it counts.
+    /// Removes the nodes in such time from a cause, and reduces the evidence by their share.
     pub(crate) fn take_out_of(&self, candidate: &mut CauseCandidate) {
         if self.stretches.is_empty() {
             return;

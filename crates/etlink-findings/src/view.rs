@@ -1,4 +1,4 @@
-//! A rank's trace as detectors look at it.
+//! A rank's trace, prepared for the detectors.
 
 use crate::candidate::{CauseCandidate, CauseEvidence, RankWindow, WindowEnds};
 use crate::communication_time::CommunicationTime;
@@ -19,78 +19,79 @@ use etlink_replay::GraphEdits;
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
-/// Ops around an op that are looked at.
-// PyTorch's ops nest some tens deep; without a bound, each of a million nested ones has a million.
+/// Maximum number of enclosing ops considered.
+// PyTorch's ops nest some tens deep; without a limit, a million nested ops would each have up to a
+// million.
 const MOST_PARENTS: usize = 100;
 
-/// A slice that begins when a device has got somewhere.
+/// A slice that begins when a device reaches some point.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HostSync {
-    /// The slice.
+    /// Node of the slice.
     pub(crate) node: NodeIdx,
-    /// The call that it is the rest of.
+    /// Call that the slice is the rest of.
     pub(crate) call: Option<CallIdx>,
-    /// The innermost op around it.
+    /// Innermost surrounding op.
     pub(crate) op: Option<OpIdx>,
-    /// How long the thread stood still, ns.
+    /// Time that the thread was blocked, in ns.
     pub(crate) waited_ns: i64,
 }
 
-/// A stretch of a launching thread from one launch to the next.
+/// An interval of a launching thread from one launch to the next.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaunchInterval {
     pub(crate) span: HostSpan,
-    /// The row whose launch begins it; none before the first.
+    /// Row whose launch begins the interval; `None` before the first launch.
     pub(crate) row: Option<usize>,
-    /// Whether no launch ends it.
+    /// True if no launch ends the interval.
     pub(crate) is_last: bool,
-    /// How long the thread worked in it, ns: without what it waited for.
+    /// Time that the thread worked in the interval, in ns, without waits.
     pub(crate) worked_ns: i64,
-    /// How long launching takes at most on its thread, ns.
+    /// Longest time that counts as launching on this thread, in ns.
     pub(crate) longest_launch_ns: i64,
 }
 
 impl LaunchInterval {
-    /// Whether the thread does more in it than to launch.
+    /// Returns true if the thread does more than launch in the interval.
     pub(crate) fn is_long(&self) -> bool {
         self.worked_ns > self.longest_launch_ns
     }
 }
 
-/// A trace with what several detectors need.
+/// A trace, with data that several detectors need.
 pub(crate) struct RankView<'t> {
     pub(crate) trace: &'t LinkedTrace,
     pub(crate) rows: ClassifiedRows<'t>,
     pub(crate) analysis: &'t RankAnalysis,
     pub(crate) step_names: StepNames<'t>,
-    /// What the names of ops say.
+    /// Classes of the op names.
     pub(crate) op_name_kinds: OpNameKinds,
     pub(crate) window: RankWindow,
-    /// Start and end of the window, ns.
+    /// Start and end of the window, in ns.
     pub(crate) span: (i64, i64),
-    /// Which device rows are of the recording.
+    /// Tells which device rows belong to the recording.
     counted: CountedWork<'t>,
-    /// Per row, its node.
+    /// For each row: its node.
     pub(crate) row_node: Vec<NodeIdx>,
-    /// Per thread, its nodes in order of time.
+    /// For each thread: its nodes in order of time.
     pub(crate) of_thread: Vec<Vec<NodeIdx>>,
-    /// Per thread, what it launched in order of time.
+    /// For each thread: its launches in order of time.
     pub(crate) launched: Vec<Vec<LaunchedRow>>,
-    /// Which time of threads is work.
+    /// Classification of the threads' time as work.
     pub(crate) thread_work: ThreadWork,
-    /// Waits of threads for devices, once they were asked for.
+    /// Waits of threads for devices; computed on first use.
     pub(crate) syncs: OnceCell<Vec<HostSync>>,
-    /// Per call, whether it copies memory for a device by itself, once that was asked for.
+    /// For each call: true if it stages a copy for a device; computed on first use.
     pub(crate) staging: OnceCell<Vec<bool>>,
-    /// From launch to launch of each thread, once that was asked for.
+    /// Intervals between launches of each thread; computed on first use.
     pub(crate) intervals: OnceCell<Vec<LaunchInterval>>,
-    /// What the process does for the first time, once that was asked for.
+    /// One-time work of the process; computed on first use.
     pub(crate) first_calls: OnceCell<StartUp<'t>>,
-    /// When the device communicates, once that was asked for.
+    /// Time in which the device communicates; computed on first use.
     pub(crate) communication: OnceCell<CommunicationTime>,
-    /// When streams have run what was launched, once that was asked for.
+    /// Times at which streams have finished their work; computed on first use.
     pub(crate) drained: OnceCell<DrainTimes>,
-    /// Which ranks groups have, once that was asked for.
+    /// Ranks of the process groups; computed on first use.
     pub(crate) groups: OnceCell<GroupResolver<'t>>,
 }
 
@@ -145,12 +146,12 @@ impl<'t> RankView<'t> {
         }
     }
 
-    /// Which ranks the groups of the trace have. O(n) the first time.
+    /// Returns the ranks of the trace's groups. O(n) on first use.
     pub(crate) fn group_resolver(&self) -> &GroupResolver<'t> {
         self.groups.get_or_init(|| GroupResolver::new(self.trace))
     }
 
-    /// The nodes that the window begins and ends with. O(nodes).
+    /// Returns the first and last nodes of the window. O(nodes).
     pub(crate) fn window_ends(&self) -> WindowEnds {
         let mut passive = self.trace.passive_threads();
         let ends = self.ends_without(&passive);
@@ -162,14 +163,14 @@ impl<'t> RankView<'t> {
         if length.saturating_mul(2) >= self.window.length_ns {
             return ends;
         }
-        // All that works is over soon, and the window is what the thread that marks it takes.
+        // All working threads end early: the window lasts as long as the thread that marks it.
         for thread in self.step_threads() {
             passive[thread.index()] = false;
         }
         self.ends_without(&passive)
     }
 
-    /// Whether a thread does nothing in a slice: no op runs, and nobody waits for it.
+    /// Returns true if a thread is idle in a slice: no op runs, and nobody waits for the slice.
     pub(crate) fn is_idle(&self, node: NodeIdx) -> bool {
         let slice = self.trace.nodes.get(node);
         let outside = slice.kind == NodeKind::HostGap && self.trace.op_of(&slice).is_none();
@@ -178,7 +179,7 @@ impl<'t> RankView<'t> {
         thread.is_some_and(|thread| !work.is_awaited(thread, slice.start))
     }
 
-    /// Threads that have the ranges of steps.
+    /// Returns the threads that have the ranges of steps.
     pub(crate) fn step_threads(&self) -> BTreeSet<ThreadIdx> {
         let ops = &self.trace.device.ops;
         let marks = (0..ops.len())
@@ -196,7 +197,8 @@ impl<'t> RankView<'t> {
             let node = nodes.get(index);
             let (start, end) = self.node_span(index);
             let looks_on = node.thread().is_some_and(|thread| passive[thread.index()]);
-            // What came before the recording begins with the window and is none of its work.
+            // Work from before the recording begins with the window, but does not count as its
+            // work.
             let is_outside = start < self.span.0 || end > self.span.1;
             if looks_on || is_outside || node.kind == NodeKind::Boundary {
                 continue;
@@ -216,8 +218,8 @@ impl<'t> RankView<'t> {
         WindowEnds { firsts, lasts }
     }
 
-    /// Device rows that begin inside of the window, by number, without those that were launched
-    /// before the recording: these are no part of its length and of its busy time either.
+    /// Returns the device rows that begin within the window, except those launched before the
+    /// recording, which count neither for the window's length nor for its busy time.
     pub(crate) fn rows_inside(&self) -> impl Iterator<Item = usize> {
         (0..self.rows.len()).filter(|row| {
             let start = self.rows.span(*row).0;
@@ -225,31 +227,31 @@ impl<'t> RankView<'t> {
         })
     }
 
-    /// Whether a row was launched in the recording.
+    /// Returns true if a row was launched in the recording.
     pub(crate) fn is_recorded(&self, row: usize) -> bool {
         self.counted.row_cause(row) != Some(OutsideCause::BeforeRecording)
     }
 
-    /// Start and end of a node, ns.
+    /// Returns the start and end of a node, in ns.
     pub(crate) fn node_span(&self, node: NodeIdx) -> (i64, i64) {
         let nodes = &self.trace.nodes;
         (nodes.start[node.index()].0, nodes.end(node).0)
     }
 
-    /// Nodes of a thread that begin in a span. O(log nodes).
+    /// Returns the nodes of a thread that begin in a span. O(log nodes).
     pub(crate) fn nodes_in(&self, span: HostSpan) -> &[NodeIdx] {
         let Some(nodes) = self.of_thread.get(span.thread.index()) else {
             return &[];
         };
         let starts_before =
             |time: i64| move |node: &NodeIdx| self.trace.nodes.start[node.index()].0 < time;
-        // Nodes of a thread do not overlap and are in order of time: two searches find the stretch.
+        // Nodes of a thread are disjoint and in order of time: two searches find the range.
         let first = nodes.partition_point(starts_before(span.start));
         let last = nodes.partition_point(starts_before(span.end));
         &nodes[first..last.max(first)]
     }
 
-    /// What a thread launched in a span. O(log rows).
+    /// Returns the launches of a thread in a span. O(log rows).
     pub(crate) fn launched_in(&self, span: HostSpan) -> &[LaunchedRow] {
         let Some(launched) = self.launched.get(span.thread.index()) else {
             return &[];
@@ -259,7 +261,7 @@ impl<'t> RankView<'t> {
         &launched[first..last.max(first)]
     }
 
-    /// When an op ran, and on which thread.
+    /// Returns the time span and thread of an op.
     pub(crate) fn op_span(&self, op: OpIdx) -> HostSpan {
         let ops = &self.trace.device.ops;
         let start = ops.start[op.index()];
@@ -270,7 +272,7 @@ impl<'t> RankView<'t> {
         }
     }
 
-    /// When a call ran, and on which thread.
+    /// Returns the time span and thread of a call.
     pub(crate) fn call_span(&self, call: CallIdx) -> HostSpan {
         let calls = &self.trace.device.calls;
         let start = calls.start[call.index()];
@@ -291,29 +293,29 @@ impl<'t> RankView<'t> {
         self.trace.device_name(calls.name[call.index()])
     }
 
-    /// Whether a range of this name is a step.
+    /// Returns true if a range of this name is a step.
     pub(crate) fn is_step_name(&self, name: &str) -> bool {
         self.step_names.contains(name)
     }
 
-    /// Whether an op is the range of a step.
+    /// Returns true if an op is the range of a step.
     pub(crate) fn is_step(&self, op: OpIdx) -> bool {
         let name = self.trace.device.ops.name[op.index()];
         self.op_name_kinds.is_step(name)
     }
 
-    /// Whether an op fetches input.
+    /// Returns true if an op fetches input.
     pub(crate) fn is_input_op(&self, op: OpIdx) -> bool {
         let name = self.trace.device.ops.name[op.index()];
         self.op_name_kinds.is_input(name)
     }
 
-    /// The number that the profiler gave a step, if it is one of its steps.
+    /// Returns the number of a profiler step; `None` for other names.
     pub(crate) fn profiler_step_number(&self, name: &str) -> Option<u64> {
         name.strip_prefix(PROFILER_STEP)?.parse().ok()
     }
 
-    /// The name of work, the same in all steps.
+    /// Returns a name that is the same for such work in all steps.
     pub(crate) fn plain_name<'n>(&self, name: &'n str) -> &'n str {
         if self.is_step_name(name) {
             BETWEEN_OPS
@@ -322,18 +324,18 @@ impl<'t> RankView<'t> {
         }
     }
 
-    /// An op and those around it, from the inside; no more than [`MOST_PARENTS`].
+    /// Returns an op and its parents, from the inside, up to [`MOST_PARENTS`].
     pub(crate) fn op_and_parents(&self, op: Option<OpIdx>) -> impl Iterator<Item = OpIdx> {
         let parents = &self.trace.op_parent;
         std::iter::successors(op, move |op| parents[op.index()].get()).take(MOST_PARENTS)
     }
 
-    /// How long a row runs, ns.
+    /// Returns the duration of a row, in ns.
     pub(crate) fn row_ns(&self, row: usize) -> i64 {
         self.trace.device.rows.duration[row].0
     }
 
-    /// The nodes that a call is.
+    /// Returns the nodes of a call.
     pub(crate) fn call_nodes(&self, call: CallIdx) -> impl Iterator<Item = NodeIdx> {
         let nodes = self.nodes_in(self.call_span(call)).iter().copied();
         nodes.filter(move |node| {
@@ -342,8 +344,8 @@ impl<'t> RankView<'t> {
         })
     }
 
-    /// Takes out what a thread does in a span: its nodes take no time and wait for nothing else
-    /// than what the thread did before.
+    /// Removes the work of a thread in a span: its nodes take no time and wait only for the
+    /// thread's earlier work.
     pub(crate) fn remove_span(&self, span: HostSpan, edits: &mut GraphEdits) {
         for node in self.nodes_in(span) {
             edits.removed.push(*node);
@@ -351,7 +353,7 @@ impl<'t> RankView<'t> {
         }
     }
 
-    /// A node of a thread waits no more for devices and other threads.
+    /// Removes a node's waits for devices and other threads.
     pub(crate) fn free_node(&self, node: NodeIdx, edits: &mut GraphEdits) {
         for kind in [EdgeKind::HostWait, EdgeKind::Handoff, EdgeKind::Tensor] {
             let mut deps = self.trace.edges.deps(node).iter();
@@ -361,33 +363,33 @@ impl<'t> RankView<'t> {
         }
     }
 
-    /// Takes out a row.
+    /// Removes a row.
     pub(crate) fn remove_row(&self, row: usize, edits: &mut GraphEdits) {
         if let Some(node) = self.row_node[row].get() {
             edits.removed.push(node);
         }
     }
 
-    /// The innermost frame of the program's own Python at an instant of a thread, if the trace has
-    /// stacks; that of a library where nothing else is around it.
+    /// Returns the innermost frame of the program's own Python at an instant on a thread, if the
+    /// trace has stacks; a library's frame if there is no other.
     pub(crate) fn python_at(&self, thread: ThreadIdx, time: i64) -> Option<String> {
         let frames = &self.trace.device.auxiliary;
         let last = frames.start.partition_point(|start| start.0 <= time);
         let around = (0..last).rev().take(MOST_FRAMES).filter(|at| {
-            // Frames of all threads and the profiler lie in one table.
+            // The frames of all threads and the profiler's rows share one table.
             let is_frame = frames.kind[*at] == AuxiliaryKind::Python;
             let end = frames.start[*at] + frames.duration[*at];
             is_frame && frames.thread[*at] == thread && end.0 > time
         });
         let names = around.map(|at| self.trace.device_name(frames.name[at]));
         let mut lines = names.filter(|name| text::is_source_line(name)).peekable();
-        // Libraries are what the program calls: its own line is what can be changed.
+        // Prefer the program's own line, which can be changed, over the libraries it calls.
         let innermost = lines.peek().copied();
         let own = lines.find(|line| !text::is_library_line(line));
         own.or(innermost).map(text::short_frame)
     }
 
-    /// Whether the window is long enough for a time to matter in it.
+    /// Returns true if a time is long enough to matter in the window.
     pub(crate) fn matters(&self, ns: i64) -> bool {
         ns as f64 >= LEAST_SHARE * self.window.length_ns as f64
     }
@@ -409,10 +411,10 @@ impl<'t> RankView<'t> {
     }
 }
 
-/// Frames that are looked at for one instant: other threads' can lie between.
+/// Maximum number of frames scanned for one instant: frames of other threads can be in between.
 const MOST_FRAMES: usize = 10_000;
 
-/// What is less than this of the window is no candidate: its gain cannot be more, but for what
+/// Smallest time of a candidate, as a share of the window: its gain cannot be larger, except for
 /// waits on several ranks.
 const LEAST_SHARE: f64 = 0.005;
 
@@ -421,7 +423,7 @@ fn launched_rows(trace: &LinkedTrace) -> Vec<Vec<LaunchedRow>> {
     let mut launched = vec![vec![]; trace.device.threads.len()];
     for (row, call) in trace.row_call.iter().enumerate() {
         let Some(call) = call.get() else { continue };
-        // A row that starts before its call says that clocks disagree: it shows nothing of launching.
+        // A row that starts before its call shows a clock error, and nothing about launching.
         if trace.row_no_launch[row] != NoLaunch::Launched {
             continue;
         }
@@ -435,16 +437,16 @@ fn launched_rows(trace: &LinkedTrace) -> Vec<Vec<LaunchedRow>> {
     launched
 }
 
-/// Whether stacks were recorded. O(kinds of events).
+/// Returns true if stacks were recorded. O(kinds of events).
 fn has_stacks(trace: &LinkedTrace) -> bool {
-    // The reader counts what it leaves out, too.
+    // The reader also counts events that it skips.
     let mut recorded = trace.device.events.keys();
     recorded.any(|kind| kind.ends_with(" python_function"))
 }
 
-/// The window that shares are of, and when it is.
+/// Returns the window that shares refer to, and its time span.
 fn window_of(trace: &LinkedTrace, analysis: &RankAnalysis) -> (RankWindow, (i64, i64)) {
-    // Of several devices the busiest: another may have next to nothing to do.
+    // The busiest of several devices: another may have next to nothing to do.
     let devices = analysis.utilization.iter().rev();
     let Some(whole) = devices.max_by_key(|device| device.busy_ns) else {
         return host_window(trace, analysis);
@@ -469,7 +471,7 @@ fn window_of(trace: &LinkedTrace, analysis: &RankAnalysis) -> (RankWindow, (i64,
     (window, whole.span())
 }
 
-/// The window of a trace without device work: its steps, or all of it.
+/// Returns the window of a trace without device work: its steps, or all of it.
 fn host_window(trace: &LinkedTrace, analysis: &RankAnalysis) -> (RankWindow, (i64, i64)) {
     let steps = counted_steps(&analysis.steps);
     let begin = steps.clone().map(|step| step.start_ns).min();

@@ -1,4 +1,4 @@
-//! Notes for people. They go to standard error: standard output has results alone.
+//! Notes for people, on standard error: standard output has only results.
 
 use crate::table::{plain, plain_lines};
 use etlink_run::discover::is_of_no_run;
@@ -7,24 +7,24 @@ use std::fmt::Display;
 use std::io::Write;
 use std::sync::OnceLock;
 
-/// How much is said beside the results.
+/// Verbosity of the output besides the results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verbosity {
-    /// Errors alone.
+    /// Only errors.
     Quiet,
-    /// Notes on what people should know.
+    /// Errors, and notes that users should know.
     #[default]
     Normal,
-    /// Also what is odd in traces but harmless.
+    /// Also harmless anomalies of traces.
     Verbose,
 }
 
-// a global, as standard error is: notes come from deep inside of commands
+// a global, like standard error: notes come from deep inside commands
 static VERBOSITY: OnceLock<Verbosity> = OnceLock::new();
 
-/// Settles how much is said, once, before work starts.
+/// Sets the verbosity, once, before work starts.
 pub fn set_verbosity(verbosity: Verbosity) {
-    // a second call would change nothing, and there is none
+    // a second call would have no effect, and there is none
     let is_first = VERBOSITY.set(verbosity).is_ok();
     debug_assert!(is_first, "the verbosity is set once");
 }
@@ -33,21 +33,21 @@ fn verbosity() -> Verbosity {
     VERBOSITY.get().copied().unwrap_or_default()
 }
 
-/// Whether harmless oddities are wanted too.
+/// Returns true if notes on harmless anomalies are wanted too.
 pub fn is_verbose() -> bool {
     verbosity() == Verbosity::Verbose
 }
 
-/// Whether notes are printed.
+/// Returns true if notes are printed.
 pub fn are_wanted() -> bool {
     verbosity() != Verbosity::Quiet
 }
 
-/// Prints a text on standard error, as it is.
+/// Prints a text to standard error, unchanged.
 ///
-/// Not by `eprint!`, which panics where nothing can be written: the work goes before the word.
+/// Does not use `eprint!`, which panics if writing fails: the work matters more than the message.
 pub fn print_on_stderr(text: &str) {
-    // one call, so that lines of processes beside this one do not mix with ours
+    // one call, so that lines of other processes do not mix with ours
     drop(std::io::stderr().write_all(text.as_bytes()));
 }
 
@@ -58,20 +58,19 @@ fn print_line(text: impl Display) {
 /// Prints a note.
 pub fn print_note(text: &str) {
     if are_wanted() {
-        // notes quote names of traces, and a terminal obeys control characters in them
+        // notes quote names from traces, whose control characters a terminal would obey
         print_line(format_args!("note: {}", plain(text)));
     }
 }
 
-/// Prints why something could not be done, what was found, or what was recorded. `--quiet` does not
-/// hide it: it is no note.
+/// Prints an error, a finding, or a summary. `--quiet` does not hide it, because it is not a note.
 pub fn print_message(message: impl Display) {
-    // errors name files: whoever packed a folder chose how
+    // errors quote file names, which may contain control characters
     let text = message.to_string();
     print_line(format_args!("etlink: {}", plain_lines(&text)));
 }
 
-/// Prints what only some want to know, of a rank or a file.
+/// Prints details of a rank or a file in verbose mode.
 pub fn print_details(name: &str, details: &[String]) {
     if is_verbose() {
         for text in details {
@@ -80,15 +79,15 @@ pub fn print_details(name: &str, details: &[String]) {
     }
 }
 
-/// Prints the notes of runs, each with the name of its run, which is empty where there is one; what
-/// is said of several runs appears once.
+/// Prints the notes of runs, each with its run's name (empty if there is only one); a note that
+/// several runs share appears once.
 pub fn print_of_runs<'n>(runs: impl Iterator<Item = (&'n str, Vec<String>)>) {
     print_all(&name_runs(runs));
 }
 
-/// Notes after the names of their runs.
+/// Prefixes notes with the names of their runs, and merges equal notes.
 pub fn name_runs<'n>(runs: impl Iterator<Item = (&'n str, Vec<String>)>) -> Vec<String> {
-    // by first appearance: the order of runs, and the same at each call
+    // by first appearance: in the order of runs, and the same for each call
     let mut by_note: IndexMap<String, Vec<&str>> = IndexMap::new();
     for (run, notes) in runs {
         for note in notes {
@@ -107,12 +106,12 @@ pub fn name_runs<'n>(runs: impl Iterator<Item = (&'n str, Vec<String>)>) -> Vec<
     named
 }
 
-/// Notes of two runs that are compared, each after `before` or `after`.
+/// Prefixes the notes of two compared runs with `before` or `after`.
 pub fn name_sides([before, after]: [Vec<String>; 2]) -> Vec<String> {
     name_runs([("before", before), ("after", after)].into_iter())
 }
 
-/// The first few of a list.
+/// Joins the first few names of a list.
 fn first_names(names: &[&str]) -> String {
     match names {
         [a, b, c, _, ..] => format!("{a}, {b}, {c}, …"),

@@ -1,4 +1,4 @@
-//! What a run would gain from what: of a rank what stays of it, of all ranks the replay as one.
+//! Possible gains of a run: keeps the necessary data per rank, and replays all ranks as one graph.
 
 use crate::rank_columns::RankColumns;
 use anyhow::Result;
@@ -12,29 +12,30 @@ use etlink_replay::ReplayGraph;
 use etlink_run::JoinedRun;
 use etlink_run::run::RankEntry;
 
-/// What a node of a graph takes until all is told: in its rank's graph and again in that of all
+/// Peak bytes per node until the report is done: in its rank's graph and again in the graph of all
 /// ranks, with latencies of edges and the lists of causes.
 const NODE_BYTES: u64 = 200;
 
-/// What the join keeps of a small rank, with its names and notes: 5 to 7 kB of three collectives.
+/// Bytes that the join keeps of a small rank, with its names and notes: 5 to 7 kB for three
+/// collectives.
 pub const SUMMARY_BYTES: u64 = 7_000;
 
-/// What is kept of a rank.
+/// Data kept per rank.
 #[derive(BorshSerialize, BorshDeserialize)]
 pub struct FoundRank {
     graph: ReplayGraph,
     causes: RankCauses,
     base_ns: UnixNs,
-    /// Its device trace ends before its recording did.
+    /// True if the device trace is truncated.
     is_cut: bool,
-    /// What was wrong in its traces.
+    /// Defects of the rank's traces.
     anomalies: Anomalies,
-    /// What its steps are; none of `ProfilerStep`s and of ranks without steps.
+    /// Definition of the steps; `None` for `ProfilerStep`s and for ranks without steps.
     step_definition: Option<String>,
 }
 
 impl FoundRank {
-    /// Looks at a trace; `graph` and `analysis` are of the same one.
+    /// Examines a trace; `graph` and `analysis` must be of the same trace.
     pub fn new(
         trace: &LinkedTrace,
         graph: ReplayGraph,
@@ -54,27 +55,27 @@ impl FoundRank {
         }
     }
 
-    /// Whether its device trace ends before its recording did.
+    /// Returns true if the device trace is truncated.
     pub fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// What was wrong in its traces.
+    /// Returns the defects of the rank's traces.
     pub fn anomalies(&self) -> &Anomalies {
         &self.anomalies
     }
 
-    /// What its steps are; none of `ProfilerStep`s and of ranks without steps.
+    /// Returns the definition of the steps; `None` for `ProfilerStep`s and for ranks without steps.
     pub fn step_definition(&self) -> Option<&str> {
         self.step_definition.as_deref()
     }
 
-    /// What it takes until the run's findings are known, bytes.
+    /// Returns the bytes that the rank occupies until the run's findings are known.
     pub fn retained_bytes(&self) -> u64 {
         NODE_BYTES.saturating_mul(self.graph.len() as u64)
     }
 
-    /// Of a rank that is compared with no other.
+    /// Returns the findings of a rank that is not compared with others.
     pub fn alone(self) -> RunFindings {
         let part = RankPart {
             first: NodeIdx(0),
@@ -84,8 +85,8 @@ impl FoundRank {
     }
 }
 
-/// What a rank takes until its run is done, bytes, with figures of so many; the only rank of a set has
-/// been let in.
+/// Returns the bytes that a rank occupies until its run is done, with `figures` bytes of figures; 0
+/// for the only rank of a set, whose memory is already granted.
 pub fn retained_bytes(entry: RankEntry<'_>, figures: u64, found: Option<&FoundRank>) -> u64 {
     match entry.set.whole_len() {
         0 | 1 => 0,
@@ -96,11 +97,11 @@ pub fn retained_bytes(entry: RankEntry<'_>, figures: u64, found: Option<&FoundRa
     }
 }
 
-/// The findings of a run's ranks, in the order of the joined ones; none where one is not known, as of
-/// a written graph.
+/// Returns the findings of a run's ranks, given in the order of the joined ones; `None` if a rank
+/// has no data, as for a written graph.
 ///
 /// # Errors
-/// Their graphs cannot be joined.
+/// The graphs cannot be joined.
 pub fn findings_of_run(
     joined: &JoinedRun,
     ranks: Vec<Option<FoundRank>>,
@@ -119,11 +120,11 @@ pub fn findings_of_run(
     }
 }
 
-/// Which ranks, by place, findings are told without: those whose device traces are cut so that they lack
-/// what others have with them, unless all are. What a rank did not record cannot become shorter, and
-/// would keep all others as they were.
+/// For each rank: returns true if findings ignore it, because its truncated device trace lacks
+/// communications that others share with it; false for all if this would exclude every rank. Work
+/// that a rank did not record cannot become shorter, and would hold up all others.
 pub fn ranks_left_out(joined: &JoinedRun, is_cut: &[bool]) -> Vec<bool> {
-    // few runs have such a rank, and all members of all matches are looked at
+    // few runs have such a rank, and finding it scans all members of all matches
     if !is_cut.contains(&true) {
         return vec![false; is_cut.len()];
     }
@@ -137,10 +138,11 @@ pub fn ranks_left_out(joined: &JoinedRun, is_cut: &[bool]) -> Vec<bool> {
     }
 }
 
-/// The ranks as one graph, but for [`ranks_left_out`]. `ranks` are in the order of the summaries.
+/// Returns the findings of the ranks as one graph, without [`ranks_left_out`]. `ranks` are in the
+/// order of the summaries.
 ///
 /// # Errors
-/// Their graphs cannot be joined.
+/// The graphs cannot be joined.
 pub fn joined_findings(joined: &JoinedRun, mut ranks: Vec<FoundRank>) -> Result<RunFindings> {
     let is_cut: Vec<bool> = ranks.iter().map(FoundRank::is_cut).collect();
     let left_out = ranks_left_out(joined, &is_cut);
@@ -165,7 +167,7 @@ pub fn joined_findings(joined: &JoinedRun, mut ranks: Vec<FoundRank>) -> Result<
     columns.align_clocks(&joined.clocks);
     let nodes = etlink_replay::collective_nodes(&joined.summaries, &joined.matches);
     let all = etlink_replay::join_graphs(&columns.ranks, &nodes.collectives)?;
-    // Only the graph of all is replayed: those of the ranks need not stay beside it.
+    // Only the graph of all ranks is replayed, so the ranks' graphs can be freed.
     drop(columns);
     let mut parts = vec![];
     for (place, causes) in causes.into_iter().enumerate() {

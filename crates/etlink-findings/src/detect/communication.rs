@@ -1,4 +1,4 @@
-//! Communication that the device does nothing beside.
+//! Detects communication without concurrent device work.
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
 use crate::communication_time::CommunicationTime;
@@ -16,10 +16,10 @@ use etlink_replay::GraphEdits;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
-/// What communication is called of which the trace shows no kind.
+/// Name for communication whose kind the trace does not show.
 pub(crate) const UNNAMED_COMMUNICATION: &str = "communication";
 
-/// A number with more digits than this is no name that a program gave a group.
+/// Most digits of a group name that a program may have chosen; longer numbers are addresses.
 const MOST_DIGITS: usize = 8;
 
 /// Collectives of one kind in one group.
@@ -28,18 +28,18 @@ struct CollectiveGroup {
     edits: GraphEdits,
     waits: GraphEdits,
     times: Vec<i64>,
-    /// Bytes of all messages, where each says them.
+    /// Total bytes of all messages, if each message has a size.
     bytes: Option<u64>,
     longest: Option<(i64, i64)>,
-    /// When it runs on the device.
+    /// Spans on the device.
     spans: Vec<(i64, i64)>,
-    /// How long the host stands still in copies that are behind it, ns.
+    /// Time that the host blocks in copies queued behind the collectives, in ns.
     host_waited_ns: i64,
-    /// Where it does so longest, and for how long.
+    /// Op with the longest such block, and its duration in ns.
     host_op: Option<(i64, String)>,
 }
 
-/// Communication by kind and group; the replay says how much of it is exposed.
+/// Returns communication by kind and group; the replay computes the exposed part.
 pub(crate) fn exposed_communication(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let trace = view.trace;
     let mut groups: BTreeMap<String, CollectiveGroup> = BTreeMap::new();
@@ -54,9 +54,9 @@ pub(crate) fn exposed_communication(view: &RankView<'_>) -> Vec<CauseCandidate> 
             continue;
         }
         let group = groups.entry(communication_name(view, index)).or_default();
-        // Not removed: the ranks still meet there.
+        // Scaled, not removed: the ranks still meet there.
         group.edits.scaled.push((index, 0.0));
-        // Later slices and waits are the rest of what a call began, which has the time of all.
+        // Later slices and waits belong to a call whose first slice has the total time.
         if node.on_device || trace.is_communication(&node) {
             let sum = if group.times.is_empty() {
                 Some(0)
@@ -82,7 +82,8 @@ pub(crate) fn exposed_communication(view: &RankView<'_>) -> Vec<CauseCandidate> 
                 .is_some_and(|queue| shares_stream[queue.index()]),
         };
         if shares {
-            // What follows on its track cannot run beside it: only its own time can go.
+            // Later work on this track cannot run at the same time: only the node's own time can be
+            // removed.
             group.waits.scaled.push((index, 0.0));
         }
     }
@@ -91,7 +92,7 @@ pub(crate) fn exposed_communication(view: &RankView<'_>) -> Vec<CauseCandidate> 
     let mut candidates = vec![];
     let computation = computation_time(view);
     for (subject, mut group) in groups {
-        // On the host nothing shows what computes beside it.
+        // For the host, nothing shows concurrent computation.
         let exposed_ns = (!group.spans.is_empty())
             .then(|| CoveredTime::new(std::mem::take(&mut group.spans)).without(&computation));
         let evidence = CauseEvidence {
@@ -119,8 +120,8 @@ pub(crate) fn exposed_communication(view: &RankView<'_>) -> Vec<CauseCandidate> 
     candidates
 }
 
-/// What a rank brings to a communication; of a range of Gloo what its inputs are. None where the
-/// trace does not say it.
+/// Returns the bytes that a rank contributes to a communication; for a range of Gloo, the size of
+/// its inputs. `None` if the trace does not show it.
 fn message_bytes(trace: &LinkedTrace, node: &Node) -> Option<u64> {
     let Some(found) = trace.collective(node) else {
         if node.on_device {
@@ -137,20 +138,20 @@ fn message_bytes(trace: &LinkedTrace, node: &Node) -> Option<u64> {
     (bytes > 0).then_some(bytes)
 }
 
-/// Whether a node is a wait in which a thread is blocked for what an op before it began.
+/// Returns true if a node is a wait in which a thread blocks for work that an earlier op began.
 fn is_host_wait(trace: &LinkedTrace, index: NodeIdx) -> bool {
     let comm = trace.host_comm(&trace.nodes.get(index));
     comm.is_some_and(|comm| comm.is_wait && comm.node == index)
 }
 
-/// The waits that communications of the host end with, by the op that began them.
+/// Returns the waits at the end of host communications, by the op that began each.
 fn host_comm_waits(trace: &LinkedTrace) -> FxHashMap<OpIdx, NodeIdx> {
     let waits = trace.host_comms.iter().filter(|comm| comm.is_wait);
     waits.map(|comm| (comm.given, comm.node)).collect()
 }
 
-/// When a communication goes on that a node is of, as `analyze` and the replay of all ranks have it
-/// (`RankSummary`): of what a thread waits for later that wait, of a call without one the call.
+/// Returns the span of the communication that a node belongs to, as in `analyze` and in the replay
+/// of all ranks (`RankSummary`): the later wait of the thread, or the call if there is no wait.
 fn communication_span(
     view: &RankView<'_>,
     waits: &FxHashMap<OpIdx, NodeIdx>,
@@ -165,30 +166,31 @@ fn communication_span(
     if let Some(wait) = waits.get(&op).filter(|wait| **wait > index) {
         return view.node_span(*wait);
     }
-    // Of a call in several slices the first stands for all.
+    // The first slice represents a call with several slices.
     let span = view.op_span(op);
     (span.start, span.end)
 }
 
-/// When devices compute. O(rows log rows).
+/// Returns the time in which devices compute. O(rows log rows).
 fn computation_time(view: &RankView<'_>) -> CoveredTime {
     let computes = |row: &usize| view.rows.class[*row] == RowClass::Computation;
     let rows = view.rows_inside().filter(computes);
     CoveredTime::new(rows.map(|row| view.rows.span(row)).collect())
 }
 
-/// In how much of the window of a trace without a device the host communicates, ns.
+/// Returns the part of the window in which the host communicates, in ns, for a trace without a
+/// device.
 pub(crate) fn host_communication_ns(view: &RankView<'_>) -> i64 {
     let communicates = &communication_time(view).nodes;
     let waits = host_comm_waits(view.trace);
     let nodes = view.trace.nodes.indices();
     let nodes = nodes.filter(|node| communicates[node.index()]);
     let spans = nodes.map(|node| communication_span(view, &waits, node));
-    // Those of several threads run at once: a time counts once.
+    // Communications of several threads can overlap: each moment counts once.
     CoveredTime::new(spans.collect()).between(view.span.0, view.span.1)
 }
 
-/// When the device communicates. O(nodes log nodes) the first time.
+/// Returns the time in which the device communicates. O(nodes log nodes) on first use.
 pub(crate) fn communication_time<'v>(view: &'v RankView<'_>) -> &'v CommunicationTime {
     view.communication
         .get_or_init(|| measure_communication(view))
@@ -214,7 +216,8 @@ fn measure_communication(view: &RankView<'_>) -> CommunicationTime {
     }
 }
 
-/// The communication that ran for most of a wait of the host; none if none did. O(log nodes).
+/// Returns the communication that ran during most of a host wait; `None` if there is none. O(log
+/// nodes).
 pub(crate) fn communication_waited_for(view: &RankView<'_>, sync: &HostSync) -> Option<NodeIdx> {
     let time = communication_time(view);
     let end = view.node_span(sync.node).0;
@@ -222,19 +225,20 @@ pub(crate) fn communication_waited_for(view: &RankView<'_>, sync: &HostSync) -> 
     if time.covered.between(start, end).saturating_mul(2) <= sync.waited_ns {
         return None;
     }
-    // What was waited for has ended: the last that did so kept the thread longest.
+    // The awaited communication has ended; the last one to end blocked the thread longest.
     let ended = time.ends.partition_point(|(other, _)| *other <= end);
     let (_, node) = time.ends[..ended].last()?;
     Some(*node)
 }
 
-/// The host stands still in copies for the communication that they are behind.
+/// Adds the host's blocked time in copies that are queued behind communication.
 fn add_host_waits(view: &RankView<'_>, groups: &mut BTreeMap<String, CollectiveGroup>) {
     for sync in host_waits(view) {
         let Some(node) = communication_waited_for(view, sync) else {
             continue;
         };
-        // Whoever reads a number or synchronises asked for the wait: that is a kind of its own.
+        // Reading a number or synchronizing requests the wait explicitly, and has a kind of its
+        // own.
         if pageable_copy(view, sync).is_none() {
             continue;
         }
@@ -251,7 +255,7 @@ fn add_host_waits(view: &RankView<'_>, groups: &mut BTreeMap<String, CollectiveG
     }
 }
 
-/// Per thread, whether it does more than communicate.
+/// For each thread: returns true if it does more than communicate.
 fn threads_that_work(view: &RankView<'_>, communicates: &[bool]) -> Vec<bool> {
     let mut works = vec![];
     for nodes in &view.of_thread {
@@ -264,7 +268,7 @@ fn threads_that_work(view: &RankView<'_>, communicates: &[bool]) -> Vec<bool> {
     works
 }
 
-/// Per node, whether it communicates.
+/// For each node: returns true if it communicates.
 fn communication_nodes(view: &RankView<'_>) -> Vec<bool> {
     let trace = view.trace;
     let mut communicates = vec![];
@@ -279,7 +283,7 @@ fn communication_nodes(view: &RankView<'_>) -> Vec<bool> {
     communicates
 }
 
-/// Per stream, whether it computes too.
+/// For each stream: returns true if it also computes.
 fn streams_that_compute(view: &RankView<'_>) -> Vec<bool> {
     let queues = &view.trace.device.rows.queue;
     let mut compute = vec![false; view.trace.device.queues.len()];
@@ -289,10 +293,10 @@ fn streams_that_compute(view: &RankView<'_>) -> Vec<bool> {
     compute
 }
 
-/// What waits for communication on another stream or thread goes on without it.
+/// Frees work on other streams or threads that waits for communication.
 ///
-/// Without their time collectives still hold the ranks together, but no longer take their turns on
-/// the network; without their waits it is the other way round.
+/// Without their durations, collectives still synchronize the ranks, but no longer take turns on
+/// the network. Without their waits, it is the other way round.
 fn free_followers(
     view: &RankView<'_>,
     communicates: &[bool],
@@ -313,8 +317,8 @@ fn free_followers(
     }
 }
 
-/// `all_reduce of mesh_tp, 8 ranks`, of a group that has a number for a name `all_reduce of ranks 0, 1`;
-/// of what has no record what the kernel's name tells.
+/// Names a communication: `all_reduce of mesh_tp, 8 ranks`; for a group named by a number,
+/// `all_reduce of ranks 0, 1`; without a record, the kind in the kernel's name.
 pub(crate) fn communication_name(view: &RankView<'_>, node: NodeIdx) -> String {
     let trace = view.trace;
     let node = trace.nodes.get(node);
@@ -328,17 +332,17 @@ pub(crate) fn communication_name(view: &RankView<'_>, node: NodeIdx) -> String {
         };
     };
     let (record, names) = (found.record, found.names);
-    // Names of groups are numbers that differ between ranks; descriptions are the same on all.
+    // Group names are numbers that differ between ranks; descriptions are the same on all ranks.
     let group = match names.get(record.group_desc) {
         "" | "undefined" => names.get(record.group_name),
         desc => desc,
     };
-    // Old versions of PyTorch name groups by their address in memory: it tells nobody anything, and
-    // is another on each rank.
+    // Old versions of PyTorch name groups by their address in memory, which is meaningless and
+    // differs between ranks.
     let is_address = group.len() > MOST_DIGITS && group.bytes().all(|digit| digit.is_ascii_digit());
     let group = if is_address { "" } else { group };
     let kind = found.kind().name();
-    // A number would be read as that of a rank.
+    // A number would look like a rank.
     let is_number = !group.is_empty() && group.bytes().all(|digit| digit.is_ascii_digit());
     let ranks = is_number.then(|| view.group_resolver().ranks(&found));
     if let Some(ranks) = ranks.flatten() {

@@ -1,4 +1,4 @@
-//! What the device itself takes long for.
+//! Detects causes on the device itself.
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
 use crate::covered_time::CoveredTime;
@@ -17,28 +17,30 @@ use etlink_model::{DeviceQueue, OpIdx, QueueIdx, RowIdx, RowKind, ThreadIdx};
 use etlink_replay::GraphEdits;
 use std::collections::BTreeMap;
 
-/// What is asked of it: to be twice as fast.
+/// Assumed speedup of a dominant kernel, as a factor on its duration.
 const FASTER: f64 = 0.5;
 
-/// Fewer blocks than this, of the device's multiprocessors, leave much of it idle.
+/// Share of the multiprocessors below which a kernel's blocks leave much of the device idle.
 const LOW_SHARE: f64 = 0.5;
 
-/// Shorter kernels are not long enough to be worth more blocks, ns.
+/// Shortest kernel worth having more blocks, in ns.
 const LONG_KERNEL_NS: i64 = 20_000;
 
-/// Two elementwise kernels in a row are common, and fusing them gains little.
+/// Shortest chain worth fusing: two elementwise kernels in a row are common, and fusing them gains
+/// little.
 const LEAST_CHAIN: usize = 3;
 
-/// After a longer gap, ns, the program does something else: an op is launched in 5 to 50 us.
+/// Longest gap in a chain, in ns: an op is launched in 5 to 50 us, so after a longer gap the
+/// program does something else.
 const LONGEST_CHAIN_GAP_NS: i64 = 200_000;
 
-/// Fewer waits between two streams are no pattern.
+/// Fewest mutual waits of two streams that count as a pattern.
 const LEAST_TURNS: usize = 4;
 
-/// Of the pairs of streams those are looked at that wait most often.
+/// Maximum number of stream pairs examined, those with the most waits.
 const MOST_PAIRS: usize = 6;
 
-/// Streams that run at once for more than this of their time do not take turns.
+/// Maximum overlap of streams that take turns, as a share of their time.
 const MOST_OVERLAP: f64 = 0.1;
 
 /// Ops that copy a tensor to another layout or type, the outermost first.
@@ -55,10 +57,10 @@ const COPY_OPS: [&str; 6] = [
 #[derive(Default)]
 struct RowGroup {
     edits: GraphEdits,
-    /// Stretches of threads that go as well; they may overlap.
+    /// Spans of threads to remove as well; they may overlap.
     spans: Vec<HostSpan>,
     times: Vec<i64>,
-    /// The time of each name that the cause goes by, ns.
+    /// Time of each name of the cause, in ns.
     by_name: BTreeMap<String, i64>,
     compared: Option<f64>,
     longest: Option<(i64, usize)>,
@@ -73,14 +75,14 @@ impl RowGroup {
         }
     }
 
-    /// Notes a row under one of several names that the cause goes by.
+    /// Adds a row under one of the cause's names.
     fn note_as(&mut self, view: &RankView<'_>, row: usize, name: &str) {
         self.note(view, row);
         let sum = self.by_name.entry(name.to_owned()).or_default();
         *sum = sum.saturating_add(view.row_ns(row));
     }
 
-    /// One cause for all of its names; none if it is too short to matter.
+    /// Makes one candidate for all names; empty if the time is too short to matter.
     fn into_candidates(mut self, view: &RankView<'_>, kind: CauseKind) -> Vec<CauseCandidate> {
         let names = std::mem::take(&mut self.by_name);
         let longest = names.iter().max_by_key(|(_, ns)| **ns);
@@ -109,7 +111,7 @@ impl RowGroup {
         remove_spans(view, &mut self.spans, &mut self.edits);
         let row = self.longest.map(|(_, row)| row);
         let span = row.map(|row| view.rows.span(row));
-        // The longest speaks for all of the name: most kernels of a name come from one op.
+        // The longest row represents the name: most kernels of a name come from one op.
         let op = row.and_then(|row| view.trace.row_op[row].get());
         let within = op.map(|op| view.op_name(op).to_owned());
         let evidence = CauseEvidence {
@@ -131,7 +133,7 @@ fn is_kernel(view: &RankView<'_>, row: usize) -> bool {
         && view.rows.class[row] == RowClass::Computation
 }
 
-/// Kernels of one name that take a fifth of the time of all, or more.
+/// Finds kernel names that take at least a fifth of all kernel time.
 pub(crate) fn dominant_kernels(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let mut by_name: BTreeMap<&str, RowGroup> = BTreeMap::new();
     let mut whole = 0i64;
@@ -154,7 +156,7 @@ pub(crate) fn dominant_kernels(view: &RankView<'_>) -> Vec<CauseCandidate> {
     candidates
 }
 
-/// Long kernels that leave multiprocessors without a block.
+/// Finds long kernels that leave multiprocessors without a block.
 pub(crate) fn low_coverage(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let mut by_name: BTreeMap<&str, (RowGroup, f64)> = BTreeMap::new();
     for row in view.rows_inside().filter(|row| is_kernel(view, *row)) {
@@ -172,8 +174,8 @@ pub(crate) fn low_coverage(view: &RankView<'_>) -> Vec<CauseCandidate> {
         group.note(view, row);
         *by_time += coverage * took as f64;
         if let Some(node) = view.row_node[row].get() {
-            // With a block for each multiprocessor it would take that much of its time: that
-            // blocks are alike, and can be made more, is why this kind is probable.
+            // With a block per multiprocessor, the kernel would take this share of its time. This
+            // assumes that blocks are alike and can be split, so the kind is only probable.
             group.edits.scaled.push((node, coverage));
         }
     }
@@ -188,7 +190,7 @@ pub(crate) fn low_coverage(view: &RankView<'_>) -> Vec<CauseCandidate> {
     candidates
 }
 
-/// Elementwise kernels that follow each other on a stream.
+/// Finds consecutive elementwise kernels on a stream.
 pub(crate) fn fusible_chains(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let mut by_queue: BTreeMap<QueueIdx, Vec<usize>> = BTreeMap::new();
     for row in view.rows_inside() {
@@ -200,7 +202,7 @@ pub(crate) fn fusible_chains(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let mut chains = 0u32;
     let mut removed = vec![];
     for rows in by_queue.values() {
-        // A copy or any other kernel between two ends a chain: a fusion cannot reach over it.
+        // A copy or any other kernel in between ends a chain: fusion cannot cross it.
         let is_alike = |a: &usize, b: &usize| {
             is_elementwise(view, *a) && is_elementwise(view, *b) && stretches.are_one(view, *a, *b)
         };
@@ -223,8 +225,8 @@ fn is_elementwise(view: &RankView<'_>, row: usize) -> bool {
     is_kernel(view, row) && view.rows.label(row) == "elementwise"
 }
 
-/// The longest kernel does the work of all: elementwise kernels are bound by memory, and what is
-/// read and written between them falls away.
+/// Fuses a chain into its longest kernel: elementwise kernels are memory-bound, and fusion avoids
+/// the reads and writes between them.
 fn fuse_chain(
     view: &RankView<'_>,
     chain: &[usize],
@@ -242,11 +244,11 @@ fn fuse_chain(
     }
 }
 
-/// Between which times a program can be fused at all.
+/// Boundaries that fusion cannot cross.
 struct LaunchStretches {
     /// Starts and ends of steps, ascending.
     steps: Vec<i64>,
-    /// Per thread, when it went on after a wait for a device, ascending.
+    /// For each thread: times at which it resumed after a wait for a device, ascending.
     waits: Vec<Vec<i64>>,
 }
 
@@ -268,15 +270,15 @@ impl LaunchStretches {
         LaunchStretches { steps, waits }
     }
 
-    /// Whether nothing lies between two rows that follow each other on a stream which a fusion
-    /// cannot reach over.
+    /// Returns true if no boundary separates two consecutive rows of a stream.
     fn are_one(&self, view: &RankView<'_>, first: usize, second: usize) -> bool {
         let end = view.rows.span(first).1;
         let gap = view.rows.span(second).0.saturating_sub(end);
         gap <= LONGEST_CHAIN_GAP_NS && self.position(view, first) == self.position(view, second)
     }
 
-    /// The thread that launched a row, and how many steps' boundaries and waits are before it.
+    /// Returns the thread that launched a row, and the number of step boundaries and waits before
+    /// the launch.
     fn position(&self, view: &RankView<'_>, row: usize) -> (Option<ThreadIdx>, usize, usize) {
         let calls = &view.trace.device.calls;
         let Some(call) = view.trace.row_call[row].get() else {
@@ -285,13 +287,13 @@ impl LaunchStretches {
         };
         let (thread, start) = (calls.thread[call.index()], calls.start[call.index()].0);
         let steps = self.steps.partition_point(|time| *time <= start);
-        // The program has seen a result, and may have decided by it what to launch.
+        // The program has seen a result, and may have chosen the next launches by it.
         let waits = self.waits[thread.index()].partition_point(|time| *time <= start);
         (Some(thread), steps, waits)
     }
 }
 
-/// What threads need not do where these rows are not launched.
+/// Returns the spans of host work that becomes unnecessary without these rows.
 fn launch_spans(view: &RankView<'_>, removed: &[usize]) -> Vec<HostSpan> {
     let trace = view.trace;
     let mut is_removed = vec![false; view.rows.len()];
@@ -313,7 +315,8 @@ fn launch_spans(view: &RankView<'_>, removed: &[usize]) -> Vec<HostSpan> {
             continue;
         }
         let whole = trace.row_op[*row].get().filter(|op| {
-            // An annotation is what the user makes of a stretch: the work in it is not one op's.
+            // Skip annotations: users define their span, so the work in it does not belong to one
+            // op.
             let is_op = !trace.device.ops.annotation[op.index()];
             is_op && launched.is_none_in(view, view.op_span(*op))
         });
@@ -325,7 +328,7 @@ fn launch_spans(view: &RankView<'_>, removed: &[usize]) -> Vec<HostSpan> {
     spans
 }
 
-/// Per thread and launch, how many launches up to it stay.
+/// For each thread and launch: number of kept launches up to it.
 struct KeptLaunches(Vec<Vec<u32>>);
 
 impl KeptLaunches {
@@ -343,7 +346,7 @@ impl KeptLaunches {
         KeptLaunches(of_thread)
     }
 
-    /// Whether nothing that stays is launched in a span. O(log rows).
+    /// Returns true if no kept row is launched in a span. O(log rows).
     fn is_none_in(&self, view: &RankView<'_>, span: HostSpan) -> bool {
         let thread = span.thread.index();
         let Some((launched, sums)) = view.launched.get(thread).zip(self.0.get(thread)) else {
@@ -355,7 +358,7 @@ impl KeptLaunches {
     }
 }
 
-/// The outermost op around a row that copies a tensor.
+/// Returns the outermost op around a row that copies a tensor.
 fn copy_op(view: &RankView<'_>, row: usize) -> Option<OpIdx> {
     let around = view.op_and_parents(view.trace.row_op[row].get());
     around
@@ -363,11 +366,11 @@ fn copy_op(view: &RankView<'_>, row: usize) -> Option<OpIdx> {
         .last()
 }
 
-/// Copies of tensors inside of the device.
+/// Finds copies of tensors within the device.
 pub(crate) fn tensor_copies(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let mut group = RowGroup::default();
     for row in view.rows_inside() {
-        // Contiguous tensors are copied by the driver, others by kernels.
+        // The driver copies contiguous tensors; kernels copy others.
         let inside = view.rows.name(row).contains("DtoD");
         let copies = is_kernel(view, row) && view.rows.label(row) == "copy";
         if !inside && !copies {
@@ -383,11 +386,11 @@ pub(crate) fn tensor_copies(view: &RankView<'_>) -> Vec<CauseCandidate> {
     group.into_candidates(view, CauseKind::TensorCopies)
 }
 
-/// Copies between host and device, in both directions, as one cause.
+/// Finds copies between host and device, in both directions, as one cause.
 pub(crate) fn exposed_copies(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let is_meant = |row: &usize| is_host_copy(view, *row);
     let mut group = copies_as_group(view, view.rows_inside().filter(is_meant), 0.0);
-    // Of memory that is not pinned a thread waits for nothing else than for the copy.
+    // With pageable memory, the thread waits only for the copy.
     for sync in host_waits(view) {
         if pageable_copy(view, sync).is_some() {
             view.free_node(sync.node, &mut group.edits);
@@ -417,10 +420,10 @@ fn copies_as_group(
         group.note_as(view, row, view.rows.name(row));
         spans.push(view.rows.span(row));
         if let Some(node) = view.row_node[row].get() {
-            // Its launch stays: on another stream the copy is launched all the same.
+            // The launch stays: on another stream, the copy is launched all the same.
             group.edits.scaled.push((node, factor));
         }
-        // A thread that copies in its call is free as soon as nothing is copied.
+        // A thread that copies within its call is free without the copy.
         let call = view.trace.row_call[row].get();
         if let Some(call) = call.filter(|call| is_staging(view, *call)) {
             for node in view.call_nodes(call) {
@@ -428,21 +431,21 @@ fn copies_as_group(
             }
         }
     }
-    // Copies of several streams can overlap, and the last can reach over the end of the window.
+    // Copies of several streams can overlap, and the last can extend beyond the window.
     let copied_ns = CoveredTime::new(spans).between(view.span.0, view.span.1);
     group.compared = Some(copied_ns as f64 / view.window.length_ns.max(1) as f64);
     group
 }
 
-/// Waits of two streams of computation for each other.
+/// Waits of two computing streams for each other.
 #[derive(Default)]
 struct StreamPair {
     group: RowGroup,
-    /// Waits of the stream with the lower number, and of the other.
+    /// Number of waits of the stream with the lower index, and of the other.
     waits: [usize; 2],
 }
 
-/// Streams of computation that wait for each other and hardly ever run at once.
+/// Finds computing streams that wait for each other and hardly ever overlap.
 pub(crate) fn stream_turns(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let mut pairs: BTreeMap<(QueueIdx, QueueIdx), StreamPair> = BTreeMap::new();
     let (trace, nodes) = (view.trace, &view.trace.nodes);
@@ -454,7 +457,7 @@ pub(crate) fn stream_turns(view: &RankView<'_>) -> Vec<CauseCandidate> {
         let Some(source) = trace.row_of(&from) else {
             continue;
         };
-        // An unexplained wait stands for the row behind it, whose number it bears.
+        // An unexplained wait has the index of the row that it delays.
         let target = RowIdx(to.source);
         let computes = is_kernel(view, source.index()) && is_kernel(view, target.index());
         if edge.kind != EdgeKind::EventWait || first == second || !computes {
@@ -470,7 +473,7 @@ pub(crate) fn stream_turns(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let turns = |pair: &StreamPair| pair.waits[0].min(pair.waits[1]);
     let mut pairs: Vec<_> = pairs.into_iter().collect();
     pairs.retain(|(_, pair)| turns(pair) >= LEAST_TURNS);
-    // Of thousands of streams each pair would go through all rows.
+    // With thousands of streams, checking every pair would scan all rows each time.
     pairs.sort_by_key(|(_, pair)| std::cmp::Reverse(turns(pair)));
     pairs.truncate(MOST_PAIRS);
     let mut candidates = vec![];
@@ -491,7 +494,7 @@ fn stream(view: &RankView<'_>, queue: QueueIdx) -> i64 {
     stream
 }
 
-/// Whether two streams run at once for more than a little of the time of the less busy one.
+/// Returns true if two streams overlap for more than a small part of the less busy one's time.
 fn run_at_once(view: &RankView<'_>, first: QueueIdx, second: QueueIdx) -> bool {
     let queues = &view.trace.device.rows.queue;
     let rows_of = |queue: QueueIdx| view.rows_inside().filter(move |row| queues[*row] == queue);
@@ -500,7 +503,7 @@ fn run_at_once(view: &RankView<'_>, first: QueueIdx, second: QueueIdx) -> bool {
             .map(|row| view.row_ns(row))
             .fold(0, i64::saturating_add)
     };
-    // Both in order of time: one walk along the two.
+    // Both are in order of time: merge them in one pass.
     let mut others = rows_of(second).map(|row| view.rows.span(row)).peekable();
     let mut both = 0i64;
     for row in rows_of(first) {
@@ -509,8 +512,8 @@ fn run_at_once(view: &RankView<'_>, first: QueueIdx, second: QueueIdx) -> bool {
             .next_if(|(_, other_end)| *other_end <= start)
             .is_some()
         {}
-        // The one that is cut off here may reach into the next row as well: that is missed, and
-        // such rows are few where streams take turns.
+        // An interval that extends into the next row too is counted once; such rows are rare when
+        // streams take turns.
         if let Some((other_start, other_end)) = others.peek() {
             let common = end.min(*other_end).saturating_sub(start.max(*other_start));
             both = both.saturating_add(common.max(0));

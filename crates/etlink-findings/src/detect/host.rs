@@ -1,4 +1,4 @@
-//! What the host does while the device has nothing to do.
+//! Detects host work during which the device has nothing to do.
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
 use crate::detect::host_waits::is_staging;
@@ -19,18 +19,17 @@ use etlink_model::{CallIdx, NodeIdx, OpIdx, ThreadIdx};
 use etlink_replay::GraphEdits;
 use std::collections::BTreeMap;
 
-/// Names of ranges under which checkpointed layers are computed again:
-/// `torch/utils/checkpoint.py`.
+/// Name of the ranges in which checkpointed layers are recomputed: `torch/utils/checkpoint.py`.
 const CHECKPOINT_NAME: &str = "CheckpointFunctionBackward";
 
-/// A backward node that the engine runs, by the name of its range in
+/// Name prefix of the range of a backward node that the engine runs, from
 /// `torch/csrc/autograd/function.h`.
 const ENGINE_NAME: &str = "autograd::engine::evaluate_function";
 
-/// Ranges that fetch input, the outermost alone.
+/// Finds ranges that fetch input; only outermost ranges count.
 pub(crate) fn input_pipeline(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let mut by_name: BTreeMap<&str, SpanGroup<'_>> = BTreeMap::new();
-    // Without a device every thread does work of its own.
+    // Without a device, every thread does work of its own.
     let launches = view.launched.iter().any(|launched| !launched.is_empty());
     for op in (0..view.trace.device.ops.len()).map(OpIdx::new) {
         if !view.is_input_op(op) {
@@ -55,27 +54,27 @@ pub(crate) fn input_pipeline(view: &RankView<'_>) -> Vec<CauseCandidate> {
     groups_as_candidates(view, CauseKind::InputPipeline, by_name)
 }
 
-/// Stretches of threads that have one cause.
+/// Spans of threads with a common cause.
 #[derive(Default)]
 struct SpanGroup<'t> {
     edits: GraphEdits,
     times: Vec<i64>,
     longest: Option<HostSpan>,
     lines: PythonLines,
-    /// How many ops of libraries it is in.
+    /// Number of library ops.
     ops: u64,
-    /// How long launching takes at most on the threads that it is on, ns.
+    /// Maximum launch time of the threads involved, in ns.
     launch_ns: i64,
-    /// What its slices are called, with their time, ns.
+    /// Time per slice name, in ns.
     by_name: BTreeMap<&'t str, i64>,
-    /// How much of it is before the first launch of its thread, ns.
+    /// Time before the thread's first launch, in ns.
     before_launches_ns: i64,
-    /// How much of it is behind the last, ns.
+    /// Time after the thread's last launch, in ns.
     after_launches_ns: i64,
 }
 
 impl<'t> SpanGroup<'t> {
-    /// Adds the stretches of another op. What it is mostly in is that op itself.
+    /// Adds the spans of another op, and counts all their time under that op's name.
     fn add_op(&mut self, name: &'t str, other: SpanGroup<'t>) {
         let length = |span: Option<HostSpan>| span.map_or(0, |span| span.end - span.start);
         if length(other.longest) > length(self.longest) {
@@ -92,7 +91,7 @@ impl<'t> SpanGroup<'t> {
         self.ops += 1;
     }
 
-    /// Takes a stretch out.
+    /// Removes a span.
     fn add(&mut self, view: &RankView<'_>, span: HostSpan) {
         view.remove_span(span, &mut self.edits);
         self.note(span);
@@ -125,14 +124,14 @@ impl<'t> SpanGroup<'t> {
             after_launches_ns: self.after_launches_ns,
             ..CauseEvidence::default()
         };
-        // the many short ones become no candidates
+        // skips the many short groups, which do not become candidates
         if view.matters(evidence.time_ns) {
             std::mem::take(&mut self.lines).describe(view, &mut evidence);
         }
         evidence
     }
 
-    /// The op or call in which half of the time is.
+    /// Returns the op or call with at least half of the time.
     fn main_slice(&self) -> Option<String> {
         let whole = sum_ns(self.by_name.values().copied());
         let (name, ns) = self.by_name.iter().max_by_key(|(_, ns)| **ns)?;
@@ -151,7 +150,7 @@ fn groups_as_candidates(
         evidence
             .within
             .take_if(|within| within == name || view.is_step_name(within));
-        // A gain cannot be much more than the time: what is short needs no replay.
+        // A gain cannot exceed the time by much: short causes need no replay.
         if view.matters(evidence.time_ns) {
             candidates.push(view.candidate(kind, name, group.edits, evidence));
         }
@@ -159,8 +158,8 @@ fn groups_as_candidates(
     candidates
 }
 
-/// The stretches between the launches of each thread, inside of the window. What is before the
-/// first launch and behind the last is one too.
+/// Returns the intervals between launches of each thread within the window, including those before
+/// the first launch and after the last.
 pub(crate) fn launch_intervals<'v>(view: &'v RankView<'_>) -> &'v [LaunchInterval] {
     view.intervals.get_or_init(|| find_intervals(view))
 }
@@ -176,8 +175,8 @@ fn find_intervals(view: &RankView<'_>) -> Vec<LaunchInterval> {
         let mut begin: (i64, Option<usize>) = (view.span.0, None);
         let mut inside = launched.iter().filter(is_inside).peekable();
         if inside.peek().is_none() {
-            // A thread that only marks the steps is what the device waits for, too, where nothing
-            // else shows what the program does.
+            // The device also waits for a thread that only marks the steps, if no other thread
+            // shows the program's work.
             if view.window.has_device && view.step_threads().contains(&thread) {
                 let span = HostSpan {
                     thread,
@@ -225,7 +224,7 @@ fn worked_ns(view: &RankView<'_>, span: HostSpan) -> i64 {
     sum_ns(lengths)
 }
 
-/// Whether a slice is work of the host that no other kind of cause is about.
+/// Returns true if a slice is host work that no other kind of cause covers.
 pub(crate) fn is_own_work(view: &RankView<'_>, node: NodeIdx) -> bool {
     let slice = view.trace.nodes.get(node);
     match slice.kind {
@@ -234,22 +233,23 @@ pub(crate) fn is_own_work(view: &RankView<'_>, node: NodeIdx) -> bool {
         NodeKind::Runtime => {
             let call = CallIdx(slice.source);
             let name = view.call_name(call);
-            // A thread that synchronises waits, also if nothing shows for what.
+            // A synchronizing thread waits, even if the trace does not show for what.
             !is_allocator_call(name) && !is_synchronisation(name) && !is_staging(view, call)
         }
         _ => true,
     }
 }
 
-/// Work of the host may be a wait if a device has work in this part of it: a tenth.
+/// Divisor of the share of host work that must overlap with device work for the host work to be a
+/// possible wait: a tenth.
 const LEAST_WAIT_PART: i64 = 10;
 
-/// Work of the host that is no launching and of no kind of its own, by what it is.
+/// Finds host work that is neither launching nor covered by another kind, grouped by name.
 pub(crate) fn host_work(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let slices = merge_ops(work_slices(view, false));
     let mut candidates = groups_as_candidates(view, CauseKind::HostWork, slices);
     for candidate in &mut candidates {
-        // Of a device that has nothing left nobody waits.
+        // Nobody waits for a device without pending work.
         let ahead = candidate.edits.removed.iter();
         let ahead_ns = sum_ns(ahead.map(|node| drain_times(view).work_ahead_ns(view.trace, *node)));
         let time_ns = candidate.evidence.time_ns;
@@ -260,8 +260,8 @@ pub(crate) fn host_work(view: &RankView<'_>) -> Vec<CauseCandidate> {
     candidates
 }
 
-/// Ops of libraries (`aten::max`, `autograd::engine::…`) as one cause, named for the longest: nobody
-/// changes them one by one. Ranges that a program has named stay apart.
+/// Merges library ops (`aten::max`, `autograd::engine::…`) into one group named after the longest,
+/// since nobody optimizes them individually. Ranges named by the program stay separate.
 fn merge_ops<'t>(groups: BTreeMap<&'t str, SpanGroup<'t>>) -> BTreeMap<&'t str, SpanGroup<'t>> {
     let is_op = |name: &str| name.contains("::");
     let (mut merged, mut others) = (SpanGroup::default(), BTreeMap::new());
@@ -288,13 +288,13 @@ fn drain_times<'v>(view: &'v RankView<'_>) -> &'v DrainTimes {
         .get_or_init(|| DrainTimes::new(view.trace, &view.launched))
 }
 
-/// The same that ends with a stream, as a wait for it would.
+/// Finds host work that ends together with a stream, as a wait for the stream would.
 pub(crate) fn unrecorded_syncs(view: &RankView<'_>) -> Vec<CauseCandidate> {
     groups_as_candidates(view, CauseKind::UnrecordedSync, work_slices(view, true))
 }
 
-/// The slices of threads between launches that are far apart, by what they are part of: those that
-/// end with a stream, as a wait for it would, or the others.
+/// Groups the slices between distant launches by the work they belong to: either slices that end
+/// together with a stream, as a wait would, or all others.
 fn work_slices<'t>(view: &RankView<'t>, end_with_stream: bool) -> BTreeMap<&'t str, SpanGroup<'t>> {
     let drained = drain_times(view);
     let mut groups: BTreeMap<&str, SpanGroup<'_>> = BTreeMap::new();
@@ -306,7 +306,7 @@ fn work_slices<'t>(view: &RankView<'t>, end_with_stream: bool) -> BTreeMap<&'t s
             if drained.end_slice(view.trace, *node) != end_with_stream {
                 continue;
             }
-            // What has a kind of its own must not count twice.
+            // Slices with a kind of their own must not count twice.
             let Some(name) = work_name(view, *node) else {
                 continue;
             };
@@ -334,8 +334,9 @@ fn add_ns(sum: &mut i64, ns: i64) {
     *sum = sum.saturating_add(ns);
 }
 
-/// What a slice of the host is part of: the nearest annotation that is no step, else the outermost
-/// op, else the call, else nothing but a step. None of what has a kind of its own.
+/// Returns the name of the work that a host slice belongs to: the nearest annotation that is not a
+/// step, else the outermost op, else the call, else an empty name for a mere step. `None` for
+/// slices that other kinds cover.
 fn work_name<'t>(view: &RankView<'t>, node: NodeIdx) -> Option<&'t str> {
     let slice = view.trace.nodes.get(node);
     if !is_own_work(view, node) || slice.duration.0 == 0 {
@@ -355,18 +356,18 @@ fn work_name<'t>(view: &RankView<'t>, node: NodeIdx) -> Option<&'t str> {
             outermost = Some(name);
         }
     }
-    // A call shows what it is as well as an op.
+    // A call identifies the work as well as an op.
     if slice.kind == NodeKind::Runtime && outermost.is_none() {
         return Some(view.call_name(CallIdx(slice.source)));
     }
-    // What a thread of somebody else's work does between its ops is not the program's loop.
+    // Time between the ops of an unrelated thread is not the program's loop.
     let is_program = slice
         .thread()
         .is_some_and(|thread| view.thread_work.is_program(thread));
     Some(outermost.unwrap_or(if is_program { "" } else { ANOTHER_THREAD }))
 }
 
-/// Forward work of checkpointed layers inside of the backward pass.
+/// Finds forward work of checkpointed layers within the backward pass.
 pub(crate) fn recomputation(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let mut groups: BTreeMap<&str, SpanGroup<'_>> = BTreeMap::new();
     for (checkpoint, backward) in checkpoint_parts(view) {
@@ -374,7 +375,7 @@ pub(crate) fn recomputation(view: &RankView<'_>) -> Vec<CauseCandidate> {
         let mut device_ns = 0;
         let group = groups.entry("").or_default();
         for span in forward_parts(whole, &backward) {
-            // The device does the work again as well: both go.
+            // The device repeats the work too: remove both.
             view.remove_span(span, &mut group.edits);
             for launched in view.launched_in(span) {
                 view.remove_row(launched.row, &mut group.edits);
@@ -389,24 +390,25 @@ pub(crate) fn recomputation(view: &RankView<'_>) -> Vec<CauseCandidate> {
     groups_as_candidates(view, CauseKind::Recomputation, groups)
 }
 
-/// The backward of each checkpoint, with what the engine runs inside of it. O(ops).
+/// Returns the backward range of each checkpoint, with the engine's ranges inside it. O(ops).
 ///
-/// A checkpoint that lies in another counts alone where the engine of the other runs it: what it
-/// computes again is no part of what the other does. Else it is a part, and counts with the other.
+/// A nested checkpoint counts separately if the engine of the outer one runs it: its recomputation
+/// is not part of the outer one's. Otherwise it counts as part of the outer one.
 fn checkpoint_parts(view: &RankView<'_>) -> BTreeMap<OpIdx, Vec<HostSpan>> {
     let mut parts: BTreeMap<OpIdx, Vec<HostSpan>> = BTreeMap::new();
-    // Per op, the checkpoint whose forward work it and what is in it belong to.
+    // For each op: the checkpoint whose forward work contains the op.
     let mut inside: Vec<OpIdx> = Vec::with_capacity(view.trace.op_parent.len());
     for (op, parent) in (0..).map(OpIdx).zip(&view.trace.op_parent) {
-        // Ops are in order of their starts, so that parents come before their children.
+        // Ops are in order of their starts, so parents come before their children.
         let around = inside.get(parent.index()).copied().unwrap_or(OpIdx::NONE);
         let name = view.op_name(op);
         let own = if name == CHECKPOINT_NAME && around.get().is_none() {
-            // The engine's own range bears the name too, behind its prefix.
+            // The engine's own range has this name too, after its prefix.
             parts.insert(op, vec![]);
             op
         } else if name.starts_with(ENGINE_NAME) {
-            // The reentrant checkpoint runs the engine inside of its own backward: that is needed.
+            // The reentrant checkpoint runs the engine within its own backward, which is necessary
+            // work.
             if let Some(backward) = parts.get_mut(&around) {
                 backward.push(view.op_span(op));
             }
@@ -419,8 +421,7 @@ fn checkpoint_parts(view: &RankView<'_>) -> BTreeMap<OpIdx, Vec<HostSpan>> {
     parts
 }
 
-/// The parts of a checkpoint's backward before and between the nodes of the engine that it runs
-/// inside.
+/// Returns the parts of a checkpoint's backward before and between the engine's nodes inside it.
 fn forward_parts(whole: HostSpan, backward: &[HostSpan]) -> Vec<HostSpan> {
     let mut parts = vec![];
     let mut begin = whole.start;

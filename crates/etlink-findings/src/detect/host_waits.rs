@@ -1,4 +1,4 @@
-//! Where threads wait for a device.
+//! Waits of threads for a device.
 
 use crate::detect::names::stays_on_devices;
 use crate::view::{HostSync, RankView};
@@ -6,12 +6,12 @@ use etlink_link::{EdgeKind, NodeKind};
 use etlink_model::{CallIdx, RowIdx, RowKind};
 use rustc_hash::FxHashSet;
 
-/// The slices of threads that wait for a device inside of the window.
+/// Returns the slices of threads within the window that wait for a device.
 pub(crate) fn host_waits<'v>(view: &'v RankView<'_>) -> &'v [HostSync] {
     view.syncs.get_or_init(|| host_syncs(view))
 }
 
-/// By thread and time.
+/// Finds the waits by thread and time.
 fn host_syncs(view: &RankView<'_>) -> Vec<HostSync> {
     let trace = view.trace;
     let nodes = &trace.nodes;
@@ -23,7 +23,8 @@ fn host_syncs(view: &RankView<'_>) -> Vec<HostSync> {
             let mut awaited = deps.filter(|edge| edge.kind == EdgeKind::HostWait);
             let start = nodes.start[node.index()].0;
             let is_inside = start >= view.span.0 && start <= view.span.1;
-            // What was launched before the recording is no part of the window, nor is a wait for it.
+            // Work launched before the recording is not part of the window; neither are waits for
+            // it.
             let is_counted = |row: RowIdx| view.is_recorded(row.index());
             let counts =
                 awaited.any(|edge| trace.row_of(&nodes.get(edge.from)).is_none_or(is_counted));
@@ -42,7 +43,7 @@ fn host_syncs(view: &RankView<'_>) -> Vec<HostSync> {
     syncs
 }
 
-/// The copy of memory that is not pinned, if a thread waited for one last.
+/// Returns the copy of pageable memory that a thread waited for, if any.
 pub(crate) fn pageable_copy(view: &RankView<'_>, sync: &HostSync) -> Option<RowIdx> {
     let trace = view.trace;
     let deps = trace.edges.deps(sync.node).iter();
@@ -51,13 +52,14 @@ pub(crate) fn pageable_copy(view: &RankView<'_>, sync: &HostSync) -> Option<RowI
     rows.find(|row| is_pageable(view, row.index()))
 }
 
-/// Whether a row copies memory that is not pinned.
+/// Returns true if a row copies pageable memory.
 pub(crate) fn is_pageable(view: &RankView<'_>, row: usize) -> bool {
-    // CUPTI names the kinds of memory in the row alone; the call is the same for both.
+    // CUPTI names the kind of memory only in the row; the call is the same for all kinds.
     view.rows.name(row).contains("Pageable")
 }
 
-/// Whether a row copies between host and device: a copy that does not say that it stays on devices.
+/// Returns true if a row copies between host and device: any copy that is not marked as device to
+/// device.
 pub(crate) fn is_host_copy(view: &RankView<'_>, row: usize) -> bool {
     is_copy(view, row) && !stays_on_devices(view.rows.name(row))
 }
@@ -67,18 +69,19 @@ pub(crate) fn is_copy(view: &RankView<'_>, row: usize) -> bool {
     view.trace.device.rows.kind[row] == RowKind::Memcpy
 }
 
-/// Shorter copies take about as long as their launches by chance, ns.
+/// Shortest copy considered, in ns: shorter ones last about as long as their launches by chance.
 const LEAST_STAGED_NS: i64 = 100_000;
 
-/// Whether a call copies memory for a device, and is in that for about as long as the copy takes: the
-/// driver moves what is not pinned through memory of its own, and the thread does it.
+/// Returns true if a call copies memory for a device and lasts about as long as the copy: for
+/// pageable memory, the driver stages the data through its own memory, on the calling thread.
 // https://docs.nvidia.com/cuda/cuda-runtime-api/api-sync-behavior.html
 pub(crate) fn is_staging(view: &RankView<'_>, call: CallIdx) -> bool {
     let staging = view.staging.get_or_init(|| staging_calls(view));
     staging.get(call.index()).copied().unwrap_or(false)
 }
 
-/// Per call. A call that is known to wait is cut at its wait already. O(rows + calls).
+/// For each call: returns true if it stages a copy. Calls known to wait are already split at the
+/// wait. O(rows + calls).
 fn staging_calls(view: &RankView<'_>) -> Vec<bool> {
     let mut staging = vec![false; view.trace.device.calls.len()];
     let waiting: FxHashSet<CallIdx> = host_waits(view)
@@ -99,7 +102,7 @@ fn staging_calls(view: &RankView<'_>) -> Vec<bool> {
             continue;
         }
         let call_ns = span.end.saturating_sub(span.start);
-        // A launch of a short copy takes longer than the copy.
+        // For a short copy, the launch takes longer than the copy.
         let is_alike = |one: i64, other: i64| one.saturating_mul(2) >= other;
         staging[launched.call.index()] = is_alike(row_ns, call_ns) && is_alike(call_ns, row_ns);
     }

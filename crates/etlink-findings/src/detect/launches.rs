@@ -1,4 +1,4 @@
-//! Launching: kernels that are shorter than their launches, and queues that are full.
+//! Detects launch-bound stretches: kernels shorter than their launches, and full queues.
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
 use crate::detect::host::{is_own_work, launch_intervals};
@@ -15,20 +15,20 @@ use etlink_link::{EdgeKind, launches_graph};
 use etlink_model::{NodeIdx, OpIdx};
 use etlink_replay::GraphEdits;
 
-/// PyTorch wraps the step of each optimizer in a range of this name
-/// (`Optimizer.profile_hook_step`).
+/// Name prefix of the range around an optimizer step in PyTorch (`Optimizer.profile_hook_step`).
 const OPTIMIZER_NAME: &str = "Optimizer.step#";
 
-/// Fewer launches in a row are not worth a graph.
+/// Fewest consecutive launches worth a graph.
 const LEAST_RUN: usize = 8;
 
-/// So many longer kernels one after the other are not the end of a stretch of short ones.
+/// Most consecutive longer kernels within a stretch of short ones.
 const MOST_LONG: usize = 2;
 
-/// A device that begins a kernel so long after its launch has others to do, ns.
+/// Longest delay from a launch to its kernel, in ns, at which the device counts as starved: after a
+/// longer one, it had other work.
 const MOST_AHEAD_NS: i64 = 100_000;
 
-/// Kernels that are over before the next is launched.
+/// Finds kernels that end before the next launch.
 pub(crate) fn small_kernels(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let intervals = launch_intervals(view);
     let all: Vec<&LaunchInterval> = intervals.iter().collect();
@@ -36,7 +36,7 @@ pub(crate) fn small_kernels(view: &RankView<'_>) -> Vec<CauseCandidate> {
     candidate.into_iter().collect()
 }
 
-/// The same inside of optimizers.
+/// Like [`small_kernels`], within optimizers.
 pub(crate) fn optimizer_launches(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let ops = (0..view.trace.device.ops.len()).map(OpIdx::new);
     let steps: Vec<(OpIdx, HostSpan)> = ops
@@ -49,7 +49,7 @@ pub(crate) fn optimizer_launches(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let intervals = launch_intervals(view);
     let is_inside = |interval: &&LaunchInterval| {
         let span = interval.span;
-        // Steps of optimizers do not nest: the last that has begun is the only one.
+        // Optimizer steps do not nest: only the last one that has begun can contain the interval.
         let begun = steps.partition_point(|(_, step)| step.start <= span.start);
         let last = begun.checked_sub(1).map(|last| steps[last].1);
         last.is_some_and(|step| step.thread == span.thread && span.start < step.end)
@@ -61,7 +61,7 @@ pub(crate) fn optimizer_launches(view: &RankView<'_>) -> Vec<CauseCandidate> {
     candidate.into_iter().collect()
 }
 
-/// Launching without the time of the host, where kernels are shorter than launches.
+/// Makes a candidate that removes the host's launch time, if kernels are shorter than launches.
 fn launch_candidate(
     view: &RankView<'_>,
     kind: CauseKind,
@@ -75,7 +75,7 @@ fn launch_candidate(
     let longest = starved.iter().filter_map(|run| run_span(run));
     let longest = longest.max_by_key(|(start, end)| (end.saturating_sub(*start), -start));
     for (interval, row) in starved.into_iter().flatten() {
-        // The time of a collective is mostly waiting for other ranks.
+        // The duration of a collective is mostly waiting for other ranks.
         if view.rows.class[row] != RowClass::Communication {
             kernels.push(view.row_ns(row));
         }
@@ -83,9 +83,9 @@ fn launch_candidate(
         if !is_optimizer {
             continue;
         }
-        // A fused optimizer is one kernel: what is between its parts goes with their launches.
+        // A fused optimizer is a single kernel: the gaps between its parts go with their launches.
         edits.at_once.extend(view.row_node[row].get());
-        // Scaled and not removed: what the host waits for in between stays.
+        // Scaled, not removed: host waits in between stay.
         for node in view.nodes_in(interval.span) {
             if is_launch_work(view, *node) {
                 edits.scaled.push((*node, 0.0));
@@ -93,7 +93,7 @@ fn launch_candidate(
         }
     }
     let (kernel_ns, launch_ns) = (mean_ns(&kernels), mean_ns(&launches));
-    // Of collectives alone it cannot be said that they are short, nor of a few long kernels.
+    // Collectives alone do not show that kernels are short; neither do a few long kernels.
     if launches.len() < LEAST_LAUNCHES || kernels.is_empty() || kernel_ns >= launch_ns {
         return None;
     }
@@ -104,7 +104,7 @@ fn launch_candidate(
     let evidence = CauseEvidence {
         count: kernels.len() as u64,
         time_ns: sum_ns(launches.iter().copied()),
-        // Means: it is their sums that make one side wait for the other.
+        // Means, because the sums decide which side waits for the other.
         typical_ns: kernel_ns,
         compared: Some(launch_ns as f64),
         start_ns: longest.map(|(start, _)| start),
@@ -114,7 +114,7 @@ fn launch_candidate(
     Some(view.candidate(kind, subject, edits, evidence))
 }
 
-/// From the first launch of a stretch to the end of the last.
+/// Returns the span from the first launch of a stretch to the end of the last.
 fn run_span(run: &[Launch<'_>]) -> Option<(i64, i64)> {
     let (first, last) = run.first().zip(run.last())?;
     Some((first.0.span.start, last.0.span.end))
@@ -123,19 +123,19 @@ fn run_span(run: &[Launch<'_>]) -> Option<(i64, i64)> {
 /// A launch and its row.
 type Launch<'i> = (&'i LaunchInterval, usize);
 
-/// Stretches of launches whose kernels are shorter than it takes to launch the next, in which the
-/// device comes to wait for the host. At their begin it can still have other work.
+/// Returns stretches of launches whose kernels are shorter than the next launch, so that the device
+/// ends up waiting for the host. At their start, it may still have other work.
 fn starved_runs<'i>(
     view: &RankView<'_>,
     is_optimizer: bool,
     intervals: &[&'i LaunchInterval],
 ) -> Vec<Vec<Launch<'i>>> {
     let (mut runs, mut run): (Vec<Vec<Launch<'_>>>, Vec<Launch<'_>>) = (vec![], vec![]);
-    // Long kernels one after the other at the end of the run.
+    // Number of consecutive long kernels at the end of the run.
     let mut long = 0;
     for interval in intervals {
         let call = interval.row.and_then(|row| view.trace.row_call[row].get());
-        // A graph is launched as a whole already.
+        // A graph is already launched as a whole.
         let launches = call.filter(|call| !launches_graph(view.call_name(*call)));
         let is_launching = launches.is_some() && !interval.is_long();
         let row = if is_launching { interval.row } else { None };
@@ -155,15 +155,16 @@ fn starved_runs<'i>(
     runs.retain(|run| {
         let device_ns = sum_ns(run.iter().map(|(_, row)| view.row_ns(*row)));
         let host_ns = sum_ns(run.iter().map(|(interval, _)| interval.worked_ns));
-        // Without a device that waits, launches take nobody's time; the gaps between the kernels of
-        // an optimizer do all the same.
+        // If no device waits, launches cost nothing; but the gaps between the kernels of an
+        // optimizer always do.
         let is_felt = is_optimizer || run.iter().any(|launch| is_starved(view, launch));
         run.len() >= LEAST_RUN && is_felt && device_ns < host_ns
     });
     runs
 }
 
-/// Whether a kernel began soon after its launch: what begins later was behind other work.
+/// Returns true if a kernel started soon after its launch: one that starts later was queued behind
+/// other work.
 fn is_starved(view: &RankView<'_>, (interval, row): &Launch<'_>) -> bool {
     view.rows.span(*row).0.saturating_sub(interval.span.start) <= MOST_AHEAD_NS
 }
@@ -174,7 +175,7 @@ fn is_launch_work(view: &RankView<'_>, node: NodeIdx) -> bool {
     is_own_work(view, node) && !around.any(|op| view.is_input_op(op))
 }
 
-/// Launches that took long because as much was queued as can be.
+/// Finds launches that took long because the queue was full.
 pub(crate) fn queue_full(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let calls = &view.trace.device.calls;
     let (mut times, mut usual, mut depth) = (vec![], 0, 0);
@@ -192,8 +193,8 @@ pub(crate) fn queue_full(view: &RankView<'_>) -> Vec<CauseCandidate> {
         return vec![];
     }
     let mut edits = GraphEdits::default();
-    // The time is a wait of the graph. Launches that found room wait for it too: with the others
-    // out of the way they would be early.
+    // The graph models this time as a wait. Other launches, which found room, wait for the queue
+    // too: without the slow ones they would come early.
     for one in view.launched.iter().flatten() {
         free_launch(view, one, &mut edits);
     }
@@ -213,7 +214,7 @@ pub(crate) fn queue_full(view: &RankView<'_>) -> Vec<CauseCandidate> {
     vec![view.candidate(CauseKind::QueueFull, "", edits, evidence)]
 }
 
-/// Lets a launch go on that waits for one before it to start.
+/// Frees a launch that waits for the start of an earlier one.
 fn free_launch(view: &RankView<'_>, launched: &LaunchedRow, edits: &mut GraphEdits) {
     for node in view.call_nodes(launched.call) {
         let deps = view.trace.edges.deps(node).iter();

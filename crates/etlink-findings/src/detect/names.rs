@@ -1,10 +1,10 @@
-//! Names that PyTorch, its users and vendors give to ranges and calls.
+//! Names that PyTorch, its users, and vendors give to ranges and calls.
 
 use etlink_analyze::StepTime;
 use etlink_model::{DeviceTrace, NameId};
 use rustc_hash::FxHashSet;
 
-/// Parts of the names that loaders of data give their ranges, in lower case. PyTorch's is
+/// Parts of the range names of data loaders, in lower case. PyTorch's range is
 /// `enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__`
 /// (`torch/utils/data/dataloader.py`).
 const INPUT_NAMES: [&str; 9] = [
@@ -19,8 +19,7 @@ const INPUT_NAMES: [&str; 9] = [
     "next batch",
 ];
 
-/// Calls that allocate or free memory of a device or of the host, in lower case without what the
-/// vendor puts before them.
+/// Calls that allocate or free device or host memory, in lower case without the vendor's prefix.
 const ALLOCATOR_CALLS: [&str; 8] = [
     "malloc",
     "free",
@@ -32,7 +31,7 @@ const ALLOCATOR_CALLS: [&str; 8] = [
     "memrelease",
 ];
 
-/// Whether a runtime call gets or gives back memory of the driver.
+/// Returns true if a runtime call allocates or frees memory through the driver.
 pub(crate) fn is_allocator_call(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let vendors = ["cuda", "hip", "cu"];
@@ -40,7 +39,7 @@ pub(crate) fn is_allocator_call(name: &str) -> bool {
     bare.is_some_and(|bare| ALLOCATOR_CALLS.contains(&bare))
 }
 
-/// Whether a runtime call stands still until a device, a stream or an event is done:
+/// Returns true if a runtime call blocks until a device, a stream, or an event is done:
 /// `cudaStreamSynchronize`, `hipDeviceSynchronize`, `synchronizeStream` of MTIA.
 pub(crate) fn is_synchronisation(name: &str) -> bool {
     name.to_ascii_lowercase().contains("synchronize")
@@ -54,22 +53,22 @@ pub(crate) fn stays_on_devices(copy: &str) -> bool {
     stays.iter().any(|part| name.contains(part))
 }
 
-/// What `torch._dynamo.utils.dynamo_timed` puts behind the names of the compiler's ranges.
+/// Suffix that `torch._dynamo.utils.dynamo_timed` appends to the names of the compiler's ranges.
 const COMPILE_END: &str = " (dynamo_timed)";
 
-/// Whether `torch.compile` works in a range.
+/// Returns true for a range in which `torch.compile` works.
 pub(crate) fn is_compile_range(name: &str) -> bool {
     name.ends_with(COMPILE_END)
 }
 
-/// Whether a range of this name fetches input.
+/// Returns true if a range of this name fetches input.
 pub(crate) fn is_input_name(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     INPUT_NAMES.iter().any(|part| lower.contains(part))
 }
 
-/// Beginnings of the names of ranges of collectives: of the call, of its record, and of what a
-/// backend carries out.
+/// Prefixes of the range names of collectives: of the call, of its record, and of the backend's
+/// work.
 const COMMUNICATION_NAMES: [&str; 6] = [
     "c10d::",
     "record_param_comms",
@@ -79,36 +78,36 @@ const COMMUNICATION_NAMES: [&str; 6] = [
     "ucc:",
 ];
 
-/// Whether a range is that of a collective.
+/// Returns true if a range belongs to a collective.
 pub(crate) fn is_communication_op(name: &str) -> bool {
     COMMUNICATION_NAMES
         .iter()
         .any(|begin| name.starts_with(begin))
 }
 
-/// What `torch.profiler` puts before the numbers of its steps (`torch/profiler/profiler.py`).
+/// Prefix of step names from `torch.profiler` (`torch/profiler/profiler.py`).
 pub(crate) const PROFILER_STEP: &str = "ProfilerStep#";
 
-/// The names that steps of a trace have.
+/// Names of a trace's steps.
 pub(crate) struct StepNames<'t>(FxHashSet<&'t str>);
 
 impl<'t> StepNames<'t> {
     pub(crate) fn new(steps: &'t [StepTime]) -> StepNames<'t> {
-        // Of several with one name the first has the name itself, the others a number behind it.
+        // If several steps share a name, the first keeps it and the others get a number appended.
         StepNames(steps.iter().map(|step| &step.name[..]).collect())
     }
 
-    /// Whether a range of this name is a step.
+    /// Returns true if a range of this name is a step.
     pub(crate) fn contains(&self, name: &str) -> bool {
-        // Steps of the profiler that are none of the analysis are still no work of their own.
+        // Steps of the profiler that the analysis ignores are still not work of their own.
         name.starts_with(PROFILER_STEP) || self.0.contains(name)
     }
 }
 
-/// What the names of a trace's ops say. A trace has millions of ops of some hundred names, and
-/// detectors ask about each op and those around it.
+/// Classes of a trace's op names. A trace has millions of ops with some hundred names, and
+/// detectors ask about each op and its parents.
 pub(crate) struct OpNameKinds {
-    /// Per name; `None` where no op has it.
+    /// Class per name; `None` if no op has the name.
     kinds: Vec<Option<OpNameKind>>,
 }
 
@@ -119,7 +118,7 @@ struct OpNameKind {
 }
 
 impl OpNameKinds {
-    /// O(ops + names).
+    /// Classifies the names. O(ops + names).
     pub(crate) fn new(device: &DeviceTrace, steps: &StepNames<'_>) -> OpNameKinds {
         let mut kinds = vec![None; device.names.count()];
         for name in &device.ops.name {
@@ -134,19 +133,20 @@ impl OpNameKinds {
         OpNameKinds { kinds }
     }
 
-    /// Whether ops of this name fetch input.
+    /// Returns true if ops of this name fetch input.
     pub(crate) fn is_input(&self, name: NameId) -> bool {
         self.kinds[name.index()].is_some_and(|kind| kind.is_input)
     }
 
-    /// Whether ops of this name are steps.
+    /// Returns true if ops of this name are steps.
     pub(crate) fn is_step(&self, name: NameId) -> bool {
         self.kinds[name.index()].is_some_and(|kind| kind.is_step)
     }
 }
 
-/// What a step does outside of its ops and annotations: the gaps of a step bear its name.
+/// Name for a step's time outside of its ops and annotations; the gaps of a step bear the step's
+/// name.
 pub(crate) const BETWEEN_OPS: &str = "between ops";
 
-/// Work of a thread that the program gave it and waits for, of which no op tells.
+/// Name for work of a thread that the program waits for, but that no op covers.
 pub(crate) const ANOTHER_THREAD: &str = "another thread";

@@ -1,4 +1,4 @@
-//! What recording itself took.
+//! Detects the overhead of the recording itself.
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
 use crate::covered_time::CoveredTime;
@@ -11,7 +11,7 @@ use etlink_model::{AuxiliaryKind, NodeIdx};
 use etlink_replay::GraphEdits;
 use std::collections::BTreeMap;
 
-/// `overhead` rows of the profiler, inside of the calls that they ran in.
+/// Finds the profiler's `overhead` rows, within the calls that they ran in.
 pub(crate) fn profiler_overhead(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let events = &view.trace.device.auxiliary;
     let mut spans = vec![];
@@ -48,8 +48,8 @@ pub(crate) fn profiler_overhead(view: &RankView<'_>) -> Vec<CauseCandidate> {
     vec![view.candidate(CauseKind::ProfilerOverhead, subject, edits, evidence)]
 }
 
-/// The rows do not say on which thread the profiler worked: CUPTI does so inside of the calls of
-/// the program, so it is the thread that is in one.
+/// Takes the overhead out of calls. The rows do not show the profiler's thread, but CUPTI works
+/// within the program's calls, so it is a thread that is in a call.
 fn take_from_calls(view: &RankView<'_>, covered: &CoveredTime) -> GraphEdits {
     let mut edits = GraphEdits::default();
     let threads = view.of_thread.iter().zip(&view.launched);

@@ -1,10 +1,10 @@
-//! Stretches of threads that are taken out together.
+//! Spans of threads that are removed together.
 
 use crate::host_span::HostSpan;
 use crate::view::RankView;
 use etlink_replay::GraphEdits;
 
-/// Spans without overlap, in order of thread and time.
+/// Merges overlapping spans, and sorts them by thread and time.
 pub(crate) fn merge_spans(spans: &mut Vec<HostSpan>) {
     spans.sort_unstable();
     spans.dedup_by(|span, before| {
@@ -16,7 +16,7 @@ pub(crate) fn merge_spans(spans: &mut Vec<HostSpan>) {
     });
 }
 
-/// Takes out what threads do in any of these spans, each slice once.
+/// Removes the work of threads in these spans, each slice once.
 // An op that launches thousands of rows is the span of each of them.
 pub(crate) fn remove_spans(view: &RankView<'_>, spans: &mut Vec<HostSpan>, edits: &mut GraphEdits) {
     merge_spans(spans);

@@ -1,4 +1,4 @@
-//! What a process does for the first time: contexts, libraries, modules of kernels, compilation.
+//! Detects one-time work of a process: contexts, libraries, kernel modules, compilation.
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
 use crate::detect::names::{
@@ -15,37 +15,39 @@ use etlink_replay::GraphEdits;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
-/// A first call that takes this many times as long as the median of later ones of its name did more
-/// than they.
+/// Minimum ratio of a first call to the median of later calls of its name at which it did extra
+/// work.
 const FIRST_FACTOR: i64 = 10;
 
-/// So many calls of a name can belong to the start, one after the other: autotuning and libraries take
-/// more than one, and `torch.compile` compiles again for dynamic shapes.
+/// Most consecutive calls of a name that can belong to the start: autotuning and libraries take
+/// several, and `torch.compile` recompiles for dynamic shapes.
 const MOST_FIRST: usize = 3;
 
-/// A part of a call that is smaller is not what it is mostly in.
+/// Minimum share of a call at which a part counts as its main part.
 const HALF: f64 = 0.5;
 
-/// With fewer calls behind those nothing tells what is usual.
+/// Fewest later calls from which a usual time can be derived.
 const LEAST_LATER: usize = 3;
 
-/// Shorter first calls are noise, ns.
+/// Shortest first call considered, in ns: shorter ones are noise.
 const LEAST_FIRST_NS: i64 = 1_000_000;
 
-/// The first runtime call of a process makes the context of the device, which takes longer, ns.
-// The driver makes it lazily: https://docs.nvidia.com/cuda/cuda-c-programming-guide, Initialization.
+/// Minimum duration of a first runtime call that creates the device's context, in ns.
+// The driver creates it lazily: https://docs.nvidia.com/cuda/cuda-c-programming-guide,
+// Initialization.
 const LEAST_CONTEXT_NS: i64 = 20_000_000;
 
-/// A first step with this many times the allocation of a usual one fills the allocator's cache.
+/// Minimum ratio of the first step's allocations to the usual ones at which it fills the
+/// allocator's cache.
 const MORE_ALLOCATION: i64 = 2;
 
-/// What belongs to the start of the process. O(ops + calls) the first time.
+/// Returns the calls that belong to the start of the process. O(ops + calls) on first use.
 pub(crate) fn start_up<'v, 't>(view: &'v RankView<'t>) -> &'v StartUp<'t> {
     view.first_calls.get_or_init(|| StartUp::new(view))
 }
 
 impl<'t> StartUp<'t> {
-    /// O(ops + calls).
+    /// Finds the calls of the start. O(ops + calls).
     pub(crate) fn new(view: &RankView<'t>) -> StartUp<'t> {
         let outermost = outermost_ops(view);
         let mut start_up = StartUp {
@@ -65,7 +67,7 @@ impl<'t> StartUp<'t> {
         start_up
     }
 
-    /// Ops whose first calls took far longer than later ones, and ranges of the compiler.
+    /// Adds ops whose first calls took far longer than later ones, and ranges of the compiler.
     fn add_ops(&mut self, view: &RankView<'t>, outermost: &[OpIdx]) -> Vec<bool> {
         let mut is_first = vec![false; outermost.len()];
         let mut by_name: FxHashMap<&str, Vec<OpIdx>> = FxHashMap::default();
@@ -73,7 +75,7 @@ impl<'t> StartUp<'t> {
         let context = context_op(view, outermost);
         for (op, outer) in (0..).map(OpIdx).zip(outermost) {
             let name = view.op_name(op);
-            // Input and collectives wait for others, the first time as well as later.
+            // Input and collectives wait for others, at any time.
             if *outer != op || view.is_input_op(op) || is_communication_op(name) {
                 continue;
             }
@@ -97,7 +99,8 @@ impl<'t> StartUp<'t> {
             let usual_ns = later.map(median_ns);
             let mut starts = true;
             let compiles = is_compile_range(name);
-            // Without a device a long first op is as well a page fault or another program.
+            // Without a device, a long first op may just as well be a page fault or another
+            // program.
             if !compiles && !view.window.has_device {
                 continue;
             }
@@ -109,7 +112,7 @@ impl<'t> StartUp<'t> {
                     place,
                     usual_ns: if !compiles { usual_ns } else { None },
                 };
-                // One that is as usual ends the start.
+                // A call of usual duration ends the start.
                 starts &= place < most_first
                     && usual_ns.is_some_and(|usual| is_first_call(&first, usual));
                 if starts || compiles || context == Some(*op) {
@@ -121,7 +124,7 @@ impl<'t> StartUp<'t> {
         is_first
     }
 
-    /// The same of calls that lie in no op, and what allocators get before anything repeats.
+    /// Adds first calls outside of ops, and calls to the allocator before anything repeats.
     fn add_calls(&mut self, view: &RankView<'t>) {
         let calls = &view.trace.device.calls;
         let mut by_name: BTreeMap<&str, Vec<CallIdx>> = BTreeMap::new();
@@ -163,7 +166,7 @@ impl<'t> StartUp<'t> {
                 place: 0,
                 usual_ns: Some(usual),
             };
-            // A wait lasts as long as the device works: that its first is long says nothing.
+            // A wait lasts as long as the device works: a long first wait shows nothing.
             if !is_synchronisation(name) && is_first_call(&first, usual) {
                 self.calls.push(first);
             }
@@ -176,13 +179,13 @@ fn is_first_call(first: &FirstCall<'_>, usual_ns: i64) -> bool {
     took >= LEAST_FIRST_NS && took >= usual_ns.saturating_mul(FIRST_FACTOR)
 }
 
-/// Per op, the outermost op around it that is no annotation, or itself. The compiler's ranges are
-/// annotations and count like ops.
+/// Returns, for each op, the outermost op around it that is not an annotation, or the op itself.
+/// The compiler's ranges are annotations, but count as ops.
 fn outermost_ops(view: &RankView<'_>) -> Vec<OpIdx> {
     let annotations = &view.trace.device.ops.annotation;
     let mut outermost: Vec<OpIdx> = Vec::with_capacity(view.trace.op_parent.len());
     for (op, parent) in (0..).map(OpIdx).zip(&view.trace.op_parent) {
-        // Ops are in order of their starts, so that parents come before their children.
+        // Ops are in order of their starts, so parents come before their children.
         let around = outermost.get(parent.index()).copied();
         let around = around.unwrap_or(OpIdx::NONE);
         let is_op = !annotations[op.index()] || is_compile_range(view.op_name(op));
@@ -194,7 +197,8 @@ fn outermost_ops(view: &RankView<'_>) -> Vec<OpIdx> {
     outermost
 }
 
-/// The outermost op of the first runtime call, where that call makes the device's context.
+/// Returns the outermost op around the first runtime call, if that call creates the device's
+/// context.
 fn context_op(view: &RankView<'_>, outermost: &[OpIdx]) -> Option<OpIdx> {
     let calls = &view.trace.device.calls;
     let first = (0..calls.len()).min_by_key(|call| calls.start[*call])?;
@@ -207,14 +211,15 @@ fn context_op(view: &RankView<'_>, outermost: &[OpIdx]) -> Option<OpIdx> {
     }
 }
 
-/// From when on allocator calls are those of a program that repeats itself, ns.
+/// Returns the time from which allocator calls belong to a repeating program, in ns.
 fn first_repeat(view: &RankView<'_>) -> i64 {
     let steps = &view.analysis.steps;
     let (Some(first), second) = (steps.first(), steps.get(1)) else {
         return i64::MAX;
     };
     let Some(second) = second else {
-        // The profiler numbers steps from 0: others came before this one, if unrecorded.
+        // The profiler numbers steps from 0: a higher number means that earlier steps ran
+        // unrecorded.
         let number = view.profiler_step_number(&first.name);
         return match number {
             Some(1..) => i64::MIN,
@@ -234,7 +239,7 @@ fn first_repeat(view: &RankView<'_>) -> i64 {
         }
     }
     let usual = median_ns(&mut of_step[1..]);
-    // What each step allocates the first allocates for the same reason.
+    // Allocations that every step makes do not belong to the start.
     if of_step[0] > usual.saturating_mul(MORE_ALLOCATION) {
         second.start_ns
     } else {
@@ -242,7 +247,7 @@ fn first_repeat(view: &RankView<'_>) -> i64 {
     }
 }
 
-/// Everything that the process does for the first time, as one cause.
+/// Makes one cause of all one-time work of the process.
 pub(crate) fn first_calls(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let calls = &start_up(view).calls;
     let Some(longest) = calls.iter().max_by_key(|first| first.excess_ns()) else {
@@ -282,8 +287,8 @@ pub(crate) fn first_calls(view: &RankView<'_>) -> Vec<CauseCandidate> {
     vec![view.candidate(CauseKind::FirstCall, longest.name, edits, evidence)]
 }
 
-/// The first row of a stream waits for something before the recording as far as the trace shows.
-/// Launched during the start, it waits for the start.
+/// Frees the first row of each stream if it was launched during the start. The trace shows it
+/// waiting for something before the recording, but it waits for the start.
 fn free_streams(view: &RankView<'_>, calls: &[FirstCall<'_>], edits: &mut GraphEdits) {
     let Some(begin) = calls.iter().map(|first| first.span.start).min() else {
         return;
@@ -302,7 +307,7 @@ fn free_streams(view: &RankView<'_>, calls: &[FirstCall<'_>], edits: &mut GraphE
     }
 }
 
-/// What a first call is longest in, and its share of the call.
+/// Returns the longest part of a first call, and its share of the call.
 fn longest_part(view: &RankView<'_>, first: &FirstCall<'_>) -> Option<(String, f64)> {
     let mut by_name: BTreeMap<&str, i64> = BTreeMap::new();
     for node in view.nodes_in(first.span) {

@@ -1,4 +1,4 @@
-//! Steps that are unlike the others.
+//! Detects steps that differ from the others.
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
 use crate::kind::CauseKind;
@@ -10,20 +10,21 @@ use etlink_model::NodeIdx;
 use etlink_replay::GraphEdits;
 use std::collections::BTreeMap;
 
-/// With fewer steps nothing tells which of them is the odd one.
+/// Fewest steps among which one can be called odd.
 const LEAST_STEPS: usize = 3;
 
-/// A first step that is longer than this many others is odd.
+/// Minimum ratio of the first step to the usual one at which it is odd.
 const ODD_FACTOR: f64 = 1.3;
 
-/// What takes longer than this many times as long in the first step is part of the reason.
+/// Minimum ratio of work in the first step to the usual work at which it is part of the reason.
 const LONGER: f64 = 1.5;
 
 /// Work of one name, per step.
 #[derive(Default)]
 struct StepWork {
-    /// Steps and times, ns; a step may occur more than once, and one without such work does not.
-    // A place for each step would be names x steps of memory.
+    /// Steps and times, in ns. A step may occur more than once; steps without such work are
+    /// missing.
+    // A slot per step would take names x steps of memory.
     times: Vec<(usize, i64)>,
     /// Nodes of the first step.
     first: Vec<NodeIdx>,
@@ -37,7 +38,7 @@ impl StepWork {
         }
     }
 
-    /// The time in the first step, and the median of all others.
+    /// Returns the time in the first step, and the median of all others.
     fn first_and_usual(&mut self, steps: usize) -> (i64, i64) {
         self.times.sort_unstable_by_key(|(step, _)| *step);
         self.times.dedup_by(|(step, ns), (before, sum)| {
@@ -54,7 +55,7 @@ impl StepWork {
             .collect();
         let first = self.times.first().filter(|(step, _)| *step == 0);
         let first = first.map_or(0, |(_, ns)| *ns);
-        // The other steps have 0, the least of times: the middle of all lies that much lower.
+        // The missing steps count as 0, the smallest time, which shifts the median down.
         let count = steps.saturating_sub(1);
         let without = count.saturating_sub(others.len());
         others.sort_unstable();
@@ -74,15 +75,15 @@ impl StepWork {
     }
 }
 
-/// What the first step does longer than the others.
+/// Finds work that takes longer in the first step than in the others.
 pub(crate) fn first_step(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let steps = &view.analysis.steps;
     let Some((first, others)) = steps.split_first() else {
         return vec![];
     };
-    // What the recording cut tells nothing of a usual step.
+    // Steps truncated by the recording do not show the usual length.
     let mut lengths: Vec<i64> = counted_steps(others).map(|step| step.duration_ns).collect();
-    // A median: one more odd step does not hide the first.
+    // A median, so that one more odd step does not hide the first.
     let usual = median_ns(&mut lengths);
     let is_odd = first.duration_ns as f64 > ODD_FACTOR * usual as f64;
     if lengths.len() + 1 < LEAST_STEPS || first.excluded.is_some() || !is_odd {
@@ -92,13 +93,13 @@ pub(crate) fn first_step(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let mut worst: Option<(i64, &str)> = None;
     let mut excess_ns = 0;
     for ((_, name), mut work) in work_by_step(view) {
-        // What the first step does not do cannot be what it does longer.
+        // Work that the first step lacks cannot make it longer.
         if work.first.is_empty() {
             continue;
         }
         let (first_ns, usual) = work.first_and_usual(steps.len());
         let excess = first_ns.saturating_sub(usual);
-        // What all steps do alike is no warm-up, however long it is.
+        // Work common to all steps is no warm-up, however long it is.
         if (first_ns as f64) <= LONGER * usual as f64 || excess <= 0 {
             continue;
         }
@@ -109,7 +110,7 @@ pub(crate) fn first_step(view: &RankView<'_>) -> Vec<CauseCandidate> {
         let factor = usual as f64 / first_ns as f64;
         for node in work.first {
             edits.scaled.push((node, factor));
-            // What no other step does waits for nothing in them, either.
+            // Work that no other step has does not wait there, either.
             if usual == 0 {
                 view.free_node(node, &mut edits);
             }
@@ -130,7 +131,7 @@ pub(crate) fn first_step(view: &RankView<'_>) -> Vec<CauseCandidate> {
     vec![view.candidate(CauseKind::FirstStep, name, edits, evidence)]
 }
 
-/// The time of each name in each step: of the host by when it ran, of devices by their launches.
+/// Returns the time of each name in each step: host work by its time, device work by its launch.
 fn work_by_step<'t>(view: &RankView<'t>) -> BTreeMap<(bool, &'t str), StepWork> {
     let trace = view.trace;
     let begins: Vec<i64> = view

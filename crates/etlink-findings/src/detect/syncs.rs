@@ -1,4 +1,4 @@
-//! Calls that stand still until the device has got somewhere.
+//! Detects calls that block until the device reaches some point.
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
 use crate::detect::communication::{communication_name, communication_waited_for};
@@ -17,7 +17,7 @@ use etlink_model::{CallIdx, NodeIdx, OpIdx};
 use etlink_replay::GraphEdits;
 use std::collections::BTreeMap;
 
-/// Ops that read one number back.
+/// Ops that read a single number back.
 const SCALAR_OPS: [&str; 4] = [
     "aten::item",
     "aten::_local_scalar_dense",
@@ -36,24 +36,25 @@ const SHAPE_OPS: [&str; 7] = [
     "aten::nonzero_numpy",
 ];
 
-/// A wait that is over sooner is not told from the call itself, ns: a wait's return takes as long.
+/// Shortest wait considered, in ns: a shorter one cannot be distinguished from the call, whose
+/// return takes as long.
 const LEAST_WAIT_NS: i64 = 10_000;
 
-/// What made a thread wait, by the ops around and by the call.
+/// Returns the cause of a thread's wait, from the surrounding ops and the call.
 fn cause_of(view: &RankView<'_>, sync: &HostSync) -> Option<(CauseKind, String, Option<OpIdx>)> {
     let mut scalar = None;
     for op in view.op_and_parents(sync.op) {
         let name = view.op_name(op);
-        // `nonzero` reads its size by a copy and a synchronisation of its own: the op says why.
+        // `nonzero` reads its size with its own copy and synchronization: the op is the reason.
         if SHAPE_OPS.contains(&name) {
             return Some((CauseKind::DynamicShape, name.to_owned(), Some(op)));
         }
         if SCALAR_OPS.contains(&name) {
-            // `aten::equal` calls `aten::item`, which calls `_local_scalar_dense`: the outermost
-            // is what the program asked for.
+            // `aten::equal` calls `aten::item`, which calls `_local_scalar_dense`: the program
+            // called the outermost op.
             scalar = Some(op);
         }
-        // Waits inside of the loader belong to the loader.
+        // Waits within the data loader belong to the loader.
         if view.is_input_op(op) {
             return None;
         }
@@ -61,15 +62,15 @@ fn cause_of(view: &RankView<'_>, sync: &HostSync) -> Option<(CauseKind, String, 
     if let Some(op) = scalar {
         return Some((CauseKind::ScalarRead, view.op_name(op).to_owned(), scalar));
     }
-    // A slice that is no call waits for another thread that waits: the call there is told.
+    // A slice that is not a call waits for another waiting thread, whose call is reported instead.
     let call = sync.call?;
     let name = view.call_name(call);
-    // `cudaFree` waits for the device, too, and counts with the calls of the allocator.
+    // `cudaFree` waits for the device too, and counts as a call of the allocator.
     if is_allocator_call(name) {
         return None;
     }
     if pageable_copy(view, sync).is_some() {
-        // The copy is behind a collective, and the wait is that for the other ranks.
+        // The copy is queued behind a collective, so this is a wait for the other ranks.
         if communication_waited_for(view, sync).is_some() {
             return None;
         }
@@ -79,7 +80,7 @@ fn cause_of(view: &RankView<'_>, sync: &HostSync) -> Option<(CauseKind, String, 
     is_synchronisation(name).then(|| (CauseKind::ExplicitSync, name.to_owned(), None))
 }
 
-/// What copies: the innermost op, else the call.
+/// Names the source of a copy: the innermost op, else the call.
 fn copy_name<'t>(view: &RankView<'t>, op: Option<OpIdx>, call: CallIdx) -> &'t str {
     let op = view
         .op_and_parents(op)
@@ -87,7 +88,7 @@ fn copy_name<'t>(view: &RankView<'t>, op: Option<OpIdx>, call: CallIdx) -> &'t s
     op.map_or_else(|| view.call_name(call), |op| view.op_name(op))
 }
 
-/// The waits of a kind, as one cause: the same helps in all of its ops and calls.
+/// Makes one cause of all waits of a kind: the same remedy helps in all ops and calls.
 fn syncs_of_kind(view: &RankView<'_>, kind: CauseKind) -> Vec<CauseCandidate> {
     let group = waits_of_kind(view, kind);
     group.into_candidate(view, kind).into_iter().collect()
@@ -110,28 +111,28 @@ fn waits_of_kind(view: &RankView<'_>, kind: CauseKind) -> SyncGroup {
 #[derive(Default)]
 struct SyncGroup {
     edits: GraphEdits,
-    /// The waits of each op or call, ns.
+    /// Wait time per op or call, in ns.
     by_subject: BTreeMap<String, i64>,
-    /// Ops that go with their waits; one op can wait many times.
+    /// Ops to remove with their waits; one op can wait many times.
     spans: Vec<HostSpan>,
     waits: Vec<i64>,
-    /// How long the copies themselves ran that were waited for, ns.
+    /// Duration of the awaited copies themselves, in ns.
     copied_ns: i64,
-    /// How long was waited for communication, ns.
+    /// Time spent waiting for communication, in ns.
     communicated_ns: i64,
-    /// The communication that was waited for longest, and for how long.
+    /// Longest wait for a communication, in ns, and that communication.
     communication: Option<(i64, NodeIdx)>,
-    /// The longest.
+    /// The longest wait.
     longest: Option<LongestWait>,
     lines: PythonLines,
 }
 
-/// The longest wait of several.
+/// The longest of several waits.
 struct LongestWait {
     ns: i64,
-    /// When it began, ns.
+    /// Start of the wait, in ns.
     begun: i64,
-    /// The node that it is part of, or that comes next.
+    /// Node that the wait belongs to, or the next one.
     node: NodeIdx,
 }
 
@@ -156,10 +157,10 @@ impl SyncGroup {
             let waited = (sync.waited_ns, node);
             self.communication = self.communication.max(Some(waited));
         }
-        // Where nothing is read back, the op and its copy go with the wait.
+        // If nothing is read back, the op and its copy go with the wait.
         if let Some(op) = read.filter(|op| SCALAR_OPS.contains(&view.op_name(*op))) {
             self.spans.push(view.op_span(op));
-        // The rest of a synchronising call is nothing but the return from it.
+        // The rest of a synchronizing call is only the return from it.
         } else if read.is_none() {
             self.edits.removed.push(sync.node);
         }
@@ -176,7 +177,7 @@ impl SyncGroup {
         self.copied_ns = view.row_ns(launched.row).saturating_add(self.copied_ns);
     }
 
-    /// Notes a wait. One that is over at once is a call like any other, and is not counted.
+    /// Adds a wait. A wait that ends at once is ignored, since it looks like any other call.
     fn note(&mut self, subject: String, wait: HostSpan, node: NodeIdx) {
         let ns = wait.end.saturating_sub(wait.start);
         if ns < LEAST_WAIT_NS {
@@ -225,7 +226,7 @@ impl SyncGroup {
     }
 }
 
-/// The nearest user annotation around an op that is no step.
+/// Returns the nearest user annotation around an op that is not a step.
 fn outer_range(view: &RankView<'_>, op: Option<OpIdx>, subject: &str) -> Option<String> {
     let annotations = &view.trace.device.ops.annotation;
     let mut around = view.op_and_parents(op);
@@ -236,17 +237,17 @@ fn outer_range(view: &RankView<'_>, op: Option<OpIdx>, subject: &str) -> Option<
     Some(view.op_name(found).to_owned())
 }
 
-/// `.item()` and its like.
+/// Finds reads of scalars, such as `.item()`.
 pub(crate) fn scalar_reads(view: &RankView<'_>) -> Vec<CauseCandidate> {
     syncs_of_kind(view, CauseKind::ScalarRead)
 }
 
-/// `nonzero` and its like.
+/// Finds results of dynamic size, such as from `nonzero`.
 pub(crate) fn dynamic_shapes(view: &RankView<'_>) -> Vec<CauseCandidate> {
     syncs_of_kind(view, CauseKind::DynamicShape)
 }
 
-/// Copies of memory that is not pinned.
+/// Finds copies of pageable memory.
 pub(crate) fn pageable_copies(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let mut group = waits_of_kind(view, CauseKind::PageableCopy);
     for launched in view.launched.iter().flatten() {
@@ -265,12 +266,12 @@ pub(crate) fn pageable_copies(view: &RankView<'_>) -> Vec<CauseCandidate> {
     candidate.into_iter().collect()
 }
 
-/// `torch.cuda.synchronize()` and its like.
+/// Finds explicit synchronization, such as `torch.cuda.synchronize()`.
 pub(crate) fn explicit_syncs(view: &RankView<'_>) -> Vec<CauseCandidate> {
     syncs_of_kind(view, CauseKind::ExplicitSync)
 }
 
-/// `cudaMalloc` and `cudaFree` while steps run.
+/// Finds `cudaMalloc` and `cudaFree` during steps.
 pub(crate) fn allocator_calls(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let calls = &view.trace.device.calls;
     let mut edits = GraphEdits::default();
@@ -279,9 +280,10 @@ pub(crate) fn allocator_calls(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let mut lines = PythonLines::default();
     for call in 0..calls.len() {
         let start = calls.start[call].0;
-        // Before the first step and behind the last, allocating is part of beginning and ending.
+        // Allocations before the first step and after the last belong to start and end.
         let is_inside = start >= view.span.0 && start < view.span.1;
-        // What the first call of an op gets is part of that, also where no second step shows it.
+        // Allocations in the first call of an op belong to that call, even if no second step shows
+        // this.
         let op = view.trace.call_op[call].get();
         let is_first = op.is_some_and(|op| start_up(view).has_op(op));
         let is_repeated = !is_first && !start_up(view).has_allocation(start);

@@ -11,7 +11,7 @@ fn communications(trace: &LinkedTrace) -> impl Iterator<Item = NodeIdx> {
     let nodes = trace.nodes.indices();
     nodes.filter(|index| {
         let node = trace.nodes.get(*index);
-        // A wait in which a thread was blocked for a communication is the rest of that.
+        // A wait in which a thread blocked for a communication is the rest of that communication.
         let waits = || {
             trace
                 .host_comm(&node)
@@ -21,7 +21,7 @@ fn communications(trace: &LinkedTrace) -> impl Iterator<Item = NodeIdx> {
     })
 }
 
-/// What the traces say of each.
+/// Returns the record of each communication.
 fn records(trace: &LinkedTrace) -> impl Iterator<Item = (NodeIdx, CollectiveRef<'_>)> {
     communications(trace).filter_map(|index| {
         let node = trace.nodes.get(index);
@@ -30,7 +30,7 @@ fn records(trace: &LinkedTrace) -> impl Iterator<Item = (NodeIdx, CollectiveRef<
     })
 }
 
-/// Communication takes no time. Ranks still meet.
+/// Lets communication take no time. Ranks still meet.
 pub(super) fn hide_all(trace: &LinkedTrace) -> Result<GraphEdits, String> {
     let scaled: Vec<(NodeIdx, f64)> = communications(trace).map(|node| (node, 0.0)).collect();
     if scaled.is_empty() {
@@ -42,18 +42,18 @@ pub(super) fn hide_all(trace: &LinkedTrace) -> Result<GraphEdits, String> {
     })
 }
 
-/// Transfers of a kind and group, between the same ranks.
+/// Returns the class of a transfer: its kind and group.
 fn class(collective: &CollectiveRef<'_>) -> TransferClass {
     let record = &collective.record;
     let [name, desc] = [record.group_name, record.group_desc].map(|id| collective.names.get(id));
     TransferClass {
         kind: collective.kind(),
-        // Groups of a mesh's dimension share a description, and have names of their own.
+        // Groups of a mesh dimension share a description, but have individual names.
         group: [name, desc][usize::from(name.is_empty())].to_owned(),
     }
 }
 
-/// The larger of input and output; 0 where it is not known.
+/// Returns the larger of input and output, in bytes; 0 if unknown.
 fn message_bytes(collective: &CollectiveRef<'_>) -> u64 {
     let record = &collective.record;
     let element = dtype_bytes(collective.names.get(record.dtype)).unwrap_or(0);
@@ -61,8 +61,8 @@ fn message_bytes(collective: &CollectiveRef<'_>) -> u64 {
     elements.saturating_mul(element)
 }
 
-/// Collectives of all ranks take what a ring of another size takes for the same bytes, and their
-/// latency goes by the depth of a tree: NCCL sends small messages that way.
+/// Changes the number of ranks in collectives of all ranks: the size-dependent time scales as in a
+/// ring, the latency with the depth of a tree, as NCCL sends small messages.
 pub(super) fn change_ranks(trace: &LinkedTrace, ranks: u64) -> Result<RankAnswer, String> {
     let world = trace
         .report
@@ -96,7 +96,7 @@ pub(super) fn change_ranks(trace: &LinkedTrace, ranks: u64) -> Result<RankAnswer
     Ok(answer)
 }
 
-/// What bytes take of the communication of a group is so many times as quick.
+/// Divides the size-dependent time of a group's communication by `factor`.
 pub(super) fn change_bandwidth(
     trace: &LinkedTrace,
     group: &str,

@@ -1,4 +1,4 @@
-//! Another device, by the peaks of both.
+//! Questions about another device, answered from the peaks of both devices.
 
 use etlink_analyze::{DevicePeaks, Precision};
 use etlink_link::roofline::{RooflineWork, op_types, op_work, row_work};
@@ -6,7 +6,7 @@ use etlink_link::{LinkedTrace, NodeKind};
 use etlink_model::RowKind;
 use etlink_replay::GraphEdits;
 
-/// Kernels take what the other device's peaks make of them.
+/// Scales kernels to the time that the other device's peaks allow.
 pub(super) fn change_device(trace: &LinkedTrace, name: &str) -> Result<GraphEdits, String> {
     let rows = &trace.device.rows;
     let peaks = |name: &str| DevicePeaks::find(name, None);
@@ -25,7 +25,7 @@ pub(super) fn change_device(trace: &LinkedTrace, name: &str) -> Result<GraphEdit
             continue;
         };
         let at = row.index();
-        // Communication goes by links, copies from and to the host by its bus.
+        // Communication depends on links, and copies from and to the host on the bus.
         if node.kind == NodeKind::Collective || rows.kind[at] != RowKind::Kernel {
             continue;
         }
@@ -40,7 +40,7 @@ pub(super) fn change_device(trace: &LinkedTrace, name: &str) -> Result<GraphEdit
             }
             None => None,
         };
-        // Of unknown work most is element by element, which memory bounds.
+        // Most kernels of unknown work are elementwise and memory-bound.
         edits
             .scaled
             .push((index, ratio.unwrap_or(own_memory / other_memory)));
@@ -58,14 +58,15 @@ fn unknown_device(name: &str) -> String {
     )
 }
 
-/// By the roof: what takes longer, to compute or to move.
+/// Returns the roofline's time: to compute or to move the data, whichever is longer.
 fn least_seconds(work: &RooflineWork, tflops: f64, gb_per_s: f64) -> f64 {
     let compute = work.operations as f64 / (tflops * 1e12);
     let memory = work.bytes as f64 / (gb_per_s * 1e9);
     compute.max(memory)
 }
 
-/// By the types of an op's inputs. Devices that have them use TF32 units for fp32 only if asked to.
+/// Returns the precision of an op from its input types. Devices with TF32 units use them for fp32
+/// only on request.
 fn precision(types: &str) -> Precision {
     let lower = types.to_ascii_lowercase();
     let names = [

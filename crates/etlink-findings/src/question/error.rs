@@ -1,35 +1,35 @@
-//! Why a question is none, or has no answer.
+//! Errors of invalid or unanswerable questions.
 
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_model::advice;
 use std::borrow::Cow;
 use std::fmt;
 
-/// Why a question is none, or has no answer.
+/// Error of an invalid or unanswerable question.
 #[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub enum QuestionError {
-    /// There is no such question.
+    /// There is no question of this name.
     Unknown(String),
-    /// What stands behind its name is wrong.
+    /// The value of the question is invalid.
     BadValue {
-        /// The question.
+        /// Name of the question.
         question: String,
-        /// What was expected.
+        /// Description of a valid value.
         expected: Cow<'static, str>,
     },
-    /// The trace does not say what is needed.
+    /// The trace lacks the necessary data.
     NoAnswer(String),
-    /// What was given does not say what is needed, and something else does.
+    /// The input lacks the necessary data, but another input has it.
     OtherInput {
-        /// What is wrong with it.
+        /// Reason why the input does not suffice.
         why: Cow<'static, str>,
-        /// What to give instead.
+        /// Advice on the input to use instead.
         remedy: Cow<'static, str>,
     },
 }
 
 impl QuestionError {
-    /// What the user can do.
+    /// Returns advice for the user, if there is any.
     pub fn remedy(&self) -> Option<String> {
         match self {
             QuestionError::OtherInput { remedy, .. } => Some(remedy.clone().into_owned()),
@@ -61,6 +61,6 @@ impl fmt::Display for QuestionError {
 
 impl std::error::Error for QuestionError {}
 
-/// All of them, as people write them.
+/// List of all questions, as they are typed.
 pub const QUESTIONS: &str = "graphs, fuse=REGEX, no-input-wait, no-sync, overlap-comm, ranks=N, \
     bandwidth=GROUP:X, device=NAME, straggler=RANK";

@@ -1,4 +1,4 @@
-//! Questions about threads: what they launch, fetch and wait for.
+//! Questions about threads: their launches, input, and waits.
 
 use crate::launching::{call_name, free_node, input_nodes, launching_threads, skip_launches};
 use etlink_link::{EdgeKind, LinkedTrace, NodeKind};
@@ -6,7 +6,7 @@ use etlink_model::{CallIdx, NodeIdx};
 use etlink_replay::GraphEdits;
 use regex::Regex;
 
-/// Launches of a stretch become one: that of the last.
+/// Merges the launches of a stretch into the last one.
 pub(super) fn capture_graphs(trace: &LinkedTrace) -> Result<GraphEdits, String> {
     let edits = skip_launches(trace);
     if edits.is_empty() {
@@ -15,7 +15,7 @@ pub(super) fn capture_graphs(trace: &LinkedTrace) -> Result<GraphEdits, String> 
     Ok(edits)
 }
 
-/// Kernels that follow each other become one.
+/// Merges consecutive kernels into one.
 pub(super) fn fuse_kernels(trace: &LinkedTrace, pattern: &Regex) -> Result<GraphEdits, String> {
     let mut edits = GraphEdits::default();
     let rows = &trace.device.rows;
@@ -35,7 +35,7 @@ pub(super) fn fuse_kernels(trace: &LinkedTrace, pattern: &Regex) -> Result<Graph
                 continue;
             };
             found |= is_meant(one);
-            // A kernel of another stream cannot be a part of the same one.
+            // A kernel on another stream cannot be part of the fused kernel.
             let is_one = is_meant(one) && is_meant(next) && rows.queue[one] == rows.queue[next];
             if is_one && thread.is_launching(trace, launch) {
                 thread.skip_launch(trace, launch, &mut edits);
@@ -58,9 +58,9 @@ pub(super) fn fuse_kernels(trace: &LinkedTrace, pattern: &Regex) -> Result<Graph
     }
 }
 
-/// Ranges that fetch input take no time.
+/// Lets ranges that fetch input take no time.
 pub(super) fn remove_input(trace: &LinkedTrace) -> Result<GraphEdits, String> {
-    // A thread that launches nothing can load ahead of those that do. Without a device every
+    // A thread that launches nothing can load ahead of those that do. Without a device, every
     // thread does work of its own.
     let launching = launching_threads(trace);
     let launches = |node: NodeIdx| {
@@ -80,7 +80,7 @@ pub(super) fn remove_input(trace: &LinkedTrace) -> Result<GraphEdits, String> {
     Ok(edits)
 }
 
-/// No thread waits for a device.
+/// Removes all waits of threads for a device.
 pub(super) fn remove_syncs(trace: &LinkedTrace) -> Result<GraphEdits, String> {
     let mut edits = GraphEdits::default();
     let mut launching = vec![false; trace.device.calls.name.len()];
@@ -95,7 +95,7 @@ pub(super) fn remove_syncs(trace: &LinkedTrace) -> Result<GraphEdits, String> {
         }
         let node = trace.nodes.get(index);
         let call = (node.kind == NodeKind::Runtime).then_some(node.source as usize);
-        // A launch into a full queue waits for room, not for a result.
+        // A launch into a full queue waits for a slot, not for a result.
         let is_launch = call.is_some_and(|call| launching[call] && !copies(trace, call));
         if !is_launch {
             edits.freed.push((index, EdgeKind::HostWait));
@@ -104,7 +104,7 @@ pub(super) fn remove_syncs(trace: &LinkedTrace) -> Result<GraphEdits, String> {
             }
         }
     }
-    // What else a call does is to ask for the wait and to return from it.
+    // The rest of such a call only requests the wait and returns from it.
     for index in trace.nodes.indices() {
         let node = trace.nodes.get(index);
         if node.kind == NodeKind::Runtime && waiting[node.source as usize] {

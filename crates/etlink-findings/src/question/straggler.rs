@@ -1,4 +1,4 @@
-//! A rank that is slower than the others, made like them.
+//! Makes a slower rank like the others.
 
 use super::error::QuestionError;
 use etlink_model::{GlobalRank, NodeIdx};
@@ -6,16 +6,15 @@ use etlink_replay::{GraphEdits, LabelSource, ReplayGraph, ReplayKind};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
-/// What a rank does of one name.
+/// Work of one name on a rank.
 #[derive(Default)]
 struct NameTime {
     nodes: Vec<NodeIdx>,
     time_ns: i64,
 }
 
-/// What `rank` does takes as long as on the median of the other ranks, name by name: work of hosts and
-/// devices, without communication. What it does more often than others is no cause that goes.
-/// O(nodes).
+/// Scales the work of `rank` to the median time of the other ranks, name by name: work of hosts and
+/// devices, without communication. Work that the rank does more often than others stays. O(nodes).
 ///
 /// # Errors
 /// There is no such rank, or no other.
@@ -57,7 +56,7 @@ pub fn straggler_edits(
         let others = by_rank.iter().filter(|(other, _)| **other != rank);
         let mut means: Vec<f64> = others.map(|(_, time)| time.mean_ns()).collect();
         means.sort_by(f64::total_cmp);
-        // The lower one of two in the middle: half of the ranks are at least as quick.
+        // The lower of two middle values: half of the ranks are at least as fast.
         let Some(median) = means.get(means.len().saturating_sub(1) / 2) else {
             continue;
         };
@@ -66,7 +65,7 @@ pub fn straggler_edits(
             .scaled
             .extend(own.nodes.iter().map(|node| (*node, factor)));
     }
-    // The table is in no order of its own.
+    // The hash map has no defined order.
     edits.scaled.sort_by_key(|(node, _)| *node);
     Ok(edits)
 }

@@ -1,31 +1,31 @@
-//! What a collective takes by its size, learned from all of its kind and group.
+//! Cost of a collective by its size, fitted to all collectives of its kind and group.
 //!
 //! ```text
 //! time |            x
 //!      |       x ..'     latency + bytes / bandwidth: the line
-//!      |  x ..'          what a transfer takes beside that is kept as measured
+//!      |  x ..'          any excess of a transfer over the line is kept as measured
 //!      |..'
 //!      +---------------- bytes
 //! ```
-//! With a network that is twice as quick, only the part that bytes take is halved. The line goes by
-//! the median of the slopes between all pairs of sizes (Theil, 1950; Sen, 1968), so that up to 29 %
-//! of the sizes can be wrong by anything.
+//! With twice the network bandwidth, only the size-dependent part is halved. The slope of the line
+//! is the median over all pairs of sizes (Theil, 1950; Sen, 1968), which tolerates arbitrary errors
+//! in up to 29 % of the sizes.
 
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_model::{CollectiveKind, DurationNs, NodeIdx};
 use etlink_replay::{GraphEdits, ReplayGraph};
 use std::collections::BTreeMap;
 
-/// From fewer sizes no latency can be told from what bytes take.
+/// Fewest sizes from which latency and bandwidth can be separated.
 const LEAST_SIZES: usize = 3;
 
-/// The largest has to be so many times the smallest: else noise decides the slope.
+/// Minimum ratio of the largest size to the smallest: otherwise noise would determine the slope.
 const LEAST_SPREAD: u64 = 2;
 
-/// Of more sizes, as uneven all-to-alls have, so many are taken: pairs are quadratic.
+/// Maximum number of sizes used, since pairs are quadratic; uneven all-to-alls can have more.
 const MOST_SIZES: usize = 64;
 
-/// Transfers that a line is fitted to.
+/// Class of transfers that share a fitted line.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, BorshSerialize, BorshDeserialize)]
 pub(super) struct TransferClass {
     pub(super) kind: CollectiveKind,
@@ -36,16 +36,16 @@ pub(super) struct TransferClass {
 #[derive(Clone, Copy, Debug, PartialEq, BorshSerialize, BorshDeserialize)]
 struct TransferChange {
     node: NodeIdx,
-    /// 0 where it is not known.
+    /// Size in bytes; 0 if unknown.
     bytes: u64,
     by_size: f64,
     by_latency: f64,
 }
 
-/// What the trace of one rank says to a question.
+/// Answer of one rank's trace to a question.
 #[derive(Clone, Debug, Default, PartialEq, BorshSerialize, BorshDeserialize)]
 pub struct RankAnswer {
-    /// What is different about nodes of the rank's graph.
+    /// Changes to nodes of the rank's graph.
     pub edits: GraphEdits,
     transfers: BTreeMap<TransferClass, Vec<TransferChange>>,
 }
@@ -60,7 +60,7 @@ impl From<GraphEdits> for RankAnswer {
 }
 
 impl RankAnswer {
-    /// What bytes take of a transfer is multiplied by one factor, its latency by another.
+    /// Multiplies the size-dependent time of a transfer by one factor, and its latency by another.
     pub(super) fn change_transfer(
         &mut self,
         node: NodeIdx,
@@ -84,18 +84,18 @@ impl RankAnswer {
     }
 }
 
-/// What is different about the graph of all ranks.
+/// Changes to the graph of all ranks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GraphAnswer {
-    /// Of its nodes.
+    /// Edits of the graph's nodes.
     pub edits: GraphEdits,
-    /// What transfers were found to take by their sizes.
+    /// Notes on the fitted transfer costs.
     pub notes: Vec<String>,
 }
 
-/// Puts the ranks' answers together, each with its first node in the graph. There a transfer takes
-/// what remains after the last rank's arrival: only that goes by its size. O(transfers log
-/// transfers).
+/// Combines the ranks' answers, each with the rank's first node in the graph. In that graph, a
+/// transfer takes the time after the last rank's arrival, so only this time scales with the size.
+/// O(transfers log transfers).
 pub fn answer_for_graph(graph: &ReplayGraph, ranks: &[(NodeIdx, &RankAnswer)]) -> GraphAnswer {
     let mut answer = GraphAnswer::default();
     let mut classes: BTreeMap<&TransferClass, Vec<(NodeIdx, TransferChange)>> = BTreeMap::new();
@@ -117,9 +117,9 @@ pub fn answer_for_graph(graph: &ReplayGraph, ranks: &[(NodeIdx, &RankAnswer)]) -
         for (node, change) in changes {
             let factor = match &cost {
                 Some(cost) => cost.factor(duration(node), &change),
-                // Its message is one element, whatever ranks and network are.
+                // A barrier's message is one element, whatever the ranks and the network.
                 None if class.kind == CollectiveKind::Barrier => change.by_latency,
-                // All that is known of it goes by its size, so that the answer is a bound.
+                // All time counts as size-dependent, so that the answer is a bound.
                 None => change.by_size,
             };
             answer.edits.scaled.push((node, factor));
@@ -128,7 +128,7 @@ pub fn answer_for_graph(graph: &ReplayGraph, ranks: &[(NodeIdx, &RankAnswer)]) -
     answer
 }
 
-/// What transfers take by their size.
+/// Fitted cost of transfers by size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct TransferCost {
     latency_ns: f64,
@@ -137,13 +137,14 @@ struct TransferCost {
 }
 
 impl TransferCost {
-    /// By bytes and durations. None where sizes are too few, or too much alike.
+    /// Fits the cost to sizes and durations; `None` if there are too few sizes, or they are too
+    /// similar.
     fn fit(mut samples: Vec<(u64, DurationNs)>) -> Option<TransferCost> {
         samples.retain(|(bytes, _)| *bytes > 0);
         samples.sort_unstable();
         let by_size = samples.chunk_by(|one, other| one.0 == other.0);
-        // Where no other rank's trace is there a transfer holds the wait for that too: the quickest
-        // ones of a size have waited least.
+        // Without the traces of other ranks, a transfer includes waiting for them: the fastest
+        // transfers of a size have waited least.
         let points: Vec<(u64, DurationNs)> = by_size.map(|size| size[size.len() / 10]).collect();
         let (smallest, largest) = (points.first()?.0, points.last()?.0);
         if points.len() < LEAST_SIZES || largest < smallest.saturating_mul(LEAST_SPREAD) {
@@ -162,7 +163,7 @@ impl TransferCost {
                 slopes.push((other.1 - one.1) / (other.0 - one.0));
             }
         }
-        // Of messages so small that only latency counts, noise alone can make the slope negative.
+        // If messages are so small that only latency matters, noise can make the slope negative.
         let ns_per_byte = middle(slopes)?.max(0.0);
         let rests = points.iter();
         let rests = rests.map(|(bytes, duration)| duration - ns_per_byte * bytes);
@@ -173,7 +174,7 @@ impl TransferCost {
         })
     }
 
-    /// What a transfer of this duration takes after a change, of what it took.
+    /// Returns the factor on the duration of a transfer after a change.
     fn factor(&self, duration: DurationNs, change: &TransferChange) -> f64 {
         let whole = duration.0 as f64;
         if whole <= 0.0 {
@@ -186,7 +187,7 @@ impl TransferCost {
     }
 }
 
-/// The lower one of two in the middle.
+/// Returns the median; the lower of two middle values.
 fn middle(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     values.get(values.len().checked_sub(1)? / 2).copied()
@@ -231,7 +232,7 @@ mod tests {
         for place in 1..=20_u64 {
             let bytes = place * 50_000;
             for again in 0..20_i64 {
-                // Most wait for others, by any time.
+                // Most transfers wait for other ranks, for arbitrary times.
                 let wait = if again % 7 == 0 { 0 } else { again * 31_000 };
                 let quick = 15_000 + bytes as i64 / 40;
                 samples.push((bytes, DurationNs(quick + wait)));

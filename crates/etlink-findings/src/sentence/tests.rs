@@ -1,4 +1,4 @@
-//! Sentences of evidence that is drawn at random, read back: each clause only where it holds.
+//! Checks sentences for random evidence: each clause appears only if it holds.
 
 use super::*;
 use crate::kinds::KINDS;
@@ -28,14 +28,14 @@ impl Random {
         self.below(1_001) as f64 / 1_000.0
     }
 
-    /// Nothing, or a time of any size up to `most`.
+    /// Returns a random time of any magnitude, from 0 to `most`.
     fn time(&mut self, most: i64) -> i64 {
         let digits = self.below(11) as u32;
         self.below(most.min(10i64.pow(digits))).max(0)
     }
 }
 
-/// The number before ` %` that follows `begin`, as a share.
+/// Returns the number before ` %` that follows `begin`, as a share.
 fn share_after(sentence: &str, begin: &str) -> Option<f64> {
     let (_, rest) = sentence.split_once(begin)?;
     let (number, _) = rest.split_once(" %")?;
@@ -120,7 +120,7 @@ fn what_is_said_of_a_run_without_findings_holds() {
 
 fn random_evidence(random: &mut Random, kind: CauseKind, window_ns: i64) -> CauseEvidence {
     let time_ns = random.time(window_ns);
-    // What detectors hold to: see `planted`.
+    // Detectors guarantee these limits: see `planted`.
     let compared = match kind {
         CauseKind::DominantKernel => random.share().max(DOMINANT_SHARE),
         CauseKind::ExposedCopies | CauseKind::LowCoverage => random.share(),
@@ -181,7 +181,7 @@ fn each_clause_of_a_finding_holds() {
         );
         assert!(!says("train.py") || evidence.python.is_some(), "{sentence}");
         if rule.kind == CauseKind::ExposedCommunication {
-            // the part that costs stands before the whole
+            // the exposed part comes before the total
             let exposed = evidence
                 .exposed_ns
                 .filter(|exposed| *exposed < evidence.time_ns);

@@ -1,12 +1,12 @@
-//! What PyTorch's profiler would have written of a program that ran.
+//! Draws the trace that PyTorch's profiler would have written of a program's run.
 
 use crate::program::{Meeting, RanCall, RanRank, RanRow};
 use etlink_testing::{DeviceQueue, GraphKernel, ParamComms, ThreadRef, TraceBuilder};
 
-/// Multiprocessors of the device.
+/// Number of multiprocessors of the device.
 pub(crate) const MULTIPROCESSORS: u32 = 108;
 
-/// The device trace of a rank. `sync_rows`: as with `enable_cuda_sync_events`.
+/// Draws the device trace of a rank. `sync_rows`: with rows as for `enable_cuda_sync_events`.
 pub(crate) fn draw_rank(ran: &RanRank, rank: usize, ranks: usize, sync_rows: bool) -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     if ranks > 1 {
@@ -40,7 +40,7 @@ pub(crate) fn draw_rank(ran: &RanRank, rank: usize, ranks: usize, sync_rows: boo
         }
     }
     for (start, end) in &ran.overhead {
-        // CUPTI's own work; Kineto writes it on a track of its own.
+        // CUPTI's own work, which Kineto writes on a separate track.
         let (ts, dur) = (*start as f64 / 1e3, (end - start) as f64 / 1e3);
         draw.raw(&format!(
             "{{\"ph\": \"X\", \"cat\": \"overhead\", \"name\": \"Activity Buffer Request\", \
@@ -106,7 +106,7 @@ fn draw_call(
     correlation
 }
 
-/// What CUPTI writes of synchronisation where it is asked to.
+/// Draws the synchronization rows that CUPTI writes on request.
 fn draw_sync(draw: &mut TraceBuilder, call: &RanCall, correlation: i64, correlations: &[i64]) {
     if let Some((stream, from, record)) = call.fence {
         let at = (call.span.0, call.span.0);

@@ -1,14 +1,14 @@
-//! A training program, and what can be wrong with it. Each fault is planted into the program, so
-//! that the program without it can be run too.
+//! A training program with possible faults. Each fault is planted into the program, so that the
+//! program can also run without it.
 
 use crate::program::{Act, COMPUTE, MS, Meeting, NCCL, US, Work};
 use crate::random::Random;
 use etlink_findings::CauseKind;
 
-/// What is planted.
+/// The planted faults.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Planted {
-    /// The faults; those of `mended` are mended again.
+    /// Faults; those in `mended` are fixed.
     pub(crate) faults: [Option<CauseKind>; 2],
     pub(crate) mended: [Option<CauseKind>; 2],
 }
@@ -18,7 +18,7 @@ impl Planted {
         self.faults.contains(&Some(kind)) && !self.mended.contains(&Some(kind))
     }
 
-    /// Planted and mended: what does the same without the fault.
+    /// Returns true for a fixed fault: the program does the same work without the fault.
     fn is_mended(&self, kind: CauseKind) -> bool {
         self.mended.contains(&Some(kind))
     }
@@ -28,7 +28,7 @@ impl Planted {
     }
 }
 
-/// Kinds that only several ranks have.
+/// Returns true for kinds that only several ranks have.
 pub(crate) fn needs_ranks(kind: CauseKind) -> bool {
     matches!(
         kind,
@@ -36,21 +36,21 @@ pub(crate) fn needs_ranks(kind: CauseKind) -> bool {
     )
 }
 
-/// Everything that a program is made by.
+/// All parameters of a program.
 pub(crate) struct Recipe {
     pub(crate) seed: u64,
     pub(crate) ranks: usize,
     pub(crate) planted: Planted,
 }
 
-/// The number of layers, steps, and how much of the device's time the host has.
+/// Numbers of layers and steps, and the host's time per op.
 struct Shape {
     layers: usize,
     steps: usize,
     host_ns: i64,
 }
 
-/// The programs of all ranks.
+/// Builds the programs of all ranks.
 pub(crate) fn build_programs(recipe: &Recipe) -> Vec<Vec<Act>> {
     let mut random = Random(recipe.seed);
     let shape = Shape {
@@ -66,8 +66,8 @@ pub(crate) fn build_programs(recipe: &Recipe) -> Vec<Vec<Act>> {
     let ranks = 0..recipe.ranks;
     ranks
         .map(|rank| {
-            // Ranks run the same program, each with its own noise.
-            // Noise depends on nothing but seed and rank, so that mending a fault changes little else.
+            // Ranks run the same program, each with its own noise. Noise depends only on seed and
+            // rank, so that fixing a fault changes little else.
             let mut random = Random(recipe.seed ^ ((rank as u64 + 1) << 32));
             let mut writer = Writer {
                 recipe,
@@ -124,7 +124,7 @@ impl Writer<'_> {
         self.recipe.planted.is_mended(kind)
     }
 
-    /// An op of the host with a kernel.
+    /// Makes a host op with a kernel.
     fn kernel_op(&mut self, name: &str, kernel: &str, ns: i64) -> Act {
         let host = self.random.near(self.shape.host_ns);
         let ns = self.random.near(ns);
@@ -138,16 +138,17 @@ impl Writer<'_> {
         )
     }
 
-    /// How much longer this rank takes for a kernel of a layer.
+    /// Returns the factor on this rank's time for a kernel of a layer.
     fn rank_factor(&self, layer: usize) -> f64 {
         let planted = &self.recipe.planted;
-        // Rank 1 and not 0: nothing must depend on who is first.
+        // Rank 1 rather than 0: nothing must depend on the order of ranks.
         let is_late = self.rank == 1 && planted.has(CauseKind::LateRank);
         let late = if is_late { 1.6 } else { 1.0 };
         if !planted.concerns(CauseKind::RankImbalance) {
             return late;
         }
-        // Another rank in each layer and step, the same without the fault.
+        // A different rank in each layer and step, but the same one as in the run with the fault
+        // fixed.
         let mut dice = Random(self.recipe.seed + (97 * self.step + layer) as u64);
         let turn = dice.below(self.recipe.ranks as u64) as usize;
         let ranks = self.recipe.ranks as f64;
@@ -193,7 +194,7 @@ impl Writer<'_> {
         acts
     }
 
-    /// Weights that come from the host in each step: beside computation, or before it.
+    /// Copies weights from the host in each step: beside computation, or before it.
     fn large_copies(&mut self) -> Vec<Act> {
         let ns = self.random.near(2 * MS);
         let stream = if self.has(CauseKind::ExposedCopies) {
@@ -208,7 +209,7 @@ impl Writer<'_> {
         )]
     }
 
-    /// Autotuning: slow host work and kernels that no later step has.
+    /// Makes autotuning: slow host work and kernels that no later step has.
     fn first_step_acts(&mut self) -> Vec<Act> {
         if !self.has(CauseKind::FirstStep) || self.step > 0 {
             return vec![];
@@ -233,7 +234,7 @@ impl Writer<'_> {
         acts
     }
 
-    /// Attention and two linear layers.
+    /// Makes attention and two linear layers.
     fn layer_acts(&mut self, layer: usize) -> Vec<Act> {
         let factor = self.rank_factor(layer);
         let longer = |ns: i64| (ns as f64 * factor) as i64;
@@ -258,7 +259,7 @@ impl Writer<'_> {
         ]
     }
 
-    /// Faults of a layer.
+    /// Makes the faults of a layer.
     fn fault_acts(&mut self, layer: usize) -> Vec<Act> {
         let mut acts = vec![];
         if self.has(CauseKind::ScalarRead) {
@@ -272,7 +273,7 @@ impl Writer<'_> {
                 ],
             );
             acts.push(op("aten::item", vec![Act::Host(2 * US), inner]));
-            // What the program makes of the number, with the device at rest.
+            // The program uses the number while the device is idle.
             acts.push(Act::Host(60 * US));
         } else if self.mended(CauseKind::ScalarRead) {
             acts.push(Act::Host(60 * US));
@@ -361,7 +362,7 @@ impl Writer<'_> {
         acts
     }
 
-    /// A convolution, the very first of which loads its library.
+    /// Makes a convolution; the very first one loads its library.
     fn first_call(&mut self, layer: usize) -> Act {
         let mut inner = vec![Act::Host(10 * US)];
         if self.has(CauseKind::FirstCall) && self.step == 0 && layer == 0 {
@@ -413,7 +414,7 @@ impl Writer<'_> {
         )
     }
 
-    /// Kernels that are shorter than their launches, or the same as one graph.
+    /// Makes kernels that are shorter than their launches, or the same kernels as one graph.
     fn small_kernels(&mut self) -> Vec<Act> {
         let works: Vec<Work> = (0..60)
             .map(|_| work(SMALL, COMPUTE, self.random.near(3 * US)))
@@ -433,7 +434,7 @@ impl Writer<'_> {
             .collect()
     }
 
-    /// Two streams with work of their own, that wait for each other or do not.
+    /// Makes two streams with independent work, which wait for each other or do not.
     fn stream_turns(&mut self) -> Vec<Act> {
         let mut acts = vec![];
         let is_fault = self.has(CauseKind::StreamTurns);
@@ -486,7 +487,7 @@ impl Writer<'_> {
         acts
     }
 
-    /// Weights of a layer are gathered: just before it, or while the layer before computes.
+    /// Gathers the weights of a layer: just before the layer, or while the previous one computes.
     fn gather_acts(&self, layer: usize) -> Vec<Act> {
         let gather = Act::Meet(Meeting::new("AllGather", 350 * US));
         let wait = Act::Fence(NCCL, COMPUTE);
@@ -498,7 +499,7 @@ impl Writer<'_> {
         }
         let is_last = layer + 1 == self.shape.layers;
         match (self.step, layer) {
-            // The very first has nothing to be hidden by.
+            // Nothing can hide the very first gather.
             (0, 0) => vec![gather.clone(), wait, gather],
             _ if is_last => vec![wait],
             _ => vec![wait, gather],
@@ -574,7 +575,7 @@ impl Writer<'_> {
         acts
     }
 
-    /// More short kernels than a queue holds, then long work for another stream.
+    /// Makes more short kernels than a queue holds, then long work for another stream.
     fn burst(&mut self) -> Vec<Act> {
         let mut acts = vec![];
         for _ in 0..1_700 {

@@ -1,4 +1,5 @@
-//! Four times the events take about four times as long, whatever there is many of.
+//! Checks that four times the events take about four times as long, whatever kind of event is
+//! repeated.
 
 use etlink_analyze::{KernelRules, Options, analyze};
 use etlink_findings::{RankPart, rank_causes, run_findings};
@@ -7,7 +8,7 @@ use etlink_model::NodeIdx;
 use etlink_testing::{Oddity, grows_evenly};
 use std::hint::black_box;
 
-/// Events of the smaller input.
+/// Number of events of the smaller input.
 const EVENTS: usize = 5_000;
 
 #[test]

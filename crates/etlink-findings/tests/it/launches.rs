@@ -1,4 +1,4 @@
-//! Programs that launch unlike others: many rows from one op, rows under no op at all, graphs.
+//! Programs with unusual launches: many rows from one op, rows without an op, graphs.
 
 use crate::faults::{ELEMENTWISE, Planted, Recipe, build_programs, op, work};
 use crate::planted::{find, link_rank};
@@ -8,7 +8,7 @@ use etlink_findings::{CauseCandidate, CauseKind, rank_causes};
 use etlink_link::{LinkedTrace, NodeKind};
 use etlink_model::NodeIdx;
 
-/// Rows of one op.
+/// Number of rows of one op.
 const MANY: usize = 2_000;
 
 const COPY: &str = "void at::native::elementwise_kernel<128, 4, direct_copy_kernel_cuda>";
@@ -18,7 +18,7 @@ fn run_one(acts: Vec<Act>) -> RanRank {
     ran.pop().expect("a rank")
 }
 
-/// What is found of a kind in a program, and its trace.
+/// Returns the candidate of a kind in a program, and the program's trace.
 fn candidate_of(kind: CauseKind, acts: Vec<Act>) -> (LinkedTrace, CauseCandidate) {
     let trace = link_rank(&run_one(acts), 0, 1, false);
     let rules = KernelRules::built_in().expect("rules");
@@ -33,7 +33,7 @@ fn step(number: u32, acts: Vec<Act>) -> Act {
     Act::Annotation(format!("ProfilerStep#{number}"), acts)
 }
 
-/// Launches with work of the host before each.
+/// Makes launches with host work before each.
 fn launches(kernel: &str, count: usize) -> Vec<Act> {
     let one = |_| {
         [
@@ -44,7 +44,7 @@ fn launches(kernel: &str, count: usize) -> Vec<Act> {
     (0..count).flat_map(one).collect()
 }
 
-/// The kinds of the slices of threads that a candidate takes out.
+/// Returns the kinds of the thread slices that a candidate removes.
 fn removed_on_host(trace: &LinkedTrace, candidate: &CauseCandidate) -> Vec<NodeKind> {
     let mut removed: Vec<NodeIdx> = candidate.edits.removed.clone();
     removed.sort_unstable();
@@ -114,15 +114,15 @@ fn overhead_of(ran: &RanRank) -> (LinkedTrace, Vec<(NodeIdx, f64)>) {
 fn a_fused_chain_leaves_what_the_host_does_besides() {
     let block = Act::Annotation("block".to_owned(), launches(ELEMENTWISE, 10));
     let (trace, chain) = candidate_of(CauseKind::FusibleChain, vec![step(1, vec![block])]);
-    // Nine launches go, that of the longest kernel and the work between them stay.
+    // Nine launches go; the longest kernel's launch and the work in between stay.
     assert_eq!(removed_on_host(&trace, &chain), [NodeKind::Runtime; 9]);
 
-    // One op launches all: the one kernel that is left is its work too.
+    // One op launches all kernels: the remaining kernel is its work too.
     let all = op("aten::_foreach_add_", launches(ELEMENTWISE, 10));
     let (trace, chain) = candidate_of(CauseKind::FusibleChain, vec![step(1, vec![all])]);
     assert_eq!(removed_on_host(&trace, &chain), [NodeKind::Runtime; 9]);
 
-    // An op each: the other ops go with their launches.
+    // One op per kernel: the other ops go with their launches.
     let ops = (0..10).map(|_| op("aten::mul", launches(ELEMENTWISE, 1)));
     let (trace, chain) = candidate_of(CauseKind::FusibleChain, vec![step(1, ops.collect())]);
     assert!(removed_on_host(&trace, &chain).len() > 9);
@@ -163,13 +163,13 @@ fn a_checkpoint_inside_of_another_counts_once() {
         let (_, found) = candidate_of(CauseKind::Recomputation, vec![step(1, vec![outer])]);
         (found.evidence.count, found.evidence.time_ns)
     };
-    // Eight kernels are computed again, in whatever way the checkpoints nest.
+    // Eight kernels are recomputed, however the checkpoints nest.
     assert_eq!(counts(inner()), (1, 8 * 30 * US));
     let engine = format!("autograd::engine::evaluate_function: {name}");
     assert_eq!(counts(op(&engine, vec![inner()])), (2, 8 * 30 * US));
 }
 
-/// The programs of a fault, whose steps bear such names.
+/// Builds programs with a fault, and steps with this name prefix.
 fn named_steps(kind: CauseKind, begin: &str) -> Vec<Vec<Act>> {
     let planted = Planted {
         faults: [Some(kind), None],
@@ -186,7 +186,7 @@ fn named_steps(kind: CauseKind, begin: &str) -> Vec<Vec<Act>> {
         };
         *name = name.replace("ProfilerStep#", begin);
         for inner in acts {
-            // Steps of optimizers would be taken for the program's.
+            // Steps of optimizers would be mistaken for the program's steps.
             if let Act::Annotation(name, _) = inner {
                 *name = name.replace("Optimizer.step#AdamW.step", "update weights");
             }
@@ -217,7 +217,7 @@ fn what_steps_are_called_changes_nothing() {
 
 #[test]
 fn a_full_queue_is_full_at_what_it_holds() {
-    // Not CUDA's 1,024: what the calls show.
+    // Differs from CUDA's 1,024: the calls must show it.
     const DEPTH: usize = 300;
     let short = launches("short_kernel", 900);
     let acts = vec![Act::Annotation("ProfilerStep#1".to_owned(), short)];
@@ -232,7 +232,7 @@ fn a_full_queue_is_full_at_what_it_holds() {
     let [queue] = &analysis.queues[..] else {
         panic!("one stream")
     };
-    // One answer for all: the linker's.
+    // All commands use the linker's value.
     let depth = evidence.depth.expect("a depth");
     assert_eq!(queue.limit, evidence.depth);
     assert!(depth.abs_diff(DEPTH as u64) <= 2, "{depth}");

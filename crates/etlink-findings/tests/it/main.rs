@@ -1,8 +1,8 @@
-//! Faults planted into programs: does the first finding name them, and is the gain the truth.
+//! Faults planted into programs: the first finding must name the fault, with the true gain.
 //!
-//! The truth is the program built without the fault and run again by the machine of
-//! [`program`]. The prediction comes from the trace of the program with the fault alone.
-//! `cargo test -p etlink-findings -- --nocapture` prints the table.
+//! The truth is the program built without the fault and run again by the machine of [`program`].
+//! The prediction comes only from the trace of the program with the fault. `cargo test -p
+//! etlink-findings -- --nocapture` prints the table.
 #![allow(
     clippy::disallowed_methods,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! The table: each kind planted, several seeds, and programs with nothing planted.
+//! Plants each kind with several seeds, and runs programs with nothing planted.
 
 use crate::draw::draw_rank;
 use crate::faults::{Planted, Recipe, build_programs, needs_ranks};
@@ -15,16 +15,16 @@ use etlink_model::{DurationNs, GlobalRank, KeepEvents, NodeIdx, RankIdx};
 use etlink_replay::{RankGraph, collective_nodes, graph_from_trace, join_graphs};
 use etlink_testing::TraceBuilder;
 
-/// A program with a fault, and what was found.
+/// A program with a fault, and the findings.
 struct Outcome {
     kinds: Vec<CauseKind>,
     found: RunFindings,
-    /// Per planted kind, what the program without it gains.
+    /// For each planted kind: true gain of the program without it.
     truth: Vec<i64>,
 }
 
 fn execute(recipe: &Recipe) -> Vec<RanRank> {
-    // Without the fault "queue full" the queue is as deep as need be.
+    // With the fault "queue full" fixed, the queue is unlimited.
     let is_mended = recipe.planted.mended.contains(&Some(CauseKind::QueueFull));
     let depth = if is_mended { usize::MAX } else { QUEUE_DEPTH };
     run_program(&build_programs(recipe), depth)
@@ -60,7 +60,7 @@ pub(crate) fn link_text(text: &[u8], rank: usize) -> LinkedTrace {
     etlink_link::link(None, device, options).expect("links")
 }
 
-/// What a trace of one rank would gain from.
+/// Returns the findings of a single rank's trace.
 pub(crate) fn find_in_trace(draw: &TraceBuilder) -> RunFindings {
     let rules = KernelRules::built_in().expect("rules");
     let trace = link_drawn(draw, 0);
@@ -119,7 +119,7 @@ fn plant(kinds: &[CauseKind], seed: u64) -> Outcome {
         ranks,
         planted: Planted { faults, mended },
     };
-    // The truth is run by the machine too, never replayed.
+    // The machine runs the truth too; it is never replayed.
     let ran = execute(&recipe([None; 2]));
     let mut truth = vec![];
     for kind in kinds {
@@ -133,34 +133,34 @@ fn plant(kinds: &[CauseKind], seed: u64) -> Outcome {
     }
 }
 
-/// By how much a gain is off, of the truth.
+/// Returns the error of a gain, relative to the truth.
 fn gain_error(found: &RunFindings, kind: CauseKind, truth: i64) -> Option<f64> {
     let finding = found.findings.iter().find(|one| one.kind == kind)?;
     Some((finding.gain_ns - truth) as f64 / truth as f64)
 }
 
-/// What has been asserted of how many programs.
+/// Numbers of programs and of correct assertions.
 #[derive(Default)]
 struct Score {
     programs: u32,
-    /// The first finding is a planted fault.
+    /// Programs whose first finding is a planted fault.
     named: u32,
-    /// Faults that are found, of those that matter.
+    /// Planted faults that matter, and those found.
     faults: u32,
     found: u32,
-    /// Of the found ones, whose gain is within a tenth of the truth.
+    /// Found faults whose gain is within a tenth of the truth.
     exact: u32,
     worst: f64,
     /// Findings of kinds that were not planted.
     others: u32,
 }
 
-/// Less than this of the run matters to nobody: see `LEAST_GAIN`.
+/// Smallest share of the run that matters: see `LEAST_GAIN`.
 const MATTERS: f64 = 0.03;
 
 impl Score {
     fn add(&mut self, outcome: &Outcome) {
-        // A kernel that takes a fifth is named in every program, and is no fault of it.
+        // A kernel with a fifth of the time is named in every program, without being a fault.
         let is_fault =
             |kind: &CauseKind| *kind != CauseKind::DominantKernel || outcome.kinds.contains(kind);
         let findings = outcome.found.findings.iter().map(|one| one.kind);
@@ -171,7 +171,7 @@ impl Score {
         for (kind, truth) in outcome.kinds.iter().zip(&outcome.truth) {
             let error = gain_error(&outcome.found, *kind, *truth);
             let share = *truth as f64 / outcome.found.window_ns as f64;
-            // What is too small to be told is neither a miss nor a success.
+            // A fault too small to report is neither a miss nor a success.
             if error.is_none() && share < MATTERS {
                 continue;
             }
@@ -198,7 +198,7 @@ impl Score {
         )
     }
 
-    /// The bar: 95 % of the programs and gains.
+    /// Asserts that 95 % of the programs and gains are right.
     fn assert_good(&self, title: &str) {
         let line = self.line(title);
         assert!(self.named * 100 >= self.programs * 95, "{line}");
@@ -227,7 +227,7 @@ fn print_outcome(seed: u64, outcome: &Outcome) {
     );
 }
 
-/// How many seeds; more where the variable `SEEDS` says so.
+/// Returns the number of seeds; the variable `SEEDS` sets another.
 fn seeds() -> u64 {
     let asked = std::env::var("SEEDS")
         .ok()

@@ -1,6 +1,6 @@
-//! Programs as lists of what their ranks do, and a small machine that runs them: a host thread and
-//! streams per rank, events, synchronisation, collectives, a queue of bounded depth. It knows
-//! nothing of graphs and replays: when things happen follows from what the calls mean.
+//! Programs as lists of their ranks' actions, and a small machine that runs them: a host thread and
+//! streams per rank, events, synchronization, collectives, a queue of bounded depth. It uses no
+//! graphs and replays: times follow from the meaning of the calls.
 
 use crate::random::Random;
 use std::collections::BTreeMap;
@@ -8,22 +8,22 @@ use std::collections::BTreeMap;
 pub(crate) const US: i64 = 1_000;
 pub(crate) const MS: i64 = 1_000_000;
 
-/// How long a launching call keeps the host.
+/// Host time of a launching call, in ns.
 pub(crate) const CALL: i64 = 5 * US;
-/// From the begin of a call to when its row may start.
+/// Time from the start of a call to the earliest start of its row, in ns.
 const LAUNCH: i64 = 7 * US;
-/// From a row's end to the start of the next on its stream.
+/// Time from a row's end to the start of the next on its stream, in ns.
 const NEXT: i64 = US;
-/// From a row's end to the start of what waited for its event on another stream.
+/// Time from a row's end to the start of work that waited for its event on another stream, in ns.
 const EVENT: i64 = 2 * US;
-/// From the end of a row to when a host that waited for it goes on.
+/// Time from a row's end until a waiting host resumes, in ns.
 const WAKE: i64 = 6 * US;
-/// Calls that record events or make streams wait.
+/// Host time of calls that record events or make streams wait, in ns.
 const SHORT_CALL: i64 = US;
-/// What a context queues, as NVIDIA's driver does.
+/// Queue depth of a context, as in NVIDIA's driver.
 pub(crate) const QUEUE_DEPTH: usize = 1_024;
 
-/// The stream of computation, and that of communication.
+/// Streams of computation and of communication.
 pub(crate) const COMPUTE: i64 = 7;
 pub(crate) const NCCL: i64 = 20;
 
@@ -33,7 +33,7 @@ pub(crate) struct Work {
     pub(crate) name: String,
     pub(crate) stream: i64,
     pub(crate) ns: i64,
-    /// Blocks of its grid; 0 of a copy.
+    /// Blocks of the grid; 0 for a copy.
     pub(crate) blocks: u32,
 }
 
@@ -42,12 +42,12 @@ pub(crate) struct Work {
 pub(crate) struct Meeting {
     pub(crate) name: &'static str,
     pub(crate) ns: i64,
-    /// Of its input, and of its output.
+    /// Number of elements of the input, and of the output.
     pub(crate) elements: u64,
 }
 
 impl Meeting {
-    /// One of 1024 elements.
+    /// Makes a collective of 1024 elements.
     pub(crate) fn new(name: &'static str, ns: i64) -> Meeting {
         Meeting {
             name,
@@ -57,7 +57,7 @@ impl Meeting {
     }
 }
 
-/// What a host thread does.
+/// An action of a host thread.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Act {
     /// Python, outside of any range of its own.
@@ -70,24 +70,24 @@ pub(crate) enum Act {
     Launch(Work),
     /// The launch of a CUDA graph.
     Graph(Vec<Work>),
-    /// A copy; `true`: the host waits for it, as for memory that is not pinned.
+    /// A copy; `true` if the host waits for it, as for pageable memory.
     Copy(Work, bool),
-    /// A copy to the device through the driver's own memory: the host moves it inside of the call, which
-    /// returns before the copy ends.
+    /// A copy to the device through the driver's own memory: the host moves the data within the
+    /// call, which returns before the copy ends.
     CopyInCall(Work),
-    /// A call that keeps the host for so long.
+    /// A call that takes this time on the host, in ns.
     Call(&'static str, i64),
     /// A call that waits for a stream, or for all.
     Sync(&'static str, Option<i64>),
-    /// What follows on the second stream waits for what the first was given.
+    /// A fence: later work on the second stream waits for the earlier work on the first.
     Fence(i64, i64),
-    /// A collective, as PyTorch launches it: beside computation, after what was launched before.
+    /// A collective as PyTorch launches it: beside computation, after all earlier launches.
     Meet(Meeting),
-    /// The profiler works for so long inside of a call.
+    /// Work of the profiler within a call, in ns.
     Overhead(i64),
 }
 
-/// When a range, a call or a row was.
+/// Start and end of a range, a call, or a row.
 pub(crate) type Span = (i64, i64);
 
 #[derive(Clone, Debug)]
@@ -95,7 +95,7 @@ pub(crate) struct RanRange {
     pub(crate) name: String,
     pub(crate) annotation: bool,
     pub(crate) span: Span,
-    /// The number of its collective.
+    /// Number of the collective.
     pub(crate) meeting: Option<(Meeting, usize)>,
 }
 
@@ -103,9 +103,10 @@ pub(crate) struct RanRange {
 pub(crate) struct RanCall {
     pub(crate) name: String,
     pub(crate) span: Span,
-    /// Rows that it launched.
+    /// Rows launched by the call.
     pub(crate) rows: Vec<usize>,
-    /// A wait of a stream: which, for which stream, and the call that recorded its event.
+    /// A wait of a stream: the waiting stream, the awaited one, and the call that recorded the
+    /// event.
     pub(crate) fence: Option<(i64, i64, usize)>,
     /// A wait of the host: for a stream or for all.
     pub(crate) waits: Option<Option<i64>>,
@@ -115,7 +116,7 @@ pub(crate) struct RanCall {
 pub(crate) struct RanRow {
     pub(crate) work: Work,
     pub(crate) meeting: Option<(Meeting, usize)>,
-    /// Part of a CUDA graph.
+    /// True if the row is part of a CUDA graph.
     pub(crate) graph: bool,
     launched: i64,
     previous: Option<usize>,
@@ -123,7 +124,7 @@ pub(crate) struct RanRow {
     pub(crate) span: Option<Span>,
 }
 
-/// A rank, as it ran.
+/// A rank after its run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RanRank {
     pub(crate) ranges: Vec<RanRange>,
@@ -135,7 +136,7 @@ pub(crate) struct RanRank {
 }
 
 impl RanRank {
-    /// From the first range to the end of all.
+    /// Returns the time from the first range to the end of everything.
     pub(crate) fn makespan(&self) -> Span {
         let first = self.ranges.iter().map(|range| range.span.0).min();
         let ranges = self.ranges.iter().map(|range| range.span.1);
@@ -160,18 +161,18 @@ struct Host {
     open: Vec<usize>,
     ran: RanRank,
     last_on: BTreeMap<i64, usize>,
-    /// Per stream, rows that what is launched next has to wait for.
+    /// For each stream: rows that the next launch has to wait for.
     pending: BTreeMap<i64, Vec<usize>>,
     depth: usize,
-    /// All rows before this one have their times.
+    /// Index before which all rows have their times.
     known: usize,
 }
 
-/// Runs the programs of all ranks, which begin together. `depth`: how much a device queues.
+/// Runs the programs of all ranks, which start together. `depth`: queue depth of a device.
 pub(crate) fn run_program(programs: &[Vec<Act>], depth: usize) -> Vec<RanRank> {
     let mut hosts: Vec<Host> = programs.iter().map(|acts| Host::new(acts, depth)).collect();
     loop {
-        // Ranks go on in turns: each stops where it needs a time that another decides.
+        // Ranks run in turns: each stops if it needs a time that another rank determines.
         let before: usize = hosts.iter().map(Host::progress).sum();
         for host in &mut hosts {
             host.run_on();
@@ -187,7 +188,7 @@ pub(crate) fn run_program(programs: &[Vec<Act>], depth: usize) -> Vec<RanRank> {
     }
 }
 
-/// Rows whose causes are known get their times.
+/// Computes the times of rows whose causes are known.
 fn resolve_rows(hosts: &mut [Host]) {
     loop {
         let mut changed = false;
@@ -201,7 +202,7 @@ fn resolve_rows(hosts: &mut [Host]) {
     }
 }
 
-/// Collectives of which all ranks' rows are ready: they end together.
+/// Resolves collectives for which all ranks' rows are ready: they end together.
 fn resolve_meetings(hosts: &mut [Host]) -> bool {
     let mut ready: BTreeMap<usize, Vec<(usize, usize, i64, i64)>> = BTreeMap::new();
     for (rank, host) in hosts.iter().enumerate() {
@@ -209,7 +210,7 @@ fn resolve_meetings(hosts: &mut [Host]) -> bool {
             if let (Some((meeting, number)), None) = (&row.meeting, row.span)
                 && let Some(start) = host.ready_at(index)
             {
-                // A rank is there when its kernel starts, not when it is launched.
+                // A rank arrives when its kernel starts, not when it is launched.
                 let part = (rank, index, start, meeting.ns);
                 ready.entry(*number).or_default().push(part);
             }
@@ -254,7 +255,7 @@ impl Host {
         self.next == self.marks.len() && rows.all(|row| row.span.is_some())
     }
 
-    /// Goes on until a row's time is needed that is not known yet.
+    /// Runs until the time of a row is needed that is still unknown.
     fn run_on(&mut self) {
         while let Some(mark) = self.marks.get(self.next).cloned() {
             self.resolve_own();
@@ -335,18 +336,18 @@ impl Host {
         self.ran.calls.len() - 1
     }
 
-    /// When the queue has room for one more row: none where that is not known yet.
+    /// Returns the time at which the queue has room for another row; `None` if still unknown.
     fn room_at(&self) -> Option<i64> {
         let rows = &self.ran.rows;
-        // The queue has had room for all so far.
+        // The queue has had room for all rows so far.
         let Some(first) = rows.len().checked_sub(self.depth) else {
             return Some(self.now);
         };
-        // So many may wait: the one that many back has to have begun.
+        // At most `depth` rows may wait: the row that many positions back must have started.
         Some(rows[first].span?.0.max(self.now))
     }
 
-    /// Gives rows to streams; none where the queue is full for longer than is known.
+    /// Launches rows; `None` if the queue stays full for an unknown time.
     fn launch(&mut self, name: &str, works: &[Work]) -> Option<usize> {
         let room = self.room_at()?;
         let blocked = room - self.now;
@@ -371,7 +372,7 @@ impl Host {
             work: work.clone(),
             meeting,
             graph,
-            // Real latencies vary, each time anew.
+            // Real latencies vary from launch to launch.
             launched: launched + noise(index, 1) % (3 * US),
             previous,
             events,
@@ -380,7 +381,8 @@ impl Host {
         index
     }
 
-    /// Waits once the row is launched; the second visit, when its end is known, ends the call.
+    /// Waits once the row is launched. The second visit, when the row's end is known, ends the
+    /// call.
     fn blocking_copy(&mut self, work: &Work) -> bool {
         let last = self.ran.calls.last();
         let is_begun = last.is_some_and(|call| call.waits == Some(Some(-1)));
@@ -441,7 +443,7 @@ impl Host {
         }
     }
 
-    /// When all causes of a row let it start.
+    /// Returns the time at which all causes of a row let it start.
     fn ready_at(&self, index: usize) -> Option<i64> {
         let rows = &self.ran.rows;
         let row = &rows[index];
@@ -455,7 +457,7 @@ impl Host {
         Some(ready)
     }
 
-    /// Rows that wait for no other rank.
+    /// Computes the times of rows that wait for no other rank.
     fn resolve_own(&mut self) -> bool {
         let mut changed = false;
         for index in self.known..self.ran.rows.len() {
@@ -475,7 +477,7 @@ impl Host {
     }
 }
 
-/// A number that a row has for each use, ns.
+/// Returns a pseudo-random time per row and use, in ns.
 fn noise(row: usize, which: u64) -> i64 {
     (Random(row as u64 * 8 + which).next() >> 33) as i64
 }

@@ -1,4 +1,4 @@
-//! Named questions against programs that are built as the question says, and run.
+//! Checks answers to named questions against programs that are built and run as the question says.
 
 use MachineInstruction::{DeviceSync, Graph, Host, Launch, Op, Record, StreamSync, StreamWait};
 use etlink_analyze::{KernelRules, Options, analyze};
@@ -30,7 +30,7 @@ fn link(machine: &Machine) -> LinkedTrace {
     etlink_link::link(None, device, LinkOptions::default()).expect("links")
 }
 
-/// Asks about a program, and runs the one that the question is about.
+/// Asks about a program, and compares with a run of the changed program.
 fn check(question: &str, program: &[MachineInstruction], changed: &[MachineInstruction]) {
     let (recorded, truth) = (run(program), run(changed));
     let trace = link(&recorded);

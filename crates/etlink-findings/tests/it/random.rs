@@ -1,4 +1,4 @@
-//! Numbers that look random, the same in each run.
+//! Reproducible pseudo-random numbers.
 
 /// SplitMix64.
 #[derive(Clone)]
@@ -17,7 +17,7 @@ impl Random {
         self.next() % most
     }
 
-    /// A time within 4 % of another.
+    /// Returns a time within 4 % of another.
     pub(crate) fn near(&mut self, ns: i64) -> i64 {
         let spread = (ns / 25).max(1);
         ns - spread / 2 + self.below(spread as u64) as i64

@@ -1,5 +1,5 @@
-//! Named questions about runs of several ranks, against runs of the machine that are as the
-//! question says: another network, more ranks, another device, no rank that is slower.
+//! Checks answers to named questions about several ranks against runs of the machine that are as
+//! the question says: another network, more ranks, another device, no slower rank.
 
 use crate::draw::draw_rank;
 use crate::planted::link_text;
@@ -18,14 +18,14 @@ use etlink_replay::{
 const DEVICE: &str = "NVIDIA A100-SXM4-80GB";
 const OTHER_DEVICE: &str = "NVIDIA H100 80GB HBM3";
 
-/// Of what a question is about, how it is in a run.
+/// Properties of a run that questions change.
 #[derive(Clone, Copy)]
 struct Setup {
     seed: u64,
     ranks: usize,
-    /// The network is so many times as quick.
+    /// Factor on the network's bandwidth.
     bandwidth: f64,
-    /// Kernels take so many times as long, those of rank 2 by the second factor too.
+    /// Factor on the duration of kernels, and a further factor for those of rank 2.
     kernels: (f64, f64),
 }
 
@@ -39,7 +39,8 @@ impl Setup {
         }
     }
 
-    /// What an all-reduce of so many bytes takes: a tree for its latency, a ring for its bytes.
+    /// Returns the duration of an all-reduce of this size, in ns: a tree for its latency, a ring
+    /// for its bytes.
     fn transfer(&self, bytes: u64) -> i64 {
         let ranks = self.ranks as f64;
         let ring = 2.0 * (ranks - 1.0) / ranks;
@@ -48,20 +49,21 @@ impl Setup {
         (latency + bytes as f64 * ring / (30.0 * self.bandwidth)) as i64
     }
 
-    /// The program of a rank: the same for the same seed, but for what the setup changes.
+    /// Makes the program of a rank: the same for the same seed, except for the setup's changes.
     fn program(&self, rank: usize) -> Vec<Act> {
         let mut shape = Random(self.seed);
         let layers = 3 + shape.below(4);
         let mut acts = vec![];
         for step in 0..4_u64 {
-            // Two paces, whichever number of ranks there is: who is gone was not alone the last.
+            // Two paces, whatever the number of ranks, so that a removed rank was never the only
+            // last one.
             let mut pace = Random(self.seed * 1_000 + step * 10 + rank as u64 % 2);
             let mut layer_shape = shape.clone();
             acts.push(Act::Host(20 * US + pace.below(60_000) as i64));
             for layer in 0..layers {
                 let us = (20 + layer_shape.below(200)) as i64;
                 acts.push(self.kernel("gemm", pace.near(us * US), rank));
-                // At least three sizes: from fewer no latency can be told.
+                // At least three sizes: fewer do not show the latency.
                 let elements = 1 << (14 + 3 * (layer % 3) + layer_shape.below(3));
                 acts.push(Act::Meet(Meeting {
                     name: "AllReduce",
@@ -115,7 +117,7 @@ fn link(ran: &[RanRank]) -> Vec<LinkedTrace> {
         .collect()
 }
 
-/// What the question answers on the traces of all ranks: before, and changed.
+/// Answers the question from the traces of all ranks: the makespan before and after.
 fn predict(question: &str, ran: &[RanRank]) -> (i64, i64) {
     let asked: WhatIfQuestion = question.parse().expect("a question");
     let traces = link(ran);
@@ -159,7 +161,7 @@ fn predict(question: &str, ran: &[RanRank]) -> (i64, i64) {
     (plain, run(edits).makespan().0)
 }
 
-/// Runs programs as they are, asks, and runs them as the question says: 95 of 100 answers are
+/// Runs programs as they are, asks, and runs them as the question says: 95 of 100 answers must be
 /// within 1 % of the new time.
 fn hold_question(
     question: &str,

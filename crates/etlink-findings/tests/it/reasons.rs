@@ -1,4 +1,5 @@
-//! Sentences that say why: what a copy is behind, what is slow because it is the first.
+//! Checks sentences that give reasons: the work that a copy is queued behind, the work that is slow
+//! the first time.
 
 use crate::draw::draw_rank;
 use crate::faults::{op, work};
@@ -12,8 +13,8 @@ fn findings_of(acts: Vec<Act>) -> RunFindings {
     find(&run_program(&[acts], QUEUE_DEPTH), false)
 }
 
-/// The kinds of faults: that a kernel takes a fifth of all kernels' time is said of each of these
-/// programs, and is none.
+/// Returns the kinds of faults, without the remark in each of these programs that a kernel takes a
+/// fifth of all kernel time.
 fn kinds(found: &RunFindings) -> Vec<CauseKind> {
     let kinds = found.findings.iter().map(|one| one.kind);
     kinds
@@ -25,7 +26,7 @@ fn step(number: u32, acts: Vec<Act>) -> Act {
     Act::Annotation(format!("ProfilerStep#{number}"), acts)
 }
 
-/// Ops with kernels of 300 us in all, none of which rules.
+/// Makes ops with kernels of 300 us in all, none of them dominant.
 fn compute() -> Act {
     let kernels = [
         "ampere_bf16_s16816gemm_128x64_tn",
@@ -39,7 +40,7 @@ fn compute() -> Act {
     op("aten::linear", acts.concat())
 }
 
-/// A copy of a microsecond that the host waits for.
+/// Makes a copy of a microsecond that the host waits for.
 fn pageable_copy() -> Act {
     let copy = work("Memcpy HtoD (Pageable -> Device)", COMPUTE, US);
     op(
@@ -105,7 +106,8 @@ fn a_number_that_is_behind_a_collective_says_so() {
     assert!(sentence.contains("mostly for all_gather"), "{sentence}");
 }
 
-/// Kernels of 40 ms, then an op that takes `host_ns`; all of it three times, alike in nothing else.
+/// Returns the findings for kernels of 40 ms and then an op of `host_ns`, three times with
+/// different lengths.
 fn op_beside_kernels(host_ns: i64) -> RunFindings {
     let steps = (1..4).map(|number| {
         let kernel = Act::Launch(work("long_kernel", COMPUTE, (30 + number as i64) * MS));
@@ -131,7 +133,7 @@ fn an_op_that_ends_with_the_stream_probably_waits_for_it() {
         sentence.contains("probably the host waits for the device in `aten::_foreach_mul_` until"),
         "{sentence}"
     );
-    // The same op, over long before the stream or long after it: that is work.
+    // The same op is work if it ends long before the stream or long after it.
     for host_ns in [15 * MS, 50 * MS] {
         let found = op_beside_kernels(host_ns);
         assert!(
@@ -141,7 +143,7 @@ fn an_op_that_ends_with_the_stream_probably_waits_for_it() {
     }
 }
 
-/// A context, memory and a library, then the same ops again and again.
+/// Makes a context, memory and a library, then the same ops again and again.
 fn start_up() -> Vec<Act> {
     let context = Act::Call("cudaDeviceGetStreamPriorityRange", 300 * MS);
     let memory = || Act::Call("cudaMalloc", 20 * MS);
@@ -169,7 +171,7 @@ fn what_a_process_does_first_is_its_start() {
     assert!((finding.gain_ns - 430 * MS).abs() < 5 * MS, "{sentence}");
 }
 
-/// Autotuning and libraries take more than one call: the second and third are no work of the loop.
+/// Autotuning and libraries take several calls: the second and third are not work of the loop.
 #[test]
 fn early_calls_that_start_up_are_no_work_of_the_host() {
     let call = |ns: i64| op("aten::bmm", vec![Act::Host(ns), compute()]);
@@ -191,7 +193,7 @@ fn early_calls_that_start_up_are_no_work_of_the_host() {
     ] {
         assert!(sentence.contains(part), "{sentence}");
     }
-    // a call that is as usual ends the start: what is long behind it is work
+    // a call of usual duration ends the start: a long one after it is work
     let mut acts: Vec<Act> = [20 * MS, 10 * US, 30 * MS].map(call).into();
     acts.extend((0..8).map(|_| call(10 * US)));
     let found = findings_of(acts);
@@ -227,7 +229,7 @@ fn a_thread_that_only_marks_the_step_is_what_it_takes() {
 
 #[test]
 fn communication_that_gains_nothing_is_named_with_its_reason() {
-    // Each rank is late in its turn, so that all of the time in collectives is waiting.
+    // Each rank is late in turn, so that all time in collectives is waiting.
     let program = |rank: usize| {
         let turn = |number: usize| {
             let late = if number % 4 == rank { 6 * MS } else { 100 * US };
@@ -252,7 +254,7 @@ fn communication_that_gains_nothing_is_named_with_its_reason() {
     assert!(communication.gain_share < 0.02);
 }
 
-/// Of a single step with a number, in which the profiler has passed over others.
+/// Covers a single step with a number, before which the profiler has skipped others.
 #[test]
 fn memory_of_a_first_call_is_part_of_it() {
     let first = op(
@@ -274,7 +276,7 @@ fn a_thread_without_work_is_none_of_the_host() {
     let steps = (1..4).map(|number| step(number, vec![compute(); 10]));
     let ran = run_program(&[steps.collect()], QUEUE_DEPTH);
     let mut draw = draw_rank(&ran[0], 0, 1, false);
-    // A pool's thread launches at the begin and at the end, and waits for work for most of the time.
+    // A pool's thread launches at the start and at the end, and waits for work most of the time.
     let pool = draw.thread();
     let last = ran[0].makespan().1;
     for at in [US, last - 20 * US] {
@@ -292,7 +294,7 @@ fn a_thread_without_work_is_none_of_the_host() {
     assert_eq!(work.next(), None, "nobody waits for the pool");
 }
 
-/// A program of CUDA alone: nothing of PyTorch's is advice for it.
+/// A program with CUDA only must get no advice for PyTorch.
 #[test]
 fn programs_without_pytorch_get_no_advice_for_pytorch() {
     let kernel = || Act::Launch(work("stencil_kernel", COMPUTE, 2 * US));
@@ -347,7 +349,8 @@ fn programs_without_pytorch_get_no_advice_for_pytorch() {
     );
 }
 
-/// A blocking copy to the device ends with it: the thread moves the memory, and waits for no row.
+/// A blocking copy to the device ends with the copy: the thread moves the memory, and waits for no
+/// row.
 #[test]
 fn copies_that_the_thread_does_itself_count_with_those_that_it_waits_for() {
     let to_device = Act::CopyInCall(work("Memcpy HtoD (Pageable -> Device)", COMPUTE, 5 * MS));
@@ -371,7 +374,7 @@ fn copies_that_the_thread_does_itself_count_with_those_that_it_waits_for() {
             .collect(),
     );
     let found = findings_of(vec![program]);
-    // three copies of 5 ms in five rounds of 26 ms, behind 20 ms of the host
+    // three copies of 5 ms in five rounds of 26 ms, after 20 ms on the host
     let copies = &found.findings[0];
     assert_eq!(copies.kind, CauseKind::ExposedCopies, "{found:#?}");
     assert_eq!(copies.evidence.count, 15, "{}", copies.sentence);
@@ -382,7 +385,7 @@ fn copies_that_the_thread_does_itself_count_with_those_that_it_waits_for() {
     );
     let is_told = kinds(&found).contains(&CauseKind::PageableCopy);
     assert!(!is_told, "the same time is told once: {found:#?}");
-    // what the calls show is no work that nothing shows
+    // time shown by calls is not work without an op
     let work = found
         .findings
         .iter()

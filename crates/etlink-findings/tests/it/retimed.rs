@@ -1,5 +1,5 @@
-//! Faults planted into recordings of PyTorch: the times of their events are moved, and the truth is by
-//! how much the window of the run grew.
+//! Plants faults into recordings of PyTorch by moving event times; the truth is the growth of the
+//! run's window.
 
 use etlink_analyze::{KernelRules, Options, analyze};
 use etlink_findings::{CauseKind, RankPart, RunFindings, rank_causes, run_findings};
@@ -27,7 +27,7 @@ fn find(device: DeviceTrace) -> RunFindings {
     run_findings(&graph_from_trace(&trace).expect("a graph"), vec![part])
 }
 
-/// What begins at `at` or later begins so much later, and what runs then takes so much longer.
+/// Delays all events from `at` on by `by`, and extends those running at that time.
 fn hold_up(device: &mut DeviceTrace, at: TimeNs, by: DurationNs) {
     let DeviceTrace {
         ops,
@@ -76,7 +76,7 @@ fn longer_waits_for_input_are_named_with_what_they_cost() {
         }
         for us in [400, 2_000, 20_000] {
             let mut device = recorded.clone();
-            // The last first, so that the others stay where they are.
+            // The last first, so that the earlier ones stay in place.
             for at in inputs.iter().rev() {
                 hold_up(&mut device, *at, DurationNs(us * 1_000));
             }

@@ -1,5 +1,5 @@
-//! Which time and which rows a finding is of: recordings that begin in the middle of a program's work,
-//! copies that hold their calls up, kernels that rule.
+//! Checks the time and rows covered by a finding: recordings that begin in the middle of a
+//! program's work, copies that hold up their calls, dominant kernels.
 
 use crate::planted::find_in_trace;
 use crate::program::{MS, US};
@@ -14,7 +14,7 @@ fn of_kind(found: &RunFindings, kind: CauseKind) -> Option<&RunFinding> {
     found.findings.iter().find(|one| one.kind == kind)
 }
 
-/// Copies of 4 ms one after the other, of which a part was launched before the recording began.
+/// Draws consecutive copies of 4 ms, the first of them launched before the recording began.
 fn cut_run(before: i64, recorded: i64) -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
@@ -65,7 +65,7 @@ fn what_was_launched_before_the_recording_is_in_no_figure() {
     }
 }
 
-/// Steps of 25 ms: copies to the device and back, whose calls last as long as they do, and a kernel.
+/// Draws steps of 25 ms: copies to the device and back, whose calls last as long, and a kernel.
 fn copying_steps(calls: &str, names: [&str; 2]) -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
@@ -116,7 +116,7 @@ fn copies_that_fill_the_steps_are_named_first() {
         let first = found.findings.first();
         let first = first.unwrap_or_else(|| panic!("{calls}: {:?}", found.nothing));
         assert_eq!(first.kind, CauseKind::ExposedCopies, "{}", first.sentence);
-        // 12.45 and 11.29 ms of 25, with what the calls take besides
+        // 12.45 and 11.29 ms of 25, plus the time of the calls
         assert!(
             (0.9..=0.97).contains(&first.gain_share),
             "{}",
@@ -157,7 +157,7 @@ fn copies_that_are_pinned_or_stay_on_devices_are_named() {
     }
 }
 
-/// A device without a pause: one kernel has this part of its time in percent, eight others the rest.
+/// Draws a device without pauses: one kernel takes `percent` of the time, eight others the rest.
 fn busy_device(percent: i64) -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();

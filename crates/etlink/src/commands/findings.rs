@@ -1,4 +1,4 @@
-//! `etlink findings`: what a run would gain most from.
+//! `etlink findings`: lists the largest possible gains of a run.
 
 #[cfg(feature = "parquet")]
 mod arrow;
@@ -33,48 +33,48 @@ impl JsonReport for RunReports<FindingsReport> {
     const SCHEMA: &'static str = "etlink.findings";
 }
 
-/// What one run would gain from.
+/// Findings of one run.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FindingsReport {
-    /// Folder of the run, empty for a file.
+    /// Folder of the run; empty for a file.
     pub run: String,
-    /// What is to be known of the files.
+    /// Notes about the files.
     pub notes: Vec<String>,
-    /// What is wrong in the traces of ranks.
+    /// Defects of the ranks' traces.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub anomalies: Vec<RankAnomalies>,
-    /// Traces that could not be linked, or are not of the run.
+    /// Traces that could not be linked, or do not belong to the run.
     pub excluded: Vec<Excluded>,
-    /// Ranks of the run of which nothing is known here.
+    /// Ranks of the run without results here.
     pub absent: Vec<GlobalRank>,
-    /// The steps of the job from the latest begin on a rank to the latest end, summed, ns.
+    /// Total length of the job's steps, from the last start on a rank to the last end, in ns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job_step_ns: Option<i64>,
-    /// What a step is, where it is no `ProfilerStep`.
+    /// Definition of a step, if it is not a `ProfilerStep`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step_definition: Option<String>,
-    /// What it would gain from.
+    /// Findings of the run.
     #[serde(flatten)]
     pub found: RunFindings,
-    /// What it is called in text: as its folder, or as the source where it lies there beside others.
+    /// Name in text: the folder, or the source for traces directly in a folder with several runs.
     #[serde(skip)]
     name: String,
-    /// What is wrong with device rows, a line for each kind of rank; empty where all can be true.
+    /// Lines on defects of device rows; empty if there are none.
     #[serde(skip)]
     damage_lines: String,
-    /// Which device traces are cut, a line; empty where none is.
+    /// Line on truncated device traces; empty if there are none.
     #[serde(skip)]
     cut_line: String,
 }
 
-/// What is wrong in the traces of a rank.
+/// Defects of a rank's traces.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RankAnomalies {
     /// Number of the rank, or name of its file.
     pub label: String,
-    /// What was wrong.
+    /// The defects.
     pub anomalies: Anomalies,
 }
 
@@ -97,7 +97,7 @@ pub fn run(args: FindingsArgs) -> Result<Outcome> {
         Phased::Report(reports) => reports,
         Phased::Stored(shard) => return print_shard(&shard, args.print.json),
     };
-    // nothing found where nothing ran would pass for a run without a fault
+    // no findings in an empty run would look like a run without faults
     let is_whole = |report: &FindingsReport| {
         let found = &report.found;
         report.excluded.is_empty() && (found.has_work || found.ranks == 0)
@@ -120,7 +120,7 @@ pub fn run(args: FindingsArgs) -> Result<Outcome> {
 }
 
 impl FindingsReport {
-    /// What the command prints, a sentence each.
+    /// Returns the sentences that the command prints.
     pub fn sentences(&self) -> Vec<String> {
         let mut sentences: Vec<String> = self.damage_lines.lines().map(str::to_owned).collect();
         sentences.extend(self.found.sentences());
@@ -129,24 +129,24 @@ impl FindingsReport {
     }
 }
 
-/// What the run of a query would gain from.
+/// Finds the possible gains of the query's run.
 ///
 /// # Errors
-/// No rank of it could be read.
+/// No rank of the run could be read.
 pub fn findings_of_run(run: &RunQuery) -> Result<FindingsReport> {
     findings_phase(run)?.whole()
 }
 
-/// The same in the phase that the query names.
+/// Like [`findings_of_run`], in the phase that the query names.
 ///
 /// # Errors
-/// No rank of it could be read, or an earlier phase is missing or was run otherwise.
+/// No rank of the run could be read, or an earlier phase is missing or had other settings.
 pub fn findings_phase(run: &RunQuery) -> Result<Phased<FindingsReport>> {
     let reports = find_in_runs(run.source.clone(), run.options.clone(), &read_rules(None)?)?;
     reports.and_then(|mut reports| Ok(reports.pop().ok_or(RunError::NoRankAsked)?))
 }
 
-/// A report for each run of a source.
+/// Makes a report per run of a source.
 fn find_in_runs(
     source: RunSource,
     options: RunOptions,
@@ -180,7 +180,7 @@ fn find_in_runs(
     print_run_files(&runs);
     note_idle_measurements(&runs);
     let results = runs.collect_runs(ranks, !runs.source.is_one_rank())?;
-    // nothing found in nothing would pass for a run without a fault
+    // no findings in an empty run would look like a run without faults
     if results.iter().all(|run| run.members.ranks.is_empty()) {
         return Err(nothing_taken(&runs, results));
     }
@@ -191,7 +191,7 @@ fn find_in_runs(
     Ok(Phased::Report(reports))
 }
 
-/// Why there is nothing to look for findings in; notes say the rest.
+/// Explains why there is nothing to search; notes have the details.
 fn nothing_taken(runs: &RunSet, results: Vec<RunResults<FoundRank>>) -> anyhow::Error {
     let (mut errors, mut excluded) = (vec![], vec![]);
     for run in results {
@@ -202,7 +202,7 @@ fn nothing_taken(runs: &RunSet, results: Vec<RunResults<FoundRank>>) -> anyhow::
     membership::nothing_taken(errors, &excluded).into()
 }
 
-/// None of a rank that was not asked for.
+/// Analyzes a rank; `None` if it was not requested.
 fn find_in_rank(rank: RankEntry<'_>, rules: &KernelRules) -> Result<Option<RankResult<FoundRank>>> {
     if rank.has_no_times() && !rank.is_wanted(None) {
         return Ok(None);
@@ -249,7 +249,7 @@ fn run_report(runs: &RunSet, results: RunResults<FoundRank>) -> Result<FindingsR
     let step_definition = definitions.map(str::to_owned).next();
     let (found, job_step_ns) = match ranks.len() {
         0 => (RunFindings::default(), None),
-        // one rank waits for nobody here, and its own clock is good enough
+        // a single rank waits for nobody, and needs no other clock
         1 => (ranks.remove(0).value.alone(), None),
         _ => {
             let found = findings_of_ranks(ranks, runs.options.align)?;
@@ -279,12 +279,12 @@ fn run_report(runs: &RunSet, results: RunResults<FoundRank>) -> Result<FindingsR
     })
 }
 
-/// What several ranks would gain as one graph.
+/// Findings of several ranks as one graph.
 struct JoinedFindings {
     findings: RunFindings,
-    /// What their steps take, from the last rank's begin on, ns.
+    /// Total length of their steps, from the last rank's start, in ns.
     job_ns: Option<i64>,
-    /// Notes on ranks that do not fit.
+    /// Notes on ranks that do not match.
     match_notes: Vec<String>,
     /// Labels of ranks that were left out.
     left_out: Vec<String>,
@@ -317,7 +317,7 @@ fn findings_of_ranks(ranks: Vec<RankResult<FoundRank>>, align: bool) -> Result<J
     })
 }
 
-/// A line about the run, then one per finding.
+/// Formats a line about the run, then one per finding.
 fn findings_text(report: &FindingsReport) -> String {
     let found = &report.found;
     let mut out = String::new();
@@ -329,7 +329,7 @@ fn findings_text(report: &FindingsReport) -> String {
         let _ = writeln!(out, "a step is {definition}");
     }
     if let Some(job_ns) = report.job_step_ns {
-        // Ranks do not begin together: the replay has to begin with the first of them.
+        // Ranks do not start together, but the replay has to begin with the first one.
         let which = match found.steps {
             1 => "the step takes".to_owned(),
             steps => format!("the {steps} steps take"),
@@ -356,7 +356,7 @@ fn findings_text(report: &FindingsReport) -> String {
     out + &unknown_line(found) + &report.cut_line
 }
 
-/// How much of the time nothing is said of.
+/// Formats a line on the time without a verdict; empty if there is none.
 fn unknown_line(found: &RunFindings) -> String {
     match found.unknown_ns {
         _ if found.is_unknown && found.findings.is_empty() => String::new(),

@@ -1,4 +1,4 @@
-//! `etlink ranks` on logs of NCCL's inspector: sizes, times and bandwidths per communicator.
+//! `etlink ranks` for logs of NCCL's inspector: sizes, times, and bandwidths per communicator.
 
 use crate::commands::{ReportForm, print_report, print_text};
 use crate::envelope::{JsonReport, RunReports, print_json_report};
@@ -17,11 +17,11 @@ use etlink_run::{RunError, text};
 use serde::Serialize;
 use std::path::Path;
 
-/// What the logs of a folder say.
+/// Summary of the logs of a folder.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct FolderCommunicators {
-    /// What is odd about the files and in them.
+    /// Notes about the files and their content.
     notes: Vec<String>,
     /// Logs that could not be read.
     excluded: Vec<Excluded>,
@@ -33,7 +33,7 @@ impl JsonReport for RunReports<FolderCommunicators> {
     const SCHEMA: &'static str = "etlink.communicators";
 }
 
-/// Reads the logs in `folder` and sums them up.
+/// Reads the logs in `folder` and summarizes them.
 pub(super) fn run(
     folder: &Path,
     options: &RunOptions,
@@ -107,7 +107,7 @@ fn read_checked(path: &Path, options: &RunOptions) -> Result<InspectorLog, RunEr
     Ok(log)
 }
 
-/// Each kind and size of each communicator, a line each.
+/// Formats a CSV line per kind and size of each communicator.
 fn sizes_csv(report: &CommunicatorReport) -> Result<String> {
     let mut out = csv::Writer::from_writer(vec![]);
     out.write_record([
@@ -146,8 +146,7 @@ fn sizes_csv(report: &CommunicatorReport) -> Result<String> {
     Ok(String::from_utf8(out.into_inner()?)?)
 }
 
-/// Text of a log for a table: a spreadsheet takes no formula from it, a terminal no control
-/// character.
+/// Escapes text of a log for a table: formulas for spreadsheets, control characters for terminals.
 fn shown(text: &str) -> String {
     csv_text(text).into_owned()
 }
@@ -169,7 +168,7 @@ fn report_text(report: &CommunicatorReport, rows: usize) -> String {
     out
 }
 
-/// `0x7f8c DP`: several communicators can have one name.
+/// Names a communicator: `0x7f8c DP`. Several communicators can share a name.
 fn communicator_name(id: &str, name: &str) -> String {
     plain(format!("{id} {name}").trim_end()).into_owned()
 }
@@ -195,7 +194,7 @@ fn size_table(sizes: &[CommunicatorSize], rows: usize) -> String {
         .expendable(["ranks"])
         .decisive(["mean transfer", "busbw GB/s"]);
     let mut order: Vec<&CommunicatorSize> = sizes.iter().collect();
-    // most time first; a stable sort keeps communicator, kind and size of equals
+    // most time first; a stable sort keeps ties in order of communicator, kind, and size
     order.sort_by_key(|size| {
         let times = i64::try_from(size.times).unwrap_or(i64::MAX);
         std::cmp::Reverse(size.mean_transfer_ns.saturating_mul(times))

@@ -1,4 +1,4 @@
-//! What `ranks` prints, as tables.
+//! The results of `ranks`, as tables.
 
 #[cfg(feature = "parquet")]
 mod arrow;
@@ -9,11 +9,11 @@ use anyhow::Result;
 use etlink_run::RunError;
 use etlink_run::phases::Phased;
 
-/// How the ranks of a run met.
+/// Comparison of a run's ranks.
 pub struct RanksDocument(RanksReport);
 
 impl RanksDocument {
-    /// The names of its tables: those of the lists that `--json` has.
+    /// Names of the tables: the same as of the lists in `--json`.
     pub const TABLES: [&str; 7] = [
         "clocks",
         "ranks",
@@ -27,24 +27,24 @@ impl RanksDocument {
     /// Reads a run and compares its ranks.
     ///
     /// # Errors
-    /// Its traces cannot be found.
+    /// The traces cannot be found.
     pub fn read(run: &RunQuery) -> Result<RanksDocument> {
         RanksDocument::read_phase(run)?.whole()
     }
 
-    /// The same in the phase that the query names.
+    /// Like [`read`](RanksDocument::read), in the phase that the query names.
     ///
     /// # Errors
-    /// Its traces cannot be found, or an earlier phase is missing or was run otherwise.
+    /// The traces cannot be found, or an earlier phase is missing or had other settings.
     pub fn read_phase(run: &RunQuery) -> Result<Phased<RanksDocument>> {
         let compared = compare_runs(run.source.clone(), run.options.clone())?;
-        // whoever asks has opened one run
+        // the query opens exactly one run
         compared.and_then(|mut compared| {
             Ok(RanksDocument(compared.pop().ok_or(RunError::NoRankAsked)?))
         })
     }
 
-    /// What is odd about the files and in them, and which are left out.
+    /// Returns notes about the files and their content, including excluded ones.
     pub fn notes(&self) -> Vec<String> {
         self.0.notes.clone()
     }

@@ -1,4 +1,4 @@
-//! `etlink ranks` on dumps of the flight recorder alone: which rank hangs where.
+//! `etlink ranks` for dumps of the flight recorder alone: finds the rank that hangs, and where.
 
 use crate::commands::{ReportForm, print_report, print_text};
 use crate::envelope::{JsonReport, RunReports, print_json_report};
@@ -21,22 +21,22 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// No rank waits so long for another: PyTorch's watchdog ends a job after 10 to 30 minutes.
+/// Longest wait of a rank for another, in ns: PyTorch's watchdog ends a job after 10 to 30 minutes.
 const LONGEST_WAIT_NS: i64 = 6 * 3_600_000_000_000;
 
-/// What the dumps of a folder say.
+/// Analysis of the dumps of a folder.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct FolderHangs {
-    /// The folder.
+    /// Path of the folder.
     run: String,
-    /// What is odd about the files and in them.
+    /// Notes about the files and their content.
     notes: Vec<String>,
-    /// Dumps that could not be read, or are of another run.
+    /// Dumps that could not be read, or belong to another run.
     excluded: Vec<Excluded>,
     #[serde(flatten)]
     report: HangReport,
-    /// The calls of all ranks.
+    /// Calls of all ranks.
     #[serde(skip)]
     calls: Vec<FlightCall>,
 }
@@ -45,7 +45,7 @@ impl JsonReport for RunReports<FolderHangs> {
     const SCHEMA: &'static str = "etlink.hang";
 }
 
-/// Reads the dumps in `folder` and says who hangs where.
+/// Reads the dumps in `folder`, and reports the ranks that hang.
 pub(super) fn run(
     folder: &Path,
     options: &RunOptions,
@@ -75,7 +75,7 @@ pub(super) fn run(
         ReportForm::Csv => {
             let with_cut = |one: &FolderHangs| {
                 let mut notes: Vec<String> = notes_of(one);
-                // the table of calls has no line for what is not known
+                // the table of calls has no line for unknown data
                 notes.extend(one.report.cut.iter().map(|cut| cut.message.clone()));
                 notes
             };
@@ -95,7 +95,7 @@ pub(super) fn run(
     })
 }
 
-/// Logs of NCCL's inspector say other things, which this report has no place for.
+/// Returns a note on logs of NCCL's inspector, which this report does not use.
 fn other_logs_note(folder: &Path) -> Result<Option<String>> {
     let logs = find_logs(folder)?.logs.len() as u64;
     if logs == 0 {
@@ -112,7 +112,8 @@ fn other_logs_note(folder: &Path) -> Result<Option<String>> {
     )))
 }
 
-/// The report of a folder, unless no dump of it can be read; and why dumps cannot.
+/// Reads the report of a folder; `None` if no dump is readable. Also returns the errors of
+/// unreadable dumps.
 fn read_folder(found: &FlightFolder, options: &RunOptions) -> (Option<FolderHangs>, Vec<RunError>) {
     let (mut dumps, mut notes, mut excluded, mut errors) = (vec![], vec![], vec![], vec![]);
     let mut by_rank: BTreeMap<i64, Vec<&FlightFile>> = BTreeMap::new();
@@ -128,7 +129,7 @@ fn read_folder(found: &FlightFolder, options: &RunOptions) -> (Option<FolderHang
         };
         let mut asked = options.ranks.iter();
         if asked.any(|ranks| !u32::try_from(rank).is_ok_and(|rank| ranks.has(rank))) {
-            // its dump is there, and nothing is said of it
+            // the dump exists, but is not used
             unusable.insert(GlobalRank(rank));
             continue;
         }
@@ -150,7 +151,7 @@ fn read_folder(found: &FlightFolder, options: &RunOptions) -> (Option<FolderHang
             unusable.insert(GlobalRank(rank));
             continue;
         }
-        // one recorder can be dumped as pickle and as JSON: both say the same, if both are whole
+        // one recorder can be dumped as pickle and as JSON: both have the same content, if complete
         let whole = read.iter().position(|(_, dump)| !dump.is_cut());
         let (name, used) = read.remove(whole.unwrap_or(0));
         for (other, _) in read {
@@ -204,8 +205,9 @@ fn dump_name(file: &FlightFile) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// Takes out dumps that an earlier run left: PyTorch writes each to the same place. Gives their
-/// names, their ranks, and how long after the others' their last call was, ns: negative.
+/// Removes dumps that an earlier run left, since PyTorch always writes to the same place. Returns
+/// their names, their ranks, and the time of their last call relative to the others', in ns
+/// (negative).
 fn take_stale(dumps: &mut Vec<(String, RankDump)>) -> Vec<(String, GlobalRank, i64)> {
     let last_call = |dump: &RankDump| {
         let entries = dump.dump.entries.iter();
@@ -244,7 +246,7 @@ fn damage_note(name: &str, one: &RankDump) -> Option<String> {
     Some(format!("{name}: {damage}"))
 }
 
-/// Each call of each rank, a line each.
+/// Formats a CSV line per call of each rank.
 fn calls_csv(all: &[FolderHangs]) -> Result<String> {
     let mut out = csv::Writer::from_writer(vec![]);
     out.write_record([
@@ -277,13 +279,12 @@ fn calls_csv(all: &[FolderHangs]) -> Result<String> {
     Ok(String::from_utf8(out.into_inner()?)?)
 }
 
-/// Text of a dump for a table: a spreadsheet takes no formula from it, a terminal no control
-/// character.
+/// Escapes text of a dump for a table: formulas for spreadsheets, control characters for terminals.
 fn shown(text: &str) -> String {
     csv_text(text).into_owned()
 }
 
-/// Who hangs where, for people.
+/// Formats the report as text.
 fn report_text(one: &FolderHangs, rows: usize) -> String {
     let run = match one.run.as_str() {
         "" => String::new(),
@@ -310,7 +311,7 @@ fn report_text(one: &FolderHangs, rows: usize) -> String {
 
 fn rank_table(report: &HangReport, rows: usize) -> String {
     let ranks = &report.ranks;
-    // what had not ended need not hang
+    // an unfinished call need not hang
     let open = match report.verdict {
         HangVerdict::Hangs => "hangs in",
         _ => "not ended",
@@ -331,7 +332,7 @@ fn rank_table(report: &HangReport, rows: usize) -> String {
         let call = rank.hangs_in.as_ref().or(rank.last.as_ref());
         call.map_or(String::new(), |call| call.place.clone())
     };
-    // of dumps without stacks there is no place
+    // dumps without stacks have no place
     if ranks.iter().any(|rank| !place_of(rank).is_empty()) {
         head.push("called at");
     }
@@ -339,7 +340,7 @@ fn rank_table(report: &HangReport, rows: usize) -> String {
         .text_columns(|head| head != "collectives")
         .expendable(["collectives", "state"])
         .decisive([open, "waits for"]);
-    // those that something can be said of first
+    // informative ranks first
     let mut order: Vec<&RankHang> = ranks.iter().collect();
     let is_waited_for: BTreeSet<GlobalRank> = ranks
         .iter()
@@ -376,7 +377,7 @@ fn rank_table(report: &HangReport, rows: usize) -> String {
     )
 }
 
-/// `all_reduce 4 of default_pg`.
+/// Formats a place: `all_reduce 4 of default_pg`.
 fn place_text(place: &CollectivePlace) -> String {
     let group = match place.group_desc.as_str() {
         "" | "undefined" => format!("group {}", place.group),

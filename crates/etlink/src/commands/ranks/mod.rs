@@ -1,4 +1,4 @@
-//! `etlink ranks`: how the ranks of a run met.
+//! `etlink ranks`: compares the ranks of a run.
 
 pub(super) mod communicators;
 mod document;
@@ -30,65 +30,65 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use waits::RankUtilization;
 
-/// What is known of the ranks of one run.
+/// Comparison of the ranks of one run.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct RanksReport {
     /// Folder of the run.
     run: String,
-    /// What it is called in text.
+    /// Name of the run in text.
     #[serde(skip)]
     name: String,
-    /// What is odd about the files and in them.
+    /// Notes about the files and their content.
     notes: Vec<String>,
-    /// Number of ranks of the run, as most traces say it.
+    /// Number of ranks in the run, according to most traces.
     world_size: Option<i64>,
     /// Ranks of the run that have no trace here.
     absent: Vec<GlobalRank>,
-    /// Traces that could not be linked, or are not of this run.
+    /// Traces that could not be linked, or do not belong to this run.
     excluded: Vec<Excluded>,
-    /// The ranks' clocks against the first rank's; none with `--no-align`.
+    /// Clocks of the ranks relative to the first rank's; empty with `--no-align`.
     clocks: Vec<RankClock>,
     /// Sums per rank.
     ranks: Vec<StragglerStats>,
-    /// How busy the devices of each rank are.
+    /// Utilization of each rank's devices.
     utilization: Vec<RankUtilization>,
     /// Sums per step.
     steps: Vec<StepStragglers>,
-    /// What is missing or unequal.
+    /// Missing or inconsistent data.
     problems: Vec<JoinProblem>,
-    /// Collectives and messages that cannot be compared, by whose they are.
+    /// Collectives and messages that cannot be compared, by ranks.
     not_compared: Vec<NotCompared>,
-    /// Each collective and message, by time.
+    /// Collectives and messages, in order of time.
     collectives: Vec<CollectiveSkew>,
     /// Ranks whose recordings show that their first step began later than the others'.
     #[serde(skip)]
     began_steps_later: BTreeSet<GlobalRank>,
-    /// Ranks recorded other iterations, by the manifest of the recording.
+    /// True if ranks recorded different iterations, according to the recording's manifest.
     #[serde(skip)]
     are_apart: bool,
-    /// Ranks whose device traces end before their recordings did.
+    /// Ranks whose device traces are truncated.
     #[serde(skip)]
     cut: Vec<GlobalRank>,
 }
 
-/// What is kept of a rank.
+/// Data kept per rank.
 #[derive(BorshSerialize, BorshDeserialize)]
 struct RankDetails {
-    /// What `-v` says of it.
+    /// Details that `-v` prints.
     details: Vec<String>,
-    /// Of its devices.
+    /// Utilization of the rank's devices.
     devices: DeviceUse,
-    /// Its device trace ends before its recording did.
+    /// True if the device trace is truncated.
     is_cut: bool,
 }
 
-/// Which runs are compared, and how that is printed.
+/// Source, options, and output form of a comparison.
 struct RanksConfig {
     source: RunSource,
     options: RunOptions,
     form: ReportForm,
-    /// Rows of each table for people; 0: all.
+    /// Maximum number of rows per table in text; 0 for all.
     rows: usize,
 }
 
@@ -109,17 +109,17 @@ impl RanksConfig {
     }
 }
 
-/// Collectives and messages of one kind between the same ranks, of which sides are missing.
+/// Collectives and messages of one kind between the same ranks with missing sides.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct NotCompared {
-    /// `all_reduce`, …
+    /// Name of the kind: `all_reduce`, …
     kind: &'static str,
-    /// `ranks 0, 1`, or `ranks 0, 1` of a message.
+    /// The ranks: `ranks 0, 1`.
     ranks: String,
-    /// How many.
+    /// Number of communications.
     count: u64,
-    /// Why, for people.
+    /// Reason, as text.
     message: String,
 }
 
@@ -135,7 +135,7 @@ pub fn run(args: RanksArgs) -> Result<Outcome> {
     let compared = match compare_runs(config.source, config.options) {
         Ok(Phased::Report(compared)) => compared,
         Ok(Phased::Stored(shard)) => return print_shard(&shard, config.form == ReportForm::Json),
-        // dumps and logs are small: nothing of them is stored
+        // dumps and logs are small, and have no stored phases
         Err(error) if options.phase.is_some() => return Err(error),
         Err(error) => match error.downcast_ref() {
             Some(RunError::OnlyFlightDumps { folder }) => {
@@ -170,11 +170,11 @@ pub fn run(args: RanksArgs) -> Result<Outcome> {
     })
 }
 
-/// A report for each run of a source.
+/// Makes a report per run of a source.
 fn compare_runs(source: RunSource, options: RunOptions) -> Result<Phased<Vec<RanksReport>>> {
     let progress = options.progress.clone();
     let options = RunOptions {
-        // who came late does not depend on edges between threads of the host
+        // lateness does not depend on edges between host threads
         tensor_deps: TensorEdges::None,
         traces_only: true,
         ..options
@@ -187,7 +187,7 @@ fn compare_runs(source: RunSource, options: RunOptions) -> Result<Phased<Vec<Ran
         settings: vec![],
         cache_settings: Some(vec![]),
     };
-    // what the join needs of a rank is in no budget
+    // the memory budget ignores the small data that the join needs
     let ranks = runs.rank_results(&work, |rank| summarize_rank(rank, &rules), |_, _| 0);
     progress.finish();
     let ranks = match ranks? {
@@ -212,15 +212,16 @@ fn compare_runs(source: RunSource, options: RunOptions) -> Result<Phased<Vec<Ran
 }
 
 impl RanksReport {
-    /// Whether there are communications of which nothing is known but that they are, or which may be
-    /// of different iterations.
+    /// Returns true if there are communications without any data, or possibly of different
+    /// iterations.
     fn is_unsure(&self) -> bool {
         let mut problems = self.problems.iter();
         self.are_apart || problems.any(|problem| problem.kind == JoinProblemKind::GlooUnrecorded)
     }
 }
 
-/// What was refused under `--strict` was found; what could not be read leaves nothing.
+/// Returns the outcome: damage rejected under `--strict` is a finding; a run without readable
+/// traces has no result.
 fn exit_outcome(compared: &[RanksReport]) -> Outcome {
     let mut excluded = compared.iter().flat_map(|one| &one.excluded).peekable();
     if excluded.peek().is_none() {
@@ -235,8 +236,7 @@ fn exit_outcome(compared: &[RanksReport]) -> Outcome {
     }
 }
 
-/// Links a rank, keeps its communications and says how that went; `None` of a rank that was not
-/// asked for.
+/// Links a rank and keeps its communications; `None` if the rank was not requested.
 fn summarize_rank(
     rank: RankEntry<'_>,
     rules: &KernelRules,
@@ -266,7 +266,7 @@ fn compare_ranks(
     let run = &runs.runs[results.run];
     let mut notes = runs.run_notes(&results);
     let mut joined = results.join(runs.options.align);
-    // The join has the ranks in this order, those with a summary.
+    // The join has the ranks with a summary, in this order.
     let ranks = results.members.ranks.iter();
     let ranks = ranks.filter(|member| member.summary.is_some());
     let details: Vec<&RankDetails> = ranks.map(|member| &member.value).collect();
@@ -279,7 +279,7 @@ fn compare_ranks(
     let utilization = waits::rank_utilizations(&joined, &devices);
     let not_compared = not_compared(&joined.matches, others);
     let conflicts = order_conflicts(&joined.summaries, &joined.matches);
-    // an order that would deadlock is told here too, though nothing is simulated
+    // report an order that would deadlock, although nothing is simulated
     joined.matches.problems.extend(conflicts);
     notes.extend(joined.match_notes());
     let all = joined.summaries.iter().map(|summary| summary.rank);
@@ -306,8 +306,8 @@ fn compare_ranks(
     }
 }
 
-/// What no two ranks here have, say differently or lost rows of, by kind and ranks. `others`: what to say of ranks
-/// that are not here.
+/// Counts communications that no two ranks here share, that they report differently, or whose rows
+/// are lost, by kind and ranks. `others`: text on ranks that are not here.
 fn not_compared(join: &RunJoin, others: &str) -> Vec<NotCompared> {
     let mut all: BTreeMap<(String, &'static str, String), u64> = BTreeMap::new();
     for matched in &join.matches {

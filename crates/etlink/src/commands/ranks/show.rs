@@ -1,4 +1,4 @@
-//! The comparison for people and for tables.
+//! The comparison as text and as CSV.
 
 use super::RanksReport;
 use crate::cut_traces::cut_line;
@@ -11,7 +11,7 @@ use etlink_model::GlobalRank;
 use etlink_run::joined::clock_notes;
 use std::collections::BTreeMap;
 
-/// Those of a line of CSV; the first is the run's folder.
+/// Columns of the CSV; the first is the run's folder.
 const COLUMNS: [&str; 19] = [
     "run",
     "kind",
@@ -34,7 +34,7 @@ const COLUMNS: [&str; 19] = [
     "bus_bandwidth",
 ];
 
-/// Each collective and message, a line each.
+/// Formats a CSV line per collective and message.
 pub(super) fn skews_csv(all: &[RanksReport]) -> Result<String> {
     let mut out = csv::Writer::from_writer(vec![]);
     out.write_record(COLUMNS)?;
@@ -74,7 +74,7 @@ pub(super) fn skews_csv(all: &[RanksReport]) -> Result<String> {
     Ok(String::from_utf8(out.into_inner()?)?)
 }
 
-/// Who was late, what the transfers of each kind and group were like, and the worst ones.
+/// Formats the late ranks, the transfers per kind and group, and the worst communications.
 pub(super) fn report_table(one: &RanksReport, top: usize) -> String {
     let run = match &one.name[..] {
         "" => String::new(),
@@ -104,7 +104,7 @@ pub(super) fn report_table(one: &RanksReport, top: usize) -> String {
     out
 }
 
-/// What people should know first.
+/// Returns the notes on a run.
 fn notes_of(one: &RanksReport) -> Vec<String> {
     let mut all = one.notes.clone();
     for problem in &one.problems {
@@ -121,7 +121,7 @@ fn notes_of(one: &RanksReport) -> Vec<String> {
     all
 }
 
-/// What people should know first, of all runs.
+/// Prints the notes on all runs.
 pub(super) fn print_notes(compared: &[RanksReport]) {
     let runs = compared
         .iter()
@@ -129,7 +129,7 @@ pub(super) fn print_notes(compared: &[RanksReport]) {
     notes::print_of_runs(runs);
 }
 
-/// What could not be compared, and why.
+/// Formats the table of communications that could not be compared, with reasons.
 fn not_compared(one: &RanksReport) -> String {
     if one.not_compared.is_empty() {
         return String::new();
@@ -147,7 +147,7 @@ fn not_compared(one: &RanksReport) -> String {
     format!("not compared\n{table}")
 }
 
-/// What all ranks waited, and for whom, in sentences.
+/// Describes the waiting time of all ranks, and its causes.
 fn who_held_up(one: &RanksReport) -> String {
     let sum = |of: fn(&StragglerStats) -> i64| {
         let each = one.ranks.iter().map(of);
@@ -193,7 +193,7 @@ fn who_held_up(one: &RanksReport) -> String {
     )
 }
 
-/// How far the clock of a rank, or that of the first one, may be off, as far as that is known.
+/// Returns the smallest uncertainty between the clocks of a rank and the first rank, if known.
 fn clock_doubt(one: &RanksReport, rank: GlobalRank) -> Option<i64> {
     let others = one.clocks.iter().skip(1);
     let is_first = one.clocks.first().is_some_and(|first| first.rank == rank);
@@ -201,7 +201,7 @@ fn clock_doubt(one: &RanksReport, rank: GlobalRank) -> Option<i64> {
     doubts.filter_map(|clock| clock.uncertainty_ns).min()
 }
 
-/// What the sentence before cannot know.
+/// Returns a line on truncated traces, which the previous sentence ignores.
 fn cut_text(one: &RanksReport) -> String {
     let labels: Vec<String> = one.cut.iter().map(GlobalRank::to_string).collect();
     let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
@@ -212,14 +212,14 @@ fn percent_of(part: i64, whole: i64) -> String {
     percent(part as f64 / whole as f64, 1)
 }
 
-/// The rank with most of something, if any has some; of equals the first, so that every run names
-/// the same.
+/// Returns the rank with the largest value, if any is positive; the first on a tie, so that every
+/// run names the same one.
 fn most_of(ranks: &[StragglerStats], of: fn(&StragglerStats) -> i64) -> Option<&StragglerStats> {
     let late = ranks.iter().filter(|rank| of(rank) > 0);
     late.max_by_key(|rank| (of(rank), std::cmp::Reverse(rank.rank)))
 }
 
-/// For whom the others waited, per step and in all.
+/// Formats the waiting times by step, and in total, with the ranks waited for.
 fn by_step(one: &RanksReport) -> String {
     let mut table = Grid::new(
         2,
@@ -238,7 +238,7 @@ fn by_step(one: &RanksReport) -> String {
     .expendable(["collectives", "begins apart"])
     .decisive(["all wait"]);
     for step in &one.steps {
-        // what is communicated before the first step, as when a model is spread over the ranks
+        // communication before the first step, such as distributing a model to the ranks
         let name = step.step.as_deref().unwrap_or(if one.steps.len() > 1 {
             "(no step)"
         } else {
@@ -319,7 +319,7 @@ fn by_rank(one: &RanksReport) -> String {
         "began later",
         "hands on",
     ];
-    // a run without devices has nothing to be busy
+    // a run without devices has no utilization
     if !shares.is_empty() {
         head.extend(["device works", "device waits"]);
     }
@@ -356,9 +356,9 @@ fn percent_or_none(share: Option<&f64>) -> String {
     share.map_or("-".into(), |share| percent(*share, 1))
 }
 
-/// The ranks' clocks, where anything is known of them.
+/// Formats the ranks' clocks; empty if nothing is known about them.
 fn clocks_table(one: &RanksReport) -> String {
-    // an offset of 0 that nothing supports would look as if it had been measured
+    // an unsupported offset of 0 would look as if it had been measured
     let is_known = |clock: &&RankClock| clock.support > 0 || clock.by_machine;
     let known: Vec<&RankClock> = one.clocks.iter().skip(1).filter(is_known).collect();
     let (Some(first), false) = (one.clocks.first(), known.is_empty()) else {
@@ -411,12 +411,12 @@ fn clocks_table(one: &RanksReport) -> String {
     )
 }
 
-/// Parts per billion as parts per million.
+/// Converts parts per billion to parts per million.
 fn ppm(ppb: i64) -> f64 {
     ppb as f64 / 1e3
 }
 
-/// A drift and its uncertainty; in brackets what is not applied.
+/// Formats a drift and its uncertainty; in brackets if not applied.
 fn drift_cells(clock: &RankClock) -> [String; 2] {
     let Some(drift) = clock.drift else {
         return ["-".into(), "-".into()];
@@ -486,12 +486,12 @@ fn by_kind(one: &RanksReport) -> String {
     )
 }
 
-/// Whether ranks came apart to a collective mostly because steps or recordings began apart.
+/// Returns true if ranks arrived apart mostly because steps or recordings began apart.
 fn is_start_skew(skew: &CollectiveSkew) -> bool {
     skew.began_late_ns > skew.waited_ns / 2
 }
 
-/// Names what is left out of the mean skews.
+/// Describes the collectives that the mean skews leave out.
 fn start_skew_text(started_apart: &[&CollectiveSkew]) -> String {
     let Some(most) = started_apart.iter().max_by_key(|skew| skew.skew_ns) else {
         return String::new();
@@ -506,8 +506,8 @@ fn start_skew_text(started_apart: &[&CollectiveSkew]) -> String {
     )
 }
 
-/// Mean transfer and bandwidths of collectives of one kind and group: of those alone whose traces
-/// say when the transfer ended.
+/// Formats the mean transfer time and bandwidths of collectives of one kind and group; uses only
+/// those whose traces show the end of the transfer.
 fn transfer_cells(skews: &[&CollectiveSkew]) -> [String; 3] {
     let none = || "-".to_owned();
     let timed: Vec<(i64, &CollectiveSkew)> = skews
@@ -519,7 +519,7 @@ fn transfer_cells(skews: &[&CollectiveSkew]) -> [String; 3] {
     }
     let transfer = timed.iter().map(|(ns, _)| *ns).fold(0, i64::saturating_add);
     let mean = time(transfer / timed.len() as i64);
-    // Of sizes that are not known there is no bandwidth, and their time would make it too low.
+    // Exclude unknown sizes: they have no bandwidth, and their time would make it too low.
     let sized = timed
         .iter()
         .filter_map(|(ns, skew)| Some((ns, skew, skew.bytes?)));
@@ -545,7 +545,7 @@ fn transfer_cells(skews: &[&CollectiveSkew]) -> [String; 3] {
 
 fn largest_skews(one: &RanksReport, top: usize) -> String {
     let mut order: Vec<&CollectiveSkew> = one.collectives.iter().collect();
-    // a stable sort: of equals the earlier collective comes first
+    // a stable sort: on a tie, the earlier collective comes first
     order.sort_by_key(|skew| std::cmp::Reverse(skew.skew_ns));
     let mut table = Grid::new(
         2,
@@ -574,12 +574,12 @@ fn largest_skews(one: &RanksReport, top: usize) -> String {
     format!("largest skew (late by: what made the last rank late, most of it)\n{table}")
 }
 
-/// A size, where it is known.
+/// Formats a size, if known.
 fn bytes_text(bytes: Option<u64>) -> String {
     bytes.map_or("-".to_owned(), |bytes| bytes.to_string())
 }
 
-/// What made most of the others' waiting.
+/// Names the main cause of the others' waiting.
 fn late_by(skew: &CollectiveSkew) -> String {
     let most = skew.caused_ns.max(skew.began_late_ns);
     match skew.waited_for {

@@ -1,4 +1,4 @@
-//! How busy the devices of each rank are, and how much of that is waiting for other ranks.
+//! Utilization of each rank's devices, and the part of it that is waiting for other ranks.
 
 use etlink_analyze::{CommunicationWait, DeviceUse, Utilization};
 use etlink_link::ranks::{CollectiveArrival, CollectiveMatch, collective_arrivals};
@@ -6,26 +6,27 @@ use etlink_model::GlobalRank;
 use etlink_run::JoinedRun;
 use serde::Serialize;
 
-/// How busy the devices of a rank are, by the definition of `analyze`.
+/// Utilization of a rank's devices, as defined in `analyze`.
 #[derive(Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct RankUtilization {
     pub(super) rank: GlobalRank,
-    /// Time in which they run something, summed over its devices, ns.
+    /// Busy time, summed over the devices, in ns.
     pub(super) busy_ns: i64,
-    /// Of that, time in which they do nothing but wait in collectives for other ranks, ns.
+    /// Part of the busy time in which devices only wait in collectives for other ranks, in ns.
     pub(super) waiting_ns: i64,
-    /// Of its steps, or of its recording where it has none; without work from before it, ns.
+    /// Length of the steps, or of the recording if there are none, without work from before it, in
+    /// ns.
     pub(super) whole_ns: i64,
-    /// `busy_ns / whole_ns`; none without device work.
+    /// `busy_ns / whole_ns`; `None` without device work.
     pub(super) busy_share: Option<f64>,
     /// `waiting_ns / whole_ns`.
     pub(super) waiting_share: Option<f64>,
-    /// The one less the other: they compute, copy or transfer.
+    /// `busy_share - waiting_share`: the share of computation, copies, and transfers.
     pub(super) working_share: Option<f64>,
 }
 
-/// Of each rank, in the order of the join.
+/// Returns the utilization of each rank, in the order of the join.
 pub(super) fn rank_utilizations(joined: &JoinedRun, uses: &[&DeviceUse]) -> Vec<RankUtilization> {
     let waits = device_waits(joined);
     let ranks = joined.summaries.iter().zip(uses).zip(&waits);
@@ -56,7 +57,7 @@ impl RankUtilization {
     }
 }
 
-/// When each rank waits for others in communications, by its own clock; by the rank's place.
+/// Returns the waits of each rank for others in communications, by its own clock, indexed by rank.
 fn device_waits(joined: &JoinedRun) -> Vec<Vec<CommunicationWait>> {
     let mut waits = vec![vec![]; joined.summaries.len()];
     for matched in &joined.matches.matches {
@@ -82,7 +83,7 @@ fn wait_of(
     let communication = summary.communications.get(member.communication.index())?;
     let extent = communication.extent;
     let start_ns = extent.start_ns.max(extent.arrival_ns);
-    // Clocks that are off can have the last come after the end: nobody waits longer than that.
+    // Clock errors can put the last arrival after the end: nobody waits longer than that.
     let longest = extent.end_ns.since(start_ns).max(0);
     Some(CommunicationWait {
         node: communication.node,

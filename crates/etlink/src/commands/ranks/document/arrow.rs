@@ -11,10 +11,10 @@ use etlink_link::ranks::{
 };
 
 impl RanksDocument {
-    /// One of its tables.
+    /// Returns one of the tables.
     ///
     /// # Errors
-    /// There is none of this name.
+    /// There is no table of this name.
     pub fn table(&self, name: &str) -> Result<RecordBatch> {
         let report = &self.0;
         match name {
@@ -30,7 +30,7 @@ impl RanksDocument {
     }
 }
 
-/// Names the columns: of any kind, because nothing of its values is taken.
+/// Makes a blank record that provides the names of columns; its values are ignored.
 fn blank_problem() -> JoinProblem {
     JoinProblem {
         kind: JoinProblemKind::GlooUnrecorded,
