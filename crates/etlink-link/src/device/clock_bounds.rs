@@ -1,4 +1,4 @@
-//! What calls and rows say of a device's clock: see [`crate::device::clock_fit`].
+//! Bounds on a device's clock from calls and rows: see [`crate::device::clock_fit`].
 //!
 //! | observed | bound |
 //! |---|---|
@@ -10,8 +10,8 @@
 //! | a call that synchronises with a stream that nothing states | the last row of the only stream that there is has; of several, of that to which its thread launched last: a guess |
 //! | a call that waits for an event that nothing states | the last row before the only event that its thread recorded since it last waited for one: a guess |
 //!
-//! A device that is synchronised is known from the call's `cuda_sync` row, or because the call's
-//! process launches to one device only. O(rows log rows).
+//! The synchronised device is known from the call's `cuda_sync` row, or because the call's process
+//! launches to only one device. O(rows log rows).
 
 use crate::device::calls::{self, Does};
 use crate::device::clock_fit::{ClockBound, ClockBounds};
@@ -25,7 +25,7 @@ use etlink_model::{CallIdx, DeviceTrace, QueueIdx, RowIdx, TimeNs, TrackLabel};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
-/// The bounds on each device's clock, by device.
+/// Collects the bounds on each device's clock, by device.
 pub(crate) fn clock_bounds(
     device: &DeviceTrace,
     launches: &Launches,
@@ -61,15 +61,15 @@ struct BoundFinder<'t> {
     launches: &'t Launches,
     lanes: Lanes,
     stated: StatedWaits<'t>,
-    /// Per thread, the only device that its process launches to.
+    /// Only device that each thread's process launches to.
     own_device: FxHashMap<usize, i64>,
-    /// Per thread, the queue that it launched to last.
+    /// Queue of each thread's last launch.
     last_queue: Vec<Option<QueueIdx>>,
     /// Per thread.
     recorded: Vec<RecordedEvents>,
     /// Of devices with rows of one queue.
     only_queue: BTreeMap<i64, QueueIdx>,
-    /// Per device, when it was last synchronised.
+    /// Time of each device's last synchronisation.
     synchronised: FxHashMap<i64, TimeNs>,
     found: BTreeMap<i64, ClockBounds>,
 }
@@ -113,7 +113,7 @@ impl BoundFinder<'_> {
         }
         let mut own: FxHashMap<TrackLabel, i64> = FxHashMap::default();
         for (process, number) in launching {
-            // Another process's rows on the device are not waited for.
+            // Rows of other processes on the device are not awaited.
             if devices[&process] == 1 && processes[&number] == 1 {
                 own.insert(process, number);
             }
@@ -134,7 +134,8 @@ impl BoundFinder<'_> {
         self.device.queues[queue.index()].device
     }
 
-    /// Calls that were held up by a full queue return just after the launch that makes room starts.
+    /// Adds bounds from calls delayed by a full queue: they return just after the start of the
+    /// launch that makes room.
     fn add_queue_returns(&mut self) {
         for room in queue_returns(self.device, self.launches, &self.lanes) {
             let number = self.device.queues[room.queue.index()].device;
@@ -146,7 +147,8 @@ impl BoundFinder<'_> {
         }
     }
 
-    /// A row starts no earlier than its launch call. A blocking copy ends before its call returns.
+    /// Adds a bound from a launch: a row starts no earlier than its launch call, and a blocking
+    /// copy ends before its call returns.
     fn add_launch(&mut self, call: CallIdx, row: RowIdx, does: Does) {
         let start = self.device.rows.start[row.index()];
         let called = self.device.calls.start[call.index()];
@@ -163,7 +165,8 @@ impl BoundFinder<'_> {
         }
     }
 
-    /// A call that synchronises returns no earlier than what it waited for has ended.
+    /// Adds a bound from a synchronising call: it returns no earlier than the end of what it waited
+    /// for.
     fn add_return(&mut self, call: CallIdx, does: Does) {
         let sync = if does.blocks() {
             self.stated.sync_of(call)
@@ -194,7 +197,7 @@ impl BoundFinder<'_> {
         }
     }
 
-    /// The return of a call that waited for a row.
+    /// Returns the bound from the return of a call that waited for a row.
     fn bound(&self, call: CallIdx, row: RowIdx) -> ClockBound {
         let end = row_end(self.device, row);
         ClockBound {
@@ -209,7 +212,7 @@ impl BoundFinder<'_> {
         let queues = self
             .lanes
             .launched_to(number, since.unwrap_or(TimeNs(i64::MIN)), begun);
-        // What another thread is still launching need not be waited for.
+        // Rows that another thread is still launching need not be awaited.
         let is_launched = |row: &RowIdx| self.launches.ended(self.device, *row) <= begun + ROUNDING;
         let last = queues.into_iter().filter_map(|queue| {
             let row = self.lanes.last_before(queue, begun)?;

@@ -1,30 +1,30 @@
-//! The shift of a device's clock that agrees with what calls and rows say of it.
+//! Finds the shift of a device's clock that agrees with the evidence from calls and rows.
 //!
-//! Each observation bounds from one side how far the clock is ahead of the host's:
+//! Each observation bounds, from one side, the time by which the clock is ahead of the host's:
 //!
 //! ```text
 //! host      cudaDeviceSynchronize --|       the call cannot return before its row has ended:
 //! device        ==row==================|    ahead by at least  end - return
 //! host         cudaLaunchKernel --
 //! device    ==row==                         the row cannot start before its launch call does:
-//!                                           ahead by no more than  start - call
+//!                                           ahead by at most  start - call
 //!
-//! violated  ####........                    by calls that waited, falling with the shift
-//!           ........##########              by launches, rising with it
+//! violated  ####........                    by calls that waited, decreasing with the shift
+//!           ........##########              by launches, increasing with it
 //!           ----------|------|----> shift   in between nothing is violated
 //! ```
 //! **Sweep.** The number of violated bounds changes only at the bounds themselves. Both kinds are
-//! sorted, and one pass over all bounds, and 0, counts at each how many are violated. The shares of
-//! the two kinds are added, so that a thousand launches do not outvote the one call that waited for
-//! them. The least shift is taken, ahead or behind, that violates no more than one in
-//! [`CLOCK_OUTLIERS`] above the minimum, and that costs the other kind no more than one in
-//! [`CLOCK_PRICE`]. It is 0 if that violates no more, and a shift within [`CLOCK_TOLERANCE`] is left
-//! out: a trace whose bounds hold stays as it was recorded.
+//! sorted, and one pass over all bounds, and 0, counts the violated ones at each. The shares of the
+//! two kinds are added, so that a thousand launches do not outvote the one call that waited for
+//! them. Taken is the smallest shift, ahead or behind, that violates at most one in
+//! [`CLOCK_OUTLIERS`] above the minimum, and that costs the other kind at most one in
+//! [`CLOCK_PRICE`]. The shift is 0 if that violates no more, and shifts within [`CLOCK_TOLERANCE`]
+//! are dropped: a trace whose bounds hold stays as recorded.
 //!
-//! **Drift.** If every shift misses by more than the tolerance, the clock can run faster or slower
-//! than the host's. By how much the two kinds miss each other would be a convex function of the
-//! drift, were no bound an outlier. With outliers it is nearly so: the search can miss a drift that
-//! fits, but takes none that does not.
+//! **Drift.** If every shift misses by more than the tolerance, the clock may run faster or slower
+//! than the host's. Without outliers, the gap between the two kinds would be a convex function of
+//! the drift. With outliers it is nearly convex: the search may miss a drift that fits, but takes
+//! none that does not fit.
 //!
 //! O(n log n) for n bounds, and O(n log range) more for a drift.
 
@@ -35,41 +35,41 @@ use crate::limits::{
 use crate::search::{last_fit, least_at};
 use etlink_model::TimeNs;
 
-/// A one-sided bound on how far a clock is ahead.
+/// A one-sided bound on the time by which a clock is ahead.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClockBound {
-    /// When it was observed, by the device's clock.
+    /// Time of the observation, by the device's clock.
     pub(crate) at: TimeNs,
     pub(crate) ahead_ns: i64,
 }
 
-/// The bounds on one device's clock.
+/// Bounds on one device's clock.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClockBounds {
-    /// From calls that waited: ahead by at least this.
+    /// Bounds from calls that waited: ahead by at least this.
     pub(crate) least: Vec<ClockBound>,
-    /// The same from calls that may have waited for something else.
+    /// Lower bounds from calls that may have waited for something else.
     pub(crate) guessed: Vec<ClockBound>,
-    /// From launches: ahead by no more than this.
+    /// Bounds from launches: ahead by at most this.
     pub(crate) most: Vec<ClockBound>,
 }
 
-/// How far a clock is off.
+/// Shift and drift of a clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ClockFit {
-    /// How far it is ahead at `at`; below 0 if it is behind.
+    /// Time by which the clock is ahead at `at`; negative if it is behind.
     pub(crate) ahead_ns: i64,
-    /// The shift furthest from 0 that agrees as well; `None` if nothing bounds it.
+    /// The shift furthest from 0 that agrees equally well; `None` if nothing bounds it.
     pub(crate) furthest_ns: Option<i64>,
-    /// By how much it gets further ahead, parts per billion of its own time.
+    /// Increase of `ahead_ns`, parts per billion of the clock's own time.
     pub(crate) drift_ppb: i64,
     pub(crate) at: TimeNs,
 }
 
-/// A whole, of which drifts are parts per billion.
+/// Unit of drifts: one billion parts.
 const PPB: i128 = 1_000_000_000;
 
-/// By how much a drift moves a clock in this time, ns.
+/// Shift caused by a drift in this time, ns.
 pub(crate) fn moved(ppb: i64, ns: i64) -> i64 {
     clamped(i128::from(ppb) * i128::from(ns) / PPB)
 }
@@ -79,13 +79,14 @@ fn clamped(ns: i128) -> i64 {
 }
 
 impl ClockFit {
-    /// How far the clock is ahead at a time of its own, ns.
+    /// Time by which the clock is ahead at a time of its own, ns.
     pub(crate) fn ahead_at(&self, time: TimeNs) -> i64 {
         let since = time.0.saturating_sub(self.at.0);
         self.ahead_ns.saturating_add(moved(self.drift_ppb, since))
     }
 
-    /// The inverse: how far the clock is ahead at a time of the host's, ns; right to 1 ns.
+    /// Inverse of [`ClockFit::ahead_at`]: the time by which the clock is ahead at a time of the
+    /// host's clock, ns; accurate to 1 ns.
     pub(crate) fn ahead_by_host(&self, time: TimeNs) -> i64 {
         let since = i128::from(time.shifted(self.ahead_ns).since(self.at));
         let drift = i128::from(self.drift_ppb);
@@ -95,7 +96,8 @@ impl ClockFit {
 }
 
 impl ClockBounds {
-    /// How many bounds a fit violates by more than the tolerance, and by how much at most, ns.
+    /// Number of bounds that a fit violates by more than the tolerance, and the largest violation,
+    /// ns.
     pub(crate) fn violated_by(&self, fit: &ClockFit) -> (u64, i64) {
         let late = self.least.iter();
         let late = late.map(|bound| bound.ahead_ns.saturating_sub(fit.ahead_at(bound.at)));
@@ -110,8 +112,8 @@ impl ClockBounds {
     }
 }
 
-/// The clock's shift and drift; `None` if it needs none, or if the bounds contradict each other so
-/// that no shift is better than another.
+/// Finds the clock's shift and drift. `None` if it needs none, or if the bounds contradict each
+/// other so that no shift is better than another.
 pub(crate) fn fit(bounds: &ClockBounds) -> Option<ClockFit> {
     let without_drift = quantiles(bounds, TimeNs(0), 0);
     let drifting = if without_drift.missed() > CLOCK_TOLERANCE.0 {
@@ -122,7 +124,7 @@ pub(crate) fn fit(bounds: &ClockBounds) -> Option<ClockFit> {
     drifting.or_else(|| fit_shift(bounds))
 }
 
-/// The least shift with the least share of violated bounds.
+/// Finds the smallest shift with the smallest share of violated bounds.
 fn fit_shift(bounds: &ClockBounds) -> Option<ClockFit> {
     let sorted = |all: &[ClockBound]| {
         let mut ahead: Vec<i64> = all.iter().map(|bound| bound.ahead_ns).collect();
@@ -131,8 +133,8 @@ fn fit_shift(bounds: &ClockBounds) -> Option<ClockFit> {
     };
     let (mut least, most) = (sorted(&bounds.least), sorted(&bounds.most));
     let guessed = sorted(&bounds.guessed);
-    // One guess alone is not enough to move a clock, and neither is one row that starts so early
-    // that its id may be another call's.
+    // A single guess is not enough to move a clock, and neither is a row that starts so early that
+    // its id may be another call's.
     let is_early = |ahead: &&i64| **ahead < -CLOCK_TOLERANCE.0;
     let is_near = |ahead: &i64| (-LAUNCH_LATENCY.0..-CLOCK_TOLERANCE.0).contains(ahead);
     let is_late = |ahead: &&i64| **ahead > CLOCK_TOLERANCE.0;
@@ -166,16 +168,16 @@ fn fit_shift(bounds: &ClockBounds) -> Option<ClockFit> {
     if ahead.abs() <= CLOCK_TOLERANCE.0 {
         return None;
     }
-    // The last shift in this direction that does as well is the other end of what is known, if a
-    // bound of the other kind is there.
+    // The last equally good shift in this direction is the other end of the range, if there is a
+    // bound of the other kind.
     let furthest = if ahead > 0 {
         all.last().filter(|(end, _)| most.last() >= Some(end))
     } else {
         all.first()
             .filter(|(end, _)| least.first().is_some_and(|least| least <= end))
     };
-    // A clock that is behind by more than launches take shows in calls that waited as well. Without
-    // any, rows of other calls are more likely.
+    // A clock that is behind by more than launches take also shows in calls that waited. Without
+    // any such call, rows of other calls are more likely.
     if furthest.is_none() && ahead < -LAUNCH_LATENCY.0 {
         return None;
     }
@@ -186,7 +188,7 @@ fn fit_shift(bounds: &ClockBounds) -> Option<ClockFit> {
     })
 }
 
-/// All shifts at which the number of violated bounds can change, and 0, in order.
+/// Returns all shifts at which the number of violated bounds can change, and 0, sorted.
 fn shifts(least: &[i64], most: &[i64]) -> Vec<i64> {
     let mut all = [least, most, &[0]].concat();
     all.sort_unstable();
@@ -194,7 +196,7 @@ fn shifts(least: &[i64], most: &[i64]) -> Vec<i64> {
     all
 }
 
-/// Bounds that a shift violates.
+/// Number of bounds that a shift violates.
 #[derive(Clone, Copy)]
 struct Violated {
     least: u64,
@@ -205,12 +207,12 @@ struct Violated {
 struct Sweep<'b> {
     least: &'b [i64],
     most: &'b [i64],
-    /// Bounds of each kind that are below the shift, or at it for `least`.
+    /// Number of bounds of each kind below the shift; for `least`, also at the shift.
     below: (usize, usize),
 }
 
 impl<'b> Sweep<'b> {
-    /// Both in order.
+    /// Starts a sweep over sorted bounds.
     fn new(least: &'b [i64], most: &'b [i64]) -> Sweep<'b> {
         Sweep {
             least,
@@ -233,7 +235,7 @@ impl<'b> Sweep<'b> {
         }
     }
 
-    /// The sum of the violated shares of both kinds, in parts of [`Sweep::whole`].
+    /// Sum of the violated shares of both kinds, in parts of [`Sweep::whole`].
     fn share(&self, violated: Violated) -> u128 {
         let [least, most] = self.sizes();
         u128::from(violated.least) * most + u128::from(violated.most) * least
@@ -249,7 +251,7 @@ impl<'b> Sweep<'b> {
     }
 }
 
-/// How far a clock is ahead at an instant: at least, and at most.
+/// Minimum and maximum time by which a clock is ahead at an instant.
 #[derive(Clone, Copy)]
 struct AheadRange {
     least: Option<i64>,
@@ -257,7 +259,7 @@ struct AheadRange {
 }
 
 impl AheadRange {
-    /// By how much the two miss each other; no more than 0 if a shift fits.
+    /// Gap between the two; at most 0 if a shift fits.
     fn missed(self) -> i64 {
         match (self.least, self.most) {
             (Some(least), Some(most)) => least.saturating_sub(most),
@@ -265,7 +267,7 @@ impl AheadRange {
         }
     }
 
-    /// The shift that fits and is next to 0.
+    /// Returns the fitting shift closest to 0.
     fn nearest(self) -> i64 {
         let least = self.least.unwrap_or(i64::MIN);
         let most = self.most.unwrap_or(i64::MAX);
@@ -273,7 +275,7 @@ impl AheadRange {
     }
 }
 
-/// The drift at which a shift fits.
+/// Finds the drift at which a shift fits.
 fn fit_drift(bounds: &ClockBounds) -> Option<ClockFit> {
     if bounds.least.len().min(bounds.most.len()) < LEAST_FOR_CLOCK_DRIFT {
         return None;
@@ -297,7 +299,8 @@ fn fit_drift(bounds: &ClockBounds) -> Option<ClockFit> {
     })
 }
 
-/// How far a clock of this drift is ahead at `at`, by all bounds but the outliers.
+/// Range of the time by which a clock with this drift is ahead at `at`, by all bounds except
+/// outliers.
 fn quantiles(bounds: &ClockBounds, at: TimeNs, ppb: i64) -> AheadRange {
     let without_drift = |bound: &ClockBound| {
         let since = bound.at.0.saturating_sub(at.0);
@@ -354,23 +357,23 @@ mod tests {
     #[test]
     fn the_least_shift_that_most_bounds_allow() {
         for (least, guessed, most, want) in [
-            // what holds stays, and so does what misses by no more than the tolerance
+            // bounds that hold stay, and so do those missed within the tolerance
             (&[-4][..], &[][..], &[5, 9][..], None),
             (&[2], &[], &[5, 9], None),
             (&[], &[], &[-2, -2, -2], None),
-            // one call that waited is enough, one that may have is not
+            // one call that waited is enough, one that may have waited is not
             (&[8], &[], &[18, 20], Some(8)),
             (&[], &[8, 8], &[18, 20], None),
             (&[], &[6, 7, 8], &[18, 20], Some(8)),
-            // one early row is enough too, unless it is that of another call
+            // one early row is enough too, unless it may belong to another call
             (&[], &[], &[-15, 4, 4], Some(-15)),
             (&[-30], &[], &[-15, -9, -3, 4], Some(-15)),
             (&[-500], &[], &[-150, 4, 4], None),
             (&[-500], &[], &[-150, -150, -150, 4], Some(-150)),
-            // nobody is that far behind whom no call shows to be
+            // a clock is not taken to be that far behind if no call shows it
             (&[], &[], &[-150, -150, -150, -120], None),
             (&[-200], &[], &[-150, -150, -150, -120], Some(-150)),
-            // a call that did not wait is left out where the launches exclude it
+            // a call that did not wait is ignored if the launches exclude it
             (&[80, 1, 1, 1], &[], &[6, 7, 8], None),
             (&[80, 9, 9, 9], &[], &[16, 17, 18], Some(9)),
         ] {
@@ -403,8 +406,8 @@ mod tests {
     }
 
     proptest! {
-        /// Of bounds that one shift satisfies, a shift is found that satisfies them but for the
-        /// tolerance, and that is no further than needed.
+        /// If one shift satisfies all bounds, the shift found satisfies them within the tolerance,
+        /// and is no larger than needed.
         #[test]
         fn bounds_that_agree_are_all_satisfied(
             late in prop::collection::vec(0i64..500, 1..40),

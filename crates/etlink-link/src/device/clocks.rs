@@ -1,9 +1,10 @@
-//! One clock for host and device: how far each device's clock is off, and its rows by the host's.
+//! Aligns host and device clocks: the error of each device's clock, and its rows on the host's
+//! clock.
 //!
-//! CUPTI and ROCm convert the device's time to the host's. What is left is 1 or 2 us on most devices
-//! and up to 9 us on MI300. [`crate::device::clock_bounds`] finds what calls and rows say of a
-//! clock, [`crate::device::clock_fit`] the shift that agrees with it. Waits and the graph are found
-//! with shifted rows, which then get their recorded times back.
+//! CUPTI and ROCm convert the device's time to the host's. The remaining error is 1 or 2 us on most
+//! devices, and up to 9 us on MI300. [`crate::device::clock_bounds`] collects bounds from calls and
+//! rows, [`crate::device::clock_fit`] finds the shift that agrees with them. Waits and the graph
+//! are computed with shifted rows, which then get their recorded times back.
 
 use crate::device::clock_bounds::clock_bounds;
 use crate::device::clock_fit::{ClockBounds, ClockFit, fit};
@@ -12,28 +13,28 @@ use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_model::{DeviceTrace, DurationNs, TimeNs};
 use serde::Serialize;
 
-/// A device whose clock is off the host's by more than the tolerance.
+/// Error of a device clock that is off the host's by more than the tolerance.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeviceClock {
     /// Number of the device.
     pub device: i64,
-    /// So far ahead is its clock at least, at `at_ns`; less than nothing: so far behind at least.
+    /// Minimum time by which the clock is ahead at `at_ns`; negative if it is behind.
     pub ahead_ns: DurationNs,
-    /// So far it is at most, which is further from 0. `None` where nothing tells.
+    /// Bound on that time further from 0; `None` if unknown.
     pub at_most_ns: Option<DurationNs>,
-    /// By how much it gets further ahead, ns per second of its own time (parts per billion); 0
-    /// where one shift fits all.
+    /// Increase of the time by which it is ahead, ns per second of its own time (parts per
+    /// billion); 0 if a single shift fits.
     pub drift_ppb: i64,
-    /// The instant, by the device's clock; of a clock without drift any other does as well.
+    /// Reference time, by the device's clock; irrelevant for a clock without drift.
     pub at_ns: TimeNs,
-    /// Calls that waited for it.
+    /// Number of calls that waited for the device.
     pub returns: u64,
-    /// Rows that were launched.
+    /// Number of launched rows.
     pub launches: u64,
-    /// Of these calls and rows, those that still contradict the clock by more than 2 us.
+    /// Number of these calls and rows that still contradict the clock by more than 2 us.
     pub contradicted: u64,
-    /// By how much they contradict it at most.
+    /// Largest remaining contradiction.
     pub residual_ns: DurationNs,
 }
 
@@ -62,36 +63,36 @@ impl DeviceClock {
         }
     }
 
-    /// A time of this clock by the host's.
+    /// Converts a time of this clock to the host's clock.
     fn by_host(&self, time: TimeNs) -> TimeNs {
         time.shifted(self.fit().ahead_at(time).saturating_neg())
     }
 
-    /// A time of the host's clock by this one: the inverse of [`DeviceClock::by_host`], but for 1 ns
-    /// of a clock that drifts.
+    /// Converts a time of the host's clock to this clock: the inverse of [`DeviceClock::by_host`],
+    /// within 1 ns for drifting clocks.
     fn by_device(&self, time: TimeNs) -> TimeNs {
         time.shifted(self.fit().ahead_by_host(time))
     }
 }
 
-/// The clock of a device, where it is off; `clocks` by device. O(log clocks).
+/// Returns the clock of a device if it is off; `clocks` are sorted by device. O(log clocks).
 pub(crate) fn clock_of(clocks: &[DeviceClock], device: i64) -> Option<&DeviceClock> {
     let place = clocks.binary_search_by_key(&device, |clock| clock.device);
     place.ok().map(|place| &clocks[place])
 }
 
-/// A time of a device's clock by the host's; `clocks` by device.
+/// Converts a time of a device's clock to the host's clock; `clocks` are sorted by device.
 pub(crate) fn host_time(clocks: &[DeviceClock], device: i64, time: TimeNs) -> TimeNs {
     clock_of(clocks, device).map_or(time, |clock| clock.by_host(time))
 }
 
-/// A time of the host's clock by a device's; `clocks` by device.
+/// Converts a time of the host's clock to a device's clock; `clocks` are sorted by device.
 pub(crate) fn device_time(clocks: &[DeviceClock], device: i64, time: TimeNs) -> TimeNs {
     clock_of(clocks, device).map_or(time, |clock| clock.by_device(time))
 }
 
-/// Measures the clocks of all devices, by device; those that need no shift are left out.
-/// O(rows log rows).
+/// Measures the clocks of all devices, by device, leaving out those that need no shift. O(rows log
+/// rows).
 pub(crate) fn device_clocks(device: &DeviceTrace, launches: &Launches) -> Vec<DeviceClock> {
     if device.rows.is_empty() || device.calls.is_empty() {
         return vec![];
@@ -103,14 +104,14 @@ pub(crate) fn device_clocks(device: &DeviceTrace, launches: &Launches) -> Vec<De
     clocks
 }
 
-/// What the rows of a trace had recorded.
+/// Recorded times of a trace's rows.
 pub(crate) struct RecordedTimes {
     start: Vec<TimeNs>,
     duration: Vec<DurationNs>,
 }
 
-/// Brings the rows of these devices to the host's clock. What was recorded, if that was another.
-/// Which rows start before their launch is seen by that clock.
+/// Converts rows to the host's clock, and returns the recorded times if any changed. Launches of
+/// rows are judged again on that clock.
 pub(crate) fn shift_rows(
     device: &mut DeviceTrace,
     launches: &mut Launches,
@@ -128,7 +129,7 @@ pub(crate) fn shift_rows(
     for row in 0..device.rows.len() {
         if let Some(clock) = of_queue[device.rows.queue[row].index()] {
             let (start, duration) = (device.rows.start[row], device.rows.duration[row]);
-            // By its end, so that rows that follow each other still do.
+            // By its end, so that consecutive rows stay consecutive.
             let end = clock.by_host(start + duration);
             device.rows.start[row] = clock.by_host(start);
             device.rows.duration[row] = end - device.rows.start[row];
@@ -141,7 +142,7 @@ pub(crate) fn shift_rows(
     Some(recorded)
 }
 
-/// Gives the rows their recorded times back.
+/// Restores the recorded times of the rows.
 pub(crate) fn restore_rows(device: &mut DeviceTrace, recorded: Option<RecordedTimes>) {
     if let Some(recorded) = recorded {
         device.rows.start = recorded.start;

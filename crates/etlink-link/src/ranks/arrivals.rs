@@ -1,28 +1,28 @@
-//! When the ranks came to a collective, and how long each then waited.
+//! Arrivals of the ranks at collectives, and their waits.
 
 use super::join::side;
 use super::{CollectiveMatch, RankClock, RankSummary};
 use etlink_model::{CommonNs, RankIdx, UnixNs};
 
-/// A time of a rank by the first rank's clock, as far as it is known.
+/// Converts a rank's time to the first rank's clock, as far as that is known.
 pub(super) fn aligned(clocks: &[RankClock], rank: RankIdx, own: UnixNs) -> CommonNs {
     let clock = clocks.get(rank.index());
-    // Without a clock the machines' clocks are taken to agree.
+    // Without a known offset, the machines' clocks are taken to agree.
     clock.map_or(CommonNs(own.0), |clock| clock.aligned(own))
 }
 
-/// One rank's side of a collective.
+/// Arrival of one rank at a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CollectiveArrival {
-    /// When it came.
+    /// Time of the arrival.
     pub at_ns: CommonNs,
-    /// Which rank, by place.
+    /// Index of the rank.
     pub rank: RankIdx,
-    /// How long it then waited for the last to come, ns.
+    /// Wait of the rank for the last arrival, ns.
     pub waits_ns: i64,
 }
 
-/// How the ranks came, ascending in time; `None` for collectives that not all have.
+/// Returns the arrivals, sorted by time; `None` for collectives that some rank lacks.
 pub fn collective_arrivals(
     ranks: &[RankSummary],
     clocks: &[RankClock],
@@ -31,7 +31,8 @@ pub fn collective_arrivals(
     arrivals_of(ranks, clocks, matched).map(|(arrivals, _)| arrivals)
 }
 
-/// The same, and whether all ranks were together when the last came: none had gone on.
+/// Like [`collective_arrivals`]. Also returns true if all ranks were together at the last arrival:
+/// none had gone on.
 pub(super) fn arrivals_of(
     ranks: &[RankSummary],
     clocks: &[RankClock],
@@ -51,12 +52,12 @@ pub(super) fn arrivals_of(
     for (arrival, member) in arrivals.iter_mut().zip(&matched.members) {
         let communication = side(ranks, *member).1;
         let extent = communication.extent;
-        // A sender, or the root of a broadcast, needs nothing of the others and can be done before
-        // they come.
+        // A sender, or the root of a broadcast, needs nothing from the others and can finish before
+        // they arrive.
         let gone_on = extent.is_transfer
             && !communication.needs_all()
             && aligned(clocks, member.rank, extent.end_ns) < last;
-        // A rank waits from when it stands still: between its call and that it can do other work.
+        // A rank waits from the time it stands still: after its call it can do other work.
         let since = aligned(clocks, member.rank, extent.start_ns.max(extent.arrival_ns));
         if !gone_on {
             arrival.waits_ns = last.since(since).max(0);
@@ -67,13 +68,14 @@ pub(super) fn arrivals_of(
     (matched.is_whole() && arrivals.len() > 1).then_some((arrivals, is_meeting))
 }
 
-/// The last arrival, what all others waited for it, and what they would not have but for it.
+/// Returns the last arrival, the others' total wait for it, and the part of the wait that it alone
+/// caused.
 pub(super) fn last_of(arrivals: &[CollectiveArrival]) -> Option<(CollectiveArrival, i64, i64)> {
     let [.., before, last] = arrivals else {
         return None;
     };
     let waits = arrivals.iter().map(|arrival| arrival.waits_ns);
-    // Nobody can have waited longer for the last alone than for all.
+    // The wait for the last alone cannot exceed the wait for all.
     let alone = last.at_ns.since(before.at_ns).min(waits.clone().max()?);
     Some((*last, waits.fold(0, i64::saturating_add), alone))
 }

@@ -1,21 +1,22 @@
-//! How far the ranks' clocks are apart.
+//! Offsets between the ranks' clocks.
 //!
 //! A collective in which every rank needs data of every other cannot end on any rank before it has
-//! begun on all. So a rank's offset lies between two bounds, which each further collective can only
+//! begun on all. So a rank's offset is between two bounds, which each further collective can only
 //! narrow:
 //! ```text
 //! rank 0    [s0 ======= e0]                s0 - e <= offset <= e0 - s
 //! rank n          [s ======= e]
 //! ```
-//! Between the bounds the estimate is the median of the differences of the ends, which are the same
-//! instant but for the last hop. Clocks that run at different speeds have an offset that moves;
-//! `drift` finds how fast. Calls of the host return before their transfer ends, and say nothing; device
-//! rows, and what waits for a call's work or carries it out, end with it.
-//! Ranks that share no group with the first are reached over others; uncertainties add up. Where
-//! no collective leads, messages bound the offsets ([`messages`]).
+//! Between the bounds, the estimate is the median of the differences of the ends, which are
+//! simultaneous except for the last hop. If clocks run at different speeds, the offset changes;
+//! `drift` finds its rate. Host calls return before their transfer ends and are no evidence; device
+//! rows, and operations that wait for a call's work or carry it out, end with the transfer. Ranks
+//! that share no group with the first are reached over others; uncertainties add up. If no
+//! collective leads to a rank, messages bound its offset ([`messages`]).
 //!
-//! Ranks of one machine have one clock: Kineto has device times by the host's clock. But where
-//! collectives show that they differ, they do: containers of several machines can have one name.
+//! Ranks of one machine share a clock: Kineto reports device times on the host's clock. If
+//! collectives contradict this, the clocks are separate: containers on several machines can have
+//! the same name.
 
 mod drift;
 mod messages;
@@ -34,60 +35,61 @@ use points::moved;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One rank's clock against that of the first rank.
+/// Clock of one rank relative to the first rank's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RankClock {
     /// Global rank.
     pub rank: GlobalRank,
-    /// What to add to its times to have them by the first rank's clock, ns; if a drift is applied,
-    /// to those at `at_ns`. 0 where nothing tells.
+    /// Offset to the first rank's clock, added to the rank's times, ns; with an applied drift, the
+    /// offset at `at_ns`. 0 if unknown.
     pub offset_ns: i64,
-    /// The offset is not further off than this, ns; where `contradicted`, the collectives leave no
-    /// offset and this is by how much they miss one. `None` where nothing tells, and where the
-    /// machine does.
+    /// Maximum error of the offset, ns. If `contradicted`, the collectives allow no offset, and
+    /// this is the gap between their bounds. `None` if the offset is unknown or comes from the
+    /// machine.
     pub uncertainty_ns: Option<i64>,
-    /// How many collectives support it, of the least supported step on the way from the first rank;
-    /// where the machine tells, how many bear that out: with none it is not checked.
+    /// Number of collectives that support the offset, for the least supported step from the first
+    /// rank. For a clock known by its machine, number of collectives that confirm it; 0 means
+    /// unchecked.
     pub support: u64,
-    /// No offset, with or without a drift, fits all collectives, or all messages: rows are not what
-    /// they seem.
+    /// True if no offset, with or without a drift, fits all collectives or all messages: some rows
+    /// are misleading.
     pub contradicted: bool,
-    /// How fast the offset moves; `None` where too few collectives tell.
+    /// Rate of change of the offset; `None` if there are too few collectives.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drift: Option<ClockDrift>,
-    /// The middle of the rank's window, by its own clock.
+    /// Middle of the rank's window, by its own clock.
     pub at_ns: UnixNs,
-    /// It is the first rank's clock: they are of one machine.
+    /// True if the clock is the first rank's, since both are on one machine.
     pub by_machine: bool,
 }
 
 impl RankClock {
-    /// A time of this rank by the first rank's clock.
+    /// Converts a time of this rank to the first rank's clock.
     pub fn aligned(&self, own: UnixNs) -> CommonNs {
         let moved = self.drift_after(own.since(self.at_ns));
         CommonNs(own.shifted(self.offset_ns).shifted(moved).0)
     }
 
-    /// By how much the offset has moved `ns` nanoseconds after the middle of the window.
+    /// Change of the offset `ns` nanoseconds after the middle of the window.
     fn drift_after(&self, ns: i64) -> i64 {
         let drift = self.drift.filter(|drift| drift.applied);
         drift.map_or(0, |drift| moved(drift.ppb, ns))
     }
 
-    /// An instant of this rank's trace by the first rank's clock. Both count from `base`, the
-    /// origin of the trace by its own clock.
+    /// Converts an instant of this rank's trace to the first rank's clock. Both count from `base`,
+    /// the origin of the trace by its own clock.
     pub fn aligned_trace_time(&self, base: UnixNs, time: TimeNs) -> TimeNs {
-        // Not over Unix time: damaged traces have times that end there, and would lose their
-        // differences.
+        // Not by way of Unix time: times in damaged traces may exceed its range, and would lose
+        // their differences.
         let moved = self.drift_after(time.0.saturating_sub(self.at_ns.since(base)));
         time.shifted(self.offset_ns).shifted(moved)
     }
 
-    /// This clock is that of `other` against the first rank's, seen through `step`, which is that
-    /// of a third against `other`'s.
+    /// Composes this clock of `other` relative to the first rank with `step`, a third rank's clock
+    /// relative to `other`.
     fn then(self, step: RankClock) -> RankClock {
-        // What is common to `step` is the other rank's own time.
+        // Reference time of `step`, converted to the other rank's own time.
         let between = UnixNs(step.aligned(step.at_ns).0);
         RankClock {
             rank: GlobalRank::default(),
@@ -97,12 +99,12 @@ impl RankClock {
             contradicted: self.contradicted || step.contradicted,
             drift: ClockDrift::sum(self.drift, step.drift),
             at_ns: step.at_ns,
-            // of another machine's ranks, each is as far off as the one that collectives reach
+            // on another machine, all ranks are as far off as the one that collectives reach
             by_machine: self.by_machine && step.by_machine,
         }
     }
 
-    /// The same from the other side, whose window's middle is `at_ns`.
+    /// Inverts the clock, for a rank whose window's middle is `at_ns`.
     fn inverse(self, at_ns: UnixNs) -> RankClock {
         let own = at_ns.shifted(self.offset_ns.saturating_neg());
         RankClock {
@@ -114,12 +116,12 @@ impl RankClock {
     }
 }
 
-/// The sum, where both are known.
+/// Sums two values; `None` if either is unknown.
 fn sum_known(one: Option<i64>, other: Option<i64>) -> Option<i64> {
     Some(one?.saturating_add(other?))
 }
 
-/// The clocks of all ranks, in their order, against the first. O(communications log
+/// Determines the clocks of all ranks relative to the first, in rank order. O(communications log
 /// communications).
 pub fn align_clocks(ranks: &[RankSummary], join: &RunJoin) -> Vec<RankClock> {
     let ClockSteps {
@@ -136,8 +138,7 @@ pub fn align_clocks(ranks: &[RankSummary], join: &RunJoin) -> Vec<RankClock> {
     }
     let mut clocks: Vec<RankClock> = Vec::with_capacity(ranks.len());
     for (at, (summary, found)) in ranks.iter().zip(found).enumerate() {
-        // The first rank's clock is the reference: it has no offset, whatever else was found for
-        // it.
+        // The first rank's clock is the reference: its offset is 0, whatever else was found.
         let support = borne_out.get(&RankIdx::new(at)).copied().unwrap_or(0);
         let found = if at > 0 { found } else { None };
         let found = found.map(|clock| clock.reported(support));
@@ -153,7 +154,7 @@ pub fn align_clocks(ranks: &[RankSummary], join: &RunJoin) -> Vec<RankClock> {
     clocks
 }
 
-/// The clocks of the ranks to which steps lead from the first, each by the least uncertain way.
+/// Returns the clocks of all ranks reachable from the first, each by the least uncertain path.
 fn reach_ranks(
     ranks: &[RankSummary],
     steps: &BTreeMap<RankIdx, Vec<(RankIdx, RankClock)>>,
@@ -167,8 +168,8 @@ fn reach_ranks(
         by_machine: true,
         ..RankClock::default()
     };
-    // Dijkstra's algorithm over ranks: uncertainties only grow along a way, so the first clock that
-    // leaves the queue is the best.
+    // Dijkstra's algorithm over ranks: uncertainties only grow along a path, so the first clock
+    // that leaves the queue is the best.
     let mut open = BTreeSet::from([((0i64, false), RankIdx(0))]);
     let mut best: BTreeMap<RankIdx, RankClock> = BTreeMap::from([(RankIdx(0), first)]);
     while let Some((_, at)) = open.pop_first() {
@@ -193,13 +194,13 @@ fn reach_ranks(
 }
 
 impl RankClock {
-    /// By what ways to a rank are compared: the least uncertain; of equals that over machines.
+    /// Sort key of paths to a rank: the least uncertain first; among equals, those by machine.
     fn rank_of_way(&self) -> (i64, bool) {
         (self.uncertainty_ns.unwrap_or(0), !self.by_machine)
     }
 
-    /// What is said of a clock that was found. `borne_out`: how many collectives agree with what the
-    /// machine tells.
+    /// Returns the clock as reported. `borne_out` is the number of collectives that confirm the
+    /// machine's clock.
     fn reported(self, borne_out: u64) -> RankClock {
         if self.by_machine {
             RankClock {
@@ -214,11 +215,11 @@ impl RankClock {
     }
 }
 
-/// What tells of clocks.
+/// Evidence about clocks.
 struct ClockSteps {
-    /// From each rank, by place, the clocks of others against its own.
+    /// Clocks of other ranks relative to each rank, by index.
     steps: BTreeMap<RankIdx, Vec<(RankIdx, RankClock)>>,
-    /// How many collectives agree that a rank has the clock of its machine.
+    /// Number of collectives that confirm that a rank has its machine's clock.
     borne_out: BTreeMap<RankIdx, u64>,
 }
 
@@ -232,7 +233,7 @@ fn steps(ranks: &[RankSummary], join: &RunJoin) -> ClockSteps {
             .or_default()
             .push((reference, clock.inverse(middle(ranks, reference))));
     };
-    // Ranks whose machines' names are one and whose clocks are not.
+    // Ranks with equal machine names but different clocks.
     let mut apart: BTreeSet<RankIdx> = BTreeSet::new();
     for ((reference, other), members) in pairs(ranks, join) {
         let sides = members
@@ -287,12 +288,12 @@ fn steps(ranks: &[RankSummary], join: &RunJoin) -> ClockSteps {
     ClockSteps { steps, borne_out }
 }
 
-/// What messages say of ranks whose machines' names are one.
+/// Evidence from messages about ranks with equal machine names.
 #[derive(Default)]
 struct MachineMessages {
-    /// Ranks that receive, by one clock, what has not been sent: it is not one.
+    /// Ranks that, on a shared clock, receive data before it was sent: the clock is not shared.
     apart: BTreeSet<RankIdx>,
-    /// The two ranks of each direction in which all was sent before it was received.
+    /// Both ranks of each direction in which everything was sent before it was received.
     agreeing: Vec<RankIdx>,
 }
 
@@ -302,7 +303,7 @@ fn machine_messages(ranks: &[RankSummary], join: &RunJoin) -> MachineMessages {
     let of_machine = of_machine.filter(|limit| is_one_machine(ranks, limit.from, limit.to));
     let (mut broken, agreeing): (Vec<_>, Vec<_>) = of_machine.partition(|limit| limit.ns < 0);
     let mut found = MachineMessages::default();
-    // Whose clock it is that differs, most of the broken limits say; of two ranks the later one's.
+    // The rank in most broken limits has the different clock; of two ranks, the later one.
     while !broken.is_empty() {
         let mut counts: BTreeMap<RankIdx, usize> = BTreeMap::new();
         for limit in &broken {
@@ -324,7 +325,7 @@ fn machine_messages(ranks: &[RankSummary], join: &RunJoin) -> MachineMessages {
     found
 }
 
-/// The middle of a rank's window.
+/// Middle of a rank's window.
 fn middle(ranks: &[RankSummary], at: RankIdx) -> UnixNs {
     let (start, end) = ranks
         .get(at.index())
@@ -333,18 +334,18 @@ fn middle(ranks: &[RankSummary], at: RankIdx) -> UnixNs {
     UnixNs(start.0.midpoint(end.0))
 }
 
-/// Whether two ranks name one machine and were recorded at the same time. Then what the host shows
-/// of collectives can contradict that they have one clock.
+/// True if two ranks name one machine and were recorded at the same time. Then host times of
+/// collectives can contradict a shared clock.
 fn is_one_machine(ranks: &[RankSummary], one: RankIdx, other: RankIdx) -> bool {
     let [one, other] = [one, other].map(|rank| &ranks[rank.index()]);
     let (a, b) = (one.window_ns, other.window_ns);
     one.machine.is_some() && one.machine == other.machine && a.0 < b.1 && b.0 < a.1
 }
 
-/// The two ranks' sides of all their common collectives.
+/// Both ranks' sides of all their common collectives.
 type Sides = Vec<(MatchMember, MatchMember)>;
 
-/// Each rank of a collective against the first of it.
+/// Pairs each rank of a collective with its first rank.
 fn pairs(ranks: &[RankSummary], join: &RunJoin) -> BTreeMap<(RankIdx, RankIdx), Sides> {
     let mut pairs: BTreeMap<(RankIdx, RankIdx), Sides> = BTreeMap::new();
     for matched in join
@@ -356,8 +357,8 @@ fn pairs(ranks: &[RankSummary], join: &RunJoin) -> BTreeMap<(RankIdx, RankIdx), 
             .members
             .iter()
             // A host call of Gloo or of an asynchronous collective returns before its transfer
-            // ends, and would give bounds that are wrong. What carries it out, or waits for it,
-            // ends with the transfer.
+            // ends, and would give wrong bounds. The operation that carries it out, or waits for
+            // it, ends with the transfer.
             .filter(|member| side(ranks, **member).1.ends_with_transfer());
         let Some(first) = members.next() else {
             continue;

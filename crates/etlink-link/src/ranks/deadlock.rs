@@ -1,32 +1,32 @@
-//! Whether all ranks get to the end when each does its communications one after the other.
+//! Checks that all ranks finish if each runs its communications one after the other.
 //!
-//! A collective waits until all its ranks have come to it; a send goes at once, a receive waits for
-//! its send. That is how ASTRA-sim runs a rank's communications. Where two ranks do two collectives
-//! in opposite order, both wait for ever; to get on, the earliest of those that are waited for is
-//! taken out. O(steps + taken out · ranks).
+//! A collective waits until all its ranks have arrived; a send proceeds at once, a receive waits
+//! for its send. This is how ASTRA-sim runs a rank's communications. If two ranks run two
+//! collectives in opposite order, both wait forever; to continue, the earliest awaited collective
+//! is removed. O(steps + removed · ranks).
 
 use super::join::problems::Problems;
 use super::join::side;
 use super::{Communication, JoinProblem, RankSummary, RunJoin};
 use etlink_model::{CollectiveKind, MatchIdx, RankIdx};
 
-/// What a step does.
+/// Role of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommRole {
-    /// Waits for all others of its collective.
+    /// Waits for all other ranks of its collective.
     Meets,
-    /// Goes at once.
+    /// Proceeds at once.
     Sends,
-    /// Waits for the send.
+    /// Waits for the matching send.
     Receives,
 }
 
-/// The steps of all ranks.
+/// Steps of all ranks.
 #[derive(Clone, Debug, Default)]
 pub struct DeadlockCheck {
-    /// Per rank, the collectives that it comes to, in order.
+    /// Collectives of each rank, in order.
     queues: Vec<Vec<(MatchIdx, CommRole)>>,
-    /// Per collective, what it needs and who is there.
+    /// Participants and state of each collective.
     matches: Vec<MatchState>,
 }
 
@@ -39,7 +39,7 @@ struct MatchState {
 }
 
 impl DeadlockCheck {
-    /// Nobody does anything.
+    /// Creates a check without any steps.
     pub fn new(ranks: usize, matches: usize) -> DeadlockCheck {
         DeadlockCheck {
             queues: vec![vec![]; ranks],
@@ -47,8 +47,7 @@ impl DeadlockCheck {
         }
     }
 
-    /// What the ranks do at the collectives, by place, that take part, each rank in the order of
-    /// `key`.
+    /// Adds the ranks' steps for the matches that take part, each rank's sorted by `key`.
     pub fn from_matches<K: Ord>(
         ranks: &[RankSummary],
         join: &RunJoin,
@@ -64,9 +63,9 @@ impl DeadlockCheck {
                 let (_, communication) = side(ranks, *member);
                 let role = match communication.kind {
                     CollectiveKind::Send => CommRole::Sends,
-                    // of a sender whose trace is not here nothing is known
+                    // nothing is known of a sender without a trace
                     CollectiveKind::Recv if matched.absent == 0 => CommRole::Receives,
-                    // It must not block: its send will never come.
+                    // It must not block: its send never comes.
                     CollectiveKind::Recv => CommRole::Sends,
                     _ => CommRole::Meets,
                 };
@@ -83,8 +82,8 @@ impl DeadlockCheck {
         deadlock
     }
 
-    /// The next step of a rank. Ranks and collectives beyond those of [`DeadlockCheck::new`] are
-    /// left out.
+    /// Appends a step of a rank. Ranks and collectives beyond those given to [`DeadlockCheck::new`]
+    /// are ignored.
     pub fn push(&mut self, rank: RankIdx, matched: MatchIdx, role: CommRole) {
         if let (Some(queue), Some(state)) = (
             self.queues.get_mut(rank.index()),
@@ -95,8 +94,8 @@ impl DeadlockCheck {
         }
     }
 
-    /// Runs all ranks. Gives the collectives that had to be taken out for all to end, in the order
-    /// in which that was done.
+    /// Runs all ranks, and returns the collectives that had to be removed for all to finish, in
+    /// order of removal.
     pub fn into_removed(mut self) -> Vec<MatchIdx> {
         let mut next = vec![0usize; self.queues.len()];
         let mut came: Vec<Option<MatchIdx>> = vec![None; self.queues.len()];
@@ -111,8 +110,8 @@ impl DeadlockCheck {
                 .iter()
                 .zip(&next)
                 .filter_map(|(queue, next)| queue.get(*next));
-            // The earliest collective in time: the order of most ranks is kept, and the result is
-            // the same at every run.
+            // The earliest collective in time: this keeps the order of most ranks, and is
+            // deterministic.
             let Some(stuck) = heads.map(|(matched, _)| *matched).min() else {
                 return out;
             };
@@ -123,7 +122,7 @@ impl DeadlockCheck {
         }
     }
 
-    /// Lets a rank go as far as it can.
+    /// Advances a rank as far as possible.
     fn advance(
         &mut self,
         rank: RankIdx,
@@ -144,7 +143,7 @@ impl DeadlockCheck {
                     }
                     CommRole::Receives => state.sent,
                     CommRole::Meets => {
-                        // A rank that is woken in vain comes to the same collective again and must
+                        // A rank that is woken in vain reaches the same collective again, but must
                         // count once.
                         if came[at] != Some(matched) {
                             (came[at], state.here) = (Some(matched), state.here + 1);
@@ -163,7 +162,7 @@ impl DeadlockCheck {
     }
 }
 
-/// The collectives of these places as problems: ranks do them in opposite order.
+/// Reports these matches as problems: ranks run them in opposite order.
 pub fn serialize_comms(
     ranks: &[RankSummary],
     join: &RunJoin,
@@ -177,8 +176,8 @@ pub fn serialize_comms(
     problems.sorted()
 }
 
-/// What ranks begin in opposite order, as problems: as many collectives as would have to be taken
-/// out for all ranks to get to the end when each does its communications one after the other.
+/// Reports order conflicts as problems: the collectives that would have to be removed for all ranks
+/// to finish, if each ran its communications one after the other.
 pub fn order_conflicts(ranks: &[RankSummary], join: &RunJoin) -> Vec<JoinProblem> {
     let check = DeadlockCheck::from_matches(
         ranks,

@@ -1,48 +1,50 @@
-//! Whose doing it was that a rank came last.
+//! Attributes the lateness of ranks to its causes.
 //!
-//! A rank is late to a collective by what it did since the ranks of that group were last together:
-//! the previous collective in which all of them took part. Where the recording has none, since each
-//! began the first step that all of them have; where there are no steps, since its recording began.
-//! Then the rank that began later brought that with it, which is told apart.
+//! A rank is late to a collective because of its activity since the ranks of that group were last
+//! together: at the previous collective in which all of them took part. If the recording has none,
+//! activity counts from each rank's start of the first common step; without steps, from the start
+//! of its recording. In these cases a rank may have begun later, which is charged separately.
 //!
-//! Of what one rank waits for the last, `w`, with `waited` for what a rank waited for others since
-//! that point:
+//! The wait `w` of one rank for the last is divided as follows, with `waited` for a rank's waits
+//! for others since that point:
 //! ```text
 //! began later   begin(last) - begin(rank)         no more than w
 //! handed on     waited(last) - waited(rank)       no more than the rest
-//! own doing     the rest
+//! own activity  the rest
 //! ```
-//! The difference counts, not `waited(last)` alone: what both had to wait made neither later than
+//! The difference counts, not `waited(last)` alone: waits common to both made neither later than
 //! the other. Böhme et al., "Identifying the root causes of wait states in large-scale parallel
 //! applications" (ICPP 2010), call these the direct and the propagated costs of a delay.
 //!
-//! Who gets what is handed on, the way back says: from the last wait of the late rank to the rank
-//! for which it waited, from its last wait before that to the next, and so on to where the ranks
-//! were together.
+//! Time that is handed on is attributed by the way back: from the late rank's last wait to the rank
+//! that it waited for, from that rank's previous wait to the next, and so on to the point at which
+//! the ranks were together.
 //! ```text
 //! rank 0   |= work ==|=== late ====|
 //! rank 1   |= work ==|  . waits .  |== work ==|        at | ranks 2 and 3 meet; rank 3 waits for
 //! rank 2   |======== work =========|. waits . |== work ==|  rank 2. Way back from there: rank 2,
 //! rank 3   |======== work ==================| . . waits .|  rank 1, rank 0
 //! ```
-//! A pipeline waits for its stages without one being late. So the ranks on the way share what is
-//! handed on by what is longest: those above a level, by as much as they are above it.
+//! A pipeline waits for its stages without any of them being late. So handed-on time is shared
+//! among the ranks on the way by their longest times: among those above a level, by the excess over
+//! that level.
 
 use super::arrivals::{CollectiveArrival, aligned, arrivals_of, last_of};
 use super::{CollectiveMatch, CommChannel, RankClock, RankSummary, RunJoin};
 use etlink_model::{CommonNs, GlobalRank, RankIdx};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The way back from a late rank is followed over so many waits. Between two meetings of a group
-/// there are hundreds at most; without an end, ranks that all send to each other would be quadratic.
+/// Maximum number of waits followed on the way back from a late rank. Between two meetings of a
+/// group there are hundreds at most; without a limit, ranks that all send to each other would be
+/// quadratic.
 const MAX_HOPS: usize = 1_000;
 
-/// What others waited for a rank, by its share in it.
+/// Waits of others charged to a rank, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct DelayCharge {
-    /// For what it did, ns.
+    /// Waits caused by the rank's own activity, ns.
     pub(super) caused_ns: i64,
-    /// Because it began later, ns.
+    /// Waits caused by the rank's later start, ns.
     pub(super) began_late_ns: i64,
 }
 
@@ -56,43 +58,43 @@ impl DelayCharge {
     }
 }
 
-/// What made a rank late.
+/// Cause of a rank's lateness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum DelayShare {
     Doing,
     Begin,
 }
 
-/// One collective that all ranks here have, and why its last rank was late.
+/// A collective that all ranks here have, with the causes of its last rank's lateness.
 #[derive(Debug)]
 pub(super) struct DelayedCollective<'r> {
     pub(super) matched: &'r CollectiveMatch,
-    /// Ascending in time.
+    /// Arrivals, sorted by time.
     pub(super) arrivals: Vec<CollectiveArrival>,
     pub(super) last: CollectiveArrival,
-    /// What the others waited.
+    /// Total wait of the other ranks.
     pub(super) waited_ns: i64,
-    /// What they would not have waited but for the last.
+    /// Wait that only the last rank caused.
     pub(super) alone_ns: i64,
-    /// The step in which the last rank launched it.
+    /// Step in which the last rank launched the collective.
     pub(super) step: Option<&'r str>,
-    /// Of the waiting, what the last rank did itself, and what its late begin made.
+    /// Part of the wait caused by the last rank's own activity, and by its late start.
     pub(super) own: DelayCharge,
-    /// Of the waiting, what the last rank handed on.
+    /// Part of the wait that the last rank hands on.
     pub(super) handed_on_ns: i64,
-    /// To whom most of it goes.
+    /// Rank charged with most of the handed-on wait.
     pub(super) waited_for: Option<GlobalRank>,
 }
 
-/// The waits of one rank, by their ends.
+/// Waits of one rank, sorted by end.
 #[derive(Debug, Default)]
 struct RankWaits {
     ends: Vec<CommonNs>,
-    /// Of the first `n` waits, how long they are; time in which several run counts once.
+    /// Total length of the first `n` waits; time of concurrent waits counts once.
     sums: Vec<i64>,
-    /// For whom.
+    /// Rank waited for.
     last: Vec<RankIdx>,
-    /// In which collective, by place in the order of last arrivals.
+    /// Collective of each wait, by index in the order of last arrivals.
     place: Vec<usize>,
 }
 
@@ -112,14 +114,14 @@ impl RankWaits {
         wait.checked_sub(1).map_or(0, |before| self.sums[before])
     }
 
-    /// How long the waits are that ended after `from` and not after `until`.
+    /// Total length of the waits that ended after `from` and no later than `until`.
     fn sum_between(&self, from: CommonNs, until: CommonNs) -> i64 {
         let start = self.ends.partition_point(|end| *end <= from);
         let end = self.ends.partition_point(|end| *end <= until).max(start);
         self.sum_before(end).saturating_sub(self.sum_before(start))
     }
 
-    /// The last wait in a collective before this one: when it ended, for whom, and in which.
+    /// Returns end, awaited rank and collective of the last wait in a collective before this one.
     fn last_before(&self, place: usize) -> Option<(CommonNs, RankIdx, usize)> {
         let next = self.place.partition_point(|other| *other < place);
         let wait = next.checked_sub(1)?;
@@ -127,17 +129,17 @@ impl RankWaits {
     }
 }
 
-/// Who made whom wait in the collectives of a run.
+/// Charges for all waits in the collectives of a run.
 #[derive(Debug, Default)]
 pub(super) struct RunDelays<'r> {
-    /// In the order of [`RunJoin::matches`].
+    /// Delayed collectives, in the order of [`RunJoin::matches`].
     pub(super) collectives: Vec<DelayedCollective<'r>>,
-    /// By the step in which was waited, and by rank. They add up to what was waited.
+    /// Charges by the step of the wait and by rank; they add up to the total wait.
     pub(super) charges: BTreeMap<(Option<&'r str>, RankIdx), DelayCharge>,
 }
 
 impl<'r> RunDelays<'r> {
-    /// O(c log c) in the sides of collectives, times the groups that a rank is in.
+    /// Computes the charges. O(c log c) in the sides of collectives, times the groups of a rank.
     pub(super) fn new(
         ranks: &'r [RankSummary],
         join: &'r RunJoin,
@@ -181,7 +183,7 @@ impl<'r> RunDelays<'r> {
     }
 }
 
-/// The step of a rank's side of a collective.
+/// Returns the step of a rank's side of a collective.
 fn step_of<'r>(
     ranks: &'r [RankSummary],
     matched: &CollectiveMatch,
@@ -195,8 +197,8 @@ fn step_of<'r>(
 type Charges = BTreeMap<(RankIdx, DelayShare), i64>;
 
 impl DelayedCollective<'_> {
-    /// Charges what each rank waits: to the last, for what it did and brought with it, and to those
-    /// who held that up.
+    /// Charges each rank's wait to the last rank, for its activity and late start, and to the ranks
+    /// that delayed it.
     fn charge_waits(&mut self, history: &RunHistory<'_>, place: usize) -> Charges {
         let (since, last) = (history.compared_since(self), self.last);
         let begin = history.time_since(&since, last.rank);
@@ -224,7 +226,8 @@ impl DelayedCollective<'_> {
             self.own.add(DelayShare::Begin, began_late_ns);
             self.handed_on_ns = self.handed_on_ns.saturating_add(handed_on_ns);
         }
-        // Those for whom it waited may have waited for it before: that is its own doing.
+        // A rank that the last one waited for may itself have waited for it before: that part is
+        // the last rank's own.
         if let Some(ns) = givers.remove(&(last.rank, DelayShare::Doing)) {
             self.own.add(DelayShare::Doing, ns);
             self.handed_on_ns = self.handed_on_ns.saturating_sub(ns);
@@ -243,17 +246,17 @@ impl DelayedCollective<'_> {
     }
 }
 
-/// What held up a late rank.
+/// Causes of a late rank's delay.
 struct WayBack {
-    /// The rank at which it ends, and how much later than the late rank it began.
+    /// Rank at the end of the way, and the time by which it began later than the late rank.
     began_later: (RankIdx, i64),
-    /// What each rank did on it, ns, the longest first.
+    /// Time of each rank's activity on the way, ns, longest first.
     doings: Vec<(RankIdx, i64)>,
 }
 
 impl WayBack {
-    /// Shares `ns`: first to the rank that began later, as among two ranks; the rest to those that
-    /// did more than a level, each by as much as it is above it. Gives how much could be shared.
+    /// Shares `ns`: first to the rank that began later, as between two ranks; the rest to the ranks
+    /// above a level, each by its excess over the level. Returns the amount that could be shared.
     fn share(&self, ns: i64, givers: &mut Charges) -> i64 {
         let mut left = ns;
         let mut give = |rank: RankIdx, share: DelayShare, most: i64| {
@@ -271,7 +274,8 @@ impl WayBack {
         for (place, (_, doing)) in self.doings.iter().enumerate() {
             (count, sum) = (count + 1, sum.saturating_add(*doing));
             let next = self.doings.get(place + 1).map_or(0, |(_, doing)| *doing);
-            // At the level of the next these would give as much, or more: theirs is not below it.
+            // At the next one's level these would give at least as much: their level is not below
+            // it.
             if sum.saturating_sub(next.saturating_mul(count)) >= rest {
                 level = (sum - rest).max(0) / count;
                 break;
@@ -284,27 +288,28 @@ impl WayBack {
     }
 }
 
-/// Since when the doings of ranks are compared.
+/// Point from which the activities of ranks are compared.
 enum ComparedSince<'r> {
-    /// They were together.
+    /// The ranks were together at this time.
     Meeting(CommonNs),
-    /// Each began this step.
+    /// Each rank began this step.
     Step(&'r str),
-    /// Each began its recording.
+    /// Each rank began its recording.
     Recording,
 }
 
-/// What the collectives so far say.
+/// State of the collectives so far.
 struct RunHistory<'r> {
     ranks: &'r [RankSummary],
     clocks: &'r [RankClock],
-    /// By rank.
+    /// Waits by rank.
     waits: Vec<RankWaits>,
-    /// The last rank's arrival at the last collective of a channel in which all waited.
+    /// Last arrival at each channel's last collective in which all waited.
     meetings: BTreeMap<CommChannel, CommonNs>,
-    /// Channels between the same ranks and more: where these are together, so are those.
+    /// Channels whose ranks include all ranks of a channel: if they are together, so are that
+    /// channel's.
     wider: BTreeMap<CommChannel, Vec<CommChannel>>,
-    /// The first step that all ranks of a channel have.
+    /// First step that all ranks of a channel have.
     steps: BTreeMap<CommChannel, &'r str>,
 }
 
@@ -350,7 +355,7 @@ impl<'r> RunHistory<'r> {
         }
     }
 
-    /// Since when the ranks of a collective are compared.
+    /// Returns the point from which the ranks of a collective are compared.
     fn compared_since(&self, collective: &DelayedCollective<'_>) -> ComparedSince<'r> {
         let channel = collective.matched.channel;
         let wider = self.wider.get(&channel).into_iter().flatten();
@@ -364,7 +369,7 @@ impl<'r> RunHistory<'r> {
             return ComparedSince::Recording;
         };
         let since = ComparedSince::Step(step);
-        // What was launched before the first step says nothing about when the rank began that.
+        // Work launched before the first step shows nothing about the start of that step.
         let mut arrivals = collective.arrivals.iter();
         if arrivals.any(|one| self.time_since(&since, one.rank) > one.at_ns) {
             return ComparedSince::Recording;
@@ -387,7 +392,7 @@ impl<'r> RunHistory<'r> {
         aligned(self.clocks, rank, own.unwrap_or(summary.window_ns.0))
     }
 
-    /// When a rank began its first step, or where there are no steps its recording.
+    /// Start of a rank's first step or, without steps, of its recording.
     fn first_begin(&self, rank: RankIdx) -> CommonNs {
         let summary = &self.ranks[rank.index()];
         let step = summary.steps.all.first();
@@ -395,8 +400,8 @@ impl<'r> RunHistory<'r> {
         aligned(self.clocks, rank, own)
     }
 
-    /// What held up the last rank of a collective since then: what ranks did while it waited for
-    /// them, and while these waited for others.
+    /// Follows the causes of the last rank's delay since that point: the activity of ranks while it
+    /// waited for them, and while these waited for others.
     fn way_back(
         &self,
         since: &ComparedSince<'_>,
@@ -410,8 +415,8 @@ impl<'r> RunHistory<'r> {
         for hop in 0..=MAX_HOPS {
             let mut begin = self.time_since(since, rank);
             if let ComparedSince::Meeting(_) = since {
-                // A rank of another group can have begun after these met. What happens before the
-                // first step of a rank counts from the meeting.
+                // A rank of another group may have begun after these met. Time before a rank's
+                // first step counts from the meeting.
                 let first = self.first_begin(rank);
                 if first <= until {
                     begin = begin.max(first);
@@ -420,7 +425,7 @@ impl<'r> RunHistory<'r> {
             let wait = self.waits[rank.index()].last_before(place);
             let wait = wait.filter(|(end, ..)| *end > begin && hop < MAX_HOPS);
             let from = wait.map_or(begin, |(end, ..)| end);
-            // What the late rank did after its last wait is its own doing, not handed on.
+            // The late rank's activity after its last wait is its own, not handed on.
             if !is_late_itself {
                 *doings.entry(rank).or_default() += until.since(from).max(0);
             }
@@ -439,7 +444,7 @@ impl<'r> RunHistory<'r> {
     }
 }
 
-/// The first step that all of these ranks have.
+/// Returns the first step that all of these ranks have.
 fn first_common_step<'r>(ranks: &'r [RankSummary], members: &BTreeSet<RankIdx>) -> Option<&'r str> {
     let steps_of = |rank: &RankIdx| &ranks[rank.index()].steps.all;
     let first = steps_of(members.first()?);
@@ -450,7 +455,7 @@ fn first_common_step<'r>(ranks: &'r [RankSummary], members: &BTreeSet<RankIdx>) 
     })
 }
 
-/// Per channel, the other channels that all of its ranks are in.
+/// Returns, per channel, the other channels that contain all of its ranks.
 fn wider_channels(
     join: &RunJoin,
     channels: impl Iterator<Item = CommChannel>,
@@ -464,7 +469,7 @@ fn wider_channels(
     let mut wider = BTreeMap::new();
     for channel in channels {
         let (ranks, mut others) = match channel {
-            // The answer is as good a meeting as the message.
+            // The reply is as good a meeting as the message.
             CommChannel::Message { src, dst } => (
                 vec![src.0, dst.0],
                 vec![CommChannel::Message { src: dst, dst: src }],
@@ -484,7 +489,7 @@ fn wider_channels(
         let groups = ranks.first().and_then(|first| groups_of.get(first));
         for (number, group) in groups.into_iter().flatten() {
             let other = CommChannel::Group(*number);
-            // Groups are ascending, and no two have the same ranks.
+            // Groups are sorted, and no two have the same ranks.
             let holds_all = group.len() >= ranks.len()
                 && ranks.iter().all(|rank| group.binary_search(rank).is_ok());
             if other != channel && holds_all {
@@ -523,10 +528,10 @@ mod tests {
             shared(8, 0, &doings),
             (8, vec![(0, Doing, 6), (1, Doing, 2)])
         );
-        // who began later gives first
+        // a rank that began later gives first
         let want = vec![(0, Doing, 3), (9, Begin, 5)];
         assert_eq!(shared(8, 5, &doings), (8, want));
-        // no more than all did
+        // no more than all ranks did
         let want = vec![(0, Doing, 10), (1, Doing, 6), (2, Doing, 1)];
         assert_eq!(shared(50, 0, &doings), (17, want));
     }

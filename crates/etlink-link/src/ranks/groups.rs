@@ -1,7 +1,7 @@
-//! Process groups: which global ranks they have.
+//! Resolves process groups to their global ranks.
 //!
-//! PyTorch's group names differ between ranks for groups of a part of them, and before 2.2 they
-//! are addresses; only the ranks tell which groups are one.
+//! PyTorch's group names differ between ranks for partial groups, and are addresses before 2.2:
+//! only the ranks identify a group.
 
 use crate::limits::MAX_RANKS;
 use crate::{CollectiveRef, LinkedTrace};
@@ -11,20 +11,20 @@ use etlink_model::{
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 
-/// The process groups of a trace.
+/// Process groups of a trace.
 #[derive(Clone, Debug)]
 pub struct GroupResolver<'t> {
-    /// The groups that the traces list, the first of each name.
-    // A search through the list would take groups times communications.
+    /// Groups listed in the traces, the first of each name.
+    // A linear search in the list would take groups times communications.
     listed: FxHashMap<&'t str, &'t ProcessGroup>,
-    /// The trace names no more than one group, and none of another size.
+    /// True if the trace names at most one group, and none of another size.
     one_group: bool,
-    /// Number of ranks, if the trace says it.
+    /// Number of ranks, if the trace states it.
     world: Option<u64>,
 }
 
 impl<'t> GroupResolver<'t> {
-    /// Looks through the communication records of a trace. O(n).
+    /// Scans the communication records of a trace. O(n).
     pub fn new(trace: &'t LinkedTrace) -> Self {
         let one_group = has_one_group(&trace.device, trace.host.as_ref());
         let world = trace.report.world_size.or(trace.device.header.world_size);
@@ -43,9 +43,9 @@ impl<'t> GroupResolver<'t> {
         }
     }
 
-    /// The global ranks of a record's group: the list that the record has, its start and
-    /// stride, or the group of its name. PyTorch before 2.2 says none of it: the only group
-    /// of such a trace is the default group, in which all ranks are. `None` when nothing tells.
+    /// Returns the global ranks of a record's group: from its list, its start and stride, or the
+    /// group with its name. PyTorch before 2.2 records none of these: the only group of such a
+    /// trace is the default group, which contains all ranks. `None` if unknown.
     pub fn ranks(&self, record: &CollectiveRef<'_>) -> Option<Vec<u64>> {
         let Collective {
             group_ranks,
@@ -53,7 +53,7 @@ impl<'t> GroupResolver<'t> {
             group_size,
             ..
         } = record.record;
-        // From the surest to the least sure: the list, start and stride, a list that PyTorch cut at
+        // From most to least reliable: the list, start and stride, a list that PyTorch truncated at
         // 30 ranks, the name in `pg_config`.
         parse_ranks(record.names.get(group_ranks))
             .or_else(|| strided(&record.record))
@@ -73,14 +73,14 @@ impl<'t> GroupResolver<'t> {
         match group.size {
             _ if !group.ranks.is_empty() => Some(group.ranks.clone()),
             0 => None,
-            // An empty list stands for the default group, which has all ranks (`pg_config` and
+            // An empty list means the default group, which contains all ranks (`pg_config` and
             // `process_group:init`).
             size => Some((0..size.min(MAX_RANKS)).collect()),
         }
     }
 
-    /// Whether the trace has no other group than that of this record, so that it can be no other
-    /// than that of all ranks.
+    /// True if the trace has no other group than this record's, which then must be the group of all
+    /// ranks.
     pub fn is_only(&self, record: &CollectiveRef<'_>) -> bool {
         let size = record.record.group_size;
         self.one_group
@@ -88,14 +88,15 @@ impl<'t> GroupResolver<'t> {
             && self.world.is_none_or(|world| size == 0 || size == world)
     }
 
-    /// Whether the record's group is that of all ranks, as far as the trace tells.
+    /// True if the record's group contains all ranks, as far as the trace shows.
     pub fn is_world(&self, record: &CollectiveRef<'_>) -> bool {
         let ranks = self.ranks(record).map(|ranks| ranks.len() as u64);
         self.world.is_some() && ranks == self.world
     }
 
-    /// The global rank that a send goes to or a receive comes from: `Dst Rank` or `Src Rank`, which
-    /// are global or places in the group, or else `Rank`, which for both is the place of the other.
+    /// Returns the global rank that a send goes to or a receive comes from: `Dst Rank` or `Src
+    /// Rank`, which are global or indexes in the group; otherwise `Rank`, which in both is the
+    /// peer's index.
     pub fn peer(&self, record: &CollectiveRef<'_>) -> Option<GlobalRank> {
         let said = if record.kind() == CollectiveKind::Send {
             record.record.dst
@@ -107,11 +108,12 @@ impl<'t> GroupResolver<'t> {
             let rank = *ranks.as_ref()?.get(usize::try_from(place).ok()?)?;
             i64::try_from(rank).ok().map(GlobalRank)
         };
-        // Older traces have no `Src Rank` and `Dst Rank`: there `Rank` alone says who the peer is.
+        // Older traces have no `Src Rank` and `Dst Rank`: only `Rank` names the peer.
         if said < 0 {
             return at(record.record.rank);
         }
-        // Some writers state the place in the group: that is no rank of it, or `Rank` is the same.
+        // Some writers record the index in the group: then it is no rank of the group, or equals
+        // `Rank`.
         let is_member = |rank: i64| {
             let ranks = ranks.iter().flatten();
             ranks.copied().any(|own| u64::try_from(rank) == Ok(own))
@@ -123,7 +125,7 @@ impl<'t> GroupResolver<'t> {
     }
 }
 
-/// Whether the records of two traces name no more than one group, and none of another size.
+/// True if the records of two traces name at most one group, and none of another size.
 fn has_one_group(device: &DeviceTrace, host: Option<&HostTrace>) -> bool {
     let device = (&device.collectives, &device.names);
     let host = host.map(|host| (&host.collectives, &host.names));
@@ -141,7 +143,7 @@ fn has_one_group(device: &DeviceTrace, host: Option<&HostTrace>) -> bool {
     used.len() <= 1 && one_size
 }
 
-/// `[0, 1, 2]`; `None` for an empty list and for one that was cut (`[0, 1, ...]`).
+/// Parses `[0, 1, 2]`; `None` for an empty or truncated list (`[0, 1, ...]`).
 fn parse_ranks(text: &str) -> Option<Vec<u64>> {
     let inner = text.trim().strip_prefix('[')?.strip_suffix(']')?;
     inner
@@ -150,11 +152,11 @@ fn parse_ranks(text: &str) -> Option<Vec<u64>> {
         .collect()
 }
 
-/// `Global rank start`, `Global rank stride` and `Group size`.
+/// Ranks from `Global rank start`, `Global rank stride` and `Group size`.
 fn strided(record: &Collective) -> Option<Vec<u64>> {
     let start = u64::try_from(record.rank_start).ok()?;
     let size = Some(record.group_size).filter(|size| (1..=MAX_RANKS).contains(size))?;
-    // PyTorch writes stride 0 for a group of one rank, and -1 or nothing where ranks are not evenly
+    // PyTorch writes stride 0 for a group of one rank, and -1 or nothing if ranks are not evenly
     // spaced.
     let stride = match u64::try_from(record.rank_stride).unwrap_or(0) {
         0 if size > 1 => return None,
@@ -163,15 +165,15 @@ fn strided(record: &Collective) -> Option<Vec<u64>> {
     from_to(start, stride, size)
 }
 
-/// `start`, `start + stride`, …, so many; `None` where these are no ranks.
+/// Returns `start`, `start + stride`, …, with `size` entries; `None` if they are no valid ranks.
 fn from_to(start: u64, stride: u64, size: u64) -> Option<Vec<u64>> {
     (0..size)
         .map(|i| start.checked_add(i.checked_mul(stride)?))
         .collect()
 }
 
-/// `[0, 8, 16, ...]` or `[0, 8, ..., 56]`: the distance of the first goes on, to the size or the
-/// last.
+/// Expands `[0, 8, 16, ...]` or `[0, 8, ..., 56]`: continues the initial stride up to the size or
+/// the last rank.
 fn expanded(text: &str, size: u64) -> Option<Vec<u64>> {
     let inner = text.trim().strip_prefix('[')?.strip_suffix(']')?;
     let (head, tail) = inner.split_once("...").or_else(|| inner.split_once('…'))?;
@@ -187,7 +189,7 @@ fn expanded(text: &str, size: u64) -> Option<Vec<u64>> {
     (all.starts_with(&head) && all.ends_with(&tail)).then_some(all)
 }
 
-/// The ranks of one side of a cut list, which can end or begin with a comma.
+/// Parses the ranks on one side of a truncated list, which may end or begin with a comma.
 fn rank_numbers(text: &str) -> Option<Vec<u64>> {
     let ranks = text.split(',').map(str::trim);
     let stated = ranks.filter(|rank| !rank.is_empty());

@@ -1,71 +1,72 @@
-//! Which kernels without records are one collective: by their order, and by their ends.
+//! Matches kernels without records to collectives, by their order and their ends.
 //!
-//! PyTorch before 2.2, kernels of captured graphs and the all-reduces of inference engines have no
-//! record of what they communicate with whom. But ranks of a group run the same kinds in the same
-//! order, and a collective ends nearly together on all of them, however late each came:
+//! PyTorch before 2.2, kernels of captured graphs and the all-reduces of inference engines do not
+//! record communications and peers. But ranks of a group run the same kinds in the same order, and
+//! a collective ends nearly simultaneously on all of them, however late each arrived:
 //! ```text
 //! rank 0   [====]        [=======]     [==]
 //! rank 1      [=]    [===========]   [====]     one group: ends differ by a constant
 //! rank 2    [==]      [====]    [======]        another
 //! ```
-//! The constant is how far the clocks of two machines differ; of one machine it is none. Kernels are
-//! compared stream by stream, then kind by kind of what is left of a stream. What joins is given a
-//! group and a number, as if it had been recorded, and [`join_ranks`](super::join_ranks) does the
-//! rest. Sizes stay unknown. O(k log k) in the kernels of a stream, times the groups.
+//! The constant is the clock difference of two machines; it is 0 on one machine. Kernels are
+//! compared per stream, then per kind within the rest of a stream. Matched kernels get a group and
+//! a number, as if recorded, and [`join_ranks`](super::join_ranks) does the rest. Sizes stay
+//! unknown. O(k log k) in the kernels of a stream, times the groups.
 
 use super::{CommExtent, Communication, GroupIdentity, Peers, RankSet, RankSummary};
 use crate::limits::{ENDS_APART, LEAST_INFERRED, LEAST_INFERRED_OF_MACHINE, MAX_CLOCKS_APART};
 use etlink_model::{CollectiveKind, GroupIdx, StepIdx, UnixNs};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How many kernels at either end one rank's recording may have more than another's.
+/// Maximum number of extra kernels at either end of one rank's recording.
 const MAX_SHIFT: i64 = 16;
 
-/// How many kernels more have to fit for sequences that are shifted.
+/// Number of additional matches required for shifted sequences.
 const MORE_FOR_SHIFT: usize = 2;
 
-/// How many kernels of a stream are looked at before all are.
+/// Number of kernels of a stream that are tried before all.
 const SAMPLE: usize = 32;
 
-/// Of ten kernels, this many have to end together. The root of a broadcast can be done early.
+/// Minimum number of kernels in ten that must end together. The root of a broadcast may finish
+/// early.
 const TOGETHER_OF_TEN: usize = 9;
 
-/// Kernels of a rank that are compared with those of another: of a stream, in order of time.
+/// Kernels of a rank's stream, sorted by time, to be compared with another rank's.
 struct KernelSequence {
-    /// Which rank, by place.
+    /// Index of the rank.
     rank: usize,
     stream: i64,
-    /// Which of the rank's kernels without records.
+    /// Indexes among the rank's kernels without records.
     kernels: Vec<usize>,
 }
 
-/// Sequences of several ranks that are one.
+/// Sequences of several ranks that form one group.
 struct SequenceGroup {
     members: Vec<GroupMember>,
 }
 
-/// A sequence against the first of its group.
+/// A sequence relative to the first of its group.
 struct GroupMember {
     sequence: KernelSequence,
-    /// Its kernel with this number is the first sequence's first.
+    /// Index of its kernel that matches the first sequence's first kernel.
     shift: i64,
-    /// How far the ends differ typically, ns.
+    /// Typical difference of the ends, ns.
     apart_ns: i64,
 }
 
-/// How two sequences lie to each other.
+/// Alignment of two sequences.
 #[derive(Clone, Copy)]
 struct SequenceFit {
     shift: i64,
-    /// How far clocks differ.
+    /// Clock difference.
     offset_ns: i64,
     apart_ns: i64,
     /// How many of twenty do not end together.
     outliers: usize,
 }
 
-/// Gives kernels without records a group and a number where they are one collective on several
-/// ranks. Returns how many collectives were found.
+/// Assigns a group and a number to kernels without records that form collectives across ranks.
+/// Returns the number of collectives found.
 pub fn infer_collectives(ranks: &mut [RankSummary]) -> u64 {
     if ranks
         .iter()
@@ -88,7 +89,7 @@ pub fn infer_collectives(ranks: &mut [RankSummary]) -> u64 {
     count
 }
 
-/// Kernels that no group has yet, by rank and stream, and by kind where that is asked for.
+/// Collects the kernels without a group, by rank and stream, and optionally by kind.
 fn sequences(
     ranks: &[RankSummary],
     used: &[BTreeSet<usize>],
@@ -118,11 +119,11 @@ fn sequences(
     all
 }
 
-/// What two ranks' kernels of one collective have in common.
+/// Common class of two ranks' kernels in one collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum KindClass {
     Collective(CollectiveKind),
-    /// A send on one rank is a receive on the other. NCCL's kernel for both says neither.
+    /// A send on one rank is a receive on the other. NCCL's kernel for both names neither.
     Message,
 }
 
@@ -135,7 +136,7 @@ impl KindClass {
     }
 }
 
-/// Puts each sequence to the group that it fits best; one that fits none begins a group.
+/// Adds each sequence to the best fitting group; a sequence that fits none begins a new group.
 fn group_sequences(
     ranks: &[RankSummary],
     buckets: BTreeMap<BTreeSet<KindClass>, Vec<KernelSequence>>,
@@ -192,7 +193,7 @@ fn place(ranks: &[RankSummary], groups: &mut Vec<SequenceGroup>, sequence: Kerne
     });
 }
 
-/// Messages have two sides.
+/// True if the group can take no more sequences: messages have two sides.
 fn is_full(ranks: &[RankSummary], group: &SequenceGroup) -> bool {
     let first = &group.members[0].sequence;
     let kernels = &ranks[first.rank].unrecorded;
@@ -201,8 +202,8 @@ fn is_full(ranks: &[RankSummary], group: &SequenceGroup) -> bool {
 }
 
 impl SequenceGroup {
-    /// Takes out the sequences whose ends lie much further from the first's than those of others do:
-    /// groups in step, as those of one layer on several nodes, are not one.
+    /// Removes sequences whose ends differ from the first's much more than the others' do: groups
+    /// in lockstep, such as those of one layer on several nodes, are separate.
     fn split(&mut self) -> Vec<KernelSequence> {
         let mut apart: Vec<i64> = self
             .members
@@ -211,7 +212,7 @@ impl SequenceGroup {
             .map(|one| one.apart_ns)
             .collect();
         apart.sort_unstable();
-        // one microsecond is what times of older traces are rounded to
+        // times of older traces are rounded to one microsecond
         let gap = apart
             .windows(2)
             .find(|pair| pair[1] > 5 * pair[0].max(1_000));
@@ -226,7 +227,7 @@ impl SequenceGroup {
     }
 }
 
-/// What a communication is, and when its rank was in it.
+/// Kind of a communication, and its time on a rank.
 #[derive(Clone, Copy)]
 pub(super) struct TimedComm {
     pub(super) kind: CollectiveKind,
@@ -248,7 +249,7 @@ impl KernelSequence {
     }
 }
 
-/// Finds how `other` lies to `first`.
+/// Aligns `other` with `first`.
 fn fit(
     ranks: &[RankSummary],
     first: &KernelSequence,
@@ -258,22 +259,22 @@ fn fit(
     fit_sequences(&rule, &first.timed(ranks), &other.timed(ranks))
 }
 
-/// How many communications later in a rank's list those of another rank's are, by the ends of both; `None`
-/// where they tell nothing.
+/// Returns the number of communications by which another rank's list is shifted against a rank's,
+/// by their ends; `None` if the ends are inconclusive.
 pub(super) fn shift_of(
     (one, first): (&RankSummary, &[TimedComm]),
     (two, other): (&RankSummary, &[TimedComm]),
 ) -> Option<i64> {
     let rule = FitRule::of(one, two)?;
-    // in a loop that is regular any shift fits clocks that nobody knows
+    // in a regular loop, any shift fits clocks with an unknown offset
     if !rule.same_clock && first.len() == other.len() {
         return None;
     }
     Some(fit_sequences(&rule, first, other)?.shift)
 }
 
-/// Finds the shift and offset at which kinds are the same and ends are together. Shifts are tried around
-/// none, and around that of the same time.
+/// Finds the shift and offset at which kinds agree and ends coincide. Tries shifts around 0, and
+/// around the shift of equal times.
 fn fit_sequences(rule: &FitRule, one: &[TimedComm], two: &[TimedComm]) -> Option<SequenceFit> {
     let before = |all: &[TimedComm], end_ns| all.partition_point(|comm| comm.end_ns < end_ns);
     let (first, other) = (one.first()?, two.first()?);
@@ -288,7 +289,7 @@ fn fit_sequences(rule: &FitRule, one: &[TimedComm], two: &[TimedComm]) -> Option
         let Some(fit) = pairs.fit(rule) else {
             continue;
         };
-        // In a loop that is regular several shifts fit; clocks are nearly right.
+        // In a regular loop several shifts fit, but clocks are nearly right.
         let key = |fit: SequenceFit| (fit.outliers, fit.offset_ns.abs());
         if best.is_none_or(|known| key(fit) < key(known)) {
             best = Some(fit);
@@ -297,16 +298,17 @@ fn fit_sequences(rule: &FitRule, one: &[TimedComm], two: &[TimedComm]) -> Option
     best
 }
 
-/// How sure two ranks' clocks are, and how much evidence that takes.
+/// Certainty of two ranks' clocks, and the evidence it requires.
 struct FitRule {
     max_offset_ns: i64,
-    /// No offset is taken out.
+    /// True if no offset is removed.
     same_clock: bool,
     least: usize,
 }
 
 impl FitRule {
-    /// `None` where recordings do not overlap, or two ranks of one machine are one process.
+    /// Returns the rule for two ranks; `None` if their recordings do not overlap, or if two ranks
+    /// of one machine are one process.
     fn of(one: &RankSummary, two: &RankSummary) -> Option<FitRule> {
         let (a, b) = (one.window_ns, two.window_ns);
         let overlap = a.1.min(b.1).since(a.0.max(b.0));
@@ -334,7 +336,7 @@ impl FitRule {
     }
 }
 
-/// Communications of two ranks by their places, one sequence shifted against the other.
+/// Communications of two ranks by index, with one sequence shifted against the other.
 struct Pairs<'r> {
     one: &'r [TimedComm],
     two: &'r [TimedComm],
@@ -342,7 +344,7 @@ struct Pairs<'r> {
 }
 
 impl Pairs<'_> {
-    /// The places of the first sequence that both have.
+    /// Indexes of the first sequence that both have.
     fn common(&self) -> std::ops::Range<i64> {
         let (one, two) = (self.one.len() as i64, self.two.len() as i64);
         let start = (-self.shift).max(0);
@@ -358,7 +360,7 @@ impl Pairs<'_> {
         let common = self.common();
         let count = (common.end - common.start) as usize;
         let shorter = self.one.len().min(self.two.len());
-        // Each shift that is tried is a chance to fit by accident.
+        // Each additional shift is another chance of an accidental fit.
         let least = rule.least + if self.shift == 0 { 0 } else { MORE_FOR_SHIFT };
         if count < least || 4 * count < 3 * shorter {
             return None;
@@ -415,23 +417,23 @@ impl Pairs<'_> {
     }
 }
 
-/// Whether kernels of two ranks can be sides of one communication: of a message one sends and the
+/// True if kernels of two ranks can be sides of one communication; for a message, one sends and the
 /// other receives.
 fn are_alike(one: CollectiveKind, other: CollectiveKind) -> bool {
     let is_message = KindClass::of(one) == KindClass::Message;
     KindClass::of(one) == KindClass::of(other) && (one != other || !is_message)
 }
 
-/// Kernels that are one collective.
+/// Kernels that form one collective.
 struct InferredCollective {
-    /// When it ended on its first rank.
+    /// End of the collective on its first rank.
     end_ns: UnixNs,
     ranks: RankSet,
-    /// Each kernel by its rank's place and its own.
+    /// Each kernel by the indexes of its rank and of itself.
     sides: Vec<(usize, usize)>,
 }
 
-/// What was found so far.
+/// Collectives found so far.
 #[derive(Default)]
 struct Found {
     collectives: Vec<InferredCollective>,
@@ -451,7 +453,7 @@ impl Found {
                 let at = usize::try_from(place + one.shift).ok()?;
                 Some((one.sequence.rank, *one.sequence.kernels.get(at)?))
             };
-            // at the ends of recordings some ranks have one more
+            // some ranks have one more at the ends of recordings
             let Some(sides) = group
                 .members
                 .iter()
@@ -472,7 +474,7 @@ impl Found {
         }
     }
 
-    /// Makes communications of the kernels.
+    /// Converts the kernels to communications.
     fn record(mut self, ranks: &mut [RankSummary], used: &[BTreeSet<usize>]) {
         self.collectives
             .sort_by_key(|one| (one.end_ns, one.sides[0]));
@@ -521,8 +523,8 @@ impl Found {
 }
 
 impl RankSummary {
-    /// Puts communications among those with records, in order of time, and takes their kernels out
-    /// of those without.
+    /// Inserts communications among the recorded ones, sorted by time, and removes their kernels
+    /// from those without records.
     fn add_inferred(&mut self, added: Vec<(Communication, StepIdx)>, used: &BTreeSet<usize>) {
         if added.is_empty() {
             return;

@@ -1,14 +1,13 @@
-//! Which communications of the ranks are one.
+//! Matches the communications of the ranks.
 //!
-//! Collectives of a group are paired by their number in it (`Seq`), where the ranks count alike,
-//! else by their order in the group; messages by their order from one rank to another. Gloo counts
-//! sends and receives with the collectives, so that numbers can differ between ranks: then order
-//! tells.
+//! Collectives of a group are paired by their number in it (`Seq`) if the ranks count alike, else
+//! by their order in the group; messages by their order from one rank to another. Gloo counts sends
+//! and receives with the collectives, so numbers can differ between ranks: then order decides.
 //!
 //! A side whose device row the recorder lost keeps its place in that order, as it was launched, so
-//! that later ones face their own. Nothing is made of such a collective, nor of one that is a device
-//! row on one rank and a call on another: when a rank's device came to it is not known. This is the
-//! one place where that is decided ([`CollectiveMatch::is_whole`]).
+//! later sides still face their own. Nothing is computed from such a collective, nor from one that
+//! is a device row on one rank and a call on another: the arrival of a rank's device is unknown.
+//! Only [`CollectiveMatch::is_whole`] decides this.
 
 pub(super) mod problems;
 mod resolve;
@@ -21,16 +20,16 @@ use etlink_model::{CollectiveKind, CommIdx, GlobalRank, GroupIdx, NodeIdx, RankI
 use problems::Problems;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Between whom.
+/// Participants of a communication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CommChannel {
-    /// The ranks of a group, by its number in [`RunJoin::groups`].
+    /// Ranks of a group, by its number in [`RunJoin::groups`].
     Group(u32),
-    /// From one global rank to another.
+    /// Message from one global rank to another.
     Message {
-        /// The sender.
+        /// Sender.
         src: GlobalRank,
-        /// The receiver.
+        /// Receiver.
         dst: GlobalRank,
     },
 }
@@ -38,59 +37,58 @@ pub enum CommChannel {
 /// One rank's side of a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MatchMember {
-    /// Which of the joined ranks, by place.
+    /// Index of the rank among the joined ones.
     pub rank: RankIdx,
-    /// Which of its communications.
+    /// Index among the rank's communications.
     pub communication: CommIdx,
 }
 
-/// What the ranks of a collective say differently.
+/// Difference between the ranks of a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mismatch {
-    /// The type of the collective, or two sends face each other.
+    /// The kind of the collective differs, or two sends face each other.
     Kind,
-    /// The element type.
+    /// The element type differs.
     Dtype,
-    /// The size.
+    /// The size differs.
     Size,
-    /// A device row on one rank, the call alone on another.
+    /// One rank has a device row, another only the call.
     Recorded,
-    /// Rows of a rank were lost that nothing names, so that order does not tell which ones face each
-    /// other.
+    /// A rank lost unidentified rows, so order does not show which sides face each other.
     Order,
 }
 
-/// Communications that are one.
+/// Communications of several ranks that are one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CollectiveMatch {
-    /// Between whom.
+    /// Participants.
     pub channel: CommChannel,
-    /// `Seq`, or the place in the channel's order.
+    /// `Seq`, or the index in the channel's order.
     pub number: i64,
-    /// What the first rank says it is.
+    /// Kind according to the first rank.
     pub kind: CollectiveKind,
-    /// By rank.
+    /// Sides, sorted by rank.
     pub members: Vec<MatchMember>,
-    /// Global ranks whose traces are here but do not have it.
+    /// Global ranks whose traces are here but lack it.
     pub missing: Vec<GlobalRank>,
     /// Global ranks whose traces have its launch, but not its device row: the recorder lost it.
     pub lost: Vec<GlobalRank>,
-    /// Global ranks whose recordings had ended, or had not begun.
+    /// Global ranks whose recordings had ended or had not begun.
     pub outside: Vec<GlobalRank>,
-    /// How many ranks take part whose traces are not here.
+    /// Number of participating ranks whose traces are not here.
     pub absent: u32,
-    /// What does not agree, the gravest.
+    /// Most serious difference; `None` if the sides agree.
     pub differs: Option<Mismatch>,
 }
 
 impl CollectiveMatch {
-    /// Whether the traces of several of its ranks are here; else there is nothing to compare.
+    /// True if the traces of several of its ranks are here; otherwise there is nothing to compare.
     pub fn is_shared(&self) -> bool {
         self.members.len() + self.missing.len() + self.lost.len() > 1
     }
 
-    /// Whether all ranks whose traces are here have it and say the same kind, so that their times can
-    /// be compared.
+    /// True if all ranks whose traces are here have it with the same kind, so their times can be
+    /// compared.
     pub fn is_whole(&self) -> bool {
         use Mismatch::{Kind, Order, Recorded};
         let is_one = !matches!(self.differs, Some(Kind | Order | Recorded));
@@ -98,29 +96,28 @@ impl CollectiveMatch {
     }
 }
 
-/// What the ranks have in common.
+/// Common groups and communications of the ranks.
 #[derive(Clone, Debug, Default)]
 pub struct RunJoin {
-    /// Groups by number from 1, as ascending global ranks. A group of one rank is none.
+    /// Groups by number from 1, as ascending global ranks. Groups of one rank are left out.
     pub groups: BTreeMap<u32, Vec<u64>>,
-    /// Those of them that no record names: their kernels end together.
+    /// Groups that no record names: their kernels end together.
     pub inferred: BTreeSet<u32>,
-    /// By first start, as the ranks' own clocks have it.
+    /// Communications, sorted by first start on the ranks' own clocks.
     pub matches: Vec<CollectiveMatch>,
-    /// What is missing, unequal or not known.
+    /// Missing, differing or unknown communications.
     pub problems: Vec<JoinProblem>,
 }
 
 impl RunJoin {
-    /// Whether there are communications of which nothing is known but that they are: no sentence on
-    /// the run is complete.
+    /// True if there are communications without any record: no statement about the run is complete.
     pub fn has_unrecorded(&self) -> bool {
         let mut problems = self.problems.iter();
         problems.any(|problem| problem.kind == JoinProblemKind::GlooUnrecorded)
     }
 
-    /// Ranks, by place, that have collectives or messages with others but none that fits, while
-    /// those of others do: their traces are probably of another run.
+    /// Returns the indexes of ranks with collectives or messages that match no other rank, while
+    /// others' match: their traces are probably from another run.
     pub fn ranks_without_match(&self, ranks: usize) -> Vec<RankIdx> {
         let (mut has, mut fits) = (vec![false; ranks], vec![false; ranks]);
         for matched in &self.matches {
@@ -139,7 +136,7 @@ impl RunJoin {
             .collect()
     }
 
-    /// A collective for people: `all_reduce 9 of ranks 0, 1`, `message 3 from rank 0 to rank 1`.
+    /// Describes a collective: `all_reduce 9 of ranks 0, 1`, `message 3 from rank 0 to rank 1`.
     pub fn describe(&self, matched: &CollectiveMatch) -> String {
         match matched.channel {
             CommChannel::Message { src, dst } => {
@@ -154,7 +151,7 @@ impl RunJoin {
         }
     }
 
-    /// The ranks of a channel.
+    /// Returns the ranks of a channel.
     pub fn group_ranks(&self, channel: CommChannel) -> Vec<GlobalRank> {
         match channel {
             CommChannel::Message { src, dst } => vec![src, dst],
@@ -169,19 +166,19 @@ impl RunJoin {
     }
 }
 
-/// Per rank, by place, its sides in a channel, in order of time.
+/// Sides in a channel, by rank index, sorted by time.
 type RankLists = BTreeMap<RankIdx, Vec<RankSide>>;
 
-/// A rank's side of a collective, by its place in the rank's list.
+/// A rank's side of a collective, by index in the rank's list.
 #[derive(Clone, Copy, Debug)]
 enum RankSide {
     Recorded(CommIdx),
-    /// Of [`RankSummary::lost`].
+    /// Index in [`RankSummary::lost`].
     Lost(usize),
 }
 
 impl RankSide {
-    /// The sides of a rank: those that were lost stand before the one that was launched next.
+    /// Lists the sides of a rank. Lost ones come before the next launched one.
     fn all(summary: &RankSummary) -> Vec<RankSide> {
         let mut lost: Vec<(NodeIdx, usize)> = vec![];
         for (place, one) in summary.lost.iter().enumerate() {
@@ -218,14 +215,14 @@ impl RankSide {
     }
 }
 
-/// The sides that are one collective.
+/// Sides that form one collective.
 #[derive(Default)]
 struct PairedSides {
     members: Vec<MatchMember>,
     lost: Vec<GlobalRank>,
 }
 
-/// Joins the ranks of one run; no two are of the same rank.
+/// Joins the ranks of one run, which must be distinct.
 pub fn join_ranks(ranks: &[RankSummary]) -> RunJoin {
     let numbers = resolve::groups(ranks);
     let mut join = RunJoin {
@@ -259,7 +256,7 @@ pub fn join_ranks(ranks: &[RankSummary]) -> RunJoin {
     let given: BTreeSet<GlobalRank> = ranks.iter().map(|summary| summary.rank).collect();
     for (channel, lists) in &channels {
         let group_ranks = join.group_ranks(*channel);
-        // Messages have no number in common: a group's `Seq` counts those of all pairs.
+        // Messages have no common number: a group's `Seq` counts those of all pairs.
         let numbered = matches!(channel, CommChannel::Group(_)) && numbered(ranks, lists);
         let is_order_known = numbered || is_order_known(ranks, lists);
         let mut of_channel = vec![];
@@ -287,7 +284,7 @@ pub fn join_ranks(ranks: &[RankSummary]) -> RunJoin {
     join
 }
 
-/// When the first rank begins it, by that rank's own clock.
+/// Start of the collective on its first rank, by that rank's own clock.
 fn first_start(ranks: &[RankSummary], matched: &CollectiveMatch) -> Option<UnixNs> {
     let members = matched.members.iter();
     members.map(|member| side(ranks, *member).1.start_ns).min()
@@ -325,7 +322,7 @@ fn channel_of(
     }
 }
 
-/// A part's rank and communication.
+/// Returns the rank and the communication of a side.
 pub(super) fn side(ranks: &[RankSummary], member: MatchMember) -> (&RankSummary, &Communication) {
     let summary = &ranks[member.rank.index()];
     (
@@ -334,7 +331,7 @@ pub(super) fn side(ranks: &[RankSummary], member: MatchMember) -> (&RankSummary,
     )
 }
 
-/// Whether `Seq` tells which collectives are one: most numbers are common to all ranks.
+/// True if `Seq` identifies the collectives: most numbers are common to all ranks.
 fn numbered(ranks: &[RankSummary], lists: &RankLists) -> bool {
     let mut all: Vec<BTreeSet<i64>> = Vec::with_capacity(lists.len());
     for (rank, list) in lists {
@@ -351,8 +348,8 @@ fn numbered(ranks: &[RankSummary], lists: &RankLists) -> bool {
     shared.is_some_and(|shared| 2 * shared.len() >= longest)
 }
 
-/// Whether the n-th of a rank is the n-th of another: rows that nothing names may have been of this
-/// channel, and all ranks would have as many then only if none was.
+/// True if the n-th side of one rank is the n-th of another. Unidentified lost rows may belong to
+/// this channel, and all ranks would then have equally many only if none did.
 fn is_order_known(ranks: &[RankSummary], lists: &RankLists) -> bool {
     let mut counts = lists.values().map(Vec::len);
     let first = counts.next();
@@ -360,7 +357,7 @@ fn is_order_known(ranks: &[RankSummary], lists: &RankLists) -> bool {
     counts.all(|count| Some(count) == first) || !lists.keys().any(lacks)
 }
 
-/// Parts by number, and by order among those that share one (coalesced collectives).
+/// Groups sides by number, and by order among those that share one (coalesced collectives).
 fn paired(
     ranks: &[RankSummary],
     lists: &RankLists,
@@ -381,7 +378,7 @@ fn paired(
                 Some(number) if numbered => number,
                 _ => place,
             };
-            // Collectives of one `ncclGroupStart` and `ncclGroupEnd` share a number
+            // Collectives within one `ncclGroupStart` and `ncclGroupEnd` share a number
             // (`_coalescing_manager`).
             let again = seen.entry(number).or_default();
             let paired = found.entry((number, *again)).or_default();
@@ -400,8 +397,8 @@ fn paired(
         .map(|((number, _), sides)| (number, sides))
 }
 
-/// The number of each rank's first communication where nothing numbers them: recordings begin at different
-/// times, and ends tell how far apart. The first to begin counts from 0.
+/// Returns the number of each rank's first communication if nothing numbers them: recordings begin
+/// at different times, and ends show the shift. The first to begin counts from 0.
 fn first_numbers(ranks: &[RankSummary], lists: &RankLists) -> BTreeMap<RankIdx, i64> {
     let timed = |rank: &RankIdx, list: &[RankSide]| -> Option<Vec<TimedComm>> {
         let all = list.iter().map(|side| match side {
@@ -413,7 +410,7 @@ fn first_numbers(ranks: &[RankSummary], lists: &RankLists) -> BTreeMap<RankIdx, 
                     end_ns: own.end_ns,
                 })
             }
-            // nobody knows when that was
+            // the time of a lost side is unknown
             RankSide::Lost(_) => None,
         });
         all.collect()
@@ -438,8 +435,9 @@ fn first_numbers(ranks: &[RankSummary], lists: &RankLists) -> BTreeMap<RankIdx, 
     firsts
 }
 
-/// Tells ranks that miss a collective of a channel from those that were not recorded when it was: it comes
-/// before their first or after their last, and before or after all that they recorded.
+/// Separates ranks that miss a collective of a channel from those that were not recorded at the
+/// time: it is before their first or after their last one, and before or after everything they
+/// recorded.
 fn set_outside(ranks: &[RankSummary], matches: &mut [CollectiveMatch]) {
     if matches.iter().all(|matched| matched.missing.is_empty()) {
         return;
@@ -479,8 +477,8 @@ fn set_outside(ranks: &[RankSummary], matches: &mut [CollectiveMatch]) {
     }
 }
 
-/// Whether a collective comes before or after all that a rank recorded, by the clock of the rank: `near` is
-/// the nearest collective of the channel that it has.
+/// True if a collective is before or after everything a rank recorded, by the rank's clock. `near`
+/// is the nearest collective of the channel that the rank has.
 fn is_outside(
     ranks: &[RankSummary],
     summary: &RankSummary,

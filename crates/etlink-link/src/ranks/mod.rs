@@ -1,20 +1,20 @@
-//! The ranks of one run as one system.
+//! Joins the ranks of one run.
 //!
 //! ```text
-//! LinkedTrace of a rank ──> RankSummary   its communications, a hundred bytes each, and in which
-//!                             │           nodes they go on
-//! summaries of all ranks ─────┼─> select_run   which of them are of one run
+//! LinkedTrace of a rank ──> RankSummary   its communications, a hundred bytes each, with the
+//!                             │           nodes that carry them out
+//! summaries of all ranks ─────┼─> select_run   the traces of one run
 //!                             ├─> infer_collectives  groups of kernels without records
-//!                             └─> join_ranks ─> RunJoin { groups, matches }   which are one
-//!                                   ├─> align_clocks       how far each rank's clock is off
-//!                                   ├─> collective_skews   who came late, how long it transferred
-//!                                   ├─> step_stragglers    for whom the others waited, per step,
-//!                                   │                      and whose doing that was (`delays`)
-//!                                   ├─> wait_causes        who made whom wait, node by node
-//!                                   └─> DeadlockCheck      do all ranks get to the end
+//!                             └─> join_ranks ─> RunJoin { groups, matches }
+//!                                   ├─> align_clocks       offset of each rank's clock
+//!                                   ├─> collective_skews   late ranks, transfer times
+//!                                   ├─> step_stragglers    awaited ranks per step,
+//!                                   │                      and the causes (`delays`)
+//!                                   ├─> wait_causes        causes of waits, node by node
+//!                                   └─> DeadlockCheck      checks that all ranks finish
 //! ```
-//! The summary is all that is kept of a rank, so a run of any size is joined in little memory.
-//! Everything is O(n log n) in the communications.
+//! Only the summary of a rank is kept, so a run of any size is joined in little memory. Everything
+//! is O(n log n) in the communications.
 
 mod arrivals;
 mod clocks;

@@ -1,23 +1,23 @@
-//! Sets of ranks that take little memory where their ranks are evenly spaced.
+//! Sets of ranks that take little memory if the ranks are evenly spaced.
 
 use serde::{Deserialize, Serialize};
 use std::iter::FusedIterator;
 
-/// Global ranks, ascending, each once.
+/// Global ranks, ascending and distinct.
 ///
-/// Each of thousands of ranks knows the ranks of its groups, and a group of all would be a list as
-/// long as that in each of them. Ranks of a group are mostly evenly spaced, and are kept as such.
+/// Each of thousands of ranks knows the ranks of its groups, and a group of all ranks would be a
+/// list of that length on each. Ranks of a group are mostly evenly spaced, and are stored as such.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RankSet {
-    /// Longest runs, the first first: so equal sets have equal runs.
+    /// Longest runs, in order: equal sets have equal runs.
     runs: Box<[EvenRun]>,
 }
 
-/// `start`, `start + stride`, …, so many.
+/// An arithmetic sequence: `start`, `start + stride`, …, with `count` entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct EvenRun {
     start: u64,
-    /// 1 in a run of one rank.
+    /// Distance between ranks; 1 in a run of one rank.
     stride: u64,
     count: u64,
 }
@@ -27,7 +27,7 @@ impl EvenRun {
         self.start + self.stride * (self.count - 1)
     }
 
-    /// Takes a higher rank in if it is as far from the last as that is from the one before.
+    /// Appends a higher rank if it continues the run. Returns true if it was appended.
     fn extend(&mut self, rank: u64) -> bool {
         let stride = rank - self.last();
         let fits = self.count == 1 || stride == self.stride;
@@ -40,18 +40,18 @@ impl EvenRun {
 }
 
 impl RankSet {
-    /// How many ranks there are. O(runs).
+    /// Number of ranks. O(runs).
     pub fn len(&self) -> usize {
         let ranks: u64 = self.runs.iter().map(|run| run.count).sum();
         ranks as usize
     }
 
-    /// Whether there are none.
+    /// True if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
 
-    /// The ranks, ascending.
+    /// Iterates over the ranks, ascending.
     pub fn iter(&self) -> impl FusedIterator<Item = u64> + Clone + '_ {
         self.runs
             .iter()
@@ -59,7 +59,7 @@ impl RankSet {
     }
 }
 
-/// In any order; a rank that comes twice counts once. O(ranks log ranks).
+/// Collects ranks in any order, ignoring duplicates. O(ranks log ranks).
 impl FromIterator<u64> for RankSet {
     fn from_iter<I: IntoIterator<Item = u64>>(ranks: I) -> RankSet {
         let mut ranks: Vec<u64> = ranks.into_iter().collect();

@@ -1,11 +1,10 @@
-//! Which traces are of one run.
+//! Selects the traces of one run.
 //!
-//! Folders hold leftovers: two traces of one rank, of another day, of a run of another size. What
-//! most have in common is the run; the others are left out by name and the rest goes on.
+//! Folders contain leftovers: two traces of one rank, traces of another day, or of a run of another
+//! size. The majority defines the run; the others are named and left out.
 //!
-//! A trace that was copied under the name of another rank has the machine, the process and, to the
-//! nanosecond, the times of the original. Nobody knows which of the two ranks it is of: neither is
-//! taken.
+//! A trace copied under another rank's name has the machine, the process and, to the nanosecond,
+//! the times of the original. Its true rank is unknown, so neither copy is used.
 
 use super::RankSummary;
 use crate::limits::{PROCESSES_APART, RUNS_APART};
@@ -15,33 +14,33 @@ use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Why a trace is not joined with the others.
+/// Reason a trace is not joined with the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ExcludeReason {
-    /// Another trace of this rank came first.
+    /// An earlier trace has the same rank.
     SameRank,
-    /// The trace of another rank is of the same process and time.
+    /// Another rank's trace has the same process and time.
     SameTrace {
-        /// The other rank, the first of several.
+        /// Other rank; the first of several.
         rank: GlobalRank,
     },
-    /// The run of most has another number of ranks.
+    /// Most traces state a different number of ranks.
     WorldSize {
-        /// What this trace says.
+        /// Number of ranks stated by this trace.
         own: i64,
-        /// What most say.
+        /// Number of ranks stated by most traces.
         most: i64,
     },
-    /// Recorded so long before (negative) or after most, ns.
+    /// Recorded at a different time than most traces.
     Time {
-        /// From the nearest of the others.
+        /// Distance to the nearest other trace, ns; negative if earlier.
         apart_ns: i64,
     },
-    /// Its file is cut before its time base, so that its times cannot be compared.
+    /// The file is truncated before its time base, so its times cannot be compared.
     NoTimeBase,
-    /// The run does not have so many ranks.
+    /// The rank exceeds the run's number of ranks.
     BeyondWorld {
         /// Number of ranks.
         world_size: i64,
@@ -49,7 +48,7 @@ pub enum ExcludeReason {
 }
 
 impl ExcludeReason {
-    /// For people, after the rank's name.
+    /// Describes the reason, to follow the rank's name.
     pub fn describe(self) -> String {
         match self {
             ExcludeReason::SameRank => "another trace is of the same rank".to_owned(),
@@ -81,19 +80,19 @@ impl ExcludeReason {
     }
 }
 
-/// Who belongs together.
+/// Selection of the traces of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunSelection {
-    /// Per trace, why it is left out; `None`: it is joined.
+    /// Reason each trace is left out; `None` if it is joined.
     pub excluded: Vec<Option<ExcludeReason>>,
-    /// Number of ranks of the run, if any of its traces says it.
+    /// Number of ranks of the run, if any trace states it.
     pub world_size: Option<i64>,
-    /// Ranks of the run of which no trace is there, ascending; the first 1024.
+    /// Ranks of the run without a trace, ascending; at most 1024.
     pub absent: Vec<GlobalRank>,
 }
 
-/// Selects the traces of a folder that are of one run. With `all`, only a second trace of a rank, and
-/// one trace under several ranks, are left out.
+/// Selects the traces of one run from a folder. With `all`, only duplicates are left out: a second
+/// trace of a rank, and one trace under several ranks.
 pub fn select_run<S: Borrow<RankSummary>>(ranks: &[S], all: bool) -> RunSelection {
     let ranks: Vec<&RankSummary> = ranks.iter().map(Borrow::borrow).collect();
     let mut selection = RunSelection {
@@ -140,7 +139,7 @@ impl RunSelection {
         }
     }
 
-    /// Times without a base would be of another day than all others.
+    /// Excludes traces without a time base: their times would be on another day.
     fn by_clock(&mut self, ranks: &[&RankSummary]) {
         let is_known = |(summary, excluded): (&&RankSummary, &Option<ExcludeReason>)| {
             excluded.is_none() && !summary.has_no_clock
@@ -155,8 +154,8 @@ impl RunSelection {
         }
     }
 
-    /// Excludes traces of one process and time that claim to be of several ranks. Traces that do not
-    /// name their machine, as those of simulators, may be alike.
+    /// Excludes traces of one process and time that claim to be of several ranks. Traces without a
+    /// machine name, such as simulators', may be alike.
     fn by_process(&mut self, ranks: &[&RankSummary]) {
         let mut same: BTreeMap<_, Vec<usize>> = BTreeMap::new();
         for (at, summary) in ranks.iter().enumerate() {
@@ -183,8 +182,8 @@ impl RunSelection {
         }
     }
 
-    /// The run is what was recorded at about the same time. Clocks of machines differ, and profilers are
-    /// started by hand; what one machine recorded has to overlap.
+    /// Keeps traces recorded at about the same time. Clocks of machines differ, and profilers are
+    /// started by hand; recordings of one machine must overlap.
     fn by_time(&mut self, ranks: &[&RankSummary]) {
         let left: Vec<usize> = (0..ranks.len())
             .filter(|at| self.excluded[*at].is_none())
@@ -204,8 +203,8 @@ impl RunSelection {
         }
     }
 
-    /// Windows that follow each other within `apart` are one cluster; the largest stays, the earliest
-    /// of equals.
+    /// Clusters windows that follow each other within `apart`, and keeps the largest cluster; of
+    /// equals, the earliest.
     fn keep_largest(&mut self, ranks: &[&RankSummary], mut order: Vec<usize>, apart: DurationNs) {
         order.sort_by_key(|at| ranks[*at].window_ns);
         let mut clusters: Vec<(UnixNs, UnixNs, Vec<usize>)> = vec![];
@@ -241,7 +240,8 @@ impl RunSelection {
     }
 }
 
-/// Returns whether traces of one process and window, of two ranks, have all communications in common.
+/// Returns true if traces of two ranks, with one process and window, have all communications in
+/// common.
 fn is_copy(one: &RankSummary, other: &RankSummary) -> bool {
     let times = |summary: &RankSummary| {
         let communications = summary.communications.iter();
@@ -254,12 +254,12 @@ fn is_copy(one: &RankSummary, other: &RankSummary) -> bool {
         && times(one) == times(other)
 }
 
-/// The number of ranks that a trace states; a damaged one may state -1.
+/// Returns the number of ranks that a trace states; a damaged one may state -1.
 fn stated_size(summary: &RankSummary) -> Option<i64> {
     summary.world_size.filter(|size| *size > 0)
 }
 
-/// The most frequent, the smallest of equals.
+/// Returns the most frequent value; of equals, the smallest.
 fn most(all: impl Iterator<Item = i64>) -> Option<i64> {
     let mut counts: BTreeMap<i64, usize> = BTreeMap::new();
     all.for_each(|value| *counts.entry(value).or_default() += 1);
@@ -331,7 +331,7 @@ mod tests {
             assert_eq!(selection.excluded, [same(1), same(0), None, None]);
             assert_eq!(selection.absent, [GlobalRank(0), GlobalRank(1)]);
         }
-        // where no machine is named, as in simulated traces, ranks may be alike
+        // without a machine name, as in simulated traces, ranks may be alike
         let ranks = [0, 1].map(|rank| summary(rank, Some(2), 100));
         assert_eq!(select_run(&ranks, false).excluded, [None; 2]);
     }
@@ -386,7 +386,7 @@ mod tests {
         let left_out = Some(ExcludeReason::NoTimeBase);
         let found = select_run(&ranks, false).excluded;
         assert_eq!(found, [left_out, left_out, None], "the whole one stays");
-        // where no file has one there is nothing that they contradict
+        // if no file has one, they contradict nothing
         assert_eq!(select_run(&ranks[..2], false).excluded, [None; 2]);
     }
 
@@ -408,7 +408,7 @@ mod tests {
             ]
         );
         assert_eq!(select_run(&ranks, false).absent, [GlobalRank(0)]);
-        // processes of one machine have one clock, and have to overlap
+        // processes of one machine share a clock, so their windows must overlap
         let on = |rank, machine: &str, start_s| RankSummary {
             machine: Some(machine.to_owned()),
             ..summary(rank, Some(4), start_s)

@@ -1,9 +1,9 @@
-//! Who came late, and how fast the transfer was once all were there.
+//! Skew of collectives: the last rank, and the speed of the transfer once all had arrived.
 //!
-//! Sizes and factors are those of nccl-tests: the algorithm bandwidth is the larger of input and
-//! output over the transfer time, the bus bandwidth that times what a ring sends per byte:
-//! all-reduce 2(n-1)/n; all-gather, reduce-scatter, all-to-all, gather and scatter (n-1)/n; others
-//! 1.
+//! Sizes and factors follow nccl-tests. The algorithm bandwidth is the larger of input and output
+//! over the transfer time. The bus bandwidth is that times a ring's traffic per byte: 2(n-1)/n for
+//! all-reduce; (n-1)/n for all-gather, reduce-scatter, all-to-all, gather and scatter; 1 for
+//! others.
 
 use super::arrivals::aligned;
 use super::delays::{DelayedCollective, RunDelays};
@@ -12,54 +12,54 @@ use super::{CommChannel, RankClock, RankSummary, RunJoin};
 use etlink_model::{CollectiveKind, CommonNs, GlobalRank};
 use serde::Serialize;
 
-/// One collective or message.
+/// Skew of one collective or message.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CollectiveSkew {
-    /// `all_reduce`, `message`, …
+    /// Kind: `all_reduce`, `message`, …
     pub kind: String,
-    /// `ranks 0, 1`, or `rank 0 to rank 1`.
+    /// Ranks: `ranks 0, 1`, or `rank 0 to rank 1`.
     pub ranks: String,
-    /// Number of its group, 0 for a message.
+    /// Number of the group; 0 for a message.
     pub group: u32,
-    /// `Seq`, or the place in the channel's order.
+    /// `Seq`, or the index in the channel's order.
     pub number: i64,
-    /// Largest of the ranks' sizes, bytes; none where no rank says one.
+    /// Largest of the ranks' sizes, bytes; `None` if no rank states one.
     pub bytes: Option<u64>,
     /// First arrival.
     pub start_ns: CommonNs,
-    /// The rank that came last.
+    /// Rank that arrived last.
     pub last: GlobalRank,
-    /// The step in which that rank launched it, if it has steps.
+    /// Step in which that rank launched it; `None` without steps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// From the first arrival to the last, ns.
+    /// Time from the first arrival to the last, ns.
     pub skew_ns: i64,
-    /// From the second to last arrival to the last, ns, if anyone waited so long: what the last
-    /// alone made the others wait.
+    /// Time from the second to last arrival to the last, ns, limited by the longest wait: the wait
+    /// that only the last rank caused.
     pub alone_ns: i64,
-    /// What all ranks waited, summed, ns: as in [`super::StragglerStats`]. It is the sum of the next
-    /// three.
+    /// Total wait of all ranks, ns, as in [`super::StragglerStats`]: the sum of the next three
+    /// fields.
     pub waited_ns: i64,
-    /// What they waited for what the last did since the ranks were together, ns.
+    /// Wait caused by the last rank's activity since the ranks were together, ns.
     pub caused_ns: i64,
-    /// What they waited because its step or recording began later, ns.
+    /// Wait caused by the later start of the last rank's step or recording, ns.
     pub began_late_ns: i64,
-    /// What they waited because the last had itself waited for others, ns.
+    /// Wait caused by the last rank's own waits for others, ns.
     pub handed_on_ns: i64,
-    /// The rank for which it had waited longest, where it hands on.
+    /// Rank for which the last rank waited longest; `None` if nothing is handed on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waited_for: Option<GlobalRank>,
-    /// From the last arrival to the last end, ns. `None` where ends are not recorded (calls of host
-    /// ops), and where a member has no trace: then the others may have waited for it.
+    /// Time from the last arrival to the last end, ns. `None` if ends are not recorded (calls of
+    /// host ops), or if a member has no trace: then the others may have waited for it.
     pub transfer_ns: Option<i64>,
     /// Bytes per second over the transfer.
     pub algorithm_bandwidth: Option<f64>,
-    /// The same, as what a ring's links carry.
+    /// Bandwidth as the load of a ring's links, bytes per second.
     pub bus_bandwidth: Option<f64>,
 }
 
-/// All collectives that every rank whose trace is here has, in order of time.
+/// Computes the skew of each collective that all ranks with a trace have, in order of time.
 pub fn collective_skews(
     ranks: &[RankSummary],
     join: &RunJoin,
@@ -81,7 +81,7 @@ fn skew(
     let (matched, last) = (collective.matched, collective.last);
     let first = collective.arrivals.first()?.at_ns;
     let (mut end, mut bytes) = (None, None);
-    // an absent rank may have come later still
+    // an absent rank may have arrived even later
     let mut is_known = matched.absent == 0;
     for member in &matched.members {
         let communication = side(ranks, *member).1;
@@ -90,7 +90,7 @@ fn skew(
         is_known &= communication.on_device;
     }
     let transfer_ns =
-        // Clocks that are off can have the last come after the end: a transfer of no time has no
+        // With wrong clocks, the last arrival may be after the end: a transfer of no time has no
         // bandwidth.
         Some(end?.since(last.at_ns)).filter(|transfer| *transfer > 0 && is_known);
     let late = ranks.get(last.rank.index())?;
@@ -137,7 +137,7 @@ fn skew(
     })
 }
 
-/// What a ring sends per byte of a collective between `n` ranks (nccl-tests).
+/// Traffic of a ring per byte of a collective between `n` ranks (nccl-tests).
 pub fn bus_factor(kind: CollectiveKind, n: f64) -> f64 {
     use CollectiveKind as Kind;
     match kind {

@@ -1,23 +1,23 @@
-//! Ranks that number their steps differently.
+//! Aligns the step numbers of ranks that count differently.
 //!
 //! A profiler counts the calls of its `step()`. A rank that called it once more before the loop
-//! numbers each step one higher than the others, and steps of one name are then of different
-//! iterations. Collectives tell: what two ranks do together is of one iteration.
+//! numbers each step one higher than the others, so steps of one name are different iterations.
+//! Collectives reveal this: a common collective of two ranks belongs to one iteration.
 
 use super::{RankSummary, RunJoin};
 use etlink_model::{GlobalRank, RankIdx};
 use std::collections::BTreeMap;
 
-/// Of ten collectives of two ranks, this many have to say the same difference.
+/// Minimum number of collectives in ten of two ranks that must show the same difference.
 const AGREE_OF_TEN: u64 = 9;
 
-/// A step is named by this and a number.
+/// Prefix of the names of profiler steps, before the number.
 const PROFILER_STEP: &str = "ProfilerStep#";
 
-/// Gives the steps of ranks that number them higher or lower by a constant the numbers of the first
-/// rank, and returns these ranks with the constant. O(sides of collectives).
+/// Renumbers the steps of ranks that count higher or lower than the first rank by a constant.
+/// Returns these ranks with the constant. O(sides of collectives).
 pub fn align_step_numbers(ranks: &mut [RankSummary], join: &RunJoin) -> Vec<(GlobalRank, i64)> {
-    // By pairs of ranks and the difference of their steps' numbers, how many collectives have it.
+    // Number of collectives per pair of ranks and difference of their steps' numbers.
     let mut votes: BTreeMap<(RankIdx, RankIdx), BTreeMap<i64, u64>> = BTreeMap::new();
     for matched in join.matches.iter().filter(|matched| matched.is_whole()) {
         let numbers = matched.members.iter().filter_map(|member| {
@@ -35,7 +35,7 @@ pub fn align_step_numbers(ranks: &mut [RankSummary], join: &RunJoin) -> Vec<(Glo
         }
     }
     let mut shifts: BTreeMap<RankIdx, i64> = BTreeMap::from([(RankIdx(0), 0)]);
-    // In order of ranks: what the first says reaches a later one over those between.
+    // In rank order: the first rank's numbers reach later ones over those between.
     for ((reference, other), votes) in votes {
         let all: u64 = votes.values().sum();
         let most = votes.iter().max_by_key(|(_, count)| **count);

@@ -1,16 +1,16 @@
-//! The steps of one rank, and in which of them each communication was launched.
+//! Steps of one rank, and the step in which each communication was launched.
 //!
-//! Steps are the ranges that the user marked; else the `ProfilerStep#N` ranges; else the iterations
-//! of an inference engine ([`inference`]); else the time from the end of one `Optimizer.step#…` to
-//! the end of the next, of several optimizers the one with most; else user annotations that differ by
-//! a number at their end alone (`step 7`), if they follow each other and hold most of the work
-//! ([`numbered`]). An op belongs to the last step that began before it did, by record function ids where the trace has
-//! them: PyTorch 2.5 with stacks writes `ProfilerStep`s displaced in time. What a device runs belongs
-//! to the step of the op that launched it, whenever it runs.
+//! Steps come from the first of these sources that a trace has: ranges marked by the user; the
+//! `ProfilerStep#N` ranges; iterations of an inference engine ([`inference`]); the time from the
+//! end of one `Optimizer.step#…` to the end of the next, for the optimizer with most of them; user
+//! annotations that differ only by a number at the end (`step 7`), if they follow each other and
+//! contain most of the work ([`numbered`]). An op belongs to the last step that began before it, by
+//! record function ids if the trace has them: PyTorch 2.5 with stacks writes `ProfilerStep`s
+//! displaced in time. Device work belongs to the step of the op that launched it, whenever it runs.
 //!
-//! Only whole steps are steps. What runs before the first `Optimizer.step#…` ends may be the set-up
-//! of the program or the rest of a step, and the recording truncates what follows the last one: both
-//! belong to no step, here and for everyone who asks this module.
+//! Only whole steps count. Work before the end of the first `Optimizer.step#…` may be the program's
+//! set-up or the rest of a step, and the recording truncates work after the last one: both belong
+//! to no step, here and for all users of this module.
 
 mod inference;
 mod numbered;
@@ -28,30 +28,30 @@ use numbered::numbered_steps;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A step at an edge that is shorter than this part of each other is the rest of one.
+/// A step at an edge that is shorter than each other one divided by this is truncated.
 const STUB_PART: i64 = 10;
 
 /// A step of a rank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepSpan {
-    /// The same on all ranks that do it: `ProfilerStep#7`; [`OPTIMIZER_STEP`] with the number of the
-    /// `Optimizer.step#…` that ends it, counted from 0 in the recording.
+    /// Name, equal on all ranks of the step: `ProfilerStep#7`, or [`OPTIMIZER_STEP`] with the
+    /// number of the `Optimizer.step#…` that ends it, counted from 0 in the recording.
     pub name: String,
-    /// When it began, by this rank's clock.
+    /// Start, by this rank's clock.
     pub start_ns: UnixNs,
-    /// When it ended.
+    /// End, by this rank's clock.
     pub end_ns: UnixNs,
-    /// What its name says of its work.
+    /// Work stated in its name.
     pub work: StepWork,
 }
 
-/// The steps of a rank.
+/// Steps of a rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankSteps {
-    /// In order of time.
+    /// Steps, sorted by time.
     pub all: Vec<StepSpan>,
-    /// Step of each communication of the rank; [`StepIdx::NONE`] if it was launched outside of whole
-    /// steps, or the trace has none.
+    /// Step of each communication of the rank; [`StepIdx::NONE`] if it was launched outside whole
+    /// steps, or if the trace has no steps.
     pub by_comm: Vec<StepIdx>,
 }
 
@@ -59,41 +59,41 @@ pub struct RankSteps {
 #[derive(Clone, Copy, Debug)]
 struct Range {
     op: OpIdx,
-    /// Id of the op.
+    /// Record function id of the op.
     id: RfId,
     start: TimeNs,
     end: TimeNs,
-    /// What tells it from the others; none where its whole name does.
+    /// Number that distinguishes it from the others; `None` if its whole name does.
     number: Option<i64>,
 }
 
-/// The ranges that tell the steps of a trace.
+/// Ranges that define the steps of a trace.
 #[derive(Debug)]
 pub(crate) struct StepRanges {
-    /// What their names have before the number.
+    /// Part of the names before the number.
     name: String,
     way: Way,
     ranges: Vec<Range>,
-    /// Per range, what its name says of its work.
+    /// Work stated in each range's name.
     works: Vec<StepWork>,
-    /// Per range, the name of its step, where these are known; else empty.
+    /// Name of each range's step; empty if unknown.
     names: Vec<String>,
-    /// In order by record function ids, not by times.
+    /// True if sorted by record function ids, not by times.
     by_id: bool,
 }
 
-/// How the ranges of a trace tell steps.
+/// Relation between ranges and steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// A range is a step.
+    /// Each range is a step.
     Is,
-    /// A range ends a step.
+    /// Each range ends a step.
     Ends,
 }
 
 impl RankSteps {
-    /// The steps of `trace`, and those of its communications, which are at these nodes. O(ops + n
-    /// log steps).
+    /// Determines the steps of `trace`, and the steps of its communications, given by their nodes.
+    /// O(ops + n log steps).
     pub fn new(trace: &LinkedTrace, communications: impl Iterator<Item = NodeIdx>) -> RankSteps {
         let found = StepRanges::of_trace(&trace.device);
         let all = found.step_spans(&trace.device);
@@ -107,7 +107,7 @@ impl RankSteps {
         RankSteps { all, by_comm }
     }
 
-    /// The steps of a device trace with their numbers, for a slice of it. O(ops).
+    /// Returns the numbered steps of a device trace, for a slice of it. O(ops).
     pub fn numbered(device: &DeviceTrace) -> Vec<SlicedStep> {
         let found = StepRanges::of_trace(device);
         let spans = found.step_spans(device);
@@ -115,7 +115,7 @@ impl RankSteps {
         for ((place, span), range) in (0..).zip(spans).zip(&found.ranges) {
             let number = match found.way {
                 Way::Is => range.number.unwrap_or(place),
-                // the first range only ends what is no step
+                // the first range only ends an incomplete step
                 Way::Ends => place + 1,
             };
             let op = if found.way == Way::Is {
@@ -136,21 +136,21 @@ impl RankSteps {
         steps
     }
 
-    /// The steps of a device trace alone, in order. O(ops).
+    /// Returns the steps of a device trace alone, in order. O(ops).
     pub fn all_of(device: &DeviceTrace) -> Vec<StepSpan> {
         StepRanges::of_trace(device).step_spans(device)
     }
 
-    /// The first and the last of some steps that are rests: not a tenth as long as any other, because
-    /// the recording cuts them. Steps of inference are never that: a decode can be that much shorter
-    /// than a prefill. O(steps).
+    /// Returns the first and the last step if they are truncated: shorter than a tenth of any
+    /// other. Never inference steps: a decode can be that much shorter than a prefill. O(steps).
     pub fn stubs(steps: &[StepSpan]) -> Vec<StepIdx> {
-        // Of two steps nobody can say which is odd.
+        // Of two steps, neither can be judged as odd.
         if steps.len() < 3 || steps.iter().any(|step| step.work.phase.is_some()) {
             return vec![];
         }
         let length = |step: &StepSpan| step.end_ns.since(step.start_ns);
-        // Of all others, not of most: next to a first step that warms up each other one is short.
+        // Compared with all others, not with most: next to a first step that warms up, every other
+        // step is short.
         let is_stub = |edge: &usize| {
             let others = steps.iter().enumerate().filter(|(place, _)| place != edge);
             let least = others.map(|(_, step)| length(step)).min().unwrap_or(0);
@@ -160,7 +160,7 @@ impl RankSteps {
         edges.filter(is_stub).map(StepIdx::new).collect()
     }
 
-    /// The threads that have the ranges of steps. O(ops).
+    /// Returns the threads with the ranges of steps. O(ops).
     pub fn threads_of(device: &DeviceTrace) -> BTreeSet<ThreadIdx> {
         if let Some(sliced) = &device.sliced_steps {
             let threads = sliced.iter().map(|step| step.thread);
@@ -174,13 +174,13 @@ impl RankSteps {
         threads.collect()
     }
 
-    /// Which iterations of an inference engine are no steps, and why; none where all are. O(ops).
+    /// Explains which iterations of an inference engine are not steps; `None` if all are. O(ops).
     pub fn excluded_note(device: &DeviceTrace) -> Option<String> {
         let ops = &device.ops;
         let mut engines = vec![];
         for op in (0..ops.name.len()).filter(|op| ops.annotation[*op]) {
             let name = device.names.get(ops.name[op]);
-            // the profiler's own steps come first, and iterations only say what was done in them
+            // the profiler's own steps take precedence, and iterations only describe their work
             if name.starts_with(PROFILER) {
                 return None;
             }
@@ -191,7 +191,7 @@ impl RankSteps {
         iterations.note(device, "iterations of the inference engine")
     }
 
-    /// The step of a communication.
+    /// Returns the step of a communication.
     pub fn get(&self, communication: CommIdx) -> Option<&StepSpan> {
         let step = self.by_comm.get(communication.index())?;
         self.all.get(step.get()?.index())
@@ -210,7 +210,7 @@ impl StepRanges {
         }
         let named = NamedRanges::of_trace(device);
         let inference = named.inference_steps(device);
-        // The profiler's own steps are what the user has asked for, whatever else is there.
+        // The profiler's own steps are explicitly requested by the user, whatever else exists.
         if let Some(ranges) = named.numbered.get(PROFILER) {
             let works = works_inside(device, ranges, &inference);
             return StepRanges::ordered(PROFILER, Way::Is, ranges.clone(), works);
@@ -227,7 +227,7 @@ impl StepRanges {
         StepRanges::ordered(name, way, ranges, works)
     }
 
-    /// Those that are known of the whole trace.
+    /// Restores the steps known from the whole trace.
     fn of_slice(steps: &[SlicedStep]) -> StepRanges {
         let range = |step: &SlicedStep| Range {
             op: OpIdx::NONE,
@@ -286,7 +286,7 @@ impl StepRanges {
         steps
     }
 
-    /// Returns what lies between the ends of consecutive ranges.
+    /// Returns the times between the ends of consecutive ranges.
     fn spans_between(&self, device: &DeviceTrace) -> Vec<StepSpan> {
         let mut steps = vec![];
         for (number, pair) in (1..).zip(self.ranges.windows(2)) {
@@ -301,7 +301,7 @@ impl StepRanges {
         steps
     }
 
-    /// The step in which a node was launched; none of what was launched before the recording.
+    /// Returns the step in which a node was launched; none for launches before the recording.
     fn step_at(&self, trace: &LinkedTrace, node: NodeIdx) -> StepIdx {
         let ops = &trace.device.ops;
         let node = trace.nodes.get(node);
@@ -318,7 +318,7 @@ impl StepRanges {
         let begun = match (self.way, own) {
             (Way::Ends, _) => {
                 let ended = ranges.partition_point(|range| range.end <= start);
-                // the recording truncates what follows the last optimizer step
+                // the recording truncates work after the last optimizer step
                 if ended < ranges.len() { ended } else { 0 }
             }
             (Way::Is, Some(own)) => ranges.partition_point(|range| range.id <= own),
@@ -328,8 +328,8 @@ impl StepRanges {
     }
 }
 
-/// A name that came before gets a number: PyTorch 2.1 and 2.2 write a number twice at the start,
-/// and inference engines name a step by its batch.
+/// Appends a number to repeated names: PyTorch 2.1 and 2.2 write a number twice at the start, and
+/// inference engines name a step by its batch.
 fn unique_name(name: String, seen: &mut BTreeMap<String, u32>) -> String {
     match seen.get_mut(&name) {
         Some(times) => {
@@ -343,7 +343,8 @@ fn unique_name(name: String, seen: &mut BTreeMap<String, u32>) -> String {
     }
 }
 
-/// Says what a step is, by the name of one; none of `ProfilerStep#N`, which says it itself.
+/// Describes the definition of steps, given the name of one; `None` for `ProfilerStep#N`, which is
+/// self-explanatory.
 pub fn step_definition(name: &str) -> Option<String> {
     if name.starts_with(PROFILER) {
         return None;
@@ -372,7 +373,8 @@ fn op_range(device: &DeviceTrace, op: OpIdx, number: Option<i64>) -> Range {
     }
 }
 
-/// What the user's pattern caught; of a pattern that catches nothing what engines mean by the name.
+/// Returns the work captured by the user's pattern, or by the engine's names if the pattern
+/// captures nothing.
 fn marked_work(device: &DeviceTrace, step: &MarkedStep) -> StepWork {
     if step.work != StepWork::default() {
         return step.work.clone();
@@ -386,8 +388,9 @@ fn range_work(device: &DeviceTrace, range: &Range) -> StepWork {
     work.map(|(_, work)| work).unwrap_or_default()
 }
 
-/// vLLM calls `step` of its profiler before each iteration: a `ProfilerStep` of a schedule then has
-/// one annotation of the engine inside, which says what it did.
+/// Returns the work of each step. vLLM calls `step` of its profiler before each iteration: a
+/// `ProfilerStep` of a schedule then contains one annotation of the engine, which describes its
+/// work.
 fn works_inside(device: &DeviceTrace, steps: &[Range], inference: &[Range]) -> Vec<StepWork> {
     let work = |step: &Range| {
         let first = inference.partition_point(|range| range.start < step.start);
@@ -400,16 +403,16 @@ fn works_inside(device: &DeviceTrace, steps: &[Range], inference: &[Range]) -> V
 
 const PROFILER: &str = "ProfilerStep#";
 
-/// What the names of steps that optimizers end have before their number.
+/// Prefix of the names of steps that optimizers end, before the number.
 pub const OPTIMIZER_STEP: &str = "optimizer step ";
 
-/// Annotations whose names can tell steps.
+/// Annotations whose names can define steps.
 struct NamedRanges<'d> {
-    /// By what their names have before a number at the end.
+    /// Ranges by the part of their names before a number at the end.
     numbered: BTreeMap<&'d str, Vec<Range>>,
     /// Steps of optimizers, by name.
     optimizers: BTreeMap<&'d str, Vec<Range>>,
-    /// What inference engines write around their iterations, by start.
+    /// Ranges of inference engines around their iterations, by start.
     engines: Vec<(InferenceEngine, OpIdx)>,
 }
 
@@ -425,7 +428,7 @@ impl<'d> NamedRanges<'d> {
             let name = device.names.get(ops.name[op]);
             let range = |number| op_range(device, OpIdx(op as u32), number);
             // PyTorch wraps `step` of each optimizer in such a range
-            // (`Optimizer.profile_hook_step`), also without a schedule.
+            // (`Optimizer.profile_hook_step`), even without a schedule.
             if name.starts_with("Optimizer.step#") {
                 let steps = named.optimizers.entry(name).or_default();
                 steps.push(range(None));
@@ -439,16 +442,17 @@ impl<'d> NamedRanges<'d> {
         named
     }
 
-    /// The iterations of the engine whose annotations say most, by start; of nested ones the
-    /// outermost.
+    /// Returns the iterations of the engine with the most informative annotations, by start; of
+    /// nested ones, the outermost.
     fn inference_steps(&self, device: &DeviceTrace) -> Vec<Range> {
         let iterations = engine_iterations(device, &self.engines).ops.into_iter();
         iterations.map(|op| op_range(device, op, None)).collect()
     }
 
-    /// What steps are called, how ranges tell them, and these, where nothing states them.
+    /// Infers the steps if nothing states them: their name, the relation of ranges to steps, and
+    /// the ranges.
     fn inferred_steps(self, device: &DeviceTrace) -> (&'d str, Way, Vec<Range>) {
-        // of equals the first by name, so that all ranks choose the same
+        // of equals, the first by name, so that all ranks choose the same
         let most =
             self.optimizers.into_values().reduce(
                 |most, next| {
@@ -464,7 +468,7 @@ impl<'d> NamedRanges<'d> {
     }
 }
 
-/// Those of the engine whose annotations say most.
+/// Returns the iterations of the engine with the most informative annotations.
 fn engine_iterations(device: &DeviceTrace, engines: &[(InferenceEngine, OpIdx)]) -> SeparateRanges {
     let Some(engine) = engines.iter().map(|(engine, _)| *engine).min() else {
         return SeparateRanges::default();
@@ -478,7 +482,7 @@ fn covered_time(ranges: &[Range]) -> DurationNs {
     ranges.iter().map(|range| range.end - range.start).sum()
 }
 
-/// `ProfilerStep#7` as `ProfilerStep#` and 7.
+/// Splits `ProfilerStep#7` into `ProfilerStep#` and 7.
 fn split(name: &str) -> Option<(&str, i64)> {
     let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
     let (name, number) = name.split_at_checked(name.len() - digits)?;

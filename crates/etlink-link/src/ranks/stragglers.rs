@@ -1,17 +1,17 @@
-//! Who made the others wait, per step and in all.
+//! Straggling ranks, per step and in total.
 //!
 //! With `a(r)` for the arrival of rank `r` at a collective or message by the first rank's clock,
 //! and `l` for the rank that arrives last, rank `r` waits `a(l) - a(r)`. An arrival is the start of
-//! the device row; where no device takes part, of the range in which Gloo carries it out, else of
-//! the call ([`CommExtent`](super::CommExtent)). A rank that has come but does something else before it
-//! stands still (a message, for which a wait is recorded) waits from then on, and one that needs
-//! nothing of the last and was done before it came (a sender) does not wait. Of equal arrivals the
-//! last by rank is the last. Who is charged with a wait, `delays` says; it counts for the step in
-//! which `l` launched its side.
+//! the device row; without a device, the start of the range in which Gloo carries it out, else of
+//! the call ([`CommExtent`](super::CommExtent)). A rank that has arrived but does something else
+//! before it stands still (a message with a recorded wait) waits from then on. A rank that needs
+//! nothing from the last and had finished before its arrival (a sender) does not wait. Of equal
+//! arrivals, the highest rank is the last. `delays` decides which ranks are charged with a wait; it
+//! counts for the step in which `l` launched its side.
 //!
-//! `etlink replay` counts the same instants in a run of its own: what a rank waits there is what
-//! the others alone hold it up, so that a rank which would have stood still for another reason (a
-//! kernel that waits for an event) waits less there than here.
+//! `etlink replay` counts the same instants in its simulated run. There, a rank's wait is the time
+//! that only the others delay it: a rank that would have stood still for another reason (a kernel
+//! that waits for an event) waits less there than here.
 
 use super::arrivals::aligned;
 use super::delays::{DelayCharge, DelayedCollective, RunDelays};
@@ -20,58 +20,58 @@ use etlink_model::{CommonNs, GlobalRank, RankIdx, StepIdx};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Of a step's ranks that made others wait, this many are kept, the worst.
+/// Maximum number of straggling ranks kept per step, the worst first.
 const WORST: usize = 8;
 
-/// How one rank's lateness adds up. Over all ranks, `caused_ns` and `began_late_ns` together are as
-/// much as `waited_ns`.
+/// Totals of one rank's lateness. Summed over all ranks, `caused_ns` and `began_late_ns` together
+/// equal `waited_ns`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StragglerStats {
     /// Global rank.
     pub rank: GlobalRank,
-    /// Collectives and messages that it takes part in.
+    /// Number of collectives and messages that it takes part in.
     pub collectives: u64,
-    /// Those in which it came last.
+    /// Number of these in which it arrived last.
     pub last: u64,
-    /// What others waited, in any collective, for what it did since they were together, ns.
+    /// Waits of others, in any collective, caused by its activity since they were together, ns.
     pub caused_ns: i64,
-    /// What others waited, in any collective, because its step or recording began later, ns.
+    /// Waits of others, in any collective, caused by the later start of its step or recording, ns.
     pub began_late_ns: i64,
-    /// What others waited in those in which it came last, but for what it had itself waited for
-    /// others, ns. It is charged to these.
+    /// Waits of others in collectives in which it arrived last, caused by its own waits for other
+    /// ranks, ns. They are charged to those ranks.
     pub handed_on_ns: i64,
-    /// What it waited for others, ns.
+    /// Its own waits for others, ns.
     pub waited_ns: i64,
 }
 
-/// One step of all ranks.
+/// Stragglers in one step, over all ranks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepStragglers {
-    /// Its name; `None`: what was launched before the first step, or in traces without steps.
+    /// Name of the step; `None` for work launched before the first step, or without steps.
     pub step: Option<String>,
-    /// The first start of it; of the first arrival, if it is no step.
+    /// First start of the step; without a step, the first arrival.
     pub start_ns: CommonNs,
-    /// From its latest begin on a rank to its latest end, ns; 0 if it is no step.
+    /// Time from its latest start on a rank to its latest end, ns; 0 without a step.
     pub job_ns: i64,
-    /// From its first begin on a rank to its latest, ns; 0 if it is no step.
+    /// Time from its first start on a rank to its latest, ns; 0 without a step.
     pub begin_spread_ns: i64,
-    /// How long it was on the rank on which it was longest, ns; 0 if it is no step.
+    /// Duration on the rank with the longest, ns; 0 without a step.
     pub longest_ns: i64,
-    /// Collectives and messages whose last rank launched its side in this step.
+    /// Number of collectives and messages whose last rank launched its side in this step.
     pub collectives: u64,
-    /// Those of which another rank launched its side in another step.
+    /// Number of these whose sides were launched in different steps.
     pub spans_steps: u64,
-    /// What all ranks waited in them, ns.
+    /// Total wait of all ranks in them, ns.
     pub waited_ns: i64,
-    /// Of that, what they waited because ranks began their steps or recordings later, ns.
+    /// Part of that wait caused by later starts of steps or recordings, ns.
     pub began_late_ns: i64,
-    /// The ranks that the others waited for, that which caused most first; no more than 8.
+    /// Ranks that the others waited for, worst first; at most 8.
     pub stragglers: Vec<StragglerStats>,
 }
 
-/// Sums per rank, in the ranks' order.
+/// Totals per rank, in rank order.
 pub fn straggler_stats(
     ranks: &[RankSummary],
     join: &RunJoin,
@@ -88,7 +88,7 @@ pub fn straggler_stats(
     sums.ranks
 }
 
-/// Sums per step, in order of time; what is of no step comes first. O(collectives log collectives +
+/// Totals per step, sorted by time; work outside steps comes first. O(collectives log collectives +
 /// steps · ranks).
 pub fn step_stragglers(
     ranks: &[RankSummary],
@@ -138,8 +138,8 @@ pub fn step_stragglers(
     steps
 }
 
-/// How long each step of the job is, from its latest begin on a rank to its latest end, ns; by name,
-/// with the names. What is the rest of a step on all ranks is none.
+/// Returns the names and durations of the job's steps, by name: from the latest start on a rank to
+/// the latest end, ns. Excludes steps that are truncated on all ranks.
 pub fn job_step_times(ranks: &[RankSummary], clocks: &[RankClock]) -> Vec<(String, i64)> {
     let times = step_times(ranks, clocks).into_iter();
     times
@@ -151,9 +151,9 @@ pub fn job_step_times(ranks: &[RankSummary], clocks: &[RankClock]) -> Vec<(Strin
         .collect()
 }
 
-/// Returns how long the job is in steps, ns: in each from its latest begin on a rank to its latest
-/// end. Time that is in several steps, as where ranks count them differently, counts once. None of
-/// ranks without steps.
+/// Returns the total time of the job's steps, ns, each from its latest start on a rank to its
+/// latest end. Time in several steps, as if ranks count them differently, counts once. `None`
+/// without steps.
 pub fn job_steps_total(ranks: &[RankSummary], clocks: &[RankClock]) -> Option<i64> {
     let times = step_times(ranks, clocks);
     let mut spans: Vec<(CommonNs, CommonNs)> = times
@@ -172,8 +172,8 @@ pub fn job_steps_total(ranks: &[RankSummary], clocks: &[RankClock]) -> Option<i6
     Some(total)
 }
 
-/// Whether a rank's recording shows that its first step began later than the others'. Else its
-/// recording may have begun later, in the middle of a step.
+/// Returns true if a rank's recording shows that its first step began later than the others'.
+/// Otherwise its recording may have begun later, in the middle of a step.
 pub fn step_began_later(ranks: &[RankSummary], clocks: &[RankClock], rank: GlobalRank) -> bool {
     let mut begins = vec![];
     for (place, summary) in (0..).map(RankIdx).zip(ranks) {
@@ -190,7 +190,7 @@ pub fn step_began_later(ranks: &[RankSummary], clocks: &[RankClock], rank: Globa
         .is_some_and(|((_, begin, recorded), first)| *recorded <= first && first < *begin)
 }
 
-/// Whether ranks launched their sides in different steps.
+/// True if ranks launched their sides in different steps.
 fn spans_steps(ranks: &[RankSummary], collective: &DelayedCollective<'_>) -> bool {
     let mut members = collective.matched.members.iter();
     members.any(|member| step(ranks, *member) != collective.step)
@@ -201,13 +201,13 @@ fn step(ranks: &[RankSummary], member: MatchMember) -> Option<&str> {
     Some(summary.steps.get(member.communication)?.name.as_str())
 }
 
-/// When the ranks did a step.
+/// Times of a step on the ranks.
 struct StepTimes {
     first_begin: CommonNs,
     last_begin: CommonNs,
     last_end: CommonNs,
     longest_ns: i64,
-    /// On a rank it is more than the rest of a step.
+    /// True if the step is whole on at least one rank.
     is_whole: bool,
 }
 
@@ -274,7 +274,7 @@ impl RankSums {
         }
     }
 
-    /// Those for whom others waited, the worst first.
+    /// Returns the ranks that others waited for, worst first.
     fn worst(self) -> Vec<StragglerStats> {
         let mut late = self.ranks;
         late.retain(|rank| rank.caused_ns > 0 || rank.began_late_ns > 0);
@@ -282,7 +282,8 @@ impl RankSums {
             let worst = std::cmp::Reverse((rank.caused_ns, rank.began_late_ns));
             (worst, rank.rank)
         });
-        // A run of thousands of ranks and steps would otherwise make a report of millions of lines.
+        // Otherwise, a run of thousands of ranks and steps would make a report of millions of
+        // lines.
         late.truncate(WORST);
         late
     }

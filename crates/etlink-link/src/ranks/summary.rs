@@ -1,4 +1,4 @@
-//! What is kept of one rank to join it with the others.
+//! Summary of one rank, kept for joining it with the others.
 
 mod extent;
 
@@ -17,154 +17,153 @@ use rustc_hash::FxBuildHasher;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One rank's communications and what tells whether it belongs to the run.
+/// Communications of one rank, and evidence that it belongs to the run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RankSummary {
     /// Global rank.
     pub rank: GlobalRank,
-    /// Number of ranks, if the traces say it.
+    /// Number of ranks, if the traces state it.
     pub world_size: Option<i64>,
     /// First start and last end, by this rank's clock.
     pub window_ns: (UnixNs, UnixNs),
-    /// Its file is cut before its time base: its times are by no clock.
+    /// True if the file is truncated before its time base: its times belong to no clock.
     #[serde(default)]
     pub has_no_clock: bool,
-    /// The first start of what a view of the trace shows, by this rank's clock: events that are no
-    /// work may be before the window.
+    /// First start of anything that a view of the trace shows, by this rank's clock: events other
+    /// than work may precede the window.
     pub first_ns: UnixNs,
-    /// The machine whose clock its times are by (`host_name` of the device trace, or what the
-    /// manifest says): ranks with one machine have one clock.
+    /// Machine whose clock the times use (`host_name` of the device trace, or from the manifest):
+    /// ranks of one machine share a clock.
     pub machine: Option<String>,
-    /// Id of the process whose op or runtime call comes first; none of a trace with neither.
+    /// Id of the process with the first op or runtime call; `None` if the trace has neither.
     #[serde(default)]
     pub process: Option<i64>,
-    /// The groups that [`Peers::Group`] numbers.
+    /// Groups, as numbered by [`Peers::Group`].
     pub groups: Vec<GroupIdentity>,
-    /// In order of time.
+    /// Communications, sorted by time.
     pub communications: Vec<Communication>,
     /// Communications whose device rows were lost, in order of their launches.
     #[serde(default)]
     pub lost: Vec<LostCommunication>,
-    /// Launches without a row that communicate, of which nothing says with whom.
+    /// Number of launches without a row that communicate with unknown peers.
     #[serde(default)]
     pub lost_unnamed: u64,
-    /// Communications that only a kernel's name tells: nothing says what they communicate, and with
-    /// whom. In order of time.
+    /// Communications known only by a kernel's name, without size and peers, sorted by time.
     pub unrecorded: Vec<UnrecordedKernel>,
-    /// Ranges in which Gloo communicates, beyond the communications that are recorded: nothing says
-    /// their group and size. `ProcessGroupGloo` calls no `record_param_comms`, also in PyTorch 2.15.
+    /// Number of ranges in which Gloo communicates beyond the recorded communications, of unknown
+    /// group and size. `ProcessGroupGloo` does not call `record_param_comms`, even in PyTorch 2.15.
     pub unrecorded_gloo: u64,
-    /// Steps, and those of the communications.
+    /// Steps of the rank and of its communications.
     pub steps: RankSteps,
-    /// The strings that [`Communication::dtype`] numbers.
+    /// Strings that [`Communication::dtype`] refers to.
     pub names: Names,
 }
 
-/// What a rank knows of a group's ranks.
+/// A rank's knowledge of a group's ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum GroupIdentity {
-    /// Its global ranks.
+    /// The global ranks are known.
     Ranks(RankSet),
-    /// Not its ranks, but it is the only group of the rank's trace.
+    /// The ranks are unknown, but it is the only group in the rank's trace.
     Only,
-    /// Not its ranks, but its NCCL communicator (`Comms Id`) and size, 0 = not said.
+    /// The ranks are unknown, but not the NCCL communicator (`Comms Id`) and the size (0 if
+    /// unknown).
     Communicator(String, u64),
-    /// Nothing but its name.
+    /// Only the name is known.
     Named(String),
     /// The ranks whose kernels without records end together.
     Inferred(RankSet),
 }
 
-/// With whom a rank communicates.
+/// Peers of a communication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Peers {
-    /// A group, by its place in [`RankSummary::groups`].
+    /// A group, by its index in [`RankSummary::groups`].
     Group(GroupIdx),
-    /// The rank that it sends to or receives from; `None` where the traces do not say.
+    /// The rank that it sends to or receives from; `None` if unknown.
     Peer(Option<GlobalRank>),
 }
 
-/// One communication of one rank.
+/// A communication of one rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Communication {
     /// Node of the linked trace.
     pub node: NodeIdx,
-    /// With whom.
+    /// Peers of the communication.
     pub peers: Peers,
-    /// Type of the collective, or send or receive.
+    /// Kind of the collective, or send or receive.
     pub kind: CollectiveKind,
-    /// Element type, a name of [`RankSummary::names`].
+    /// Element type, as a name in [`RankSummary::names`].
     pub dtype: NameId,
-    /// This rank's input, bytes; 0 where size or element type are not known.
+    /// Input of this rank, bytes; 0 if size or element type are unknown.
     pub in_bytes: u64,
-    /// The larger of input and output, bytes.
+    /// Larger of input and output, bytes.
     pub bytes: u64,
-    /// Whether the traces say these sizes; else both are 0.
+    /// True if the traces state these sizes; otherwise both are 0.
     pub is_sized: bool,
     /// `Seq`, the number of the collective in its group.
     pub seq: Option<i64>,
     /// Start, by this rank's clock.
     pub start_ns: UnixNs,
-    /// End; for a host op that of the call, after which the transfer may go on.
+    /// End; for a host op the end of the call, after which the transfer may continue.
     pub end_ns: UnixNs,
-    /// Whether it is a device row: then it ends when its transfer does.
+    /// True for device rows, which end with their transfer.
     pub on_device: bool,
-    /// Where it goes on.
+    /// Nodes in which it is carried out.
     pub extent: CommExtent,
 }
 
-/// A communication whose device row was lost: when the rank came to it, and when it ended, is not
-/// known.
+/// A communication whose device row was lost: the rank's arrival and its end are unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostCommunication {
-    /// With whom.
+    /// Peers of the communication.
     pub peers: Peers,
-    /// Type of the collective, or send or receive.
+    /// Kind of the collective, or send or receive.
     pub kind: CollectiveKind,
     /// `Seq`, the number of the collective in its group.
     pub seq: Option<i64>,
-    /// The first communication with the same peers that was launched later; [`NodeIdx::NONE`] where
-    /// it was the last.
+    /// First communication with the same peers launched later; [`NodeIdx::NONE`] if it was the
+    /// last.
     pub before: NodeIdx,
 }
 
-/// A kernel that communicates, of which no record says with whom.
+/// A communication kernel without a record of its peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnrecordedKernel {
     /// Node of the linked trace.
     pub node: NodeIdx,
-    /// The kind that its name, or else the op that launched it, says.
+    /// Kind from its name, or from the op that launched it.
     pub kind: CollectiveKind,
-    /// The stream that it runs on.
+    /// Stream that it runs on.
     pub stream: i64,
     /// Start, by this rank's clock.
     pub start_ns: UnixNs,
     /// End, by this rank's clock.
     pub end_ns: UnixNs,
-    /// The step in which it was launched.
+    /// Step in which it was launched.
     pub step: StepIdx,
 }
 
-/// The nodes in which a communication goes on: its own, or, where calls return at once (Gloo),
-/// those that carry it out.
+/// Nodes in which a communication is carried out: its own, or other ones if calls return at once
+/// (Gloo).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommExtent {
-    /// When this node begins, the rank has arrived.
+    /// Node whose start is the arrival of the rank.
     pub arrives: NodeIdx,
-    /// That instant.
+    /// Time of the arrival.
     pub arrival_ns: UnixNs,
-    /// In this node the rank waits for the others and transfers; it can be the same.
+    /// Node in which the rank waits for the others and transfers; may equal `arrives`.
     pub waits: NodeIdx,
     /// Start of node `waits`.
     pub start_ns: UnixNs,
     /// End of node `waits`.
     pub end_ns: UnixNs,
-    /// The transfer ends with it; else nothing that does is recorded.
+    /// True if the transfer ends with node `waits`; otherwise its end is not recorded.
     pub is_transfer: bool,
 }
 
 impl CommExtent {
-    /// A node that is all of it, with its start and end.
+    /// Creates the extent of a communication that a single node carries out.
     pub fn from_node(node: NodeIdx, (start_ns, end_ns): (UnixNs, UnixNs)) -> CommExtent {
         CommExtent {
             arrives: node,
@@ -178,17 +177,17 @@ impl CommExtent {
 }
 
 impl Communication {
-    /// Whether it is a send or receive.
+    /// True for sends and receives.
     pub fn is_message(&self) -> bool {
         matches!(self.kind, CollectiveKind::Send | CollectiveKind::Recv)
     }
 
-    /// Whether what is recorded of it ends with its transfer.
+    /// True if the recorded communication ends with its transfer.
     pub fn ends_with_transfer(&self) -> bool {
         self.on_device || self.extent.is_transfer
     }
 
-    /// When it began and ended, as far as it is recorded.
+    /// Recorded start and end.
     pub(crate) fn span(&self) -> (UnixNs, UnixNs) {
         if self.on_device {
             (self.start_ns, self.end_ns)
@@ -197,7 +196,7 @@ impl Communication {
         }
     }
 
-    /// Whether it cannot end before all others have come; a sender can be done early, and so can
+    /// True if it cannot end before all others have arrived. A sender can finish early, and so can
     /// the root of a broadcast.
     pub fn needs_all(&self) -> bool {
         self.kind == CollectiveKind::Recv || needs_all_ranks(self.kind)
@@ -205,7 +204,7 @@ impl Communication {
 }
 
 impl RankSummary {
-    /// The communications of `trace`, which is that of `rank`. O(nodes).
+    /// Collects the communications of `trace`, the trace of `rank`. O(nodes).
     pub fn from_trace(trace: &LinkedTrace, rank: GlobalRank) -> RankSummary {
         let facts = RankSummary::without_communications(&trace.device, &trace.report);
         let mut collector = CommunicationCollector::new(RankSummary { rank, ..facts });
@@ -226,7 +225,7 @@ impl RankSummary {
         summary
     }
 
-    /// What a device trace and its report tell of a rank beside communications and steps.
+    /// Summarizes a rank from its device trace and report, without communications and steps.
     pub fn without_communications(device: &DeviceTrace, report: &LinkReport) -> RankSummary {
         RankSummary {
             world_size: report.world_size.or(device.header.world_size),
@@ -253,12 +252,12 @@ fn first_process(device: &DeviceTrace) -> Option<i64> {
 struct CommunicationCollector {
     summary: RankSummary,
     groups: IndexSet<GroupIdentity, FxBuildHasher>,
-    /// How many nodes have a record of what they communicate.
+    /// Number of nodes with a record of their communication.
     records: u64,
 }
 
 impl CommunicationCollector {
-    /// Adds to what is known of the rank.
+    /// Starts from the known facts about the rank.
     fn new(summary: RankSummary) -> CommunicationCollector {
         CommunicationCollector {
             summary,
@@ -267,14 +266,14 @@ impl CommunicationCollector {
         }
     }
 
-    /// Adds those of a trace.
+    /// Adds the communications of a trace.
     fn add(&mut self, trace: &LinkedTrace) {
         let known = GroupResolver::new(trace);
         let summary = &mut self.summary;
-        // Only runs on Gloo need them, and they cost a walk over all ops.
+        // Only runs on Gloo need them, and they cost a pass over all ops.
         let mut carriers = None;
         for index in trace.nodes.indices() {
-            // Most nodes are none: their other columns are not read.
+            // Most nodes do not communicate: their other columns are not read.
             if trace.nodes.kind[index.index()] != NodeKind::Collective {
                 continue;
             }
@@ -283,7 +282,7 @@ impl CommunicationCollector {
                 continue;
             }
             let Some(found) = trace.collective(&node) else {
-                // Ranges of Gloo are counted by the caller.
+                // The caller counts ranges of Gloo.
                 summary.unrecorded.extend(unrecorded_kernel(trace, index));
                 continue;
             };
@@ -322,7 +321,7 @@ impl CommunicationCollector {
         }
     }
 
-    /// Adds those whose device rows were lost. O(calls + rows) where there are any.
+    /// Adds communications whose device rows were lost. O(calls + rows) if there are any.
     fn add_lost(&mut self, trace: &LinkedTrace) {
         let lost = lost_kernels(trace);
         if lost.is_empty() {
@@ -331,7 +330,7 @@ impl CommunicationCollector {
         let known = GroupResolver::new(trace);
         let mut launched: BTreeMap<Peers, Vec<(TimeNs, NodeIdx)>> = BTreeMap::new();
         let mut met: BTreeSet<OpIdx> = BTreeSet::new();
-        // Ops that launch communications of which their kernels alone say what they are.
+        // Ops that launch communications described only by their kernels.
         let mut without_record: BTreeSet<Option<NameId>> = BTreeSet::new();
         for communication in &self.summary.communications {
             let node = trace.nodes.get(communication.node);
@@ -360,7 +359,7 @@ impl CommunicationCollector {
                 self.summary.lost_unnamed += u64::from(one.is_of_backend || may_be);
                 continue;
             };
-            // A record of which a row is there, or was looked at.
+            // The record has a row, or was seen already.
             if !met.insert(op) {
                 continue;
             }
@@ -379,7 +378,8 @@ impl CommunicationCollector {
         }
     }
 
-    /// The summary, without steps. `gloo`: in how many ranges Gloo communicates.
+    /// Returns the summary, without steps. `gloo` is the number of ranges in which Gloo
+    /// communicates.
     fn finish(self, gloo: u64) -> RankSummary {
         RankSummary {
             unrecorded_gloo: gloo.saturating_sub(self.records),
@@ -389,7 +389,7 @@ impl CommunicationCollector {
     }
 }
 
-/// Whether every rank needs something of every other.
+/// True if every rank needs data of every other.
 pub fn needs_all_ranks(kind: CollectiveKind) -> bool {
     use CollectiveKind as Kind;
     matches!(
@@ -413,8 +413,8 @@ fn unrecorded_kernel(trace: &LinkedTrace, index: NodeIdx) -> Option<UnrecordedKe
     })
 }
 
-/// Returns the kind that a kernel's name says; of kernels that serve several, that of the op which
-/// launched it: `c10d::alltoall_base_` for NCCL's `SendRecv`.
+/// Returns the kind in a kernel's name; for kernels that serve several kinds, the kind of the op
+/// that launched it: `c10d::alltoall_base_` for NCCL's `SendRecv`.
 fn unrecorded_kind(trace: &LinkedTrace, kernel: &str, row: RowIdx) -> CollectiveKind {
     let mut kind = CollectiveKind::from_name(kernel);
     let mut op = trace.row_op[row.index()];
@@ -447,7 +447,7 @@ fn first_shown(device: &DeviceTrace, report: &LinkReport) -> UnixNs {
     first.map_or(window, |first| window.min(device.header.unix_time(first)))
 }
 
-/// With whom; `None` for what is no communication.
+/// Returns the peers of a communication; `None` for other records.
 fn peers(
     known: &GroupResolver<'_>,
     found: &CollectiveRef<'_>,
@@ -463,7 +463,8 @@ fn peers(
     }
 }
 
-/// Of input, and the larger of input and output, bytes; `None` where the trace does not say.
+/// Returns the input, and the larger of input and output, in bytes; `None` if the trace does not
+/// state them.
 fn sizes(found: &CollectiveRef<'_>) -> Option<(u64, u64)> {
     let Collective {
         dtype,
@@ -471,7 +472,7 @@ fn sizes(found: &CollectiveRef<'_>) -> Option<(u64, u64)> {
         out_elements,
         ..
     } = found.record;
-    // A barrier needs no element type: it moves nothing.
+    // A barrier needs no element type: it moves no data.
     if found.kind() == CollectiveKind::Barrier && dtype_bytes(found.names.get(dtype)).is_none() {
         return Some((0, 0));
     }
@@ -486,7 +487,8 @@ fn group_of(known: &GroupResolver<'_>, found: &CollectiveRef<'_>) -> GroupIdenti
     let communicator = found.names.get(found.record.comms_id);
     match known.ranks(found) {
         Some(ranks) => GroupIdentity::Ranks(RankSet::from_iter(ranks)),
-        // The communicator before the name: PyTorch's names of groups differ between ranks.
+        // The communicator takes precedence over the name: PyTorch's group names differ between
+        // ranks.
         None if !communicator.is_empty() => {
             GroupIdentity::Communicator(communicator.to_owned(), found.record.group_size)
         }

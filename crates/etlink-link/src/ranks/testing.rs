@@ -1,9 +1,9 @@
-//! Ranks as tests draw them.
+//! Ranks drawn by tests.
 
 use super::{CommExtent, Communication, GroupIdentity, Peers, RankSummary};
 use etlink_model::{CollectiveKind, GlobalRank, GroupIdx, NodeIdx, UnixNs};
 
-/// A rank of a world of `world` whose groups are these.
+/// Draws a rank with these groups in a world of `world` ranks.
 pub(super) fn rank(rank: i64, world: i64, groups: &[&[u64]]) -> RankSummary {
     let groups = groups
         .iter()

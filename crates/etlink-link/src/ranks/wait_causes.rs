@@ -1,40 +1,41 @@
-//! Who made whom wait: in a collective the rank that came last all others, in a message the sender
-//! the receiver.
+//! Causes of waits: in a collective, the last rank makes all others wait; in a message, the sender
+//! makes the receiver wait.
 
 use super::arrivals::{aligned, collective_arrivals};
 use super::join::side;
 use super::{CommChannel, MatchMember, RankClock, RankSummary, RunJoin};
 use etlink_model::{CollectiveKind, CommonNs, NodeIdx, RankIdx, UnixNs};
 
-/// One rank's side of it.
+/// One rank's side of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitCause {
-    /// The node in which it waits; of who gives, that with which it arrives.
+    /// Node in which the rank waits or, on the causing side, arrives.
     pub node: NodeIdx,
-    /// Common to both sides, and to no other two. From 1.
+    /// Number, from 1, shared by the two sides only.
     pub number: u32,
-    /// When the other rank was there, by this rank's clock: of who waits, 1 ns later. Never after
-    /// that node.
+    /// Arrival of the other rank, by this rank's clock; on the waiting side 1 ns later. Never after
+    /// the end of `node`.
     pub at_ns: UnixNs,
-    /// Whether this rank waited.
+    /// True if this rank waited.
     pub waits: bool,
-    /// Whether it is a message.
+    /// True for messages.
     pub message: bool,
 }
 
-/// The wait causes of a run: each is there twice, once per side.
+/// Causes of all waits in a run, one per side.
 #[derive(Clone, Debug, Default)]
 pub struct WaitCauses {
-    /// By place of the rank, in order of their numbers.
+    /// Causes by rank index, in order of their numbers.
     pub of_rank: Vec<Vec<WaitCause>>,
-    /// How many there are.
+    /// Number of causes.
     pub count: u32,
-    /// How many ranks had gone on when the last came, or by their clocks seem to have: a call that
-    /// does not wait for its transfer, clocks that are not aligned.
+    /// Number of ranks that had gone on when the last arrived, or seem to have by their clocks:
+    /// calls that do not wait for their transfer, or unaligned clocks.
     pub gone_on: u64,
 }
 
-/// Of all collectives that every rank whose trace is here has. O(communications log ranks).
+/// Finds the causes in all collectives that every rank with a trace has. O(communications log
+/// ranks).
 pub fn wait_causes(ranks: &[RankSummary], join: &RunJoin, clocks: &[RankClock]) -> WaitCauses {
     let mut found = WaitCauses {
         of_rank: vec![vec![]; ranks.len()],
@@ -76,13 +77,13 @@ impl WaitCauses {
         let (given, since) = (cause.extent.arrives, cause.extent.arrival_ns);
         let there = aligned(clocks, from.rank, since);
         if !message && there <= aligned(clocks, to.rank, effect.extent.arrival_ns) {
-            // they came at the same instant
+            // both arrived at the same instant
             return;
         }
         let extent = effect.extent;
         let at_ns = own(clocks, to.rank, there.shifted(1), extent.start_ns).max(extent.start_ns);
-        // By its clock the rank had ended before the last came: an arrow backwards in time would be
-        // wrong.
+        // By its clock, the rank had ended before the last arrival: an arrow backwards in time
+        // would be wrong.
         if at_ns >= extent.end_ns.max(extent.start_ns.shifted(1)) {
             self.gone_on += 1;
             return;
@@ -112,11 +113,11 @@ impl WaitCauses {
     }
 }
 
-/// The first time of a rank's own clock, to the nanosecond or so, that is not before `at` by the
-/// first rank's; `near` is one not far from it.
+/// Returns the first time of a rank's own clock, accurate to about a nanosecond, that is not before
+/// `at` on the first rank's clock. `near` is an approximation.
 fn own(clocks: &[RankClock], rank: RankIdx, at: CommonNs, near: UnixNs) -> UnixNs {
     let ahead = |own: UnixNs| at.since(aligned(clocks, rank, own));
-    // clocks run at nearly the same speed, so that each step leaves less than a thousandth
+    // clocks run at nearly the same speed, so each iteration leaves less than a thousandth
     let own = (0..3).fold(near, |own, _| own.shifted(ahead(own)));
     own.shifted(ahead(own).max(0))
 }

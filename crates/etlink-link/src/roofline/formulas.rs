@@ -1,4 +1,4 @@
-//! Operations and bytes of an op from its tensors.
+//! Computes an op's operations and bytes from its tensors.
 
 use super::attention::{AttentionMask, attention_mask};
 use super::convolution::{is_convolution, output_dims};
@@ -7,47 +7,47 @@ use super::values::ArgumentValues;
 use super::{RooflineWork, TensorShape, TensorShapes};
 use serde::Serialize;
 
-/// How the work of an op was found. Tensors' dimensions are named as in the formulas.
+/// Formula for the work of an op. Dimensions of tensors are named as in the formulas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RooflineFormula {
-    /// `mm`, `addmm`, `bmm`, `baddbmm`, `linear` and their kin, `[b, m, k] · [b, k, n]`: 2 b m n k.
+    /// `mm`, `addmm`, `bmm`, `baddbmm`, `linear` and similar, `[b, m, k] · [b, k, n]`: 2 b m n k.
     Matmul,
-    /// Batch b, weight w: 2 b · outputs in space · elements of w; transposed: inputs in space.
+    /// Batch b, weight w: 2 b · output positions · elements of w; transposed: input positions.
     Convolution,
-    /// That for the gradient of the input, and once more for that of the weight.
+    /// Operations of a convolution for the input's gradient, and again for the weight's.
     ConvolutionBackward,
     /// Query `[b, h, s, d]`, key of length t, value of depth e: 2 b h s t (d + e). A mask that is a
     /// tensor counts as none.
     Attention,
-    /// The scores once more, and two products for either factor: 2 b h s t (3 d + 2 e).
+    /// The scores again, and two products for each factor: 2 b h s t (3 d + 2 e).
     AttentionBackward,
     /// Attention whose query at place i sees the first i keys only: of its s t pairs those that are
     /// seen, s (s + 1) / 2 if s = t. PyTorch's counter takes all pairs.
     CausalAttention,
     /// Gradient of causal attention, by the pairs that are seen.
     CausalAttentionBackward,
-    /// Counted by the device itself: Nsight Compute, CUPTI.
+    /// Measured on the device: Nsight Compute, CUPTI.
     Measured,
     /// One operation per element.
     Elementwise,
-    /// One operation per element that goes in.
+    /// One operation per input element.
     Reduction,
     /// One operation per element of the largest tensor: only the bytes are known.
     Bytes,
     /// Neither operations nor bytes are known: what the op writes, or computes, depends on arguments
     /// that the trace lacks. The figures are of its inputs, so the least.
     Unknown,
-    /// A copy or memset: what it moves.
+    /// A copy or memset: bytes moved.
     Copy,
-    /// No shapes, or nothing is computed or moved.
+    /// No shapes, or nothing computed or moved.
     #[default]
     None,
 }
 
 impl RooflineFormula {
-    /// Its name in files.
+    /// Name of the formula in files.
     pub fn name(self) -> &'static str {
         match self {
             RooflineFormula::Matmul => "matmul",
@@ -67,7 +67,7 @@ impl RooflineFormula {
         }
     }
 
-    /// Whether it is one of those that PyTorch counts too, or was measured.
+    /// True if PyTorch counts the op too, or if the work was measured.
     pub fn is_counted(self) -> bool {
         self <= RooflineFormula::Measured
     }
@@ -159,7 +159,7 @@ fn is_counted_op(name: &str) -> bool {
         || has(HEADS_LAST, without_direction)
 }
 
-/// Operations, and bytes written, of what PyTorch counts.
+/// Returns operations and bytes written, for ops that PyTorch counts.
 fn counted(name: &str, arguments: OpArguments<'_>) -> Option<(u64, RooflineFormula, u64)> {
     let OpArguments {
         inputs,
@@ -207,7 +207,7 @@ fn counted(name: &str, arguments: OpArguments<'_>) -> Option<(u64, RooflineFormu
             forward.strip_suffix("_forward").unwrap_or(forward),
         )
     {
-        // The backward op has the gradient of the output as its first argument.
+        // The backward op has the output's gradient as its first argument.
         let first = u32::from(backward);
         let tensors = [
             inputs.argument(first)?,
@@ -225,7 +225,8 @@ fn counted(name: &str, arguments: OpArguments<'_>) -> Option<(u64, RooflineFormu
     None
 }
 
-/// `[m, k]` and `[k, n]` with any batch before them; a `linear`'s weight is `[n, k]`.
+/// Computes products of `[m, k]` and `[k, n]` with any batch before them; a `linear`'s weight is
+/// `[n, k]`.
 fn matmul(
     linear: bool,
     a: TensorShape<'_>,
@@ -243,7 +244,7 @@ fn matmul(
     } else {
         1
     };
-    // one of the two may have a batch that the other is used for again and again
+    // one of the two may have a batch for which the other is reused
     let products = a.elements().saturating_mul(n).max(if linear {
         0
     } else {
@@ -256,8 +257,8 @@ fn matmul(
     Some((products.saturating_mul(2), RooflineFormula::Matmul, written))
 }
 
-/// Operations, and whether it is transposed: then the weight is `[channels in, channels out /
-/// groups, …]`, and the output is the larger.
+/// Returns the operations, and true if the convolution is transposed: then the weight is `[channels
+/// in, channels out / groups, …]`, and the output is larger.
 fn convolution(
     input: TensorShape<'_>,
     weight: TensorShape<'_>,
@@ -275,7 +276,7 @@ fn convolution(
         return None;
     }
     let (inside, outside) = (volume(input_space), volume(output_space));
-    // A square weight fits both ways; then the larger output shows the transposed one.
+    // A square weight fits both ways; then a larger output indicates a transposed one.
     let transposed = first == channels && (first != out_channels || outside > inside);
     let places = if transposed { inside } else { outside };
     Some((
@@ -287,14 +288,14 @@ fn convolution(
     ))
 }
 
-/// Number of places in space.
+/// Number of positions in space.
 fn volume(space: &[u64]) -> u64 {
     let sizes = space.iter();
     sizes.fold(1, |product, dim| product.saturating_mul(*dim))
 }
 
-/// `flop_counter` takes the weight's gradient times the number of groups; here as many products as
-/// there are.
+/// Computes both gradients. `flop_counter` multiplies the weight's gradient by the number of
+/// groups; here, only actual products count.
 fn convolution_backward(
     [gradient, input, weight]: [TensorShape<'_>; 3],
     outputs: Option<&TensorShapes>,
@@ -397,7 +398,7 @@ fn per_element(
     let any = largest_tensor(inputs).max(outputs.map_or(0, largest_tensor));
     match () {
         // The lists of a fused optimizer hold parameters, gradients and states: the first list is
-        // what is worked on.
+        // updated.
         () if name.starts_with("_foreach") || name.starts_with("_fused") => {
             (inputs.first_elements(), RooflineFormula::Elementwise)
         }
@@ -412,7 +413,7 @@ fn per_element(
     }
 }
 
-/// Elements of the largest tensor; 0 without tensors.
+/// Number of elements of the largest tensor; 0 without tensors.
 fn largest_tensor(tensors: &TensorShapes) -> u64 {
     let elements = tensors.iter().map(|tensor| tensor.elements());
     elements.max().unwrap_or(0)
@@ -422,7 +423,7 @@ fn has(list: &[&str], name: &str) -> bool {
     list.contains(&name)
 }
 
-/// Products, and which argument is the first factor.
+/// Products, with the argument index of the first factor.
 const MATMULS: &[(&str, u32)] = &[
     ("mm", 0),
     ("bmm", 0),
@@ -477,7 +478,7 @@ const REDUCTIONS: &[&str] = &[
     "adaptive_avg_pool2d", "topk", "sort",
 ];
 
-/// What only makes another view, or memory that nobody has written yet.
+/// Ops that only create a view, or uninitialized memory.
 #[rustfmt::skip]
 const NOTHING: &[&str] = &[
     "view", "_unsafe_view", "_reshape_alias", "reshape", "view_as", "flatten", "unflatten", "t",

@@ -1,5 +1,4 @@
-//! How much work ops and kernels are: operations and bytes moved, from the shapes that the traces
-//! have.
+//! Work of ops and kernels: operations and bytes moved, from the shapes in the traces.
 //!
 //! ```text
 //! op name, shapes, types ──> tensors ──> formula ──> Work of an op ──> shared by its kernels
@@ -23,14 +22,14 @@ use crate::trace::LinkedTrace;
 use etlink_model::{CollectiveKind, DurationNs, NameId, Names, OpIdx, RowIdx, RowKind};
 use rustc_hash::FxHashMap;
 
-/// The work of an op, a kernel or a copy.
+/// Work of an op, a kernel or a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RooflineWork {
-    /// Arithmetic operations; a multiplication and an addition are two.
+    /// Arithmetic operations; a multiplication and an addition count as two.
     pub operations: u64,
-    /// Bytes read and written, each tensor once.
+    /// Bytes read and written, counting each tensor once.
     pub bytes: u64,
-    /// How it was found.
+    /// Source of the figures.
     pub formula: RooflineFormula,
 }
 
@@ -46,7 +45,7 @@ struct Signature<'t> {
     values: &'t str,
 }
 
-/// Per CPU op, its work by its own arguments; children are not taken away. O(ops).
+/// Returns the work of each CPU op by its own arguments, including its children's. O(ops).
 pub fn op_work(trace: &LinkedTrace) -> Vec<RooflineWork> {
     let ops = &trace.device.ops;
     let mut known: FxHashMap<Signature<'_>, RooflineWork> = FxHashMap::default();
@@ -73,7 +72,7 @@ pub fn op_work(trace: &LinkedTrace) -> Vec<RooflineWork> {
     (0..ops.len()).map(&mut of).collect()
 }
 
-/// The types of an op's inputs, list text as the traces write it.
+/// Returns the types of an op's inputs as list text, as in the traces.
 pub fn op_types(trace: &LinkedTrace, op: OpIdx) -> &str {
     let (names, signature) = signature(trace, op.index());
     let [_, types, _, _] = signature.tensors;
@@ -112,16 +111,16 @@ fn signature(trace: &LinkedTrace, op: usize) -> (&Names, Signature<'_>) {
     (&trace.device.names, signature)
 }
 
-/// Per CPU op, the work that it does on the host: none where it or what it calls launches device
-/// rows, or where ops that it calls do the work: for what PyTorch counts those that are counted
-/// too, else any. Ranges around ops (`MulBackward0`) have none. Takes the
-/// result of [`op_work`]. O(ops + rows).
+/// Returns the work that each CPU op does on the host. Ops have none if they, or ops they call,
+/// launch device rows, or if called ops do the work: for ops that PyTorch counts, called ops that
+/// are counted too; for others, any. Ranges around ops (`MulBackward0`) have none. Takes the result
+/// of [`op_work`]. O(ops + rows).
 pub fn host_work(trace: &LinkedTrace, ops: &[RooflineWork]) -> Vec<RooflineWork> {
     let (mut counted, mut any) = (vec![false; ops.len()], vec![false; ops.len()]);
     for owner in trace.row_op.iter().filter_map(|owner| owner.get()) {
         counted[owner.index()] = true;
     }
-    // ops are by start, so those that an op calls come after it
+    // ops are sorted by start, so called ops come after their callers
     for op in (0..ops.len()).rev() {
         let Some(parent) = trace.op_parent[op].get().map(OpIdx::index) else {
             continue;
@@ -144,9 +143,9 @@ pub fn host_work(trace: &LinkedTrace, ops: &[RooflineWork]) -> Vec<RooflineWork>
     own
 }
 
-/// Per device row, its work: of a copy what it moves, of a kernel its share of its op's work, by
-/// duration, so that the kernels of an op add up to it. Takes the result of
-/// [`op_work`]. O(rows).
+/// Returns the work of each device row: for a copy the bytes it moves; for a kernel its share of
+/// its op's work, by duration, so an op's kernels add up to it. Takes the result of [`op_work`].
+/// O(rows).
 pub fn row_work(trace: &LinkedTrace, ops: &[RooflineWork]) -> Vec<RooflineWork> {
     let rows = &trace.device.rows;
     let mut total = vec![DurationNs(0); ops.len()];
@@ -164,7 +163,7 @@ pub fn row_work(trace: &LinkedTrace, ops: &[RooflineWork]) -> Vec<RooflineWork> 
         };
         let from = before[op];
         before[op] += at_least_one(rows.duration[row]);
-        // Differences of rounded sums, so that the shares add up to the op's work exactly.
+        // Differences of rounded sums, so the shares add up to the op's work exactly.
         let RooflineWork {
             operations, bytes, ..
         } = ops[op];
@@ -179,11 +178,11 @@ pub fn row_work(trace: &LinkedTrace, ops: &[RooflineWork]) -> Vec<RooflineWork> 
     work
 }
 
-/// What a device counted of a kernel stands for what formulas say of it.
+/// Replaces the formulas' results with a kernel's measured work.
 fn take_measured(trace: &LinkedTrace, work: &mut [RooflineWork]) {
     for (row, measured) in measured_work(trace) {
         let work = &mut work[row.index()];
-        // Whoever measured no tensor cores knows less of a product than its shapes say.
+        // A measurement without tensor cores tells less about a product than its shapes do.
         let is_whole = measured.has_tensor || !work.formula.is_counted();
         if is_whole && let Some(operations) = measured.operations {
             work.operations = operations;
@@ -192,14 +191,14 @@ fn take_measured(trace: &LinkedTrace, work: &mut [RooflineWork]) {
         if let Some(bytes) = measured.bytes {
             work.bytes = bytes;
         }
-        // A kernel without an op has no formula; bytes alone are known of it.
+        // A kernel without an op has no formula; only its bytes are known.
         if work.formula == RooflineFormula::None {
             work.formula = RooflineFormula::Bytes;
         }
     }
 }
 
-/// The op whose work a kernel does; `None` for copies and collectives.
+/// Returns the op whose work a kernel does; `None` for copies and collectives.
 fn kernel_owner(trace: &LinkedTrace, row: usize) -> Option<usize> {
     let op = trace.row_op[row].get()?;
     let computes = trace.device.rows.kind[row] == RowKind::Kernel && !communicates(trace, row);
@@ -222,12 +221,13 @@ fn part(all: u64, done: DurationNs, total: DurationNs) -> u64 {
     u64::try_from(u128::from(all) * u128::from(done) / u128::from(total.max(1))).unwrap_or(all)
 }
 
-/// What of `all` is done from one part of the total time to another.
+/// Returns the share of `all` between two times of the total time.
 fn part_between(all: u64, (from, until, total): (DurationNs, DurationNs, DurationNs)) -> u64 {
     part(all, until, total) - part(all, from, total)
 }
 
-/// A copy within a device reads and writes there; one from or to the host does one of these.
+/// Work of a copy: within a device it reads and writes there; to or from the host it does only one
+/// of these.
 fn copy(trace: &LinkedTrace, row: usize) -> RooflineWork {
     let rows = &trace.device.rows;
     let within =

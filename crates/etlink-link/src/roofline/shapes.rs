@@ -1,4 +1,4 @@
-//! Tensors among the arguments of an op, from list text.
+//! Parses the tensors among an op's arguments from list text.
 //!
 //! ```text
 //! shapes  [[8, 16], [[2, 3], [4]], [], []]   one entry per argument,
@@ -9,13 +9,13 @@
 
 use etlink_model::dtype_bytes;
 
-/// Where a trace does not say what is in a list of tensors.
+/// Assumed element size if a trace does not state the types in a list of tensors.
 const USUAL_ELEMENT_BYTES: u64 = 4;
 
-/// One tensor.
+/// Shape of one tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorShape<'a> {
-    /// Its shape.
+    /// Dimensions of the tensor.
     pub dims: &'a [u64],
     /// Size of an element, bytes.
     pub element_bytes: u64,
@@ -53,7 +53,7 @@ struct ElementType {
     is_floating: bool,
 }
 
-/// Those of an op's inputs or outputs. Memory is used again from op to op.
+/// Tensors of an op's inputs or outputs. The memory is reused from op to op.
 #[derive(Clone, Debug, Default)]
 pub struct TensorShapes {
     dims: Vec<u64>,
@@ -63,7 +63,7 @@ pub struct TensorShapes {
 }
 
 impl TensorShapes {
-    /// Reads the tensors of list text; what is no list has none. O(text).
+    /// Reads the tensors from list text; other text has none. O(text).
     pub fn read(&mut self, shapes: &str, types: &str) {
         self.dims.clear();
         self.places.clear();
@@ -112,17 +112,17 @@ impl TensorShapes {
         }
     }
 
-    /// Whether no argument is a tensor.
+    /// True if no argument is a tensor.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
-    /// The tensor that argument `number` is.
+    /// Returns the tensor in argument `number`; `None` if it is no tensor.
     pub fn argument(&self, number: u32) -> Option<TensorShape<'_>> {
         self.of_argument(number).next()
     }
 
-    /// All of them, those of lists too.
+    /// Iterates over all tensors, including those in lists.
     pub fn iter(&self) -> impl Iterator<Item = TensorShape<'_>> {
         self.places.iter().map(|place| self.tensor(place))
     }
@@ -135,7 +135,7 @@ impl TensorShapes {
             .map(|place| self.tensor(place))
     }
 
-    /// Elements of all tensors of the first argument that has any.
+    /// Number of elements of all tensors of the first argument that has any.
     pub fn first_elements(&self) -> u64 {
         let first = self.places.first().map(|place| place.argument);
         self.places

@@ -1,4 +1,4 @@
-//! Work, compared with what PyTorch says.
+//! Compares work with PyTorch's figures.
 
 use super::*;
 use etlink_model::{CpuOp, DeviceRow, HostIdx};
@@ -81,7 +81,7 @@ fn operations_are_those_that_pytorch_counts() {
             18_432,
             RooflineFormula::Matmul,
         ),
-        // of a linear and a matmul the mm that they call is counted
+        // for linear and matmul, the mm they call is counted
         (
             "aten::linear",
             "[[8, 16], [24, 16]]",
@@ -144,8 +144,8 @@ fn operations_are_those_that_pytorch_counts() {
     }
 }
 
-/// PyTorch counts 86 400 and 2 · 86 400 here: the weight's gradient for each pair of channels, be
-/// they of one group or not.
+/// PyTorch counts 86 400 and 2 · 86 400 here: the weight's gradient for each pair of channels, even
+/// across groups.
 #[test]
 fn groups_of_a_convolution_count_once() {
     let inputs = "[[2, 8, 10, 10], [2, 6, 20, 20], [8, 3, 3, 3]]";

@@ -1,12 +1,12 @@
-//! What the recorder says of its own recording: Kineto's `ERROR` and `WARNING` lists, the table
+//! Recorders' messages about their own recording: Kineto's `ERROR` and `WARNING` lists, the table
 //! `DIAGNOSTIC_EVENT` of Nsight Systems, errors and warnings of an XSpace.
 //!
-//! Most of it is of no consequence: of public traces one has "gpuGetDeviceCount failed" and 1,313
-//! device rows. What counts is that events were lost, and why there are no device rows.
+//! Most messages are harmless: one public trace has "gpuGetDeviceCount failed" and 1,313 device
+//! rows. Relevant are messages that events were lost, and reasons for missing device rows.
 
 use etlink_model::{Anomaly, AnomalyKind, DeviceTrace};
 
-/// Words of messages that say that events are missing.
+/// Words of messages about missing events.
 const LOSS: [&str; 7] = [
     "dropped",
     "lost",
@@ -17,7 +17,7 @@ const LOSS: [&str; 7] = [
     "incomplete",
 ];
 
-/// Words of messages about what records devices.
+/// Words of messages about recorders of devices.
 const RECORDERS: [&str; 6] = [
     "cupti",
     "roctracer",
@@ -27,7 +27,7 @@ const RECORDERS: [&str; 6] = [
     "privilege",
 ];
 
-/// Counts messages that say what figures lack.
+/// Counts the messages about data missing in figures.
 pub(super) fn note_diagnoses(device: &mut DeviceTrace) {
     let diagnoses = &device.header.diagnoses;
     let has_any = |text: &str, words: &[&str]| {

@@ -1,11 +1,11 @@
-//! Events that a file has twice.
+//! Removes events that a file contains twice.
 
 use crate::limits::ROUNDING;
 use etlink_model::{Anomaly, AnomalyKind, DeviceTrace, DurationNs, NameId, Names, TimeNs};
 use rustc_hash::FxHashSet;
 use std::hash::Hash;
 
-/// Keeps one of all events that are the same, and counts the others. O(n).
+/// Keeps one of all identical events, and counts the others. O(n).
 pub(super) fn drop_duplicates(device: &mut DeviceTrace) {
     let mut found = Anomaly::default();
     let calls = &device.calls;
@@ -27,8 +27,8 @@ pub(super) fn drop_duplicates(device: &mut DeviceTrace) {
             rows.correlation[row],
             rows.graph_node[row],
         );
-        // Nodes of a graph can be shorter than times are rounded by. Of two that are not, the second
-        // starts later.
+        // Nodes of a graph can be shorter than the rounding of times. If two distinct ones are
+        // longer, the second starts later.
         (rows.duration[row] > DurationNs::ZERO).then_some(key)
     };
     let keep_rows = firsts(&rows.start, &rows.duration, row_key);
@@ -58,8 +58,8 @@ pub(super) fn drop_duplicates(device: &mut DeviceTrace) {
     device.anomalies.add_all(AnomalyKind::EventTwice, found);
 }
 
-/// For each row of a table whether none before it is the same; those without a key are kept. Rows
-/// of one key that begin together stand beside each other: the table is in order of time.
+/// Returns, per row of a table, true if no identical row precedes it; rows without a key are kept.
+/// Rows with one key and start are adjacent, since the table is sorted by time.
 fn firsts<K: Eq + Hash>(
     starts: &[TimeNs],
     durations: &[DurationNs],

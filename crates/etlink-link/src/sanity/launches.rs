@@ -1,47 +1,48 @@
-//! Calls that launch work of a device, by their names.
+//! Recognizes calls that launch device work, by name.
 
 use crate::device::call_end;
 use crate::device::calls::{self, Does};
 use etlink_model::{CallIdx, Correlation, DeviceTrace, ThreadIdx, TrackLabel};
 use rustc_hash::FxHashMap;
 
-/// What a call launches.
+/// Kind of work that a call launches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LaunchKind {
-    /// One kernel.
+    /// A single kernel.
     Kernel,
     /// A graph: any number of rows.
     Graph,
     /// A copy.
     Copy,
-    /// A memset, which has no row where there is nothing to set.
+    /// A memset; it has no row if there is nothing to set.
     Set,
 }
 
-/// A call that launches; those inside of it are the same launch.
+/// A launching call; launching calls inside it are the same launch.
 #[derive(Clone, Debug)]
 pub(super) struct Launch {
     pub(super) call: CallIdx,
     pub(super) kind: LaunchKind,
-    /// Ids of the call and of the launching calls inside of it.
+    /// Ids of the call and of the launching calls inside it.
     pub(super) ids: Vec<Correlation>,
-    /// A stream of its process is being captured: it may only have been recorded into a graph.
+    /// True if a stream of its process is being captured: the call may only have been recorded into
+    /// a graph.
     pub(super) may_be_captured: bool,
 }
 
-/// The calls of a trace that launch.
+/// Launching calls of a trace.
 pub(super) struct LaunchCalls {
-    /// In order of their starts.
+    /// Launches, sorted by start.
     pub(super) launches: Vec<Launch>,
-    /// Ids that one call bears, and that call.
+    /// Ids with a single call, and that call.
     by_id: FxHashMap<Correlation, CallIdx>,
     kinds: Vec<Option<LaunchKind>>,
 }
 
 impl LaunchKind {
-    /// Of a call of CUDA or HIP of this name.
+    /// Returns the kind for a CUDA or HIP call with this name; `None` for other calls.
     pub(super) fn of(name: &str) -> Option<LaunchKind> {
-        // Other vendors' calls launch in their own ways, of which no healthy trace is known.
+        // Other vendors' calls launch in their own ways, and no healthy trace of them is known.
         let is_known = ["cuda", "cu", "hip"]
             .iter()
             .any(|api| name.starts_with(api));
@@ -63,7 +64,7 @@ impl LaunchKind {
 }
 
 impl LaunchCalls {
-    /// O(calls).
+    /// Finds the launching calls of a trace. O(calls).
     pub(super) fn new(device: &DeviceTrace) -> LaunchCalls {
         let mut of_name = vec![None; device.names.count()];
         let kinds = device.calls.name.iter().map(|name| {
@@ -77,12 +78,12 @@ impl LaunchCalls {
         }
     }
 
-    /// The call of a row, where only one can be it.
+    /// Returns the call of a row if only one is possible.
     pub(super) fn call_of(&self, id: Correlation) -> Option<CallIdx> {
         self.by_id.get(&id.get()?).copied()
     }
 
-    /// What a call launches.
+    /// Returns the kind of work that a call launches; `None` if it launches nothing.
     pub(super) fn kind(&self, call: CallIdx) -> Option<LaunchKind> {
         self.kinds[call.index()]
     }
@@ -93,7 +94,7 @@ fn calls_by_id(device: &DeviceTrace) -> FxHashMap<Correlation, CallIdx> {
     for (call, id) in (0..).map(CallIdx).zip(&device.calls.correlation) {
         if let Some(id) = id.get() {
             let known = by_id.entry(id).or_insert(call);
-            // processes, and profilers that begin again, use the same ids
+            // several processes, and restarted profilers, use the same ids
             if *known != call {
                 *known = CallIdx::NONE;
             }

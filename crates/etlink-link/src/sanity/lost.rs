@@ -1,4 +1,4 @@
-//! Launches whose rows are not in the trace, and the time of which nothing can be said for it.
+//! Finds launches whose rows are missing, and the time that is unknown because of them.
 //!
 //! Launches in order are a list of losses and rows. A stretch of it is unknown if more than
 //! 1 / [`LOST_PART`] of its launches lack their row: these are the maximal scoring parts of the list
@@ -14,34 +14,34 @@ use etlink_model::{
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 
-/// What is known of a launch's rows.
+/// Rows of a launch.
 #[derive(Clone, Copy, Debug)]
 struct LaunchRows {
-    /// Rows that it has.
+    /// Number of rows that it has.
     kept: i64,
-    /// Rows that it should have and has not.
+    /// Number of rows that it should have but lacks.
     missing: i64,
-    /// When the first of them starts.
+    /// Start of the first row.
     first: TimeNs,
-    /// There never was one.
+    /// True if no row was ever recorded.
     is_lost: bool,
 }
 
-/// The rows of an id.
+/// Rows with one correlation id.
 #[derive(Clone, Copy, Debug, Default)]
 struct RowsOfId {
     count: i64,
     first: TimeNs,
 }
 
-/// Counts launches without rows, and finds when so many are missing that time is unknown.
-/// `left_out`: ids of rows that were there and could not be true.
+/// Counts launches without rows, and finds the time that is unknown since too many are missing.
+/// `left_out` counts the removed impossible rows by id.
 pub(super) fn lost_rows(
     device: &mut DeviceTrace,
     calls: &LaunchCalls,
     left_out: &FxHashMap<Correlation, i64>,
 ) -> RowSanity {
-    // What a cut file lacks is said of it as a whole: Kineto writes rows behind calls.
+    // A truncated file is reported as a whole: Kineto writes rows after calls.
     if device.anomalies.is_cut() {
         return RowSanity::default();
     }
@@ -92,14 +92,14 @@ pub(super) fn lost_rows(
     }
 }
 
-/// The launches that are judged, in order, and their rows.
+/// Returns the launches to check, in order, with their rows.
 fn judged_launches<'c>(
     device: &DeviceTrace,
     calls: &'c LaunchCalls,
     left_out: &FxHashMap<Correlation, i64>,
 ) -> (Vec<&'c Launch>, Vec<LaunchRows>) {
     let mut rows_of: FxHashMap<Correlation, RowsOfId> = FxHashMap::default();
-    // Rows are in order of their starts: the first one met is the first.
+    // Rows are sorted by start: the first one found is the earliest.
     for (id, start) in device.rows.correlation.iter().zip(&device.rows.start) {
         let rows = rows_of.entry(*id).or_insert(RowsOfId {
             count: 0,
@@ -118,7 +118,7 @@ fn judged_launches<'c>(
         let left_out = launch.ids.iter().filter_map(|id| left_out.get(id));
         let missing: i64 = left_out.sum();
         let is_lost = kept == 0 && missing == 0;
-        // A memset of no bytes has no row, and what a stream's capture records runs later.
+        // A memset of no bytes has no row, and calls captured from a stream run later.
         let may_have_none = launch.kind == LaunchKind::Set || launch.may_be_captured;
         if launch.ids.is_empty() || is_lost && may_have_none {
             continue;
@@ -154,8 +154,9 @@ fn judged_launches<'c>(
     (launches, judged)
 }
 
-/// The time of stretches of launches: from the first one's call until the row of the next launch
-/// that has one starts, or the recording ends. All time if these are more than half of it.
+/// Returns the time of parts of the list: from the first launch's call to the start of the next
+/// launch that has a row, or to the end of the recording. All time if the parts cover more than
+/// half of it.
 fn unknown_time(
     device: &DeviceTrace,
     launches: &[&Launch],
@@ -224,16 +225,16 @@ fn lossy_stretches(judged: &[LaunchRows]) -> Vec<Range<usize>> {
     stretches
 }
 
-/// A part of a list with the sums of scores before it and up to its end.
+/// A part of the list, with the sums of scores before it and up to its end.
 struct ScoredPart {
     before: i64,
     up_to: i64,
     range: Range<usize>,
-    /// The part before it with a lower sum before, by place.
+    /// Index of the last earlier part with a lower sum before it.
     lower: Option<usize>,
 }
 
-/// The maximal scoring parts of a list of scores, ascending. O(scores).
+/// Returns the maximal scoring parts of a list of scores, ascending. O(scores).
 fn maximal_parts(scores: impl Iterator<Item = i64>) -> Vec<Range<usize>> {
     let mut parts: Vec<ScoredPart> = vec![];
     let mut sum = 0i64;

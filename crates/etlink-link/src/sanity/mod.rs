@@ -1,25 +1,29 @@
-//! Whether the device rows of a trace can be true: looked at once, before anything is made of them.
+//! Checks if the device rows of a trace can be true: once, before anything is computed from them.
 //!
-//! Recorders lose rows, write times of 0, ends that were never read, and one id for two launches. Each
-//! such fault looks like a finding: a device that idles, a kernel that takes all the time. So the rows
-//! are judged as soon as a trace is read, and what they cannot be is taken out of its tables; all
-//! commands see the same rows then.
+//! Recorders lose rows, write times of 0, write ends that were never read, and use one id for two
+//! launches. Each such fault looks like a finding: an idle device, or a kernel that takes all the
+//! time. So rows are checked as soon as a trace is read, and impossible ones are removed from its
+//! tables. All commands then see the same rows.
 //!
-//! | fault | what shows it | what is done |
-//! |---|---|---|
-//! | written twice | all columns of two events are the same | one is kept |
-//! | no time | start and duration are 0; a duration of 0 that rounding does not explain | left out |
-//! | impossible time | out of the order of launches on its stream, or far outside the recording | left out |
-//! | overlong | covers rows of its stream that had to wait for it, and lasts much longer than its like | ends where the next row begins |
-//! | shared correlation | several rows of a call that launches one kernel | given to the launches next to it that lack rows, in order; else counted |
-//! | lost | calls that launch and have no row | where more than [`LOST_PART`] is missing, time is unknown: neither busy nor idle |
+//! - Written twice: all columns of two events are equal. One is kept.
+//! - No time: start and duration are 0, or a duration of 0 that rounding does not explain. Left
+//!   out.
+//! - Impossible time: contradicts the order of launches on its stream, or is far outside the
+//!   recording. Left out.
+//! - Overlong: covers rows of its stream that had to wait for it, and is much longer than similar
+//!   rows. Truncated at the start of the next row.
+//! - Shared correlation: several rows of a call that launches one kernel. Assigned to adjacent
+//!   launches without rows, in order; otherwise counted.
+//! - Lost: launching calls without a row. If more than [`LOST_PART`] is missing, time is unknown:
+//!   neither busy nor idle.
 //!
-//! A row that is left out stays a launch without a row, so that no idle time is made of it. A row
-//! that is cut off keeps its place in the graph. Rows that overlap by rounding, by programmatic
-//! dependent launch, inside one graph launch, or without a correlation (XLA, MTIA) are no fault, nor
-//! are calls inside a stream's capture and `cudaMemsetAsync` without rows: healthy traces have them.
+//! The launch of a removed row remains, as a launch without a row, so no idle time results. A
+//! truncated row keeps its place in the graph. Rows that overlap by rounding, by programmatic
+//! dependent launch, inside one graph launch, or without a correlation (XLA, MTIA) are no fault.
+//! Neither are calls inside a stream's capture and `cudaMemsetAsync` without rows: healthy traces
+//! have them.
 //!
-//! What is found is counted in [`DeviceTrace::anomalies`] and [`DeviceTrace::row_sanity`]. O(n log n).
+//! Faults are counted in [`DeviceTrace::anomalies`] and [`DeviceTrace::row_sanity`]. O(n log n).
 
 mod diagnoses;
 mod duplicates;
@@ -34,7 +38,7 @@ use etlink_model::{Anomaly, AnomalyKind, CallIdx, Correlation, DeviceTrace, RowI
 use launches::{LaunchCalls, LaunchKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Judges the rows of a trace, unless that was done before: see the module.
+/// Checks the rows of a trace, unless that was done before; see the module.
 pub fn judge_rows(device: &mut DeviceTrace) {
     if device.row_sanity.is_some() {
         return;
@@ -57,7 +61,7 @@ pub fn judge_rows(device: &mut DeviceTrace) {
     device.row_sanity = Some(lost::lost_rows(device, &calls, &judge.left_out));
 }
 
-/// The calls that launch a kernel and have no row, in order. O(calls + rows).
+/// Returns the calls that launch a kernel but have no row, in order. O(calls + rows).
 pub(crate) fn kernels_without_row(device: &DeviceTrace) -> Vec<CallIdx> {
     let sanity = device.row_sanity.as_ref();
     let is_short = sanity.is_some_and(|sanity| sanity.without_row > 0);
@@ -76,12 +80,12 @@ pub(crate) fn kernels_without_row(device: &DeviceTrace) -> Vec<CallIdx> {
     lost.map(|launch| launch.call).collect()
 }
 
-/// What the steps of a judgement have in common.
+/// State shared by the steps of a check.
 struct RowJudge {
     /// Sum of the recorded durations, ns.
     recorded_ns: u64,
     rows: u64,
-    /// How many rows of an id were left out.
+    /// Number of removed rows per id.
     left_out: FxHashMap<Correlation, i64>,
 }
 
@@ -129,16 +133,16 @@ impl RowJudge {
     }
 }
 
-/// Sum of the rows' durations, ns.
+/// Sums the rows' durations, ns.
 fn recorded_ns(device: &DeviceTrace) -> u64 {
     let durations = device.rows.duration.iter();
     durations.fold(0, |sum, ns| sum.saturating_add(ns.0.max(0) as u64))
 }
 
-/// Names of kernels can be pages long.
+/// Maximum length of kernel names in messages; names can be pages long.
 const NAME_CHARS: usize = 60;
 
-/// A row for messages.
+/// Describes a row for messages.
 fn row_place(device: &DeviceTrace, row: RowIdx) -> String {
     let name = device.names.get(device.rows.name[row.index()]);
     let start = device.rows.start[row.index()];
@@ -147,7 +151,7 @@ fn row_place(device: &DeviceTrace, row: RowIdx) -> String {
     format!("{name:?}, start {start} ns")
 }
 
-/// The numbers of the rows of which `is` says so.
+/// Returns the indexes of rows for which `is` returns true.
 fn rows_where(rows: usize, is: impl Fn(usize) -> bool) -> Vec<RowIdx> {
     (0..rows)
         .filter(|row| is(*row))

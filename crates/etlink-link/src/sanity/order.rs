@@ -1,9 +1,9 @@
-//! Rows at times at which they cannot have run.
+//! Finds rows at times at which they cannot have run.
 //!
-//! A stream runs its rows in the order of their launches. The rows that agree with that are the
-//! longest run of starts that rise (patience sorting, O(n log n)); one that is out of it by
-//! more than clocks and threads explain has a wrong time. This needs no common clock of host and
-//! device. A row that is alone, or is of no known call, is compared with the recording.
+//! A stream runs its rows in the order of their launches. Rows that agree with it form the longest
+//! increasing run of starts (patience sorting, O(n log n)); a row outside it by more than clocks
+//! and threads explain has a wrong time. This needs no common clock of host and device. A single
+//! row, or one without a known call, is compared with the recording.
 
 use super::launches::LaunchCalls;
 use super::rows_where;
@@ -12,7 +12,7 @@ use crate::search::Groups;
 use etlink_model::QueueIdx;
 use etlink_model::{DeviceTrace, RowIdx, TableIdx, TimeNs};
 
-/// The rows whose start is impossible, ascending.
+/// Returns the rows with an impossible start, ascending.
 pub(super) fn misplaced_rows(device: &DeviceTrace, calls: &LaunchCalls) -> Vec<RowIdx> {
     let mut is_wrong = vec![false; device.rows.len()];
     mark_outside(device, &mut is_wrong);
@@ -37,7 +37,7 @@ pub(super) fn misplaced_rows(device: &DeviceTrace, calls: &LaunchCalls) -> Vec<R
     rows_where(device.rows.len(), |row| is_wrong[row])
 }
 
-/// Places of starts that are out of order by more than [`EARLY_START`].
+/// Returns the indexes of starts that are out of order by more than [`EARLY_START`].
 fn out_of_order(starts: &[TimeNs]) -> Vec<usize> {
     if starts.is_sorted() {
         return vec![];
@@ -61,8 +61,7 @@ fn out_of_order(starts: &[TimeNs]) -> Vec<usize> {
     out
 }
 
-/// Places of the longest part of a list that rises, ascending. A wrong time that comes often is no
-/// such part.
+/// Returns the indexes of the longest increasing subsequence. A frequent wrong time forms none.
 fn longest_run(starts: &[TimeNs]) -> Vec<usize> {
     let mut last_of_length: Vec<usize> = vec![];
     let mut previous: Vec<Option<usize>> = Vec::with_capacity(starts.len());
@@ -80,11 +79,11 @@ fn longest_run(starts: &[TimeNs]) -> Vec<usize> {
     run
 }
 
-/// Marks rows that start further from the recording than it is long. The recording is when calls
-/// were made and the middle half of the rows started.
+/// Marks rows that start further from the recording than its length. The recording covers the times
+/// of calls and of the middle half of the rows' starts.
 fn mark_outside(device: &DeviceTrace, is_wrong: &mut [bool]) {
     let starts = &device.rows.start;
-    // of fewer rows none is in the middle
+    // fewer rows have no middle half
     if starts.len() < 4 {
         return;
     }
@@ -117,7 +116,7 @@ mod tests {
             (&[10, 900, 30, 40], &[1]),
             (&[10, 20, 0, 30, 0, 0, 50], &[2, 4, 5]),
             (&[10, 20, 30, -5], &[3]),
-            // by 1 ms, as threads that launch at once may be
+            // by 1 ms, which threads that launch concurrently may cause
             (&[10, 12, 11, 13], &[]),
         ] {
             assert_eq!(out_of_order(&ms(starts)), wrong, "{starts:?}");

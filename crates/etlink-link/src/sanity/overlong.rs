@@ -1,4 +1,4 @@
-//! Rows whose end is wrong: they last on over rows that had to wait for them.
+//! Finds rows with a wrong end: they continue over rows that had to wait for them.
 //!
 //! A row of a stream begins when the one before it has ended. With programmatic dependent launch it
 //! may begin earlier, but not end earlier. So a row over others that begin and end inside of it, and
@@ -22,7 +22,7 @@ use etlink_model::{
 };
 use std::collections::BTreeMap;
 
-/// The rows that last too long, ascending, each with the time at which the next begins. O(n log n).
+/// Returns the overlong rows, ascending, each with the start of the next row. O(n log n).
 pub(super) fn overlong_rows(device: &DeviceTrace, calls: &LaunchCalls) -> Vec<(RowIdx, TimeNs)> {
     let by_queue: Groups<QueueIdx, RowIdx> = Groups::new(&device.rows.queue, device.queues.len());
     let overlong = |usual: &UsualDurations| {
@@ -43,7 +43,7 @@ pub(super) fn overlong_rows(device: &DeviceTrace, calls: &LaunchCalls) -> Vec<(R
     cuts.into_iter().collect()
 }
 
-/// `rows` of one queue in order of their starts.
+/// Finds the overlong rows among `rows` of one queue, sorted by start.
 fn overlong_of_queue(
     device: &DeviceTrace,
     rows: &[RowIdx],
@@ -64,7 +64,7 @@ fn overlong_of_queue(
             |other: &&RowIdx| id(**other) != id(*row) && id(**other).get().is_some();
         let inside = &rows[place + 1..];
         let inside = &inside[..starts[place + 1..].partition_point(|start| *start < limit)];
-        // Rows that all overlap and cover none would be looked at by each of them.
+        // If many rows overlap and none covers another, each would visit all others.
         let others = inside.iter().take(MAX_COVERED_LOOKUPS);
         let others: Vec<RowIdx> = others.filter(is_of_other_launch).copied().collect();
         let covered = others
@@ -81,8 +81,8 @@ fn overlong_of_queue(
     found
 }
 
-/// Rows that end further behind all else than the recording is long. They are cut off where all else
-/// has ended.
+/// Finds rows that end later, after everything else, than the recording is long. They are truncated
+/// at the end of everything else.
 fn beyond_recording(
     device: &DeviceTrace,
     calls: &LaunchCalls,
@@ -119,7 +119,7 @@ fn beyond_recording(
     long.into_iter().filter(is_beyond).map(cut).collect()
 }
 
-/// The last call that waits for all streams, of a process with one device.
+/// Returns the last call that waits for all streams, for a trace of one process and one device.
 fn last_device_sync(device: &DeviceTrace) -> Option<CallIdx> {
     let process = device.threads.first()?.pid;
     let number = device.queues.first()?.device;
@@ -133,7 +133,7 @@ fn last_device_sync(device: &DeviceTrace) -> Option<CallIdx> {
     last.map(CallIdx::from_index)
 }
 
-/// Whether a row that was launched before a call that waits for its device ends long after that call.
+/// True if a row launched before a call that waits for its device ends long after that call.
 fn outlasts_sync(device: &DeviceTrace, calls: &LaunchCalls, row: RowIdx, sync: CallIdx) -> bool {
     let launched = calls.call_of(device.rows.correlation[row.index()]);
     let is_before =
@@ -141,7 +141,7 @@ fn outlasts_sync(device: &DeviceTrace, calls: &LaunchCalls, row: RowIdx, sync: C
     is_before && row_end(device, row).since(call_end(device, sync)) > RECORDING_MARGIN.0
 }
 
-/// The durations of each name's rows, ascending, by name.
+/// Collects the durations of each name's rows, ascending.
 pub(super) fn durations_by_name(
     names: &[NameId],
     durations: &[DurationNs],
@@ -154,11 +154,11 @@ pub(super) fn durations_by_name(
     by_name
 }
 
-/// How long rows usually last.
+/// Usual durations of rows.
 struct UsualDurations {
-    /// Medians of names with several rows.
+    /// Median per name, for names with several rows.
     of_name: BTreeMap<NameId, DurationNs>,
-    /// What three in four of all rows do not exceed.
+    /// Upper quartile of all rows' durations.
     of_most: DurationNs,
     /// Rows are known that last too long, and these are as if they had not.
     are_cut: bool,
@@ -185,15 +185,15 @@ impl UsualDurations {
         }
     }
 
-    /// Whether a row that covers others lasts much longer than others of its name, or than most rows
-    /// where its name has few.
+    /// True if a row that covers others is much longer than others of its name, or, for names with
+    /// few rows, than most rows.
     fn is_longer(&self, rows: &DeviceRows, row: RowIdx) -> bool {
         let usual = self.of_name.get(&rows.name[row.index()]);
         is_times(rows, row, *usual.unwrap_or(&self.of_most), LONGER_THAN_LIKE)
     }
 
-    /// Whether a row that covers none lasts so much longer than others of its name that it is wrong
-    /// by itself. Of a kernel that runs once nobody can say that.
+    /// True if a row that covers none exceeds others of its name so far that it is wrong by itself.
+    /// False for a kernel that runs once.
     fn is_far_longer(&self, rows: &DeviceRows, row: RowIdx) -> bool {
         let usual = self.of_name.get(&rows.name[row.index()]);
         usual.is_some_and(|usual| is_times(rows, row, *usual, LONGER_THAN_RECORDING))

@@ -1,11 +1,11 @@
-//! Rows that bear the correlation of another launch.
+//! Reassigns rows that carry the correlation of another launch.
 //!
-//! ROCm and CUPTI have been seen to give the rows of two launches one id, so that the other launch
-//! has no row (kineto#1416). The rows of such an id are those of its launch and of the launches without
-//! a row next to it on its thread, before it or behind it; other launches may stand between.
-//! A row starts no earlier than its launch, and rows of a stream start in the order of their launches.
-//! Where that leaves both sides, the thread's other ids decide, and rows of streams that were
-//! idle. Where nothing does, the id is ambiguous.
+//! ROCm and CUPTI have been seen to give the rows of two launches one id, so the other launch has
+//! no row (kineto#1416). The rows of such an id belong to its launch and to adjacent launches
+//! without a row on its thread, before or after it; other launches may be in between. A row starts
+//! no earlier than its launch, and rows of a stream start in the order of their launches. If both
+//! sides remain possible, the thread's other ids decide, and rows on idle streams. If nothing
+//! decides, the id is ambiguous.
 
 use super::launches::{LaunchCalls, LaunchKind};
 use super::row_place;
@@ -54,7 +54,7 @@ pub(super) fn give_shared_rows(device: &mut DeviceTrace, calls: &LaunchCalls) {
     }
 }
 
-/// Whether a call that launches one kernel has several rows. O(rows).
+/// True if a call that launches one kernel has several rows. O(rows).
 fn has_shared(device: &DeviceTrace, calls: &LaunchCalls) -> bool {
     let mut met: FxHashSet<Correlation> = FxHashSet::default();
     let is_kernel = |id: Correlation| {
@@ -65,15 +65,15 @@ fn has_shared(device: &DeviceTrace, calls: &LaunchCalls) -> bool {
     ids.any(|id| !met.insert(*id) && is_kernel(*id))
 }
 
-/// The rows of each launch, by its place.
+/// Rows of each launch, by its index.
 struct LaunchedRows {
     rows: Vec<Vec<RowIdx>>,
 }
 
-/// The launch of several rows that launches one kernel.
+/// A launch of one kernel with several rows.
 struct SharedLaunch {
     launch: usize,
-    /// In order of their starts.
+    /// Rows, sorted by start.
     rows: Vec<RowIdx>,
 }
 
@@ -93,7 +93,7 @@ impl LaunchedRows {
         LaunchedRows { rows }
     }
 
-    /// By thread, in order.
+    /// Returns the shared launches by thread, in order.
     fn shared(
         &self,
         device: &DeviceTrace,
@@ -115,24 +115,24 @@ impl LaunchedRows {
     }
 }
 
-/// Where the other launches of a shared id stand.
+/// Position of the other launches of a shared id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum OtherLaunches {
     Before,
     Behind,
 }
 
-/// The launches of a thread that has shared ids.
+/// Launches of a thread with shared ids.
 struct ThreadLine<'t> {
     device: &'t DeviceTrace,
     calls: &'t LaunchCalls,
     shared: Vec<SharedLaunch>,
-    /// Launches without a row that should have one, ascending.
+    /// Launches that should have a row but lack it, ascending.
     orphans: Vec<usize>,
-    /// Per queue, in order of their starts: the rows of launches that have one, and these.
+    /// Per queue, sorted by start: rows that belong to a known launch, with that launch.
     in_order: BTreeMap<QueueIdx, Vec<(TimeNs, usize)>>,
     by_queue: Groups<QueueIdx, RowIdx>,
-    /// Rows start by up to this before their launch, by their clock.
+    /// Maximum time by which rows start before their launch, on their clock.
     early_ns: i64,
 }
 
@@ -180,7 +180,7 @@ impl<'t> ThreadLine<'t> {
         }
     }
 
-    /// Per shared launch, the launches of its rows; none where that is not known.
+    /// Returns the launches of each shared launch's rows; `None` if unknown.
     fn decided(&self) -> Vec<Option<Vec<usize>>> {
         let mut used: BTreeSet<usize> = BTreeSet::new();
         let mut decided: Vec<Option<Vec<usize>>> = vec![];
@@ -222,8 +222,8 @@ impl<'t> ThreadLine<'t> {
         decided
     }
 
-    /// The launches of the rows, in order, if the others stand there: these are all that the rows can
-    /// be of. None where there are more or fewer, or where a row fits none.
+    /// Returns the launches of the rows, in order, if the other launches are at `place` and are the
+    /// only possible ones. `None` if there are more or fewer, or if a row fits none.
     fn launches_of(&self, one: &SharedLaunch, place: OtherLaunches) -> Option<Vec<usize>> {
         let own = self
             .shared
@@ -271,8 +271,8 @@ impl<'t> ThreadLine<'t> {
         self.called(launch).since(start) <= self.early_ns && is_behind && is_before
     }
 
-    /// Whether all rows start as soon as they can if they are of these launches, and one on a stream
-    /// that had nothing to do when its launch was called.
+    /// True if all rows of these launches start as soon as they can, and one of them on a stream
+    /// that was idle when its launch was called.
     fn was_idle(&self, one: &SharedLaunch, launches: &[usize]) -> bool {
         let mut idle = false;
         let mut pairs = one.rows.iter().zip(launches);

@@ -1,4 +1,4 @@
-//! Rows of which the recorder knew no time.
+//! Finds rows for which the recorder had no time.
 
 use super::rows_where;
 use crate::limits::{EARLY_START, LEAST_NO_LENGTH, NO_LENGTH_PART, NO_ROUNDING, ROUNDING};
@@ -17,7 +17,7 @@ pub(super) fn rows_without_time(device: &DeviceTrace) -> Vec<RowIdx> {
         is_instant(row)
             && (rows.start[row] == TimeNs(0) || device.header.unix_time(rows.start[row]).0 == 0)
     };
-    // A trace may begin at 0: then the others are near.
+    // A trace may begin at 0: then the other rows are near.
     let others = (0..rows.len()).filter(|row| !is_zero(*row));
     let others = others.map(|row| rows.start[row]).min();
     let first = others
@@ -32,7 +32,7 @@ pub(super) fn rows_without_time(device: &DeviceTrace) -> Vec<RowIdx> {
     let of_no_length = of_no_length.count() as u64;
     let is_much = of_no_length >= LEAST_NO_LENGTH && of_no_length * NO_LENGTH_PART >= kernels;
     let is_rounded = !is_much && rows.duration.iter().all(|ns| ns.0 % ROUNDING.0 == 0);
-    // The readers read a negative duration as 0, as they do what is no number.
+    // The readers read negative durations, and text that is no number, as 0.
     let negative = [AnomalyKind::NegativeDuration, AnomalyKind::BadNumber];
     let negative: u64 = negative
         .iter()
@@ -47,21 +47,21 @@ pub(super) fn rows_without_time(device: &DeviceTrace) -> Vec<RowIdx> {
         if !is_instant(row) || !is_work(row) {
             return false;
         }
-        // What a copy takes is by its bytes, of which there may be few.
+        // A copy's duration depends on its bytes, which may be few.
         let usual = usual[rows.name[row].index()];
         let is_short = is_kernel(&row) && (usual >= NO_ROUNDING || !is_rounded);
         is_far && is_zero(row) || is_short || instants <= negative
     })
 }
 
-/// Per name, the median duration of its rows that take time.
+/// Returns, per name, the median of its nonzero durations.
 fn usual_durations(device: &DeviceTrace) -> Vec<DurationNs> {
     let rows = &device.rows;
     let mut usual = vec![DurationNs::ZERO; device.names.count()];
     for (name, durations) in super::overlong::durations_by_name(&rows.name, &rows.duration) {
         let timed = durations.partition_point(|ns| *ns == DurationNs::ZERO);
         let timed = &durations[timed..];
-        // of fewer nothing is usual
+        // fewer rows have no usual duration
         if timed.len() > 2 {
             usual[name.index()] = timed[timed.len() / 2];
         }

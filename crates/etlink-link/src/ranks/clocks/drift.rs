@@ -1,43 +1,44 @@
-//! How fast a rank's clock runs away from another's.
+//! Estimates the drift between two ranks' clocks.
 //!
-//! Two things tell. The bounds of all collectives leave only some drifts at which one offset fits
-//! them all: those are sure. And the differences of the ends, early in the window and late in it: a
-//! line through the medians of the first and the last third (Tukey's resistant line), which
-//! outliers do not bend. How far that can be off is told by order statistics, whatever the
-//! distribution is: a median of n lies between the values √n places below and above it (two
-//! standard deviations of the binomial distribution).
+//! There are two sources. The bounds of all collectives admit only some drifts at which one offset
+//! fits them all: those are certain. The second source is the differences of the ends early and
+//! late in the window: a line through the medians of the first and the last third (Tukey's
+//! resistant line), which outliers do not bend. Its error follows from order statistics, whatever
+//! the distribution: a median of n is between the values √n places below and above it (two standard
+//! deviations of the binomial distribution).
 //!
-//! A drift is applied where both together exclude that there is none and where it moves the offset
-//! by a microsecond, the resolution of times in many traces, within the window.
+//! A drift is applied if both sources together exclude zero, and if it changes the offset within
+//! the window by a microsecond, the resolution of times in many traces.
 
 use super::points::{Point, bounds, moved};
 use crate::limits::{DRIFT_MATTERS, LEAST_FOR_DRIFT, MAX_DRIFT_PPB};
 use crate::search::{last_fit, least_at};
 use serde::Serialize;
 
-/// How fast an offset grows.
+/// Rate at which an offset grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClockDrift {
     /// Growth of the offset, ns per second of the rank's own clock (parts per billion; 1000 are 1
     /// ppm).
     pub ppb: i64,
-    /// The drift is not further off than this, as far as the collectives tell.
+    /// Maximum error of the drift, as far as the collectives show.
     pub uncertainty_ppb: i64,
-    /// It is beyond its uncertainty and matters in this window: times have been corrected by it.
+    /// True if the drift exceeds its uncertainty and matters in this window: times have been
+    /// corrected by it.
     pub applied: bool,
 }
 
 impl ClockDrift {
-    /// Of a clock against itself.
+    /// Drift of a clock relative to itself.
     pub(super) const NONE: ClockDrift = ClockDrift {
         ppb: 0,
         uncertainty_ppb: 0,
         applied: false,
     };
 
-    /// Of a third clock against the first, over a second. What is not applied is taken for none;
-    /// what is not known can be any that clocks have, and is most likely none.
+    /// Composes the drifts of two steps. A drift that is not applied counts as none; an unknown
+    /// drift may be any that clocks have, and is most likely none.
     pub(super) fn sum(one: Option<ClockDrift>, other: Option<ClockDrift>) -> Option<ClockDrift> {
         const UNKNOWN: ClockDrift = ClockDrift {
             ppb: 0,
@@ -60,7 +61,7 @@ impl ClockDrift {
         })
     }
 
-    /// Of the other clock against this one.
+    /// Drift of the other clock relative to this one.
     pub(super) fn inverse(self) -> ClockDrift {
         ClockDrift {
             ppb: self.ppb.saturating_neg(),
@@ -69,7 +70,7 @@ impl ClockDrift {
     }
 }
 
-/// The drift that collectives in order of time tell.
+/// Estimates the drift from collectives in order of time.
 pub(super) fn of(points: &[Point]) -> Option<ClockDrift> {
     let (first, last) = (points.first()?, points.last()?);
     let window = last.end.saturating_sub(first.end);
@@ -84,7 +85,7 @@ pub(super) fn of(points: &[Point]) -> Option<ClockDrift> {
             most.min(line.ppb + line.within),
         )
     });
-    // the line can lie beside what is sure, which then decides
+    // the line may be outside the certain range, which then decides
     let (low, high) = if low <= high {
         (low, high)
     } else {
@@ -101,16 +102,16 @@ pub(super) fn of(points: &[Point]) -> Option<ClockDrift> {
     })
 }
 
-/// A drift and how far it can be off.
+/// A drift with its maximum error.
 #[derive(Clone, Copy)]
 struct ResistantLine {
     ppb: i64,
     within: i64,
 }
 
-/// The line through the ends early and late.
+/// Fits the line through early and late ends.
 fn line(points: &[Point]) -> Option<ResistantLine> {
-    // Thirds and not halves: the middle third says little about the slope.
+    // Thirds rather than halves: the middle third says little about the slope.
     let third = points.len() / 3;
     let (early, late) = (points.get(..third)?, points.get(points.len() - third..)?);
     let time = median(late, |point| point.end)?
@@ -126,19 +127,19 @@ fn line(points: &[Point]) -> Option<ResistantLine> {
         ) as i64
     };
     let (mut ppb, mut within) = (0i64, 0);
-    // each round takes the drift within the thirds out
+    // each round removes the drift within the thirds
     for _ in 0..3 {
         let rest = |point: &Point| point.ends.saturating_sub(moved(ppb, point.end));
         let (early, late) = (median(early, rest)?, median(late, rest)?);
         ppb = (ppb + per_second(late.0.saturating_sub(early.0)))
             .clamp(-2 * MAX_DRIFT_PPB, 2 * MAX_DRIFT_PPB);
-        // One more, as the division rounds down.
+        // One more, since the division rounds down.
         within = per_second(early.1.saturating_add(late.1)).saturating_add(1);
     }
     Some(ResistantLine { ppb, within })
 }
 
-/// The median and how far it can be off.
+/// Returns the median and its maximum error.
 fn median(points: &[Point], of: impl Fn(&Point) -> i64) -> Option<(i64, i64)> {
     let mut all: Vec<i64> = points.iter().map(of).collect();
     all.sort_unstable();
@@ -154,25 +155,24 @@ fn median(points: &[Point], of: impl Fn(&Point) -> i64) -> Option<(i64, i64)> {
     ))
 }
 
-/// The least and the greatest drift at which some offset fits all collectives; `None` if there is
-/// no such drift.
+/// Returns the smallest and the largest drift at which some offset fits all collectives; `None` if
+/// there is no such drift.
 ///
-/// By how much the bounds miss each other is a convex function of the drift: a search in thirds
-/// finds where they miss least, a search in halves on both sides where they meet. O(points · log of
-/// the range).
+/// The gap between the bounds is a convex function of the drift: ternary search finds its minimum,
+/// binary search on both sides its zeros. O(points · log of the range).
 fn sure(points: &[Point], guess: i64) -> Option<(i64, i64)> {
     let missed = |ppb: i64| {
         let (lower, upper) = bounds(points, ppb);
         i128::from(lower) - i128::from(upper)
     };
     let guess = guess.clamp(-MAX_DRIFT_PPB, MAX_DRIFT_PPB);
-    // The line's drift fits nearly always, which saves the search.
+    // The line's drift fits nearly always, which avoids the search.
     let fits = if missed(guess) <= 0 {
         guess
     } else {
         least_at(missed, -MAX_DRIFT_PPB, MAX_DRIFT_PPB)
     };
-    // No drift that a clock can have makes the bounds meet: some row is not what it seems.
+    // At no possible drift do the bounds meet: some row is misleading.
     if missed(fits) > 0 {
         return None;
     }

@@ -1,19 +1,19 @@
-//! Clocks of ranks that only messages join, as the stages of a pipeline.
+//! Clocks of ranks connected only by messages, such as pipeline stages.
 //!
-//! What is received has been sent before. So each message bounds how far two clocks are apart from
-//! one side, and one that goes back bounds it from the other:
+//! Data is received after it was sent. So each message bounds the offset between two clocks on one
+//! side, and a message in the other direction bounds it on the other side:
 //! ```text
 //! rank 0    [s ==send==]           [=====recv===== e]
 //! rank 1       [==recv== e]    [s ==send==]
 //! ```
-//! A ring has both only over all of its ranks. These are difference constraints: the least sum over
-//! all ways from the first rank to another bounds its offset from above, that over the ways back
-//! from below (Bellman and Ford). A sender's end says nothing: NCCL's buffers take small messages
-//! before the receiver has come.
+//! A ring has both bounds only across all of its ranks. These are difference constraints: the
+//! smallest sum over all paths from the first rank to another bounds its offset from above, the
+//! smallest sum over the paths back bounds it from below (Bellman and Ford). A sender's end is no
+//! evidence: NCCL's buffers take small messages before the receiver arrives.
 //!
-//! Limits round a circle of ranks that add up to less than nothing leave no offsets: messages are
-//! paired wrongly, or clocks jump. Each limit is then loosened by an equal part, and the ranks are
-//! told as contradicted, with what was missing.
+//! A cycle of limits with a negative sum allows no offsets: messages are paired wrongly, or clocks
+//! jump. Each limit is then loosened by an equal part, and the ranks are reported as contradicted,
+//! with the missing amount.
 
 use super::{RankClock, middle};
 use crate::ranks::join::side;
@@ -21,10 +21,10 @@ use crate::ranks::{Communication, RankSummary, RunJoin};
 use etlink_model::{CollectiveKind, RankIdx};
 use std::collections::BTreeMap;
 
-/// No more circles than this are loosened: then the messages tell nothing.
+/// Maximum number of cycles that are loosened; beyond it, messages are no evidence.
 const MAX_CONFLICTS: usize = 32;
 
-/// The offset of `to` is at most that of `from` and this more.
+/// Limit on clock offsets: the offset of `to` is at most that of `from` plus this.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OffsetLimit {
     pub(super) from: RankIdx,
@@ -42,8 +42,8 @@ impl OffsetLimit {
     }
 }
 
-/// What messages tell of the clocks of ranks that `found` lacks, against the first rank's, together
-/// with what is known between others. O(ranks · (messages + steps)) at worst.
+/// Determines clocks that `found` lacks, relative to the first rank, from messages and from the
+/// known clocks between others. O(ranks · (messages + steps)) at worst.
 pub(super) fn message_clocks(
     ranks: &[RankSummary],
     join: &RunJoin,
@@ -56,7 +56,7 @@ pub(super) fn message_clocks(
         return vec![];
     }
     for (from, others) in steps {
-        // Where rows are not what they seem there is no limit.
+        // Misleading rows give no limit.
         let others = others.iter().filter(|(_, clock)| !clock.contradicted);
         limits.extend(others.map(|(to, clock)| {
             OffsetLimit {
@@ -77,7 +77,7 @@ pub(super) fn message_clocks(
     };
     let mut clocks = vec![];
     for place in (0..ranks.len()).filter(|place| found[*place].is_none()) {
-        // With messages in one direction alone the clock can be off by anything.
+        // With messages in only one direction, the clock may be off by anything.
         let (Some(most), Some(back)) = (most[place], least[place]) else {
             continue;
         };
@@ -102,8 +102,8 @@ pub(super) fn message_clocks(
     clocks
 }
 
-/// The tightest limit between the ranks of messages, and how many messages each rank has.
-/// `is_sure`: what is recorded of a side ends with its transfer.
+/// Returns the tightest limit between the ranks of messages, and the number of messages of each
+/// rank. `is_sure` tells if a side's record ends with its transfer.
 pub(super) fn message_limits(
     ranks: &[RankSummary],
     join: &RunJoin,
@@ -122,7 +122,7 @@ pub(super) fn message_limits(
             _ => continue,
         };
         let [sent, received] = [sender, receiver].map(|member| side(ranks, member).1);
-        // A call of the host returns before its transfer ends, and would give a wrong limit.
+        // A host call returns before its transfer ends, and would give a wrong limit.
         if !is_sure(sent) || !is_sure(received) {
             continue;
         }
@@ -137,9 +137,9 @@ pub(super) fn message_limits(
     (limits.collect(), support)
 }
 
-/// From the first rank, the least sum of limits on the way to each; none where no way leads.
-/// Limits that contradict each other are loosened, and by how much they missed is kept for their
-/// ranks. `None` where too many do.
+/// Returns the smallest sum of limits on a path from the first rank to each; `None` for unreachable
+/// ranks. Contradictory limits are loosened, and the gap is kept for their ranks. `None` as a whole
+/// if too many contradict.
 fn loosened_sums(
     limits: &mut [OffsetLimit],
     ranks: usize,
@@ -163,13 +163,14 @@ fn loosened_sums(
     None
 }
 
-/// From the first rank, the least sum of limits on the way to each; none where no way leads.
+/// Returns the smallest sum of limits on a path from the first rank to each; `None` for unreachable
+/// ranks.
 ///
 /// # Errors
-/// Limits round a circle of ranks that contradict each other, by place.
+/// Returns the indexes of limits that form a contradictory cycle.
 fn least_sums(limits: &[OffsetLimit], ranks: usize) -> Result<Vec<Option<i64>>, Vec<usize>> {
     let mut sums: Vec<Option<i64>> = vec![None; ranks];
-    // Per rank, the limit that gave its sum.
+    // Limit that determined each rank's sum.
     let mut by: Vec<Option<usize>> = vec![None; ranks];
     let mut last = None;
     if let Some(first) = sums.first_mut() {
@@ -196,10 +197,10 @@ fn least_sums(limits: &[OffsetLimit], ranks: usize) -> Result<Vec<Option<i64>>, 
     Err(last.map_or(vec![], |last| circle_before(limits, &by, last)))
 }
 
-/// The limits of a circle that leads to `rank`, each being what gave its rank's sum.
+/// Returns the limits of a cycle that leads to `rank`; each determined its rank's sum.
 fn circle_before(limits: &[OffsetLimit], by: &[Option<usize>], rank: RankIdx) -> Vec<usize> {
     let before = |rank: RankIdx| by[rank.index()].map(|at| limits[at].from);
-    // After as many steps back as there are ranks one is in the circle.
+    // After as many steps back as there are ranks, the walk is inside the cycle.
     let mut at = Some(rank);
     for _ in 0..by.len() {
         at = at.and_then(before);

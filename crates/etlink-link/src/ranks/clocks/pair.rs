@@ -1,4 +1,4 @@
-//! One rank's clock against another's, from their common collectives.
+//! Clock of one rank relative to another's, from their common collectives.
 
 use super::RankClock;
 use super::drift;
@@ -6,7 +6,7 @@ use super::points::{Point, bounds, moved};
 use crate::ranks::Communication;
 use etlink_model::UnixNs;
 
-/// The clock that fits the common collectives of two ranks; `at_ns` is the middle of the other's
+/// Fits a clock to the common collectives of two ranks; `at_ns` is the middle of the other's
 /// window.
 pub(super) fn fit<'c>(
     sides: impl Iterator<Item = (&'c Communication, &'c Communication)>,
@@ -29,8 +29,8 @@ pub(super) fn fit<'c>(
         .map(|point| point.ends.saturating_sub(moved(ppb, point.end)))
         .collect();
     let middle = ends.len() / 2;
-    // A collective ends at nearly the same instant on all ranks, but a rank that is descheduled
-    // sees it late: a median does not mind.
+    // A collective ends at nearly the same instant on all ranks, but a descheduled rank sees it
+    // late: a median tolerates that.
     let median = *ends.select_nth_unstable(middle).1;
     let contradicted = lower > upper;
     let offset_ns = if contradicted {

@@ -1,25 +1,25 @@
-//! What single collectives say of a clock.
+//! Evidence of single collectives about a clock.
 
 use crate::ranks::Communication;
 use etlink_model::UnixNs;
 
-/// By how much a drift moves an offset in this time.
+/// Change of an offset by a drift in this time, ns.
 pub(super) fn moved(ppb: i64, ns: i64) -> i64 {
     let moved = i128::from(ppb) * i128::from(ns) / 1_000_000_000;
     moved.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
 }
 
-/// What one collective says of the offset of the other rank's clock against the reference's. Times
-/// are by the other's clock, from the middle of its window on.
+/// Evidence of one collective about the offset of the other rank's clock to the reference's. Times
+/// use the other's clock, from the middle of its window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Point {
-    /// When the row began on the other rank; then the offset was no more than `upper`.
+    /// Start of the row on the other rank: the offset was then at most `upper`.
     pub(super) start: i64,
-    /// When it ended; then the offset was no less than `lower`.
+    /// End of the row: the offset was then at least `lower`.
     pub(super) end: i64,
     pub(super) lower: i64,
     pub(super) upper: i64,
-    /// The difference of the ends.
+    /// Difference of the ends.
     pub(super) ends: i64,
 }
 
@@ -36,13 +36,13 @@ impl Point {
     }
 }
 
-/// By how much two clocks differ if they show these times at one instant, ns.
+/// Difference of two clocks that show these times at one instant, ns.
 fn difference(reference: UnixNs, other: UnixNs) -> i64 {
     reference.since(other)
 }
 
-/// The least and the greatest offset at time 0 that all collectives allow at this drift; the least
-/// is greater where there is none.
+/// Returns the minimum and the maximum offset at time 0 that all collectives allow at this drift;
+/// the minimum is greater if there is none.
 pub(super) fn bounds(points: &[Point], ppb: i64) -> (i64, i64) {
     points
         .iter()

@@ -4,8 +4,7 @@ use crate::ranks::testing::{collective, message, rank};
 use CollectiveKind::{AllReduce, Broadcast};
 use etlink_model::CollectiveKind;
 
-/// All-reduces at 1 ms distance, in which rank `late` of each comes last, on clocks that are `off`
-/// by so much.
+/// Draws all-reduces at intervals of 1 ms, whose last rank changes, on clocks with offsets `off`.
 fn drawn(off: &[i64], groups: &[&[u64]], rounds: i64) -> Vec<RankSummary> {
     let mut ranks: Vec<RankSummary> = (0..)
         .zip(off)
@@ -110,7 +109,7 @@ fn a_clock_that_no_offset_fits_says_so() {
     assert_eq!(clock.offset_ns, -4 * 300_000 - 1, "the middle one");
 }
 
-/// The same on clocks that also run this much too slow, ppb, seen over `seconds`.
+/// Like [`drawn`], on clocks that also run slow by `ppb`, seen over `seconds`.
 fn drifting(
     off: &[i64],
     ppb: &[i64],
@@ -142,7 +141,7 @@ fn drifting(
     ranks
 }
 
-/// How far a rank's times are off, at worst, once they are aligned.
+/// Largest error of a rank's times after alignment.
 fn worst(ranks: &[RankSummary], clocks: &[RankClock], at: usize) -> i64 {
     let ends = ranks[0]
         .communications
@@ -164,7 +163,7 @@ fn drift_is_recovered_and_applied() {
     for (at, (clock, ppb)) in found.iter().zip(ppb).enumerate().skip(1) {
         let drift = clock.drift.expect("a drift");
         assert!(drift.applied && !clock.contradicted, "{clock:?}");
-        // what is added to a second of a clock that is slow by so much is a little more
+        // the correction per second of such a slow clock is slightly more
         let ppb = ppb + ppb * ppb / 1_000_000_000;
         assert!(
             (drift.ppb - ppb).abs() <= drift.uncertainty_ppb
@@ -225,7 +224,7 @@ fn drift_of_ranks_that_are_reached_over_others_adds_up() {
             "{clock:?}"
         );
     }
-    // rank 2 shares no collective with rank 0: look at where its clock puts a moment of true time
+    // rank 2 shares no collective with rank 0: check the position of a true time on its clock
     for moment in [0, 5_000_000_000, 10_000_000_000i64] {
         let drift = i128::from(ppb[2]) * i128::from(moment) / 1_000_000_000;
         let own = UnixNs(moment - off[2] - drift as i64);
@@ -269,7 +268,7 @@ fn of_ranks_of_one_machine_no_clock_is_estimated() {
     }
 }
 
-/// Names of machines are not believed where clocks differ: one that fits no offset tells no difference.
+/// Machine names are ignored if clocks differ, but a clock that fits no offset shows no difference.
 #[test]
 fn a_clock_that_no_offset_fits_sets_no_ranks_of_one_machine_apart() {
     let mut ranks = drawn(&[0, 50_000_000], &[&[0, 1]], 9);
@@ -285,7 +284,8 @@ fn a_clock_that_no_offset_fits_sets_no_ranks_of_one_machine_apart() {
     assert!(clock.by_machine && clock.offset_ns == 0, "{clock:?}");
 }
 
-/// Ranks 1 and 2 share collectives with ranks 0 and 3, and rank 3's clock is another by rank 2.
+/// Ranks 1 and 2 share collectives with ranks 0 and 3, and rank 3's clock differs when seen from
+/// rank 2.
 #[test]
 fn of_ways_that_are_equally_sure_the_first_by_rank_counts() {
     let groups: [&[u64]; 4] = [&[0, 1], &[0, 2], &[1, 3], &[2, 3]];
@@ -335,9 +335,9 @@ fn drift_on_the_way_is_kept_where_the_last_pair_tells_none() {
     assert_eq!(ClockDrift::sum(drift(1, 5, false), None), None);
 }
 
-/// A machine whose ranks send to each other: a message leaves when its sender is there, and has
-/// come `took` later, if the receiver is there. Messages are `(from, to, took)`, and follow each
-/// other. Clocks are off by so much.
+/// Draws a machine whose ranks send to each other, `rounds` times. A message leaves when its sender
+/// is ready, and arrives `took` later, if the receiver is ready. Messages are `(from, to, took)`,
+/// in sequence. Clocks have offsets `off`.
 fn sent(off: &[i64], messages: &[(i64, i64, i64)], rounds: i64) -> Vec<RankSummary> {
     let mut ranks: Vec<RankSummary> = (0..)
         .zip(off)
@@ -347,10 +347,10 @@ fn sent(off: &[i64], messages: &[(i64, i64, i64)], rounds: i64) -> Vec<RankSumma
     for round in 0..rounds {
         for (number, &(from, to, took)) in (0i64..).zip(messages) {
             let (sender, receiver) = (from as usize, to as usize);
-            // Each works for a time of its own before it sends.
+            // Each rank works for a different time before it sends.
             now[sender] += 40_000 + (round * 7 + number * 3) % 11 * 1_000;
             let (start, waits_since) = (now[sender], now[receiver]);
-            // Buffers take the message, so that the sender goes on at once.
+            // Buffers take the message, so the sender continues at once.
             now[sender] += took / 4;
             now[receiver] = (start + took).max(now[receiver]);
             let spans = [
@@ -407,7 +407,7 @@ fn messages_that_contradict_each_other_are_told() {
     let off = [0, 9_000_000, -4_000_000];
     let messages = [(0, 1, 9_000), (1, 2, 8_000), (2, 1, 7_000), (1, 0, 9_000)];
     let mut ranks = sent(&off, &messages, 12);
-    // What rank 2 sends leaves 100 us after it has come.
+    // Messages of rank 2 appear to leave 100 us after their arrival.
     for communication in &mut ranks[2].communications {
         if communication.kind == CollectiveKind::Send {
             communication.start_ns.0 += 115_000;
@@ -422,7 +422,7 @@ fn messages_that_contradict_each_other_are_told() {
         assert!((70_000..=115_000).contains(&missed), "{clock:?}");
         assert!((clock.offset_ns - off).abs() <= 100_000, "{clock:?}, {off}");
     }
-    // A rank beyond them is not.
+    // Ranks outside the cycle are not.
     let mut ranks = sent(&[0, 5_000_000], &[(0, 1, 9_000), (1, 0, 9_000)], 12);
     assert!(!offsets(&ranks)[1].contradicted);
     ranks[1].communications.truncate(1);
@@ -432,7 +432,7 @@ fn messages_that_contradict_each_other_are_told() {
 #[test]
 fn messages_join_groups_that_have_clocks() {
     let off = [0, 2_000_000, -700_000, -700_000];
-    // Ranks 2 and 3 share collectives, and rank 2 alone has messages with rank 0.
+    // Ranks 2 and 3 share collectives, and only rank 2 has messages with rank 0.
     let mut ranks = drawn(&off, &[&[0, 1], &[2, 3]], 8);
     let messages = sent(&off, &[(0, 2, 5_000), (2, 0, 5_000)], 6);
     for (own, other) in ranks.iter_mut().zip(messages) {
@@ -445,8 +445,8 @@ fn messages_join_groups_that_have_clocks() {
     }
 }
 
-/// Two machines have one name. What waits for a call's work ends with the transfer, the call does
-/// not.
+/// Two machines have one name. Operations that wait for a call's work end with the transfer; the
+/// call does not.
 #[test]
 fn two_clocks_of_one_name_are_seen_on_the_host() {
     for (ends_with_transfer, off) in [(true, 20_000_000), (true, 0), (false, 20_000_000)] {

@@ -1,10 +1,10 @@
-//! Runs of known groups, drawn; ranks of several are mixed.
+//! Draws runs with known groups; ranks of several runs are mixed.
 
 use super::*;
 use crate::ranks::{UnrecordedKernel, align_clocks, join_ranks, straggler_stats};
 use etlink_model::{GlobalRank, NodeIdx};
 
-/// Numbers of SplitMix64 (Steele et al., 2014).
+/// Random numbers by SplitMix64 (Steele et al., 2014).
 struct Draw(u64);
 
 impl Draw {
@@ -17,18 +17,18 @@ impl Draw {
     }
 }
 
-/// A run whose ranks meet in groups: `group_size` ranks that follow each other are one.
+/// A run whose ranks meet in groups of `group_size` consecutive ranks.
 struct DrawnRun {
     ranks: i64,
     group_size: i64,
     kernels: i64,
     kind: CollectiveKind,
-    /// How far clocks of its ranks differ, ns; none of one machine.
+    /// Clock difference between its ranks, ns; 0 on one machine.
     clocks_ns: i64,
-    /// Name of the machine, if its traces say it.
+    /// Name of the machine, if its traces state it.
     machine: Option<&'static str>,
     begin_ns: i64,
-    /// This rank comes so much later to the middle collective.
+    /// Rank that arrives later at the middle collective, and its delay.
     late: Option<(i64, i64)>,
 }
 
@@ -105,7 +105,7 @@ fn set_window(summary: &mut RankSummary) {
     summary.window_ns = (first.start_ns, last.end_ns);
 }
 
-/// The ranks of each group that was inferred.
+/// Returns the ranks of each inferred group.
 fn groups(ranks: &[RankSummary]) -> Vec<Vec<u64>> {
     let join = join_ranks(ranks);
     join.inferred

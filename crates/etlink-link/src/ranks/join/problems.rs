@@ -1,4 +1,4 @@
-//! What does not fit, named.
+//! Problems found while joining the ranks.
 
 use super::{CollectiveMatch, CommChannel, Mismatch, side};
 use crate::ranks::{Communication, RankSummary};
@@ -6,52 +6,51 @@ use etlink_model::{CollectiveKind, GlobalRank, NodeIdx};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// How many examples a problem keeps.
+/// Maximum number of examples per problem.
 const EXAMPLES: usize = 5;
 
-/// Kinds of problems, in the order in which they are told.
+/// Kinds of problems, in report order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum JoinProblemKind {
-    /// Traces that are here do not have it.
+    /// Some traces lack the communication.
     Missing,
     /// It comes before or after all that traces here recorded.
     Outside,
-    /// Traces that are here have its launch, and lost its device row.
+    /// Some traces have the launch, but lost the device row.
     RowLost,
-    /// A device row on one rank, the call alone on another.
+    /// One rank has a device row, another only the call.
     RecordedDiffers,
-    /// A rank lost rows that nothing names: which ones face each other is not known.
+    /// A rank lost unidentified rows: the matching of the sides is unknown.
     OrderUnknown,
-    /// A message of which only the send is there.
+    /// A message with only the send.
     SendWithoutRecv,
-    /// A message of which only the receive is there.
+    /// A message with only the receive.
     RecvWithoutSend,
-    /// Another type of collective on another rank.
+    /// The kind differs between ranks.
     KindDiffers,
-    /// Another element type on another rank.
+    /// The element type differs between ranks.
     DtypeDiffers,
-    /// Another size on another rank; the ranks of an uneven all-to-all have different ones by
-    /// nature.
+    /// The size differs between ranks; in an uneven all-to-all it may differ by design.
     SizeDiffers,
-    /// The ranks of its group are not known.
+    /// The ranks of the group are unknown.
     UnknownGroup,
-    /// Its group does not have this rank.
+    /// The group does not contain this rank.
     NotAMember,
-    /// A send or receive that does not say with whom.
+    /// A send or receive without a peer.
     UnknownPeer,
-    /// A send or receive whose other side is the rank itself: nobody else has it.
+    /// A send or receive whose peer is the rank itself: no other rank has it.
     OwnPeer,
-    /// Two ranks do it and another in opposite order, each waiting for the other: a simulator that
-    /// runs one at a time never ends.
+    /// Two ranks run it and another one in opposite order, each waiting for the other: a simulator
+    /// that runs one at a time never ends.
     OrderDiffers,
-    /// Gloo's own ranges, without a record of what they communicate.
+    /// Gloo's own ranges, without a record of the communication.
     GlooUnrecorded,
 }
 
 impl JoinProblemKind {
-    /// One line for people.
+    /// Describes the problem in one line.
     pub fn describe(self) -> &'static str {
         match self {
             JoinProblemKind::Outside => "collectives before or after the recording of some rank",
@@ -87,27 +86,27 @@ impl JoinProblemKind {
     }
 }
 
-/// One place.
+/// A place where a problem occurs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProblemExample {
-    /// What, on whom it is missing, or what each rank says.
+    /// Description: the communication, and the ranks that lack it, or the statement of each rank.
     pub what: String,
-    /// The rank of the node.
+    /// Rank of the node.
     pub rank: GlobalRank,
-    /// A node of that rank's linked trace.
+    /// Node in that rank's linked trace.
     pub node: NodeIdx,
 }
 
-/// A kind of problem, how often it occurs, and where first.
+/// A kind of problem, with its count and first places.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JoinProblem {
-    /// What does not fit.
+    /// Kind of the problem.
     pub kind: JoinProblemKind,
-    /// How often.
+    /// Number of occurrences.
     pub count: u64,
-    /// The first few.
+    /// First few occurrences.
     pub examples: Vec<ProblemExample>,
 }
 
@@ -129,7 +128,7 @@ impl Problems {
         }
     }
 
-    /// A communication that has no channel.
+    /// Records a communication without a channel.
     pub(in crate::ranks) fn stray(
         &mut self,
         kind: JoinProblemKind,
@@ -143,7 +142,7 @@ impl Problems {
         });
     }
 
-    /// Communications of a rank that nothing describes.
+    /// Records a rank's communications that nothing describes.
     pub(in crate::ranks) fn gloo_unrecorded(&mut self, summary: &RankSummary) {
         if summary.unrecorded_gloo == 0 {
             return;
@@ -152,13 +151,13 @@ impl Problems {
         let problem = self.all.entry(kind).or_insert_with(|| JoinProblem {
             kind,
             count: 0,
-            // There is no node of a collective to point at.
+            // No node of a collective exists.
             examples: vec![],
         });
         problem.count += summary.unrecorded_gloo;
     }
 
-    /// What is wrong with a collective, if anything is.
+    /// Records the problem of a collective, if it has one.
     pub(in crate::ranks) fn matched(
         &mut self,
         ranks: &[RankSummary],
@@ -231,7 +230,7 @@ impl Problems {
                     },
                 )
             }
-            // `all_to_all_single` with split sizes has different sizes by nature.
+            // Sizes differ by design in `all_to_all_single` with split sizes.
             Some(Mismatch::Size) if matched.kind == CollectiveKind::AllToAll => return,
             Some(Mismatch::Size) => {
                 (
@@ -249,7 +248,7 @@ impl Problems {
             .iter()
             .map(|member| side(ranks, *member))
             .find(|(summary, communication)| said(summary, communication) != first_said);
-        // Two sends that face each other say the same word: the first rank is then named twice.
+        // Two sends that face each other have the same name: the first rank is then named twice.
         let (other, that) = other.unwrap_or((summary, communication));
         self.note(kind, || {
             example(format!(
@@ -262,7 +261,7 @@ impl Problems {
         });
     }
 
-    /// A collective that had to be taken out for all ranks to get to the end.
+    /// Records a collective that had to be removed for all ranks to finish.
     pub(in crate::ranks) fn in_opposite_order(
         &mut self,
         ranks: &[RankSummary],
@@ -285,7 +284,7 @@ impl Problems {
     }
 }
 
-/// `all_reduce number 7 of ranks [0, 1]`.
+/// Name of a match: `all_reduce number 7 of ranks [0, 1]`.
 fn match_name(groups: &BTreeMap<u32, Vec<u64>>, matched: &CollectiveMatch) -> String {
     let kind = matched.kind.name();
     match matched.channel {
@@ -303,7 +302,7 @@ fn match_name(groups: &BTreeMap<u32, Vec<u64>>, matched: &CollectiveMatch) -> St
     }
 }
 
-/// `rank 3`, `ranks 0, 1`, `ranks 0, 1, … 7 (8 in all)`.
+/// Formats ranks: `rank 3`, `ranks 0, 1`, `ranks 0, 1, … 7 (8 in all)`.
 pub fn rank_list<T: std::fmt::Display>(what: &str, all: &[T]) -> String {
     match all {
         [] => format!("no {what}"),

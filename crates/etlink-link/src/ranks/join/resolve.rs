@@ -1,30 +1,30 @@
-//! One number per group for all ranks.
+//! Numbers the groups of all ranks.
 
 use crate::ranks::{GroupIdentity, RankSet, RankSummary};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The groups of all ranks.
+/// Groups of all ranks.
 pub(super) struct Numbers {
-    /// As [`super::RunJoin::groups`].
+    /// Groups as in [`super::RunJoin::groups`].
     pub(super) groups: BTreeMap<u32, Vec<u64>>,
-    /// Those that were inferred from kernels.
+    /// Groups inferred from kernels.
     pub(super) inferred: BTreeSet<u32>,
-    /// Per rank, per entry of [`RankSummary::groups`]: its number, 0 for a group of one rank,
-    /// `None` where its ranks are not known.
+    /// Number of each entry of [`RankSummary::groups`], per rank: 0 for a group of one rank, `None`
+    /// if its ranks are unknown.
     pub(super) of_rank: Vec<Vec<Option<u32>>>,
 }
 
-/// The ranks of a group. What was recorded of ranks and what was inferred is counted by itself.
+/// Ranks of a group. Recorded and inferred groups are numbered separately.
 #[derive(PartialEq, Eq, Hash)]
 struct Resolved {
     ranks: RankSet,
     is_inferred: bool,
 }
 
-/// Numbers the sorted rank tuples from 1, those that were inferred last.
+/// Numbers the sorted rank tuples from 1, inferred ones last.
 pub(super) fn groups(ranks: &[RankSummary]) -> Numbers {
-    // NCCL's communicator id is the same on all ranks of a group: those that use it are its ranks.
+    // NCCL's communicator id is the same on all ranks of a group: its users are the group's ranks.
     let users = users(ranks);
     let given: BTreeSet<u64> = ranks
         .iter()
@@ -54,7 +54,7 @@ pub(super) fn groups(ranks: &[RankSummary]) -> Numbers {
     let numbers: FxHashMap<&Resolved, u32> = sorted.iter().copied().zip(1..).collect();
     let mut of_rank = Vec::with_capacity(ranks.len());
     for groups in &resolved {
-        // A group of one rank is not among `numbers`.
+        // Groups of one rank are not in `numbers`.
         let of_groups = groups.iter().map(|group| {
             let group = group.as_ref()?;
             Some(numbers.get(group).copied().unwrap_or(0))
@@ -71,7 +71,7 @@ pub(super) fn groups(ranks: &[RankSummary]) -> Numbers {
     }
 }
 
-/// Which ranks use a communicator whose ranks no trace lists.
+/// Returns the ranks that use each communicator whose ranks no trace lists.
 fn users(ranks: &[RankSummary]) -> BTreeMap<&str, BTreeSet<u64>> {
     let mut users: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
     for summary in ranks {
@@ -102,7 +102,7 @@ fn resolve(
         ),
         GroupIdentity::Communicator(id, size) => {
             let users = users.get(id.as_str())?;
-            // With fewer traces than the group has ranks, the users are not the whole group.
+            // If there are fewer traces than ranks in the group, the users are not the whole group.
             [0, users.len() as u64]
                 .contains(size)
                 .then(|| users.iter().copied().collect())

@@ -65,7 +65,8 @@ fn numbers_pair_windows_that_begin_at_different_times() {
 
 #[test]
 fn what_a_longer_recording_has_more_is_missing_on_nobody() {
-    // one collective each 1000 us, at times that differ; rank 1 begins 30 before the others and ends 30 later
+    // one collective per 1000 us, at varying times; rank 1 begins 30 before the others and ends 30
+    // later
     let drawn = |machine: Option<&str>, ahead_ns: i64, seq: bool| {
         [0, 1, 2].map(|at| {
             let mut summary = rank(at, 3, &[&[0, 1, 2]]);
@@ -190,7 +191,7 @@ fn a_rank_whose_partners_have_no_traces_is_no_stranger() {
     collective(&mut third, AllReduce, 0, 1, (0, 5));
     let mut ranks = [first, second, third];
     assert_eq!(join_ranks(&ranks).ranks_without_match(3), []);
-    // a collective that it has alone fits nobody either
+    // a collective that only it has matches nobody either
     collective(&mut ranks[2], AllReduce, 1, 1, (10, 15));
     assert_eq!(join_ranks(&ranks).ranks_without_match(3), [RankIdx(2)]);
 }

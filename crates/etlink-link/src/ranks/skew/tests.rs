@@ -4,8 +4,8 @@ use crate::ranks::{CommExtent, align_clocks, join_ranks};
 use CollectiveKind::{AllGather, AllReduce, Recv, Send};
 use etlink_model::NodeIdx;
 
-/// Rank 2 of four comes 300 ns after the others, whose arrivals are 0, 10 and 20; the transfer
-/// takes 100 ns.
+/// Rank 2 of four arrives 300 ns after the others, which arrive at 0, 10 and 20; the transfer takes
+/// 100 ns.
 fn late(kind: CollectiveKind) -> (Vec<RankSummary>, RunJoin) {
     let mut ranks: Vec<RankSummary> = (0..4).map(|at| rank(at, 4, &[&[0, 1, 2, 3]])).collect();
     for (summary, start) in ranks.iter_mut().zip([0, 10, 320, 20]) {

@@ -1,9 +1,9 @@
-//! What inference engines write around an iteration, and what its name says.
+//! Annotations of inference engines around an iteration, and the meaning of their names.
 //!
 //! ```text
 //! vLLM    execute_context_1(888)_generation_3(3)          requests(tokens) of prompts, of decoding
-//!         execute_891_context_1(sq888sk888…)_generation_3(sq3sk90…)   the same in detail
-//!         execute_new_1_cached_3                          requests that are new, that are not
+//!         execute_891_context_1(sq888sk888…)_generation_3(sq3sk90…)   the same, detailed
+//!         execute_new_1_cached_3                          new and other requests
 //! SGLang  step[EXTEND bs=1 toks=107], step[DECODE bs=32], step[MIXED bs=66 c=2 g=64 c_sq=… g_sq=…]
 //! ATOM    prefill[bs=1 tok=888 ctx=888], decode[bs=32 …], eager_decode[bs=32 …]
 //! SGLang  run_batch, scheduler.run_batch                  around `step[…]`, or alone
@@ -14,7 +14,7 @@
 
 use etlink_model::StepWork;
 
-/// Who wrote a name; the one that says most comes first.
+/// Engine that wrote a name, most informative first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum InferenceEngine {
     /// vLLM's worker.
@@ -29,7 +29,8 @@ pub(super) enum InferenceEngine {
     VllmForward,
 }
 
-/// The engine that writes such names, and what this one says; `None` of other names.
+/// Returns the engine that writes such names, and the work stated in the name; `None` for other
+/// names.
 pub(super) fn step_work(name: &str) -> Option<(InferenceEngine, StepWork)> {
     if let Some(rest) = name.strip_prefix("execute_") {
         return Some((InferenceEngine::Vllm, vllm_work(rest)?));
@@ -50,19 +51,19 @@ pub(super) fn step_work(name: &str) -> Option<(InferenceEngine, StepWork)> {
     Some((engine, StepWork::default()))
 }
 
-/// After `execute_`.
+/// Parses the text after `execute_`.
 fn vllm_work(rest: &str) -> Option<StepWork> {
     if let Some(counts) = rest.strip_prefix("new_") {
         let (new, cached) = counts.split_once("_cached_")?;
         let (new, cached) = (new.parse().ok()?, cached.parse().ok()?);
         return Some(request_work(new, cached, None));
     }
-    // in detail all tokens come first
+    // the detailed form starts with the number of all tokens
     let rest = rest.trim_start_matches(|digit: char| digit.is_ascii_digit());
     let rest = rest.strip_prefix('_').unwrap_or(rest);
     let counts = rest.strip_prefix("context_")?;
     let Some((context, generation)) = counts.split_once("_generation_") else {
-        // another program's: it is a step, but what it did is not said
+        // from another program: a step, but with unknown work
         return Some(StepWork::default());
     };
     let (prompts, prompt_tokens) = requests_and_tokens(context)?;
@@ -71,7 +72,7 @@ fn vllm_work(rest: &str) -> Option<StepWork> {
     Some(request_work(prompts, decoding, Some(tokens)))
 }
 
-/// `3(12)`, `3(sq12sk90sqsq48sqsk360)` or `3(12_144)`: requests, and the tokens that they put in.
+/// Parses requests and their tokens: `3(12)`, `3(sq12sk90sqsq48sqsk360)` or `3(12_144)`.
 fn requests_and_tokens(text: &str) -> Option<(u64, u64)> {
     let (requests, tokens) = text.split_once('(')?;
     let tokens = tokens.strip_prefix("sq").unwrap_or(tokens);
@@ -79,7 +80,7 @@ fn requests_and_tokens(text: &str) -> Option<(u64, u64)> {
     Some((requests.parse().ok()?, tokens[..end].parse().ok()?))
 }
 
-/// Of requests that read prompts and requests that decode.
+/// Returns the work of requests that read prompts and requests that decode.
 fn request_work(prompts: u64, decoding: u64, tokens: Option<u64>) -> StepWork {
     let phase = match (prompts > 0, decoding > 0) {
         (true, true) => Some("mixed"),
@@ -95,7 +96,7 @@ fn request_work(prompts: u64, decoding: u64, tokens: Option<u64>) -> StepWork {
     }
 }
 
-/// After `step[`.
+/// Parses the text after `step[`.
 fn sglang_work(fields: &str) -> Option<StepWork> {
     let fields = fields.strip_suffix(']')?;
     let mode = fields.split(' ').next()?.to_ascii_uppercase();
@@ -103,13 +104,13 @@ fn sglang_work(fields: &str) -> Option<StepWork> {
     let phase = match mode.as_str() {
         "EXTEND" | "PREFILL" | "SPLIT_PREFILL" => Some("prefill"),
         "MIXED" => Some("mixed"),
-        // drafts of speculative decoding are made and verified while decoding
+        // drafts for speculative decoding are made and verified while decoding
         "DECODE" | "TARGET_VERIFY" | "DRAFT_EXTEND" | "DRAFT_EXTEND_V2" => Some("decode"),
         _ => None,
     };
     let batch = field(fields, "bs");
     let tokens = match mode.as_str() {
-        // one token for each request
+        // one token per request
         "DECODE" => field(fields, "toks").or(batch),
         "MIXED" => sum_of_fields(fields, ["c_sq", "g_sq"])
             .or_else(|| sum_of_fields(fields, ["ext", "dec"])),
@@ -122,7 +123,7 @@ fn sglang_work(fields: &str) -> Option<StepWork> {
     })
 }
 
-/// Before and after `[bs=`.
+/// Parses the text before and after `[bs=`.
 fn atom_work(phase: &str, fields: &str) -> Option<StepWork> {
     let phase = match phase {
         "prefill" => "prefill",
@@ -137,7 +138,7 @@ fn atom_work(phase: &str, fields: &str) -> Option<StepWork> {
     })
 }
 
-/// The number of `key=12` among words.
+/// Returns the number of `key=12` among words.
 fn field(fields: &str, key: &str) -> Option<u64> {
     let mut pairs = fields.split(' ').filter_map(|word| word.split_once('='));
     pairs.find(|(own, _)| *own == key)?.1.parse().ok()

@@ -1,7 +1,7 @@
-//! Which of the ranges that differ by a number are steps.
+//! Selects the numbered ranges that are steps.
 //!
-//! A program marks its steps (`step 7`), a model its layers (`model.layers.3`) and an exporter its ops
-//! (`Identity_7`). Steps follow each other, no number comes back after another, and most work of the
+//! A program marks its steps (`step 7`), a model its layers (`model.layers.3`), an exporter its ops
+//! (`Identity_7`). Steps follow each other, no number recurs after another, and most work of the
 //! devices is launched in them.
 
 use super::{Range, covered_time};
@@ -10,8 +10,9 @@ use etlink_model::{Correlation, DeviceTrace, TimeNs};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Returns the ranges that are steps, with what their names have before the number: of several such
-/// the ones that cover most time, of equals the first by name. O(ranges log ranges + calls + rows).
+/// Returns the ranges that are steps, with the part of their names before the number. Of several
+/// candidates, the one that covers most time wins; of equals, the first by name. O(ranges log
+/// ranges + calls + rows).
 pub(super) fn numbered_steps<'d>(
     device: &DeviceTrace,
     numbered: BTreeMap<&'d str, Vec<Range>>,
@@ -30,19 +31,19 @@ pub(super) fn numbered_steps<'d>(
     let steps = candidates
         .into_iter()
         .filter(|(_, ranges)| work.is_mostly_in(ranges));
-    // summed once for each name: the one with most may have a million ranges
+    // summed once per name: the one with most ranges may have a million
     let covered = steps.map(|(name, ranges)| (covered_time(&ranges), name, ranges));
     let most = covered.reduce(|most, next| if next.0 > most.0 { next } else { most });
     most.map(|(_, name, ranges)| (name, ranges))
 }
 
-/// Returns whether `name` is the path of a module that holds numbered ones: `model.layers.`.
+/// Returns true if `name` is the path of a module with numbered children: `model.layers.`.
 fn is_module_path(name: &str) -> bool {
     name.ends_with('.')
 }
 
-/// Returns whether `ranges`, by start, begin one after the other and without long pauses, and no
-/// number comes back after another: layers come again in each pass.
+/// Returns true if `ranges`, sorted by start, begin one after the other without long pauses, and no
+/// number recurs after another: layers recur in each pass.
 fn follow_each_other(ranges: &[Range]) -> bool {
     let [first, .., last] = ranges else {
         return false;
@@ -59,9 +60,9 @@ fn follow_each_other(ranges: &[Range]) -> bool {
     seen.len() > 1 && covered_time(ranges).0 as f64 >= STEP_FILL_SHARE * whole as f64
 }
 
-/// When work was launched, and how long it is: device rows, or the ops of a trace without any.
+/// Launch times and durations of work: device rows, or ops if the trace has no rows.
 struct LaunchedWork {
-    /// By time of launch, with the sum of all before.
+    /// Launch times, ascending, with the sum of all earlier durations.
     launches: Vec<(TimeNs, i64)>,
     total: i64,
 }
@@ -104,8 +105,8 @@ impl LaunchedWork {
         self.launches.get(next).map_or(self.total, |(_, sum)| *sum)
     }
 
-    /// Returns whether enough work is launched in `ranges`, which do not overlap; of a trace without
-    /// work any ranges will do.
+    /// Returns true if enough work is launched in `ranges`, which do not overlap. Without any work
+    /// in the trace, all ranges qualify.
     fn is_mostly_in(&self, ranges: &[Range]) -> bool {
         let inside = ranges.iter().fold(0i64, |sum, range| {
             let own = self.before(range.end) - self.before(range.start);

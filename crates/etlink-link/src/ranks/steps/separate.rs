@@ -1,34 +1,34 @@
-//! Ranges that can be steps: none inside another, and none beside another.
+//! Selects ranges that can be steps: none nested in, or concurrent with, another.
 
 use etlink_model::{DeviceTrace, OpIdx, ThreadIdx, TimeNs};
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 
-/// Ranges of which no two are at the same time.
+/// Ranges of which no two overlap.
 ///
-/// Of nested ones the outermost counts. Where ranges of two threads overlap, as those of a loader's
-/// thread beside those of training, only the thread with most of them counts: what is left of a
-/// mixture would be neither one thread's steps nor the other's.
+/// Of nested ranges, the outermost counts. If ranges of two threads overlap, such as those of a
+/// loader's and a training thread, only the thread with most of them counts: the rest of a mixture
+/// would be neither thread's steps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SeparateRanges {
-    /// In order of time.
+    /// Ranges, sorted by time.
     pub ops: Vec<OpIdx>,
-    /// Outermost ranges of other threads, which are not among them.
+    /// Number of outermost ranges of other threads that are left out.
     pub excluded: u64,
-    /// The thread that counts, where ranges were left out.
+    /// Thread whose ranges are kept; `None` if none were left out.
     pub thread: Option<ThreadIdx>,
-    /// How many threads had ranges.
+    /// Number of threads with such ranges.
     pub threads: usize,
 }
 
 impl SeparateRanges {
-    /// Of these ops of a trace, which are in order of time, at equal starts the longer first.
+    /// Selects among these ops of a trace, sorted by time, longer ones first at equal starts.
     /// O(ops).
     pub fn choose(device: &DeviceTrace, ops: impl Iterator<Item = OpIdx>) -> SeparateRanges {
         let end = |op: OpIdx| device.ops.start[op.index()] + device.ops.duration[op.index()];
         let mut threads: IndexMap<ThreadIdx, (TimeNs, Vec<OpIdx>), FxBuildHasher> =
             IndexMap::default();
-        // the outermost ranges of all threads, and whether any two of them overlap
+        // outermost ranges of all threads; any overlap between them is noted
         let mut all = vec![];
         let mut last_end = None;
         let mut has_overlap = false;
@@ -54,7 +54,7 @@ impl SeparateRanges {
                 threads: count,
             };
         }
-        // of equals the first, so that each run of the command chooses the same
+        // of equals, the first, so that each run of the command chooses the same
         let most = threads.into_iter().reduce(|most, next| {
             if next.1.1.len() > most.1.1.len() {
                 next
@@ -72,7 +72,8 @@ impl SeparateRanges {
         }
     }
 
-    /// What was left out and why; `what` are the ranges. None where nothing was.
+    /// Note on the ranges left out and the reason; `what` names the ranges. `None` if there are
+    /// none.
     pub fn note(&self, device: &DeviceTrace, what: &str) -> Option<String> {
         let thread = device.threads.get(self.thread?.index())?;
         Some(format!(

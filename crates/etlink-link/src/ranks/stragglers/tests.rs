@@ -4,8 +4,8 @@ use crate::ranks::{RankSteps, StepSpan, join_ranks};
 use etlink_model::CollectiveKind::AllReduce;
 use etlink_model::{StepIdx, StepWork, UnixNs};
 
-/// All-reduces of three ranks with these arrivals, each 1000 ns after the other; each rank's are of
-/// these steps.
+/// Draws all-reduces of three ranks with these arrivals, at intervals of 1000 ns, in these steps of
+/// each rank.
 fn drawn(rounds: &[[i64; 3]], of: [&[u32]; 3]) -> (Vec<RankSummary>, RunJoin) {
     let mut ranks: Vec<RankSummary> = (0..3).map(|at| rank(at, 3, &[&[0, 1, 2]])).collect();
     for (round, starts) in (0..).zip(rounds) {
@@ -47,7 +47,7 @@ fn the_last_is_charged_what_each_of_the_others_waited() {
             rank: GlobalRank(2),
             collectives: 2,
             last: 1,
-            // the ranks began their first step a nanosecond after each other
+            // the ranks began their first step a nanosecond apart
             caused_ns: 318 + 299,
             began_late_ns: 2 + 1,
             handed_on_ns: 0,
@@ -121,7 +121,7 @@ fn each_step_has_its_stragglers() {
     assert_eq!(steps.iter().map(|step| step.waited_ns).sum::<i64>(), caused);
 }
 
-/// Rank 1 counts its steps from another one on: the same time is in steps of two names.
+/// Rank 1 starts counting steps at another number: the same time is in steps of two names.
 #[test]
 fn time_in_several_steps_of_a_job_counts_once() {
     let step = |name: &str, start_ns: i64, end_ns: i64| StepSpan {
@@ -186,8 +186,8 @@ fn delay_that_is_handed_on_is_charged_where_it_arose() {
     assert_eq!(charged, [(1000, 0, 0), (0, 500, 500), (0, 0, 500)]);
 }
 
-/// Each rank waits for the one before. The recording of rank 1 begins at the moment at which rank 0 has
-/// come: what came before holds up nobody.
+/// Each rank waits for the previous one. The recording of rank 1 begins when rank 0 arrives:
+/// earlier time delays nobody.
 #[test]
 fn a_wait_that_ends_as_a_rank_begins_is_none_of_it() {
     let groups: [&[u64]; 3] = [&[0, 1], &[1, 2], &[2, 3]];
@@ -216,7 +216,7 @@ fn what_a_rank_brought_with_it_is_told_apart() {
     let mut ranks: Vec<RankSummary> = (0..2).map(|at| rank(at, 2, &[&[0, 1]])).collect();
     for (summary, begin) in ranks.iter_mut().zip([0, 300]) {
         summary.window_ns = (UnixNs(begin), UnixNs(2_000));
-        // of what rank 1 is late, it did 20 itself
+        // rank 1 itself caused 20 of its delay
         let late = begin / 15;
         collective(summary, AllReduce, 0, 1, (begin + late + 100, 500));
         collective(summary, AllReduce, 0, 2, (1_000 + begin, 1_400));
@@ -246,7 +246,7 @@ fn a_first_step_began_later_where_the_recording_shows_it() {
         },
         ..RankSummary::default()
     };
-    // the third began to record within a step
+    // the third rank began to record within a step
     let ranks = [of(0, 0, 100), of(1, 0, 150), of(2, 120, 150)];
     let later = [0, 1, 2, 3].map(|rank| step_began_later(&ranks, &[], GlobalRank(rank)));
     assert_eq!(later, [false, true, false, false]);

@@ -1,4 +1,4 @@
-//! In which nodes of a rank its communications go on.
+//! Finds the nodes in which a rank's communications are carried out.
 //!
 //! ```text
 //! NCCL     stream    |== kernel: waits for the others, transfers ==|
@@ -6,28 +6,28 @@
 //!          worker               |== gloo:all_reduce ==============|
 //! Gloo     thread    record(recv)  …  record(wait)===============____
 //! ```
-//! A device row is both: the rank arrives when it begins, and the transfer ends when it does. A
-//! host op only gives the work away: a worker's range carries it out, else whoever waits for it is
-//! blocked until it is done. Of a range in several slices, cut by ops that it calls, the longest is
-//! the transfer; those around it prepare and copy. Where no wait is recorded, a range of the op's
-//! own thread that begins inside the op and outlasts it says at least until when it went on; a
-//! message ends with it, where the thread did nothing else in it. A message is under way from its call on: where that is slow to return, its receive can end
-//! milliseconds before the range `gloo:send` begins.
+//! A device row is both: the rank arrives at its start, and the transfer ends at its end. A host op
+//! only hands over the work: a worker's range carries it out; otherwise, a wait for it blocks until
+//! it is done. If called ops split a range into several slices, the longest is the transfer; those
+//! around it prepare and copy. If no wait is recorded, a range of the op's own thread that begins
+//! inside the op and outlasts it gives a lower bound on its end; a message ends with it if the
+//! thread did nothing else in it. A message is in transit from its call on: if the call is slow to
+//! return, its receive can end milliseconds before the range `gloo:send` begins.
 
 use super::CommExtent;
 use crate::{LinkedTrace, Node, NodeKind};
 use etlink_model::{NodeIdx, OpIdx, UnixNs};
 use rustc_hash::FxHashMap;
 
-/// What ends with the communications that host ops begin.
+/// Nodes that end with communications begun by host ops.
 pub(super) struct Carriers {
-    /// The slice that waits, by the op that began what it waits for.
+    /// Slice that waits, by the op that began the awaited communication.
     waits: FxHashMap<OpIdx, NodeIdx>,
     gloo: bool,
 }
 
 impl Carriers {
-    /// O(communications + names).
+    /// Indexes the waits of a trace. O(communications + names).
     pub(super) fn new(trace: &LinkedTrace) -> Carriers {
         let waits = trace.host_comms.iter().filter(|comm| comm.is_wait);
         Carriers {
@@ -40,8 +40,8 @@ impl Carriers {
         }
     }
 
-    /// Where the communication of this node, which is of the host, runs. A message ends with its
-    /// range: sender and receiver each have one of their own.
+    /// Returns the nodes that carry out the communication of this host node. A message ends with
+    /// its range: sender and receiver each have their own.
     pub(super) fn extent(
         &self,
         trace: &LinkedTrace,
@@ -73,7 +73,7 @@ impl Carriers {
         }
     }
 
-    /// A range of Gloo on the thread of this node.
+    /// Returns a range of Gloo on the thread of this node.
     fn range(&self, trace: &LinkedTrace, node: NodeIdx) -> Option<NodeIdx> {
         if !self.gloo {
             return None;
@@ -81,7 +81,7 @@ impl Carriers {
         let op = trace.nodes.get(node);
         let later = (node.0 + 1..trace.nodes.len() as u32).map(NodeIdx);
         let nodes = later.map(|at| (at, trace.nodes.get(at)));
-        // What begins after the op has returned is not its own.
+        // A range that begins after the op has returned is not its own.
         let mut nodes = nodes.take_while(|(_, node)| node.start <= op.start + op.duration);
         nodes
             .find(|(_, node)| node.track == op.track && runs_it(trace, node))
@@ -89,14 +89,14 @@ impl Carriers {
     }
 }
 
-/// A node that is all of it.
+/// Returns the extent of a communication carried out by one node.
 pub(super) fn of_node(trace: &LinkedTrace, index: NodeIdx) -> CommExtent {
     let node = trace.nodes.get(index);
     let start_ns = trace.device.header.unix_time(node.start);
     CommExtent::from_node(index, (start_ns, start_ns + node.duration))
 }
 
-/// Returns whether the thread did nothing else in the range of a communication: the slice that
+/// Returns true if the thread did nothing else in the range of a communication: the slice that
 /// begins it is all of it.
 fn is_blocked_by(trace: &LinkedTrace, range: NodeIdx) -> bool {
     of_node(trace, range).end_ns == whole(trace, range).1
@@ -106,7 +106,7 @@ fn runs_it(trace: &LinkedTrace, node: &Node) -> bool {
     node.kind == NodeKind::HostOp && trace.name(node).starts_with("gloo:")
 }
 
-/// The op that a node is a piece of.
+/// Returns start and end of the op that a node is a slice of.
 fn whole(trace: &LinkedTrace, index: NodeIdx) -> (UnixNs, UnixNs) {
     let (op, device) = (trace.nodes.source[index.index()] as usize, &trace.device);
     let start_ns = device.header.unix_time(device.ops.start[op]);

@@ -1,9 +1,9 @@
-//! What a rank's own trace tells of it and of its communications.
+//! Tests the summary of a single trace.
 
 use super::*;
 use CollectiveKind::{AllReduce, Barrier};
 
-/// A trace with a communication of this name and type on each of these groups.
+/// Draws a trace with a communication of this name and type on each of these groups.
 fn drawn(name: &str, dtype: &str, groups: &[&str]) -> LinkedTrace {
     let mut trace = LinkedTrace::default();
     let device = &mut trace.device;
@@ -39,7 +39,7 @@ fn a_trace_without_its_time_base_has_no_clock() {
     assert!(has_no_clock(&device));
 }
 
-/// NCCL's is an all-reduce of a few bytes, Gloo's says nothing of its size.
+/// NCCL's barrier is an all-reduce of a few bytes; Gloo's states no size.
 #[test]
 fn a_barrier_has_the_size_that_it_says() {
     for (name, kind, dtype, want) in [

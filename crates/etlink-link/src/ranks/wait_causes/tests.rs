@@ -3,7 +3,7 @@ use crate::ranks::testing::{collective, message, rank};
 use crate::ranks::{CommExtent, align_clocks, join_ranks};
 use CollectiveKind::{AllReduce, Recv, Send};
 
-/// Ranks that come at `starts` to an all-reduce that ends at 400.
+/// Draws ranks that arrive at `starts` at an all-reduce that ends at 400.
 fn meeting(starts: &[i64]) -> Vec<RankSummary> {
     let group_ranks: Vec<u64> = (0..starts.len() as u64).collect();
     let mut ranks: Vec<RankSummary> = (0..)
@@ -21,7 +21,7 @@ fn of(ranks: &[RankSummary], clocks: &[RankClock]) -> WaitCauses {
     wait_causes(ranks, &join_ranks(ranks), clocks)
 }
 
-/// Per rank: number, instant, whether it waits.
+/// Per rank: number, time, and true if it waits.
 fn brief(found: &WaitCauses) -> Vec<Vec<(u32, i64, bool)>> {
     found
         .of_rank
