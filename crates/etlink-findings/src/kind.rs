@@ -46,7 +46,7 @@ pub enum CauseKind {
     ExposedCommunication,
     /// Copies are not hidden by other work.
     ExposedCopies,
-    /// One kernel takes a fifth of the kernels' time or more.
+    /// One kernel takes at least a fifth of all kernel time.
     DominantKernel,
     /// Long kernels have fewer blocks than the device has multiprocessors.
     LowCoverage,

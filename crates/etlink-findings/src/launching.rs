@@ -1,4 +1,4 @@
-//! Stretches in which threads launch one kernel after the other: what a graph of them would replace.
+//! Stretches in which threads launch one kernel after another, which a graph could replace.
 
 use crate::detect::names::is_input_name;
 use crate::limits::{LEAST_LAUNCHES, LONGEST_LAUNCH_NS, SLOW_FACTOR, SLOWEST_LAUNCH_NS};
@@ -12,13 +12,13 @@ const MOST_NESTED: usize = 16;
 
 /// Nodes of a thread, and those that launch.
 pub(crate) struct ThreadNodes {
-    /// The thread.
+    /// Thread of the nodes.
     pub(crate) thread: ThreadIdx,
     /// Nodes in order of time.
     nodes: Vec<NodeIdx>,
     /// Indices of launching nodes, with their calls.
     pub(crate) launches: Vec<(usize, CallIdx)>,
-    /// Longest work between two launches that prepares the second, ns.
+    /// Longest work between two launches that counts as preparing the second, in ns.
     pub(crate) longest_launch_ns: i64,
 }
 
@@ -69,14 +69,14 @@ impl ThreadNodes {
         self.launches[launch].0..self.launches[launch + 1].0
     }
 
-    /// Returns how long the thread works from one launch to the next, ns; `None` where it waits or
-    /// launches a graph.
+    /// Returns the time that the thread works between one launch and the next, in ns; `None` if it
+    /// waits or launches a graph.
     fn worked_ns(&self, trace: &LinkedTrace, launch: usize) -> Option<i64> {
         let names = [launch, launch + 1].map(|launch| call_name(trace, self.launches[launch].1));
         if names.iter().any(|name| launches_graph(name)) {
             return None;
         }
-        // A full queue is no reason not to launch, since a graph needs one place of it.
+        // A full queue does not prevent the launch, since a graph needs one slot.
         let launch_node = self.nodes[self.launches[launch + 1].0];
         let mut waits = waits_for_own_row(trace, launch_node);
         let mut worked = DurationNs::ZERO;
@@ -88,7 +88,7 @@ impl ThreadNodes {
         (!waits).then_some(worked.0)
     }
 
-    /// Returns whether the thread only prepares the next launch from one launch to the next.
+    /// Returns true if the thread only prepares the next launch between one launch and the next.
     pub(crate) fn is_launching(&self, trace: &LinkedTrace, launch: usize) -> bool {
         let worked_ns = self.worked_ns(trace, launch);
         worked_ns.is_some_and(|ns| ns <= self.longest_launch_ns)
@@ -113,7 +113,7 @@ fn waits_for_others(trace: &LinkedTrace, node: NodeIdx) -> bool {
     deps.any(|edge| matches!(edge.kind, EdgeKind::HostWait | EdgeKind::Handoff))
 }
 
-/// Returns whether a call returns only once its own device row has run, as a blocking copy does.
+/// Returns true if a call returns only after its own device row has run, as a blocking copy does.
 fn waits_for_own_row(trace: &LinkedTrace, node: NodeIdx) -> bool {
     let own_call = CallIdx(trace.nodes.get(node).source);
     let mut waits = trace.edges.deps(node).iter();
@@ -133,8 +133,8 @@ pub(crate) fn free_node(trace: &LinkedTrace, node: NodeIdx, edits: &mut GraphEdi
     }
 }
 
-/// Returns the edits after which launches of a stretch are one: threads take no time from launch to
-/// launch, but where they fetch input. O(n log n).
+/// Returns edits that merge each stretch of launches into one: threads take no time between
+/// launches, except to fetch input. O(n log n).
 pub(crate) fn skip_launches(trace: &LinkedTrace) -> GraphEdits {
     let mut edits = GraphEdits::default();
     let is_input = input_nodes(trace);
@@ -150,8 +150,8 @@ pub(crate) fn skip_launches(trace: &LinkedTrace) -> GraphEdits {
     edits
 }
 
-/// Returns how long launching can take on a thread, ns, given its work between launches.
-/// O(n log n).
+/// Returns the longest time that counts as launching on a thread, in ns, from its times between
+/// launches. O(n log n).
 fn longest_launch_ns(mut worked: Vec<i64>) -> i64 {
     if worked.len() < LEAST_LAUNCHES {
         return LONGEST_LAUNCH_NS;
@@ -162,7 +162,7 @@ fn longest_launch_ns(mut worked: Vec<i64>) -> i64 {
     longest.clamp(LONGEST_LAUNCH_NS, SLOWEST_LAUNCH_NS)
 }
 
-/// Returns for each node whether it is in a range that fetches input. O(n log n).
+/// Returns, for each node, true if it is in a range that fetches input. O(n log n).
 pub(crate) fn input_nodes(trace: &LinkedTrace) -> Vec<bool> {
     let ops = &trace.device.ops;
     let mut spans: Vec<(ThreadIdx, TimeNs, TimeNs)> = vec![];

@@ -40,15 +40,15 @@ pub(crate) const DOMINANT_SHARE: f64 = 0.2;
 /// GB/s moves them in less than 7 us.
 pub(crate) const SMALL_MESSAGE: u64 = 65_536;
 
-/// Work of the host between two launches that takes longer than this, ns, is no part of launching:
-/// data, logging. An op takes 5 to 50 us from Python to its launch.
+/// Longest host work between two launches that counts as launching, in ns; longer work is data
+/// loading or logging. An op takes 5 to 50 us from Python to its launch.
 pub(crate) const LONGEST_LAUNCH_NS: i64 = 200_000;
 
-/// On a slow host, or one that records stacks and shapes, every op takes 100 to 500 us. There the
-/// limit is this many times what three in four launches of the thread take.
+/// Factor on the 75th percentile of a thread's launch times that gives the limit on slow hosts:
+/// there, or if stacks and shapes are recorded, every op takes 100 to 500 us.
 pub(crate) const SLOW_FACTOR: i64 = 3;
 
-/// Fewer launches of a thread do not show what is usual.
+/// Fewest launches of a thread from which its usual time can be derived.
 pub(crate) const LEAST_LAUNCHES: usize = 20;
 
 /// Upper bound on the time for a launch, in ns, even on slow hosts.

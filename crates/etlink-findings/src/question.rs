@@ -1,16 +1,16 @@
 //! Named what-if questions, as edits of the graph.
 //!
-//! || question | changes of the graph |
-//! |||---|---|
-//! || `graphs` | threads take no time between launches; a stretch's last launch launches all |
-//! || `fuse=REGEX` | consecutive kernels with these names start at once, launched as one |
-//! || `no-input-wait` | ranges that fetch input take no time on threads that launch |
-//! || `no-sync` | no thread waits for a device; calls that only wait are left out |
-//! || `overlap-comm` | communication takes no time: all of it is hidden |
-//! | `graphs` | threads take no time between launches; the last launch of a stretch launches all |
-//! || `bandwidth=GROUP:X` | the size-dependent time of the group's communication is divided by X |
-//! || `device=NAME` | kernels take the time that the other device's peaks allow |
-//! || `straggler=RANK` | the rank's work takes the median time of the other ranks |
+//! | question | changes of the graph |
+//! |---|---|
+//! | `graphs` | threads take no time between launches; a stretch's last launch launches all |
+//! | `fuse=REGEX` | consecutive kernels with these names start at once, launched as one |
+//! | `no-input-wait` | ranges that fetch input take no time on threads that launch |
+//! | `no-sync` | no thread waits for a device; calls that only wait are left out |
+//! | `overlap-comm` | communication takes no time: all of it is hidden |
+//! | `ranks=N` | collectives of all ranks: bytes as in a ring of N, latency as in a tree of N |
+//! | `bandwidth=GROUP:X` | the size-dependent time of the group's communication is divided by X |
+//! | `device=NAME` | kernels take the time that the other device's peaks allow |
+//! | `straggler=RANK` | the rank's work takes the median time of the other ranks |
 
 mod communication;
 mod device;

@@ -27,14 +27,14 @@ const SMALL_MESSAGE_REMEDY: &str =
 const SMALL_BUCKET_REMEDY: &str =
     "begin it earlier, beside computation, or put many small messages into one: larger buckets";
 
-/// What helps where copies stay on devices.
+/// Remedy for copies that stay on devices.
 const DEVICE_COPIES_REMEDY: &str =
     "leave copies out: write results where they are needed, or copy beside computation";
 
-/// Part of the name of `DataLoader`'s range where `num_workers` is 0.
+/// Part of the name of `DataLoader`'s range if `num_workers` is 0.
 const LOADER_WITHOUT_WORKERS: &str = "_SingleProcessDataLoaderIter";
 
-/// What helps there: without workers nothing is fetched ahead.
+/// Remedy for a `DataLoader` without workers, which fetches nothing ahead.
 const WITHOUT_WORKERS_REMEDY: &str =
     "load ahead in other processes: set `num_workers` of the `DataLoader` above 0";
 

@@ -1,8 +1,8 @@
-//! Time of which nothing can be said: the recorder lost too many device rows.
+//! Time without usable data, because the recorder lost too many device rows.
 //!
-//! A launch without its row looks like a host that does not launch, and a device that idles. So what a
-//! cause is made of in that time is no part of it. What it is made of outside stays, with its share of
-//! the time that the cause takes.
+//! A launch without its row looks like a host that does not launch, and a device that is idle. So
+//! causes do not include their nodes in that time. Their nodes outside of it stay, with the
+//! corresponding share of the cause's time.
 
 use crate::candidate::{CauseCandidate, CauseEvidence};
 use etlink_link::LinkedTrace;
@@ -14,11 +14,12 @@ pub(crate) struct UnknownTime<'t> {
     trace: &'t LinkedTrace,
     /// Ascending and disjoint.
     stretches: &'t [(TimeNs, TimeNs)],
-    /// Per node, how long its thread or stream stood still before it, ns; empty where all is known.
+    /// For each node: time that its thread or stream was idle before it, in ns; empty if all time
+    /// is known.
     still_ns: Vec<i64>,
 }
 
-/// The nodes of a cause, and their time.
+/// Number of nodes of a cause, and their time.
 #[derive(Default)]
 struct EditedTime {
     count: usize,
@@ -32,7 +33,7 @@ impl EditedTime {
         self.time_ns = self.time_ns.saturating_add(time_ns);
     }
 
-    /// How much of `all` this is.
+    /// Returns this time as a share of `all`.
     fn share_of(&self, all: &EditedTime) -> f64 {
         if all.time_ns > 0 {
             self.time_ns as f64 / all.time_ns as f64
@@ -43,7 +44,7 @@ impl EditedTime {
 }
 
 impl UnknownTime<'_> {
-    /// O(nodes) where there is such time.
+    /// Finds the unknown time of a trace. O(nodes) if there is any.
     pub(crate) fn of_trace(trace: &LinkedTrace) -> UnknownTime<'_> {
         let sanity = trace.device.row_sanity.as_ref();
         let stretches = sanity.map_or(&[][..], |sanity| &sanity.unknown);
@@ -85,7 +86,7 @@ impl UnknownTime<'_> {
         self.still_ns[node.index()]
     }
 
-    /// How long nodes last, and what they wait, as far as a run without the cause changes it.
+    /// Returns the durations and waits of nodes that a run without the cause would change.
     fn edited_time(&self, edits: &GraphEdits) -> EditedTime {
         let mut sum = EditedTime::default();
         for node in &edits.removed {
@@ -149,7 +150,7 @@ impl UnknownTime<'_> {
         }
     }
 
-    /// Lets a cause show the longest node that is left.
+    /// Sets the span of a cause's evidence to its longest remaining node.
     fn show_longest(&self, candidate: &mut CauseCandidate) {
         let edits = &candidate.edits;
         let scaled = edits.scaled.iter().map(|(node, _)| node);

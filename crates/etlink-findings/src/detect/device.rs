@@ -401,14 +401,14 @@ pub(crate) fn exposed_copies(view: &RankView<'_>) -> Vec<CauseCandidate> {
     candidates
 }
 
-/// Copies that stay on devices, as one cause: they can be faster, or fewer.
+/// Finds copies that stay on devices, as one cause: they could be faster, or fewer.
 fn device_copies(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let is_meant = |row: &usize| is_copy(view, *row) && !is_host_copy(view, *row);
     let group = copies_as_group(view, view.rows_inside().filter(is_meant), 0.5);
     group.into_candidates(view, CauseKind::ExposedCopies)
 }
 
-/// Copies that take this part of their time, and how much of the window they take together.
+/// Scales copies to `factor` of their durations, and computes their share of the window.
 fn copies_as_group(
     view: &RankView<'_>,
     rows: impl Iterator<Item = usize>,

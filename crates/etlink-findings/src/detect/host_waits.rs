@@ -64,7 +64,7 @@ pub(crate) fn is_host_copy(view: &RankView<'_>, row: usize) -> bool {
     is_copy(view, row) && !stays_on_devices(view.rows.name(row))
 }
 
-/// Whether a row copies memory.
+/// Returns true if a row copies memory.
 pub(crate) fn is_copy(view: &RankView<'_>, row: usize) -> bool {
     view.trace.device.rows.kind[row] == RowKind::Memcpy
 }
@@ -90,8 +90,8 @@ fn staging_calls(view: &RankView<'_>) -> Vec<bool> {
         .collect();
     for launched in view.launched.iter().flatten() {
         let (row_ns, span) = (view.row_ns(launched.row), view.call_span(launched.call));
-        // Not all recordings name the kinds of memory. From and to pinned memory, and on devices, a
-        // call that ends with its copy waits for it.
+        // Not all recordings name the kinds of memory. For pinned memory and copies on devices, a
+        // call that ends together with its copy waits for the copy.
         let is_pinned = view.rows.name(launched.row).contains("Pinned");
         let may_stage = is_host_copy(view, launched.row) && !is_pinned;
         let until_end_ns = view.rows.span(launched.row).1.saturating_sub(span.end);

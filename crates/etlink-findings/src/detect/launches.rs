@@ -98,7 +98,7 @@ fn launch_candidate(
         return None;
     }
     if !is_optimizer {
-        // The gain is the answer to the question `graphs`.
+        // The gain is that of the question `graphs`.
         edits = skip_launches(view.trace);
     }
     let evidence = CauseEvidence {

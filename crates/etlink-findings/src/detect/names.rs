@@ -45,7 +45,7 @@ pub(crate) fn is_synchronisation(name: &str) -> bool {
     name.to_ascii_lowercase().contains("synchronize")
 }
 
-/// Returns whether a copy of this name stays on devices: `Memcpy DtoD (…)`, `CopyDeviceToDevice`,
+/// Returns true if a copy of this name stays on devices: `Memcpy DtoD (…)`, `CopyDeviceToDevice`,
 /// `MEMORY_COPY_DEVICE_TO_DEVICE`.
 pub(crate) fn stays_on_devices(copy: &str) -> bool {
     let name = copy.to_ascii_lowercase().replace('_', "");

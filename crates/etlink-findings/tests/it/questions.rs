@@ -67,7 +67,7 @@ fn launches_become_a_graph() {
     check("graphs", &program, &[graph, DeviceSync]);
 }
 
-/// A host of any speed is launch-bound by what the question answers.
+/// A host of any speed is launch-bound by the question's answer.
 #[test]
 fn launch_bound_programs_gain_what_graphs_gain() {
     let input = Op(
@@ -116,7 +116,7 @@ fn launch_bound_programs_gain_what_graphs_gain() {
             "{host_us} us: {} and {answer_ns}",
             finding.gain_ns
         );
-        // Of the host's time only what fetches input and what waits stays.
+        // Only the host's time for fetching input and waiting remains.
         assert!(
             answer_ns > 70 * host_us * 1_000,
             "{host_us} us: {answer_ns}"

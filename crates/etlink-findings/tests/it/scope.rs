@@ -126,7 +126,7 @@ fn copies_that_fill_the_steps_are_named_first() {
     }
 }
 
-/// Copies of any kind on the path that is busy are named with what their time costs.
+/// Copies of any kind on the busy path are reported with the cost of their time.
 #[test]
 fn copies_that_are_pinned_or_stay_on_devices_are_named() {
     for (name, kind, gain) in [
@@ -211,7 +211,8 @@ fn a_kernel_is_named_from_a_fifth_of_kernel_time_on() {
     }
 }
 
-/// Steps that wait for input, every tenth three times as long, and whose rows are lost in a part.
+/// Draws steps that wait for input, every tenth three times as long; `is_lost` steps lose their
+/// rows.
 fn stalled_steps(is_lost: impl Fn(i64) -> bool) -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     draw.origin(1_000 * MS);
@@ -249,7 +250,7 @@ fn a_cause_keeps_what_it_takes_outside_of_lost_rows() {
         let known_ns: i64 = known.map(stall_ns).sum();
         let input = of_kind(&found, CauseKind::InputPipeline);
         let input = input.unwrap_or_else(|| panic!("{lost:?}: {found:#?}"));
-        // At the edges of lost rows one stall more or less is known.
+        // At the edges of lost rows, one more or fewer stall may be known.
         let edge = 5 * MS;
         let time_ns = input.evidence.time_ns;
         assert!(
@@ -266,7 +267,7 @@ fn a_cause_keeps_what_it_takes_outside_of_lost_rows() {
             "{lost:?}: {}",
             input.gain_ns
         );
-        // lost rows are counted alike in the middle and at both ends
+        // lost rows count the same in the middle and at both ends
         let steps = lost.clone().map(|step| stall_ns(step) + 2 * MS);
         let unknown_ns: i64 = steps.sum();
         let said = found.unknown_ns;
