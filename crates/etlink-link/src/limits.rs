@@ -106,15 +106,15 @@ pub(crate) const RECORDING_MARGIN: DurationNs = DurationNs(100_000_000);
 /// stream.
 pub(crate) const LONGER_THAN_LIKE: i64 = 10;
 
-/// The same factor, for a row after which nothing runs.
+/// Factor by which a row after which nothing runs must exceed that duration to count as too long.
 pub(crate) const LONGER_THAN_RECORDING: i64 = 100;
 
-/// Minimum number of rows that a row covers on its stream to be too long, whatever similar rows
-/// take.
+/// Minimum number of rows that a row must cover on its stream to be too long, whatever similar
+/// rows take.
 pub(crate) const MANY_COVERED: usize = 3;
 
-/// The same for rows that begin inside a row: programmatic dependent launches overlap their
-/// neighbours.
+/// Minimum number of rows that begin inside a row for it to be too long: programmatic dependent
+/// launches overlap their neighbours.
 pub(crate) const MANY_BEGUN: usize = 4;
 
 /// Maximum number of rows starting before a row's end that are searched for one that it covers.

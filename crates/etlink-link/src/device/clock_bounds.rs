@@ -1,14 +1,20 @@
 //! Bounds on a device's clock from calls and rows: see [`crate::device::clock_fit`].
 //!
-//! | observed | bound |
-//! |---|---|
-//! | a row and the call that launched it | the row starts no earlier than the call |
-//! | a call that synchronises with a device | every row whose launch call had ended before has ended when it returns |
-//! | a call whose stream or event a `cuda_sync` row states | the last row before it has |
-//! | a copy that blocks, see [`waits_for_copy`] | its own row has |
-//! | a call that a full launch queue held up | it returns after the launch starts that makes room, by what a launch takes at most |
-//! | a call that synchronises with a stream that nothing states | the last row of the only stream that there is has; of several, of that to which its thread launched last: a guess |
-//! | a call that waits for an event that nothing states | the last row before the only event that its thread recorded since it last waited for one: a guess |
+//! Observations and the bounds they give:
+//!
+//! - A row and the call that launched it: the row starts no earlier than the call.
+//! - A call that synchronises with a device: it returns no earlier than the end of every row whose
+//!   launch call had ended before.
+//! - A call whose stream or event a `cuda_sync` row states: it returns no earlier than the end of
+//!   the last row before.
+//! - A copy that blocks, see [`waits_for_copy`]: it returns no earlier than the end of its own row.
+//! - A call delayed by a full launch queue: it returns after the start of the launch that makes
+//!   room, within a launch's maximum time.
+//! - A call that synchronises with an unstated stream: it returns no earlier than the end of the
+//!   last row of the device's only stream. With several streams, the one its thread last launched
+//!   to is a guess.
+//! - A call that waits for an unstated event: it returns no earlier than the end of the last row
+//!   before the only event recorded by its thread since its last wait for one. This is a guess.
 //!
 //! The synchronised device is known from the call's `cuda_sync` row, or because the call's process
 //! launches to only one device. O(rows log rows).
@@ -65,24 +71,24 @@ struct BoundFinder<'t> {
     own_device: FxHashMap<usize, i64>,
     /// Queue of each thread's last launch.
     last_queue: Vec<Option<QueueIdx>>,
-    /// Per thread.
+    /// Events recorded by each thread.
     recorded: Vec<RecordedEvents>,
-    /// Of devices with rows of one queue.
+    /// Only queue of each device whose rows are all on one queue.
     only_queue: BTreeMap<i64, QueueIdx>,
     /// Time of each device's last synchronisation.
     synchronised: FxHashMap<i64, TimeNs>,
     found: BTreeMap<i64, ClockBounds>,
 }
 
-/// The events that a thread recorded since it last waited for one.
+/// Events that a thread has recorded since it last waited for one.
 #[derive(Clone, Copy, Debug, Default)]
 struct RecordedEvents {
     count: u32,
-    /// The last row before the last of them.
+    /// Last row before the last of these events.
     row: Option<RowIdx>,
 }
 
-/// The queues of devices whose rows are all of one. O(rows).
+/// Returns the queues of devices whose rows are all on one queue. O(rows).
 fn only_queues(device: &DeviceTrace) -> BTreeMap<i64, QueueIdx> {
     let mut has_rows = vec![false; device.queues.len()];
     for queue in &device.rows.queue {
@@ -225,14 +231,15 @@ impl BoundFinder<'_> {
         }
     }
 
-    /// The queue of a thread's device, where there is one alone.
+    /// Returns the queue of a thread's device if it has only one.
     fn only_queue(&self, thread: usize) -> Option<QueueIdx> {
         let number = self.own_device.get(&thread)?;
         self.only_queue.get(number).copied()
     }
 
-    /// Adds the bound of a call that waits for a stream. It can return long before the last row of the
-    /// stream that its thread launched to last, if it waits for another: that says nothing.
+    /// Adds the bound of a call that waits for a stream. If it waits for another stream than its
+    /// thread last launched to, it may return long before that one's last row, which is no
+    /// evidence.
     fn add_stream_sync(&mut self, call: CallIdx) {
         let thread = self.device.calls.thread[call.index()].index();
         let begun = self.device.calls.start[call.index()];

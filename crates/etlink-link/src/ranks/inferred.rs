@@ -61,7 +61,7 @@ struct SequenceFit {
     /// Clock difference.
     offset_ns: i64,
     apart_ns: i64,
-    /// How many of twenty do not end together.
+    /// Number of kernels in twenty that do not end together.
     outliers: usize,
 }
 

@@ -1,27 +1,27 @@
-//! Which pairs of queries and keys an attention multiplies, by the arguments of its op.
+//! Pairs of queries and keys that an attention multiplies, by the arguments of its op.
 
 use super::values::ArgumentValues;
 
-/// Keys that the queries see. Masks that are tensors count as none.
+/// Keys visible to the queries. Masks that are tensors count as none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AttentionMask {
     /// Each query sees all keys.
     None,
     /// Query i sees the keys up to i.
     FromFirst,
-    /// The last query sees all keys, each before it one fewer.
+    /// The last query sees all keys, and each earlier one sees one fewer.
     ToLast,
 }
 
 impl AttentionMask {
-    /// Pairs among s queries and t keys; s (s + 1) / 2 of s = t that are masked.
+    /// Number of visible pairs among s queries and t keys; s (s + 1) / 2 with a mask and s = t.
     pub(super) fn pairs(self, s: u64, t: u64) -> u64 {
         let triangle = |n: u64| (u128::from(n) * (u128::from(n) + 1)) / 2;
         let rest = u128::from(s.abs_diff(t));
         let pairs = match self {
             AttentionMask::None => u128::from(s) * u128::from(t),
             AttentionMask::FromFirst if s <= t => triangle(s),
-            // queries behind the last key see all
+            // queries after the last key see all keys
             AttentionMask::FromFirst => triangle(t) + rest * u128::from(t),
             AttentionMask::ToLast if s <= t => triangle(s) + rest * u128::from(s),
             AttentionMask::ToLast => triangle(t),
@@ -30,7 +30,7 @@ impl AttentionMask {
     }
 }
 
-/// The mask that the op's flag, or number, states; none if the trace lacks it.
+/// Returns the mask that the op's flag, or number, states; none if the trace lacks it.
 pub(super) fn attention_mask(name: &str, values: ArgumentValues<'_>) -> AttentionMask {
     let known = FLAGS.iter().find(|(known, _, _)| *known == name);
     if let Some((_, argument, mask)) = known {
@@ -52,7 +52,7 @@ pub(super) fn attention_mask(name: &str, values: ArgumentValues<'_>) -> Attentio
     }
 }
 
-/// Number of `is_causal` among an op's arguments, by its name without namespace: PyTorch 2.1 to 2.15
+/// Index of `is_causal` among an op's arguments, by its name without namespace: PyTorch 2.1 to 2.15
 /// and `flash_attn` 2.6.
 const FLAGS: &[(&str, u32, AttentionMask)] = &[
     ("scaled_dot_product_attention", 5, AttentionMask::FromFirst),

@@ -1,4 +1,4 @@
-//! Convolutions: which argument of an op is its stride, and the output that follows from it.
+//! Arguments of convolutions, such as their strides, and the shape of the output.
 //!
 //! ```text
 //! forward     out = floor((in + 2 p - d (k - 1) - 1) / s) + 1
@@ -9,16 +9,16 @@
 use super::TensorShape;
 use super::values::ArgumentValues;
 
-/// Whether the convolution is transposed.
+/// Direction of a convolution: forward or transposed.
 #[derive(Clone, Copy, Debug)]
 enum Direction {
     Forward,
     Transposed,
-    /// Argument of this number says so.
+    /// The argument with this number states the direction.
     Stated(u32),
 }
 
-/// Numbers of a convolution's arguments.
+/// Argument numbers of a convolution.
 #[derive(Clone, Copy, Debug)]
 struct ConvolutionArguments {
     stride: u32,
@@ -103,8 +103,8 @@ pub(super) fn is_convolution(name: &str) -> bool {
     CONVOLUTIONS.iter().any(|(known, _)| *known == name)
 }
 
-/// The output's shape from the op's arguments; `None` if the trace lacks one of them or they
-/// contradict each other.
+/// Computes the output's shape from the op's arguments; `None` if the trace lacks one of them, or
+/// if they contradict each other.
 pub(super) fn output_dims(
     name: &str,
     input: TensorShape<'_>,
@@ -132,7 +132,7 @@ pub(super) fn output_dims(
     let dilation = optional(arguments.dilation, 1)?;
     let padding = match values.text(arguments.padding)? {
         "valid" => vec![0; count],
-        // the sum of both sides that keeps the size, which such a convolution needs a stride of 1 for
+        // padding that keeps the size; such a convolution must have stride 1
         "same" => return Some([&[*batch, *first], space].concat()),
         _ => sizes(values, arguments.padding, count)?,
     };
@@ -165,7 +165,8 @@ pub(super) fn output_dims(
     Some(dims)
 }
 
-/// A list with a number per dimension in space; a list of one number holds for all of them.
+/// Returns a list with one number per spatial dimension; a list of one number applies to all of
+/// them.
 fn sizes(values: ArgumentValues<'_>, number: u32, count: usize) -> Option<Vec<i64>> {
     let list = match values.integers(number) {
         Some(list) => list,
@@ -178,7 +179,8 @@ fn sizes(values: ArgumentValues<'_>, number: u32, count: usize) -> Option<Vec<i6
     }
 }
 
-/// Groups of a transposed convolution, whose weight has the output's channels per group.
+/// Returns the groups of a transposed convolution, whose weight has the output's channels per
+/// group.
 fn groups(values: ArgumentValues<'_>, name: &str) -> Option<u64> {
     let number = match name {
         "cudnn_convolution_transpose"

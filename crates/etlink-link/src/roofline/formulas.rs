@@ -18,15 +18,15 @@ pub enum RooflineFormula {
     Convolution,
     /// Operations of a convolution for the input's gradient, and again for the weight's.
     ConvolutionBackward,
-    /// Query `[b, h, s, d]`, key of length t, value of depth e: 2 b h s t (d + e). A mask that is a
-    /// tensor counts as none.
+    /// Query `[b, h, s, d]`, key of length t, value of depth e: 2 b h s t (d + e). Masks that are
+    /// tensors are ignored.
     Attention,
     /// The scores again, and two products for each factor: 2 b h s t (3 d + 2 e).
     AttentionBackward,
-    /// Attention whose query at place i sees the first i keys only: of its s t pairs those that are
-    /// seen, s (s + 1) / 2 if s = t. PyTorch's counter takes all pairs.
+    /// Attention in which query i sees only the first i keys. Only visible pairs count: s (s + 1) /
+    /// 2 if s = t. PyTorch's counter takes all s t pairs.
     CausalAttention,
-    /// Gradient of causal attention, by the pairs that are seen.
+    /// Gradient of causal attention, counting visible pairs.
     CausalAttentionBackward,
     /// Measured on the device: Nsight Compute, CUPTI.
     Measured,
@@ -36,8 +36,8 @@ pub enum RooflineFormula {
     Reduction,
     /// One operation per element of the largest tensor: only the bytes are known.
     Bytes,
-    /// Neither operations nor bytes are known: what the op writes, or computes, depends on arguments
-    /// that the trace lacks. The figures are of its inputs, so the least.
+    /// Unknown operations or bytes: the op's writes, or its computation, depend on arguments that
+    /// the trace lacks. The figures cover only its inputs, so they are a lower bound.
     Unknown,
     /// A copy or memset: bytes moved.
     Copy,
@@ -73,19 +73,19 @@ impl RooflineFormula {
     }
 }
 
-/// Arguments of an op, as its trace states them.
+/// Arguments of an op, as stated in its trace.
 #[derive(Clone, Copy, Debug)]
 pub struct OpArguments<'a> {
-    /// Tensors that it is given.
+    /// Tensors passed to the op.
     pub inputs: &'a TensorShapes,
-    /// Tensors that it returns; `None` if the trace does not record them, as device traces.
+    /// Tensors returned by the op; `None` if the trace does not record them, such as device traces.
     pub outputs: Option<&'a TensorShapes>,
-    /// Scalars and lists of numbers that it is given.
+    /// Scalars and lists of numbers passed to the op.
     pub values: ArgumentValues<'a>,
 }
 
-/// The work of an op. Without recorded outputs their sizes follow from inputs and values; if these do
-/// not determine them, the formula is [`RooflineFormula::Unknown`]. O(arguments).
+/// Computes the work of an op. If outputs are not recorded, their sizes are derived from inputs and
+/// values; if these are not sufficient, the formula is [`RooflineFormula::Unknown`]. O(arguments).
 pub fn work_from_shapes(name: &str, arguments: OpArguments<'_>) -> RooflineWork {
     let OpArguments {
         inputs,
@@ -96,7 +96,7 @@ pub fn work_from_shapes(name: &str, arguments: OpArguments<'_>) -> RooflineWork 
     let whole = of_pytorch
         .or_else(|| name.rsplit("::").next())
         .unwrap_or(name);
-    // `add_` works in place and does the work of `add`
+    // `add_` works in place, with the work of `add`
     let plain = whole.trim_end_matches('_');
     let is_in_place = plain != whole;
     if inputs.is_empty() || has(NOTHING, plain) {
@@ -109,14 +109,14 @@ pub fn work_from_shapes(name: &str, arguments: OpArguments<'_>) -> RooflineWork 
         None => per_element(plain, inputs, outputs),
     };
     let written = if only_writes_first(plain, is_in_place) {
-        // its first argument is among the inputs
+        // its first argument is one of the inputs
         Some(0)
     } else if let Some(outputs) = outputs {
         Some(all_bytes(outputs))
     } else if let Some((_, _, written)) = counted {
         Some(written)
     } else if of_pytorch.is_none() {
-        // other ops are given the tensors that they write
+        // other ops receive the tensors that they write as arguments
         Some(0)
     } else {
         let is_elementwise = formula == RooflineFormula::Elementwise;
@@ -135,7 +135,7 @@ pub fn work_from_shapes(name: &str, arguments: OpArguments<'_>) -> RooflineWork 
     }
 }
 
-/// The first tensor of an op that works in place.
+/// Returns the size of the first tensor, for an op that works in place.
 fn first_bytes(is_in_place: bool, inputs: &TensorShapes) -> Option<u64> {
     if is_in_place {
         inputs.argument(0).map(|tensor| tensor.bytes())
@@ -301,7 +301,7 @@ fn convolution_backward(
     outputs: Option<&TensorShapes>,
     values: ArgumentValues<'_>,
 ) -> Option<(u64, RooflineFormula, u64)> {
-    /// `output_mask`: gradients of the input, the weight and the bias.
+    /// Index of `output_mask`: gradients of the input, the weight and the bias.
     const MASK: u32 = 10;
     let (one, _) = convolution(input, weight, gradient)?;
     let mask = values.flags(MASK).filter(|mask| mask.len() == 3);
@@ -330,18 +330,19 @@ fn convolution_backward(
     ))
 }
 
-/// Order of an attention's dimensions, and what its queries see.
+/// Layout of an attention's dimensions, and the keys that its queries see.
 #[derive(Clone, Copy, Debug)]
 struct AttentionLayout {
-    /// `[b, h, s, d]`, not `[b, s, h, d]`.
+    /// True for `[b, h, s, d]`, false for `[b, s, h, d]`.
     heads_first: bool,
     backward: bool,
-    /// The scores of all pairs are a result, too.
+    /// True if the scores of all pairs are also a result.
     keeps_scores: bool,
     mask: AttentionMask,
 }
 
-/// Packed tensors without padding, `[tokens, h, d]`, do not tell the lengths: they have no work.
+/// Computes the operations of an attention; none for packed tensors without padding, `[tokens, h,
+/// d]`, which do not show the lengths.
 fn attention(
     layout: AttentionLayout,
     [query, key, value]: [TensorShape<'_>; 3],

@@ -3,8 +3,8 @@
 //! ```text
 //! op name, shapes, types ──> tensors ──> formula ──> Work of an op ──> shared by its kernels
 //! ```
-//! Formulas are those of `torch.utils.flop_counter`, but for causal attention; see [`RooflineFormula`]. O(ops + rows): what
-//! comes again with the same shapes is worked out once.
+//! Formulas follow `torch.utils.flop_counter`, except for causal attention; see
+//! [`RooflineFormula`]. O(ops + rows): repeated shapes are computed once.
 
 mod attention;
 mod convolution;
@@ -33,10 +33,10 @@ pub struct RooflineWork {
     pub formula: RooflineFormula,
 }
 
-/// Ops of one signature have the same work.
+/// Key of an op's work: ops with equal keys have equal work.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Signature<'t> {
-    /// The names are of the host trace.
+    /// True if the names belong to the host trace.
     on_host: bool,
     name: NameId,
     /// Shapes and types of inputs, then of outputs.
@@ -79,7 +79,8 @@ pub fn op_types(trace: &LinkedTrace, op: OpIdx) -> &str {
     names.get(types)
 }
 
-/// What an op's work follows from: of the host trace, which knows outputs as well, if it has the op.
+/// Returns the key of an op's work, with its names: from the host trace, which also has outputs, if
+/// it has the op.
 fn signature(trace: &LinkedTrace, op: usize) -> (&Names, Signature<'_>) {
     let ops = &trace.device.ops;
     let on_host = trace.op_host.get(op).and_then(|node| node.get());
@@ -87,7 +88,7 @@ fn signature(trace: &LinkedTrace, op: usize) -> (&Names, Signature<'_>) {
         let (nodes, node) = (&host.nodes, node.index());
         let (inputs, outputs) = (&nodes.inputs[node], &nodes.outputs[node]);
         let name = nodes.name[node];
-        // the list has ids of tensors, which no other op has: it is part of few signatures
+        // the list has ids of tensors, which no other op shares: it is part of few keys
         let values = if host.names.get(name).contains("attention") {
             std::str::from_utf8(host.span(inputs.values)).unwrap_or("")
         } else {

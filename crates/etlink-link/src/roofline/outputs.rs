@@ -1,11 +1,11 @@
-//! Bytes that an op writes, from its arguments: device traces do not record outputs.
+//! Computes the bytes that an op writes from its arguments: device traces do not record outputs.
 
 use super::values::ArgumentValues;
 use super::{TensorShape, TensorShapes};
 
 /// Size of an index or a count, bytes.
 const INDEX_BYTES: u64 = 8;
-/// Size of a truth value, bytes.
+/// Size of a boolean, bytes.
 const FLAG_BYTES: u64 = 1;
 const FLOAT_BYTES: u64 = 4;
 
@@ -19,8 +19,8 @@ const LIKE_FIRST: &[&str] = &[
     "layer_norm", "group_norm", "batch_norm",
 ];
 
-/// Bytes of the outputs of an op, by its name without namespace and trailing underscore; `None` if
-/// its arguments do not determine them. O(tensors).
+/// Returns the bytes of an op's outputs, by its name without namespace and trailing underscore;
+/// `None` if its arguments do not determine them. O(tensors).
 pub(super) fn written_bytes(
     name: &str,
     is_elementwise: bool,
@@ -32,7 +32,7 @@ pub(super) fn written_bytes(
         let bytes = lists.iter().map(|list| list_bytes(inputs, *list));
         return Some(bytes.fold(0, u64::saturating_add));
     }
-    // a gradient has the size of what it is the gradient of, which follows the output's gradient
+    // a gradient is as large as the tensor it belongs to, which follows the output's gradient
     if is_elementwise {
         return broadcast_bytes(name, inputs);
     }
@@ -81,7 +81,7 @@ pub(super) fn written_bytes(
         | "cudnn_batch_norm"
         | "miopen_batch_norm" => {
             let input = first()?;
-            // less than a hundredth of the output: not worth to know nothing of old traces
+            // less than a hundredth of the output: not worth giving up on old traces
             let statistics = norm_statistics(name, input, values).unwrap_or(0);
             Some(input.bytes().saturating_add(statistics))
         }
@@ -140,7 +140,8 @@ pub(super) fn written_bytes(
     }
 }
 
-/// Bytes read by an op that reads only the rows of a table that its indices name; `None` of others.
+/// Returns the bytes read by an op that reads only the table rows named by its indices; `None` for
+/// other ops.
 pub(super) fn partly_read_bytes(name: &str, inputs: &TensorShapes) -> Option<u64> {
     if !matches!(name, "embedding" | "gather" | "index_select") {
         return None;
@@ -174,7 +175,7 @@ pub(super) fn only_writes_first(name: &str, is_in_place: bool) -> bool {
     is_in_place && FILLS.contains(&name)
 }
 
-/// Lists of tensors that a fused or `foreach` op writes in place, by their arguments.
+/// Returns the argument numbers of the tensor lists that a fused or `foreach` op writes in place.
 fn written_lists(name: &str) -> Option<&'static [u32]> {
     match name {
         "_fused_adam" | "_fused_adamw" => Some(&[0, 2, 3, 4]),
@@ -194,7 +195,7 @@ fn all_bytes(inputs: &TensorShapes) -> u64 {
     tensors.fold(0, |sum, tensor| sum.saturating_add(tensor.bytes()))
 }
 
-/// Elements of the inputs broadcast to one shape.
+/// Number of elements of the inputs, broadcast to one shape.
 pub(super) fn broadcast_elements(inputs: &TensorShapes) -> u64 {
     let rank = inputs.iter().map(|tensor| tensor.dims.len()).max();
     let rank = rank.unwrap_or(0);
@@ -211,7 +212,7 @@ pub(super) fn broadcast_elements(inputs: &TensorShapes) -> u64 {
     product(&dims)
 }
 
-/// Size of the result of an elementwise op. Comparisons give truth values.
+/// Size of the result of an elementwise op, bytes. Comparisons return booleans.
 fn broadcast_bytes(name: &str, inputs: &TensorShapes) -> Option<u64> {
     const COMPARISONS: &[&str] = &[
         "eq",
@@ -233,7 +234,7 @@ fn broadcast_bytes(name: &str, inputs: &TensorShapes) -> Option<u64> {
         FLAG_BYTES
     } else {
         let has_floating = inputs.iter().any(|tensor| tensor.is_floating);
-        // a scalar does not widen the result of a tensor, nor an integer that of a float
+        // a scalar does not widen the result of a tensor, nor an integer the result of a float
         let wide = inputs.iter().filter(|tensor| {
             let is_scalar = tensor.dims.is_empty() && rank > 0;
             !is_scalar && (tensor.is_floating || !has_floating)
@@ -244,7 +245,8 @@ fn broadcast_bytes(name: &str, inputs: &TensorShapes) -> Option<u64> {
     Some(broadcast_elements(inputs).saturating_mul(element_bytes))
 }
 
-/// Reductions whose list of dimensions is argument 1, or argument 2 after the order of a norm.
+/// Size of the result of a reduction. Its list of dimensions is argument 1, or argument 2 after the
+/// order of a norm.
 fn reduced_bytes(name: &str, input: TensorShape<'_>, values: ArgumentValues<'_>) -> Option<u64> {
     let argument = match name {
         "norm" | "linalg_vector_norm" => 2,
@@ -274,7 +276,7 @@ fn reduced_bytes(name: &str, input: TensorShape<'_>, values: ArgumentValues<'_>)
     let size = match name {
         "argmax" | "argmin" => INDEX_BYTES,
         "all" | "any" => FLAG_BYTES,
-        // the values and their places
+        // the values and their positions
         "max" | "min" if !dims.is_empty() => input.element_bytes + INDEX_BYTES,
         "var_mean" | "std_mean" => input.element_bytes * 2,
         _ => input.element_bytes,
@@ -282,7 +284,7 @@ fn reduced_bytes(name: &str, input: TensorShape<'_>, values: ArgumentValues<'_>)
     Some(elements.saturating_mul(size))
 }
 
-/// Values and places of the largest `k` along a dimension.
+/// Size of the values and positions of the largest `k` along a dimension.
 fn top_bytes(input: TensorShape<'_>, values: ArgumentValues<'_>) -> Option<u64> {
     let kept = u64::try_from(values.integer(1)?).ok()?;
     let dim = place_of(values.integer(2)?, input.dims.len())?;
@@ -290,7 +292,8 @@ fn top_bytes(input: TensorShape<'_>, values: ArgumentValues<'_>) -> Option<u64> 
     Some(elements.saturating_mul(input.element_bytes + INDEX_BYTES))
 }
 
-/// Mean and deviation that a norm keeps for its gradient: two floats per group that it normalizes.
+/// Size of the mean and deviation that a norm keeps for its gradient: two floats per normalized
+/// group.
 fn norm_statistics(name: &str, input: TensorShape<'_>, values: ArgumentValues<'_>) -> Option<u64> {
     let groups = match name {
         "native_layer_norm" => {
@@ -302,14 +305,14 @@ fn norm_statistics(name: &str, input: TensorShape<'_>, values: ArgumentValues<'_
             let (batch, groups) = (values.integer(3)?, values.integer(6)?);
             u64::try_from(batch.checked_mul(groups)?).ok()?
         }
-        // an evaluation keeps none
+        // not kept in evaluation
         _ if values.flag(5) == Some(false) => 0,
         _ => *input.dims.get(1)?,
     };
     Some(groups.saturating_mul(2 * FLOAT_BYTES))
 }
 
-/// Gradients of a norm's weight and bias, as many as its mask asks for.
+/// Size of the gradients of a norm's weight and bias, as selected by its mask.
 fn weight_gradients(name: &str, inputs: &TensorShapes, values: ArgumentValues<'_>) -> u64 {
     let (weight, mask) = match name {
         "native_batch_norm_backward" => (2, 9),
@@ -323,7 +326,7 @@ fn weight_gradients(name: &str, inputs: &TensorShapes, values: ArgumentValues<'_
     weight.saturating_mul(asked as u64)
 }
 
-/// A loss is one number, or with reduction 0 one per element.
+/// Size of a loss: one number, or with reduction 0 one per element.
 fn loss_bytes(input: TensorShape<'_>, reduction: i64) -> Option<u64> {
     Some(if reduction == 0 {
         input.bytes()
@@ -368,7 +371,7 @@ fn pool_bytes(name: &str, input: TensorShape<'_>, values: ArgumentValues<'_>) ->
             .checked_sub(1)?;
         let mut places = room.checked_div_euclid(stride[at])? + 1;
         let has_rest = room.checked_rem_euclid(stride[at])? > 0;
-        // the last window of `ceil_mode` starts inside of the input or its padding
+        // with `ceil_mode`, the last window starts inside the input or its padding
         if ceil && has_rest && places.checked_mul(stride[at])? < size.checked_add(padding[at])? {
             places += 1;
         }
@@ -382,13 +385,14 @@ fn pool_bytes(name: &str, input: TensorShape<'_>, values: ArgumentValues<'_>) ->
     Some(elements.saturating_mul(size))
 }
 
-/// Gradients of norms, pools and losses, whose second argument is what they are the gradient of.
+/// True for gradients of norms, pools and losses, whose second argument is the tensor that they
+/// belong to.
 fn is_reduction_gradient(name: &str) -> bool {
     const GRADIENTS: &[&str] = &["norm", "pool", "loss", "batch_norm", "layer_norm"];
     GRADIENTS.iter().any(|part| name.contains(part))
 }
 
-/// The place of a dimension that may count from the end.
+/// Returns the index of a dimension that may count from the end.
 fn place_of(dim: i64, count: usize) -> Option<usize> {
     let count = i64::try_from(count).ok()?;
     let place = if dim < 0 { dim + count } else { dim };

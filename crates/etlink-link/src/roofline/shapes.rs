@@ -58,7 +58,7 @@ struct ElementType {
 pub struct TensorShapes {
     dims: Vec<u64>,
     places: Vec<DimsSpan>,
-    /// Per argument.
+    /// Element type of each argument.
     elements: Vec<ElementType>,
 }
 
@@ -127,7 +127,7 @@ impl TensorShapes {
         self.places.iter().map(|place| self.tensor(place))
     }
 
-    /// Those of one argument, which may be a list.
+    /// Iterates over the tensors of one argument, which may be a list.
     pub fn of_argument(&self, number: u32) -> impl Iterator<Item = TensorShape<'_>> {
         let places = self.places.iter();
         places
@@ -155,7 +155,7 @@ impl TensorShapes {
     }
 }
 
-/// A type as the traces write it.
+/// Parses a type as written in the traces.
 fn element_type(text: &str) -> ElementType {
     let dtype = match text.split_once("Tensor(") {
         Some((_, inner)) => inner.split(')').next(),

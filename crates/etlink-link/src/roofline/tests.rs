@@ -7,7 +7,7 @@ fn work(name: &str, shapes: &str, out_shapes: &str) -> RooflineWork {
     work_with_values(name, shapes, out_shapes, "")
 }
 
-/// Of a device trace, with its `Concrete Inputs`.
+/// Work of an op in a device trace, with its `Concrete Inputs`.
 fn device_work(name: &str, shapes: &str, values: &str) -> RooflineWork {
     work_with_values(name, shapes, "[]", values)
 }
@@ -249,10 +249,10 @@ fn bytes_are_those_of_all_tensors() {
     );
 }
 
-/// `None` of the types and empty shapes for what is no tensor, as Kineto writes them.
+/// Kineto writes empty types and shapes for arguments that are no tensors.
 const CONVOLUTION: &str = r#"["", "", "", "[2, 2]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "2"]"#;
 
-/// Outputs are those of PyTorch 2.15.0 on a CPU.
+/// Expected outputs come from PyTorch 2.15.0 on a CPU.
 #[test]
 fn outputs_of_convolutions_follow_from_their_arguments() {
     for (name, inputs, values, output) in [
@@ -309,7 +309,7 @@ fn outputs_of_convolutions_follow_from_their_arguments() {
     assert_eq!(asks("[False, True, True]") * 2, asks("[True, True, False]"));
 }
 
-/// Each output beside what the same op writes with a host trace, whose outputs are PyTorch's.
+/// Compares outputs with those of the same op with a host trace, which has PyTorch's outputs.
 #[test]
 fn outputs_without_a_host_trace_are_those_with_it() {
     for (name, inputs, values, output) in [
@@ -460,7 +460,7 @@ fn outputs_without_a_host_trace_are_those_with_it() {
     );
 }
 
-/// A causal query sees itself and what comes before it.
+/// A causal query sees itself and earlier keys.
 #[test]
 fn causal_attention_counts_the_pairs_that_are_seen() {
     let shapes = "[[2, 4, 32, 16], [2, 4, 32, 16], [2, 4, 32, 16]]";
@@ -505,7 +505,7 @@ fn causal_attention_counts_the_pairs_that_are_seen() {
         r#"["", "", "", "", "", "", "", "", "32", "32", "0.", "True", "", "", ""]"#,
     );
     assert_eq!(backward.operations, 2 * 2 * 4 * (32 * 33 / 2) * (16 * 5));
-    // fewer queries than keys, of a decoder with a cache
+    // fewer queries than keys, as in a decoder with a cache
     let longer = device_work(
         "aten::_flash_attention_forward",
         "[[1, 2, 4, 8], [1, 6, 4, 8], [1, 6, 4, 8]]",

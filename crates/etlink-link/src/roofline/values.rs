@@ -5,12 +5,12 @@
 //! device trace  ["", "[2, 2]", "[3, 3]", "False", "1"]         `Concrete Inputs`
 //! ```
 
-/// Arguments of one op by their number; the text is empty if the trace does not have them.
+/// Arguments of one op, by number; the text is empty if the trace does not have them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ArgumentValues<'t>(&'t str);
 
 impl<'t> ArgumentValues<'t> {
-    /// The arguments that a list text has.
+    /// Takes the arguments from list text.
     pub fn new(text: &'t str) -> ArgumentValues<'t> {
         let inner = text.trim().strip_prefix('[');
         ArgumentValues(inner.and_then(|text| text.strip_suffix(']')).unwrap_or(""))
@@ -26,7 +26,7 @@ impl<'t> ArgumentValues<'t> {
         self.iter().count()
     }
 
-    /// The text of argument `number` without quotes; `None` beyond the last. O(text).
+    /// Returns the text of argument `number` without quotes; `None` beyond the last. O(text).
     pub fn text(self, number: u32) -> Option<&'t str> {
         let text = self.iter().nth(number as usize)?.trim();
         let inner = text.strip_prefix('"');
@@ -34,12 +34,12 @@ impl<'t> ArgumentValues<'t> {
         Some(inner.unwrap_or(text).trim())
     }
 
-    /// A whole number.
+    /// Parses argument `number` as an integer.
     pub fn integer(self, number: u32) -> Option<i64> {
         self.text(number)?.parse().ok()
     }
 
-    /// True or false, as Python or JSON writes it.
+    /// Parses argument `number` as a boolean, as written by Python or JSON.
     pub fn flag(self, number: u32) -> Option<bool> {
         match self.text(number)? {
             "True" | "true" => Some(true),
@@ -48,12 +48,12 @@ impl<'t> ArgumentValues<'t> {
         }
     }
 
-    /// A list of whole numbers.
+    /// Parses argument `number` as a list of integers.
     pub fn integers(self, number: u32) -> Option<Vec<i64>> {
         list_of(self.text(number)?, |item| item.parse().ok())
     }
 
-    /// A list of truth values.
+    /// Parses argument `number` as a list of booleans.
     pub fn flags(self, number: u32) -> Option<Vec<bool>> {
         list_of(self.text(number)?, |item| match item {
             "True" | "true" => Some(true),
@@ -62,7 +62,8 @@ impl<'t> ArgumentValues<'t> {
         })
     }
 
-    /// The arguments' texts: a comma inside of brackets or quotes ends none.
+    /// Iterates over the arguments' texts: commas inside brackets or quotes do not separate
+    /// arguments.
     fn iter(self) -> impl Iterator<Item = &'t str> {
         let mut rest = if self.0.is_empty() {
             None

@@ -1,9 +1,9 @@
 //! Finds launches whose rows are missing, and the time that is unknown because of them.
 //!
-//! Launches in order are a list of losses and rows. A stretch of it is unknown if more than
-//! 1 / [`LOST_PART`] of its launches lack their row: these are the maximal scoring parts of the list
-//! (Ruzzo and Tompa 1999) where a loss counts `LOST_PART - 1` and a row -1. None goes on over more than
-//! [`MAX_BETWEEN_LOST`] rows, however many were lost before them. O(calls + rows).
+//! Launches in order form a list of losses and rows. A part of it is unknown if more than 1 /
+//! [`LOST_PART`] of its launches lack their row: these are the maximal scoring parts of the list
+//! (Ruzzo and Tompa 1999) if a loss counts `LOST_PART - 1` and a row -1. No part extends over more
+//! than [`MAX_BETWEEN_LOST`] rows, however many were lost before them. O(calls + rows).
 
 use super::launches::{Launch, LaunchCalls, LaunchKind};
 use crate::device::call_end;
@@ -193,10 +193,10 @@ fn unknown_time(
     }
 }
 
-/// The stretches of launches of which too many lack their row, ascending.
+/// Returns the ranges of launches of which too many lack their row, ascending.
 fn lossy_stretches(judged: &[LaunchRows]) -> Vec<Range<usize>> {
     let mut stretches = vec![];
-    // Between pieces there are so many rows that losses on both sides are two stretches.
+    // Pieces are separated by so many rows that losses on both sides belong to different ranges.
     let mut piece: Option<Range<usize>> = None;
     let mut between = 0i64;
     let mut end_piece = |piece: Range<usize>| {

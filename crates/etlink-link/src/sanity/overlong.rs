@@ -1,13 +1,13 @@
 //! Finds rows with a wrong end: they continue over rows that had to wait for them.
 //!
-//! A row of a stream begins when the one before it has ended. With programmatic dependent launch it
-//! may begin earlier, but not end earlier. So a row over others that begin and end inside of it, and
-//! that were launched by other calls, did not last that long. It has to last much longer than its
-//! like as well, or lie over many, or many begin inside of it: what is a stream is the recorder's word.
-//! A row behind which nothing runs is wrong if it ends long after a call that waited for its device.
+//! A row of a stream begins when its predecessor has ended. With programmatic dependent launch it
+//! may begin earlier, but not end earlier. So a row that covers others, launched by other calls,
+//! did not last that long. To be reported, it must also be much longer than similar rows, cover
+//! many, or have many begin inside: the recorder decides what it calls a stream. A row after which
+//! nothing runs is wrong if it ends long after a call that waited for its device.
 //!
-//! Where most rows last too long, their like do too. So what is usual is looked up again when those
-//! that lie over many are cut off.
+//! If most rows are overlong, so are similar rows. So the usual durations are computed again after
+//! the rows that cover many are truncated.
 
 use super::launches::LaunchCalls;
 use crate::device::calls::{self, Does};
@@ -160,7 +160,7 @@ struct UsualDurations {
     of_name: BTreeMap<NameId, DurationNs>,
     /// Upper quartile of all rows' durations.
     of_most: DurationNs,
-    /// Rows are known that last too long, and these are as if they had not.
+    /// True if overlong rows were found, and count with their truncated durations.
     are_cut: bool,
 }
 

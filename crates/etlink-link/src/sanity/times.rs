@@ -4,9 +4,9 @@ use super::rows_where;
 use crate::limits::{EARLY_START, LEAST_NO_LENGTH, NO_LENGTH_PART, NO_ROUNDING, ROUNDING};
 use etlink_model::{AnomalyKind, DeviceTrace, DurationNs, RowIdx, RowKind, TimeNs};
 
-/// Rows whose start and duration are 0, and kernels that take no time where rounding does not explain
-/// it: others of their name take long, or times have nanoseconds, or too many kernels take none.
-/// O(rows log rows).
+/// Returns rows with start and duration 0, and kernels of duration 0 that rounding does not
+/// explain: others of their name are long, times have nanoseconds, or too many kernels have
+/// duration 0. O(rows log rows).
 pub(super) fn rows_without_time(device: &DeviceTrace) -> Vec<RowIdx> {
     let rows = &device.rows;
     let is_instant = |row: usize| rows.duration[row] == DurationNs::ZERO;

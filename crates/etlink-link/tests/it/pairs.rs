@@ -242,7 +242,7 @@ fn something_waits_for_each_collective_of_the_reducer() {
     assert_eq!(collectives, 24);
 }
 
-/// Outputs that follow from inputs and values next to those that the host trace records.
+/// Compares outputs derived from inputs and values with those recorded in the host trace.
 #[test]
 fn work_without_the_host_trace_is_the_work_with_it() {
     let mut differing = BTreeMap::new();
@@ -264,7 +264,7 @@ fn work_without_the_host_trace_is_the_work_with_it() {
             }
             known += 1;
             if alone.formula == RooflineFormula::Bytes {
-                // nominal: one per element of the largest tensor that is recorded
+                // nominal: one per element of the largest recorded tensor
                 alone.operations = with_host[op].operations;
             }
             if alone != with_host[op] {

@@ -107,7 +107,7 @@ fn rows_that_all_last_too_long_are_cut_off() {
 
 #[test]
 fn kernels_of_no_length_are_left_out_where_rounding_does_not_explain_them() {
-    // a name of which all rows take no time; all rows; a few in times of nanoseconds
+    // a name whose rows all have length 0; all rows; a few, in times with nanoseconds
     let places: [fn(usize) -> bool; 3] = [|row| row % 2 == 1, |_| true, |row| row == 7];
     for (is_lost, nanoseconds) in places.into_iter().zip([0, 0, 250]) {
         let mut trace = device(&two_steps("cudaLaunchKernel", 40, 1_000 * MS));

@@ -242,7 +242,7 @@ fn calls_that_wait_for_a_stream_or_an_event_align_the_clock() {
 
 #[test]
 fn a_wait_that_the_clock_contradicts_stays_if_the_call_can_wait_for_nothing_else() {
-    // An event that nobody is seen to record does not align a clock.
+    // An event without a visible record does not align a clock.
     for (call, ahead, edge, corrected) in [
         ("cudaEventSynchronize", 5_000, true, 0),
         ("cudaEventSynchronize", 20_000, false, 0),

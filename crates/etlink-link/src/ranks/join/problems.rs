@@ -16,7 +16,7 @@ const EXAMPLES: usize = 5;
 pub enum JoinProblemKind {
     /// Some traces lack the communication.
     Missing,
-    /// It comes before or after all that traces here recorded.
+    /// The communication comes before or after everything recorded in the traces.
     Outside,
     /// Some traces have the launch, but lost the device row.
     RowLost,
