@@ -234,8 +234,8 @@ pub(crate) const LEAST_FOR_DRIFT: usize = 18;
 /// many traces.
 pub(crate) const DRIFT_MATTERS: DurationNs = DurationNs(1_000);
 
-/// When a graph launch's rows are aligned with a capture's launches, one in this many on either
-/// side may be left over.
+/// Maximum share, one in this many, of a graph launch's rows and of a capture's launches that may
+/// be left over when they are aligned.
 pub(crate) const LEFT_OVER: usize = 10;
 
 /// True if, within clock tolerance, an interval that ends at `end` can be the cause of an event at

@@ -41,7 +41,7 @@ pub struct StragglerStats {
     /// Waits of others in collectives in which it arrived last, caused by its own waits for other
     /// ranks, ns. They are charged to those ranks.
     pub handed_on_ns: i64,
-    /// Its own waits for others, ns.
+    /// Waits of the rank for others, ns.
     pub waited_ns: i64,
 }
 
