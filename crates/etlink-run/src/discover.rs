@@ -1,12 +1,13 @@
-//! Which files of a folder are the traces of which rank.
+//! Assigns the files of a folder to ranks.
 //!
-//! Names in use: `torch_et_<r>`, `pytorch_et_<r>`, `host_<r>`, `kineto_trace_<r>`, `kineto_<r>`,
-//! `device_<r>`, `rank<r>_trace`, `rank-<r>`, `*.pt.trace`, with `.json`, `.gz`, `.zst`. Names tell
-//! which files belong together. What a name does not tell is read from the file's beginning: its
-//! kind, and the rank in `distributedInfo`; then from the manifest that `etlink record` wrote.
-//! Where names and traces say different ranks, the traces count if they fit together (local ranks
-//! in names), else the names (copies of one rank's trace). Which process recorded a file, and when,
-//! decides between two ranks and two recordings of one (`recorded`).
+//! Known names: `torch_et_<r>`, `pytorch_et_<r>`, `host_<r>`, `kineto_trace_<r>`, `kineto_<r>`,
+//! `device_<r>`, `rank<r>_trace`, `rank-<r>`, `*.pt.trace`, with `.json`, `.gz`, `.zst`. Names
+//! determine which files belong together. Facts missing in a name are read from the beginning of
+//! the file (its kind, and the rank in `distributedInfo`), and then from the manifest of `etlink
+//! record`. If names and traces state different ranks, the traces have precedence if they are
+//! consistent (local ranks in names). Otherwise the names do (copies of one rank's trace). The
+//! recording process and time of a file distinguish two ranks from two recordings of one rank
+//! (`recorded`).
 
 mod candidate;
 mod cycles;
@@ -44,19 +45,19 @@ use std::path::{Path, PathBuf};
 use twins::without_packed_twins;
 use unexported::{Unexported, note_reports};
 
-/// Finds the runs in `root` and its subfolders, in order of their paths. A subfolder or a file that
-/// cannot be read is noted.
+/// Finds the runs in `root` and its subfolders, in order of their paths. Unreadable subfolders and
+/// files become notes.
 ///
 /// # Errors
-/// `root` cannot be read, or files in it are being replaced.
+/// Fails if `root` cannot be read, or files in it are being replaced.
 pub fn discover(root: &Path) -> Result<Vec<RunFiles>, RunError> {
     let mut found = search_folders(root)?;
     note_unreadable(&mut found.runs, &found.unreadable);
     Ok(found.runs)
 }
 
-/// The folder that a cycle's traces lie in, for a path that is no folder but is named like a cycle
-/// of one: `job/cycle2`, `job/DECODE`.
+/// Returns the folder that contains a cycle's traces, for a path that is not a folder but has the
+/// name of a cycle in one: `job/cycle2`, `job/DECODE`.
 pub fn cycle_folder(path: &Path) -> Option<&Path> {
     let name = path.file_name()?.to_str()?;
     let parent = match path.parent()? {
@@ -74,17 +75,18 @@ pub fn states_rank(path: &Path) -> bool {
     Inside::of_file(path).is_some_and(|inside| inside.rank.is_some())
 }
 
-/// Why subfolders of `root`, in which there may be traces, and files that may be some cannot be read.
+/// Returns the errors of unreadable subfolders of `root` that may contain traces, and of unreadable
+/// files that may be traces.
 ///
 /// # Errors
-/// As those of [`discover`].
+/// Fails like [`discover`].
 pub fn unreadable_paths(root: &Path) -> Result<Vec<FileError>, RunError> {
     Ok(search_folders(root)?.unreadable)
 }
 
-/// Has the first run say which subfolders and files cannot be read.
+/// Adds notes on unreadable subfolders and files to the first run.
 pub fn note_unreadable(runs: &mut [RunFiles], unreadable: &[FileError]) {
-    // what cannot be read belongs to no run: the first one says it, once
+    // unreadable files belong to no run, so the first run has the notes, once
     let Some(first) = runs.first_mut() else {
         return;
     };
@@ -92,25 +94,24 @@ pub fn note_unreadable(runs: &mut [RunFiles], unreadable: &[FileError]) {
     first.notes.extend(unreadable.iter().map(unreadable_note));
 }
 
-/// What a folder and its subfolders have.
+/// Files found in a folder and its subfolders.
 pub(crate) struct FoundFiles {
-    /// The runs, by folder.
+    /// Runs, by folder.
     pub(crate) runs: Vec<RunFiles>,
-    /// Dumps of the flight recorder that lie beside no traces, by folder.
+    /// Dumps of the flight recorder that are not next to traces, by folder.
     pub(crate) dumps: Vec<FlightFolder>,
-    /// Why subfolders, and files that may be traces, cannot be read.
+    /// Errors of unreadable subfolders, and of unreadable files that may be traces.
     pub(crate) unreadable: Vec<FileError>,
-    /// Recordings of Nsight Systems that cannot be read; the first run notes them.
+    /// Unreadable recordings of Nsight Systems; the first run has notes on them.
     pub(crate) unexported: Unexported,
 }
 
-/// Whether a folder is the one that file systems make for what they find again, which only root may
-/// read.
+/// Returns true if a folder is a file system's `lost+found`, which only root may read.
 pub(crate) fn is_lost_and_found(folder: &Path) -> bool {
     folder.file_name().is_some_and(|name| name == "lost+found")
 }
 
-/// The runs, and what cannot be read.
+/// Finds the runs in `root` and its subfolders, and everything unreadable.
 pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
     let mut folders = vec![PathBuf::new()];
     let mut runs = vec![];
@@ -118,13 +119,13 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
     let mut all_dumps = vec![];
     let mut unexported = Unexported::default();
     let mut strays = StrayMeasurements::default();
-    // a list, not recursion: nobody bounds how deep folders lie
+    // a list instead of recursion: the depth of folders is unlimited
     while let Some(folder) = folders.pop() {
         let place = root.join(&folder);
         let entries = match storage::list(&place).with_path(FileAction::ReadFolder, &place) {
             Ok(entries) => entries,
             Err(_) if is_lost_and_found(&folder) => continue,
-            // a subfolder may be somebody else's; the root is what was asked for
+            // a subfolder may belong to another user, but the root was requested
             Err(error) if !folder.as_os_str().is_empty() => {
                 unreadable.push(error);
                 continue;
@@ -136,20 +137,20 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
         let mut dumps = DumpNames::default();
         for entry in entries {
             let path = entry.path.clone();
-            // links to folders are not followed: they can go in circles
+            // skips links to folders, which may form cycles
             if entry.is_folder {
                 if !is_work_folder(&path)? {
                     folders.push(folder.join(entry.name()));
                 }
             } else if !entry.may_be_file() {
-                // a pipe without a writer would be waited for forever
+                // a pipe without a writer would block forever
             } else if is_trace_name(&path)
                 || is_measured(&path)
                 || is_recorded_perfetto(&path, &mut unreadable)
             {
                 files.push(path);
             } else if dumps.add(&path, &mut unreadable) {
-                // which of these are dumps is settled when all names are known
+                // the dumps among these are determined once all names are known
             } else if path.extension().is_some_and(|ending| ending == "et") {
                 written.push(file_name(&path));
             } else if is_nsys_table(&path) {
@@ -167,7 +168,7 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
             strays.add(&sorted);
         }
         let (mut found, dumps) = (sorted.runs, sorted.dumps);
-        // where there are other traces, their run names the reports
+        // next to other traces, their run has notes on the reports
         if is_empty {
             unexported.add_reports(reports);
         }
@@ -193,7 +194,7 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
             }
         }
     }
-    // the system lists folders in any order, and outputs must not depend on that
+    // the order of a listing is arbitrary, and outputs must not depend on it
     runs.sort_by(|a, b| a.folder.cmp(&b.folder));
     all_dumps.sort_by(|a: &FlightFolder, b| a.folder.cmp(&b.folder));
     let mut all_dumps = dumps::join_node_folders(all_dumps);
@@ -211,16 +212,16 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
     })
 }
 
-/// Sorts out traces that are given one by one. One that cannot be read is noted.
+/// Assigns explicitly given traces to ranks. An unreadable one becomes a note.
 ///
 /// # Errors
-/// None is left because one cannot be read.
+/// Fails if no trace is left because one cannot be read.
 pub fn sort_out_files(mut files: Vec<PathBuf>) -> Result<Vec<RunFiles>, RunError> {
     files.sort();
     let (files, twins) = without_twins(files);
     let place = files.first().and_then(|file| file.parent());
     let place = place.unwrap_or(Path::new("")).to_owned();
-    // Who names files means them to be one run.
+    // Explicitly named files are meant to be one run.
     let mut unreadable = vec![];
     let mut runs = sort_out(&place, PathBuf::new(), files, false, &mut unreadable).runs;
     if let Some(run) = runs.first_mut() {
@@ -228,7 +229,8 @@ pub fn sort_out_files(mut files: Vec<PathBuf>) -> Result<Vec<RunFiles>, RunError
     }
     for run in &mut runs {
         unique_labels(&mut run.ranks);
-        // in a folder anything may lie; who names a file wants to know that it is not used
+        // folders contain all kinds of files, but an explicitly named file should not be ignored
+        // silently
         run.notes.append(&mut run.unused);
     }
     runs.retain(|run| !run.ranks.is_empty());
@@ -240,7 +242,7 @@ pub fn sort_out_files(mut files: Vec<PathBuf>) -> Result<Vec<RunFiles>, RunError
     Ok(runs)
 }
 
-/// Files of which none is the same as another.
+/// Drops duplicate files: compressed copies, and traces generated from a profile.
 fn without_twins(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<String>) {
     let (files, mut notes) = without_packed_twins(files);
     let (files, drawn) = without_drawn_profiles(files);
@@ -248,13 +250,13 @@ fn without_twins(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<String>) {
     (files, notes)
 }
 
-/// XLA's profiler draws trace JSON of each profile beside it (`<host>.xplane.pb`,
-/// `<host>.trace.json.gz`, `perfetto_trace.json.gz`): the profile says more.
+/// Drops trace JSON that XLA's profiler generates next to each profile (`<host>.xplane.pb`,
+/// `<host>.trace.json.gz`, `perfetto_trace.json.gz`): the profile contains more.
 fn without_drawn_profiles(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<String>) {
     let mut drawn = BTreeSet::new();
     for file in &files {
         let name = file_name(file);
-        // an empty or cut one cannot stand for what was drawn of it
+        // an empty or truncated profile does not replace the generated trace
         let host = name.strip_suffix(PROFILE_ENDING);
         if is_profile(file)
             && let Some(host) = host
@@ -273,12 +275,12 @@ fn without_drawn_profiles(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<String>) {
     (files, twins.iter().map(note).collect())
 }
 
-/// Whether a file begins as a profile of XLA does.
+/// Returns true if a file begins like an XLA profile.
 fn is_profile(path: &Path) -> bool {
     open_noting(path, &mut vec![]).is_some_and(|input| input.kind == InputKind::XlaSpace)
 }
 
-/// Written graphs beside traces.
+/// Returns a note on written graphs that are ignored next to traces.
 fn passed_by(mut written: Vec<String>) -> Option<String> {
     written.sort();
     let first = written.first()?;
@@ -291,13 +293,13 @@ fn passed_by(mut written: Vec<String>) -> Option<String> {
     })
 }
 
-/// No two outputs bear one name: a label that occurs again gets a number.
+/// Makes labels unique by appending numbers, so that no two outputs have the same name.
 fn unique_labels(ranks: &mut [RankFiles]) {
     let mut used = BTreeSet::new();
     for found in ranks {
         let label = found.label.clone();
         let mut number = 1;
-        // in a loop: `x-2` may be the name of another file
+        // in a loop, because `x-2` may be the name of another file
         while !used.insert(found.label.clone()) {
             number += 1;
             found.label = format!("{label}-{number}");
@@ -305,25 +307,27 @@ fn unique_labels(ranks: &mut [RankFiles]) {
     }
 }
 
-/// How names of traces end, packed or not. What a file is, its content says.
-// rocprofv3 ends the names of its databases so, whatever they are called.
+/// Endings of traces' names, before the ending of a compression. The content determines the kind of
+/// a file.
+// rocprofv3 always gives its databases this ending, regardless of the chosen name.
 const TRACE_ENDINGS: [&str; 4] = [".json", ".sqlite", "_results.db", PROFILE_ENDING];
 
-/// How names of XLA's profiles end.
+/// Ending of XLA profiles' names.
 const PROFILE_ENDING: &str = ".xplane.pb";
 
 fn is_trace_name(path: &Path) -> bool {
-    // in small letters: copies from other systems end in .JSON
+    // lower case, because copies from other systems end in .JSON
     let name = file_name(path).to_lowercase();
     let plain = name.strip_suffix(".gz").or(name.strip_suffix(".zst"));
     let plain = plain.unwrap_or(&name);
     TRACE_ENDINGS.iter().any(|ending| plain.ends_with(ending)) || is_nsys_report(path)
 }
 
-/// A device trace: its file, and which of the processes in it.
+/// Place of a device trace: its file, and the process in it.
 type DevicePlace = (PathBuf, Option<i64>);
 
-/// Whether a file is named as what is measured beside traces: tables, workload cards, lines of JSON.
+/// Returns true if a file has the name of a measurement: a table, a workload card, or lines of
+/// JSON.
 fn is_measured(path: &Path) -> bool {
     let name = file_name(path).to_lowercase();
     [".csv", ".csv.gz", ".csv.zst", ".jsonl", ".yaml", ".yml"]
@@ -331,8 +335,8 @@ fn is_measured(path: &Path) -> bool {
         .any(|ending| name.ends_with(ending))
 }
 
-/// Whether a file is a recording of PyTorch in Perfetto's format. The others that end so are views of
-/// recordings, which lie beside them.
+/// Returns true if a file is a PyTorch recording in Perfetto's format. Other files with these
+/// endings are views, next to their recordings.
 fn is_recorded_perfetto(path: &Path, unreadable: &mut Vec<FileError>) -> bool {
     let name = file_name(path).to_lowercase();
     let may_be = [".pftrace", ".pftrace.gz", ".pftrace.zst"]
@@ -343,24 +347,24 @@ fn is_recorded_perfetto(path: &Path, unreadable: &mut Vec<FileError>) -> bool {
             .is_some_and(|input| input.kind == InputKind::KinetoTrace && !input.is_read_back)
 }
 
-/// What is settled of the traces of a folder before they are put together.
+/// Facts about the traces of a folder that are known before pairing.
 struct FolderFacts {
-    /// The manifest of the recording.
+    /// Manifest of the recording.
     listed: Option<RunManifest>,
-    /// How many ranks the traces say the run has.
+    /// Number of ranks in the run, as stated by the traces.
     world_size: Option<i64>,
-    /// What each trace says of itself.
+    /// Facts from the beginning of each trace.
     inside: BTreeMap<DevicePlace, Inside>,
 }
 
-/// What is in a folder, sorted out.
+/// The files of a folder, assigned to runs.
 struct SortedFolder {
-    /// The runs: one, or one for each cycle of its recording where these are wanted. A run without
-    /// ranks has notes alone.
+    /// Runs of the folder: one, or one per cycle of its recording if cycles are requested. A run
+    /// without ranks only has notes.
     runs: Vec<RunFiles>,
     /// Dumps of the flight recorder.
     dumps: Vec<FlightFile>,
-    /// Metrics of kernels that lie beside no traces.
+    /// Metrics of kernels that are not next to traces.
     metrics: Vec<TraceCandidate>,
 }
 
@@ -370,7 +374,7 @@ impl SortedFolder {
     }
 }
 
-/// Sorts out the files of a folder.
+/// Assigns the files of a folder to runs and ranks.
 fn sort_out(
     place: &Path,
     folder: PathBuf,
@@ -379,7 +383,7 @@ fn sort_out(
     unreadable: &mut Vec<FileError>,
 ) -> SortedFolder {
     let mut run = RunFiles::empty(folder);
-    // a folder without traces must not take the manifest of the one above it for its own
+    // a folder without traces must not use the manifest of its parent
     let listed = if files.is_empty() {
         Ok(None)
     } else {
@@ -415,7 +419,7 @@ fn sort_out(
     }
     refuse_copies(&mut candidates, &mut run.notes);
     separate_processes(&mut candidates, &mut run.notes);
-    // for a note alone: which traces are of one run is settled when they are joined
+    // only for a note: the join determines which traces are of one run
     let world_size = candidates
         .iter()
         .find_map(|candidate| candidate.inside.world_size);
@@ -442,7 +446,7 @@ fn sort_out(
                 });
                 continue;
             }
-            // Other tables and settings lie in such folders, and nobody takes them for traces.
+            // Such folders also contain other tables and settings, which are no traces.
             InputKind::Unknown if is_measured(&candidate.path) => continue,
             InputKind::Unknown => {
                 others.unknown.push(file_name(&candidate.path));
@@ -469,7 +473,7 @@ fn sort_out(
         inside,
     };
     let split = split_cycles(&by_rank).filter(|split| {
-        // A subfolder of that name would be another run of it.
+        // A subfolder of that name would be another run with the same name.
         let cycles = split.cycles.iter();
         let mut names = cycles.map(|cycle| place.join(&cycle.name));
         wants_cycles && loose.is_empty() && !names.any(|name| storage::exists(&name))
@@ -497,7 +501,7 @@ fn sort_out(
             RunFiles::empty(PathBuf::new())
         };
         own.folder = run.folder.join(&cycle.name);
-        // The manifest knows one device trace of each rank.
+        // The manifest lists one device trace per rank.
         fill_run(&mut own, cycle.ranks, vec![], None, &facts);
         dumps::pair_dumps(&mut own, &dumps);
         runs.push(own);
@@ -520,17 +524,17 @@ fn sort_out(
     }
 }
 
-/// Names of files that are no recordings, and lie where recordings do.
+/// Names of files other than recordings, next to recordings.
 #[derive(Default)]
 struct OtherFiles {
-    /// Of no kind that is known, as files are whose begin is damaged.
+    /// Files of unknown kind, such as those with a damaged beginning.
     unknown: Vec<String>,
-    /// Merged JSON.
+    /// Merged JSON files.
     merged: Vec<String>,
 }
 
 impl OtherFiles {
-    /// Has a run say what lies beside it. `lacking`: what a damaged file may be.
+    /// Adds notes on these files to a run. `lacking`: missing traces that a damaged file may be.
     fn note(self, run: &mut RunFiles, lacking: Option<LackingTraces>) {
         Self::note_unknown(self.unknown, run, lacking);
         Self::note_merged(&self.merged, run);
@@ -538,7 +542,7 @@ impl OtherFiles {
 
     fn note_unknown(unknown: Vec<String>, run: &mut RunFiles, lacking: Option<LackingTraces>) {
         let what = InputKind::Unknown.describe();
-        // settings and scripts lie in such folders as well
+        // such folders also contain settings and scripts
         let is_named_so = |name: &str| name.contains("trace") || name.contains("kineto");
         let (traces, others): (Vec<String>, Vec<String>) = unknown
             .into_iter()
@@ -584,16 +588,16 @@ impl OtherFiles {
     }
 }
 
-/// Traces that are not there, and that damaged files may be.
+/// Missing traces, which damaged files may be.
 enum LackingTraces {
-    /// The device traces of these ranks, which have a host trace alone.
+    /// The device traces of these ranks, which only have a host trace.
     Devices(Vec<String>),
-    /// A cycle has no trace of a rank of which another one has.
+    /// A trace of a rank in a cycle, if another cycle has one of that rank.
     OfCycles,
 }
 
 impl LackingTraces {
-    /// `None` where all are there.
+    /// Returns the missing traces of a run; `None` if it has all.
     fn of_run(run: &RunFiles) -> Option<LackingTraces> {
         let lacks_device = |rank: &&RankFiles| rank.host.is_some() && rank.device.is_none();
         let lacking = run.ranks.iter().filter(lacks_device);
@@ -601,19 +605,19 @@ impl LackingTraces {
         (!lacking.is_empty()).then_some(LackingTraces::Devices(lacking))
     }
 
-    /// The same of the cycles of one folder.
+    /// Returns the missing traces of the cycles in one folder; `None` if they have all.
     fn of_cycles(cycles: &[RunFiles]) -> Option<LackingTraces> {
         let ranks = |run: &RunFiles| -> BTreeSet<Option<i64>> {
             run.ranks.iter().map(|found| found.rank).collect()
         };
         let mut pairs = cycles.windows(2);
         let are_unequal = pairs.any(|pair| ranks(&pair[0]) != ranks(&pair[1]));
-        // a rank of which no cycle has a device trace lacks it in the first one as well
+        // a rank without any device trace lacks it in the first cycle as well
         let of_first = cycles.first().and_then(LackingTraces::of_run);
         of_first.or(are_unequal.then_some(LackingTraces::OfCycles))
     }
 
-    /// What so many files may be.
+    /// Describes what `files` damaged files may be.
     fn describe(&self, files: usize) -> String {
         match (self, files) {
             (LackingTraces::OfCycles, 1) => "a trace that one of the cycles lacks".to_owned(),
@@ -643,7 +647,7 @@ fn fill_run(
         let host = pick_file(rank, "host", hosts, &mut loose, &mut run.notes);
         let has_devices = !devices.is_empty();
         let device = pick_file(rank, "device", devices, &mut loose, &mut run.notes);
-        // both can be loose by now, where several files claim the rank
+        // both may be loose, if several files claim the rank
         if host.is_some() || device.is_some() {
             let known = device.as_ref().or(host.as_ref());
             run.ranks.push(RankFiles {
@@ -675,7 +679,7 @@ fn fill_run(
     }
 }
 
-/// The one file of a rank and kind; the others become files of their own name.
+/// Picks the only file of a rank and kind; the others become files with their own names.
 fn pick_file(
     rank: i64,
     kind: &str,
@@ -683,7 +687,7 @@ fn pick_file(
     loose: &mut Vec<TraceCandidate>,
     notes: &mut Vec<String>,
 ) -> Option<TraceCandidate> {
-    // `kineto_trace_0.json` beside `kineto_trace_0.run1.json`: the exact name is the rank's
+    // the exact name `kineto_trace_0.json` has precedence over `kineto_trace_0.run1.json`
     if all.len() > 1 && all.iter().filter(|candidate| !candidate.variant).count() == 1 {
         let (variants, exact): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|candidate| candidate.variant);
@@ -708,7 +712,8 @@ fn pick_file(
     all.pop()
 }
 
-/// A rank that two recorders have recorded has the trace that says more: Kineto's knows the ops.
+/// Keeps only Kineto's traces of a rank that several recorders have recorded, because they include
+/// the ops.
 fn prefer_kineto(rank: i64, all: &mut Vec<TraceCandidate>, notes: &mut Vec<String>) {
     let is_kineto = |candidate: &TraceCandidate| candidate.kind == InputKind::KinetoTrace;
     let kineto = all.iter().filter(|candidate| is_kineto(candidate)).count();
@@ -775,8 +780,8 @@ fn pair_by_process(
     Some(note)
 }
 
-/// Where names and traces say different ranks: takes those of the traces if these are of one run
-/// and each of another rank, else those of the names. Gives what to say of it.
+/// Resolves contradictions between the ranks in names and traces. Takes the ranks of the traces if
+/// these are of one run and distinct, and otherwise the ranks of the names. Returns a note.
 fn settle_ranks(ranks: &mut [RankFiles], inside: &BTreeMap<DevicePlace, Inside>) -> Option<String> {
     let said = |found: &RankFiles| {
         found
@@ -807,7 +812,7 @@ fn settle_ranks(ranks: &mut [RankFiles], inside: &BTreeMap<DevicePlace, Inside>)
         .iter()
         .filter_map(|found| said(found).world_size)
         .collect();
-    // traces that state two sizes are of two runs: then none of their ranks is believed
+    // traces that state two sizes are of two runs, so none of their ranks is used
     let world = if worlds.len() < 2 {
         worlds.first().copied().unwrap_or(i64::MAX)
     } else {
@@ -819,7 +824,7 @@ fn settle_ranks(ranks: &mut [RankFiles], inside: &BTreeMap<DevicePlace, Inside>)
         .flatten()
         .filter(|rank| (0..world).contains(rank))
         .collect();
-    // two traces of one rank are a copy, and only the names tell the copies apart
+    // two traces of one rank are copies, which only their names distinguish
     if distinct.len() < ranks.len() {
         return Some(format!(
             "{which}), and what they say does not fit together: the names count"
@@ -835,13 +840,13 @@ fn settle_ranks(ranks: &mut [RankFiles], inside: &BTreeMap<DevicePlace, Inside>)
     Some(format!("{which}): the traces count, which fit together"))
 }
 
-/// Files that no rank has: a single host and device trace belong together, others stand alone.
+/// Assigns files without a rank: pairs a single host and device trace, and leaves others alone.
 fn adopt_loose(run: &mut RunFiles, loose: Vec<TraceCandidate>) {
     let (hosts, devices): (Vec<_>, Vec<_>) = loose
         .into_iter()
         .partition(|candidate| candidate.kind == InputKind::HostTrace);
     let lonely = |found: &&mut RankFiles| found.host.is_none() || found.device.is_none();
-    // with one of each kind there is only one way to pair them; with more every way is a guess
+    // with one file of each kind, the pair is certain; with more, it would be a guess
     let (one_host, one_device) = (hosts.len() == 1, devices.len() == 1);
     let alone = run.ranks.is_empty();
     let paired = run.ranks.iter().filter(|found| found.device.is_some());
@@ -855,7 +860,7 @@ fn adopt_loose(run: &mut RunFiles, loose: Vec<TraceCandidate>) {
         one_host,
         one_device,
     ) {
-        // the one rank that lacks a part gets the only file that is left
+        // the only rank that lacks a part gets the only remaining file
         (Ok([found]), true, false) if found.host.is_none() && devices.is_empty() => {
             found.host = Some(hosts[0].path.clone());
             found.told_by = RankRule::OnlyLeft;
@@ -864,7 +869,7 @@ fn adopt_loose(run: &mut RunFiles, loose: Vec<TraceCandidate>) {
             (found.device, found.process) = (Some(devices[0].path.clone()), devices[0].process);
             found.told_by = RankRule::OnlyLeft;
         }
-        // no rank, or several, lack a part: these two are a pair of their own
+        // no rank, or several, lack a part: these two files are a separate pair
         (Err(_), true, true) => run.ranks.push(RankFiles {
             rank: hosts[0].rank.or(devices[0].rank),
             told_by: RankRule::OnlyPair,

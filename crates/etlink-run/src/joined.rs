@@ -1,4 +1,4 @@
-//! The ranks of one run, joined: which collectives are the same, and how their clocks differ.
+//! Joined ranks of a run: matched collectives, and differences of clocks.
 
 mod coverage;
 
@@ -13,17 +13,17 @@ use etlink_link::ranks::{
 use etlink_model::GlobalRank;
 use std::collections::BTreeMap;
 
-/// The ranks of one run, joined. All lists by rank are in the order of [`JoinedRun::summaries`].
+/// Joined ranks of a run. All lists by rank are in the order of [`JoinedRun::summaries`].
 #[derive(Clone, Debug)]
 pub struct JoinedRun {
-    /// What each rank has in common with others.
+    /// Summary of each rank.
     pub summaries: Vec<RankSummary>,
-    /// Collectives and messages that were matched over the ranks, and process groups.
+    /// Matched collectives and messages of the ranks, and process groups.
     pub matches: RunJoin,
-    /// The ranks' clocks against the first rank's; empty where times are not aligned.
+    /// Clocks of the ranks relative to the first rank; empty if times are not aligned.
     pub clocks: Vec<RankClock>,
-    /// Ranks that number their steps higher than the first rank, by so much; in
-    /// [`JoinedRun::summaries`] they have the first rank's numbers.
+    /// Ranks whose step numbers exceed the first rank's, with the difference. In
+    /// [`JoinedRun::summaries`], they have the first rank's numbers.
     pub shifted_steps: Vec<(GlobalRank, i64)>,
 }
 
@@ -39,7 +39,7 @@ impl JoinedRun {
     /// The same by what is recorded of collectives alone, and with each rank's own numbers of steps.
     pub(crate) fn as_recorded(summaries: Vec<RankSummary>, align: bool) -> JoinedRun {
         let matches = join_ranks(&summaries);
-        // by collectives, so only after these were matched
+        // clocks are aligned by matched collectives
         let clocks = if align {
             align_clocks(&summaries, &matches)
         } else {
@@ -53,8 +53,7 @@ impl JoinedRun {
         }
     }
 
-    /// Notes on ranks whose traces are of one run by what they state, but not by what they have in
-    /// common.
+    /// Returns notes on ranks that state the same run, but do not match each other.
     pub fn match_notes(&self) -> Vec<String> {
         let mut notes = self.stranger_notes();
         notes.extend(JoinCoverage::of_run(self).note(self));
@@ -68,8 +67,8 @@ impl JoinedRun {
         notes
     }
 
-    /// Whether each rank, by place, lacks a collective or message that others have with it, or its
-    /// device row, or has only its call where others have the transfer.
+    /// Returns for each rank, by place: true if it lacks a collective or message that others have
+    /// with it, or its device row, or has only the call while others have the transfer.
     pub fn lacks_matches(&self) -> Vec<bool> {
         let ranks = self.summaries.iter().map(|summary| summary.rank);
         let places: BTreeMap<GlobalRank, usize> = ranks.zip(0..).collect();
@@ -97,46 +96,46 @@ impl JoinedRun {
         lacks
     }
 
-    /// Notes on ranks of which nothing fits the others.
+    /// Returns notes on ranks without any match.
     fn stranger_notes(&self) -> Vec<String> {
         let strangers = self.matches.ranks_without_match(self.summaries.len());
         let ranks = strangers.into_iter().map(|at| &self.summaries[at.index()]);
         ranks.map(|summary| stranger_note(summary.rank)).collect()
     }
 
-    /// A rank's clock against the first rank's, by the rank's place.
+    /// Returns the clock of a rank relative to the first rank, by the rank's place.
     pub fn clock(&self, place: usize) -> RankClock {
-        // times are not aligned: each rank has its own clock
+        // without alignment, each rank has its own clock
         self.clocks.get(place).copied().unwrap_or_default()
     }
 
-    /// Who came late to collectives, a record per rank.
+    /// Returns late arrivals at collectives, one record per rank.
     pub fn straggler_stats(&self) -> Vec<StragglerStats> {
         straggler_stats(&self.summaries, &self.matches, &self.clocks)
     }
 
-    /// Who came late in each step.
+    /// Returns late arrivals per step.
     pub fn step_stragglers(&self) -> Vec<StepStragglers> {
         step_stragglers(&self.summaries, &self.matches, &self.clocks)
     }
 
-    /// Each collective and message, by time.
+    /// Returns each collective and message, by time.
     pub fn collective_skews(&self) -> Vec<CollectiveSkew> {
         collective_skews(&self.summaries, &self.matches, &self.clocks)
     }
 }
 
-/// What is said of a rank whose communication is none of the others'.
+/// Returns the note on a rank whose communications match no other rank's.
 pub fn stranger_note(rank: GlobalRank) -> String {
     format!(
         "nothing that rank {rank} communicates fits the others: its trace is probably of another run"
     )
 }
 
-/// Why figures of who came late may be wrong: clocks of which nothing is known, and those for
-/// which no offset fits.
+/// Returns notes on clocks that may distort figures of late arrivals: unknown clocks, and clocks
+/// for which no offset fits.
 ///
-/// `is_written`: times are those of written graphs, which may have been aligned before.
+/// `is_written`: times are from written graphs, which may already be aligned.
 pub fn clock_notes(clocks: &[RankClock], is_written: bool) -> Vec<String> {
     let mut notes = vec![];
     let unknown: Vec<GlobalRank> = clocks
@@ -168,7 +167,7 @@ pub fn clock_notes(clocks: &[RankClock], is_written: bool) -> Vec<String> {
             first_ranks(&unchecked)
         ));
     }
-    // each by itself: how far the nearest offset misses differs
+    // one note each, because the distance of the nearest offset differs
     for clock in clocks.iter().filter(|clock| clock.contradicted) {
         let missed = match clock.uncertainty_ns {
             Some(missed) => format!(" (the nearest misses one by {})", text::time(missed)),

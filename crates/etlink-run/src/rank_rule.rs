@@ -1,35 +1,35 @@
-//! By what files are known to be a rank's, in words: notes of `-v` say it of each rank.
+//! Rules that assign files to ranks, described in words for the notes of `-v`.
 
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-/// By what the rank of traces is known.
+/// Rule that determined the rank of traces.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RankRule {
-    /// Nothing tells it.
+    /// The rank is unknown.
     #[default]
     Unknown,
-    /// A name like those of this layout.
+    /// The file's name, which follows this layout.
     Name(Cow<'static, str>),
-    /// The traces say it themselves; names like those of this layout do not.
+    /// The trace's content; names in this layout do not contain the rank.
     Content(Option<Cow<'static, str>>),
-    /// The manifest of the recording.
+    /// The recording's manifest.
     Manifest,
-    /// What a report says of its processes.
+    /// The processes listed in a report.
     Processes(Cow<'static, str>),
-    /// The name of the folder that they lie in.
+    /// The name of the traces' folder.
     Folder,
     /// Local ranks in names, of nodes that follow each other.
     Nodes,
-    /// There is one host trace and one device trace.
+    /// The folder has only one host trace and one device trace.
     OnlyPair,
-    /// The rank lacks a host or a device trace, and one such file is left.
+    /// The rank lacks a host or a device trace, and only one such file is left.
     OnlyLeft,
 }
 
-/// Names of tools in lower case, which end in the rank or have it behind a word.
+/// Layouts of tools' file names, in lower case, which end in the rank or have it after a word.
 static NAME_LAYOUTS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     let layouts = [
         (r"-tp-\d", "SGLang's names, `<time>-TP-N`"),
@@ -56,7 +56,7 @@ static NAME_LAYOUTS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
 });
 
 impl RankRule {
-    /// That of a name with a rank.
+    /// Returns the rule for a name that contains a rank.
     pub(crate) fn of_name(stem: &str) -> RankRule {
         let lower = stem.to_lowercase();
         let mut known = NAME_LAYOUTS.iter();
@@ -69,13 +69,13 @@ impl RankRule {
         RankRule::Name(layout.into())
     }
 
-    /// That of a trace which says its rank, and whose name does not.
+    /// Returns the rule for a trace that states its rank, while its name does not.
     pub(crate) fn of_content(stem: &str) -> RankRule {
         let is_tensorboard = stem.ends_with(".pt.trace");
         RankRule::Content(is_tensorboard.then(|| "<worker>.<time>.pt.trace".into()))
     }
 
-    /// The rule in words, behind "by".
+    /// Describes the rule, as the words after "by".
     pub(crate) fn describe(&self) -> String {
         match self {
             RankRule::Unknown => "the name of its file, as nothing tells its rank".to_owned(),
@@ -97,19 +97,19 @@ impl RankRule {
     }
 }
 
-/// Folders that are parts of one run.
+/// Layout of folders that are parts of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FolderLayout {
     /// Host traces in one folder, device traces in another.
     Sides,
-    /// One rank in each folder.
+    /// One rank per folder.
     Ranks,
-    /// A folder for each node of a job.
+    /// One folder per node of a job.
     Nodes,
 }
 
 impl FolderLayout {
-    /// Whose it is, in words.
+    /// Describes the layout and the tools that use it.
     pub(crate) fn describe(self) -> &'static str {
         match self {
             FolderLayout::Sides => {

@@ -1,8 +1,9 @@
-//! A run: the ranks whose traces, or whose written graphs, belong together.
+//! Runs: ranks whose traces or written graphs belong together.
 //!
-//! [`RunSet::open`] finds the ranks of a source, and how much memory each takes.
-//! [`RunSet::map_ranks`] works on them in parallel within the memory budget, with the results in
-//! the order of the ranks. What comes out is selected by [`Members`] and joined by [`JoinedRun`].
+//! [`RunSet::open`] finds the ranks of a source, and estimates the memory of each.
+//! [`RunSet::map_ranks`] processes them in parallel within the memory budget, with the results in
+//! the order of the ranks. [`Members`] selects the results of each run, and [`JoinedRun`] joins
+//! them.
 
 use crate::Progress;
 use crate::cancel::Cancellation;
@@ -43,41 +44,41 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Ranks that a note looks for: one more than it names.
+/// Number of ranks to search for a note: one more than it names.
 const MOST_NAMED: usize = 9;
 
-/// More threads than this never help, and a mistyped number shall not start thousands.
+/// Maximum number of threads. More never help, and a typing error must not start thousands.
 const MAX_THREADS: usize = 64;
 
-/// Where the traces of a run are.
+/// Source of the traces of one or more runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunSource {
-    /// A folder; each folder in it that has traces is a run. Without traces: the graphs that
-    /// `merge` wrote into it, a run per prefix.
+    /// A folder, in which each folder with traces is a run. Without traces, its runs are the graphs
+    /// written by `merge`, one run per prefix.
     Folder(PathBuf),
-    /// One file: a device trace or a written graph; `-` is standard input.
+    /// A single device trace or written graph; `-` is standard input.
     File(PathBuf),
-    /// Traces of the ranks of one run, sorted out as those of a folder.
+    /// Traces of the ranks of one run, assigned to ranks like those in a folder.
     Files(Vec<PathBuf>),
     /// The traces of one rank.
     Rank(RankTraces),
 }
 
-/// The traces of one rank; one of them can be `-`, standard input.
+/// Traces of one rank, one of which can be `-`, standard input.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RankTraces {
     /// Host trace.
     pub host: Option<PathBuf>,
     /// Device trace.
     pub device: PathBuf,
-    /// Device trace of the time when its graphs were captured.
+    /// Device trace recorded while the rank's graphs were captured.
     pub capture: Option<PathBuf>,
-    /// What was measured beside it: metrics of kernels, latencies of requests, a workload card.
+    /// Measurements next to the traces: metrics of kernels, latencies of requests, a workload card.
     pub measurements: Vec<PathBuf>,
 }
 
 impl RankTraces {
-    /// All that are there.
+    /// Returns the paths of all given traces.
     pub fn paths(&self) -> impl Iterator<Item = &PathBuf> {
         let host = self.host.iter();
         host.chain([&self.device]).chain(&self.capture)
@@ -85,20 +86,20 @@ impl RankTraces {
 }
 
 impl RunSource {
-    /// A folder if `path` is one, or a cycle in it (`job/cycle2`), else a file; the ranks of a report
-    /// of several processes.
+    /// Returns a folder if `path` is a folder or a cycle in one (`job/cycle2`), the ranks of a
+    /// report with several processes, or else a file.
     pub fn from_path(path: &Path) -> RunSource {
         if is_url(path)
             && let Err(error) = storage::file_data(path)
             && !is_absence(&error)
         {
-            // what opens it says why it cannot be had
+            // opening it will report the reason
             return RunSource::File(path.to_owned());
         }
         if is_folder(path) || discover::cycle_folder(path).is_some() {
             RunSource::Folder(path.to_owned())
         } else if database_processes(path).is_ok_and(|processes| processes.len() > 1) {
-            // each of them is a rank
+            // each process is a rank
             RunSource::Files(vec![path.to_owned()])
         } else {
             RunSource::File(path.to_owned())
@@ -115,10 +116,10 @@ impl RunSource {
         }
     }
 
-    /// What is named by a path, and perhaps a host trace and measurements beside it.
+    /// Returns the source for a path, with an optional host trace and measurements.
     ///
     /// # Errors
-    /// Files beside it are given, and the path is a folder.
+    /// Fails if the path is a folder and further files are given.
     pub fn from_path_and_files(
         path: &Path,
         host: Option<&Path>,
@@ -131,7 +132,7 @@ impl RunSource {
             return Err(RunError::OneTraceOption);
         }
         if host.is_none() && database_processes(path)?.len() > 1 {
-            // as in a folder, where the name of a file says which rank was measured
+            // as in a folder, the name of a file states the measured rank
             let mut files = measurements.to_vec();
             files.push(path.to_owned());
             return Ok(RunSource::Files(files));
@@ -144,9 +145,9 @@ impl RunSource {
         }))
     }
 
-    /// Refuses options that do not apply to it.
+    /// Refuses options that do not apply to this source.
     fn check_options(&self, options: &RunOptions) -> Result<(), RunError> {
-        // an option that does nothing would leave somebody with all ranks, or with the wrong number
+        // an ignored option would process all ranks, or use a wrong rank number
         if self.is_one_rank() {
             if options.ranks.is_some() {
                 return Err(RunError::RanksOfFile {
@@ -159,7 +160,7 @@ impl RunSource {
         Ok(())
     }
 
-    /// The folder or the files, for messages.
+    /// Returns the folder or the files, for messages.
     pub fn name(&self) -> String {
         match self {
             RunSource::Folder(path) | RunSource::File(path) => input::display_name(path),
@@ -177,53 +178,53 @@ impl RunSource {
         }
     }
 
-    /// Whether it is one rank by definition, not a folder that may have only one.
+    /// Returns true if the source is a single rank by definition, unlike a folder with one rank.
     pub fn is_one_rank(&self) -> bool {
         matches!(self, RunSource::File(_) | RunSource::Rank(_))
     }
 }
 
-/// How the ranks of a run are read and linked.
+/// Options for reading and linking the ranks of a run.
 #[derive(Clone)]
 pub struct RunOptions {
-    /// Threads to use; results do not depend on it. 0: all cores.
+    /// Number of threads; results do not depend on it. 0: all cores.
     pub threads: usize,
-    /// Memory to stay within, bytes; `None`: what the system can give.
+    /// Memory limit, bytes; `None` for the memory that the system can provide.
     pub memory: Option<u64>,
-    /// Rank of a single trace that does not name its rank.
+    /// Rank of a single trace that does not state its rank.
     pub rank: Option<i64>,
-    /// Which ranks to take; `None`: all.
+    /// Ranks to use; `None` for all.
     pub ranks: Option<RankSelection>,
-    /// Which part of these ranks to work on.
+    /// Shard of these ranks to process.
     pub shard: Shard,
-    /// Which part of a report is done here; its shard counts. `None`: all of it.
+    /// Phase of a report to run, whose shard takes precedence; `None` for the whole report.
     pub phase: Option<ReportPhase>,
-    /// The folder in which the phases of a merge keep what they have found; `None`: that of `phase`,
-    /// if there is one.
+    /// Folder for the files that the phases of a merge exchange; `None` for the folder of `phase`,
+    /// if any.
     pub listing: Option<PathBuf>,
-    /// Which dependencies through tensors become edges.
+    /// Kinds of dependencies through tensors that become edges.
     pub tensor_deps: TensorEdges,
-    /// What to read that no graph needs.
+    /// Events to read beyond the needs of a graph.
     pub keep: KeepEvents,
-    /// What is done with each rank, which decides what memory it takes.
+    /// Work on each rank, which determines its memory.
     pub work: RankOperation,
-    /// What steps are called; `None`: names that are known tell them.
+    /// Pattern for the names of steps; `None` for the known names.
     pub steps_by: Option<StepPattern>,
-    /// Which part of each trace is read; `None`: all.
+    /// Part of each trace to read; `None` for all.
     pub slice: Option<TraceSlice>,
-    /// Refuse damaged traces, and pairs of two runs.
+    /// True to refuse damaged traces, and pairs of two runs.
     pub strict: bool,
-    /// Link traces that do not seem to belong together, and take them into the run.
+    /// True to link traces that seem not to belong together, and to include them in the run.
     pub allow_mismatch: bool,
-    /// Take all times by the first rank's clock.
+    /// True to align all times to the first rank's clock.
     pub align: bool,
-    /// Refuse written graphs: only traces have what is wanted.
+    /// True to refuse written graphs, because only traces have the required data.
     pub traces_only: bool,
-    /// Parsed traces of earlier runs; `None`: all are parsed.
+    /// Cache of parsed traces; `None` to parse all.
     pub cache: Option<ReadCache>,
-    /// Where progress is reported to.
+    /// Receiver of progress.
     pub progress: Progress,
-    /// Checked before each rank, and while its files are read.
+    /// Flag that is checked before each rank, and while its files are read.
     pub cancellation: Cancellation,
 }
 
@@ -254,7 +255,7 @@ impl Default for RunOptions {
 }
 
 impl RunOptions {
-    /// Where phases hand to each other what they have.
+    /// Returns the folder for the files that phases exchange.
     fn phase_folder(&self) -> Option<&Path> {
         let phase = self.phase.as_ref().map(|phase| &phase.folder);
         self.listing.as_ref().or(phase).map(PathBuf::as_path)
@@ -276,7 +277,7 @@ impl RunOptions {
         })
     }
 
-    /// What to say of ranks that were asked for and are not in a run whose files all name theirs.
+    /// Returns a note on requested ranks that a run lacks, if all its files state their ranks.
     fn missing_note(&self, run: &RunFiles) -> Option<String> {
         let asked = self.ranks.as_ref()?;
         let known: Option<BTreeSet<i64>> = run.ranks.iter().map(|files| files.rank).collect();
@@ -284,7 +285,7 @@ impl RunOptions {
         let asked = asked.iter().map(i64::from);
         let mut missing: Vec<i64> = vec![];
         for rank in asked.filter(|rank| !known.contains(rank)) {
-            // a range can be long, and a note names the first few
+            // a range can be long, but a note names only the first few
             if missing.len() == MOST_NAMED {
                 break;
             }
@@ -318,9 +319,9 @@ impl RunOptions {
         (!absent.is_empty()).then(|| format!("no trace of rank {ranks}"))
     }
 
-    /// Whether a rank is among those that were asked for, if any were.
+    /// Returns true if a rank is requested, or if all ranks are.
     pub(crate) fn is_asked(&self, rank: Option<i64>) -> bool {
-        // nobody asked, so all are wanted
+        // without a selection, all ranks are requested
         let Some(ranks) = &self.ranks else {
             return true;
         };
@@ -329,34 +330,34 @@ impl RunOptions {
     }
 }
 
-/// The runs of a source, and how much memory their ranks take.
+/// The runs of a source, and the estimated memory of their ranks.
 pub struct RunSet {
-    /// Where they were found.
+    /// Source of the runs.
     pub source: RunSource,
-    /// How their ranks are read and linked.
+    /// Options for reading and linking.
     pub options: RunOptions,
-    /// Each run, by its folder.
+    /// Runs, in the order of their folders.
     pub runs: Vec<RunFiles>,
-    /// Of its folder, where that is worked on in phases.
+    /// State of the source folder, if phases are used.
     pub(crate) state: FolderState,
-    /// Per rank, its run and its place there.
+    /// Run of each rank, and the rank's place in it.
     pub ranks: Vec<(usize, usize)>,
-    /// The same for the ranks of all shards.
+    /// Like `ranks`, for the ranks of all shards.
     pub listed: Vec<(usize, usize)>,
     needs: Vec<RankMemory>,
     gate: Arc<MemoryGate>,
     budget: MemoryBudget,
     threads: usize,
-    /// Threads for each rank.
+    /// Number of threads per rank.
     pub threads_each: usize,
 }
 
 impl RunSet {
-    /// Finds the runs of a source; refuses what does not fit into memory.
+    /// Finds the runs of a source, and refuses ranks that do not fit into memory.
     ///
     /// # Errors
-    /// There are no traces, a folder cannot be read, or a rank alone takes more memory than there
-    /// is.
+    /// Fails if there are no traces, a folder cannot be read, or a rank alone takes more memory
+    /// than available.
     pub fn open(source: RunSource, options: RunOptions) -> Result<RunSet, RunError> {
         source.check_options(&options)?;
         let (RunSource::Folder(folder), Some(phases)) = (&source, options.phase_folder()) else {
@@ -370,10 +371,10 @@ impl RunSet {
         Ok(RunSet { state, ..set })
     }
 
-    /// The ranks of merged JSON in a folder, whatever else lies there.
+    /// Creates a set of a folder's ranks with merged JSON, ignoring its other files.
     ///
     /// # Errors
-    /// A rank alone takes more memory than there is.
+    /// Fails if a rank alone takes more memory than available.
     pub(crate) fn of_merged(folder: &Path, set: &GraphSet) -> Result<RunSet, RunError> {
         let run = RunFiles::written(folder, set, false).into_traces();
         let source = RunSource::Folder(folder.to_owned());
@@ -401,7 +402,7 @@ impl RunSet {
         let mut listed = vec![];
         for (at, run) in runs.iter().enumerate() {
             for (place, files) in run.ranks.iter().enumerate() {
-                // one that does not name its rank is asked when it is read
+                // the rank of other files is only known after reading
                 if files.rank.is_none() || options.is_asked(files.rank) {
                     listed.push((at, place));
                 }
@@ -415,11 +416,11 @@ impl RunSet {
             .iter()
             .map(|&(run, place)| rank_memory(&runs[run], place, ranks.len(), &options))
             .collect();
-        // before anything is read: a rank that does not fit fails now, not after the others
+        // before anything is read, so that a rank that does not fit fails immediately
         let budget = MemoryBudget::new(options.memory.map(ByteSize), threads);
         budget.check(&needs)?;
         let gate = Arc::new(budget.gate(&needs));
-        // threads that cannot have a rank of their own help with another's
+        // threads without a rank of their own help with another rank
         let in_parallel = gate.at_once(threads);
         let threads_each = budget.threads_each(ranks.len(), in_parallel);
         Ok(RunSet {
@@ -437,34 +438,34 @@ impl RunSet {
         })
     }
 
-    /// How many ranks there are, of all runs.
+    /// Returns the number of ranks, of all runs.
     pub fn len(&self) -> usize {
         self.ranks.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no ranks.
     pub fn is_empty(&self) -> bool {
         self.ranks.is_empty()
     }
 
-    /// How many there are in all shards.
+    /// Returns the number of ranks in all shards.
     pub fn whole_len(&self) -> usize {
         self.listed.len()
     }
 
-    /// Where what was found in the folder is kept for other shards, if it is.
+    /// Returns the path of the stored listing of the folder, if it is shared with other shards.
     pub fn listing(&self) -> Option<PathBuf> {
         self.options.phase_folder().map(RunListing::path)
     }
 
-    /// Whether only a part of the ranks of a report is worked on here.
+    /// Returns true if this is only a shard of a report.
     pub fn is_shard(&self) -> bool {
         let phase = self.options.phase.as_ref();
         phase.is_some_and(ReportPhase::is_shard)
     }
 
-    /// Has all ranks from now on, each with what it is counted with while it is read: shards have
-    /// looked at their files.
+    /// Switches to the ranks of all shards, with their estimated memory while reading, in bytes, as
+    /// determined by the shards.
     pub(crate) fn take_all(&mut self, bytes: Vec<u64>) {
         debug_assert_eq!(bytes.len(), self.listed.len(), "one for each rank");
         self.options.shard = Shard::WHOLE;
@@ -475,23 +476,23 @@ impl RunSet {
         self.threads_each = self.budget.threads_each(self.needs.len(), in_parallel);
     }
 
-    /// What jobs with these needs wait at.
+    /// Creates a gate for jobs with these needs.
     pub(crate) fn gate_for(&self, needs: Vec<u64>) -> MemoryGate {
         let needs: Vec<RankMemory> = needs.into_iter().map(RankMemory::counted).collect();
         self.budget.gate(&needs)
     }
 
-    /// All ranks.
+    /// Returns all ranks.
     pub fn entries(&self) -> impl Iterator<Item = RankEntry<'_>> {
         (0..self.len()).map(|index| self.entry(index))
     }
 
-    /// One rank.
+    /// Returns one rank.
     pub fn entry(&self, index: usize) -> RankEntry<'_> {
         RankEntry { set: self, index }
     }
 
-    /// Whether all ranks that are joined with others can stay in memory at once.
+    /// Returns true if all ranks that are joined with others fit into memory together.
     pub fn all_fit(&self) -> bool {
         let mut joined: u64 = 0;
         for (index, need) in self.needs.iter().enumerate() {
@@ -503,16 +504,16 @@ impl RunSet {
         joined <= self.budget.for_ranks()
     }
 
-    /// Does `job` for every rank, as many at once as fit into memory. Results are in the order of
-    /// the ranks.
+    /// Calls `job` for every rank, as many at a time as fit into memory. Results are in the order
+    /// of the ranks.
     pub fn map_ranks<T: Send>(&self, job: impl Fn(RankEntry<'_>) -> T + Sync) -> Vec<T> {
         in_budget(&self.gate, self.threads, |index| job(self.entry(index)))
     }
 
-    /// The same where each job returns how many bytes of it stay until all ranks are done.
+    /// Like `map_ranks`, for jobs that also return the bytes kept until all ranks are done.
     ///
     /// # Errors
-    /// What stays does not fit into memory.
+    /// Fails if the kept results do not fit into memory.
     pub fn map_ranks_retaining<T: Send>(
         &self,
         job: impl Fn(RankEntry<'_>) -> (T, u64) + Sync,
@@ -521,10 +522,10 @@ impl RunSet {
         self.keeping_results(|threads| keeping(&self.gate, threads, job))
     }
 
-    /// What `work` keeps in so much room, by so many threads.
+    /// Calls `work` with the number of threads, and converts its error.
     ///
     /// # Errors
-    /// It does not fit.
+    /// Fails if the kept results do not fit into memory.
     pub(crate) fn keeping_results<T>(
         &self,
         work: impl FnOnce(usize) -> Result<Vec<T>, KeptTooMuch>,
@@ -533,7 +534,7 @@ impl RunSet {
         results.map_err(|kept| self.too_large(self.len(), kept.needed))
     }
 
-    /// What is kept of so many ranks takes more memory than there is.
+    /// Creates the error for results of `ranks` ranks that take more memory than available.
     fn too_large(&self, ranks: usize, kept: u64) -> RunError {
         RunError::RanksTooLarge {
             source_name: self.source_name(),
@@ -543,10 +544,10 @@ impl RunSet {
         }
     }
 
-    /// Whether so many bytes of ranks that are joined fit into memory.
+    /// Checks that `bytes` of joined ranks fit into memory.
     ///
     /// # Errors
-    /// They do not.
+    /// Fails if they do not.
     pub(crate) fn check_joined(&self, ranks: usize, bytes: u64) -> Result<(), RunError> {
         if bytes <= self.budget.limit().bytes {
             Ok(())
@@ -555,18 +556,18 @@ impl RunSet {
         }
     }
 
-    /// Sorts what was made of the ranks, in their order, into their runs, and selects the members
-    /// of each. `None`: the rank was not asked for.
+    /// Sorts the results of the ranks, given in their order, into their runs, and selects the
+    /// members of each run. `None` is the result of a rank that was not requested.
     ///
     /// # Errors
-    /// Ranks were asked for, and there is none of them; or of no trace of the only run its rank is sure,
-    /// as several claim one.
+    /// Fails if none of the requested ranks exists, or if no trace of the only run has a certain
+    /// rank, because several traces claim one.
     pub fn collect_runs<T>(
         &self,
         results: Vec<Option<Result<RankResult<T>, RunError>>>,
         needs_rank: bool,
     ) -> Result<Vec<RunResults<T>>, RunError> {
-        // without a wish an empty result is one: files of ranks without a trace do nothing
+        // without a selection, an empty result is valid: ranks without a trace do nothing
         if self.options.ranks.is_some() && results.iter().all(Option::is_none) {
             return Err(RunError::NoRankAsked);
         }
@@ -575,7 +576,7 @@ impl RunSet {
             needs_rank,
         };
         let mut by_run: Vec<Vec<RankResult<T>>> = vec![];
-        // by index, not by what comes: a run of which nothing could be read has results too
+        // by index: a run without any readable trace also has results
         by_run.resize_with(self.runs.len(), Vec::new);
         let mut failed: Vec<Vec<(String, RunError)>> = vec![];
         failed.resize_with(self.runs.len(), Vec::new);
@@ -592,7 +593,8 @@ impl RunSet {
         }
         let mut all = vec![];
         for (index, (ranks, failed)) in by_run.into_iter().zip(failed).enumerate() {
-            // traces of several runs would be added up as one; who names files wants these together
+            // traces of several runs would be combined; explicitly named files are meant to be one
+            // run
             let is_folder = matches!(self.source, RunSource::Folder(_));
             let is_unsure = !ranks.is_empty() && ranks.iter().all(|rank| rank.summary.is_none());
             let unsure = if is_folder && is_unsure {
@@ -615,7 +617,7 @@ impl RunSet {
                 members: Members::select(ranks, rule),
                 failed,
             };
-            // a rank that was not asked for is not missing
+            // a rank that was not requested is not missing
             let absent = &mut results.members.absent;
             absent.retain(|rank| self.options.is_asked(Some(rank.0)));
             all.push(results);
@@ -623,7 +625,7 @@ impl RunSet {
         Ok(all)
     }
 
-    /// What to say where of no trace of a run its rank is sure, as several claim one.
+    /// Creates the error for a run in which no trace has a certain rank, because several claim one.
     fn unsure_ranks(&self, run: usize) -> Option<RunError> {
         let (rank, files) = self.runs[run].rivals()?;
         let [one, other, ..] = &files[..] else {
@@ -638,16 +640,16 @@ impl RunSet {
         })
     }
 
-    /// Links all ranks and joins those of each run, a result for each of [`RunSet::runs`].
+    /// Links all ranks and joins each run. Returns one result for each of [`RunSet::runs`].
     ///
     /// # Errors
-    /// No rank of the run could be linked: the first error.
+    /// Returns the first error of a run if none of its ranks could be linked.
     pub fn join(&self) -> Vec<Result<JoinedMembers, RunError>> {
         let ranks = self.map_ranks(|rank| Some(summarize_rank(rank)));
         let runs = match self.collect_runs(ranks, true) {
             Ok(runs) => runs,
             Err(error @ RunError::UnsureRanks { .. }) => return vec![Err(error)],
-            // the only other error there is, and it is the same for all
+            // the only other error, which applies to all runs
             Err(_) => {
                 let runs = self.runs.iter();
                 return runs.map(|_| Err(RunError::NoRankAsked)).collect();
@@ -656,7 +658,7 @@ impl RunSet {
         let mut joined = vec![];
         for mut run in runs {
             let failed = run.failed.len();
-            // of what was read in vain the error says more than an empty join
+            // the error of unreadable traces is more useful than an empty join
             if run.members.ranks.is_empty() && failed > 0 {
                 let errors = run.failed.into_iter().map(|(_, error)| error);
                 joined.push(Err(RunError::no_trace_taken(errors.collect())));
@@ -684,10 +686,10 @@ impl RunSet {
         notes
     }
 
-    /// The files of the only run.
+    /// Returns the files of the only run.
     ///
     /// # Errors
-    /// There are several runs, and the error names two.
+    /// Fails if there are several runs, of which the error names two.
     pub fn only_run(&self) -> Result<&RunFiles, RunError> {
         match &self.runs[..] {
             [files] => Ok(files),
@@ -695,7 +697,7 @@ impl RunSet {
         }
     }
 
-    /// What a run is called in messages: its folder, or the names of its written graphs.
+    /// Returns the name of a run in messages: its folder, or the pattern of its written graphs.
     pub fn run_title(&self, run: usize) -> String {
         let run = &self.runs[run];
         if let Some(prefix) = &run.prefix {
@@ -703,7 +705,7 @@ impl RunSet {
             return format!("{}.*.{ending}", prefix.display());
         }
         match &self.source {
-            // an empty name joined would end with a slash
+            // joining an empty name would add a slash at the end
             RunSource::Folder(folder) if !run.folder.as_os_str().is_empty() => {
                 folder.join(&run.folder).display().to_string()
             }
@@ -711,17 +713,17 @@ impl RunSet {
         }
     }
 
-    /// What a run is called beside others; empty where it is the only one of a folder.
+    /// Returns the name of a run among others; empty if it is the only run of a folder.
     pub fn run_name(&self, run: usize) -> String {
         let folder = &self.runs[run].folder;
         match folder.as_os_str().is_empty() {
-            // a folder with traces of its own, and others below
+            // a folder with traces of its own, and other runs below it
             true if self.runs.len() > 1 => self.source_name(),
             _ => folder.display().to_string(),
         }
     }
 
-    /// What to say where one run is wanted, and there are several: it names two of them.
+    /// Creates the error for several runs instead of one, which names two of them.
     fn several_runs(&self) -> RunError {
         let [first, second, ..] = &self.runs[..] else {
             debug_assert!(false, "one run is no reason to complain");
@@ -736,7 +738,7 @@ impl RunSet {
             };
         }
         let folder = Path::new(&source_name);
-        // what is given has all runs in it: only one without others can be
+        // a folder includes the runs below it, so only runs without others can be given alone
         let has_others = |run: &RunFiles| {
             let mut others = self.runs.iter().filter(|other| other.folder != run.folder);
             others.any(|other| other.folder.starts_with(&run.folder))
@@ -763,7 +765,7 @@ impl RunSet {
         }
     }
 
-    /// The folder or file, for messages.
+    /// Returns the folder or the files, for messages.
     pub fn source_name(&self) -> String {
         self.source.name()
     }
@@ -772,75 +774,75 @@ impl RunSet {
 /// One rank of a [`RunSet`].
 #[derive(Clone, Copy)]
 pub struct RankEntry<'s> {
-    /// The set that it is in.
+    /// Set that contains the rank.
     pub set: &'s RunSet,
-    /// Its place there.
+    /// Place of the rank in the set.
     pub index: usize,
 }
 
 impl<'s> RankEntry<'s> {
-    /// Its run.
+    /// Returns the run of the rank.
     pub fn run(self) -> &'s RunFiles {
         &self.set.runs[self.set.ranks[self.index].0]
     }
 
-    /// Its place among the ranks of all shards.
+    /// Returns the place of the rank among all shards.
     pub fn place(self) -> usize {
         let shard = self.set.options.shard;
         shard.index() as usize + self.index * shard.count() as usize
     }
 
-    /// Its files.
+    /// Returns the files of the rank.
     pub fn files(self) -> &'s RankFiles {
         let (run, place) = self.set.ranks[self.index];
         &self.set.runs[run].ranks[place]
     }
 
-    /// Its number, or the name of its file where ranks do not tell files apart.
+    /// Returns the rank number, or the file name if ranks do not distinguish the files.
     pub fn label(self) -> &'s str {
         &self.files().label
     }
 
-    /// Whether it is the only rank of its run.
+    /// Returns true if this is the only rank of its run.
     pub fn is_alone(self) -> bool {
         self.run().ranks.len() == 1
     }
 
-    /// What it is counted with while it is read, bytes; 0 where the sizes of its files are not known.
+    /// Returns the estimated memory while reading, in bytes; 0 if file sizes are unknown.
     pub fn memory_bytes(self) -> u64 {
         let set = self.set;
         if !set.is_shard() {
             return set.needs[self.index].bytes;
         }
-        // as in one process, where it comes after others
+        // as if a single process read all ranks, so that the rank follows others
         let (run, place) = set.ranks[self.index];
         rank_memory(&set.runs[run], place, set.whole_len(), &set.options).bytes
     }
 
-    /// Its folder and label, for messages.
+    /// Returns the rank's folder and label, for messages.
     pub fn name(self) -> String {
         self.run().folder.join(self.label()).display().to_string()
     }
 
-    /// Whether it was asked for; `rank` is what its trace states.
+    /// Returns true if the rank is requested; `rank` is the one that its trace states.
     pub fn is_wanted(self, rank: Option<GlobalRank>) -> bool {
         let stated = rank.map(|rank| rank.0);
         self.set.options.is_asked(self.files().rank.or(stated))
     }
 
-    /// Whether it has neither a device trace nor a written graph.
+    /// Returns true if the rank has neither a device trace nor a written graph.
     pub fn has_no_times(self) -> bool {
         self.files().device.is_none() && self.files().graph.is_none()
     }
 
-    /// How it is read and linked.
+    /// Returns the settings for reading and linking the rank.
     ///
     /// # Errors
-    /// It has no device trace.
+    /// Fails if the rank has no device trace.
     pub fn job(self) -> Result<LinkJob, RunError> {
         let files = self.files();
         let options = &self.set.options;
-        // what merged JSON was made from is in it
+        // merged JSON contains its source traces
         let device = files.device.as_ref().or(files.graph.as_ref());
         let device = device.cloned().ok_or_else(|| no_device(files))?;
         Ok(LinkJob {
@@ -862,25 +864,25 @@ impl<'s> RankEntry<'s> {
         })
     }
 
-    /// Reads and links its traces.
+    /// Reads and links the rank's traces.
     ///
     /// # Errors
-    /// They cannot be read, do not belong together, or work was cancelled.
+    /// Fails if the traces cannot be read, do not belong together, or if work was cancelled.
     pub fn link(self) -> Result<LinkedRank, RunError> {
         self.link_by(&self.job()?)
     }
 
-    /// Reads and links its traces by a job of this rank.
+    /// Like [`RankEntry::link`], with changed settings.
     ///
     /// # Errors
-    /// As [`RankEntry::link`].
+    /// Fails like [`RankEntry::link`].
     pub(crate) fn link_by(self, job: &LinkJob) -> Result<LinkedRank, RunError> {
         self.set.options.cancellation.check()?;
         let (trace, report) = self.link_job(job)?;
         Ok(self.linked(trace, report))
     }
 
-    /// Reads and links by a job of this rank; it waits, or ends, where memory is short.
+    /// Reads and links the rank with these settings. Waits or fails if memory is short.
     pub(crate) fn link_job(self, job: &LinkJob) -> Result<(LinkedTrace, JobReport), RunError> {
         loop {
             let watch = RankWatch::new(&self.set.gate, self.index);
@@ -893,18 +895,20 @@ impl<'s> RankEntry<'s> {
             let Some(refused) = self.refused_by(&watch) else {
                 return Err(error);
             };
-            // beside others there was no room; alone there may be
+            // there was no room next to other ranks; alone there may be
             if !self.set.gate.wait_alone(self.index) {
                 return Err(refused);
             }
         }
     }
 
-    /// Links its device trace, which is read already, with the host trace of the job. `Err(None)`: beside
-    /// other ranks there was no room, and it is to be read anew, alone.
+    /// Links the rank's device trace, which has been read, with the host trace of the job. Returns
+    /// `Err(None)` if there was no room next to other ranks, so that the rank must be read again,
+    /// alone.
     ///
     /// # Errors
-    /// The host trace cannot be read, the two do not belong together, or memory is short.
+    /// Fails if the host trace cannot be read, the traces do not belong together, or memory is
+    /// short.
     pub fn link_read(
         self,
         job: &LinkJob,
@@ -924,10 +928,10 @@ impl<'s> RankEntry<'s> {
         Err((!is_alone_now).then_some(refused))
     }
 
-    /// Reads, links and writes by a job of this rank.
+    /// Reads, links and writes the rank with these settings.
     ///
     /// # Errors
-    /// As [`RankEntry::link`]; or the result cannot be written.
+    /// Fails like [`RankEntry::link`], or if the result cannot be written.
     pub fn run_job(self, job: &LinkJob, among: RankContext<'_>) -> Result<JobReport, RunError> {
         let (trace, mut linked) = self.link_job(job)?;
         let progress = &self.set.options.progress;
@@ -935,18 +939,18 @@ impl<'s> RankEntry<'s> {
         Ok(linked)
     }
 
-    /// Progress of this rank alone, whose reading waits where memory is short.
+    /// Returns the progress of this rank alone. Reads through it wait if memory is short.
     pub fn watched_progress(self) -> Progress {
         let progress = self.set.options.progress.clone();
         progress.with_memory(RankWatch::new(&self.set.gate, self.index))
     }
 
-    /// Says that its result was at hand, so that what it takes tells nothing of other ranks.
+    /// Marks the rank's result as cached, so that its memory is no measure for other ranks.
     pub(crate) fn mark_idle(self) {
         self.set.gate.mark_idle(self.index);
     }
 
-    /// What to say of an error of reading where memory was short; `None` of any other error.
+    /// Returns the error for a read that failed because memory was short; `None` for other errors.
     pub fn memory_refusal(self, error: &(dyn std::error::Error + 'static)) -> Option<RunError> {
         let mut causes = std::iter::successors(Some(error), |error| error.source());
         let over = causes.find_map(|cause| {
@@ -957,17 +961,17 @@ impl<'s> RankEntry<'s> {
         Some(self.set.budget.oversized(need, *over, 0))
     }
 
-    /// What to say of a rank that could not go on.
+    /// Returns the error of a rank that the memory budget refused.
     fn refused_by(self, watch: &RankWatch) -> Option<RunError> {
         let (over, read) = watch.refusal()?;
         let need = &self.set.needs[self.index];
         let budget = &self.set.budget;
         if self.set.options.cache.is_some() && !need.is_unknown {
-            // of a parsed trace fewer bytes are read than the file has
+            // fewer bytes are read of a cached trace than its file contains
             let needed = over.needed.max(need.bytes);
             return Some(budget.oversized(need, OverBudget { needed, ..over }, need.unpacked));
         }
-        // of what was read in part the rest would take as much for each byte
+        // extrapolates from the bytes that were read to the whole trace
         let whole = u128::from(over.needed) * u128::from(need.unpacked.max(read));
         let needed = if over.is_read {
             over.needed
@@ -977,15 +981,15 @@ impl<'s> RankEntry<'s> {
         Some(budget.oversized(need, OverBudget { needed, ..over }, read))
     }
 
-    /// Whether the rank may stay in memory until all are done, beside those that are worked on.
+    /// Returns true if the rank may be kept in memory until all are done, next to the running ones.
     pub fn may_stay(self) -> bool {
         self.set.gate.may_keep()
     }
 
-    /// Opens the file that a source of one file is, whatever is in it.
+    /// Opens the single file of the rank, regardless of its content.
     ///
     /// # Errors
-    /// It cannot be opened, is a folder or empty.
+    /// Fails if the file cannot be opened, is a folder or is empty.
     pub fn open_file(self) -> Result<InputFile, RunError> {
         let files = self.files();
         let path = files.graph.as_ref().or(files.device.as_ref());
@@ -995,10 +999,10 @@ impl<'s> RankEntry<'s> {
         Ok(input)
     }
 
-    /// Opens its device trace; of a report of several processes the process that it is.
+    /// Opens the rank's device trace, and selects its process in a report of several.
     ///
     /// # Errors
-    /// It has none, or that cannot be opened.
+    /// Fails if the rank has no device trace, or it cannot be opened.
     pub fn open_device(self) -> Result<InputFile, RunError> {
         let files = self.files();
         let device = files.device.as_ref().ok_or_else(|| no_device(files))?;
@@ -1007,10 +1011,10 @@ impl<'s> RankEntry<'s> {
         Ok(input)
     }
 
-    /// Reads what it has: its traces, which are linked, or its written graph.
+    /// Reads the rank's traces and links them, or reads its written graph.
     ///
     /// # Errors
-    /// As [`RankEntry::link`]; or the file is a host trace, which has no times.
+    /// Fails like [`RankEntry::link`], or if the file is a host trace, which has no times.
     pub fn load(self) -> Result<RankContent, RunError> {
         self.set.options.cancellation.check()?;
         let watch = RankWatch::new(&self.set.gate, self.index);
@@ -1023,7 +1027,7 @@ impl<'s> RankEntry<'s> {
     fn load_watched(self, progress: &Progress) -> Result<RankContent, RunError> {
         let (files, options) = (self.files(), &self.set.options);
         let threads = self.set.threads_each;
-        // not a pair, so that what a file is decides what it has
+        // not for pairs: the kind of a single file determines its content
         let is_file = matches!(self.set.source, RunSource::File(_)) || self.run().prefix.is_some();
         let path = match (&files.graph, &files.device) {
             (Some(graph), _) => graph,
@@ -1040,7 +1044,7 @@ impl<'s> RankEntry<'s> {
                 | InputKind::ParquetTable
                 | InputKind::OtherSqlite
         );
-        // known, and without times of a program
+        // known kinds without times of a program
         let is_beside = input.kind.is_measurement()
             || matches!(
                 input.kind,
@@ -1064,8 +1068,8 @@ impl<'s> RankEntry<'s> {
                 MergedContent::Traces(traces) => {
                     return self.link_opened(OpenedTrace::Merged(traces), progress);
                 }
-                // their times are by another clock than those of recordings: such a rank would pass
-                // for one of another run, or the others would
+                // their times are by another clock than in recordings, so that this rank or the
+                // others would seem to be of another run
                 MergedContent::Nodes {
                     unread: Some(source),
                     ..
@@ -1090,7 +1094,7 @@ impl<'s> RankEntry<'s> {
         if let Some(slice) = options.slice {
             return Err(RunError::SliceOfGraph { name, slice });
         }
-        // a written graph states its rank only where etlink wrote it; simulators go by names
+        // graphs of other programs do not state their rank; simulators rely on names
         let own = graphs::prefix_and_rank(path).map(|(_, rank)| rank);
         Ok(RankContent::Written(Box::new(WrittenRank {
             name,
@@ -1101,7 +1105,7 @@ impl<'s> RankEntry<'s> {
         })))
     }
 
-    /// What was opened cannot be read anew: it goes on with the watch that it was opened with.
+    /// Links a trace that is open and cannot be read again, so it keeps its memory watch.
     fn link_opened(
         self,
         opened: OpenedTrace,
@@ -1111,10 +1115,10 @@ impl<'s> RankEntry<'s> {
         Ok(RankContent::Linked(Box::new(self.linked(trace, report))))
     }
 
-    /// The groups that are listed beside its written graph, and the ranks that have files.
+    /// Returns the groups listed next to the rank's written graph, and the ranks with files.
     ///
     /// # Errors
-    /// `comm_group.json` cannot be read.
+    /// Fails if `comm_group.json` cannot be read.
     pub fn groups(self) -> Result<GroupRanks, RunError> {
         let run = self.run();
         let listed = match &run.prefix {
@@ -1122,11 +1126,11 @@ impl<'s> RankEntry<'s> {
             None => None,
         };
         let all = run.ranks.iter().filter_map(|files| files.rank);
-        // without the list only the group of all ranks is known
+        // without the list, only the group of all ranks is known
         Ok(GroupRanks::new(listed.unwrap_or_default(), all))
     }
 
-    /// What its trace has in common with those of other ranks; `None` where its rank is not sure.
+    /// Returns the summary of the rank's trace; `None` if its rank is uncertain.
     pub fn summary(self, trace: &LinkedTrace) -> Option<RankSummary> {
         rank_summary(trace, self.files(), self.is_alone())
     }
@@ -1145,7 +1149,7 @@ impl<'s> RankEntry<'s> {
 
     fn linked(self, trace: LinkedTrace, mut report: JobReport) -> LinkedRank {
         let files = self.files();
-        // the trace's own word counts: names hold local ranks on several hosts
+        // the trace has precedence: names may contain local ranks of several hosts
         report.report.rank = report.report.rank.or(files.rank.map(GlobalRank));
         let summary = self.summary(&trace);
         LinkedRank {
@@ -1156,21 +1160,21 @@ impl<'s> RankEntry<'s> {
     }
 }
 
-/// A rank's traces, linked.
+/// A rank with linked traces.
 pub struct LinkedRank {
-    /// The graph.
+    /// Linked trace.
     pub trace: LinkedTrace,
-    /// How it went.
+    /// Report of the linking.
     pub report: JobReport,
-    /// What it has in common with other ranks; `None` where its rank is not sure.
+    /// Summary for the join; `None` if the rank is uncertain.
     pub summary: Option<RankSummary>,
 }
 
 impl LinkedRank {
-    /// Refuses damaged traces where they were to be refused.
+    /// Refuses damaged traces under `--strict`.
     ///
     /// # Errors
-    /// The traces are damaged, or of two runs of a program.
+    /// Fails if the traces are damaged, or of two runs of a program.
     pub fn refuse_damage(self) -> Result<LinkedRank, RunError> {
         if self.report.refused {
             let device = Path::new(&self.report.device);
@@ -1180,7 +1184,7 @@ impl LinkedRank {
         Ok(self)
     }
 
-    /// Which traces they are and how long they took, and what is odd in them but harmless.
+    /// Returns the files and times of the rank, and harmless irregularities of its traces.
     pub fn details(&self) -> Vec<String> {
         let report = &self.report;
         let files = match &report.host {
@@ -1194,13 +1198,13 @@ impl LinkedRank {
         details
     }
 
-    /// What people should know of the traces.
+    /// Returns the notes on the traces.
     pub fn notes(&self) -> Vec<String> {
         report_notes(&self.report.report)
     }
 }
 
-/// What people should know of linked traces: what is damaged, and the linker's notes.
+/// Returns the notes on linked traces: damage, and the linker's notes.
 pub fn report_notes(report: &LinkReport) -> Vec<String> {
     let damage = text::damage(&report.anomalies).into_iter();
     damage.chain(report.notes.iter().cloned()).collect()
@@ -1208,44 +1212,45 @@ pub fn report_notes(report: &LinkReport) -> Vec<String> {
 
 /// A rank's written graph.
 pub struct WrittenRank {
-    /// The file, for messages.
+    /// Name of the file, for messages.
     pub name: String,
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// The rank in the file's name, or the one that was given.
+    /// Given rank, or the one in the file's name.
     pub rank: Option<i64>,
-    /// What it has.
+    /// Graph in the file.
     pub graph: read::ChakraGraph,
-    /// Why the recording in it is of no use, where that is so.
+    /// Error of the recording in the file; `None` if it is usable or absent.
     pub unread: Option<RecordingError>,
 }
 
 impl WrittenRank {
-    /// What to say above figures of nodes whose recording is of no use.
+    /// Returns a note for figures from nodes whose recording is unusable.
     pub fn note(&self) -> Option<String> {
         let unread = self.unread.as_ref()?;
         Some(format!("what follows is of its nodes alone: {unread}"))
     }
 
-    /// Why merged JSON has no traces.
+    /// Returns the error for merged JSON without traces.
     pub fn without_traces(self) -> RunError {
         merged::without_traces(self.name, &self.graph, self.unread)
     }
 }
 
-/// What a rank has.
+/// Content of a rank.
 pub enum RankContent {
-    /// Its traces, linked.
+    /// Linked traces.
     Linked(Box<LinkedRank>),
-    /// The graph that was written of them.
+    /// Written graph.
     Written(Box<WrittenRank>),
 }
 
 impl RankContent {
-    /// Refuses what is damaged where that was to be refused.
+    /// Refuses damaged traces and graphs under `--strict`.
     ///
     /// # Errors
-    /// The traces or the written graph are damaged, or the traces are of two runs of a program.
+    /// Fails if the traces or the written graph are damaged, or the traces are of two runs of a
+    /// program.
     pub fn refuse_damage(self, options: &RunOptions) -> Result<RankContent, RunError> {
         match self {
             RankContent::Linked(linked) => {
@@ -1268,16 +1273,16 @@ impl RankContent {
     }
 }
 
-/// What was made of a rank.
+/// Result of a job on one rank.
 #[derive(Debug)]
 pub struct RankResult<T> {
-    /// Its number, or the name of its file.
+    /// Rank number, or the file name if the rank is unknown.
     pub label: String,
-    /// What it has in common with other ranks; `None` where its rank is not sure.
+    /// Summary for the join; `None` if the rank is uncertain.
     pub summary: Option<RankSummary>,
-    /// What people should know of its traces.
+    /// Notes on the rank's traces.
     pub notes: Vec<String>,
-    /// What was made of it.
+    /// Value returned by the job.
     pub value: T,
 }
 
@@ -1291,10 +1296,10 @@ impl<T> RunMember for RankResult<T> {
     }
 }
 
-/// The ranks of a run joined, and what is to be known of its traces.
+/// Joined ranks of a run, with notes on its traces.
 #[derive(Clone, Debug)]
 pub struct JoinedMembers {
-    /// The ranks that belong to it.
+    /// Joined ranks that belong to the run.
     pub joined: JoinedRun,
     /// Those of [`RunSet::run_notes`].
     pub notes: Vec<String>,
@@ -1302,22 +1307,22 @@ pub struct JoinedMembers {
     pub excluded: Vec<Excluded>,
 }
 
-/// What was made of the ranks of a run.
+/// Results of the ranks of a run.
 #[derive(Debug)]
 pub struct RunResults<T> {
-    /// Its place in [`RunSet::runs`].
+    /// Place of the run in [`RunSet::runs`].
     pub run: usize,
-    /// Notes on ranks, also on those that are excluded; what several have is there once.
+    /// Notes on ranks, including excluded ones; equal notes of several ranks appear once.
     pub rank_notes: Vec<String>,
     /// The ranks that belong to it.
     pub members: Members<RankResult<T>>,
-    /// Traces of which nothing could be made, by their labels.
+    /// Labels and errors of ranks without a result.
     pub failed: Vec<(String, RunError)>,
 }
 
 impl<T> RunResults<T> {
-    /// The traces that are not among the members: those of which nothing could be made, then those
-    /// of other runs.
+    /// Returns the traces that are not members: first traces without a result, then traces of other
+    /// runs.
     pub fn excluded(&self) -> Vec<Excluded> {
         let failed = self.failed.iter();
         failed
@@ -1326,8 +1331,8 @@ impl<T> RunResults<T> {
             .collect()
     }
 
-    /// Joins the ranks whose numbers are known. What they have in common is taken out of their
-    /// summaries, which are empty then: of all ranks it would be large twice.
+    /// Joins the ranks whose numbers are known. Takes the content out of their summaries, which
+    /// would otherwise be in memory twice.
     pub fn join(&mut self, align: bool) -> JoinedRun {
         let ranks = self.members.ranks.iter_mut();
         let summaries = ranks.filter_map(|rank| rank.summary.as_mut().map(std::mem::take));
@@ -1345,10 +1350,10 @@ fn rank_notes<T>(ranks: &[RankResult<T>]) -> Vec<String> {
     text::same_notes(notes.into_iter())
 }
 
-/// Links a rank and keeps what it has in common with others.
+/// Links a rank and keeps its summary for the join.
 ///
 /// # Errors
-/// It cannot be linked, or is damaged and damaged traces were to be refused.
+/// Fails if the rank cannot be linked, or is refused as damaged.
 pub fn summarize_rank(rank: RankEntry<'_>) -> Result<RankResult<()>, RunError> {
     let linked = rank.link()?.refuse_damage()?;
     Ok(RankResult {
@@ -1359,7 +1364,7 @@ pub fn summarize_rank(rank: RankEntry<'_>) -> Result<RankResult<()>, RunError> {
     })
 }
 
-/// `threads`, or all cores for 0.
+/// Returns `threads` within the limit, or the number of cores for 0.
 pub fn thread_count(threads: usize) -> usize {
     if threads > 0 {
         return threads.min(MAX_THREADS);
@@ -1384,7 +1389,7 @@ fn find_runs(source: &RunSource, traces_only: bool) -> Result<Vec<RunFiles>, Run
 }
 
 fn find_traces(traces: &RankTraces) -> Result<Vec<RunFiles>, RunError> {
-    // standard input can be read once
+    // standard input can only be read once
     let from_stdin = traces
         .paths()
         .filter(|path| path.as_path() == Path::new("-"));
@@ -1406,7 +1411,7 @@ fn find_traces(traces: &RankTraces) -> Result<Vec<RunFiles>, RunError> {
     Ok(vec![run])
 }
 
-/// A run that is one of the cycles whose traces lie in one folder.
+/// Finds a run that is one of several cycles in a folder.
 fn find_cycle(path: &Path) -> Result<Vec<RunFiles>, RunError> {
     let no_folder = || RunError::NotAFolder {
         path: path.to_owned(),
@@ -1434,7 +1439,7 @@ fn find_cycle(path: &Path) -> Result<Vec<RunFiles>, RunError> {
 
 fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>, RunError> {
     if is_url(folder) && discover::cycle_folder(folder).is_none() {
-        // it is no folder for reasons that are worth their words
+        // reports the system's reason if the folder cannot be read
         storage::file_data(folder).with_path(FileAction::ReadFolder, folder)?;
     }
     if !is_folder(folder) {
@@ -1450,7 +1455,7 @@ fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>, Run
     if !runs.is_empty() {
         return Ok(runs);
     }
-    // recorded traces count before the graphs that were made of them: they say more
+    // recorded traces have precedence over graphs made of them, because they contain more
     let found = find_recorded_sets(folder)?;
     let mut sets = found.clone();
     if traces_only {
@@ -1458,7 +1463,7 @@ fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>, Run
         sets.retain(|set| !set.ranks.is_empty());
     }
     if sets.is_empty() {
-        // what is missing may lie where we may not look
+        // the missing traces may be in an unreadable folder
         if let Some(error) = unreadable.into_iter().next() {
             return Err(error.into());
         }
@@ -1487,7 +1492,7 @@ fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>, Run
     let mut runs = vec![];
     for (at, set) in sets.iter().enumerate() {
         let in_folder = |other: &GraphSet| other.prefix.parent() == set.prefix.parent();
-        // two runs in one folder cannot both be called by it
+        // two runs in one folder cannot both have its name
         let has_sibling = sets
             .iter()
             .enumerate()
@@ -1505,7 +1510,7 @@ fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>, Run
     Ok(runs)
 }
 
-/// What one of so many ranks takes; a host trace alone is not read.
+/// Estimates the memory of one of `ranks` ranks; a host trace alone is not read.
 fn rank_memory(run: &RunFiles, place: usize, ranks: usize, options: &RunOptions) -> RankMemory {
     let files = &run.ranks[place];
     if let Some(graph) = &files.graph {
@@ -1516,7 +1521,7 @@ fn rank_memory(run: &RunFiles, place: usize, ranks: usize, options: &RunOptions)
         let memory = RankMemory::of_merged(merged);
         return if ranks > 1 { memory.in_turn() } else { memory };
     }
-    // without a device trace the rank fails before its host trace is opened
+    // without a device trace, the rank fails before its host trace is opened
     let host = if device.is_some() {
         files.host.as_deref()
     } else {
@@ -1544,14 +1549,14 @@ fn rank_memory(run: &RunFiles, place: usize, ranks: usize, options: &RunOptions)
     if ranks > 1 { memory.in_turn() } else { memory }
 }
 
-/// Whether the device trace of a rank is in merged JSON.
+/// Returns true if the device trace of a rank is in merged JSON.
 fn is_merged_rank(run: &RunFiles, device: &Path) -> bool {
-    // of a folder that is known already; a pipe would be waited for, and its first bytes lost
+    // known for folders; reading a pipe would block and lose its first bytes
     let is_single = run.ranks.len() == 1 && run.ranks[0].host.is_none();
     run.prefix.is_some() || is_single && storage::is_file(device) && graphs::is_merged(device)
 }
 
-/// What a rank without a device trace ends with.
+/// Creates the error for a rank without a device trace.
 pub fn no_device(files: &RankFiles) -> RunError {
     let host = files.host.as_deref().unwrap_or(Path::new("?"));
     RunError::NoDeviceTrace {
@@ -1564,8 +1569,8 @@ pub fn no_device(files: &RankFiles) -> RunError {
     }
 }
 
-/// What the others need to know of a rank; `None` where its rank is not sure: then its files are
-/// not named by it.
+/// Returns the summary of a rank; `None` if the rank is uncertain, in which case its files are not
+/// named by it.
 fn rank_summary(trace: &LinkedTrace, files: &RankFiles, alone: bool) -> Option<RankSummary> {
     let rank = sure_rank(trace.report.rank, files, alone)?;
     let summary = RankSummary::from_trace(trace, rank);
@@ -1576,20 +1581,20 @@ fn sure_rank(stated: Option<GlobalRank>, files: &RankFiles, alone: bool) -> Opti
     let named = files
         .rank
         .filter(|rank| alone || files.label == rank.to_string());
-    // a single rank that nothing names is the first
+    // a single rank without a number is the first
     let own = if alone {
         stated.or(Some(GlobalRank(0)))
     } else {
         None
     };
-    // a name counts only where it tells ranks apart: two files of one rank are of neither
+    // a name only counts if it distinguishes ranks: two files of one rank belong to neither
     named.map(GlobalRank).or(own)
 }
 
-/// A summary with what the manifest of the recording says.
+/// Adds data from the recording's manifest to a summary.
 fn with_manifest(mut summary: RankSummary, files: &RankFiles) -> RankSummary {
     summary.world_size = summary.world_size.or(files.manifest.world_size);
-    // The manifest knows when machines were started, and so tells two of one name apart.
+    // The manifest knows the start times of machines, which distinguish machines of one name.
     if let Some(machine) = &files.manifest.machine {
         summary.machine = Some(machine.clone());
     }

@@ -1,4 +1,4 @@
-//! The files of a run and of its ranks, as they were found.
+//! Files of a run and of its ranks, as discovered.
 
 use crate::file_error::FileError;
 use crate::graphs::GraphSet;
@@ -11,45 +11,45 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The traces of one rank, as far as they are there.
+/// Traces of one rank; any of them may be missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankFiles {
-    /// Rank, if any name or file tells.
+    /// Rank, if a name or a file states it.
     pub rank: Option<i64>,
-    /// What names the output: the rank, or the file's own name where ranks do not tell files apart.
+    /// Name of the output: the rank, or the file name if ranks do not distinguish the files.
     pub label: String,
-    /// By what that is known.
+    /// Rule that determined the rank.
     pub told_by: RankRule,
     /// Host trace.
     pub host: Option<PathBuf>,
     /// Device trace.
     pub device: Option<PathBuf>,
-    /// Which of the processes in the file of the device trace it is, as the file calls it; `None`:
-    /// the only one.
+    /// Process in the device trace's file, as identified there; `None` for the only one.
     pub process: Option<i64>,
-    /// Device trace of the time when its graphs were captured, where one was named.
+    /// Device trace recorded while graphs were captured, if given.
     pub capture: Option<PathBuf>,
-    /// Dump of the rank's flight recorder, which says what its collectives are.
+    /// Dump of the rank's flight recorder, with descriptions of its collectives.
     pub flight: Option<PathBuf>,
-    /// Metrics of its kernels.
+    /// Metrics of the rank's kernels.
     pub metrics: Option<PathBuf>,
-    /// Several device traces claim the rank, so that it has none: a note of the run names them.
+    /// True if several device traces claim the rank, so that it has none; a note of the run names
+    /// them.
     pub is_device_unsure: bool,
-    /// Its written graph, which stands for traces that are not there.
+    /// Written graph of the rank, used in place of missing traces.
     pub graph: Option<PathBuf>,
-    /// What the manifest of the recording says of it.
+    /// Data about the rank from the recording's manifest.
     pub manifest: ManifestEntry,
 }
 
-/// How notes end of what cannot be read.
+/// Ending of notes on unreadable files.
 const LEFT_OUT: &str = ": what is in it is left out";
 
-/// The note of a folder or file that cannot be read.
+/// Returns the note on a folder or file that cannot be read.
 pub(crate) fn unreadable_note(error: &FileError) -> String {
     text::error_chain(error) + LEFT_OUT
 }
 
-/// Whether a note is of a folder or file that cannot be read, and so of no run.
+/// Returns true if a note is about an unreadable folder or file, which belongs to no run.
 pub fn is_of_no_run(note: &str) -> bool {
     note.starts_with("cannot ") && note.ends_with(LEFT_OUT)
 }
@@ -57,31 +57,32 @@ pub fn is_of_no_run(note: &str) -> bool {
 /// The traces of one folder.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunFiles {
-    /// The folder, relative to where the search began.
+    /// Folder, relative to the root of the search.
     pub folder: PathBuf,
-    /// By rank, then by name.
+    /// Ranks, sorted by rank, then by name.
     pub ranks: Vec<RankFiles>,
-    /// Which folders it was put together from, where there are several.
+    /// Layout of the folders that were combined; `None` for a single folder.
     pub layout: Option<FolderLayout>,
-    /// What the user should know about names and ranks.
+    /// Notes on names and ranks for the user.
     pub notes: Vec<String>,
-    /// Files that are no traces, and what they are.
+    /// Names and kinds of files that are not traces.
     pub unused: Vec<String>,
-    /// What was measured beside its traces, but metrics of kernels, which are of a rank.
+    /// Measurements next to the traces, except metrics of kernels, which belong to ranks.
     pub measurements: Vec<MeasurementFile>,
-    /// What the names of its files begin with, where they were written of traces.
+    /// Prefix of the files' names, if they are written graphs or merged traces.
     pub prefix: Option<PathBuf>,
-    /// Whether its ranks recorded other iterations, by the manifest of the recording.
+    /// True if its ranks recorded different iterations according to the manifest.
     pub are_apart: bool,
-    /// What it is of a job that several launchers recorded, if it is.
+    /// Part of a job that several launchers recorded; `None` for other runs.
     pub part: Option<JobPart>,
-    /// Whether folders or files cannot be read that lie in the folder that was searched, of this run or
-    /// of no run: the first run of the folder has it, and their notes.
+    /// True if the searched folder contains unreadable folders or files, of this run or of none.
+    /// Only the first run of the folder has this flag, with notes on them.
     pub has_unreadable: bool,
 }
 
 impl RunFiles {
-    /// The first rank that several device traces claim, none of them by a name that counts, and these.
+    /// Returns the first rank that several device traces claim, none of them with precedence, and
+    /// these traces.
     pub(crate) fn rivals(&self) -> Option<(i64, Vec<&Path>)> {
         let claimed = |ranks: &RankFiles| ranks.rank.filter(|rank| ranks.label != rank.to_string());
         let mut claims: BTreeMap<i64, Vec<&Path>> = BTreeMap::new();
@@ -93,7 +94,7 @@ impl RunFiles {
         claims.into_iter().find(|(_, files)| files.len() > 1)
     }
 
-    /// A run of a folder in which nothing was found yet.
+    /// Returns a run of a folder without any files yet.
     pub(crate) fn empty(folder: PathBuf) -> RunFiles {
         RunFiles {
             folder,
@@ -109,14 +110,14 @@ impl RunFiles {
         }
     }
 
-    /// A run of one rank, which is called by the name of its device trace.
+    /// Returns a run of one rank, named after its device trace.
     pub fn one_rank(host: Option<&Path>, device: &Path, capture: Option<&Path>) -> RunFiles {
-        // a number of a descriptor would pass for that of a rank
+        // the number of a descriptor would look like a rank
         let is_descriptor = ["/dev/fd", "/proc/self/fd"]
             .iter()
             .any(|folder| device.starts_with(folder));
         let label = match file_name(device) {
-            // of `..` or `/`, which are refused when they are opened
+            // for `..` or `/`, which are refused when opened
             name if name.is_empty() || is_descriptor => "-".to_owned(),
             name => name,
         };
@@ -142,11 +143,11 @@ impl RunFiles {
         }
     }
 
-    /// The written graphs of a run, found in `root`. One of several runs in a folder is called by
-    /// the prefix of its files too.
+    /// Returns the written graphs of a run, found in `root`. If the folder has several runs, the
+    /// run's name includes the prefix of its files.
     pub fn written(root: &Path, set: &GraphSet, is_one_of_several: bool) -> RunFiles {
         let name = set.prefix.strip_prefix(root).unwrap_or(&set.prefix);
-        // outputs and reports of two runs in one folder would bear one name else
+        // otherwise outputs and reports of two runs in one folder would have the same name
         let folder = if is_one_of_several {
             name
         } else {
@@ -175,7 +176,7 @@ impl RunFiles {
         }
     }
 
-    /// The same, of merged JSON: its files can have the traces that they were made from.
+    /// Turns written graphs into traces, for merged JSON, which may contain its source traces.
     pub(crate) fn into_traces(mut self) -> RunFiles {
         for rank in &mut self.ranks {
             rank.device = rank.graph.take();
@@ -183,12 +184,13 @@ impl RunFiles {
         self
     }
 
-    /// Whether its files are written graphs, not traces.
+    /// Returns true if the files are written graphs, not traces.
     pub fn is_written(&self) -> bool {
         self.ranks.iter().any(|rank| rank.graph.is_some())
     }
 
-    /// Which files are whose, and by what that is known; nothing of written graphs.
+    /// Returns notes on the files of each rank and the rules that assigned them; none for written
+    /// graphs.
     pub fn pairing_notes(&self) -> Vec<String> {
         let mut notes = vec![];
         for rank in self.ranks.iter().filter(|rank| rank.graph.is_none()) {
@@ -214,7 +216,7 @@ impl RunFiles {
         notes
     }
 
-    /// What is to be known of it, after its name where it has one.
+    /// Returns the notes of the run, preceded by its name if it has one.
     pub fn named_notes(&self) -> impl Iterator<Item = String> {
         let name = if self.folder.as_os_str().is_empty() {
             String::new()
@@ -231,39 +233,39 @@ impl RunFiles {
     }
 }
 
-/// A folder of a job that several launchers recorded, each perhaps into a folder of its own.
+/// A folder of a job that several launchers recorded, possibly each into its own folder.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct JobPart {
-    /// The job, as its launcher says it.
+    /// Name of the job, as stated by its launcher.
     pub job: String,
-    /// The folder of the traces, relative to the manifest: that of a cycle, or empty.
+    /// Folder of the traces, relative to the manifest: a cycle's folder, or empty.
     pub within: PathBuf,
-    /// Its ranks, by the manifest.
+    /// Ranks of the folder, from the manifest.
     pub ranks: Vec<Rank>,
 }
 
-/// A dump in a folder.
+/// A flight recorder dump in a folder.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FlightFile {
-    /// Rank, if its name tells: dumps do not say it.
+    /// Rank in the file's name, if any; dumps do not contain it.
     pub rank: Option<i64>,
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
 }
 
-/// The dumps of a folder.
+/// Flight recorder dumps of a folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FlightFolder {
-    /// The folder, relative to where the search began.
+    /// Folder, relative to the root of the search.
     pub folder: PathBuf,
-    /// By rank, then by name.
+    /// Dumps, sorted by rank, then by name.
     pub dumps: Vec<FlightFile>,
-    /// The folders in it, one for each node of a job, that the dumps lie in; empty: in `folder`.
+    /// Subfolders with the dumps, one per node of a job; empty if they are in `folder`.
     pub nodes: Vec<PathBuf>,
 }
 
 impl FlightFolder {
-    /// The folders of the nodes: `node0 and node1`.
+    /// Returns the names of the nodes' folders: `node0 and node1`.
     pub(crate) fn node_names(&self) -> String {
         let names = self.nodes.iter().map(|node| {
             if node.as_os_str().is_empty() {
@@ -281,7 +283,7 @@ impl FlightFolder {
         }
     }
 
-    /// What to say of how its dumps were put together.
+    /// Returns a note on how the dumps were combined; `None` for a single folder.
     pub fn joined_note(&self) -> Option<String> {
         if self.nodes.is_empty() {
             return None;
@@ -294,16 +296,17 @@ impl FlightFolder {
     }
 }
 
-/// What the manifest of a recording says of a rank that a trace need not.
+/// Data about a rank from a recording's manifest that its trace may lack.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ManifestEntry {
     /// Number of ranks.
     pub world_size: Option<i64>,
-    /// The same for ranks whose times are by one clock.
+    /// Name that is equal for ranks with the same clock.
     pub machine: Option<String>,
-    /// The host trace is of other steps than the device trace: `etlink record --interleave`.
+    /// True if the host trace covers other steps than the device trace: `etlink record
+    /// --interleave`.
     pub is_interleaved: bool,
-    /// What recording did to the times; of a trace that is given by itself, where nothing else
-    /// says it.
+    /// Note on the overhead of recording, for a trace that is given alone, where no other note
+    /// states it.
     pub cost: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What is known of a file before it is read: from its name, its beginning, the manifest.
+//! Facts about a file before it is read, from its name, its beginning, and the manifest.
 
 use super::recorder::Recorder;
 use crate::Progress;
@@ -13,59 +13,60 @@ use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// A file with what is known of it.
+/// A file with the facts known about it.
 #[derive(Clone)]
 pub(super) struct TraceCandidate {
     pub(super) path: PathBuf,
     pub(super) stem: String,
     pub(super) kind: InputKind,
-    /// Which of the processes in the file, where it has several.
+    /// Process in the file, if it has several.
     pub(super) process: Option<i64>,
-    /// Nothing but the order of processes tells the rank.
+    /// True if only the order of processes determines the rank.
     pub(super) by_order: bool,
     pub(super) rank: Option<i64>,
-    /// By what that is known.
+    /// Rule that determined the rank.
     pub(super) told_by: RankRule,
-    /// What the file tells at its beginning.
+    /// Facts from the beginning of the file.
     pub(super) inside: Inside,
-    /// It is a view that etlink wrote, not a recording.
+    /// True if the file is a view that etlink wrote, not a recording.
     pub(super) is_view: bool,
-    /// Its content says nothing: it is what its name says.
+    /// True if the content is unknown, so that the kind is derived from the name.
     pub(super) is_unread: bool,
-    /// The name has more in it than kind and rank (`kineto_trace_0.run1`).
+    /// True if the name contains more than kind and rank (`kineto_trace_0.run1`).
     pub(super) variant: bool,
 }
 
-/// What a trace says of itself: `distributedInfo`, and its first events.
+/// Facts that a trace states about itself: `distributedInfo`, and its first events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Inside {
     pub(super) rank: Option<i64>,
     pub(super) world_size: Option<i64>,
-    /// Who recorded it.
+    /// Recorder of the trace.
     pub(super) recorder: Recorder,
 }
 
 impl Inside {
-    /// Of a file that may be a trace; `None` where it cannot be read.
+    /// Reads the facts of a file that may be a trace; `None` if it cannot be read.
     pub(super) fn of_file(path: &Path) -> Option<Inside> {
         look_inside(path).ok().map(|(_, inside, _)| inside)
     }
 }
 
 impl TraceCandidate {
-    /// Where its trace is: the file, and which process in it.
+    /// Returns the place of the trace: the file, and the process in it.
     pub(super) fn place(&self) -> (PathBuf, Option<i64>) {
         (self.path.clone(), self.process)
     }
 
-    /// Takes the rank that the manifest says where nothing else does; tells where they differ.
+    /// Takes the rank from the manifest if there is no other. Adds a note if they contradict each
+    /// other.
     pub(super) fn ask_manifest(&mut self, listed: &RunManifest, notes: &mut Vec<String>) {
         let name = file_name(&self.path);
         let Some(told) = listed.rank_of(&name) else {
             return;
         };
         match self.rank {
-            // a name with a local rank is no contradiction where the trace agrees with the manifest
+            // a local rank in the name is no contradiction if the trace agrees with the manifest
             Some(own) if own != told && self.inside.rank != Some(told) => notes.push(format!(
                 "{name} is of rank {own}, the manifest of the recording says {told}: its own counts"
             )),
@@ -78,15 +79,15 @@ impl TraceCandidate {
     }
 }
 
-/// Looks at a file. One in which several processes were recorded is a trace of each; what tells their
-/// ranks is noted.
+/// Examines a file. A file of several recorded processes is one trace per process. Adds notes on
+/// the source of their ranks.
 pub(super) fn look_at(
     path: PathBuf,
     notes: &mut Vec<String>,
     unreadable: &mut Vec<FileError>,
 ) -> Vec<TraceCandidate> {
     let whole = look_at_file(path.clone(), unreadable);
-    // what is known by its name alone is no database that can be asked
+    // a kind derived from the name does not mean a readable database
     if !whole.kind.has_processes() || whole.is_unread {
         return vec![whole];
     }
@@ -141,9 +142,9 @@ pub(super) fn look_at(
     all
 }
 
-/// Numbers ranks that only the order of processes tells through all files that have such ones: those
-/// of the second machine follow those of the first, in the order of the numbers in their names. A note
-/// names the files in that order. Ranks that recordings with processes tell themselves are taken.
+/// Numbers the ranks that only the order of processes determines, across all such files: the second
+/// machine's ranks follow the first's, in the order of the numbers in the file names. Adds a note
+/// with that order. Skips ranks that other recordings with processes state themselves.
 pub(super) fn number_by_order(candidates: &mut [TraceCandidate], notes: &mut Vec<String>) {
     let told = candidates
         .iter()
@@ -152,7 +153,7 @@ pub(super) fn number_by_order(candidates: &mut [TraceCandidate], notes: &mut Vec
     let free = (0..).filter(|rank| !taken.contains(rank));
     let ordered = candidates.iter_mut().filter(|candidate| candidate.by_order);
     let mut ordered: Vec<&mut TraceCandidate> = ordered.collect();
-    // stable: processes of a file stay in their order
+    // stable: processes of a file keep their order
     ordered.sort_by_cached_key(|candidate| natural_key(&candidate.path.to_string_lossy()));
     let mut files: Vec<String> = vec![];
     for (rank, candidate) in free.zip(ordered) {
@@ -177,8 +178,8 @@ pub(super) fn number_by_order(candidates: &mut [TraceCandidate], notes: &mut Vec
     }
 }
 
-/// By this names are in the order of their numbers, `node2` before `node10`: texts, each with how
-/// many digits follow, and these.
+/// Returns a key that sorts names by the numbers in them, `node2` before `node10`: texts, each with
+/// the number of following digits, and these digits.
 pub(super) fn natural_key(name: &str) -> Vec<(String, usize, String)> {
     let mut parts = vec![];
     let mut rest = name;
@@ -223,13 +224,13 @@ fn look_at_file(path: PathBuf, unreadable: &mut Vec<FileError>) -> TraceCandidat
     if recorder.host.is_none() {
         recorder.host = host_in_name(&stem, recorder.process);
     }
-    // a file that is named like a trace of a rank shall be missed when it is none; tables, settings
-    // and databases of all kinds lie in such folders
+    // a file named like a rank's trace must be reported if it is not one, but such folders contain
+    // all kinds of tables, settings and databases
     let is_unread = kind == InputKind::Unknown;
     if is_unread {
         kind = kind_of_name(packed, &stem, rank.is_some());
     }
-    // one whose name tells what it is is read later, which tells what is wrong with it
+    // files whose kind the name states are read later, which reports the error
     if kind == InputKind::Unknown {
         unreadable.extend(failure);
     }
@@ -252,14 +253,14 @@ fn look_at_file(path: PathBuf, unreadable: &mut Vec<FileError>) -> TraceCandidat
     }
 }
 
-/// The kind by name alone, of a file whose content says none: it is empty, cut or damaged.
+/// Derives the kind from the name, for a file that is empty, truncated or damaged.
 fn kind_of_name(packed: &str, stem: &str, has_rank: bool) -> InputKind {
     let (name, stem) = (packed.to_lowercase(), stem.to_lowercase());
-    // nobody else ends names so
+    // no other program uses this ending
     if name.ends_with(".xplane.pb") {
         return InputKind::XlaSpace;
     }
-    // rocprofv3 puts the process id before it; other programs have results too
+    // rocprofv3 puts the process id before it; other programs use this ending too
     let before = name.strip_suffix("_results.db").unwrap_or_default();
     if before.ends_with(|c: char| c.is_ascii_digit()) {
         return InputKind::RocpdSqlite;
@@ -282,10 +283,10 @@ fn kind_of_name(packed: &str, stem: &str, has_rank: bool) -> InputKind {
     }
 }
 
-/// The rank that a name tells, and whether it has more after it.
+/// Returns the rank in a name, and true if more follows it.
 ///
-/// TensorBoard's default names begin with the host's name and the process id
-/// (`gpuhost_4711.1690….pt.trace`): in such a name only the word `rank` tells a rank.
+/// TensorBoard's default names begin with the host name and the process id
+/// (`gpuhost_4711.1690….pt.trace`): in such a name, only the word `rank` precedes a rank.
 fn rank_in_name(stem: &str) -> (Option<i64>, bool) {
     let lower = stem.to_lowercase();
     let marks = [
@@ -308,7 +309,7 @@ fn rank_in_name(stem: &str) -> (Option<i64>, bool) {
     } else {
         marks.len()
     }] {
-        // the last one: names begin with the job's, which may hold a mark (`lowrank16_rank0`)
+        // the last one: names begin with the job name, which may contain a mark (`lowrank16_rank0`)
         for (at, _) in lower.rmatch_indices(mark) {
             let rest = &lower[at + mark.len()..];
             let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
@@ -334,7 +335,7 @@ fn host_in_name(stem: &str, process: Option<i64>) -> Option<String> {
     (number.parse().ok() == process && process.is_some()).then(|| host.to_owned())
 }
 
-/// Opens a file that may be a trace; notes why where the system refuses it.
+/// Opens a file that may be a trace; notes the error if the system refuses it.
 pub(super) fn open_noting(path: &Path, unreadable: &mut Vec<FileError>) -> Option<InputFile> {
     match input::open(path, &Progress::hidden()) {
         Ok(input) => Some(input),
@@ -345,14 +346,14 @@ pub(super) fn open_noting(path: &Path, unreadable: &mut Vec<FileError>) -> Optio
     }
 }
 
-/// Kind, rank and number of ranks from a file's beginning.
+/// Reads the kind, the rank and the number of ranks from the beginning of a file.
 fn look_inside(path: &Path) -> Result<(InputKind, Inside, bool), InputError> {
     let input = input::open(path, &Progress::hidden())?;
-    // beside the traces that it was made from it would be a rank twice
+    // next to its source traces, it would be a second trace of the rank
     let (kind, is_view) = (input.kind, input.is_view || input.is_read_back);
     let mut head = vec![];
     if kind == InputKind::KinetoTrace {
-        // Kineto writes it before the events: nobody reads a folder of gigabytes to sort it
+        // Kineto writes it before the events, so large files need not be read completely
         let mut beginning = input.content.take(64 << 10);
         beginning
             .read_to_end(&mut head)
@@ -375,8 +376,8 @@ fn look_inside(path: &Path) -> Result<(InputKind, Inside, bool), InputError> {
     Ok((kind, inside, is_view))
 }
 
-/// `"distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 2, "pg_config": [...` of a
-/// file's beginning, which can end in it.
+/// Reads `"distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 2, "pg_config": [...`
+/// from the beginning of a file, which may end within it.
 fn distributed_info(head: &[u8]) -> Inside {
     const KEY: &[u8] = b"\"distributedInfo\"";
     let mut inside = Inside::default();
@@ -388,7 +389,7 @@ fn distributed_info(head: &[u8]) -> Inside {
         return inside;
     }
     while let Ok(Some(key)) = info.key() {
-        // the beginning ends inside of it: what was read so far is good
+        // the beginning ends within it: the values until then are valid
         let Ok(value) = info.value() else { break };
         match key {
             b"rank" => inside.rank = value.int(),

@@ -1,4 +1,4 @@
-//! Several recordings of a run in one folder, as `schedule(repeat=2)` writes them.
+//! Several recordings of a run in one folder, as written with `schedule(repeat=2)`.
 //!
 //! ```text
 //! torch_et_0.json               the host trace spans all cycles
@@ -8,15 +8,15 @@
 //! 17.5-TP-0-EXTEND.trace.json ┐ names of a rank that differ in words, which other ranks have too:
 //! 17.5-TP-0-DECODE.trace.json ┘ each word is a recording
 //! ```
-//! Numbers that ranks share tell which files are of one cycle. Times differ by rank: there the first
-//! of each rank are one cycle, the second of each rank, and so on.
+//! Numbers shared by ranks determine the files of one cycle. Times differ between ranks: then the
+//! first recordings of all ranks are one cycle, the second ones the next, and so on.
 
 use super::candidate::TraceCandidate;
 use crate::storage;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// What the name of a cycle begins with, where no word in the names does; its number follows.
+/// Prefix of a cycle's name, before its number, if the names have no counting word.
 const CYCLE: &str = "cycle";
 
 /// Words before a number that counts recordings.
@@ -30,26 +30,26 @@ const COUNTING_WORDS: [&str; 7] = [
     "step",
 ];
 
-/// Numbers from here on are times: seconds since 1970, or smaller units.
+/// Least number taken for a time: seconds since 1970, or smaller units.
 const FIRST_TIME: u128 = 1_000_000_000;
 
 /// Host and device traces of each rank.
 pub(super) type RankCandidates = BTreeMap<i64, [Vec<TraceCandidate>; 2]>;
 
-/// The ranks of one cycle, and what the cycle is called.
+/// The ranks of one cycle, and the cycle's name.
 pub(super) struct Cycle {
     pub(super) name: String,
     pub(super) ranks: RankCandidates,
 }
 
-/// The cycles of a folder.
+/// Cycles of a folder.
 pub(super) struct FolderCycles {
     pub(super) cycles: Vec<Cycle>,
-    /// What there is, and by which rule.
+    /// Note on the cycles and the rule that found them.
     pub(super) note: String,
 }
 
-/// The cycles in their order; none where names do not tell them apart. O(files log files).
+/// Returns the cycles in their order; `None` if names do not distinguish them. O(files log files).
 pub(super) fn split_cycles(ranks: &RankCandidates) -> Option<FolderCycles> {
     let mut devices = vec![];
     let mut several_hosts = vec![];
@@ -63,7 +63,8 @@ pub(super) fn split_cycles(ranks: &RankCandidates) -> Option<FolderCycles> {
     if recordings.len() < 2 {
         return None;
     }
-    // One observer writes one host trace, over all cycles; several have names like the device traces.
+    // One observer writes a single host trace over all cycles; several are named like the device
+    // traces.
     let host_recordings = if several_hosts.is_empty() {
         vec![]
     } else {
@@ -80,7 +81,7 @@ pub(super) fn split_cycles(ranks: &RankCandidates) -> Option<FolderCycles> {
         };
         for (rank, [hosts, devices]) in ranks {
             let device = recording.traces.get(rank);
-            // a note says which ranks a cycle lacks
+            // a note lists the ranks that a cycle lacks
             if device.is_none() && !devices.is_empty() {
                 continue;
             }
@@ -100,13 +101,13 @@ pub(super) fn split_cycles(ranks: &RankCandidates) -> Option<FolderCycles> {
     Some(FolderCycles { cycles, note })
 }
 
-/// Whether files of a folder are of a cycle that is called so.
+/// Returns true if a cycle of a folder's files may have this name.
 pub(super) fn may_name_cycle(name: &str, folder: &Path) -> bool {
     let word = name.trim_end_matches(|c: char| c.is_ascii_digit());
     if word.len() < name.len() && COUNTING_WORDS.contains(&word) {
         return true;
     }
-    // A word in the names, perhaps with more behind it. Names of files are none.
+    // A word in the names, possibly followed by more. File names are excluded.
     let mut bytes = name.bytes();
     let first = name.split('-').next().unwrap_or(name);
     !first.is_empty()
@@ -117,46 +118,46 @@ pub(super) fn may_name_cycle(name: &str, folder: &Path) -> bool {
         })
 }
 
-/// A trace of a rank, with its name cut up.
+/// A trace of a rank, with its name split.
 struct NamedTrace {
     rank: i64,
     parts: NameParts,
     trace: TraceCandidate,
 }
 
-/// The traces that are of one recording: at most one of each rank.
+/// Traces of one recording, at most one per rank.
 struct Recording {
     name: String,
-    /// Which words in the names tell it; empty for none.
+    /// Words in the names that identify the recording; empty if there are none.
     words: String,
-    /// What in the names tells it apart from the others with these words.
+    /// Rule that distinguishes it from other recordings with these words.
     told_by: CycleRule,
     traces: BTreeMap<i64, TraceCandidate>,
 }
 
-/// By what files of several ranks are known to be of one cycle.
+/// Rule that assigns files of several ranks to one cycle.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CycleRule {
-    /// There is one alone.
+    /// There is only one recording.
     Alone,
-    /// The same number in their names, behind a word that explains it.
+    /// The same number in their names, after a counting word.
     CountingWord,
     /// The same number in their names.
     Number,
-    /// Their place in the order of the numbers in their names.
+    /// The same place in the order of the numbers in their names.
     Order,
 }
 
-/// The names of a rank's traces; none where these are not several recordings of it.
+/// Returns the names of a rank's traces; `None` if these are not several recordings.
 fn named_traces(rank: i64, traces: &[TraceCandidate]) -> Option<Vec<NamedTrace>> {
-    // `kineto_trace_0.json` beside `kineto_trace_0.run1.json` is the rank's own.
+    // The exact name `kineto_trace_0.json` has precedence over `kineto_trace_0.run1.json`.
     let exact = traces.iter().filter(|trace| !trace.variant);
     if traces.len() > 1 && exact.count() == 1 {
         return None;
     }
-    // Two recorders of one run are no two runs.
+    // Traces of two recorders are one run.
     let are_alike = traces.windows(2).all(|pair| pair[0].kind == pair[1].kind);
-    // Files that say different ranks or sizes are of one recording: their names have local ranks.
+    // Files that state different ranks or sizes are one recording, with local ranks in their names.
     let ranks: BTreeSet<Option<i64>> = traces.iter().map(|one| one.inside.rank).collect();
     let worlds: BTreeSet<Option<i64>> = traces.iter().map(|one| one.inside.world_size).collect();
     if !are_alike || ranks.len() > 1 || worlds.len() > 1 {
@@ -170,7 +171,7 @@ fn named_traces(rank: i64, traces: &[TraceCandidate]) -> Option<Vec<NamedTrace>>
     Some(named.collect())
 }
 
-/// Sorts traces by recordings, by words in their names and then by numbers.
+/// Sorts traces into recordings, by words in their names and then by numbers.
 fn recordings(traces: Vec<NamedTrace>) -> Option<Vec<Recording>> {
     let mut recordings = vec![];
     for (words, own) in split_by_words(traces)? {
@@ -180,15 +181,15 @@ fn recordings(traces: Vec<NamedTrace>) -> Option<Vec<Recording>> {
     (names.len() == recordings.len()).then_some(recordings)
 }
 
-/// Host traces by recordings, with the names that those of the device traces have; none where they
-/// do not fit these.
+/// Sorts host traces into recordings with the same names as the device recordings; `None` if they
+/// do not match.
 fn recordings_of_hosts(hosts: Vec<NamedTrace>, devices: &[Recording]) -> Option<Vec<Recording>> {
     let mut hosts = recordings(hosts)?;
     let names: BTreeSet<&str> = hosts.iter().map(|one| one.name.as_str()).collect();
     if devices.iter().all(|one| names.contains(one.name.as_str())) {
         return Some(hosts);
     }
-    // numbers that nothing explains have an order alone
+    // numbers without a counting word only have an order
     let are_explained = hosts
         .iter()
         .any(|one| !one.words.is_empty() || one.told_by == CycleRule::CountingWord);
@@ -201,8 +202,8 @@ fn recordings_of_hosts(hosts: Vec<NamedTrace>, devices: &[Recording]) -> Option<
     Some(hosts)
 }
 
-/// Groups of traces whose names have the same words, each called by those that the others lack. One
-/// group without such words where all names of each rank have the same.
+/// Groups traces by the words in their names. A group is named by the words that the others lack.
+/// Returns a single group without words if all names of each rank have the same words.
 fn split_by_words(traces: Vec<NamedTrace>) -> Option<Vec<(String, Vec<NamedTrace>)>> {
     let mut texts_of: BTreeMap<i64, BTreeSet<Vec<String>>> = BTreeMap::new();
     let mut ranks_of: BTreeMap<Vec<String>, BTreeSet<i64>> = BTreeMap::new();
@@ -212,12 +213,12 @@ fn split_by_words(traces: Vec<NamedTrace>) -> Option<Vec<(String, Vec<NamedTrace
         own.insert(texts.clone());
         ranks_of.entry(texts).or_default().insert(trace.rank);
     }
-    // Names of ranks may begin with the host's.
+    // Names of ranks may begin with the host name.
     if texts_of.values().all(|texts| texts.len() == 1) {
         return Some(vec![(String::new(), traces)]);
     }
-    // Files of one rank that are called differently can be anything, and so can names of a kind and a
-    // rank alone; what ranks share is meant so.
+    // Different names of one rank's files may mean anything, and so may names of only a kind and a
+    // rank. Words that several ranks share are intentional.
     let are_shared = ranks_of.values().all(|ranks| ranks.len() > 1);
     if !are_shared || traces.iter().any(|trace| !trace.trace.variant) {
         return None;
@@ -238,7 +239,7 @@ fn split_by_words(traces: Vec<NamedTrace>) -> Option<Vec<(String, Vec<NamedTrace
         let own: Vec<String> = own.filter(|word| !shared.contains(word)).collect();
         let group = groups.entry(own.join("-"));
         let group = group.or_insert_with(|| (texts.clone(), vec![]));
-        // the same words between other signs: nobody knows what is meant
+        // the same words between different characters are ambiguous
         if group.0 != texts {
             return None;
         }
@@ -251,7 +252,7 @@ fn split_by_words(traces: Vec<NamedTrace>) -> Option<Vec<(String, Vec<NamedTrace
     Some(groups.collect())
 }
 
-/// Traces whose names have the same words, by their numbers.
+/// Splits traces whose names have the same words by their numbers.
 fn split_by_numbers(words: String, traces: Vec<NamedTrace>) -> Option<Vec<Recording>> {
     let mut by_rank: BTreeMap<i64, Vec<&NamedTrace>> = BTreeMap::new();
     for trace in &traces {
@@ -261,7 +262,7 @@ fn split_by_numbers(words: String, traces: Vec<NamedTrace>) -> Option<Vec<Record
     let Some(first) = columns.first() else {
         return Some(vec![only_recording(words, by_rank)?]);
     };
-    // as few numbers as tell the traces of each rank apart: another may be a process id
+    // the fewest numbers that distinguish the traces of each rank: another may be a process id
     let count = (1..=columns.len()).find(|count| are_distinct(&by_rank, &columns[..*count]))?;
     let columns = &columns[..count];
     let keys: Vec<BTreeSet<Vec<u128>>> =
@@ -269,7 +270,7 @@ fn split_by_numbers(words: String, traces: Vec<NamedTrace>) -> Option<Vec<Record
     let all: BTreeSet<Vec<u128>> = keys.iter().flatten().cloned().collect();
     let are_same = keys.iter().all(|own| *own == all);
     let are_shared = all.len() < keys.iter().map(BTreeSet::len).sum::<usize>();
-    // Two ranks can have begun at the same time by chance.
+    // Two ranks may begin at the same time by chance.
     let by_number = first.word.is_some() || are_same || (are_shared && !first.is_time);
     let have_as_many = keys.windows(2).all(|pair| pair[0].len() == pair[1].len());
     if !by_number && !have_as_many {
@@ -313,7 +314,7 @@ fn split_by_numbers(words: String, traces: Vec<NamedTrace>) -> Option<Vec<Record
     Some(recordings)
 }
 
-/// The recording of traces whose numbers tell none; `None` where a rank has several.
+/// Returns the only recording of traces that no number distinguishes; `None` if a rank has several.
 fn only_recording(words: String, by_rank: BTreeMap<i64, Vec<&NamedTrace>>) -> Option<Recording> {
     let mut traces = BTreeMap::new();
     for (rank, own) in by_rank {
@@ -332,18 +333,19 @@ fn only_recording(words: String, by_rank: BTreeMap<i64, Vec<&NamedTrace>>) -> Op
     })
 }
 
-/// A number at one place of all names, by which recordings can be told apart.
+/// A position in all names with a number that may distinguish recordings.
 struct NumberColumn {
-    /// How many numbers come behind it.
+    /// Count of numbers after it.
     from_end: usize,
-    /// The word before it that says that it counts recordings.
+    /// Counting word before it, if any.
     word: Option<&'static str>,
-    /// Its numbers are times.
+    /// True if its numbers are times.
     is_time: bool,
 }
 
-/// The numbers that differ between traces of a rank, the surest first: those that a word explains, then
-/// times, then the last (names begin with the process id, which says nothing of time).
+/// Returns the positions whose numbers differ between traces of a rank, the most certain first:
+/// those with a counting word, then times, then the last. Names begin with the process id, which
+/// says nothing about time.
 fn telling_columns(
     traces: &[NamedTrace],
     by_rank: &BTreeMap<i64, Vec<&NamedTrace>>,
@@ -354,7 +356,7 @@ fn telling_columns(
     for from_end in 0..counts.min().unwrap_or(0) {
         let mut ranks = by_rank.values();
         let word = counting_word(traces, from_end);
-        // a number that is explained tells also ranks with one trace apart
+        // after a counting word, a number also distinguishes ranks with one trace each
         let varies = ranks.any(|own| numbers_at(own, from_end).len() > 1)
             || (word.is_some() && numbers_at(&all, from_end).len() > 1);
         if varies {
@@ -370,7 +372,7 @@ fn telling_columns(
     columns
 }
 
-/// The numbers at one place of names.
+/// Returns the numbers at one position of names.
 fn numbers_at(traces: &[&NamedTrace], from_end: usize) -> BTreeSet<u128> {
     let traces = traces.iter();
     traces
@@ -378,7 +380,7 @@ fn numbers_at(traces: &[&NamedTrace], from_end: usize) -> BTreeSet<u128> {
         .collect()
 }
 
-/// The word that stands before a number in all names.
+/// Returns the counting word before a number, if it is the same in all names.
 fn counting_word(traces: &[NamedTrace], from_end: usize) -> Option<&'static str> {
     let mut found = None;
     for trace in traces {
@@ -405,13 +407,13 @@ fn keys_of(traces: &[&NamedTrace], columns: &[NumberColumn]) -> BTreeSet<Vec<u12
     traces.map(|trace| key_of(trace, columns)).collect()
 }
 
-/// Whether the numbers tell the traces of each rank apart.
+/// Returns true if the numbers distinguish the traces of each rank.
 fn are_distinct(by_rank: &BTreeMap<i64, Vec<&NamedTrace>>, columns: &[NumberColumn]) -> bool {
     let mut ranks = by_rank.values();
     ranks.all(|own| keys_of(own, columns).len() == own.len())
 }
 
-/// What to say of the recordings of a folder.
+/// Returns a note on the recordings of a folder.
 fn describe(ranks: &RankCandidates, recordings: &[Recording]) -> String {
     let mut words: Vec<&str> = recordings.iter().map(|one| one.words.as_str()).collect();
     words.dedup();
@@ -467,18 +469,18 @@ fn describe(ranks: &RankCandidates, recordings: &[Recording]) -> String {
     note
 }
 
-/// The words of a text: letters and digits.
+/// Returns the words of a text: sequences of letters and digits.
 fn words(text: &str) -> impl Iterator<Item = String> {
     let all = text.split(|c: char| !c.is_alphanumeric());
     all.filter(|word| !word.is_empty()).map(str::to_owned)
 }
 
-/// A name, cut where digits begin and end.
+/// A name, split where digits begin and end.
 #[derive(Default)]
 struct NameParts {
     /// Numbers, each with the text before it.
     numbers: Vec<(String, u128)>,
-    /// The text behind the last.
+    /// Text after the last number.
     tail: String,
 }
 
@@ -493,7 +495,7 @@ impl NameParts {
             let digits_end = behind.find(|c: char| !c.is_ascii_digit());
             let (digits, behind) = behind.split_at(digits_end.unwrap_or(behind.len()));
             text += before;
-            // longer numbers than any clock has are text
+            // digits that exceed any clock are text
             match digits.parse() {
                 Ok(number) => parts.numbers.push((std::mem::take(&mut text), number)),
                 Err(_) => text += digits,
@@ -504,14 +506,14 @@ impl NameParts {
         parts
     }
 
-    /// A number, by how many come behind it, with the text before it.
+    /// Returns a number, given the count of numbers after it, with the text before it.
     fn number_at(&self, from_end: usize) -> (&str, u128) {
         let place = self.numbers.len().checked_sub(from_end + 1);
         let found = place.and_then(|place| self.numbers.get(place));
         found.map_or(("", 0), |(text, number)| (text.as_str(), *number))
     }
 
-    /// All that is no number.
+    /// Returns the texts between the numbers.
     fn texts(&self) -> Vec<String> {
         let texts = self.numbers.iter().map(|(text, _)| text.clone());
         texts.chain([self.tail.clone()]).collect()
@@ -524,7 +526,7 @@ mod tests {
     use crate::input::InputKind;
     use std::path::PathBuf;
 
-    /// Device traces of ranks, by their names.
+    /// Returns device traces of ranks with these names.
     fn folder(names: &[(i64, &str)]) -> RankCandidates {
         let mut ranks = RankCandidates::new();
         for (rank, stem) in names {
@@ -546,7 +548,7 @@ mod tests {
         ranks
     }
 
-    /// Each cycle with its ranks and their files.
+    /// Returns each cycle with its ranks and their files.
     fn split(names: &[(i64, &str)]) -> Vec<String> {
         let mut lines = vec![];
         let found = split_cycles(&folder(names));
@@ -592,7 +594,7 @@ mod tests {
             split(&[(0, "k_0.cycle10"), (0, "k_0.cycle9"), (1, "k_1.cycle9")]),
             ["cycle9 0:k_0.cycle9 1:k_1.cycle9", "cycle10 0:k_0.cycle10"]
         );
-        // also where each rank has one
+        // also if each rank has one
         assert_eq!(
             split(&[(0, "k_0.step_100"), (1, "k_1.step_200")]),
             ["step100 0:k_0.step_100", "step200 1:k_1.step_200"]
@@ -615,9 +617,9 @@ mod tests {
                 "cycle2 0:node_68.1795225139510000000 1:node_67.1795225139511000000"
             ]
         );
-        // of a rank that lacks one nobody knows which
+        // if a rank lacks one, its order is ambiguous
         assert_eq!(split(&names[..3]), [""; 0]);
-        // one that two ranks share by chance says nothing
+        // a time that two ranks share by chance has no meaning
         assert_eq!(
             split(&[
                 (0, "a_1.1795225129"),
@@ -650,7 +652,7 @@ mod tests {
             "EXTEND 0:17.5-TP-0-EP-0-EXTEND.trace 1:17.5-TP-1-EP-0-EXTEND.trace",
         ];
         assert_eq!(split(&names), expected);
-        // one rank's files can be anything
+        // one rank's files may mean anything
         assert_eq!(split(&names[..2]), [""; 0]);
         assert_eq!(split(&names[..3]), [""; 0]);
         // two profiles of both stages

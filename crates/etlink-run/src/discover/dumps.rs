@@ -1,4 +1,4 @@
-//! Dumps of the flight recorder: which files they are, and of which rank's traces.
+//! Flight recorder dumps: finds them among the files, and assigns them to ranks.
 
 use super::candidate::{TraceCandidate, open_noting};
 use crate::FileError;
@@ -10,26 +10,26 @@ use crate::text::file_name;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// What names of dumps begin with where nothing else is set (`TORCH_FR_DUMP_TEMP_FILE` of PyTorch),
-/// and those of `etlink record`.
+/// Default prefixes of dumps' names: from PyTorch without `TORCH_FR_DUMP_TEMP_FILE`, and from
+/// `etlink record`.
 const USUAL_PREFIXES: [&str; 3] = [
     "nccl_trace_rank_",
     "comm_lib_trace_rank_",
     "flight_recorder_",
 ];
 
-/// The dumps of a folder that are not called JSON: `nccl_trace_rank_0`, or any other name without
-/// an ending (`TORCH_FR_DUMP_TEMP_FILE` sets what comes before the rank), or `.pkl`.
+/// Dumps of a folder without the ending of JSON: `nccl_trace_rank_0`, any other name without an
+/// ending (`TORCH_FR_DUMP_TEMP_FILE` sets the part before the rank), or `.pkl`.
 #[derive(Default)]
 pub(super) struct DumpNames {
-    /// Files that begin as dumps do.
+    /// Files that begin like dumps.
     dumps: Vec<PathBuf>,
-    /// Files that could be dumps by their names alone.
+    /// Files that may be dumps according to their names only.
     others: Vec<PathBuf>,
 }
 
 impl DumpNames {
-    /// Looks at a file; `false` where its name is that of something else.
+    /// Examines a file; returns false if its name belongs to another kind.
     pub(super) fn add(&mut self, path: &Path, unreadable: &mut Vec<FileError>) -> bool {
         let name = file_name(path).to_lowercase();
         let plain = name
@@ -40,18 +40,18 @@ impl DumpNames {
         if !may_be {
             return false;
         }
-        // a folder can have any other file without an ending: only the content tells
+        // a folder may contain any files without an ending: only the content distinguishes dumps
         match open_noting(path, unreadable).map(|input| input.kind) {
             Some(InputKind::FlightRecorder) => self.dumps.push(path.to_owned()),
-            // nothing is known of an empty file, and of one that cannot be opened
+            // the content of an empty or unreadable file is unknown
             Some(InputKind::Unknown) | None => self.others.push(path.to_owned()),
             Some(_) => {}
         }
         true
     }
 
-    /// The dumps, and the files that are named like them but for the rank: an empty or cut dump of a
-    /// rank shall not be missed without a word.
+    /// Returns the dumps, and the files with the same names except for the rank, so that an empty
+    /// or truncated dump is reported.
     pub(super) fn into_files(self) -> Vec<PathBuf> {
         let stem = |path: &Path| plain_stem(&file_name(path)).to_owned();
         let stems: Vec<String> = self.dumps.iter().map(|path| stem(path)).collect();
@@ -64,20 +64,20 @@ impl DumpNames {
     }
 }
 
-/// What the names of dumps begin with, before the rank.
+/// Returns the prefixes of dumps' names, before the rank.
 fn known_prefixes<'t>(stems: impl Iterator<Item = &'t str>) -> BTreeSet<String> {
     let own = stems.map(|stem| split_number(stem).0.to_owned());
     let own = own.filter(|prefix| !prefix.is_empty());
     own.chain(USUAL_PREFIXES.map(str::to_owned)).collect()
 }
 
-/// Whether a name has one of these beginnings, and a rank behind it.
+/// Returns true if a name consists of one of these prefixes and a rank.
 fn is_named_like(stem: &str, prefixes: &BTreeSet<String>) -> bool {
     let (prefix, number) = split_number(stem);
     !number.is_empty() && prefixes.contains(prefix)
 }
 
-/// Takes the dumps out of the candidates of a folder. By rank, then by name.
+/// Takes the dumps out of the candidates of a folder, sorted by rank, then by name.
 pub(super) fn take_dumps(candidates: &mut Vec<TraceCandidate>) -> Vec<FlightFile> {
     let is_whole = |candidate: &&TraceCandidate| candidate.kind == InputKind::FlightRecorder;
     let whole = candidates.iter().filter(is_whole);
@@ -92,7 +92,7 @@ pub(super) fn take_dumps(candidates: &mut Vec<TraceCandidate>) -> Vec<FlightFile
             });
     *candidates = others;
     let files = dumps.into_iter().map(|candidate| FlightFile {
-        // names are a prefix of the user's and the rank
+        // names consist of the user's prefix and the rank
         rank: candidate.rank.or_else(|| last_number(&candidate.stem)),
         path: candidate.path,
     });
@@ -101,12 +101,13 @@ pub(super) fn take_dumps(candidates: &mut Vec<TraceCandidate>) -> Vec<FlightFile
     files
 }
 
-/// The number that a name ends in: 3 of `nccl_trace_rank_3` and `flight_recorder_3.pickle`.
+/// Returns the number at the end of a name: 3 in `nccl_trace_rank_3` and
+/// `flight_recorder_3.pickle`.
 fn last_number(stem: &str) -> Option<i64> {
     split_number(plain_stem(stem)).1.parse().ok()
 }
 
-/// A name without the endings of packed files and pickles.
+/// Returns a name without the endings of compressions and pickles.
 fn plain_stem(name: &str) -> &str {
     let packed = name.strip_suffix(".gz").or(name.strip_suffix(".zst"));
     let name = packed.unwrap_or(name);
@@ -114,12 +115,12 @@ fn plain_stem(name: &str) -> &str {
     pickle.unwrap_or(name)
 }
 
-/// A name as what stands before the digits at its end, and these.
+/// Splits a name before the digits at its end.
 fn split_number(stem: &str) -> (&str, &str) {
     stem.split_at(stem.trim_end_matches(|c: char| c.is_ascii_digit()).len())
 }
 
-/// Gives the ranks of a run the dumps that are named by them.
+/// Assigns dumps to the ranks of a run, by the ranks in their names.
 pub(super) fn pair_dumps(run: &mut RunFiles, dumps: &[FlightFile]) {
     let mut by_rank: BTreeMap<i64, Vec<&FlightFile>> = BTreeMap::new();
     for dump in dumps {
@@ -137,9 +138,9 @@ pub(super) fn pair_dumps(run: &mut RunFiles, dumps: &[FlightFile]) {
         let Some(files) = of_rank.find(|files| files.rank == Some(rank)) else {
             continue;
         };
-        // one recorder can be dumped as pickle and as JSON: both say the same
+        // a recorder may be dumped as pickle and as JSON, with the same content
         let used = own.iter().find(|dump| can_be_read(dump, own.len()));
-        // where none can be read, the first says why when the rank is linked
+        // if none is readable, linking the rank reports the error of the first
         let Some(used) = used.or(own.first()) else {
             continue;
         };
@@ -161,19 +162,19 @@ pub(super) fn pair_dumps(run: &mut RunFiles, dumps: &[FlightFile]) {
     }
 }
 
-/// Whether one of so many dumps of a rank can be read. The only one is read when its rank is.
+/// Returns true if a dump can be read, or is the only one of its rank, which is read with the rank.
 fn can_be_read(dump: &FlightFile, count: usize) -> bool {
     count == 1 || read_dump(&dump.path, &Progress::hidden()).is_ok()
 }
 
-/// Folders of one job's nodes, each with the dumps of its own ranks, as one: folders that share no
-/// rank, and whose groups have the ranks of each other.
+/// Combines the folders of a job's nodes, each with the dumps of its own ranks. Such folders share
+/// no rank, and their groups contain each other's ranks.
 pub(super) fn join_node_folders(folders: Vec<FlightFolder>) -> Vec<FlightFolder> {
     let mut jobs: Vec<Vec<DumpNode>> = vec![];
     let is_one = folders.len() < 2;
     for folder in folders {
         let node = match is_one {
-            // nothing to join it with: its dumps need not be read
+            // the only folder: its dumps need not be read
             true => DumpNode::unread(folder),
             false => DumpNode::read(folder),
         };
@@ -197,12 +198,12 @@ pub(super) fn join_node_folders(folders: Vec<FlightFolder>) -> Vec<FlightFolder>
     joined
 }
 
-/// The dumps of a folder, and what they say of ranks.
+/// Dumps of a folder, and the ranks that they state.
 struct DumpNode {
     folder: FlightFolder,
-    /// By the names of the dumps.
+    /// Ranks in the names of the dumps.
     ranks: BTreeSet<i64>,
-    /// The members of the groups that a dump lists; none where none can be read.
+    /// Members of the groups that a dump lists; empty if none can be read.
     members: BTreeSet<i64>,
 }
 
@@ -233,8 +234,8 @@ impl DumpNode {
         node
     }
 
-    /// Whether the groups of each have the ranks of the other. A node that says nothing of groups can
-    /// be of a job whose groups have its ranks.
+    /// Returns true if the groups of each node contain the ranks of the other. A node without
+    /// groups may belong to a job whose groups contain its ranks.
     fn is_of_job_with(&self, other: &DumpNode) -> bool {
         let knows = |one: &DumpNode, other: &DumpNode| {
             one.members.is_empty() || one.members.is_superset(&other.ranks)
@@ -249,7 +250,7 @@ impl DumpNode {
     }
 }
 
-/// What all of these folders lie in.
+/// Returns the innermost folder that contains all of these folders.
 fn common_folder(folders: &[FlightFolder]) -> PathBuf {
     let mut common = match folders.first() {
         Some(first) => first.folder.clone(),
@@ -264,7 +265,7 @@ fn common_folder(folders: &[FlightFolder]) -> PathBuf {
 }
 
 fn one_folder(mut nodes: Vec<FlightFolder>) -> FlightFolder {
-    // as nodes are numbered: node10 is behind node9
+    // by rank, so that node10 follows node9
     nodes.sort_by_key(|node| node.dumps.iter().filter_map(|dump| dump.rank).min());
     let mut joined = FlightFolder {
         folder: common_folder(&nodes),
@@ -278,7 +279,7 @@ fn one_folder(mut nodes: Vec<FlightFolder>) -> FlightFolder {
     joined
 }
 
-/// Dumps in a folder of their own are of the only run that there is.
+/// Assigns dumps in a separate folder to the only run.
 pub(super) fn pair_folder(runs: &mut [RunFiles], dumps: &mut Vec<FlightFolder>) {
     match (&mut *runs, &mut dumps[..]) {
         ([run], [folder]) => {

@@ -1,4 +1,4 @@
-//! Folders that are parts of one run.
+//! Combines folders that are parts of one run.
 //!
 //! ```text
 //! job/chakra/rank-0.json.gz         host traces alone        ┐ one run, `job`:
@@ -13,7 +13,7 @@
 //! job/node0/rank0.json, …           other ranks of one world ┐ one run, `job`
 //! job/node1/rank8.json, …           at the same time         ┘
 //! ```
-//! Else each folder with traces is a run of its own. What is joined here is noted, with the rule.
+//! Any other folder with traces is a separate run. Combined folders are noted, with the rule.
 
 use super::candidate::Inside;
 use super::recorded::{RankReading, Recording, World, are_concurrent, read_ranks};
@@ -24,7 +24,7 @@ use crate::text::{file_name, first_ranks};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Joins runs whose folders are parts of one. Runs come and go in order of their folders.
+/// Combines runs whose folders are parts of one. Takes and returns runs in order of their folders.
 /// O(ranks log ranks).
 pub(super) fn join_folders(runs: Vec<RunFiles>) -> Vec<RunFiles> {
     let runs = join_nodes(runs);
@@ -33,7 +33,7 @@ pub(super) fn join_folders(runs: Vec<RunFiles>) -> Vec<RunFiles> {
     let mut joined = vec![];
     for run in runs {
         match run.folder.parent().map(Path::to_owned) {
-            // A folder with traces of its own is a run already.
+            // A folder with its own traces is already a run.
             Some(parent) if !taken.contains(&parent) => {
                 by_parent.entry(parent).or_default().push(run);
             }
@@ -49,8 +49,8 @@ pub(super) fn join_folders(runs: Vec<RunFiles>) -> Vec<RunFiles> {
     joined
 }
 
-/// Folders whose manifests are of one job, beside each other: each node recorded its ranks into its
-/// own. A cycle is joined with that of the same name.
+/// Combines neighbouring folders with manifests of one job, in which each node recorded its ranks
+/// into its own folder. Cycles of the same name are combined.
 fn join_nodes(runs: Vec<RunFiles>) -> Vec<RunFiles> {
     let taken: BTreeSet<PathBuf> = runs.iter().map(|run| run.folder.clone()).collect();
     let mut by_place: BTreeMap<(PathBuf, String), Vec<RunFiles>> = BTreeMap::new();
@@ -63,7 +63,7 @@ fn join_nodes(runs: Vec<RunFiles>) -> Vec<RunFiles> {
             _ => joined.push(run),
         }
     }
-    // two jobs beside each other would be two runs of one name
+    // two jobs in one folder would be two runs with the same name
     let mut jobs: BTreeMap<PathBuf, usize> = BTreeMap::new();
     for (place, _) in by_place.keys() {
         *jobs.entry(place.clone()).or_default() += 1;
@@ -80,7 +80,7 @@ fn join_nodes(runs: Vec<RunFiles>) -> Vec<RunFiles> {
     joined
 }
 
-/// Where a run goes that is joined with those of the other nodes, and of which job it is.
+/// Returns the folder of a run combined with the runs of other nodes, and its job.
 fn job_place(run: &RunFiles) -> Option<(PathBuf, String)> {
     let part = run.part.as_ref()?;
     let own = if part.within.as_os_str().is_empty() {
@@ -92,8 +92,8 @@ fn job_place(run: &RunFiles) -> Option<(PathBuf, String)> {
     Some((parent.join(&part.within), part.job.clone()))
 }
 
-/// Whether there are several, and no rank is in two of them: a job that was recorded twice is two
-/// runs.
+/// Returns true if there are several runs, and no rank is in two of them: a job that was recorded
+/// twice is two runs.
 fn are_distinct(nodes: &[RunFiles]) -> bool {
     let all: Vec<i64> = nodes.iter().flat_map(ranks_of).collect();
     let distinct: BTreeSet<i64> = all.iter().copied().collect();
@@ -121,7 +121,7 @@ fn join_job(place: PathBuf, job: &str, nodes: Vec<RunFiles>) -> RunFiles {
     let mut run = as_one_run(&place, FolderLayout::Nodes, note, nodes);
     run.ranks.sort_by_key(|rank| rank.rank);
     let apart = describe_parts(&parts, &mut run.ranks);
-    // what one manifest says of its own ranks is said already
+    // notes of a single manifest about its own ranks already exist
     if !run.are_apart
         && let Some(note) = apart
     {
@@ -131,7 +131,7 @@ fn join_job(place: PathBuf, job: &str, nodes: Vec<RunFiles>) -> RunFiles {
     run
 }
 
-/// What the traces of a folder are.
+/// Kind of a folder's traces.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FolderSide {
     Hosts,
@@ -140,7 +140,7 @@ enum FolderSide {
 }
 
 fn side_of(run: &RunFiles) -> FolderSide {
-    // Of two files of one rank nobody knows which is meant.
+    // Two files of one rank are ambiguous.
     if ranks_of(run).len() < run.ranks.len() {
         return FolderSide::Other;
     }
@@ -158,8 +158,8 @@ fn ranks_of(run: &RunFiles) -> BTreeSet<i64> {
     run.ranks.iter().filter_map(|rank| rank.rank).collect()
 }
 
-/// A folder of host traces and one of device traces, of the same ranks. With more than one such pair
-/// nobody knows which belong together, and the host traces say so.
+/// Combines a folder of host traces with a folder of device traces of the same ranks. With several
+/// such pairs, their assignment is ambiguous, which becomes a note of the host traces.
 fn join_sides(parent: &Path, mut siblings: Vec<RunFiles>) -> Vec<RunFiles> {
     let places = |side: FolderSide| -> Vec<usize> {
         let all = siblings.iter().enumerate();
@@ -189,7 +189,7 @@ fn join_sides(parent: &Path, mut siblings: Vec<RunFiles>) -> Vec<RunFiles> {
             return siblings;
         }
     };
-    // The later one first: the place of the other stays what it is.
+    // The later one first, so that the index of the other stays valid.
     let later = siblings.remove(*host.max(device));
     let earlier = siblings.remove(*host.min(device));
     let (host_run, device_run) = if host < device {
@@ -228,8 +228,8 @@ fn join_sides(parent: &Path, mut siblings: Vec<RunFiles>) -> Vec<RunFiles> {
     siblings
 }
 
-/// Has the first folder of host traces say which folders of device traces may belong to it, and what
-/// helps.
+/// Adds a note to the first folder of host traces: the folders of device traces that may belong to
+/// it, and a remedy.
 fn note_unsure_sides(siblings: &mut [RunFiles], hosts: &[usize], devices: &[usize]) {
     let share_ranks = |one: usize, other: usize| {
         !ranks_of(&siblings[one]).is_disjoint(&ranks_of(&siblings[other]))
@@ -248,7 +248,7 @@ fn note_unsure_sides(siblings: &mut [RunFiles], hosts: &[usize], devices: &[usiz
     }
     let mut choices = vec![];
     for places in [&hosts, &devices] {
-        // folders of different ranks are parts of a run, as those of nodes are
+        // folders of different ranks are parts of one run, like the folders of nodes
         let rivals = places.iter().copied().filter(|one| {
             let mut others = places.iter().filter(|other| *other != one);
             others.any(|other| share_ranks(*one, *other))
@@ -281,7 +281,7 @@ fn note_unsure_sides(siblings: &mut [RunFiles], hosts: &[usize], devices: &[usiz
     }
 }
 
-/// The first few of folders that lie beside each other.
+/// Returns the names of the first few neighbouring folders.
 fn name_folders(siblings: &[RunFiles], places: &[usize]) -> String {
     const NAMED: usize = 4;
     let names = places.iter().take(NAMED);
@@ -295,14 +295,15 @@ fn name_folders(siblings: &[RunFiles], places: &[usize]) -> String {
     format!("{}{more}", names.join(", "))
 }
 
-/// Folders with one rank each whose names say the rank: `rank-0`, `rank-1`. Others stay runs.
+/// Combines folders of one rank each whose names state the rank: `rank-0`, `rank-1`. Others stay
+/// runs.
 fn join_ranks(parent: &Path, siblings: Vec<RunFiles>) -> Vec<RunFiles> {
     let (parts, others): (Vec<RunFiles>, Vec<RunFiles>) = siblings
         .into_iter()
         .partition(|run| folder_rank(run).is_some());
     let ranks: BTreeSet<i64> = parts.iter().filter_map(folder_rank).collect();
     let are_distinct = ranks.len() == parts.len();
-    // `rank-8` and `rank-16` can be sizes of an adapter: else the traces must say their ranks.
+    // `rank-8` and `rank-16` may be sizes of an adapter, so the traces must state their ranks.
     let are_all = ranks.iter().copied().eq(0..parts.len() as i64);
     let are_stated = parts
         .iter()
@@ -473,8 +474,7 @@ fn as_one_run(folder: &Path, layout: FolderLayout, note: String, parts: Vec<RunF
     run
 }
 
-/// The rank of a folder that has one rank, and is named by it. A trace that says another rank is
-/// not what the folder's name promises.
+/// Returns the rank in the name of a folder with one rank; `None` if the trace states another rank.
 fn folder_rank(run: &RunFiles) -> Option<i64> {
     let [files] = &run.ranks[..] else {
         return None;

@@ -1,4 +1,4 @@
-//! What was measured beside traces: whose metrics are whose, and what lies in a folder without traces.
+//! Assigns measurements to runs and ranks, including those in folders without traces.
 
 use super::SortedFolder;
 use super::candidate::TraceCandidate;
@@ -7,25 +7,25 @@ use crate::measurements::MeasurementFile;
 use crate::run_files::RunFiles;
 use crate::text::file_name;
 
-/// Measurements that lie in folders without traces.
+/// Measurements in folders without traces.
 #[derive(Default)]
 pub(super) struct StrayMeasurements {
-    /// Latencies of requests and workload cards.
+    /// Latencies of requests, and workload cards.
     measurements: Vec<MeasurementFile>,
     /// Metrics of kernels.
     metrics: Vec<TraceCandidate>,
 }
 
 impl StrayMeasurements {
-    /// Adds those of a folder.
+    /// Adds the measurements of a folder.
     pub(super) fn add(&mut self, folder: &SortedFolder) {
         let measurements = folder.runs.iter().flat_map(|run| &run.measurements);
         self.measurements.extend(measurements.cloned());
         self.metrics.extend(folder.metrics.iter().cloned());
     }
 
-    /// Gives them to the only run that there is, or has the first of several say that they are left
-    /// out.
+    /// Assigns the measurements to the only run. If there are several runs, adds a note to the
+    /// first that they are ignored.
     pub(super) fn give(mut self, runs: &mut [RunFiles]) {
         self.measurements.sort_by(|a, b| a.path.cmp(&b.path));
         self.metrics.sort_by(|a, b| a.path.cmp(&b.path));
@@ -35,7 +35,7 @@ impl StrayMeasurements {
                 let own = run.measurements.iter().map(|file| file.kind);
                 let own: Vec<InputKind> = own.collect();
                 for file in self.measurements {
-                    // what lies beside the traces is theirs
+                    // measurements next to the traces have precedence
                     let is_needed = !own.contains(&file.kind);
                     run.unused.push(format!(
                         "{} is {}, in a folder without traces: {}",
@@ -70,11 +70,11 @@ impl StrayMeasurements {
     }
 }
 
-/// Gives each rank the metrics of its kernels: by the rank in the file's name, or those that there
-/// are to the only rank.
+/// Assigns metrics of kernels to ranks, by the rank in the file's name. A single rank gets the
+/// metrics without a rank.
 pub(super) fn give_metrics(run: &mut RunFiles, metrics: Vec<TraceCandidate>) {
     let is_alone = run.ranks.len() == 1;
-    // what says its rank comes first: another file may be of any rank
+    // files that state a rank come first: the others may be of any rank
     let (by_rank, others): (Vec<_>, Vec<_>) =
         metrics.into_iter().partition(|file| file.rank.is_some());
     for file in by_rank.into_iter().chain(others) {

@@ -1,7 +1,7 @@
-//! Which files are ranks, and which are recordings of one rank, by who recorded them and when.
+//! Distinguishes ranks from repeated recordings of one rank, by the recording process and time.
 //!
-//! Names do not tell a rank's second recording from another rank's. The process does: a rank is one
-//! process, and what two processes recorded at the same time is of two ranks.
+//! Names do not distinguish a rank's second recording from another rank's. The process does: a rank
+//! is one process, so two simultaneous recordings by different processes are two ranks.
 
 use crate::Progress;
 use crate::input;
@@ -15,10 +15,10 @@ use std::path::Path;
 use super::candidate::{Inside, TraceCandidate, natural_key};
 use super::recorder::{Recorder, integer, nanoseconds, text_after};
 
-/// How many bytes of a file's end are looked at.
+/// Number of bytes at the end of a file that are examined.
 const TAIL: usize = 64 << 10;
 
-/// When the last events of a file begin, Unix time, ns. Reads all of it.
+/// Returns the start of the last events in a file, Unix time, ns. Reads the whole file.
 fn last_time(path: &Path, base_ns: i64) -> Option<i64> {
     let mut content = input::open(path, &Progress::hidden()).ok()?.content;
     let (mut tail, mut piece) = (Vec::<u8>::new(), vec![0; TAIL]);
@@ -35,8 +35,8 @@ fn last_time(path: &Path, base_ns: i64) -> Option<i64> {
     Some(base_ns.saturating_add(times.max()?))
 }
 
-/// Recordings of one run begin within this of each other: profilers are started by hand, and clocks
-/// differ.
+/// Maximum difference between the starts of one run's recordings, ns: profilers are started by
+/// hand, and clocks differ.
 const RUNS_APART_NS: i64 = 60_000_000_000;
 
 /// Numbers from here on are times or ids, and no ranks.
@@ -174,7 +174,7 @@ fn first_clash(recordings: &[Recording], ranks: &[Option<i64>]) -> Option<(usize
     }
     for mut own in by_rank.into_values() {
         own.sort_by_key(|at| (recordings[*at].recorder().start_ns, *at));
-        // of those that follow each other in time, overlapping ones are neighbours
+        // if recordings are otherwise consecutive, overlapping ones are neighbours
         for pair in own.windows(2) {
             let (first, second) = (&recordings[pair[0]], &recordings[pair[1]]);
             if first.recorder().is_other_process(second.recorder()) && overlap(first, second) {
@@ -357,15 +357,15 @@ pub(super) fn read_ranks(recordings: &[Recording]) -> RankReading {
     settled(by_device, rule).unwrap_or(RankReading::Unknown)
 }
 
-/// Sizes of what a model is split by, from the innermost: ranks that follow each other share a
-/// tensor-parallel group. Megatron-LM, vLLM and SGLang agree on tensor-parallel groups, and differ in
-/// what comes next.
+/// Axes along which a model is split, from the innermost: consecutive ranks share a tensor-parallel
+/// group. Megatron-LM, vLLM and SGLang agree on tensor-parallel groups, but differ in the next
+/// axes.
 const AXES: [&str; 6] = ["tp", "cp", "ep", "dp", "pp", "dcp"];
 
-/// vLLM counts pipeline stages inside of each data-parallel engine, and so does SGLang.
+/// Axes of vLLM and SGLang, which count pipeline stages within each data-parallel engine.
 const AXES_OF_ENGINES: [&str; 6] = ["tp", "pp", "dp", "cp", "ep", "dcp"];
 
-/// A rank's places along axes: `TP-1-PP-0`, `dp0_pp1_tp0`.
+/// Returns a rank's places along axes: `TP-1-PP-0`, `dp0_pp1_tp0`.
 fn places(name: &str) -> BTreeMap<&'static str, i64> {
     let lower = name.to_lowercase();
     let mut found = BTreeMap::new();
@@ -453,7 +453,7 @@ fn mixed_radix(
             Some((name, factor)) if name == *axis => factor,
             _ => 1,
         };
-        // an axis that tells no more files apart is inside of those before it
+        // an axis that distinguishes no further files is within the previous axes
         let is_own = is_grid && ["tp", "pp", "dp"].contains(axis);
         if distinct > known || factor > 1 && size == 1 || is_own {
             (ranks, known) = (with, distinct);
@@ -536,7 +536,7 @@ fn ranks_of_numbers(recordings: &[Recording]) -> Vec<Ranks> {
     columns
 }
 
-/// The device of the first device row. Reads as far as that is.
+/// Returns the device of the first device row. Reads the file up to that row.
 fn first_device(path: &Path) -> Option<i64> {
     const KEY: &[u8] = b"\"device\"";
     let mut content = input::open(path, &Progress::hidden()).ok()?.content;
@@ -555,8 +555,8 @@ fn first_device(path: &Path) -> Option<i64> {
     }
 }
 
-/// Leaves the rank open of traces that are byte for byte one, and claim different ranks: a copy under
-/// another name says nothing of that rank. Of traces that name their machine, `select_run` tells.
+/// Removes the ranks of traces with identical bytes that claim different ranks, because a renamed
+/// copy is not a trace of that rank. Traces that name their machine are left to `select_run`.
 pub(super) fn refuse_copies(candidates: &mut [TraceCandidate], notes: &mut Vec<String>) {
     let mut alike: BTreeMap<(Option<i64>, Option<i64>, u64), Vec<usize>> = BTreeMap::new();
     for (at, candidate) in candidates
@@ -573,7 +573,7 @@ pub(super) fn refuse_copies(candidates: &mut [TraceCandidate], notes: &mut Vec<S
                 .push(at);
         }
     }
-    // Where all are alike nothing is a copy of anything: they were generated.
+    // If all traces are equal, none is a copy: they were generated.
     let devices = candidates.iter().filter(|one| is_device(one)).count();
     let some = alike.values().filter(|own| own.len() < devices);
     for pair in some.flat_map(|own| own.windows(2)) {
@@ -614,7 +614,7 @@ fn are_same_bytes(one: &Path, two: &Path) -> bool {
     }
 }
 
-/// Reads until a buffer is full or the content ends.
+/// Reads until the buffer is full or the content ends.
 fn fill(content: &mut impl Read, buffer: &mut [u8]) -> Option<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -645,7 +645,7 @@ mod tests {
         };
         let sglang = ["1-TP-0-PP-0", "1-TP-0-PP-1", "1-TP-1-PP-0", "1-TP-1-PP-1"];
         assert_eq!(ranks(&sglang, &AXES_OF_ENGINES), Some(vec![0, 2, 1, 3]));
-        // experts are inside of tensor-parallel groups
+        // experts are within tensor-parallel groups
         let experts = ["1-TP-0-EP-0", "1-TP-1-EP-0", "1-TP-2-EP-1", "1-TP-3-EP-1"];
         assert_eq!(ranks(&experts, &AXES_OF_ENGINES), Some(vec![0, 1, 2, 3]));
         let vllm = [

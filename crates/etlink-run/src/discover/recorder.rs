@@ -1,8 +1,8 @@
-//! Who recorded a trace, and when, as the beginning of its file says.
+//! Recorder of a trace and the recording time, from the beginning of its file.
 
 use std::collections::BTreeSet;
 
-/// Categories of what the recorded process did itself.
+/// Categories of events in the recorded process itself.
 const HOST_CATEGORIES: [&[u8]; 6] = [
     b"cpu_op",
     b"user_annotation",
@@ -12,18 +12,18 @@ const HOST_CATEGORIES: [&[u8]; 6] = [
     b"Runtime",
 ];
 
-/// Who recorded a trace, as far as its beginning says.
+/// Recorder of a trace, as far as the beginning of the file states it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Recorder {
     /// Process id.
     pub(super) process: Option<i64>,
-    /// `host_name`.
+    /// Host name, from `host_name`.
     pub(super) host: Option<String>,
-    /// Start of the first event of the host, Unix time, ns.
+    /// Returns the start of the first host event, Unix time, ns.
     pub(super) start_ns: Option<i64>,
     /// Origin of the file's times, Unix time, ns.
     pub(super) base_ns: i64,
-    /// Groups of ranks that its first collectives name.
+    /// Groups of ranks named by its first collectives.
     pub(super) groups: BTreeSet<Vec<i64>>,
 }
 
@@ -37,7 +37,7 @@ impl Recorder {
         }
     }
 
-    /// Reads the beginning of a Kineto trace, which can end anywhere.
+    /// Reads the beginning of a Kineto trace, which may end anywhere.
     pub(super) fn of_head(head: &[u8]) -> Recorder {
         let base_ns = text_after(head, b"\"baseTimeNanoseconds\"")
             .and_then(integer)
@@ -55,12 +55,13 @@ impl Recorder {
         }
     }
 
-    /// How many ranks the run has by the groups that collectives name: up to the last of them.
+    /// Returns the number of ranks according to the groups of collectives: the highest member plus
+    /// one.
     pub(super) fn largest_group(&self) -> Option<i64> {
         Some(self.groups.iter().flatten().max()? + 1)
     }
 
-    /// Whether two traces are of two processes.
+    /// Returns true if two traces are of different processes.
     pub(super) fn is_other_process(&self, other: &Recorder) -> bool {
         let are_known = self.process.is_some() && other.process.is_some();
         let hosts = self.host.as_ref().zip(other.host.as_ref());
@@ -68,14 +69,14 @@ impl Recorder {
     }
 }
 
-/// The first object of `head` that is an event of the host.
+/// Returns the first object in `head` that is a host event.
 fn first_host_event(head: &[u8]) -> Option<&[u8]> {
     for at in memchr::memmem::find_iter(head, b"\"cat\"") {
         let category = text_after(&head[at..], b"\"cat\"").and_then(quoted);
         let is_host = |category: &String| HOST_CATEGORIES.contains(&category.as_bytes());
         if category.as_ref().is_some_and(is_host) {
             let begin = memchr::memrchr(b'{', &head[..at])?;
-            // arguments may follow, and have objects of their own
+            // arguments may follow, with their own objects
             let end = memchr::memchr(b'}', &head[at..]).map_or(head.len(), |end| at + end);
             return head.get(begin..end);
         }
@@ -83,7 +84,7 @@ fn first_host_event(head: &[u8]) -> Option<&[u8]> {
     None
 }
 
-/// The global ranks of groups, as records of collectives list them.
+/// Returns the global ranks of groups, as listed in records of collectives.
 fn groups(head: &[u8]) -> BTreeSet<Vec<i64>> {
     const KEY: &[u8] = b"\"Process Group Ranks\"";
     let mut all = BTreeSet::new();
@@ -102,7 +103,7 @@ fn groups(head: &[u8]) -> BTreeSet<Vec<i64>> {
     all
 }
 
-/// What stands behind a key and its colon.
+/// Returns the text after a key and its colon.
 pub(super) fn text_after<'t>(text: &'t [u8], key: &[u8]) -> Option<&'t [u8]> {
     let at = memchr::memmem::find(text, key)? + key.len();
     let rest = text[at..].trim_ascii_start().strip_prefix(b":")?;
@@ -122,7 +123,7 @@ pub(super) fn integer(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(&text[..end?]).ok()?.parse().ok()
 }
 
-/// Microseconds with up to three decimals, as nanoseconds.
+/// Converts microseconds with up to three decimals to nanoseconds.
 pub(super) fn nanoseconds(text: &[u8]) -> Option<i64> {
     let text = text.strip_prefix(b"\"").unwrap_or(text);
     let micros = integer(text)?;

@@ -1,15 +1,15 @@
-//! Files that lie there plain and packed (`gunzip -k`): which of the two is read.
+//! Drops one of each pair of files that exist both plain and compressed (`gunzip -k`).
 
 use crate::memory::unpacked_size;
 use crate::storage;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Where the last letter of a text stands: line ends may come behind it.
+/// Bytes at the end of a text that contain its last character; line ends may follow.
 const END_BYTES: u64 = 16;
 
-/// Leaves one of two files that are one, and says which goes: the packed one, but where the plain one
-/// is cut and smaller than what is packed.
+/// Keeps one file of each pair, and returns notes on the others. Keeps the plain one, unless it is
+/// a dangling link, or truncated and smaller than the compressed content.
 pub(super) fn without_packed_twins(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<String>) {
     let is_packed = |file: &Path| {
         let ending = file.extension();
@@ -22,7 +22,7 @@ pub(super) fn without_packed_twins(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<St
     for packed in twins {
         let plain = packed.with_extension("");
         if left_out.contains(&plain) {
-            // packed in two ways, and the first one is read
+            // compressed in two ways: the first one is read
             notes.push(format!(
                 "{} is there twice: it is left out",
                 packed.display()
@@ -54,10 +54,10 @@ pub(super) fn without_packed_twins(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<St
     (files.cloned().collect(), notes)
 }
 
-/// Whether a plain trace is cut, and its packed twin has more. The ends of the two tell it; neither is
-/// read.
+/// Returns true if a plain trace is truncated, and its compressed twin contains more. Only reads
+/// the ends of both.
 fn is_cut_twin(plain: &Path, packed: &Path) -> bool {
-    // other kinds of files have no letter that they end in
+    // other kinds of files have no fixed last character
     let is_json = plain.extension().is_some_and(|ending| ending == "json");
     if !is_json {
         return false;
@@ -65,11 +65,11 @@ fn is_cut_twin(plain: &Path, packed: &Path) -> bool {
     let Some(bytes) = storage::file_data(plain).ok() else {
         return false;
     };
-    // of a packed file that is cut the size is a guess, and a plain one that is whole is as good
+    // the size of a truncated compressed file is an estimate, and a complete plain file is as good
     !has_end(plain, bytes.bytes) && unpacked_size(packed).is_some_and(|size| size > bytes.bytes)
 }
 
-/// Whether a file of so many bytes ends as JSON does; also where its end cannot be read.
+/// Returns true if a file of `bytes` bytes ends like JSON, or if its end cannot be read.
 fn has_end(path: &Path, bytes: u64) -> bool {
     let mut end = vec![0; bytes.min(END_BYTES) as usize];
     if storage::read_end(path, &mut end).is_err() {

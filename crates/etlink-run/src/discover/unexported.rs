@@ -1,4 +1,4 @@
-//! What Nsight Systems recorded, and nobody exported to SQLite: it cannot be read.
+//! Recordings of Nsight Systems that were not exported to SQLite, so that they cannot be read.
 
 use super::candidate::TraceCandidate;
 use crate::input::{self, InputError, InputKind, WantedTrace};
@@ -7,12 +7,12 @@ use crate::text::file_name;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Recordings that lie in folders without a trace that can be read.
+/// Recordings in folders without a readable trace.
 #[derive(Debug, Default)]
 pub(crate) struct Unexported {
-    /// Reports.
+    /// Reports of Nsight Systems.
     reports: BTreeSet<PathBuf>,
-    /// Folders that `nsys export --type parquetdir` wrote.
+    /// Folders written by `nsys export --type parquetdir`.
     tables: BTreeSet<PathBuf>,
 }
 
@@ -26,8 +26,8 @@ impl Unexported {
         self.tables.insert(folder.to_owned());
     }
 
-    /// Has the first of the runs that lie beside them say what to do. What was exported to SQLite too,
-    /// wherever that lies, needs nothing.
+    /// Adds a remedy to the first run as a note. Ignores recordings that were also exported to
+    /// SQLite, in any folder.
     pub(super) fn note(mut self, runs: &mut [RunFiles]) {
         let ranks = runs.iter().flat_map(|run| &run.ranks);
         let devices = ranks.filter_map(|rank| rank.device.as_deref());
@@ -37,7 +37,7 @@ impl Unexported {
         self.tables
             .retain(|folder| !exported.contains(&stem_of_recording(folder)));
         let Some(run) = runs.first_mut() else { return };
-        // a note for each kind: thousands of folders can be alike
+        // one note per kind, because thousands of folders may be affected
         if let Some(first) = self.reports.first() {
             run.notes.push(unread_reports(self.reports.len(), first));
         }
@@ -50,7 +50,7 @@ impl Unexported {
         }
     }
 
-    /// The first, as the reason that there is nothing else.
+    /// Returns the error for the first recording, if there are no other traces.
     pub(crate) fn into_error(self) -> Option<InputError> {
         let report = self.reports.first().map(|report| unread_report(report));
         report.or_else(|| self.tables.first().map(|folder| unread_tables(folder)))
@@ -71,14 +71,14 @@ fn unread_tables(folder: &Path) -> InputError {
     }
 }
 
-/// `run` of `run.sqlite`, packed or not; `None` of another file.
+/// Returns `run` for `run.sqlite`, compressed or not; `None` for other files.
 fn stem_of_export(path: &Path) -> Option<String> {
     let name = file_name(path);
     let (stem, _) = name.rsplit_once(".sqlite")?;
     Some(stem.to_owned())
 }
 
-/// `run` of `run.nsys-rep`, and of folders of its tables.
+/// Returns `run` for `run.nsys-rep` and for folders of its tables.
 fn stem_of_recording(path: &Path) -> String {
     let name = file_name(path);
     let endings = [
@@ -102,7 +102,7 @@ fn unread_reports(count: usize, first: &Path) -> String {
     )
 }
 
-/// Has a run say which reports in its folder are not exported.
+/// Adds notes on the reports in a run's folder that are not exported.
 pub(super) fn note_reports(candidates: &[TraceCandidate], notes: &mut Vec<String>) {
     let of_kind = |kind| candidates.iter().filter(move |file| file.kind == kind);
     let exports = of_kind(InputKind::NsysSqlite);

@@ -1,24 +1,24 @@
-//! How many communications of a run are joined with those of other ranks.
+//! Coverage of a join: the share of communications that are matched across ranks.
 
 use super::JoinedRun;
 use crate::text::first_ranks;
 use etlink_link::ranks::{CommChannel, GroupIdentity, JoinProblemKind, Peers, RankSummary};
 use etlink_model::GlobalRank;
 
-/// Below this share of joined communications, figures on who waits for whom are of a part alone.
+/// Share of joined communications below which figures on waits only describe a part of the run.
 const MOST: f64 = 0.9;
 
-/// Communications of the ranks, each rank's side counted once. Those with ranks whose traces are not
-/// here are not among them.
+/// Numbers of communications, counted once per participating rank (side). Communications with ranks
+/// without a trace here are not counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JoinCoverage {
-    /// All sides.
+    /// Number of all sides.
     pub sides: u64,
-    /// Sides that are joined with those of all other ranks of their group.
+    /// Number of sides that are joined with all other ranks of their group.
     pub joined: u64,
-    /// Of these, sides without a record, joined by their order and ends.
+    /// Number of joined sides without a record, joined by their order and ends.
     pub inferred: u64,
-    /// Ranks that communicate, and of which no side is joined.
+    /// Ranks that communicate, but have no joined side.
     pub alone: Vec<GlobalRank>,
 }
 
@@ -54,7 +54,7 @@ impl JoinCoverage {
         coverage
     }
 
-    /// Says how many are joined, by what, and what follows; none where all are by their records.
+    /// Returns a note on the share of joined sides; `None` if all are joined by their records.
     pub fn note(&self, run: &JoinedRun) -> Option<String> {
         if run.summaries.len() < 2 {
             let kernels = run.summaries.first()?.unrecorded.len();
@@ -96,7 +96,7 @@ impl JoinCoverage {
     }
 }
 
-/// A rank's communications with others.
+/// Returns the number of a rank's communications with others.
 fn sides_of(summary: &RankSummary) -> u64 {
     let communications = summary.communications.iter();
     let with_others = communications.filter(|own| match own.peers {

@@ -1,4 +1,4 @@
-//! The ranks of one run, joined.
+//! Joined ranks of one run, for a merge.
 
 use super::timeline_context::{TimelineContext, TimelineReport};
 use super::{KnownRank, MergeOptions};
@@ -16,7 +16,7 @@ use etlink_model::GlobalRank;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// How the ranks of a run go together.
+/// Join of the ranks of a run.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MergedRun {
@@ -24,61 +24,61 @@ pub struct MergedRun {
     pub run: String,
     /// Global ranks that were joined.
     pub ranks: Vec<GlobalRank>,
-    /// Number of ranks of the run, as most traces say it.
+    /// Number of ranks of the run, as stated by most traces.
     pub world_size: Option<i64>,
-    /// Ranks of the run that have no trace here.
+    /// Ranks of the run without a trace here.
     pub absent: Vec<GlobalRank>,
     /// Traces that are not of this run.
     pub excluded: Vec<Excluded>,
-    /// Traces that are not of this run and were taken in by `--allow-mismatch`, and why they are
-    /// not.
+    /// Notes on traces of other runs that `--allow-mismatch` included, with the reasons against
+    /// them.
     pub taken_in: Vec<String>,
     /// A note on ranks without a trace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub absent_note: Option<String>,
-    /// Ranks whose collectives and messages fit no other's.
+    /// Ranks whose collectives and messages match no other rank's.
     pub strangers: Vec<GlobalRank>,
-    /// Process groups by their number in the files.
+    /// Process groups, by their number in the files.
     pub groups: BTreeMap<u32, Vec<u64>>,
-    /// Collectives that all ranks have whose traces are here.
+    /// Number of collectives shared by all their ranks with traces here.
     pub collectives: u64,
-    /// Messages of which both sides are here.
+    /// Number of messages with both sides here.
     pub messages: u64,
-    /// Collectives and messages of which only one rank's trace is here.
+    /// Number of collectives and messages with the trace of only one rank here.
     pub alone: u64,
-    /// Collectives and messages of which a side is missing or another kind.
+    /// Number of collectives and messages with a missing side, or a side of another kind.
     pub unmatched: u64,
-    /// What is missing, unequal or not known.
+    /// Missing, unequal or unknown communications.
     pub problems: Vec<JoinProblem>,
-    /// The ranks' clocks against the first rank's; none with `--no-align`.
+    /// Clocks of the ranks relative to the first rank; empty with `--no-align`.
     pub clocks: Vec<RankClock>,
-    /// Latency and bandwidth that the communications tell, for a simulator.
+    /// Latency and bandwidth estimated from the communications, for a simulator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkFit>,
-    /// The file of all ranks for Perfetto.
+    /// Timeline of all ranks for Perfetto.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeline: Option<TimelineReport>,
     #[serde(skip)]
     pub(super) common: Option<TimelineContext>,
     #[serde(skip)]
     pub(super) agreed: RunAgreement,
-    /// No rank communicates.
+    /// True if no rank communicates.
     #[serde(skip)]
     pub(super) is_silent: bool,
     /// Label of each joined rank.
     #[serde(skip)]
     labels: Vec<String>,
-    /// Ranks of a simulator, each of which has a file.
+    /// Number of ranks in a simulation, each with a file; 0 without one.
     #[serde(skip)]
     simulated: u64,
-    /// It becomes a simulation or a timeline, which are of all ranks.
+    /// True if the output is a simulation or a timeline, which includes all ranks.
     #[serde(skip)]
     is_of_all: bool,
 }
 
 impl MergedRun {
-    /// Joins those of `ranks` that are of one run. Of these it takes what only the join needs: a
-    /// hundred bytes for each communication, which would else be there twice.
+    /// Joins the members of `ranks` that belong to one run. Takes their data for the join, a
+    /// hundred bytes per communication, which would otherwise be in memory twice.
     pub(super) fn new(
         options: &MergeOptions,
         how: &RunOptions,
@@ -87,7 +87,7 @@ impl MergedRun {
     ) -> MergedRun {
         let rule = MembershipRule {
             allow_mismatch: how.allow_mismatch,
-            // files are named by ranks, and simulators find the peers of a message by them
+            // files are named by ranks, and simulators use these to find the peers of a message
             needs_rank: true,
         };
         let members = Members::select(ranks, rule);
@@ -95,7 +95,7 @@ impl MergedRun {
         let (mut facts, mut sizes, mut labels) = (vec![], vec![], vec![]);
         let mut devices = vec![];
         for rank in members.ranks {
-            // always so, since a rank without it has no summary and is excluded
+            // always true: a rank without it has no summary and is excluded
             if let Some(known) = rank.known {
                 facts.push(std::mem::take(&mut known.facts));
                 sizes.push(std::mem::take(&mut known.sizes));
@@ -109,7 +109,7 @@ impl MergedRun {
             clocks,
             ..
         } = JoinedRun::as_recorded(facts, how.align);
-        // a simulator stops for ever where two ranks state different sizes for one collective
+        // a simulator hangs if two ranks state different sizes for one collective
         let mut agreed = agree(&facts, &sizes, &join, options.simulator.is_some());
         agreed.set_device(RooflineDevice::of_run(devices));
         let mut network = None;
@@ -132,7 +132,7 @@ impl MergedRun {
             .collect();
         let ranks = facts.iter().map(|facts| facts.rank).collect();
         let (world_size, mut absent) = (members.world_size, members.absent);
-        // a rank that was not asked for is not missing
+        // a rank that was not requested is not missing
         absent.retain(|rank| how.is_asked(Some(rank.0)));
         MergedRun {
             run: files.folder.display().to_string(),
@@ -154,12 +154,12 @@ impl MergedRun {
         }
     }
 
-    /// Whether the run has one rank, to which a simulator adds a neighbour.
+    /// Returns true if the run has one rank, to which a simulator adds a neighbour.
     pub fn is_single(&self) -> bool {
         self.world_size.unwrap_or(1) <= 1 && self.ranks.len() == 1
     }
 
-    /// Whether there are communications of which nothing is known but that they are.
+    /// Returns true if some communications are known to exist, but have no record.
     pub fn has_unrecorded(&self) -> bool {
         let mut problems = self.problems.iter();
         problems.any(|problem| problem.kind == JoinProblemKind::GlooUnrecorded)
@@ -187,7 +187,7 @@ impl MergedRun {
             groups: join.groups.clone(),
             collectives: count(false),
             messages: count(true),
-            // counted apart from what does not fit: the other ranks' traces are not here
+            // counted separately from mismatches: the other ranks' traces are not here
             alone: join
                 .matches
                 .iter()
@@ -211,20 +211,22 @@ impl MergedRun {
         }
     }
 
-    /// Whether traces were left out of it. Where no rank is sure there is no run that any could be left
-    /// out of; a simulation and a timeline have nothing then.
+    /// Returns true if traces were excluded from the run. Without any certain rank, there is no run
+    /// to exclude them from, but a simulation or a timeline then is empty.
     pub fn is_short(&self) -> bool {
         let mut excluded = self.excluded.iter();
         let is_run = self.is_of_all || !self.ranks.is_empty();
         excluded.any(|one| is_run || one.reason != Exclusion::RankUnknown)
     }
 
-    /// Whether its files are for a simulator, in which a rank that was not joined has no place.
+    /// Returns true if the files are for a simulator, which has no place for a rank that was not
+    /// joined.
     pub fn is_simulated(&self) -> bool {
         self.simulated > 0
     }
 
-    /// Whether an empty rank stands in for one that was not joined: a simulator wants a file of each.
+    /// Returns true if an empty rank replaces one that was not joined: a simulator needs a file per
+    /// rank.
     pub fn is_idle(&self, label: &str) -> bool {
         let rank: Option<u64> = label.parse().ok();
         rank.is_some_and(|rank| rank < self.simulated) && !self.has(label)
@@ -234,12 +236,12 @@ impl MergedRun {
         self.labels.iter().position(|known| known == label)
     }
 
-    /// Whether a rank was joined.
+    /// Returns true if a rank was joined.
     pub(super) fn has(&self, label: &str) -> bool {
         self.rank_place(label).is_some()
     }
 
-    /// What a rank is among the others; one that was not joined is by itself.
+    /// Returns the context of a rank in the run; the default if it was not joined.
     pub(super) fn rank_context(&self, options: &MergeOptions, label: &str) -> RankContext<'_> {
         let Some(place) = self.rank_place(label) else {
             return RankContext::default();
@@ -251,7 +253,7 @@ impl MergedRun {
         }
     }
 
-    /// A rank's clock against the first's.
+    /// Returns the clock of a rank relative to the first rank.
     pub(super) fn clock(&self, place: usize) -> RankClock {
         self.clocks.get(place).copied().unwrap_or_default()
     }
@@ -260,7 +262,7 @@ impl MergedRun {
 /// A rank that was linked and may be written, for the join.
 pub(super) struct JoinMember<'r> {
     pub(super) label: &'r str,
-    /// `None` where its rank is not sure.
+    /// State of the rank; `None` if the rank is uncertain.
     pub(super) known: Option<&'r mut KnownRank>,
 }
 
@@ -274,8 +276,8 @@ impl RunMember for JoinMember<'_> {
     }
 }
 
-/// How many ranks a simulator has: those of the run, as its traces say it, and no fewer than the
-/// last needs.
+/// Returns the number of ranks in a simulation: the run's world size according to its traces, or
+/// more if the highest rank exceeds it.
 pub(super) fn simulated_ranks(ranks: &[GlobalRank], world_size: Option<i64>) -> u64 {
     let Some(last) = ranks.iter().max() else {
         return 0;
