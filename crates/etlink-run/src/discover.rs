@@ -70,7 +70,7 @@ pub fn cycle_folder(path: &Path) -> Option<&Path> {
     is_cycle.then_some(parent)
 }
 
-/// Whether a file is a device trace that states its rank.
+/// Returns true if a file is a device trace that states its rank.
 pub fn states_rank(path: &Path) -> bool {
     Inside::of_file(path).is_some_and(|inside| inside.rank.is_some())
 }
@@ -229,7 +229,7 @@ pub fn sort_out_files(mut files: Vec<PathBuf>) -> Result<Vec<RunFiles>, RunError
     }
     for run in &mut runs {
         unique_labels(&mut run.ranks);
-        // folders contain all kinds of files, but an explicitly named file should not be ignored
+        // folders contain all kinds of files, but an explicitly named file must not be ignored
         // silently
         run.notes.append(&mut run.unused);
     }
@@ -326,8 +326,7 @@ fn is_trace_name(path: &Path) -> bool {
 /// Place of a device trace: its file, and the process in it.
 type DevicePlace = (PathBuf, Option<i64>);
 
-/// Returns true if a file has the name of a measurement: a table, a workload card, or lines of
-/// JSON.
+/// Returns true if a file is named like a measurement: a table, workload card or lines of JSON.
 fn is_measured(path: &Path) -> bool {
     let name = file_name(path).to_lowercase();
     [".csv", ".csv.gz", ".csv.zst", ".jsonl", ".yaml", ".yml"]
@@ -729,8 +728,8 @@ fn prefer_kineto(rank: i64, all: &mut Vec<TraceCandidate>, notes: &mut Vec<Strin
     all.retain(is_kineto);
 }
 
-/// Gives device traces that were put to each other's host traces to those of their own processes. Returns
-/// a note on it.
+/// Moves device traces that were paired with another process' host trace to the host trace of their
+/// own process. Returns a note.
 fn pair_by_process(
     ranks: &mut [RankFiles],
     inside: &BTreeMap<DevicePlace, Inside>,

@@ -28,7 +28,7 @@ pub struct JoinedRun {
 }
 
 impl JoinedRun {
-    /// Joins the ranks of one run; with `align` their clocks are compared too.
+    /// Joins the ranks of one run; with `align`, also compares their clocks.
     pub fn new(mut summaries: Vec<RankSummary>, align: bool) -> JoinedRun {
         infer_collectives(&mut summaries);
         let mut joined = JoinedRun::as_recorded(summaries, align);
@@ -36,7 +36,7 @@ impl JoinedRun {
         joined
     }
 
-    /// The same by what is recorded of collectives alone, and with each rank's own numbers of steps.
+    /// Like `new`, but only with recorded collectives, and with each rank's own step numbers.
     pub(crate) fn as_recorded(summaries: Vec<RankSummary>, align: bool) -> JoinedRun {
         let matches = join_ranks(&summaries);
         // clocks are aligned by matched collectives

@@ -21,7 +21,7 @@ pub enum RankRule {
     Processes(Cow<'static, str>),
     /// The name of the traces' folder.
     Folder,
-    /// Local ranks in names, of nodes that follow each other.
+    /// Local ranks in the names, and the order of the nodes.
     Nodes,
     /// The folder has only one host trace and one device trace.
     OnlyPair,

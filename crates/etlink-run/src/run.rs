@@ -1,9 +1,8 @@
 //! Runs: ranks whose traces or written graphs belong together.
 //!
 //! [`RunSet::open`] finds the ranks of a source, and estimates the memory of each.
-//! [`RunSet::map_ranks`] processes them in parallel within the memory budget, with the results in
-//! the order of the ranks. [`Members`] selects the results of each run, and [`JoinedRun`] joins
-//! them.
+//! [`RunSet::map_ranks`] processes them in parallel within the memory budget, and returns results
+//! in the order of the ranks. [`Members`] selects the results of a run; [`JoinedRun`] joins them.
 
 use crate::Progress;
 use crate::cancel::Cancellation;
@@ -64,7 +63,7 @@ pub enum RunSource {
     Rank(RankTraces),
 }
 
-/// Traces of one rank, one of which can be `-`, standard input.
+/// Traces of one rank; one of the paths can be `-`, standard input.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RankTraces {
     /// Host trace.
@@ -106,7 +105,7 @@ impl RunSource {
         }
     }
 
-    /// The same, where a trace that states its rank is a run with that rank.
+    /// Like `from_path`, but a trace that states its rank becomes a run with that rank.
     pub fn with_stated_rank(path: &Path) -> RunSource {
         match RunSource::from_path(path) {
             RunSource::File(path) if storage::is_file(&path) && discover::states_rank(&path) => {
@@ -261,7 +260,7 @@ impl RunOptions {
         self.listing.as_ref().or(phase).map(PathBuf::as_path)
     }
 
-    /// Returns a note on the ranks of a run that were not asked for; `None` if all were.
+    /// Returns a note on ranks of a run that were not requested; `None` if all were.
     fn left_out_note(&self, run: &RunFiles) -> Option<String> {
         let asked = self.ranks.as_ref()?;
         let is_asked = |rank: &i64| u32::try_from(*rank).is_ok_and(|rank| asked.has(rank));
@@ -305,8 +304,8 @@ impl RunOptions {
         ))
     }
 
-    /// A note on ranks of which there is no file. Where files name their ranks, those that were asked for
-    /// and have none are known before.
+    /// Returns a note on ranks without a file. If all files state their ranks, missing requested
+    /// ranks are already noted.
     pub(crate) fn absent_note(&self, run: &RunFiles, absent: &[GlobalRank]) -> Option<String> {
         if self.ranks.is_some() && run.ranks.iter().all(|files| files.rank.is_some()) {
             return None;
@@ -593,8 +592,7 @@ impl RunSet {
         }
         let mut all = vec![];
         for (index, (ranks, failed)) in by_run.into_iter().zip(failed).enumerate() {
-            // traces of several runs would be combined; explicitly named files are meant to be one
-            // run
+            // traces of several runs would be combined; named files are meant to be one run
             let is_folder = matches!(self.source, RunSource::Folder(_));
             let is_unsure = !ranks.is_empty() && ranks.iter().all(|rank| rank.summary.is_none());
             let unsure = if is_folder && is_unsure {
@@ -673,8 +671,8 @@ impl RunSet {
         joined
     }
 
-    /// What is to be known of a run: notes on its files and in them, and one on each trace that is left
-    /// out, on each that was taken in although it does not fit, and on ranks without a trace.
+    /// Returns the notes on a run: on its files and traces, on each excluded or mismatching trace,
+    /// and on ranks without a trace.
     pub fn run_notes<T>(&self, results: &RunResults<T>) -> Vec<String> {
         let run = &self.runs[results.run];
         let mut notes = run.notes.clone();
@@ -689,7 +687,7 @@ impl RunSet {
     /// Returns the files of the only run.
     ///
     /// # Errors
-    /// Fails if there are several runs, of which the error names two.
+    /// Fails if there are several runs; the error names two of them.
     pub fn only_run(&self) -> Result<&RunFiles, RunError> {
         match &self.runs[..] {
             [files] => Ok(files),
@@ -903,12 +901,10 @@ impl<'s> RankEntry<'s> {
     }
 
     /// Links the rank's device trace, which has been read, with the host trace of the job. Returns
-    /// `Err(None)` if there was no room next to other ranks, so that the rank must be read again,
-    /// alone.
+    /// `Err(None)` if there was no room next to other ranks; the rank must be read again, alone.
     ///
     /// # Errors
-    /// Fails if the host trace cannot be read, the traces do not belong together, or memory is
-    /// short.
+    /// Fails if the host trace cannot be read, the traces do not match, or memory is short.
     pub fn link_read(
         self,
         job: &LinkJob,
@@ -1135,7 +1131,7 @@ impl<'s> RankEntry<'s> {
         rank_summary(trace, self.files(), self.is_alone())
     }
 
-    /// The same of a device trace alone, without its communications.
+    /// Like `summary`, for a device trace alone, without its communications.
     pub fn summary_of_device(
         self,
         device: &DeviceTrace,
@@ -1249,8 +1245,7 @@ impl RankContent {
     /// Refuses damaged traces and graphs under `--strict`.
     ///
     /// # Errors
-    /// Fails if the traces or the written graph are damaged, or the traces are of two runs of a
-    /// program.
+    /// Fails if the traces or the written graph are damaged, or the traces are of two runs.
     pub fn refuse_damage(self, options: &RunOptions) -> Result<RankContent, RunError> {
         match self {
             RankContent::Linked(linked) => {
@@ -1301,7 +1296,7 @@ impl<T> RunMember for RankResult<T> {
 pub struct JoinedMembers {
     /// Joined ranks that belong to the run.
     pub joined: JoinedRun,
-    /// Those of [`RunSet::run_notes`].
+    /// Notes returned by [`RunSet::run_notes`].
     pub notes: Vec<String>,
     /// Traces that could not be read, or are not of this run.
     pub excluded: Vec<Excluded>,
@@ -1321,8 +1316,7 @@ pub struct RunResults<T> {
 }
 
 impl<T> RunResults<T> {
-    /// Returns the traces that are not members: first traces without a result, then traces of other
-    /// runs.
+    /// Returns the traces that are not members: traces without a result, then traces of other runs.
     pub fn excluded(&self) -> Vec<Excluded> {
         let failed = self.failed.iter();
         failed

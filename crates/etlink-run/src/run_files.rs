@@ -32,8 +32,7 @@ pub struct RankFiles {
     pub flight: Option<PathBuf>,
     /// Metrics of the rank's kernels.
     pub metrics: Option<PathBuf>,
-    /// True if several device traces claim the rank, so that it has none; a note of the run names
-    /// them.
+    /// True if several device traces claim the rank, so that it has none; a note names them.
     pub is_device_unsure: bool,
     /// Written graph of the rank, used in place of missing traces.
     pub graph: Option<PathBuf>,
@@ -189,7 +188,7 @@ impl RunFiles {
         self.ranks.iter().any(|rank| rank.graph.is_some())
     }
 
-    /// Returns notes on the files of each rank and the rules that assigned them; none for written
+    /// Returns notes on each rank's files and the rules that assigned them; none for written
     /// graphs.
     pub fn pairing_notes(&self) -> Vec<String> {
         let mut notes = vec![];

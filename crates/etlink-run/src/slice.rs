@@ -206,7 +206,7 @@ impl std::fmt::Display for TraceSlice {
     }
 }
 
-/// What is said of a trace that a slice is not in.
+/// Describes the length of a trace, for the error of an empty slice.
 pub(crate) fn extent(length: DurationNs) -> String {
     format!("the trace takes {}", seconds(length))
 }

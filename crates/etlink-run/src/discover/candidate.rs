@@ -58,8 +58,7 @@ impl TraceCandidate {
         (self.path.clone(), self.process)
     }
 
-    /// Takes the rank from the manifest if there is no other. Adds a note if they contradict each
-    /// other.
+    /// Takes the rank from the manifest if there is no other. Adds a note if they contradict.
     pub(super) fn ask_manifest(&mut self, listed: &RunManifest, notes: &mut Vec<String>) {
         let name = file_name(&self.path);
         let Some(told) = listed.rank_of(&name) else {
@@ -328,7 +327,7 @@ fn rank_in_name(stem: &str) -> (Option<i64>, bool) {
     (None, false)
 }
 
-/// The machine in a name of TensorBoard's handler: `gpuhost_4711.1690….pt.trace`.
+/// Returns the host in a default name of TensorBoard's handler: `gpuhost_4711.1690….pt.trace`.
 fn host_in_name(stem: &str, process: Option<i64>) -> Option<String> {
     let worker = stem.strip_suffix(".pt.trace")?.rsplit_once('.')?.0;
     let (host, number) = worker.rsplit_once('_')?;

@@ -63,7 +63,7 @@ pub(super) fn split_cycles(ranks: &RankCandidates) -> Option<FolderCycles> {
     if recordings.len() < 2 {
         return None;
     }
-    // One observer writes a single host trace over all cycles; several are named like the device
+    // One observer writes a single host trace over all cycles; several are named like device
     // traces.
     let host_recordings = if several_hosts.is_empty() {
         vec![]

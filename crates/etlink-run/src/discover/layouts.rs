@@ -295,8 +295,7 @@ fn name_folders(siblings: &[RunFiles], places: &[usize]) -> String {
     format!("{}{more}", names.join(", "))
 }
 
-/// Combines folders of one rank each whose names state the rank: `rank-0`, `rank-1`. Others stay
-/// runs.
+/// Combines folders of one rank each whose names state it: `rank-0`, `rank-1`. Others stay runs.
 fn join_ranks(parent: &Path, siblings: Vec<RunFiles>) -> Vec<RunFiles> {
     let (parts, others): (Vec<RunFiles>, Vec<RunFiles>) = siblings
         .into_iter()
@@ -326,15 +325,15 @@ fn join_ranks(parent: &Path, siblings: Vec<RunFiles>) -> Vec<RunFiles> {
     [vec![run], others].concat()
 }
 
-/// Folders whose traces were recorded at the same time, each by another process, and are the ranks of one
-/// run by what they state or are called: those of nodes, or one for each rank. Where two readings are
-/// possible, the first folder has a note on both.
+/// Combines folders whose traces were recorded simultaneously by different processes, and whose
+/// contents or names make them the ranks of one run: one node or one rank per folder. If two
+/// interpretations are possible, adds a note on both to the first folder.
 fn join_recorded(parent: &Path, siblings: Vec<RunFiles>) -> Vec<RunFiles> {
     let siblings = match join_alike(parent, siblings) {
         Ok(run) => return vec![run],
         Err(siblings) => siblings,
     };
-    // something else can lie beside them
+    // other runs may be next to them
     let mut by_words: BTreeMap<String, Vec<RunFiles>> = BTreeMap::new();
     for run in siblings {
         by_words.entry(words_of(&run.folder)).or_default().push(run);
@@ -355,14 +354,14 @@ fn join_recorded(parent: &Path, siblings: Vec<RunFiles>) -> Vec<RunFiles> {
     joined
 }
 
-/// A folder's name without numbers.
+/// Returns a folder's name without digits.
 fn words_of(folder: &Path) -> String {
     file_name(folder).replace(|c: char| c.is_ascii_digit(), "")
 }
 
-/// One run of folders, or the folders as they are.
+/// Returns the folders as one run, or unchanged if they are several.
 fn join_alike(parent: &Path, mut siblings: Vec<RunFiles>) -> Result<RunFiles, Vec<RunFiles>> {
-    // manifests name the jobs
+    // a job is combined by its manifests
     if siblings.len() < 2 || siblings.iter().any(|run| run.part.is_some()) {
         return Err(siblings);
     }
@@ -404,7 +403,7 @@ fn join_alike(parent: &Path, mut siblings: Vec<RunFiles>) -> Result<RunFiles, Ve
             first_ranks(&one),
             first_ranks(&two)
         ),
-        // a world that is too small for all says that they are several runs
+        // a world that is too small for all folders means several runs
         RankReading::Unknown if !is_known => "nodes of one run, or runs of their own".to_owned(),
         RankReading::Unknown => return Err(siblings),
     };
@@ -417,7 +416,7 @@ fn join_alike(parent: &Path, mut siblings: Vec<RunFiles>) -> Result<RunFiles, Ve
     }
     Err(siblings)
 }
-/// A device trace of a run, with what it says of itself.
+/// A device trace of a run, with the facts that it states about itself.
 struct RecordedFile {
     name: String,
     path: PathBuf,
@@ -436,8 +435,8 @@ impl RecordedFile {
     }
 }
 
-/// The device traces of folders, in the order of their ranks; `None` where a rank has none, and of cycles,
-/// whose traces are in one folder.
+/// Returns the device traces of folders, in the order of their ranks. Returns `None` if a rank has
+/// no device trace, or for cycles, whose traces are in one folder.
 fn recorded_files(siblings: &[RunFiles]) -> Option<Vec<RecordedFile>> {
     let mut found = vec![];
     let mut places = BTreeSet::new();
@@ -459,7 +458,7 @@ fn recorded_files(siblings: &[RunFiles]) -> Option<Vec<RecordedFile>> {
     Some(found)
 }
 
-/// Folders as one run, their ranks one after the other.
+/// Combines folders into one run, with their ranks in sequence.
 fn as_one_run(folder: &Path, layout: FolderLayout, note: String, parts: Vec<RunFiles>) -> RunFiles {
     let mut run = RunFiles::empty(folder.to_owned());
     run.layout = Some(layout);

@@ -39,35 +39,35 @@ fn last_time(path: &Path, base_ns: i64) -> Option<i64> {
 /// hand, and clocks differ.
 const RUNS_APART_NS: i64 = 60_000_000_000;
 
-/// Numbers from here on are times or ids, and no ranks.
+/// Least number taken for a time or an id instead of a rank.
 const FIRST_TIME: i64 = 1_000_000_000;
 
-/// A device trace whose rank is looked for among others.
+/// A device trace whose rank is inferred by comparison with others.
 pub(super) struct Recording<'t> {
-    /// Its name, behind those of the folders that differ.
+    /// Name of the trace, with the names of differing folders in front.
     pub(super) name: String,
     pub(super) path: &'t Path,
-    /// The rank that a word in its name says, which can be one of its machine alone.
+    /// Rank after a word in the name, which may be local to the machine.
     pub(super) named: Option<i64>,
     pub(super) inside: &'t Inside,
 }
 
-/// A rank for each of several recordings.
+/// One rank per recording.
 type Ranks = Vec<i64>;
 
-/// What settles the ranks of recordings.
+/// Result of inferring the ranks of recordings.
 pub(super) enum RankReading {
-    /// One assignment fits.
+    /// Only one assignment fits.
     Settled(Ranks, RankRule),
-    /// Two assignments fit as well.
+    /// Two assignments fit equally well.
     Split([Ranks; 2]),
-    /// Nothing tells.
+    /// No assignment is certain.
     Unknown,
 }
 
-/// Gives device traces that claim one rank at one time, name no rank, or name places along several axes,
-/// the ranks that they are of: they are no recordings one after the other. Where nothing says which ranks,
-/// a note names both readings.
+/// Corrects the ranks of device traces that were recorded simultaneously and claim the same rank,
+/// have no rank in their names, or have places along several axes. Such traces are not consecutive
+/// recordings. If their ranks are ambiguous, adds a note with both interpretations.
 pub(super) fn separate_processes(candidates: &mut [TraceCandidate], notes: &mut Vec<String>) {
     let devices: Vec<usize> = (0..candidates.len())
         .filter(|at| is_device(&candidates[*at]))
@@ -146,7 +146,7 @@ impl<'t> Recording<'t> {
         &self.inside.recorder
     }
 
-    /// Numbers in its name, but for times.
+    /// Returns the numbers in the name, except times and the process id.
     fn numbers(&self) -> Vec<i64> {
         let parts = self.name.split(|c: char| !c.is_ascii_digit());
         let numbers = parts.filter_map(|digits| digits.parse().ok());
@@ -157,12 +157,12 @@ impl<'t> Recording<'t> {
     }
 }
 
-/// Whether the first recording ends after the second one begins.
+/// Returns true if the first recording ends after the second one begins.
 fn overlap(first: &Recording, second: &Recording) -> bool {
     last_time(first.path, first.recorder().base_ns) > second.recorder().start_ns
 }
 
-/// The first two recordings of one rank that were made at the same time.
+/// Returns the first two recordings of one rank that two processes made simultaneously.
 fn first_clash(recordings: &[Recording], ranks: &[Option<i64>]) -> Option<(usize, usize)> {
     let mut by_rank: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
     for (at, rank) in ranks.iter().enumerate() {
@@ -185,7 +185,7 @@ fn first_clash(recordings: &[Recording], ranks: &[Option<i64>]) -> Option<(usize
     None
 }
 
-/// Whether each recording is of another process, and all were made at about the same time.
+/// Returns true if the recordings are from different processes, and began at about the same time.
 pub(super) fn are_concurrent(recordings: &[Recording]) -> bool {
     let starts: Option<Vec<i64>> = recordings
         .iter()
@@ -205,13 +205,13 @@ pub(super) fn are_concurrent(recordings: &[Recording]) -> bool {
         .collect();
     let are_distinct = processes.len() == recordings.len();
     let is_known = World::of(recordings).is_some_and(|world| world.is_known());
-    // a world binds processes, and clocks of machines differ
+    // a known world shows that the processes belong together, and clocks of machines differ
     if are_distinct && (is_known || hosts.len() > 1) {
         return true;
     }
     let mut order: Vec<&Recording> = recordings.iter().collect();
     order.sort_by_key(|one| one.recorder().start_ns);
-    // Containers of several machines have processes of one number, and copies start at one time.
+    // Containers on several machines may have equal process ids, and copies begin at the same time.
     (are_distinct || is_known)
         && order.windows(2).all(|pair| {
             let (one, two) = (pair[0].recorder(), pair[1].recorder());
@@ -220,16 +220,16 @@ pub(super) fn are_concurrent(recordings: &[Recording]) -> bool {
         })
 }
 
-/// How many ranks there are, as traces say.
+/// Number of ranks, as far as the traces state it.
 pub(super) struct World {
-    /// As all state that state it.
+    /// Number stated by all traces that state one.
     stated: Option<i64>,
-    /// At least so many by the groups that collectives name.
+    /// Lower bound from the groups that collectives name.
     named: i64,
 }
 
 impl World {
-    /// `None` where traces state two sizes: they are of two runs.
+    /// Returns the world of recordings; `None` if traces state two sizes: they are of two runs.
     pub(super) fn of(recordings: &[Recording]) -> Option<World> {
         let stated = recordings.iter().filter_map(|one| one.inside.world_size);
         let stated: BTreeSet<i64> = stated.collect();
@@ -246,13 +246,13 @@ impl World {
         self.size() > 0
     }
 
-    /// 0 where nothing says it.
+    /// Returns the number of ranks; 0 if unknown.
     fn size(&self) -> i64 {
         self.stated.unwrap_or(self.named)
     }
 
-    /// Whether recordings can be of these ranks: they are within the world and in the groups that their
-    /// collectives name. Of an unknown world all have to be there, from rank 0 on.
+    /// Returns true if the recordings may have these ranks: all are within the world, and in the
+    /// groups that their collectives name. If the world is unknown, all ranks from 0 on must exist.
     fn fits(&self, recordings: &[Recording], ranks: &[i64]) -> bool {
         let distinct: BTreeSet<i64> = ranks.iter().copied().collect();
         let is_whole = |world: i64| distinct.iter().copied().eq(0..world);
@@ -262,7 +262,7 @@ impl World {
         let is_within = match self.stated {
             Some(stated) if are_several => is_whole(stated),
             Some(stated) => is_within(stated),
-            // groups of a few first collectives can be parts of the world
+            // the groups of the first few collectives may be parts of the world
             None => count >= self.named && is_whole(count) || !are_several && is_within(self.named),
         };
         let are_in_groups = recordings.iter().zip(ranks).all(|(one, rank)| {
@@ -270,7 +270,7 @@ impl World {
             groups.all(|group| group.contains(rank))
         });
         let ranks: Vec<Option<i64>> = ranks.iter().copied().map(Some).collect();
-        // a copy is no later recording
+        // a copy is not a later recording
         let recordings_of = recordings.iter().zip(&ranks);
         let starts = recordings_of.map(|(one, rank)| (rank, one.recorder().start_ns));
         let are_copies = starts.collect::<BTreeSet<_>>().len() < ranks.len();
@@ -281,7 +281,7 @@ impl World {
     }
 }
 
-/// The ranks of recordings that several processes made at one time, by the surest of what tells them.
+/// Infers the ranks of simultaneous recordings from the most certain source that fits.
 pub(super) fn read_ranks(recordings: &[Recording]) -> RankReading {
     let Some(world) = World::of(recordings) else {
         return RankReading::Unknown;
@@ -325,7 +325,7 @@ pub(super) fn read_ranks(recordings: &[Recording]) -> RankReading {
             (None, _) => {}
         }
     }
-    // two traces of one name can be of two runs
+    // two traces with the same rank in their names may be of two runs
     if !world.is_known() && recordings.iter().any(|one| one.named.is_some()) {
         return RankReading::Unknown;
     }
@@ -358,8 +358,7 @@ pub(super) fn read_ranks(recordings: &[Recording]) -> RankReading {
 }
 
 /// Axes along which a model is split, from the innermost: consecutive ranks share a tensor-parallel
-/// group. Megatron-LM, vLLM and SGLang agree on tensor-parallel groups, but differ in the next
-/// axes.
+/// group. Megatron-LM, vLLM and SGLang agree on tensor-parallel groups, but not on the next axes.
 const AXES: [&str; 6] = ["tp", "cp", "ep", "dp", "pp", "dcp"];
 
 /// Axes of vLLM and SGLang, which count pipeline stages within each data-parallel engine.
@@ -390,7 +389,7 @@ fn is_engine_name(name: &str) -> bool {
     lower.contains("tp-") || lower.contains("_tp") && lower.contains("rank")
 }
 
-/// Whether names without the word `rank` have other places along two axes or more.
+/// Returns true if names without the word `rank` differ in places along at least two axes.
 fn has_several_axes(recordings: &[Recording]) -> bool {
     let all: Vec<_> = recordings.iter().map(|one| places(&one.name)).collect();
     let varies = |axis: &str| {
@@ -401,15 +400,15 @@ fn has_several_axes(recordings: &[Recording]) -> bool {
     !recordings.iter().any(has_word) && AXES.into_iter().filter(|axis| varies(axis)).count() > 1
 }
 
-/// The ranks that places along axes can say, by one order of the axes: with the sizes that the places
-/// show, or with one larger size where these do not make the world.
+/// Returns the possible ranks from places along axes in this order. Uses the axis sizes that the
+/// places show, or a larger size of one axis if those do not make up the world.
 fn ranks_of_axes(recordings: &[Recording], order: &[&'static str], world: i64) -> Vec<Ranks> {
     let all: Vec<_> = recordings.iter().map(|one| places(&one.name)).collect();
     let is_everywhere = |axis: &&str| all.iter().all(|own| own.contains_key(axis));
     let axes: Vec<&str> = order.iter().copied().filter(is_everywhere).collect();
     let sizes = axes.iter().filter(|axis| ["tp", "pp", "dp"].contains(axis));
     let sizes = sizes.map(|axis| all.iter().map(|own| own[axis] + 1).max().unwrap_or(1));
-    // of a grid of which few ranks are here one axis can tell these apart
+    // if only a few ranks of a grid are present, a single axis may distinguish them
     let is_grid = sizes.product::<i64>() == world;
     let Some((ranks, shown)) = mixed_radix(&all, &axes, None, is_grid) else {
         return vec![];
@@ -425,10 +424,10 @@ fn ranks_of_axes(recordings: &[Recording], order: &[&'static str], world: i64) -
     larger.into_iter().collect()
 }
 
-/// Numbers places from the innermost axis on, and gives the number of places. Axes that no place is needed
-/// for are left out: those of experts and contexts can be within others. `larger`: an axis of which more
-/// places exist than are here, and how many times as many. `is_grid`: none of those that can be multiplied is
-/// within another.
+/// Numbers places, from the innermost axis outwards. Also returns the number of places. Skips axes
+/// that distinguish no further places: axes of experts and contexts may be within others. `larger`:
+/// an axis with more places than are present, and the factor. `is_grid`: no axis of TP, PP and DP
+/// is within another.
 fn mixed_radix(
     all: &[BTreeMap<&'static str, i64>],
     axes: &[&str],
@@ -464,8 +463,8 @@ fn mixed_radix(
     (has_larger && (known > 1 || larger.is_some())).then_some((ranks, stride))
 }
 
-/// The ranks of nodes that follow each other, each with local ranks in its names. A node is a machine, or
-/// a folder where traces name no machine. Nodes are in the order of their names, or else in that of the
+/// Returns the possible ranks from local ranks in the names, for consecutive nodes. A node is a
+/// machine, or a folder if traces name no machine. Nodes are ordered by their names, or else by the
 /// groups that their collectives name.
 fn ranks_of_nodes(recordings: &[Recording], world: &World) -> Vec<Ranks> {
     let locals: Option<Ranks> = recordings.iter().map(|one| one.named).collect();
@@ -524,7 +523,7 @@ fn ranks_of_nodes(recordings: &[Recording], world: &World) -> Vec<Ranks> {
     found
 }
 
-/// The ranks that numbers in names can say which differ in each: the last ones first.
+/// Returns the possible ranks from numbers that differ between all names, the last numbers first.
 fn ranks_of_numbers(recordings: &[Recording]) -> Vec<Ranks> {
     let all: Vec<Ranks> = recordings.iter().map(Recording::numbers).collect();
     let most = all.iter().map(Vec::len).min().unwrap_or(0);

@@ -55,8 +55,7 @@ impl Recorder {
         }
     }
 
-    /// Returns the number of ranks according to the groups of collectives: the highest member plus
-    /// one.
+    /// Returns the number of ranks according to collectives' groups: the highest member plus one.
     pub(super) fn largest_group(&self) -> Option<i64> {
         Some(self.groups.iter().flatten().max()? + 1)
     }

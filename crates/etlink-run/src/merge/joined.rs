@@ -30,10 +30,9 @@ pub struct MergedRun {
     pub absent: Vec<GlobalRank>,
     /// Traces that are not of this run.
     pub excluded: Vec<Excluded>,
-    /// Notes on traces of other runs that `--allow-mismatch` included, with the reasons against
-    /// them.
+    /// Notes on traces of other runs that `--allow-mismatch` included, with the mismatch.
     pub taken_in: Vec<String>,
-    /// A note on ranks without a trace.
+    /// Note on ranks without a trace; `None` if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub absent_note: Option<String>,
     /// Ranks whose collectives and messages match no other rank's.
@@ -219,14 +218,12 @@ impl MergedRun {
         excluded.any(|one| is_run || one.reason != Exclusion::RankUnknown)
     }
 
-    /// Returns true if the files are for a simulator, which has no place for a rank that was not
-    /// joined.
+    /// Returns true if the files are for a simulator, which has no place for an unjoined rank.
     pub fn is_simulated(&self) -> bool {
         self.simulated > 0
     }
 
-    /// Returns true if an empty rank replaces one that was not joined: a simulator needs a file per
-    /// rank.
+    /// Returns true if an empty rank replaces an unjoined one: a simulator needs a file per rank.
     pub fn is_idle(&self, label: &str) -> bool {
         let rank: Option<u64> = label.parse().ok();
         rank.is_some_and(|rank| rank < self.simulated) && !self.has(label)
