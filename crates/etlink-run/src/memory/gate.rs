@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Maximum error factor of the estimates: budgets that are larger by it need no measurements.
+/// Maximum error factor of the estimates: budgets larger by this factor need no measurements.
 const ROOMY: u64 = 12;
 /// Memory charged to each other job, in percent of the first job's measured memory: malloc retains
 /// a part of the memory that a job freed, and the next job reuses only some of it.
@@ -32,7 +32,7 @@ const FIRST_PERCENT: u64 = 97;
 const LINKED_PERCENT: u64 = 130;
 /// Time after which waiting jobs check again.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// Scales are in thousandths.
+/// Divisor of scales, which are in thousandths.
 const UNIT: u64 = 1000;
 
 #[derive(Default)]
@@ -42,7 +42,7 @@ struct GateState {
     running: BTreeSet<usize>,
     /// Number of jobs that wait until no other job runs.
     waiting: usize,
-    /// A job that waited for that and is running now.
+    /// Running job that waited to run alone; `None` if there is none.
     alone: Option<usize>,
     used: u64,
     /// Bytes kept of finished jobs.
@@ -63,7 +63,7 @@ struct GateState {
 /// Budget of jobs, and the state of the running ones.
 pub(crate) struct MemoryGate {
     needs: Vec<u64>,
-    /// Bytes for all jobs.
+    /// Bytes available to all jobs together.
     room: u64,
     /// Bytes that the process may add, minus a reserve for growth between two measurements.
     limit: u64,

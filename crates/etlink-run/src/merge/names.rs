@@ -44,7 +44,8 @@ pub(super) fn joined_name(file: &str) -> Option<String> {
     prefix_and_rank(Path::new(&joined)).map(|_| joined)
 }
 
-/// Returns the other possible name of a rank's file: not joined for a joined rank, and the reverse.
+/// Returns the other possible name of a rank's file: the unjoined one for a joined rank, or the
+/// reverse.
 pub(super) fn other_name(file: &str) -> Option<String> {
     if let Some(joined) = joined_name(file) {
         return Some(joined);
