@@ -51,7 +51,7 @@ pub struct TraceOutline {
     /// interval.
     pub trace: DeviceTrace,
     /// First start and last end of ops, runtime calls and device rows; `None` without any. Rows that
-    /// start further from the host's events than these are apart, and more than [`FAR_ROWS`], do not
+    /// start further from the host's events than these are apart, and more than `FAR_ROWS`, do not
     /// count: their times are wrong.
     pub window: Option<(TimeNs, TimeNs)>,
     launches: Stretches<Stretch>,

@@ -346,6 +346,7 @@ fn a_range_of_no_length_has_its_arrow() {
     use etlink_testing::{DeviceQueue, TraceBuilder};
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
+    // whole microseconds, of which a kernel may take none
     draw.op(main, "aten::mm", 0, 5_000);
     draw.launch(
         main,
@@ -356,10 +357,10 @@ fn a_range_of_no_length_has_its_arrow() {
     );
     draw.launch(
         main,
-        (1_500, 1_600),
+        (2_000, 3_000),
         DeviceQueue::stream(7),
         "after it",
-        (1_700, 1_800),
+        (4_000, 5_000),
     );
     let mut bytes = vec![];
     write_trace(

@@ -109,14 +109,15 @@ fn comes_back(text: &[u8]) -> Result<(), TestCaseError> {
         allow_mismatch: true,
         ..LinkOptions::default()
     };
-    let Ok(linked) = etlink_link::link(None, trace.clone(), options) else {
+    let Ok(linked) = etlink_link::link(None, trace, options) else {
         return Ok(());
     };
     let bytes = written(&linked);
     prop_assert_eq!(perfetto_origin(&bytes), Some(PerfettoOrigin::Recorded));
     let text = kineto_text(&bytes).map_err(|(_, error)| TestCaseError::fail(error))?;
     let again = read(&text);
-    let (said, said_again) = (meaning(&trace), meaning(&again));
+    // the sanity of rows cuts those that cannot be so long
+    let (said, said_again) = (meaning(&linked.device), meaning(&again));
     let differs = said.iter().zip(&said_again).find(|(one, two)| one != two);
     prop_assert_eq!(differs, None);
     prop_assert_eq!(said.len(), said_again.len());
