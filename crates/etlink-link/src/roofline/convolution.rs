@@ -103,6 +103,16 @@ pub(super) fn is_convolution(name: &str) -> bool {
     CONVOLUTIONS.iter().any(|(known, _)| *known == name)
 }
 
+/// Returns true for a transposed convolution; `None` if only a missing argument would tell.
+pub(super) fn is_transposed(name: &str, values: ArgumentValues<'_>) -> Option<bool> {
+    let (_, arguments) = CONVOLUTIONS.iter().find(|(known, _)| *known == name)?;
+    match arguments.direction {
+        Direction::Forward => Some(false),
+        Direction::Transposed => Some(true),
+        Direction::Stated(number) => values.flag(number),
+    }
+}
+
 /// Computes the output's shape from the op's arguments; `None` if the trace lacks one of them, or
 /// if they contradict each other.
 pub(super) fn output_dims(
@@ -118,11 +128,7 @@ pub(super) fn output_dims(
     if space.len() != kernel.len() || values.is_empty() {
         return None;
     }
-    let is_transposed = match arguments.direction {
-        Direction::Forward => false,
-        Direction::Transposed => true,
-        Direction::Stated(number) => values.flag(number)?,
-    };
+    let is_transposed = is_transposed(name, values)?;
     let count = space.len();
     let stride = sizes(values, arguments.stride, count)?;
     let optional = |number: Option<u32>, usual| match number {

@@ -1,8 +1,11 @@
 //! Computes an op's operations and bytes from its tensors.
 
 use super::attention::{AttentionMask, attention_mask};
-use super::convolution::{is_convolution, output_dims};
-use super::outputs::{broadcast_elements, only_writes_first, partly_read_bytes, written_bytes};
+use super::convolution::{is_convolution, is_transposed, output_dims};
+use super::outputs::{
+    Scattered, broadcast, broadcast_elements, is_scattered, only_writes_first, partly_read_bytes,
+    scattered, written_bytes,
+};
 use super::values::ArgumentValues;
 use super::{RooflineWork, TensorShape, TensorShapes};
 use serde::Serialize;
@@ -104,6 +107,9 @@ pub fn work_from_shapes(name: &str, arguments: OpArguments<'_>) -> RooflineWork 
     }
     let read = partly_read_bytes(plain, inputs).unwrap_or_else(|| all_bytes(inputs));
     let counted = counted(plain, arguments);
+    if is_in_place && is_scattered(plain) {
+        return scattered_work(plain, inputs, values);
+    }
     let (operations, formula) = match counted {
         Some((operations, formula, _)) => (operations, formula),
         None => per_element(plain, inputs, outputs),
@@ -124,13 +130,30 @@ pub fn work_from_shapes(name: &str, arguments: OpArguments<'_>) -> RooflineWork 
         known.or_else(|| first_bytes(is_in_place, inputs))
     };
     let multiplies = counted.is_none() && is_counted_op(plain);
+    // Kineto writes a list of tensors without their types
+    let is_guess = of_pytorch.is_some() && inputs.has_lists_without_types();
     RooflineWork {
         operations,
         bytes: read.saturating_add(written.unwrap_or(0)),
-        formula: if written.is_none() || multiplies {
+        formula: if written.is_none() || multiplies || is_guess {
             RooflineFormula::Unknown
         } else {
             formula
+        },
+    }
+}
+
+/// Returns the work of an op that writes some rows of its first argument in place.
+fn scattered_work(name: &str, inputs: &TensorShapes, values: ArgumentValues<'_>) -> RooflineWork {
+    match scattered(name, inputs, values) {
+        Some(Scattered { elements, bytes }) => RooflineWork {
+            operations: elements,
+            bytes,
+            formula: RooflineFormula::Bytes,
+        },
+        None => RooflineWork {
+            formula: RooflineFormula::Unknown,
+            ..RooflineWork::default()
         },
     }
 }
@@ -167,11 +190,8 @@ fn counted(name: &str, arguments: OpArguments<'_>) -> Option<(u64, RooflineFormu
         values,
     } = arguments;
     if let Some((_, first)) = MATMULS.iter().find(|(known, _)| *known == name) {
-        return matmul(
-            name.ends_with("linear"),
-            inputs.argument(*first)?,
-            inputs.argument(first + 1)?,
-        );
+        let factors = (inputs.argument(*first)?, inputs.argument(first + 1)?);
+        return matmul(name, factors.0, factors.1, values);
     }
     if name == "convolution_backward" {
         let tensors = [
@@ -194,7 +214,8 @@ fn counted(name: &str, arguments: OpArguments<'_>) -> Option<(u64, RooflineFormu
                 }
             }
         };
-        let (operations, _) = convolution(input, weight, output)?;
+        let direction = is_transposed(name, values);
+        let operations = convolution(input, weight, output, direction)?;
         return Some((operations, RooflineFormula::Convolution, output.bytes()));
     }
     let (forward, backward) = name
@@ -228,42 +249,44 @@ fn counted(name: &str, arguments: OpArguments<'_>) -> Option<(u64, RooflineFormu
 /// Computes products of `[m, k]` and `[k, n]` with any batch before them; a `linear`'s weight is
 /// `[n, k]`.
 fn matmul(
-    linear: bool,
+    name: &str,
     a: TensorShape<'_>,
     b: TensorShape<'_>,
+    values: ArgumentValues<'_>,
 ) -> Option<(u64, RooflineFormula, u64)> {
-    let k = *a.dims.last()?;
-    let n = match (linear, b.dims) {
+    let is_linear = name.ends_with("linear");
+    let (k, before) = a.dims.split_last()?;
+    let (m, batch) = before.split_last().unwrap_or((&1, &[]));
+    let (n, other_batch): (u64, &[u64]) = match (is_linear, b.dims) {
         (_, []) => return None,
-        (_, [_]) => 1,
-        (true, [n, ..]) => *n,
-        (false, [.., n]) => *n,
+        (_, [_]) => (1, &[]),
+        (true, [n, ..]) => (*n, &[]),
+        (false, [batch @ .., _, n]) => (*n, batch),
     };
-    let m = if a.dims.len() > 1 {
-        a.dims[a.dims.len() - 2]
-    } else {
-        1
+    // a batch of one is used for each of the other's
+    let batches = broadcast(&[batch, other_batch]);
+    let elements = volume(&batches).saturating_mul(*m).saturating_mul(n);
+    let element_bytes = match name {
+        "_int_mm" => 4,
+        // `out_dtype`
+        "_scaled_mm" => values.scalar_type_bytes(6).unwrap_or(a.element_bytes),
+        _ => a.element_bytes,
     };
-    // one of the two may have a batch for which the other is reused
-    let products = a.elements().saturating_mul(n).max(if linear {
-        0
-    } else {
-        b.elements().saturating_mul(m)
-    });
-    let written = products
-        .checked_div(k)
-        .unwrap_or(0)
-        .saturating_mul(a.element_bytes);
-    Some((products.saturating_mul(2), RooflineFormula::Matmul, written))
+    Some((
+        elements.saturating_mul(*k).saturating_mul(2),
+        RooflineFormula::Matmul,
+        elements.saturating_mul(element_bytes),
+    ))
 }
 
-/// Returns the operations, and true if the convolution is transposed: then the weight is `[channels
-/// in, channels out / groups, …]`, and the output is larger.
+/// Returns the operations. `direction` is true for a transposed convolution, whose weight is
+/// `[channels in, channels out / groups, …]`; `None` if the trace does not state it.
 fn convolution(
     input: TensorShape<'_>,
     weight: TensorShape<'_>,
     output: TensorShape<'_>,
-) -> Option<(u64, bool)> {
+    direction: Option<bool>,
+) -> Option<u64> {
     let ([batch, channels, input_space @ ..], [out_batch, out_channels, output_space @ ..]) =
         (input.dims, output.dims)
     else {
@@ -277,15 +300,16 @@ fn convolution(
     }
     let (inside, outside) = (volume(input_space), volume(output_space));
     // A square weight fits both ways; then a larger output indicates a transposed one.
-    let transposed = first == channels && (first != out_channels || outside > inside);
-    let places = if transposed { inside } else { outside };
-    Some((
-        batch
-            .saturating_mul(places)
-            .saturating_mul(weight.elements())
-            .saturating_mul(2),
-        transposed,
-    ))
+    let looks_transposed = first == channels && (first != out_channels || outside > inside);
+    let places = if direction.unwrap_or(looks_transposed) {
+        inside
+    } else {
+        outside
+    };
+    let products = batch
+        .saturating_mul(places)
+        .saturating_mul(weight.elements());
+    Some(products.saturating_mul(2))
 }
 
 /// Number of positions in space.
@@ -303,7 +327,9 @@ fn convolution_backward(
 ) -> Option<(u64, RooflineFormula, u64)> {
     /// Index of `output_mask`: gradients of the input, the weight and the bias.
     const MASK: u32 = 10;
-    let (one, _) = convolution(input, weight, gradient)?;
+    /// `transposed`.
+    const TRANSPOSED: u32 = 7;
+    let one = convolution(input, weight, gradient, values.flag(TRANSPOSED))?;
     let mask = values.flags(MASK).filter(|mask| mask.len() == 3);
     let asked = |number: u32| match (outputs, &mask) {
         (Some(outputs), _) => outputs.argument(number).is_some(),

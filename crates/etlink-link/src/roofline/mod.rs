@@ -89,7 +89,10 @@ fn signature(trace: &LinkedTrace, op: usize) -> (&Names, Signature<'_>) {
         let (inputs, outputs) = (&nodes.inputs[node], &nodes.outputs[node]);
         let name = nodes.name[node];
         // the list has ids of tensors, which no other op shares: it is part of few keys
-        let values = if host.names.get(name).contains("attention") {
+        let values = if ["attention", "attn", "conv"]
+            .iter()
+            .any(|part| host.names.get(name).contains(part))
+        {
             std::str::from_utf8(host.span(inputs.values)).unwrap_or("")
         } else {
             ""

@@ -12,7 +12,7 @@ const FLOAT_BYTES: u64 = 4;
 /// Ops whose output has the size of their first argument.
 #[rustfmt::skip]
 const LIKE_FIRST: &[&str] = &[
-    "clone", "cumsum", "cumprod", "flip", "roll", "tril", "triu", "masked_fill", "scatter",
+    "clone", "flip", "roll", "tril", "triu", "masked_fill", "scatter",
     "scatter_add", "index_put", "index_add", "index_copy", "index_fill", "ones_like", "zeros_like",
     "full_like", "rand_like", "randn_like", "softmax", "log_softmax", "_safe_softmax",
     "_softmax_backward_data", "_log_softmax_backward_data", "_fused_rms_norm", "rms_norm",
@@ -33,11 +33,21 @@ pub(super) fn written_bytes(
         return Some(bytes.fold(0, u64::saturating_add));
     }
     // a gradient is as large as the tensor it belongs to, which follows the output's gradient
+    if name == "native_dropout" {
+        let input = first()?;
+        let element = input.element_bytes + FLAG_BYTES;
+        return Some(input.elements().saturating_mul(element));
+    }
     if is_elementwise {
         return broadcast_bytes(name, inputs);
     }
     match name {
         "cat" | "concat" | "stack" | "hstack" | "vstack" => Some(all_bytes(inputs)),
+        "cumsum" | "cumprod" => {
+            let input = first()?;
+            let size = values.scalar_type_bytes(2).unwrap_or(sum_bytes(input));
+            Some(input.elements().saturating_mul(size))
+        }
         "isinf" | "isneginf" | "isposinf" => Some(first()?.elements()),
         "select_backward" | "slice_backward" => {
             let (gradient, sizes) = (first()?, values.integers(1)?);
@@ -64,14 +74,6 @@ pub(super) fn written_bytes(
             )
         }
         "topk" => top_bytes(first()?, values),
-        "native_dropout" => {
-            let input = first()?;
-            Some(
-                input
-                    .elements()
-                    .saturating_mul(input.element_bytes + FLAG_BYTES),
-            )
-        }
         _ if LIKE_FIRST.contains(&name) => Some(first()?.bytes()),
         "native_layer_norm"
         | "native_group_norm"
@@ -195,21 +197,98 @@ fn all_bytes(inputs: &TensorShapes) -> u64 {
     tensors.fold(0, |sum, tensor| sum.saturating_add(tensor.bytes()))
 }
 
-/// Number of elements of the inputs, broadcast to one shape.
+/// Returns the number of elements of the inputs broadcast to one shape.
 pub(super) fn broadcast_elements(inputs: &TensorShapes) -> u64 {
-    let rank = inputs.iter().map(|tensor| tensor.dims.len()).max();
-    let rank = rank.unwrap_or(0);
+    let shapes: Vec<&[u64]> = inputs.iter().map(|tensor| tensor.dims).collect();
+    product(&broadcast(&shapes))
+}
+
+/// Returns the shape that shapes broadcast to, aligned at their last dimensions.
+pub(super) fn broadcast(shapes: &[&[u64]]) -> Vec<u64> {
+    let rank = shapes.iter().map(|shape| shape.len()).max().unwrap_or(0);
     let mut dims = vec![1; rank];
-    for tensor in inputs.iter() {
-        let offset = rank - tensor.dims.len();
-        for (at, dim) in tensor.dims.iter().enumerate() {
+    for shape in shapes {
+        let offset = rank - shape.len();
+        for (at, dim) in shape.iter().enumerate() {
             // a dimension of 0 makes the result empty
             if *dim != 1 {
                 dims[offset + at] = *dim;
             }
         }
     }
-    product(&dims)
+    dims
+}
+
+/// What an op reads and writes that works on some rows of its first argument.
+pub(super) struct Scattered {
+    /// Elements that it writes.
+    pub(super) elements: u64,
+    /// Bytes that it reads and writes, indices included.
+    pub(super) bytes: u64,
+}
+
+/// True if the op, in place, writes only what its indices name.
+pub(super) fn is_scattered(name: &str) -> bool {
+    const SCATTERED: &[&str] = &[
+        "index_copy",
+        "index_add",
+        "index_fill",
+        "index_put",
+        "_index_put_impl",
+        "scatter",
+        "scatter_add",
+    ];
+    SCATTERED.contains(&name)
+}
+
+/// Returns the reads and writes of an op that [`is_scattered`]; `None` if its arguments do not tell.
+pub(super) fn scattered(
+    name: &str,
+    inputs: &TensorShapes,
+    values: ArgumentValues<'_>,
+) -> Option<Scattered> {
+    let table = inputs.argument(0)?;
+    let (elements, indices) = match name {
+        "index_put" | "_index_put_impl" => {
+            // masks have the shape of what they are of; indices are whole numbers
+            let lists = inputs.of_argument(1).map(|index| index.dims);
+            let dims: Vec<&[u64]> = lists.collect();
+            if dims
+                .iter()
+                .any(|dims| dims.len() > 1 && table.dims.starts_with(dims))
+            {
+                return None;
+            }
+            let rest = table.dims.get(dims.len()..)?;
+            let places = product(&broadcast(&dims));
+            let count = dims.iter().map(|dims| product(dims)).sum::<u64>();
+            (places.saturating_mul(product(rest)), count)
+        }
+        "scatter" | "scatter_add" => {
+            let index = inputs.argument(2)?;
+            (index.elements(), index.elements())
+        }
+        _ => {
+            let index = inputs.argument(2)?;
+            let dim = place_of(values.integer(1)?, table.dims.len())?;
+            let rest = without_dims(table.dims, &[dim]);
+            (rest.saturating_mul(index.elements()), index.elements())
+        }
+    };
+    let rows = elements.saturating_mul(table.element_bytes);
+    let source = match name {
+        "index_put" | "_index_put_impl" => inputs.argument(2),
+        _ => inputs.argument(3),
+    };
+    let source = source.map_or(0, |source| source.bytes().min(rows));
+    let adds =
+        name.ends_with("add") || name.starts_with("index_put") && values.flag(3) == Some(true);
+    let before = if adds { rows } else { 0 };
+    let parts = [rows, before, source, indices.saturating_mul(INDEX_BYTES)];
+    Some(Scattered {
+        elements,
+        bytes: parts.into_iter().fold(0, u64::saturating_add),
+    })
 }
 
 /// Size of the result of an elementwise op, bytes. Comparisons return booleans.
@@ -273,7 +352,12 @@ fn reduced_bytes(name: &str, input: TensorShape<'_>, values: ArgumentValues<'_>)
     } else {
         without_dims(input.dims, &dims)
     };
+    let last = u32::try_from(values.count()).ok()?.checked_sub(1)?;
     let size = match name {
+        "sum" | "prod" => values.scalar_type_bytes(last).unwrap_or(sum_bytes(input)),
+        "mean" => values
+            .scalar_type_bytes(last)
+            .unwrap_or(input.element_bytes),
         "argmax" | "argmin" => INDEX_BYTES,
         "all" | "any" => FLAG_BYTES,
         // the values and their positions
@@ -282,6 +366,15 @@ fn reduced_bytes(name: &str, input: TensorShape<'_>, values: ArgumentValues<'_>)
         _ => input.element_bytes,
     };
     Some(elements.saturating_mul(size))
+}
+
+/// Size of an element of a sum, bytes: whole numbers are added as int64.
+fn sum_bytes(input: TensorShape<'_>) -> u64 {
+    if input.is_floating {
+        input.element_bytes
+    } else {
+        INDEX_BYTES
+    }
 }
 
 /// Size of the values and positions of the largest `k` along a dimension.

@@ -51,6 +51,8 @@ struct ElementType {
     /// Size, bytes; 0 if the argument is no tensor.
     bytes: u64,
     is_floating: bool,
+    /// The argument is a list of tensors whose types the trace lacks.
+    is_guess: bool,
 }
 
 /// Tensors of an op's inputs or outputs. The memory is reused from op to op.
@@ -112,6 +114,11 @@ impl TensorShapes {
         }
     }
 
+    /// True if an argument is a list of tensors whose types the trace lacks.
+    pub fn has_lists_without_types(&self) -> bool {
+        self.places.iter().any(|place| place.element.is_guess)
+    }
+
     /// True if no argument is a tensor.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
@@ -164,6 +171,7 @@ fn element_type(text: &str) -> ElementType {
             return ElementType {
                 bytes: USUAL_ELEMENT_BYTES,
                 is_floating: true,
+                is_guess: true,
             };
         }
         None if text.starts_with(|c: char| c.is_ascii_lowercase()) => Some(text),
@@ -177,6 +185,7 @@ fn element_type(text: &str) -> ElementType {
     ElementType {
         bytes: dtype_bytes(dtype).unwrap_or(0),
         is_floating: FLOATING.iter().any(|name| plain.starts_with(name)),
+        is_guess: false,
     }
 }
 

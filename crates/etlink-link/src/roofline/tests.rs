@@ -644,3 +644,104 @@ fn kernels_share_their_op_s_work() {
         "what launches does not do it itself"
     );
 }
+
+fn typed_work(name: &str, shapes: &str, types: &str, values: &str) -> RooflineWork {
+    let mut inputs = TensorShapes::default();
+    inputs.read(shapes, types);
+    let arguments = OpArguments {
+        inputs: &inputs,
+        outputs: None,
+        values: ArgumentValues::new(values),
+    };
+    work_from_shapes(name, arguments)
+}
+
+#[test]
+fn writes_into_some_rows_of_a_table_are_of_these_rows() {
+    let bf16 = r#"["c10::BFloat16", "Scalar", "long int", "c10::BFloat16"]"#;
+    let rows = "[[1000000, 128], [], [8], [8, 128]]";
+    let values = r#"["", "0", "", ""]"#;
+    let row_bytes = 8 * 128 * 2;
+    for (name, bytes) in [
+        ("aten::index_copy_", 2 * row_bytes + 64),
+        ("aten::index_add_", 3 * row_bytes + 64),
+    ] {
+        assert_eq!(typed_work(name, rows, bf16, values).bytes, bytes, "{name}");
+    }
+    // a cache of keys: one position of each sequence
+    let put = typed_work(
+        "aten::index_put_",
+        "[[16, 8192, 8, 128], [[16], [16]], [16, 8, 128], []]",
+        r#"["c10::BFloat16", "TensorList", "c10::BFloat16", "Scalar"]"#,
+        r#"["", "", "", "False"]"#,
+    );
+    assert_eq!(put.bytes, 2 * 16 * 8 * 128 * 2 + 2 * 16 * 8);
+    let masked = typed_work(
+        "aten::index_put_",
+        "[[16, 8192], [[16, 8192]], [], []]",
+        r#"["float", "TensorList", "float", "Scalar"]"#,
+        r#"["", "", "", "False"]"#,
+    );
+    assert_eq!(masked.formula, RooflineFormula::Unknown);
+}
+
+#[test]
+fn the_stated_direction_of_a_convolution_counts() {
+    // padding makes the output larger, as that of a transposed one
+    let causal = device_work(
+        "aten::cudnn_convolution",
+        "[[8, 64, 1000], [64, 64, 3]]",
+        r#"["", "", "[128]", "[1]", "[64]", "1", "False", "False", "True"]"#,
+    );
+    assert_eq!(causal.operations, 2 * 8 * 1128 * 64 * 64 * 3);
+    let backward = device_work(
+        "aten::convolution_backward",
+        "[[1, 64, 228], [1, 64, 100], [64, 64, 3]]",
+        r#"["", "", "", "[64]", "[1]", "[128]", "[64]", "False", "[0]", "1", "[True, True, True]"]"#,
+    );
+    assert_eq!(backward.operations, 2 * 2 * 228 * 64 * 64 * 3);
+    let smaller = device_work(
+        "aten::conv_transpose2d",
+        "[[1, 64, 10, 10], [64, 64, 3, 3]]",
+        r#"["", "", "", "[1, 1]", "[2, 2]", "[0, 0]", "1", "[1, 1]"]"#,
+    );
+    assert_eq!(smaller.operations, 2 * 10 * 10 * 64 * 64 * 9);
+}
+
+#[test]
+fn types_of_results_count() {
+    let sum = typed_work(
+        "aten::cumsum",
+        "[[1024]]",
+        r#"["bool"]"#,
+        r#"["", "0", ""]"#,
+    );
+    assert_eq!(sum.bytes, 1024 + 1024 * 8);
+    let float8 = r#"["c10::Float8_e4m3fn", "c10::Float8_e4m3fn", "float", "float"]"#;
+    let product = typed_work(
+        "aten::_scaled_mm",
+        "[[64, 64], [64, 64], [], []]",
+        float8,
+        r#"["", "", "", "", "", "", "15", "True"]"#,
+    );
+    assert_eq!(product.bytes, 2 * 64 * 64 + 2 * 4 + 64 * 64 * 2);
+    let dropout = device_work(
+        "aten::native_dropout",
+        "[[64, 64]]",
+        r#"["", "0.1", "True"]"#,
+    );
+    assert_eq!(dropout.bytes, 64 * 64 * (4 + 4 + 1));
+    let product = device_work("aten::matmul", "[[8, 1, 64, 64], [1, 16, 64, 64]]", "");
+    assert_eq!(product.operations, 2 * 8 * 16 * 64 * 64 * 64);
+    let list = typed_work(
+        "aten::cat",
+        "[[[2, 3], [4, 3]], []]",
+        r#"["TensorList", "Scalar"]"#,
+        r#"["", "0"]"#,
+    );
+    assert_eq!(
+        list.formula,
+        RooflineFormula::Unknown,
+        "no trace says which types"
+    );
+}

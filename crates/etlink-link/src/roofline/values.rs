@@ -39,6 +39,23 @@ impl<'t> ArgumentValues<'t> {
         self.text(number)?.parse().ok()
     }
 
+    /// Returns the size of the `ScalarType` that argument `number` is, in bytes; `None` if it is none.
+    pub fn scalar_type_bytes(self, number: u32) -> Option<u64> {
+        Some(match self.integer(number)? {
+            // uint8, int8, bool and the float8 types
+            0 | 1 | 11 | 23..=26 => 1,
+            // int16, half, bfloat16
+            2 | 5 | 15 => 2,
+            // int32, float, complex half
+            3 | 6 | 8 => 4,
+            // int64, double, complex float
+            4 | 7 | 9 => 8,
+            // complex double
+            10 => 16,
+            _ => return None,
+        })
+    }
+
     /// Parses argument `number` as a boolean, as written by Python or JSON.
     pub fn flag(self, number: u32) -> Option<bool> {
         match self.text(number)? {
