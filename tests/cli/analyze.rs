@@ -574,7 +574,7 @@ fn written_graphs_beside_traces() {
         );
     }
     tool.run("merge run -o run").exits(0);
-    let said = "note: run.0.et and 1 more .et files are not read: recordings lie beside them";
+    let said = "note: ignoring run.0.et and 1 more .et files: the folder also contains recordings";
     let json = tool.run("analyze run --json").exits(0).runs();
     assert_eq!(
         table(&json, 1, "launches"),

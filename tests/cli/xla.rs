@@ -119,7 +119,7 @@ fn a_folder_of_jax_is_merged_and_its_drawn_json_left_out() {
     draw_profiles(&tool, "plugins/profile/2026_11_23", "worker");
     tool.run("merge plugins -o out")
         .exits(0)
-        .notes("worker.trace.json.gz is drawn of the profile beside it")
+        .notes("worker.trace.json.gz: generated from the .xplane.pb next to it")
         .says("6 of 6 device rows launched");
     let written = tool.files("out");
     let graph = written.keys().find(|name| name.ends_with(".et"));

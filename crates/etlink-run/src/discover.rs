@@ -270,7 +270,7 @@ fn without_drawn_profiles(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<String>) {
     let (twins, files): (Vec<_>, Vec<_>) = files.into_iter().partition(|file| drawn.contains(file));
     let note = |twin: &PathBuf| {
         let name = twin.display();
-        format!("{name} is drawn of the profile beside it (.xplane.pb): it is left out")
+        format!("ignoring {name}: generated from the .xplane.pb next to it")
     };
     (files, twins.iter().map(note).collect())
 }
@@ -285,9 +285,9 @@ fn passed_by(mut written: Vec<String>) -> Option<String> {
     written.sort();
     let first = written.first()?;
     Some(match written.len() {
-        1 => format!("{first} is not read: recordings lie beside it"),
+        1 => format!("ignoring {first}: the folder also contains recordings"),
         more => format!(
-            "{first} and {} more .et files are not read: recordings lie beside them",
+            "ignoring {first} and {} more .et files: the folder also contains recordings",
             more - 1
         ),
     })

@@ -299,7 +299,7 @@ impl RunOptions {
             several => format!("ranks {}", text::first_ranks(several)),
         };
         Some(format!(
-            "{} names {name}, of which there is no trace",
+            "no trace of {name}, requested with {}",
             Setting::Ranks
         ))
     }

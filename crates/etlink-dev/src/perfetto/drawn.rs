@@ -191,7 +191,7 @@ fn draw_odd_names() -> TraceBuilder {
     draw.op(main, "asynchronous again", 30_001, 90_003);
     draw.op(main, "inside", 51_000, 52_000);
     draw.op(main, "aten::launches at once", 100_000, 120_000);
-    // op, call and kernel at one instant, and a kernel without duration
+    // op, call and kernel at one instant, and a copy without duration
     draw.launch(
         main,
         (100_000, 110_000),
@@ -200,12 +200,14 @@ fn draw_odd_names() -> TraceBuilder {
         (100_000, 130_000),
     );
     draw.op(main, "aten::empty", 130_000, 130_000);
-    draw.launch(
-        main,
-        (131_000, 131_000),
+    let copy = draw.next_correlation();
+    draw.call(main, "cudaMemcpyAsync", (131_000, 131_000), copy);
+    draw.memcpy(
         DeviceQueue::stream(7),
-        "no time",
+        "Memcpy DtoD (Device -> Device)",
         (131_000, 131_000),
+        copy,
+        0,
     );
     draw.launch(
         main,

@@ -317,7 +317,7 @@ fn rank_outputs(runs: &RunSet, run: &RunFiles, options: &MergeOptions) -> BTreeS
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{}: nothing was replaced: {failed} of its ranks failed, and {file} of an earlier run would \
-     be lost: do what is said of each, write to another folder, or remove the file",
+     be lost: fix the errors above, write to another folder, or remove the file",
     folder.display()
 )]
 pub struct IncompleteReplacement {

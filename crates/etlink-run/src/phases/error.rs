@@ -153,7 +153,7 @@ pub enum PhaseError {
     /// Some ranks failed, and files of an earlier run would stay in their places.
     #[error(
         "{}: {failed} ranks failed, and {file} of an earlier run would stay beside the others: \
-         do what is said of each, write to another folder, or remove the file",
+         fix the errors above, write to another folder, or remove the file",
         folder.display()
     )]
     EarlierRankStays {

@@ -100,7 +100,7 @@ impl TableFiles {
                 bail!(
                     "{}: no table was replaced: {} of the traces are left out, and {first} of an \
                     earlier run would be \
-                     lost: do what is said of each, write to another folder, or remove the file",
+                     lost: fix the errors above, write to another folder, or remove the file",
                     files.set.folder().display(),
                     run.excluded.len()
                 );

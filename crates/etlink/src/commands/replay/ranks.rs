@@ -14,7 +14,7 @@ use crate::{Outcome, notes, unreadable_files};
 use anyhow::{Context, Result, anyhow, bail};
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::ranks::RankClock;
-use etlink_model::{DurationNs, RankIdx, Setting, UnixNs};
+use etlink_model::{DurationNs, RankIdx, UnixNs};
 use etlink_replay::{
     CollectiveNodes, CrossStepFigures, JoinOutcome, JoinedCollectives, JoinedGraph, RankFigures,
     RankLabels, RankNames, ReplayGraph, ReplayRun,
@@ -111,7 +111,6 @@ fn replay_read(
         }
         let mut notes = runs.run_notes(&results);
         notes.extend(idle);
-        notes.extend(unasked_note(&config.options));
         let name = runs.run_title(results.run);
         if has_no_ranks(&results) {
             replayed.push(run_without_ranks(config, name, notes, results));
@@ -124,16 +123,6 @@ fn replay_read(
     // another run may have a name that this one lacks
     UnusedRules::refuse_idle(&unused, &runs.source_name())?;
     Ok(replayed)
-}
-
-/// Returns the caveat of a replay of selected ranks.
-fn unasked_note(options: &RunOptions) -> Option<String> {
-    options.ranks.as_ref().map(|_| {
-        format!(
-            "ranks that {} does not name: what waits for them counts as transfer",
-            Setting::Ranks
-        )
-    })
 }
 
 /// The ranks of a run as one graph, with the names of its nodes.
@@ -168,7 +157,6 @@ impl RunTogether {
         leave_out_cut(&mut results, align);
         let mut notes = runs.run_notes(&results);
         notes.extend(idle);
-        notes.extend(unasked_note(&runs.options));
         let excluded = results.excluded();
         let mut together = RunTogether::join(kept_ranks(results.members.ranks), align)?;
         notes.append(&mut together.notes);
