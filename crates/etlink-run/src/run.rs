@@ -1591,6 +1591,7 @@ fn with_manifest(mut summary: RankSummary, files: &RankFiles) -> RankSummary {
     // The manifest knows the start times of machines, which distinguish machines of one name.
     if let Some(machine) = &files.manifest.machine {
         summary.machine = Some(machine.clone());
+        summary.is_listed = true;
     }
     summary
 }

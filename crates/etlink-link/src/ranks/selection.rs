@@ -183,7 +183,7 @@ impl RunSelection {
     }
 
     /// Keeps traces recorded at about the same time. Clocks of machines differ, and profilers are
-    /// started by hand; recordings of one machine must overlap.
+    /// started by hand; recordings of one machine must overlap, unless a manifest lists them.
     fn by_time(&mut self, ranks: &[&RankSummary]) {
         let left: Vec<usize> = (0..ranks.len())
             .filter(|at| self.excluded[*at].is_none())
@@ -193,6 +193,7 @@ impl RunSelection {
         for (at, summary) in ranks.iter().enumerate() {
             let machine = summary.machine.as_deref();
             if self.excluded[at].is_none()
+                && !summary.is_listed
                 && let Some(machine) = machine
             {
                 machines.entry(machine).or_default().push(at);
@@ -374,6 +375,18 @@ mod tests {
             (found.excluded, found.world_size, found.absent),
             (vec![None; 3], None, vec![])
         );
+    }
+
+    /// Tasks of a job that record one after the other share a manifest.
+    #[test]
+    fn ranks_that_a_manifest_lists_need_not_overlap() {
+        let listed = |rank, start_s| RankSummary {
+            machine: Some("a".to_owned()),
+            is_listed: true,
+            ..summary(rank, Some(2), start_s)
+        };
+        let ranks = [listed(0, 100), listed(1, 105)];
+        assert_eq!(select_run(&ranks, false).excluded, [None; 2]);
     }
 
     #[test]

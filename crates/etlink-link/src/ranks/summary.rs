@@ -35,6 +35,10 @@ pub struct RankSummary {
     /// Machine whose clock the times use (`host_name` of the device trace, or from the manifest):
     /// ranks of one machine share a clock.
     pub machine: Option<String>,
+    /// True if the manifest of one recording lists the rank: it belongs to the run even if its time
+    /// does not overlap the other ranks'.
+    #[serde(default)]
+    pub is_listed: bool,
     /// Id of the process with the first op or runtime call; `None` if the trace has neither.
     #[serde(default)]
     pub process: Option<i64>,
@@ -230,6 +234,7 @@ impl RankSummary {
         RankSummary {
             world_size: report.world_size.or(device.header.world_size),
             window_ns: window(device, report),
+            is_listed: false,
             has_no_clock: device.anomalies.count(AnomalyKind::NoTimeBase) > 0,
             first_ns: first_shown(device, report),
             machine: Some(device.header.host_name.clone()).filter(|name| !name.is_empty()),

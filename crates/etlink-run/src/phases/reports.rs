@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Version of stored results, increased whenever a report's results per rank change.
-const VERSION: u32 = 8;
+const VERSION: u32 = 9;
 
 /// Settings of a report's work per rank.
 pub struct ReportWork {

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 
 /// Version of the files, increased whenever their content changes.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 /// Folder of the files, in the output folder.
 pub const PHASE_FOLDER: &str = ".etlink-phases";
