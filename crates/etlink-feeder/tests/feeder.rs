@@ -139,7 +139,7 @@ fn ids_of_one_bucket_take_no_longer() {
     assert_eq!(issue_all(&mut feeder, 7).len(), ids.len());
 }
 
-/// Found by `cargo dev fuzz-readers`: the end of such a message exceeds 64 bits.
+/// The end of such a message exceeds 64 bits.
 #[test]
 fn a_message_longer_than_all_files_is_cut() {
     let mut bytes = file(&DIAMOND);

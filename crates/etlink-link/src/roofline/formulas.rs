@@ -105,11 +105,11 @@ pub fn work_from_shapes(name: &str, arguments: OpArguments<'_>) -> RooflineWork 
     if inputs.is_empty() || has(NOTHING, plain) {
         return RooflineWork::default();
     }
-    let read = partly_read_bytes(plain, inputs).unwrap_or_else(|| all_bytes(inputs));
-    let counted = counted(plain, arguments);
     if is_in_place && is_scattered(plain) {
         return scattered_work(plain, inputs, values);
     }
+    let read = partly_read_bytes(plain, inputs).unwrap_or_else(|| inputs.bytes());
+    let counted = counted(plain, arguments);
     let (operations, formula) = match counted {
         Some((operations, formula, _)) => (operations, formula),
         None => per_element(plain, inputs, outputs),
@@ -118,7 +118,7 @@ pub fn work_from_shapes(name: &str, arguments: OpArguments<'_>) -> RooflineWork 
         // its first argument is one of the inputs
         Some(0)
     } else if let Some(outputs) = outputs {
-        Some(all_bytes(outputs))
+        Some(outputs.bytes())
     } else if let Some((_, _, written)) = counted {
         Some(written)
     } else if of_pytorch.is_none() {
@@ -165,11 +165,6 @@ fn first_bytes(is_in_place: bool, inputs: &TensorShapes) -> Option<u64> {
     } else {
         None
     }
-}
-
-fn all_bytes(tensors: &TensorShapes) -> u64 {
-    let tensors = tensors.iter();
-    tensors.fold(0, |sum, tensor| sum.saturating_add(tensor.bytes()))
 }
 
 /// True if PyTorch counts the operations of such an op.

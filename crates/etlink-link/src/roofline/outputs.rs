@@ -32,7 +32,6 @@ pub(super) fn written_bytes(
         let bytes = lists.iter().map(|list| list_bytes(inputs, *list));
         return Some(bytes.fold(0, u64::saturating_add));
     }
-    // a gradient is as large as the tensor it belongs to, which follows the output's gradient
     if name == "native_dropout" {
         let input = first()?;
         let element = input.element_bytes + FLAG_BYTES;
@@ -42,7 +41,7 @@ pub(super) fn written_bytes(
         return broadcast_bytes(name, inputs);
     }
     match name {
-        "cat" | "concat" | "stack" | "hstack" | "vstack" => Some(all_bytes(inputs)),
+        "cat" | "concat" | "stack" | "hstack" | "vstack" => Some(inputs.bytes()),
         "cumsum" | "cumprod" => {
             let input = first()?;
             let size = values.scalar_type_bytes(2).unwrap_or(sum_bytes(input));
@@ -189,11 +188,6 @@ fn written_lists(name: &str) -> Option<&'static [u32]> {
 
 fn list_bytes(inputs: &TensorShapes, argument: u32) -> u64 {
     let tensors = inputs.of_argument(argument);
-    tensors.fold(0, |sum, tensor| sum.saturating_add(tensor.bytes()))
-}
-
-fn all_bytes(inputs: &TensorShapes) -> u64 {
-    let tensors = inputs.iter();
     tensors.fold(0, |sum, tensor| sum.saturating_add(tensor.bytes()))
 }
 

@@ -114,6 +114,12 @@ impl TensorShapes {
         }
     }
 
+    /// Size of all tensors, in bytes.
+    pub fn bytes(&self) -> u64 {
+        let sizes = self.iter().map(|tensor| tensor.bytes());
+        sizes.fold(0, u64::saturating_add)
+    }
+
     /// True if an argument is a list of tensors whose types the trace lacks.
     pub fn has_lists_without_types(&self) -> bool {
         self.places.iter().any(|place| place.element.is_guess)
