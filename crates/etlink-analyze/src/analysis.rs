@@ -22,6 +22,8 @@ use crate::steps::{self, StepTime};
 use crate::utilization::{self, Utilization};
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::LinkedTrace;
+use etlink_model::{RowIdx, TimeNs};
+use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 /// Optional tables, in addition to those that are always computed.
@@ -168,6 +170,25 @@ fn steps_of_rows(rows: &ClassifiedRows<'_>) -> Vec<StepTime> {
     steps
 }
 
+/// Returns the window of each device's utilization, by the clock of the device.
+fn windows_by_device_clock(
+    rows: &ClassifiedRows<'_>,
+    utilization: &[Utilization],
+) -> FxHashMap<i64, (i64, i64)> {
+    let mut windows = FxHashMap::default();
+    for (device, of_device) in rows.devices.iter().zip(&rows.of_devices) {
+        let found = utilization.iter().find(|one| one.device == Some(*device));
+        let (Some(found), Some(row)) = (found, of_device.first()) else {
+            continue;
+        };
+        let row = RowIdx::new(*row);
+        let by_device = |time| rows.trace.device_time(row, TimeNs(time)).0;
+        let (start, end) = found.span();
+        windows.insert(*device, (by_device(start), by_device(end)));
+    }
+    windows
+}
+
 /// Analyses one rank. O(n log n) in the number of events.
 pub fn analyze(trace: &LinkedTrace, rules: &KernelRules, options: &Options) -> RankAnalysis {
     let rows = ClassifiedRows::new(trace, rules);
@@ -177,14 +198,11 @@ pub fn analyze(trace: &LinkedTrace, rules: &KernelRules, options: &Options) -> R
     let counted = CountedWork::from_steps(trace, &steps);
     let utilization = utilization::utilizations(&rows, &steps);
     let outside = outside_work::outside_rows(&rows, &counted, &steps);
-    let idle = idle::idle_causes(&rows, &outside);
     // rates over a period with missing rows would be too low
     let is_known = utilization.iter().all(|device| device.unknown_ns == 0);
     let rated = if is_known { &utilization[..] } else { &[] };
-    let windows = utilization
-        .iter()
-        .filter_map(|one| Some((one.device?, one.span())));
-    let windows = windows.collect();
+    let windows = windows_by_device_clock(&rows, &utilization);
+    let idle = idle::idle_causes(&rows, &outside, &windows);
     let mut analysis = RankAnalysis {
         rank: trace.report.rank.map(|rank| rank.0),
         peaks: peak_use::peak_uses(&rows, rated, &counted),

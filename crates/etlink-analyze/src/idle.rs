@@ -20,8 +20,8 @@
 //!                                  late call, else the time from row to row
 //! ```
 //! Sums, in ns: `idle = host_late + launch_call + event_wait + launch + between + unexplained`. For
-//! a device, this is the idle and exposed other time of its [`DeviceTime`](crate::DeviceTime)
-//! between its first and last work. `busy` is the time in which at least one of its rows runs. The
+//! a device, this is the idle and exposed other time of its [`DeviceTime`](crate::DeviceTime); after
+//! its last work, the host is late. `busy` is the time in which at least one of its rows runs. The
 //! time before a stream's first row and after its last row is no gap, unless work outside the steps
 //! ran first: from its end on, the stream was available to the steps.
 
@@ -38,6 +38,7 @@ use etlink_link::limits::LAUNCH_LATENCY;
 use etlink_link::{EdgeKind, LinkedTrace, NoLaunch, NodeKind};
 use etlink_model::{NodeIdx, RowIdx, TableIdx, TimeNs};
 use gaps::GapCollector;
+use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 /// Gaps of a device or of one of its streams, ns.
@@ -48,8 +49,8 @@ pub struct IdleCauses {
     pub device: Option<i64>,
     /// Stream; `None` for the whole device.
     pub stream: Option<i64>,
-    /// Time in which work runs. Together with `idle_ns` and `outside_ns`, it covers the time from
-    /// the first such row's start to the last one's end.
+    /// Time in which work runs. Together with `idle_ns` and `outside_ns`, it covers the window of
+    /// the device, or the time from the first such row's start to the last one's end on a stream.
     pub busy_ns: i64,
     /// Time in which only work outside the steps runs, work from before the recording is awaited,
     /// or the state is unknown because too many rows were lost.
@@ -58,7 +59,7 @@ pub struct IdleCauses {
     pub gaps: u64,
     /// Length of all gaps.
     pub idle_ns: i64,
-    /// Time in which the host had not yet launched the row.
+    /// Time in which the host had not yet launched the next row.
     pub host_late_ns: i64,
     /// Time in which another stream had not yet reached the awaited event.
     pub event_wait_ns: i64,
@@ -113,6 +114,30 @@ struct GapParts {
 }
 
 impl GapParts {
+    /// Returns a gap without a row after it: until `waited`, a stream waits for an event; then the
+    /// host launches nothing.
+    fn without_next_row((from, to): (i64, i64), waited: Option<i64>) -> Vec<GapParts> {
+        let waited = waited.unwrap_or(from).clamp(from, to);
+        let wait = GapParts {
+            from,
+            called: from,
+            returned: from,
+            event: waited,
+            explained: waited,
+            to: waited,
+        };
+        let late = GapParts {
+            from: waited,
+            called: to,
+            returned: to,
+            event: to,
+            explained: to,
+            to,
+        };
+        let parts = [wait, late].into_iter();
+        parts.filter(|parts| parts.from < parts.to).collect()
+    }
+
     /// Cause of the part between the event and the unexplained time: launching, if the call was
     /// late. Otherwise the device already had the row.
     fn rest(&self) -> GapCause {
@@ -303,6 +328,8 @@ impl GapCauses<'_> {
 #[derive(Clone, Default)]
 struct BusyUntil {
     idle: IdleCauses,
+    /// Start of the device's window; `None` for a stream.
+    window_start: Option<i64>,
     until: Option<i64>,
     /// Row that ended at `until`.
     last_row: Option<usize>,
@@ -319,8 +346,8 @@ impl BusyUntil {
         (start, end): (i64, i64),
         outside: &OutsideTime,
     ) -> Vec<GapParts> {
-        let begin = || outside.begin.map_or(start, |begin| begin.min(start));
-        let busy_until = self.until.unwrap_or_else(begin);
+        let window_start = outside.begin.or(self.window_start).unwrap_or(start);
+        let busy_until = self.until.unwrap_or(window_start.min(start));
         let mut gaps = vec![];
         if busy_until < start {
             let mut outside_ns = start.saturating_sub(busy_until);
@@ -341,6 +368,29 @@ impl BusyUntil {
         gaps
     }
 
+    /// Adds the gaps between the last row and the end of the device's window, and returns them. A
+    /// stream showed a wait until `waited`.
+    fn add_tail(
+        &mut self,
+        window_end: i64,
+        waited: Option<i64>,
+        outside: &OutsideTime,
+    ) -> Vec<GapParts> {
+        let Some(from) = self.until.filter(|until| *until < window_end) else {
+            return vec![];
+        };
+        let spans = outside.intervals.gaps_within((from, window_end));
+        let gaps: Vec<GapParts> = spans
+            .into_iter()
+            .flat_map(|gap| GapParts::without_next_row(gap, waited))
+            .collect();
+        gaps.iter().for_each(|parts| self.idle.add_gap(parts));
+        let idle_ns: i64 = gaps.iter().map(|parts| parts.to - parts.from).sum();
+        let outside_ns = window_end.saturating_sub(from).saturating_sub(idle_ns);
+        self.idle.outside_ns = self.idle.outside_ns.saturating_add(outside_ns);
+        gaps
+    }
+
     /// Adds a row outside the steps, at whose end a gap may begin.
     fn add_outside_row(&mut self, row: usize, end: i64) {
         if self.until.is_none_or(|until| end > until) {
@@ -358,8 +408,13 @@ pub(crate) struct IdleTables {
     pub(crate) hosts: Vec<HostIdle>,
 }
 
-/// Computes the idle time per device with rows, then per stream. O(nodes + ops + rows · log rows).
-pub(crate) fn idle_causes(rows: &ClassifiedRows<'_>, outside: &OutsideRows) -> IdleTables {
+/// Computes the idle time per device with rows, up to the end of its window in `windows`, then per
+/// stream. O(nodes + ops + rows · log rows).
+pub(crate) fn idle_causes(
+    rows: &ClassifiedRows<'_>,
+    outside: &OutsideRows,
+    windows: &FxHashMap<i64, (i64, i64)>,
+) -> IdleTables {
     // Gaps between the remaining rows would be idle time that nobody observed.
     if is_all_unknown(rows.trace) {
         return IdleTables::default();
@@ -369,6 +424,7 @@ pub(crate) fn idle_causes(rows: &ClassifiedRows<'_>, outside: &OutsideRows) -> I
     let mut devices = vec![BusyUntil::default(); rows.devices.len()];
     for (busy, device) in devices.iter_mut().zip(&rows.devices) {
         busy.idle.device = Some(*device);
+        busy.window_start = windows.get(device).map(|(start, _)| *start);
     }
     let mut streams = vec![BusyUntil::default(); queues.len()];
     for (busy, queue) in streams.iter_mut().zip(queues) {
@@ -402,10 +458,21 @@ pub(crate) fn idle_causes(rows: &ClassifiedRows<'_>, outside: &OutsideRows) -> I
         let before = devices[device].last_row;
         let outside = &outside_devices[device];
         for parts in devices[device].add_row(&causes, row, waited, span, outside) {
-            gaps.add(device, parts, before, row);
+            gaps.add(device, parts, before, Some(row));
         }
         let outside = &outside_streams[queue];
         streams[queue].add_row(&causes, row, waited, span, outside);
+    }
+    for (place, device) in rows.devices.iter().enumerate() {
+        if let Some((_, end)) = windows.get(device) {
+            let before = devices[place].last_row;
+            let of_device = queues.iter().zip(&waited);
+            let waited = of_device.filter(|(queue, _)| queue.device == *device);
+            let waited = waited.filter_map(|(_, waited)| *waited).max();
+            for parts in devices[place].add_tail(*end, waited, &outside_devices[place]) {
+                gaps.add(place, parts, before, None);
+            }
+        }
     }
     let with_rows = streams.into_iter().filter(|busy| busy.until.is_some());
     let mut streams: Vec<IdleCauses> = with_rows.map(|busy| busy.idle).collect();

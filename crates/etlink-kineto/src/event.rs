@@ -336,6 +336,8 @@ impl<'a> KinetoEvent<'a> {
         scanner.peek();
         let start = scanner.pos();
         scanner.enter()?;
+        // A damaged event can hold two argument lists: the last one counts, as in other JSON readers.
+        self.args = EventArgs::default();
         self.usual_args(scanner)?;
         while let Some(key) = scanner.key()? {
             let value = scanner.value()?;

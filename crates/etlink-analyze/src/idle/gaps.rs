@@ -34,9 +34,9 @@ pub struct IdleGap {
     pub host: Option<String>,
     /// Duration of that activity in this gap, ns.
     pub host_ns: i64,
-    /// Row whose end begins the gap.
+    /// Row whose end begins the gap; empty at the start of the window.
     pub row_before: String,
-    /// Row whose start ends the gap.
+    /// Row whose start ends the gap; empty at the end of the window.
     pub row_after: String,
 }
 
@@ -65,7 +65,7 @@ struct KeptGap {
     start_ns: Reverse<i64>,
     parts: GapParts,
     before: Option<usize>,
-    after: usize,
+    after: Option<usize>,
     host: Option<NameId>,
     host_ns: i64,
 }
@@ -96,16 +96,16 @@ impl<'r, 't> GapCollector<'r, 't> {
         }
     }
 
-    /// Adds the gap between the rows `before` and `after` on the device at index `device`. O(log
-    /// gaps + ranges of the host in it).
+    /// Adds the gap between the rows `before` and `after` on the device at index `device`; without
+    /// `after`, the gap lasts until the end of the window. O(log gaps + ranges of the host in it).
     pub(super) fn add(
         &mut self,
         device: usize,
         parts: GapParts,
         before: Option<usize>,
-        after: usize,
+        after: Option<usize>,
     ) {
-        let (host, host_ns) = self.add_host_time(device, &parts, after);
+        let (host, host_ns) = self.add_host_time(device, &parts, after.or(before));
         let gap = KeptGap {
             length_ns: parts.to.saturating_sub(parts.from),
             start_ns: Reverse(parts.from),
@@ -122,15 +122,16 @@ impl<'r, 't> GapCollector<'r, 't> {
         }
     }
 
-    /// Adds the late launching thread's activities, and returns the longest with its duration.
+    /// Adds the activities of the late thread, which launches `row`, and returns the longest with its
+    /// duration.
     fn add_host_time(
         &mut self,
         device: usize,
         parts: &GapParts,
-        after: usize,
+        row: Option<usize>,
     ) -> (Option<NameId>, i64) {
         let late = (parts.from, parts.called);
-        let Some(call) = self.rows.trace.row_call[after].get() else {
+        let Some(call) = row.and_then(|row| self.rows.trace.row_call[row].get()) else {
             return (None, 0);
         };
         if late.1 <= late.0 {
@@ -159,12 +160,16 @@ impl<'r, 't> GapCollector<'r, 't> {
     pub(super) fn finish(self) -> (Vec<IdleGap>, Vec<HostIdle>) {
         let (mut gaps, mut hosts) = (vec![], vec![]);
         let names = &self.rows.trace.device.names;
+        let row_name =
+            |row: Option<usize>| row.map_or_else(String::new, |row| self.rows.name(row).to_owned());
         for (found, device) in self.devices.into_iter().zip(&self.rows.devices) {
             let kept = found.longest.into_sorted_vec();
             gaps.extend(kept.into_iter().map(|Reverse(gap)| {
                 let (cause, cause_ns) = gap.parts.largest();
                 // If the launching call blocks, the host is in that call.
-                let call = self.rows.trace.row_call[gap.after].get();
+                let call = gap
+                    .after
+                    .and_then(|row| self.rows.trace.row_call[row].get());
                 let call = if cause == GapCause::LaunchCall {
                     call
                 } else {
@@ -183,11 +188,8 @@ impl<'r, 't> GapCollector<'r, 't> {
                     cause_ns,
                     host: host.map(|name| names.get(name).to_owned()),
                     host_ns,
-                    row_before: gap
-                        .before
-                        .map(|row| self.rows.name(row).to_owned())
-                        .unwrap_or_default(),
-                    row_after: self.rows.name(gap.after).to_owned(),
+                    row_before: row_name(gap.before),
+                    row_after: row_name(gap.after),
                 }
             }));
             let mut by_host: Vec<_> = found.by_host.into_iter().collect();

@@ -56,7 +56,7 @@ fn gaps_by_cause() {
     let [device] = &analysis.idle[..] else {
         panic!("one device")
     };
-    // 11-12 between rows; 26-27 between; 45-50 host late, 50-57 launch
+    // 0-2 and 11-12 between rows; 26-27 between; 45-50 host late, 50-57 launch
     assert_eq!(
         (
             device.gaps,
@@ -65,7 +65,7 @@ fn gaps_by_cause() {
             device.launch_ns,
             device.between_ns
         ),
-        (3, 14_000, 5_000, 7_000, 2_000)
+        (4, 16_000, 5_000, 7_000, 4_000)
     );
     let stream = |stream| {
         analysis
@@ -168,7 +168,7 @@ fn waits_are_no_work() {
     let [idle] = &analysis.idle[..] else {
         panic!("one device")
     };
-    // 10-20 the host, 20-50 the wait
+    // 0-2 before the first row, 10-20 the host, 20-50 and 60-102 the waits
     assert_eq!(
         (
             idle.busy_ns,
@@ -177,7 +177,7 @@ fn waits_are_no_work() {
             idle.host_late_ns,
             idle.event_wait_ns
         ),
-        (18_000, 1, 40_000, 10_000, 30_000)
+        (18_000, 3, 84_000, 10_000, 72_000)
     );
     assert_eq!(analysis.stream_idle[0].event_wait_ns, 30_000);
     let total = etlink_analyze::run_totals(std::iter::once(&analysis));
@@ -1114,9 +1114,10 @@ fn a_gap_names_what_the_host_did() {
     draw.call(main, "cudaStreamSynchronize", us(8, 40), sync);
     draw.launch(main, us(52, 53), stream, "b", us(55, 60));
     let analysis = analyzed(&draw);
-    let [gap] = &analysis.gaps[..] else {
-        panic!("one gap")
+    let [gap, before_first] = &analysis.gaps[..] else {
+        panic!("two gaps")
     };
+    assert_eq!((before_first.start_ns, before_first.length_ns), (0, 2_000));
     assert_eq!((gap.start_ns, gap.length_ns), (6_000, 49_000));
     assert_eq!((gap.cause, gap.cause_ns), (GapCause::HostLate, 46_000));
     assert_eq!(gap.host.as_deref(), Some("cudaStreamSynchronize"));
@@ -1172,15 +1173,15 @@ fn a_thread_that_idles_is_no_work_of_the_host() {
     assert_eq!(
         found,
         [
-            (Some("ProfilerStep#1"), 110 * US),
+            (Some("ProfilerStep#1"), (1 + 110) * US),
             (Some("aten::mm"), 80 * US),
             (Some("MmBackward0"), 30 * US),
             (Some("Stage"), 10 * US),
         ]
     );
     let late = analysis.idle[0].host_late_ns;
-    assert_eq!(late, (220 + 60) * US);
-    assert!((analysis.host_idle[3].share - 10.0 / 280.0).abs() < 1e-9);
+    assert_eq!(late, (1 + 220 + 60 + 80) * US);
+    assert!((analysis.host_idle[3].share - 10.0 / 361.0).abs() < 1e-9);
 }
 
 /// ```text
@@ -1288,7 +1289,7 @@ fn tables_of_device_time_are_of_the_steps() {
     };
     assert_eq!(
         (idle.busy_ns, idle.outside_ns, idle.idle_ns),
-        (70_000, 150_000, 70_000)
+        (70_000, 150_000, 120_000)
     );
     let all = analysis.outside.iter();
     let all: i64 = all.map(|outside| outside.sum_ns).sum();
@@ -1627,7 +1628,7 @@ fn a_launching_call_that_blocks_is_no_latency() {
     let [idle] = &analysis.idle[..] else {
         panic!("one device")
     };
-    assert_eq!((idle.idle_ns, idle.host_late_ns), (6_990_000, 980_000));
+    assert_eq!((idle.idle_ns, idle.host_late_ns), (6_992_000, 980_000));
     assert_eq!((idle.launch_call_ns, idle.launch_ns), (6_000_000, 10_000));
     let gap = &analysis.gaps[0];
     assert_eq!((gap.cause, gap.cause_ns), (GapCause::LaunchCall, 6_000_000));
@@ -1639,7 +1640,7 @@ fn a_launching_call_that_blocks_is_no_latency() {
     draw.launch(main, us(1_000, 7_000), stream, "b", us(7_010, 7_020));
     let idle = &analyzed(&draw).idle[0];
     assert_eq!((idle.launch_call_ns, idle.launch_ns), (5_000_000, 10_000));
-    assert_eq!(idle.between_ns, 0);
+    assert_eq!(idle.between_ns, 2_000, "before the first row");
 }
 
 /// ```text
@@ -1685,7 +1686,9 @@ fn causes_of_idle_time_are_by_one_clock() {
     let [device] = &right.idle[..] else {
         panic!("one device")
     };
-    assert_eq!(device.host_late_ns, 3 * 400 * US + 4 * 10 * US);
+    // before the first program, between programs, after the last, and before each `long`
+    let late = 1_000 + 3 * 400 + 401 + 4 * 10;
+    assert_eq!(device.host_late_ns, late * US);
     let figures = |analysis: &etlink_analyze::RankAnalysis| {
         format!(
             "{:#?}\n{:#?}\n{:#?}\n{:#?}",
@@ -1725,6 +1728,6 @@ fn what_nothing_explains_begins_where_the_known_causes_end() {
     // `b` waits from 500 on, when `o` ends
     assert_eq!(
         (device.idle_ns, device.outside_ns, device.unexplained_ns),
-        (310 * US, 100 * US, 200 * US)
+        (410 * US, 100 * US, 200 * US)
     );
 }

@@ -129,7 +129,7 @@ fn of_analysis(analysis: &RankAnalysis) -> Result<()> {
         let exposed =
             step.exposed_communication_ns + step.exposed_memory_ns + step.exposed_other_ns;
         ensure!(
-            step.computation_ns + exposed + step.idle_ns == step.device_window_ns,
+            step.computation_ns + exposed + step.idle_ns + step.unknown_ns == step.device_window_ns,
             "a step is not its parts: {step:?}"
         );
     }

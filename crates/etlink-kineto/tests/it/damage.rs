@@ -211,6 +211,20 @@ fn of_duplicate_keys_the_last_counts() {
 }
 
 #[test]
+fn of_duplicate_argument_lists_the_last_counts() {
+    let trace = read(
+        r#"{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 2,
+        "args": {"External id": 1, "Sequence number": 30, "Fwd thread id": 1}, "args": {"External id": 2}}]}"#,
+    );
+    let found = (
+        trace.ops.external_id[0].0,
+        trace.ops.seq_id[0],
+        trace.ops.fwd_thread[0],
+    );
+    assert_eq!(found, (2, -1, 0));
+}
+
+#[test]
 fn args_missing_empty_null_or_with_empty_keys() {
     for args in [
         "",
