@@ -525,10 +525,10 @@ fn questions_have_names_and_answers_a_range() {
     tool.run("replay trace.json --what-if graphs")
         .exits(0)
         .says("a prediction")
-        .says("is taken to be capturable");
+        .says("can be captured if it takes no longer");
     tool.run("replay trace.json --what-if grafs")
         .exits(2)
-        .notes("questions are graphs, fuse=REGEX");
+        .notes("questions: graphs, fuse=REGEX");
     tool.run("replay trace.json --what-if overlap-comm")
         .complains(&["trace.json", "it has no communication"]);
 }

@@ -714,7 +714,7 @@ fn a_quicker_network_changes_what_bytes_take() {
     // Its transfers have three sizes.
     asked("fsdp2-2.15.0")
         .notes("bandwidth=default_pg:2: all_gather of group \"0\" takes ")
-        .notes("GB/s, by 3 sizes: what else it takes stays as measured");
+        .notes("GB/s, fitted to 3 sizes");
     asked("ddp2-2.15.0").notes("all_reduce of group \"0\" has too few sizes");
     asked("tpdp4-2.15.0").notes("barrier of group \"0\" has no bytes");
 }
@@ -725,5 +725,5 @@ fn more_ranks_change_no_messages() {
     let tool = Tool::new();
     tool.run("replay {pairs}/pipeline4-2.15.0 --what-if ranks=8")
         .exits(2)
-        .complains(&["no collective is known to be of all 4 ranks"]);
+        .complains(&["no collective is known to include all 4 ranks"]);
 }

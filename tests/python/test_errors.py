@@ -55,7 +55,7 @@ def test_remedies_of_readers_and_questions(tmp_path: Path) -> None:
     [trace] = (PAIRS / "mlp-2.15.0").glob("kineto*")
     with pytest.raises(etlink.Error) as raised:
         etlink.open(trace).replay(what_if="straggler=0")
-    assert raised.value.remedy == "give their folder"
+    assert raised.value.remedy == "pass the folder of all ranks"
 
 
 def test_notes_name_no_options(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_findings_and_replays_are_those_of_one_process() -> None:
         replayed = etlink.ray.replay(TRACES, **arguments, ranks=some, memory="1G", shards=3)
         assert replayed.data == expected.data
         assert rows(replayed.critical_path) == rows(expected.critical_path)
-    with pytest.raises(etlink.Error, match="no communication is of group \"x\""):
+    with pytest.raises(etlink.Error, match="no communication in group \"x\""):
         etlink.ray.replay(TRACES, what_if="bandwidth=x:2", ranks=some, memory="1G", shards=3)
 
 
