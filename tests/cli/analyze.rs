@@ -280,8 +280,7 @@ fn damage_is_told_everywhere() {
     let whole = draw(0).kineto();
     tool.file("whole.json", &whole);
     tool.file("cut.json", &whole[..whole.len() * 3 / 4]);
-    let text =
-        "damage: the file ends before its list does: all whole entries are used (1, first: byte ";
+    let text = "damage: the file is truncated: all complete entries are used (1, first: byte ";
     for command in [
         "analyze cut.json",
         "analyze cut.json --compat hta",
@@ -311,7 +310,7 @@ fn damage_is_told_everywhere() {
         );
         tool.run(&format!("{command} --strict"))
             .exits(1)
-            .complains(&["cut.json: refused under --strict: damage: the file ends"]);
+            .complains(&["cut.json: refused under --strict: damage: the file is truncated"]);
     }
     let json = tool.run("analyze cut.json --json").exits(0).runs();
     assert_eq!(json[0]["ranks"][0]["anomalies"][0]["kind"], "truncated");
@@ -329,7 +328,7 @@ fn damage_of_ranks_is_told_by_rank() {
     tool.file("kineto_trace_1.json", &whole[..whole.len() * 3 / 4]);
     tool.run("analyze .")
         .exits(0)
-        .notes("note: rank 1: damage: the file ends");
+        .notes("note: rank 1: damage: the file is truncated");
     tool.run("analyze . --strict")
         .exits(1)
         .notes("note: rank 1 is left out: ./kineto_trace_1.json: refused under --strict: damage");
@@ -376,7 +375,7 @@ fn notes_of_pairs() {
     ] {
         tool.run(line)
             .exits(0)
-            .notes("note: the two traces are of two runs of one program (process 77");
+            .notes("note: the two traces are from two runs of one program (process 77");
         let json = tool.run(&format!("{line} --json")).exits(0).runs();
         assert!(
             json[0]["ranks"][0]["notes"][0]
@@ -398,7 +397,7 @@ fn traces_of_another_run_are_left_out() {
     let mut other = draw(1);
     other.distributed(1, 64);
     tool.file("kineto_trace_1.json", other.kineto());
-    let said = "rank 1 is left out: it is of a run of 64 ranks";
+    let said = "rank 1 is left out: it is from a run of 64 ranks";
     let json = tool.run("analyze . --json").exits(1).runs();
     assert_eq!(
         json[0]["total"]["breakdown"][0]["window_ns"],
@@ -422,8 +421,8 @@ fn traces_of_another_run_are_left_out() {
         json!(400_000)
     );
     tool.run("analyze . --allow-mismatch").exits(0).notes(
-        "note: rank 1: taken in by --allow-mismatch: it is of a run of 64 ranks, most others of \
-            one of 2",
+        "note: rank 1: taken in by --allow-mismatch: it is from a run of 64 ranks; most others are from \
+            a run of 2",
     );
 }
 

@@ -244,7 +244,7 @@ fn control_characters_in_names() {
     );
     tool.run("analyze cut.json")
         .exits(0)
-        .notes("note: damage: durations that are no numbers");
+        .notes("note: damage: durations that are not numbers");
     tool.file("plain.json", draw(0).kineto());
     for line in [
         "analyze odd.json",

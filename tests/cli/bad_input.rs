@@ -246,7 +246,7 @@ fn truncated_files_give_what_is_whole() {
     tool.file("flipped.gz", flipped);
     tool.run("link --device flipped.gz --strict")
         .exits(1)
-        .says("the stream of the file is cut or damaged");
+        .says("the stream of the file is truncated or damaged");
     tool.file("stub.gz", &packed[..12]);
     tool.run("link --device stub.gz -o x.et")
         .exits(2)
@@ -264,12 +264,12 @@ fn a_cut_packed_host_trace_is_not_laid_to_its_process() {
     tool.file("host.json.zst", &packed[..packed.len() * 9 / 10]);
     let said = tool.run(&format!("{line} host.json.zst")).exits(0);
     let said =
-        said.notes("the host trace is cut: the compressed file ends too early or is damaged");
+        said.notes("the host trace is truncated: the compressed file ends early or is damaged");
     assert!(!said.stderr.contains("killed"), "{}", said.shown());
     tool.file("host.json", &host[..host.len() * 9 / 10]);
     tool.run(&format!("{line} host.json"))
         .exits(0)
-        .notes("the host trace is cut: its process was killed");
+        .notes("the host trace is truncated: its process was killed");
 }
 
 #[test]
@@ -345,7 +345,7 @@ fn an_unknown_schema_is_read_by_its_shape() {
     ))
     .exits(0)
     .says("2.7.0-chakra.9")
-    .says("read by its shape");
+    .says("read by its structure");
 }
 
 #[test]

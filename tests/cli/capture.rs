@@ -121,8 +121,8 @@ fn what_is_no_trace_of_a_capture_is_refused_by_name() {
     };
     run("replay.json").complains(&[
         "replay.json",
-        "no graph is captured in it",
-        "is it the trace of the replay?",
+        "the trace contains no graph capture",
+        "is this the trace of the replay?",
         "leave --capture out",
     ]);
     run("{pairs}/mlp-2.15.0/torch_et_0.json.gz")

@@ -294,7 +294,7 @@ fn ranks_that_are_no_part_of_a_run_are_named_and_not_compared() {
     tool.run("diff absent absent --ranks 1")
         .exits(0)
         .lacks("no trace of rank 0");
-    let why = "rank 1 is left out: it is of a run of 64 ranks, most others of one of 2 (--allow-mismatch \
+    let why = "rank 1 is left out: it is from a run of 64 ranks; most others are from a run of 2 (--allow-mismatch \
                takes it in)";
     tool.run("diff foreign whole")
         .exits(1)
@@ -306,7 +306,7 @@ fn ranks_that_are_no_part_of_a_run_are_named_and_not_compared() {
     tool.run("diff foreign whole --allow-mismatch")
         .exits(0)
         .says("before: foreign, 2 ranks, 8 steps\n")
-        .notes("note: before: rank 1: taken in by --allow-mismatch: it is of a run of 64 ranks");
+        .notes("note: before: rank 1: taken in by --allow-mismatch: it is from a run of 64 ranks");
     tool.run("report foreign whole -o page.html")
         .exits(1)
         .notes(&format!("note: before: {why}"));

@@ -415,7 +415,7 @@ fn a_trace_in_which_nothing_ran_says_where_the_work_is() {
     let said = tool.run("findings trace.json").exits(1);
     said.says("nothing ran in the recorded process")
         .lacks("--with-stack")
-        .notes("no op, runtime call or device row. Workers that this process starts do the work")
+        .notes("no op, runtime call or device row. The work probably runs in worker processes")
         .notes("`etlink record`");
     for command in ["analyze", "inspect"] {
         tool.run(&format!("{command} trace.json")).exits(0);

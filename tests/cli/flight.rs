@@ -287,7 +287,7 @@ fn a_cut_dump_says_what_came_before() {
         .exits(0)
         .says("what the run hangs on is not known: the dump of rank 2 is cut")
         .says("rank 2's dump is cut after all_reduce")
-        .notes("nccl_trace_rank_2: damage: the file ends before its list does");
+        .notes("nccl_trace_rank_2: damage: the file is truncated");
     let report = runs_of(&tool, "ranks . --json");
     assert_eq!(report[0]["verdict"], json!("unknown"));
     assert_eq!(report[0]["waited_for"], json!([]));
@@ -401,7 +401,7 @@ fn a_dump_of_another_run_describes_nothing() {
     tool.run("ranks .")
         .exits(0)
         .notes("it is cut or of another run, its buffer was too small")
-        .notes("8 collectives of Gloo without group and size");
+        .notes("8 Gloo collectives without group and size");
 }
 
 #[test]

@@ -75,7 +75,7 @@ fn damaged_logs_are_told() {
     tool.run("ranks logs")
         .exits(0)
         .says("who came last is not known")
-        .notes("node-pid70.log: damage: the file ends before its list does");
+        .notes("node-pid70.log: damage: the file is truncated");
     tool.run("ranks logs --strict")
         .exits(1)
         .complains(&["node-pid70.log", "refused under --strict"]);

@@ -57,7 +57,7 @@ fn metrics_are_attributes_of_kernels_and_lines_of_tables() {
     tool.run("link --device trace.json --metrics ncu.csv -o out.et")
         .exits(0)
         .notes("metrics of ncu.csv are joined to 4 kernels, by name and order of launch")
-        .notes("2 of 4 kernels repeat the metrics of another launch");
+        .notes("2 of 4 kernels reuse the metrics of another launch");
     let written = String::from_utf8_lossy(&tool.read("out.et")).into_owned();
     assert!(written.contains("metric.dram__bytes.sum"));
     assert!(written.contains("metric.dram__bytes.sum.unit"));

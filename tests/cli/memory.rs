@@ -209,7 +209,7 @@ fn packed_files_that_say_a_wrong_size() {
         tool.file("lies.json.gz", lies);
         tool.run("link --device lies.json.gz --memory 100M")
             .exits(0)
-            .says("the stream of the file is cut or damaged");
+            .says("the stream of the file is truncated or damaged");
         tool.run("link --device lies.json.gz --memory 1M")
             .exits(2)
             .complains(&["lies.json.gz", "unpacked take about"]);

@@ -77,7 +77,7 @@ fn notes_say_what_to_record_with_nsight_systems() {
     let host = "--host {pairs}/mlp-2.15.0/torch_et_0.json.gz";
     tool.run(&format!("link {host} --device rangeless.sqlite"))
         .exits(0)
-        .notes("no host op can be given its times; record with `nsys profile -t cuda,nvtx`")
+        .notes("so host ops have no times; record with `nsys profile -t cuda,nvtx`")
         .notes("emit_nvtx()`");
     draw.op(thread, "a range of NVTX", 0, 30_000);
     write(&draw, "ranges.sqlite");

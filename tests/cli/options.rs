@@ -276,7 +276,9 @@ fn notes_go_to_standard_error_and_can_be_silenced() {
         let quiet = tool.run(&format!("{line} -q")).exits(0);
         assert_eq!(quiet.stderr, "", "{}", quiet.shown());
     }
-    tool.run("analyze run").exits(0).notes("the file ends");
+    tool.run("analyze run")
+        .exits(0)
+        .notes("the file is truncated");
 }
 
 #[test]

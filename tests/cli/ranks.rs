@@ -318,8 +318,7 @@ fn collectives_that_begin_in_opposite_order_do_not_wait_for_each_other() {
     for rank in 0..3 {
         tool.file(&format!("run/kineto_trace_{rank}.json"), overlapping(rank));
     }
-    let said =
-        "communications that ranks do in opposite order (first: all_gather number 4 of ranks 0, 1";
+    let said = "communications in opposite order on different ranks (first: all_gather number 4 of ranks 0, 1";
     tool.run("merge run -o out")
         .exits(0)
         .says(said)
@@ -527,7 +526,7 @@ fn ranks_of_one_host_have_one_clock() {
 #[test]
 fn collectives_of_plain_gloo_are_counted_with_the_reason() {
     let tool = Tool::new();
-    let said = "8 collectives of Gloo without group and size";
+    let said = "8 Gloo collectives without group and size";
     let run = "{pairs}/ddp2_gloo-2.15.0";
     tool.run(&format!("ranks {run}")).exits(0).notes(said);
     tool.run(&format!("ranks {run} --strict")).exits(1);
@@ -535,7 +534,7 @@ fn collectives_of_plain_gloo_are_counted_with_the_reason() {
     tool.run(&page).exits(0).notes(said);
     tool.run(&format!("{page} --strict")).exits(1);
     let merge = format!("merge {run} --overwrite -o out");
-    let problem = "collectives of Gloo without group and size";
+    let problem = "Gloo collectives without group and size";
     tool.run(&merge).exits(0).says(problem);
     tool.run(&format!("{merge} --strict"))
         .exits(1)
@@ -898,14 +897,14 @@ fn ranks_of_other_runs_are_left_out() {
         }],
     );
     tool.run("merge run -o out").exits(1).notes(
-        "3 is not joined with the others: it was recorded 86399 s after the others: of another run",
+        "3 is not joined with the others: it was recorded 86399 s after the others, so it is from another run",
     );
     tool.run("ranks run")
         .exits(1)
         .notes("3 is left out: it was recorded 86399 s after");
     put(&tool, &[Drawn { world: 8, ..RUN[3] }]);
     tool.run("merge run -o world").exits(1).notes(
-        "3 is not joined with the others: it is of a run of 8 ranks, most others of one of 4",
+        "3 is not joined with the others: it is from a run of 8 ranks; most others are from a run of 4",
     );
     assert_eq!(
         groups(&tool, "world/comm_group.json"),
@@ -917,8 +916,7 @@ fn ranks_of_other_runs_are_left_out() {
         "{}",
         forced.stdout
     );
-    let said =
-        "rank 3: taken in by --allow-mismatch: it is of a run of 8 ranks, most others of one of 4";
+    let said = "rank 3: taken in by --allow-mismatch: it is from a run of 8 ranks; most others are from a run of 4";
     forced.notes(said);
     for command in ["ranks", "replay", "analyze"] {
         tool.run(&format!("{command} run --allow-mismatch"))
@@ -1005,7 +1003,7 @@ fn a_rank_that_is_cut_keeps_what_it_has() {
     tool.run("ranks run")
         .exits(0)
         .says(cut)
-        .notes("note: rank 2: damage: the file ends");
+        .notes("note: rank 2: damage: the file is truncated");
     // its first collectives would show little, and its missing ones would fix the others in place
     let left_out =
         "rank 2 is left out: its device trace is cut and lacks collectives that others have";
@@ -1034,7 +1032,7 @@ fn a_rank_that_is_cut_keeps_what_it_has() {
         tool.run("ranks run --csv")
             .exits(0)
             .stderr
-            .contains("note: rank 2: damage: the file ends")
+            .contains("note: rank 2: damage: the file is truncated")
     );
     tool.run("ranks run --strict")
         .exits(1)
@@ -1065,7 +1063,7 @@ fn a_rank_that_is_cut_before_its_time_base_is_called_cut() {
         .exits(0);
     let whole = unpacked("ddp2-2.4.1/kineto_trace_0.json.gz");
     tool.file("run/kineto_trace_0.json", &whole[..whole.len() * 8 / 10]);
-    let cause = "is left out: its file is cut before its time base";
+    let cause = "is left out: its file is truncated before its time base";
     for line in [
         "ranks run",
         "analyze run",
@@ -1074,15 +1072,15 @@ fn a_rank_that_is_cut_before_its_time_base_is_called_cut() {
     ] {
         tool.run(line).exits(1).notes(cause);
     }
-    let not_joined = "0 is not joined with the others: its file is cut before its time base";
-    let by_itself = "those of the others; it is written by itself: run.0.not_joined.et";
+    let not_joined = "0 is not joined with the others: its file is truncated before its time base";
+    let by_itself = "compared with other ranks; it is written by itself: run.0.not_joined.et";
     tool.run("merge run -o out")
         .exits(1)
         .notes(not_joined)
         .notes(by_itself);
     let timeline = tool.run("merge run -o view --format perfetto").exits(1);
     let timeline = timeline.notes(not_joined);
-    let timeline = timeline.notes("those of the others; nothing is written of it");
+    let timeline = timeline.notes("compared with other ranks; nothing is written of it");
     timeline
         .says("not joined and not written")
         .says("1 linked, 1 not joined, 0 failed");

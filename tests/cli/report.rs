@@ -158,7 +158,7 @@ fn traces_of_another_run_are_left_out() {
     assert_eq!(json["ranks"], 1);
     assert_eq!(
         json["notes"][0],
-        "rank 1 is left out: it is of a run of 64 ranks, most others of one of 2 \
+        "rank 1 is left out: it is from a run of 64 ranks; most others are from a run of 2 \
             (--allow-mismatch takes it in)"
     );
     let forced = tool
@@ -168,7 +168,7 @@ fn traces_of_another_run_are_left_out() {
     assert_eq!(forced["ranks"], 2);
     assert_eq!(
         forced["notes"][0],
-        "rank 1: taken in by --allow-mismatch: it is of a run of 64 ranks, most others of one of 2"
+        "rank 1: taken in by --allow-mismatch: it is from a run of 64 ranks; most others are from a run of 2"
     );
 }
 
@@ -184,7 +184,7 @@ fn damage_is_said() {
     tool.file("cut.json", &whole[..rows]);
     tool.run("report cut.json -o one.html")
         .exits(0)
-        .notes("note: damage: the file ends before its list does");
+        .notes("note: damage: the file is truncated");
     let page = String::from_utf8(tool.read("one.html")).expect("text");
     assert!(page.contains(
         "One rank on Drawn Device: what could be read of damaged traces has no device rows; "

@@ -64,7 +64,7 @@ fn a_host_trace_beside_it_has_no_ops_to_be_matched_with() {
         .exits(2)
         .complains(&[
             "different programs",
-            "rocprofv3 does not record ops of PyTorch",
+            "rocprofv3 does not record PyTorch ops",
         ]);
 }
 

@@ -138,11 +138,11 @@ fn each_command_says_once_who_is_not_taken_and_ends_with_the_same_code() {
     for (foreign, options, said, code) in [
         (None, "", absent.0, 0),
         (None, "--ranks 0-3", absent.1, 0),
-        (Some("fsdp2-2.15.0"), "", "it is of a run of 2 ranks", 1),
+        (Some("fsdp2-2.15.0"), "", "it is from a run of 2 ranks", 1),
         (
             Some("fsdp2-2.15.0"),
             "--ranks 0-3",
-            "it is of a run of 2 ranks",
+            "it is from a run of 2 ranks",
             1,
         ),
         (Some("damaged"), "", "kineto_trace_3", 1),

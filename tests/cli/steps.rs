@@ -252,8 +252,8 @@ fn ranges_of_two_threads_that_overlap_are_steps_of_one_and_the_others_are_named(
     tool.file("loop.json", two_threads("forward").kineto());
     let run = tool.run("analyze loop.json --steps-by ^forward$ --csv --table steps");
     let run = run.exits(0).notes(
-        "ranges that match --steps-by ^forward$ of 2 threads overlap: the 3 of thread 1000 are the \
-         steps, the 2 of other threads are none",
+        "ranges that match --steps-by ^forward$ on 2 threads overlap: the 3 on thread 1000 are used \
+         as steps, and the 2 on other threads are not",
     );
     let rows = run.stdout.lines().filter(|line| line.contains("forward"));
     assert_eq!(rows.count(), 3, "{}", run.stdout);
@@ -261,7 +261,7 @@ fn ranges_of_two_threads_that_overlap_are_steps_of_one_and_the_others_are_named(
     tool.file("engine.json", two_threads("run_batch").kineto());
     tool.run("analyze engine.json --csv --table steps")
         .exits(0)
-        .notes("iterations of the inference engine of 2 threads overlap: the 3 of thread 1000");
+        .notes("inference engine iterations on 2 threads overlap: the 3 on thread 1000");
 }
 
 /// Generates set-up, then 21 optimizer steps, one every 10 ms: 20 whole steps. It is unknown if the
