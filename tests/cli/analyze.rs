@@ -263,14 +263,14 @@ fn what_cannot_be_analyzed() {
     tool.file("wrong/torch_et_0.json", "{}");
     tool.run("analyze wrong")
         .exits(2)
-        .complains(&["torch_et_0.json", "nothing to link"]);
+        .complains(&["torch_et_0.json", "cannot be linked alone"]);
     tool.file("wrong/torch_et_1.json", "{}");
     tool.run("analyze wrong")
         .exits(2)
-        .complains(&["none of 2 traces could be taken", "torch_et_0.json"]);
+        .complains(&["none of 2 traces can be used", "torch_et_0.json"]);
     tool.run("top wrong")
         .exits(2)
-        .complains(&["none of 2 traces could be taken", "torch_et_0.json"]);
+        .complains(&["none of 2 traces can be used", "torch_et_0.json"]);
 }
 
 /// A truncated file, and a duration that is not a number.
@@ -421,7 +421,7 @@ fn traces_of_another_run_are_left_out() {
         json!(400_000)
     );
     tool.run("analyze . --allow-mismatch").exits(0).notes(
-        "note: rank 1: taken in by --allow-mismatch: it is from a run of 64 ranks; most others are from \
+        "note: rank 1: included by --allow-mismatch: it is from a run of 64 ranks; most others are from \
             a run of 2",
     );
 }

@@ -124,11 +124,11 @@ fn chosen_ranks() {
         assert_eq!(labels, [json!("1")]);
         tool.run(&format!("analyze {folder} --ranks 7"))
             .exits(2)
-            .complains(&["no trace of the ranks that --ranks names"]);
+            .complains(&["no traces for the ranks requested with --ranks"]);
     }
     tool.run("analyze run/kineto_trace_0.json --ranks 0")
         .exits(2)
-        .complains(&["--ranks chooses traces of a folder"]);
+        .complains(&["--ranks selects traces in a folder"]);
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn the_wrong_kind_of_file_is_named() {
             HOST,
             &[
                 "is a Kineto trace",
-                "--host wants a PyTorch execution trace",
+                "--host needs a PyTorch execution trace",
             ][..],
         ),
         (HOST, HOST, &["the same file"]),
@@ -62,19 +62,19 @@ fn the_wrong_kind_of_file_is_named() {
             "linked.et",
             &[
                 "linked.et is a Chakra execution trace",
-                "where a device trace (Kineto) is wanted",
+                "a device trace (Kineto) is needed",
             ],
         ),
         (
             "linked.et",
             DEVICE,
-            &["linked.et is a Chakra execution trace", "--host wants"],
+            &["linked.et is a Chakra execution trace", "--host needs"],
         ),
-        (HOST, "notes.txt", &["notes.txt is no Kineto trace"]),
+        (HOST, "notes.txt", &["notes.txt is not a Kineto trace"]),
         (
             "other.json",
             DEVICE,
-            &["other.json is no PyTorch execution trace"],
+            &["other.json is not a PyTorch execution trace"],
         ),
     ] {
         tool.run(&format!("link --host {host} --device {device} -o out.et"))
@@ -85,11 +85,11 @@ fn the_wrong_kind_of_file_is_named() {
         .exits(2)
         .complains(&[
             "is a PyTorch execution trace",
-            "where a device trace (Kineto) is wanted",
+            "a device trace (Kineto) is needed",
         ]);
     tool.run("inspect notes.txt")
         .exits(2)
-        .complains(&["notes.txt", "no trace that etlink knows"]);
+        .complains(&["notes.txt", "an unknown kind of file"]);
     tool.run("check notes.txt")
         .exits(2)
         .complains(&["notes.txt"]);
@@ -542,7 +542,7 @@ fn a_damaged_file_is_named_beside_the_rank_that_lacks_its_trace() {
     tool.run("merge run -o out")
         .exits(1)
         .says("failed: 1: run/torch_et_1.json: a host trace without a device trace")
-        .notes("host_10.1.pt.trace.json is no trace that etlink knows: it may be damaged, and the device trace that rank 1 lacks");
+        .notes("host_10.1.pt.trace.json is an unknown kind of file: it may be damaged, and the device trace that rank 1 lacks");
 }
 
 /// Recordings take precedence over files derived from them, with a note on the ignored file.
@@ -555,6 +555,6 @@ fn merged_json_beside_recordings_is_named() {
     tool.shell("mv run/made/*.json.gz run/; rm -r run/made")
         .exits(0);
     tool.run("merge run -o out").exits(0).notes(
-        "2 files, such as run.0.json.gz, are merged JSON (ET+): not read, as recordings lie beside them",
+        "ignoring 2 files of merged JSON (ET+), such as run.0.json.gz: the folder also contains recordings",
     );
 }

@@ -126,7 +126,7 @@ fn what_is_no_trace_of_a_capture_is_refused_by_name() {
         "leave --capture out",
     ]);
     run("{pairs}/mlp-2.15.0/torch_et_0.json.gz")
-        .complains(&["torch_et_0.json.gz", "--capture wants the Kineto trace"]);
+        .complains(&["torch_et_0.json.gz", "--capture needs the Kineto trace"]);
     run("absent.json").complains(&["absent.json"]);
     tool.file("cuda.json", {
         let mut draw = TraceBuilder::default();

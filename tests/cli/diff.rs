@@ -294,8 +294,7 @@ fn ranks_that_are_no_part_of_a_run_are_named_and_not_compared() {
     tool.run("diff absent absent --ranks 1")
         .exits(0)
         .lacks("no trace of rank 0");
-    let why = "rank 1 is left out: it is from a run of 64 ranks; most others are from a run of 2 (--allow-mismatch \
-               takes it in)";
+    let why = "rank 1 is left out: it is from a run of 64 ranks; most others are from a run of 2 (use --allow-mismatch to include it)";
     tool.run("diff foreign whole")
         .exits(1)
         .says("before: foreign, 1 rank, 4 steps\n")
@@ -306,7 +305,7 @@ fn ranks_that_are_no_part_of_a_run_are_named_and_not_compared() {
     tool.run("diff foreign whole --allow-mismatch")
         .exits(0)
         .says("before: foreign, 2 ranks, 8 steps\n")
-        .notes("note: before: rank 1: taken in by --allow-mismatch: it is from a run of 64 ranks");
+        .notes("note: before: rank 1: included by --allow-mismatch: it is from a run of 64 ranks");
     tool.run("report foreign whole -o page.html")
         .exits(1)
         .notes(&format!("note: before: {why}"));
@@ -398,8 +397,8 @@ fn a_run_around_another_has_a_remedy_that_works() {
     tool.run("report all/monday -o page.html")
         .exits(2)
         .complains(&[
-            "give all/monday/retry; for the traces of all/monday itself, move the folders of other runs \
-             out of it",
+            "give all/monday/retry. For the traces in all/monday itself, move the folders of other runs \
+             elsewhere",
         ]);
     tool.run("report all/monday/retry -o page.html").exits(0);
     tool.shell("mv all/monday/retry all/retry").exits(0);

@@ -395,8 +395,8 @@ fn where_no_rank_is_sure_the_reason_is_told() {
     for command in ["findings", "replay"] {
         let ran = tool.run(&format!("{command} run")).exits(2);
         let ran = ran
-            .notes("2 device traces are of rank 0")
-            .complains(&["its rank is not sure"]);
+            .notes("2 device traces claim rank 0")
+            .complains(&["its rank is uncertain"]);
         assert!(!ran.stderr.contains("--ranks"), "{}", ran.shown());
     }
 }

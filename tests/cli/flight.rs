@@ -211,7 +211,7 @@ fn dumps_of_several_nodes_describe_the_run_beside_them() {
     }
     tool.run("ranks run -v")
         .exits(0)
-        .notes("recorder in dumps0 and dumps1 are taken for those of this run")
+        .notes("recorder dumps in dumps0 and dumps1 are used for this run")
         .notes("flight recorder's dump")
         .notes("4 of 4 collectives have group, sizes and type");
 }
@@ -324,7 +324,7 @@ fn an_empty_dump_is_a_dump_that_cannot_be_read() {
         tool.file(&format!("{folder}/{prefix}2"), []);
         tool.run(&format!("ranks {folder}"))
             .exits(1)
-            .notes("is empty: its rank ended before it wrote its dump")
+            .notes("is empty: its rank exited before it wrote the dump")
             .lacks("record the trace again");
     }
     // other programs' names are not taken for dumps
@@ -410,7 +410,7 @@ fn traces_are_wanted_elsewhere() {
     tool.run(&format!("merge {STUCK} -o out"))
         .exits(2)
         .complains(&[
-            "no host or device traces in it, but dumps of the flight recorder",
+            "the folder has no host or device traces, only flight recorder dumps",
             "give them to `etlink ranks`",
         ]);
 }
@@ -450,7 +450,7 @@ fn other_pickles_displace_no_dump() {
     tool.run("ranks .")
         .exits(0)
         .notes("4 of 4 collectives have group, sizes and type from the flight recorder's dump")
-        .notes("broken_rank_0 is a dump of rank 0 that cannot be read: not used");
+        .notes("broken_rank_0 is an unreadable dump of rank 0: not used");
 }
 
 #[test]
@@ -493,14 +493,14 @@ fn commands_that_want_times_say_what_to_do_with_what_has_none() {
     tool.run(&format!("analyze {STUCK}/nccl_trace_rank_0"))
         .exits(2)
         .complains(&[
-            "is a dump of PyTorch's flight recorder",
+            "is a PyTorch flight recorder dump",
             "give the folder of all dumps to `etlink ranks`",
         ]);
     let card = b"version: 1\ndescription: x\nworkload:\n  model:\n    model_family: x\n";
     tool.file("card.yaml", card);
     tool.run("analyze card.yaml").exits(2).complains(&[
         "is a workload card (ccl-bench)",
-        "give a trace of the same run, and this one as --metrics",
+        "give a trace of the same run, and this file as --metrics",
     ]);
 }
 

@@ -339,7 +339,7 @@ fn places_along_axes_are_ranks_though_some_are_not_here() {
     );
     assert!(runs(&tool).iter().all(|(_, ranks)| ranks.is_empty()));
     tool.run("ranks run")
-        .notes("ranks 0, 1 of one run, or ranks 0, 2");
+        .notes("ranks 0, 1 or ranks 0, 2 of one run");
 }
 
 #[test]

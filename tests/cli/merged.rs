@@ -37,7 +37,7 @@ fn drop_names(json: &mut Value) {
 
 /// Returns true for notes that only merged JSON has.
 fn is_of_merged(note: &str) -> bool {
-    note.contains("merged JSON has what linking needs")
+    note.contains("merged JSON has only the data needed for linking")
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn merged_json_without_a_whole_recording_is_its_nodes() {
     tool.file("theirs.json", nodes);
     tool.run("analyze theirs.json").exits(0);
     tool.run("findings theirs.json").exits(2).complains(&[
-        "theirs.json is a merged trace (ET+) without a recording",
+        "theirs.json is a merged trace (ET+) that does not contain the traces",
         "give those",
     ]);
     // the nodes contain the ops: time outside them never exceeds the traces' figure
@@ -175,7 +175,7 @@ fn merged_json_without_a_whole_recording_is_its_nodes() {
         .complains(&["cut.json: its \"recording\" is damaged"]);
     tool.run("replay theirs.json")
         .exits(2)
-        .complains(&["theirs.json is a merged trace (ET+) without a recording"]);
+        .complains(&["theirs.json is a merged trace (ET+) that does not contain the traces"]);
 }
 
 /// The number of a descriptor is not a rank.

@@ -413,11 +413,11 @@ fn ranks_of_one_machine_are_on_one_clock_without_collectives_on_a_device() {
     }
     tool.run("ranks run")
         .exits(0)
-        .notes("nothing tells how the clock of rank 1 lies to that of rank 0");
+        .notes("the clock offset of rank 1 to rank 0 is unknown");
     manifest(&tool, "run/etlink.json", &all(&[0, 1], ""));
     let ran = tool.run("ranks run").exits(0);
     assert!(
-        !ran.stdout.contains("nothing tells") && ran.stdout.contains("machine"),
+        !ran.stdout.contains("the clock offset") && ran.stdout.contains("machine"),
         "{}",
         ran.stdout
     );
@@ -430,7 +430,7 @@ fn ranks_of_one_machine_are_on_one_clock_without_collectives_on_a_device() {
     manifest(&tool, "run/etlink.json", &apart);
     tool.run("ranks run")
         .exits(0)
-        .notes("nothing tells how the clock of rank 1");
+        .notes("the clock offset of rank 1");
 }
 
 #[test]
@@ -486,13 +486,12 @@ fn two_files_of_one_rank_are_left_out_by_name() {
     put(&tool, &RUN);
     tool.file("run/device_1.json", draw(RUN[1]));
     let ran = tool.run("ranks run").exits(1).notes(
-        "2 device traces are of rank 1 (device_1.json, kineto_trace_1.json): none is \
-            joined with the other ranks; leave one of them",
+        "2 device traces claim rank 1 (device_1.json, kineto_trace_1.json): none is joined with the other ranks; keep one of them",
     );
     for name in ["device_1", "kineto_trace_1"] {
         assert!(
             ran.stderr
-                .contains(&format!("{name} is left out: its rank is not sure")),
+                .contains(&format!("{name} is left out: its rank is uncertain")),
             "{}",
             ran.shown()
         );
@@ -546,8 +545,8 @@ fn two_recordings_in_one_folder_are_not_added_up() {
     {
         let said = tool.run(command).exits(2);
         for part in [
-            "2 device traces are of rank 0 (kineto_trace_0.json.gz, rank_0.json.gz)",
-            "move the files of one recording into a folder of their own",
+            "2 device traces claim rank 0 (kineto_trace_0.json.gz, rank_0.json.gz)",
+            "move the files of one recording into a separate folder",
         ] {
             assert!(said.stderr.contains(part), "{command}: {}", said.shown());
         }
@@ -561,14 +560,14 @@ fn two_recordings_in_one_folder_are_not_added_up() {
     // each graph is written separately
     tool.run("merge both -o out")
         .exits(1)
-        .says("whose device trace is not sure, see the notes")
+        .says("which device trace belongs to it is unclear")
         .says("0 linked, 8 not joined, 8 failed");
     // next to another folder it is left out
     tool.shell("mkdir all; mv both all/; cp -r {pairs}/ddp2-2.15.0 all/good")
         .exits(0);
     tool.run("analyze all")
         .exits(1)
-        .notes("kineto_trace_0 is left out: its rank is not sure")
+        .notes("kineto_trace_0 is left out: its rank is uncertain")
         .says("2 steps of each of 2 ranks");
 }
 
@@ -661,7 +660,7 @@ fn clocks_that_no_offset_brings_together_are_said() {
     }
     tool.run("ranks run")
         .exits(0)
-        .notes("no offset of the clock of rank 1 fits all its collectives and messages");
+        .notes("no clock offset of rank 1 fits all its collectives and messages");
     tool.run("replay run")
         .exits(0)
         .says("no offset fits, they miss one by");
@@ -734,8 +733,7 @@ fn traces_know_their_ranks_better_than_names_that_count_on_each_host() {
             draw(Drawn { rank, ..RUN[3] }),
         );
     }
-    let said = "2 of 2 traces say another rank than their names (kineto_trace_0.json is of rank \
-        2): the traces count, which fit together";
+    let said = "traces that report a different rank than their file names: 2 of 2 (kineto_trace_0.json is from rank 2): the reported ranks are consistent and are used";
     for line in ["ranks run", "merge run -o out", "replay run", "analyze run"] {
         tool.run(line).exits(0).notes(said);
     }
@@ -768,8 +766,7 @@ fn names_count_where_traces_cannot_all_be_right() {
             }),
         );
     }
-    let said = "1 of 4 traces say another rank than their names (kineto_trace_2.json is of rank \
-        1), and what they say does not fit together: the names count";
+    let said = "traces that report a different rank than their file names: 1 of 4 (kineto_trace_2.json is from rank 1), but the reported ranks are inconsistent: the names are used";
     let ran = tool
         .run("merge run -o out")
         .exits(0)
@@ -787,7 +784,7 @@ fn names_count_where_traces_cannot_all_be_right() {
     }
     tool.run("ranks run")
         .exits(0)
-        .notes("does not fit together: the names count")
+        .notes("inconsistent: the names are used")
         .says("4 ranks, ");
 }
 
@@ -880,7 +877,7 @@ fn times_that_no_trace_should_have_do_no_harm() {
     // events after such a time count as truncated
     tool.run("replay run --allow-mismatch --critical-path --scale kind=collective=9")
         .exits(1)
-        .notes("its device trace is cut and lacks collectives that others have with it");
+        .notes("its device trace is truncated and lacks collectives that other ranks have with it");
     // one reason, and the right one
     tool.file(
         "x.json",
@@ -912,7 +909,7 @@ fn a_rank_of_which_nothing_fits_the_others_is_named_by_all_reports() {
     }
     for command in ["ranks", "findings", "replay", "analyze"] {
         tool.run(&format!("{command} run --allow-mismatch")).notes(
-            "nothing that rank 2 communicates fits the others: its trace is probably of another run",
+            "no communication of rank 2 matches another rank: its trace is probably from another run",
         );
     }
 }
@@ -950,7 +947,7 @@ fn of_one_trace_under_two_ranks_neither_is_taken() {
     for command in ["analyze", "findings"] {
         tool.run(&format!("{command} run"))
             .exits(2)
-            .complains(&["no rank could be taken: its trace and the trace of rank 3"]);
+            .complains(&["no rank can be used: its trace and the trace of rank 3"]);
     }
     tool.run("merge run -o none").exits(1);
 }

@@ -487,7 +487,7 @@ fn a_rank_that_is_not_there_is_named() {
         .exits(0)
         .says("\nrank 2 holds the others up most");
     assert!(
-        !whole.shown().contains("no trace of") && !whole.shown().contains("who came late"),
+        !whole.shown().contains("no trace of") && !whole.shown().contains("late arrivals"),
         "{}",
         whole.stdout
     );
@@ -501,8 +501,7 @@ fn who_came_late_by_clocks_that_nothing_tells_is_said() {
         let trace = unpacked(&format!("tpdp4-2.15.0/{name}.gz"));
         tool.file(&format!("run/{name}"), without_host_name(&trace));
     }
-    let said = "note: nothing tells how the clock of rank 1, 2, 3 lies to that of rank 0: who \
-        came late is by their own clocks";
+    let said = "note: the clock offset of rank 1, 2, 3 to rank 0 is unknown: late arrivals use each rank's own clock";
     for command in ["ranks", "analyze"] {
         tool.run(&format!("{command} run")).exits(0).notes(said);
     }
@@ -678,10 +677,10 @@ fn two_files_of_one_rank_are_not_guessed_between() {
         .run("merge run -o out")
         .exits(1)
         .says("3 linked, 2 not joined, 0 failed")
-        .notes("2 device traces are of rank 1");
+        .notes("2 device traces claim rank 1");
     assert!(
         ran.stderr
-            .contains("is not joined with the others: its rank is not sure"),
+            .contains("is not joined with the others: its rank is uncertain"),
         "{}",
         ran.shown()
     );
@@ -916,7 +915,7 @@ fn ranks_of_other_runs_are_left_out() {
         "{}",
         forced.stdout
     );
-    let said = "rank 3: taken in by --allow-mismatch: it is from a run of 8 ranks; most others are from a run of 4";
+    let said = "rank 3: included by --allow-mismatch: it is from a run of 8 ranks; most others are from a run of 4";
     forced.notes(said);
     for command in ["ranks", "replay", "analyze"] {
         tool.run(&format!("{command} run --allow-mismatch"))
@@ -924,7 +923,7 @@ fn ranks_of_other_runs_are_left_out() {
             .notes(said);
         let left_out = tool.run(&format!("{command} run")).exits(1);
         assert!(
-            !left_out.shown().contains("taken in by"),
+            !left_out.shown().contains("included by"),
             "{}",
             left_out.stdout
         );
@@ -946,7 +945,7 @@ fn a_rank_of_another_program_is_told() {
     }
     tool.run("merge run -o out --for astra-sim --allow-mismatch")
         .exits(0)
-        .notes("nothing that rank 3 communicates fits the others");
+        .notes("no communication of rank 3 matches another rank");
     tool.run("check out").exits(0).says("4 ranks together");
 }
 
@@ -1006,7 +1005,7 @@ fn a_rank_that_is_cut_keeps_what_it_has() {
         .notes("note: rank 2: damage: the file is truncated");
     // its first collectives would show little, and its missing ones would fix the others in place
     let left_out =
-        "rank 2 is left out: its device trace is cut and lacks collectives that others have";
+        "rank 2 is left out: its device trace is truncated and lacks collectives that others have";
     tool.run("findings run").exits(1).says(cut).notes(left_out);
     let without = tool.run("findings run --ranks 0,1,3 -q").exits(0).stdout;
     tool.run("findings run -q")
@@ -1014,7 +1013,7 @@ fn a_rank_that_is_cut_keeps_what_it_has() {
         .says(without.trim_end());
     tool.run("replay run")
         .exits(1)
-        .notes("rank 2 is left out: its device trace is cut and lacks collectives");
+        .notes("rank 2 is left out: its device trace is truncated and lacks collectives");
     tool.run("analyze run").exits(0).says(cut);
     let said =
         "note: what would be gained is told without rank 2: what is not recorded cannot change";
@@ -1148,7 +1147,7 @@ fn only_a_rank_that_several_device_traces_claim_has_one_that_is_not_sure() {
     let missing = message("1");
     assert!(missing.contains("without a device trace"), "{missing}");
     let unsure = message("2");
-    assert!(unsure.contains("device trace is not sure"), "{unsure}");
+    assert!(unsure.contains("is unclear"), "{unsure}");
 }
 
 #[test]

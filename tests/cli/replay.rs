@@ -308,17 +308,16 @@ fn what_cannot_be_replayed_is_refused_with_a_reason() {
     tool.file("text.et", "no trace at all");
     tool.run("replay text.et")
         .exits(2)
-        .complains(&["text.et is no Chakra trace"]);
+        .complains(&["text.et is not a Chakra trace"]);
     tool.run("replay {pairs}/mlp-2.15.0/torch_et_0.json.gz")
         .exits(2)
-        .complains(&["has no times", "--host beside the device trace"]);
+        .complains(&["has no times", "--host together with the device trace"]);
     tool.run(&format!("link {MLP} -o merged.json")).exits(0);
     tool.run("replay merged.json").exits(0);
     tool.file("nodes.json", without_recording(&tool.read("merged.json")));
-    tool.run("replay nodes.json").exits(2).complains(&[
-        "without a recording of the traces that it was made from",
-        "`convert`",
-    ]);
+    tool.run("replay nodes.json")
+        .exits(2)
+        .complains(&["does not contain the traces it was made from", "`convert`"]);
     tool.file("trace.json", drawn());
     tool.run("replay trace.json --device trace.json").exits(2);
     for (option, word) in [

@@ -23,7 +23,7 @@ fn a_run_without_ranks_does_not_keep_the_others_from_being_replayed() {
     assert_eq!(only(&json)["input"], "two/b");
     tool.run("replay two --ranks 9")
         .exits(2)
-        .complains(&["no trace of the ranks that --ranks names"]);
+        .complains(&["no traces for the ranks requested with --ranks"]);
 
     put_devices(&tool, "odd/a", "ddp2-2.15.0", 2);
     tool.file("odd/b/kineto_trace_0.json", "{\"traceEvents\": 3, garbage");

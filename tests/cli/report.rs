@@ -123,7 +123,7 @@ fn nothing_is_replaced_or_mixed_by_accident() {
         .exits(2)
         .complains(&["page.json", "use .html"]);
     tool.run("report {pairs} -o all.html").exits(2).complains(&[
-        " runs, each in its folder",
+        " runs, each in its own folder",
         "give one of them",
         "conv-2.1.2",
     ]);
@@ -132,7 +132,7 @@ fn nothing_is_replaced_or_mixed_by_accident() {
         .complains(&["no-such-file"]);
     tool.run("report . --host a.json -o x.html")
         .exits(2)
-        .complains(&["--host, --metrics and --rank are for one trace"]);
+        .complains(&["--host, --metrics and --rank apply to a single trace"]);
     tool.file("broken/kineto_trace_0.json", steps().kineto());
     tool.file("broken/kineto_trace_1.json", "{\"traceEvents\": 7}");
     tool.run("report broken -o broken.html")
@@ -159,7 +159,7 @@ fn traces_of_another_run_are_left_out() {
     assert_eq!(
         json["notes"][0],
         "rank 1 is left out: it is from a run of 64 ranks; most others are from a run of 2 \
-            (--allow-mismatch takes it in)"
+            (use --allow-mismatch to include it)"
     );
     let forced = tool
         .run("report run -o page.html --json --overwrite --allow-mismatch")
@@ -168,7 +168,7 @@ fn traces_of_another_run_are_left_out() {
     assert_eq!(forced["ranks"], 2);
     assert_eq!(
         forced["notes"][0],
-        "rank 1: taken in by --allow-mismatch: it is from a run of 64 ranks; most others are from a run of 2"
+        "rank 1: included by --allow-mismatch: it is from a run of 64 ranks; most others are from a run of 2"
     );
 }
 

@@ -424,22 +424,22 @@ fn describe(ranks: &RankCandidates, recordings: &[Recording]) -> String {
         .collect();
     let who = match counts.first() {
         Some(count) if counts.len() == 1 && *count > 1 => {
-            format!("each rank has {count} device traces, whose names")
+            format!("each rank has {count} device traces, and their names")
         }
         _ => "names of device traces".to_owned(),
     };
     let by_order = recordings.iter().any(|one| one.told_by == CycleRule::Order);
     let mut note = match (&words[..], by_order) {
         ([""], true) => format!(
-            "{who} differ in numbers alone: {} cycles, each a run, by the order of these numbers",
+            "{who} differ only in numbers: {} cycles in the order of these numbers, each a run",
             recordings.len()
         ),
         ([""], false) => format!(
-            "{who} differ in numbers alone: {} cycles, each a run",
+            "{who} differ only in numbers: {} cycles, each a run",
             recordings.len()
         ),
         _ => format!(
-            "{who} say what they are of ({}): {} runs",
+            "{who} differ in words ({}): {} runs",
             words.join(", "),
             recordings.len()
         ),

@@ -84,24 +84,26 @@ pub(super) fn separate_processes(candidates: &mut [TraceCandidate], notes: &mut 
     let clash = first_clash(&recordings, &own);
     let what = match clash {
         Some((one, two)) => format!(
-            "{} and {} are both of rank {} by their names, and two processes recorded them at the same \
+            "{} and {} both have rank {} in their names, but two processes recorded them at the same \
              time",
             file_name(recordings[one].path),
             file_name(recordings[two].path),
             own[one].unwrap_or_default(),
         ),
         None if is_unnamed && are_concurrent(&recordings) => format!(
-            "{} processes recorded traces at the same time, whose names say no rank",
+            "{} processes recorded traces at the same time, without ranks in the file names",
             devices.len()
         ),
-        None if has_several_axes(&recordings) => "names say places along several axes".to_owned(),
+        None if has_several_axes(&recordings) => {
+            "file names have positions along several axes".to_owned()
+        }
         None => return,
     };
     match read_ranks(&recordings) {
         RankReading::Settled(ranks, rule) => {
             let is_news = ranks.iter().zip(&own).any(|(rank, own)| Some(*rank) != *own);
             if is_news {
-                notes.push(format!("{what}: one run, with the ranks of {}", rule.describe()));
+                notes.push(format!("{what}: read as one run, with ranks from {}", rule.describe()));
             }
             for (at, rank) in devices.iter().zip(ranks) {
                 candidates[*at].rank = Some(rank);
@@ -110,7 +112,7 @@ pub(super) fn separate_processes(candidates: &mut [TraceCandidate], notes: &mut 
         }
         RankReading::Split([one, two]) => {
             notes.push(format!(
-                "{what}: they are ranks {} of one run, or ranks {}; say the global rank in each name \
+                "{what}: they are ranks {} or ranks {} of one run; put the global rank in each name \
                  (`rank0`, `rank1`)",
                 first_ranks(&one),
                 first_ranks(&two)
@@ -121,8 +123,8 @@ pub(super) fn separate_processes(candidates: &mut [TraceCandidate], notes: &mut 
             }
         }
         RankReading::Unknown if clash.is_some() => notes.push(format!(
-            "{what}: they are of two runs, or of two ranks of one. They are taken for two runs; if they \
-             are of one, say the global rank in each name (`rank0`, `rank1`)"
+            "{what}: they are from two runs, or from two ranks of one run. They are read as two runs; if \
+             they are from one run, put the global rank in each name (`rank0`, `rank1`)"
         )),
         RankReading::Unknown => {}
     }
@@ -309,7 +311,7 @@ pub(super) fn read_ranks(recordings: &[Recording]) -> RankReading {
         [AXES, AXES_OF_ENGINES]
     };
     let by_axes = orders.map(|order| ranks_of_axes(recordings, &order, world.size()));
-    let axes = RankRule::Name("the places in their names (TP, PP, DP, …)".into());
+    let axes = RankRule::Name("the positions in their names (TP, PP, DP, …)".into());
     let by_nodes = ranks_of_nodes(recordings, &world);
     let [first, second] = by_axes;
     for (readings, rule) in [
@@ -581,8 +583,8 @@ pub(super) fn refuse_copies(candidates: &mut [TraceCandidate], notes: &mut Vec<S
             continue;
         }
         notes.push(format!(
-            "{} and {} have the same content under two names: one is a copy of the other, and neither \
-             is taken for a rank. Keep the one whose rank you know",
+            "{} and {} have the same content, so one is a copy of the other, and neither is assigned a \
+             rank. Keep the file whose rank is correct",
             file_name(&one.path),
             file_name(&two.path)
         ));
