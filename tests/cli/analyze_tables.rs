@@ -65,7 +65,7 @@ fn one_table() {
     );
     tool.run("analyze . --table stragglers")
         .exits(0)
-        .says("stragglers: what ranks wait for others");
+        .says("stragglers (others wait");
     let memory = tool.run("analyze . --table memory --csv").exits(0).stdout;
     assert!(
         memory.starts_with("run,rank,device_type,device,") && memory.lines().count() == 1,
@@ -73,7 +73,7 @@ fn one_table() {
     );
     tool.run("analyze . --table memory")
         .exits(0)
-        .says("memory (before and after the recording)\n  nothing\n");
+        .says("memory (before and after the recording)\n  empty\n");
     tool.run("analyze . --table sequences")
         .exits(2)
         .complains(&["--table sequences needs --sequences-of"]);
@@ -176,10 +176,10 @@ fn sentences_and_units() {
     tool.run("analyze .")
         .exits(0)
         .says(
-            "2 devices are busy 0.0 % of their step, summed (140.000 us of 16.405 s): \
+            "2 devices are busy 0.0 % of their summed step (140.000 us of 16.405 s): \
             computation 0.0 %",
         )
-        .says("1 step of each of 2 ranks, mean 8.203 s on the host");
+        .says("1 step on each of 2 ranks, mean 8.203 s on the host");
     tool.run("analyze kineto_trace_0.json")
         .exits(0)
         .says("\n1 step, mean 8.203 s on the host");

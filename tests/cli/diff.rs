@@ -428,9 +428,9 @@ fn the_cut_rest_of_a_step_halves_no_mean() {
     );
     tool.run("analyze after.json --table steps")
         .exits(0)
-        .says("3 steps, one every 410.000 us (median, from end to end on host and device), mean ")
+        .says("3 steps, one every 410.000 us (median, end to end on host and device), mean ")
         .says("mean 400.000 us on the host")
-        .says("left out of the mean: ProfilerStep#3 of 20.000 us, which is the cut rest of a");
+        .says("left out of the mean: ProfilerStep#3 (20.000 us), which is truncated");
 }
 
 #[test]

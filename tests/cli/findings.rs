@@ -71,7 +71,7 @@ fn late_input_is_named_with_what_it_costs() {
     assert_eq!(first["evidence"]["count"], 4);
     tool.run("analyze trace.json")
         .exits(0)
-        .says("the run would gain most from:");
+        .says("largest possible gains:");
     tool.run("report trace.json -o page.html").exits(0);
 }
 

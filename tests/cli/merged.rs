@@ -168,7 +168,7 @@ fn merged_json_without_a_whole_recording_is_its_nodes() {
         }
         tool.run(&format!("analyze {file}"))
             .exits(0)
-            .notes("the nodes of merged JSON (ET+) say nothing of calls");
+            .notes("nodes of merged JSON (ET+) lack calls");
     }
     tool.run("replay cut.json")
         .exits(2)

@@ -568,7 +568,7 @@ fn two_recordings_in_one_folder_are_not_added_up() {
     tool.run("analyze all")
         .exits(1)
         .notes("kineto_trace_0 is left out: its rank is uncertain")
-        .says("2 steps of each of 2 ranks");
+        .says("2 steps on each of 2 ranks");
 }
 
 #[test]

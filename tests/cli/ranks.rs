@@ -485,7 +485,7 @@ fn a_rank_that_is_not_there_is_named() {
     let whole = tool
         .run("analyze run")
         .exits(0)
-        .says("\nrank 2 holds the others up most");
+        .says("\nrank 2 delays the others most");
     assert!(
         !whole.shown().contains("no trace of") && !whole.shown().contains("late arrivals"),
         "{}",

@@ -310,7 +310,7 @@ fn all_commands_count_the_same_whole_steps() {
     assert!(lengths.into_iter().all(|length| length == Some(STEP)));
     tool.run("analyze run")
         .exits(0)
-        .says("from the last rank's begin to the last rank's end 10.000 ms");
+        .says("to the last rank's end 10.000 ms");
 
     let replayed = tool.run("replay run --json").exits(0).runs();
     let steps = replayed[0]["steps"].as_array().expect("steps");

@@ -134,7 +134,7 @@ impl ReportConfig {
 
 pub fn run(mut args: ReportArgs) -> Result<Outcome> {
     if args.phase.phase.is_some() && (args.after.is_some() || args.simulated.is_some()) {
-        bail!("a second run and --simulated have no phases: leave --phase out");
+        bail!("--phase does not work with a second run or --simulated");
     }
     let after = args.after.take();
     // the page is about the later run
