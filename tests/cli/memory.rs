@@ -21,7 +21,7 @@ fn sizes_are_numbers_with_units() {
     );
     for (size, meant) in [("20", "did you mean 20M or 20G?"), ("20k", "18.0 MB")] {
         let ran = tool.run(&format!("link {PAIR} --memory {size}")).exits(2);
-        for part in ["takes some 18.0 MB", meant] {
+        for part in ["18.0 MB before", meant] {
             assert!(ran.stderr.contains(part), "{size}: {}", ran.stderr);
         }
     }

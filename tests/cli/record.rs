@@ -114,17 +114,11 @@ fn what_cannot_be_run_is_named_and_leaves_nothing() {
             "validation:active=1",
             "there is no phase validation; the phases are train, validate, test, predict",
         ),
-        (
-            "train",
-            "the phase comes first, such as validate:wait=1,active=2",
-        ),
+        ("train", "such as validate:wait=1,active=2"),
         ("train:wait=1", "active is 0, needs to be at least 1"),
-        ("train:active", "active has no number, such as active=2"),
-        (
-            "train:active=two",
-            "active is two, which is no whole number",
-        ),
-        ("train:steps=2", "a schedule has no steps"),
+        ("train:active", "active has no number"),
+        ("train:active=two", "active is two, which is not a whole"),
+        ("train:steps=2", "no argument steps"),
     ] {
         let ran = tool
             .run(&format!("record --phase {phase} -o other -- true"))

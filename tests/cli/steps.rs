@@ -216,7 +216,7 @@ fn steps_by_a_pattern() {
         .exits(0)
         .notes("no annotation or op matches --steps-by nothing: there are no steps");
     for (line, reason) in [
-        ("--steps-by (", "no regular expression: unclosed group"),
+        ("--steps-by (", "regular expression: unclosed group"),
         ("--steps-by a --compat hta", "cannot be used with"),
     ] {
         let refused = tool.run(&format!("analyze run {line}")).exits(2);

@@ -21,7 +21,7 @@ fn what_is_no_job_is_named() {
     }
     for (options, words) in [
         ("--steps 2 --for 3", "cannot be used with"),
-        ("--for 0", "a time in seconds is a number over 0"),
+        ("--for 0", "a time in seconds is a number above 0"),
     ] {
         let ran = tool.run(&format!("trigger plain {options}")).exits(2);
         assert!(ran.stderr.contains(words), "{}", ran.stderr);
