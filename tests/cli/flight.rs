@@ -109,10 +109,8 @@ fn dumps_alone_say_which_rank_hangs_where() {
     let tool = Tool::new();
     tool.run(&format!("ranks {STUCK}"))
         .exits(0)
-        .says("the run hangs on rank 2: others wait for it, and it waits for nobody")
-        .says(
-            "ranks 0, 1, 3 wait in all_reduce number 4 of ranks 0, 1, 2, 3, which rank 2 has not",
-        );
+        .says("the run hangs on rank 2: others wait for it, and it waits for no rank")
+        .says("ranks 0, 1, 3 wait in all_reduce 4 of ranks 0, 1, 2, 3, which rank 2 has not");
     let report = runs_of(&tool, &format!("ranks {STUCK} --json"));
     assert_eq!(report[0]["waited_for"], json!([2]));
     assert_eq!(
@@ -229,9 +227,7 @@ fn a_rank_without_a_dump_is_named() {
     tool.run("ranks .")
         .exits(0)
         .says("there is no dump of rank 2")
-        .says(
-            "what the run hangs on is not known: there is no dump of rank 2, and others may wait",
-        );
+        .says("the cause of the hang is unknown: there is no dump of rank 2");
     let report = runs_of(&tool, "ranks . --json");
     assert_eq!(report[0]["absent"], json!([2]));
 }
@@ -247,7 +243,7 @@ fn a_rank_whose_dump_is_refused_is_not_one_without_a_dump() {
     tool.file("nccl_trace_rank_2", evil);
     let ran = tool.run("ranks .").exits(1);
     let ran = ran
-        .says("what the run hangs on is not known: the dump of rank 2 is left out, and others may")
+        .says("hang is unknown: the dump of rank 2 is left out")
         .notes("loading it would call posix.system")
         .says("; the dump of rank 2 is left out\n");
     for text in [&ran.stdout, &ran.stderr] {
@@ -285,8 +281,8 @@ fn a_cut_dump_says_what_came_before() {
     tool.file("nccl_trace_rank_2", &whole[..whole.len() - 30]);
     tool.run("ranks .")
         .exits(0)
-        .says("what the run hangs on is not known: the dump of rank 2 is cut")
-        .says("rank 2's dump is cut after all_reduce")
+        .says("hang is unknown: the dump of rank 2 is truncated")
+        .says("rank 2's dump is truncated after all_reduce")
         .notes("nccl_trace_rank_2: damage: the file is truncated");
     let report = runs_of(&tool, "ranks . --json");
     assert_eq!(report[0]["verdict"], json!("unknown"));
@@ -296,7 +292,7 @@ fn a_cut_dump_says_what_came_before() {
         .exits(0)
         .says(",is_cut")
         .says(",true")
-        .notes("what it called afterwards is not known");
+        .notes("its later calls are unknown");
     tool.run("ranks . --strict")
         .exits(1)
         .notes("nccl_trace_rank_2: refused under --strict");
@@ -318,7 +314,7 @@ fn an_empty_dump_is_a_dump_that_cannot_be_read() {
             tool.file(&format!("{folder}/{prefix}2"), &whole[..left]);
             tool.run(&format!("ranks {folder}"))
                 .exits(1)
-                .says("what the run hangs on is not known: the dump of rank 2 is left out")
+                .says("hang is unknown: the dump of rank 2 is left out")
                 .notes(&format!("{prefix}2 is left out: "));
         }
         tool.file(&format!("{folder}/{prefix}2"), []);
@@ -347,7 +343,7 @@ fn a_whole_dump_comes_before_a_cut_one_of_its_rank() {
     tool.run("ranks .")
         .exits(0)
         .says("the run hangs on rank 2")
-        .notes("nccl_trace_rank_1 is another dump of rank 1: it is left out");
+        .notes("nccl_trace_rank_1 is left out: another dump of rank 1");
     // ranks that were not requested still have dumps
     tool.run("ranks . --ranks 0,1").lacks("no dump");
 }
@@ -384,9 +380,9 @@ fn a_dump_of_yesterday_accuses_no_rank() {
     );
     tool.run("ranks .")
         .exits(1)
-        .says("what the run hangs on is not known")
+        .says("the cause of the hang is unknown")
         .notes("nccl_trace_rank_2.json is left out: its last call is ")
-        .notes("before those of the others, so it is of another run");
+        .notes("belongs to another run");
 }
 
 #[test]
@@ -464,7 +460,7 @@ fn logs_of_the_inspector_beside_dumps_are_told() {
     tool.run("ranks .")
         .exits(0)
         .says("the run hangs on rank 2")
-        .notes("1 log of NCCL's inspector beside the dumps is not looked at");
+        .notes("ignoring 1 log of NCCL's inspector");
 }
 
 #[test]

@@ -74,7 +74,7 @@ fn damaged_logs_are_told() {
     tool.file("logs/node-pid70.log", format!("{log}{}", &log[..100]));
     tool.run("ranks logs")
         .exits(0)
-        .says("who came last is not known")
+        .says("the last rank is unknown")
         .notes("node-pid70.log: damage: the file is truncated");
     tool.run("ranks logs --strict")
         .exits(1)

@@ -472,7 +472,7 @@ fn ranks_that_were_not_asked_for_are_not_said_to_lack_traces() {
     let tool = Tool::new();
     put(&tool, &RUN);
     let chosen = tool.run("ranks run --ranks 3").exits(0);
-    let chosen = chosen.says("--ranks leaves the other ranks out");
+    let chosen = chosen.says("--ranks excludes the other ranks");
     assert!(!chosen.stdout.contains("no trace"), "{}", chosen.shown());
     tool.shell("rm run/kineto_trace_[012].json").exits(0);
     tool.run("ranks run")
