@@ -743,7 +743,7 @@ fn parquet_files_per_table_and_rank() {
     }
     tool.run("analyze run/kineto_trace_0.json --parquet tables")
         .exits(2)
-        .complains(&["0.parquet", "exists already", "--overwrite"]);
+        .complains(&["0.parquet", "already exists", "--overwrite"]);
     tool.run("analyze run/kineto_trace_0.json --parquet tables --overwrite")
         .exits(0);
     tool.run("merge run -o graphs").exits(0);

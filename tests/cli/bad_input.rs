@@ -250,7 +250,7 @@ fn truncated_files_give_what_is_whole() {
     tool.file("stub.gz", &packed[..12]);
     tool.run("link --device stub.gz -o x.et")
         .exits(2)
-        .complains(&["stub.gz", "cut or damaged"]);
+        .complains(&["stub.gz", "truncated or damaged"]);
 }
 
 /// A truncated copy of a host trace says nothing about the recorded program.
@@ -368,7 +368,7 @@ fn an_input_is_never_the_output() {
     tool.file("device.json", &device);
     tool.run("link --device device.json -o ./device.json --overwrite")
         .exits(2)
-        .complains(&["device.json is an input too"]);
+        .complains(&["device.json is also an input"]);
     assert!(tool.read("device.json") == device);
 }
 
@@ -383,7 +383,7 @@ fn an_output_whose_name_tells_no_format() {
         .complains(&["--format"]);
     tool.run(&format!("link --device {DEVICE} -o no/such/folder/out.et"))
         .exits(2)
-        .complains(&["no/such/folder/out.et", "make it first"]);
+        .complains(&["no/such/folder/out.et", "create it first"]);
     assert_eq!(tool.names(), [""; 0]);
 }
 

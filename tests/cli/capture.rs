@@ -146,7 +146,7 @@ fn what_is_no_trace_of_a_capture_is_refused_by_name() {
         .complains(&["only one of --host, the device trace and --capture"]);
     tool.run("link --device replay.json --capture capture.json -o capture.json --overwrite")
         .exits(2)
-        .complains(&["is an input too"]);
+        .complains(&["is also an input"]);
     assert_eq!(tool.names(), ["capture.json", "cuda.json", "replay.json"]);
 }
 

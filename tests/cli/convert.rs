@@ -226,7 +226,7 @@ fn a_full_file_becomes_the_minimal_one() {
         .complains(&["--attrs full", "link the recording again"]);
     assert!(!tool.path("more.et").exists());
     tool.run("convert tpdp4-2.15.0.et x.dot --attrs minimal")
-        .complains(&["--attrs is for .et files"]);
+        .complains(&["--attrs applies only to .et files"]);
 }
 
 #[test]
@@ -369,16 +369,13 @@ fn formats_that_do_not_go_together_are_refused_with_the_way() {
         .complains(&["--to"]);
     tool.run(&format!("convert {RANK} x.json --depth 3"))
         .exits(2)
-        .complains(&["choose what is drawn"]);
+        .complains(&["select what is drawn"]);
     tool.run("convert {pairs}/tpdp4-2.15.0/kineto_trace_0.json.gz x.et")
         .exits(2)
-        .complains(&[
-            "none of the formats that convert reads",
-            "etlink link --device",
-        ]);
+        .complains(&["not a format that convert reads", "etlink link --device"]);
     tool.run(&format!("convert -f {RANK} {RANK}"))
         .exits(2)
-        .complains(&["is an input"]);
+        .complains(&["is also an input"]);
 }
 
 #[test]
@@ -436,7 +433,7 @@ fn what_has_no_whole_node_is_not_converted() {
     for output in ["cut.et", "cut.parquet", "cut.goal"] {
         tool.run(&format!("convert cut.json {output}"))
             .exits(2)
-            .complains(&["cut.json", "no whole node", "messages cut"]);
+            .complains(&["cut.json", "no complete node", "messages cut"]);
         assert!(!tool.path(output).exists(), "{output}");
     }
 }

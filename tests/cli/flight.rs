@@ -26,7 +26,7 @@ fn a_plain_gloo_run_has_collectives_with_sizes() {
     assert_eq!(report[0]["problems"], json!([]));
     tool.run(&format!("ranks {DDP}"))
         .exits(0)
-        .notes("4 of 4 collectives have group, sizes and type from the flight recorder's dump");
+        .notes("4 of 4 collectives have group, sizes and type from the flight recorder dump");
 }
 
 /// File names as written by `etlink record`.
@@ -145,7 +145,7 @@ fn dumps_of_several_nodes_are_of_one_job() {
     }
     tool.run("ranks job")
         .exits(0)
-        .notes("the dumps in node0 and node1 are taken for those of one job")
+        .notes("the dumps in node0 and node1 are read as one job")
         .says("flight recorder of 4 ranks, ")
         .says("the run hangs on rank 2");
     let report = runs_of(&tool, "ranks job --json");
@@ -164,7 +164,7 @@ fn dumps_of_several_nodes_are_of_one_job() {
     tool.file("deep/logs/nccl_trace_rank_9", []);
     tool.run("ranks deep")
         .says("the run hangs on rank 2")
-        .notes("the dumps in node0/fr and node1/fr are taken for those of one job");
+        .notes("the dumps in node0/fr and node1/fr are read as one job");
     // two dumps per rank are two runs
     let report = runs_of(&tool, "ranks twice --json");
     assert_eq!(report.as_array().map(Vec::len), Some(2));
@@ -210,7 +210,7 @@ fn dumps_of_several_nodes_describe_the_run_beside_them() {
     tool.run("ranks run -v")
         .exits(0)
         .notes("recorder dumps in dumps0 and dumps1 are used for this run")
-        .notes("flight recorder's dump")
+        .notes("flight recorder dump")
         .notes("4 of 4 collectives have group, sizes and type");
 }
 
@@ -445,7 +445,7 @@ fn other_pickles_displace_no_dump() {
     }
     tool.run("ranks .")
         .exits(0)
-        .notes("4 of 4 collectives have group, sizes and type from the flight recorder's dump")
+        .notes("4 of 4 collectives have group, sizes and type from the flight recorder dump")
         .notes("broken_rank_0 is an unreadable dump of rank 0: not used");
 }
 

@@ -218,7 +218,7 @@ fn packed_files_that_say_a_wrong_size() {
     tool.file("stub.json.gz", &packed[..3]);
     tool.run("link --device stub.json.gz")
         .exits(2)
-        .complains(&["stub.json.gz", "cut or damaged"]);
+        .complains(&["stub.json.gz", "truncated or damaged"]);
 }
 
 #[test]

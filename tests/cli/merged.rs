@@ -141,11 +141,11 @@ fn merged_json_without_a_whole_recording_is_its_nodes() {
     tool.file("cut.json", &text[..(begin + text.len()) / 2]);
     tool.run("analyze cut.json")
         .exits(0)
-        .notes("what follows is of its nodes alone: its \"recording\" is damaged");
+        .notes("results are based only on the nodes: its \"recording\" is damaged");
     tool.run("analyze cut.json --strict").exits(1);
     tool.run("report cut.json -o page.html")
         .exits(0)
-        .notes("what follows is of its nodes alone");
+        .notes("results are based only on the nodes");
     tool.run("findings cut.json")
         .exits(2)
         .complains(&["cut.json", "its \"recording\" is damaged"]);
@@ -218,10 +218,10 @@ fn a_rank_of_a_folder_is_converted_as_it_is_merged() {
     );
     tool.run("convert trees/tpdp4-2.15.0 --rank 0 -f one.et")
         .exits(0)
-        .notes("rank 2 is not among the others: ");
+        .notes("rank 2 is left out of the join: ");
     tool.run("convert trees/tpdp4-2.15.0 --rank 2 -f one.et")
         .exits(0)
-        .notes("rank 2 has no recording that is whole: what follows is of it alone");
+        .notes("rank 2 has no complete recording: it is converted alone");
 }
 
 /// Among a rank's three files the recording is found, and a truncated one does not replace a graph.
@@ -245,8 +245,7 @@ fn a_recording_is_found_among_other_files() {
     };
     assert_eq!(matched("three"), matched("trees"));
     tool.run("analyze three").exits(0).notes(
-        "ddp2-2.15.0.0.json.gz is read, which has the traces that both were made of, and \
-         ddp2-2.15.0.0.et and ddp2-2.15.0.0.json are not",
+        "ddp2-2.15.0.0.json.gz is read because it contains the traces; ddp2-2.15.0.0.et and ddp2-2.15.0.0.json are not read",
     );
     let cut = tool.read("trees/ddp2-2.15.0.0.json.gz")[..20_000].to_vec();
     tool.file("cut/ddp2-2.15.0.0.json.gz", cut);
@@ -288,8 +287,7 @@ fn one_file_counts_of_a_rank_that_has_two() {
             "trees/ddp2-2.15.0.1.json.gz",
         ],
     );
-    let note = "ranks 0, 1 have several files: ddp2-2.15.0.0.json.gz is read, which has the traces \
-        that both were made of, and ddp2-2.15.0.0.et is not";
+    let note = "ranks 0, 1 have several files: ddp2-2.15.0.0.json.gz is read because it contains the traces; ddp2-2.15.0.0.et is not read";
     for line in [
         "analyze both",
         "replay both",

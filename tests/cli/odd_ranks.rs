@@ -133,7 +133,7 @@ fn what_the_manifest_lists_and_is_not_there_is_named() {
     ranks.push(lost);
     manifest(&tool, "run/etlink.json", &ranks);
     let said =
-        "lists 4 ranks, rank 2 has no trace here: it died in or after step 9 while it was recorded";
+        "lists 4 ranks, but rank 2 has no trace here: it died in or after step 9 during recording";
     tool.run("ranks run")
         .exits(0)
         .notes(said)
@@ -153,9 +153,9 @@ fn what_the_manifest_lists_and_is_not_there_is_named() {
     ranks[3] = all(&[2], "").remove(0);
     ranks.extend(all(&[4, 5, 6, 7, 8, 9, 10, 11, 12], ""));
     manifest(&tool, "run/etlink.json", &ranks);
-    tool.run("ranks run").exits(0).notes(
-        "rank 2, 4, 5, 6, 7, 8, 9, 10, … has no trace here: the files that it lists are gone",
-    );
+    tool.run("ranks run")
+        .exits(0)
+        .notes("rank 2, 4, 5, 6, 7, 8, 9, 10, … has no trace here: the listed files are missing");
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn a_manifest_lies_above_the_folders_of_cycles() {
     for folder in ["rec", "rec/cycle_1"] {
         tool.run(&format!("ranks {folder}"))
             .exits(0)
-            .notes("rank 2 has no trace here: it was recorded in other cycles only");
+            .notes("rank 2 has no trace here: it was recorded only in other cycles");
     }
     tool.file("rec/others/kineto_trace_0.json", draw(RUN[0]));
     assert!(
@@ -265,7 +265,7 @@ fn interleave_is_advised_only_where_it_can_be_given() {
         let said = &ran.stderr;
         assert!(said.contains("recorded steps took 4.0 x"), "{said}");
         // It is unknown if those steps do more work.
-        assert!(said.contains("or they do more themselves"), "{said}");
+        assert!(said.contains("or they do more work"), "{said}");
         assert_eq!(said.contains("--interleave"), is_advised, "{said}");
     }
 }
@@ -373,9 +373,11 @@ fn a_manifest_that_contradicts_the_files_is_told_and_the_files_count() {
             "kineto_trace_1.json is of rank 1, the manifest of the recording says 3: its \
             own counts",
         )
-        .notes("does not list rank 1, whose trace is here: it may be of another recording")
-        .notes("says 8 ranks, the traces say 4: the traces count")
-        .notes("says different steps: 3 to 4 for rank 0, 3 to 6 for rank 2");
+        .notes(
+            "does not list rank 1, which has a trace here: the trace may be from another recording",
+        )
+        .notes("states 8 ranks, but the traces state 4: the traces are used")
+        .notes("states different steps: 3 to 4 for rank 0, 3 to 6 for rank 2");
     }
     assert_eq!(
         tool.run("ranks run --json").exits(0).runs()[0]["ranks"]
@@ -393,7 +395,7 @@ fn an_unreadable_manifest_is_told_and_not_used() {
         tool.file("run/etlink.json", text);
         tool.run("ranks run")
             .exits(0)
-            .notes("etlink.json is not used: it is no manifest of a recording")
+            .notes("etlink.json is not used: not a manifest of a recording")
             .says("4 ranks, 8 matched collectives");
     }
 }
@@ -696,7 +698,7 @@ fn force_replaces_a_run_as_a_whole() {
     );
     tool.run("merge run -o out --for astra-sim")
         .exits(2)
-        .complains(&["exists already", "--overwrite"]);
+        .complains(&["already exists", "--overwrite"]);
     tool.run("merge run -o out --for astra-sim --overwrite")
         .exits(0);
     assert!(

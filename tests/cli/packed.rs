@@ -108,7 +108,7 @@ fn packing_is_refused_where_nobody_would_read_it() {
     assert!(refused.stderr.contains("--pack"), "{}", refused.stderr);
     tool.run(&format!("{LINK} -o x.json.zst"))
         .exits(2)
-        .complains(&[".zst behind .et"]);
+        .complains(&[".zst after .et"]);
 }
 
 #[test]

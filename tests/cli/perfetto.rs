@@ -150,7 +150,7 @@ fn a_note_names_what_is_not_in_the_timeline() {
     for output in ["x.pftrace", "x.trace.json"] {
         tool.run(&format!("link --device trace.json -o {output}"))
             .exits(0)
-            .notes("events that are not in the timeline: 1 fwdbwd arrows");
+            .notes("events left out of the timeline: 1 fwdbwd arrows");
     }
     let trace: Value = serde_json::from_slice(&tool.read("x.trace.json")).expect("JSON");
     let frames = trace["traceEvents"].as_array().expect("events").iter();

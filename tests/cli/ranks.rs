@@ -202,7 +202,7 @@ fn every_recorded_run_is_ready_for_astra_sim() {
     assert!(tool.path("out/mlp-2.15.0/mlp-2.15.0.1.et").exists());
     tool.run("merge {pairs} -o out --for astra-sim")
         .exits(2)
-        .complains(&["exists already", "--overwrite"]);
+        .complains(&["already exists", "--overwrite"]);
     tool.run("merge {pairs} -o out --for astra-sim --overwrite")
         .exits(0);
     tool.run("merge {pairs} -o other --for astra-sim --format etplus")
@@ -816,11 +816,9 @@ fn a_rank_that_is_not_joined_does_not_become_one_of_the_run_by_itself() {
         let file = format!("out/run.3.not_joined.{ending}");
         tool.run(&format!("{merge} --ranks 3"))
             .exits(2)
-            .complains(&["exists already"]);
+            .complains(&["already exists"]);
         let said = format!(
-            "{file} was not joined with the ranks whose files stay, and none of those is merged \
-             with it now: merge all ranks, write to another folder, or take it in by \
-             --allow-mismatch"
+            "{file} was not joined with the ranks whose files stay, and this merge includes none of those ranks; merge all ranks, write to another folder, or include it with --allow-mismatch"
         );
         tool.run(&format!("{merge} --ranks 3 -f"))
             .exits(2)

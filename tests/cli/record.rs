@@ -93,7 +93,7 @@ fn what_cannot_be_run_is_named_and_leaves_nothing() {
         .complains(&["cannot start `no-such-program`", "spelled right"]);
     tool.run(&format!("record {SCHEDULE} -o file -- true"))
         .exits(2)
-        .complains(&["cannot make folder file"]);
+        .complains(&["cannot create folder file"]);
     tool.run("record --wait 1 --warmup 1 --active 0 -o other -- true")
         .exits(2)
         .complains(&["active is 0, needs to be at least 1"]);
@@ -658,7 +658,7 @@ fn traces_that_are_being_recorded_are_not_said_to_be_left() {
     let ran = tool.shell(&line);
     assert!(
         ran.stderr
-            .contains("traces is being recorded: this is what is there by now"),
+            .contains("traces is still being recorded: results cover the files so far"),
         "{}",
         ran.stderr
     );

@@ -59,7 +59,7 @@ fn folder_data(place: &Place) -> io::Result<FileData> {
             place.service,
             object_store::Error::NotFound {
                 path: place.key.to_string(),
-                source: "nothing begins with it".into(),
+                source: "no object starts with this name".into(),
             },
         ));
     }
@@ -134,7 +134,7 @@ pub(super) fn list(folder: &Path) -> io::Result<Vec<FolderEntry>> {
     let place = place_of(folder)?;
     if place.service == Service::Web {
         return Err(usage_error(
-            "a web server does not say what is in a folder: give the URL of a file",
+            "a web server does not list folders; give the URL of a file",
         ));
     }
     let (objects, folders) = list_entries(&place)?;
