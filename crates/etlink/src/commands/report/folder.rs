@@ -76,7 +76,7 @@ fn content_of_ranks(
             // with selected ranks, the user needs no notes on the others
             None if runs.options.ranks.is_some() => {}
             None => notes.push(format!(
-                "rank {}: its file does nothing, as that of a rank without a trace",
+                "rank {}: its file is a placeholder without work",
                 runs.entry(index).label()
             )),
             Some(Ok(rank)) => {
