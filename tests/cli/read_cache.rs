@@ -218,3 +218,33 @@ fn a_cache_that_cannot_be_written_is_a_note() {
     let note = "note: the cache could not be used: kept is a file; name a folder";
     assert!(ran.stderr.contains(note), "{}", ran.shown());
 }
+
+/// A result belongs to a rank's files: other ranks that come or are left out change nothing.
+#[test]
+fn results_stay_where_other_ranks_come_and_go() {
+    let tool = Tool::new();
+    let copy = |ranks: &str| {
+        let from = format!("{{pairs}}/tpdp4-2.15.0/*_[{ranks}].json.gz");
+        tool.shell(&format!("cp {from} run && touch -d 2026-01-01 run/*"))
+            .exits(0);
+    };
+    tool.shell("mkdir run").exits(0);
+    copy("12");
+    for (ranks, options, found) in [
+        ("12", "", None),
+        ("0123", "", Some("2 ranks")),
+        ("0123", "--ranks 0-2", Some("3 ranks")),
+        ("0123", "--json", Some("4 ranks")),
+    ] {
+        copy(ranks);
+        for command in ["ranks", "findings", "analyze", "replay"] {
+            let line = format!("{command} run {options}");
+            let cached = tool.run(&format!("{line} --cache kept")).exits(0);
+            assert!(cached.stdout == tool.run(&line).stdout, "{line}");
+            match found {
+                Some(found) => cached.notes(&format!("{found} were not linked again")),
+                None => cached,
+            };
+        }
+    }
+}

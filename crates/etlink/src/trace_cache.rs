@@ -4,7 +4,7 @@ use crate::notes::print_note;
 use etlink_run::{CacheUsage, ReadCache, text};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 const VARIABLE: &str = "ETLINK_CACHE";
 
@@ -18,24 +18,8 @@ pub fn open(folder: Option<&Path>) -> Option<ReadCache> {
         Some(folder) => folder.to_owned(),
         None => PathBuf::from(of_variable()?),
     };
-    let new = || {
-        let cache = ReadCache::new(folder);
-        match own_build() {
-            Some(build) => cache.with_results(build),
-            None => cache,
-        }
-    };
+    let new = || ReadCache::new(folder).with_results(env!("ETLINK_SOURCES").to_owned());
     Some(CACHE.get_or_init(new).clone())
-}
-
-/// Returns an id that distinguishes builds of one version: path, size, and modification time of the
-/// program.
-fn own_build() -> Option<String> {
-    let program = std::env::current_exe().ok()?;
-    let data = std::fs::metadata(&program).ok()?;
-    let written = data.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
-    let (bytes, written) = (data.len(), written.as_nanos());
-    Some(format!("{} {bytes} {written}", program.display()))
 }
 
 /// Prints notes on the number of traces from the cache, and their age.
