@@ -103,7 +103,7 @@ fn device_time_by_class() {
     tool.file("wrong.txt", "communication ours");
     tool.run("analyze trace.json --rules wrong.txt")
         .exits(2)
-        .complains(&["wrong.txt", "line 1", "a rule is a class"]);
+        .complains(&["wrong.txt", "line 1", "expected a class"]);
 }
 
 #[test]

@@ -218,7 +218,7 @@ fn a_tree_of_modules_and_ops() {
     assert!(names[2].ends_with("2      nn.Module: Linear"), "{tree}");
     assert!(names[3].ends_with("2        aten::mm"), "{tree}");
     assert!(
-        tree.contains("1 node deeper, or with less than 1 %"),
+        tree.contains("1 node hidden: deeper, or below 1 %"),
         "{tree}"
     );
     let shallow = tool.run("top trace.json --tree --depth 1").exits(0).stdout;
