@@ -516,7 +516,7 @@ fn a_circle_of_nodes_is_in_the_order_of_waiting() {
     tool.file("x.json", format!("{metadata}{}", nodes.concat()));
     tool.run("check x.json")
         .exits(1)
-        .says("3 nodes, each waits for the next, the last for the first: 1, 3, 2");
+        .says("3 nodes, each waits for the next, and the last waits for the first: 1, 3, 2");
     let json = tool.run("check x.json --json").exits(1).files();
     let findings = json[0]["findings"].as_array().expect("a list");
     let cycle = findings.iter().find(|one| one["rule"] == "ET105");

@@ -406,7 +406,7 @@ fn a_packed_file_that_is_cut_is_converted_as_far_as_it_goes() {
     tool.file("cut.json.gz", &whole[..whole.len() / 2]);
     tool.run("convert cut.json.gz cut.et")
         .exits(0)
-        .notes("messages cut at the end of the file: 1");
+        .notes("truncated messages at the end of the file: 1");
     tool.run("check cut.et").exits(0);
 }
 
@@ -420,5 +420,5 @@ fn communications_that_become_computation_are_told() {
     .exits(0);
     tool.run("convert x.json x.et")
         .exits(0)
-        .notes("collectives and messages written as computation, as `etlink link` does");
+        .notes("collectives and messages written as computation, as in `etlink link`");
 }

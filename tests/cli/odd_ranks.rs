@@ -465,7 +465,7 @@ fn broken_files_of_a_rank_leave_the_others() {
     }
     tool.run("merge run -o sim --for astra-sim").exits(1);
     let readme = String::from_utf8(tool.read("sim/README.md")).expect("text");
-    let absent = "These ranks have no trace here that could be taken: 2.";
+    let absent = "These ranks have no usable trace: 2.";
     assert!(readme.contains(absent), "{readme}");
 }
 
@@ -804,7 +804,7 @@ fn ranks_after_the_last_trace_get_a_file_too() {
     assert!(String::from_utf8_lossy(&tool.read("out/network.yml")).contains("npus_count: [ 8 ]"));
     assert!(
         String::from_utf8_lossy(&tool.read("out/README.md"))
-            .contains("These ranks have no trace here that could be taken: 3, 4, 5, 6, 7.")
+            .contains("These ranks have no usable trace: 3, 4, 5, 6, 7.")
     );
     tool.run("check out").exits(0).says("8 ranks together");
     // those leftovers must not stay next to a run without a simulator

@@ -454,7 +454,7 @@ fn a_rank_that_is_not_there_is_named() {
     );
     assert!(
         String::from_utf8_lossy(&tool.read("sim/README.md"))
-            .contains("These ranks have no trace here that could be taken: 2.")
+            .contains("These ranks have no usable trace: 2.")
     );
     tool.run("check sim")
         .exits(0)
@@ -542,7 +542,7 @@ fn collectives_of_plain_gloo_are_counted_with_the_reason() {
     tool.run(check)
         .exits(0)
         .says("warning")
-        .says("collectives of Gloo as computation");
+        .says("Gloo collectives as computation");
     tool.run(&format!("{check} --strict")).exits(1);
 }
 
@@ -867,7 +867,7 @@ fn a_rank_that_is_checked_without_the_others_is_told() {
     tool.run("check one")
         .exits(1)
         .says("one/run.*.et: faults, 1 rank alone")
-        .says("ET501: 3 ranks that take part in communication and have no file");
+        .says("ET501: 3 ranks that take part in communication but have no file");
     let alone = "out/run.0.et is checked alone, and it communicates: give its folder";
     tool.run("check out/run.0.et").exits(0).notes(alone);
     let together = tool.run("check out").exits(0);

@@ -358,7 +358,7 @@ fn a_file_of_others_runs_without_starts_and_cycles_are_named() {
     );
     tool.run("replay ok.json --explain 9")
         .exits(0)
-        .notes("1 deps name nodes that are not in the file")
+        .notes("dependencies on nodes that are missing from the file, left out: 1")
         .notes("no start time")
         .says("first");
     tool.file(

@@ -155,7 +155,7 @@ def test_bad_arguments_are_errors_before_any_task(tmp_path) -> None:
         for arguments, message in [
             ({"shards": 0}, "0 shards are no shards"),
             ({"memory": "900T"}, "no machine of the cluster has 900000000000000 bytes"),
-            ({"ranks": [99]}, "there is no trace of the ranks"),
+            ({"ranks": [99]}, "no traces for the ranks"),
         ]:
             with pytest.raises(etlink.Error, match=message):
                 report(TRACES, **arguments)
