@@ -47,7 +47,7 @@ fn one_trace_or_a_folder_becomes_one_page() {
     assert!(
         page.contains(
             "4 ranks on the CPU: the traces have no device rows; a step takes 28.26 ms (median of \
-                2 steps, from the last rank's begin to the last rank's end)"
+                2 steps, from the last rank's start to the last rank's end)"
         ),
         "without script, the sentence is there"
     );
@@ -187,7 +187,7 @@ fn damage_is_said() {
         .notes("note: damage: the file is truncated");
     let page = String::from_utf8(tool.read("one.html")).expect("text");
     assert!(page.contains(
-        "One rank on Drawn Device: what could be read of damaged traces has no device rows; "
+        "One rank on Drawn Device: the readable part of the damaged traces has no device rows; "
     ));
     tool.file("run/kineto_trace_0.json", &whole);
     tool.file("run/kineto_trace_1.json", &whole[..rows]);
@@ -216,7 +216,7 @@ fn a_step_of_ranks_is_from_the_last_begin_to_the_last_end() {
     }
     tool.run("report run -o run.html").exits(0);
     let page = String::from_utf8(tool.read("run.html")).expect("text");
-    let sentence = "a step takes 300.0 µs (median of 3 steps, from the last rank's begin to the \
+    let sentence = "a step takes 300.0 µs (median of 3 steps, from the last rank's start to the \
                     last rank's end)";
     assert!(page.contains(sentence));
 }
@@ -246,8 +246,8 @@ fn written_graphs_say_what_they_tell() {
         (&json["ranks"], &json["timelines"], &json["step"]),
         (&2.into(), &2.into(), &serde_json::Value::Null)
     );
-    let said = "of a written graph host times are those of slices: nothing is reported on steps, \
-        linking, sizes of copies, grids, allocations, barriers and when Gloo began";
+    let said = "host times of a written graph are those of slices; not reported: steps, linking, copy \
+        sizes, grids, allocations, barriers and start times of Gloo";
     assert_eq!(json["notes"][0], said);
     tool.run("report sim/traces.1.et -o one.html")
         .exits(0)
@@ -257,13 +257,13 @@ fn written_graphs_say_what_they_tell() {
         .exits(0);
     tool.run("report tree.json -o whole.html")
         .exits(0)
-        .lacks("nothing is reported on");
+        .lacks("not reported");
     let tree = String::from_utf8_lossy(&tool.read("tree.json")).into_owned();
     // as written by other programs
     tool.file("tree.json", tree.replace("\"recording\":", "\"other\":"));
     tool.run("report tree.json -o tree.html")
         .exits(0)
-        .notes("nothing is reported on critical path")
+        .notes("not reported: critical path")
         .says("drawn: step ProfilerStep#6 and 2 others of 1 rank, ");
     let sim = tool.read("sim/traces.0.et");
     tool.run_with("report - -o -", &sim).exits(0);

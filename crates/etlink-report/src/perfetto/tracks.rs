@@ -62,7 +62,7 @@ impl TrackNumbers {
             self.next += 1;
             if self.next >= self.room {
                 return Err(io::Error::other(format!(
-                    "there are more than {} threads, streams and what runs beside them",
+                    "more than {} threads, streams and other tracks",
                     self.room
                 )));
             }

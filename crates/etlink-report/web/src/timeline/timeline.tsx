@@ -87,7 +87,7 @@ function about(packed: TimelineData): string {
   const parts = [name || "Collectives and messages of all ranks"];
   if (packed.step_ns !== null && packed.window_ns > packed.step_ns) {
     parts.push(
-      `what it launched ends ${time(packed.window_ns - packed.step_ns)} later (dashed line: the step’s end)`,
+      `its device work ends ${time(packed.window_ns - packed.step_ns)} later (dashed line: end of the step)`,
     );
   }
   if (packed.together_ns > 0) {

@@ -161,12 +161,12 @@ fn content_of_ranks(
     if shown.len() < ranks.len() {
         let labels: Vec<&str> = shown.iter().map(|at| ranks[*at].label.as_str()).collect();
         let why = if config.timelines.is_empty() && met.is_some() {
-            ", of which the others waited for some longest"
+            " (among them those that others waited for longest)"
         } else {
             ""
         };
         notes.push(format!(
-            "timelines with threads and streams are those of the ranks {}{why}; --timelines takes \
+            "timelines with threads and streams: ranks {}{why}; --timelines selects \
             others",
             labels.join(", ")
         ));
