@@ -335,7 +335,7 @@ fn a_text_workload_becomes_ranks_that_check_takes() {
     tool.file("bad.txt", format!("DATA\n3\n{layers}"));
     tool.run("convert bad.txt out3 --ranks 2")
         .exits(2)
-        .complains(&["bad.txt: 2 layers follow, and line 2 says 3"]);
+        .complains(&["bad.txt: line 2 states 3 layers, but 2 follow"]);
     tool.file("bad.txt", "DATA\n1\nconv -1 5\n");
     let ran = tool.run("convert bad.txt out3 --ranks 2").exits(2);
     assert_eq!(ran.stderr.matches("line 3").count(), 1, "{}", ran.stderr);

@@ -244,7 +244,7 @@ fn a_rank_whose_dump_is_refused_is_not_one_without_a_dump() {
     let ran = tool.run("ranks .").exits(1);
     let ran = ran
         .says("hang is unknown: the dump of rank 2 is left out")
-        .notes("loading it would call posix.system")
+        .notes("loading the file would call posix.system")
         .says("; the dump of rank 2 is left out\n");
     for text in [&ran.stdout, &ran.stderr] {
         assert!(!text.contains("no dump of rank"), "{}", ran.shown());
@@ -261,7 +261,7 @@ fn a_pickle_that_would_call_code_is_refused_and_named() {
     tool.file("nccl_trace_rank_0", evil);
     for command in ["ranks .", "inspect nccl_trace_rank_0"] {
         tool.run(command).exits(2).complains(&[
-            "nccl_trace_rank_0: loading it would call posix.system (byte 15)",
+            "nccl_trace_rank_0: loading the file would call posix.system (byte 15)",
             "do not load it with Python",
         ]);
     }

@@ -222,7 +222,7 @@ fn each_process_of_a_report_is_a_rank() {
         .exits(0);
     tool.run("link --device runs/job.sqlite -o none.et")
         .exits(2)
-        .notes("2 processes of it have work on devices (pids [2000, 2001])");
+        .notes("2 processes of the report have device work (pids [2000, 2001])");
 }
 
 #[test]

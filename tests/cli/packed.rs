@@ -19,7 +19,7 @@ fn a_packed_graph_is_read_as_the_plain_one() {
     );
     assert!(
         tool.read("x.et.zst").len() * 4 < plain.len(),
-        "it is packed"
+        "the file is compressed"
     );
     let commands = [
         "check {file} --json",

@@ -233,7 +233,7 @@ fn perfetto_traces_that_cannot_be_read_back_say_why() {
     tool.run("link --device cut.pftrace")
         .exits(0)
         .says("the stream of the file is truncated or damaged")
-        .says("inside the packet that begins at byte");
+        .says("inside the packet at byte");
     tool.run("link --device cut.pftrace --strict").exits(1);
 }
 

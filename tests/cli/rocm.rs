@@ -85,7 +85,7 @@ fn what_is_cut_or_of_several_processes_is_said() {
     tool.file("both.json", both);
     tool.run("link --device both.json -o one.et")
         .exits(2)
-        .complains(&["both.json", "2 processes", "the file of each process"]);
+        .complains(&["both.json", "2 processes", "one file per process"]);
     tool.file("none.json", "{\"rocprofiler-sdk-tool\": [");
     tool.run("inspect none.json")
         .exits(2)

@@ -51,7 +51,7 @@ pub const ETLINK_ORDER_BY_ID: u32 = 1;
 pub unsafe extern "C" fn etlink_feeder_open(path: *const c_char, order: u32) -> *mut EtlinkFeeder {
     give(|| {
         // SAFETY: by contract null or a string that ends with 0 and does not change meanwhile.
-        let path = unsafe { text_of(path, "there is no path") }?;
+        let path = unsafe { text_of(path, "the path is null") }?;
         open(path, order, Feeder::new)
     })
 }
@@ -72,9 +72,9 @@ pub unsafe extern "C" fn etlink_feeder_open_with_scratch(
 ) -> *mut EtlinkFeeder {
     give(|| {
         // SAFETY: as in `etlink_feeder_open`.
-        let path = unsafe { text_of(path, "there is no path") }?;
+        let path = unsafe { text_of(path, "the path is null") }?;
         // SAFETY: as in `etlink_feeder_open`.
-        let folder = unsafe { text_of(folder, "there is no folder") }?;
+        let folder = unsafe { text_of(folder, "the folder is null") }?;
         let name = folder.to_string_lossy();
         let scratch = tempfile::tempfile_in(&*path_of(folder));
         let scratch = scratch.map_err(|error| said(&name, &error))?;
@@ -177,7 +177,7 @@ pub unsafe extern "C" fn etlink_feeder_error(feeder: *const EtlinkFeeder) -> *co
     // SAFETY: by contract null or a feeder that was not freed.
     match unsafe { feeder.as_ref() } {
         Some(feeder) => feeder.error.as_ptr(),
-        None => c"there is no feeder".as_ptr(),
+        None => c"the feeder is null".as_ptr(),
     }
 }
 
@@ -448,7 +448,7 @@ fn change(
 /// Returns the result of `action`; a panic is an error.
 fn guarded<T>(action: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     let done = catch_unwind(AssertUnwindSafe(action));
-    done.unwrap_or_else(|_| Err("bug in etlink: please report it".to_owned()))
+    done.unwrap_or_else(|_| Err("bug in etlink; please report it".to_owned()))
 }
 
 /// Returns a string for C, without 0 bytes, which would end it early.
@@ -565,7 +565,7 @@ mod tests {
         // SAFETY: what is freed is not used afterwards but for the node, which outlives its feeder.
         unsafe {
             assert!(etlink_feeder_node(feeder, 7).is_null());
-            assert_eq!(error_of(feeder), "there is no node 7");
+            assert_eq!(error_of(feeder), "node 7 does not exist");
             let node = etlink_feeder_node(feeder, 1);
             etlink_feeder_close(feeder);
             assert_eq!((etlink_node_id(node), etlink_node_type(node)), (1, 0));
@@ -613,14 +613,14 @@ mod tests {
         // SAFETY: null is what all of them take.
         unsafe {
             let feeder = etlink_feeder_open(ptr::null(), ETLINK_ORDER_STOCK);
-            assert_eq!(error_of(feeder), "there is no path");
+            assert_eq!(error_of(feeder), "the path is null");
             etlink_feeder_close(feeder);
             let path = c"absent.et".as_ptr();
             let feeder = etlink_feeder_open_with_scratch(path, ETLINK_ORDER_STOCK, ptr::null(), 0);
-            assert_eq!(error_of(feeder), "there is no folder");
+            assert_eq!(error_of(feeder), "the folder is null");
             etlink_feeder_close(feeder);
             let none = ptr::null_mut();
-            assert_eq!(error_of(none), "there is no feeder");
+            assert_eq!(error_of(none), "the feeder is null");
             assert_eq!(etlink_feeder_issue_next(none, ptr::null_mut()), -1);
             assert!(etlink_feeder_node(none, 0).is_null());
             assert!(!etlink_node_int(ptr::null(), ptr::null(), ptr::null_mut()));
