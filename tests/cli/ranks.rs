@@ -518,7 +518,7 @@ pub fn without_host_name(trace: &[u8]) -> String {
 fn ranks_of_one_host_have_one_clock() {
     let tool = Tool::new();
     let ran = tool.run("ranks {pairs}/tpdp4-2.15.0").exits(0);
-    let ran = ran.says("all ranks are of one machine and have one clock");
+    let ran = ran.says("all ranks run on one machine and share its clock");
     assert!(!ran.stderr.contains("clock"), "{}", ran.stderr);
 }
 
@@ -1227,7 +1227,7 @@ fn a_device_that_waits_for_a_late_rank_does_not_work() {
         assert!((share - works as f64 / whole).abs() < 1e-12, "{own}");
     }
     let text = tool.run("ranks .").exits(0);
-    let text = text.says("device waits: does nothing but wait in collectives for later ranks");
+    let text = text.says("device waits: only waits in collectives for later ranks");
     let late = text.stdout.lines().find(|line| line.starts_with("  2  "));
     assert!(
         late.is_some_and(|line| line.ends_with(" 0.0 %")),
@@ -1257,5 +1257,5 @@ fn the_answer_of_some_ranks_says_that_it_is_of_them_alone() {
     }
     tool.run(&format!("ranks {} --ranks 1", run.display()))
         .exits(0)
-        .says("one rank has no other to wait for");
+        .says("only one rank; pass the folder");
 }
