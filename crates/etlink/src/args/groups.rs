@@ -66,8 +66,7 @@ pub struct OverwriteArgs {
 /// Folder of parsed traces and results.
 #[derive(Clone, Debug, Args)]
 pub struct CacheArgs {
-    /// Cache of parsed traces and results for later commands, also in an object store; also
-    /// `ETLINK_CACHE`
+    /// Folder or URL that keeps parsed traces and results for later commands; also `ETLINK_CACHE`
     #[arg(long, value_name = "DIR")]
     pub cache: Option<PathBuf>,
 }

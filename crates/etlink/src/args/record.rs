@@ -16,7 +16,7 @@ use std::path::PathBuf;
     torchrun --nproc-per-node 4 train.py\n  \
     etlink record --armed -o traces -- python train.py    then: etlink trigger traces\n\n\
     Exit codes: that of the program; 1 if that is 0 and a trace, or a recorded part of one, is \
-    missing; 2 if the program could not be started.")]
+    missing, or --link failed; 2 if the program could not be started.")]
 pub struct RecordArgs {
     #[command(flatten)]
     pub schedule: RecordScheduleArgs,
