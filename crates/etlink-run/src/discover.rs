@@ -37,7 +37,7 @@ use crate::text::file_name;
 use candidate::{Inside, TraceCandidate, look_at, number_by_order, open_noting};
 use cycles::{RankCandidates, split_cycles};
 use dumps::DumpNames;
-use layouts::join_folders;
+use layouts::{join_folders, rank_of_folder};
 use measured::{StrayMeasurements, give_metrics};
 use recorded::{refuse_copies, separate_processes};
 use std::collections::{BTreeMap, BTreeSet};
@@ -198,7 +198,7 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
     runs.sort_by(|a, b| a.folder.cmp(&b.folder));
     all_dumps.sort_by(|a: &FlightFolder, b| a.folder.cmp(&b.folder));
     let mut all_dumps = dumps::join_node_folders(all_dumps);
-    let mut runs = join_folders(runs);
+    let mut runs = join_folders(root, runs);
     dumps::pair_folder(&mut runs, &mut all_dumps);
     strays.give(&mut runs);
     if !runs.is_empty() {
@@ -418,6 +418,9 @@ fn sort_out(
     }
     refuse_copies(&mut candidates, &mut run.notes);
     separate_processes(&mut candidates, &mut run.notes);
+    if wants_cycles {
+        give_folder_rank(place, &mut candidates);
+    }
     // only for a note: the join determines which traces are of one run
     let world_size = candidates
         .iter()
@@ -520,6 +523,23 @@ fn sort_out(
         runs,
         dumps,
         metrics: vec![],
+    }
+}
+
+/// Gives several device traces whose names and contents state no rank the rank in the name of their
+/// folder: these are recordings of one rank. A single trace keeps none, as `rank-8` may name the
+/// size of an adapter, until other folders are known.
+fn give_folder_rank(place: &Path, candidates: &mut [TraceCandidate]) {
+    let Some(rank) = rank_of_folder(place) else {
+        return;
+    };
+    let is_device = |candidate: &&mut TraceCandidate| candidate.kind.is_device_trace();
+    let mut devices: Vec<_> = candidates.iter_mut().filter(is_device).collect();
+    if devices.len() > 1 && devices.iter().all(|device| device.rank.is_none()) {
+        for device in &mut devices {
+            device.rank = Some(rank);
+            device.told_by = RankRule::Folder;
+        }
     }
 }
 

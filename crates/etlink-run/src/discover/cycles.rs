@@ -104,7 +104,8 @@ pub(super) fn split_cycles(ranks: &RankCandidates) -> Option<FolderCycles> {
 /// Returns true if a cycle of a folder's files may have this name.
 pub(super) fn may_name_cycle(name: &str, folder: &Path) -> bool {
     let word = name.trim_end_matches(|c: char| c.is_ascii_digit());
-    if word.len() < name.len() && COUNTING_WORDS.contains(&word) {
+    // the subfolders of ranks may have that name: `rank0/iteration_10`
+    if word.len() < name.len() && COUNTING_WORDS.contains(&word.trim_end_matches(['_', '-'])) {
         return true;
     }
     // A word in the names, possibly followed by more. File names are excluded.
