@@ -352,10 +352,9 @@ fn a_cut_trace_is_named() {
     let mut trace = draw_rank([1, 2], 3, &lengths);
     trace.truncate(trace.len() - 200);
     tool.file("cut/kineto_trace_1.json", trace);
-    tool.run("diff whole cut").exits(0).notes(
-        "note: after: the device trace of rank 1 is cut: what its missing part has is not counted, and \
-         may be of any time",
-    );
+    tool.run("diff whole cut")
+        .exits(0)
+        .notes("note: after: the device trace of rank 1 is truncated: the missing part");
 }
 
 #[test]

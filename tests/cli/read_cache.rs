@@ -180,12 +180,12 @@ fn the_note_says_how_many_and_how_old() {
     assert!(!first.stderr.contains("not parsed"), "{}", first.shown());
     // another command on the same traces, which needs more of the host trace
     let second = tool.run("replay {pairs}/ddp2-2.15.0 --cache kept").exits(0);
-    let note = "note: 2 trace files were not parsed again: kept has the parsed form, and the files \
-                are as they were then; the oldest parsed form is ";
+    let note = "note: 2 trace files were not parsed again: kept has the parsed form of the \
+                unchanged files; the oldest parsed form is ";
     assert!(second.stderr.contains(note), "{}", second.shown());
     let third = tool.run(command).exits(0);
-    let note = "note: 2 ranks were not linked again: kept has what this command made of the same \
-                files; the oldest result is ";
+    let note = "note: 2 ranks were not linked again: kept has the results for the same files; \
+                the oldest result is ";
     assert!(third.stderr.contains(note), "{}", third.shown());
     assert!(!third.stderr.contains("not parsed"), "{}", third.shown());
     let quiet = tool.run(&format!("{command} -q")).exits(0);

@@ -36,14 +36,14 @@ fn usage_notes(folder: &Path, usage: &CacheUsage) -> Vec<String> {
     let mut notes = vec![];
     if usage.found_results > 0 {
         notes.push(format!(
-            "{} not linked again: {folder} has what this command made of the same files{}",
+            "{} not linked again: {folder} has the results for the same files{}",
             counted(usage.found_results, "rank"),
             age_text("the oldest result", usage.oldest_result)
         ));
     }
     if usage.found > 0 {
         notes.push(format!(
-            "{} not parsed again: {folder} has the parsed form, and the files are as they were then{}",
+            "{} not parsed again: {folder} has the parsed form of the unchanged files{}",
             counted(usage.found, "trace file"),
             age_text("the oldest parsed form", usage.oldest)
         ));
@@ -56,7 +56,7 @@ fn usage_notes(folder: &Path, usage: &CacheUsage) -> Vec<String> {
                 "first: ",
             ),
         };
-        notes.push(format!("{those} made anew ({first_of}{first})"));
+        notes.push(format!("{those} rebuilt ({first_of}{first})"));
     }
     let problem = usage.problem.iter();
     notes.extend(problem.map(|problem| format!("the cache could not be used: {problem}")));
@@ -117,7 +117,7 @@ mod tests {
         assert!(notes[1].ends_with(" is 1 second old"), "{notes:?}");
         assert_eq!(
             notes[2],
-            "1 damaged entry of the cache was made anew (c/1.made: incomplete frame)"
+            "1 damaged entry of the cache was rebuilt (c/1.made: incomplete frame)"
         );
         let usage = CacheUsage {
             found: 1,
