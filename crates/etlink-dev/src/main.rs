@@ -87,7 +87,7 @@ enum DevCommand {
         /// Number of repetitions of the recorded window
         #[arg(long, value_name = "N")]
         times: u32,
-        /// Pack the files by gzip
+        /// Compress the files with gzip
         #[arg(long)]
         gzip: bool,
     },

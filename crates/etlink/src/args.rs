@@ -131,10 +131,10 @@ pub struct LinkArgs {
     // no input of its own: a folder is answered with the command that takes one
     #[arg(hide = true, value_name = "PATH")]
     pub path: Option<PathBuf>,
-    /// Host trace (PyTorch execution trace), also packed by gzip or zstd; `-` is standard input
+    /// Host trace (PyTorch execution trace), also compressed; `-` is standard input
     #[arg(long, value_name = "ET")]
     pub host: Option<PathBuf>,
-    /// Device trace (Kineto, Nsight Systems, ROCm, JAX), also packed; `-` is standard input
+    /// Device trace (Kineto, Nsight Systems, ROCm, JAX), also compressed; `-` is standard input
     #[arg(long, value_name = "KINETO", required_unless_present = "path")]
     pub device: Option<PathBuf>,
     /// Kineto trace of the graph capture (ROCm), for ops and shapes of kernels of graph launches
@@ -148,7 +148,7 @@ pub struct LinkArgs {
     pub rank: Option<i64>,
     /// Output file, whose extension selects the format; `-` is standard output
     ///
-    /// `.et`: Chakra protobuf (`.et.zst`, `.et.gz`: packed, not for simulators). `.json`,
+    /// `.et`: Chakra protobuf (`.et.zst`, `.et.gz`: compressed, not for simulators). `.json`,
     /// `.json.gz`: merged JSON (ET+). `.pftrace`, `.trace.json`, also with `.gz`: a trace for
     /// ui.perfetto.dev. Without this option only the report is printed.
     #[arg(short, long, value_name = "FILE")]
@@ -206,7 +206,7 @@ pub struct MergeArgs {
     /// Keep each rank's times on its own clock instead of the first rank's
     #[arg(long)]
     pub no_align: bool,
-    /// Pack each `.et` by `zstd` or `gzip`; etlink reads packed files, ASTRA-sim does not
+    /// Compress each `.et` with `zstd` or `gzip`; etlink reads these files, ASTRA-sim does not
     #[arg(
         long,
         value_enum,
@@ -418,7 +418,7 @@ pub enum Compute {
     Roofline,
 }
 
-/// Packing of each `.et`.
+/// Compression of each `.et`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PackName {
     /// `.et.zst`.

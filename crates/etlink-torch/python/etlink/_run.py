@@ -186,8 +186,8 @@ class Run:
         return self._handle.to_chakra(_path_text(folder), simulator is not None, bool(overwrite))
 
     def timeline(self, path: Path, overwrite: bool = False) -> None:
-        """Writes a trace of all ranks for ui.perfetto.dev: "x.pftrace" or "x.trace.json"; with
-        ".gz", packed."""
+        """Writes a trace of all ranks for ui.perfetto.dev: "x.pftrace" or "x.trace.json",
+        also with ".gz"."""
         self._handle.timeline(_path_text(path), bool(overwrite))
 
     def close(self) -> None:

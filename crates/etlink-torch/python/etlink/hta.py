@@ -120,8 +120,7 @@ class TraceAnalysis:
         visualize: bool = False,
         straggler_identification_impl: Callable[..., Any] | None = None,
     ) -> list[int]:
-        """Returns the ranks that are last to begin the communication whose begins are furthest
-        apart."""
+        """Returns the ranks that start last in the communication whose start times differ most."""
         if visualize or straggler_identification_impl is not None:
             hta = self._by_hta("get_potential_stragglers", 'etlink.open(folder).table("stragglers")')
             more = (straggler_identification_impl,) if straggler_identification_impl else ()

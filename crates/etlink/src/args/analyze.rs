@@ -18,13 +18,13 @@ use std::path::PathBuf;
         etlink analyze traces\n  \
         etlink analyze kineto_trace_0.json.gz --table kernels -n 20\n  \
         etlink analyze traces --table gaps --csv > gaps.csv\n\n\
-        Exit codes: 0 done; 1 a trace was left out: unreadable, not of the run, or damaged under \
-        --strict; 2 no trace could be read."
+        Exit codes: 0 done; 1 a trace was left out: unreadable, not part of the run, or damaged \
+        under --strict; 2 no trace could be read."
 )]
 pub struct AnalyzeArgs {
     /// Device trace, written graph (`.et`, ET+), or folder of all ranks; `-` is standard input
     ///
-    /// Device traces are of Kineto, Nsight Systems, ROCm or JAX. A folder has the traces of all
+    /// Device traces come from Kineto, Nsight Systems, ROCm or JAX. A folder has the traces of all
     /// ranks, or the `.et` files that `merge` wrote. Written graphs give the tables that they have
     /// data for.
     #[arg(value_name = "TRACE|DIR")]

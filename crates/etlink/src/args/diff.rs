@@ -10,8 +10,8 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:\n  \
         etlink diff before after\n  \
         etlink diff before after --fail-if 'step > 5%' --fail-if 'class gemm > 10%'\n\n\
-        Exit codes: 0 done; 1 a rule of --fail-if holds, or a trace was left out: unreadable, of \
-        another run, or damaged under --strict; 2 no trace of one run could be read, a folder has \
+        Exit codes: 0 done; 1 a rule of --fail-if holds, or a trace was left out: unreadable, not \
+        part of the run, or damaged under --strict; 2 no trace of one run could be read, a folder has \
         several runs, or a rule is invalid, has a name that neither run has, or needs steps that \
         ranks lack.")]
 pub struct DiffArgs {

@@ -10,8 +10,8 @@ use std::path::PathBuf;
         etlink findings traces\n  \
         etlink findings kineto_trace_0.json.gz --host torch_et_0.json.gz\n\n\
         Exit codes: 0 done, even without findings; 1 nothing ran in the recorded process, or a \
-        trace was left out: unreadable, not of the run, or damaged under --strict; 2 no trace could \
-        be read.")]
+        trace was left out: unreadable, not part of the run, or damaged under --strict; 2 no trace \
+        could be read.")]
 pub struct FindingsArgs {
     /// Device trace, or folder with the traces of all ranks; `-` is standard input
     #[arg(value_name = "TRACE|DIR")]

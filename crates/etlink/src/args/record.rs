@@ -319,7 +319,7 @@ pub struct RecordedArgs {
     /// PyTorch 2.15's own collector then records CUDA activities instead of Kineto's.
     #[arg(long)]
     pub cuda_graph_nodes: bool,
-    /// Pack the files by gzip
+    /// Compress the files with gzip
     #[arg(long)]
     pub gzip: bool,
     /// Record the host trace in the first half of the active steps, the device trace in the second

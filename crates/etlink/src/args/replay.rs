@@ -51,7 +51,7 @@ pub struct ReplayArgs {
     pub critical_path: bool,
     /// Write the run, with any changes, and its critical path for ui.perfetto.dev
     ///
-    /// `x.pftrace` or `x.trace.json`, with `.gz` packed. `-` writes JSON to standard output.
+    /// `x.pftrace` or `x.trace.json`, compressed with `.gz`. `-` writes JSON to standard output.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Keep each rank's times on its own clock instead of the first rank's
