@@ -144,10 +144,7 @@ fn options_that_do_not_go_together() {
             "--armed --every 3",
             "--every is 3, needs to be more than the 2 steps",
         ),
-        (
-            "--armed --when step_time",
-            "knows `step_time > 1.5 x median`",
-        ),
+        ("--armed --when step_time", "use `step_time > 1.5 x median`"),
     ] {
         let ran = tool
             .run(&format!("record {options} -o traces -- true"))

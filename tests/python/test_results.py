@@ -73,7 +73,7 @@ def test_the_page_is_that_of_the_command(tmp_path: Path) -> None:
     report.save(saved)
     assert saved.read_bytes() == written.read_bytes()
     assert report._repr_html_().startswith("<iframe srcdoc=")
-    with pytest.raises(etlink.Error, match="there already") as raised:
+    with pytest.raises(etlink.Error, match="already exists") as raised:
         report.save(saved)
     assert raised.value.remedy is not None
     report.save(saved, overwrite=True)

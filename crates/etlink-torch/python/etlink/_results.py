@@ -134,7 +134,7 @@ class Report:
         except FileExistsError:
             text = os.fspath(path)
             remedy = "choose another name, or give overwrite=True"
-            raise Error(f"{text} is there already; {remedy}", file=text, remedy=remedy) from None
+            raise Error(f"{text} already exists; {remedy}", file=text, remedy=remedy) from None
         except OSError as error:
             text = os.fspath(path)
             raise Error(f"cannot write {text}: {error.strerror}", file=text) from None

@@ -61,7 +61,7 @@ def is_to_be_replaced(output, overwrite):
 
 def refuse_old(old):
     raise FileExistsError(
-        "{} is there already; choose another folder, or use overwrite=True to replace the recording".format(old[0])
+        "{} already exists; choose another folder, or use overwrite=True to replace the recording".format(old[0])
     )
 
 
@@ -91,7 +91,7 @@ def activity_names(activities):
     names = [str(getattr(kind, "name", kind)).lower() for kind in activities]
     unknown = [name for name in names if name != "cpu" and name not in DEVICES]
     if unknown:
-        raise ValueError("activities has {}, knows cpu, {}".format(", ".join(unknown), ", ".join(DEVICES)))
+        raise ValueError("activities has {}; known are cpu, {}".format(", ".join(unknown), ", ".join(DEVICES)))
     return names
 
 
@@ -136,10 +136,10 @@ class Recording:
         if phases:
             self.settings.update(phases=checked_phases(phases), step_on="phase")
             if is_interleaved:
-                raise ValueError("interleave needs a schedule that is not of a phase")
+                raise ValueError("interleave does not support schedules of phases")
         elif is_interleaved and schedule["active"] % 2:
             raise ValueError(
-                "active is {}, needs to be even with interleave: half of the steps are in each "
+                "active is {}, but interleave needs an even number: half of the steps are in each "
                 "trace".format(schedule["active"])
             )
 
@@ -183,12 +183,12 @@ class Recording:
         if hook.is_recorded_by_command():
             return
         if OPEN:
-            self.fail("another `profile` records already: this one does nothing")
+            self.fail("another `profile` is already recording, so this one does nothing")
             return
         import torch
 
         if is_profiled(torch) or has_prepared_profiler(torch):
-            self.fail("a profiler of the program records already: this one does nothing")
+            self.fail("a profiler of the program is already recording, so this one does nothing")
             return
         self.folder = OutputFolder(torch, self.settings)
 

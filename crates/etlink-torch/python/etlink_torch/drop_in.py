@@ -28,8 +28,8 @@ def is_scheduled(arguments, named):
     others = sorted(known.intersection(named))
     if scheduled and others:
         raise TypeError(
-            "profile() takes {} with a schedule of its own, and {} with one of torch.profiler: choose "
-            "schedule=torch.profiler.schedule(...) instead of wait, warmup and active, or leave {} out".format(
+            "profile() takes {} only with its own schedule, and {} only with one of torch.profiler; use "
+            "schedule=torch.profiler.schedule(...) instead of wait, warmup and active, or leave out {}".format(
                 ", ".join(scheduled), ", ".join(others), ", ".join(others)
             )
         )
@@ -109,7 +109,7 @@ def kind_of_activity(kind):
     try:
         return getattr(torch.profiler.ProfilerActivity, kind.upper())
     except AttributeError:
-        raise ValueError("activities has {}, which this PyTorch does not know".format(kind)) from None
+        raise ValueError("activities has {}, which this version of PyTorch does not know".format(kind)) from None
 
 
 def adopted_settings(output, options):

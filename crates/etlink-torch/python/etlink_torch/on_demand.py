@@ -24,7 +24,7 @@ def limit_of(when):
         return None
     found = WHEN.fullmatch(when)
     if found is None or float(found.group(1)) <= 0:
-        raise ValueError("when is {!r}, knows `step_time > 1.5 x median` and `step_time > 200 ms`".format(when))
+        raise ValueError("when is {!r}; use `step_time > 1.5 x median` or `step_time > 200 ms`".format(when))
     value, unit = float(found.group(1)), found.group(2)
     return {"ns": int(value * NS[unit])} if unit in NS else {"factor": value}
 
@@ -72,11 +72,11 @@ class arm:
         if options or chosen["interleave"]:
             raise TypeError("arm() has no option {}".format(", ".join(sorted(options)) or "interleave"))
         if signal not in SIGNALS:
-            raise ValueError("signal is {!r}, knows SIGUSR1, SIGUSR2 and None".format(signal))
+            raise ValueError("signal is {!r}; use SIGUSR1, SIGUSR2 or None".format(signal))
         armed = {"warmup": 1, "steps": positive("steps", steps), "every": positive("every", every)}
         armed.update(keep=positive("keep", keep), when=limit_of(when), signal=signal)
         if armed["every"] is not None and armed["every"] <= armed["steps"] + armed["warmup"]:
-            raise ValueError("every is {}, needs to be more than steps and one of warmup".format(every))
+            raise ValueError("every is {}, but must exceed steps plus 1 warmup step".format(every))
         self.settings = folder_settings(output, ranks, None, max_size, chosen)
         self.settings.update(
             schedule=None, armed=armed, own_profiler="leave", activities=activity_names(activities), step_on=step_on
@@ -85,7 +85,7 @@ class arm:
         if hook.is_recorded_by_command():
             return
         if OPEN:
-            self.early_notes.append("another `arm` is open already: this one does nothing")
+            self.early_notes.append("another `arm` is already open, so this one does nothing")
             return
         old = attempt(self.old_files) or []
         if old and not overwrite:
@@ -123,7 +123,7 @@ class arm:
         import torch
 
         if is_profiled(torch):
-            self.early_notes.append("a profiler of the program records already: nothing is armed")
+            self.early_notes.append("a profiler of the program is already recording, so nothing is armed")
             return
         self.folder = OutputFolder(torch, self.settings, ArmedSession)
         session = self.session
