@@ -291,7 +291,7 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
             } else {
                 String::new()
             };
-            let ops = subjects_text(finding, "op or call");
+            let ops = subjects_text(finding, "place");
             format!(
                 "the host waits for copies of pageable memory in {ops}: {times}, {total} in total{own}"
             )

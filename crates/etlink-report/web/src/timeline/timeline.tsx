@@ -91,8 +91,8 @@ function about(packed: TimelineData): string {
     );
   }
   if (packed.together_ns > 0) {
-    const short = `ranges shorter than ${time(packed.together_ns)} are drawn together (hatched)`;
-    parts.push(`of ${count(packed.ranges)} ranges ${short}: ${count(packed.start.length)} boxes`);
+    const short = `shorter than ${time(packed.together_ns)} drawn together (hatched)`;
+    parts.push(`${count(packed.ranges)} ranges, ${short}: ${count(packed.start.length)} boxes`);
   } else {
     parts.push(`${count(packed.ranges)} ranges, all drawn`);
   }
