@@ -4,7 +4,7 @@ use super::all_ranks::AllRanks;
 use super::steps::RankStep;
 use super::{Replayed, WhatIfReport};
 use crate::notes;
-use crate::table::{FactRows, cut, enum_name, mb, perfetto_text, plain, signed_time, time};
+use crate::table::{FactRows, count, cut, enum_name, mb, perfetto_text, plain, signed_time, time};
 use etlink_link::ranks::step_definition;
 use etlink_model::{DurationNs, GlobalRank};
 use etlink_replay::{
@@ -84,8 +84,10 @@ fn add_figures(figures: &ReplayFigures, resources: bool, rows: &mut FactRows) {
         "nodes",
         figures.nodes,
         format!(
-            "{} edges; {} device ops on {} streams",
-            figures.edges, figures.device_ops, figures.streams
+            "{}; {} on {}",
+            count(figures.edges, "edge"),
+            count(figures.device_ops, "device op"),
+            count(figures.streams, "stream")
         ),
     );
     if let Some(measured) = figures.measured_ns {
@@ -487,8 +489,8 @@ fn add_ranks(all: &AllRanks, rows: &mut FactRows) {
             )
         });
         let spent = format!(
-            "{} collectives: waited {}, transferred {}",
-            spent.count,
+            "{}: waited {}, transferred {}",
+            count(spent.count, "collective"),
             duration_text(spent.waiting_ns),
             duration_text(spent.transfer_ns)
         );

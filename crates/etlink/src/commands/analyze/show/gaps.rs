@@ -25,7 +25,7 @@ pub(super) fn idle_sentence(one: &Analyzed) -> String {
     let largest = causes.into_iter().rev().max_by_key(|(_, ns)| *ns);
     let (cause, ns) = largest.unwrap_or_default();
     let mut out = format!(
-        "devices idle {} between rows, {} of it ({}) {}",
+        "{} of idle time between device rows, {} of it ({}) {}",
         time(idle.idle_ns),
         share_of(ns, idle.idle_ns),
         time(ns),
