@@ -86,7 +86,7 @@ pub enum EtlinkCommand {
     Link(LinkArgs),
     /// Link and join all ranks in a folder, and write one file per rank
     Merge(MergeArgs),
-    /// Report late ranks, clocks, bandwidths; from flight recorder dumps, the rank that hangs
+    /// Report late ranks, clocks, bandwidths; from flight recorder dumps, which rank hangs
     Ranks(RanksArgs),
     /// Print the profiler's own table, key_averages(), from a recorded trace
     Top(TopArgs),
@@ -112,7 +112,7 @@ pub enum EtlinkCommand {
     Simulated(SimulatedArgs),
     /// Identify files and summarize their content
     Inspect(InspectArgs),
-    /// Record host and device traces of an unchanged PyTorch program, all ranks over the same steps
+    /// Record host and device traces of an unchanged PyTorch program
     Record(RecordArgs),
     /// Record the next steps of a job that runs under `record --armed`
     Trigger(TriggerArgs),
@@ -168,7 +168,7 @@ pub struct LinkArgs {
         etlink merge traces --format perfetto -o view    one timeline of all ranks"
 )]
 pub struct MergeArgs {
-    /// Folder with the traces of all ranks; each subfolder with traces is a run of its own
+    /// Folder with the traces of all ranks; each subfolder with traces is a separate run
     pub dir: PathBuf,
     /// Output folder, created if missing
     ///
@@ -245,7 +245,7 @@ pub enum PhaseName {
     etlink ranks traces\n  \
     etlink ranks dumps    flight recorder dumps of all ranks: which rank hangs, and where")]
 pub struct RanksArgs {
-    /// Folder with the traces of all ranks; each subfolder with traces is a run of its own
+    /// Folder with the traces of all ranks; each subfolder with traces is a separate run
     pub dir: PathBuf,
     #[command(flatten)]
     pub rows: RowArgs<10>,
@@ -270,7 +270,10 @@ pub struct OutputArgs {
     /// Output format [default: by the output's extension]
     #[arg(long, value_enum)]
     pub format: Option<FormatName>,
-    /// Launch and wait times in a `.et`: `fold` into waiting nodes, `node`, `drop` [default: fold]
+    /// Treatment of launch and wait times in a `.et`: `fold`, `node` or `drop` [default: fold]
+    ///
+    /// `fold` adds them to the duration of the waiting node; `node` writes nodes of their own; `drop`
+    /// leaves them out.
     #[arg(long, value_enum, hide_possible_values = true)]
     // no default of clap's: only what was typed can be refused where it does not apply
     pub latency: Option<Latency>,
@@ -280,7 +283,7 @@ pub struct OutputArgs {
     /// `slack_ns` is how much later a node could end without delaying the end of the rank's work.
     #[arg(long, conflicts_with = "no_gaps")]
     pub dep_latencies: bool,
-    /// Attributes of nodes in a `.et`: `full`, or `minimal`, which simulators read [default: full]
+    /// Node attributes in a `.et`: `full`, or `minimal` for simulators [default: full]
     #[arg(long, value_enum, value_name = "SET", hide_possible_values = true)]
     pub attrs: Option<Attributes>,
     /// Tensor dependencies that become edges between threads: `raw`, `all` or `none`

@@ -31,7 +31,7 @@ pub struct AnalyzeArgs {
     pub path: PathBuf,
     #[command(flatten)]
     pub trace: OneTraceArgs,
-    /// Add the table `sequences`: kernels that outermost ops launch whose names contain this
+    /// Add the table `sequences`: kernels launched by outermost ops with this text in their name
     #[arg(long, value_name = "OP")]
     pub sequences_of: Option<String>,
     /// Show only this table, such as kernels; `--help` lists all tables

@@ -41,9 +41,10 @@ pub struct ConvertArgs {
     /// Draw only nodes that begin in the annotation `ProfilerStep#N`
     #[arg(long, value_name = "N")]
     pub step: Option<u64>,
-    /// Draw only nodes at most N dependencies away from --range, else from nodes that wait for none
+    /// Draw only nodes at most N dependencies away from those of --range
     ///
-    /// In merged JSON (ET+), N counts levels of the op tree.
+    /// Without --range, N counts from nodes that wait for nothing. In merged JSON (ET+), N counts
+    /// levels of the op tree.
     #[arg(long, value_name = "N")]
     pub depth: Option<u32>,
     /// Rank of the folder to convert
@@ -63,7 +64,7 @@ pub struct ConvertArgs {
         value_parser = clap::value_parser!(u32).range(1..=10_000)
     )]
     pub passes: Option<u32>,
-    /// Attributes of nodes in a `.et`: `full`, or `minimal`, read by simulators [default: as input]
+    /// Node attributes in a `.et`: `full`, or `minimal` for simulators [default: as in the input]
     #[arg(long, value_enum, value_name = "SET", hide_possible_values = true)]
     pub attrs: Option<Attributes>,
     // not StrictArgs: no other trace is left out here

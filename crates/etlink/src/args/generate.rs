@@ -137,7 +137,7 @@ pub enum PatternName {
     etlink merge traces --for astra-sim -o run && etlink scale run --ranks 256 -o large\n  \
     etlink scale run --ranks 64 --data-parallel 3,4 -o large    groups in comm_group.json")]
 pub struct ScaleArgs {
-    /// Folder with the graphs of all ranks of a run, as `merge` writes it
+    /// Folder with the graphs of all ranks of a run, written by `merge`
     #[arg(value_name = "DIR")]
     pub source: PathBuf,
     /// New number of ranks, a multiple of the number in the folder

@@ -152,7 +152,9 @@ pub enum ReportPhaseName {
 /// Definition of a step.
 #[derive(Clone, Debug, Args)]
 pub struct StepArgs {
-    /// Annotations and ops that are steps; named groups `phase`, `batch`, `tokens` describe a step
+    /// Annotations and ops whose names match are steps
+    ///
+    /// The named groups `phase`, `batch` and `tokens` describe a step.
     ///
     /// Default, the first of these that a trace has: `ProfilerStep#N`; iterations of vLLM, SGLang
     /// or ATOM; the time between ends of optimizer steps; numbered annotations.
@@ -202,7 +204,7 @@ pub struct JsonOrCsvArgs {
 /// Names of kernels.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct NameArgs {
-    /// Show full kernel names, with namespaces, parameters, template arguments; JSON has both names
+    /// Show kernels by their full names instead of short ones; JSON has both
     #[arg(long)]
     pub full_names: bool,
 }

@@ -91,7 +91,7 @@ pub struct RecordArgs {
 /// Treatment of a profiler that the program makes itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum OwnProfilerArg {
-    /// Keep its schedule and files, and also write host and device traces of its steps to DIR
+    /// Keep its schedule and files, and also write both traces of its steps to DIR
     #[default]
     Adopt,
     /// Stop recording when it first warms up or records
@@ -140,7 +140,7 @@ pub struct RecordScheduleArgs {
     /// Recorded steps, at least 1; the trace is saved when the last one ends
     #[arg(long, value_name = "N", requires_all = ["wait", "warmup"])]
     pub active: Option<i64>,
-    /// Number of cycles of wait, warmup and active steps; 0: until the program ends [default: 1]
+    /// Number of cycles; 0: until the program ends [default: 1]
     #[arg(long, value_name = "N", requires = "active")]
     pub repeat: Option<i64>,
     /// Steps before the first cycle
@@ -322,7 +322,7 @@ pub struct RecordedArgs {
     /// Compress the files with gzip
     #[arg(long)]
     pub gzip: bool,
-    /// Record the host trace in the first half of the active steps, the device trace in the second
+    /// Record the host trace in the first half of the active steps, the device trace in the rest
     ///
     /// So the observer of the host trace does not slow down the steps whose times are recorded. Use
     /// it only if steps repeat.

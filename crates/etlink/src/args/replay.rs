@@ -26,7 +26,7 @@ pub struct ReplayArgs {
     pub link: TracePairArgs,
     #[command(flatten)]
     pub what_if: WhatIfArgs,
-    /// Predict run B from run A, from before a change, and compare with the measurement
+    /// Predict run B (after a change) from run A (before it), and compare with the measurement
     ///
     /// Nodes of A's graph that both runs have get their durations in B. A and B can be folders,
     /// whose ranks run together.

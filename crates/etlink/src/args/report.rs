@@ -27,7 +27,7 @@ pub struct ReportArgs {
     /// Step to draw first, by number or name [default: the step of median length]
     #[arg(long, value_name = "STEP")]
     pub step: Option<String>,
-    /// Ranks to draw, such as `0,3-5`, at most 8 [default: 8 ranks]
+    /// Ranks to draw, at most 8, such as `0,3-5` [default: up to 8 of a folder]
     ///
     /// For more than 8 ranks, the default is half the first ranks and half those that the others
     /// waited for longest.

@@ -10,7 +10,7 @@ use clap::Args;
 pub struct ScheduleArgs {
     #[command(flatten)]
     pub schedule: TorchScheduleArgs,
-    /// Number of steps of the program, counted from 0
+    /// Number of steps to list, starting with step 0
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub steps: u64,
     #[command(flatten)]
@@ -32,7 +32,7 @@ pub struct TorchScheduleArgs {
     /// Recorded steps, at least 1; the trace is saved when the last one ends
     #[arg(long, value_name = "N")]
     pub active: i64,
-    /// Number of cycles of wait, warmup and active steps; 0: until the program ends [default: 0]
+    /// Number of cycles; 0: until the program ends [default: 0]
     #[arg(long, value_name = "N")]
     // an option: `record` and `schedule` have different defaults
     pub repeat: Option<i64>,

@@ -11,7 +11,7 @@ use std::path::PathBuf;
     etlink simulated sim --against traces -o both.trace.json    for ui.perfetto.dev\n  \
     etlink simulated printed.txt --graphs sim      times per rank only")]
 pub struct SimulatedArgs {
-    /// ASTRA-sim's log, or the folder with the graphs, in which it ran
+    /// ASTRA-sim's log, or the folder of the graphs if it ran there
     ///
     /// The simulator's printed output has times per rank. `log/log.log` also has the times of
     /// nodes; it needs `"trace-enabled": 1` in `system.json`.

@@ -23,7 +23,7 @@ pub struct TriggerArgs {
     /// folder, or put the host in front: ssh then runs etlink there.
     #[arg(value_name = "PID|DIR|HOST:DIR")]
     pub job: String,
-    /// Number of steps to record [default: --steps of the job, else 2]
+    /// Number of steps to record [default: the job's --steps, or 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub steps: Option<u64>,
     /// Record for this time in seconds instead; all ranks end with the same step
