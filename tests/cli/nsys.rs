@@ -244,7 +244,7 @@ fn sizes_that_a_report_does_not_say_are_no_zeros() {
         .expect("writes");
     let table = "analyze job.sqlite --table collectives";
     let text = tool.run(table).exits(0);
-    let text = text.says("bytes: sum of those with a size");
+    let text = text.says("bytes: sum of collectives with a size");
     let cells = |kind: &str| -> Vec<String> {
         let line = text
             .stdout

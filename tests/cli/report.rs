@@ -246,7 +246,7 @@ fn written_graphs_say_what_they_tell() {
         (&json["ranks"], &json["timelines"], &json["step"]),
         (&2.into(), &2.into(), &serde_json::Value::Null)
     );
-    let said = "host times of a written graph are those of slices; not reported: steps, linking, copy \
+    let said = "host times of a written graph are times of slices; not reported: steps, linking, copy \
         sizes, grids, allocations, barriers and start times of Gloo";
     assert_eq!(json["notes"][0], said);
     tool.run("report sim/traces.1.et -o one.html")

@@ -161,7 +161,7 @@ fn content_of_ranks(
     if shown.len() < ranks.len() {
         let labels: Vec<&str> = shown.iter().map(|at| ranks[*at].label.as_str()).collect();
         let why = if config.timelines.is_empty() && met.is_some() {
-            " (among them those that others waited for longest)"
+            " (including the ranks that others waited for longest)"
         } else {
             ""
         };

@@ -142,7 +142,7 @@ impl Ran {
             )
         } else {
             (
-                "host times of a written graph are those of slices",
+                "host times of a written graph are times of slices",
                 "steps, linking, copy sizes, grids, allocations, barriers and start times of Gloo",
             )
         };

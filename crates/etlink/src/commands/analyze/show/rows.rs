@@ -135,7 +135,7 @@ pub(super) fn collective_table(one: &Analyzed, limit: Limit) -> Shown {
         ", see `etlink ranks`"
     };
     let with_size = if is_partial {
-        " of those with a size"
+        " of collectives with a size"
     } else {
         ""
     };
@@ -243,7 +243,7 @@ pub(super) fn coverage_table(one: &Analyzed, limit: Limit) -> Shown {
     ];
     let devices = of_ranks(one, |rank| &rank.coverage);
     (
-        "SM coverage: share of SMs that a kernel's blocks can fill (kernels: those with a grid)"
+        "SM coverage: share of SMs that a kernel's blocks can fill (only kernels with a grid)"
             .into(),
         Grid::from_records(2, limit, columns, devices).expendable(["by kernel", "SMs"]),
     )
