@@ -41,8 +41,7 @@ pub struct GenerateArgs {
         value_parser = clap::value_parser!(u32).range(2..=65_536)
     )]
     pub ranks: u32,
-    /// Repetitions of the communication; for `pipeline` and `transformer`, micro-batches [default:
-    /// 1]
+    /// Repetitions of the communication; `pipeline`, `transformer`: micro-batches [default: 1]
     #[arg(
         long,
         value_name = "N",
