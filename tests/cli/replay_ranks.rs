@@ -240,7 +240,7 @@ fn the_critical_path_goes_from_rank_to_rank_by_a_collective() {
         .run("replay {pairs}/pipeline4-2.15.0 --critical-path")
         .exits(0);
     ran.says("rank 2 arrived last at message 1 from rank 2 to rank 3")
-        .says("24  joined, and messages")
+        .says("24  joined, including messages")
         .says("  rank 3  ");
 }
 
@@ -692,7 +692,7 @@ fn ranks_that_are_not_there_or_broken_are_named_and_the_rest_runs() {
     tool.file("run/kineto_trace_2.json", "no trace");
     let ran = tool.run("replay run").exits(1);
     ran.notes("kineto_trace_2.json")
-        .says("2  joined, and messages");
+        .says("2  joined, including messages");
     tool.run("replay run -o x.trace.json")
         .exits(2)
         .complains(&["-o", "--host"]);

@@ -59,7 +59,7 @@ def test_two_runs_are_compared_as_by_the_command() -> None:
     assert len(diff.table("changes")) == len(said["changes"]) > 0
     assert diff.sentences[0] in repr(diff)
     assert "<li>" in diff._repr_html_()
-    with pytest.raises(etlink.Error, match="tables of two runs: changes"):
+    with pytest.raises(etlink.Error, match="tables of two runs.* changes"):
         diff.table("kernels")
     with pytest.raises(TypeError):
         etlink.open(MLP).diff("mlp")  # type: ignore[arg-type]
