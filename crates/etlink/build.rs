@@ -1,11 +1,13 @@
 //! The version that `etlink --version` prints: that of the crate and the commit that it was built
-//! from, if a git checkout or the published package tells it.
+//! from, if a git checkout or the published package tells it. Also a hash of the source.
 
 #![allow(
     clippy::disallowed_methods,
     reason = "a build script reads what it builds from"
 )]
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn main() {
@@ -16,6 +18,48 @@ fn main() {
     };
     println!("cargo::rustc-env=ETLINK_VERSION={named}");
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-env=ETLINK_SOURCES={:016x}", hash_sources());
+}
+
+/// Crates that have no part in what commands make of a trace.
+const OTHER_CRATES: [&str; 3] = ["etlink-dev", "etlink-python", "etlink-testing"];
+
+/// A hash of the source of all crates, by which cached results of another build are told apart; of
+/// this crate alone if it was published.
+fn hash_sources() -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let is_sibling = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| name.starts_with("etlink") && !OTHER_CRATES.contains(&name))
+    };
+    let mut crates = entries_of(Path::new(".."));
+    crates.retain(is_sibling);
+    if !crates.iter().any(|path| path.ends_with("etlink")) {
+        crates = vec![PathBuf::from(".")];
+    }
+    let mut folders: Vec<PathBuf> = crates.iter().map(|path| path.join("src")).collect();
+    for folder in &folders {
+        println!("cargo::rerun-if-changed={}", folder.display());
+    }
+    while let Some(folder) = folders.pop() {
+        for path in entries_of(&folder) {
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                path.hash(&mut hasher);
+                std::fs::read(&path).unwrap_or_default().hash(&mut hasher);
+            }
+        }
+    }
+    hasher.finish()
+}
+
+/// The entries of a folder, in order; none if it cannot be read.
+fn entries_of(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
 }
 
 /// How many digits of a commit are shown, as `git log --oneline` shows some.

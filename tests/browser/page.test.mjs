@@ -878,7 +878,7 @@ describe("links to the timeline", () => {
 
   test("a step of the critical path", async () => {
     const { page } = await open("devices");
-    await page.getByText("The steps of the path that take longest").click();
+    await page.getByText("Longest steps of the path").click();
     const row = page.locator("#path-table button.row", { hasText: "aten::mm" }).first();
     await row.click();
     await inSight(page);
@@ -1005,7 +1005,7 @@ describe("all ranks by one clock", () => {
     const meeting = page.locator(".meeting");
     assert.match(
       await meeting.innerText(),
-      /rank 1 came last, 30\.00 µs after the first \(rank 0\)\. Rank 0 came first and waited 30\.00 µs\./,
+      /rank 1 arrived last, 30\.00 µs after the first \(rank 0\)\. Rank 0 arrived first and waited 30\.00 µs\./,
     );
     await meeting.getByRole("button", { name: "What rank 1 did" }).click();
     await until(
@@ -1026,13 +1026,13 @@ describe("all ranks by one clock", () => {
     await page.locator(".details dl", { hasText: "rank 0" }).waitFor();
     assert.match(
       await page.locator(".details .two").innerText(),
-      /could not begin before\s+all_reduce 3\s+on rank 1 came at 190\.0 µs, after a wait of 30\.00 µs/,
+      /could not begin before\s+all_reduce 3\s+on rank 1 arrived at 190\.0 µs, after a wait of 30\.00 µs/,
     );
     await meeting.getByRole("button", { name: "Rank 1, the last" }).click();
     await page.locator(".details dl", { hasText: "rank 1" }).waitFor();
     const [before, after] = await page.locator(".details .two section").allInnerTexts();
     assert.match(before, /see rank 1’s own timeline/);
-    assert.match(after, /held up\s+all_reduce 3\s+on rank 0\s+came at/);
+    assert.match(after, /held up\s+all_reduce 3\s+on rank 0\s+arrived at/);
   });
 
   test("what is in sight, and what is selected, stay from rank to rank", async () => {
@@ -1359,15 +1359,15 @@ describe("what is left out", () => {
 
   test("of a written graph what it does not have, and the rest is there", async () => {
     const { page } = await open("written");
-    assert.match(await page.locator(".notes").innerText(), /nothing is reported on steps, linking/);
+    assert.match(await page.locator(".notes").innerText(), /not reported: steps, linking/);
     assert.deepEqual(await page.locator("main h2").allInnerTexts(), [
       "Where device time goes",
-      "What the critical path is made of",
+      "What is on the critical path",
       "Stragglers: who waits for whom",
       "Kernels",
       "Timeline",
       "More tables",
-      "How true the graph is",
+      "How accurate the graph is",
     ]);
     const { ranks, total } = said("written", "analyze");
     assert.deepEqual(

@@ -65,7 +65,7 @@ fn one_table() {
     );
     tool.run("analyze . --table stragglers")
         .exits(0)
-        .says("stragglers: what ranks wait for others");
+        .says("stragglers (others wait");
     let memory = tool.run("analyze . --table memory --csv").exits(0).stdout;
     assert!(
         memory.starts_with("run,rank,device_type,device,") && memory.lines().count() == 1,
@@ -73,7 +73,7 @@ fn one_table() {
     );
     tool.run("analyze . --table memory")
         .exits(0)
-        .says("memory (before and after the recording)\n  nothing\n");
+        .says("memory (before and after the recording)\n  empty\n");
     tool.run("analyze . --table sequences")
         .exits(2)
         .complains(&["--table sequences needs --sequences-of"]);
@@ -124,11 +124,11 @@ fn chosen_ranks() {
         assert_eq!(labels, [json!("1")]);
         tool.run(&format!("analyze {folder} --ranks 7"))
             .exits(2)
-            .complains(&["no trace of the ranks that --ranks names"]);
+            .complains(&["no traces for the ranks requested with --ranks"]);
     }
     tool.run("analyze run/kineto_trace_0.json --ranks 0")
         .exits(2)
-        .complains(&["--ranks chooses traces of a folder"]);
+        .complains(&["--ranks selects traces in a folder"]);
 }
 
 #[test]
@@ -176,10 +176,10 @@ fn sentences_and_units() {
     tool.run("analyze .")
         .exits(0)
         .says(
-            "2 devices are busy 0.0 % of their step, summed (140.000 us of 16.405 s): \
+            "2 devices are busy 0.0 % of their summed step (140.000 us of 16.405 s): \
             computation 0.0 %",
         )
-        .says("1 step of each of 2 ranks, mean 8.203 s on the host");
+        .says("1 step on each of 2 ranks, mean 8.203 s on the host");
     tool.run("analyze kineto_trace_0.json")
         .exits(0)
         .says("\n1 step, mean 8.203 s on the host");
@@ -244,7 +244,7 @@ fn control_characters_in_names() {
     );
     tool.run("analyze cut.json")
         .exits(0)
-        .notes("note: damage: durations that are no numbers");
+        .notes("note: damage: durations that are not numbers");
     tool.file("plain.json", draw(0).kineto());
     for line in [
         "analyze odd.json",
@@ -279,7 +279,7 @@ fn blanks_before_a_trace_and_rules_that_are_no_text() {
     tool.file("latin.txt", b"communication caf\xe9 ^nccl\n");
     tool.run("analyze spaces.json --rules latin.txt")
         .exits(2)
-        .complains(&["latin.txt: byte 17 is no UTF-8; save the rules as UTF-8 text"]);
+        .complains(&["latin.txt: byte 17 is not UTF-8; save the rules as UTF-8 text"]);
 }
 
 /// Spreadsheets interpret a text with such a beginning as a formula; numbers begin with a sign too.

@@ -53,7 +53,7 @@ fn the_wrong_kind_of_file_is_named() {
             HOST,
             &[
                 "is a Kineto trace",
-                "--host wants a PyTorch execution trace",
+                "--host needs a PyTorch execution trace",
             ][..],
         ),
         (HOST, HOST, &["the same file"]),
@@ -62,19 +62,19 @@ fn the_wrong_kind_of_file_is_named() {
             "linked.et",
             &[
                 "linked.et is a Chakra execution trace",
-                "where a device trace (Kineto) is wanted",
+                "a device trace (Kineto) is needed",
             ],
         ),
         (
             "linked.et",
             DEVICE,
-            &["linked.et is a Chakra execution trace", "--host wants"],
+            &["linked.et is a Chakra execution trace", "--host needs"],
         ),
-        (HOST, "notes.txt", &["notes.txt is no Kineto trace"]),
+        (HOST, "notes.txt", &["notes.txt is not a Kineto trace"]),
         (
             "other.json",
             DEVICE,
-            &["other.json is no PyTorch execution trace"],
+            &["other.json is not a PyTorch execution trace"],
         ),
     ] {
         tool.run(&format!("link --host {host} --device {device} -o out.et"))
@@ -85,11 +85,11 @@ fn the_wrong_kind_of_file_is_named() {
         .exits(2)
         .complains(&[
             "is a PyTorch execution trace",
-            "where a device trace (Kineto) is wanted",
+            "a device trace (Kineto) is needed",
         ]);
     tool.run("inspect notes.txt")
         .exits(2)
-        .complains(&["notes.txt", "no trace that etlink knows"]);
+        .complains(&["notes.txt", "an unknown kind of file"]);
     tool.run("check notes.txt")
         .exits(2)
         .complains(&["notes.txt"]);
@@ -246,11 +246,11 @@ fn truncated_files_give_what_is_whole() {
     tool.file("flipped.gz", flipped);
     tool.run("link --device flipped.gz --strict")
         .exits(1)
-        .says("the stream of the file is cut or damaged");
+        .says("the stream of the file is truncated or damaged");
     tool.file("stub.gz", &packed[..12]);
     tool.run("link --device stub.gz -o x.et")
         .exits(2)
-        .complains(&["stub.gz", "cut or damaged"]);
+        .complains(&["stub.gz", "truncated or damaged"]);
 }
 
 /// A truncated copy of a host trace says nothing about the recorded program.
@@ -264,12 +264,12 @@ fn a_cut_packed_host_trace_is_not_laid_to_its_process() {
     tool.file("host.json.zst", &packed[..packed.len() * 9 / 10]);
     let said = tool.run(&format!("{line} host.json.zst")).exits(0);
     let said =
-        said.notes("the host trace is cut: the compressed file ends too early or is damaged");
+        said.notes("the host trace is truncated: the compressed file ends early or is damaged");
     assert!(!said.stderr.contains("killed"), "{}", said.shown());
     tool.file("host.json", &host[..host.len() * 9 / 10]);
     tool.run(&format!("{line} host.json"))
         .exits(0)
-        .notes("the host trace is cut: its process was killed");
+        .notes("the host trace is truncated: its process was killed");
 }
 
 #[test]
@@ -345,7 +345,7 @@ fn an_unknown_schema_is_read_by_its_shape() {
     ))
     .exits(0)
     .says("2.7.0-chakra.9")
-    .says("read by its shape");
+    .says("read by its structure");
 }
 
 #[test]
@@ -368,7 +368,7 @@ fn an_input_is_never_the_output() {
     tool.file("device.json", &device);
     tool.run("link --device device.json -o ./device.json --overwrite")
         .exits(2)
-        .complains(&["device.json is an input too"]);
+        .complains(&["device.json is also an input"]);
     assert!(tool.read("device.json") == device);
 }
 
@@ -383,7 +383,7 @@ fn an_output_whose_name_tells_no_format() {
         .complains(&["--format"]);
     tool.run(&format!("link --device {DEVICE} -o no/such/folder/out.et"))
         .exits(2)
-        .complains(&["no/such/folder/out.et", "make it first"]);
+        .complains(&["no/such/folder/out.et", "create it first"]);
     assert_eq!(tool.names(), [""; 0]);
 }
 
@@ -516,7 +516,7 @@ fn a_circle_of_nodes_is_in_the_order_of_waiting() {
     tool.file("x.json", format!("{metadata}{}", nodes.concat()));
     tool.run("check x.json")
         .exits(1)
-        .says("3 nodes, each waits for the next, the last for the first: 1, 3, 2");
+        .says("3 nodes, each waits for the next, and the last waits for the first: 1, 3, 2");
     let json = tool.run("check x.json --json").exits(1).files();
     let findings = json[0]["findings"].as_array().expect("a list");
     let cycle = findings.iter().find(|one| one["rule"] == "ET105");
@@ -542,7 +542,7 @@ fn a_damaged_file_is_named_beside_the_rank_that_lacks_its_trace() {
     tool.run("merge run -o out")
         .exits(1)
         .says("failed: 1: run/torch_et_1.json: a host trace without a device trace")
-        .notes("host_10.1.pt.trace.json is no trace that etlink knows: it may be damaged, and the device trace that rank 1 lacks");
+        .notes("host_10.1.pt.trace.json is an unknown kind of file: it may be damaged, and the device trace that rank 1 lacks");
 }
 
 /// Recordings take precedence over files derived from them, with a note on the ignored file.
@@ -555,6 +555,6 @@ fn merged_json_beside_recordings_is_named() {
     tool.shell("mv run/made/*.json.gz run/; rm -r run/made")
         .exits(0);
     tool.run("merge run -o out").exits(0).notes(
-        "2 files, such as run.0.json.gz, are merged JSON (ET+): not read, as recordings lie beside them",
+        "ignoring 2 files of merged JSON (ET+), such as run.0.json.gz: the folder also contains recordings",
     );
 }

@@ -121,12 +121,12 @@ fn what_is_no_trace_of_a_capture_is_refused_by_name() {
     };
     run("replay.json").complains(&[
         "replay.json",
-        "no graph is captured in it",
-        "is it the trace of the replay?",
+        "the trace contains no graph capture",
+        "is this the trace of the replay?",
         "leave --capture out",
     ]);
     run("{pairs}/mlp-2.15.0/torch_et_0.json.gz")
-        .complains(&["torch_et_0.json.gz", "--capture wants the Kineto trace"]);
+        .complains(&["torch_et_0.json.gz", "--capture needs the Kineto trace"]);
     run("absent.json").complains(&["absent.json"]);
     tool.file("cuda.json", {
         let mut draw = TraceBuilder::default();
@@ -146,7 +146,7 @@ fn what_is_no_trace_of_a_capture_is_refused_by_name() {
         .complains(&["only one of --host, the device trace and --capture"]);
     tool.run("link --device replay.json --capture capture.json -o capture.json --overwrite")
         .exits(2)
-        .complains(&["is an input too"]);
+        .complains(&["is also an input"]);
     assert_eq!(tool.names(), ["capture.json", "cuda.json", "replay.json"]);
 }
 

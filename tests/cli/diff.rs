@@ -168,15 +168,15 @@ fn a_step_that_is_slower_by_more_than_steps_vary_is_real() {
     said.says("devices are busy ")
         .says("device time by class, per step\n")
         .says("+50.0 %  computation gemm\n")
-        .says("device time by the op that launched it, per step\n")
+        .says("device time by launching op, per step\n")
         .says("+50.0 %  aten::mm\n");
     tool.run("diff before.json again.json")
         .exits(0)
         .says("steps vary by 1.6 % before, 1.0 % after: may be chance\n")
-        .says("1 row changed by no more than steps vary\n");
+        .says("1 row changed within the spread of steps\n");
     tool.run("diff before.json one.json")
         .exits(0)
-        .says("of one step there is no spread to compare with\n");
+        .says("spread unknown with a single step\n");
     let json = tool
         .run("diff before.json after.json --json")
         .exits(0)
@@ -237,8 +237,8 @@ fn a_step_is_that_of_the_slowest_rank_also_where_ranks_lack_steps() {
         let words = ["diff", before, after].map(String::from);
         tool.run_words(&[&words[..], &rule].concat())
     };
-    let lacks = "step times are of the 3 steps that all ranks have: ProfilerStep#6 is missing, cut or \
-                 empty on rank 1";
+    let lacks = "step times use the 3 steps on all ranks: ProfilerStep#6 is missing, truncated or empty on \
+                 rank 1";
     for (before, after, cut) in [("cut", "whole", "before"), ("whole", "cut", "after")] {
         diff(before, after)
             .exits(0)
@@ -261,16 +261,16 @@ fn a_step_is_that_of_the_slowest_rank_also_where_ranks_lack_steps() {
     );
     // from one step or none, no rule can be decided
     diff("short", "whole").exits(2).complains(&[
-        "--fail-if step > 5%: not known: only one step is on all ranks of the run before: \
-         ProfilerStep#4 is missing, cut or empty on rank 1",
+        "--fail-if step > 5%: unknown, because only one step is on all ranks of the run before: \
+         ProfilerStep#4 is missing",
     ]);
     diff("whole", "none").exits(2).complains(&[
-        "--fail-if step > 5%: not known: no step is on all ranks of the run after: ProfilerStep#3 is \
-         missing, cut or empty on rank 1",
+        "--fail-if step > 5%: unknown, because no step is on all ranks of the run after: ProfilerStep#3 \
+         is missing",
     ]);
     let none = tool.run("diff whole none").exits(0).notes(
-        "after: step times are not compared, as no step is on all ranks: 4 steps (ProfilerStep#3, \
-         ProfilerStep#4, ProfilerStep#5, …) are missing, cut or empty on rank 1",
+        "after: step times are not compared, because no step is on all ranks: 4 steps \
+         (ProfilerStep#3, ProfilerStep#4, ProfilerStep#5, …) are missing",
     );
     assert!(!none.stdout.contains("\nstep "), "{}", none.shown());
     assert!(!none.stdout.starts_with("step "), "{}", none.shown());
@@ -294,8 +294,7 @@ fn ranks_that_are_no_part_of_a_run_are_named_and_not_compared() {
     tool.run("diff absent absent --ranks 1")
         .exits(0)
         .lacks("no trace of rank 0");
-    let why = "rank 1 is left out: it is of a run of 64 ranks, most others of one of 2 (--allow-mismatch \
-               takes it in)";
+    let why = "rank 1 is left out: it is from a run of 64 ranks; most others are from a run of 2 (use --allow-mismatch to include it)";
     tool.run("diff foreign whole")
         .exits(1)
         .says("before: foreign, 1 rank, 4 steps\n")
@@ -306,7 +305,7 @@ fn ranks_that_are_no_part_of_a_run_are_named_and_not_compared() {
     tool.run("diff foreign whole --allow-mismatch")
         .exits(0)
         .says("before: foreign, 2 ranks, 8 steps\n")
-        .notes("note: before: rank 1: taken in by --allow-mismatch: it is of a run of 64 ranks");
+        .notes("note: before: rank 1: included by --allow-mismatch: it is from a run of 64 ranks");
     tool.run("report foreign whole -o page.html")
         .exits(1)
         .notes(&format!("note: before: {why}"));
@@ -353,10 +352,9 @@ fn a_cut_trace_is_named() {
     let mut trace = draw_rank([1, 2], 3, &lengths);
     trace.truncate(trace.len() - 200);
     tool.file("cut/kineto_trace_1.json", trace);
-    tool.run("diff whole cut").exits(0).notes(
-        "note: after: the device trace of rank 1 is cut: what its missing part has is not counted, and \
-         may be of any time",
-    );
+    tool.run("diff whole cut")
+        .exits(0)
+        .notes("note: after: the device trace of rank 1 is truncated: the missing part");
 }
 
 #[test]
@@ -398,8 +396,8 @@ fn a_run_around_another_has_a_remedy_that_works() {
     tool.run("report all/monday -o page.html")
         .exits(2)
         .complains(&[
-            "give all/monday/retry; for the traces of all/monday itself, move the folders of other runs \
-             out of it",
+            "give all/monday/retry. For the traces in all/monday itself, move the folders of other runs \
+             elsewhere",
         ]);
     tool.run("report all/monday/retry -o page.html").exits(0);
     tool.shell("mv all/monday/retry all/retry").exits(0);
@@ -415,7 +413,7 @@ fn the_cut_rest_of_a_step_halves_no_mean() {
     tool.run("diff before.json after.json")
         .exits(0)
         .says("step 400.000 us -> 400.000 us (+0.0 %)")
-        .says("after: after.json, 1 rank, 3 steps (1 step without device rows or cut, left out)\n");
+        .says("after: after.json, 1 rank, 3 steps (left out: 1 step truncated or without device rows)\n");
     let json = tool
         .run("diff before.json after.json --json")
         .exits(0)
@@ -429,9 +427,9 @@ fn the_cut_rest_of_a_step_halves_no_mean() {
     );
     tool.run("analyze after.json --table steps")
         .exits(0)
-        .says("3 steps, one every 410.000 us (median, from end to end on host and device), mean ")
+        .says("3 steps, one every 410.000 us (median, end to end on host and device), mean ")
         .says("mean 400.000 us on the host")
-        .says("left out of the mean: ProfilerStep#3 of 20.000 us, which is the cut rest of a");
+        .says("left out of the mean: ProfilerStep#3 (20.000 us), which is truncated");
 }
 
 #[test]
@@ -461,7 +459,7 @@ fn a_host_runs_ahead_only_of_a_device() {
     assert!(!same.stdout.contains("runs ahead"), "{}", same.shown());
     tool.run("diff ahead.json ahead.json")
         .exits(0)
-        .says("that is on the host, which runs ahead: from end to end 300.000 us -> 300.000 us");
+        .says("the host runs ahead of the device: end to end 300.000 us -> 300.000 us");
 }
 
 #[test]
@@ -527,13 +525,15 @@ fn a_rule_that_holds_fails_the_command() {
         ]
         .map(String::from),
     );
-    let two = two.exits(1).complains(&["--fail-if device > 5%: it holds"]);
+    let two = two
+        .exits(1)
+        .complains(&["--fail-if device > 5%: the rule holds"]);
     assert_eq!(two.json()["failed"], json!(["device > 5%"]));
     tool.run_words(&args("after.json", "class softmax > 5%"))
         .exits(2)
         .complains(&["neither run has a class softmax"]);
     let wrong = tool.run_words(&args("after.json", "step > much")).exits(2);
-    assert!(wrong.shown().contains("an amount is a number with %"));
+    assert!(wrong.shown().contains("use a number with %"));
 }
 
 /// Generates the run of `draw` with this device name, and `ops` more ops per step.
@@ -560,8 +560,8 @@ fn unlike_runs_say_so_first() {
     let first = said.lines().next().expect("a line");
     assert_eq!(
         first,
-        "other devices, NVIDIA H100 -> AMD Instinct MI300X: compare classes and ops; kernels that \
-         both runs have take 0 % of device time"
+        "devices differ (NVIDIA H100 -> AMD Instinct MI300X): compare classes and ops; kernels in \
+         both runs take 0 % of device time"
     );
     let json = tool.run("diff h100.json mi300.json --json").exits(0).json();
     assert_eq!(
@@ -572,7 +572,7 @@ fn unlike_runs_say_so_first() {
     let first = said.lines().next().expect("a line");
     assert_eq!(
         first,
-        "a step has 2 -> 6 ops and calls on the host: it may not do the same"
+        "host ops and calls per step differ (2 -> 6): the work may not be the same"
     );
     // and no such note if both are alike
     let said = tool.run("diff h100.json h100.json").exits(0).stdout;
@@ -612,13 +612,13 @@ fn work_of_the_iteration_before_is_not_compared() {
     assert_eq!(said["runs"][1]["outside"], outside);
     tool.run("diff before.json after.json")
         .exits(0)
-        .says("of a step 30.000 us -> 70.000 us pass with work that was launched before")
+        .says("of each step, 30.000 us -> 70.000 us is work launched before")
         .says("after, not compared: 1 device row launched before the recording, 70.000 us");
     // a device that ends after the host may be busy with earlier work for longer than the step
     tool.file("later.json", draw_before(130));
     tool.run("diff before.json later.json").exits(0).says(
-        "that is on the host: until its device work ends a step takes 100.000 us -> 150.000 us, of \
-        which 30.000 us -> 130.000 us pass with work",
+        "including its device work a step takes 100.000 us -> 150.000 us; of that, 30.000 us -> \
+        130.000 us is work",
     );
     tool.run("analyze before.json --table outside")
         .exits(0)

@@ -26,7 +26,7 @@ fn a_plain_gloo_run_has_collectives_with_sizes() {
     assert_eq!(report[0]["problems"], json!([]));
     tool.run(&format!("ranks {DDP}"))
         .exits(0)
-        .notes("4 of 4 collectives have group, sizes and type from the flight recorder's dump");
+        .notes("4 of 4 collectives have group, sizes and type from the flight recorder dump");
 }
 
 /// File names as written by `etlink record`.
@@ -109,10 +109,8 @@ fn dumps_alone_say_which_rank_hangs_where() {
     let tool = Tool::new();
     tool.run(&format!("ranks {STUCK}"))
         .exits(0)
-        .says("the run hangs on rank 2: others wait for it, and it waits for nobody")
-        .says(
-            "ranks 0, 1, 3 wait in all_reduce number 4 of ranks 0, 1, 2, 3, which rank 2 has not",
-        );
+        .says("the run hangs on rank 2: others wait for it, and it waits for no rank")
+        .says("ranks 0, 1, 3 wait in all_reduce 4 of ranks 0, 1, 2, 3, which rank 2 has not");
     let report = runs_of(&tool, &format!("ranks {STUCK} --json"));
     assert_eq!(report[0]["waited_for"], json!([2]));
     assert_eq!(
@@ -147,7 +145,7 @@ fn dumps_of_several_nodes_are_of_one_job() {
     }
     tool.run("ranks job")
         .exits(0)
-        .notes("the dumps in node0 and node1 are taken for those of one job")
+        .notes("the dumps in node0 and node1 are read as one job")
         .says("flight recorder of 4 ranks, ")
         .says("the run hangs on rank 2");
     let report = runs_of(&tool, "ranks job --json");
@@ -166,7 +164,7 @@ fn dumps_of_several_nodes_are_of_one_job() {
     tool.file("deep/logs/nccl_trace_rank_9", []);
     tool.run("ranks deep")
         .says("the run hangs on rank 2")
-        .notes("the dumps in node0/fr and node1/fr are taken for those of one job");
+        .notes("the dumps in node0/fr and node1/fr are read as one job");
     // two dumps per rank are two runs
     let report = runs_of(&tool, "ranks twice --json");
     assert_eq!(report.as_array().map(Vec::len), Some(2));
@@ -211,8 +209,8 @@ fn dumps_of_several_nodes_describe_the_run_beside_them() {
     }
     tool.run("ranks run -v")
         .exits(0)
-        .notes("recorder in dumps0 and dumps1 are taken for those of this run")
-        .notes("flight recorder's dump")
+        .notes("recorder dumps in dumps0 and dumps1 are used for this run")
+        .notes("flight recorder dump")
         .notes("4 of 4 collectives have group, sizes and type");
 }
 
@@ -229,9 +227,7 @@ fn a_rank_without_a_dump_is_named() {
     tool.run("ranks .")
         .exits(0)
         .says("there is no dump of rank 2")
-        .says(
-            "what the run hangs on is not known: there is no dump of rank 2, and others may wait",
-        );
+        .says("the cause of the hang is unknown: there is no dump of rank 2");
     let report = runs_of(&tool, "ranks . --json");
     assert_eq!(report[0]["absent"], json!([2]));
 }
@@ -247,8 +243,8 @@ fn a_rank_whose_dump_is_refused_is_not_one_without_a_dump() {
     tool.file("nccl_trace_rank_2", evil);
     let ran = tool.run("ranks .").exits(1);
     let ran = ran
-        .says("what the run hangs on is not known: the dump of rank 2 is left out, and others may")
-        .notes("loading it would call posix.system")
+        .says("hang is unknown: the dump of rank 2 is left out")
+        .notes("loading the file would call posix.system")
         .says("; the dump of rank 2 is left out\n");
     for text in [&ran.stdout, &ran.stderr] {
         assert!(!text.contains("no dump of rank"), "{}", ran.shown());
@@ -265,7 +261,7 @@ fn a_pickle_that_would_call_code_is_refused_and_named() {
     tool.file("nccl_trace_rank_0", evil);
     for command in ["ranks .", "inspect nccl_trace_rank_0"] {
         tool.run(command).exits(2).complains(&[
-            "nccl_trace_rank_0: loading it would call posix.system (byte 15)",
+            "nccl_trace_rank_0: loading the file would call posix.system (byte 15)",
             "do not load it with Python",
         ]);
     }
@@ -285,9 +281,9 @@ fn a_cut_dump_says_what_came_before() {
     tool.file("nccl_trace_rank_2", &whole[..whole.len() - 30]);
     tool.run("ranks .")
         .exits(0)
-        .says("what the run hangs on is not known: the dump of rank 2 is cut")
-        .says("rank 2's dump is cut after all_reduce")
-        .notes("nccl_trace_rank_2: damage: the file ends before its list does");
+        .says("hang is unknown: the dump of rank 2 is truncated")
+        .says("rank 2's dump is truncated after all_reduce")
+        .notes("nccl_trace_rank_2: damage: the file is truncated");
     let report = runs_of(&tool, "ranks . --json");
     assert_eq!(report[0]["verdict"], json!("unknown"));
     assert_eq!(report[0]["waited_for"], json!([]));
@@ -296,7 +292,7 @@ fn a_cut_dump_says_what_came_before() {
         .exits(0)
         .says(",is_cut")
         .says(",true")
-        .notes("what it called afterwards is not known");
+        .notes("its later calls are unknown");
     tool.run("ranks . --strict")
         .exits(1)
         .notes("nccl_trace_rank_2: refused under --strict");
@@ -318,13 +314,13 @@ fn an_empty_dump_is_a_dump_that_cannot_be_read() {
             tool.file(&format!("{folder}/{prefix}2"), &whole[..left]);
             tool.run(&format!("ranks {folder}"))
                 .exits(1)
-                .says("what the run hangs on is not known: the dump of rank 2 is left out")
+                .says("hang is unknown: the dump of rank 2 is left out")
                 .notes(&format!("{prefix}2 is left out: "));
         }
         tool.file(&format!("{folder}/{prefix}2"), []);
         tool.run(&format!("ranks {folder}"))
             .exits(1)
-            .notes("is empty: its rank ended before it wrote its dump")
+            .notes("is empty: its rank exited before it wrote the dump")
             .lacks("record the trace again");
     }
     // other programs' names are not taken for dumps
@@ -347,7 +343,7 @@ fn a_whole_dump_comes_before_a_cut_one_of_its_rank() {
     tool.run("ranks .")
         .exits(0)
         .says("the run hangs on rank 2")
-        .notes("nccl_trace_rank_1 is another dump of rank 1: it is left out");
+        .notes("nccl_trace_rank_1 is left out: another dump of rank 1");
     // ranks that were not requested still have dumps
     tool.run("ranks . --ranks 0,1").lacks("no dump");
 }
@@ -384,9 +380,9 @@ fn a_dump_of_yesterday_accuses_no_rank() {
     );
     tool.run("ranks .")
         .exits(1)
-        .says("what the run hangs on is not known")
+        .says("the cause of the hang is unknown")
         .notes("nccl_trace_rank_2.json is left out: its last call is ")
-        .notes("before those of the others, so it is of another run");
+        .notes("belongs to another run");
 }
 
 #[test]
@@ -401,7 +397,7 @@ fn a_dump_of_another_run_describes_nothing() {
     tool.run("ranks .")
         .exits(0)
         .notes("it is cut or of another run, its buffer was too small")
-        .notes("8 collectives of Gloo without group and size");
+        .notes("8 Gloo collectives without group and size");
 }
 
 #[test]
@@ -410,7 +406,7 @@ fn traces_are_wanted_elsewhere() {
     tool.run(&format!("merge {STUCK} -o out"))
         .exits(2)
         .complains(&[
-            "no host or device traces in it, but dumps of the flight recorder",
+            "the folder has no host or device traces, only flight recorder dumps",
             "give them to `etlink ranks`",
         ]);
 }
@@ -449,8 +445,8 @@ fn other_pickles_displace_no_dump() {
     }
     tool.run("ranks .")
         .exits(0)
-        .notes("4 of 4 collectives have group, sizes and type from the flight recorder's dump")
-        .notes("broken_rank_0 is a dump of rank 0 that cannot be read: not used");
+        .notes("4 of 4 collectives have group, sizes and type from the flight recorder dump")
+        .notes("broken_rank_0 is an unreadable dump of rank 0: not used");
 }
 
 #[test]
@@ -464,7 +460,7 @@ fn logs_of_the_inspector_beside_dumps_are_told() {
     tool.run("ranks .")
         .exits(0)
         .says("the run hangs on rank 2")
-        .notes("1 log of NCCL's inspector beside the dumps is not looked at");
+        .notes("ignoring 1 log of NCCL's inspector");
 }
 
 #[test]
@@ -493,14 +489,14 @@ fn commands_that_want_times_say_what_to_do_with_what_has_none() {
     tool.run(&format!("analyze {STUCK}/nccl_trace_rank_0"))
         .exits(2)
         .complains(&[
-            "is a dump of PyTorch's flight recorder",
+            "is a PyTorch flight recorder dump",
             "give the folder of all dumps to `etlink ranks`",
         ]);
     let card = b"version: 1\ndescription: x\nworkload:\n  model:\n    model_family: x\n";
     tool.file("card.yaml", card);
     tool.run("analyze card.yaml").exits(2).complains(&[
         "is a workload card (ccl-bench)",
-        "give a trace of the same run, and this one as --metrics",
+        "give a trace of the same run, and this file as --metrics",
     ]);
 }
 

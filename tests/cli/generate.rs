@@ -99,8 +99,7 @@ fn a_recorded_run_becomes_one_of_more_ranks() {
     tool.run("merge {pairs}/ddp2-2.15.0 -o trees --format etplus")
         .exits(0);
     tool.run("scale trees --ranks 16 -o none").exits(2).complains(&[
-        "ddp2-2.15.0.0.json.gz: merged JSON (ET+), and scale copies the nodes of .et files; make \
-         them with `etlink merge`",
+        "ddp2-2.15.0.0.json.gz is merged JSON (ET+), but scale needs .et files; make them with `etlink merge`",
     ]);
     tool.run("scale run --ranks 15 -o odd")
         .exits(2)
@@ -112,7 +111,7 @@ fn a_recorded_run_becomes_one_of_more_ranks() {
         .complains(&["--data-parallel", "ranks [0, 1]"]);
     tool.run("scale parts --ranks 8 --data-parallel none -o apart")
         .exits(0)
-        .notes("no group has ranks of several copies: the copies run beside each other");
+        .notes("no group has ranks of several copies: the copies run independently");
     tool.run("merge {pairs}/experts2-2.15.0 --for astra-sim -o experts")
         .exits(0);
     tool.run("scale experts --ranks 8 -o refused")
@@ -164,7 +163,7 @@ fn files_of_others_are_not_overwritten() {
     for output in ["run", "./run/."] {
         tool.run(&format!("scale run --ranks 4 -o {output} -f"))
             .exits(2)
-            .complains(&["run is an input too"]);
+            .complains(&["run is also an input"]);
     }
     assert!(tool.files("run") == before);
 }
@@ -217,7 +216,7 @@ fn standard_output_is_no_folder() {
     ] {
         tool.run(line)
             .exits(2)
-            .complains(&["standard output cannot take several files", "name a folder"]);
+            .complains(&["standard output cannot take several files", "give a folder"]);
         assert_eq!(tool.names(), Vec::<String>::new());
     }
 }
@@ -276,7 +275,7 @@ fn a_network_that_cannot_be_scaled_is_named() {
     );
     tool.run("scale run --ranks 8 -o other")
         .exits(0)
-        .notes("other/network.yml is of ASTRA-sim's example");
+        .notes("other/network.yml is ASTRA-sim's example");
     let ran = tool.run("scale run --ranks 8 -o other -f --json").exits(0);
     assert!(ran.json()["notes"][0].is_string());
     let readme = String::from_utf8(tool.read("other/README.md")).expect("is text");

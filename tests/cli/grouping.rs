@@ -7,13 +7,15 @@ use serde_json::Value;
 const MS: i64 = 1_000_000;
 
 /// A device trace of a process in a run of `world` ranks, without its rank. It meets the others in
-/// 8 collectives.
+/// collectives.
 #[derive(Clone, Copy)]
 struct Process {
     id: i64,
     world: u64,
     begin_ms: i64,
     device: i64,
+    /// Number of its collectives, 3 ms apart.
+    collectives: i64,
     /// Whether its collectives name their group.
     names_group: bool,
 }
@@ -24,6 +26,7 @@ impl Process {
         world: 4,
         begin_ms: 1_700_000_000_000,
         device: 0,
+        collectives: 8,
         names_group: true,
     };
 
@@ -32,7 +35,7 @@ impl Process {
         draw.process(self.id).origin(self.begin_ms * MS);
         let main = draw.thread();
         let ranks: Vec<String> = (0..self.world).map(|rank| rank.to_string()).collect();
-        for number in 0..8 {
+        for number in 0..self.collectives {
             let at = (1 + 3 * number) * MS;
             let op = draw.op(main, "record_param_comms", at, at + 50_000);
             let group = format!("\"[{}]\"", ranks.join(", "));
@@ -339,7 +342,7 @@ fn places_along_axes_are_ranks_though_some_are_not_here() {
     );
     assert!(runs(&tool).iter().all(|(_, ranks)| ranks.is_empty()));
     tool.run("ranks run")
-        .notes("ranks 0, 1 of one run, or ranks 0, 2");
+        .notes("ranks 0, 1 or ranks 0, 2 of one run");
 }
 
 #[test]
@@ -351,4 +354,194 @@ fn a_copy_under_another_rank_is_refused_by_name() {
     let said: Value = tool.run("ranks run --json").json();
     let excluded = said["runs"][0]["excluded"].as_array().map(Vec::len);
     assert_eq!(excluded, Some(2));
+}
+
+#[test]
+fn folders_of_a_run_are_found_at_any_depth() {
+    for (names, by_process) in [
+        (
+            [
+                "node0/rank0/t.json",
+                "node0/rank1/t.json",
+                "node1/rank0/t.json",
+                "node1/rank1/t.json",
+            ],
+            [0, 1, 2, 3],
+        ),
+        (
+            [
+                "node0/gpu0/t.json",
+                "node0/gpu1/t.json",
+                "node1/gpu0/t.json",
+                "node1/gpu1/t.json",
+            ],
+            [0, 1, 2, 3],
+        ),
+        (
+            [
+                "n0/rank0/t.json",
+                "n0/rank1/t.json",
+                "n1/rank2/t.json",
+                "n1/rank3/t.json",
+            ],
+            [0, 1, 2, 3],
+        ),
+        (
+            [
+                "dp_0/tp_0/t.json",
+                "dp_0/tp_1/t.json",
+                "dp_1/tp_0/t.json",
+                "dp_1/tp_1/t.json",
+            ],
+            [0, 1, 2, 3],
+        ),
+        (
+            [
+                "pp1/dp0/tp0/t.json",
+                "pp1/dp1/tp0/t.json",
+                "pp0/dp0/tp0/t.json",
+                "pp0/dp1/tp0/t.json",
+            ],
+            [2, 3, 0, 1],
+        ),
+        (
+            [
+                "rack0/node0/rank0.json",
+                "rack0/node1/rank0.json",
+                "rack1/node0/rank0.json",
+                "rack1/node1/rank0.json",
+            ],
+            [0, 1, 2, 3],
+        ),
+        (
+            [
+                "rank0/a/t.json",
+                "rank1/a/t.json",
+                "rank2/a/t.json",
+                "rank3/a/t.json",
+            ],
+            [0, 1, 2, 3],
+        ),
+    ] {
+        let tool = Tool::new();
+        put(&tool, &names, nth);
+        // another run is next to it, of another day
+        tool.file(
+            "run/old/t.json",
+            Process {
+                begin_ms: Process::FIRST.begin_ms - 90_000_000,
+                world: 1,
+                ..Process::FIRST
+            }
+            .trace(),
+        );
+        let found = runs(&tool);
+        assert_eq!(found[0].1, [0, 1, 2, 3], "{names:?}: {found:?}");
+        assert_eq!(found.len(), 2, "{names:?}: {found:?}");
+        let said = tool.run("ranks run -v");
+        for (name, rank) in names.iter().zip(&by_process) {
+            let line = format!("rank {rank}: device trace run/{name}");
+            assert!(said.stderr.contains(&line), "{line}: {}", said.stderr);
+        }
+        assert!(!said.stderr.contains("no trace of"), "{}", said.stderr);
+    }
+}
+
+#[test]
+fn recordings_in_the_folders_of_ranks_are_runs_of_all_ranks() {
+    for (names, expected) in [
+        (
+            [
+                "rank0/cycle1.json",
+                "rank0/cycle2.json",
+                "rank1/cycle1.json",
+                "rank1/cycle2.json",
+            ],
+            ["cycle1", "cycle2"],
+        ),
+        (
+            [
+                "rank[0]/step_100.json",
+                "rank[0]/step_200.json",
+                "rank[1]/step_100.json",
+                "rank[1]/step_200.json",
+            ],
+            ["step100", "step200"],
+        ),
+        (
+            [
+                "rank0/iteration_10/t.json",
+                "rank0/iteration_20/t.json",
+                "rank1/iteration_10/t.json",
+                "rank1/iteration_20/t.json",
+            ],
+            ["iteration_10", "iteration_20"],
+        ),
+        (
+            [
+                "node0/rank0/cycle1.json",
+                "node0/rank0/cycle2.json",
+                "node1/rank0/cycle1.json",
+                "node1/rank0/cycle2.json",
+            ],
+            ["cycle1", "cycle2"],
+        ),
+        (
+            [
+                "iteration_10/rank0/t.json",
+                "iteration_20/rank0/t.json",
+                "iteration_10/rank1/t.json",
+                "iteration_20/rank1/t.json",
+            ],
+            ["iteration_10", "iteration_20"],
+        ),
+    ] {
+        let tool = Tool::new();
+        put(&tool, &names, |place| Process {
+            id: 100 + place as i64 / 2,
+            world: 2,
+            begin_ms: Process::FIRST.begin_ms + 1_000 * (place as i64 % 2),
+            ..Process::FIRST
+        });
+        let expected = expected.map(|name| (name.to_owned(), vec![0, 1]));
+        assert_eq!(runs(&tool), expected, "{names:?}");
+        let one = tool.run(&format!("ranks run/{} --json", expected[1].0));
+        assert_eq!(
+            one.json()["runs"][0]["ranks"].as_array().map(Vec::len),
+            Some(2)
+        );
+    }
+}
+
+#[test]
+fn numbers_of_recordings_are_no_ranks_beside_another_process() {
+    // the second recording of a process overlaps with one of another process
+    let tool = Tool::new();
+    let names = [
+        "rank0.cycle1.json",
+        "rank0.cycle2.json",
+        "rank0.cycle3.json",
+    ];
+    put(&tool, &names, |place| Process {
+        id: 100 + place as i64 / 2,
+        begin_ms: Process::FIRST.begin_ms + [0, 100, 110][place],
+        ..Process::FIRST
+    });
+    let expected = ["cycle1", "cycle2", "cycle3"].map(|name| (name.to_owned(), vec![0]));
+    assert_eq!(runs(&tool), expected);
+    tool.run("ranks run")
+        .notes("rank0.cycle2.json and rank0.cycle3.json");
+}
+
+#[test]
+fn ranks_whose_recordings_are_short_belong_to_the_longest() {
+    let tool = Tool::new();
+    let names = ["node0/t.json", "node1/t.json", "node2/t.json"];
+    put(&tool, &names, |place| Process {
+        begin_ms: Process::FIRST.begin_ms + [0, 2, 10][place],
+        collectives: [8, 1, 1][place],
+        names_group: false,
+        ..nth(place)
+    });
+    assert_eq!(runs(&tool), [(String::new(), vec![0, 1, 2])]);
 }

@@ -74,13 +74,13 @@ fn damaged_logs_are_told() {
     tool.file("logs/node-pid70.log", format!("{log}{}", &log[..100]));
     tool.run("ranks logs")
         .exits(0)
-        .says("who came last is not known")
-        .notes("node-pid70.log: damage: the file ends before its list does");
+        .says("the last rank is unknown")
+        .notes("node-pid70.log: damage: the file is truncated");
     tool.run("ranks logs --strict")
         .exits(1)
         .complains(&["node-pid70.log", "refused under --strict"]);
     tool.run("merge logs -o out").exits(2).complains(&[
-        "no host or device traces in it, but logs of NCCL's inspector",
+        "the folder has no host or device traces, only NCCL inspector logs",
         "give them to `etlink ranks`",
     ]);
 }
@@ -98,5 +98,5 @@ fn a_log_that_lies_there_packed_too_counts_once() {
     assert_eq!(sizes("twice"), sizes("once"));
     tool.run("ranks twice")
         .exits(0)
-        .notes("node-pid70.log.gz is there unpacked too: it is left out");
+        .notes("node-pid70.log.gz is left out: the folder has an uncompressed copy");
 }

@@ -56,8 +56,8 @@ fn metrics_are_attributes_of_kernels_and_lines_of_tables() {
     tool.file("ncu.csv", METRICS);
     tool.run("link --device trace.json --metrics ncu.csv -o out.et")
         .exits(0)
-        .notes("metrics of ncu.csv are joined to 4 kernels, by name and order of launch")
-        .notes("2 of 4 kernels repeat the metrics of another launch");
+        .notes("metrics of ncu.csv are joined to 4 kernels by name and launch order")
+        .notes("2 of 4 kernels reuse the metrics of another launch");
     let written = String::from_utf8_lossy(&tool.read("out.et")).into_owned();
     assert!(written.contains("metric.dram__bytes.sum"));
     assert!(written.contains("metric.dram__bytes.sum.unit"));
@@ -120,7 +120,7 @@ fn what_lies_in_the_folder_of_a_run_is_found() {
     assert!((value - 8_192.0 / 0.0009).abs() < 1.0, "{value}");
     tool.run("analyze job")
         .exits(0)
-        .says("latencies of requests")
+        .says("request latencies")
         .says("2 decode");
 }
 
@@ -199,18 +199,18 @@ fn what_is_no_measurement_is_refused_by_name() {
     tool.run("analyze trace.json --metrics notes.txt")
         .exits(2)
         .complains(&[
-            "notes.txt is no trace that etlink knows, and no measurement",
-            "give the CSV of Nsight Compute",
+            "notes.txt is an unknown kind of file, not a measurement",
+            "give a CSV file of Nsight Compute",
         ]);
     tool.run("analyze trace.json --metrics ncu.csv --metrics ncu.csv")
         .exits(2)
-        .complains(&["ncu.csv is a second file with metrics of kernels"]);
+        .complains(&["ncu.csv is a second file with kernel metrics"]);
     tool.run("link --device ncu.csv")
         .exits(2)
-        .complains(&["metrics of kernels (CSV of Nsight Compute)", "as --metrics"]);
+        .complains(&["kernel metrics (CSV of Nsight Compute)", "as --metrics"]);
     tool.run("inspect ncu.csv")
         .exits(0)
-        .says("metrics of kernels (CSV of Nsight Compute)");
+        .says("kernel metrics (CSV of Nsight Compute)");
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn metrics_of_another_rank_are_not_those_of_the_only_one() {
     let said = tool.run("analyze job --json").exits(0).runs();
     assert_eq!(said[0]["ranks"][0]["counters"], serde_json::json!([]));
     tool.run("analyze job --table counters").exits(0).notes(
-        "ncu_rank_3.csv has metrics of kernels, of rank 3, and no trace says that it is of this rank: not used",
+        "ncu_rank_3.csv has kernel metrics for rank 3, but no trace is from this rank: not used",
     );
 }
 
@@ -253,8 +253,8 @@ fn metrics_that_no_rank_takes_are_noted() {
     tool.file("job/second_rank1.csv", METRICS);
     tool.run("analyze job --table counters")
         .exits(0)
-        .notes("ncu.csv has metrics of kernels, and its name says no rank: not used; call it by")
-        .notes("second_rank1.csv has metrics of kernels, as ncu_rank1.csv has, which is used");
+        .notes("ncu.csv has kernel metrics, but no rank in its name: not used; rename it")
+        .notes("second_rank1.csv has kernel metrics, but ncu_rank1.csv is used instead");
     for cycle in 1..3 {
         tool.file(
             &format!("cycles/kineto_trace_0.cycle{cycle}.json"),
@@ -263,7 +263,7 @@ fn metrics_that_no_rank_takes_are_noted() {
     }
     tool.file("cycles/ncu.csv", METRICS);
     tool.run("merge cycles -o out")
-        .notes("ncu.csv has metrics of kernels, and there are several cycles: not used");
+        .notes("ncu.csv has kernel metrics, but the folder has several cycles: not used");
 }
 
 #[test]
@@ -274,7 +274,7 @@ fn measurements_in_a_folder_without_traces_are_of_the_only_run() {
     tool.file("job/ncu.csv", METRICS);
     tool.run("analyze job -v --table counters")
         .exits(0)
-        .notes("latencies.json is latencies of requests (a result of vLLM or SGLang), in a folder without traces: it is taken for that of this run")
+        .notes("latencies.json is request latencies (a vLLM or SGLang benchmark result), in a folder without traces: used for this run")
         .says("dram__bytes.sum");
     // settings of other programs contain such words too
     tool.file("job/config.yaml", "workload:\n  name: a\n  gpus: 8\n");
@@ -287,13 +287,13 @@ fn measurements_in_a_folder_without_traces_are_of_the_only_run() {
         .lacks("config.yaml")
         .lacks("prometheus")
         .lacks("differ")
-        .notes("not used, as there is one beside the traces");
+        .notes("not used, since another one is next to the traces");
     tool.run("merge job -o out").exits(0).lacks("card.yaml");
     tool.file("job/second/kineto_trace_0.json", device_trace());
     tool.run("analyze job")
         .exits(0)
-        .notes("latencies.json is latencies of requests (a result of vLLM or SGLang), in a folder without traces: not used")
-        .notes("ncu.csv is metrics of kernels (CSV of Nsight Compute), in a folder without traces: not used");
+        .notes("latencies.json is request latencies (a vLLM or SGLang benchmark result), in a folder without traces: not used")
+        .notes("ncu.csv is kernel metrics (CSV of Nsight Compute), in a folder without traces: not used");
 }
 
 #[test]
@@ -308,7 +308,7 @@ fn commands_that_show_no_latencies_say_so() {
     ] {
         tool.run(line)
             .exits(0)
-            .notes("latencies.json is latencies of requests (a result of vLLM or SGLang): not used here; `etlink analyze` shows it");
+            .notes("latencies.json is request latencies (a vLLM or SGLang benchmark result): not used here; `etlink analyze` shows it");
     }
 }
 
@@ -321,7 +321,7 @@ fn a_cut_file_of_metrics_costs_no_trace() {
     tool.file("job/ncu_rank_0.csv.gz", packed);
     tool.run("analyze job")
         .exits(0)
-        .notes("lines are no lines of its table, and left out");
+        .notes("lines are not rows of the table and are left out");
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn sizes_are_numbers_with_units() {
     );
     for (size, meant) in [("20", "did you mean 20M or 20G?"), ("20k", "18.0 MB")] {
         let ran = tool.run(&format!("link {PAIR} --memory {size}")).exits(2);
-        for part in ["takes some 18.0 MB", meant] {
+        for part in ["18.0 MB before", meant] {
             assert!(ran.stderr.contains(part), "{size}: {}", ran.stderr);
         }
     }
@@ -36,7 +36,7 @@ fn what_does_not_fit_is_refused_before_work_starts() {
     let words = [
         "torch_et_0.json.gz and ",
         "kineto_trace_0.json.gz",
-        "unpacked take about",
+        "uncompressed need about",
         "--memory allows 1.0 MB",
         "more with --memory",
         "fewer steps",
@@ -62,12 +62,10 @@ fn what_does_not_fit_is_refused_before_work_starts() {
         .exits(2)
         .complains(&[
             "run/torch_et_7.json and run/kineto_trace_7.json",
-            "3.4 MB unpacked",
+            "3.4 MB uncompressed",
         ]);
     assert!(
-        refused
-            .stderr
-            .contains("(1 more rank is too large as well)"),
+        refused.stderr.contains("(1 more rank is also too large)"),
         "{}",
         refused.stderr
     );
@@ -96,13 +94,13 @@ fn what_comes_from_standard_input_keeps_to_the_memory() {
         .exits(0);
     tool.run_with("link --device - --memory 1M", &device)
         .exits(2)
-        .complains(&["standard input: ", "unpacked take about", "allow more"]);
+        .complains(&["standard input: ", "uncompressed need about", "allow more"]);
     // beyond the limit it is not read to the end
     tool.run_with("analyze - --memory 22M -j 1", &many_ops(200_000))
         .exits(2)
         .complains(&[
             "standard input: ",
-            "unpacked, and more that is to come, take about",
+            "uncompressed, with more to come, need about",
         ]);
     for command in ["top", "inspect"] {
         tool.run_with(
@@ -110,7 +108,10 @@ fn what_comes_from_standard_input_keeps_to_the_memory() {
             &many_ops(200_000),
         )
         .exits(2)
-        .complains(&["standard input: what was read takes about", "allow more"]);
+        .complains(&[
+            "standard input: the data read so far needs about",
+            "allow more",
+        ]);
     }
 }
 
@@ -209,15 +210,15 @@ fn packed_files_that_say_a_wrong_size() {
         tool.file("lies.json.gz", lies);
         tool.run("link --device lies.json.gz --memory 100M")
             .exits(0)
-            .says("the stream of the file is cut or damaged");
+            .says("the stream of the file is truncated or damaged");
         tool.run("link --device lies.json.gz --memory 1M")
             .exits(2)
-            .complains(&["lies.json.gz", "unpacked take about"]);
+            .complains(&["lies.json.gz", "uncompressed need about"]);
     }
     tool.file("stub.json.gz", &packed[..3]);
     tool.run("link --device stub.json.gz")
         .exits(2)
-        .complains(&["stub.json.gz", "cut or damaged"]);
+        .complains(&["stub.json.gz", "truncated or damaged"]);
 }
 
 #[test]
@@ -225,7 +226,7 @@ fn a_budget_below_what_the_program_takes_says_how_much_that_is() {
     let tool = Tool::new();
     tool.run(&format!("link {PAIR} -o x.et -j 1 --memory 3M"))
         .exits(2)
-        .complains(&["of which etlink itself takes some 18.0 MB"]);
+        .complains(&["and etlink itself needs about 18.0 MB"]);
     assert!(!tool.path("x.et").exists());
 }
 
@@ -248,7 +249,7 @@ fn graphs_of_all_ranks_have_to_fit() {
     tool.run("replay run --memory 22M -j 1 --allow-mismatch")
         .exits(2)
         .complains(&[
-            "run: what is kept of all 40 ranks",
+            "run: the results of all 40 ranks",
             "--memory allows 22.0 MB",
             "allow more",
         ]);
@@ -258,7 +259,7 @@ fn graphs_of_all_ranks_have_to_fit() {
     tool.run("replay out --memory 22M -j 1")
         .exits(2)
         .complains(&[
-            "out: what is kept of all 40 ranks",
+            "out: the results of all 40 ranks",
             "--memory allows 22.0 MB",
         ]);
     // the graphs state a run of four ranks, like the traces

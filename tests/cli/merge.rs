@@ -200,12 +200,12 @@ const LAYOUTS: [(&str, bool, &str); 9] = [
     (
         "host-and-device",
         true,
-        "device/rank-1.json.gz, by `rank` in the name; a folder of host traces and one of device traces",
+        "device/rank-1.json.gz, by `rank` in the name; one folder for host traces and one for device traces",
     ),
     (
         "megatron",
         true,
-        "torch_profile/rank-1.json.gz, by `rank` in the name; a folder of host traces and one of",
+        "torch_profile/rank-1.json.gz, by `rank` in the name; one folder for host traces and one for",
     ),
     (
         "mlrepository",
@@ -215,13 +215,13 @@ const LAYOUTS: [(&str, bool, &str); 9] = [
     (
         "olmo",
         true,
-        "rank-1/trace.json.gz, by the name of the folder; a folder for each rank, as of OLMo",
+        "rank-1/trace.json.gz, by the folder name; one folder per rank, as in OLMo",
     ),
     ("sglang", false, "TP-1.trace.json.gz, by SGLang's names"),
     (
         "tensorboard",
         false,
-        "by the rank that the trace says (names of TensorBoard's handler, `<worker>.<time>.pt.trace`)",
+        "by the rank stated in the trace (TensorBoard handler names, `<worker>.<time>.pt.trace`)",
     ),
     (
         "torchtitan",
@@ -289,7 +289,7 @@ fn folders_that_only_look_alike_stay_runs() {
     tool.run("merge d -o out-d")
         .exits(1)
         .says("torch_profile/0  ")
-        .notes("2 host traces are of rank 0");
+        .notes("2 host traces claim rank 0");
     // both ranks of a world of two, at the same time
     tool.file("b/first/kineto_trace_0.json", &ranks[0][1]);
     tool.file("b/second/kineto_trace_1.json", &ranks[1][1]);
@@ -312,7 +312,7 @@ fn folders_that_may_belong_together_are_named() {
             "folders of host traces (chakra) and of device traces (tb, torch_profile) share ranks",
         )
         .notes("leave only one of tb, torch_profile there")
-        .says("whose device trace is not sure, see the notes");
+        .says("which device trace belongs to it is unclear");
     std::fs::remove_dir_all(tool.path("job/tb")).expect("removes");
     tool.run("merge job -o out --overwrite")
         .exits(0)
@@ -356,7 +356,9 @@ fn cycles_in_one_folder_are_runs() {
         let merged = tool
             .run("merge job -o out")
             .exits(0)
-            .notes("each rank has 2 device traces, whose names differ in numbers alone: 2 cycles")
+            .notes(
+                "each rank has 2 device traces, and their names differ only in numbers: 2 cycles",
+            )
             .says(&format!("joined {}  2 ranks", cycles[0]))
             .says(&format!("joined {}  2 ranks", cycles[1]));
         let matched = merged.stdout.matches("518 of 518 ops matched").count();
@@ -385,7 +387,7 @@ fn cycles_in_one_folder_are_runs() {
     tool.file("job/kineto_trace_0.first.json", &ranks[0][1]);
     tool.file("job/kineto_trace_0.second.json", &ranks[0][1]);
     tool.run("merge job -o out")
-        .notes("2 device traces are of rank 0");
+        .notes("2 device traces claim rank 0");
 }
 
 #[test]
@@ -399,7 +401,7 @@ fn a_cycle_is_told_by_its_number_in_the_names() {
     let merged = tool
         .run("merge job -o out")
         .exits(0)
-        .notes("names differ in numbers alone: 3 cycles, each a run")
+        .notes("names differ only in numbers: 3 cycles, each a run")
         .notes("cycle1 has no trace of rank 1; cycle3 has no trace of rank 0")
         .says("joined cycle2  2 ranks")
         .says("4 linked, 0 failed");
@@ -454,12 +456,12 @@ fn damaged_traces_are_named_beside_cycles_that_lack_some() {
     for (damaged, note) in [
         (
             &[1][..],
-            "host_10.1.pt.trace.json is no trace that etlink knows: it may be damaged, and a trace that \
+            "host_10.1.pt.trace.json is an unknown kind of file: it may be damaged, and a trace that \
              one of the cycles lacks",
         ),
         (
             &[1, 2],
-            "2 files, such as host_10.1.pt.trace.json, are no trace that etlink knows: they may be \
+            "2 files, such as host_10.1.pt.trace.json, are an unknown kind of file: they may be \
              damaged, and one of them the device trace that rank 1 lacks",
         ),
     ] {
@@ -493,7 +495,7 @@ fn profiles_by_stage_are_runs() {
     }
     tool.run("merge job -o out")
         .exits(0)
-        .notes("say what they are of (DECODE, EXTEND): 2 runs")
+        .notes("differ in words (DECODE, EXTEND): 2 runs")
         .says("joined DECODE  2 ranks")
         .says("joined EXTEND  2 ranks");
     tool.run("ranks job/EXTEND").exits(0);
@@ -546,7 +548,7 @@ fn what_is_damaged_is_said() {
     // a longer trace was overwritten
     let behind = &device[device.len() - 300..];
     tool.file("run/kineto_trace_1.json", [&device[..], behind].concat());
-    let said = "note: 1: damage: text behind the end";
+    let said = "note: 1: damage: text after the end";
     for (code, options) in [
         (0, "-o out"),
         (0, "-o phases --phase summaries --shard 0/1"),
@@ -574,7 +576,9 @@ fn a_packed_trace_is_read_where_the_plain_one_is_cut() {
         tool.file("run/torch_et_1.json", &host[..host.len() * 2 / 3]);
         tool.run("merge run -o out2")
             .exits(0)
-            .notes("run/kineto_trace_1.json is cut: run/kineto_trace_1.json.gz beside it is read")
+            .notes(
+                "run/kineto_trace_1.json is truncated: reading run/kineto_trace_1.json.gz instead",
+            )
             .notes("run/torch_et_1.json is cut: run/torch_et_1.json.gz beside it is read");
         assert!(tool.read("out2/run.1.et") == rank, "{bytes}");
     }
@@ -585,13 +589,13 @@ fn a_packed_trace_is_read_where_the_plain_one_is_cut() {
     tool.file("run/kineto_trace_1.json.zst", packed);
     tool.run("merge run -o out")
         .exits(0)
-        .notes("kineto_trace_1.json.zst beside it is read")
+        .notes("kineto_trace_1.json.zst instead")
         .says(" 0 damage,");
     tool.file("run/kineto_trace_1.json.gz", crate::tool::gzip(&device));
     tool.run("merge run -o out -f")
         .exits(0)
-        .notes("kineto_trace_1.json.gz beside it is read")
-        .notes("kineto_trace_1.json.zst is there twice: it is left out")
+        .notes("kineto_trace_1.json.gz instead")
+        .notes("kineto_trace_1.json.zst is left out: the folder has another compressed copy")
         .says("1 linked, 0 failed");
     // both are truncated: the one with more data counts
     let tool = Tool::new();
@@ -602,7 +606,7 @@ fn a_packed_trace_is_read_where_the_plain_one_is_cut() {
     );
     tool.run("merge run -o out")
         .exits(0)
-        .notes("kineto_trace_1.json.gz is there unpacked too: it is left out");
+        .notes("kineto_trace_1.json.gz is left out: the folder has an uncompressed copy");
 }
 
 #[test]
@@ -640,7 +644,7 @@ fn a_packed_twin_of_any_recorder_is_one_file() {
     tool.file("job/rank0.xplane.pb", profile);
     tool.run("merge job -o out")
         .exits(0)
-        .notes("is there unpacked too")
+        .notes("the folder has an uncompressed copy")
         .says("1 linked, 0 failed");
 }
 

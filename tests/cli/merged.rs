@@ -37,7 +37,7 @@ fn drop_names(json: &mut Value) {
 
 /// Returns true for notes that only merged JSON has.
 fn is_of_merged(note: &str) -> bool {
-    note.contains("merged JSON has what linking needs")
+    note.contains("merged JSON has only the data needed for linking")
 }
 
 #[test]
@@ -141,11 +141,11 @@ fn merged_json_without_a_whole_recording_is_its_nodes() {
     tool.file("cut.json", &text[..(begin + text.len()) / 2]);
     tool.run("analyze cut.json")
         .exits(0)
-        .notes("what follows is of its nodes alone: its \"recording\" is damaged");
+        .notes("results are based only on the nodes: its \"recording\" is damaged");
     tool.run("analyze cut.json --strict").exits(1);
     tool.run("report cut.json -o page.html")
         .exits(0)
-        .notes("what follows is of its nodes alone");
+        .notes("results are based only on the nodes");
     tool.run("findings cut.json")
         .exits(2)
         .complains(&["cut.json", "its \"recording\" is damaged"]);
@@ -153,7 +153,7 @@ fn merged_json_without_a_whole_recording_is_its_nodes() {
     tool.file("theirs.json", nodes);
     tool.run("analyze theirs.json").exits(0);
     tool.run("findings theirs.json").exits(2).complains(&[
-        "theirs.json is a merged trace (ET+) without a recording",
+        "theirs.json is a merged trace (ET+) that does not contain the traces",
         "give those",
     ]);
     // the nodes contain the ops: time outside them never exceeds the traces' figure
@@ -168,14 +168,14 @@ fn merged_json_without_a_whole_recording_is_its_nodes() {
         }
         tool.run(&format!("analyze {file}"))
             .exits(0)
-            .notes("the nodes of merged JSON (ET+) say nothing of calls");
+            .notes("nodes of merged JSON (ET+) lack calls");
     }
     tool.run("replay cut.json")
         .exits(2)
         .complains(&["cut.json: its \"recording\" is damaged"]);
     tool.run("replay theirs.json")
         .exits(2)
-        .complains(&["theirs.json is a merged trace (ET+) without a recording"]);
+        .complains(&["theirs.json is a merged trace (ET+) that does not contain the traces"]);
 }
 
 /// The number of a descriptor is not a rank.
@@ -218,10 +218,10 @@ fn a_rank_of_a_folder_is_converted_as_it_is_merged() {
     );
     tool.run("convert trees/tpdp4-2.15.0 --rank 0 -f one.et")
         .exits(0)
-        .notes("rank 2 is not among the others: ");
+        .notes("rank 2 is left out of the join: ");
     tool.run("convert trees/tpdp4-2.15.0 --rank 2 -f one.et")
         .exits(0)
-        .notes("rank 2 has no recording that is whole: what follows is of it alone");
+        .notes("rank 2 has no complete recording: it is converted alone");
 }
 
 /// Among a rank's three files the recording is found, and a truncated one does not replace a graph.
@@ -245,8 +245,7 @@ fn a_recording_is_found_among_other_files() {
     };
     assert_eq!(matched("three"), matched("trees"));
     tool.run("analyze three").exits(0).notes(
-        "ddp2-2.15.0.0.json.gz is read, which has the traces that both were made of, and \
-         ddp2-2.15.0.0.et and ddp2-2.15.0.0.json are not",
+        "ddp2-2.15.0.0.json.gz is read because it contains the traces; ddp2-2.15.0.0.et and ddp2-2.15.0.0.json are not read",
     );
     let cut = tool.read("trees/ddp2-2.15.0.0.json.gz")[..20_000].to_vec();
     tool.file("cut/ddp2-2.15.0.0.json.gz", cut);
@@ -288,8 +287,7 @@ fn one_file_counts_of_a_rank_that_has_two() {
             "trees/ddp2-2.15.0.1.json.gz",
         ],
     );
-    let note = "ranks 0, 1 have several files: ddp2-2.15.0.0.json.gz is read, which has the traces \
-        that both were made of, and ddp2-2.15.0.0.et is not";
+    let note = "ranks 0, 1 have several files: ddp2-2.15.0.0.json.gz is read because it contains the traces; ddp2-2.15.0.0.et is not read";
     for line in [
         "analyze both",
         "replay both",
@@ -374,7 +372,7 @@ fn a_damaged_member_of_a_folder_is_left_out() {
     for left in [whole.len() - 3000, whole.len() / 4] {
         tool.file("run/ddp2-2.15.0.1.json.gz", &whole[..left]);
         let ran = tool.run("analyze run").exits(1);
-        assert!(!ran.stderr.contains("of another run"), "{}", ran.shown());
+        assert!(!ran.stderr.contains("another run"), "{}", ran.shown());
         ran.notes("ddp2-2.15.0.1.json.gz");
     }
 }
@@ -408,7 +406,7 @@ fn a_packed_file_that_is_cut_is_converted_as_far_as_it_goes() {
     tool.file("cut.json.gz", &whole[..whole.len() / 2]);
     tool.run("convert cut.json.gz cut.et")
         .exits(0)
-        .notes("messages cut at the end of the file: 1");
+        .notes("truncated messages at the end of the file: 1");
     tool.run("check cut.et").exits(0);
 }
 
@@ -422,5 +420,5 @@ fn communications_that_become_computation_are_told() {
     .exits(0);
     tool.run("convert x.json x.et")
         .exits(0)
-        .notes("collectives and messages written as computation, as `etlink link` does");
+        .notes("collectives and messages written as computation, as in `etlink link`");
 }

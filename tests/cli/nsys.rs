@@ -77,7 +77,7 @@ fn notes_say_what_to_record_with_nsight_systems() {
     let host = "--host {pairs}/mlp-2.15.0/torch_et_0.json.gz";
     tool.run(&format!("link {host} --device rangeless.sqlite"))
         .exits(0)
-        .notes("no host op can be given its times; record with `nsys profile -t cuda,nvtx`")
+        .notes("so host ops have no times; record with `nsys profile -t cuda,nvtx`")
         .notes("emit_nvtx()`");
     draw.op(thread, "a range of NVTX", 0, 30_000);
     write(&draw, "ranges.sqlite");
@@ -197,7 +197,7 @@ fn an_export_is_known_by_its_tables_wherever_they_stand() {
     tool.file("other.sqlite.gz", gzip(&tool.read("other.sqlite")));
     tool.run("link --device other.sqlite.gz")
         .exits(2)
-        .notes("an SQLite database that etlink does not know");
+        .notes("an unknown SQLite database");
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn each_process_of_a_report_is_a_rank() {
         NsysSchema::V3_13,
     );
     let merged = tool.run("merge runs -o out").exits(0);
-    merged.notes("2 processes with work on devices, each a rank by the order of process ids");
+    merged.notes("2 processes with device work, each taken as a rank, by the order of process ids");
     let files: Vec<String> = tool.files("out").into_keys().collect();
     assert!(
         files.contains(&"runs.0.et".to_owned()) && files.contains(&"runs.1.et".to_owned()),
@@ -222,7 +222,7 @@ fn each_process_of_a_report_is_a_rank() {
         .exits(0);
     tool.run("link --device runs/job.sqlite -o none.et")
         .exits(2)
-        .notes("2 processes of it have work on devices (pids [2000, 2001])");
+        .notes("2 processes of the report have device work (pids [2000, 2001])");
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn sizes_that_a_report_does_not_say_are_no_zeros() {
         .expect("writes");
     let table = "analyze job.sqlite --table collectives";
     let text = tool.run(table).exits(0);
-    let text = text.says("bytes: sum of those with a size");
+    let text = text.says("bytes: sum of collectives with a size");
     let cells = |kind: &str| -> Vec<String> {
         let line = text
             .stdout
@@ -347,7 +347,7 @@ fn tables_and_lists_of_a_report_of_several_processes() {
     tool.run("inspect job.sqlite").exits(0).says("pid 2001");
     tool.run("link --device job.sqlite --rank 7")
         .exits(2)
-        .notes("none of its processes is rank 7, they are 0, 1");
+        .notes("no process is rank 7; the processes are ranks 0, 1");
     // measured for one rank, according to the file name
     let metrics = "\"ID\",\"Kernel Name\",\"dram__bytes.sum\"\n\"\",\"\",\"Mbyte\"\n\
                    \"0\",\"gemm\",\"1\"\n";
@@ -358,7 +358,7 @@ fn tables_and_lists_of_a_report_of_several_processes() {
     tool.file("ncu.csv", metrics);
     tool.run("analyze job.sqlite --metrics ncu.csv")
         .exits(0)
-        .notes("ncu.csv has metrics of kernels, and its name says no rank: not used");
+        .notes("ncu.csv has kernel metrics, but no rank in its name: not used");
 }
 
 #[test]
@@ -369,10 +369,10 @@ fn a_packed_report_of_several_processes_is_to_be_unpacked() {
     tool.file("runs/job.sqlite.gz", gzip(&plain));
     tool.run("merge runs -o out")
         .exits(2)
-        .says("unpack it first (gunzip");
+        .says("decompress it first (gunzip");
     tool.run("link --device runs/job.sqlite.gz --rank 1")
         .exits(2)
-        .notes("unpack it first (gunzip");
+        .notes("decompress it first (gunzip");
     tool.run_with("link --device -", &plain)
         .exits(2)
         .notes("save standard input to a file");
@@ -459,7 +459,7 @@ fn tables_of_a_parquet_export_are_told_what_to_export_instead() {
     tool.file("run/nsys_1.parquetdir/StringIds.parquet", tool.read(path));
     tool.run("merge run -o out --overwrite")
         .exits(0)
-        .notes("run/nsys_1.parquetdir has tables that Nsight Systems exported");
+        .notes("run/nsys_1.parquetdir has tables exported by Nsight Systems");
     export(&tool.path("run/nsys_1.sqlite"), &[3000], NsysSchema::V3_13);
     let ran = tool.run("merge run -o out --overwrite").exits(0);
     assert!(!ran.stderr.contains("parquetdir"), "{}", ran.shown());
@@ -471,7 +471,7 @@ fn tables_of_a_parquet_export_are_told_what_to_export_instead() {
         tool.file(&format!("run/raw_{name}/{name}.nsys-rep"), "no export");
     }
     let ran = tool.run("merge run -o out --overwrite").exits(0);
-    let ran = ran.notes("3 reports of Nsight Systems cannot be read as they are");
+    let ran = ran.notes("3 reports of Nsight Systems must be exported first");
     assert_eq!(ran.stderr.matches("nsys-rep").count(), 1, "{}", ran.shown());
 }
 
@@ -485,7 +485,7 @@ fn other_and_damaged_databases_are_refused_in_words() {
     drop(other);
     tool.run("link --device other.sqlite")
         .exits(2)
-        .notes("an SQLite database that etlink does not know");
+        .notes("an unknown SQLite database");
     export(&tool.path("x.sqlite"), &[1000], NsysSchema::V3_13);
     let whole = tool.read("x.sqlite");
     // only the header of the first page is left

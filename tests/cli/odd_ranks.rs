@@ -133,7 +133,7 @@ fn what_the_manifest_lists_and_is_not_there_is_named() {
     ranks.push(lost);
     manifest(&tool, "run/etlink.json", &ranks);
     let said =
-        "lists 4 ranks, rank 2 has no trace here: it died in or after step 9 while it was recorded";
+        "lists 4 ranks, but rank 2 has no trace here: it died in or after step 9 during recording";
     tool.run("ranks run")
         .exits(0)
         .notes(said)
@@ -153,9 +153,9 @@ fn what_the_manifest_lists_and_is_not_there_is_named() {
     ranks[3] = all(&[2], "").remove(0);
     ranks.extend(all(&[4, 5, 6, 7, 8, 9, 10, 11, 12], ""));
     manifest(&tool, "run/etlink.json", &ranks);
-    tool.run("ranks run").exits(0).notes(
-        "rank 2, 4, 5, 6, 7, 8, 9, 10, … has no trace here: the files that it lists are gone",
-    );
+    tool.run("ranks run")
+        .exits(0)
+        .notes("rank 2, 4, 5, 6, 7, 8, 9, 10, … has no trace here: the listed files are missing");
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn a_manifest_lies_above_the_folders_of_cycles() {
     for folder in ["rec", "rec/cycle_1"] {
         tool.run(&format!("ranks {folder}"))
             .exits(0)
-            .notes("rank 2 has no trace here: it was recorded in other cycles only");
+            .notes("rank 2 has no trace here: it was recorded only in other cycles");
     }
     tool.file("rec/others/kineto_trace_0.json", draw(RUN[0]));
     assert!(
@@ -265,7 +265,7 @@ fn interleave_is_advised_only_where_it_can_be_given() {
         let said = &ran.stderr;
         assert!(said.contains("recorded steps took 4.0 x"), "{said}");
         // It is unknown if those steps do more work.
-        assert!(said.contains("or they do more themselves"), "{said}");
+        assert!(said.contains("or they do more work"), "{said}");
         assert_eq!(said.contains("--interleave"), is_advised, "{said}");
     }
 }
@@ -373,9 +373,11 @@ fn a_manifest_that_contradicts_the_files_is_told_and_the_files_count() {
             "kineto_trace_1.json is of rank 1, the manifest of the recording says 3: its \
             own counts",
         )
-        .notes("does not list rank 1, whose trace is here: it may be of another recording")
-        .notes("says 8 ranks, the traces say 4: the traces count")
-        .notes("says different steps: 3 to 4 for rank 0, 3 to 6 for rank 2");
+        .notes(
+            "does not list rank 1, which has a trace here: the trace may be from another recording",
+        )
+        .notes("states 8 ranks, but the traces state 4: the traces are used")
+        .notes("states different steps: 3 to 4 for rank 0, 3 to 6 for rank 2");
     }
     assert_eq!(
         tool.run("ranks run --json").exits(0).runs()[0]["ranks"]
@@ -393,7 +395,7 @@ fn an_unreadable_manifest_is_told_and_not_used() {
         tool.file("run/etlink.json", text);
         tool.run("ranks run")
             .exits(0)
-            .notes("etlink.json is not used: it is no manifest of a recording")
+            .notes("etlink.json is not used: not a manifest of a recording")
             .says("4 ranks, 8 matched collectives");
     }
 }
@@ -413,11 +415,11 @@ fn ranks_of_one_machine_are_on_one_clock_without_collectives_on_a_device() {
     }
     tool.run("ranks run")
         .exits(0)
-        .notes("nothing tells how the clock of rank 1 lies to that of rank 0");
+        .notes("the clock offset of rank 1 to rank 0 is unknown");
     manifest(&tool, "run/etlink.json", &all(&[0, 1], ""));
     let ran = tool.run("ranks run").exits(0);
     assert!(
-        !ran.stdout.contains("nothing tells") && ran.stdout.contains("machine"),
+        !ran.stdout.contains("the clock offset") && ran.stdout.contains("machine"),
         "{}",
         ran.stdout
     );
@@ -430,7 +432,7 @@ fn ranks_of_one_machine_are_on_one_clock_without_collectives_on_a_device() {
     manifest(&tool, "run/etlink.json", &apart);
     tool.run("ranks run")
         .exits(0)
-        .notes("nothing tells how the clock of rank 1");
+        .notes("the clock offset of rank 1");
 }
 
 #[test]
@@ -463,7 +465,7 @@ fn broken_files_of_a_rank_leave_the_others() {
     }
     tool.run("merge run -o sim --for astra-sim").exits(1);
     let readme = String::from_utf8(tool.read("sim/README.md")).expect("text");
-    let absent = "These ranks have no trace here that could be taken: 2.";
+    let absent = "These ranks have no usable trace: 2.";
     assert!(readme.contains(absent), "{readme}");
 }
 
@@ -472,7 +474,7 @@ fn ranks_that_were_not_asked_for_are_not_said_to_lack_traces() {
     let tool = Tool::new();
     put(&tool, &RUN);
     let chosen = tool.run("ranks run --ranks 3").exits(0);
-    let chosen = chosen.says("--ranks leaves the other ranks out");
+    let chosen = chosen.says("--ranks excludes the other ranks");
     assert!(!chosen.stdout.contains("no trace"), "{}", chosen.shown());
     tool.shell("rm run/kineto_trace_[012].json").exits(0);
     tool.run("ranks run")
@@ -486,13 +488,12 @@ fn two_files_of_one_rank_are_left_out_by_name() {
     put(&tool, &RUN);
     tool.file("run/device_1.json", draw(RUN[1]));
     let ran = tool.run("ranks run").exits(1).notes(
-        "2 device traces are of rank 1 (device_1.json, kineto_trace_1.json): none is \
-            joined with the other ranks; leave one of them",
+        "2 device traces claim rank 1 (device_1.json, kineto_trace_1.json): none is joined with the other ranks; keep one of them",
     );
     for name in ["device_1", "kineto_trace_1"] {
         assert!(
             ran.stderr
-                .contains(&format!("{name} is left out: its rank is not sure")),
+                .contains(&format!("{name} is left out: its rank is uncertain")),
             "{}",
             ran.shown()
         );
@@ -546,8 +547,8 @@ fn two_recordings_in_one_folder_are_not_added_up() {
     {
         let said = tool.run(command).exits(2);
         for part in [
-            "2 device traces are of rank 0 (kineto_trace_0.json.gz, rank_0.json.gz)",
-            "move the files of one recording into a folder of their own",
+            "2 device traces claim rank 0 (kineto_trace_0.json.gz, rank_0.json.gz)",
+            "move the files of one recording into a separate folder",
         ] {
             assert!(said.stderr.contains(part), "{command}: {}", said.shown());
         }
@@ -561,15 +562,15 @@ fn two_recordings_in_one_folder_are_not_added_up() {
     // each graph is written separately
     tool.run("merge both -o out")
         .exits(1)
-        .says("whose device trace is not sure, see the notes")
+        .says("which device trace belongs to it is unclear")
         .says("0 linked, 8 not joined, 8 failed");
     // next to another folder it is left out
     tool.shell("mkdir all; mv both all/; cp -r {pairs}/ddp2-2.15.0 all/good")
         .exits(0);
     tool.run("analyze all")
         .exits(1)
-        .notes("kineto_trace_0 is left out: its rank is not sure")
-        .says("2 steps of each of 2 ranks");
+        .notes("kineto_trace_0 is left out: its rank is uncertain")
+        .says("2 steps on each of 2 ranks");
 }
 
 #[test]
@@ -661,10 +662,10 @@ fn clocks_that_no_offset_brings_together_are_said() {
     }
     tool.run("ranks run")
         .exits(0)
-        .notes("no offset of the clock of rank 1 fits all its collectives and messages");
+        .notes("no clock offset of rank 1 fits all its collectives and messages");
     tool.run("replay run")
         .exits(0)
-        .says("no offset fits, they miss one by");
+        .says("every offset misses by");
 }
 
 #[test]
@@ -697,7 +698,7 @@ fn force_replaces_a_run_as_a_whole() {
     );
     tool.run("merge run -o out --for astra-sim")
         .exits(2)
-        .complains(&["exists already", "--overwrite"]);
+        .complains(&["already exists", "--overwrite"]);
     tool.run("merge run -o out --for astra-sim --overwrite")
         .exits(0);
     assert!(
@@ -734,8 +735,7 @@ fn traces_know_their_ranks_better_than_names_that_count_on_each_host() {
             draw(Drawn { rank, ..RUN[3] }),
         );
     }
-    let said = "2 of 2 traces say another rank than their names (kineto_trace_0.json is of rank \
-        2): the traces count, which fit together";
+    let said = "traces that report a different rank than their file names: 2 of 2 (kineto_trace_0.json is from rank 2): the reported ranks are consistent and are used";
     for line in ["ranks run", "merge run -o out", "replay run", "analyze run"] {
         tool.run(line).exits(0).notes(said);
     }
@@ -768,8 +768,7 @@ fn names_count_where_traces_cannot_all_be_right() {
             }),
         );
     }
-    let said = "1 of 4 traces say another rank than their names (kineto_trace_2.json is of rank \
-        1), and what they say does not fit together: the names count";
+    let said = "traces that report a different rank than their file names: 1 of 4 (kineto_trace_2.json is from rank 1), but the reported ranks are inconsistent: the names are used";
     let ran = tool
         .run("merge run -o out")
         .exits(0)
@@ -787,7 +786,7 @@ fn names_count_where_traces_cannot_all_be_right() {
     }
     tool.run("ranks run")
         .exits(0)
-        .notes("does not fit together: the names count")
+        .notes("inconsistent: the names are used")
         .says("4 ranks, ");
 }
 
@@ -805,7 +804,7 @@ fn ranks_after_the_last_trace_get_a_file_too() {
     assert!(String::from_utf8_lossy(&tool.read("out/network.yml")).contains("npus_count: [ 8 ]"));
     assert!(
         String::from_utf8_lossy(&tool.read("out/README.md"))
-            .contains("These ranks have no trace here that could be taken: 3, 4, 5, 6, 7.")
+            .contains("These ranks have no usable trace: 3, 4, 5, 6, 7.")
     );
     tool.run("check out").exits(0).says("8 ranks together");
     // those leftovers must not stay next to a run without a simulator
@@ -880,7 +879,7 @@ fn times_that_no_trace_should_have_do_no_harm() {
     // events after such a time count as truncated
     tool.run("replay run --allow-mismatch --critical-path --scale kind=collective=9")
         .exits(1)
-        .notes("its device trace is cut and lacks collectives that others have with it");
+        .notes("its device trace is truncated and lacks collectives that other ranks have with it");
     // one reason, and the right one
     tool.file(
         "x.json",
@@ -912,7 +911,7 @@ fn a_rank_of_which_nothing_fits_the_others_is_named_by_all_reports() {
     }
     for command in ["ranks", "findings", "replay", "analyze"] {
         tool.run(&format!("{command} run --allow-mismatch")).notes(
-            "nothing that rank 2 communicates fits the others: its trace is probably of another run",
+            "no communication of rank 2 matches another rank: its trace is probably from another run",
         );
     }
 }
@@ -950,7 +949,7 @@ fn of_one_trace_under_two_ranks_neither_is_taken() {
     for command in ["analyze", "findings"] {
         tool.run(&format!("{command} run"))
             .exits(2)
-            .complains(&["no rank could be taken: its trace and the trace of rank 3"]);
+            .complains(&["no rank can be used: its trace and the trace of rank 3"]);
     }
     tool.run("merge run -o none").exits(1);
 }

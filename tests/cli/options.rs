@@ -11,10 +11,10 @@ fn measurements_are_those_that_the_command_takes() {
     let tool = Tool::new();
     for command in ["report", "findings"] {
         let help = tool.run(&format!("{command} --help")).exits(0);
-        let help = help.says("the CSV of Nsight Compute");
-        assert!(!help.stdout.contains("workload card"), "{command}");
+        let help = help.says("Nsight Compute");
+        assert!(!help.stdout.contains("card"), "{command}");
     }
-    tool.run("analyze --help").exits(0).says("a workload card");
+    tool.run("analyze --help").exits(0).says("vLLM or SGLang");
 }
 
 /// Advice to replace a file does not lead to linking two programs.
@@ -74,7 +74,7 @@ fn ranks_without_a_trace_are_refused_by_every_command() {
     ] {
         tool.run(&line)
             .exits(2)
-            .complains(&["there is no trace of the ranks that --ranks names"]);
+            .complains(&["no traces for the ranks requested with --ranks"]);
     }
     assert_eq!(tool.read("page.html"), b"a good page");
     assert!(!tool.path("out").exists());
@@ -175,7 +175,7 @@ fn a_rank_that_was_not_asked_for_is_no_failure_whatever_names_its_file() {
     assert!(!written.contains(&"run.alpha.et".to_owned()), "{written:?}");
     tool.run("merge run --ranks 7 -o other")
         .exits(2)
-        .complains(&["no trace of the ranks that --ranks names"]);
+        .complains(&["no traces for the ranks requested with --ranks"]);
 }
 
 #[test]
@@ -198,13 +198,13 @@ fn verbose_commands_name_files_times_and_what_is_not_used() {
             .exits(0)
             .notes("rank 0: run/torch_et_0.json and run/kineto_trace_0.json: read in ")
             .notes("rank 1: run/torch_et_1.json and run/kineto_trace_1.json: read in ")
-            .notes("settings.json is no trace that etlink knows: not used");
+            .notes("settings.json is an unknown kind of file: not used");
     }
     for command in ["top run", "diff run run", "report run -o page.html"] {
         tool.run(&format!("{command} -v"))
             .exits(0)
             .notes("rank 1: host trace run/torch_et_1.json and device trace run/kineto_trace_1.json, by")
-            .notes("settings.json is no trace that etlink knows: not used");
+            .notes("settings.json is an unknown kind of file: not used");
     }
     tool.run("replay -v run/kineto_trace_0.json")
         .exits(0)
@@ -276,7 +276,9 @@ fn notes_go_to_standard_error_and_can_be_silenced() {
         let quiet = tool.run(&format!("{line} -q")).exits(0);
         assert_eq!(quiet.stderr, "", "{}", quiet.shown());
     }
-    tool.run("analyze run").exits(0).notes("the file ends");
+    tool.run("analyze run")
+        .exits(0)
+        .notes("the file is truncated");
 }
 
 #[test]

@@ -296,7 +296,7 @@ fn kills_at_random_moments() {
             assert_eq!(sent, Signal::SIGKILL);
             tool.run("check out")
                 .exits(2)
-                .complains(&["being replaced by another etlink"]);
+                .complains(&["is replacing its files, or was interrupted"]);
         }
         tool.run(line).exits(0);
         assert!(tool.files("out") == after, "after kill {number}");
@@ -426,8 +426,8 @@ fn a_merge_does_not_replace_what_the_ranks_of_another_run_need() {
     tool.run(&format!("merge {first} -o out")).exits(0);
     let before = tool.files("out");
     let named = [
-        "out/comm_group.json would no longer fit tpdp4-2.15.0.0.et beside it",
-        "which is of another run: write to another folder, or remove the files of that run first",
+        "out/comm_group.json would no longer fit tpdp4-2.15.0.0.et next to it",
+        "which is from another run; write to another folder, or first remove the files of that run",
     ];
     tool.run(&format!("merge {other} -o out -f"))
         .exits(2)
@@ -442,7 +442,7 @@ fn a_merge_does_not_replace_what_the_ranks_of_another_run_need() {
     let before = tool.files("sim");
     tool.run(&format!("merge {other} -o sim -f --for astra-sim"))
         .exits(2)
-        .complains(&["sim/README.md would no longer fit tpdp4-2.15.0.0.et beside it"]);
+        .complains(&["sim/README.md would no longer fit tpdp4-2.15.0.0.et next to it"]);
     assert!(tool.files("sim") == before);
     // a run without groups needs no list
     tool.run("merge {pairs}/mlp-2.15.0 -o sim -f").exits(0);

@@ -19,7 +19,7 @@ fn a_packed_graph_is_read_as_the_plain_one() {
     );
     assert!(
         tool.read("x.et.zst").len() * 4 < plain.len(),
-        "it is packed"
+        "the file is compressed"
     );
     let commands = [
         "check {file} --json",
@@ -108,7 +108,7 @@ fn packing_is_refused_where_nobody_would_read_it() {
     assert!(refused.stderr.contains("--pack"), "{}", refused.stderr);
     tool.run(&format!("{LINK} -o x.json.zst"))
         .exits(2)
-        .complains(&[".zst behind .et"]);
+        .complains(&[".zst after .et"]);
 }
 
 #[test]

@@ -150,7 +150,7 @@ fn a_note_names_what_is_not_in_the_timeline() {
     for output in ["x.pftrace", "x.trace.json"] {
         tool.run(&format!("link --device trace.json -o {output}"))
             .exits(0)
-            .notes("events that are not in the timeline: 1 fwdbwd arrows");
+            .notes("events left out of the timeline: 1 fwdbwd arrows");
     }
     let trace: Value = serde_json::from_slice(&tool.read("x.trace.json")).expect("JSON");
     let frames = trace["traceEvents"].as_array().expect("events").iter();
@@ -232,8 +232,8 @@ fn perfetto_traces_that_cannot_be_read_back_say_why() {
     tool.file("cut.pftrace", &whole[..whole.len() / 2]);
     tool.run("link --device cut.pftrace")
         .exits(0)
-        .says("the stream of the file is cut or damaged")
-        .says("inside the packet that begins at byte");
+        .says("the stream of the file is truncated or damaged")
+        .says("inside the packet at byte");
     tool.run("link --device cut.pftrace --strict").exits(1);
 }
 
@@ -278,7 +278,7 @@ fn traces_of_the_collector_of_torch_are_read_like_their_json() {
 #[test]
 fn rows_that_the_collector_of_torch_cut_are_counted() {
     let tool = Tool::new();
-    let cut = "cut in its .pftrace, where a row of another stream begins";
+    let cut = "truncated in its .pftrace because a row of another stream begins";
     // kB before kC, in two steps
     let lanes = "{pairs}/../graphs/lanes-2.15.0";
     tool.run(&format!("link --device {lanes}.pftrace"))
@@ -309,7 +309,7 @@ fn a_folder_of_traces_of_the_collector_of_torch_is_a_run() {
     tool.file("cut.pftrace", &plain[..plain.len() / 2]);
     tool.run("link --device cut.pftrace -o x.et")
         .exits(0)
-        .says("the stream of the file is cut or damaged");
+        .says("the stream of the file is truncated or damaged");
     tool.run("link --device cut.pftrace -o y.et --strict")
         .exits(1);
 }

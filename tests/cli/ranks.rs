@@ -202,7 +202,7 @@ fn every_recorded_run_is_ready_for_astra_sim() {
     assert!(tool.path("out/mlp-2.15.0/mlp-2.15.0.1.et").exists());
     tool.run("merge {pairs} -o out --for astra-sim")
         .exits(2)
-        .complains(&["exists already", "--overwrite"]);
+        .complains(&["already exists", "--overwrite"]);
     tool.run("merge {pairs} -o out --for astra-sim --overwrite")
         .exits(0);
     tool.run("merge {pairs} -o other --for astra-sim --format etplus")
@@ -318,8 +318,7 @@ fn collectives_that_begin_in_opposite_order_do_not_wait_for_each_other() {
     for rank in 0..3 {
         tool.file(&format!("run/kineto_trace_{rank}.json"), overlapping(rank));
     }
-    let said =
-        "communications that ranks do in opposite order (first: all_gather number 4 of ranks 0, 1";
+    let said = "communications in opposite order on different ranks (first: all_gather number 4 of ranks 0, 1";
     tool.run("merge run -o out")
         .exits(0)
         .says(said)
@@ -455,7 +454,7 @@ fn a_rank_that_is_not_there_is_named() {
     );
     assert!(
         String::from_utf8_lossy(&tool.read("sim/README.md"))
-            .contains("These ranks have no trace here that could be taken: 2.")
+            .contains("These ranks have no usable trace: 2.")
     );
     tool.run("check sim")
         .exits(0)
@@ -476,19 +475,19 @@ fn a_rank_that_is_not_there_is_named() {
     tool.run("analyze run")
         .exits(0)
         .notes("note: no trace of rank 2")
-        .says("among the ranks here, rank ");
+        .says("among these ranks, rank ");
     let chosen = tool
         .run("analyze run --ranks 0,1")
         .exits(0)
-        .says("among the ranks here, rank ");
+        .says("among these ranks, rank ");
     assert!(!chosen.shown().contains("no trace of"), "{}", chosen.stdout);
     put(&tool, &RUN);
     let whole = tool
         .run("analyze run")
         .exits(0)
-        .says("\nrank 2 holds the others up most");
+        .says("\nrank 2 delays the others most");
     assert!(
-        !whole.shown().contains("no trace of") && !whole.shown().contains("who came late"),
+        !whole.shown().contains("no trace of") && !whole.shown().contains("late arrivals"),
         "{}",
         whole.stdout
     );
@@ -502,8 +501,7 @@ fn who_came_late_by_clocks_that_nothing_tells_is_said() {
         let trace = unpacked(&format!("tpdp4-2.15.0/{name}.gz"));
         tool.file(&format!("run/{name}"), without_host_name(&trace));
     }
-    let said = "note: nothing tells how the clock of rank 1, 2, 3 lies to that of rank 0: who \
-        came late is by their own clocks";
+    let said = "note: the clock offset of rank 1, 2, 3 to rank 0 is unknown: late arrivals use each rank's own clock";
     for command in ["ranks", "analyze"] {
         tool.run(&format!("{command} run")).exits(0).notes(said);
     }
@@ -520,14 +518,14 @@ pub fn without_host_name(trace: &[u8]) -> String {
 fn ranks_of_one_host_have_one_clock() {
     let tool = Tool::new();
     let ran = tool.run("ranks {pairs}/tpdp4-2.15.0").exits(0);
-    let ran = ran.says("all ranks are of one machine and have one clock");
+    let ran = ran.says("all ranks run on one machine and share its clock");
     assert!(!ran.stderr.contains("clock"), "{}", ran.stderr);
 }
 
 #[test]
 fn collectives_of_plain_gloo_are_counted_with_the_reason() {
     let tool = Tool::new();
-    let said = "8 collectives of Gloo without group and size";
+    let said = "8 Gloo collectives without group and size";
     let run = "{pairs}/ddp2_gloo-2.15.0";
     tool.run(&format!("ranks {run}")).exits(0).notes(said);
     tool.run(&format!("ranks {run} --strict")).exits(1);
@@ -535,7 +533,7 @@ fn collectives_of_plain_gloo_are_counted_with_the_reason() {
     tool.run(&page).exits(0).notes(said);
     tool.run(&format!("{page} --strict")).exits(1);
     let merge = format!("merge {run} --overwrite -o out");
-    let problem = "collectives of Gloo without group and size";
+    let problem = "Gloo collectives without group and size";
     tool.run(&merge).exits(0).says(problem);
     tool.run(&format!("{merge} --strict"))
         .exits(1)
@@ -544,7 +542,7 @@ fn collectives_of_plain_gloo_are_counted_with_the_reason() {
     tool.run(check)
         .exits(0)
         .says("warning")
-        .says("collectives of Gloo as computation");
+        .says("Gloo collectives as computation");
     tool.run(&format!("{check} --strict")).exits(1);
 }
 
@@ -679,10 +677,10 @@ fn two_files_of_one_rank_are_not_guessed_between() {
         .run("merge run -o out")
         .exits(1)
         .says("3 linked, 2 not joined, 0 failed")
-        .notes("2 device traces are of rank 1");
+        .notes("2 device traces claim rank 1");
     assert!(
         ran.stderr
-            .contains("is not joined with the others: its rank is not sure"),
+            .contains("is not joined with the others: its rank is uncertain"),
         "{}",
         ran.shown()
     );
@@ -818,11 +816,9 @@ fn a_rank_that_is_not_joined_does_not_become_one_of_the_run_by_itself() {
         let file = format!("out/run.3.not_joined.{ending}");
         tool.run(&format!("{merge} --ranks 3"))
             .exits(2)
-            .complains(&["exists already"]);
+            .complains(&["already exists"]);
         let said = format!(
-            "{file} was not joined with the ranks whose files stay, and none of those is merged \
-             with it now: merge all ranks, write to another folder, or take it in by \
-             --allow-mismatch"
+            "{file} was not joined with the ranks whose files stay, and this merge includes none of those ranks; merge all ranks, write to another folder, or include it with --allow-mismatch"
         );
         tool.run(&format!("{merge} --ranks 3 -f"))
             .exits(2)
@@ -871,7 +867,7 @@ fn a_rank_that_is_checked_without_the_others_is_told() {
     tool.run("check one")
         .exits(1)
         .says("one/run.*.et: faults, 1 rank alone")
-        .says("ET501: 3 ranks that take part in communication and have no file");
+        .says("ET501: 3 ranks that take part in communication but have no file");
     let alone = "out/run.0.et is checked alone, and it communicates: give its folder";
     tool.run("check out/run.0.et").exits(0).notes(alone);
     let together = tool.run("check out").exits(0);
@@ -898,14 +894,14 @@ fn ranks_of_other_runs_are_left_out() {
         }],
     );
     tool.run("merge run -o out").exits(1).notes(
-        "3 is not joined with the others: it was recorded 86399 s after the others: of another run",
+        "3 is not joined with the others: it was recorded 86399 s after the others, so it is from another run",
     );
     tool.run("ranks run")
         .exits(1)
         .notes("3 is left out: it was recorded 86399 s after");
     put(&tool, &[Drawn { world: 8, ..RUN[3] }]);
     tool.run("merge run -o world").exits(1).notes(
-        "3 is not joined with the others: it is of a run of 8 ranks, most others of one of 4",
+        "3 is not joined with the others: it is from a run of 8 ranks; most others are from a run of 4",
     );
     assert_eq!(
         groups(&tool, "world/comm_group.json"),
@@ -917,8 +913,7 @@ fn ranks_of_other_runs_are_left_out() {
         "{}",
         forced.stdout
     );
-    let said =
-        "rank 3: taken in by --allow-mismatch: it is of a run of 8 ranks, most others of one of 4";
+    let said = "rank 3: included by --allow-mismatch: it is from a run of 8 ranks; most others are from a run of 4";
     forced.notes(said);
     for command in ["ranks", "replay", "analyze"] {
         tool.run(&format!("{command} run --allow-mismatch"))
@@ -926,7 +921,7 @@ fn ranks_of_other_runs_are_left_out() {
             .notes(said);
         let left_out = tool.run(&format!("{command} run")).exits(1);
         assert!(
-            !left_out.shown().contains("taken in by"),
+            !left_out.shown().contains("included by"),
             "{}",
             left_out.stdout
         );
@@ -948,7 +943,7 @@ fn a_rank_of_another_program_is_told() {
     }
     tool.run("merge run -o out --for astra-sim --allow-mismatch")
         .exits(0)
-        .notes("nothing that rank 3 communicates fits the others");
+        .notes("no communication of rank 3 matches another rank");
     tool.run("check out").exits(0).says("4 ranks together");
 }
 
@@ -1001,14 +996,14 @@ fn a_rank_that_is_cut_keeps_what_it_has() {
     let whole = draw(RUN[2]);
     tool.file("run/kineto_trace_2.json", &whole[..whole.len() * 6 / 10]);
     let ran = tool.run("merge run -o out --for astra-sim").exits(0);
-    let cut = "the device trace of rank 2 is cut: what its missing part has is not counted, and may be of any time\n";
+    let cut = "the device trace of rank 2 is truncated: the missing part";
     tool.run("ranks run")
         .exits(0)
         .says(cut)
-        .notes("note: rank 2: damage: the file ends");
+        .notes("note: rank 2: damage: the file is truncated");
     // its first collectives would show little, and its missing ones would fix the others in place
     let left_out =
-        "rank 2 is left out: its device trace is cut and lacks collectives that others have";
+        "rank 2 is left out: its device trace is truncated and lacks collectives that others have";
     tool.run("findings run").exits(1).says(cut).notes(left_out);
     let without = tool.run("findings run --ranks 0,1,3 -q").exits(0).stdout;
     tool.run("findings run -q")
@@ -1016,10 +1011,9 @@ fn a_rank_that_is_cut_keeps_what_it_has() {
         .says(without.trim_end());
     tool.run("replay run")
         .exits(1)
-        .notes("rank 2 is left out: its device trace is cut and lacks collectives");
+        .notes("rank 2 is left out: its device trace is truncated and lacks collectives");
     tool.run("analyze run").exits(0).says(cut);
-    let said =
-        "note: what would be gained is told without rank 2: what is not recorded cannot change";
+    let said = "note: gains exclude rank 2: ";
     tool.run("analyze run").notes(said);
     tool.run("report run -o x.html").exits(0).notes(said);
     let json = tool.run("ranks run --json").exits(0).runs();
@@ -1034,7 +1028,7 @@ fn a_rank_that_is_cut_keeps_what_it_has() {
         tool.run("ranks run --csv")
             .exits(0)
             .stderr
-            .contains("note: rank 2: damage: the file ends")
+            .contains("note: rank 2: damage: the file is truncated")
     );
     tool.run("ranks run --strict")
         .exits(1)
@@ -1065,7 +1059,7 @@ fn a_rank_that_is_cut_before_its_time_base_is_called_cut() {
         .exits(0);
     let whole = unpacked("ddp2-2.4.1/kineto_trace_0.json.gz");
     tool.file("run/kineto_trace_0.json", &whole[..whole.len() * 8 / 10]);
-    let cause = "is left out: its file is cut before its time base";
+    let cause = "is left out: its file is truncated before its time base";
     for line in [
         "ranks run",
         "analyze run",
@@ -1074,15 +1068,15 @@ fn a_rank_that_is_cut_before_its_time_base_is_called_cut() {
     ] {
         tool.run(line).exits(1).notes(cause);
     }
-    let not_joined = "0 is not joined with the others: its file is cut before its time base";
-    let by_itself = "those of the others; it is written by itself: run.0.not_joined.et";
+    let not_joined = "0 is not joined with the others: its file is truncated before its time base";
+    let by_itself = "compared with other ranks; it is written by itself: run.0.not_joined.et";
     tool.run("merge run -o out")
         .exits(1)
         .notes(not_joined)
         .notes(by_itself);
     let timeline = tool.run("merge run -o view --format perfetto").exits(1);
     let timeline = timeline.notes(not_joined);
-    let timeline = timeline.notes("those of the others; nothing is written of it");
+    let timeline = timeline.notes("compared with other ranks; nothing is written of it");
     timeline
         .says("not joined and not written")
         .says("1 linked, 1 not joined, 0 failed");
@@ -1150,7 +1144,7 @@ fn only_a_rank_that_several_device_traces_claim_has_one_that_is_not_sure() {
     let missing = message("1");
     assert!(missing.contains("without a device trace"), "{missing}");
     let unsure = message("2");
-    assert!(unsure.contains("device trace is not sure"), "{unsure}");
+    assert!(unsure.contains("is unclear"), "{unsure}");
 }
 
 #[test]
@@ -1232,7 +1226,7 @@ fn a_device_that_waits_for_a_late_rank_does_not_work() {
         assert!((share - works as f64 / whole).abs() < 1e-12, "{own}");
     }
     let text = tool.run("ranks .").exits(0);
-    let text = text.says("device waits: does nothing but wait in collectives for later ranks");
+    let text = text.says("device waits: only waits in collectives for later ranks");
     let late = text.stdout.lines().find(|line| line.starts_with("  2  "));
     assert!(
         late.is_some_and(|line| line.ends_with(" 0.0 %")),
@@ -1262,5 +1256,5 @@ fn the_answer_of_some_ranks_says_that_it_is_of_them_alone() {
     }
     tool.run(&format!("ranks {} --ranks 1", run.display()))
         .exits(0)
-        .says("one rank has no other to wait for");
+        .says("only one rank; pass the folder");
 }

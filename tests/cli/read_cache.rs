@@ -180,12 +180,12 @@ fn the_note_says_how_many_and_how_old() {
     assert!(!first.stderr.contains("not parsed"), "{}", first.shown());
     // another command on the same traces, which needs more of the host trace
     let second = tool.run("replay {pairs}/ddp2-2.15.0 --cache kept").exits(0);
-    let note = "note: 2 trace files were not parsed again: kept has the parsed form, and the files \
-                are as they were then; the oldest parsed form is ";
+    let note = "note: 2 trace files were not parsed again: kept has the parsed form of the \
+                unchanged files; the oldest parsed form is ";
     assert!(second.stderr.contains(note), "{}", second.shown());
     let third = tool.run(command).exits(0);
-    let note = "note: 2 ranks were not linked again: kept has what this command made of the same \
-                files; the oldest result is ";
+    let note = "note: 2 ranks were not linked again: kept has the results for the same files; \
+                the oldest result is ";
     assert!(third.stderr.contains(note), "{}", third.shown());
     assert!(!third.stderr.contains("not parsed"), "{}", third.shown());
     let quiet = tool.run(&format!("{command} -q")).exits(0);
@@ -217,4 +217,34 @@ fn a_cache_that_cannot_be_written_is_a_note() {
     let ran = tool.run("ranks {pairs}/ddp2-2.15.0 --cache kept").exits(0);
     let note = "note: the cache could not be used: kept is a file; name a folder";
     assert!(ran.stderr.contains(note), "{}", ran.shown());
+}
+
+/// A result belongs to a rank's files: other ranks that come or are left out change nothing.
+#[test]
+fn results_stay_where_other_ranks_come_and_go() {
+    let tool = Tool::new();
+    let copy = |ranks: &str| {
+        let from = format!("{{pairs}}/tpdp4-2.15.0/*_[{ranks}].json.gz");
+        tool.shell(&format!("cp {from} run && touch -d 2026-01-01 run/*"))
+            .exits(0);
+    };
+    tool.shell("mkdir run").exits(0);
+    copy("12");
+    for (ranks, options, found) in [
+        ("12", "", None),
+        ("0123", "", Some("2 ranks")),
+        ("0123", "--ranks 0-2", Some("3 ranks")),
+        ("0123", "--json", Some("4 ranks")),
+    ] {
+        copy(ranks);
+        for command in ["ranks", "findings", "analyze", "replay"] {
+            let line = format!("{command} run {options}");
+            let cached = tool.run(&format!("{line} --cache kept")).exits(0);
+            assert!(cached.stdout == tool.run(&line).stdout, "{line}");
+            match found {
+                Some(found) => cached.notes(&format!("{found} were not linked again")),
+                None => cached,
+            };
+        }
+    }
 }

@@ -27,7 +27,7 @@ fn exit_code_and_streams_are_the_programs() {
     assert_eq!(ran.stdout, "out in --json\n");
     assert!(
         ran.stderr
-            .starts_with("err\netlink: note: nothing is recorded: the program started no Python"),
+            .starts_with("err\netlink: note: nothing was recorded: the program started no Python"),
         "{}",
         ran.stderr
     );
@@ -54,7 +54,7 @@ fn a_program_that_records_nothing_is_found_out() {
     let ran = tool
         .run(&format!("record {SCHEDULE} -o traces -- python3 plain.py"))
         .exits(1)
-        .complains(&["nothing is recorded", "did not import torch"]);
+        .complains(&["nothing was recorded", "did not import torch"]);
     assert_eq!(ran.stdout, "plain\n");
     tool.run(&format!(
         "record {SCHEDULE} -o traces --overwrite -- python3 -E plain.py"
@@ -93,7 +93,7 @@ fn what_cannot_be_run_is_named_and_leaves_nothing() {
         .complains(&["cannot start `no-such-program`", "spelled right"]);
     tool.run(&format!("record {SCHEDULE} -o file -- true"))
         .exits(2)
-        .complains(&["cannot make folder file"]);
+        .complains(&["cannot create folder file"]);
     tool.run("record --wait 1 --warmup 1 --active 0 -o other -- true")
         .exits(2)
         .complains(&["active is 0, needs to be at least 1"]);
@@ -114,17 +114,11 @@ fn what_cannot_be_run_is_named_and_leaves_nothing() {
             "validation:active=1",
             "there is no phase validation; the phases are train, validate, test, predict",
         ),
-        (
-            "train",
-            "the phase comes first, such as validate:wait=1,active=2",
-        ),
+        ("train", "such as validate:wait=1,active=2"),
         ("train:wait=1", "active is 0, needs to be at least 1"),
-        ("train:active", "active has no number, such as active=2"),
-        (
-            "train:active=two",
-            "active is two, which is no whole number",
-        ),
-        ("train:steps=2", "a schedule has no steps"),
+        ("train:active", "active has no number"),
+        ("train:active=two", "active is two, which is not a whole"),
+        ("train:steps=2", "no argument steps"),
     ] {
         let ran = tool
             .run(&format!("record --phase {phase} -o other -- true"))
@@ -211,12 +205,12 @@ fn a_program_that_ended_before_it_imported_torch_is_told_so() {
         (
             "fails.py",
             3,
-            "ended with exit code 3, and had not imported torch",
+            "ended with exit code 3 before it imported torch",
         ),
         (
             "dies.py",
             129,
-            "SIGHUP ended the program, which had not imported torch",
+            "SIGHUP ended the program before it imported torch",
         ),
         (
             "imports.py",
@@ -268,7 +262,7 @@ fn an_earlier_recording_is_replaced_only_by_force() {
     let line = format!("record {SCHEDULE} -o traces -- true");
     tool.run(&line)
         .exits(2)
-        .complains(&["kineto_trace_3.json is there already", "--overwrite"]);
+        .complains(&["kineto_trace_3.json already exists", "--overwrite"]);
     assert!(old.iter().all(|file| file.exists()));
     tool.run(&line.replace("-- true", "--overwrite -- no-such-program"))
         .exits(2)
@@ -321,7 +315,7 @@ fn what_a_killed_launcher_leaves_is_restored_or_cleaned() {
         assert!(tool.path("traces/.etlink/0.old").exists());
         tool.run(&format!("record {SCHEDULE} -o traces -- true"))
             .exits(2)
-            .complains(&["is there already"]);
+            .complains(&["already exists"]);
         let expected: &[&str] = if has_new {
             &["kineto_trace_0.json", "torch_et_0.json"]
         } else {
@@ -348,7 +342,7 @@ fn files_moved_aside_are_put_back_or_kept() {
     let line = format!("record {SCHEDULE} -o traces -- true");
     // the user has removed the folder of a cycle
     let tool = moved_aside();
-    tool.run(&line).exits(2).complains(&["is there already"]);
+    tool.run(&line).exits(2).complains(&["already exists"]);
     let expected = ["cycle_1", "kineto_trace_0.json", "torch_et_0.json"];
     assert_eq!(names(&tool, "traces"), expected);
     assert_eq!(names(&tool, "traces/cycle_1"), ["kineto_trace_0.json"]);
@@ -402,7 +396,9 @@ fn one_recording_at_a_time_and_the_lock_dies_with_its_process() {
     ]);
     first.kill().expect("kills");
     first.wait().expect("ends");
-    tool.run(&line).exits(1).complains(&["nothing is recorded"]);
+    tool.run(&line)
+        .exits(1)
+        .complains(&["nothing was recorded"]);
     drop(reads);
 }
 
@@ -427,7 +423,7 @@ fn tasks_of_one_job_share_a_folder_and_a_manifest() {
     let tasks: Vec<_> = shared["tasks"].as_array().expect("tasks").iter().collect();
     assert_eq!(tasks.len(), 2);
     let notes = shared["notes"].to_string();
-    assert!(notes.contains("task 0: nothing is recorded"), "{notes}");
+    assert!(notes.contains("task 0: nothing was recorded"), "{notes}");
     let again = task(1, "").exits(2);
     assert!(
         again.stderr.contains("task 1 of this job has recorded"),
@@ -437,7 +433,7 @@ fn tasks_of_one_job_share_a_folder_and_a_manifest() {
     // another job is another recording
     tool.run(&format!("record {SCHEDULE} -o traces -- true"))
         .exits(2)
-        .complains(&["etlink.json is there already"]);
+        .complains(&["etlink.json already exists"]);
 }
 
 #[cfg(unix)]
@@ -463,7 +459,7 @@ fn nodes_of_torchrun_share_a_folder_and_wait_for_each_other() {
             tool.shell(&format!("{one} & {other}; a=$?; wait $!; echo $a $?"))
         };
         let ran = run("", "first");
-        // nothing is recorded, since there is no Python
+        // nothing was recorded, since there is no Python
         assert_eq!(ran.stdout, "1 1\n", "{}", ran.stderr);
         let shared = manifest(&tool);
         assert_eq!(shared["job"], job);
@@ -664,7 +660,7 @@ fn traces_that_are_being_recorded_are_not_said_to_be_left() {
     let ran = tool.shell(&line);
     assert!(
         ran.stderr
-            .contains("traces is being recorded: this is what is there by now"),
+            .contains("traces is still being recorded: results cover the files so far"),
         "{}",
         ran.stderr
     );

@@ -156,7 +156,7 @@ fn each_call_over(program: &str, variable: &str, check: fn(&Files, &str)) {
         }
         let ran = tool.shell(&format!("{variable}={number} $ETLINK {LINE}"));
         let line = "record --wait 0 --warmup 0 --active 1 -o traces -- true";
-        tool.run(line).exits(2).complains(&["is there already"]);
+        tool.run(line).exits(2).complains(&["already exists"]);
         let what = format!("call {number}: {}", ran.stderr);
         check(&visible(&tool), &what);
         assert!(!tool.path("traces/.etlink").exists(), "{what}");

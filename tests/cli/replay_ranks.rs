@@ -23,7 +23,7 @@ fn a_run_without_ranks_does_not_keep_the_others_from_being_replayed() {
     assert_eq!(only(&json)["input"], "two/b");
     tool.run("replay two --ranks 9")
         .exits(2)
-        .complains(&["no trace of the ranks that --ranks names"]);
+        .complains(&["no traces for the ranks requested with --ranks"]);
 
     put_devices(&tool, "odd/a", "ddp2-2.15.0", 2);
     tool.file("odd/b/kineto_trace_0.json", "{\"traceEvents\": 3, garbage");
@@ -55,7 +55,7 @@ fn a_rule_that_only_some_runs_know_is_a_note_of_the_others() {
         let json = ran.runs();
         let notes = json[0]["notes"].to_string();
         assert!(notes.contains(what), "{notes}");
-        assert!(notes.contains("there is no rank 3"), "{notes}");
+        assert!(notes.contains("no rank 3"), "{notes}");
         assert_eq!(json[0]["explanation"], Value::Null);
         let notes = json[1]["notes"].to_string();
         assert!(!notes.contains(what), "{notes}");
@@ -64,7 +64,7 @@ fn a_rule_that_only_some_runs_know_is_a_note_of_the_others() {
     for rule in ["--explain gloo:all_reduc", "--scale gloo:all_reduc=2"] {
         tool.run(&format!("replay two {rule}"))
             .exits(2)
-            .complains(&["gloo:all_reduc", "similar names are gloo:"]);
+            .complains(&["gloo:all_reduc", "similar names: gloo:"]);
     }
 }
 
@@ -239,8 +239,8 @@ fn the_critical_path_goes_from_rank_to_rank_by_a_collective() {
     let ran = tool
         .run("replay {pairs}/pipeline4-2.15.0 --critical-path")
         .exits(0);
-    ran.says("rank 2 came last to message 1 from rank 2 to rank 3")
-        .says("24  joined, and messages")
+    ran.says("rank 2 arrived last at message 1 from rank 2 to rank 3")
+        .says("24  joined, including messages")
         .says("  rank 3  ");
 }
 
@@ -270,7 +270,7 @@ fn a_slower_rank_makes_the_others_wait_in_its_collectives() {
             .exits(2)
             .complains(&[
                 "--scale rank=7/*=3: changes nothing",
-                "there is no rank 7; ranks are 0, 1",
+                "no rank 7; ranks: 0, 1",
             ]);
         let free = tool
             .shell(&format!(
@@ -443,7 +443,7 @@ fn a_validation_says_what_is_odd_in_either_run() {
         }
     }
     let said = tool.run("replay --validate before after").exits(0);
-    said.notes("note: before: rank 1: the file ends before its list does")
+    said.notes("note: before: rank 1: the file is truncated")
         .notes("note: after: no trace of rank 1");
     let json = tool
         .run("replay --validate before after --json")
@@ -472,7 +472,7 @@ fn two_programs_predict_nothing_of_each_other() {
         other.op(main, "other::op", 0, 50_000);
         tool.file(&format!("other/kineto_trace_{rank}.json"), other.kineto());
     }
-    let why = "have no node in common, so they are of different programs: give two runs";
+    let why = "have no node in common";
     tool.run("replay --validate one other")
         .exits(2)
         .complains(&["one and other", why]);
@@ -594,9 +594,9 @@ fn the_step_is_of_those_that_all_ranks_have() {
     let step = |folder: &str| tool.run(&format!("replay {folder}")).exits(0);
     // rank 0 has two more steps
     step("one")
-        .says("600.000 us  the only step that all ranks have, until its device work has ended");
-    step("two").says("median of 2 steps that all ranks have, from end to end of rank ");
-    step("all").says("median of 3 steps, from end to end of rank ");
+        .says("600.000 us  the only step common to all ranks, to the end of its device work");
+    step("two").says("median of 2 steps common to all ranks, end to end on rank ");
+    step("all").says("median of 3 steps, end to end on rank ");
     let json = tool.run("replay one --json").exits(0).runs();
     assert_eq!(json[0]["steps"].as_array().map(Vec::len), Some(4));
 }
@@ -625,7 +625,7 @@ fn an_explained_transfer_says_who_came_last_and_that_its_start_is_inferred() {
     tool.run(&wanted(0))
         .exits(0)
         .says("inferred start")
-        .says("rank 1 came last");
+        .says("rank 1 arrived last");
     // its own kernel began when it arrived, which is measured
     let told = tool.run(&format!("{} --json", wanted(1))).exits(0).runs();
     let told = &only(&told)["explanation"];
@@ -692,7 +692,7 @@ fn ranks_that_are_not_there_or_broken_are_named_and_the_rest_runs() {
     tool.file("run/kineto_trace_2.json", "no trace");
     let ran = tool.run("replay run").exits(1);
     ran.notes("kineto_trace_2.json")
-        .says("2  joined, and messages");
+        .says("2  joined, including messages");
     tool.run("replay run -o x.trace.json")
         .exits(2)
         .complains(&["-o", "--host"]);
@@ -714,7 +714,7 @@ fn a_quicker_network_changes_what_bytes_take() {
     // Its transfers have three sizes.
     asked("fsdp2-2.15.0")
         .notes("bandwidth=default_pg:2: all_gather of group \"0\" takes ")
-        .notes("GB/s, by 3 sizes: what else it takes stays as measured");
+        .notes("GB/s, fitted to 3 sizes");
     asked("ddp2-2.15.0").notes("all_reduce of group \"0\" has too few sizes");
     asked("tpdp4-2.15.0").notes("barrier of group \"0\" has no bytes");
 }
@@ -725,5 +725,5 @@ fn more_ranks_change_no_messages() {
     let tool = Tool::new();
     tool.run("replay {pairs}/pipeline4-2.15.0 --what-if ranks=8")
         .exits(2)
-        .complains(&["no collective is known to be of all 4 ranks"]);
+        .complains(&["no collective is known to include all 4 ranks"]);
 }

@@ -47,7 +47,7 @@ fn one_trace_or_a_folder_becomes_one_page() {
     assert!(
         page.contains(
             "4 ranks on the CPU: the traces have no device rows; a step takes 28.26 ms (median of \
-                2 steps, from the last rank's begin to the last rank's end)"
+                2 steps, from the last rank's start to the last rank's end)"
         ),
         "without script, the sentence is there"
     );
@@ -123,7 +123,7 @@ fn nothing_is_replaced_or_mixed_by_accident() {
         .exits(2)
         .complains(&["page.json", "use .html"]);
     tool.run("report {pairs} -o all.html").exits(2).complains(&[
-        " runs, each in its folder",
+        " runs, each in its own folder",
         "give one of them",
         "conv-2.1.2",
     ]);
@@ -132,7 +132,7 @@ fn nothing_is_replaced_or_mixed_by_accident() {
         .complains(&["no-such-file"]);
     tool.run("report . --host a.json -o x.html")
         .exits(2)
-        .complains(&["--host, --metrics and --rank are for one trace"]);
+        .complains(&["--host, --metrics and --rank apply to a single trace"]);
     tool.file("broken/kineto_trace_0.json", steps().kineto());
     tool.file("broken/kineto_trace_1.json", "{\"traceEvents\": 7}");
     tool.run("report broken -o broken.html")
@@ -158,8 +158,8 @@ fn traces_of_another_run_are_left_out() {
     assert_eq!(json["ranks"], 1);
     assert_eq!(
         json["notes"][0],
-        "rank 1 is left out: it is of a run of 64 ranks, most others of one of 2 \
-            (--allow-mismatch takes it in)"
+        "rank 1 is left out: it is from a run of 64 ranks; most others are from a run of 2 \
+            (use --allow-mismatch to include it)"
     );
     let forced = tool
         .run("report run -o page.html --json --overwrite --allow-mismatch")
@@ -168,7 +168,7 @@ fn traces_of_another_run_are_left_out() {
     assert_eq!(forced["ranks"], 2);
     assert_eq!(
         forced["notes"][0],
-        "rank 1: taken in by --allow-mismatch: it is of a run of 64 ranks, most others of one of 2"
+        "rank 1: included by --allow-mismatch: it is from a run of 64 ranks; most others are from a run of 2"
     );
 }
 
@@ -184,10 +184,10 @@ fn damage_is_said() {
     tool.file("cut.json", &whole[..rows]);
     tool.run("report cut.json -o one.html")
         .exits(0)
-        .notes("note: damage: the file ends before its list does");
+        .notes("note: damage: the file is truncated");
     let page = String::from_utf8(tool.read("one.html")).expect("text");
     assert!(page.contains(
-        "One rank on Drawn Device: what could be read of damaged traces has no device rows; "
+        "One rank on Drawn Device: the readable part of the damaged traces has no device rows; "
     ));
     tool.file("run/kineto_trace_0.json", &whole);
     tool.file("run/kineto_trace_1.json", &whole[..rows]);
@@ -216,7 +216,7 @@ fn a_step_of_ranks_is_from_the_last_begin_to_the_last_end() {
     }
     tool.run("report run -o run.html").exits(0);
     let page = String::from_utf8(tool.read("run.html")).expect("text");
-    let sentence = "a step takes 300.0 µs (median of 3 steps, from the last rank's begin to the \
+    let sentence = "a step takes 300.0 µs (median of 3 steps, from the last rank's start to the \
                     last rank's end)";
     assert!(page.contains(sentence));
 }
@@ -246,8 +246,8 @@ fn written_graphs_say_what_they_tell() {
         (&json["ranks"], &json["timelines"], &json["step"]),
         (&2.into(), &2.into(), &serde_json::Value::Null)
     );
-    let said = "of a written graph host times are those of slices: nothing is reported on steps, \
-        linking, sizes of copies, grids, allocations, barriers and when Gloo began";
+    let said = "host times of a written graph are times of slices; not reported: steps, linking, copy \
+        sizes, grids, allocations, barriers and start times of Gloo";
     assert_eq!(json["notes"][0], said);
     tool.run("report sim/traces.1.et -o one.html")
         .exits(0)
@@ -257,13 +257,13 @@ fn written_graphs_say_what_they_tell() {
         .exits(0);
     tool.run("report tree.json -o whole.html")
         .exits(0)
-        .lacks("nothing is reported on");
+        .lacks("not reported");
     let tree = String::from_utf8_lossy(&tool.read("tree.json")).into_owned();
     // as written by other programs
     tool.file("tree.json", tree.replace("\"recording\":", "\"other\":"));
     tool.run("report tree.json -o tree.html")
         .exits(0)
-        .notes("nothing is reported on critical path")
+        .notes("not reported: critical path")
         .says("drawn: step ProfilerStep#6 and 2 others of 1 rank, ");
     let sim = tool.read("sim/traces.0.et");
     tool.run_with("report - -o -", &sim).exits(0);

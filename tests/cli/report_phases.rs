@@ -348,15 +348,15 @@ fn what_has_no_phases_is_refused() {
         ),
         (
             format!("analyze run --parquet tables {phase}"),
-            "--parquet have no phases",
+            "--compat or --parquet",
         ),
         (
             format!("analyze run --compat hta {phase}"),
-            "have no phases",
+            "--compat or --parquet",
         ),
         (
             format!("report run run -o page.html {phase}"),
-            "have no phases",
+            "a second run",
         ),
     ] {
         tool.run(&line).exits(2).notes(message);

@@ -64,7 +64,7 @@ fn a_host_trace_beside_it_has_no_ops_to_be_matched_with() {
         .exits(2)
         .complains(&[
             "different programs",
-            "rocprofv3 does not record ops of PyTorch",
+            "rocprofv3 does not record PyTorch ops",
         ]);
 }
 
@@ -85,7 +85,7 @@ fn what_is_cut_or_of_several_processes_is_said() {
     tool.file("both.json", both);
     tool.run("link --device both.json -o one.et")
         .exits(2)
-        .complains(&["both.json", "2 processes", "the file of each process"]);
+        .complains(&["both.json", "2 processes", "one file per process"]);
     tool.file("none.json", "{\"rocprofiler-sdk-tool\": [");
     tool.run("inspect none.json")
         .exits(2)
@@ -154,7 +154,7 @@ fn each_process_of_a_merged_rocpd_database_is_a_rank() {
         .says("4 launched");
     tool.run("merge run -o out")
         .exits(0)
-        .notes("2 processes with work on devices, each a rank by the environment")
+        .notes("2 processes with device work, each taken as a rank, by the environment")
         .says("2 linked, 0 failed");
     draw_database(&tool, "unsaid/all_results.db", &[None, None]);
     tool.run("merge unsaid -o two")
@@ -169,12 +169,12 @@ fn ranks_that_the_environment_tells_in_part_or_twice_are_distinct() {
     draw_database(&tool, "same/all_results.db", &[Some(3), Some(3)]);
     tool.run("merge same -o one --allow-mismatch")
         .exits(0)
-        .notes("the order of its tables (the environment of the recorded program tells one rank")
+        .notes("the order of its tables (the environment of the recorded program has one rank")
         .says("2 linked, 0 failed");
     draw_database(&tool, "part/all_results.db", &[Some(0), None, Some(2)]);
     tool.run("merge part -o two --allow-mismatch")
         .exits(0)
-        .notes("where that tells one, and else by the order of its tables")
+        .notes("if it has a rank, else by the order of its tables")
         .says("3 linked, 0 failed");
     let graphs = |folder: &str| {
         let written = tool.files(folder);
@@ -193,8 +193,8 @@ fn a_view_of_what_is_no_kineto_trace_is_not_blamed_on_another_version() {
         .exits(0);
     tool.run("analyze view.pftrace").exits(2).complains(&[
         "view.pftrace",
-        "a recording that is no Kineto trace",
-        "give the trace that it was made from",
+        "a recording other than a Kineto trace",
+        "give the trace it was made from",
     ]);
 }
 

@@ -50,15 +50,16 @@ fn commands_that_want_traces_say_what_takes_graphs() {
     two_runs(&tool, "chakra");
     for line in ["ranks demo", "merge demo -o out", "top demo"] {
         tool.run(line).exits(2).complains(&[
-            "demo: no host or device traces in it",
+            "demo has no host or device traces",
             "graphs that etlink wrote",
-            "the folder of those traces",
+            "the folder of the traces",
         ]);
     }
     std::fs::create_dir(tool.path("empty")).expect("makes folder");
-    tool.run("ranks empty")
-        .exits(2)
-        .complains(&["empty: no host or device traces in it", "names such as"]);
+    tool.run("ranks empty").exits(2).complains(&[
+        "empty: the folder has no host or device traces",
+        "names such as",
+    ]);
 }
 
 #[test]
@@ -133,16 +134,16 @@ fn each_command_says_once_who_is_not_taken_and_ends_with_the_same_code() {
             "no trace of rank",
             "kineto_trace_3",
         ];
-        parts.iter().any(|part| line.contains(part)) && !line.contains("say another rank")
+        parts.iter().any(|part| line.contains(part)) && !line.contains("report a different rank")
     };
     for (foreign, options, said, code) in [
         (None, "", absent.0, 0),
         (None, "--ranks 0-3", absent.1, 0),
-        (Some("fsdp2-2.15.0"), "", "it is of a run of 2 ranks", 1),
+        (Some("fsdp2-2.15.0"), "", "it is from a run of 2 ranks", 1),
         (
             Some("fsdp2-2.15.0"),
             "--ranks 0-3",
-            "it is of a run of 2 ranks",
+            "it is from a run of 2 ranks",
             1,
         ),
         (Some("damaged"), "", "kineto_trace_3", 1),

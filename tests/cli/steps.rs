@@ -216,7 +216,7 @@ fn steps_by_a_pattern() {
         .exits(0)
         .notes("no annotation or op matches --steps-by nothing: there are no steps");
     for (line, reason) in [
-        ("--steps-by (", "no regular expression: unclosed group"),
+        ("--steps-by (", "regular expression: unclosed group"),
         ("--steps-by a --compat hta", "cannot be used with"),
     ] {
         let refused = tool.run(&format!("analyze run {line}")).exits(2);
@@ -252,8 +252,8 @@ fn ranges_of_two_threads_that_overlap_are_steps_of_one_and_the_others_are_named(
     tool.file("loop.json", two_threads("forward").kineto());
     let run = tool.run("analyze loop.json --steps-by ^forward$ --csv --table steps");
     let run = run.exits(0).notes(
-        "ranges that match --steps-by ^forward$ of 2 threads overlap: the 3 of thread 1000 are the \
-         steps, the 2 of other threads are none",
+        "ranges that match --steps-by ^forward$ on 2 threads overlap: the 3 on thread 1000 are used \
+         as steps, and the 2 on other threads are not",
     );
     let rows = run.stdout.lines().filter(|line| line.contains("forward"));
     assert_eq!(rows.count(), 3, "{}", run.stdout);
@@ -261,7 +261,7 @@ fn ranges_of_two_threads_that_overlap_are_steps_of_one_and_the_others_are_named(
     tool.file("engine.json", two_threads("run_batch").kineto());
     tool.run("analyze engine.json --csv --table steps")
         .exits(0)
-        .notes("iterations of the inference engine of 2 threads overlap: the 3 of thread 1000");
+        .notes("inference engine iterations on 2 threads overlap: the 3 on thread 1000");
 }
 
 /// Generates set-up, then 21 optimizer steps, one every 10 ms: 20 whole steps. It is unknown if the
@@ -310,7 +310,7 @@ fn all_commands_count_the_same_whole_steps() {
     assert!(lengths.into_iter().all(|length| length == Some(STEP)));
     tool.run("analyze run")
         .exits(0)
-        .says("from the last rank's begin to the last rank's end 10.000 ms");
+        .says("to the last rank's end 10.000 ms");
 
     let replayed = tool.run("replay run --json").exits(0).runs();
     let steps = replayed[0]["steps"].as_array().expect("steps");

@@ -118,7 +118,7 @@ fn a_folder_gives_a_table_per_rank_and_ranks_can_be_chosen() {
     );
     tool.run("top {pairs}/../averages/ddp2_gloo-2.15.0 --ranks 7")
         .exits(2)
-        .complains(&["no trace of the ranks that --ranks names"]);
+        .complains(&["no traces for the ranks requested with --ranks"]);
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn what_has_no_times_is_refused() {
     }
     tool.run("top empty")
         .exits(2)
-        .complains(&["no host or device traces in it"]);
+        .complains(&["the folder has no host or device traces"]);
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn a_tree_of_modules_and_ops() {
     assert!(names[2].ends_with("2      nn.Module: Linear"), "{tree}");
     assert!(names[3].ends_with("2        aten::mm"), "{tree}");
     assert!(
-        tree.contains("1 node deeper, or with less than 1 %"),
+        tree.contains("1 node hidden: deeper, or below 1 %"),
         "{tree}"
     );
     let shallow = tool.run("top trace.json --tree --depth 1").exits(0).stdout;

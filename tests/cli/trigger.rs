@@ -21,7 +21,7 @@ fn what_is_no_job_is_named() {
     }
     for (options, words) in [
         ("--steps 2 --for 3", "cannot be used with"),
-        ("--for 0", "a time in seconds is a number over 0"),
+        ("--for 0", "a time in seconds is a number above 0"),
     ] {
         let ran = tool.run(&format!("trigger plain {options}")).exits(2);
         assert!(ran.stderr.contains(words), "{}", ran.stderr);
@@ -144,10 +144,7 @@ fn options_that_do_not_go_together() {
             "--armed --every 3",
             "--every is 3, needs to be more than the 2 steps",
         ),
-        (
-            "--armed --when step_time",
-            "knows `step_time > 1.5 x median`",
-        ),
+        ("--armed --when step_time", "use `step_time > 1.5 x median`"),
     ] {
         let ran = tool
             .run(&format!("record {options} -o traces -- true"))

@@ -44,7 +44,7 @@ fn packed_ranks_are_compared_as_plain_ones() {
         tool.run(&format!("check {folder}"))
             .exits(1)
             .says("2 ranks together")
-            .says("wait for ever");
+            .says("wait forever");
     }
 }
 
@@ -66,7 +66,7 @@ fn a_file_cut_between_two_nodes_is_damage_everywhere() {
     let tool = written_ranks();
     let cut = without_last_nodes(&tool.read("out/ddp2-2.15.0.0.et"));
     tool.file("cut/run.0.et", &cut);
-    let stated = "fewer or more than the file states";
+    let stated = "more or fewer than the file states";
     tool.run("check cut/run.0.et").exits(1).says(stated);
     for command in ["analyze", "replay"] {
         tool.run(&format!("{command} cut/run.0.et"))
@@ -161,13 +161,13 @@ fn a_rank_that_is_cut_before_its_first_node_is_called_cut() {
     tool.run("analyze out")
         .exits(1)
         .notes("rank 1 is left out")
-        .notes("the file is cut");
+        .notes("the file is truncated");
     tool.run("report out -o page.html")
         .exits(1)
         .notes("rank 1 is left out")
-        .notes("the file is cut");
+        .notes("the file is truncated");
     tool.run("replay out")
         .exits(1)
         .notes("left out")
-        .notes("the file is cut");
+        .notes("the file is truncated");
 }

@@ -69,7 +69,7 @@ fn notes_say_what_helps_with_jax() {
     .exits(2)
     .complains(&[
         "different programs",
-        "XLA's profiler does not record ops of PyTorch",
+        "XLA's profiler does not record PyTorch ops",
     ]);
 }
 

@@ -88,7 +88,7 @@ fn commands_count_what_they_keep_of_each_rank() {
     for error in errors {
         let error = error.expect("refused").to_string();
         for said in [
-            "what is kept of all 160 ranks takes about ",
+            "the results of all 160 ranks need about ",
             "--memory allows 18.2 MB",
         ] {
             assert!(error.contains(said), "{error}");

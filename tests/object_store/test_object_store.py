@@ -202,16 +202,16 @@ def test_results_of_all_kinds_go_to_a_store(etlink, store, tmp_path):
 @pytest.mark.parametrize(
     ("url", "changed", "said"),
     [
-        ("s3://nobody/x", {}, "cannot read folder s3://nobody/x: there is no such bucket"),
-        ("s3://bucket/none", {}, "s3://bucket/none: there is no such object, and no folder"),
+        ("s3://nobody/x", {}, "cannot read folder s3://nobody/x: the bucket does not exist"),
+        ("s3://bucket/none", {}, "s3://bucket/none: no object or folder has this name"),
         (
             "s3://bucket/small",
             {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""},
-            "no credentials are found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+            "no credentials found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
         ),
-        ("s3:///x", {}, "it names no bucket: write s3://BUCKET/KEY"),
-        ("hdfs://host/x", {}, "URLs of hdfs:// are not known: give one of s3://"),
-        ("http://example.org/x", {}, "http:// is not encrypted: use https://"),
+        ("s3:///x", {}, "the URL has no bucket; give s3://BUCKET/KEY"),
+        ("hdfs://host/x", {}, "URLs of hdfs:// are not supported; give s3://"),
+        ("http://example.org/x", {}, "http:// is not encrypted; use https://"),
     ],
 )
 def test_errors_name_the_url_and_a_remedy(etlink, store, tmp_path, url, changed, said):
@@ -230,7 +230,7 @@ def test_a_profile_has_the_credentials(etlink, store, tmp_path):
     settings["AWS_SHARED_CREDENTIALS_FILE"] = str(tmp_path / "profiles")
     etlink("ranks", f"s3://{BUCKET}/small", settings={**settings, "AWS_PROFILE": "work"})
     said = etlink("ranks", f"s3://{BUCKET}/small", code=2, settings={**settings, "AWS_PROFILE": "no"})
-    assert "the profile of AWS_PROFILE has no aws_access_key_id" in said
+    assert "the profile in AWS_PROFILE has no aws_access_key_id" in said
 
 
 def test_a_recording_is_not_made_in_a_store(etlink):
@@ -263,7 +263,7 @@ def test_a_file_of_a_web_server_is_read(etlink):
         path, password = WebHandler.asked[-1]
         assert path == f"/{name}?sig={SECRET}" and password.startswith("Basic ")
         missing = etlink("inspect", f"http://{host}/no.json?sig={SECRET}", code=2)
-        assert f"http://{host}/no.json: the server has no such file" in missing
+        assert f"http://{host}/no.json: the server does not have this file" in missing
         written = etlink("link", "--device", SMALL / name, "-o", f"http://{host}/x.et", code=2)
-        assert "a web server is read, not written" in written
+        assert "etlink cannot write to a web server" in written
         server.shutdown()

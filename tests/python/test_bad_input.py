@@ -59,7 +59,7 @@ def test_a_folder_of_runs_says_which_to_give() -> None:
 
 def test_errors_name_arguments_not_options(tmp_path: Path) -> None:
     [trace] = (PAIRS / "mlp-2.15.0").glob("kineto*")
-    with pytest.raises(etlink.Error, match="ranks= chooses traces of a folder"):
+    with pytest.raises(etlink.Error, match="ranks= selects traces in a folder"):
         etlink.open(trace, ranks=0)
     with pytest.raises(etlink.Error) as raised:
         etlink.open(DDP, memory=1000).table("kernels")

@@ -21,7 +21,7 @@ def test_a_remedy_is_no_part_of_a_problem(tmp_path: Path) -> None:
     with pytest.raises(etlink.Error) as raised:
         etlink.open(trace, ranks=0)
     # it has a semicolon, and nothing behind it helps
-    assert str(raised.value) == f"ranks= chooses traces of a folder; {trace} is a file"
+    assert str(raised.value) == f"ranks= selects traces in a folder, but {trace} is a file"
     assert raised.value.remedy is None
     assert raised.value.file == str(trace)
 
@@ -55,7 +55,7 @@ def test_remedies_of_readers_and_questions(tmp_path: Path) -> None:
     [trace] = (PAIRS / "mlp-2.15.0").glob("kineto*")
     with pytest.raises(etlink.Error) as raised:
         etlink.open(trace).replay(what_if="straggler=0")
-    assert raised.value.remedy == "give their folder"
+    assert raised.value.remedy == "pass the folder of all ranks"
 
 
 def test_notes_name_no_options(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_two_runs_are_compared_as_by_the_command() -> None:
     assert len(diff.table("changes")) == len(said["changes"]) > 0
     assert diff.sentences[0] in repr(diff)
     assert "<li>" in diff._repr_html_()
-    with pytest.raises(etlink.Error, match="tables of two runs are changes"):
+    with pytest.raises(etlink.Error, match="tables of two runs.* changes"):
         diff.table("kernels")
     with pytest.raises(TypeError):
         etlink.open(MLP).diff("mlp")  # type: ignore[arg-type]
@@ -73,7 +73,7 @@ def test_the_page_is_that_of_the_command(tmp_path: Path) -> None:
     report.save(saved)
     assert saved.read_bytes() == written.read_bytes()
     assert report._repr_html_().startswith("<iframe srcdoc=")
-    with pytest.raises(etlink.Error, match="there already") as raised:
+    with pytest.raises(etlink.Error, match="already exists") as raised:
         report.save(saved)
     assert raised.value.remedy is not None
     report.save(saved, overwrite=True)

@@ -66,5 +66,5 @@ def test_an_object_store_needs_no_fsspec(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setitem(sys.modules, "fsspec", None)
-    with pytest.raises(etlink.Error, match="s3://bucket/run.*no credentials are found"):
+    with pytest.raises(etlink.Error, match="s3://bucket/run.*no credentials found"):
         etlink.open("s3://bucket/run")

@@ -119,7 +119,7 @@ def test_findings_and_replays_are_those_of_one_process() -> None:
         replayed = etlink.ray.replay(TRACES, **arguments, ranks=some, memory="1G", shards=3)
         assert replayed.data == expected.data
         assert rows(replayed.critical_path) == rows(expected.critical_path)
-    with pytest.raises(etlink.Error, match="no communication is of group \"x\""):
+    with pytest.raises(etlink.Error, match="no communication in group \"x\""):
         etlink.ray.replay(TRACES, what_if="bandwidth=x:2", ranks=some, memory="1G", shards=3)
 
 
@@ -155,7 +155,7 @@ def test_bad_arguments_are_errors_before_any_task(tmp_path) -> None:
         for arguments, message in [
             ({"shards": 0}, "0 shards are no shards"),
             ({"memory": "900T"}, "no machine of the cluster has 900000000000000 bytes"),
-            ({"ranks": [99]}, "there is no trace of the ranks"),
+            ({"ranks": [99]}, "no traces for the ranks"),
         ]:
             with pytest.raises(etlink.Error, match=message):
                 report(TRACES, **arguments)

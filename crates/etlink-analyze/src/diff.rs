@@ -324,9 +324,9 @@ impl RunSide {
         }
         let lacking = common_steps::lacking_texts(&self.incomplete_steps).join("; ");
         Some(match self.common_steps {
-            0 => format!("step times are not compared, as no step is on all ranks: {lacking}"),
-            1 => format!("step times are of the only step that all ranks have: {lacking}"),
-            steps => format!("step times are of the {steps} steps that all ranks have: {lacking}"),
+            0 => format!("step times are not compared, because no step is on all ranks: {lacking}"),
+            1 => format!("step times use the only step on all ranks: {lacking}"),
+            steps => format!("step times use the {steps} steps on all ranks: {lacking}"),
         })
     }
 }

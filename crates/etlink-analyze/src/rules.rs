@@ -66,7 +66,7 @@ impl RowClass {
 pub enum RulesError {
     /// The line does not have three words.
     #[error(
-        "line {line}: a rule is a class, a label and a regular expression, \
+        "line {line}: expected a class, a label and a regular expression, \
          such as `communication mylib ^my_all_reduce`"
     )]
     NotARule {
@@ -75,8 +75,8 @@ pub enum RulesError {
     },
     /// The class does not exist.
     #[error(
-        "line {line}: there is no class {class:?}; \
-         classes are computation, communication, memory and other"
+        "line {line}: unknown class {class:?}; \
+         classes: computation, communication, memory, other"
     )]
     NoClass {
         /// Line number, from 1.
@@ -510,8 +510,8 @@ mod tests {
     #[test]
     fn a_wrong_rule_is_named() {
         let error = |text| KernelRules::with(text).expect_err("refused").to_string();
-        assert!(error("\ncomputation gemm").starts_with("line 2: a rule is a class"));
-        assert!(error("compute gemm x").contains("there is no class \"compute\""));
+        assert!(error("\ncomputation gemm").starts_with("line 2: expected a class"));
+        assert!(error("compute gemm x").contains("unknown class \"compute\""));
         assert!(
             error("computation gemm (").starts_with("line 1: \"(\": "),
             "{}",

@@ -56,9 +56,9 @@ impl StepExclusion {
     /// Phrase to follow the name of the step in a sentence.
     pub fn phrase(self) -> &'static str {
         match self {
-            StepExclusion::NoDeviceRows => "launched nothing on a device",
-            StepExclusion::Stub => "is the cut rest of a step",
-            StepExclusion::LostRows => "has lost its device rows",
+            StepExclusion::NoDeviceRows => "launched no device work",
+            StepExclusion::Stub => "is truncated",
+            StepExclusion::LostRows => "lost its device rows",
         }
     }
 }

@@ -54,29 +54,29 @@ findings! {
     /// The file has no node messages.
     NoNodes "ET003" = Error, "the file has no nodes: simulators need one per rank";
     /// The first message is a node.
-    NoMetadata "ET004" = Error, "the first message is a node, not metadata: readers swallow it in silence";
+    NoMetadata "ET004" = Error, "the first message is a node, not metadata: readers silently skip the node";
     /// The bytes end inside a message or list.
-    Truncated "ET005" = Error, "the file is cut: readers take what is whole in silence";
+    Truncated "ET005" = Error, "the file is truncated: readers silently use the complete part";
     /// The number of nodes differs from the number that the first message states.
     NodeCountDiffers "ET006" = Error,
-        "nodes fewer or more than the file states it has: it is cut, or two files are in one";
+        "nodes more or fewer than the file states: it is truncated, or two files were joined into one";
     /// Some bytes are not a message.
     Undecodable "ET007" = Error, "entries that cannot be decoded";
     /// A string is not UTF-8.
     InvalidUtf8 "ET008" = Error,
-        "nodes with a string that is not UTF-8: C++ readers drop such nodes in silence";
+        "nodes with a string that is not UTF-8: C++ readers silently drop these nodes";
     /// Two nodes have the same id.
-    DuplicateId "ET101" = Error, "nodes whose id another node has";
+    DuplicateId "ET101" = Error, "nodes with an id that another node has";
     /// A dep refers to a missing node.
-    DanglingDep "ET102" = Error, "dependencies on nodes that are not in the file: ASTRA-sim aborts at load";
+    DanglingDep "ET102" = Error, "dependencies on nodes that are missing from the file: ASTRA-sim aborts at load";
     /// A parent is missing.
-    MissingParent "ET103" = Error, "nodes whose parent is not in the file";
+    MissingParent "ET103" = Error, "nodes whose parent is missing from the file";
     /// A node waits for itself.
-    SelfDep "ET104" = Error, "nodes that wait for themselves: they never run";
+    SelfDep "ET104" = Error, "nodes that wait for themselves and never run";
     /// Nodes wait for each other.
-    Cycle "ET105" = Error, "nodes on a cycle: they never run, and ASTRA-sim says nothing";
+    Cycle "ET105" = Error, "nodes on a cycle: they never run, and ASTRA-sim does not report it";
     /// The file contains a METADATA_NODE.
-    MetadataNode "ET201" = Error, "metadata nodes: ASTRA-sim aborts on them";
+    MetadataNode "ET201" = Error, "metadata nodes, on which ASTRA-sim aborts";
     /// A node has the type INVALID_NODE, or a type unknown to the schema.
     InvalidNode "ET202" = Error, "nodes without a valid type: their children never run";
     /// `comm_type` is missing.
@@ -90,60 +90,60 @@ findings! {
     /// An all-gather is too small to be split into the pieces that configurations require.
     SmallAllGather "ET305" = Error, "all-gathers of fewer than 4 bytes: ASTRA-sim never ends";
     /// A send or receive does not state its peer.
-    NoPeer "ET306" = Error, "sends or receives without the other rank";
+    NoPeer "ET306" = Error, "sends or receives without a peer rank";
     /// A communication node has `is_cpu_op`.
     CommOnCpu "ET307" = Error, "communication nodes with is_cpu_op true: ASTRA-sim throws";
     /// An attribute is a string or float instead of an integer, or the reverse.
     WrongAttrType "ET203" = Error, "attributes of the wrong type: ASTRA-sim throws";
     /// chakra_converter rejects the schema.
-    UnknownSchema "ET401" = Error, "a schema that chakra_converter does not read";
+    UnknownSchema "ET401" = Error, "a schema that chakra_converter cannot read";
     /// A key of the document is missing.
-    MissingKey "ET402" = Error, "keys that readers require are missing";
+    MissingKey "ET402" = Error, "missing keys that readers require";
     /// An attribute of a node is missing.
-    MissingAttr "ET403" = Error, "nodes without an attribute that readers require";
+    MissingAttr "ET403" = Error, "nodes that lack an attribute that readers require";
     /// A rank of a group has no file.
-    RankMissing "ET501" = Error, "ranks that take part in communication and have no file";
+    RankMissing "ET501" = Error, "ranks that take part in communication but have no file";
     /// `pg_name` is missing in the group file.
     GroupNotListed "ET502" = Error,
         "collectives of a group that comm_group.json does not list: ASTRA-sim aborts";
     /// A group does not contain this rank.
-    NotInGroup "ET503" = Error, "collectives of a group that the rank is not in";
+    NotInGroup "ET503" = Error, "collectives of a group that does not contain the rank";
     /// A group has fewer collectives on this rank than on others.
     CollectiveMissing "ET504" = Error,
-        "collectives that other ranks of the group have and this rank does not: they wait for \
-        ever";
+        "collectives that this rank lacks and other ranks of the group have: the other ranks wait \
+        forever";
     /// Types differ at the same position in a group.
-    CollectiveTypeDiffers "ET505" = Error, "collectives of another type than on other ranks";
+    CollectiveTypeDiffers "ET505" = Error, "collectives with a different type than on other ranks";
     /// Sizes differ at the same position in a group.
     CollectiveSizeDiffers "ET506" = Error,
-        "collectives of another size than on other ranks: ASTRA-sim never ends";
+        "collectives with a different size than on other ranks: ASTRA-sim never ends";
     /// A message is never received.
-    SendWithoutRecv "ET507" = Error, "sends without a receive of the same ranks, tag and size";
+    SendWithoutRecv "ET507" = Error, "sends without a matching receive (same ranks, tag and size)";
     /// A message is never sent.
     RecvWithoutSend "ET508" = Error,
-        "receives without a send of the same ranks, tag and size: the rank never ends";
+        "receives without a matching send (same ranks, tag and size): the rank never finishes";
     /// Nodes remain after all ranks have run as far as they can.
-    Stuck "ET509" = Error, "ranks that do not get to the end: they wait for each other";
+    Stuck "ET509" = Error, "ranks that never finish because they wait for each other";
     /// Ranks have communications in opposite order.
     OrderDiffers "ET510" = Warning,
         "communications in opposite order on different ranks: simulators that run one at a time \
-        can wait for ever";
+        can deadlock";
     /// A collective has no other participants.
-    OneRankGroup "ET511" = Error, "collectives of a group of one rank: the rank never ends";
+    OneRankGroup "ET511" = Error, "collectives of a group of one rank: the rank never finishes";
     /// A key of `comm_group.json` is not a group number.
     GroupKey "ET512" = Error,
-        "keys of comm_group.json that are no whole number above 0: ASTRA-sim aborts at load";
+        "keys of comm_group.json that are not positive whole numbers: ASTRA-sim aborts at load";
     /// Ids contradict the order of time.
     IdsNotInTimeOrder "ET106" = Warning,
         "ids do not ascend with time: ASTRA-sim starts the lowest ready id first";
     /// Ranges of Gloo are computation.
     GlooAsCompute "ET308" = Warning,
-        "collectives of Gloo as computation: PyTorch records no group and size of them; record \
-        with NCCL, or put dumps of the flight recorder beside the traces, as `etlink record` does";
+        "Gloo collectives as computation: PyTorch does not record their group and size; record \
+        with NCCL, or put flight recorder dumps next to the traces, as `etlink record` does";
     /// A broadcast, which ASTRA-sim does not simulate, has no duration of its own.
-    InstantBroadcast "ET309" = Warning, "broadcasts without a duration: ASTRA-sim takes 1 ns";
+    InstantBroadcast "ET309" = Warning, "broadcasts without a duration: ASTRA-sim uses 1 ns";
     /// JSON was repaired.
-    Repaired "ET404" = Warning, "entries with unescaped quotes, mended";
+    Repaired "ET404" = Warning, "entries with unescaped quotes, repaired";
 }
 
 /// One place of a fault.

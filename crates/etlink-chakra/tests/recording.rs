@@ -98,7 +98,7 @@ fn nodes_and_recording_have_to_be_of_one_file() {
         all.as_array_mut().expect("a list").remove(5);
         document["nodes"] = all;
     });
-    assert!(error(&without_a_node).contains("their ids do not count from 1"));
+    assert!(error(&without_a_node).contains("ids do not count from 1"));
     let without_a_time = changed(&json, |document| {
         let nodes = document["nodes"].as_array_mut().expect("a list");
         let timed = nodes.iter_mut().find(|node| node.get("ts").is_some());

@@ -313,7 +313,7 @@ def judge(folder, status, expected):
     if len(traces) == 1:
         return "one trace of two: {}".format(traces[0].name)
     if not traces and not noted(folder):
-        return "nothing is recorded and no note says why"
+        return "nothing was recorded and no note says why"
     return None
 
 
@@ -379,7 +379,7 @@ class Runs:
         complaint = judge(self.root / name, status, self.expected)
         if name.startswith(OWN):
             complaint = complaint or complaint_of_theirs(self.root / name, name)
-        if is_unloaded(self.hook, pid) and complaint and complaint.startswith("nothing is recorded"):
+        if is_unloaded(self.hook, pid) and complaint and complaint.startswith("nothing was recorded"):
             complaint = None
         self.complaints[name] = complaint
 

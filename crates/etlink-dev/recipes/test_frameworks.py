@@ -89,12 +89,12 @@ class Lightning(Frameworks):
         ran = self.record(phases, command, code=1)
         (rank,) = self.manifest()["ranks"]
         self.assertEqual([(c["phase"], c["first_step"], c["last_step"]) for c in rank["cycles"]], [("validate", 1, 1)])
-        self.assertIn("nothing is recorded of phase test: the program made 16 batches of it, recording starts at step 50", ran.stderr)
+        self.assertIn("nothing was recorded of phase test: the program made 16 batches of it, but recording starts at step 50", ran.stderr)
 
     def test_programs_without_lightning(self):
         ran = self.record("--phase train:active=1", "python train.py 8", code=1)
         self.assertRegex(ran.stdout, r"\Aloss \d\.\d+\n\Z")
-        self.assertIn("the program ran no batch with Lightning", ran.stderr)
+        self.assertIn("the program ran no Lightning batch", ran.stderr)
 
     def test_wrong_arguments(self):
         wanted = {
@@ -102,7 +102,7 @@ class Lightning(Frameworks):
             "validation={}": "TypeError: EtlinkProfiler() has no option validation; the phases are train, validate, test, predict",
             "train={'active': 0}": "ValueError: active is 0, needs to be at least 1",
             "train={'steps': 2}": "TypeError: the schedule of train has no argument steps",
-            "train={}, interleave=True": "ValueError: interleave needs a schedule that is not of a phase",
+            "train={}, interleave=True": "ValueError: interleave does not support schedules of phases",
         }
         ran = self.run_script("lightning_arguments.py", *wanted)
         self.assertEqual((ran.stdout.splitlines(), ran.stderr), (list(wanted.values()), ""))

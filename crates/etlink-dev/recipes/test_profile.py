@@ -103,7 +103,7 @@ class DropIn(Traces):
             self.case("plain")
             self.assertEqual(self.steps(), [(0, 0)])
         self.case("named")
-        self.assertIn("named/torch_et_0.json.gz is there already; ", self.case("named_again"))
+        self.assertIn("named/torch_et_0.json.gz already exists; ", self.case("named_again"))
         self.traces = self.folder / "named"
         self.assertEqual(self.steps(), [(0, 0), (0, 0)])
         self.assertEqual(sorted(path.name for path in self.traces.iterdir()), [
@@ -135,7 +135,7 @@ class DropIn(Traces):
     def test_arguments_of_both(self):
         printed = self.case("wrong")
         for message in (
-            "TypeError: profile() takes wait with a schedule of its own, and schedule with one of torch.profiler",
+            "TypeError: profile() takes wait only with its own schedule, and schedule only with one of torch.profiler",
             "got an unexpected keyword argument 'with_stacks'",
             "ValueError: invalid literal for int()",
         ):
@@ -208,12 +208,12 @@ print(prof.notes)
         found, notes = ran.stdout.splitlines()
         # cycle_1, cycle_2 and cycle_3 come before the first, which is in no folder of its own
         self.assertEqual(found, "[True, False, False, True]")
-        self.assertRegex(notes, r"\A\['waits of threads are in the traces of the first 2 cycles: [^']*'\]\Z")
+        self.assertRegex(notes, r"\A\['thread waits are recorded only in the first 2 cycles: [^']*'\]\Z")
 
     def test_too_many_open_files_are_not_said_to_be_a_full_disk(self):
         rank = self.loop("opens")
         (note,) = rank["notes"]
-        self.assertIn("was not written to its end", note)
+        self.assertIn("a trace of this cycle is incomplete", note)
         self.assertIn("too many files open; raise the limit (`ulimit -n`)", note)
         self.assertEqual(rank["cycles"], [])
 

@@ -377,7 +377,7 @@ class Recorded(Traces):
         # an event that has no phase is none
         found, said = self.waits_in("""text.replace('"ph": "i"', '"phase": "i"')""", 1)
         self.assertEqual(found, 0)
-        self.assertIn("waits of threads are not in the trace: ValueError: no event was found in the last", said)
+        self.assertIn("thread waits are missing from the trace: ValueError: no event found in the last", said)
         (cycle,) = self.manifest()["ranks"][0]["cycles"]
         self.assertEqual((cycle["lost"], cycle["whole"]), (["thread_waits"], True))
 
@@ -447,7 +447,7 @@ class Recorded(Traces):
             self.assertEqual([(cycle["first_step"], cycle["last_step"]) for cycle in rank["cycles"]], [(3, 4)])
         self.assertIn("steps 3-4 (ranges of execute_*)", ran.stderr)
         ran = self.record(SCHEDULE + " --overwrite --step-on annotation:execute", f"python {program}", code=1)
-        self.assertIn('steps are ranges of record_function("execute"): is the name of --step-on right?', ran.stderr)
+        self.assertIn('steps are ranges of record_function("execute"); check the name in --step-on', ran.stderr)
 
     def forked(self, text: str) -> Path:
         """A program that forks after it has imported torch, and makes no step itself."""
@@ -480,7 +480,7 @@ class Recorded(Traces):
         self.assert_steps(rank, (3, 4))
         # calls of any model are not: actors make them beside the rank that learns
         ran = self.record(SCHEDULE + " --overwrite --step-on forward", f"python {program}", code=1)
-        self.assertIn("the steps were made in a forked process without a rank", ran.stderr)
+        self.assertIn("the steps ran in a forked process without a rank", ran.stderr)
 
     def test_a_training_in_a_forked_process(self):
         """It may be a helper, so that it is not recorded; the note says how it is."""
@@ -502,7 +502,7 @@ class Recorded(Traces):
         )
         program = self.forked(text)
         ran = self.record(SCHEDULE, f"python {program}", code=1)
-        note = "the steps were made in a forked process without a rank, which may be a helper; set RANK=0 in it, start it by spawn"
+        note = "the steps ran in a forked process without a rank, which may be a helper; set RANK=0 in it, start it by spawn"
         self.assertIn(note, ran.stderr)
         self.assertFalse((self.traces / ".etlink").exists())
         for options, more in (("", "RANK=0"), (" --step-on __main__:step", "")):
@@ -652,11 +652,11 @@ class Recorded(Traces):
         self.assertEqual(ran.stdout, "[1]\n")
         self.assert_steps(self.manifest()["ranks"][0], (6, 6))
         ran = self.record("--overwrite", f"python {program}", code=1)
-        self.assertIn("the program's own profiler never warmed up nor recorded; choose the steps with --wait", ran.stderr)
+        self.assertIn("the program's own profiler never warmed up or recorded; choose the steps with --wait", ran.stderr)
 
     def test_recording_that_is_never_reached(self):
         ran = self.record("--wait 10 --warmup 2 --active 2", "python train.py 7", code=1)
-        self.assertIn("the program made 7 steps (calls of SGD.step), recording starts at step 12", ran.stderr)
+        self.assertIn("the program made 7 steps (calls of SGD.step), but recording starts at step 12", ran.stderr)
         ran = self.record("--wait 10 --warmup 2 --active 2 --overwrite", "python inference.py", code=1)
         self.assertIn("made no step", ran.stderr)
 
@@ -702,8 +702,8 @@ class Recorded(Traces):
         (rank,) = self.manifest()["ranks"]
         self.assert_steps(rank, (3, 4))
         self.assertNotIn("memory_snapshot", rank["cycles"][0])
-        self.assertIn("lacks memory snapshots of this process, which uses no CUDA: recorded without", ran.stderr)
-        self.assertIn("lacks the nodes of CUDA graphs, for which it needs CUDA", ran.stderr)
+        self.assertIn("lacks memory snapshots of this process, which does not use CUDA: recorded without it", ran.stderr)
+        self.assertIn("lacks nodes of CUDA graphs (needs CUDA", ran.stderr)
         self.merge()
 
     def test_dependencies_of_graphs_are_kept_from_the_start(self):
@@ -741,7 +741,7 @@ class Recorded(Traces):
         options = " --step-on __main__:step --record-shapes --profile-memory"
         ran = self.record(SCHEDULE + options, f"python {program}")
         self.assert_steps(self.manifest()["ranks"][0], (3, 4))
-        note = "profile_memory was asked for, and the device trace has nothing of it"
+        note = "profile_memory was requested, but the device trace has no such data"
         self.assertEqual(self.manifest()["ranks"][0]["notes"], [note])
         self.assertIn(note, ran.stderr)
 
@@ -845,7 +845,7 @@ class OwnProfilers(Traces):
     def test_neither_a_schedule_nor_a_profiler(self):
         ran = self.record("", "python train.py 8", code=1)
         self.assertRegex(ran.stdout, r"\Aloss \d\.\d+\n\Z")
-        self.assertIn("the program made 8 steps and no profiler of its own; choose the steps with --wait", ran.stderr)
+        self.assertIn("the program made 8 steps and created no profiler; choose the steps with --wait", ran.stderr)
 
 
 class Steps(Traces):
@@ -968,7 +968,7 @@ class Steps(Traces):
         for function, message in (
             ("library:Trainer.no_step", "library has no Trainer.no_step"),
             ("__main__:no_step", "the script has no no_step at its top level"),
-            ("__main__:Loop.no_step", "Loop.no_step is not there: the class has no no_step"),
+            ("__main__:Loop.no_step", "Loop.no_step is not defined: the class has no no_step"),
         ):
             with self.subTest(function):
                 command = "python application.py library"
@@ -1041,7 +1041,7 @@ class InScripts(Traces):
     def test_nothing_is_overwritten_unasked(self):
         self.run_in(self.TWO_STEPS)
         ran = self.run_in(self.TWO_STEPS, code=1)
-        self.assertRegex(ran.stderr, "FileExistsError: .*is there already; .*overwrite=True")
+        self.assertRegex(ran.stderr, "FileExistsError: .*already exists; .*overwrite=True")
         self.run_in(self.TWO_STEPS + ", overwrite=True")
         self.assert_steps(self.manifest()["ranks"][0], (3, 4))
 

@@ -179,7 +179,7 @@ class Triggered(Jobs):
         self.assertRegex(out, rf"not recorded: rank 2 \(process {pids[2]} on .*\): the process has died\n")
         _, err = self.end_job(job)
         self.assertEqual(job.returncode, 1, err)
-        self.assertRegex(err, r"rank 2: died in or after step \d+ while it was recorded")
+        self.assertRegex(err, r"rank 2: died in or after step \d+ during recording")
 
     def assert_same_iterations_of(self, folder: Path, ranks: tuple[int, ...]):
         """Ranks that do not wait for each other record the same numbers of steps."""
@@ -365,7 +365,7 @@ class Triggered(Jobs):
         (cycle,), (asked,) = rank["cycles"], rank["asked"]
         self.assertTrue(cycle["whole"])
         self.assertEqual(asked["last_step"], cycle["last_step"], asked)
-        self.assertNotIn("nothing is recorded", err)
+        self.assertNotIn("nothing was recorded", err)
         self.assertRegex(out, rf"recorded steps \d+-{cycle['last_step']} of 1 rank")
 
     def test_a_program_that_ends_as_it_is_asked(self):
@@ -589,13 +589,13 @@ class InScripts(Jobs):
         self.assert_steps(rank, (4, 4), (8, 8))
         self.assertEqual((self.left(), manifest["armed"]["every"]), (["cycle_4", "cycle_8", "etlink.json"], 4))
         again = subprocess.run(["python", script, "10"], env=variables, capture_output=True, text=True)
-        self.assertRegex(again.stderr, "FileExistsError: .*is there already")
+        self.assertRegex(again.stderr, "FileExistsError: .*already exists")
 
     def test_what_cannot_be_meant(self):
         for arguments, message in (
-            ("every=3", "every is 3, needs to be more"),
-            ("when='step_time > 3'", "knows `step_time > 1.5 x median`"),
-            ("signal='SIGTERM'", "knows SIGUSR1, SIGUSR2 and None"),
+            ("every=3", "every is 3, but must exceed"),
+            ("when='step_time > 3'", "use `step_time > 1.5 x median`"),
+            ("signal='SIGTERM'", "use SIGUSR1, SIGUSR2 or None"),
             ("steps=0", "steps is 0, needs to be at least 1"),
             ("interleave=True", "no option interleave"),
         ):
@@ -695,8 +695,8 @@ class OwnProfiler(Jobs):
 
     def assert_around(self, theirs: dict, whys: list[str]):
         wanted = [
-            "a profiler or an execution trace observer of the program's own was running: PyTorch has one at a time",
-            "the program started a profiler of its own while this was recorded: it is given up",
+            "the program's own profiler or execution trace observer was running, and PyTorch allows only one at a time",
+            "the program started a profiler of its own during the recording, which is discarded",
         ]
         self.assertEqual(whys, wanted)
         # as without us: each iteration of its time is in it
@@ -750,7 +750,7 @@ class OwnProfiler(Jobs):
         self.wait_for_steps(job, 1)
         self.switch()
         (refused,) = self.triggered(self.traces, code=1)["ranks"]
-        self.assertIn("of the program's own was running", refused["why"])
+        self.assertIn("own profiler or execution trace observer was running", refused["why"])
         self.switch()
         found = self.triggered(self.traces)
         self.assert_same_iterations(Path(found["recording"]), 1, 2)
@@ -770,7 +770,7 @@ class OwnProfiler(Jobs):
 
 
 class Withdrawn(Jobs):
-    """Requests that are taken back: either nothing is recorded, or it is too late, never both."""
+    """Requests that are taken back: either nothing was recorded, or it is too late, never both."""
 
     def wait_in_background(self, *words: str) -> subprocess.Popen:
         request = self.traces / ".etlink/trigger.json"
@@ -850,7 +850,7 @@ class Wrong(Jobs):
         full = Path(f"{self.stop}.full")
         full.touch()
         found = self.triggered(self.traces, code=1)
-        self.assertIn("was not written to its end", found["ranks"][0]["why"])
+        self.assertIn("a trace of this cycle is incomplete", found["ranks"][0]["why"])
         self.assertEqual(list(self.traces.glob("cycle_*")), [])
         full.unlink()
         found = self.triggered(self.traces)

@@ -21,13 +21,13 @@ pub struct SimulatorSuiteOptions {
     /// ASTRA-sim's program, such as AstraSim_Analytical_Congestion_Unaware
     #[arg(long, value_name = "PROGRAM")]
     simulator: PathBuf,
-    /// Further recordings of several ranks
+    /// More recordings of several ranks
     #[arg(value_name = "TRACES")]
     traces: Vec<PathBuf>,
-    /// How much to export: `whole`, `device-only` or `comm-only`
+    /// Part to export: `whole`, `device-only` or `comm-only`
     #[arg(long, default_value = "comm-only")]
     part: String,
-    /// Write testdata/simulated: the logs of two recordings
+    /// Write the logs of two recordings to testdata/simulated
     #[arg(long)]
     keep_logs: bool,
 }

@@ -23,7 +23,7 @@ const ADDED: [&str; 3] = ["ctrl_latency_ns", "data_latency_ns", "slack_ns"];
 /// `cargo dev chakra`.
 #[derive(Debug, clap::Args)]
 pub struct ChakraReaderOptions {
-    /// Chakra's `et_def.proto`, to read with that instead of the one here
+    /// Chakra's own `et_def.proto`, used instead of the one in schemas/
     #[arg(long, value_name = "FILE")]
     schema: Option<PathBuf>,
 }

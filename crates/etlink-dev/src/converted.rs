@@ -19,10 +19,10 @@ const PACKAGES: [&str; 3] = [
 /// `cargo dev converted`.
 #[derive(Debug, clap::Args)]
 pub struct ConvertedOptions {
-    /// LogGOPSim's `txt2bin`, to read GOAL with
+    /// LogGOPSim's `txt2bin`, to read GOAL
     #[arg(long, value_name = "PROGRAM")]
     goal_parser: Option<PathBuf>,
-    /// SARIF's JSON schema (sarif-schema-2.1.0.json of OASIS), to hold `check --format sarif` to
+    /// SARIF's JSON schema (sarif-schema-2.1.0.json of OASIS), to validate `check --format sarif`
     #[arg(long, value_name = "FILE")]
     sarif_schema: Option<PathBuf>,
 }

@@ -27,13 +27,13 @@ const DOCUMENTS: [&str; 3] = ["README.md", "CHANGELOG.md", "LICENSE"];
 
 #[derive(Debug, Args)]
 pub struct DistOptions {
-    /// Platform to build for, one that `rustup target add` has installed; without it this one
+    /// Platform to build for, installed by `rustup target add` [default: this one]
     #[arg(long)]
     target: Option<String>,
-    /// A built command for this platform, to be packed as it is
+    /// Existing build of the command for this platform, to pack instead
     #[arg(long, value_name = "FILE", conflicts_with = "target")]
     command: Option<PathBuf>,
-    /// Folder for the archive
+    /// Output folder for the archive
     #[arg(long, value_name = "DIR", default_value = "target/dist-archives")]
     out: PathBuf,
 }

@@ -28,14 +28,14 @@ const SCARCE_BYTES: usize = 1 << 16;
 /// `cargo dev feeder`.
 #[derive(Debug, clap::Args)]
 pub struct FeederOptions {
-    /// Write the header anew instead of comparing it
+    /// Write the header instead of comparing it
     #[arg(long)]
     write: bool,
-    /// Chakra's repository with `et_def.pb.cc` made in `schema/protobuf`: its feeder has to issue the
-    /// same nodes in the same order (needs protobuf's library)
+    /// Chakra's repository, with `et_def.pb.cc` in `schema/protobuf`: also compares its feeder
+    /// (needs protobuf's library)
     #[arg(long, value_name = "DIR")]
     chakra: Option<PathBuf>,
-    /// Further `.et` files to feed, beside recordings of testdata
+    /// More `.et` files to feed, besides recordings of testdata
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 }

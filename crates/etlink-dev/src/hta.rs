@@ -18,10 +18,10 @@ const PACKAGES: [&str; 5] = [
 
 #[derive(Debug, Args)]
 pub struct HtaSuiteOptions {
-    /// Folder with the traces that both are asked about
+    /// Folder with traces to compare both classes on
     #[arg(long, value_name = "DIR")]
     traces: Option<PathBuf>,
-    /// HTA's sources with their test data: run its tests with the class swapped
+    /// HTA's sources with their test data, to run its tests with the class replaced
     #[arg(long, value_name = "DIR")]
     checkout: Option<PathBuf>,
 }

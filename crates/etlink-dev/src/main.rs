@@ -41,7 +41,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Debug, Parser)]
-#[command(name = "cargo dev", about = "Developer commands of etlink")]
+#[command(
+    name = "cargo dev",
+    about = "Developer commands of etlink; CONTRIBUTING.md lists those that a change has to pass"
+)]
 struct DevArgs {
     #[command(subcommand)]
     command: DevCommand,
@@ -49,24 +52,22 @@ struct DevArgs {
 
 #[derive(Debug, Subcommand)]
 enum DevCommand {
-    /// Record testdata/pairs anew with real PyTorch from PyPI (python3.11, g++, 2 GB of disk per
-    /// version)
+    /// Record testdata/pairs again with PyTorch from PyPI (python3.11, g++, 2 GB of disk per version)
     RecordTestdata {
         /// Options of crates/etlink-dev/recipes/record.py, such as --torch 2.15.0 --case mlp
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         options: Vec<String>,
     },
-    /// Test: throw damaged recordings at readers, linker, writers, checker and all figures
+    /// Test: run readers, linker, writers, checker and all figures on damaged recordings
     Fuzz(fuzz::FuzzOptions),
-    /// Test: the workspace compiles with the oldest Rust that it promises (rustup, an index of
-    /// toolchains)
+    /// Test: compile the workspace with its `rust-version` (rustup, a toolchain index)
     OldestRust,
-    /// Test: run the tests of crates that use C code, unsafe code of others or threads under a
-    /// sanitiser (rustup with nightly)
+    /// Test: run crates with C code, third-party unsafe code or threads under a sanitiser (rustup
+    /// with nightly)
     Sanitize(toolchains::SanitizeOptions),
-    /// Measure etlink as whole processes, against gzip and other tools; see BENCHMARKS.md
+    /// Measure processes of etlink against gzip and other tools; see BENCHMARKS.md
     Bench(Box<bench::BenchOptions>),
-    /// Run one command and print what it used, as JSON
+    /// Run one command, and print its resource usage as JSON
     #[command(hide = true)]
     Measure {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -80,105 +81,103 @@ enum DevCommand {
         /// Device trace to repeat
         #[arg(long, value_name = "KINETO")]
         device: Option<PathBuf>,
-        /// Folder for the files, which keep their names
+        /// Output folder; files keep their names
         #[arg(short, long, value_name = "DIR")]
         output: PathBuf,
-        /// How often the recorded window comes
+        /// Number of repetitions of the recorded window
         #[arg(long, value_name = "N")]
         times: u32,
-        /// Pack the files
+        /// Compress the files with gzip
         #[arg(long)]
         gzip: bool,
     },
-    /// Make the traces of many ranks, with clocks apart and one rank late, out of those of one that
-    /// was recorded on the CPU
+    /// Generate traces of many ranks from one CPU recording, with different clocks and a late rank
     Ranks(Box<many::RanksOptions>),
-    /// Write a Kineto trace as an export of Nsight Systems (SQLite) of the same run
+    /// Write a Kineto trace as an export of Nsight Systems (SQLite)
     #[command(name = "nsys-export")]
     NsysExport(nsys::NsysExportOptions),
-    /// Measure how well waits are inferred: compare with what cuda_sync rows state
+    /// Measure inferred waits against the waits in cuda_sync rows
     Waits {
         /// Kineto traces recorded with enable_cuda_sync_events
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
-    /// Test: predict programs of known mechanisms and random ones that are run again, changed; or
-    /// steps of traces from each other
+    /// Test: compare predictions with changed programs that run again, or steps of traces with each
+    /// other
     #[command(name = "whatif")]
     WhatIf(whatif::WhatIfOptions),
-    /// Measure predictions: record real programs as they are and changed (a Python with PyTorch,
-    /// as `cargo dev test-torch` installs it), and predict the second from the first
+    /// Measure predictions of recorded programs before and after a change (a Python with PyTorch,
+    /// as `cargo dev test-torch` installs it)
     #[command(name = "whatif-programs")]
     WhatIfPrograms(whatif_programs::WhatIfProgramOptions),
-    /// Compare the Python class `etlink.hta.TraceAnalysis` with HTA's, on traces and in HTA's own
-    /// tests (python3 with pip, a package index)
+    /// Test: compare the Python class `etlink.hta.TraceAnalysis` with HTA's, on traces and in HTA's
+    /// own tests (python3 with pip, a package index)
     Hta(hta::HtaSuiteOptions),
-    /// Test: load traces for Perfetto with Perfetto's own trace_processor (node, python3 with pip,
-    /// a package index) and compare
+    /// Test: load Perfetto traces with Perfetto's own trace_processor (node, python3 with pip, a
+    /// package index)
     Perfetto {
-        /// Further device traces to export and load, linked alone
+        /// More device traces to export and load, each without a host trace
         #[arg(value_name = "KINETO")]
         device: Vec<PathBuf>,
     },
     /// Test: read the Parquet files of `etlink analyze` with DuckDB, Polars and pandas (python3
     /// with pip, a package index)
     Tables,
-    /// Test: read `.et` files with protobuf's own reader, with and without what `--dep-latencies`
-    /// adds (python3 with pip, a package index)
+    /// Test: read `.et` files with protobuf's own reader, with and without `--dep-latencies`
+    /// (python3 with pip, a package index)
     Chakra(chakra::ChakraReaderOptions),
-    /// Write testdata/check: files that break the rules of `etlink check`
+    /// Write testdata/check, files that break the rules of `etlink check`
     CheckCorpus,
-    /// Test: read what `etlink convert` writes with protobuf's JSON, networkx and Graphviz, which are
-    /// installed if they are missing (python3 with pip, a package index)
+    /// Test: read output of `etlink convert` with protobuf's JSON, networkx and Graphviz, installed
+    /// if missing (python3 with pip, a package index)
     Converted(converted::ConvertedOptions),
-    /// Test: simulate recordings with ASTRA-sim, which you have built, and compare with what was
-    /// measured; see BENCHMARKS.md
+    /// Test: simulate recordings with your build of ASTRA-sim, and compare with the measured times;
+    /// see BENCHMARKS.md
     AstraSim(astra_sim::SimulatorSuiteOptions),
-    /// Test: what `etlink analyze` says of busy devices against an independent script that reads the
-    /// raw JSON (python3); without traces drawn and recorded ones
+    /// Test: compare the utilization in `etlink analyze` with a script that reads the raw JSON
+    /// (python3)
     Utilization {
-        /// Kineto traces
+        /// Kineto traces [default: drawn and recorded ones]
         traces: Vec<PathBuf>,
     },
-    /// Build the script of the report's page from its sources (node, npm and a package index)
+    /// Build the script of the report's page (node, npm, a package index)
     Web {
-        /// Say whether what is committed is what the sources make
+        /// Check that the committed script is up to date, formatted and linted
         #[arg(long)]
         check: bool,
     },
-    /// Test: open reports in headless Chromium (node, npm, a package index; Debian's chromium is
-    /// installed if it is missing)
+    /// Test: open reports in headless Chromium (node, npm, a package index; installs Debian's
+    /// chromium if missing)
     Browser,
-    /// Test: build the Python wheel, install it into an empty environment and run the Python tests
+    /// Test: build the Python wheel, install it into an empty environment, and run the Python tests
     /// (python3 with pip, a package index)
     Wheel(wheel::WheelOptions),
-    /// Test: URLs of an S3 server on this machine, which refuses requests, and runs that are killed
-    /// (python3 with pip, a package index)
+    /// Test: use URLs of a local S3 server that rejects some requests, and kill runs (python3 with
+    /// pip, a package index)
     ObjectStore,
-    /// Test: `etlink.ray` on a cluster of two workers on this machine (python3 with pip, a package
-    /// index)
+    /// Test: run `etlink.ray` on a local cluster of two workers (python3 with pip, a package index)
     Ray,
-    /// Test: the header and the C program of `etlink-feeder`, whose order of issue is that of Rust and of
-    /// Chakra's own feeder (a C compiler; cbindgen is built first: a package index)
+    /// Test: compare the C header of `etlink-feeder` with its source, and the issue order in C with
+    /// Rust and Chakra's own feeder (a C compiler; builds cbindgen: a package index)
     Feeder(feeder::FeederOptions),
-    /// Test: licences, duplicates, sources and known vulnerabilities of dependencies, by cargo-deny,
-    /// which is built first (a package index)
+    /// Test: check licences, duplicates, sources and known vulnerabilities of dependencies with
+    /// cargo-deny, which is built first (a package index)
     Deny,
-    /// Test: make the packages that would be published, and compile each from its package
+    /// Test: make the packages to publish, and compile each from its package
     Packages,
-    /// Build the archive that is given to users: the command, manual pages, completions, and its
-    /// SHA-256 sum; unpack it and try it
+    /// Build the release archive (command, manual pages, completions) and its SHA-256 sum; unpack
+    /// it and try it
     Dist(dist::DistOptions),
-    /// Test: record small runs with the newest PyTorch into target/ and link them
+    /// Test: record small runs with the newest PyTorch into target/, and link them
     TestRecording,
-    /// Test: `etlink record` on real PyTorch programs as they are (python3.11, a package index, 6
-    /// GB of disk in target/)
+    /// Test: run `etlink record` on unchanged PyTorch programs (python3.11, a package index, 6 GB
+    /// of disk in target/)
     TestTorch {
         /// Options of crates/etlink-dev/recipes/test_torch.py, such as --torch 2.1.2
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         options: Vec<String>,
     },
-    /// Measure what `etlink record` costs per step, against torch.profiler with both recorders; see
+    /// Measure the cost of `etlink record` per step, against torch.profiler with both recorders; see
     /// BENCHMARKS.md
     Overhead {
         /// Options of crates/etlink-dev/recipes/overhead.py, such as --runs 20 --torch 2.1.2

@@ -11,11 +11,10 @@ pub struct RanksOptions {
     /// Number of ranks
     #[arg(long, value_name = "N")]
     ranks: usize,
-    /// Folder for the traces and `truth.json`; empty
+    /// Empty folder for the traces and `truth.json`
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
-    /// Ranks of which only the number is large instead: three all-reduces each, over groups that
-    /// list all ranks; device traces alone
+    /// Generate small ranks instead: device traces with three all-reduces over groups of all ranks
     #[arg(long)]
     small: bool,
     /// Host trace of the recorded rank
@@ -32,25 +31,25 @@ pub struct RanksOptions {
         default_value = "testdata/pairs/ddp2-2.15.0/kineto_trace_0.json.gz"
     )]
     device: PathBuf,
-    /// How often the recorded window comes
+    /// Number of repetitions of the recorded window
     #[arg(long, value_name = "N", default_value_t = 1)]
     times: u32,
-    /// Clocks are up to so far from rank 0's
+    /// Maximum offset of clocks from rank 0's, us
     #[arg(long, value_name = "US", default_value_t = 5_000)]
     skew_us: u32,
-    /// Clocks are up to so much faster or slower than rank 0's
+    /// Maximum drift of clocks against rank 0's, ppm
     #[arg(long, value_name = "PPM", default_value_t = 0)]
     drift_ppm: u32,
-    /// Ranks come to a collective within this
+    /// Maximum spread of arrivals at a collective, us
     #[arg(long, value_name = "US", default_value_t = 20)]
     jitter_us: u32,
-    /// A rank that comes later than that to all collectives
+    /// Rank that arrives late at all collectives
     #[arg(long, value_name = "RANK")]
     late: Option<usize>,
-    /// By how much
+    /// Additional delay of the late rank, us
     #[arg(long, value_name = "US", default_value_t = 200)]
     late_us: u32,
-    /// All that is random comes from it
+    /// Seed of random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }

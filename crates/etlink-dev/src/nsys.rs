@@ -10,19 +10,19 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Read};
 use std::path::{Path, PathBuf};
 
-/// What to write.
+/// `cargo dev nsys-export`.
 #[derive(Debug, clap::Args)]
 pub struct NsysExportOptions {
     /// Kineto trace, plain or gzip
     #[arg(value_name = "KINETO")]
     trace: PathBuf,
-    /// File for the export, which must not be there
+    /// Output file, which must not exist
     #[arg(value_name = "SQLITE")]
     output: PathBuf,
     /// Write schema 2.9 of 2022 instead of 3.13 of 2024
     #[arg(long)]
     old: bool,
-    /// Write the same columns as a Kineto trace too: what the export has no place for is not in it
+    /// Also write the exported columns as a Kineto trace
     #[arg(long, value_name = "JSON")]
     kineto: Option<PathBuf>,
 }
@@ -31,7 +31,7 @@ pub struct NsysExportOptions {
 pub fn write_export(options: &NsysExportOptions) -> Result<()> {
     let output = options.output.display();
     if options.output.exists() {
-        bail!("{output} is there already");
+        bail!("{output} exists already");
     }
     let trace = etlink_kineto::read(open_trace(&options.trace)?, KinetoReadOptions::default())
         .with_context(|| options.trace.display().to_string())?;

@@ -29,10 +29,10 @@ pub fn check_oldest_rust() -> Result<()> {
 /// `cargo dev sanitize`.
 #[derive(Debug, Args)]
 pub struct SanitizeOptions {
-    /// What is looked for: `thread` needs nightly's component rust-src
+    /// Sanitizer; `thread` needs nightly's component rust-src
     #[arg(long, value_name = "NAME", default_value = "address")]
     sanitizer: Sanitizer,
-    /// Crates whose tests are run [default: those that use C code, unsafe code of others, or threads]
+    /// Crates to test [default: those with C code, third-party unsafe code, or threads]
     #[arg(value_name = "CRATE")]
     crates: Vec<String>,
 }

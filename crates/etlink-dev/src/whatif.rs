@@ -18,10 +18,10 @@ pub struct WhatIfOptions {
     /// Predict the steps of these Kineto traces from each other instead
     #[arg(long, value_name = "KINETO", num_args = 1..)]
     cross_step: Vec<PathBuf>,
-    /// So many random programs
+    /// Number of random programs
     #[arg(long, value_name = "N", default_value_t = 200)]
     programs: u64,
-    /// The first random program
+    /// Seed of the first random program
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     seed: u64,
 }

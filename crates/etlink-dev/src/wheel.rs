@@ -27,10 +27,10 @@ const MOST_BYTES: u64 = 15_000_000;
 
 #[derive(Debug, Args)]
 pub struct WheelOptions {
-    /// Build the wheel that is given to users, not one with the checks of a debug build
+    /// Build the optimized wheel for users, instead of one with debug checks
     #[arg(long)]
     release: bool,
-    /// Build it and test nothing
+    /// Build the wheel without tests
     #[arg(long)]
     no_tests: bool,
     /// Arguments of pytest

@@ -1,8 +1,7 @@
 /* Issues all nodes of a graph, as a simulator does: issue.c FILE NODES [FOLDER MIB]
 
-   Up to NODES nodes are under way at once; the one that was issued first ends first. Prints the ids in the order of issue, and
-   at the end how long all nodes take by themselves. With a folder, what is known of the graph lies in a file there, of which so
-   many MiB are in memory.
+   Up to NODES nodes run at once; the one that was issued first ends first. Prints the ids in issue order, and at the end the sum
+   of all durations. With FOLDER, the graph's index is in a scratch file there, with MIB MiB of it in memory.
 
    cc -I crates/etlink-feeder/include crates/etlink-feeder/examples/issue.c target/release/libetlink_feeder.a \
      -lpthread -ldl -lm -o issue */

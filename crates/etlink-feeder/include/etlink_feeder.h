@@ -1,7 +1,7 @@
-/* Feeds a simulator with the nodes of a Chakra graph. Made of src/c_api.rs by cbindgen: `cargo dev feeder --write`.
+/* Feeds a simulator with the nodes of a Chakra graph. Generated from src/c_api.rs by cbindgen: `cargo dev feeder --write`.
 
-   A function that fails says so by what it returns; etlink_feeder_error says why. A feeder belongs to one thread at a time.
-   Pointers are null or what these functions gave; texts end with 0. examples/issue.c shows how it is used. */
+   A function reports failure by its return value; etlink_feeder_error returns the reason. Use a feeder from one thread at a
+   time. Pointers are null or come from these functions; strings end with a 0 byte. See examples/issue.c. */
 
 #ifndef ETLINK_FEEDER_H
 #define ETLINK_FEEDER_H
@@ -10,24 +10,23 @@
 #include <stdint.h>
 
 /*
- Nodes are issued in the order of Chakra's own feeder where GCC built it.
+ Issues nodes in the order of Chakra's own feeder, as built by GCC.
  */
 #define ETLINK_ORDER_STOCK 0
 
 /*
- The node with the lowest id is issued first, as ASTRA-sim does it.
+ Issues the node with the lowest id first, as ASTRA-sim does.
  */
 #define ETLINK_ORDER_BY_ID 1
 
 /*
- Feeds nodes of a graph. Made by `etlink_feeder_open`, freed by `etlink_feeder_close`, and not
- used afterwards.
+ A feeder of a graph's nodes. Created by `etlink_feeder_open`, freed by `etlink_feeder_close`.
  */
 typedef struct EtlinkFeeder EtlinkFeeder;
 
 /*
- A node of a graph. Made by `etlink_feeder_node`, freed by `etlink_node_free`; it outlives its
- feeder.
+ A node of a graph. Created by `etlink_feeder_node`, freed by `etlink_node_free`; it may outlive
+ its feeder.
  */
 typedef struct EtlinkNode EtlinkNode;
 
@@ -38,18 +37,19 @@ extern "C" {
 /*
  Opens a `.et` file and reads its graph. `order` is one of `ETLINK_ORDER_…`.
 
- Always gives a feeder; where that failed, `etlink_feeder_error` gives a text, and there are no
- nodes. `path` is a text that ends with 0.
+ Always returns a feeder. On failure it has no nodes, and `etlink_feeder_error` returns the
+ reason.
  */
 EtlinkFeeder *etlink_feeder_open(const char *path, uint32_t order);
 
 /*
- The same with a graph of any size in `memory_bytes` of memory: what is known of it lies in a file
- without a name in `folder`, which is gone when the feeder is closed or the program ends. It takes
- some 50 bytes a node and 12 a dependency. Nodes are issued in the same order.
+ Like `etlink_feeder_open`, but a graph of any size needs only `memory_bytes` of memory. Its index
+ is in an unnamed file in `folder`, with about 50 bytes per node and 12 per dependency. The file
+ disappears when the feeder is closed or the program ends. The issue order is the same.
 
- Beside `memory_bytes` the feeder takes about one MB and the largest node. Once the file cannot be
- read or written, as the disk is full, each call fails and `etlink_feeder_error` says why.
+ In addition to `memory_bytes` the feeder needs about 1 MB and the largest node. Once the file
+ cannot be read or written, for example on a full disk, each call fails, and `etlink_feeder_error`
+ returns the reason.
  */
 EtlinkFeeder *etlink_feeder_open_with_scratch(const char *path,
                                               uint32_t order,
@@ -57,104 +57,104 @@ EtlinkFeeder *etlink_feeder_open_with_scratch(const char *path,
                                               uint64_t memory_bytes);
 
 /*
- Frees a feeder. Null is nothing to free.
+ Frees a feeder. Ignores null.
  */
 void etlink_feeder_close(EtlinkFeeder *feeder);
 
 /*
- Why the last call that does something failed, in English; empty if it did not. Good until the
- next call.
+ Returns the reason why the last call failed, in English; empty if it succeeded. Calls that only
+ count nodes keep it. Valid until the next call.
  */
 const char *etlink_feeder_error(const EtlinkFeeder *feeder);
 
 /*
- How many nodes the graph has.
+ Returns the number of nodes of the graph.
  */
 uint64_t etlink_feeder_nodes(const EtlinkFeeder *feeder);
 
 /*
- How many nodes may be issued now.
+ Returns the number of nodes that can be issued now.
  */
 uint64_t etlink_feeder_ready(const EtlinkFeeder *feeder);
 
 /*
- How many nodes were issued and have not ended.
+ Returns the number of nodes that were issued and have not ended.
  */
 uint64_t etlink_feeder_issued(const EtlinkFeeder *feeder);
 
 /*
- How many nodes have ended.
+ Returns the number of nodes that have ended.
  */
 uint64_t etlink_feeder_ended(const EtlinkFeeder *feeder);
 
 /*
- Issues the node that comes first and puts its id at `id`. 1: it did; 0: none may be issued now;
- -1: an error, or `id` is null.
+ Issues the next node and writes its id to `id`. Returns 1 if it did, 0 if no node can be issued
+ now, and -1 on an error or if `id` is null.
  */
 int32_t etlink_feeder_issue_next(EtlinkFeeder *feeder, uint64_t *id);
 
 /*
- Issues a node. False: it may not be issued now.
+ Issues a node. Returns false if it cannot be issued now.
  */
 bool etlink_feeder_issue(EtlinkFeeder *feeder, uint64_t id);
 
 /*
- Takes a node back that was issued: it may be issued again. False: it was not issued.
+ Takes back an issued node, which can then be issued again. Returns false if it was not issued.
  */
 bool etlink_feeder_push_back(EtlinkFeeder *feeder, uint64_t id);
 
 /*
- A node that was issued has ended: those that waited for it alone may be issued. False: it was not
- issued.
+ Marks an issued node as ended, so that nodes that wait only for it can be issued. Returns false if
+ it was not issued.
  */
 bool etlink_feeder_end(EtlinkFeeder *feeder, uint64_t id);
 
 /*
- All of a node, to be freed by `etlink_node_free`. Null: there is none of this id, or the file
- cannot be read.
+ Returns a node with all its data, to be freed by `etlink_node_free`. Returns null if there is no
+ such id, or if the file cannot be read.
  */
 EtlinkNode *etlink_feeder_node(EtlinkFeeder *feeder, uint64_t id);
 
 /*
- Frees a node. Null is nothing to free.
+ Frees a node. Ignores null.
  */
 void etlink_node_free(EtlinkNode *node);
 
 /*
- The id of a node; of null 0.
+ Returns the id of a node; 0 for null.
  */
 uint64_t etlink_node_id(const EtlinkNode *node);
 
 /*
- The type of a node, a `NodeType` of Chakra's schema; of null 0.
+ Returns the type of a node, a `NodeType` of Chakra's schema; 0 for null.
  */
 int32_t etlink_node_type(const EtlinkNode *node);
 
 /*
- How long a node takes, us; of null 0.
+ Returns the duration of a node in us; 0 for null.
  */
 uint64_t etlink_node_duration_micros(const EtlinkNode *node);
 
 /*
- The name of a node, UTF-8. Good until the node is freed; a 0 in it is left out.
+ Returns the name of a node in UTF-8, without any 0 bytes. Valid until the node is freed.
  */
 const char *etlink_node_name(const EtlinkNode *node);
 
 /*
- Puts the whole number of an attribute, such as `comm_size`, at `value`; true and false are 1 and
- 0. False: the node has no such attribute, or it is no whole number of 64 bits.
+ Writes the integer value of an attribute, such as `comm_size`, to `value`; true is 1, false is 0.
+ Returns false if the node has no such attribute, or if it is not an integer of 64 bits.
  */
 bool etlink_node_int(const EtlinkNode *node, const char *name, int64_t *value);
 
 /*
- Puts the number of an attribute at `value`, whole or not. False: the node has no such attribute,
- or it is no number.
+ Writes the value of an attribute, an integer or a float, to `value`. Returns false if the node has
+ no such attribute, or if it is not a number.
  */
 bool etlink_node_double(const EtlinkNode *node, const char *name, double *value);
 
 /*
- The text of an attribute, such as `pg_name`; null if the node has none. Good until the next call
- with this node.
+ Returns the text of an attribute, such as `pg_name`; null if the node has none. Valid until the
+ next call of this function with this node.
  */
 const char *etlink_node_text(EtlinkNode *node, const char *name);
 

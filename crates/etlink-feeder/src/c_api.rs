@@ -1,17 +1,12 @@
-//! The same for C and C++. `include/etlink_feeder.h` is made of this file by cbindgen (`cargo dev
-//! feeder`); `examples/issue.c` shows how it is used.
+//! The feeder for C and C++. cbindgen generates `include/etlink_feeder.h` from this file (`cargo dev
+//! feeder`); `examples/issue.c` uses it.
 //!
-//! A function that fails says so by what it returns; `etlink_feeder_error` says why. None of them
-//! unwinds into C: a mistake of ours is an error like others. A feeder belongs to one thread at a
-//! time.
-#![allow(
-    unsafe_code,
-    reason = "what C hands over are pointers, and names that the linker knows"
-)]
-// what a pointer has to be stands in the documentation of the module
+//! A function reports failure by its return value; `etlink_feeder_error` returns the reason. None
+//! unwinds into C: a panic is an error like others. A feeder is used from one thread at a time.
+#![allow(unsafe_code, reason = "C passes pointers, and needs unmangled names")]
 #![allow(
     clippy::missing_safety_doc,
-    reason = "said of all of them, at the types"
+    reason = "the header's comment states the rules for all pointers"
 )]
 
 use crate::error::FeederError;
@@ -28,46 +23,46 @@ use std::path::Path;
 use std::ptr;
 use std::sync::Arc;
 
-/// Feeds nodes of a graph. Made by `etlink_feeder_open`, freed by `etlink_feeder_close`, and not
-/// used afterwards.
+/// A feeder of a graph's nodes. Created by `etlink_feeder_open`, freed by `etlink_feeder_close`.
 pub struct EtlinkFeeder {
     feeder: Option<Feeder<File>>,
     error: CString,
 }
 
-/// A node of a graph. Made by `etlink_feeder_node`, freed by `etlink_node_free`; it outlives its
-/// feeder.
+/// A node of a graph. Created by `etlink_feeder_node`, freed by `etlink_node_free`; it may outlive
+/// its feeder.
 pub struct EtlinkNode {
     node: Arc<Node>,
     name: CString,
-    /// The texts that attributes gave last.
+    /// Text of the attribute that was returned last.
     text: CString,
 }
 
-/// Nodes are issued in the order of Chakra's own feeder where GCC built it.
+/// Issues nodes in the order of Chakra's own feeder, as built by GCC.
 pub const ETLINK_ORDER_STOCK: u32 = 0;
-/// The node with the lowest id is issued first, as ASTRA-sim does it.
+/// Issues the node with the lowest id first, as ASTRA-sim does.
 pub const ETLINK_ORDER_BY_ID: u32 = 1;
 
 /// Opens a `.et` file and reads its graph. `order` is one of `ETLINK_ORDER_…`.
 ///
-/// Always gives a feeder; where that failed, `etlink_feeder_error` gives a text, and there are no
-/// nodes. `path` is a text that ends with 0.
+/// Always returns a feeder. On failure it has no nodes, and `etlink_feeder_error` returns the
+/// reason.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn etlink_feeder_open(path: *const c_char, order: u32) -> *mut EtlinkFeeder {
     give(|| {
-        // SAFETY: by contract null or a text that ends with 0 and stays as it is meanwhile.
-        let path = unsafe { text_of(path, "there is no path") }?;
+        // SAFETY: by contract null or a string that ends with 0 and does not change meanwhile.
+        let path = unsafe { text_of(path, "the path is null") }?;
         open(path, order, Feeder::new)
     })
 }
 
-/// The same with a graph of any size in `memory_bytes` of memory: what is known of it lies in a file
-/// without a name in `folder`, which is gone when the feeder is closed or the program ends. It takes
-/// some 50 bytes a node and 12 a dependency. Nodes are issued in the same order.
+/// Like `etlink_feeder_open`, but a graph of any size needs only `memory_bytes` of memory. Its index
+/// is in an unnamed file in `folder`, with about 50 bytes per node and 12 per dependency. The file
+/// disappears when the feeder is closed or the program ends. The issue order is the same.
 ///
-/// Beside `memory_bytes` the feeder takes about one MB and the largest node. Once the file cannot be
-/// read or written, as the disk is full, each call fails and `etlink_feeder_error` says why.
+/// In addition to `memory_bytes` the feeder needs about 1 MB and the largest node. Once the file
+/// cannot be read or written, for example on a full disk, each call fails, and `etlink_feeder_error`
+/// returns the reason.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn etlink_feeder_open_with_scratch(
     path: *const c_char,
@@ -77,9 +72,9 @@ pub unsafe extern "C" fn etlink_feeder_open_with_scratch(
 ) -> *mut EtlinkFeeder {
     give(|| {
         // SAFETY: as in `etlink_feeder_open`.
-        let path = unsafe { text_of(path, "there is no path") }?;
+        let path = unsafe { text_of(path, "the path is null") }?;
         // SAFETY: as in `etlink_feeder_open`.
-        let folder = unsafe { text_of(folder, "there is no folder") }?;
+        let folder = unsafe { text_of(folder, "the folder is null") }?;
         let name = folder.to_string_lossy();
         let scratch = tempfile::tempfile_in(&*path_of(folder));
         let scratch = scratch.map_err(|error| said(&name, &error))?;
@@ -90,7 +85,7 @@ pub unsafe extern "C" fn etlink_feeder_open_with_scratch(
     })
 }
 
-/// A feeder for C, or why there is none.
+/// Returns a feeder for C, which has the error if opening fails.
 fn give(open: impl FnOnce() -> Result<Feeder<File>, String>) -> *mut EtlinkFeeder {
     let (feeder, error) = match guarded(open) {
         Ok(feeder) => (Some(feeder), CString::default()),
@@ -99,10 +94,10 @@ fn give(open: impl FnOnce() -> Result<Feeder<File>, String>) -> *mut EtlinkFeede
     Box::into_raw(Box::new(EtlinkFeeder { feeder, error }))
 }
 
-/// A text of C's, or what to say if it is null.
+/// Returns a string from C; the error `absent` if it is null.
 ///
 /// # Safety
-/// It is null or a text that ends with 0, and stays as it is for `'t`.
+/// `text` is null or a string that ends with 0, and does not change for `'t`.
 unsafe fn text_of<'t>(text: *const c_char, absent: &str) -> Result<&'t CStr, String> {
     if text.is_null() {
         return Err(absent.to_owned());
@@ -119,14 +114,14 @@ fn open(
     let order = match order {
         ETLINK_ORDER_STOCK => IssueOrder::Stock,
         ETLINK_ORDER_BY_ID => IssueOrder::ById,
-        other => return Err(format!("{other} is no order of issue")),
+        other => return Err(format!("{other} is not an issue order")),
     };
     let name = path.to_string_lossy();
     let file = open_file(path).map_err(|error| said(&name, &error))?;
     feed(file, order).map_err(|error| said(&name, &error))
 }
 
-/// An error of a file or folder, with its causes.
+/// Returns the message for an error of a file or folder, with its causes.
 fn said(name: &str, error: &dyn Error) -> String {
     format!("{name}: {}", with_causes(error))
 }
@@ -155,18 +150,18 @@ fn path_of(path: &CStr) -> Cow<'_, Path> {
 #[allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
-    reason = "C hands over a path, as a program does"
+    reason = "C passes a path, as a program does"
 )]
 fn open_file(path: &CStr) -> std::io::Result<File> {
     let path = path_of(path);
-    // a pipe would be waited for, and cannot be read twice
+    // opening a pipe would wait, and a pipe cannot be read twice
     if !path.metadata()?.is_file() {
-        return Err(std::io::Error::other("it is no regular file"));
+        return Err(std::io::Error::other("not a regular file"));
     }
     File::open(path)
 }
 
-/// Frees a feeder. Null is nothing to free.
+/// Frees a feeder. Ignores null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn etlink_feeder_close(feeder: *mut EtlinkFeeder) {
     if !feeder.is_null() {
@@ -175,53 +170,53 @@ pub unsafe extern "C" fn etlink_feeder_close(feeder: *mut EtlinkFeeder) {
     }
 }
 
-/// Why the last call that does something failed, in English; empty if it did not. Good until the
-/// next call.
+/// Returns the reason why the last call failed, in English; empty if it succeeded. Calls that only
+/// count nodes keep it. Valid until the next call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn etlink_feeder_error(feeder: *const EtlinkFeeder) -> *const c_char {
     // SAFETY: by contract null or a feeder that was not freed.
     match unsafe { feeder.as_ref() } {
         Some(feeder) => feeder.error.as_ptr(),
-        None => c"there is no feeder".as_ptr(),
+        None => c"the feeder is null".as_ptr(),
     }
 }
 
-/// How many nodes the graph has.
+/// Returns the number of nodes of the graph.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn etlink_feeder_nodes(feeder: *const EtlinkFeeder) -> u64 {
     // SAFETY: as in `etlink_feeder_error`.
     count(unsafe { feeder.as_ref() }, |feeder| feeder.nodes())
 }
 
-/// How many nodes may be issued now.
+/// Returns the number of nodes that can be issued now.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn etlink_feeder_ready(feeder: *const EtlinkFeeder) -> u64 {
     // SAFETY: as in `etlink_feeder_error`.
     count(unsafe { feeder.as_ref() }, Feeder::ready)
 }
 
-/// How many nodes were issued and have not ended.
+/// Returns the number of nodes that were issued and have not ended.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn etlink_feeder_issued(feeder: *const EtlinkFeeder) -> u64 {
     // SAFETY: as in `etlink_feeder_error`.
     count(unsafe { feeder.as_ref() }, Feeder::issued)
 }
 
-/// How many nodes have ended.
+/// Returns the number of nodes that have ended.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn etlink_feeder_ended(feeder: *const EtlinkFeeder) -> u64 {
     // SAFETY: as in `etlink_feeder_error`.
     count(unsafe { feeder.as_ref() }, Feeder::ended)
 }
 
-/// Issues the node that comes first and puts its id at `id`. 1: it did; 0: none may be issued now;
-/// -1: an error, or `id` is null.
+/// Issues the next node and writes its id to `id`. Returns 1 if it did, 0 if no node can be issued
+/// now, and -1 on an error or if `id` is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn etlink_feeder_issue_next(feeder: *mut EtlinkFeeder, id: *mut u64) -> i32 {
     if id.is_null() {
         return -1;
     }
-    // SAFETY: as in `etlink_feeder_error`; nobody else has it meanwhile.
+    // SAFETY: as in `etlink_feeder_error`; nothing else uses it meanwhile.
     let feeder = unsafe { feeder.as_mut() };
     let mut issued = None;
     let is_done = change(feeder, |feeder| {
@@ -230,7 +225,7 @@ pub unsafe extern "C" fn etlink_feeder_issue_next(feeder: *mut EtlinkFeeder, id:
     });
     match (is_done, issued) {
         (true, Some(found)) => {
-            // SAFETY: not null, and by contract the place of a number that this may write.
+            // SAFETY: not null, and by contract writable.
             unsafe { id.write(found) };
             1
         }
@@ -239,30 +234,30 @@ pub unsafe extern "C" fn etlink_feeder_issue_next(feeder: *mut EtlinkFeeder, id:
     }
 }
 
-/// Issues a node. False: it may not be issued now.
+/// Issues a node. Returns false if it cannot be issued now.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn etlink_feeder_issue(feeder: *mut EtlinkFeeder, id: u64) -> bool {
     // SAFETY: as in `etlink_feeder_issue_next`.
     change(unsafe { feeder.as_mut() }, |feeder| feeder.issue(id))
 }
 
-/// Takes a node back that was issued: it may be issued again. False: it was not issued.
+/// Takes back an issued node, which can then be issued again. Returns false if it was not issued.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn etlink_feeder_push_back(feeder: *mut EtlinkFeeder, id: u64) -> bool {
     // SAFETY: as in `etlink_feeder_issue_next`.
     change(unsafe { feeder.as_mut() }, |feeder| feeder.push_back(id))
 }
 
-/// A node that was issued has ended: those that waited for it alone may be issued. False: it was not
-/// issued.
+/// Marks an issued node as ended, so that nodes that wait only for it can be issued. Returns false if
+/// it was not issued.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn etlink_feeder_end(feeder: *mut EtlinkFeeder, id: u64) -> bool {
     // SAFETY: as in `etlink_feeder_issue_next`.
     change(unsafe { feeder.as_mut() }, |feeder| feeder.end(id))
 }
 
-/// All of a node, to be freed by `etlink_node_free`. Null: there is none of this id, or the file
-/// cannot be read.
+/// Returns a node with all its data, to be freed by `etlink_node_free`. Returns null if there is no
+/// such id, or if the file cannot be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn etlink_feeder_node(feeder: *mut EtlinkFeeder, id: u64) -> *mut EtlinkNode {
     // SAFETY: as in `etlink_feeder_issue_next`.
@@ -278,7 +273,7 @@ pub unsafe extern "C" fn etlink_feeder_node(feeder: *mut EtlinkFeeder, id: u64) 
     found
 }
 
-/// Frees a node. Null is nothing to free.
+/// Frees a node. Ignores null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn etlink_node_free(node: *mut EtlinkNode) {
     if !node.is_null() {
@@ -287,28 +282,28 @@ pub unsafe extern "C" fn etlink_node_free(node: *mut EtlinkNode) {
     }
 }
 
-/// The id of a node; of null 0.
+/// Returns the id of a node; 0 for null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn etlink_node_id(node: *const EtlinkNode) -> u64 {
     // SAFETY: by contract null or a node that was not freed.
     unsafe { node.as_ref() }.map_or(0, |node| node.node.id)
 }
 
-/// The type of a node, a `NodeType` of Chakra's schema; of null 0.
+/// Returns the type of a node, a `NodeType` of Chakra's schema; 0 for null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn etlink_node_type(node: *const EtlinkNode) -> i32 {
     // SAFETY: as in `etlink_node_id`.
     unsafe { node.as_ref() }.map_or(0, |node| node.node.r#type)
 }
 
-/// How long a node takes, us; of null 0.
+/// Returns the duration of a node in us; 0 for null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn etlink_node_duration_micros(node: *const EtlinkNode) -> u64 {
     // SAFETY: as in `etlink_node_id`.
     unsafe { node.as_ref() }.map_or(0, |node| node.node.duration_micros)
 }
 
-/// The name of a node, UTF-8. Good until the node is freed; a 0 in it is left out.
+/// Returns the name of a node in UTF-8, without any 0 bytes. Valid until the node is freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn etlink_node_name(node: *const EtlinkNode) -> *const c_char {
     // SAFETY: as in `etlink_node_id`.
@@ -318,22 +313,22 @@ pub unsafe extern "C" fn etlink_node_name(node: *const EtlinkNode) -> *const c_c
     }
 }
 
-/// Puts the whole number of an attribute, such as `comm_size`, at `value`; true and false are 1 and
-/// 0. False: the node has no such attribute, or it is no whole number of 64 bits.
+/// Writes the integer value of an attribute, such as `comm_size`, to `value`; true is 1, false is 0.
+/// Returns false if the node has no such attribute, or if it is not an integer of 64 bits.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn etlink_node_int(
     node: *const EtlinkNode,
     name: *const c_char,
     value: *mut i64,
 ) -> bool {
-    // SAFETY: as in `etlink_node_id`; the name by contract null or a text that ends with 0.
+    // SAFETY: as in `etlink_node_id`; the name is by contract null or a string that ends with 0.
     let found = unsafe { attribute(node, name) }.and_then(whole_number);
-    // SAFETY: by contract null or the place of a number that this may write.
+    // SAFETY: by contract null or writable.
     unsafe { put(found, value) }
 }
 
-/// Puts the number of an attribute at `value`, whole or not. False: the node has no such attribute,
-/// or it is no number.
+/// Writes the value of an attribute, an integer or a float, to `value`. Returns false if the node has
+/// no such attribute, or if it is not a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn etlink_node_double(
     node: *const EtlinkNode,
@@ -350,8 +345,8 @@ pub unsafe extern "C" fn etlink_node_double(
     unsafe { put(found, value) }
 }
 
-/// The text of an attribute, such as `pg_name`; null if the node has none. Good until the next call
-/// with this node.
+/// Returns the text of an attribute, such as `pg_name`; null if the node has none. Valid until the
+/// next call of this function with this node.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn etlink_node_text(
     node: *mut EtlinkNode,
@@ -362,7 +357,7 @@ pub unsafe extern "C" fn etlink_node_text(
         Some(Value::StringVal(found)) => text(found),
         _ => return ptr::null(),
     };
-    // SAFETY: as in `etlink_node_id`; nobody else has it meanwhile.
+    // SAFETY: as in `etlink_node_id`; nothing else uses it meanwhile.
     match unsafe { node.as_mut() } {
         Some(node) => {
             node.text = found;
@@ -372,15 +367,15 @@ pub unsafe extern "C" fn etlink_node_text(
     }
 }
 
-/// The value of an attribute.
+/// Returns the value of an attribute.
 ///
 /// # Safety
-/// Both are null or what their types say, and stay as they are for `'n`.
+/// Both pointers are null or valid, and their targets do not change for `'n`.
 unsafe fn attribute<'n>(node: *const EtlinkNode, name: *const c_char) -> Option<&'n Value> {
     if name.is_null() {
         return None;
     }
-    // SAFETY: not null, and by contract a text that ends with 0.
+    // SAFETY: not null, and by contract a string that ends with 0.
     let name = unsafe { CStr::from_ptr(name) };
     // SAFETY: by contract null or a node that was not freed.
     let node = unsafe { node.as_ref() }?;
@@ -391,7 +386,7 @@ unsafe fn attribute<'n>(node: *const EtlinkNode, name: *const c_char) -> Option<
     found?.value.as_ref()
 }
 
-/// Writes what was found; whether there was anything, and a place for it.
+/// Writes a value, if any; returns true if it did.
 ///
 /// # Safety
 /// `place` is null, or a `T` can be written there.
@@ -426,7 +421,7 @@ fn count(feeder: Option<&EtlinkFeeder>, of: impl FnOnce(&Feeder<File>) -> usize)
     feeder.map_or(0, |feeder| of(feeder) as u64)
 }
 
-/// Does something with a feeder, and keeps why it failed.
+/// Changes a feeder, and keeps the error if that fails.
 fn change(
     feeder: Option<&mut EtlinkFeeder>,
     action: impl FnOnce(&mut Feeder<File>) -> Result<(), FeederError>,
@@ -434,7 +429,7 @@ fn change(
     let Some(outer) = feeder else {
         return false;
     };
-    // one that could not be opened keeps saying why
+    // a feeder that could not be opened keeps its error
     let Some(inner) = &mut outer.feeder else {
         return false;
     };
@@ -450,13 +445,13 @@ fn change(
     }
 }
 
-/// What `action` gives; a panic is an error.
+/// Returns the result of `action`; a panic is an error.
 fn guarded<T>(action: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     let done = catch_unwind(AssertUnwindSafe(action));
-    done.unwrap_or_else(|_| Err("a mistake of etlink's: please report it".to_owned()))
+    done.unwrap_or_else(|_| Err("bug in etlink; please report it".to_owned()))
 }
 
-/// A text for C, without what would end it early.
+/// Returns a string for C, without 0 bytes, which would end it early.
 fn text(text: &str) -> CString {
     CString::new(text.replace('\0', "")).unwrap_or_default()
 }
@@ -570,7 +565,7 @@ mod tests {
         // SAFETY: what is freed is not used afterwards but for the node, which outlives its feeder.
         unsafe {
             assert!(etlink_feeder_node(feeder, 7).is_null());
-            assert_eq!(error_of(feeder), "there is no node 7");
+            assert_eq!(error_of(feeder), "node 7 does not exist");
             let node = etlink_feeder_node(feeder, 1);
             etlink_feeder_close(feeder);
             assert_eq!((etlink_node_id(node), etlink_node_type(node)), (1, 0));
@@ -598,7 +593,7 @@ mod tests {
         let file = graph();
         for (feeder, words) in [
             (opened(&absent), "absent.et: "),
-            (opened(folder.path()), "it is no regular file"),
+            (opened(folder.path()), "not a regular file"),
             (opened_with_scratch(&absent, folder.path()), "absent.et: "),
             (opened_with_scratch(file.path(), &absent), "absent.et: "),
         ] {
@@ -618,14 +613,14 @@ mod tests {
         // SAFETY: null is what all of them take.
         unsafe {
             let feeder = etlink_feeder_open(ptr::null(), ETLINK_ORDER_STOCK);
-            assert_eq!(error_of(feeder), "there is no path");
+            assert_eq!(error_of(feeder), "the path is null");
             etlink_feeder_close(feeder);
             let path = c"absent.et".as_ptr();
             let feeder = etlink_feeder_open_with_scratch(path, ETLINK_ORDER_STOCK, ptr::null(), 0);
-            assert_eq!(error_of(feeder), "there is no folder");
+            assert_eq!(error_of(feeder), "the folder is null");
             etlink_feeder_close(feeder);
             let none = ptr::null_mut();
-            assert_eq!(error_of(none), "there is no feeder");
+            assert_eq!(error_of(none), "the feeder is null");
             assert_eq!(etlink_feeder_issue_next(none, ptr::null_mut()), -1);
             assert!(etlink_feeder_node(none, 0).is_null());
             assert!(!etlink_node_int(ptr::null(), ptr::null(), ptr::null_mut()));

@@ -6,13 +6,13 @@ use crate::storage::ScratchError;
 #[derive(Debug, thiserror::Error)]
 pub enum FeederError {
     /// The graph's file cannot be read.
-    #[error("cannot read it")]
+    #[error("cannot read the file")]
     Io(#[from] std::io::Error),
     /// The scratch file cannot be read or written.
-    #[error("the scratch file cannot be used")]
+    #[error("cannot use the scratch file")]
     Scratch(#[source] std::io::Error),
     /// The file ends inside a message.
-    #[error("it is cut: the message at byte {offset} has {bytes} bytes, and the file ends before")]
+    #[error("the file is truncated inside the message at byte {offset} with {bytes} bytes")]
     Cut {
         /// Offset of the message, bytes.
         offset: u64,
@@ -20,13 +20,13 @@ pub enum FeederError {
         bytes: u64,
     },
     /// The file ends inside the length of a message.
-    #[error("it is cut: it ends within the length of the message at byte {offset}")]
+    #[error("the file is truncated inside the length of the message at byte {offset}")]
     CutLength {
         /// Offset of the message, bytes.
         offset: u64,
     },
     /// The number of nodes differs from the stated one.
-    #[error("it says that it has {stated} nodes, and has {found}: it is cut, or was changed")]
+    #[error("the file states {stated} nodes but has {found}: it is truncated or was changed")]
     OtherCount {
         /// Number in the metadata.
         stated: u64,
@@ -34,22 +34,22 @@ pub enum FeederError {
         found: u64,
     },
     /// The next bytes are not a Chakra message.
-    #[error("what begins at byte {offset} is no node of a Chakra graph; `etlink check` says more")]
+    #[error("byte {offset} does not start a node of a Chakra graph; see `etlink check`")]
     NoMessage {
         /// Offset of those bytes.
         offset: u64,
     },
     /// The file is compressed, so offsets in it could not be found again.
-    #[error("it is packed by {tool}; unpack it: `{tool} -d FILE`")]
+    #[error("the file is compressed with {tool}; decompress it: `{tool} -d FILE`")]
     Packed {
         /// Program that decompresses the file.
         tool: &'static str,
     },
     /// The file contains no nodes.
-    #[error("it has no nodes")]
+    #[error("the graph has no nodes")]
     NoNodes,
     /// The graph has more nodes or dependencies than 32 bits can count.
-    #[error("it has more than 4,294,967,294 nodes or dependencies")]
+    #[error("the graph has more than 4,294,967,294 nodes or dependencies")]
     TooLarge,
     /// Two nodes share an id.
     #[error("two nodes have the id {id}")]
@@ -58,7 +58,7 @@ pub enum FeederError {
         id: u64,
     },
     /// A node depends on a node that is not in the file.
-    #[error("node {node} depends on node {missing}, which is not in the file")]
+    #[error("node {node} depends on node {missing}, which is missing from the file")]
     MissingNode {
         /// Id of the node.
         node: u64,
@@ -66,7 +66,9 @@ pub enum FeederError {
         missing: u64,
     },
     /// Some nodes wait for each other.
-    #[error("{nodes} nodes can never be issued: they wait for each other, as node {id} does")]
+    #[error(
+        "{nodes} nodes can never be issued, because they wait for each other (one is node {id})"
+    )]
     Cycle {
         /// Id of one of these nodes.
         id: u64,
@@ -74,19 +76,21 @@ pub enum FeederError {
         nodes: usize,
     },
     /// No node has this id.
-    #[error("there is no node {id}")]
+    #[error("node {id} does not exist")]
     UnknownNode {
         /// The unknown id.
         id: u64,
     },
     /// The node waits for others, was issued already, or has ended.
-    #[error("node {id} cannot be issued: it waits for others, was issued, or has ended")]
+    #[error(
+        "node {id} cannot be issued: it waits for other nodes, was already issued, or has ended"
+    )]
     NotReady {
         /// Id of the node.
         id: u64,
     },
     /// The node was not issued, or has ended.
-    #[error("node {id} was not issued, or has ended already")]
+    #[error("node {id} was not issued, or has already ended")]
     NotIssued {
         /// Id of the node.
         id: u64,

@@ -98,7 +98,7 @@ impl<T: Value> PagedColumn<T> {
             // a number overwritten by another program may lead anywhere
             _ => Err(ScratchError(Error::new(
                 ErrorKind::InvalidData,
-                "somebody else has written to it",
+                "another program has written to it",
             ))),
         }
     }
@@ -285,7 +285,7 @@ impl Storage for PagedFile {
     fn check(&self) -> Result<(), ScratchError> {
         if self.has_failed {
             Err(ScratchError(Error::other(
-                "it failed before: open the graph once more",
+                "it failed before; open the graph again",
             )))
         } else {
             Ok(())

@@ -47,7 +47,7 @@ fn a_node_is_read_when_it_is_asked_for() {
         assert_eq!(node.name, format!("node {id}"));
     }
     let error = feeder.node(7).expect_err("there is none");
-    assert_eq!(error.to_string(), "there is no node 7");
+    assert_eq!(error.to_string(), "node 7 does not exist");
 }
 
 #[test]
@@ -57,10 +57,10 @@ fn what_cannot_be_is_refused() {
     let said = |result: Result<(), FeederError>| result.expect_err("it cannot be").to_string();
     assert_eq!(
         said(feeder.issue(1)),
-        "node 1 cannot be issued: it waits for others, was issued, or has ended"
+        "node 1 cannot be issued: it waits for other nodes, was already issued, or has ended"
     );
-    assert_eq!(said(feeder.issue(9)), "there is no node 9");
-    let not_issued = "node 0 was not issued, or has ended already";
+    assert_eq!(said(feeder.issue(9)), "node 9 does not exist");
+    let not_issued = "node 0 was not issued, or has already ended";
     assert_eq!(said(feeder.end(0)), not_issued);
     feeder.issue(0).expect("it waits for none");
     feeder.end(0).expect("it was issued");
@@ -70,19 +70,19 @@ fn what_cannot_be_is_refused() {
 
 #[test]
 fn files_that_are_no_graphs_are_named() {
-    assert_eq!(refused(&[]), "it has no nodes");
-    assert_eq!(refused(&file(&[])), "it has no nodes");
+    assert_eq!(refused(&[]), "the graph has no nodes");
+    assert_eq!(refused(&file(&[])), "the graph has no nodes");
     assert_eq!(
         refused(&file(&[(0, &[], &[]), (0, &[], &[])])),
         "two nodes have the id 0"
     );
     assert_eq!(
         refused(&file(&[(0, &[], &[]), (5, &[3], &[])])),
-        "node 5 depends on node 3, which is not in the file"
+        "node 5 depends on node 3, which is missing from the file"
     );
     assert_eq!(
         refused(&file(&[(1, &[2], &[]), (2, &[1], &[])])),
-        "2 nodes can never be issued: they wait for each other, as node 1 does"
+        "2 nodes can never be issued, because they wait for each other (one is node 1)"
     );
     assert_eq!(
         refused(&file(&[
@@ -91,18 +91,18 @@ fn files_that_are_no_graphs_are_named() {
             (2, &[1], &[]),
             (3, &[2], &[])
         ])),
-        "3 nodes can never be issued: they wait for each other, as node 1 does"
+        "3 nodes can never be issued, because they wait for each other (one is node 1)"
     );
     let mut zeros = file(&[]);
     zeros.extend([0; 64]);
     assert_eq!(refused(&zeros), "two nodes have the id 0");
     assert_eq!(
         refused(b"\x28\xb5\x2f\xfd rest"),
-        "it is packed by zstd; unpack it: `zstd -d FILE`"
+        "the file is compressed with zstd; decompress it: `zstd -d FILE`"
     );
     assert_eq!(
         refused(b"\x1f\x8b\x08 rest"),
-        "it is packed by gzip; unpack it: `gzip -d FILE`"
+        "the file is compressed with gzip; decompress it: `gzip -d FILE`"
     );
     let text = br#"{"schema": "1.1.1", "nodes": []}"#;
     assert!(open(text).is_err());
@@ -124,7 +124,7 @@ fn a_cut_file_is_refused_wherever_it_is_cut() {
     let shorter = refused(&count[..count.len() - last]);
     assert_eq!(
         shorter,
-        "it says that it has 4 nodes, and has 3: it is cut, or was changed"
+        "the file states 4 nodes but has 3: it is truncated or was changed"
     );
 }
 
@@ -147,9 +147,8 @@ fn a_message_longer_than_all_files_is_cut() {
     bytes.extend([0xff; 9]);
     bytes.extend([0x01, 0x00]);
     let stated = u64::MAX;
-    let said = format!(
-        "it is cut: the message at byte {offset} has {stated} bytes, and the file ends before"
-    );
+    let said =
+        format!("the file is truncated inside the message at byte {offset} with {stated} bytes");
     assert_eq!(refused(&bytes), said);
 }
 

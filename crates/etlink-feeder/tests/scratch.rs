@@ -293,7 +293,7 @@ fn a_scratch_that_fails_says_why() {
     };
     let feeder = Feeder::with_scratch(Cursor::new(&bytes), IssueOrder::Stock, full, 0);
     let error = feeder.expect_err("it is full");
-    assert_eq!(error.to_string(), "the scratch file cannot be used");
+    assert_eq!(error.to_string(), "cannot use the scratch file");
     let cause = std::error::Error::source(&error).expect("a cause");
     assert_eq!(cause.to_string(), "no space left");
 }

@@ -77,169 +77,169 @@ impl KindRule {
 
 /// Remedy if the trace already names the line, so that recording stacks would add nothing.
 pub(crate) const HOST_WORK_AT_LINE: &str =
-    "make what it does there shorter, or do it ahead of time or on another thread";
+    "Shorten this work, do it ahead of time, or move it to another thread";
 
 /// All kinds.
 pub const KINDS: [KindRule; 24] = [
     stated(
         CauseKind::InputPipeline,
         host::input_pipeline,
-        "load ahead: more `num_workers`, a larger `prefetch_factor`, less work per sample",
+        "Load ahead: increase `num_workers` or `prefetch_factor`, or do less work per sample",
     )
     .without_torch(
-        "load ahead on other threads, while the device works",
+        "Load ahead on other threads while the device works",
     ),
     general(
         CauseKind::HostWork,
         host::host_work,
-        "make what it does there shorter, or do it ahead of time or on another thread; findings name \
-        the line where stacks were recorded (`with_stack=True`)",
+        "Shorten this work, do it ahead of time, or move it to another thread; record stacks \
+        (`with_stack=True`) to find the line",
     )
     .without_torch(
-        "make what it does there shorter, or do it ahead of time or on another thread; ranges of your \
-             own (NVTX, ROCTX) name its parts",
+        "Shorten this work, do it ahead of time, or move it to another thread; add ranges (NVTX, \
+             ROCTX) to see its parts",
     ),
     general(
         CauseKind::SmallKernels,
         launches::small_kernels,
-        "use CUDA graphs (`torch.compile(mode=\"reduce-overhead\")`) or larger batches",
+        "Use CUDA graphs (`torch.compile(mode=\"reduce-overhead\")`) or larger batches",
     )
     .without_torch(
-        "capture the launches into a graph (`cudaGraphLaunch`), or launch fewer and larger kernels",
+        "Capture the launches in a graph (`cudaGraphLaunch`), or launch fewer and larger kernels",
     ),
     stated(
         CauseKind::OptimizerLaunches,
         launches::optimizer_launches,
-        "give the optimizer `fused=True` or `foreach=True`",
+        "Create the optimizer with `fused=True` or `foreach=True`",
     ),
     stated(
         CauseKind::ScalarRead,
         syncs::scalar_reads,
-        "keep the value on the device, or read it less often",
+        "Keep the value on the device, or read it less often",
     ),
     stated(
         CauseKind::DynamicShape,
         syncs::dynamic_shapes,
-        "use a mask of fixed size, such as `torch.where`",
+        "Use a mask of fixed size, for example with `torch.where`",
     ),
     stated(
         CauseKind::PageableCopy,
         syncs::pageable_copies,
         // No trace shows when the host needs the data.
-        "pin the memory (`pin_memory=True`) and copy with `non_blocking=True`; the gain holds if the \
-        host has other work until it needs the data",
+        "Pin the memory (`pin_memory=True`) and copy with `non_blocking=True`; this helps only if \
+        the host has other work until it needs the data",
     )
     .without_torch(
-        "copy with `cudaMemcpyAsync` from and to pinned memory (`cudaHostAlloc`); the gain holds if the host \
-        has other work until it needs the data",
+        "Copy with `cudaMemcpyAsync` to and from pinned memory (`cudaHostAlloc`); this helps \
+        only if the host has other work until it needs the data",
     ),
     stated(
         CauseKind::ExplicitSync,
         syncs::explicit_syncs,
-        "take the synchronisation out of the loop",
+        "Move the synchronization out of the loop",
     )
     .without_torch(
-        "let streams wait for each other with `cudaStreamWaitEvent`, and the host only where it needs \
-             a result",
+        "Let streams wait for each other with `cudaStreamWaitEvent`, and let the host wait only if it \
+             needs a result",
     ),
     probable(
         CauseKind::UnrecordedSync,
         host::unrecorded_syncs,
-        "look there for what waits, such as `.item()`, a copy or a synchronisation, and take it out \
-        of the loop; the trace records no call that waits",
+        "Look there for a wait, such as `.item()`, a copy or a synchronization, and move it out of \
+        the loop; the trace records no calls that wait",
     )
     .without_torch(
-        "look there for what waits, such as a copy or a synchronisation, and take it out of the loop; \
-             the trace records no call that waits",
+        "Look there for a wait, such as a copy or a synchronization, and move it out of the loop; the \
+             trace records no calls that wait",
     ),
     stated(
         CauseKind::AllocatorCalls,
         syncs::allocator_calls,
-        "keep shapes alike, or set `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`",
+        "Keep shapes constant, or set `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`",
     )
     .without_torch(
-        "get the memory once and use it again, or take it from a pool (`cudaMallocAsync`)",
+        "Allocate the memory once and reuse it, or use a pool (`cudaMallocAsync`)",
     ),
     stated(
         CauseKind::ExposedCommunication,
         communication::exposed_communication,
-        "begin it earlier, beside computation, or move fewer bytes",
+        "Start it earlier to overlap it with computation, or move fewer bytes",
     ),
     general(
         CauseKind::ExposedCopies,
         device::exposed_copies,
-        "keep the data on the device, or copy from and to pinned memory on a stream of its own, beside \
-        computation",
+        "Keep the data on the device, or copy to and from pinned memory on a separate stream, \
+        overlapped with computation",
     ),
     general(
         CauseKind::DominantKernel,
         device::dominant_kernels,
-        "look for a faster one: another data type, layout or library",
+        "Try a faster kernel: another data type, layout or library",
     ),
     probable(
         CauseKind::LowCoverage,
         device::low_coverage,
-        "give it more blocks: split the reduction, or batch more work",
+        "Launch more blocks: split the reduction, or batch more work",
     ),
     probable(
         CauseKind::FusibleChain,
         device::fusible_chains,
-        "fuse them: `torch.compile`, or one kernel of your own",
+        "Fuse them with `torch.compile` or a custom kernel",
     )
     .without_torch(
-        "fuse them into one kernel",
+        "Fuse each chain into one kernel",
     ),
     stated(
         CauseKind::TensorCopies,
         device::tensor_copies,
-        "keep one layout and data type from op to op, and write results where they are needed",
+        "Keep one layout and data type across ops, and write results where they are needed",
     ),
     stated(
         CauseKind::Recomputation,
         host::recomputation,
-        "checkpoint fewer layers where memory allows it",
+        "Checkpoint fewer layers if memory allows",
     ),
     probable(
         CauseKind::FirstCall,
         start_up::first_calls,
-        "warm up before you record or measure: `schedule(warmup=…)`",
+        "Warm up before recording or measuring: `schedule(warmup=…)`",
     )
     .without_torch(
-        "do it once, before what you measure, and record what comes after",
+        "Do this once before measuring, and record only later work",
     ),
     KindRule {
         general: true,
         ..probable(
             CauseKind::FirstStep,
             steps::first_step,
-            "warm up before you record or measure: `schedule(warmup=…)`",
+            "Warm up before recording or measuring: `schedule(warmup=…)`",
         )
-        .without_torch("warm up before you measure, and record what comes after")
+        .without_torch("Warm up before measuring, and record only later work")
     },
     probable(
         CauseKind::ProfilerOverhead,
         profiler::profiler_overhead,
-        "record without stacks, shapes and memory to measure times",
+        "Record without stacks, shapes and memory when measuring times",
     ),
     stated(
         CauseKind::QueueFull,
         launches::queue_full,
-        "launch what others wait for first, or from another thread",
+        "Launch awaited work first, or from another thread",
     ),
     probable(
         CauseKind::StreamTurns,
         device::stream_turns,
-        "leave out waits between streams whose work does not need each other's results",
+        "Remove waits between streams that do not need each other's results",
     ),
     of_ranks(
         CauseKind::LateRank,
-        "look at what that rank does differently, its data first, then its machine",
+        "Compare this rank with the others: its data first, then its machine",
     ),
     KindRule {
         general: true,
         ..of_ranks(
             CauseKind::RankImbalance,
-            "deal the work out more evenly, such as by length of sequences",
+            "Distribute the work more evenly, for example by sequence length",
         )
     },
 ];

@@ -83,7 +83,7 @@ impl FromStr for WhatIfQuestion {
                 WhatIfQuestion::Ranks(ranks.ok_or_else(|| bad_value("a number of ranks"))?)
             }
             "bandwidth" => {
-                let expected = "a process group and a factor, as in `default_pg:2`,";
+                let expected = "a process group and a factor, as in `default_pg:2`";
                 // the last colon, since group names can contain colons
                 let parts = value.rsplit_once(':').ok_or_else(|| bad_value(expected))?;
                 let factor = parts.1.parse::<f64>().ok();
@@ -138,28 +138,30 @@ impl WhatIfQuestion {
     pub fn caveat(&self) -> &'static str {
         match self {
             WhatIfQuestion::Graphs => {
-                "what runs between two launches is taken to be capturable where it takes no longer \
-                than launching does on its thread"
+                "assumes that host work between launches can be captured if it takes no longer than a \
+                launch does on its thread"
             }
             WhatIfQuestion::Fuse(_) => {
-                "kernels keep their times; what fusing saves of memory \
-                traffic comes on top"
+                "kernels keep their durations; memory traffic saved by fusion \
+                is not counted"
             }
-            WhatIfQuestion::NoInputWait => "loading itself is taken to keep up",
-            WhatIfQuestion::NoSync => "what the program reads back is taken not to be needed",
+            WhatIfQuestion::NoInputWait => "assumes that loading keeps up",
+            WhatIfQuestion::NoSync => {
+                "assumes that the program does not need the values it reads back"
+            }
             WhatIfQuestion::OverlapComm => {
-                "a bound: hidden communication slows down what it runs \
-                beside"
+                "an upper bound: hidden communication slows down concurrent \
+                computation"
             }
             WhatIfQuestion::Ranks(_) => {
-                "bytes as in a ring, latency as in a tree; work per rank stays the same"
+                "bytes scale as in a ring, latency as in a tree; work per rank is unchanged"
             }
-            WhatIfQuestion::Bandwidth { .. } => "what a transfer takes beside its bytes stays",
+            WhatIfQuestion::Bandwidth { .. } => "only the time that depends on bytes changes",
             WhatIfQuestion::Device(_) => {
-                "by peak rates; kernels of unknown work go by memory \
-                bandwidth, the host stays the same"
+                "by peak rates; kernels of unknown work scale with memory \
+                bandwidth, host time is unchanged"
             }
-            WhatIfQuestion::Straggler(_) => "by the names of what ranks do",
+            WhatIfQuestion::Straggler(_) => "matches work between ranks by name",
         }
     }
 
@@ -174,8 +176,8 @@ impl WhatIfQuestion {
                 | WhatIfQuestion::Bandwidth { .. }
         );
         (is_about_communication && !is_awaited(graph, edits)).then_some(
-            "the answer is not known: the traces do not show what waits for communication, though \
-            the program may",
+            "the answer is unknown: the traces do not show what waits for communication, but the \
+            program may",
         )
     }
 
@@ -207,8 +209,8 @@ impl WhatIfQuestion {
             WhatIfQuestion::Device(name) => device::change_device(trace, name),
             WhatIfQuestion::Straggler(_) => {
                 return Err(QuestionError::OtherInput {
-                    why: "only the traces of several ranks show a straggler".into(),
-                    remedy: "give their folder".into(),
+                    why: "a straggler shows only in the traces of several ranks".into(),
+                    remedy: "pass the folder of all ranks".into(),
                 });
             }
         };

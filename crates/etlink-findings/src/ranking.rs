@@ -21,25 +21,25 @@ use std::collections::BTreeMap;
 
 /// Remedy for small messages.
 const SMALL_MESSAGE_REMEDY: &str =
-    "begin it earlier, beside computation, or put many small messages into one";
+    "Start it earlier to overlap it with computation, or combine many small messages";
 
 /// Remedy for small messages of collectives that DDP and FSDP put into buckets.
-const SMALL_BUCKET_REMEDY: &str =
-    "begin it earlier, beside computation, or put many small messages into one: larger buckets";
+const SMALL_BUCKET_REMEDY: &str = "Start it earlier to overlap it with computation, or combine many small \
+    messages (larger buckets)";
 
 /// Remedy for copies that stay on devices.
 const DEVICE_COPIES_REMEDY: &str =
-    "leave copies out: write results where they are needed, or copy beside computation";
+    "Write results where they are needed to avoid copies, or overlap copies with computation";
 
 /// Part of the name of `DataLoader`'s range if `num_workers` is 0.
 const LOADER_WITHOUT_WORKERS: &str = "_SingleProcessDataLoaderIter";
 
 /// Remedy for a `DataLoader` without workers, which fetches nothing ahead.
 const WITHOUT_WORKERS_REMEDY: &str =
-    "load ahead in other processes: set `num_workers` of the `DataLoader` above 0";
+    "Load ahead in other processes: set `num_workers` of the `DataLoader` above 0";
 
 /// Remedy for barriers, the only communication known to have no bytes.
-const BARRIER_REMEDY: &str = "leave it out, or let fewer ranks meet: a barrier moves no data";
+const BARRIER_REMEDY: &str = "Remove the barrier, or let fewer ranks join it: it moves no data";
 
 /// A cause, merged over all ranks that have it.
 #[derive(Default)]

@@ -9,26 +9,26 @@ use crate::limits::{ADDS_UP, MUCH_BETWEEN_OPS, MUCH_IDLE};
 use crate::text::{count_text, percent_text, short_name, time_text};
 use etlink_analyze::UtilizationWindow;
 
-/// Formats a finding: `23 % of the 3 steps (90.1 of 386 ms): the host waits …; load ahead: …`
+/// Formats a finding: `23 % of the 3 steps (90.1 of 386 ms): the host waits …. Load ahead: ….`
 pub(crate) fn finding_sentence(finding: &RunFinding, found: &RunFindings) -> String {
     // If the trace only shows signs, the sentence must say so.
     let is_probable = finding.kind.rule().is_some_and(|rule| rule.inferred);
     let probably = if is_probable { "probably " } else { "" };
     // Without recorded calls that wait, work and waiting look alike.
     let may_wait = if finding.evidence.may_wait {
-        " (it may wait for the device there: the trace records no call that waits)"
+        " (it may wait for the device there: the trace records no calls that wait)"
     } else {
         ""
     };
     // Even for causes stated in the trace, the gain may depend on inferred waits.
     let is_stated = finding.kind.rule().is_none_or(|rule| !rule.inferred);
     let unstated = if finding.inferred && is_stated && may_wait.is_empty() {
-        " (the gain hangs on waits that are inferred, not recorded)"
+        " (the gain depends on inferred waits)"
     } else {
         ""
     };
     format!(
-        "{} of {} ({} of {}): {probably}{}{}{may_wait}{unstated}; {}",
+        "{} of {} ({} of {}): {probably}{}{}{may_wait}{unstated}. {}.",
         percent_text(finding.gain_share),
         window_text(found),
         time_text(finding.gain_ns),
@@ -42,15 +42,15 @@ pub(crate) fn finding_sentence(finding: &RunFinding, found: &RunFindings) -> Str
 /// Describes the gain without all findings at once, and says if their gains add up.
 pub(crate) fn joint_sentence(joint: &JointGain, findings: usize, found: &RunFindings) -> String {
     let which = match findings {
-        2 => "both of these together".to_owned(),
-        many => format!("all {many} of these together"),
+        2 => "both together".to_owned(),
+        many => format!("all {many} together"),
     };
     let (gain, sum) = (joint.gain_ns as f64, joint.sum_ns as f64);
     let sum_text = time_text(joint.sum_ns);
     let overlap = if gain < ADDS_UP * sum {
-        format!(", less than their sum of {sum_text}: they overlap")
+        format!(", less than the sum of {sum_text}: the causes overlap")
     } else if ADDS_UP * gain > sum {
-        format!(", more than their sum of {sum_text}: what is gained by one, another holds up")
+        format!(", more than the sum of {sum_text}: each cause limits the gain from another")
     } else {
         String::new()
     };
@@ -78,24 +78,24 @@ pub(crate) fn communication_sentence(
 ) -> String {
     let why = match (found.ranks, ranks_meet) {
         // Later work may still wait for it: a trace does not show every cause.
-        (0 | 1, _) => "by what the trace shows, other work ends no earlier",
+        (0 | 1, _) => "as far as the trace shows, other work would not end earlier",
         // The replay synchronizes ranks at a collective: only its own time goes.
-        (_, true) => "most of it is waiting for ranks that come later, which stays",
+        (_, true) => "most of it is waiting for late ranks, which remains",
         (_, false) => {
-            "by what the traces show, other work ends no earlier; no communication of these \
-             ranks could be joined, so who waited for whom is not known"
+            "as far as the traces show, other work would not end earlier; no communication of \
+             these ranks could be matched, so it is unknown which rank waited for which"
         }
     };
     let share_text = share_text(share, found);
     // A gain of zero would suggest that communication is free, although its dependents are unknown.
     if !share.is_awaited {
         return format!(
-            "{share_text}; what that costs cannot be said: the traces do not show what waits for it, \
-            though the program may"
+            "{share_text}; the cost is unknown: the traces do not show what waits for it, but the \
+            program may"
         );
     }
     format!(
-        "{share_text}; a replay in which it takes no time gains {} of {} ({} of {}): {why}",
+        "{share_text}; if it took no time, the gain would be {} of {} ({} of {}): {why}",
         percent_text(share.gain_share),
         window_text(found),
         time_text(share.gain_ns),
@@ -107,7 +107,7 @@ pub(crate) fn communication_sentence(
 /// gain is no answer.
 pub(crate) fn unknown_gain_sentence(share: &CommunicationShare, found: &RunFindings) -> String {
     format!(
-        "{}; what hiding it would gain cannot be told: the trace records no call that waits",
+        "{}; the gain from hiding it is unknown: the trace records no calls that wait",
         share_text(share, found)
     )
 }
@@ -115,7 +115,7 @@ pub(crate) fn unknown_gain_sentence(share: &CommunicationShare, found: &RunFindi
 /// Describes the share of communication in the windows.
 fn share_text(share: &CommunicationShare, found: &RunFindings) -> String {
     let what = if found.has_device {
-        "computation does not hide communication"
+        "communication is exposed"
     } else {
         "the host communicates"
     };
@@ -125,14 +125,14 @@ fn share_text(share: &CommunicationShare, found: &RunFindings) -> String {
     };
     let most = match &share.subject[..] {
         "" | UNNAMED_COMMUNICATION => String::new(),
-        subject if share.subject_share > 0.995 => format!(", all of it in {subject}"),
+        subject if share.subject_share > 0.995 => format!(", all of it {subject}"),
         subject => {
             let part = percent_text(share.subject_share);
-            format!(", {part} of it in {subject}")
+            format!(", {part} of it {subject}")
         }
     };
     format!(
-        "{what} in {} of {} ({} of {}{ranks}){most}",
+        "{what} for {} of {} ({} of {}{ranks}){most}",
         percent_text(share.time_ns as f64 / share.windows_ns.max(1) as f64),
         step_text(found, ""),
         time_text(share.time_ns),
@@ -159,12 +159,12 @@ fn step_text(found: &RunFindings, which: &str) -> String {
 /// Describes a run without findings. Each clause has its condition here.
 pub(crate) fn nothing_sentence(found: &RunFindings) -> String {
     if !found.has_work {
-        return "nothing ran in the recorded process: no op, no runtime call, no device row"
+        return "nothing ran in the recorded process: no ops, no runtime calls, no device rows"
             .to_owned();
     }
     if found.is_unknown {
         return "no verdict on idle time, utilization and the host: too many device rows are \
-                missing; record again"
+                missing. Record again."
             .to_owned();
     }
     let whole = match (found.window, found.steps) {
@@ -176,13 +176,13 @@ pub(crate) fn nothing_sentence(found: &RunFindings) -> String {
     if found.has_device && idle <= MUCH_IDLE {
         // A kernel that takes more has a sentence of its own.
         let kernels = if found.computes && found.kernel.is_none() {
-            ", and no kernel takes a fifth of all kernels' time"
+            ", and no kernel takes 20 % of kernel time"
         } else {
             ""
         };
         let busy = percent_text(1.0 - idle);
         return format!(
-            "nothing stands out in {whole}: the device computes or copies in {busy} of it{kernels}"
+            "nothing stands out in {whole}: the device computes or copies {busy} of the time{kernels}"
         );
     }
     // Time without any data in the trace cannot become a cause, however long it is.
@@ -193,17 +193,16 @@ pub(crate) fn nothing_sentence(found: &RunFindings) -> String {
             let remedy = if has_stacks {
                 ""
             } else {
-                "; record with --with-stack to see what does"
+                " (record with --with-stack to see what it does)"
             };
             format!(
-                ", and no op and no runtime call runs on the host in {share} of the time that its steps \
-                take{remedy}"
+                "; the host runs neither ops nor runtime calls for {share} of its steps{remedy}"
             )
         }
     };
     let idle = if found.has_device {
         format!(
-            ", though the device neither computes nor copies in {} of it",
+            ", although the device neither computes nor copies {} of the time",
             percent_text(idle)
         )
     } else {
@@ -211,10 +210,10 @@ pub(crate) fn nothing_sentence(found: &RunFindings) -> String {
     };
     // Removing this cause would not shorten the run: other work takes as long at the same time.
     let longest = match &found.longest_cause {
-        Some(cause) => format!("; longest: {cause}"),
+        Some(cause) => format!("; longest cause: {cause}"),
         None => String::new(),
     };
-    format!("no known cause gains 2 % of {whole}{idle}{unseen}{longest}")
+    format!("no known cause costs 2 % of {whole}{idle}{unseen}{longest}")
 }
 
 /// Names the longest op, call, or copy of a cause, and counts the others.
@@ -246,87 +245,86 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
         ""
     };
     let apart = match evidence.compared {
-        Some(_) => format!(", counted where launches are over {compared_time} apart"),
+        Some(_) => format!(", counting gaps of over {compared_time} between launches"),
         None => String::new(),
     };
     match finding.kind {
         CauseKind::InputPipeline => {
-            format!("the host waits for input in `{subject}`, {times}, {total} in all")
+            format!("the host waits for input in `{subject}`: {times}, {total} in total")
         }
         CauseKind::HostWork if subject.is_empty() && evidence.python.is_some() => {
-            format!("between ops the host runs Python for {total}{threads}{apart}")
+            format!("the host runs Python between ops for {total}{threads}{apart}")
         }
         CauseKind::HostWork if subject.is_empty() => {
             // Shorter stretches between launches belong to the small kernels.
-            format!("between ops the host does for {total}{threads} what no op shows{apart}")
+            format!("the host spends {total}{threads} between ops, on unrecorded work{apart}")
         }
         CauseKind::HostWork if finding.subject == ANOTHER_THREAD => {
-            format!("the program waits for another thread, which shows no op for {total}{threads}")
+            format!("the program waits for {total}{threads} for another thread, outside ops")
         }
         CauseKind::HostWork => {
             let when = launch_text(evidence);
             let ops = subjects_text(finding, "op");
-            format!("the host is in {ops} and what is called there for {total}{threads} {when}")
+            format!("the host spends {total}{threads} {when} in {ops}, callees included")
         }
         CauseKind::SmallKernels => format!(
-            "launch-bound: kernels are over before the host launches the next: {count} of {typical} \
-            (mean), one every {compared_time}"
+            "launch-bound: {} with a mean of {typical}, but only one launch every {compared_time}",
+            count_text(count, "kernel")
         ),
         CauseKind::OptimizerLaunches => format!(
-            "the optimizer `{subject}` launches {count} kernels of {typical} (mean), one every \
-            {compared_time}"
+            "the optimizer `{subject}` launches {} with a mean of {typical}, one every {compared_time}",
+            count_text(count, "kernel")
         ),
         CauseKind::ScalarRead => {
             let ops = subjects_text(finding, "op");
-            format!("the host waits for the device in {ops}, {times}, {total} in all")
+            format!("the host waits for the device in {ops}: {times}, {total} in total")
         }
         CauseKind::DynamicShape => {
             let ops = subjects_text(finding, "op");
-            format!("the host waits for the size of a result in {ops}, {times}, {total} in all")
+            format!("the host waits for the size of a result in {ops}: {times}, {total} in total")
         }
         CauseKind::PageableCopy => {
             // The host also waits for earlier work of the stream.
             let is_behind = compared * 2.0 < evidence.time_ns as f64;
             let own = if is_behind {
-                format!(", though copying takes {compared_time}: copies wait for earlier work")
+                format!(", but only {compared_time} of copying: copies wait for earlier work")
             } else {
                 String::new()
             };
-            let ops = subjects_text(finding, "op or call");
+            let ops = subjects_text(finding, "place");
             format!(
-                "the host waits for copies of memory that is not pinned in {ops}, {times}, {total} in \
-                all{own}"
+                "the host waits for copies of pageable memory in {ops}: {times}, {total} in total{own}"
             )
         }
         CauseKind::ExplicitSync => {
             let calls = subjects_text(finding, "call");
-            format!("the host stands still in {calls}, {times}, {total} in all")
+            format!("the host blocks in {calls}: {times}, {total} in total")
         }
         CauseKind::UnrecordedSync => {
             let place = match &subject[..] {
                 "" => "between ops".to_owned(),
-                ANOTHER_THREAD => "on another thread, outside of ops".to_owned(),
+                ANOTHER_THREAD => "on another thread, outside ops,".to_owned(),
                 _ => format!("in `{subject}`"),
             };
             format!(
-                "the host waits for the device {place} until it has run all that was launched, \
-                {times}, {total} in all"
+                "the host waits {place} until the device has finished all launched work: {times}, \
+                {total} in total"
             )
         }
         CauseKind::AllocatorCalls => format!(
-            "calls such as `{subject}` get and free memory of the driver, {times}, {total} in all"
+            "calls such as `{subject}` allocate or free memory in the driver: {times}, {total} in total"
         ),
         CauseKind::ExposedCommunication => {
             // One trace alone does not distinguish a transfer from waiting for a late rank.
             let waits = if found.ranks < 2 {
-                ", with waiting for other ranks"
+                ", including waits for other ranks"
             } else {
                 ""
             };
             let host = match finding.evidence.within.as_deref() {
                 Some(op) => {
                     let op = short_name(op);
-                    format!("; the host waits for it for {compared_time} in `{op}`")
+                    format!("; the host waits for it in `{op}` for {compared_time}")
                 }
                 None => String::new(),
             };
@@ -336,33 +334,32 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
                 Some(exposed) if exposed < evidence.time_ns => {
                     format!("{} of {total}, {times}", time_text(exposed))
                 }
-                _ => format!("{times}, {total} in all"),
+                _ => format!("{times}, {total} in total"),
             };
-            format!("computation does not hide {subject}: {lasts}{waits}{host}")
+            format!("exposed {subject}: {lasts}{waits}{host}")
         }
         CauseKind::ExposedCopies if stays_on_devices(&finding.subject) => format!(
-            "copies inside of devices or between them take {} of {}: {times}, {total} in all, most of \
-            it `{subject}`, and this is the gain if they were twice as fast",
+            "copies within or between devices take {} of {} (gain if they were twice as fast): \
+            {times}, {total} in total, longest `{subject}`",
             percent_text(compared),
             step_text(found, "")
         ),
         CauseKind::ExposedCopies => format!(
-            "copies between host and device take {} of {}: {times}, {total} in all, most of it \
+            "copies between host and device take {} of {}: {times}, {total} in total, longest \
             `{subject}`",
             percent_text(compared),
             step_text(found, "")
         ),
         CauseKind::DominantKernel => format!(
-            "`{subject}` takes {} of all kernels' time, and this is the gain if it were twice as \
-            fast",
+            "`{subject}` takes {} of kernel time (gain if it were twice as fast)",
             percent_text(compared)
         ),
         CauseKind::LowCoverage => format!(
-            "`{subject}` has blocks for {} of the multiprocessors, {times}, {total} in all",
+            "`{subject}` has blocks for only {} of the multiprocessors: {times}, {total} in total",
             percent_text(compared)
         ),
         CauseKind::FusibleChain => format!(
-            "{count} elementwise kernels in {} could be one kernel each",
+            "{count} elementwise kernels in {} could be fused into one kernel per chain",
             count_text(compared as u64, "chain")
         ),
         CauseKind::TensorCopies => {
@@ -371,35 +368,34 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
                 ProgramKind::Cuda | ProgramKind::Hip => "memory",
             };
             let ops = subjects_text(finding, "op");
-            format!("{what} is copied inside of the device in {ops}, {times}, {total} in all")
+            format!("{what} is copied within the device in {ops}: {times}, {total} in total")
         }
         CauseKind::Recomputation => format!(
-            "checkpointing computes forward work again in the backward pass, {times}, {total} of \
-            the device"
+            "checkpointing repeats forward work in the backward pass: {times}, {total} of device time"
         ),
         CauseKind::FirstCall => first_call_text(finding),
         CauseKind::FirstStep => format!(
-            "the first step warms up, mostly in `{subject}`: it takes {typical}, the median of the \
-            others is {compared_time}"
+            "warm-up: the first step takes {typical}, the others {compared_time} (median), with the \
+            largest difference in `{subject}`"
         ),
         CauseKind::ProfilerOverhead => {
-            format!("the profiler's own work (`{subject}`) takes {total}")
+            format!("the profiler itself takes {total}, longest in `{subject}`")
         }
         CauseKind::QueueFull => format!(
-            "the device's queue is full at {} launches: {count} more block for {total} in all, \
-            where a launch usually takes {compared_time}",
-            evidence.depth.unwrap_or_default()
+            "the device's queue is full at {} launches: {} blocked for {total} in total, usually \
+            {compared_time} each",
+            evidence.depth.unwrap_or_default(),
+            count_text(count, "launch call")
         ),
         CauseKind::StreamTurns => format!(
-            "streams {subject} hold each other up without need: they wait {times} for each other \
-            and hardly ever run at once"
+            "streams {subject} wait for each other needlessly: {times}, and hardly ever overlap"
         ),
         CauseKind::LateRank => format!(
-            "{subject} holds the others up: {} takes {typical} on it, {compared_time} on others",
+            "{subject} delays the other ranks: {} takes {typical} there, {compared_time} on others",
             work_text(finding)
         ),
         CauseKind::RankImbalance => format!(
-            "ranks take turns in being late, most of all in {}",
+            "ranks take turns being late, longest in {}",
             work_text(finding)
         ),
     }
@@ -436,7 +432,7 @@ fn first_call_text(finding: &RunFinding) -> String {
         (None, _) => String::new(),
     };
     let later = match evidence.compared {
-        Some(usual) => format!(", the median of later ones is {}", time_text(usual as i64)),
+        Some(usual) => format!(" (median of later calls: {})", time_text(usual as i64)),
         None => String::new(),
     };
     let more = match evidence.count {
@@ -444,14 +440,14 @@ fn first_call_text(finding: &RunFinding) -> String {
         count => {
             let total = time_text(evidence.time_ns);
             let than = match evidence.whole_ns {
-                0 => "longer than the median of later calls of their names".to_owned(),
-                whole if whole >= evidence.time_ns => "in all".to_owned(),
+                0 => "more than the median of later calls".to_owned(),
+                whole if whole >= evidence.time_ns => "in total".to_owned(),
                 whole => format!(
-                    "more than later ones, {} of that by calls that have none",
+                    "more than later calls, {} of it in calls without later ones",
                     time_text(whole)
                 ),
             };
-            format!("; {count} calls that start up, get or free memory take {total} {than}")
+            format!("; {count} start-up and allocator calls take {total} {than}")
         }
     };
     let which = match evidence.place {
@@ -465,7 +461,7 @@ fn first_call_text(finding: &RunFinding) -> String {
 /// Names the work in which ranks differ most.
 fn work_text(finding: &RunFinding) -> String {
     match finding.evidence.within.as_deref().unwrap_or_default() {
-        BETWEEN_OPS => "what the host does between ops".to_owned(),
+        BETWEEN_OPS => "host work between ops".to_owned(),
         name => format!("`{}`", short_name(name)),
     }
 }
@@ -502,13 +498,13 @@ fn place_text(finding: &RunFinding, found: &RunFindings) -> String {
         0 | 1 => format!(", at `{line}`"),
         lines => {
             let most = time_text(evidence.python_ns);
-            format!(", at {lines} lines of Python, most at `{line}` ({most})")
+            format!(", at {lines} lines of Python, longest at `{line}` ({most})")
         }
     });
     // Times of a cause are summed over the ranks that have it.
     let ranks = match finding.ranks.len() {
         0 | 1 => String::new(),
-        ranks => format!(", over {ranks} ranks"),
+        ranks => format!(", on {ranks} ranks"),
     };
     let communication = evidence.communication.as_deref();
     let communication = communication.map_or(String::new(), |name| format!(", mostly for {name}"));
@@ -523,7 +519,7 @@ fn rank_place(finding: &RunFinding, found: &RunFindings) -> String {
     let place = if found.ranks > 1 { place } else { None };
     place.map_or(String::new(), |(rank, since_ns)| {
         let since = time_text(since_ns);
-        format!(", longest on rank {rank} at {since} of its trace")
+        format!(", longest on rank {rank}, {since} into its trace")
     })
 }
 

@@ -55,13 +55,13 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The file is larger than any dump.
-    #[error("it has more than {} MiB, which no dump has{}", MAX_DUMP_BYTES >> 20, advice(self.remedy()))]
+    #[error("the file is larger than {} MiB, the limit for a dump{}", MAX_DUMP_BYTES >> 20, advice(self.remedy()))]
     TooLarge,
     /// The file has more values than any dump.
-    #[error("it has more than {MAX_DUMP_VALUES} values, which no dump has{}", advice(self.remedy()))]
+    #[error("the file has more than {MAX_DUMP_VALUES} values, the limit for a dump{}", advice(self.remedy()))]
     ManyValues,
     /// Python would run code to load the pickle.
-    #[error("loading it would call {callable} (byte {offset}), which no dump of PyTorch does{}", advice(self.remedy()))]
+    #[error("loading the file would call {callable} (byte {offset}), which a PyTorch dump never does{}", advice(self.remedy()))]
     Callable {
         /// Name of the callable, without control characters, which a file can contain.
         callable: String,
@@ -69,7 +69,7 @@ pub enum Error {
         offset: u64,
     },
     /// The pickle has an invalid instruction.
-    #[error("byte {offset} ({code:#04x}) is no instruction of a pickle{}", advice(self.remedy()))]
+    #[error("byte {offset} ({code:#04x}) is not a pickle instruction{}", advice(self.remedy()))]
     UnknownInstruction {
         /// Code of the instruction.
         code: u8,
@@ -77,7 +77,7 @@ pub enum Error {
         offset: u64,
     },
     /// The file has no `entries` list.
-    #[error("no \"entries\" list in it ({bytes} bytes read){}", advice(self.remedy()))]
+    #[error("no \"entries\" list found ({bytes} bytes read){}", advice(self.remedy()))]
     NoEntries {
         /// Length of the file.
         bytes: u64,
@@ -93,11 +93,11 @@ impl Error {
                 "record it again with a smaller TORCH_FR_BUFFER_SIZE"
             }
             Error::Callable { .. } => {
-                "do not load it with Python, and ask who wrote it; give what PyTorch's flight \
-                 recorder wrote"
+                "do not load it with Python, and check its origin. Give a dump of PyTorch's flight \
+                 recorder"
             }
             Error::UnknownInstruction { .. } | Error::NoEntries { .. } => {
-                "give what PyTorch's flight recorder wrote (_dump_fr_trace, nccl_trace_rank_0)"
+                "give a dump of PyTorch's flight recorder (_dump_fr_trace, nccl_trace_rank_0)"
             }
         };
         Some(remedy.to_owned())

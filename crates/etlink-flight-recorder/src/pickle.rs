@@ -302,7 +302,7 @@ impl<'a> PickleMachine<'a> {
                 let name = self.line().map(String::from_utf8_lossy);
                 match (module, name) {
                     (Some(module), Some(name)) => format!("{module}.{name}"),
-                    _ => "a callable whose name is cut".to_owned(),
+                    _ => "a callable with a truncated name".to_owned(),
                 }
             }
             // STACK_GLOBAL: both names are on the stack
@@ -315,7 +315,7 @@ impl<'a> PickleMachine<'a> {
                     name.unwrap_or_default()
                 )
             }
-            b'R' | b'b' | b'o' | 0x81 | 0x92 => "a value that is no function".to_owned(),
+            b'R' | b'b' | b'o' | 0x81 | 0x92 => "a value that is not a function".to_owned(),
             0x82..=0x84 => "a registered extension".to_owned(),
             b'P' | b'Q' => "a loader of persistent ids".to_owned(),
             _ => {

@@ -308,8 +308,7 @@ fn a_pickle_that_would_call_code_is_refused_with_its_name() {
     let reduce = b"\x80\x02cposix\nsystem\nX\x02\x00\x00\x00ls\x85R.";
     assert_eq!(
         error_of(reduce),
-        "loading it would call posix.system (byte 2), which no dump of PyTorch does; do not load \
-         it with Python, and ask who wrote it; give what PyTorch's flight recorder wrote"
+        "loading the file would call posix.system (byte 2), which a PyTorch dump never does; do not load it with Python, and check its origin. Give a dump of PyTorch's flight recorder"
     );
     let stack_global = b"\x80\x04\x8c\x08builtins\x8c\x04eval\x93\x8c\x011\x85R.";
     assert!(error_of(stack_global).contains("would call builtins.eval (byte 18)"));
@@ -389,7 +388,7 @@ fn values_and_bad_entries_are_bounded() {
 #[test]
 fn what_is_no_dump_is_refused() {
     assert!(error_of(b"\x80\x02}.").contains("no \"entries\" list in it (4 bytes read)"));
-    assert!(error_of(b"\x80\x02\xff").contains("byte 2 (0xff) is no instruction of a pickle"));
+    assert!(error_of(b"\x80\x02\xff").contains("byte 2 (0xff) is not a pickle instruction"));
     assert!(error_of(b"{}").contains("no \"entries\""));
     assert!(error_of(b"").contains("no \"entries\""));
     assert!(!is_flight_dump(br#"{"traceEvents": []}"#));

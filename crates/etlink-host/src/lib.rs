@@ -69,8 +69,8 @@ impl Default for HostReadOptions {
 pub enum Error {
     /// The input is not an execution trace.
     #[error(
-        "no \"nodes\" list in it ({bytes} bytes read): not a PyTorch execution trace, or cut before \
-         its nodes{}",
+        "no \"nodes\" list found ({bytes} bytes read): not a PyTorch execution trace, or truncated \
+         before its nodes{}",
         advice(self.remedy())
     )]
     NoNodes {
@@ -82,7 +82,7 @@ pub enum Error {
     Read(JsonReadError),
     /// The nodes exceed the range of row numbers.
     #[error(
-        "the trace has more than {limit} nodes, more than one link can hold",
+        "the trace has too many nodes (the limit is {limit})",
         limit = u32::MAX - 1
     )]
     TooManyRows,

@@ -586,8 +586,7 @@ fn other_files_are_refused() {
     assert!(matches!(error, Error::NoNodes { bytes: 19 }));
     assert_eq!(
         error.to_string(),
-        "no \"nodes\" list in it (19 bytes read): not a PyTorch execution trace, or cut before its \
-         nodes; record it again"
+        "no \"nodes\" list found (19 bytes read): not a PyTorch execution trace, or truncated before its nodes; record it again"
     );
     assert!(crate::read(&b""[..], HostReadOptions::default()).is_err());
 }

@@ -45,15 +45,15 @@ pub enum JsonReadError {
     },
     /// No thread could be started.
     #[error(
-        "no thread can be started ({source}): use fewer (-j 1), or raise the limits of memory and \
-         processes (ulimit -v, ulimit -u)"
+        "cannot start a thread ({source}); use fewer threads (-j 1), or raise the limits of memory \
+         and processes (ulimit -v, ulimit -u)"
     )]
     NoThread {
         /// Error of the operating system.
         source: std::io::Error,
     },
     /// The document has no array under the requested key.
-    #[error("no \"{key}\" list in it ({bytes} bytes read)")]
+    #[error("no \"{key}\" list found ({bytes} bytes read)")]
     NoArray {
         /// Requested key.
         key: &'static str,
@@ -62,8 +62,8 @@ pub enum JsonReadError {
     },
     /// An element, or the text around the array, exceeds [`MAX_ELEMENT_BYTES`].
     #[error(
-        "the entry that begins at byte {offset} is larger than 64 MiB, \
-         which no trace entry is: cut it out of the file"
+        "the entry at byte {offset} is larger than 64 MiB, the limit for a trace entry; \
+         remove it from the file"
     )]
     TooLarge {
         /// Byte at which the oversized text begins.

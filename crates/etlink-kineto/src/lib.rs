@@ -75,8 +75,8 @@ pub enum Error {
     Read(JsonReadError),
     /// The file is not a Kineto trace, or is truncated before its events.
     #[error(
-        "no \"traceEvents\" list in it ({bytes} bytes read): not a Kineto trace, or cut before its \
-         events{}",
+        "no \"traceEvents\" list found ({bytes} bytes read): not a Kineto trace, or truncated before \
+         its events{}",
         advice(self.remedy())
     )]
     NoEvents {
@@ -85,7 +85,7 @@ pub enum Error {
     },
     /// The file was written by the profiler of JAX or another user of XLA.
     #[error(
-        "a trace of JAX or XLA (it names {process:?}), which its beginning does not show{}",
+        "the file is a trace of JAX or XLA (it has {process:?}), which its start does not show{}",
         advice(self.remedy())
     )]
     Xla {
@@ -94,7 +94,7 @@ pub enum Error {
     },
     /// The trace has more rows than row numbers.
     #[error(
-        "the trace has more than {limit} events of one kind, more than one link can hold",
+        "the trace has too many events of one kind (the limit is {limit})",
         limit = u32::MAX - 1
     )]
     TooManyRows,
@@ -106,7 +106,7 @@ impl Error {
         match self {
             Error::NoEvents { .. } => Some("export it again".to_owned()),
             Error::Xla { .. } => {
-                Some("give the profile that it was drawn of (.xplane.pb)".to_owned())
+                Some("give the profile it was generated from (.xplane.pb)".to_owned())
             }
             Error::Read(_) | Error::TooManyRows => None,
         }

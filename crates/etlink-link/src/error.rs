@@ -8,8 +8,8 @@ use etlink_model::{DeviceTrace, GlobalRank, TraceRecorder, advice, command_only}
 pub enum Error {
     /// Only a few op names align.
     #[error(
-        "the host trace and the device trace are of different programs: {aligned} of {ops} ops \
-         align ({percent:.1} %){}",
+        "the host trace and the device trace are from different programs: {aligned} of {ops} ops \
+         match ({percent:.1} %){}",
         advice(self.remedy())
     )]
     DifferentPrograms {
@@ -38,7 +38,7 @@ pub enum Error {
     },
     /// The traces state different ranks.
     #[error(
-        "the host trace is of rank {host} and the device trace of rank {device}{}",
+        "the host trace is from rank {host}, but the device trace is from rank {device}{}",
         advice(self.remedy())
     )]
     DifferentRanks {
@@ -49,8 +49,8 @@ pub enum Error {
     },
     /// The host trace has no ops.
     #[error(
-        "the host trace has no ops, only {nodes} root nodes: its observer did not run while the \
-         program did, or it is of the parent of the process that works{}",
+        "the host trace has no ops, only {nodes} root nodes: its observer was not running during \
+         the work, or it recorded the parent of the working process{}",
         advice(self.remedy())
     )]
     EmptyHost {
@@ -59,8 +59,8 @@ pub enum Error {
     },
     /// The device trace has no timed events.
     #[error(
-        "the device trace has no timed events that etlink knows ({found}): there is nothing to \
-         link{}",
+        "the device trace has no timed events that etlink recognizes ({found}): there is nothing \
+         to link{}",
         advice(self.remedy())
     )]
     EmptyDevice {
@@ -69,7 +69,7 @@ pub enum Error {
     },
     /// The requested rank differs from the trace's.
     #[error(
-        "--rank {asked} was given but the device trace is of rank {found}{}",
+        "--rank {asked} was given, but the device trace is from rank {found}{}",
         advice(self.remedy())
     )]
     WrongRank {
@@ -80,7 +80,7 @@ pub enum Error {
     },
     /// The capture-time trace has no stream capture.
     #[error(
-        "no graph is captured in it: of its {calls} runtime calls none begins a stream \
+        "the trace contains no graph capture: none of its {calls} runtime calls begins a stream \
          capture{}{}",
         replay_hint(*replays),
         advice(self.remedy())
@@ -93,7 +93,7 @@ pub enum Error {
     },
     /// The capture-time trace has no complete capture.
     #[error(
-        "no capture is in it from begin to end: {captures} are cut (first: {first}){}",
+        "the trace contains no complete capture; incomplete captures: {captures} (first: {first}){}",
         advice(self.remedy())
     )]
     CutCapture {
@@ -104,7 +104,7 @@ pub enum Error {
     },
     /// Nothing is launched in the captures of the capture-time trace.
     #[error(
-        "nothing is launched in its captures (first: {first}){}",
+        "the trace's captures contain no launches (first: {first}){}",
         advice(self.remedy())
     )]
     EmptyCapture {
@@ -113,9 +113,9 @@ pub enum Error {
     },
     /// The launches of the capture-time trace do not name their kernels.
     #[error(
-        "launches of its {captures} captures do not name their kernels (first: {first}), so \
-         nothing tells which kernel of a replay came from which op: ROCm traces name \
-         them, CUDA traces do not{}",
+        "launches in {captures} captures do not name their kernels (first: {first}), so kernels \
+         of a replay cannot be assigned to ops: ROCm traces name the kernels, CUDA traces do \
+         not{}",
         advice(self.remedy())
     )]
     UnnamedCapture {
@@ -126,7 +126,7 @@ pub enum Error {
     },
     /// The trace has more events than event numbers exist.
     #[error(
-        "the trace has {rows} events, more than the {limit} that one link can hold",
+        "the trace has {rows} events; the limit per link is {limit}",
         limit = u32::MAX - 1
     )]
     TooManyEvents {
@@ -140,7 +140,7 @@ fn replay_hint(replays: usize) -> String {
     if replays == 0 {
         return String::new();
     }
-    format!(" ({replays} launch graphs: is it the trace of the replay?)")
+    format!(" ({replays} of them launch graphs: is this the trace of the replay?)")
 }
 
 impl Error {
@@ -155,23 +155,23 @@ impl Error {
             }
             Error::DifferentRanks { .. } => ("give the two traces of one rank", "--allow-mismatch"),
             Error::EmptyHost { .. } => (
-                "record the process that works: `etlink record` around the whole command does",
+                "record the working process, for example by running the whole command under `etlink record`",
                 "leave --host out",
             ),
             Error::EmptyDevice { .. } => return Some("record it again".to_owned()),
             // the Python module has no such options: a user who sees this has typed one
             Error::WrongRank { .. } => ("leave --rank out", "--allow-mismatch"),
             Error::NoCapture { .. } => (
-                "record while the graphs are captured, with the profiler's CUDA activity and \
+                "record while the graphs are captured, with ProfilerActivity.CUDA and \
                  record_shapes=True",
                 "leave --capture out",
             ),
             Error::CutCapture { .. } => (
-                "record from before a capture until after it",
+                "record from before a capture begins until after it ends",
                 "leave --capture out",
             ),
             Error::EmptyCapture { .. } => (
-                "give the trace of the capture of a graph with kernels",
+                "give a trace that captures a graph with kernels",
                 "leave --capture out",
             ),
             Error::UnnamedCapture { .. } => return Some("leave --capture out".to_owned()),
@@ -194,7 +194,7 @@ impl Error {
         let found: Vec<String> = events.chain(anomalies).collect();
         Error::EmptyDevice {
             found: if found.is_empty() {
-                "its list is empty".into()
+                "its event list is empty".into()
             } else {
                 found.join(", ")
             },

@@ -43,13 +43,13 @@ impl MetricJoin {
         let mut notes = vec![];
         if self.repeated > 0 {
             notes.push(format!(
-                "{} of {} kernels repeat the metrics of another launch of the same kernel and grid",
+                "{} of {} kernels reuse the metrics of another launch of the same kernel and grid",
                 self.repeated, self.joined
             ));
         }
         if self.left_out > 0 {
             notes.push(format!(
-                "{} of {} kernels with metrics are no kernels of this trace: they are left out",
+                "{} of {} kernels with metrics are not in this trace and are left out",
                 self.left_out, self.profiled
             ));
         }

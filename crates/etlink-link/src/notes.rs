@@ -29,8 +29,8 @@ pub(crate) fn about_pair(
     }
     if report.anomalies.count(AnomalyKind::SequenceDiffers) > 0 {
         report.notes.push(
-            "sequence numbers of matched ops differ: the two traces are of different iterations \
-             of one program; times are the device trace's"
+            "sequence numbers of matched ops differ: the two traces are from different iterations \
+             of one program. Times come from the device trace"
                 .into(),
         );
     }
@@ -51,7 +51,7 @@ pub(crate) fn about_device(
     if host.is_none() && device.has_rf_ids && device.ops.rf_id.iter().all(|id| id.get().is_none()) {
         notes.push(
             "every \"Record function id\" is 0: no execution trace observer was running, \
-             so no host trace can belong to this one"
+             so no host trace can match this device trace"
                 .into(),
         );
     }
@@ -59,8 +59,8 @@ pub(crate) fn about_device(
         // Kineto writes device activity after the ops.
         if device.anomalies.is_cut() {
             notes.push(
-                "the device trace is cut, and has no device rows and no runtime calls before that \
-                 place: what devices did may be in the part that is missing"
+                "the device trace is truncated, and the remaining part has no device rows or runtime \
+                 calls: the device work may be in the missing part"
                     .into(),
             );
             return;
@@ -85,9 +85,9 @@ fn nothing_ran(device: &DeviceTrace) -> String {
     let first = device.ops.name.first().map(|name| device.names.get(*name));
     let first = first.map_or(String::new(), |name| format!(" (first: `{name}`)"));
     format!(
-        "nothing ran in the recorded process: the device trace has {ranges} ranges{first}, and no op, \
-        runtime call or device row. Workers that this process starts do the work, as the engine of \
-        vLLM does. Run the whole command under `etlink record`, or run the profiler in the worker"
+        "nothing ran in the recorded process: the device trace has {ranges} ranges{first} but no op, \
+        runtime call or device row. The work probably runs in worker processes, as in the engine of \
+        vLLM. Run the whole command under `etlink record`, or run the profiler in the worker"
     )
 }
 
@@ -111,8 +111,8 @@ fn clocks_note(clocks: &[DeviceClock]) -> String {
     let residual = clocks.iter().map(|clock| clock.residual_ns).max();
     let residual = residual.map_or(0.0, us);
     format!(
-        "the clocks of {devices} devices are off the host's, by up to {most:.1} us, and {drifting} \
-         of them run faster or slower: aligned, residual {residual:.1} us"
+        "the clocks of {devices} devices differ from the host's by up to {most:.1} us, and \
+         {drifting} of them drift: aligned, residual {residual:.1} us"
     )
 }
 
@@ -142,7 +142,7 @@ fn clock_note(clock: &DeviceClock) -> String {
     let at_least = us(clock.ahead_ns);
     let at_most = clock.at_most_ns.filter(|most| *most != clock.ahead_ns);
     let at_most = at_most.map_or(String::new(), |most| {
-        format!(" (by up to {:.1} us is possible)", us(most))
+        format!(" (up to {:.1} us is possible)", us(most))
     });
     format!(
         "the clock of device {device} is {at_least:.1} us {direction} the host's{at_most}: \
@@ -153,11 +153,11 @@ fn clock_note(clock: &DeviceClock) -> String {
 /// Describes how well the evidence agrees with an aligned clock.
 fn residual_text(clock: &DeviceClock) -> String {
     let (returns, launches) = (clock.returns, clock.launches);
-    let evidence = format!("{launches} launches and {returns} calls that waited");
+    let evidence = format!("{launches} launches and {returns} waiting calls");
     match clock.contradicted {
-        0 => format!("no residual, by {evidence}"),
+        0 => format!("no residual in {evidence}"),
         contradicted => format!(
-            "residual up to {:.1} us at {contradicted} of {evidence}",
+            "residual up to {:.1} us for {contradicted} of {evidence}",
             us(clock.residual_ns)
         ),
     }
@@ -185,8 +185,8 @@ fn two_runs(host: &HostTrace, device: &DeviceTrace, notes: &mut Vec<String>) -> 
         _ => String::new(),
     };
     notes.push(format!(
-        "the two traces are of two runs of one program (process {pid} and {}{sizes}): times, \
-         groups and sizes are the device trace's",
+        "the two traces are from two runs of one program (process {pid} and {}{sizes}): times, \
+         groups and sizes come from the device trace",
         device.label(first)
     ));
     true
@@ -210,29 +210,29 @@ fn damage(host: &HostTrace, device: &DeviceTrace, notes: &mut Vec<String>) -> bo
     if host.anomalies.count(AnomalyKind::SourceEnded) > 0 {
         // the program may have exited regularly
         notes.push(
-            "the host trace is cut: the compressed file ends too early or is damaged, as that of a copy \
-             which was not finished; the last ops are missing"
+            "the host trace is truncated: the compressed file ends early or is damaged, for example \
+             after an incomplete copy; the last ops are missing"
                 .into(),
         );
     } else if host.anomalies.is_cut() {
         notes.push(
-            "the host trace is cut: its process was killed, or left before its observer \
+            "the host trace is truncated: its process was killed, or exited before its observer \
              was unregistered; the last ops are missing"
                 .into(),
         );
     } else if host.header.finish_ms.is_none() {
         notes.push(
-            "the host trace was never finished (no finish_ts): its observer was not \
+            "the host trace is unfinished (no finish_ts): its observer was not \
              unregistered; the last ops may be missing"
                 .into(),
         );
     }
     if device.anomalies.is_cut() {
-        notes.push("the device trace is cut: all whole events are used".into());
+        notes.push("the device trace is truncated: all complete events are used".into());
     }
     if host.anomalies.count(AnomalyKind::DuplicateNodeId) > 0 {
         notes.push(
-            "node ids occur twice in the host trace: the process forked while it was \
+            "the host trace has duplicate node ids: the process forked while it was \
              recorded, or two processes wrote to one file"
                 .into(),
         );
@@ -248,8 +248,8 @@ fn why_by_order(host: &HostTrace, device: &DeviceTrace, matching: &Matching) -> 
     if device.has_rf_ids && ids == 0 {
         return Some(
             "every \"Record function id\" of the device trace is 0: no execution trace observer \
-             was running in its window, so the ops were matched by the order of their names and \
-             may be of other iterations; register the observer on the same profiler"
+             was running in its window. The ops were matched by the order of their names and \
+             may be from other iterations; register the observer on the same profiler"
                 .into(),
         );
     }
@@ -258,13 +258,13 @@ fn why_by_order(host: &HostTrace, device: &DeviceTrace, matching: &Matching) -> 
     }
     let other = matching.same_id_other_name;
     let reason = if other > 0 {
-        format!("{other} ids stand for other names in the other trace")
+        format!("{other} ids have different names in the two traces")
     } else if count(&host.nodes.rf_id) == 0 {
         "the host trace has no \"Record function id\"".to_owned()
     } else {
         format!(
-            "none of the {ids} ids of the device trace is in the host trace, as where the two \
-             are of different cycles"
+            "none of the {ids} ids of the device trace is in the host trace, as in traces of \
+             different cycles"
         )
     };
     Some(format!(
@@ -308,8 +308,8 @@ pub(crate) fn difference(
     // A tenth: exceptions and open ranges lose a few ops, a different window loses many.
     if matched * 10 < device_ops * 9 || matched * 10 < host_ops * 9 {
         return Some(format!(
-            "the two traces cover different windows: {matched} ops are in both, of {host_ops} in \
-             the host trace and {device_ops} in the device trace"
+            "the two traces cover different windows: the host trace has {host_ops} ops, the device \
+             trace {device_ops}, and {matched} are in both"
         ));
     }
     let without_id = ops.without_id;
@@ -317,14 +317,14 @@ pub(crate) fn difference(
         None
     } else if without_id > 0 {
         Some(format!(
-            "ops of the device trace without an id: {without_id}; they began before the observer \
+            "ops of the device trace without an id: {without_id}. They began before the observer \
              was started"
         ))
     } else {
         let missing = device_ops - matched;
         Some(format!(
-            "ops that only the device trace has: {missing}; an exception left them, or they were \
-             open when recording stopped"
+            "ops that only the device trace has: {missing}. They were left by an exception, or were \
+             still open when recording stopped"
         ))
     }
 }

@@ -7,14 +7,14 @@ pub(crate) fn without_device_rows(recorder: TraceRecorder) -> &'static str {
     match recorder {
         TraceRecorder::Kineto => "a CPU run, or recorded without ProfilerActivity.CUDA",
         TraceRecorder::Nsight => {
-            "a CPU run, or recorded without CUDA's calls: record with `nsys profile -t cuda,nvtx`"
+            "a CPU run, or recorded without CUDA calls: record with `nsys profile -t cuda,nvtx`"
         }
         TraceRecorder::Rocprof => {
             "a CPU run, or recorded without kernels: record with `rocprofv3 --hip-trace --kernel-trace`"
         }
         TraceRecorder::Xla => {
-            "a CPU run, or the profile ended before devices worked (`jax.block_until_ready` \
-             waits for them)"
+            "a CPU run, or the profile ended before the device work (wait for it with \
+             `jax.block_until_ready`)"
         }
     }
 }
@@ -24,14 +24,14 @@ pub(crate) fn record_ops(recorder: TraceRecorder) -> &'static str {
     match recorder {
         TraceRecorder::Kineto => "record with ProfilerActivity.CPU",
         TraceRecorder::Nsight => {
-            "record with `nsys profile -t cuda,nvtx`, and the program within \
+            "record with `nsys profile -t cuda,nvtx`, and run the program within \
              `torch.autograd.profiler.emit_nvtx()`"
         }
         TraceRecorder::Rocprof => {
-            "rocprofv3 does not record ops of PyTorch: record both traces with PyTorch's profiler"
+            "rocprofv3 does not record PyTorch ops: record both traces with PyTorch's profiler"
         }
         TraceRecorder::Xla => {
-            "XLA's profiler does not record ops of PyTorch: record both traces with PyTorch's \
+            "XLA's profiler does not record PyTorch ops: record both traces with PyTorch's \
              profiler"
         }
     }
@@ -52,7 +52,7 @@ pub(crate) fn give_one_run(recorder: TraceRecorder) -> &'static str {
 /// Advises what to do if the two traces are of different steps.
 pub(crate) fn record_same_steps(recorder: TraceRecorder) -> &'static str {
     match recorder {
-        TraceRecorder::Kineto => "record both in one profiler",
-        _ => "record both over the same steps",
+        TraceRecorder::Kineto => "record both traces in one profiler",
+        _ => "record both traces over the same steps",
     }
 }

@@ -4,22 +4,22 @@
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The source failed.
-    #[error("it cannot be read: {0}")]
+    #[error("cannot read the file: {0}")]
     Source(#[from] std::io::Error),
     /// The file has no line with Nsight Compute's column names.
     #[error(
-        "no table of Nsight Compute in it: a line with the columns \"ID\" and \"Kernel Name\" is \
-         missing; export it with `ncu --csv --page raw --import REPORT`"
+        "no Nsight Compute table found: a line with the columns \"ID\" and \"Kernel Name\" is \
+         missing; export the report with `ncu --csv --page raw --import REPORT`"
     )]
     NoComputeTable,
     /// The file is neither a result of vLLM nor of SGLang.
     #[error(
-        "no latencies of requests in it: keys such as \"mean_ttft_ms\" are missing; give the result \
+        "no request latencies found: keys such as \"mean_ttft_ms\" are missing; give the result \
          of `vllm bench serve --save-result` or of SGLang's bench_serving"
     )]
     NoLatencies,
     /// The file is larger than any of its kind.
-    #[error("it has more than {limit} bytes, more than any {what} has")]
+    #[error("the file is larger than {limit} bytes, the limit for a {what}")]
     TooLarge {
         /// Maximum size, bytes.
         limit: u64,
@@ -28,14 +28,14 @@ pub enum Error {
     },
     /// Reading workload cards requires YAML support, which this build lacks.
     #[error(
-        "workload cards need a build of etlink with the feature `cards`; build etlink with all of \
-         its features: `cargo install --path crates/etlink --profile dist --features full`"
+        "workload cards need a build of etlink with the feature `cards`; build etlink with all \
+         features: `cargo install --path crates/etlink --profile dist --features full`"
     )]
     NoCards,
     /// The file is not valid YAML.
-    #[error("it is no YAML: {0}")]
+    #[error("the file is not valid YAML: {0}")]
     Yaml(String),
     /// The YAML has no key `workload`.
-    #[error("no workload card of ccl-bench: the key \"workload\" is missing")]
+    #[error("not a ccl-bench workload card: the key \"workload\" is missing")]
     NoWorkload,
 }

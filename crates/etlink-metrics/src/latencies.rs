@@ -114,7 +114,7 @@ pub fn read_latencies<R: Read>(source: R) -> Result<Vec<RequestLatencies>, Error
     if text.len() as u64 > MAX_BYTES {
         return Err(Error::TooLarge {
             limit: MAX_BYTES,
-            what: "result of a benchmark",
+            what: "benchmark result",
         });
     }
     let text = with_nulls(&text);

@@ -55,54 +55,54 @@ macro_rules! anomalies {
 
 anomalies! {
     /// The array was not closed.
-    Truncated = Damage, "the file ends before its list does: all whole entries are used";
+    Truncated = Damage, "the file is truncated: all complete entries are used";
     /// The gzip, zstd or packet stream ended early or broke.
-    SourceEnded = Damage, "the stream of the file is cut or damaged: what came before is used";
+    SourceEnded = Damage, "the stream of the file is truncated or damaged: the data before the damage is used";
     /// An element was repaired.
-    Repaired = Info, "entries with unescaped quotes, mended";
+    Repaired = Info, "entries with unescaped quotes, repaired";
     /// An element was dropped.
-    Skipped = Damage, "entries that are not JSON, left out";
+    Skipped = Damage, "entries that are not valid JSON, left out";
     /// A flight recorder entry without a name or a time.
-    NamelessEntry = Damage, "entries of a dump that do not say what they are of and when, left out";
+    NamelessEntry = Damage, "dump entries without a name or a time, left out";
     /// An entry of a written graph that is not a message.
     Undecodable = Damage, "entries of a written graph that cannot be decoded, left out";
     /// A damaged part of a protobuf message.
     BrokenMessage = Damage, "parts of a protobuf trace that cannot be decoded, left out";
     /// An event that refers to a name missing from the file.
-    NamelessEvent = Damage, "events whose name is not in the file, left out";
+    NamelessEvent = Damage, "events whose name is missing from the file, left out";
     /// A kernel that refers to a symbol missing from the file.
-    NamelessKernel = Damage, "kernels whose name is not in the file, called unknown_kernel";
+    NamelessKernel = Damage, "kernels whose name is missing from the file, shown as unknown_kernel";
     /// A written graph states a node count that differs from its nodes.
     NodeCountDiffers = Damage,
-        "nodes fewer or more than the file states it has: it is cut, or two files are in one";
+        "nodes more or fewer than the file states: it is truncated, or two files were joined into one";
     /// Broken text around the array.
-    HeaderDamaged = Info, "places around the list that are not JSON, mended or left out";
+    HeaderDamaged = Info, "places outside the list that are not valid JSON, repaired or left out";
     /// Text after the document's closing brace.
     TextBehind = Damage,
-        "text behind the end of the document, left out: another process may have written to the \
-         same file";
+        "pieces of text after the end of the document, left out: another process may have written to \
+         the same file";
     /// Damage inside a database table.
     TableDamaged = Damage,
-        "tables of the database that are damaged: rows before the damage are used";
+        "damaged tables in the database: rows before the damage are used";
     /// A cell whose type does not fit its column.
-    BadCell = Damage, "values of the database that are of a wrong type, read as absent";
+    BadCell = Damage, "database values of the wrong type, read as absent";
     /// A device row truncated by PyTorch's own collector, which writes rows of several streams onto
     /// one lane in Perfetto's format.
     CutOnLane = Damage,
-        "device rows that PyTorch cut in its .pftrace, where a row of another stream begins on the \
-         same lane: they took longer; record JSON for whole rows";
+        "device rows that PyTorch truncated in its .pftrace because a row of another stream begins on \
+         the same lane: they ran longer. Record JSON to get complete rows";
     /// A document key that occurs twice.
     RepeatedKey = Damage,
-        "keys that the document has twice: of lists the first is used, of other values the last";
+        "duplicate keys in the document: the first list or the last other value is used";
     /// A file truncated before its time base: Kineto of PyTorch 2.4 to 2.8 writes
     /// `baseTimeNanoseconds` after the events.
     NoTimeBase = Damage,
-        "the file is cut before its time base: its times cannot be compared with those of other \
+        "the file is truncated before its time base: its times cannot be compared with other \
          files";
     /// An array element that is not an object.
-    NotAnObject = Info, "list entries that are no objects, left out";
+    NotAnObject = Info, "list entries that are not objects, left out";
     /// A duration that is not a number or is too large.
-    BadNumber = Damage, "durations that are no numbers or longer than 292 years, read as 0";
+    BadNumber = Damage, "durations that are not numbers or are longer than 292 years, read as 0";
     /// A negative duration.
     NegativeDuration = Damage, "negative durations, read as 0";
     /// A complete event without a numeric `ts`.
@@ -111,101 +111,101 @@ anomalies! {
     TimeOutOfRange = Damage,
         "events that start or end more than 146 years from the trace's origin, left out";
     /// An op with Kineto's `finished: false`.
-    Unfinished = Info, "ops still open when recording stopped: their end is the window's end";
+    Unfinished = Info, "ops still open when recording stopped: they end with the recording";
     /// Two host nodes with the same id.
-    DuplicateNodeId = Damage, "host nodes whose id was already taken: the first is kept";
+    DuplicateNodeId = Damage, "host nodes with a duplicate id: the first node is kept";
     /// Two host nodes with the same record function id.
     DuplicateRfId = Damage,
-        "record function ids used by several host nodes or ops: the first is matched";
+        "record function ids used by several host nodes or ops: the first one is matched";
     /// A host node without an id.
     NoNodeId = Damage, "host nodes without an id, left out";
     /// A parent id missing from the file.
     OrphanNode = Info,
-        "host nodes whose parent is not in the file: they hang on their thread's root";
+        "host nodes whose parent is missing from the file: attached to their thread's root";
     /// A parent chain that forms a cycle.
     ParentCycle = Damage,
-        "host nodes that are their own ancestors: they hang on their thread's root";
+        "host nodes that are their own ancestors: attached to their thread's root";
     /// A host trace whose observer was not unregistered.
     NoFinish = Info, "the host trace has no finish_ts: its observer was not unregistered";
     /// An unknown schema string.
-    UnknownSchema = Info, "the schema is not a known one: read by its shape";
+    UnknownSchema = Info, "the schema is unknown: the file is read by its structure";
     /// Host ops on one thread that overlap without nesting.
-    PartialOverlap = Info, "ranges of one thread that overlap without nesting";
+    PartialOverlap = Info, "ranges on one thread that overlap without nesting";
     /// Device rows that overlap on a queue.
     StreamOverlap = Info,
-        "device rows that overlap on one stream and not as launches that follow each other would: no \
-         order edge between them";
+        "device rows that overlap on one stream, which consecutive launches do not explain: no order \
+         edge between them";
     /// A device row that starts before its launch call.
     StartBeforeLaunch = Info,
-        "device rows that start more than 1 ms before their launch call does: no launch edge";
+        "device rows that start more than 1 ms before their launch call: no launch edge";
     /// A launch proven by ids although the times contradict it.
     LaunchCorrected = Info,
-        "device rows that start before their launch call does, by the clocks, but for no more than \
-         1 ms: they keep their launch edge, with a latency below zero";
+        "device rows that, by the clocks, start up to 1 ms before their launch call: they keep their \
+         launch edge, with a negative latency";
     /// A recorded dependency between CUDA graph nodes whose rows are missing from the file.
     GraphDependencyLost = Info,
-        "recorded dependencies of CUDA graphs whose rows are not in the file: no edge";
+        "recorded CUDA graph dependencies whose rows are missing from the file: no edge";
     /// A wait that the times contradict.
     WaitContradicted = Info,
         "waits for an event or a stream that the measured times contradict: no edge";
     /// A wait proven by the trace or the call's meaning although the times contradict it.
     WaitCorrected = Info,
-        "calls that return before the device work they waited for ends, by the clocks: they keep \
-         their edge, with a latency below zero";
+        "calls that, by the clocks, return before the device work they waited for ends: they keep \
+         their edge, with a negative latency";
     /// A tensor that is read while another thread is still writing it.
     TensorContradicted = Info,
-        "ops that use a tensor before the op of another thread that wrote it has ended: no edge";
+        "ops that use a tensor before another thread's op has finished writing it: no edge";
     /// Joined pieces of a tensor that have more threads than are remembered.
     TensorUsersDropped = Info,
-        "ops that used a piece of a tensor which more than 16 threads used: later readers of all \
-         of it have no edge from them";
+        "ops that used a piece of a tensor shared by more than 16 threads: later readers of the \
+         whole tensor have no edge from them";
     /// An ET parent that differs from Kineto's nesting.
     ParentDiffers = Info, "host ops whose recorded parent is not the op that encloses them";
     /// Ops, calls and device rows that occur twice in the file.
-    EventTwice = Damage, "events that were written twice: one of each is kept";
+    EventTwice = Damage, "duplicate events: one copy of each is kept";
     /// A device row whose time the recorder does not know.
     RowWithoutTime = Damage,
-        "device rows without a time (start and duration 0, or a duration that rounding does not \
-         explain): left out";
+        "device rows without a time (start and duration 0, or a zero duration that rounding does \
+         not explain): left out";
     /// A device row at an impossible time.
     RowTimeImpossible = Damage,
-        "device rows that start far outside the recording, or more than 1 ms out of the order in \
-         which their stream was launched to: left out";
+        "device rows that start far outside the recording, or more than 1 ms out of launch order on \
+         their stream: left out";
     /// A device row that overlaps rows that had to wait for it.
     RowOverlong = Damage,
-        "device rows that last on over later rows of their own stream, or far beyond the recording: \
-         cut off there";
+        "device rows that extend over later rows of their stream, or far beyond the recording: \
+         shortened to end there";
     /// Rows that share the correlation of a call launching one kernel, while other calls have no
     /// row.
     CorrelationShared = Damage,
-        "device rows with the correlation of another launch: given to the launches beside it that \
-         have no row, in their order";
+        "device rows with the correlation of another launch: assigned, in order, to neighbouring \
+         launches without a row";
     /// Rows that share the correlation of a call launching one kernel, with unknown owners.
     CorrelationAmbiguous = Damage,
-        "device rows that share the correlation of one launch, which launches one kernel: which are \
-         its own is not known";
+        "device rows that share the correlation of a launch of one kernel: which row belongs to it \
+         is unknown";
     /// A launch call without a row.
-    LaunchWithoutRow = Damage, "launches without a device row: the recorder lost what they ran";
+    LaunchWithoutRow = Damage, "launches without a device row: the recorder lost their rows";
     /// Messages in the recorder's log about lost events.
-    RecorderLost = Damage, "messages of the recorder that it lost events";
+    RecorderLost = Damage, "recorder messages about lost events";
     /// Messages in the recorder's log about devices it could not record, in a trace without device
     /// rows.
     RecorderFailed = Damage,
-        "messages of the recorder that it could not record devices, and no device row";
+        "recorder messages about devices that it could not record, and the trace has no device rows";
     /// Kineto host rows without pid or tid.
-    NoThread = Info, "host rows without a process or thread id, put on thread 0";
+    NoThread = Info, "host rows without a process or thread id, assigned to thread 0";
     /// Correlation ids shared by several calls, for example of processes that share a device.
     DuplicateCorrelation = Info,
-        "device rows whose correlation id several calls bear (ids start again, or processes \
-         share a device): the latest call before the row is taken";
+        "device rows whose correlation id several calls use (ids restart, or processes share a \
+         device): matched to the latest call before the row";
     /// Matched ops whose sequence numbers differ.
     SequenceDiffers = Damage,
-        "ops paired by their order alone: sequence numbers differ, as the traces are of different \
+        "ops matched by order alone whose sequence numbers differ: the traces are from different \
          iterations";
     /// Collectives named differently by the two traces.
     CollectiveDiffers = Damage,
-        "collectives for which the two traces claim different groups or sizes: the device \
-         trace's are used";
+        "collectives with different groups or sizes in the two traces: the device trace's values are \
+         used";
 }
 
 /// Count and first place of one kind of anomaly.

@@ -43,7 +43,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// No line is from the inspector.
-    #[error("none of its {lines} lines is of NCCL's inspector{}", advice(self.remedy()))]
+    #[error("none of the {lines} lines is from the NCCL inspector{}", advice(self.remedy()))]
     NoCalls {
         /// Number of lines read.
         lines: u64,
@@ -56,7 +56,7 @@ impl Error {
         match self {
             Error::Io { .. } => None,
             Error::NoCalls { .. } => Some(
-                "give what the plugin wrote as JSON (NCCL_INSPECTOR_ENABLE=1 without \
+                "give the JSON output of the plugin (NCCL_INSPECTOR_ENABLE=1 without \
                  NCCL_INSPECTOR_PROM_DUMP)"
                     .to_owned(),
             ),

@@ -10,14 +10,14 @@ pub enum Error {
     Sqlite(#[from] etlink_sqlite::Error),
     /// The database has other tables.
     #[error(
-        "an SQLite database, but no export of Nsight Systems: it has no table StringIds beside \
+        "an SQLite database, but not an export of Nsight Systems: it lacks the table StringIds or \
          tables of events{}",
         advice(self.remedy())
     )]
     NotExport,
     /// Several processes have device work and none was selected.
     #[error(
-        "{} processes of it have work on devices (pids {pids:?}): one trace is of one process{}",
+        "{} processes of the report have device work (pids {pids:?}), but a trace has one process{}",
         pids.len(), advice(self.remedy())
     )]
     SeveralProcesses {
@@ -25,7 +25,7 @@ pub enum Error {
         pids: Vec<i64>,
     },
     /// The wanted process has no device work or does not exist.
-    #[error("no process {pid} of it has work on devices")]
+    #[error("the report has no process {pid} with device work")]
     NoProcess {
         /// Process id that was requested.
         pid: i64,
@@ -35,7 +35,7 @@ pub enum Error {
     HalfLost,
     /// A table has more rows than there are row numbers.
     #[error(
-        "the report has more than {limit} events of one kind, more than one link can hold",
+        "the report has too many events of one kind (the limit is {limit})",
         limit = u32::MAX - 1
     )]
     TooManyRows,
@@ -51,8 +51,8 @@ impl Error {
                     .to_owned(),
             ),
             Error::SeveralProcesses { .. } => Some(
-                "say by its rank which is meant, which `etlink inspect` lists; `etlink merge` makes a \
-                 rank of each"
+                "select one by its rank, as listed by `etlink inspect`. `etlink merge` reads each \
+                 process as a rank"
                     .to_owned(),
             ),
             Error::NoProcess { .. } | Error::HalfLost | Error::TooManyRows => None,

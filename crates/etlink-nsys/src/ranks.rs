@@ -28,8 +28,8 @@ impl RankSource {
     pub fn describe(self) -> &'static str {
         match self {
             RankSource::MpiTable => "the table MPI_RANKS",
-            RankSource::ThreadName => "names of threads (MPI Rank N)",
-            RankSource::Nccl => "what NCCL was initialised with",
+            RankSource::ThreadName => "thread names (MPI Rank N)",
+            RankSource::Nccl => "the ranks in NCCL's initialisation",
             RankSource::Environment => "the environment of the recorded program",
             RankSource::Order => "the order of process ids",
         }

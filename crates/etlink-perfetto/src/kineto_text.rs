@@ -118,7 +118,7 @@ impl<R: Read> KinetoText<R> {
     fn finish(&mut self) -> io::Result<()> {
         if !self.is_complete || self.open.is_some() {
             let end = self.packets.position();
-            let text = format!("the file ends at byte {end}, before its last packet");
+            let text = format!("the file is truncated at byte {end}, before its last packet");
             return Err(io::Error::new(ErrorKind::UnexpectedEof, text));
         }
         self.begin_events();
@@ -153,7 +153,7 @@ impl<R: Read> KinetoText<R> {
             words::ORIGIN => {
                 self.origin_ns = value
                     .parse()
-                    .map_err(|_| format!("its {} is no whole number", words::ORIGIN))?;
+                    .map_err(|_| format!("its {} is not a whole number", words::ORIGIN))?;
             }
             words::PROCESS_NAMES => self.process_names = value,
             words::THREAD_NAMES => self.thread_names = value,
@@ -207,7 +207,7 @@ impl<R: Read> KinetoText<R> {
             return self.end_range(at, event.track_uuid());
         }
         if self.open.is_some() {
-            return Err("a range begins before the last one has ended".to_owned());
+            return Err("a range starts before the previous one has ended".to_owned());
         }
         let text = self.event_text(at, event)?;
         if kind == Type::Instant {
@@ -225,7 +225,7 @@ impl<R: Read> KinetoText<R> {
     }
 
     fn end_range(&mut self, end_ns: i64, track: u64) -> Result<(), String> {
-        let open = self.open.take().ok_or("a range ends that did not begin")?;
+        let open = self.open.take().ok_or("a range ends without a start")?;
         if open.track != track || end_ns < open.start_ns {
             return Err("a range ends on another track or before its start".to_owned());
         }
@@ -267,7 +267,7 @@ impl<R: Read> KinetoText<R> {
             }
         }
         if keys.pid.is_empty() || keys.tid.is_empty() {
-            return Err("its event is on a track that no packet describes".to_owned());
+            return Err("its event is on an undescribed track".to_owned());
         }
         let category = event.category_iids.first().copied();
         let mut head = format!("{{\"ph\": {phase}").into_bytes();

@@ -105,12 +105,12 @@ impl<R: Read> PacketReader<R> {
 }
 
 fn cut_packet(begin: u64) -> io::Error {
-    let text = format!("the file ends inside the packet that begins at byte {begin}");
+    let text = format!("the file is truncated inside the packet at byte {begin}");
     io::Error::new(ErrorKind::UnexpectedEof, text)
 }
 
 fn no_packet(begin: u64) -> io::Error {
-    damaged(begin, "it has no key and length of a packet")
+    damaged(begin, "its key and length are missing")
 }
 
 /// Builds the error of an unreadable packet.

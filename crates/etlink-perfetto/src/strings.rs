@@ -130,7 +130,7 @@ fn learn_string(
 ) -> Result<(), String> {
     // Any other number means damage, and may exceed the memory.
     if number != known.len() as u64 + 1 {
-        return Err(format!("string {number} does not follow the last one"));
+        return Err(format!("string {number} is out of order"));
     }
     known.push(string.name.unwrap_or_default());
     Ok(())
@@ -144,6 +144,6 @@ fn known_string(known: &[String], number: u64) -> Result<&str, String> {
     let string = usize::try_from(number - 1)
         .ok()
         .and_then(|at| known.get(at));
-    let string = string.ok_or_else(|| format!("no packet before it has string {number}"))?;
+    let string = string.ok_or_else(|| format!("no earlier packet has string {number}"))?;
     Ok(string)
 }

@@ -175,7 +175,7 @@ impl<R: Read> TorchText<R> {
     fn finish(&mut self) -> io::Result<()> {
         if self.open.values().any(|open| !open.is_empty()) {
             let end = self.packets.position();
-            let text = format!("the file ends at byte {end}, before the ends of its ranges");
+            let text = format!("the file is truncated at byte {end}, before its ranges end");
             return Err(io::Error::new(ErrorKind::UnexpectedEof, text));
         }
         self.put_arrows();
@@ -285,7 +285,7 @@ impl<R: Read> TorchText<R> {
     fn begin_slice(&mut self, at: i64, event: &TrackEvent) -> Result<(), String> {
         let uuid = event.track_uuid();
         let place = self.tracks.get(&uuid);
-        let place = *place.ok_or("its event is on a track that no packet describes")?;
+        let place = *place.ok_or("its event is on an undescribed track")?;
         let category = event.category_iids.first();
         let category = category.and_then(|iid| self.categories.get(iid));
         let mut annotations = event.debug_annotations.iter();
@@ -316,7 +316,7 @@ impl<R: Read> TorchText<R> {
 
     fn end_slice(&mut self, at: i64, uuid: u64) -> Result<(), String> {
         let open = self.open.get_mut(&uuid).and_then(VecDeque::pop_front);
-        let open = open.ok_or("a range ends that did not begin")?;
+        let open = open.ok_or("a range ends without a start")?;
         let (head, tail) = open.text.split_at(open.duration_at);
         let mut event = head.to_vec();
         // Overlapping rows of a queue are shortened, at worst to nothing.
@@ -331,7 +331,7 @@ impl<R: Read> TorchText<R> {
         let what = self.specifications.get(&stage.stage_iid());
         let what = what.ok_or("its stage has no name")?.clone();
         let category = STAGES.iter().find(|(name, _)| *name == what);
-        let (_, category) = category.ok_or("its stage is none of PyTorch's")?;
+        let (_, category) = category.ok_or("its stage is not one of PyTorch's")?;
         let extra = |key: &str| {
             let mut all = stage.extra_data.iter();
             all.find(|data| data.name() == key).map(|data| data.value())

@@ -5,12 +5,12 @@ use etlink_model::AdvisedError;
 use etlink_run::{RunError, remedy_of};
 use pyo3::prelude::*;
 
-/// The exception for an error: its message in one line, and what it is about.
+/// Returns the exception for an error: its message in one line, its file, position and remedy.
 ///
-/// The class is Python's, so that its attributes have types there.
+/// The class is defined in Python, so that its attributes have types there.
 pub(crate) fn to_exception(py: Python<'_>, error: &anyhow::Error) -> PyErr {
     let message = format!("{error:#}");
-    // commands put contexts before errors of the library, which alone know their file
+    // commands add contexts to errors of the library, and only these errors know their file
     let mut errors = error.chain().filter_map(|cause| cause.downcast_ref());
     let known: Option<&RunError> = errors.next();
     let question: Option<&QuestionError> = error.chain().find_map(|cause| cause.downcast_ref());
@@ -26,12 +26,12 @@ pub(crate) fn to_exception(py: Python<'_>, error: &anyhow::Error) -> PyErr {
     let class = class.and_then(|module| module.getattr("Error"));
     match class.and_then(|class| class.call1(arguments)) {
         Ok(exception) => PyErr::from_value(exception),
-        // the package is damaged: that is what has to be said
+        // the package is damaged, and this is the error to report
         Err(failed) => failed,
     }
 }
 
-/// An exception of the module itself.
+/// Returns an exception of the module itself.
 pub(crate) fn advised_exception(py: Python<'_>, problem: &str, remedy: &str) -> PyErr {
     to_exception(py, &AdvisedError::new(problem, remedy).into())
 }

@@ -1,4 +1,4 @@
-//! What `etlink.hta` asks: HTA's tables of named files.
+//! HTA's tables of named files, for `etlink.hta`.
 
 use crate::run::check_files_exist;
 use crate::table::{Table, TableSource};
@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Traces as HTA loads them.
+/// Traces, loaded like HTA does.
 #[pyclass(frozen, module = "etlink._etlink")]
 pub(crate) struct HtaHandle {
     document: Arc<HtaDocument>,
@@ -18,7 +18,7 @@ pub(crate) struct HtaHandle {
 
 #[pymethods]
 impl HtaHandle {
-    /// Reads the traces: each file with its rank, or `None` for the one that it says.
+    /// Reads the traces: each file with its rank; `None` if the file states it.
     #[new]
     #[pyo3(signature = (files, is_folder, include_last, nanoseconds))]
     fn new(
@@ -48,27 +48,27 @@ impl HtaHandle {
         })
     }
 
-    /// The file of each rank.
+    /// File of each rank.
     #[getter]
     fn files(&self) -> Vec<(i64, PathBuf)> {
         let files = self.document.files();
         files.map(|(rank, file)| (rank, file.clone())).collect()
     }
 
-    /// What is to be known of the files.
+    /// Notes on the files.
     #[getter]
     fn notes(&self) -> Vec<String> {
         self.document.notes().to_vec()
     }
 
-    /// `get_profiler_steps`.
+    /// Returns the result of `get_profiler_steps`.
     #[getter]
     fn profiler_steps(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
         let document = Arc::clone(&self.document);
         run_cancellable(py, move |_| document.profiler_steps())
     }
 
-    /// `get_potential_stragglers`; `steps`: those to look at.
+    /// Returns the result of `get_potential_stragglers` for these steps.
     fn potential_stragglers(
         &self,
         py: Python<'_>,
@@ -84,7 +84,7 @@ impl HtaHandle {
         })
     }
 
-    /// A table by its name.
+    /// Returns a table by name.
     fn table(&self, py: Python<'_>, name: String) -> PyResult<Table> {
         let document = Arc::clone(&self.document);
         run_cancellable(py, move |_| {

@@ -1,5 +1,5 @@
-//! `etlink._etlink`: what the Python package `etlink` calls. Thin: it turns arguments into those of
-//! the library, runs it without Python's lock, and turns what comes back into Python's objects.
+//! `etlink._etlink`, the extension of the Python package `etlink`. It is thin: it converts arguments
+//! for the library, runs it without Python's lock, and converts results into Python's objects.
 #![allow(
     unsafe_code,
     reason = "what pyo3's macros make of functions and classes is unsafe; nothing here is"
@@ -37,7 +37,7 @@ mod _etlink {
 
     use pyo3::prelude::*;
 
-    /// Messages are for somebody who has typed no option.
+    /// Makes messages name Python arguments instead of options.
     #[pymodule_init]
     fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
         etlink_model::name_python_arguments(true);
@@ -45,11 +45,11 @@ mod _etlink {
     }
 }
 
-/// Carries out a command line of `etlink`, prints what it prints, and returns its exit code.
-/// `own_command` starts the command anew.
+/// Runs a command line of `etlink`, with its output, and returns its exit code. `own_command` starts
+/// a new process of the command.
 #[pyfunction]
 fn run_command(py: Python<'_>, own_command: Vec<OsString>, words: Vec<OsString>) -> u8 {
     etlink_model::name_python_arguments(false);
-    // it is the process's only work, and a signal ends the process: Python need not look at them
+    // this is the process's only work, and a signal ends the process, so Python need not check signals
     py.detach(|| etlink::run_command_of(own_command, words))
 }

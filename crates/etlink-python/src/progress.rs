@@ -1,4 +1,4 @@
-//! What a call has read, for the bar that `etlink._progress` draws.
+//! Progress of a call, for the bar that `etlink._progress` draws.
 
 use etlink_run::ProgressListener;
 use pyo3::exceptions::PyException;
@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Counted by the threads that read; Python looks at it from time to time.
+/// Counters of the reading threads; Python reads them from time to time.
 #[derive(Default)]
 pub(crate) struct BytesRead {
     phase: Mutex<String>,
@@ -31,10 +31,10 @@ impl ProgressListener for BytesRead {
     fn finish(&self) {}
 }
 
-/// The bar of a call, which goes with this.
+/// Progress bar of a call, removed when this is dropped.
 pub(crate) struct ShownProgress {
     read: Arc<BytesRead>,
-    /// `None`: nobody looks, or it has failed.
+    /// `None` if nobody would see the bar, or if it has failed.
     bar: Option<Py<PyAny>>,
 }
 
@@ -42,15 +42,15 @@ impl ShownProgress {
     pub(crate) fn new(py: Python<'_>, read: Arc<BytesRead>) -> ShownProgress {
         let module = py.import("etlink._progress");
         let bar = module.and_then(|module| module.call_method0("progress"));
-        // a bar that cannot be drawn is no reason to read nothing
+        // reading continues if the bar cannot be drawn
         let bar = bar.ok().filter(|bar| !bar.is_none()).map(Bound::unbind);
         ShownProgress { read, bar }
     }
 
-    /// Draws it anew.
+    /// Redraws the bar.
     ///
     /// # Errors
-    /// What a signal handler raises meanwhile.
+    /// A signal handler raises an exception meanwhile.
     pub(crate) fn update(&mut self, py: Python<'_>) -> PyResult<()> {
         let Some(bar) = &self.bar else { return Ok(()) };
         let phase = self.read.phase.lock();

@@ -1,4 +1,4 @@
-//! A run: what was read of it stays until it is closed.
+//! A run, whose data stay in memory until it is closed.
 
 use crate::errors::advised_exception;
 use crate::table::{Table, TableSource};
@@ -19,21 +19,21 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Tables of `analyze` whose names other tables have too, and the commands of those.
+/// Tables of `analyze` whose names other tables also have, with the commands of these.
 const FINDINGS: &str = "findings";
 const TOP: &str = "top";
 const RANKS: &str = "ranks.";
 const ANALYZE: &str = "analyze.";
 
-/// What no command prints: operations and bytes of kernels.
+/// Table that no command prints: operations and bytes of kernels.
 const ROOFLINE: &str = "roofline";
 
-/// A rank of a run: what it is called, its number, its device trace or written graph, and its host
-/// trace. `pathlib` would take a stroke out of a URL, so that paths are texts.
+/// A rank of a run: its label, its number, its device trace or written graph, and its host trace.
+/// Paths are strings, because `pathlib` would remove a slash from a URL.
 type RankRow = (String, Option<i64>, Option<OsString>, Option<OsString>);
 
-/// What was read of a run. Each document is made once: of several threads that want it the others
-/// wait for the first.
+/// Results of a run. Each document is made once: if several threads request it, the others wait for
+/// the first.
 #[derive(Default)]
 struct Documents {
     analyzed: Mutex<Vec<(AnalyzeQuery, Arc<AnalyzeDocument>)>>,
@@ -59,7 +59,7 @@ pub(crate) struct RunHandle {
 
 #[pymethods]
 impl RunHandle {
-    /// Finds the ranks of a run; their traces are read when something of them is asked for.
+    /// Finds the ranks of a run; traces are read on first use.
     #[new]
     #[pyo3(signature = (paths, is_list, ranks, memory, strict, cache))]
     fn new(
@@ -89,35 +89,35 @@ impl RunHandle {
         })
     }
 
-    /// Forgets what was read.
+    /// Frees the data that was read.
     fn close(&self) {
         *lock(&self.open) = None;
     }
 
-    /// Whether it is closed.
+    /// True if the run is closed.
     #[getter]
     fn closed(&self) -> bool {
         lock(&self.open).is_none()
     }
 
-    /// What each rank is called, its number, its trace and its host trace.
+    /// Label, number, trace and host trace of each rank.
     #[getter]
     fn ranks(&self, py: Python<'_>) -> PyResult<Vec<RankRow>> {
         Ok(self.opened(py)?.ranks.clone())
     }
 
-    /// What is to be known of the files, and of what was read so far.
+    /// Notes on the files, and on the data read so far.
     #[getter]
     fn notes(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         Ok(self.opened(py)?.all_notes())
     }
 
-    /// The names of all tables.
+    /// Returns the names of all tables.
     #[staticmethod]
     fn table_names() -> Vec<String> {
         let mut names = vec![];
         for name in AnalyzeDocument::table_names() {
-            // the collectives that are counted stand behind those that were recorded
+            // the table of collectives by kind comes after the recorded collectives
             let is_hidden = TraceTable::ALL.iter().any(|table| table.name() == name);
             let command = if is_hidden { ANALYZE } else { "" };
             names.push(format!("{command}{name}"));
@@ -128,7 +128,7 @@ impl RunHandle {
         names
     }
 
-    /// A table by its name.
+    /// Returns a table by name.
     #[pyo3(signature = (name, sequences_of=None))]
     fn table(&self, py: Python<'_>, name: String, sequences_of: Option<String>) -> PyResult<Table> {
         let run = self.opened(py)?;
@@ -138,13 +138,13 @@ impl RunHandle {
         })
     }
 
-    /// What the run would gain most from, a sentence each.
+    /// Returns the largest possible gains, a sentence each.
     fn findings(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let run = self.opened(py)?;
         run_cancellable(py, move |call| Ok(run.findings(call)?.sentences()))
     }
 
-    /// Runs the graph: what `etlink replay --json` prints, and the nodes of the critical path.
+    /// Replays the graph. Returns the output of `etlink replay --json`, and the critical path's nodes.
     fn replay(
         &self,
         py: Python<'_>,
@@ -166,7 +166,7 @@ impl RunHandle {
         })
     }
 
-    /// What is different in another run: what `etlink diff --json` prints, its sentences, its
+    /// Compares with a later run. Returns the output of `etlink diff --json`, its sentences and its
     /// tables.
     fn diff(
         &self,
@@ -187,7 +187,7 @@ impl RunHandle {
         })
     }
 
-    /// The page about it, as HTML.
+    /// Returns the page about the run, as HTML.
     fn report(&self, py: Python<'_>, title: String) -> PyResult<Vec<u8>> {
         let run = self.opened(py)?;
         run_cancellable(py, move |call| {
@@ -195,7 +195,7 @@ impl RunHandle {
         })
     }
 
-    /// Writes a Chakra file for each rank, and returns their paths.
+    /// Writes a Chakra file per rank, and returns their paths.
     fn to_chakra(
         &self,
         py: Python<'_>,
@@ -255,7 +255,7 @@ impl OpenRun {
         })
     }
 
-    /// The notes of the files and of all documents that are made, each once.
+    /// Returns the notes of the files and of all existing documents, each once.
     fn all_notes(&self) -> Vec<String> {
         let Documents {
             analyzed,
@@ -265,7 +265,7 @@ impl OpenRun {
             traces,
         } = &self.documents;
         let mut notes = self.notes.clone();
-        // not by waiting: a document that is being made has no notes yet
+        // without waiting: a document that is being made has no notes yet
         if let Ok(analyzed) = analyzed.try_lock() {
             notes.extend(analyzed.iter().flat_map(|(_, made)| made.notes()));
         }
@@ -273,7 +273,7 @@ impl OpenRun {
         notes.extend(made_already(findings).map_or(vec![], |made| made.notes.clone()));
         notes.extend(made_already(top).map_or(vec![], |made| made.notes()));
         notes.extend(made_already(traces).map_or(vec![], |made| made.notes().to_vec()));
-        // documents are about the same files, so most of their notes are the same
+        // documents of the same files have mostly the same notes
         let mut each_once: Vec<String> = vec![];
         for note in notes {
             if !each_once.contains(&note) {
@@ -321,7 +321,7 @@ impl OpenRun {
                 let names = RunHandle::table_names().join(", ");
                 format!("there is no table {name}; tables are {names}")
             })?;
-        // an empty table would say that the trace has none
+        // an empty table would suggest that the trace has no sequences
         if name == "sequences" && sequences_of.is_none() {
             bail!(AdvisedError::new(
                 "the table sequences needs an op: those of which ops?",
@@ -332,7 +332,7 @@ impl OpenRun {
             sequences_of,
             memory_timeline: name == "memory_timeline",
         };
-        // held while a run is analyzed: a second thread would do the same work again
+        // held during the analysis, so that a second thread does not repeat it
         let mut analyzed = lock(&self.documents.analyzed);
         let known = analyzed.iter().find(|(made, _)| *made == query);
         let document = match known {
@@ -344,7 +344,7 @@ impl OpenRun {
                 document
             }
         };
-        // other tables need not wait until this one is a batch
+        // other tables need not wait for the conversion of this one
         drop(analyzed);
         document.table(name)
     }
@@ -368,7 +368,7 @@ fn for_call(query: &RunQuery, call: Call) -> RunQuery {
     }
 }
 
-/// Refuses what is not there: of such a file the library says so when it is read, which is later.
+/// Refuses missing files early: the library reports them only when it reads them.
 pub(crate) fn check_files_exist<'p>(paths: impl Iterator<Item = &'p PathBuf>) -> Result<()> {
     for path in paths {
         storage::file_data(path)
@@ -394,7 +394,7 @@ fn run_source(mut paths: Vec<PathBuf>, is_list: bool) -> Result<RunSource> {
 }
 
 fn made_once<T>(place: &Mutex<Option<Arc<T>>>, make: impl FnOnce() -> Result<T>) -> Result<Arc<T>> {
-    // as above: whoever comes second waits, and finds it made
+    // as above: a second thread waits, and finds the document made
     let mut place = lock(place);
     if let Some(made) = &*place {
         return Ok(Arc::clone(made));
@@ -404,12 +404,12 @@ fn made_once<T>(place: &Mutex<Option<Arc<T>>>, make: impl FnOnce() -> Result<T>)
     Ok(made)
 }
 
-/// A document, unless it is not made or another thread is making it.
+/// Returns a document, unless it does not exist or another thread is making it.
 fn made_already<T>(place: &Mutex<Option<Arc<T>>>) -> Option<Arc<T>> {
     place.try_lock().ok()?.clone()
 }
 
-/// A value behind a lock is whole at any time: it is replaced, never changed in parts.
+/// Locks a value. It is complete at any time, because it is replaced, never changed in parts.
 fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
     value.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,12 +1,12 @@
-//! What each step of a program does under a schedule of PyTorch's profiler.
+//! Actions of steps under a schedule of PyTorch's profiler.
 
 use crate::errors::to_exception;
 use etlink_schedule::{Arguments, Schedule};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// Steps as `torch.profiler.schedule` has them. A call with the number of a step gives the name of
-/// its action.
+/// The schedule of `torch.profiler.schedule`. Called with the number of a step, it returns the name
+/// of the action.
 #[pyclass(frozen, name = "Schedule", module = "etlink._etlink")]
 pub(crate) struct StepSchedule {
     schedule: Schedule,
@@ -14,7 +14,7 @@ pub(crate) struct StepSchedule {
 
 #[pymethods]
 impl StepSchedule {
-    // the bounds are checked by the library, which names all arguments that break them
+    // the library checks the bounds, and names all arguments that break them
     #[new]
     #[pyo3(signature = (wait, warmup, active, repeat, skip_first, skip_first_wait))]
     fn new(
@@ -38,15 +38,15 @@ impl StepSchedule {
         Ok(StepSchedule { schedule })
     }
 
-    /// `NONE`, `WARMUP`, `RECORD` or `RECORD_AND_SAVE`.
+    /// Returns `NONE`, `WARMUP`, `RECORD` or `RECORD_AND_SAVE`.
     fn __call__(&self, step: i64) -> PyResult<&'static str> {
-        // as PyTorch's own, which asserts that steps are not negative
+        // like PyTorch, which asserts that steps are not negative
         let step = u64::try_from(step);
         let step = step.map_err(|_| PyValueError::new_err("steps count from 0"))?;
         Ok(self.schedule.action(step).name())
     }
 
-    /// The first step that is recorded.
+    /// First recorded step.
     #[getter]
     fn first_recorded(&self) -> Option<u64> {
         self.schedule.first_recorded()

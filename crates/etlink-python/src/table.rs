@@ -14,24 +14,24 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyList};
 use std::sync::{Arc, OnceLock};
 
-/// The name by which consumers know a capsule with a stream (Arrow's PyCapsule interface).
+/// Name of a capsule with a stream, in Arrow's PyCapsule interface.
 const STREAM_NAME: &std::ffi::CStr = c"arrow_array_stream";
 
-/// Where the lines of a table come from.
+/// Source of a table's rows.
 pub(crate) enum TableSource {
-    /// They are made already.
+    /// Rows that exist already.
     Batch(RecordBatch),
-    /// They are made of linked traces, a batch at a time.
+    /// Rows made from linked traces, a batch at a time.
     Traces(Arc<TraceDocument>, TraceTable),
 }
 
-/// A table of a run. Hand it to polars, pyarrow, DuckDB or pandas, which take it without a copy.
+/// A table of a run. polars, pyarrow and DuckDB read it without a copy.
 #[pyclass(frozen, module = "etlink._etlink")]
 pub(crate) struct Table {
     name: String,
     source: TableSource,
     schema: SchemaRef,
-    /// Known when somebody has asked: edges and collectives have to be made to be counted.
+    /// Number of rows, once requested: edges and collectives have to be made to be counted.
     lines: OnceLock<u64>,
 }
 
@@ -57,7 +57,7 @@ impl Table {
             TableSource::Batch(batch) => batch.num_rows() as u64,
             TableSource::Traces(traces, table) => traces.table(*table)?.count_lines()?,
         };
-        // of two threads that count at once both come to the same
+        // two threads that count at once get the same result
         Ok(*self.lines.get_or_init(|| lines))
     }
 
@@ -76,13 +76,13 @@ impl Table {
 
 #[pymethods]
 impl Table {
-    /// Its name.
+    /// Name of the table.
     #[getter]
     fn name(&self) -> &str {
         &self.name
     }
 
-    /// The names of its columns.
+    /// Names of the columns.
     #[getter]
     fn columns(&self) -> Vec<String> {
         let fields = self.schema.fields().iter();
@@ -95,7 +95,7 @@ impl Table {
         Ok(usize::try_from(lines)?)
     }
 
-    /// Arrow's PyCapsule interface: a stream of all lines, anew at each call.
+    /// Arrow's PyCapsule interface: returns a new stream of all rows at each call.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
         &self,
@@ -108,7 +108,7 @@ impl Table {
         PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(reader), STREAM_NAME)
     }
 
-    /// Its lines as dictionaries; with `limit` no more than so many.
+    /// Returns the rows as dictionaries, at most `limit`.
     #[pyo3(signature = (limit=None))]
     fn to_pylist<'py>(
         &self,
@@ -116,7 +116,7 @@ impl Table {
         limit: Option<usize>,
     ) -> PyResult<Bound<'py, PyList>> {
         let lines = PyList::empty(py);
-        // batch by batch, so that a few lines of a million cost as little as they are
+        // batch by batch, so that a few rows of a million are cheap
         let mut left = limit.unwrap_or(usize::MAX);
         let mut reader = self.reader().map_err(|error| to_exception(py, &error))?;
         // only making objects of a batch needs Python's lock
@@ -127,7 +127,7 @@ impl Table {
                 lines.append(row_values(py, &batch, row)?)?;
             }
             left -= taken;
-            // a million lines take seconds
+            // a million rows take seconds
             py.check_signals()?;
             if left == 0 {
                 break;
@@ -150,9 +150,9 @@ fn row_values<'py>(
     Ok(line)
 }
 
-/// A cell as a Python object. Only the types that etlink's tables have.
+/// Returns a cell as a Python object. Supports only the types that etlink's tables have.
 fn cell_value<'py>(py: Python<'py>, column: &dyn Array, row: usize) -> PyResult<Bound<'py, PyAny>> {
-    // not `is_null`, which says of a column without a type that it has no null
+    // not `is_null`, which finds no null in a column without a type
     if column.is_null(row) || column.data_type() == &DataType::Null {
         return Ok(py.None().into_bound(py));
     }

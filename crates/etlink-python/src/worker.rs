@@ -1,4 +1,4 @@
-//! Work without Python's lock: other threads of the program go on, and Ctrl-C ends it.
+//! Work without Python's lock: other threads of the program continue, and Ctrl-C ends the work.
 
 use crate::errors::{advised_exception, to_exception};
 use crate::progress::{BytesRead, ShownProgress};
@@ -10,17 +10,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// How often Python's signals are looked at: nobody notices a Ctrl-C that takes so long.
+/// Interval of checks for Python's signals, too short for a person to notice.
 const POLL: Duration = Duration::from_millis(50);
 
-/// For how many polls cancelled work is waited for. What links a rank looks at the flag when it is done; until
-/// then it goes on by itself, and its result is dropped.
+/// Number of polls to wait for cancelled work. A rank being linked checks the flag only at its end;
+/// until then it continues in the background, and its result is dropped.
 const PATIENCE: u32 = 10;
 
-/// The process that did work first; 0: none yet.
+/// Id of the process that worked first; 0 before any work.
 static WORKED_IN: AtomicU32 = AtomicU32::new(0);
 
-/// A call of Python: whether it is to end, and what it has read.
+/// A call from Python, with its cancellation and its progress.
 #[derive(Clone, Default)]
 pub(crate) struct Call {
     cancellation: Cancellation,
@@ -28,7 +28,7 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// How this call reads: one that is cancelled leaves the next one alone.
+    /// Returns the options for this call's reading; cancelling one call does not affect the next.
     pub(crate) fn options(self, options: RunOptions) -> RunOptions {
         RunOptions {
             cancellation: self.cancellation,
@@ -38,8 +38,8 @@ impl Call {
     }
 }
 
-/// Does `work` on a thread of its own. It is cancelled when a signal handler of the program raises,
-/// as that of Ctrl-C does; the exception is raised when the work has ended, or soon after.
+/// Runs `work` on its own thread. The work is cancelled if a signal handler of the program raises,
+/// such as that of Ctrl-C. The exception is raised when the work has ended, or soon after.
 pub(crate) fn run_cancellable<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce(Call) -> Result<T> + Send + 'static,
@@ -55,7 +55,7 @@ pub(crate) fn run_cancellable<T: Send + 'static>(
     let (sender, receiver) = bounded(1);
     let thread = std::thread::Builder::new().name("etlink".to_owned());
     let spawned = thread.spawn(move || {
-        // nobody waits for the result where Python ends the process
+        // nobody waits for the result if Python ends the process
         let _ = sender.send(work(call));
     });
     spawned.map_err(|error| to_exception(py, &error.into()))?;
@@ -63,7 +63,7 @@ pub(crate) fn run_cancellable<T: Send + 'static>(
     loop {
         let received = py.detach(|| receiver.recv_timeout(POLL));
         match received {
-            // the cause is the signal, whatever the work made of its end
+            // the cause is the signal, whatever the work returned
             Ok(result) => {
                 return match raised {
                     Some((exception, _)) => Err(exception),
@@ -76,7 +76,7 @@ pub(crate) fn run_cancellable<T: Send + 'static>(
                 return Err(raised.map_or_else(failed, |(exception, _)| exception));
             }
             Err(RecvTimeoutError::Timeout) => {
-                // what a signal handler raises may come out of either
+                // either may return the exception of a signal handler
                 let seen = py.check_signals().and_then(|()| shown.update(py));
                 if let Err(exception) = seen {
                     cancellation.cancel();
@@ -100,7 +100,7 @@ fn check_process(py: Python<'_>) -> PyResult<()> {
     match first {
         Ok(_) => Ok(()),
         Err(first) if first == this => Ok(()),
-        // the pool of threads was not forked with the process: the child would wait forever
+        // the thread pool was not forked with the process, so the child would wait forever
         Err(_) => Err(advised_exception(
             py,
             "this process was forked after etlink had read a trace, and has none of its threads",

@@ -26,16 +26,13 @@ pub struct NameAlias {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AliasError {
     /// Several kernels have the name.
-    #[error("several kernels could be meant{}", list_text("; they are ", shorts))]
+    #[error("the name matches several kernels{}", list_text(": ", shorts))]
     Ambiguous {
         /// Short names of the candidates.
         shorts: Vec<String>,
     },
     /// No kernel belongs to the class.
-    #[error(
-        "no kernel is of class {class:?}{}",
-        list_text("; classes are ", classes)
-    )]
+    #[error("no kernel of class {class:?}{}", list_text("; classes: ", classes))]
     NoClass {
         /// Class in the rule.
         class: String,
@@ -142,7 +139,7 @@ mod tests {
         assert_eq!(
             resolved("elementwise_kernel"),
             Err(
-                "several kernels could be meant; they are elementwise_kernel<AddFunctor>, \
+                "the name matches several kernels: elementwise_kernel<AddFunctor>, \
                  elementwise_kernel<MulFunctor>"
                     .to_owned()
             )
@@ -150,7 +147,7 @@ mod tests {
         assert_eq!(
             resolved("class=gem"),
             Err(
-                "no kernel is of class \"gem\"; classes are attention, computation, elementwise"
+                "no kernel of class \"gem\"; classes: attention, computation, elementwise"
                     .to_owned()
             )
         );

@@ -180,32 +180,32 @@ fn evidence_text(
 ) -> String {
     let (source, target) = (graph.place(dep.from), graph.place(to));
     match dep.kind {
-        EdgeKind::ProgramOrder => format!("the one before it on {target}"),
+        EdgeKind::ProgramOrder => format!("the node before it on {target}"),
         EdgeKind::Launch => format!(
-            "ran on {source} up to the call that launched it{}",
+            "ran on {source} until the call that launched it{}",
             correlation_text(labels, to)
         ),
-        EdgeKind::StreamOrder => format!("before it on {target}"),
+        EdgeKind::StreamOrder => format!("the row before it on {target}"),
         EdgeKind::EventWait => format!(
             "{target} waited for an event of {source}{}",
             correlation_text(labels, dep.from)
         ),
         EdgeKind::HostWait => format!(
-            "{target} was blocked until it ended on {source}{}",
+            "{target} blocked until it ended on {source}{}",
             correlation_text(labels, dep.from)
         ),
-        EdgeKind::Handoff => format!("{source} gave work to {target}"),
+        EdgeKind::Handoff => format!("{source} handed work to {target}"),
         EdgeKind::Collective => collective_text(graph, run, dep.from),
-        EdgeKind::Tensor => "wrote a tensor that it reads".to_owned(),
+        EdgeKind::Tensor => "wrote a tensor that this node reads".to_owned(),
     }
 }
 
 /// Describes an arrival, or a meeting with the last rank to arrive.
 fn collective_text(graph: &ReplayGraph, run: &ReplayRun, from: NodeIdx) -> String {
-    let text = "when the last of the ranks has come, the transfer begins on all of them";
+    let text = "the transfer begins on all ranks when the last one arrives";
     match last_arrival(graph, run, from) {
         Some(last) if graph.rank(from).is_none() => {
-            format!("{text}; rank {} came last", last.rank)
+            format!("{text}; rank {} was last", last.rank)
         }
         _ => text.to_owned(),
     }

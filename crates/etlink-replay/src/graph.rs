@@ -103,10 +103,10 @@ pub struct ReplayDep {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Each of these nodes waits for the one before it, the first for the last.
-    #[error("{} nodes wait for each other in a circle and can never run", .0.len())]
+    #[error("cycle: {} nodes wait for each other and can never run", .0.len())]
     Cycle(Vec<NodeIdx>),
     /// A dependency names a missing node.
-    #[error("node {} waits for node {}, which is not there", node.0, from.0)]
+    #[error("node {} waits for missing node {}", node.0, from.0)]
     NoSuchNode {
         /// Node that waits.
         node: NodeIdx,
@@ -114,13 +114,13 @@ pub enum Error {
         from: NodeIdx,
     },
     /// A collective has a part on a missing rank.
-    #[error("a collective has a part on rank number {}, which is not there", rank.0)]
+    #[error("a collective includes missing rank number {}", rank.0)]
     NoSuchRank {
         /// Rank, by place.
         rank: RankIdx,
     },
     /// A collective has a part in a node that its rank does not have.
-    #[error("a collective has a part in node {} of rank {rank}, which is not there", node.0)]
+    #[error("a collective includes missing node {} of rank {rank}", node.0)]
     NoSuchPart {
         /// Rank of the part.
         rank: GlobalRank,
@@ -128,7 +128,7 @@ pub enum Error {
         node: NodeIdx,
     },
     /// There are more nodes or edges than 32-bit numbers.
-    #[error("more nodes or edges than can be numbered")]
+    #[error("too many nodes or edges for 32-bit indices")]
     TooLarge,
 }
 

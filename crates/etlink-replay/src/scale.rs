@@ -61,13 +61,13 @@ impl DurationScale {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DurationScaleError {
     /// No factor at the end.
-    #[error("a name or kind and a factor were expected, as in 'gemm*=0.5' or 'kind=device 2.0'")]
+    #[error("expected a name or kind and a factor, as in 'gemm*=0.5' or 'kind=device 2.0'")]
     NoFactor,
     /// The factor is not a number of at least 0.
-    #[error("the factor {0:?} is no number from 0 up")]
+    #[error("the factor {0:?} is not a number of at least 0")]
     BadFactor(String),
     /// The word is not a kind.
-    #[error("there is no kind {0:?}; kinds are {list}", list = kind_words())]
+    #[error("unknown kind {0:?}; kinds: {list}", list = kind_words())]
     UnknownKind(String),
 }
 

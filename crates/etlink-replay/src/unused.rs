@@ -18,7 +18,7 @@ const COMPARED_CHARS: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnusedRule {
     /// No node belongs to the rank.
-    #[error("there is no rank {rank}{}", list_text("; ranks are ", ranks))]
+    #[error("no rank {rank}{}", list_text("; ranks: ", ranks))]
     NoRank {
         /// Rank named by the rule.
         rank: GlobalRank,
@@ -26,19 +26,19 @@ pub enum UnusedRule {
         ranks: Vec<GlobalRank>,
     },
     /// No node has the name.
-    #[error("no node has that name{}", list_text("; similar names are ", similar))]
+    #[error("no node has that name{}", list_text("; similar names: ", similar))]
     NoName {
         /// Similar names of nodes.
         similar: Vec<String>,
     },
     /// No node has the kind.
-    #[error("no node is of that kind{}", list_text("; kinds are ", kinds))]
+    #[error("no node of that kind{}", list_text("; kinds: ", kinds))]
     NoNodeKind {
         /// Kinds of the graph's nodes.
         kinds: Vec<&'static str>,
     },
     /// No edge has the kind.
-    #[error("no edge is of that kind{}", list_text("; kinds are ", kinds))]
+    #[error("no edge of that kind{}", list_text("; kinds: ", kinds))]
     NoEdgeKind {
         /// Kinds of the graph's edges.
         kinds: Vec<&'static str>,

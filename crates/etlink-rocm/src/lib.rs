@@ -46,8 +46,8 @@ pub enum Error {
     },
     /// The input is not JSON of rocprofv3.
     #[error(
-        "no list \"rocprofiler-sdk-tool\" in it ({bytes} bytes read): not what rocprofv3 writes, or \
-         cut before it{}",
+        "no \"rocprofiler-sdk-tool\" list found ({bytes} bytes read): not a recording of rocprofv3, or \
+         truncated before the list{}",
         advice(self.remedy())
     )]
     NoTool {
@@ -55,7 +55,7 @@ pub enum Error {
         bytes: u64,
     },
     /// One record is larger than any real one.
-    #[error("the record that begins at byte {offset} is larger than 64 MiB, which none is")]
+    #[error("the record at byte {offset} is larger than 64 MiB, the limit for a record")]
     TooLarge {
         /// Offset of the record.
         offset: u64,
@@ -65,7 +65,7 @@ pub enum Error {
     Sqlite(#[from] etlink_sqlite::Error),
     /// More than one process has work on devices.
     #[error(
-        "{} processes in it have work on devices (process ids {}), and a trace is of one{}",
+        "{} processes have device work (process ids {}), but a trace has one process{}",
         pids.len(),
         listed(pids),
         advice(self.remedy())
@@ -75,11 +75,11 @@ pub enum Error {
         pids: Vec<i64>,
     },
     /// The requested process is not in the database.
-    #[error("the process that is wanted has no tables in it")]
+    #[error("the database has no tables of the requested process")]
     NoProcess,
     /// One kind of event exceeds the range of row numbers.
     #[error(
-        "the trace has more than {limit} events of one kind, more than one link can hold",
+        "the trace has too many events of one kind (the limit is {limit})",
         limit = u32::MAX - 1
     )]
     TooManyRows,
@@ -91,8 +91,8 @@ impl Error {
         match self {
             Error::NoTool { .. } => Some("record it with --output-format json".to_owned()),
             Error::SeveralProcesses { .. } => {
-                let remedy = "give the file of each process, which rocprofv3 writes (%pid%), or \
-                              the folder of a database to `etlink merge`";
+                let remedy = "give one file per process (%pid% in the output name of rocprofv3), or \
+                              give the folder of the database to `etlink merge`";
                 Some(remedy.to_owned())
             }
             Error::Sqlite(error) => error.remedy(),

@@ -135,7 +135,7 @@ fn rocpd_tables(connection: &Connection) -> Result<SqliteTables, Error> {
     }
     Err(Error::Sqlite(etlink_sqlite::Error::NoTable {
         table: DISPATCHES.to_owned(),
-        meaning: "it is no rocpd database of rocprofv3".to_owned(),
+        meaning: "not a rocpd database of rocprofv3".to_owned(),
         remedy: "see `etlink inspect`".to_owned(),
     }))
 }

@@ -37,7 +37,7 @@ use crate::text::file_name;
 use candidate::{Inside, TraceCandidate, look_at, number_by_order, open_noting};
 use cycles::{RankCandidates, split_cycles};
 use dumps::DumpNames;
-use layouts::join_folders;
+use layouts::{join_folders, rank_of_folder};
 use measured::{StrayMeasurements, give_metrics};
 use recorded::{refuse_copies, separate_processes};
 use std::collections::{BTreeMap, BTreeSet};
@@ -198,7 +198,7 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
     runs.sort_by(|a, b| a.folder.cmp(&b.folder));
     all_dumps.sort_by(|a: &FlightFolder, b| a.folder.cmp(&b.folder));
     let mut all_dumps = dumps::join_node_folders(all_dumps);
-    let mut runs = join_folders(runs);
+    let mut runs = join_folders(root, runs);
     dumps::pair_folder(&mut runs, &mut all_dumps);
     strays.give(&mut runs);
     if !runs.is_empty() {
@@ -404,7 +404,7 @@ fn sort_out(
     candidates.retain(|candidate| {
         if candidate.is_view {
             run.notes.push(format!(
-                "{} is a view that etlink wrote, not a recording: it is left out",
+                "{} is left out: it is a view that etlink wrote, not a recording",
                 file_name(&candidate.path)
             ));
         }
@@ -418,6 +418,9 @@ fn sort_out(
     }
     refuse_copies(&mut candidates, &mut run.notes);
     separate_processes(&mut candidates, &mut run.notes);
+    if wants_cycles {
+        give_folder_rank(place, &mut candidates);
+    }
     // only for a note: the join determines which traces are of one run
     let world_size = candidates
         .iter()
@@ -511,8 +514,8 @@ fn sort_out(
         for file in metrics {
             let name = file_name(&file.path);
             first.notes.push(format!(
-                "{name} has metrics of kernels, and there are several cycles: not used; give them with \
-                 the trace of one of them"
+                "{name} has kernel metrics, but the folder has several cycles: not used; give the file with \
+                 the trace of one cycle"
             ));
         }
     }
@@ -520,6 +523,23 @@ fn sort_out(
         runs,
         dumps,
         metrics: vec![],
+    }
+}
+
+/// Gives several device traces whose names and contents state no rank the rank in the name of their
+/// folder: these are recordings of one rank. A single trace keeps none, as `rank-8` may name the
+/// size of an adapter, until other folders are known.
+fn give_folder_rank(place: &Path, candidates: &mut [TraceCandidate]) {
+    let Some(rank) = rank_of_folder(place) else {
+        return;
+    };
+    let is_device = |candidate: &&mut TraceCandidate| candidate.kind.is_device_trace();
+    let mut devices: Vec<_> = candidates.iter_mut().filter(is_device).collect();
+    if devices.len() > 1 && devices.iter().all(|device| device.rank.is_none()) {
+        for device in &mut devices {
+            device.rank = Some(rank);
+            device.told_by = RankRule::Folder;
+        }
     }
 }
 
@@ -576,12 +596,12 @@ impl OtherFiles {
         }
         run.notes.push(match merged.len() {
             1 => format!(
-                "{first} is merged JSON (ET+): not read, as recordings lie beside it; to read it, give \
-                 it a folder of its own"
+                "ignoring {first}, which is merged JSON (ET+): the folder also contains recordings; to read \
+                 it, move it to its own folder"
             ),
             several => format!(
-                "{several} files, such as {first}, are merged JSON (ET+): not read, as recordings lie \
-                 beside them; to read them, give them a folder of their own"
+                "ignoring {several} files of merged JSON (ET+), such as {first}: the folder also contains \
+                 recordings; to read them, move them to their own folder"
             ),
         });
     }
@@ -700,9 +720,9 @@ fn pick_file(
             .map(|candidate| file_name(&candidate.path))
             .collect();
         notes.push(format!(
-            "{} {kind} traces are of rank {rank} ({}): none is joined with the other ranks; leave \
-            one of them in the folder, or say in their names which ranks they are of; two runs need a \
-            folder each",
+            "{} {kind} traces claim rank {rank} ({}): none is joined with the other ranks; keep one \
+            of them, put their ranks in their names, or put each run in its own \
+            folder",
             all.len(),
             names.join(", ")
         ));
@@ -722,7 +742,7 @@ fn prefer_kineto(rank: i64, all: &mut Vec<TraceCandidate>, notes: &mut Vec<Strin
     let others = all.iter().filter(|candidate| !is_kineto(candidate));
     let names: Vec<String> = others.map(|other| file_name(&other.path)).collect();
     notes.push(format!(
-        "rank {rank} has a Kineto trace, and one of another recorder ({}), which is left out",
+        "rank {rank} has a Kineto trace, so traces of other recorders ({}) are left out",
         names.join(", ")
     ));
     all.retain(is_kineto);
@@ -766,8 +786,8 @@ fn pair_by_process(
     }
     let name = |path: &Option<PathBuf>| path.as_deref().map(file_name).unwrap_or_default();
     let note = format!(
-        "{} device traces are of the processes of other host traces than their names say ({} is of the \
-         process of {}): each goes to the host trace of its process",
+        "{} device traces belong to other host traces than their names state ({} is from the process \
+         of {}): each is paired with the host trace of its process",
         moves.len(),
         name(&ranks[*from].device),
         name(&ranks[*to].host)
@@ -802,7 +822,7 @@ fn settle_ranks(ranks: &mut [RankFiles], inside: &BTreeMap<DevicePlace, Inside>)
     let (first, first_own) = others.first()?;
     let first = first.device.as_deref().map(file_name).unwrap_or_default();
     let which = format!(
-        "{} of {} traces say another rank than their names ({first} is of rank {}",
+        "traces that report a different rank than their file names: {} of {} ({first} is from rank {}",
         others.len(),
         ranks.len(),
         first_own.unwrap_or(0)
@@ -826,7 +846,7 @@ fn settle_ranks(ranks: &mut [RankFiles], inside: &BTreeMap<DevicePlace, Inside>)
     // two traces of one rank are copies, which only their names distinguish
     if distinct.len() < ranks.len() {
         return Some(format!(
-            "{which}), and what they say does not fit together: the names count"
+            "{which}), but the reported ranks are inconsistent: the names are used"
         ));
     }
     for (found, own) in ranks.iter_mut().zip(own) {
@@ -836,7 +856,9 @@ fn settle_ranks(ranks: &mut [RankFiles], inside: &BTreeMap<DevicePlace, Inside>)
         (found.rank, found.label) = (own, own.map_or(String::new(), |rank| rank.to_string()));
     }
     ranks.sort_by_key(|found| found.rank);
-    Some(format!("{which}): the traces count, which fit together"))
+    Some(format!(
+        "{which}): the reported ranks are consistent and are used"
+    ))
 }
 
 /// Assigns files without a rank: pairs a single host and device trace, and leaves others alone.

@@ -62,7 +62,7 @@ pub enum RunError {
     },
     /// A folder has neither traces nor written graphs.
     #[error(
-        "{}: no host or device traces in it (names such as torch_et_0.json.gz and \
+        "{}: the folder has no host or device traces (names such as torch_et_0.json.gz and \
          kineto_trace_0.json.gz)",
         folder.display()
     )]
@@ -72,7 +72,7 @@ pub enum RunError {
     },
     /// A source has written graphs, but traces are needed.
     #[error(
-        "{source_name}: no host or device traces in it, but graphs that etlink wrote of some: {}",
+        "{source_name} has no host or device traces, only graphs that etlink wrote; {}",
         self.remedy().unwrap_or_default()
     )]
     OnlyWrittenGraphs {
@@ -87,7 +87,7 @@ pub enum RunError {
     },
     /// A folder has several runs, but one is needed.
     #[error(
-        "{source_name} has {count} runs, each in its folder: {}",
+        "{source_name} has {count} runs, each in its own folder; {}",
         self.remedy().unwrap_or_default()
     )]
     SeveralRuns {
@@ -105,8 +105,8 @@ pub enum RunError {
     /// No trace of a run has a certain rank, because several traces claim one: the run may be
     /// several.
     #[error(
-        "{source_name}: no trace is taken, as of each its rank is not sure: {count} device traces are \
-         of rank {rank} ({one}, {other}{}){}",
+        "{source_name}: no trace can be used because no rank is certain: {count} device traces claim \
+         rank {rank} ({one}, {other}{}){}",
         if *count > 2 { ", …" } else { "" },
         advice(self.remedy())
     )]
@@ -124,7 +124,7 @@ pub enum RunError {
     },
     /// A folder has written graphs of several runs, but one run is needed.
     #[error(
-        "{source_name} has written graphs of {count} runs: {}",
+        "{source_name} has written graphs of {count} runs; {}",
         self.remedy().unwrap_or_default()
     )]
     SeveralWrittenRuns {
@@ -145,13 +145,13 @@ pub enum RunError {
     },
     /// An option for a single trace is given for a folder.
     #[error(
-        "--host, --metrics and --rank are for one trace; in a folder the files' names tell which \
-         belong together"
+        "--host, --metrics and --rank apply to a single trace; in a folder, file names tell which \
+         files belong together"
     )]
     OneTraceOption,
     /// Ranks are selected from a source that is a file.
     #[error(
-        "{} chooses traces of a folder; {source_name} is a file",
+        "{} selects traces in a folder, but {source_name} is a file",
         Setting::Ranks
     )]
     RanksOfFile {
@@ -163,12 +163,12 @@ pub enum RunError {
     SeveralFromStdin,
     /// A rank has no device trace.
     #[error(
-        "{}: a host trace {} has no times: there is nothing to link",
+        "{}: a host trace has no times, so it cannot be linked alone; {}",
         host.display(),
         match why {
-            NoDevice::Unsure => "whose device trace is not sure, see the notes,",
-            NoDevice::UnknownRank => "whose rank nothing tells, as `torch_et_0` in its name would,",
-            NoDevice::Missing => "without a device trace of the same rank beside it",
+            NoDevice::Unsure => "which device trace belongs to it is unclear, see the notes",
+            NoDevice::UnknownRank => "its rank is unknown: name it such as `torch_et_0`",
+            NoDevice::Missing => "no device trace of the same rank is next to it",
         }
     )]
     NoDeviceTrace {
@@ -178,7 +178,7 @@ pub enum RunError {
         why: NoDevice,
     },
     /// The requested slice contains nothing of a trace.
-    #[error("{name}: {slice} has nothing of it: {why}")]
+    #[error("{name}: {slice} selects nothing: {why}")]
     EmptySlice {
         /// Name of the trace.
         name: String,
@@ -188,7 +188,7 @@ pub enum RunError {
         why: String,
     },
     /// A slice of a written graph is requested.
-    #[error("{name}: {slice} takes a part of a recording, and this is a written graph{}", advice(Some("give the traces that it was made of".to_owned())))]
+    #[error("{name}: {slice} applies to recordings, but this is a written graph{}", advice(Some("give the traces it was made from".to_owned())))]
     SliceOfGraph {
         /// Name of the graph.
         name: String,
@@ -196,16 +196,16 @@ pub enum RunError {
         slice: TraceSlice,
     },
     /// The source has no trace of a requested rank.
-    #[error("there is no trace of the ranks that {} names", Setting::Ranks)]
+    #[error("no traces for the ranks requested with {}", Setting::Ranks)]
     NoRankAsked,
     /// All traces were read, and each was excluded from its run.
-    #[error("no rank could be taken: {first}")]
+    #[error("no rank can be used: {first}")]
     AllExcluded {
         /// Reason why the first trace was excluded.
         first: String,
     },
     /// None of several traces could be used.
-    #[error("none of {traces} traces could be taken")]
+    #[error("none of {traces} traces can be used")]
     NoTraceTaken {
         /// Number of traces.
         traces: usize,
@@ -265,14 +265,14 @@ pub enum RunError {
         source: etlink_flight_recorder::Error,
     },
     /// A flight recorder dump is empty.
-    #[error("{name} is empty: its rank ended before it wrote its dump{}", advice(self.remedy()))]
+    #[error("{name} is empty: its rank exited before it wrote the dump{}", advice(self.remedy()))]
     EmptyDump {
         /// Name of the file.
         name: String,
     },
     /// A flight recorder dump is truncated before the end of its first collective.
     #[error(
-        "{name}: no whole collective is left in it ({bytes} bytes read){}",
+        "{name}: the dump has no complete collective ({bytes} bytes read){}",
         advice(self.remedy())
     )]
     LostDump {
@@ -291,7 +291,7 @@ pub enum RunError {
     },
     /// A source has logs of NCCL's inspector, but traces are needed.
     #[error(
-        "{}: no host or device traces in it, but logs of NCCL's inspector: {}",
+        "{}: the folder has no host or device traces, only NCCL inspector logs; {}",
         folder.display(),
         self.remedy().unwrap_or_default()
     )]
@@ -301,7 +301,7 @@ pub enum RunError {
     },
     /// A source has flight recorder dumps, but traces are needed.
     #[error(
-        "{}: no host or device traces in it, but dumps of the flight recorder: {}",
+        "{}: the folder has no host or device traces, only flight recorder dumps; {}",
         folder.display(),
         self.remedy().unwrap_or_default()
     )]
@@ -321,8 +321,8 @@ pub enum RunError {
     /// A database with several recorded processes is compressed, or comes from standard input.
     #[cfg(feature = "sqlite")]
     #[error(
-        "{name} has {count} processes with work on devices, which can only be told apart in an \
-         unpacked file{}",
+        "{name} has {count} processes with device work, which can be separated only in an \
+         uncompressed file{}",
         advice(self.remedy())
     )]
     PackedProcesses {
@@ -333,7 +333,7 @@ pub enum RunError {
     },
     /// No process of a report is the requested rank.
     #[error(
-        "{name}: none of its processes is rank {rank}, they are {}{}",
+        "{name}: no process is rank {rank}; the processes are ranks {}{}",
         listed_ranks(ranks),
         advice(self.remedy())
     )]
@@ -364,7 +364,7 @@ pub enum RunError {
     },
     /// A file given as a measurement is not one.
     #[error(
-        "{} is {}, and no measurement{}",
+        "{} is {}, not a measurement{}",
         path.display(),
         kind.describe(),
         advice(self.remedy())
@@ -377,7 +377,7 @@ pub enum RunError {
     },
     /// Two files with metrics are given for one rank.
     #[error(
-        "{} is a second file with metrics of kernels{}",
+        "{} is a second file with kernel metrics{}",
         path.display(),
         advice(self.remedy())
     )]
@@ -404,7 +404,7 @@ pub enum RunError {
     },
     /// A merged trace (ET+) does not contain the recording of its source traces.
     #[error(
-        "{name} is a merged trace (ET+) without a recording of the traces that it was made \
+        "{name} is a merged trace (ET+) that does not contain the traces it was made \
          from{}",
         advice(self.remedy())
     )]
@@ -420,7 +420,7 @@ pub enum RunError {
     },
     /// A merged trace (ET+) is truncated or damaged, so that its recording is missing.
     #[error(
-        "{name} is a merged trace (ET+) without the recording that it was made from: {damage}{}",
+        "{name} is a merged trace (ET+) that does not contain the traces it was made from: {damage}{}",
         advice(self.remedy())
     )]
     DamagedMerged {
@@ -439,7 +439,7 @@ pub enum RunError {
     },
     /// A written graph has no nodes.
     #[error(
-        "{name}: no nodes in it{}{}",
+        "{name}: the graph has no nodes{}{}",
         damage.as_ref().map_or(String::new(), |damage| format!(", {damage}")),
         advice(self.remedy())
     )]
@@ -450,7 +450,7 @@ pub enum RunError {
         damage: Option<String>,
     },
     /// The list of process groups next to written graphs cannot be read.
-    #[error("{}: no list of ranks per group, such as {{\"1\": [0, 1]}}", path.display())]
+    #[error("{}: not a list of ranks per group, such as {{\"1\": [0, 1]}}", path.display())]
     GroupList {
         /// Path of the file.
         path: PathBuf,
@@ -483,7 +483,7 @@ pub enum RunError {
     OversizedRank(Box<OversizedRank>),
     /// The kept results of all ranks need more memory than available.
     #[error(
-        "{source_name}: what is kept of all {ranks} ranks takes about {}, and {limit}{}",
+        "{source_name}: the results of all {ranks} ranks need about {}, but {limit}{}",
         enough_size(*needed),
         advice(self.remedy())
     )]
@@ -499,12 +499,12 @@ pub enum RunError {
     },
 
     /// The requested format or compression cannot be read by any simulator.
-    #[error("a simulator reads plain .et files: {}", self.remedy().unwrap_or_default())]
+    #[error("simulators read only plain .et files; {}", self.remedy().unwrap_or_default())]
     SimulatorFormat,
     /// A simulator needs a file per rank, and too many ranks of the run have no trace.
     #[error(
-        "{}: {ranks} ranks and only {traces} traces: more than {most} ranks are absent, and \
-         ASTRA-sim wants a file of each{}",
+        "{}: {ranks} ranks but only {traces} traces: more than {most} ranks are missing, and \
+         ASTRA-sim needs a file per rank{}",
         folder.display(),
         advice(self.remedy())
     )]
@@ -526,7 +526,7 @@ impl RunError {
         let damage = text::damage(anomalies);
         RunError::Refused {
             file: trace.display().to_string(),
-            what: damage.unwrap_or_else(|| "the two traces are of two runs".to_owned()),
+            what: damage.unwrap_or_else(|| "the two traces are from two runs".to_owned()),
         }
     }
 
@@ -540,20 +540,20 @@ impl RunError {
             RunError::OversizedRank(rank) => return Some(rank.remedy()),
             RunError::NotAFolder { .. } => "give the folder with the traces of all ranks",
             RunError::OnlyWrittenGraphs { .. } => {
-                "give the folder of those traces; `etlink replay`, `analyze`, `report` and \
+                "give the folder of the traces. `etlink replay`, `analyze`, `report` and \
                  `check` take graphs"
             }
-            RunError::ChangedInputs { .. } => "link them when they are whole",
+            RunError::ChangedInputs { .. } => "link them when they are complete",
             RunError::EmptyDump { .. } => {
-                "the other ranks' dumps still say which ranks wait for it. Give ranks more time to \
+                "the other ranks' dumps still show which ranks wait for it. Give ranks more time to \
                  write with TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC"
             }
-            RunError::LostDump { .. } => "copy it again from where it was written",
+            RunError::LostDump { .. } => "copy it again from its origin",
             RunError::OnlyFlightDumps { .. } => {
-                "give them to `etlink ranks`, which says which rank hangs where"
+                "give them to `etlink ranks`, which reports where each rank hangs"
             }
             RunError::OnlyInspectorLogs { .. } => {
-                "give them to `etlink ranks`, which has sizes and times per communicator"
+                "give them to `etlink ranks`, which reports sizes and times per communicator"
             }
             RunError::SeveralRuns {
                 one,
@@ -564,8 +564,8 @@ impl RunError {
                 let (one, other) = (one.display(), other.display());
                 if *is_nested {
                     return Some(format!(
-                        "give {other}; for the traces of {one} itself, move the folders of other runs out \
-                         of it"
+                        "give {other}. For the traces in {one} itself, move the folders of other runs \
+                         elsewhere"
                     ));
                 }
                 return Some(format!("give one of them, such as {one} or {other}"));
@@ -575,17 +575,17 @@ impl RunError {
                 return Some(format!("give the folder of one of them, such as {folder}"));
             }
             RunError::UnsureRanks { .. } => {
-                "move the files of one recording into a folder of their own, which is not in this one"
+                "move the files of one recording into a separate folder outside this one"
             }
             RunError::SeveralRanks { .. } => "give the traces of one of them",
             RunError::SameFile { .. } => "give the two traces of one rank",
             RunError::NoNodes { .. } => "see `etlink check`",
             RunError::NoRecording { .. } | RunError::DamagedMerged { .. } => {
-                "give those; `etlink analyze`, `report`, `check` and `convert` take what its nodes \
-                 say"
+                "give those traces. `etlink analyze`, `report`, `check` and `convert` also read its \
+                 nodes"
             }
             RunError::NoMeasurement { .. } => {
-                "give the CSV of Nsight Compute, the result of a benchmark of vLLM or SGLang, or a \
+                "give a CSV file of Nsight Compute, a vLLM or SGLang benchmark result, or a \
                  workload card"
             }
             RunError::SeveralMetricFiles { .. } | RunError::NoProcessOfRank { .. } => {
@@ -593,15 +593,15 @@ impl RunError {
             }
             #[cfg(feature = "sqlite")]
             RunError::PackedProcesses { .. } => {
-                "unpack it first (gunzip), or save standard input to a file"
+                "decompress it first (gunzip), or save standard input to a file"
             }
             RunError::RanksTooLarge { .. } => {
                 let (memory, ranks) = (Setting::Memory, Setting::Ranks);
                 return Some(format!(
-                    "allow more with {memory}, or name fewer ranks with {ranks}"
+                    "allow more with {memory}, or select fewer ranks with {ranks}"
                 ));
             }
-            RunError::SimulatorFormat => "leave the format and the packing out",
+            RunError::SimulatorFormat => "leave out the format and the compression",
             RunError::TooManyAbsent { .. } => {
                 let simulator = Setting::ForAstraSim;
                 return Some(format!("add their traces, or leave {simulator} out"));

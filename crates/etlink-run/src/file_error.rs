@@ -55,19 +55,19 @@ impl FileAction {
         match self {
             FileAction::Open => format!("open {path}"),
             FileAction::Read => format!("read {path}"),
-            FileAction::Unpack => format!("unpack {path}"),
+            FileAction::Unpack => format!("decompress {path}"),
             FileAction::UnpackBeginning => {
-                format!("unpack {path}: it is cut or damaged at its very beginning")
+                format!("decompress {path}: the file is truncated or damaged at its beginning")
             }
             FileAction::ReadFolder => format!("read folder {path}"),
-            FileAction::MakeFolder => format!("make folder {path}"),
+            FileAction::MakeFolder => format!("create folder {path}"),
             FileAction::Write => format!("write {path}"),
-            FileAction::WriteBeside => format!("write beside {path}"),
+            FileAction::WriteBeside => format!("write next to {path}"),
             FileAction::WriteInFolder => format!("write in folder {path}"),
             FileAction::WriteFolder => format!("write folder {path}"),
-            FileAction::PutInPlace => format!("put {path} in place"),
+            FileAction::PutInPlace => format!("rename to {path}"),
             FileAction::Remove => format!("remove {path}"),
-            FileAction::RemoveEarlier => format!("remove {path}, which an earlier run left"),
+            FileAction::RemoveEarlier => format!("remove {path} of an earlier run"),
             FileAction::Clear => format!("clear {path}"),
         }
     }

@@ -67,7 +67,7 @@ pub(crate) fn describe_collectives(
         Ok(dump) => dump,
         Err(error) => {
             let why = text::error_chain(&error);
-            return vec![format!("{why}: the dump is left out")];
+            return vec![format!("{why}; the dump is not used")];
         }
     };
     let matches = add_collectives(device, &dump);
@@ -88,25 +88,25 @@ fn matches_note(matches: &FlightMatches) -> String {
         ..
     } = *matches;
     if is_other_run {
-        return "the flight recorder's dump beside it has no collective of the time of the trace: \
-                it is cut or of another run, its buffer was too small (TORCH_FR_BUFFER_SIZE), or the trace \
-                has only sends and receives of Gloo, which PyTorch does not keep; it is not used. \
-                Of a hang, `etlink ranks` of a folder with the dumps alone says more"
+        return "the flight recorder dump next to the trace is not used: it has no collective within the trace's \
+                time. The dump is truncated or from another run, its buffer was too small (TORCH_FR_BUFFER_SIZE), \
+                or the trace has only Gloo sends and receives, which PyTorch does not keep. \
+                For a hang, run `etlink ranks` on a folder with only the dumps"
             .to_owned();
     }
     if ops == 0 {
-        return "the flight recorder's dump beside it is not needed: the trace has records of its \
+        return "the flight recorder dump next to the trace is not needed: the trace has records of its \
                 collectives, or no collectives"
             .to_owned();
     }
     let known = by_time + by_order;
     let mut note = format!(
-        "{known} of {} have group, sizes and type from the flight recorder's dump: {by_time} by \
-         the time of the call, {by_order} by time and order",
+        "{known} of {} have group, sizes and type from the flight recorder dump: {by_time} by \
+         call time, {by_order} by time and order",
         text::count(ops, "collective")
     );
     if other_sizes > 0 {
-        note += &format!("; {other_sizes} not taken, as sizes contradict");
+        note += &format!("; {other_sizes} are not used because sizes differ");
     }
     note
 }

@@ -128,8 +128,8 @@ impl GraphSet {
         let taken = self.ranks.get(rank)?;
         let ranks = rank_numbers(&self.passed_by);
         let why = match self.recorded.contains(rank) {
-            true => "has the traces that both were made of",
-            false if is_merged(taken) => "has a tree of ops",
+            true => "contains the traces",
+            false if is_merged(taken) => "has the op tree",
             false => "is the graph itself",
         };
         let taken = file_name(taken);
@@ -144,7 +144,7 @@ impl GraphSet {
             _ => format!("ranks {} have", first_ranks(&ranks)),
         };
         Some(format!(
-            "{who} several files: {taken} is read, which {why}, and {others} {are_not}"
+            "{who} several files: {taken} is read because it {why}; {others} {are_not} read"
         ))
     }
 }

@@ -66,9 +66,9 @@ fn without_packed_twins(all: &[PathBuf]) -> LogFiles {
         // binary search, for folders of thousands of ranks
         if is_packed && all.binary_search(&path.with_extension("")).is_ok() {
             let name = path.display();
-            found
-                .notes
-                .push(format!("{name} is there unpacked too: it is left out"));
+            found.notes.push(format!(
+                "{name} is left out: the folder has an uncompressed copy"
+            ));
         } else {
             found.logs.push(path.clone());
         }

@@ -272,8 +272,8 @@ pub(crate) enum OpenedTrace {
 }
 
 /// Note on the parts of a recording that merged JSON never contains.
-const MERGED_LACKS: &str = "merged JSON has what linking needs: allocations, Python frames, annotations \
-    of devices and the occupancy of kernels are in the recording alone";
+const MERGED_LACKS: &str = "merged JSON has only the data needed for linking: it lacks allocations, Python \
+    frames, device annotations and kernel occupancy";
 
 /// Traces of a job.
 struct JobTraces {
@@ -301,8 +301,8 @@ impl JobTraces {
     fn of_merged(traces: RecordedTraces, job: &LinkJob) -> JobTraces {
         let linked = traces.link_options();
         let losses = traces.losses.iter();
-        let notes = losses
-            .map(|(loss, count)| format!("merged JSON does not have {}: {count}", loss.describe()));
+        let notes =
+            losses.map(|(loss, count)| format!("merged JSON lacks {}: {count}", loss.describe()));
         let mut notes: Vec<String> = notes.collect();
         notes.push(MERGED_LACKS.to_owned());
         let mut host = traces.host;
@@ -478,14 +478,14 @@ fn join_metrics(
             let name = input::display_name(path);
             if profile.damaged_lines > 0 {
                 trace.report.notes.push(format!(
-                    "{name}: {} lines are no lines of its table, and left out",
+                    "{name}: {} lines are not rows of the table and are left out",
                     profile.damaged_lines
                 ));
             }
             let join = etlink_link::join_kernel_metrics(trace, &profile);
             let grid = if join.by_grid { ", grid, block" } else { "" };
             trace.report.notes.push(format!(
-                "metrics of {name} are joined to {} kernels, by name{grid} and order of launch",
+                "metrics of {name} are joined to {} kernels by name{grid} and launch order",
                 join.joined
             ));
             Some(join)
@@ -795,7 +795,7 @@ fn expect_events(
         return Ok(());
     }
     let extent = window.map(|(start, end)| crate::slice::extent(end - start));
-    let why = format!("nothing is recorded then; {}", extent.unwrap_or_default());
+    let why = format!("nothing is recorded in it; {}", extent.unwrap_or_default());
     Err(RunError::EmptySlice { name, slice, why })
 }
 
@@ -807,7 +807,7 @@ fn choose_slice(
 ) -> Result<ChosenSlice, RunError> {
     let chosen = match window {
         Some(window) => slice.choose(device, window),
-        None => Err("the trace has no event".to_owned()),
+        None => Err("the trace has no events".to_owned()),
     };
     chosen.map_err(|why| RunError::EmptySlice { name, slice, why })
 }

@@ -59,8 +59,8 @@ impl JoinedRun {
         notes.extend(JoinCoverage::of_run(self).note(self));
         for (rank, shift) in &self.shifted_steps {
             notes.push(format!(
-                "rank {rank} numbers its steps by {shift:+} against rank {}: its collectives tell which \
-                 steps are one, and steps have the numbers of rank {}",
+                "rank {rank} numbers its steps {shift:+} relative to rank {}: steps are matched by their \
+                 collectives and numbered as on rank {}",
                 self.summaries[0].rank, self.summaries[0].rank
             ));
         }
@@ -128,7 +128,7 @@ impl JoinedRun {
 /// Returns the note on a rank whose communications match no other rank's.
 pub fn stranger_note(rank: GlobalRank) -> String {
     format!(
-        "nothing that rank {rank} communicates fits the others: its trace is probably of another run"
+        "no communication of rank {rank} matches another rank: its trace is probably from another run"
     )
 }
 
@@ -148,12 +148,12 @@ pub fn clock_notes(clocks: &[RankClock], is_written: bool) -> Vec<String> {
     {
         let (ranks, first) = (first_ranks(&unknown), first.rank);
         notes.push(if is_written { format!(
-                "nothing in the graphs tells how far times of rank {ranks} are from the clock of rank \
-                 {first}: who came late is by the times as they were written, which `etlink merge` \
-                 has by one clock where the traces tell it"
+                "the graphs do not show the clock offset of rank {ranks} to rank {first}: late arrivals \
+                 use the times as written, which `etlink merge` aligns to one clock if the traces \
+                 show the offset"
             ) } else { format!(
-                "nothing tells how the clock of rank {ranks} lies to that of rank {first}: who came \
-                 late is by their own clocks"
+                "the clock offset of rank {ranks} to rank {first} is unknown: late arrivals use each \
+                 rank's own clock"
             ) });
     }
     let unchecked = clocks.iter().skip(1);
@@ -161,21 +161,21 @@ pub fn clock_notes(clocks: &[RankClock], is_written: bool) -> Vec<String> {
     let unchecked: Vec<GlobalRank> = unchecked.map(|clock| clock.rank).collect();
     if !unchecked.is_empty() {
         notes.push(format!(
-            "clocks not checked: rank {} names the machine of another rank, and no collective or \
-             message bounds its clock. Machines of one name have different clocks: who came late is \
-             as true as these agree",
+            "clocks not checked: rank {} has the host name of another rank, and no collective or \
+             message bounds its clock. Different machines with one name have different clocks, so \
+             late arrivals may be wrong",
             first_ranks(&unchecked)
         ));
     }
     // one note each, because the distance of the nearest offset differs
     for clock in clocks.iter().filter(|clock| clock.contradicted) {
         let missed = match clock.uncertainty_ns {
-            Some(missed) => format!(" (the nearest misses one by {})", text::time(missed)),
+            Some(missed) => format!(" (the best offset misses one by {})", text::time(missed)),
             None => String::new(),
         };
         notes.push(format!(
-            "no offset of the clock of rank {} fits all its collectives and messages{missed}: who \
-            came late may be wrong",
+            "no clock offset of rank {} fits all its collectives and messages{missed}: late \
+            arrivals may be wrong",
             clock.rank
         ));
     }

@@ -65,12 +65,12 @@ pub fn unlisted(folder: &Path) -> Option<String> {
         std::fs::File::open(work.join(RUNNING)).is_ok_and(|running| running.try_lock().is_err());
     Some(if is_held {
         format!(
-            "{name} is being recorded: this is what is there by now, and {MANIFEST} is written at the end"
+            "{name} is still being recorded: results cover the files so far; {MANIFEST} is written at the end"
         )
     } else {
         format!(
-            "{name} has no {MANIFEST}: `etlink record` was killed before it wrote that. The traces are used \
-             as they are; `etlink record --recover -o {name}` writes it of what is left"
+            "{name} has no {MANIFEST}: `etlink record` was killed before it wrote the manifest. The traces are used \
+             as they are; `etlink record --recover -o {name}` writes a manifest of the remaining files"
         )
     })
 }
@@ -135,7 +135,7 @@ impl RunManifest {
         let unused = |error: &dyn Display| format!("{} is not used: {error}", path.display());
         let bytes = read.map_err(|error| unused(&error))?;
         let recorded = ManifestContents::read(&bytes)
-            .map_err(|error| unused(&format!("it is no manifest of a recording: {error}")))?;
+            .map_err(|error| unused(&format!("not a manifest of a recording: {error}")))?;
         let within = path
             .parent()
             .filter(|parent| *parent != folder)
@@ -226,7 +226,7 @@ impl RunManifest {
         }
         let missing = missing.iter().map(|(why, gone)| {
             format!(
-                "{name} lists {} ranks, rank {} has no trace here: {why}",
+                "{name} lists {} ranks, but rank {} has no trace here: {why}",
                 ranks.len(),
                 first_ranks(gone)
             )
@@ -238,7 +238,7 @@ impl RunManifest {
             .collect();
         if !strange.is_empty() {
             notes.push(format!(
-                "{name} does not list rank {}, whose trace is here: it may be of another recording",
+                "{name} does not list rank {}, which has a trace here: the trace may be from another recording",
                 first_ranks(&strange)
             ));
         }
@@ -253,7 +253,7 @@ impl RunManifest {
             && said != own
         {
             notes.push(format!(
-                "{name} says {said} ranks, the traces say {own}: the traces count"
+                "{name} states {said} ranks, but the traces state {own}: the traces are used"
             ));
         }
         notes
@@ -264,13 +264,13 @@ impl RunManifest {
         let slowdown = self.recorded.slowdown()?.slowdown();
         let slowdown = slowdown.filter(|slowdown| *slowdown > SLOW)?;
         let remedy = if self.interleaved.is_empty() && self.is_scheduled() {
-            "; etlink record --interleave keeps most of what recording costs out of the times"
+            "; etlink record --interleave keeps most of the recording overhead out of the times"
         } else {
             ""
         };
         Some(format!(
-            "recorded steps took {slowdown:.1} x the time of plain ones: recording made them \
-             longer, or they do more themselves{remedy}"
+            "recorded steps took {slowdown:.1} x the time of other steps: recording slowed them \
+             down, or they do more work{remedy}"
         ))
     }
 
@@ -317,7 +317,7 @@ impl RunManifest {
         let (other, of_other) = self.steps.iter().find(|(_, steps)| *steps != of_first)?;
         let said = |(first, last): &(u64, u64)| format!("{first} to {last}");
         Some(format!(
-            "{name} says different steps: {} for rank {first}, {} for rank {other}",
+            "{name} states different steps: {} for rank {first}, {} for rank {other}",
             said(of_first),
             said(of_other)
         ))
@@ -341,7 +341,7 @@ impl RunManifest {
         let (host, distance, uncertainty) =
             sure.max_by_key(|(_, distance, _)| distance.saturating_abs())?;
         Some(format!(
-            "{name} says that the clock of {host} is {} s {} that of {first}, to within {} s",
+            "{name} states that the clock of {host} is {} s {} the clock of {first}, within {} s",
             seconds(distance.saturating_abs()),
             if distance > 0 { "ahead of" } else { "behind" },
             seconds(uncertainty)
@@ -356,23 +356,20 @@ impl RunManifest {
             .is_some_and(|rank| self.files.values().any(|listed| *listed == i64::from(rank)));
         // from the most to the least certain reason: a rank may have several
         if listed {
-            "the files that it lists are gone".to_owned()
+            "the listed files are missing".to_owned()
         } else if rank.lost {
             format!(
-                "it died in or after step {} while it was recorded",
+                "it died in or after step {} during recording",
                 process.steps
             )
         } else if !process.notes.is_empty() {
             process.notes.join("; ")
         } else if process.excluded {
-            "it was not to be recorded".to_owned()
+            "it was excluded from recording".to_owned()
         } else if process.cycles.is_empty() {
-            format!(
-                "nothing of it was recorded, it made {} steps",
-                process.steps
-            )
+            format!("none of its {} steps was recorded", process.steps)
         } else {
-            "it was recorded in other cycles only".to_owned()
+            "it was recorded only in other cycles".to_owned()
         }
     }
 }
@@ -410,8 +407,8 @@ fn apart_note(name: &dyn Display, ranks: &[Rank]) -> Option<String> {
         more => format!("; so did {more} other ranks"),
     };
     Some(format!(
-        "by {name}, rank {} recorded {}, more than a step apart{others}. Where ranks wait for \
-         each other these are other iterations: what is said of their waits is wrong",
+        "by {name}, rank {} recorded {}, more than a step apart{others}. If ranks wait for each \
+         other, their traces are from different iterations, and figures on their waits are wrong",
         furthest.rank,
         furthest.distance()
     ))

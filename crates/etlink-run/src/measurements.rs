@@ -68,7 +68,7 @@ impl RunMeasurements {
             .map(|name| name.to_string_lossy().into_owned())
             .collect();
         Some(format!(
-            "{} workload cards differ ({}): none is used; leave the card of this run in the folder",
+            "{} workload cards differ ({}): none is used; keep only the card of this run in the folder",
             self.cards.len(),
             names.join(", ")
         ))

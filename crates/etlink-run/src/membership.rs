@@ -62,8 +62,9 @@ impl Excluded {
         Excluded {
             label: label.to_owned(),
             reason: Exclusion::Cut,
-            message: "its device trace is cut and lacks collectives that others have with it"
-                .to_owned(),
+            message:
+                "its device trace is truncated and lacks collectives that other ranks have with it"
+                    .to_owned(),
         }
     }
 
@@ -71,7 +72,7 @@ impl Excluded {
         Excluded {
             label: label.to_owned(),
             reason: Exclusion::RankUnknown,
-            message: "its rank is not sure".to_owned(),
+            message: "its rank is uncertain".to_owned(),
         }
     }
 
@@ -86,7 +87,7 @@ impl Excluded {
     /// Returns a note for people.
     pub fn note(&self) -> String {
         let remedy = if self.can_be_allowed() {
-            command_only(" (--allow-mismatch takes it in)".to_owned())
+            command_only(" (use --allow-mismatch to include it)".to_owned())
         } else {
             String::new()
         };
@@ -112,7 +113,7 @@ impl Excluded {
     /// Returns a note on a trace that was included despite the mismatch.
     pub fn mismatch_note(&self) -> String {
         format!(
-            "{}: taken in by --allow-mismatch: {}",
+            "{}: included by --allow-mismatch: {}",
             text::rank(&self.label),
             self.message
         )

@@ -18,7 +18,7 @@ pub struct MissingFeature {
 impl MissingFeature {
     /// Returns the remedy: how to build etlink with all features.
     pub fn remedy(&self) -> String {
-        "build etlink with all of its features: \
+        "build etlink with all features: \
          `cargo install --path crates/etlink --profile dist --features full`"
             .to_owned()
     }

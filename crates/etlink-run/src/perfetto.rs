@@ -65,10 +65,10 @@ pub fn left_out_note(trace: &LinkedTrace) -> Option<String> {
     let more = left_out.len().saturating_sub(MOST_CATEGORIES);
     left_out.truncate(MOST_CATEGORIES);
     if more > 0 {
-        left_out.push(format!("those of {more} more categories"));
+        left_out.push(format!("events of {more} more categories"));
     }
     let list = left_out.join(", ");
-    (!list.is_empty()).then(|| format!("events that are not in the timeline: {list}"))
+    (!list.is_empty()).then(|| format!("events left out of the timeline: {list}"))
 }
 
 /// Describes omitted events of a phase and category; `None` if they are shown.
@@ -83,7 +83,7 @@ fn left_out_events(event: &str, count: u64) -> Option<String> {
             Some(format!("{count} {category} arrows"))
         }
         "s" | "t" | "f" => None,
-        _ => Some(format!("{count} {category} of phase {phase}")),
+        _ => Some(format!("{count} {category} events of phase {phase}")),
     }
 }
 

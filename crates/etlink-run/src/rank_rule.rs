@@ -78,20 +78,19 @@ impl RankRule {
     /// Describes the rule, as the words after "by".
     pub(crate) fn describe(&self) -> String {
         match self {
-            RankRule::Unknown => "the name of its file, as nothing tells its rank".to_owned(),
+            RankRule::Unknown => "the file name, since the rank is unknown".to_owned(),
             RankRule::Name(layout) => layout.to_string(),
-            RankRule::Content(None) => "the rank that the trace says".to_owned(),
+            RankRule::Content(None) => "the rank stated in the trace".to_owned(),
             RankRule::Content(Some(names)) => {
-                format!("the rank that the trace says (names of TensorBoard's handler, `{names}`)")
+                format!("the rank stated in the trace (TensorBoard handler names, `{names}`)")
             }
-            RankRule::Manifest => "the manifest of the recording".to_owned(),
-            RankRule::Processes(what) => format!("{what}, of the processes of a report"),
-            RankRule::Folder => "the name of the folder".to_owned(),
-            RankRule::Nodes => "the local ranks of nodes that follow each other".to_owned(),
-            RankRule::OnlyPair => "there being one of each kind alone".to_owned(),
+            RankRule::Manifest => "the recording's manifest".to_owned(),
+            RankRule::Processes(what) => format!("{what}, for the processes of a report"),
+            RankRule::Folder => "the folder name".to_owned(),
+            RankRule::Nodes => "the local ranks of consecutive nodes".to_owned(),
+            RankRule::OnlyPair => "being the only trace of its kind".to_owned(),
             RankRule::OnlyLeft => {
-                "there being one rank that lacks a trace, and one trace whose rank nothing tells"
-                    .to_owned()
+                "being the only trace without a rank, and only one rank lacks a trace".to_owned()
             }
         }
     }
@@ -113,10 +112,10 @@ impl FolderLayout {
     pub(crate) fn describe(self) -> &'static str {
         match self {
             FolderLayout::Sides => {
-                "a folder of host traces and one of device traces, as of Megatron-LM and NeMo"
+                "one folder for host traces and one for device traces, as in Megatron-LM and NeMo"
             }
-            FolderLayout::Ranks => "a folder for each rank, as of OLMo",
-            FolderLayout::Nodes => "a folder for each node of a job",
+            FolderLayout::Ranks => "one folder per rank, as in OLMo",
+            FolderLayout::Nodes => "one folder per node of a job",
         }
     }
 }

@@ -12,12 +12,16 @@
 //! entries. The entry of a rank is the data that shards exchange
 //! ([`RunSet::rank_results`](crate::run::RunSet::rank_results)).
 //!
+//! The cache is a folder on a disk or in an object store; several machines may share it. Files count
+//! as unchanged if their size, and their time of change or the store's tag of their content are.
+//!
 //! The cache never fails a command: unusable entries are parsed again, and [`CacheUsage`] states
 //! the reason. Entries are trusted input: only their user may write to the folder.
 
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
 use crate::output::{OutputError, OutputFormat, Target};
+use crate::storage::{self, FileData, StoredKind, is_url, is_web_url};
 use crate::text;
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_kineto::KinetoReadOptions;
@@ -25,7 +29,6 @@ use etlink_model::KeepEvents;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -42,8 +45,10 @@ const MOST_KEY_BYTES: u64 = 1 << 20;
 /// Age below which a file may change again with the same modification time: file systems count in
 /// ticks of milliseconds.
 const SETTLING: Duration = Duration::from_millis(100);
+/// The same for object stores that state no tags: their times have seconds.
+const OBJECT_SETTLING: Duration = Duration::from_secs(2);
 
-/// A folder of parsed traces and results.
+/// A folder of parsed traces and results, on a disk or in an object store.
 #[derive(Clone, Debug)]
 pub struct ReadCache {
     folder: PathBuf,
@@ -110,12 +115,10 @@ impl TraceReading {
 
 /// First line of an entry: the file and its state.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-struct EntryKey<'p> {
+struct EntryKey {
     etlink: &'static str,
     layout: u32,
-    trace: &'p str,
-    bytes: u64,
-    changed_ns: u128,
+    state: FileState,
     read: TraceReading,
 }
 
@@ -172,7 +175,7 @@ impl ReadCache {
                 if self.is_first_time(trace) {
                     let mut usage = self.lock();
                     usage.found += 1;
-                    usage.oldest = Some(usage.oldest.map_or(written, |oldest| oldest.min(written)));
+                    usage.oldest = earlier(usage.oldest, written);
                 }
                 return Ok(tables);
             }
@@ -230,8 +233,7 @@ impl ReadCache {
             Ok(Some((made, written))) => {
                 let mut usage = self.lock();
                 usage.found_results += 1;
-                let oldest = usage.oldest_result.map(|oldest| oldest.min(written));
-                usage.oldest_result = oldest.or(Some(written));
+                usage.oldest_result = earlier(usage.oldest_result, written);
                 found();
                 return Ok(made);
             }
@@ -240,7 +242,7 @@ impl ReadCache {
         }
         let made = make()?;
         // files that changed meanwhile match neither state
-        let beside = rank.beside.iter().filter(|path| path.exists());
+        let beside = rank.beside.iter().filter(|path| storage::exists(path));
         let mut paths = rank
             .paths
             .iter()
@@ -263,7 +265,7 @@ impl ReadCache {
             states.push(Some(FileState::now(path)?));
         }
         for path in &rank.beside {
-            states.push(if path.exists() {
+            states.push(if storage::exists(path) {
                 Some(FileState::now(path)?)
             } else {
                 None
@@ -286,7 +288,9 @@ impl ReadCache {
         key: &str,
         content: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> Result<(), OutputError> {
-        make_own_folder(&self.folder).with_path(FileAction::MakeFolder, &self.folder)?;
+        if !is_url(&self.folder) {
+            make_own_folder(&self.folder).with_path(FileAction::MakeFolder, &self.folder)?;
+        }
         // the format is irrelevant: a target is used to replace the file atomically
         let target = Target::new(entry, Some(OutputFormat::EtPlus), true)?;
         target.write(|out| {
@@ -357,32 +361,44 @@ struct ResultKey<'p> {
     settings: &'p [(String, String)],
 }
 
-/// A file and its modification time.
-#[derive(Serialize)]
+/// State of a file: a changed file has another one.
+#[derive(Debug, PartialEq, Eq, Serialize)]
 struct FileState {
     place: String,
     bytes: u64,
     changed_ns: u128,
+    /// Hash of the tag by which a store identifies the content.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tag: Option<u64>,
 }
 
 impl FileState {
-    /// Returns the current state; `None` if it is not a regular file, or has a database log.
+    /// Returns the current state; `None` if it is not a regular file, or has a database log. A file
+    /// of a web server has none either: its URL may contain a secret.
     fn now(path: &Path) -> Option<FileState> {
-        let data = std::fs::metadata(path).ok()?;
-        let place = path.canonicalize().ok()?;
+        if is_web_url(path) {
+            return None;
+        }
+        let data = storage::file_data(path).ok()?;
+        let place = if is_url(path) {
+            path.to_owned()
+        } else {
+            path.canonicalize().ok()?
+        };
         let has_log = ["-wal", "-journal"].iter().any(|ending| {
             let mut log = place.clone().into_os_string();
             log.push(ending);
             Path::new(&log).exists()
         });
-        if has_log {
+        if has_log || data.kind != StoredKind::File {
             return None;
         }
-        let changed = data.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
-        data.is_file().then_some(FileState {
+        let changed = data.changed?.duration_since(UNIX_EPOCH).ok()?;
+        Some(FileState {
             place: place.to_str()?.to_owned(),
-            bytes: data.len(),
+            bytes: data.bytes,
             changed_ns: changed.as_nanos(),
+            tag: data.tag,
         })
     }
 }
@@ -393,20 +409,31 @@ fn entry_key(trace: &Path, reading: TraceReading) -> Option<String> {
     let key = EntryKey {
         etlink: env!("CARGO_PKG_VERSION"),
         layout: LAYOUT,
-        trace: &state.place,
-        bytes: state.bytes,
-        changed_ns: state.changed_ns,
+        state,
         read: reading,
     };
     let key = serde_json::to_string(&key).ok()?;
     Some(key + "\n")
 }
 
-/// Returns true if a file is old enough that its next change has another modification time.
+/// Returns true if the next change of a file gives it another state: the store states a tag of the
+/// content, or the last change is old enough that the next has another time.
 fn has_settled(trace: &Path) -> bool {
-    let changed = std::fs::metadata(trace).and_then(|data| data.modified());
-    let age = changed.ok().and_then(|changed| changed.elapsed().ok());
-    age.is_some_and(|age| age >= SETTLING)
+    let Ok(FileData { changed, tag, .. }) = storage::file_data(trace) else {
+        return false;
+    };
+    let settling = if is_url(trace) {
+        OBJECT_SETTLING
+    } else {
+        SETTLING
+    };
+    let age = changed.and_then(|changed| changed.elapsed().ok());
+    tag.is_some() || age.is_some_and(|age| age >= settling)
+}
+
+/// Returns the earlier of two times that may be unknown.
+fn earlier(one: Option<SystemTime>, other: Option<SystemTime>) -> Option<SystemTime> {
+    one.into_iter().chain(other).min()
 }
 
 /// Error of an entry that cannot be used.
@@ -424,16 +451,15 @@ fn read_entry<T>(
     entry: &Path,
     key: &str,
     decode: impl FnOnce(&[u8]) -> io::Result<T>,
-) -> Result<Option<(T, SystemTime)>, EntryError> {
-    let file = match File::open(entry) {
+) -> Result<Option<(T, Option<SystemTime>)>, EntryError> {
+    let opened = match storage::open(entry) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        file => file.map_err(EntryError::Unread)?,
+        opened => opened.map_err(EntryError::Unread)?,
     };
-    let data = file.metadata().map_err(EntryError::Unread)?;
-    if !data.is_file() {
+    if opened.data.kind != StoredKind::File {
         return Ok(None);
     }
-    let mut stored = BufReader::new(file);
+    let mut stored = BufReader::new(opened.content);
     let mut first = vec![];
     stored
         .by_ref()
@@ -451,8 +477,7 @@ fn read_entry<T>(
     }
     let decoded = unpacked(stored).and_then(|content| decode(&content));
     let decoded = decoded.map_err(EntryError::Damaged)?;
-    let written = data.modified().map_err(EntryError::Unread)?;
-    Ok(Some((decoded, written)))
+    Ok(Some((decoded, opened.data.changed)))
 }
 
 /// Returns true if a first line may belong to another state or version.
@@ -484,6 +509,7 @@ mod tests {
     use crate::progress::Progress;
     use etlink_link::TensorEdges;
     use etlink_model::{DeviceTrace, HostTrace};
+    use std::fs::File;
 
     const DEVICE: &str = "../../testdata/pairs/ddp2-2.15.0/kineto_trace_0.json.gz";
     const HOST: &str = "../../testdata/pairs/ddp2-2.15.0/torch_et_0.json.gz";

@@ -269,8 +269,8 @@ impl RunOptions {
         let first = text::first_ranks(&left_out);
         (!left_out.is_empty()).then(|| {
             format!(
-                "{} leaves out rank {first}: the answer is of the ranks that are read alone, and what \
-                 they wait for may be a rank that is left out",
+                "{} leaves out rank {first}: results cover only the selected ranks, which may wait \
+                 for ranks that are left out",
                 Setting::Ranks
             )
         })
@@ -299,7 +299,7 @@ impl RunOptions {
             several => format!("ranks {}", text::first_ranks(several)),
         };
         Some(format!(
-            "no trace of {name}, requested with {}",
+            "no trace of {name} (requested with {})",
             Setting::Ranks
         ))
     }
@@ -1224,7 +1224,7 @@ impl WrittenRank {
     /// Returns a note for figures from nodes whose recording is unusable.
     pub fn note(&self) -> Option<String> {
         let unread = self.unread.as_ref()?;
-        Some(format!("what follows is of its nodes alone: {unread}"))
+        Some(format!("results are based only on the nodes: {unread}"))
     }
 
     /// Returns the error for merged JSON without traces.

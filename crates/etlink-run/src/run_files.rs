@@ -41,7 +41,7 @@ pub struct RankFiles {
 }
 
 /// Ending of notes on unreadable files.
-const LEFT_OUT: &str = ": what is in it is left out";
+const LEFT_OUT: &str = ": its contents are left out";
 
 /// Returns the note on a folder or file that cannot be read.
 pub(crate) fn unreadable_note(error: &FileError) -> String {
@@ -196,7 +196,7 @@ impl RunFiles {
             let files = [
                 ("host trace", &rank.host),
                 ("device trace", &rank.device),
-                ("flight recorder's dump", &rank.flight),
+                ("flight recorder dump", &rank.flight),
             ];
             let files = files.into_iter().filter_map(|(what, path)| {
                 let path = path.as_ref()?;
@@ -288,8 +288,8 @@ impl FlightFolder {
             return None;
         }
         Some(format!(
-            "the dumps in {} are taken for those of one job: no rank is in two of these folders, \
-             and the groups in them have the others' ranks",
+            "the dumps in {} are read as one job: no rank is in two of these folders, \
+             and their groups include ranks of the other folders",
             self.node_names()
         ))
     }

@@ -37,8 +37,8 @@ pub enum SimulationError {
     Run(#[from] RunError),
     /// A folder has no log.
     #[error(
-        "{}: no log.log in it, nor in a folder log in it; run the simulator in that folder, or \
-         give the file that it logged to",
+        "{}: the folder has no log.log or log/log.log; run the simulator in this folder, or \
+         give its log file",
         folder.display()
     )]
     NoLog {
@@ -46,7 +46,7 @@ pub enum SimulationError {
         folder: PathBuf,
     },
     /// A file is not a log of a simulator.
-    #[error("{}: {what}; give what ASTRA-sim printed, or its log/log.log", path.display())]
+    #[error("{}: {what}; give the output of ASTRA-sim, or its log/log.log", path.display())]
     NotALog {
         /// Path of the file.
         path: PathBuf,
@@ -63,8 +63,8 @@ pub enum SimulationError {
     },
     /// The simulated graphs cannot be found.
     #[error(
-        "{}: no graphs <name>.<rank>.et beside the log, nor in the folder above it; give the \
-         folder that was simulated with --graphs",
+        "{}: no graphs <name>.<rank>.et next to the log or in the folder above it; give the \
+         simulated folder with --graphs",
         path.display()
     )]
     NoGraphs {
@@ -73,7 +73,7 @@ pub enum SimulationError {
     },
     /// A folder has several runs of graphs.
     #[error(
-        "{}: graphs of {runs} runs are in it; give a folder with one run with --graphs",
+        "{}: the folder has graphs of {runs} runs; give a folder with one run with --graphs",
         folder.display()
     )]
     SeveralRuns {
@@ -84,7 +84,7 @@ pub enum SimulationError {
     },
     /// The log and the graphs have different ranks.
     #[error(
-        "{}: the log has {logged}, and {} has {written}; give the folder that was simulated with \
+        "{}: the log has {logged}, but {} has {written}; give the simulated folder with \
          --graphs",
         path.display(),
         graphs.display()
@@ -101,7 +101,7 @@ pub enum SimulationError {
     },
     /// The log belongs to other graphs.
     #[error(
-        "{}: {difference}: the log is of another export than {}; give the folder that was simulated \
+        "{}: {difference}: the log is not from the graphs {}; give the simulated folder \
          with --graphs",
         path.display(),
         graphs.display()
@@ -116,7 +116,7 @@ pub enum SimulationError {
     },
     /// The recording is of another run than the graphs.
     #[error(
-        "{}: {why}; give the recording that the graphs were made of with --against",
+        "{}: {why}; give the recording of these graphs with --against",
         against.display()
     )]
     OtherRecording {
@@ -238,8 +238,8 @@ impl SimulationFiles {
             .collect();
         (!absent.is_empty()).then(|| {
             format!(
-                "the log says nothing of {}, of which there are graphs: the simulation did not get \
-                 to its end, or it was one of fewer ranks",
+                "{} has graphs but is not in the log: the simulation did not finish, or it had \
+                 fewer ranks",
                 rank_list("rank", &absent)
             )
         })
@@ -263,7 +263,7 @@ impl SimulationFiles {
         Err(SimulationError::OtherRecording {
             against: against.to_owned(),
             why: format!(
-                "it has {}, and the simulation {}",
+                "the recording has {}, but the simulation has {}",
                 ranks_text(measured.windows.keys()),
                 ranks_text(graphs.keys())
             ),
@@ -329,7 +329,7 @@ fn read_log(path: &Path) -> Result<AstraLog, SimulationError> {
             path: path.to_owned(),
             what: match log.lines {
                 0 => "the log is empty",
-                _ => "none of its lines is ASTRA-sim's",
+                _ => "the file is not an ASTRA-sim log",
             },
         });
     }
@@ -342,7 +342,7 @@ fn read_log(path: &Path) -> Result<AstraLog, SimulationError> {
         path: path.to_owned(),
         why: match log.critical.first() {
             Some(message) => format!("the simulator says `{message}`"),
-            None => "the log is cut, or the simulator was stopped; run it to its end".to_owned(),
+            None => "the log is truncated, or the simulator was stopped; let it finish".to_owned(),
         },
     })
 }
@@ -351,28 +351,28 @@ fn log_notes(log: &AstraLog) -> Vec<String> {
     let mut notes = vec![];
     if log.runs > 1 {
         notes.push(format!(
-            "the log has {} simulations, as the simulator appends to it: the last is read",
+            "the log has {} simulations, because the simulator appends to it: the last one is read",
             log.runs
         ));
     }
     if log.ranks.values().all(|rank| rank.nodes.is_empty()) {
         notes.push(
-            "the log has no nodes, so nothing is said of communications: set \"trace-enabled\" to 1 \
+            "the log has no nodes, so communications are not compared: set \"trace-enabled\" to 1 \
              in system.json, run the simulator again, and give its log/log.log"
                 .to_owned(),
         );
     }
     if log.without_begin > 0 {
         notes.push(format!(
-            "{} nodes end that do not begin in the log: its beginning is missing, as the simulator \
-             keeps its last 110 MB; simulate less, such as files of --comm-only",
+            "{} nodes end but do not start in the log: its beginning is missing, because the \
+             simulator keeps only the last 110 MB; simulate less, such as files of --comm-only",
             log.without_begin
         ));
     }
     if let Some(line) = log.first_damaged {
         let count = log.damaged;
         notes.push(format!(
-            "{count} lines of the log are cut, the first is line {line}"
+            "truncated lines in the log: {count}, first: line {line}"
         ));
     }
     let messages = log.critical.iter();
@@ -383,8 +383,8 @@ fn log_notes(log: &AstraLog) -> Vec<String> {
 /// Returns a note on a simulation that may have continued after the end of its log.
 fn end_note(report: &SimulationReport) -> Option<String> {
     (!report.stuck.is_empty() && !report.log_has_end).then(|| {
-        "the log does not have the simulator's last line (`Exiting`): it is cut, or the simulator was \
-         stopped or is still running; ranks that did not finish need not be stuck"
+        "the log lacks the simulator's last line (`Exiting`): it is truncated, or the simulator was \
+         stopped or is still running. Unfinished ranks may not be stuck"
             .to_owned()
     })
 }
@@ -393,7 +393,7 @@ fn report_notes(report: &SimulationReport) -> Vec<String> {
     let mut notes = vec![];
     if report.unpaired > 0 {
         notes.push(format!(
-            "{} communications of the simulation have no counterpart in the recording, and are not \
+            "{} simulated communications have no counterpart in the recording and are not \
              compared",
             report.unpaired
         ));
@@ -474,6 +474,6 @@ fn refuse_strangers(
     }
     Err(SimulationError::OtherRecording {
         against: against.to_owned(),
-        why: format!("none of the {simulated} simulated communications is in it"),
+        why: format!("none of the {simulated} simulated communications is in the recording"),
     })
 }

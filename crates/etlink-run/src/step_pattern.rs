@@ -52,7 +52,7 @@ impl StepPattern {
         }
         let note = if steps.is_empty() {
             Some(format!(
-                "no annotation or op matches --steps-by {}: there are no steps",
+                "no annotation or op matches --steps-by {}, so there are no steps",
                 self.0
             ))
         } else {

@@ -50,7 +50,7 @@ pub enum WorkloadError {
     },
     /// The source is a file instead of a folder.
     #[error(
-        "{} is a file: give the folder with the graphs of all ranks, as `etlink merge` writes them",
+        "{} is a file; give the folder with the graphs of all ranks, as written by `etlink merge`",
         path.display()
     )]
     IsFile {
@@ -67,7 +67,7 @@ pub enum WorkloadError {
     },
     /// Some ranks are merged JSON, whose nodes are not the nodes of a `.et`.
     #[error(
-        "{}: merged JSON (ET+), and scale copies the nodes of .et files; make them with `etlink merge`",
+        "{} is merged JSON (ET+), but scale needs .et files; make them with `etlink merge`",
         path.display()
     )]
     Merged {
@@ -83,7 +83,7 @@ pub enum WorkloadError {
         source: ChakraReadError,
     },
     /// A file of the source is damaged.
-    #[error("{}: {what}: nothing is made of a damaged run", path.display())]
+    #[error("{}: {what}; a damaged run is not used", path.display())]
     Damaged {
         /// Path of the file.
         path: PathBuf,
@@ -91,7 +91,7 @@ pub enum WorkloadError {
         what: &'static str,
     },
     /// The result has faults, like its source.
-    #[error("nothing was written: what was made has faults ({faults}); {remedy}")]
+    #[error("nothing was written: the generated run has faults ({faults}); {remedy}")]
     Faults {
         /// Violated rules, with their messages.
         faults: String,
@@ -200,10 +200,10 @@ pub fn scale_run(
 fn not_one_run(folder: &Path, runs: usize) -> String {
     let folder = folder.display();
     match runs {
-        0 => format!(
-            "{folder} has no written graphs of a run: make them with `etlink merge TRACES -o DIR`"
-        ),
-        several => format!("{folder} has {several} runs of written graphs: give the folder of one"),
+        0 => format!("{folder} has no written graphs; make them with `etlink merge TRACES -o DIR`"),
+        several => {
+            format!("{folder} has written graphs of {several} runs; give the folder of one run")
+        }
     }
 }
 
@@ -225,7 +225,7 @@ fn untied_note(set: &WorkloadSet, ranks: usize) -> Option<String> {
         "no rank communicates"
     };
     Some(format!(
-        "{why}: the copies run beside each other, and more ranks take no more time"
+        "{why}: the copies run independently, so more ranks take no more time"
     ))
 }
 
@@ -350,7 +350,7 @@ fn write_files(
     if network.origin == NetworkOrigin::NotScaled {
         let path = folder.join(file::NETWORK);
         report.notes.push(format!(
-            "{} is of ASTRA-sim's example: {NOT_SCALED}; put your topology there",
+            "{} is ASTRA-sim's example: {NOT_SCALED}; replace it with your topology",
             path.display()
         ));
     }
@@ -397,7 +397,7 @@ fn refuse_faults(findings: &[Finding], source: WorkloadSource) -> Result<(), Wor
     let faults = faults.join("; ");
     let remedy = match source {
         WorkloadSource::Generated => "give another --size, or more --ranks",
-        _ => "`etlink check` says more of the source",
+        _ => "see `etlink check` for the source",
     };
     Err(WorkloadError::Faults { faults, remedy })
 }

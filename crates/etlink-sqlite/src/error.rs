@@ -8,7 +8,7 @@ use rusqlite::ErrorCode;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The first page is not SQLite's, or nothing of the list of tables can be read.
-    #[error("no SQLite database, or its list of tables is damaged{}", advice(self.remedy()))]
+    #[error("not an SQLite database, or its list of tables is damaged{}", advice(self.remedy()))]
     NotDatabase {
         /// Error reported by SQLite.
         source: rusqlite::Error,
@@ -21,8 +21,8 @@ pub enum Error {
     },
     /// The newest rows are not in the database itself, but in its write-ahead log.
     #[error(
-        "another program is writing this database, or ended before all rows were in it: some are in \
-         the -wal file beside it alone{}",
+        "another program is writing this database, or ended before it stored all rows: some rows are \
+         only in the -wal file next to the database{}",
         advice(self.remedy())
     )]
     PendingLog,
@@ -37,7 +37,7 @@ pub enum Error {
         remedy: String,
     },
     /// Any other failure of SQLite.
-    #[error("SQLite fails at {place}")]
+    #[error("SQLite failed at {place}")]
     Failed {
         /// Part of the database that was requested.
         place: String,
@@ -67,11 +67,11 @@ impl Error {
     pub fn remedy(&self) -> Option<String> {
         match self {
             Error::NotDatabase { .. } => Some("export or copy it again".to_owned()),
-            Error::Locked { .. } => Some("wait until that has ended, or read a copy".to_owned()),
+            Error::Locked { .. } => Some("wait until the program has ended, or read a copy".to_owned()),
             // <https://sqlite.org/pragma.html#pragma_wal_checkpoint>
             Error::PendingLog => Some(
-                "wait until that has ended; where none is running, copy both files and take the rows \
-                 into the copy: `sqlite3 COPY 'PRAGMA wal_checkpoint(TRUNCATE)'`"
+                "wait until the program has ended. If none is running, copy both files and store the rows \
+                 in the copy: `sqlite3 COPY 'PRAGMA wal_checkpoint(TRUNCATE)'`"
                     .to_owned(),
             ),
             Error::NoTable { remedy, .. } => Some(remedy.clone()).filter(|text| !text.is_empty()),

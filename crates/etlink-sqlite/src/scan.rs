@@ -114,7 +114,7 @@ fn select(table: &SqliteTable, columns: &[&str], filter: RowFilter<'_>) -> Strin
 }
 
 /// Message for a table with pages that several others reference.
-const MORE_THAN_FIT: &str = "it has more rows than fit into the file";
+const MORE_THAN_FIT: &str = "more rows than fit into the file";
 
 /// Counts damage, beyond which nothing is read. Returns other failures as errors.
 fn damaged(
@@ -135,6 +135,6 @@ fn damaged(
 
 fn note_damage(table: &SqliteTable, rows: u64, reason: &str, anomalies: &mut Anomalies) {
     anomalies.note(AnomalyKind::TableDamaged, || {
-        format!("{} behind {rows} rows: {reason}", table.name)
+        format!("{} after {rows} rows: {reason}", table.name)
     });
 }

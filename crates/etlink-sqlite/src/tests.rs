@@ -254,7 +254,7 @@ fn pages_that_are_named_many_times_end() {
         assert_eq!((scanned.unwrap(), rows), (most, most));
         let damage = anomalies.iter().map(|(_, damage)| damage.first.clone());
         let damage: Vec<Option<String>> = damage.collect();
-        let expected = format!("t behind {most} rows: it has more rows than fit into the file");
+        let expected = format!("t after {most} rows: more rows than fit into the file");
         assert_eq!(damage, [Some(expected)]);
     }
     // damage ends the numbers

@@ -88,15 +88,15 @@ pub enum Error {
     Json(#[from] serde_json::Error),
     /// The tables do not hold a written graph.
     #[error(
-        "these are no tables of a written graph, with the columns that `etlink convert` writes; \
+        "not tables of a written graph with the columns that `etlink convert` writes; \
         convert the .et itself"
     )]
     NotAWrittenGraph,
     /// A value that should be a record has no fields.
-    #[error("a line of a table is no record")]
+    #[error("a row of a table is not a record")]
     NoRecord,
     /// The trace has more events than 32 bits can number.
-    #[error("{events} events are more than the tables can number ({})", u32::MAX)]
+    #[error("{events} events exceed the limit of the tables ({})", u32::MAX)]
     TooManyEvents {
         /// Number of events in the trace.
         events: usize,

@@ -29,8 +29,8 @@ impl ApartCycles {
     /// Formats the distance between the two ranks and its probable cause.
     pub(crate) fn note(&self) -> String {
         format!(
-            "rank {} recorded cycle {} {}, more than a step apart: did one of them make extra steps \
-             before?",
+            "rank {} recorded cycle {} {}, more than a step apart: one of the ranks may have made extra \
+             steps before",
             self.rank,
             self.cycle,
             self.distance()
@@ -166,7 +166,7 @@ mod tests {
             notes,
             [
                 "rank 1 recorded cycle 0 0.200 s before rank 0, more than a step apart: \
-                 did one of them make extra steps before?"
+                 one of the ranks may have made extra steps before"
             ]
         );
     }

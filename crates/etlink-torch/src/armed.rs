@@ -46,7 +46,7 @@ impl std::str::FromStr for StepTimeLimit {
 
     fn from_str(text: &str) -> Result<StepTimeLimit, String> {
         limit(text).ok_or_else(|| {
-            "knows `step_time > 1.5 x median` and `step_time > 200 ms` (us, ms or s)".to_owned()
+            "use `step_time > 1.5 x median` or `step_time > 200 ms` (us, ms or s)".to_owned()
         })
     }
 }

@@ -51,7 +51,7 @@ pub struct Manifest {
 }
 
 /// Prefix of notes that concern all processes of a launcher.
-pub const NOTHING: &str = "nothing is recorded";
+pub const NOTHING: &str = "nothing was recorded";
 /// Text in the notes of processes that became another program or tried to. Such notes cover the
 /// truncated cycle too.
 const EXEC: &str = "another program (exec)";
@@ -149,7 +149,7 @@ pub struct ManifestContents {
 }
 
 /// Note on steps of a forked process that were not recorded, with remedies.
-const FORKED: &str = "nothing is recorded: the steps were made in a forked process without a rank, \
+const FORKED: &str = "nothing was recorded: the steps ran in a forked process without a rank, \
                       which may be a helper; set RANK=0 in it, start it by spawn, or name its steps: \
                       --step-on __main__:FUNCTION";
 
@@ -248,7 +248,7 @@ impl Manifest {
         if !self.missing.is_empty() {
             let world = self.world().unwrap_or_default();
             self.notes.push(format!(
-                "rank {} of {world} is missing: no process of it reported a step",
+                "rank {} of {world} is missing: none of its processes reported a step",
                 number_list(&self.missing)
             ));
         }
@@ -376,19 +376,19 @@ impl Manifest {
 
     fn notes_of_all(&self, processes: &[Process], hooked: bool) -> Vec<String> {
         let nothing = if !hooked {
-            "nothing is recorded: the program started no Python that reads PYTHONPATH \
-             (it is no Python program, runs with -I, -E or -S, or PYTHONPATH was set anew)"
+            "nothing was recorded: the program started no Python that reads PYTHONPATH \
+             (it is not a Python program, runs with -I, -E or -S, or overwrites PYTHONPATH)"
         } else if processes.is_empty() {
             return vec![match self.ended {
                 Ended::ExitCode(0) => {
-                    "nothing is recorded: the program did not import torch".to_owned()
+                    "nothing was recorded: the program did not import torch".to_owned()
                 }
                 Ended::ExitCode(code) => format!(
-                    "nothing is recorded: the program ended with exit code {code}, and had not \
+                    "nothing was recorded: the program ended with exit code {code} before it \
                      imported torch"
                 ),
                 Ended::Signal(signal) => format!(
-                    "nothing is recorded: {} ended the program, which had not imported torch",
+                    "nothing was recorded: {} ended the program before it imported torch",
                     signal_name(signal)
                 ),
             }];
@@ -397,12 +397,12 @@ impl Manifest {
             .all(|process| process.steps == 0 && process.notes.is_empty() && process.rank.is_none())
         {
             if !self.phases.is_empty() {
-                let why = "nothing is recorded: the program ran no batch with Lightning, whose \
-                           phases --phase names; choose steps with --wait, --warmup and --active";
+                let why = "nothing was recorded: the program ran no Lightning batch, but --phase \
+                           needs one; choose steps with --wait, --warmup and --active";
                 return vec![why.to_owned()];
             }
             if self.schedule.is_none() && self.armed.is_none() {
-                let why = "nothing is recorded: the program made no profiler of its own; choose \
+                let why = "nothing was recorded: the program created no profiler; choose \
                            the steps with --wait, --warmup and --active";
                 return vec![why.to_owned()];
             }
@@ -410,7 +410,7 @@ impl Manifest {
                 return vec![FORKED.to_owned()];
             }
             return vec![format!(
-                "nothing is recorded: the program imported torch and made no step; steps are {}",
+                "nothing was recorded: the program imported torch but made no step; steps are {}",
                 self.steps_are()
             )];
         } else {
@@ -426,17 +426,17 @@ impl Manifest {
                     .to_owned()
             }
             "forward" => {
-                "calls of a model that has parameters; in a forked process they count with a \
-                          process group, or a rank in its environment"
+                "calls of a model that has parameters; in a forked process they count only with a \
+                          process group or a rank in its environment"
                     .to_owned()
             }
             chosen if chosen.starts_with("annotation:") => {
                 let name = chosen.trim_start_matches("annotation:");
-                format!("ranges of record_function({name:?}): is the name of --step-on right?")
+                format!("ranges of record_function({name:?}); check the name in --step-on")
             }
             chosen => {
                 let called = chosen.strip_prefix("forward:").unwrap_or(chosen);
-                format!("calls of {called}: is the name of --step-on right?")
+                format!("calls of {called}; check the name in --step-on")
             }
         }
     }
@@ -454,7 +454,7 @@ impl Manifest {
             .collect();
         for feature in &process.lacks {
             notes.push(format!(
-                "PyTorch {} lacks {feature}: recorded without",
+                "PyTorch {} lacks {feature}: recorded without it",
                 process.torch
             ));
         }
@@ -465,7 +465,7 @@ impl Manifest {
         if self.schedule.is_some() && is_own {
             notes.push(format!(
                 "{name}: the program's own profiler decides which steps are recorded: --wait, \
-                 --warmup and --active are not used; --own-profiler leave leaves it alone"
+                 --warmup and --active are not used; --own-profiler leave ignores the program's profiler"
             ));
         }
         // The traces of such a cycle are whole files, but their last step is incomplete.
@@ -476,7 +476,7 @@ impl Manifest {
                 break;
             }
             notes.push(format!(
-                "{name}: the program ended in step {}, which is recorded as far as it went",
+                "{name}: the program ended in step {}, which is recorded up to its end",
                 cycle.last_step
             ));
         }
@@ -487,14 +487,14 @@ impl Manifest {
             {
                 let AskedRecording { by, first_step, .. } = asked;
                 notes.push(format!(
-                    "{name}: nothing is recorded from step {first_step} on, for which {by} asked: {why}"
+                    "{name}: nothing was recorded from step {first_step} on, as requested by {by}: {why}"
                 ));
             }
         }
         if rank.lost {
             notes.push(format!(
-                "{name}: died in or after step {} while it was recorded: \
-                 the traces of that cycle are lost",
+                "{name}: died in or after step {} during recording: \
+                 the traces of this cycle are lost",
                 process.steps
             ));
         } else if self.armed.is_none()
@@ -512,8 +512,8 @@ impl Manifest {
         let plural = if steps == 1 { "" } else { "s" };
         let Some(schedule) = self.schedule else {
             return format!(
-                "nothing is recorded: the program made {steps} step{plural} and no profiler of its \
-                 own; choose the steps with --wait, --warmup and --active"
+                "nothing was recorded: the program made {steps} step{plural} and created no profiler; \
+                 choose the steps with --wait, --warmup and --active"
             );
         };
         let ScheduleSettings {
@@ -543,8 +543,8 @@ impl Manifest {
             |first| format!("starts at step {first}"),
         );
         format!(
-            "nothing is recorded: the program made {steps} step{plural}{counted}, recording {first} \
-             (they count from 0); choose a smaller --wait, --warmup or --skip-first"
+            "nothing was recorded: the program made {steps} step{plural}{counted}, but recording {first} \
+             (steps count from 0); choose a smaller --wait, --warmup or --skip-first"
         )
     }
 }

@@ -31,14 +31,14 @@ pub struct ScaleOptions {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScaleError {
     /// A rank of the run is missing.
-    #[error("rank {rank} has no file: all ranks of a run are copied; merge them all first")]
+    #[error("rank {rank} has no file, but scale copies all ranks of a run; merge all ranks first")]
     AbsentRank {
         /// Missing rank.
         rank: u32,
     },
     /// A rank was not recorded.
     #[error(
-        "rank {rank} has no trace, and its file one empty node: what others did with it is \
+        "rank {rank} has no trace, so its file has one empty node and communication with it is \
         computation; merge the traces of all ranks first"
     )]
     IdleRank {
@@ -47,8 +47,8 @@ pub enum ScaleError {
     },
     /// A node communicates with a rank outside the run.
     #[error(
-        "rank {rank}, node {id} ({name}): {attribute} is {peer}, and the run has ranks 0 to {last}: \
-        `etlink check` says more of it"
+        "rank {rank}, node {id} ({name}): {attribute} is {peer}, but the run has ranks 0 to {last}; \
+        see `etlink check`"
     )]
     PeerOutside {
         /// Rank of the node.
@@ -66,7 +66,7 @@ pub enum ScaleError {
     },
     /// A group contains a rank outside the run.
     #[error(
-        "group {name:?} of comm_group.json has rank {rank}, and the run has ranks 0 to {last}: merge \
+        "group {name:?} of comm_group.json has rank {rank}, but the run has ranks 0 to {last}; merge \
         all its ranks first"
     )]
     GroupOutside {
@@ -78,7 +78,7 @@ pub enum ScaleError {
         last: u32,
     },
     /// The requested ranks are not a multiple of the recorded ones.
-    #[error("{ranks} ranks are no copies of {recorded}: give a multiple of {recorded}")]
+    #[error("{ranks} ranks are not copies of {recorded} ranks; give a multiple of {recorded}")]
     NoMultiple {
         /// Requested number of ranks.
         ranks: u32,
@@ -95,8 +95,8 @@ pub enum ScaleError {
     },
     /// The data-parallel groups are unknown.
     #[error(
-        "groups of a part of the ranks are used ({}): name those of data-parallel ranks with \
-        --data-parallel, or `--data-parallel none`",
+        "the run has groups of some of the ranks ({}); name the data-parallel groups with \
+        --data-parallel, or give `--data-parallel none`",
         groups.join("; ")
     )]
     Undecided {
@@ -105,8 +105,8 @@ pub enum ScaleError {
     },
     /// The size of a collective would change.
     #[error(
-        "rank {rank}, node {id} ({name}): {kind} of the data-parallel group {group:?}: its size among \
-        more ranks is not known; `--keep {option}` leaves it among the ranks of each copy"
+        "rank {rank}, node {id} ({name}): the size of {kind} in the data-parallel group {group:?} is \
+        unknown for more ranks; `--keep {option}` keeps it within the ranks of each copy"
     )]
     SizeUnknown {
         /// Rank of the node.
@@ -256,7 +256,7 @@ struct RecordedGroups {
 /// Describes the contents of a list of groups, for a message.
 fn listed_text(names: &[String]) -> String {
     match names {
-        [] => "which is missing beside the files, or lists no group: `etlink merge` writes it"
+        [] => "which is missing next to the files, or lists no group; `etlink merge` writes it"
             .to_owned(),
         names => format!("which has {}", names.join(", ")),
     }

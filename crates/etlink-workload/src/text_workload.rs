@@ -60,18 +60,18 @@ pub struct TextWorkload {
 pub enum TextWorkloadError {
     /// The first line names no known parallelism.
     #[error(
-        "line 1: {found:?} is no parallelism; MICRO, DATA, MODEL, HYBRID_DATA_MODEL, \
-        HYBRID_MODEL_DATA and HYBRID_DLRM are read"
+        "line 1: {found:?} is not a parallelism; use MICRO, DATA, MODEL, HYBRID_DATA_MODEL, \
+        HYBRID_MODEL_DATA or HYBRID_DLRM"
     )]
     Parallelism {
         /// Text found there.
         found: String,
     },
     /// The second line is not a number of layers.
-    #[error("line 2: the number of layers is expected")]
+    #[error("line 2: expected the number of layers")]
     Count,
     /// The number of layers differs from the stated one.
-    #[error("{found} layers follow, and line 2 says {stated}: correct the number")]
+    #[error("line 2 states {stated} layers, but {found} follow; correct the number")]
     Layers {
         /// Number of layers found.
         found: usize,
@@ -270,7 +270,7 @@ fn parse_layer(text: &str) -> Result<Layer, String> {
     };
     let [a, b, c, d, e, f, g, h, i] = forward else {
         return Err(format!(
-            "a layer has 12 words, and these are {}",
+            "a layer has 12 words, but this line has {}",
             words.len()
         ));
     };
@@ -285,7 +285,7 @@ fn parse_layer(text: &str) -> Result<Layer, String> {
 fn parse_work([micros, kind, bytes]: [&str; 3]) -> Result<Work, String> {
     let number = |text: &str| {
         let number = text.parse::<u64>();
-        number.map_err(|_| format!("{text:?} is no number of 0 or more"))
+        number.map_err(|_| format!("{text:?} is not a whole number"))
     };
     let kind = match kind {
         "NONE" => None,
@@ -295,8 +295,8 @@ fn parse_work([micros, kind, bytes]: [&str; 3]) -> Result<Work, String> {
         "REDUCESCATTER" => Some(CollectiveCommType::ReduceScatter),
         other => {
             return Err(format!(
-                "{other:?} is no type of communication; NONE, ALLREDUCE, ALLTOALL, ALLGATHER and \
-                REDUCESCATTER are read"
+                "{other:?} is not a type of communication; use NONE, ALLREDUCE, ALLTOALL, ALLGATHER or \
+                REDUCESCATTER"
             ));
         }
     };

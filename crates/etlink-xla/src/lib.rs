@@ -75,7 +75,7 @@ pub enum Error {
     Json(#[from] JsonReadError),
     /// No plane could be read.
     #[error(
-        "no plane in it ({bytes} bytes read): not a profile of XLA, or cut inside its first \
+        "no plane found ({bytes} bytes read): not a profile of XLA, or truncated inside its first \
          plane{}",
         advice(self.remedy())
     )]
@@ -84,7 +84,9 @@ pub enum Error {
         bytes: u64,
     },
     /// A plane claims more bytes than a protobuf message can have.
-    #[error("the plane at byte {offset} claims {claimed} bytes, more than the 2 GiB of a message")]
+    #[error(
+        "the plane at byte {offset} claims {claimed} bytes, more than the message limit of 2 GiB"
+    )]
     PlaneTooLarge {
         /// Offset of the plane.
         offset: u64,
@@ -93,7 +95,7 @@ pub enum Error {
     },
     /// One kind of event exceeds the range of row numbers.
     #[error(
-        "the trace has more than {limit} events of one kind, more than one link can hold",
+        "the trace has too many events of one kind (the limit is {limit})",
         limit = u32::MAX - 1
     )]
     TooManyRows,
@@ -103,7 +105,7 @@ impl Error {
     /// Returns advice for the user; `None` if there is none.
     pub fn remedy(&self) -> Option<String> {
         match self {
-            Error::NoPlanes { .. } => Some("copy it again from where it was recorded".to_owned()),
+            Error::NoPlanes { .. } => Some("copy it again from its origin".to_owned()),
             Error::Io { .. }
             | Error::Json(_)
             | Error::PlaneTooLarge { .. }

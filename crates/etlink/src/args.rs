@@ -1,4 +1,4 @@
-//! What can be typed.
+//! Arguments of the command line.
 
 mod analyze;
 mod completions;
@@ -51,15 +51,17 @@ use std::path::PathBuf;
     propagate_version = true,
     arg_required_else_help = true
 )]
-#[command(
-    after_help = "Exit codes: 0 done; 1 done, but a check failed, a rank failed, or damage was \
-        found under --strict; 2 nothing could be done. `record` ends with the exit code of the \
-        program; with 1 if that is 0 and a trace is missing. Notes go to standard error.\n\nA path may \
-        be a URL: s3://BUCKET/KEY, gs:// or az:// to read and to write, https:// to read a file. \
-        Credentials are found as by the SDKs of these services."
-)]
+#[command(after_help = "Examples:\n  \
+        etlink merge traces --for astra-sim -o sim\n  \
+        etlink findings traces\n\n\
+        Exit codes: 0 done; 1 a check or a rank failed, a trace was left out, or --strict found a \
+        problem; 2 could not be done; 128 + n ended by signal n. `record` exits with the code of \
+        the program, or with 1 if that is 0 and a trace or a recorded part is missing. Notes go to \
+        standard error.\n\n\
+        A path may be a URL: s3://BUCKET/KEY, gs:// and az:// to read and write, https:// to read a \
+        file. Credentials are those that the SDKs of these services find.")]
 pub struct EtlinkArgs {
-    /// Print no notes, only results and errors
+    /// Print only results and errors, no notes
     // these two come last in the help of each command
     #[arg(
         short,
@@ -69,10 +71,10 @@ pub struct EtlinkArgs {
         display_order = 990
     )]
     pub quiet: bool,
-    /// Also note which files were read, how long that took, and what is odd in them but harmless
+    /// Also print notes on the files read, the time taken, and harmless oddities
     #[arg(short, long, global = true, display_order = 991)]
     pub verbose: bool,
-    /// What to do.
+    /// Command to run.
     #[command(subcommand)]
     pub command: EtlinkCommand,
 }
@@ -80,80 +82,75 @@ pub struct EtlinkArgs {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum EtlinkCommand {
-    /// Link one rank: a host trace and a device trace in, one file out
+    /// Link the host trace and the device trace of one rank
     Link(LinkArgs),
-    /// Link every rank found in a folder and its subfolders, one output file each
+    /// Link and join all ranks in a folder, and write one file per rank
     Merge(MergeArgs),
-    /// Compare the ranks of a run: who came late to collectives, stragglers per step, clocks, how
-    /// long transfers took, bandwidths
+    /// Report late ranks, clocks, bandwidths; from flight recorder dumps, which rank hangs
     Ranks(RanksArgs),
-    /// Show the profiler's own table, key_averages(), of a recorded trace: what takes long
+    /// Print the profiler's own table, key_averages(), from a recorded trace
     Top(TopArgs),
-    /// Compare two runs: step time and its spread, classes, ops, kernels, by what it costs; fail by
-    /// rules
+    /// Compare two runs: step time, classes, ops, kernels; fail by rules
     Diff(DiffArgs),
-    /// What the traces say: where device time goes, what overlaps, which kernels take long, where a
-    /// device waits
+    /// Report where device time goes, why devices are idle, kernels, memory
     Analyze(AnalyzeArgs),
-    /// Say what a run would gain most from, with the evidence and the remedy: at most seven sentences
+    /// List the largest possible gains of a run, each with evidence and remedy
     Findings(FindingsArgs),
-    /// Write one page about a trace or a run, for a browser: figures, skew, the timeline of a step
+    /// Write one HTML page about a trace or a run
     Report(ReportArgs),
-    /// Run a graph with nothing but its edges and durations: how true is it, what takes long, what
-    /// if
+    /// Replay a graph: critical path, what-if, reasons of waits
     Replay(ReplayArgs),
-    /// Check files against what simulators and other readers need
+    /// Check written graphs for faults that would make a simulator or reader fail
     Check(CheckArgs),
-    /// Turn a written graph into another format: protobuf, JSON, Parquet, pictures, GOAL
+    /// Convert a written graph to protobuf, JSON, Parquet, a picture or GOAL
     Convert(ConvertArgs),
-    /// Make the graphs of a run that nobody recorded, for tests of simulators
+    /// Generate the graphs of a run that nobody recorded, for simulators
     Generate(GenerateArgs),
-    /// Make of a written run of N ranks one of M: copies that share the data
+    /// Scale a written run of N ranks to M ranks: data-parallel copies
     Scale(ScaleArgs),
-    /// Read what a simulator says of a run: time per rank, per collective, beside the measured one
+    /// Compare ASTRA-sim's log with the measured run, per rank and per collective
     Simulated(SimulatedArgs),
-    /// Say what kind of file it is and what is in it
+    /// Identify files and summarize their content
     Inspect(InspectArgs),
-    /// Collect both traces from a PyTorch program as it is, all ranks over the same steps
+    /// Record host and device traces of an unchanged PyTorch program
     Record(RecordArgs),
-    /// Have a running job record its next steps, all ranks the same ones
+    /// Record the next steps of a job that runs under `record --armed`
     Trigger(TriggerArgs),
-    /// Say what each step of a program would do under a schedule of the PyTorch profiler, before
-    /// anything runs
+    /// List the profiler's action in each step under a schedule, without running anything
     Schedule(ScheduleArgs),
-    /// Print the script by which a shell completes commands, options and their values
+    /// Print a completion script for a shell
     Completions(CompletionsArgs),
 }
 
 /// `etlink link`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    etlink link --host torch_et_0.json.gz --device kineto_trace_0.json.gz -o step.0.et\n  \
+    etlink link --device kineto_trace_0.json.gz -o step.0.pftrace    for ui.perfetto.dev")]
 pub struct LinkArgs {
     // no input of its own: a folder is answered with the command that takes one
     #[arg(hide = true, value_name = "PATH")]
     pub path: Option<PathBuf>,
-    /// Host trace: PyTorch execution trace (JSON; gzip and zstd are recognised), `-` for standard
-    /// input
+    /// Host trace (PyTorch execution trace), also compressed; `-` is standard input
     #[arg(long, value_name = "ET")]
     pub host: Option<PathBuf>,
-    /// Device trace: Kineto trace (JSON; gzip and zstd are recognised), or a recording of Nsight
-    /// Systems, ROCm or JAX; `-` for standard input
+    /// Device trace (Kineto, Nsight Systems, ROCm, JAX), also compressed; `-` is standard input
     #[arg(long, value_name = "KINETO", required_unless_present = "path")]
     pub device: Option<PathBuf>,
-    /// Kineto trace of the time when the graphs were captured (ROCm): ops and shapes are carried
-    /// from it to the kernels of graph launches; `-` for standard input
+    /// Kineto trace of the graph capture (ROCm), for ops and shapes of kernels of graph launches
     #[arg(long, value_name = "KINETO")]
     pub capture: Option<PathBuf>,
-    /// Metrics of kernels beside the device trace: the CSV of Nsight Compute (`ncu --csv --page
-    /// raw`), joined by name, grid and order of launch
+    /// Kernel metrics: the CSV of Nsight Compute (`ncu --csv --page raw`)
     #[arg(long, value_name = "CSV")]
     pub metrics: Option<PathBuf>,
-    /// Rank, when the traces do not say
+    /// Rank, if the trace does not state it
     #[arg(long)]
     pub rank: Option<i64>,
-    /// Output file: `x.et` is Chakra protobuf (`x.et.zst` and `x.et.gz` are packed: simulators read
-    /// plain ones alone), `x.json` or `x.json.gz` merged JSON (ET+),
-    /// `x.pftrace` or `x.trace.json` (or with `.gz`) a trace for ui.perfetto.dev, `-` standard
-    /// output; without it only the report is printed
+    /// Output file, whose extension selects the format; `-` is standard output
+    ///
+    /// `.et`: Chakra protobuf (`.et.zst`, `.et.gz`: compressed, not for simulators). `.json`,
+    /// `.json.gz`: merged JSON (ET+). `.pftrace`, `.trace.json`, also with `.gz`: a trace for
+    /// ui.perfetto.dev. Without this option only the report is printed.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     #[command(flatten)]
@@ -162,24 +159,35 @@ pub struct LinkArgs {
 
 /// `etlink merge`.
 #[derive(Debug, Args)]
-// of a folder no name says the format
-#[command(mut_arg("format", |format| format.help("Format of the output [default: chakra]")))]
+// a folder's name does not state the format
+#[command(
+    mut_arg("format", |format| format.help("Output format [default: chakra]")),
+    after_help = "Examples:\n  \
+        etlink merge traces -o graphs\n  \
+        etlink merge traces --for astra-sim --comm-only -o sim\n  \
+        etlink merge traces --format perfetto -o view    one timeline of all ranks"
+)]
 pub struct MergeArgs {
-    /// Folder with the traces of all ranks; each subfolder with traces is a run of its own
+    /// Folder with the traces of all ranks; each subfolder with traces is a separate run
     pub dir: PathBuf,
-    /// Folder for the output: `<name>.<rank>.et`, and `comm_group.json` with the ranks of each
-    /// process group; `<name>.<rank>.not_joined.et` of a trace that is of another run, `<name>.<trace>.et`
-    /// of one whose rank is not sure; with `--format perfetto` or `chrome` one `timeline` of all ranks.
-    /// Made if it is not there
+    /// Output folder, created if missing
+    ///
+    /// It gets `<name>.<rank>.et` per rank, and `comm_group.json` with the ranks of each process
+    /// group. A trace of another run becomes `<name>.<rank>.not_joined.et`, one of an uncertain
+    /// rank `<name>.<trace>.et`. `--format perfetto` and `chrome` write one `timeline` of all
+    /// ranks.
     #[arg(short, long, value_name = "DIR")]
     pub output: PathBuf,
-    /// Write what this simulator needs to run all ranks: configurations and a README with the
-    /// command, an empty trace for each rank that is absent, communications one after the other
+    /// Write the complete input of this simulator: graphs, configurations, README
+    ///
+    /// A rank without a trace gets a graph without work. Communications of a rank run one after the
+    /// other.
     #[arg(long = "for", value_enum, value_name = "SIMULATOR")]
     pub simulator: Option<Simulator>,
-    /// How the simulator times computation: `measured`, each node takes what it took, or
-    /// `roofline`, device nodes take what `num_ops` and `tensor_size` need on the device of
-    /// `system.json`
+    /// Time of device nodes in the simulator: `measured` or `roofline`
+    ///
+    /// `roofline` gives device nodes the time that `num_ops` and `tensor_size` need on the device
+    /// of `system.json`. Notes give the number of nodes that keep the measured time.
     #[arg(
         long,
         value_enum,
@@ -188,20 +196,17 @@ pub struct MergeArgs {
         requires = "simulator"
     )]
     pub compute: Compute,
-    /// Write communications alone, and the time that they did not hold up as one chain of
-    /// computation: small files
+    /// Write only communications, and one chain of compute nodes for all other time: small files
     // host time becomes chains of computation: without gaps they would have no length
     #[arg(long, requires = "simulator", conflicts_with_all = ["device_only", "no_gaps"])]
     pub comm_only: bool,
-    /// Write what runs on devices alone, and host time as chains between what launches, waits and
-    /// communicates
+    /// Write only device rows, communications, and chains of host time between launches and waits
     #[arg(long, requires = "simulator", conflicts_with = "no_gaps")]
     pub device_only: bool,
-    /// Leave each rank's times by its own clock, not by that of the first rank
+    /// Keep each rank's times on its own clock instead of the first rank's
     #[arg(long)]
     pub no_align: bool,
-    /// Pack each `.et`: `zstd` (`.et.zst`) or `gzip` (`.et.gz`). All commands of etlink read these;
-    /// ASTRA-sim reads plain files alone
+    /// Compress each `.et` with `zstd` or `gzip`; etlink reads these files, ASTRA-sim does not
     #[arg(
         long,
         value_enum,
@@ -236,14 +241,17 @@ pub enum PhaseName {
 
 /// `etlink ranks`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    etlink ranks traces\n  \
+    etlink ranks dumps    flight recorder dumps of all ranks: which rank hangs, and where")]
 pub struct RanksArgs {
-    /// Folder with the traces of all ranks; each subfolder with traces is a run of its own
+    /// Folder with the traces of all ranks; each subfolder with traces is a separate run
     pub dir: PathBuf,
     #[command(flatten)]
     pub rows: RowArgs<10>,
     #[command(flatten)]
     pub steps: StepArgs,
-    /// Take each rank's times by its own clock, not by that of the first rank
+    /// Keep each rank's times on its own clock instead of the first rank's
     #[arg(long)]
     pub no_align: bool,
     #[command(flatten)]
@@ -256,27 +264,32 @@ pub struct RanksArgs {
     pub print: JsonOrCsvArgs,
 }
 
-/// How to link and write.
+/// Options of linking and writing.
 #[derive(Debug, Args)]
 pub struct OutputArgs {
-    /// Format of the output [default: what its name ends in]
+    /// Output format [default: by the output's extension]
     #[arg(long, value_enum)]
     pub format: Option<FormatName>,
-    /// Where launch and wait times go in a `.et`, whose edges have no weights: `fold` into the
-    /// duration of what was waiting, `node` of its own, or `drop` [default: fold]
+    /// Treatment of launch and wait times in a `.et`: `fold`, `node` or `drop` [default: fold]
+    ///
+    /// `fold` adds them to the duration of the waiting node; `node` writes nodes of their own; `drop`
+    /// leaves them out.
     #[arg(long, value_enum, hide_possible_values = true)]
     // no default of clap's: only what was typed can be refused where it does not apply
     pub latency: Option<Latency>,
-    /// Write to a `.et` what each dependency takes by itself, as lists beside `ctrl_deps` and
-    /// `data_deps`, and how much later each node could end (`slack_ns`)
+    /// Write the latency of each dependency and the slack of each node to a `.et`
+    ///
+    /// The lists `ctrl_latency_ns` and `data_latency_ns` belong to `ctrl_deps` and `data_deps`.
+    /// `slack_ns` is how much later a node could end without delaying the end of the rank's work.
     #[arg(long, conflicts_with = "no_gaps")]
     pub dep_latencies: bool,
-    /// How much each node of a `.et` says: `full`, or `minimal` for what simulators read and no
-    /// more, in less than half of the bytes [default: full]
+    /// Node attributes in a `.et`: `full`, or `minimal` for simulators [default: full]
     #[arg(long, value_enum, value_name = "SET", hide_possible_values = true)]
     pub attrs: Option<Attributes>,
-    /// Which dependencies through tensors of the host trace become edges between threads: `raw`
-    /// (read after write), `all` (also write after read and after write) or `none`
+    /// Tensor dependencies that become edges between threads: `raw`, `all` or `none`
+    ///
+    /// `raw` is read after write; `all` also has write after read and write after write. They come
+    /// from the tensors of the host trace.
     #[arg(
         long,
         value_enum,
@@ -285,7 +298,7 @@ pub struct OutputArgs {
         hide_possible_values = true
     )]
     pub tensor_deps: TensorDeps,
-    /// Leave host gaps (Python, data loading) out of a `.et`: as if the host were quick
+    /// Leave host gaps (Python, data loading) out of a `.et`, as if they took no time
     #[arg(long)]
     pub no_gaps: bool,
     #[command(flatten)]
@@ -298,17 +311,20 @@ pub struct OutputArgs {
 
 /// `etlink check`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    etlink check sim\n  \
+    etlink check --explain ET102")]
 pub struct CheckArgs {
     /// Chakra files (`.et`), merged JSON (ET+), or folders with them
     #[arg(required_unless_present = "explain", value_name = "FILE|DIR")]
     pub paths: Vec<PathBuf>,
-    /// Look at these rules alone, such as ET102,ET105
+    /// Check only these rules, such as ET102,ET105
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     pub rule: Vec<String>,
-    /// Say what a rule is for, and what readers do where it is broken; `all` for every rule
+    /// Explain a rule, and what readers do if a file breaks it; `all` explains every rule
     #[arg(long, value_name = "ID", conflicts_with_all = ["paths", "rule"])]
     pub explain: Option<String>,
-    /// How findings are printed: `text`, `json`, or `sarif` (2.1.0) for code hosts and editors
+    /// Output format: `text`, `json`, or `sarif` (2.1.0) for code hosts and editors
     #[arg(
         long,
         value_enum,
@@ -320,8 +336,8 @@ pub struct CheckArgs {
     pub format: FindingsFormat,
     #[command(flatten)]
     pub resources: ResourceArgs,
-    // not StrictArgs: nothing is left out here, it is about the exit code alone
-    /// Take warnings for faults too: exit with 1
+    // not StrictArgs: nothing is left out here, only the exit code changes
+    /// Exit with 1 for warnings too
     #[arg(long)]
     pub strict: bool,
     #[command(flatten)]
@@ -330,13 +346,13 @@ pub struct CheckArgs {
     pub print: JsonArgs,
 }
 
-/// How findings are printed.
+/// Output format of findings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum FindingsFormat {
-    /// For people.
+    /// Text for people.
     #[default]
     Text,
-    /// As `--json`.
+    /// The same as `--json`.
     Json,
     /// SARIF 2.1.0.
     Sarif,
@@ -344,15 +360,17 @@ pub enum FindingsFormat {
 
 /// `etlink inspect`.
 #[derive(Debug, Args)]
+#[command(after_help = "Example:\n  \
+    etlink inspect traces/*")]
 pub struct InspectArgs {
-    /// Any traces: host trace, device trace, Chakra protobuf, merged JSON; `-` for standard input
+    /// Files to identify: traces, graphs, dumps, logs, metrics; `-` is standard input
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
     #[command(flatten)]
     pub resources: ResourceArgs,
     #[command(flatten)]
     pub slice: SliceArgs,
-    // not StrictArgs: a damaged file is described all the same
+    // not StrictArgs: a damaged file is still described
     /// Exit with 1 if a file is damaged
     #[arg(long)]
     pub strict: bool,
@@ -360,7 +378,7 @@ pub struct InspectArgs {
     pub print: JsonArgs,
 }
 
-/// Which dependencies through tensors become edges.
+/// Tensor dependencies that become edges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum TensorDeps {
     /// Read after write.
@@ -387,23 +405,23 @@ impl From<TensorDeps> for etlink_link::TensorEdges {
 pub enum Simulator {
     /// ASTRA-sim with its analytical network
     AstraSim,
-    /// The same, and configurations of its ns-3 network
+    /// As `astra-sim`, plus the input of ASTRA-sim's ns-3 network
     AstraSimNs3,
-    /// The same, and a topology for its htsim network
+    /// As `astra-sim`, plus a topology for ASTRA-sim's htsim network
     AstraSimHtsim,
 }
 
-/// How a simulator times computation.
+/// Time of device nodes in a simulator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Compute {
-    /// As measured.
+    /// The measured time.
     #[default]
     Measured,
-    /// By a roofline.
+    /// The time by a roofline.
     Roofline,
 }
 
-/// How each `.et` is packed.
+/// Compression of each `.et`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PackName {
     /// `.et.zst`.
@@ -421,7 +439,7 @@ impl From<PackName> for etlink_run::output::Packing {
     }
 }
 
-/// Which attributes nodes have.
+/// Attributes of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Attributes {
     /// All.
@@ -439,7 +457,7 @@ impl From<Attributes> for etlink_chakra::AttributeSet {
     }
 }
 
-/// Where latency goes.
+/// Place of latency in a `.et`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Latency {
     /// Into durations.
@@ -461,7 +479,7 @@ impl From<Latency> for etlink_chakra::LatencyMode {
 }
 
 impl EtlinkArgs {
-    /// How much is said beside the results.
+    /// Returns how many notes accompany the results.
     pub fn verbosity(&self) -> Verbosity {
         match (self.quiet, self.verbose) {
             (true, _) => Verbosity::Quiet,
@@ -472,12 +490,15 @@ impl EtlinkArgs {
 }
 
 impl OutputArgs {
-    /// The format that was asked for, if one was.
+    /// Returns the requested format, if any.
     pub fn output_format(&self) -> Option<etlink_run::output::OutputFormat> {
         self.format.map(Into::into)
     }
 
-    /// What a `.et` is like. Refuses what does not apply to the format.
+    /// Returns the options of `.et` files.
+    ///
+    /// # Errors
+    /// An option does not apply to the format, or options contradict each other.
     pub fn chakra_options(
         &self,
         format: Option<etlink_run::output::OutputFormat>,
@@ -489,7 +510,7 @@ impl OutputArgs {
         if !is_et && (is_of_et || self.attrs.is_some()) {
             anyhow::bail!(
                 "--latency, --dep-latencies, --attrs and --no-gaps are for .et files; merged JSON \
-                (ET+) and Perfetto traces have all as it was recorded"
+                (ET+) and Perfetto traces keep everything as recorded"
             );
         }
         if format == Some(OutputFormat::EtPlus) && self.tensor_deps != TensorDeps::default() {
@@ -501,16 +522,15 @@ impl OutputArgs {
         let latency = latency.unwrap_or_default();
         if self.dep_latencies && latency != etlink_chakra::LatencyMode::Fold {
             anyhow::bail!(
-                "--dep-latencies goes with --latency fold: the latencies of dependencies are those \
-                between the nodes of the trace"
+                "--dep-latencies needs --latency fold: latencies of dependencies are those between \
+                the nodes of the trace"
             );
         }
         let attributes = self.attrs.map(etlink_chakra::AttributeSet::from);
         let attributes = attributes.unwrap_or_default();
         if self.dep_latencies && attributes != etlink_chakra::AttributeSet::Full {
             anyhow::bail!(
-                "--dep-latencies goes with --attrs full: no simulator reads the latencies of \
-                dependencies"
+                "--dep-latencies needs --attrs full: no simulator reads latencies of dependencies"
             );
         }
         Ok(ChakraOptions {

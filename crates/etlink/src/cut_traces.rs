@@ -11,15 +11,18 @@ use etlink_model::{Anomalies, GlobalRank};
 /// the recording.
 pub(crate) fn cut_line(labels: &[&str], is_only_trace: bool) -> String {
     let (one, several) = (
-        "what its missing part has is not counted, and may be of any time",
-        "what their missing parts have is not counted, and may be of any time",
+        "the missing part, which may be from any time, is not counted",
+        "the missing parts, which may be from any time, are not counted",
     );
     match labels {
         [] => String::new(),
-        [_] if is_only_trace => format!("the device trace is cut: {one}\n"),
-        [_] => format!("the device trace of {} is cut: {one}\n", names(labels)),
+        [_] if is_only_trace => format!("the device trace is truncated: {one}\n"),
+        [_] => format!(
+            "the device trace of {} is truncated: {one}\n",
+            names(labels)
+        ),
         _ => format!(
-            "the device traces of {} are cut: {several}\n",
+            "the device traces of {} are truncated: {several}\n",
             names(labels)
         ),
     }
@@ -50,8 +53,8 @@ pub(crate) fn row_damage_lines<'r>(
 pub(crate) fn findings_note(left_out: &[&str]) -> Option<String> {
     (!left_out.is_empty()).then(|| {
         format!(
-            "what would be gained is told without {}: what is not recorded cannot change, and the \
-             others would wait for it",
+            "gains exclude {}: unrecorded work cannot change, and the other ranks would wait \
+             for it",
             names(left_out)
         )
     })
@@ -77,14 +80,18 @@ mod tests {
     fn ranks_and_files_are_named() {
         assert_eq!(cut_line(&[], true), "");
         for (labels, is_only, begin) in [
-            (&["0"][..], true, "the device trace is cut: what its"),
-            (&["3"], false, "the device trace of rank 3 is cut: "),
+            (&["0"][..], true, "the device trace is truncated: the"),
+            (&["3"], false, "the device trace of rank 3 is truncated: "),
             (
                 &["0", "3"],
                 false,
-                "the device traces of ranks 0, 3 are cut: ",
+                "the device traces of ranks 0, 3 are truncated: ",
             ),
-            (&["a.json"], false, "the device trace of a.json is cut: "),
+            (
+                &["a.json"],
+                false,
+                "the device trace of a.json is truncated: ",
+            ),
         ] {
             assert!(cut_line(labels, is_only).starts_with(begin), "{begin}");
         }

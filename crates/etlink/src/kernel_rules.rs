@@ -23,7 +23,7 @@ pub fn read_rules(path: Option<&Path>) -> Result<ReadRules> {
     let bytes = storage::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let text = String::from_utf8(bytes).map_err(|error| {
         anyhow::anyhow!(
-            "{}: byte {} is no UTF-8; save the rules as UTF-8 text",
+            "{}: byte {} is not UTF-8; save the rules as UTF-8 text",
             path.display(),
             error.utf8_error().valid_up_to()
         )

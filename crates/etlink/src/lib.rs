@@ -1,8 +1,8 @@
 //! The `etlink` command: arguments -> settings -> one function per subcommand.
 //!
 //! This crate alone opens files, reads the clock, uses the terminal, prints, and picks the exit
-//! code: 0 done; 1 done, but a check failed, a rank failed, or damage was found under `--strict`; 2
-//! nothing could be done.
+//! code: 0 done; 1 a check or a rank failed, a trace was left out, or `--strict` found a problem; 2
+//! could not be done.
 //!
 //! The library has two callers: the program of this crate, and the Python extension, whose wheel
 //! has the same command. [`documents`] has the results of commands as tables and values.

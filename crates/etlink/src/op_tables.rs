@@ -362,10 +362,9 @@ fn has_shapes(trace: &DeviceTrace) -> bool {
 /// Explains negative own times.
 fn negative_note(top: &KeyAverages) -> Option<String> {
     let rows = top.rows.iter().filter(|row| row.self_host_ns < 0).count();
-    let why =
-        "what it takes for their children overlaps (calls that no op made count as of one thread)";
+    let why = "their children overlap (calls outside ops count as one thread)";
     (rows > 0)
-        .then(|| format!("rows whose own time is negative, as in PyTorch's table: {rows}; {why}"))
+        .then(|| format!("rows with negative self time, as in PyTorch's table: {rows}; {why}"))
 }
 
 /// Explains why a requested group lacks data.
@@ -381,7 +380,7 @@ fn missing_notes(trace: &DeviceTrace, group: TopGroup, has_host: bool) -> Vec<St
         }
         TopGroup::Shape if !has_shapes(trace) && !has_host => {
             vec![
-                "the trace was recorded without shapes (record_shapes); --host gives those of \
+                "the trace was recorded without shapes (record_shapes); --host adds those of \
                 the host trace"
                     .to_owned(),
             ]

@@ -46,8 +46,8 @@ fn busy_sentence(diff: &RunDiff) -> Option<String> {
     }
     // A trace alone does not show which part of a collective is waiting.
     Some(format!(
-        "devices compute or copy {} of the time; with communication, in which they may only wait \
-        for other ranks, they are busy {}",
+        "devices compute or copy {} of the time; with communication, which may be waiting for \
+        other ranks, they are busy {}",
         share_change(own),
         share_change(busy)
     ))
@@ -66,10 +66,10 @@ fn unlike_sentences(diff: &RunDiff) -> Vec<String> {
     let mut out = vec![];
     if likeness.has_other_devices() {
         let [before, after] = likeness.devices.each_ref().map(|names| names.join(", "));
-        let mut text = format!("other devices, {before} -> {after}: compare classes and ops");
+        let mut text = format!("devices differ ({before} -> {after}): compare classes and ops");
         if let Some(share) = likeness.shared_kernels {
             text += &format!(
-                "; kernels that both runs have take {} of device time",
+                "; kernels in both runs take {} of device time",
                 percent(share, 0)
             );
         }
@@ -77,13 +77,13 @@ fn unlike_sentences(diff: &RunDiff) -> Vec<String> {
     }
     if let Some([before, after]) = likeness.other_batches() {
         out.push(format!(
-            "other batches, {before:.1} -> {after:.1} on average: a step does not do the same"
+            "batches differ ({before:.1} -> {after:.1} on average): steps do not do the same work"
         ));
     }
     if likeness.has_other_work() {
         let [before, after] = likeness.host_events.map(|count| format!("{count:.0}"));
         out.push(format!(
-            "a {} has {before} -> {after} ops and calls on the host: it may not do the same",
+            "host ops and calls per {} differ ({before} -> {after}): the work may not be the same",
             diff.per
         ));
     }
@@ -108,7 +108,7 @@ pub fn sums_sentence(diff: &RunDiff) -> String {
     {
         let [before, after] = step.between_ops_ns;
         text += &format!(
-            "; of a step {} without any op or call",
+            "; {} per step without any op or call",
             time_change(before, after)
         );
     }
@@ -141,7 +141,7 @@ fn step_sentence(step: &StepChange) -> String {
     let verdict = match step.verdict {
         ChangeVerdict::Real => "real",
         ChangeVerdict::WithinSpread => "may be chance",
-        ChangeVerdict::SpreadUnknown => "of one step there is no spread to compare with",
+        ChangeVerdict::SpreadUnknown => "spread unknown with a single step",
     };
     let vary = match step.spread_shares() {
         [Some(before), Some(after)] => format!(
@@ -168,23 +168,18 @@ fn step_sentence(step: &StepChange) -> String {
         && (runs_ahead(0) || runs_ahead(1))
     {
         let change = time_change(first, second);
-        text += &format!("; that is on the host, which runs ahead: from end to end {change}");
+        text += &format!("; the host runs ahead of the device: end to end {change}");
     }
     if step.before_recording_ns.iter().any(|ns| *ns > 0) {
         let [before, after] = step.before_recording_ns.map(time);
         // If devices finish later, such work can take longer than the step does on the host.
         let of = if step.whole_ns == step.times_ns {
-            "of a step".to_owned()
+            "of each step,".to_owned()
         } else {
             let [first, second] = step.whole_ns.map(time);
-            format!(
-                "that is on the host: until its device work ends a step takes {first} -> {second}, \
-                    of which"
-            )
+            format!("including its device work a step takes {first} -> {second}; of that,")
         };
-        text += &format!(
-            "; {of} {before} -> {after} pass with work that was launched before the recording"
-        );
+        text += &format!("; {of} {before} -> {after} is work launched before the recording");
     }
     text
 }
@@ -198,9 +193,9 @@ fn time_change(old: i64, new: i64) -> String {
 /// Formats a change in percent of the earlier value.
 pub fn percent_change(old: i64, new: i64) -> String {
     match (old, new) {
-        (0, 0) => "as before".to_owned(),
+        (0, 0) => "unchanged".to_owned(),
         // there is no percentage of zero
-        (0, _) => "from nothing".to_owned(),
+        (0, _) => "from 0".to_owned(),
         _ => format!("{:+.1} %", (new as f64 - old as f64) * 100.0 / old as f64),
     }
 }

@@ -4,7 +4,7 @@ use crate::notes::print_note;
 use etlink_run::{CacheUsage, ReadCache, text};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 const VARIABLE: &str = "ETLINK_CACHE";
 
@@ -18,24 +18,8 @@ pub fn open(folder: Option<&Path>) -> Option<ReadCache> {
         Some(folder) => folder.to_owned(),
         None => PathBuf::from(of_variable()?),
     };
-    let new = || {
-        let cache = ReadCache::new(folder);
-        match own_build() {
-            Some(build) => cache.with_results(build),
-            None => cache,
-        }
-    };
+    let new = || ReadCache::new(folder).with_results(env!("ETLINK_SOURCES").to_owned());
     Some(CACHE.get_or_init(new).clone())
-}
-
-/// Returns an id that distinguishes builds of one version: path, size, and modification time of the
-/// program.
-fn own_build() -> Option<String> {
-    let program = std::env::current_exe().ok()?;
-    let data = std::fs::metadata(&program).ok()?;
-    let written = data.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
-    let (bytes, written) = (data.len(), written.as_nanos());
-    Some(format!("{} {bytes} {written}", program.display()))
 }
 
 /// Prints notes on the number of traces from the cache, and their age.
@@ -52,14 +36,14 @@ fn usage_notes(folder: &Path, usage: &CacheUsage) -> Vec<String> {
     let mut notes = vec![];
     if usage.found_results > 0 {
         notes.push(format!(
-            "{} not linked again: {folder} has what this command made of the same files{}",
+            "{} not linked again: {folder} has the results for the same files{}",
             counted(usage.found_results, "rank"),
             age_text("the oldest result", usage.oldest_result)
         ));
     }
     if usage.found > 0 {
         notes.push(format!(
-            "{} not parsed again: {folder} has the parsed form, and the files are as they were then{}",
+            "{} not parsed again: {folder} has the parsed form of the unchanged files{}",
             counted(usage.found, "trace file"),
             age_text("the oldest parsed form", usage.oldest)
         ));
@@ -72,7 +56,7 @@ fn usage_notes(folder: &Path, usage: &CacheUsage) -> Vec<String> {
                 "first: ",
             ),
         };
-        notes.push(format!("{those} made anew ({first_of}{first})"));
+        notes.push(format!("{those} rebuilt ({first_of}{first})"));
     }
     let problem = usage.problem.iter();
     notes.extend(problem.map(|problem| format!("the cache could not be used: {problem}")));
@@ -133,7 +117,7 @@ mod tests {
         assert!(notes[1].ends_with(" is 1 second old"), "{notes:?}");
         assert_eq!(
             notes[2],
-            "1 damaged entry of the cache was made anew (c/1.made: incomplete frame)"
+            "1 damaged entry of the cache was rebuilt (c/1.made: incomplete frame)"
         );
         let usage = CacheUsage {
             found: 1,

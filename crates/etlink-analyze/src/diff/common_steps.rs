@@ -92,7 +92,7 @@ impl<'a> CommonSteps<'a> {
     }
 }
 
-/// `ProfilerStep#3 is missing, cut or empty on rank 2`.
+/// `ProfilerStep#3 is missing, truncated or empty on rank 2`.
 impl fmt::Display for IncompleteStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&lacking_text(&self.step, "is", &self.ranks))
@@ -136,7 +136,7 @@ fn lacking_text(steps: &str, verb: &str, ranks: &[Option<i64>]) -> String {
         several => names.push(format!("{several} traces of unknown ranks")),
     }
     format!(
-        "{steps} {verb} missing, cut or empty on {}",
+        "{steps} {verb} missing, truncated or empty on {}",
         names.join(" and ")
     )
 }
@@ -185,9 +185,9 @@ mod tests {
         assert_eq!(
             lacking,
             [
-                "s#1 is missing, cut or empty on ranks 1, 2",
-                "s#4 is missing, cut or empty on rank 1",
-                "s#5 is missing, cut or empty on ranks 0, 1",
+                "s#1 is missing, truncated or empty on ranks 1, 2",
+                "s#4 is missing, truncated or empty on rank 1",
+                "s#5 is missing, truncated or empty on ranks 0, 1",
             ]
         );
     }
@@ -198,7 +198,7 @@ mod tests {
         assert!(longest.is_empty());
         assert_eq!(
             lacking,
-            ["4 steps (a, b, c, …) are missing, cut or empty on rank 3"]
+            ["4 steps (a, b, c, …) are missing, truncated or empty on rank 3"]
         );
     }
 
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(longest, [11]);
         assert_eq!(
             lacking,
-            ["b is missing, cut or empty on a trace of unknown rank"]
+            ["b is missing, truncated or empty on a trace of unknown rank"]
         );
     }
 }

@@ -20,21 +20,21 @@ use std::str::FromStr;
 pub enum FailRuleError {
     /// The text does not have the form of a rule.
     #[error(
-        "{0:?} is no rule: a rule is what changed, > or <, and how much, such as `step > 5%` or \
+        "{0:?} is not a rule; a rule has a figure, > or <, and an amount, such as `step > 5%` or \
          `class gemm > 2ms`"
     )]
     NotARule(String),
     /// The figure is unknown.
     #[error(
-        "there is no figure {0:?}: figures are step, device, host, waiting, utilization, class \
+        "unknown figure {0:?}; figures: step, device, host, waiting, utilization, class \
          LABEL, op NAME and kernel NAME"
     )]
     NoFigure(String),
     /// The amount cannot be parsed.
-    #[error("{0:?} is no amount: an amount is a number with %, ns, us, ms or s, such as 5% or 2ms")]
+    #[error("{0:?} is not an amount; use a number with %, ns, us, ms or s, such as 5% or 2ms")]
     NoAmount(String),
     /// The amount for a share is a time.
-    #[error("utilization changes by points: give an amount in %")]
+    #[error("utilization changes by points; use an amount in %")]
     PointsOnly,
     /// Neither run has the figure.
     #[error("--fail-if {rule}: neither run has {what}")]
@@ -45,7 +45,7 @@ pub enum FailRuleError {
         what: String,
     },
     /// Ranks lack steps, and the remaining ones are too few to compare.
-    #[error("--fail-if {rule}: not known: {left} all ranks of the run {run}: {lacking}")]
+    #[error("--fail-if {rule}: unknown, because {left} all ranks of the run {run}: {lacking}")]
     StepNotKnown {
         /// Text of the rule.
         rule: String,

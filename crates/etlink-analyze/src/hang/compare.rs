@@ -43,7 +43,7 @@ pub(super) fn compare_sides(
             let title = group.title();
             problem
                 .examples
-                .push(format!("{name} number {number} of {title}: {one}, {two}"));
+                .push(format!("{name} {number} of {title}: {one}, {two}"));
         }
     }
 }

@@ -103,11 +103,11 @@ impl CutDump {
         let after = last.as_ref();
         let message = match after {
             Some(last) => format!(
-                "rank {rank}'s dump is cut after {} {}: what it called afterwards is not known",
+                "rank {rank}'s dump is truncated after {} {}: its later calls are unknown",
                 last.kind, last.number
             ),
             None => format!(
-                "rank {rank}'s dump is cut before its first call: what it called is not known"
+                "rank {rank}'s dump is truncated before its first call: its calls are unknown"
             ),
         };
         CutDump {
@@ -295,13 +295,13 @@ impl StuckMessage {
         };
         let said = format!("rank {rank} waits in {} {}", call.kind, call.number);
         let Some(peer) = self.peer else {
-            return format!("{said}, whose other side the dump does not say");
+            return format!("{said}; the dump does not name the peer");
         };
         let said = format!("{said} {way} rank {peer}");
         match self.side {
-            PeerSide::Met => format!("{said}, which is in a {other} of it"),
-            PeerSide::Missing => format!("{said}, which is in no {other} of it"),
-            PeerSide::Cut => format!("{said}; the dump of rank {peer} is cut"),
+            PeerSide::Met => format!("{said}, which is in a matching {other}"),
+            PeerSide::Missing => format!("{said}, which is in no matching {other}"),
+            PeerSide::Cut => format!("{said}; the dump of rank {peer} is truncated"),
             PeerSide::Absent => format!("{said}; {}", missing_dumps(&[peer], &[])),
             PeerSide::Unusable => format!("{said}; {}", missing_dumps(&[peer], &[peer])),
             PeerSide::Unnamed => said,
@@ -333,7 +333,7 @@ pub(super) fn missing_dumps(ranks: &[GlobalRank], unusable: &[GlobalRank]) -> St
 }
 
 impl CallMismatch {
-    /// `rank 3 called broadcast 2 where ranks 0, 1, 2 called all_reduce 2`.
+    /// `rank 3 called broadcast 2, but ranks 0, 1, 2 called all_reduce 2`.
     pub(super) fn sentence(&self, stuck: &StuckCollective) -> String {
         let number = stuck.number;
         let called = |part: &CallPart| {
@@ -347,7 +347,7 @@ impl CallMismatch {
             return String::new();
         };
         let others: Vec<String> = others.iter().map(called).collect();
-        format!("{} where {}", others.join(" and "), called(most))
+        format!("{}, but {}", others.join(" and "), called(most))
     }
 
     /// `all_reduce on ranks 0, 1, 2, broadcast on rank 3`.
@@ -360,7 +360,7 @@ impl CallMismatch {
 }
 
 impl StuckCollective {
-    /// `all_reduce number 4 of ranks 0, 1`.
+    /// `all_reduce 4 of ranks 0, 1`.
     pub fn title(&self) -> String {
         let is_kind = |one: &CallMismatch| one.kind == JoinProblemKind::KindDiffers;
         let kind = if self.mismatch.as_ref().is_some_and(is_kind) {
@@ -368,7 +368,7 @@ impl StuckCollective {
         } else {
             self.kind
         };
-        format!("{kind} number {} of {}", self.number, self.ranks)
+        format!("{kind} {} of {}", self.number, self.ranks)
     }
 
     /// Sentence that states who waits, and for whom.
@@ -382,7 +382,7 @@ impl StuckCollective {
         if let Some(absent) = self.absent_words() {
             said += &absent;
         } else if self.unknown.is_empty() && self.cut.is_empty() && self.mismatch.is_none() {
-            said += ", which all of them have called";
+            said += ", which all of them called";
             if !self.ended.is_empty() {
                 said += ", and";
             }
@@ -390,7 +390,7 @@ impl StuckCollective {
         if !self.ended.is_empty() {
             let comma = if said.ends_with("and") { "" } else { "," };
             let ended = rank_list("rank", &self.ended);
-            said += &format!("{comma} which has ended in {ended}");
+            said += &format!("{comma} which has ended on {ended}");
         }
         if let Some(mismatch) = &self.mismatch {
             said += &format!(": {}", mismatch.list());
@@ -403,17 +403,17 @@ impl StuckCollective {
             let cut = rank_list("rank", &cut);
             said += &match &self.cut[..] {
                 [call] if call.last_number >= 0 => format!(
-                    "; what {cut} called after {} number {} is not known: its dump is cut",
+                    "; calls of {cut} after {} {} are unknown: its dump is truncated",
                     call.last_kind, call.last_number
                 ),
-                [_] => format!("; whether {cut} has called it is not known: its dump is cut"),
-                _ => format!("; whether {cut} have called it is not known: their dumps are cut"),
+                [_] => format!("; whether {cut} called it is unknown: its dump is truncated"),
+                _ => format!("; whether {cut} called it is unknown: their dumps are truncated"),
             };
         }
         said
     }
 
-    /// `, which rank 2 has not called (its last is all_reduce number 3)`.
+    /// `, which rank 2 has not called (its last is all_reduce 3)`.
     fn absent_words(&self) -> Option<String> {
         let absent: Vec<GlobalRank> = self.not_called.iter().map(|call| call.rank).collect();
         if absent.is_empty() {
@@ -425,11 +425,8 @@ impl StuckCollective {
             _ => "have",
         };
         let last = match &self.not_called[..] {
-            [call] if call.last_number < 0 => " (it has called none of this group)".to_owned(),
-            [call] => format!(
-                " (its last is {} number {})",
-                call.last_kind, call.last_number
-            ),
+            [call] if call.last_number < 0 => " (it has no calls in this group)".to_owned(),
+            [call] => format!(" (its last is {} {})", call.last_kind, call.last_number),
             _ => String::new(),
         };
         Some(format!(", which {absent} {verb} not called{last}"))

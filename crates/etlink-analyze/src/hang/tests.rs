@@ -48,8 +48,8 @@ fn the_rank_that_has_not_called_it_is_waited_for() {
     };
     assert_eq!(
         stuck.sentence(),
-        "ranks 0, 1 wait in all_gather number 2 of ranks 0, 1, 2, 3, which rank 2 has not called \
-         (its last is all_reduce number 1); there is no dump of rank 3"
+        "ranks 0, 1 wait in all_gather 2 of ranks 0, 1, 2, 3, which rank 2 has not called (its last \
+         is all_reduce 1); there is no dump of rank 3"
     );
     assert_eq!((stuck.bytes, stuck.dtype.as_str()), (32, "Float"));
     assert_eq!(report.ranks[0].waits_for, ranks(&[2]));
@@ -88,8 +88,8 @@ fn a_collective_that_all_have_called_waits_for_nobody() {
     assert!(report.waited_for.is_empty());
     assert_eq!(
         report.stuck[0].sentence(),
-        "ranks 0, 2, 3 wait in all_reduce number 9 of ranks 0, 1, 2, 3, which all of them have \
-         called, and which has ended in rank 1"
+        "ranks 0, 2, 3 wait in all_reduce 9 of ranks 0, 1, 2, 3, which all of them called, and which \
+         has ended on rank 1"
     );
 }
 
@@ -149,8 +149,8 @@ fn unequal_calls_are_named_in_the_words_of_a_join() {
     assert_eq!(
         said,
         [
-            "all_reduce number 2 of ranks 0, 1, 2, 3: all_reduce on rank 0, broadcast on rank 1",
-            "all_reduce number 1 of ranks 0, 1, 2, 3: 32 bytes on rank 0, 16 bytes on rank 1",
+            "all_reduce 2 of ranks 0, 1, 2, 3: all_reduce on rank 0, broadcast on rank 1",
+            "all_reduce 1 of ranks 0, 1, 2, 3: 32 bytes on rank 0, 16 bytes on rank 1",
         ]
     );
 }
@@ -199,18 +199,18 @@ fn a_rank_whose_dump_is_cut_is_not_accused() {
     assert_eq!(
         report.sentences,
         [
-            "what the run hangs on is not known: the dump of rank 0 is cut, and others may wait \
+            "the cause of the hang is unknown: the dump of rank 0 is truncated, and others may wait \
              for it"
         ]
     );
     assert_eq!(
         report.cut[0].message,
-        "rank 0's dump is cut after all_reduce 1: what it called afterwards is not known"
+        "rank 0's dump is truncated after all_reduce 1: its later calls are unknown"
     );
     assert_eq!(
         report.stuck[0].sentence(),
-        "rank 1 waits in barrier number 4 of ranks 0, 1; what rank 0 called after all_reduce \
-         number 1 is not known: its dump is cut"
+        "rank 1 waits in barrier 4 of ranks 0, 1; calls of rank 0 after all_reduce 1 are unknown: its \
+         dump is truncated"
     );
     assert_eq!(report.ranks[1].may_wait_for, ranks(&[0]));
     let cut = flight_calls(&dumps).into_iter().filter(|call| call.is_cut);
@@ -234,17 +234,17 @@ fn what_ranks_call_differently_is_the_verdict() {
     let (verdict, stuck) = said([reduce, reduce, reduce, ("broadcast", 8)]);
     assert_eq!(
         verdict,
-        "the run hangs: rank 3 called broadcast 2 where ranks 0, 1, 2 called all_reduce 2"
+        "the run hangs: rank 3 called broadcast 2, but ranks 0, 1, 2 called all_reduce 2"
     );
     assert_eq!(
         stuck,
-        "ranks 0, 1, 2, 3 wait in collective number 2 of ranks 0, 1, 2, 3: all_reduce on ranks 0, \
+        "ranks 0, 1, 2, 3 wait in collective 2 of ranks 0, 1, 2, 3: all_reduce on ranks 0, \
          1, 2, broadcast on rank 3"
     );
     let (verdict, stuck) = said([reduce, ("all_reduce", 4), reduce, reduce]);
     assert_eq!(
         verdict,
-        "the run hangs: rank 1 called all_reduce 2 with 16 bytes where ranks 0, 2, 3 called \
+        "the run hangs: rank 1 called all_reduce 2 with 16 bytes, but ranks 0, 2, 3 called \
          all_reduce 2 with 32 bytes"
     );
     assert!(stuck.ends_with(": 32 bytes on ranks 0, 2, 3, 16 bytes on rank 1"));
@@ -258,14 +258,14 @@ fn one_dump_of_two_says_only_what_its_rank_did() {
     assert_eq!(
         report.sentences,
         [
-            "rank 0, the only rank with a dump, has ended all that it called; there is no dump of \
+            "rank 0, the only rank with a dump, has finished all its calls; there is no dump of \
           rank 1"
         ]
     );
     let both = [dump_of(0, PAIR, &[done]), dump_of(1, PAIR, &[done])];
     assert_eq!(
         hang_report(&both).sentences,
-        ["no rank hangs in a collective: all that were called have ended"]
+        ["no rank hangs in a collective: all called collectives have ended"]
     );
 }
 
@@ -281,8 +281,8 @@ fn what_has_ended_elsewhere_may_have_been_in_flight() {
     assert_eq!(
         report.sentences,
         [
-            "no rank is seen to hang: all_reduce 9 has ended in rank 1 and not in rank 0, and may \
-          have been in flight when the dumps were made"
+            "no rank visibly hangs: all_reduce 9 has ended on rank 1 but not on rank 0, and may have \
+          been in flight at the time of the dumps"
         ]
     );
 }
@@ -294,7 +294,7 @@ fn a_send_without_its_receive_is_named() {
     assert_eq!(report.waited_for, ranks(&[1]));
     assert_eq!(
         report.messages[0].sentence(),
-        "rank 0 waits in send 1 to rank 1, which is in no recv of it"
+        "rank 0 waits in send 1 to rank 1, which is in no matching recv"
     );
     // a rank about which nothing is known is not accused
     let report = hang_report(&[dump_of(0, PAIR, &[send])]);
@@ -322,17 +322,17 @@ fn each_rank_that_waits_has_a_line() {
     assert_eq!(
         report.sentences,
         [
-            "the run hangs on rank 1: others wait for it; rank 1 is in all_reduce 55, for which it \
-          waits for no rank"
+            "the run hangs on rank 1: others wait for it; rank 1 is in all_reduce 55 and waits \
+          for no rank"
         ]
     );
     let lines: Vec<String> = report.stuck.iter().map(StuckCollective::sentence).collect();
     assert_eq!(
         lines,
         [
-            "rank 0 waits in all_reduce number 105 of ranks 0, 1, which rank 1 has not called (its \
-             last is all_reduce number 55)",
-            "rank 1 waits in all_reduce number 55 of ranks 0, 1, which all of them have called",
+            "rank 0 waits in all_reduce 105 of ranks 0, 1, which rank 1 has not called (its last is \
+             all_reduce 55)",
+            "rank 1 waits in all_reduce 55 of ranks 0, 1, which all of them called",
         ]
     );
 }

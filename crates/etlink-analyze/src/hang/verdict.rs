@@ -40,7 +40,7 @@ fn waited_for_words(report: &HangReport) -> Option<String> {
     let (verb, them) = match &report.waited_for[..] {
         [] if !report.ranks.iter().any(waits) => return None,
         [] => {
-            let said = "the run hangs: ranks wait for each other, in different collectives";
+            let said = "the run hangs: ranks wait for each other in different collectives";
             return Some(said.to_owned());
         }
         [_] => ("it waits", "it"),
@@ -52,7 +52,7 @@ fn waited_for_words(report: &HangReport) -> Option<String> {
     let own = report.ranks.iter().filter(is_waited_for);
     let own: Vec<String> = own.filter_map(own_place).collect();
     Some(if own.is_empty() {
-        format!("{said}, and {verb} for nobody")
+        format!("{said}, and {verb} for no rank")
     } else {
         format!("{said}; {}", own.join("; "))
     })
@@ -63,8 +63,8 @@ fn own_place(rank: &RankHang) -> Option<String> {
     let place = rank.hangs_in.as_ref()?;
     let said = format!("rank {} is in {} {}", rank.rank, place.kind, place.number);
     Some(match &rank.may_wait_for[..] {
-        [] => format!("{said}, for which it waits for no rank"),
-        ranks => format!("{said}, and may wait for {}", rank_list("rank", ranks)),
+        [] => format!("{said} and waits for no rank"),
+        ranks => format!("{said} and may wait for {}", rank_list("rank", ranks)),
     })
 }
 
@@ -72,7 +72,7 @@ fn own_place(rank: &RankHang) -> Option<String> {
 fn ended_words(report: &HangReport) -> String {
     let (absent, cut) = (&report.absent, &report.cut);
     if absent.is_empty() && cut.is_empty() {
-        return "no rank hangs in a collective: all that were called have ended".to_owned();
+        return "no rank hangs in a collective: all called collectives have ended".to_owned();
     }
     let with_dump: Vec<GlobalRank> = report.ranks.iter().map(|rank| rank.rank).collect();
     let ranks = rank_list("rank", &with_dump);
@@ -83,10 +83,10 @@ fn ended_words(report: &HangReport) -> String {
         (false, false) => ", the only ranks with a dump,",
     };
     let ended = match (cut.is_empty(), is_one) {
-        (true, true) => "has ended all that it called",
-        (true, false) => "have ended all that they called",
-        (false, true) => "has ended all that its dump has",
-        (false, false) => "have ended all that their dumps have",
+        (true, true) => "has finished all its calls",
+        (true, false) => "have finished all their calls",
+        (false, true) => "has finished all calls in its dump",
+        (false, false) => "have finished all calls in their dumps",
     };
     let said = format!("{ranks}{only} {ended}");
     if absent.is_empty() {
@@ -111,10 +111,10 @@ fn unknown_words(report: &HangReport) -> Option<String> {
     }
     match &cut[..] {
         [] => {}
-        [rank] => reasons.push(format!("the dump of rank {rank} is cut")),
+        [rank] => reasons.push(format!("the dump of rank {rank} is truncated")),
         ranks => {
             let ranks = rank_list("rank", ranks);
-            reasons.push(format!("the dumps of {ranks} are cut"));
+            reasons.push(format!("the dumps of {ranks} are truncated"));
         }
     }
     let others = match absent.len() + cut.len() {
@@ -123,7 +123,7 @@ fn unknown_words(report: &HangReport) -> Option<String> {
         _ => "others may wait for them",
     };
     Some(format!(
-        "what the run hangs on is not known: {}, and {others}",
+        "the cause of the hang is unknown: {}, and {others}",
         reasons.join(" and ")
     ))
 }
@@ -133,15 +133,17 @@ fn flight_words(report: &HangReport) -> String {
     let partly = report.stuck.iter().find(|stuck| !stuck.ended.is_empty());
     match partly {
         Some(stuck) => format!(
-            "no rank is seen to hang: {} {} has ended in {} and not in {}, and may have been in \
-             flight when the dumps were made",
+            "no rank visibly hangs: {} {} has ended on {} but not on {}, and may have been in \
+             flight at the time of the dumps",
             stuck.kind,
             stuck.number,
             rank_list("rank", &stuck.ended),
             rank_list("rank", &stuck.waiting)
         ),
-        None => "no rank waits for another: all have called what they are in, which was in flight \
-                 when the dumps were made, or hangs by itself"
-            .to_owned(),
+        None => {
+            "no rank waits for another: open collectives were called by all their ranks, and were \
+                 in flight at the time of the dumps or hang by themselves"
+                .to_owned()
+        }
     }
 }

@@ -394,7 +394,7 @@ impl TreeBuilder<'_> {
         for (key, node) in &self.keys {
             self.nodes[*node as usize].name = match key.kind {
                 CallKind::Thread => thread_name(self.trace, key.name as usize),
-                CallKind::Device => "launched by no call of the trace".to_owned(),
+                CallKind::Device => "launched by no recorded call".to_owned(),
                 kind => {
                     let id = NameId::new(key.name as usize);
                     let is_shared = matches!(kind, CallKind::Step | CallKind::Module);

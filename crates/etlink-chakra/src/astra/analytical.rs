@@ -91,14 +91,14 @@ fn block_item(line: &str) -> Option<u64> {
 pub fn network_note(fit: Option<&NetworkFit>) -> String {
     let Some(fit) = fit else {
         return format!(
-            "one switch, too few communications tell how long their transfer took: \
-             {DEFAULT_BANDWIDTH} GB/s and {DEFAULT_LATENCY_NS} ns are of ASTRA-sim's example"
+            "one switch with {DEFAULT_BANDWIDTH} GB/s and {DEFAULT_LATENCY_NS} ns from ASTRA-sim's example, \
+             because too few communications show their transfer time"
         );
     };
     let mut text = match &fit.levels[..] {
         [within, across] => format!(
-            "two levels, as groups within blocks of {} ranks are quicker than groups across them: \
-             within them {}; across them {}",
+            "two levels, because groups within blocks of {} ranks are faster than groups across blocks: \
+             within blocks {}; across blocks {}",
             within.size,
             level_clause(within),
             level_clause(across)
@@ -109,15 +109,15 @@ pub fn network_note(fit: Option<&NetworkFit>) -> String {
         }
     };
     text += &format!(
-        "; the median error of {} transfers is {:.0} %; {} communications tell nothing",
+        "; the median error of {} transfers is {:.0} %; {} communications show no transfer time",
         fit.used,
         100.0 * fit.median_error,
         fit.unused
     );
     if fit.mixed > 0 {
         text += &format!(
-            "; {} are between other places of several blocks, which ASTRA-sim takes for neighbours \
-             of one block",
+            "; {} transfers are between different positions of several blocks, which ASTRA-sim treats as \
+             neighbours in one block",
             fit.mixed
         );
     }
@@ -128,7 +128,7 @@ fn level_clause(level: &NetworkLevel) -> String {
     let size = if level.bandwidth_is_fitted {
         "latency and bandwidth are"
     } else {
-        "sizes do not tell the bandwidth, which is of ASTRA-sim's example; the latency is"
+        "sizes do not show the bandwidth, which is from ASTRA-sim's example; the latency is"
     };
     format!(
         "{} GB/s and {} ns: {size} fitted to {} transfers",
@@ -143,11 +143,11 @@ pub(super) fn fit_tables(fit: &NetworkFit) -> String {
     let change =
         |network: f64, measured: f64| format!("{:+.0} %", 100.0 * (network / measured - 1.0));
     let unknown = || "-".to_owned();
-    let mut text = "What the network takes for the transfers that it was fitted to, from the last rank's \
-                    arrival to the end. *Held out*: the same for each half of a kind's transfers, \
-                    by a network that was fitted to the other half (of few transfers: each by that of all \
-                    others). *Repeats*: what the transfers of the same ranks and size there took \
-                    on average. *Spread*: how far such transfers are \
+    let mut text = "Time of the fitted transfers on the network, from the last rank's arrival to the end. \
+                    *Held out*: change for each half of a kind's transfers, \
+                    on a network fitted to the other half (of few transfers: each on a network fitted to all \
+                    others). *Repeats*: change to the mean of the other \
+                    transfers with the same ranks and size. *Spread*: distance of such transfers \
                     from their median.\n\n\
                     | kind | transfers | measured, ms | network, ms | change | held out | repeats | spread |\n\
                     |---|---|---|---|---|---|---|---|\n"
@@ -177,7 +177,7 @@ pub(super) fn fit_tables(fit: &NetworkFit) -> String {
             kind.spread.map_or_else(unknown, percent)
         );
     }
-    text += "\nThe same per group, with the speed of a link as its transfers alone tell it:\n\n\
+    text += "\nThe same per group, with the link speed fitted to the group's transfers:\n\n\
              | group | kinds | transfers | latency, ns | GB/s | measured, ms | network, ms | median error |\n\
              |---|---|---|---|---|---|---|---|\n";
     for group in fit.groups.iter().take(LISTED_GROUPS) {
@@ -185,7 +185,7 @@ pub(super) fn fit_tables(fit: &NetworkFit) -> String {
     }
     if fit.groups.len() > LISTED_GROUPS {
         text += &format!(
-            "\n{} of {} groups; `etlink merge --json` has all.\n",
+            "\n{} of {} groups; `etlink merge --json` lists all.\n",
             LISTED_GROUPS,
             fit.groups.len()
         );

@@ -75,7 +75,7 @@ pub fn rounded_speeds(fit: &NetworkFit) -> Option<String> {
         let fitted = exact_gigabits(level);
         if (written as f64 - fitted).abs() > ROUNDED * fitted {
             parts.push(format!(
-                "{written} Gb/s instead of {fitted:.3} ({:.1} times as quick)",
+                "{written} Gb/s instead of {fitted:.3} ({:.1} times as fast)",
                 written as f64 / fitted
             ));
         }

@@ -249,7 +249,7 @@ pub fn readme(workload: &Workload<'_>) -> String {
     format!(
         r#"# {name}: {ranks} ranks for ASTRA-sim
 
-Written by {WRITER}. Run in this folder, with ASTRA-sim's {is_called} backend on the path:
+Written by {WRITER}. Run in this folder, with ASTRA-sim's {is_called} backend on the `PATH`:
 
 ```
 {program} \
@@ -259,11 +259,11 @@ Written by {WRITER}. Run in this folder, with ASTRA-sim's {is_called} backend on
   --remote-memory-configuration="$PWD/{memory}"{groups_line}{further_options}
 ```
 
-All went well when every rank logs `finished`; the exit code is 0 also when ranks are stuck. With `trace-enabled` 1 in `{system}`
-`log/log.log` has all nodes, and {simulated}.
+The simulation is complete when every rank logs `finished`; the exit code is 0 even if ranks are stuck. With `trace-enabled` 1 in
+`{system}`, `log/log.log` has all nodes, and {simulated}.
 
 - `{name}.<rank>.et`: {graphs}
-{groups_file}- `{system}`: collective algorithms, and whether device nodes take a roofline's time
+{groups_file}- `{system}`: collective algorithms, and whether a roofline determines the time of device nodes
 - `{network}`: {network_note}
 {files}- `{memory}`: no remote memory
 
@@ -294,12 +294,10 @@ fn simulated_clause(source: WorkloadSource) -> &'static str {
 fn graphs_clause(source: WorkloadSource) -> &'static str {
     match source {
         WorkloadSource::Recorded => {
-            "what each rank did; communications go in turn, in one order on all ranks"
+            "the work of each rank; communications run one at a time, in the same order on all ranks"
         }
-        WorkloadSource::Scaled => {
-            "what each rank does: a copy of a rank of the run that was scaled"
-        }
-        WorkloadSource::Generated => "what each rank does, as it was asked for",
+        WorkloadSource::Scaled => "the work of each rank: a copy of a rank of the scaled run",
+        WorkloadSource::Generated => "the work of each rank, as requested",
     }
 }
 
@@ -307,9 +305,7 @@ fn graphs_clause(source: WorkloadSource) -> &'static str {
 fn network_clause(workload: &Workload<'_>) -> String {
     match workload.network_origin {
         NetworkOrigin::Recording => network_note(workload.network),
-        NetworkOrigin::Scaled => {
-            "as it was beside the graphs that were scaled, with more ranks".to_owned()
-        }
+        NetworkOrigin::Scaled => "the network of the scaled run, with more ranks".to_owned(),
         NetworkOrigin::NotScaled => format!("{}; {NOT_SCALED}", example_network()),
         NetworkOrigin::Example => example_network(),
     }
@@ -317,15 +313,15 @@ fn network_clause(workload: &Workload<'_>) -> String {
 
 fn example_network() -> String {
     format!(
-        "one switch, {} GB/s and {} ns, which are of ASTRA-sim's example: put your topology there",
+        "one switch, {} GB/s and {} ns, from ASTRA-sim's example: replace it with your topology",
         crate::network::DEFAULT_BANDWIDTH,
         crate::network::DEFAULT_LATENCY_NS
     )
 }
 
 /// Explains in a clause why the network next to the scaled graphs is omitted.
-pub const NOT_SCALED: &str = "the network beside the graphs that were scaled is left out, as its \
-    `npus_count` is no list that can grow to so many ranks by its last number";
+pub const NOT_SCALED: &str = "the network of the scaled run is left out, because its `npus_count` is not a \
+    list whose last number can grow to this number of ranks";
 
 /// Parts of a README that depend on the network's simulator.
 struct Backend {
@@ -355,8 +351,8 @@ impl Backend {
                     ns3_file::LOGICAL
                 ),
                 files: format!(
-                    "- `{}`: the same for ns-3; it names `{}` (a switch for each block of ranks, links \
-                     with these latencies and bandwidths), `{}` and `{}`, which are empty lists\n\
+                    "- `{}`: the same for ns-3; it refers to `{}` (one switch per block of ranks, links \
+                     with these latencies and bandwidths), and to `{}` and `{}`, which are empty lists\n\
                      - `{}`: ranks per dimension\n",
                     ns3_file::CONFIG,
                     ns3_file::TOPOLOGY,
@@ -371,7 +367,7 @@ impl Backend {
                 configuration: file::NETWORK,
                 further_options: format!(" \\\n  --htsim_opts -topo \"$PWD/{HTSIM_TOPOLOGY}\""),
                 files: format!(
-                    "- `{HTSIM_TOPOLOGY}`: the same as a fat tree, in whole Gb/s, one at least{}. htsim's \
+                    "- `{HTSIM_TOPOLOGY}`: the same as a fat tree, in whole Gb/s, at least 1{}. htsim's \
                      TCP ends after 4 simulated seconds\n",
                     network
                         .and_then(htsim::rounded_speeds)
@@ -389,34 +385,34 @@ fn notes(workload: &Workload<'_>) -> Vec<String> {
     match workload.idle {
         [] => {}
         [neighbour] if workload.single => notes.push(format!(
-            "The run has one rank. ASTRA-sim's network has two at least, so rank {neighbour} is a \
-             neighbour that does nothing."
+            "The run has one rank. ASTRA-sim's network needs at least two, so rank {neighbour} is an \
+             idle neighbour."
         )),
         idle => {
             let list: Vec<String> = idle.iter().map(i64::to_string).collect();
             notes.push(format!(
-                "These ranks have no trace here that could be taken: {}. Their files have one empty \
-                 node each. What others did with them is computation with the measured time.",
+                "These ranks have no usable trace: {}. Each of their files has one empty \
+                 node. Communication of other ranks with them is computation with the measured time.",
                 list.join(", ")
             ));
         }
     }
     if workload.host_nodes {
         notes.push(
-            "ASTRA-sim's statistics refuse nodes of the host (`is_cpu_op`): it logs `a callable is removed` and \
-             `Only GPU and COMM types are supported` for each rank, and calls all of the time \
-             exposed. This does not change when each rank finishes. For its statistics "
+            "ASTRA-sim's statistics reject host nodes (`is_cpu_op`): it logs `a callable is removed` and \
+             `Only GPU and COMM types are supported` for each rank, and reports all time \
+             as exposed. This does not change when each rank finishes. To get its statistics, "
                 .to_owned()
                 + match workload.source {
                     WorkloadSource::Recorded => "merge with `--comm-only`.",
-                    _ => "scale what was merged with `--comm-only`.",
+                    _ => "scale a run that was merged with `--comm-only`.",
                 },
         );
     }
     if workload.subgroups {
         notes.push(
-            "Where a rank is in several groups ASTRA-sim can abort at exit, after it has logged all \
-             times. The abort does not change them."
+            "If a rank is in several groups, ASTRA-sim can abort at exit, after it has logged all \
+             times. The abort does not change the times."
                 .to_owned(),
         );
     }
@@ -427,23 +423,23 @@ fn notes(workload: &Workload<'_>) -> Vec<String> {
 fn times_note(workload: &Workload<'_>) -> &'static str {
     match (workload.source, workload.silent) {
         (WorkloadSource::Recorded, true) => {
-            "No file has a communication, so the network times nothing. What ranks waited for each \
-             other is computation, as measured."
+            "No file has a communication, so the network has no effect. Waits between ranks are \
+             computation, as measured."
         }
         (WorkloadSource::Recorded, false) => {
-            "The network alone times a communication, but for broadcasts, which ASTRA-sim does not \
-             simulate: they take the measured time. What a rank waited for others before it is not \
-             in the files: the simulator makes it anew. Where a host thread was blocked for longer \
+            "The network alone determines the time of a communication. Broadcasts, which ASTRA-sim does \
+             not simulate, take the measured time. The files do not contain a rank's wait for other \
+             ranks: the simulation recreates it. If a host thread was blocked for longer \
              than the network takes, the rest is computation after the communication. Ranks whose \
              traces begin later have a node `begins later`."
         }
         (_, true) => {
-            "No file has a communication, so the network times nothing. Computation takes what its \
-             nodes say (`duration_micros`)."
+            "No file has a communication, so the network has no effect. Computation takes the time \
+             in its nodes (`duration_micros`)."
         }
         (_, false) => {
-            "The network alone times a communication, but for broadcasts, which ASTRA-sim does not \
-             simulate. They and computation take what their nodes say (`duration_micros`)."
+            "The network alone determines the time of a communication. Broadcasts, which ASTRA-sim does \
+             not simulate, and computation take the time in their nodes (`duration_micros`)."
         }
     }
 }
@@ -452,34 +448,32 @@ fn times_note(workload: &Workload<'_>) -> &'static str {
 fn roofline_note(workload: &Workload<'_>) -> String {
     if workload.source == WorkloadSource::Generated {
         return format!(
-            "Leave `roofline-enabled` 0 in `{}`: nodes say how long they take, and not what they \
-             compute.",
+            "Leave `roofline-enabled` at 0 in `{}`: nodes state their durations, but not their \
+             operations.",
             file::SYSTEM
         );
     }
     let device = workload.device.cloned().unwrap_or_default();
     let RooflinePeaks { tflops, gb_per_s } = device.peaks();
     let origin = match (workload.source, &device.sheet, device.name.as_str()) {
-        (WorkloadSource::Scaled, Some(_), _) => {
-            "as in the system of the run that was scaled".to_owned()
-        }
+        (WorkloadSource::Scaled, Some(_), _) => "as in the system of the scaled run".to_owned(),
         (_, Some(_), name) => {
-            format!("of the data sheet of the traced device, {name}, for products of 16 bits")
+            format!("from the data sheet of the traced device, {name}, for 16-bit matrix products")
         }
-        (_, None, "") => "of ASTRA-sim's example, an NVIDIA H100".to_owned(),
+        (_, None, "") => "from ASTRA-sim's example, an NVIDIA H100".to_owned(),
         (_, None, name) => format!(
-            "of ASTRA-sim's example, an NVIDIA H100, as etlink knows no peaks of what was traced \
-             ({name})"
+            "from ASTRA-sim's example, an NVIDIA H100, because etlink knows no peaks of the traced \
+             device ({name})"
         ),
     };
     format!(
-        "With `roofline-enabled` 1 in `{}`, nodes of devices take what `num_ops` and `tensor_size` \
+        "With `roofline-enabled` 1 in `{}`, device nodes take the time that `num_ops` and `tensor_size` \
          need at `peak-perf`, {tflops} TFLOP/s, and `local-mem-bw`, {gb_per_s} GB/s: {origin}. Some \
-         nodes keep the measured time (`roofline_source` `duration`): those without shapes, and those \
-         that did something else than their shapes say. By these they would take more than twice the \
-         measured time; or, of copies and of ops without a formula, less than a tenth of it. Their \
-         `tensor_size` is what {gb_per_s} GB/s move in it, so that another `local-mem-bw` changes \
-         their times as well. `etlink merge --compute roofline` says which share that is.",
+         nodes keep the measured time (`roofline_source` `duration`): nodes without shapes, and nodes \
+         whose shapes are implausible. By their shapes they would take more than twice the \
+         measured time or, for copies and ops without a formula, less than a tenth of it. Their \
+         `tensor_size` is the amount that {gb_per_s} GB/s move in the measured time, so another \
+         `local-mem-bw` changes their times too. `etlink merge --compute roofline` reports their share.",
         file::SYSTEM
     )
 }
@@ -494,14 +488,14 @@ pub fn uncovered(cover: &RooflineCover) -> Option<String> {
         percent(cover.kept_ns)
     );
     let implausible = format!(
-        "{} of {nodes} nodes ({:.0} %) would by their shapes take more than twice the measured time, \
-         or, of copies and of ops without a formula, less than a tenth of it",
+        "{} of {nodes} nodes ({:.0} %) would by their shapes take more than twice the measured time \
+         or, for copies and ops without a formula, less than a tenth of it",
         cover.implausible,
         percent(cover.implausible_ns)
     );
     match (cover.kept, cover.implausible) {
         (0, 0) => None,
-        (_, 0) => Some(format!("{without}, and keep the measured time")),
+        (_, 0) => Some(format!("{without} and keep the measured time")),
         (0, _) => Some(format!("{implausible}, and keep the measured time")),
         _ => Some(format!(
             "{without}, and {implausible}: both keep the measured time"
@@ -521,7 +515,7 @@ pub fn roofline_times(
 ) -> String {
     let millis = |ns: u64| format!("{:.3} ms", ns as f64 / 1e6);
     let mut text = format!(
-        "nodes of devices took {}, and take {} by the roofline",
+        "device nodes took {}, and take {} by the roofline",
         millis(cover.time_ns),
         millis(cover.roofline_ns)
     );
@@ -539,7 +533,7 @@ pub fn roofline_times(
     });
     let named: Vec<String> = named.collect();
     if !named.is_empty() {
-        text += &format!("; these differ most: {}", named.join(", "));
+        text += &format!("; largest differences: {}", named.join(", "));
     }
     text
 }
@@ -650,7 +644,7 @@ mod tests {
             let odd = [
                 "recording",
                 "begins later",
-                "what each rank did",
+                "communications run one at a time",
                 "merge with",
             ];
             assert!(odd.iter().all(|part| !text.contains(part)), "{text}");
@@ -671,8 +665,8 @@ mod tests {
             ..Workload::default()
         });
         assert!(
-            silent.contains("the network times nothing")
-                && !silent.contains("The network alone times"),
+            silent.contains("the network has no effect")
+                && !silent.contains("The network alone determines"),
             "{silent}"
         );
     }
@@ -689,7 +683,7 @@ mod tests {
         assert!(
             text.contains("workload-configuration=\"$PWD\"/step \\")
                 && text.contains("comm_group.json")
-                && text.contains("no trace here that could be taken: 2."),
+                && text.contains("no usable trace: 2."),
             "{text}"
         );
         let odd = readme(&Workload {
@@ -709,8 +703,8 @@ mod tests {
         });
         assert!(
             !text.contains("comm_group")
-                && !text.contains("have no trace here")
-                && !text.contains("refuse")
+                && !text.contains("have no usable trace")
+                && !text.contains("statistics reject")
                 && !text.contains("abort"),
             "{text}"
         );
@@ -724,9 +718,9 @@ mod tests {
             ..Workload::default()
         });
         assert!(
-            text.contains("rank 1 is a neighbour")
-                && !text.contains("have no trace here")
-                && text.contains("refuse")
+            text.contains("rank 1 is an idle neighbour")
+                && !text.contains("have no usable trace")
+                && text.contains("statistics reject")
                 && text.contains("abort"),
             "{text}"
         );

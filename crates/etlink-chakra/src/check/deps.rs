@@ -81,7 +81,7 @@ fn note_dangling(graph: &ChakraGraph, missing: &BTreeMap<u64, MissingId>, findin
             let first = (graph.id[at.first], graph.name_of(at.first));
             findings.add(kind, count, || FindingExample {
                 id: Some(id),
-                detail: format!("named by {count}, first by node {} ({})", first.0, first.1),
+                detail: format!("references: {count}, first: node {} ({})", first.0, first.1),
                 ..FindingExample::default()
             });
         }
@@ -99,7 +99,7 @@ fn note_cycles(graph: &ChakraGraph, edges: &[(u32, u32)], findings: &mut Finding
         let nodes = cycle.nodes().take(NODES_OF_CYCLE);
         let nodes = nodes.map(|node| graph.id[node as usize]).collect();
         let order = match cycle.others.len() {
-            0 => "each waits for the next, the last for the first".to_owned(),
+            0 => "each waits for the next, and the last waits for the first".to_owned(),
             _ => format!(
                 "each of the first {} waits for the next",
                 cycle.circle.len()

@@ -352,8 +352,7 @@ fn check_collective(
     };
     let have: BTreeSet<i64> = sides.iter().map(|side| comm(ranks, *side).0.rank).collect();
     for lacking in members.difference(&have) {
-        let detail =
-            || format!("collective {place} of its group, which rank {lacking} does not have");
+        let detail = || format!("collective {place} of its group, missing on rank {lacking}");
         findings.note(FindingKind::CollectiveMissing, || {
             first.example(reference, detail())
         });
@@ -373,7 +372,7 @@ fn check_collective(
         if its_kind != kind {
             findings.note(FindingKind::CollectiveTypeDiffers, || {
                 let detail = format!(
-                    "type {its_kind}, on rank {} type {kind} (node {})",
+                    "type {its_kind}, but on rank {} type {kind} (node {})",
                     first.rank, reference.id
                 );
                 rank.example(other, detail)
@@ -381,7 +380,7 @@ fn check_collective(
         } else if its_bytes != bytes {
             findings.note(FindingKind::CollectiveSizeDiffers, || {
                 let detail = format!(
-                    "{its_bytes} bytes, on rank {} {bytes} (node {})",
+                    "{its_bytes} bytes, but on rank {} {bytes} bytes (node {})",
                     first.rank, reference.id
                 );
                 rank.example(other, detail)
@@ -469,7 +468,7 @@ fn order(ranks: &[RankNodes], table: &MatchTable, findings: &mut Findings) {
         if let Some(side) = sides.and_then(|sides| sides.first()) {
             let (rank, comm) = comm(ranks, *side);
             findings.note(FindingKind::OrderDiffers, || {
-                rank.example(comm, "other ranks come to it in another order")
+                rank.example(comm, "other ranks reach it in a different order")
             });
         }
     }

@@ -32,7 +32,7 @@ const NOT_READ: &str = "read no .et";
 /// Readers of `.et` do not read ET+.
 const NO_ETPLUS: &str = "reads no ET+";
 /// Each of these readers takes a single file.
-const ONE_FILE: &str = "read one file by itself";
+const ONE_FILE: &str = "read each file alone";
 
 macro_rules! rules {
     ($($kind:ident: $reason:literal; $feeder:expr; $others:expr;)*) => {
@@ -73,96 +73,96 @@ impl CheckRule {
 // Prefixes: 0 files, 1 the graph, 2 types and attributes, 3 communication, 4 ET+, 5 between ranks.
 rules! {
     Unreadable:
-        "Of a rank that cannot be read nothing is known, and the others wait for it.";
+        "The other ranks wait for a rank whose file cannot be read.";
         "aborts at load"; "end with an exception";
-    EmptyFile: "A file has metadata at least. An empty one is left where a writer died.";
+    EmptyFile: "A file has at least metadata. An empty file remains if its writer died.";
         "aborts at load"; "end with an exception";
-    NoNodes: "Simulators want a node of each rank.";
+    NoNodes: "Simulators need at least one node per rank.";
         "aborts at load"; NOT_READ;
-    NoMetadata: "Readers take the first message for metadata, whatever it is.";
-        "loses the first node in silence; aborts at load if another one names it"; NOT_READ;
-    Truncated: "The last nodes are missing, and with them what they communicate.";
-        "takes the whole messages in silence"; "end with an exception of the JSON reader";
+    NoMetadata: "Readers use the first message as metadata, whatever it is.";
+        "silently loses the first node; aborts at load if another node depends on it"; NOT_READ;
+    Truncated: "The last nodes are missing, with their communication.";
+        "silently reads the complete messages"; "end with an exception of the JSON reader";
     NodeCountDiffers:
-        "A cut between two messages shows nowhere else than in the count that etlink writes.";
-        "takes what is there in silence"; NOT_READ;
-    Undecodable: "What cannot be decoded is no node.";
+        "Only the count that etlink writes shows a truncation between two messages.";
+        "silently reads the existing nodes"; NOT_READ;
+    Undecodable: "An entry that cannot be decoded is not a node.";
         "never finishes the rank, and the exit code is 0";
         "end with an exception of the JSON reader";
-    InvalidUtf8: "Protobuf's strings are UTF-8.";
-        "makes the node one without type and dependencies, in silence"; NOT_READ;
-    DuplicateId: "Dependencies name nodes by their ids.";
-        "keeps one of the nodes, in silence"; "keep the last one, in silence";
-    DanglingDep: "A node waits for something that never ends.";
+    InvalidUtf8: "Protobuf strings are UTF-8.";
+        "silently reads the node without type and dependencies"; NOT_READ;
+    DuplicateId: "Dependencies refer to nodes by id.";
+        "silently keeps one of the nodes"; "silently keep the last node";
+    DanglingDep: "The node waits for something that never ends.";
         "aborts at load"; NOT_READ;
-    MissingParent: "The op is in no tree.";
-        NO_ETPLUS; "chakra_converter keeps the name of the parent; et_replay leaves the op out";
-    SelfDep: "A node that waits for itself never begins.";
-        "never runs it, and reports the rank as finished"; "et_replay does not end";
-    Cycle: "Nodes that wait for each other never begin.";
-        "never runs them, and reports the rank as finished; aborts if no other node can begin";
+    MissingParent: "The op is not part of any tree.";
+        NO_ETPLUS; "chakra_converter keeps the reference to the parent; et_replay leaves out the op";
+    SelfDep: "A node that waits for itself never starts.";
+        "never runs the node, but reports the rank as finished"; "et_replay does not end";
+    Cycle: "Nodes that wait for each other never start.";
+        "never runs the nodes, but reports the rank as finished; aborts if no other node can start";
         "chakra_converter ends with an exception; et_replay does not end";
-    IdsNotInTimeOrder: "Of the nodes that are ready, the lowest id begins first.";
-        "runs them in the order of ids"; NOT_READ;
-    MetadataNode: "A node of metadata has no time and no meaning to a simulator.";
+    IdsNotInTimeOrder: "The ready node with the lowest id starts first.";
+        "runs nodes in id order"; NOT_READ;
+    MetadataNode: "A metadata node has no time, and no meaning to a simulator.";
         "aborts when the node is issued"; NOT_READ;
-    InvalidNode: "What a node without a type does is not known.";
-        "never ends the node nor the rank, and the exit code is 0"; NOT_READ;
-    WrongAttrType: "Readers ask for an attribute by the type of its value.";
+    InvalidNode: "The work of a node without a type is unknown.";
+        "never finishes the node or the rank, and the exit code is 0"; NOT_READ;
+    WrongAttrType: "Readers request an attribute by its value type.";
         "throws when the node is issued"; NOT_READ;
-    NoCommType: "A collective is done by its type.";
+    NoCommType: "The type determines how a collective runs.";
         "throws when the node is issued"; NOT_READ;
     UnsupportedCommType:
-        "ASTRA-sim simulates all-reduce, all-gather, reduce-scatter and all-to-all, and gives a \
-        broadcast the duration of its node.";
+        "ASTRA-sim simulates all-reduce, all-gather, reduce-scatter and all-to-all. A broadcast \
+        takes the duration of its node.";
         "throws when the node is issued"; NOT_READ;
-    NoCommSize: "A transfer takes a time by its size.";
+    NoCommSize: "The size determines the duration of a transfer.";
         "throws when the node is issued"; NOT_READ;
-    ZeroCommSize: "Nothing is sent, so that nothing ends the node.";
+    ZeroCommSize: "Nothing is sent, so nothing ends the node.";
         "aborts at a send or receive; ends a collective at once"; NOT_READ;
     SmallAllGather:
-        "Configurations cut the share of each rank into 4 pieces, and a piece of nothing has no end.";
+        "Configurations split each rank's share into 4 pieces, and an empty piece never ends.";
         "never finishes the ranks, and the exit code is 0"; NOT_READ;
     NoPeer: "A message needs a sender and a receiver.";
         "throws when the node is issued"; NOT_READ;
-    CommOnCpu: "Communications have a processor of their own.";
+    CommOnCpu: "Communication runs on its own processor.";
         "throws when the node is issued"; NOT_READ;
     GlooAsCompute:
-        "PyTorch says of plain Gloo neither groups nor sizes: the ranks run without each other.";
+        "PyTorch records neither groups nor sizes for plain Gloo, so the ranks run independently.";
         "runs them as computation"; NOT_READ;
     InstantBroadcast:
-        "ASTRA-sim does not simulate broadcasts: each takes the duration of its node, whatever its \
+        "ASTRA-sim does not simulate broadcasts. Each takes the duration of its node, whatever its \
         size.";
-        "takes 1 ns"; NOT_READ;
-    UnknownSchema: "The layout of nodes follows the schema.";
+        "uses 1 ns"; NOT_READ;
+    UnknownSchema: "The schema determines the layout of nodes.";
         NO_ETPLUS; "end with ValueError";
-    MissingKey: "These keys are asked for without a default.";
+    MissingKey: "Readers have no default for these keys.";
         NO_ETPLUS; "end with KeyError";
-    MissingAttr: "These attributes are asked for without a default.";
+    MissingAttr: "Readers have no default for these attributes.";
         NO_ETPLUS; "end with AttributeError or ValueError";
-    Repaired: "PyTorch writes names without escapes: the document is no JSON.";
+    Repaired: "PyTorch writes names without escapes, so the document is not valid JSON.";
         NO_ETPLUS; "end with an exception of the JSON reader";
-    RankMissing: "Who communicates with a rank that is not there waits for ever.";
-        "ends with 1: there is no file of the rank"; ONE_FILE;
-    GroupNotListed: "`comm_group.json` says which ranks a group has.";
-        "ends with 1 when the node is issued"; ONE_FILE;
-    NotInGroup: "A rank that is not in a group has no part in its collectives.";
+    RankMissing: "Ranks that communicate with a missing rank wait forever.";
+        "exits with 1: the rank has no file"; ONE_FILE;
+    GroupNotListed: "`comm_group.json` lists the ranks of each group.";
+        "exits with 1 when the node is issued"; ONE_FILE;
+    NotInGroup: "A rank outside a group cannot take part in its collectives.";
         "aborts when the node is issued"; ONE_FILE;
     CollectiveMissing: "All ranks of a group have the same number of collectives.";
-        "the others never finish, and the exit code is 0"; ONE_FILE;
-    CollectiveTypeDiffers: "Collectives are matched by their place in the group.";
+        "the other ranks never finish, and the exit code is 0"; ONE_FILE;
+    CollectiveTypeDiffers: "Collectives are matched by position in the group.";
         "the ranks never finish, and the exit code is 0"; ONE_FILE;
-    CollectiveSizeDiffers: "Ranks send and wait for as many bytes as they say.";
+    CollectiveSizeDiffers: "Ranks send, and wait for, the stated number of bytes.";
         "the ranks never finish, and the exit code is 0"; ONE_FILE;
     SendWithoutRecv: "Messages match by sender, receiver, tag and size.";
-        "the message is lost in silence"; ONE_FILE;
+        "the message is silently lost"; ONE_FILE;
     RecvWithoutSend: "Messages match by sender, receiver, tag and size.";
         "the rank never finishes, and the exit code is 0"; ONE_FILE;
-    Stuck: "All ranks run until none can go on, and some are not at their end.";
+    Stuck: "All ranks run until none can continue, and some have not finished.";
         "the ranks never finish, and the exit code is 0"; ONE_FILE;
-    OrderDiffers: "A rank has one communication at a time.";
-        "the ranks can wait for each other for ever, and the exit code is 0"; ONE_FILE;
-    OneRankGroup: "A collective ends when others answer.";
+    OrderDiffers: "A rank runs one communication at a time.";
+        "the ranks can deadlock, and the exit code is 0"; ONE_FILE;
+    OneRankGroup: "A collective ends when other ranks respond.";
         "never finishes the rank, and the exit code is 0"; ONE_FILE;
     GroupKey: "`pg_name` is the number of a group.";
         "throws at load"; ONE_FILE;

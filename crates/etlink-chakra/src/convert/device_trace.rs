@@ -51,8 +51,8 @@ pub fn linked_trace(
 }
 
 /// Note on a graph that only has host ops.
-const NO_DEVICE_NODES: &str = "the graph has no device nodes and no calls that launch: of a CPU run, or \
-                               its traces have none";
+const NO_DEVICE_NODES: &str = "the graph has no device nodes and no launching calls: a CPU run, or its \
+                               traces have none";
 
 /// Prefix of the names of a host trace's roots.
 const ROOT: &str = "[pytorch|profiler|execution_trace|";

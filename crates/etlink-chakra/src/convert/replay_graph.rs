@@ -31,7 +31,7 @@ pub enum ConvertError {
     #[error(transparent)]
     Replay(etlink_replay::Error),
     /// The file has nothing to draw on a time axis.
-    #[error("no node has a start time: there is nothing to show")]
+    #[error("no node has a start time, so there is nothing to show")]
     NoTimes,
 }
 
@@ -199,23 +199,23 @@ fn notes(file: &ChakraGraph, graph: &ReplayGraph, duplicates: u64, dangling: u64
         .collect();
     if dangling > 0 {
         notes.push(format!(
-            "{dangling} deps name nodes that are not in the file; they are left out"
+            "dependencies on nodes that are missing from the file, left out: {dangling}"
         ));
     }
     if duplicates > 0 {
         notes.push(format!(
-            "{duplicates} nodes have an id that another has already; nothing waits for them"
+            "nodes with an id that another node has, which nothing waits for: {duplicates}"
         ));
     }
     if let Some(unsaid) = file.unsaid() {
         notes.push(format!(
-            "{unsaid}; all of the host is one thread here, all of the devices one stream, and what \
-            hosts wait is their work"
+            "{unsaid}; the replay uses one host thread and one device stream, and counts host waits \
+            as work"
         ));
     }
     if !graph.measured {
         notes.push(format!(
-            "{} of {} nodes have no start time: there is nothing to compare the replay with",
+            "{} of {} nodes have no start time, so the replay cannot be compared with the recording",
             graph.without_start,
             graph.len()
         ));

@@ -120,7 +120,7 @@ impl<R: BufRead> MessageReader<R> {
         // After damage, any bytes look like a length: a bound keeps a wrong one from exhausting
         // memory.
         let Some(length) = length.filter(|length| *length <= MAX_MESSAGE_BYTES) else {
-            return Ok(NextMessage::Cut("no message begins here".to_owned()));
+            return Ok(NextMessage::Cut("no message starts here".to_owned()));
         };
         message.clear();
         // Memory grows with the bytes received, not with the claimed length.

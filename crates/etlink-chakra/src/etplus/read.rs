@@ -272,7 +272,7 @@ fn note_damage(graph: &mut ChakraGraph, damage: &ReadDamage) {
         let detail = damage
             .source_error
             .as_deref()
-            .unwrap_or("the list of nodes is not closed");
+            .unwrap_or("the node list is not closed");
         graph
             .findings
             .note(FindingKind::Truncated, || FindingExample {

@@ -22,54 +22,54 @@ macro_rules! losses {
 
 losses! {
     /// The bytes end inside a message.
-    CutTail = "messages cut at the end of the file";
+    CutTail = "truncated messages at the end of the file";
     /// The file has fewer nodes than it states.
-    MissingNode = "nodes that the file says it has, and that are not there";
+    MissingNode = "nodes that the file states but does not contain";
     /// Some bytes are not a message.
-    Undecodable = "messages that cannot be decoded, or have a text that is not UTF-8";
+    Undecodable = "messages that cannot be decoded, or that have text that is not UTF-8";
     /// The schema does not have a field.
-    UnknownField = "messages with fields that Chakra's schema does not have";
+    UnknownField = "messages with fields that are not in the Chakra schema";
     /// The schema does not have a type.
-    UnknownType = "nodes of a type that Chakra's schema does not have, written without a type";
+    UnknownType = "nodes of a type that is not in the Chakra schema, written without a type";
     /// JSON cannot represent NaN and infinity.
-    NotFinite = "attributes that are NaN or infinite, which JSON cannot say";
+    NotFinite = "attributes that are NaN or infinite, which JSON cannot represent";
     /// The file has a second message of metadata.
-    SecondMetadata = "messages of metadata after the first one";
+    SecondMetadata = "metadata messages after the first one";
     /// Deps refer to missing nodes.
-    DanglingDep = "dependencies on nodes that are not in the file";
+    DanglingDep = "dependencies on nodes that are missing from the file";
     /// Deps make nodes wait for each other, or for themselves.
-    CyclicDep = "dependencies by which nodes wait for themselves or for each other, left out";
+    CyclicDep = "cyclic dependencies, left out";
     /// Several nodes have the same id.
-    DuplicateId = "nodes whose id an earlier node has";
+    DuplicateId = "nodes with the id of an earlier node";
     /// Merged JSON has no recording.
-    Recording = "runtime calls, waits of the host and waits between streams, which merged JSON without \
-        a recording lacks (each kernel is launched as late in its op as its own start allows); nodes";
+    Recording = "runtime calls, host waits and waits between streams, which merged JSON without \
+        a recording lacks (each kernel is launched as late in its op as its start allows); nodes";
     /// Merged JSON lacks files that were linked in addition to the two traces.
-    BesideTraces = "files that were linked beside the two traces: the trace of a capture, metrics of \
-        kernels";
+    BesideTraces = "files that were linked with the two traces: the trace of a capture, kernel \
+        metrics";
     /// A `.et` has no communication node for a communication.
-    CommunicationAsCompute = "collectives and messages written as computation, as `etlink link` does, since \
+    CommunicationAsCompute = "collectives and messages written as computation, as in `etlink link`, because \
         they move no data, or their type, group, size or peer is unknown";
     /// Nodes are outside of the selection.
-    NodeNotChosen = "nodes outside of what was chosen";
+    NodeNotChosen = "nodes outside the selection";
     /// Simulators do not read some attributes.
-    AttributesNotChosen = "nodes with starts, arguments or attributes that simulators do not read";
+    AttributesNotChosen = "nodes with start times, arguments or attributes that simulators do not read";
     /// A dep connects a selected node with one that is not selected.
-    DepNotChosen = "dependencies between a chosen node and one that is not";
+    DepNotChosen = "dependencies between selected and unselected nodes";
     /// GOAL has no memory operations.
     MemoryAsCalc = "nodes that read or write memory, written as calculations";
     /// A collective has an unknown type or group.
     CollectiveAsCalc = "collectives of an unknown group or type, written as calculations";
     /// A message has no peer or size.
-    MessageAsCalc = "sends and receives without the other rank, written as calculations";
+    MessageAsCalc = "sends and receives without a peer rank, written as calculations";
     /// A message involves a rank without a file.
     AbsentPeer = "sends and receives of ranks without a file, written as calculations";
     /// Some ranks of a collective have no file.
-    PartialGroup = "collectives of ranks of which some have no file, written among the others";
+    PartialGroup = "collectives of a group with missing ranks, written among the ranks with a file";
     /// A tag has more than 32 bits.
-    TagFolded = "messages whose tag has more than 32 bits, written with its lowest 24";
+    TagFolded = "messages whose tag has more than 32 bits, written with the lowest 24 bits";
     /// A rank has no file.
-    AbsentRank = "ranks without a file, which do nothing";
+    AbsentRank = "ranks without a file, written as idle ranks";
 }
 
 impl LossKind {

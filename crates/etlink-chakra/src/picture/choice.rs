@@ -27,7 +27,7 @@ pub struct NodeChoice {
 pub enum ChoiceError {
     /// The step has no annotation.
     #[error(
-        "no node is named ProfilerStep#{step}; {}; choose by --range instead",
+        "no node is named ProfilerStep#{step}; {}; use --range instead",
         steps_note(steps)
     )]
     NoStep {
@@ -37,7 +37,7 @@ pub enum ChoiceError {
         steps: Vec<u64>,
     },
     /// No node is left.
-    #[error("no node is chosen; give another --range, --step or --depth")]
+    #[error("no node is selected; give another --range, --step or --depth")]
     Nothing,
 }
 
@@ -131,9 +131,9 @@ fn list_steps(file: &ChakraGraph) -> Vec<u64> {
 fn steps_note(steps: &[u64]) -> String {
     let shown: Vec<String> = steps.iter().take(SHOWN_STEPS).map(u64::to_string).collect();
     match steps.len() - shown.len() {
-        _ if steps.is_empty() => "no node is named for a step".to_owned(),
-        0 => format!("there are the steps {}", shown.join(", ")),
-        more => format!("there are the steps {} and {more} more", shown.join(", ")),
+        _ if steps.is_empty() => "no node is named after a step".to_owned(),
+        0 => format!("existing steps: {}", shown.join(", ")),
+        more => format!("existing steps: {} and {more} more", shown.join(", ")),
     }
 }
 

@@ -10,7 +10,7 @@ pub const MERMAID_EDGES: usize = 500;
 /// Error: Mermaid would reject the graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "Mermaid draws {MERMAID_EDGES} edges at most, and these are {edges}; choose less with --range, --step or --depth, or take dot"
+    "the graph has {edges} edges, but Mermaid draws at most {MERMAID_EDGES}; select less with --range, --step or --depth, or use dot"
 )]
 pub struct TooLarge {
     /// Number of edges in the graph.

@@ -20,7 +20,7 @@ pub enum ChakraReadError {
     Json(etlink_json::JsonReadError),
     /// The file is not a Chakra trace in any form.
     #[error(
-        "a Chakra trace (.et), its JSON, or an ET+ JSON was expected; {}{}",
+        "expected a Chakra trace (.et), its JSON, or merged JSON (ET+), but {}{}",
         describe_kind(*.kind),
         advice(self.remedy())
     )]
@@ -34,8 +34,12 @@ impl ChakraReadError {
     /// Returns advice for the user; `None` if there is none.
     pub fn remedy(&self) -> Option<String> {
         let remedy = match self {
-            ChakraReadError::Json(_) => "give what etlink, PyTorch or chakra_converter wrote",
-            ChakraReadError::NotChakra { .. } => "give what etlink or chakra_converter wrote",
+            ChakraReadError::Json(_) => {
+                "give a file written by etlink, PyTorch or chakra_converter"
+            }
+            ChakraReadError::NotChakra { .. } => {
+                "give a file written by etlink or chakra_converter"
+            }
             ChakraReadError::Io { .. } => return None,
         };
         Some(remedy.to_owned())
@@ -51,6 +55,6 @@ impl From<etlink_json::JsonReadError> for ChakraReadError {
 fn describe_kind(kind: FileKind) -> &'static str {
     match kind {
         FileKind::KinetoTrace => "this is a Kineto trace",
-        _ => "this begins like none of them",
+        _ => "the file does not start like any of these",
     }
 }

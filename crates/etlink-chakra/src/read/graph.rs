@@ -260,8 +260,8 @@ impl ChakraGraph {
         match self.attribute_set()? {
             AttributeSet::Full => None,
             AttributeSet::Minimal => Some(
-                "written with --attrs minimal: starts, threads, streams, launches and kinds of \
-                nodes are not in it",
+                "the file was written with --attrs minimal, without start times, threads, streams, \
+                launches and node kinds",
             ),
         }
     }

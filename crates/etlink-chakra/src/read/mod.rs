@@ -68,7 +68,7 @@ fn compare_node_count(graph: &mut ChakraGraph) {
     graph
         .findings
         .add(FindingKind::NodeCountDiffers, differ, || FindingExample {
-            detail: format!("{present} of {stated} nodes are there"),
+            detail: format!("{present} of {stated} nodes are present"),
             ..FindingExample::default()
         });
 }

@@ -41,7 +41,7 @@ impl Between {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SimulatedError {
     /// A node of the log is not in the graph.
-    #[error("line {line}: rank {rank} issues node {node}, which its graph does not have")]
+    #[error("line {line}: rank {rank} issues node {node}, which is not in its graph")]
     UnknownNode {
         /// Line of the log, from 1.
         line: u64,
@@ -52,7 +52,7 @@ pub enum SimulatedError {
     },
     /// A node of the log has a different name in the graph.
     #[error(
-        "line {line}: node {node} of rank {rank} is called `{logged}`, and in its graph `{written}`"
+        "line {line}: node {node} of rank {rank} is named `{logged}`, but `{written}` in its graph"
     )]
     OtherNode {
         /// Line of the log, from 1.

@@ -43,7 +43,7 @@ def count(name, iterations=6):
                 iteration()
         content = prof.session.report.content
         kept = {"steps": prof.session.made, "counted": content.get("counted")}
-        notes = [note for note in prof.notes if "nothing is recorded" not in note]
+        notes = [note for note in prof.notes if "nothing was recorded" not in note]
         return {**kept, "notes": notes, "result": None if iteration else result}
 
 

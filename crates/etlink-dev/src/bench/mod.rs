@@ -20,12 +20,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tools::BenchTool;
 
-/// What to compare with besides `gzip -dc`.
+/// Tools to compare with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum PeerTool {
-    /// `gzip -dc` of the same files, always there
+    /// `gzip -dc` of the same files, always measured
     Gzip,
-    /// `chakra_trace_link` and `chakra_converter`, by the commands given
+    /// `chakra_trace_link` and `chakra_converter`, by --chakra-link and --chakra-convert
     Chakra,
     /// HolisticTraceAnalysis from PyPI, loading the device trace
     Hta,
@@ -37,38 +37,37 @@ pub struct BenchOptions {
     /// Tools to compare with
     #[arg(long, value_enum, value_delimiter = ',')]
     against: Vec<PeerTool>,
-    /// Folder with more traces: host and device trace of a rank in one folder, or device traces
-    /// alone
+    /// Folder with more traces: folders with host and device trace of a rank, or device traces
     #[arg(long, value_name = "DIR")]
     traces: Option<PathBuf>,
-    /// Only inputs with one of these texts in their name
+    /// Measure only inputs with one of these texts in their name
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// How often each recording is repeated
+    /// Numbers of repetitions of each recording
     #[arg(long, value_delimiter = ',', default_value = "1,4,16")]
     sizes: Vec<u32>,
     /// Leave out inputs above this size, MB unpacked
     #[arg(long, default_value_t = 400)]
     max_mb: u64,
-    /// Recordings of --traces below this size are left out, MB unpacked
+    /// Leave out recordings of --traces below this size, MB unpacked
     #[arg(long, default_value_t = 5)]
     min_mb: u64,
     /// Runs of each tool
     #[arg(long, default_value_t = 5)]
     runs: usize,
-    /// Runs of the tools that take minutes
+    /// Runs of tools that take minutes
     #[arg(long, default_value_t = 1)]
     peer_runs: usize,
-    /// Command that links: HOST DEVICE OUT.json follow, the traces unpacked
+    /// Command that links; HOST DEVICE OUT.json are appended, with unpacked traces
     #[arg(long, value_name = "CMD")]
     chakra_link: Option<String>,
-    /// Command that converts: IN.json OUT follow
+    /// Command that converts; IN.json OUT are appended
     #[arg(long, value_name = "CMD")]
     chakra_convert: Option<String>,
-    /// Without the figures for many ranks and for starting up
+    /// Leave out the figures for many ranks and for startup
     #[arg(long)]
     no_ranks: bool,
-    /// The etlink to measure [default: built here, release]
+    /// Program of etlink to measure [default: a release build of this checkout]
     #[arg(long, value_name = "FILE")]
     etlink: Option<PathBuf>,
 }

@@ -37,16 +37,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Where it starts, how long it goes on, and on what.
+/// Start, duration and inputs of the fuzzer.
 #[derive(Debug, clap::Args)]
 pub struct FuzzOptions {
-    /// Folders with further device traces (`.gz`), each taken alone
+    /// Folders with more device traces (`.gz`), each read alone
     #[arg(value_name = "DIR")]
     folders: Vec<PathBuf>,
-    /// How long
+    /// Duration in seconds
     #[arg(long, default_value_t = 30)]
     seconds: u64,
-    /// Number of the first round
+    /// Number of the first round; a round depends only on its number
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Folder for the traces of a round that fails

@@ -18,7 +18,7 @@ pub struct WhatIfProgramOptions {
     /// Python with PyTorch
     #[arg(long, default_value = "target/testdata-venvs/2.15.0/bin/python")]
     python: PathBuf,
-    /// So often each program is recorded; the median counts
+    /// Recordings of each program; the median counts
     #[arg(long, default_value_t = 3)]
     repeat: usize,
     /// Only experiments whose name contains this

@@ -69,10 +69,10 @@ pub(super) fn change_ranks(trace: &LinkedTrace, ranks: u64) -> Result<RankAnswer
         .world_size
         .and_then(|size| u64::try_from(size).ok());
     let Some(world) = world.filter(|size| *size > 0) else {
-        return Err("it does not say how many ranks the run has".to_owned());
+        return Err("it does not record how many ranks the run has".to_owned());
     };
     if world == 1 {
-        return Err("a run of one rank has no collectives to go by".to_owned());
+        return Err("a run with one rank has no collectives to scale".to_owned());
     }
     let mut answer = RankAnswer::default();
     let by_latency = (ranks as f64).log2() / (world as f64).log2();
@@ -91,7 +91,9 @@ pub(super) fn change_ranks(trace: &LinkedTrace, ranks: u64) -> Result<RankAnswer
         }
     }
     if answer.changes_nothing() {
-        return Err(format!("no collective is known to be of all {world} ranks"));
+        return Err(format!(
+            "no collective is known to include all {world} ranks"
+        ));
     }
     Ok(answer)
 }
@@ -121,7 +123,7 @@ pub(super) fn change_bandwidth(
     }
     let list: Vec<&str> = groups.into_iter().collect();
     Err(format!(
-        "no communication is of group {group:?}; groups are {}",
+        "no communication in group {group:?}; groups: {}",
         list.join(", ")
     ))
 }

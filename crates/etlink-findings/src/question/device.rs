@@ -16,7 +16,7 @@ pub(super) fn change_device(trace: &LinkedTrace, name: &str) -> Result<GraphEdit
     let own = peaks(own_name).ok_or_else(|| unknown_device(own_name))?;
     let memory = own.gb_per_s.zip(other.gb_per_s);
     let (own_memory, other_memory) =
-        memory.ok_or("the memory bandwidth of one of the devices is not known")?;
+        memory.ok_or("the memory bandwidth of one of the devices is unknown")?;
     let works = row_work(trace, &op_work(trace));
     let mut edits = GraphEdits::default();
     for index in trace.nodes.indices() {
@@ -53,7 +53,7 @@ pub(super) fn change_device(trace: &LinkedTrace, name: &str) -> Result<GraphEdit
 
 fn unknown_device(name: &str) -> String {
     format!(
-        "the peaks of {name:?} are not known; names that are known have in them: {}",
+        "the peaks of {name:?} are not known; known names contain: {}",
         DevicePeaks::names_like(name).join(", ")
     )
 }

@@ -42,18 +42,15 @@ impl fmt::Display for QuestionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             QuestionError::Unknown(name) => {
-                write!(
-                    f,
-                    "there is no question {name:?}; questions are {QUESTIONS}"
-                )
+                write!(f, "unknown question {name:?}; questions: {QUESTIONS}")
             }
             QuestionError::BadValue { question, expected } => {
-                write!(f, "{question:?}: {expected} was expected")
+                write!(f, "{question:?}: expected {expected}")
             }
-            QuestionError::NoAnswer(why) => write!(f, "no answer on this trace: {why}"),
+            QuestionError::NoAnswer(why) => write!(f, "no answer for this trace: {why}"),
             QuestionError::OtherInput { why, .. } => {
                 let advice = advice(self.remedy());
-                write!(f, "no answer on this trace: {why}{advice}")
+                write!(f, "no answer for this trace: {why}{advice}")
             }
         }
     }

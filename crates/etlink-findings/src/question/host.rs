@@ -10,7 +10,7 @@ use regex::Regex;
 pub(super) fn capture_graphs(trace: &LinkedTrace) -> Result<GraphEdits, String> {
     let edits = skip_launches(trace);
     if edits.is_empty() {
-        return Err("no thread launches several kernels one after the other".to_owned());
+        return Err("no thread launches several kernels in a row".to_owned());
     }
     Ok(edits)
 }
@@ -51,9 +51,7 @@ pub(super) fn fuse_kernels(trace: &LinkedTrace, pattern: &Regex) -> Result<Graph
     }
     match (edits.is_empty(), found) {
         (false, _) => Ok(edits),
-        (true, true) => Err(format!(
-            "no two kernels that `{pattern}` matches follow each other"
-        )),
+        (true, true) => Err(format!("no two consecutive kernels match `{pattern}`")),
         (true, false) => Err(format!("`{pattern}` matches no kernel")),
     }
 }
@@ -75,7 +73,7 @@ pub(super) fn remove_input(trace: &LinkedTrace) -> Result<GraphEdits, String> {
         }
     }
     if edits.is_empty() {
-        return Err("no range of a data loader is on a thread that launches".to_owned());
+        return Err("no range of a data loader on a thread that launches kernels".to_owned());
     }
     Ok(edits)
 }

@@ -44,7 +44,7 @@ pub fn straggler_edits(
     if !ranks.contains_key(&rank) || ranks.len() < 2 {
         let list: Vec<String> = ranks.keys().map(GlobalRank::to_string).collect();
         return Err(QuestionError::NoAnswer(format!(
-            "there is no rank {rank} among others; ranks are {}",
+            "no rank {rank} to compare with others; ranks: {}",
             list.join(", ")
         )));
     }

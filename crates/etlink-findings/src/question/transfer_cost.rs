@@ -199,24 +199,24 @@ impl TransferClass {
         let name = kind.name();
         match cost {
             Some(cost) if cost.ns_per_byte > 0.0 => format!(
-                "{name} of group {group:?} takes {:.3} us and {:.2} GB/s, by {} sizes: what else \
-                 it takes stays as measured",
+                "{name} of group {group:?}: {:.3} us latency and {:.2} GB/s, fitted to {} sizes; the \
+                 rest of each duration stays as measured",
                 cost.latency_ns / 1e3,
                 1.0 / cost.ns_per_byte,
                 cost.sizes
             ),
             Some(cost) => format!(
-                "{name} of group {group:?} takes {:.3} us, whichever of {} sizes it has: its \
-                 bytes take nothing that could be told",
+                "{name} of group {group:?}: {:.3} us latency, fitted to {} sizes; the duration does \
+                 not grow with bytes",
                 cost.latency_ns / 1e3,
                 cost.sizes
             ),
             None if *kind == CollectiveKind::Barrier => {
-                format!("{name} of group {group:?} has no bytes: all that it takes is latency")
+                format!("{name} of group {group:?} moves no bytes: its duration counts as latency")
             }
             None => format!(
-                "{name} of group {group:?} has too few sizes, or too similar ones, to tell its \
-                 latency: all that it takes is taken to go by its bytes"
+                "{name} of group {group:?}: too few or too similar sizes to fit a latency; the whole \
+                 duration scales with bytes"
             ),
         }
     }

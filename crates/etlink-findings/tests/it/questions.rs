@@ -207,7 +207,7 @@ fn what_cannot_be_answered_says_why() {
         ("graphs", "no thread launches several kernels"),
         ("fuse=softmax", "matches no kernel"),
         ("no-input-wait", "no range of a data loader"),
-        ("overlap-comm", "it has no communication"),
+        ("overlap-comm", "no communication"),
         ("ranks=64", "how many ranks"),
         ("bandwidth=mesh_tp:2", "no process groups"),
         ("device=H100 80GB HBM3", "\"Drawn Device\" are not known"),

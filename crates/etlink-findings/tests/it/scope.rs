@@ -196,7 +196,7 @@ fn a_kernel_is_named_from_a_fifth_of_kernel_time_on() {
         let Some(kernel) = kernel else {
             assert_eq!(percent, 15, "{found:#?}");
             let nothing = found.nothing.unwrap_or_default();
-            assert!(nothing.contains("no kernel takes a fifth"), "{nothing}");
+            assert!(nothing.contains("no kernel takes 20 %"), "{nothing}");
             continue;
         };
         assert_eq!(kernel.subject, "ruling");

@@ -151,7 +151,7 @@ fn what_is_no_trace_is_refused_with_what_was_seen() {
         let error =
             etlink_kineto::read(text.as_bytes(), etlink_kineto::KinetoReadOptions::default())
                 .expect_err("no list");
-        let want = format!("no \"traceEvents\" list in it ({} bytes read)", text.len());
+        let want = format!("no \"traceEvents\" list found ({} bytes read)", text.len());
         let said = error.to_string();
         assert!(
             said.starts_with(&want) && said.ends_with("export it again"),
@@ -420,8 +420,7 @@ fn a_trace_of_jax_is_called_one() {
         .expect_err("no Kineto trace");
     assert_eq!(
         error.to_string(),
-        "a trace of JAX or XLA (it names \"/device:TPU:0\"), which its beginning does not show; \
-            give the profile that it was drawn of (.xplane.pb)"
+        "the file is a trace of JAX or XLA (it has \"/device:TPU:0\"), which its start does not show; give the profile it was generated from (.xplane.pb)"
     );
     // torch_xla writes both kinds of rows; those written by PyTorch are read.
     let both = text.replace("{}]", &format!("{}]", op("aten::mm", 4)));

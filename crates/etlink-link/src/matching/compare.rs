@@ -42,7 +42,7 @@ pub(crate) fn compare(
     if device.ops.is_empty() {
         let remedy = record_ops(device.header.recorder);
         report.notes.push(format!(
-            "the device trace has no CPU ops: no host op can be given its times; {remedy}"
+            "the device trace has no CPU ops, so host ops have no times; {remedy}"
         ));
     } else if share < SAME_PROGRAM_SHARE && !ids_agree {
         refuse(
@@ -82,9 +82,9 @@ pub(crate) fn compare(
     match other_steps(host, device) {
         Some(Error::DifferentSteps { host, device, .. }) if options.is_interleaved => {
             report.notes.push(format!(
-                "interleaved: the host trace is of {host}, the device trace of {device}; ops are \
-                 matched by their order, and times are those of steps that the execution trace \
-                 observer did not slow down"
+                "interleaved: the host trace is of {host}, the device trace of {device}. Ops are \
+                 matched by order, and times are from steps that the execution trace observer \
+                 did not slow down"
             ));
         }
         Some(error) => refuse(error, options, report)?,
@@ -132,7 +132,7 @@ fn refuse(error: Error, options: LinkOptions, report: &mut LinkReport) -> Result
         return Err(error);
     }
     report.notes.push(format!(
-        "linked because of --allow-mismatch, although {error}"
+        "linked because of --allow-mismatch, despite this error: {error}"
     ));
     Ok(())
 }

@@ -51,13 +51,13 @@ impl ExcludeReason {
     /// Describes the reason, to follow the rank's name.
     pub fn describe(self) -> String {
         match self {
-            ExcludeReason::SameRank => "another trace is of the same rank".to_owned(),
+            ExcludeReason::SameRank => "another trace has the same rank".to_owned(),
             ExcludeReason::SameTrace { rank } => format!(
-                "its trace and the trace of rank {rank} are of one process, with the same start and \
-                end: one is a copy of the other. Keep the trace whose rank you know"
+                "its trace and the trace of rank {rank} are from one process, with the same start and \
+                end: one is a copy of the other. Keep the trace whose rank is correct"
             ),
             ExcludeReason::WorldSize { own, most } => {
-                format!("it is of a run of {own} ranks, most others of one of {most}")
+                format!("it is from a run of {own} ranks; most others are from a run of {most}")
             }
             ExcludeReason::Time { apart_ns } => {
                 let word = if apart_ns < 0 { "before" } else { "after" };
@@ -66,11 +66,11 @@ impl ExcludeReason {
                     0 => format!("{} ms", apart / 1_000_000),
                     seconds => format!("{seconds} s"),
                 };
-                format!("it was recorded {apart} {word} the others: of another run")
+                format!("it was recorded {apart} {word} the others, so it is from another run")
             }
             ExcludeReason::NoTimeBase => {
-                "its file is cut before its time base: its times cannot be \
-                                          compared with those of the others"
+                "its file is truncated before its time base: its times cannot be \
+                                          compared with other ranks"
                     .to_owned()
             }
             ExcludeReason::BeyondWorld { world_size } => {

@@ -188,7 +188,7 @@ impl RankSteps {
             engines.extend(step_work(name).map(|(engine, _)| (engine, op)));
         }
         let iterations = engine_iterations(device, &engines);
-        iterations.note(device, "iterations of the inference engine")
+        iterations.note(device, "inference engine iterations")
     }
 
     /// Returns the step of a communication.

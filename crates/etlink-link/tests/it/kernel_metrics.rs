@@ -81,7 +81,7 @@ fn a_profile_of_one_step_is_repeated_for_each() {
     assert_eq!((join.joined, join.repeated), (4, 2));
     assert_eq!(
         join.notes(),
-        ["2 of 4 kernels repeat the metrics of another launch of the same kernel and grid"]
+        ["2 of 4 kernels reuse the metrics of another launch of the same kernel and grid"]
     );
 }
 
@@ -107,7 +107,7 @@ fn a_longer_profile_and_unknown_kernels_are_left_out_and_counted() {
     assert_eq!(join.left_out, 2);
     assert_eq!(
         join.notes(),
-        ["2 of 3 kernels with metrics are no kernels of this trace: they are left out"]
+        ["2 of 3 kernels with metrics are not in this trace and are left out"]
     );
 }
 

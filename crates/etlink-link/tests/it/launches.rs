@@ -326,6 +326,9 @@ fn a_trace_that_is_cut_before_its_rows_is_no_run_without_devices() {
     let notes = |trace: &etlink_link::LinkedTrace| trace.report.notes.join("\n");
     assert!(notes(&whole).contains("a CPU run, or recorded without"));
     let cut = notes(&cut.expect("links"));
-    assert!(cut.contains("is cut, and has no device rows"), "{cut}");
+    assert!(
+        cut.contains("is truncated, and the remaining part has no device rows"),
+        "{cut}"
+    );
     assert!(!cut.contains("a CPU run"), "{cut}");
 }

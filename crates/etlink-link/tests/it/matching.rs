@@ -296,7 +296,7 @@ fn two_runs_of_one_program_are_linked_and_noted_first() {
     assert!(trace.report.two_runs);
     assert!(
         trace.report.notes[0]
-            .starts_with("the two traces are of two runs of one program (process 1000 and 4711)")
+            .starts_with("the two traces are from two runs of one program (process 1000 and 4711)")
     );
     assert_eq!(matched(&trace, MatchRule::Id), 50);
     assert!(!both(&of_host).report.two_runs);
@@ -320,8 +320,8 @@ fn interleaved_steps_are_matched_by_order_and_their_labels_by_place() {
         0
     );
     let note = "interleaved: the host trace is of ProfilerStep#2, ProfilerStep#3, the device \
-        trace of ProfilerStep#4, ProfilerStep#5; ops are matched by their order, and times are \
-        those of steps that the execution trace observer did not slow down";
+        trace of ProfilerStep#4, ProfilerStep#5. Ops are matched by order, and times are from \
+        steps that the execution trace observer did not slow down";
     assert_eq!(trace.report.notes, [note]);
     assert!(pair(&of_host, &of_device).is_err());
 }

@@ -42,7 +42,7 @@ fn different_steps() {
     let error = refused(&training(1000, 2, NAMES), &training(1000, 12, NAMES));
     let want = "the host trace has ProfilerStep#2, ProfilerStep#3 and the device trace has \
         ProfilerStep#12, ProfilerStep#13: they were not recorded over the same steps; record both \
-        in one profiler, or --allow-mismatch";
+        traces in one profiler, or --allow-mismatch";
     assert_eq!(error.to_string(), want);
 }
 

@@ -146,7 +146,7 @@ fn rules_say_what_is_wrong_with_them() {
     assert!(
         error("kind=gpu 2")
             .to_string()
-            .contains("kinds are host, host_op")
+            .contains("kinds: host, host_op")
     );
     let spaced: DurationScale = "Memcpy HtoD (a=b) = 2e0".parse().expect("a rule");
     assert!(spaced.fits(ReplayKind::MemoryCopy, "Memcpy HtoD (a=b)"));
@@ -443,7 +443,7 @@ fn a_node_is_explained_by_number_or_name() {
     );
     assert_eq!(
         told.deps[1].evidence,
-        "ran on thread 1 up to the call that launched it, correlation 104"
+        "ran on thread 1 until the call that launched it, correlation 104"
     );
     assert!(
         told.deps[0]

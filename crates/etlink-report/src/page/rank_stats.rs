@@ -92,18 +92,18 @@ impl RankStats {
             .map(|clock| clock.rank)
             .collect();
         let here = if self.absent {
-            ", among the ranks here"
+            ", among these ranks"
         } else {
             ""
         };
         match &lost[..] {
             [] => here.to_owned(),
-            [one] => format!("{here}; the clock of rank {one} is not known"),
+            [one] => format!("{here}; the clock of rank {one} is unknown"),
             _ => {
                 // Hundreds of ranks may have no clock, and this is part of a sentence.
                 let first: Vec<String> = lost.iter().take(8).map(GlobalRank::to_string).collect();
                 format!(
-                    "{here}; the clocks of ranks {}{} are not known",
+                    "{here}; the clocks of ranks {}{} are unknown",
                     first.join(", "),
                     if lost.len() > 8 { ", …" } else { "" }
                 )
@@ -222,7 +222,7 @@ mod tests {
                 ..RankStats::default()
             }
             .clock_caveat(),
-            ", among the ranks here; the clock of rank 3 is not known"
+            ", among these ranks; the clock of rank 3 is unknown"
         );
         let lost = [lost, vec![clock(4, None, false)]].concat();
         assert_eq!(
@@ -231,7 +231,7 @@ mod tests {
                 ..RankStats::default()
             }
             .clock_caveat(),
-            "; the clocks of ranks 3, 4 are not known"
+            "; the clocks of ranks 3, 4 are unknown"
         );
     }
 

@@ -359,11 +359,11 @@ impl TimelineSource for RunTimelineSource<'_> {
             .unwrap_or_default();
         let group = match clock.uncertainty_ns {
             // All clocks are compared with the first rank's.
-            _ if number == 0 => "the clock of all".to_owned(),
-            Some(off) if clock.contradicted => format!("clock off by {} at least", time_text(off)),
+            _ if number == 0 => "reference clock".to_owned(),
+            Some(off) if clock.contradicted => format!("clock off by at least {}", time_text(off)),
             Some(off) => format!("clock ± {}", time_text(off)),
-            None if clock.by_machine => "the clock of its machine".to_owned(),
-            None => "clock not known".to_owned(),
+            None if clock.by_machine => "clock of its machine".to_owned(),
+            None => "clock unknown".to_owned(),
         };
         let rank = self
             .of

@@ -36,7 +36,7 @@ pub(super) fn summary_sentence(page: &ReportPage<'_>) -> String {
         Some(total) => {
             let of = |ns: i64| percent_text(ns, total.whole_ns());
             let communication = format!(
-                ", communicate without overlap, or wait in it for other ranks, {}",
+                ", exposed communication, including waits for other ranks, {}",
                 of(total.exposed_communication_ns)
             );
             let communication = if total.exposed_communication_ns > 0 {
@@ -45,7 +45,7 @@ pub(super) fn summary_sentence(page: &ReportPage<'_>) -> String {
                 String::new()
             };
             parts.push(format!(
-                "devices are busy {} of {} ({} of {}): compute {}{communication}, stand idle {}",
+                "devices are busy {} of {} ({} of {}): computation {}{communication}, idle {}",
                 of(total.busy_ns),
                 whole_phrase(total),
                 time_text(total.busy_ns),
@@ -55,7 +55,7 @@ pub(super) fn summary_sentence(page: &ReportPage<'_>) -> String {
             ));
             if total.before_recording_ns > 0 {
                 parts.push(format!(
-                    "{} more are left out, in which work from before the recording runs or is \
+                    "another {} is excluded, in which work from before the recording runs or is \
                     waited for",
                     time_text(total.before_recording_ns)
                 ));
@@ -67,7 +67,7 @@ pub(super) fn summary_sentence(page: &ReportPage<'_>) -> String {
     let caveat = page.met.map(RankStats::clock_caveat).unwrap_or_default();
     parts.extend(worst_straggler(page).map(|(rank, ns)| {
         format!(
-            "the others waited longest for what rank {rank} did, {} in all{caveat}",
+            "the others waited longest for work of rank {rank}, {} in total{caveat}",
             time_text(ns)
         )
     }));
@@ -108,7 +108,8 @@ fn device_phrase(ranks: &[ReportRank]) -> String {
     match model {
         // A damaged file may have lost its rows: then "on the CPU" would be a guess.
         model if !rows && damaged => {
-            model.unwrap_or_default() + ": what could be read of damaged traces has no device rows"
+            model.unwrap_or_default()
+                + ": the readable part of the damaged traces has no device rows"
         }
         Some(model) => model,
         None if rows => String::new(),
@@ -166,7 +167,7 @@ fn step_time(page: &ReportPage<'_>) -> Option<(i64, String)> {
             1 => "1 step".to_owned(),
             count => format!("median of {count} steps"),
         };
-        let of = format!("{which}, from the last rank's begin to the last rank's end");
+        let of = format!("{which}, from the last rank's start to the last rank's end");
         return Some((median_ns(&steps)?, of));
     }
     longest_step_time(page.ranks)
@@ -194,10 +195,10 @@ fn longest_step_time(ranks: &[ReportRank]) -> Option<(i64, String)> {
     steps.sort_unstable();
     let median = median_ns(&steps)?;
     let of = match (steps.len(), ranks.len()) {
-        (1, 1) => "the only one".to_owned(),
+        (1, 1) => "1 step".to_owned(),
         (count, 1) => format!("median of {count} steps"),
-        (1, ranks) => format!("1 step on {ranks} ranks, the longest of them"),
-        (count, ranks) => format!("median of {count} steps, of each the longest of {ranks} ranks"),
+        (1, ranks) => format!("1 step, the longest of {ranks} ranks"),
+        (count, ranks) => format!("median of {count} steps, each the longest of {ranks} ranks"),
     };
     Some((median, of))
 }
@@ -241,7 +242,7 @@ fn late_begin_text(page: &ReportPage<'_>, rank: GlobalRank) -> String {
     if is_step {
         format!("rank {rank} began its step later")
     } else {
-        format!("the step of rank {rank}, or its recording, began later")
+        format!("the step or the recording of rank {rank} began later")
     }
 }
 
@@ -268,13 +269,13 @@ fn step_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
     let ranks = page.ranks.iter();
     let steps = ranks.flat_map(|rank| &rank.analysis.steps);
     if let Some(step) = steps.clone().find_map(|step| step_definition(&step.name)) {
-        note += &format!("; a step: {step}");
+        note += &format!("; a step is {step}");
     }
     let waiting = steps.max_by_key(|step| step.before_recording_ns);
     if let Some(step) = waiting.filter(|step| step.before_recording_ns > 0) {
         note += &format!(
-            "; on the host: until its device work ends the first takes {}, of which {} pass with work \
-            that was launched before the recording",
+            "; on the host. Including device work, one step takes {}, with {} of work launched before \
+            the recording",
             time_text(step.whole_ns()),
             time_text(step.before_recording_ns)
         );
@@ -297,7 +298,7 @@ fn left_out_text(page: &ReportPage<'_>) -> String {
     };
     let others = match left_out.count() {
         0 => String::new(),
-        others => format!(" (and {others} more)"),
+        others => format!(" and {others} more"),
     };
     format!(
         "; left out: {}{others}, which {}",
@@ -333,7 +334,7 @@ fn idle_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
         && let Some((host, host_ns)) = longest_host(page)
     {
         let host = strings::shorten_text(host, CARD_NAME);
-        note += &format!(", most in {host} ({})", time_text(host_ns));
+        note += &format!(", longest in {host} ({})", time_text(host_ns));
     }
     Some(SummaryCard {
         name: "Idle because",
@@ -348,7 +349,7 @@ fn exposed_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
         name: "Exposed communication",
         value: percent_text(total.exposed_communication_ns, total.whole_ns()),
         note: format!(
-            "of {}: {}, without computation beside it, with waiting for other ranks",
+            "of {}: {} without concurrent computation, including waits for other ranks",
             whole_phrase(total),
             time_text(total.exposed_communication_ns)
         ),
@@ -371,7 +372,7 @@ fn straggler_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
         name: "Straggler",
         value: format!("rank {rank}"),
         note: format!(
-            "the others waited {} for what it did, summed{caveat}",
+            "the others waited {} in total for its work{caveat}",
             time_text(ns)
         ),
     })

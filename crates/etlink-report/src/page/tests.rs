@@ -167,8 +167,8 @@ fn the_page_has_all_and_lets_no_name_out() {
     assert_eq!(data["ranks"][0]["figures"]["replay_error"], 0.0);
     assert_eq!(
         data["sentence"],
-        "One rank; devices are busy 77.8 % of the recording (70.00 µs of 90.00 µs): compute \
-            77.8 %, stand idle 22.2 %."
+        "One rank; devices are busy 77.8 % of the recording (70.00 µs of 90.00 µs): \
+            computation 77.8 %, idle 22.2 %."
     );
 }
 
@@ -226,7 +226,7 @@ fn cards_begin_with_the_step_and_end_with_fidelity() {
     );
     assert_eq!(
         field("note")[2],
-        "85.0 % of the idle time between device rows, most in load the next batch (160.0 µs)"
+        "85.0 % of the idle time between device rows, longest in load the next batch (160.0 µs)"
     );
 }
 

@@ -62,7 +62,7 @@ impl TrackNumbers {
             self.next += 1;
             if self.next >= self.room {
                 return Err(io::Error::other(format!(
-                    "there are more than {} threads, streams and what runs beside them",
+                    "more than {} threads, streams and other tracks",
                     self.room
                 )));
             }
@@ -406,7 +406,7 @@ impl TrackTable {
             if extra.waits.contains(&at) {
                 // Stream -1 is the host, which waits for a whole context or for an event.
                 let name = match queue.stream {
-                    -1 => "waits of the host".to_owned(),
+                    -1 => "host waits".to_owned(),
                     _ => format!("{name} · waits"),
                 };
                 let waits = place(name, true, Some(recorded));

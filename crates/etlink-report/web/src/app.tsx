@@ -42,7 +42,7 @@ function parts(data: Data, theme: string): Part[] {
     data.simulated !== null && {
       id: "simulated",
       short: "Simulated",
-      title: "Simulated beside measured",
+      title: "Simulated and measured",
       content: <SimulatedSection simulated={data.simulated} />,
     },
     steps && {
@@ -60,7 +60,7 @@ function parts(data: Data, theme: string): Part[] {
     data.ranks.some((rank) => rank.critical_path) && {
       id: "path",
       short: "Critical path",
-      title: "What the critical path is made of",
+      title: "What is on the critical path",
       content: <PathSection data={data} />,
     },
     data.met !== null &&
@@ -79,7 +79,7 @@ function parts(data: Data, theme: string): Part[] {
     data.trees !== null && {
       id: "calls",
       short: "Calls",
-      title: "What called what",
+      title: "Call tree",
       content: <TreeSection data={data} trees={data.trees} />,
     },
     {
@@ -109,7 +109,7 @@ function parts(data: Data, theme: string): Part[] {
     data.ranks.some((rank) => rank.figures) && {
       id: "fidelity",
       short: "Fidelity",
-      title: "How true the graph is",
+      title: "How accurate the graph is",
       content: <FidelitySection data={data} />,
     },
   ];
@@ -219,7 +219,7 @@ export function App({ data }: { data: Data }) {
           </div>
           {data.findings.length > 0 && (
             <div class="findings" id="findings">
-              <h2>What the run would gain most from</h2>
+              <h2>Largest possible gains</h2>
               <ol>
                 {data.findings.map((finding) => (
                   <Finding key={finding.text} finding={finding} navigation={navigation} />
@@ -243,7 +243,7 @@ export function App({ data }: { data: Data }) {
         ))}
       </main>
       <footer>
-        Written by {data.written_by}. Times are those that the traces have; figures are those of{" "}
+        Written by {data.written_by}. Times are as recorded; figures are those of{" "}
         <code>etlink analyze</code>, <code>ranks</code>, <code>link</code> and <code>replay</code>.
       </footer>
       <Help open={help} close={() => setHelp(false)} />

@@ -10,7 +10,7 @@ const TITLES: { [table: string]: string } = {
   ops: "Device time by op",
   waiting: "Host waits",
   kernels: "Device rows",
-  host: "Own time of the host",
+  host: "Host self time",
 };
 
 const COLUMNS: Column[] = [
@@ -27,10 +27,10 @@ const COLUMNS: Column[] = [
 function leftOut(table: ComparedTable): string | undefined {
   const parts = [];
   if (table.within_spread > 0) {
-    parts.push(`${table.within_spread} rows changed by no more than steps vary.`);
+    parts.push(`${table.within_spread} rows changed within the spread of steps.`);
   }
   if (table.cut > 0) {
-    parts.push(`${table.cut} more that cost or save less: etlink diff --json has them.`);
+    parts.push(`${table.cut} more with smaller changes: see etlink diff --json.`);
   }
   return parts.length > 0 ? parts.join(" ") : undefined;
 }

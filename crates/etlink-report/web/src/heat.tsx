@@ -69,7 +69,7 @@ export function Heat({ met, data, theme }: { met: RankStats; data: Data; theme: 
         ref={canvas}
         tabIndex={0}
         role="application"
-        aria-label={`Arrival delay of each of ${ranks.length} ranks at ${met.count} collectives and messages; arrows move from cell to cell`}
+        aria-label={`Arrival delay of each of ${ranks.length} ranks at ${met.count} collectives and messages; arrow keys move between cells`}
         onPointerMove={point}
         onPointerLeave={() => setAt(null)}
         onClick={() => at && show(at)}
@@ -77,12 +77,12 @@ export function Heat({ met, data, theme }: { met: RankStats; data: Data; theme: 
       />
       <div class="scale" aria-hidden="true">
         0 <i /> {time(most)} after the first
-        {met.late.ns.flat().some((ns) => ns === null) && "; empty: takes no part"}
+        {met.late.ns.flat().some((ns) => ns === null) && "; empty: does not take part"}
       </div>
       <p class="note tip" role="status">
         {at
           ? tip(met, data, at)
-          : "Rows are ranks, columns collectives and messages in order of time. Point at a cell, or use the arrow keys. A click or Enter shows it in the timeline."}
+          : "Rows are ranks; columns are collectives and messages in order of time. Point at a cell, or use the arrow keys. Click or press Enter to show it in the timeline."}
       </p>
     </div>
   );
@@ -101,10 +101,10 @@ function tip(met: RankStats, data: Data, [rank, column]: [number, number]): stri
     : "";
   const late =
     ns === null
-      ? "takes no part"
+      ? "does not take part"
       : ns === 0
-        ? "came first"
-        : `came ${time(ns)} after the first${each > 1 ? " (mean)" : ""}`;
+        ? "arrived first"
+        : `arrived ${time(ns)} after the first${each > 1 ? " (mean)" : ""}`;
   const label = met.ranks[rank].rank ?? data.ranks[rank]?.label;
   return `Rank ${label} ${late}: ${what}.`;
 }

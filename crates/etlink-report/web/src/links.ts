@@ -126,12 +126,12 @@ export class Links {
       return {
         change: {},
         message:
-          "No timeline of this page draws this kernel by itself: it runs in other steps or ranks, or is drawn together with short neighbours. `--step` and `--timelines` of `etlink report` choose others.",
+          "No timeline of this page draws this kernel by itself: it runs in other steps or ranks, or is drawn together with short neighbours. Use `--step` and `--timelines` of `etlink report` to choose others.",
       };
     }
     const message =
       most < longest
-        ? `This is the longest in the timelines of this page. The longest of all takes ${time(longest)}.`
+        ? `This is the longest in the timelines of this page. The longest overall takes ${time(longest)}.`
         : "";
     return { change: this.show(first), message };
   }
@@ -154,7 +154,7 @@ export class Links {
     const what = `${wanted.kind.replaceAll("_", " ")} ${wanted.number}`;
     const message = wanted.step
       ? `${what} of ${wanted.step} is not in this page: \`etlink report --step ${wanted.step}\` has it.`
-      : `${what} lies outside of the steps that this page has.`;
+      : `${what} is outside the steps of this page.`;
     return { change: {}, message };
   }
 
@@ -197,7 +197,7 @@ export class Links {
     const step = rank && stepAt(rank, begin);
     return step
       ? `The timeline of ${step} is not in this page: \`etlink report --step ${step}\` has it.`
-      : "This lies outside of what the timelines of this page show.";
+      : "This is outside the timelines of this page.";
   }
 }
 

@@ -23,9 +23,9 @@ export function MemorySection({ data, theme }: { data: Data; theme: string }) {
   return (
     <>
       <Say>
-        <em>Allocated</em> is what tensors hold, <em>reserved</em> what the allocator took from the
-        device. The CPU’s allocator counts neither: there it is the sum since the recording began,
-        which can be negative.
+        <em>Allocated</em> is memory held by tensors; <em>reserved</em> is memory that the allocator
+        took from the device. The CPU’s allocator counts neither: its line is the change since the
+        start of the recording, which can be negative.
       </Say>
       {data.ranks.length > 1 && (
         <div class="tools">
@@ -156,7 +156,7 @@ function Chart({ rank, chart, theme }: ChartProps) {
   const [times, allocated, reserved] = curve.data;
   const cut =
     curve.points < chart.points
-      ? ` The line has ${count(curve.points)} of ${count(chart.points)} points, with the lowest and highest of each stretch. All: \`etlink analyze --csv --table memory_timeline\`.`
+      ? ` The line has ${count(curve.points)} of ${count(chart.points)} points, with the lowest and highest of each interval. All: \`etlink analyze --csv --table memory_timeline\`.`
       : "";
   return (
     <div class="chart memory" data-device={name}>

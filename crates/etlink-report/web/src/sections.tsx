@@ -139,8 +139,8 @@ export function BreakdownSection({ data }: { data: Data }) {
   return (
     <>
       <Say>
-        Each instant from a device’s first to its last row counts once, for the first that runs:
-        computation, communication, copies, work of no step, other, nothing. Work of no step was
+        Each moment of a device’s window counts once, for the first of these that applies:
+        computation, communication, copies, work of no step, other, idle. Work of no step was
         launched before the recording or before the first step.
       </Say>
       <Stacked
@@ -162,13 +162,13 @@ export function BreakdownSection({ data }: { data: Data }) {
       )}
       {idle.length > 0 && (
         <>
-          <h3>Why devices stand idle</h3>
+          <h3>Why devices are idle</h3>
           <Say>
-            <em>Host late</em>: the call that launches what comes next had not begun.{" "}
-            <em>Launch call</em>: that call blocked for over 100 µs; it loads a module, waits in
-            itself, or the queue is full. <em>Event wait</em>: another stream had not got there.{" "}
-            <em>Launch</em>: from a late call to the start. <em>Between rows</em>: everything was
-            there, and the device took its time.
+            <em>Host late</em>: the call that launches the next row had not begun.{" "}
+            <em>Launch call</em>: that call blocked for over 100 µs, because it loads a module,
+            waits, or the queue is full. <em>Event wait</em>: another stream had not reached the
+            event. <em>Launch</em>: from a late call to the start of its row. <em>Between rows</em>:
+            nothing held up the next row, but the device took time to start it.
           </Say>
           <Stacked
             bars={idle}
@@ -218,9 +218,9 @@ export function PathSection({ data }: { data: Data }) {
   return (
     <>
       <Say>
-        The chain of work and waits that took the whole recording, from its last end back along what
-        each start waited for. What is not on it can take longer without the run taking longer.{" "}
-        <em>gap</em> is host time in which no op runs; <em>boundary</em> is what came before the
+        The chain of work and waits that determines the length of the recording, traced back from
+        its last end. Work off the path can take longer without delaying the run, up to its slack.{" "}
+        <em>gap</em> is host time in which no op runs; <em>boundary</em> is time before the
         recording.
       </Say>
       <Stacked
@@ -268,10 +268,10 @@ function PathTable({ data }: { data: Data }) {
   ];
   return (
     <details>
-      <summary>The steps of the path that take longest</summary>
+      <summary>Longest steps of the path</summary>
       <Table
         id="path-table"
-        caption="Steps of the critical path that take longest"
+        caption="Longest steps of the critical path"
         records={records}
         columns={several ? [columns[0], { field: "rank" }, ...columns.slice(1)] : columns}
         sort="duration_ns"
@@ -368,7 +368,7 @@ export function cutNote(data: Data, table: string, rank?: string, which = ""): s
   ];
   const first =
     rank === undefined && data.ranks.length > 1
-      ? `, of each rank the first ${count(Math.max(...cuts.map((cut) => cut.records)))}`
+      ? `, the first ${count(Math.max(...cuts.map((cut) => cut.records)))} per rank`
       : "";
   return `These are the ${first || which ? "" : "first "}${count(shown)} of ${count(all)}${which}${first}. All: \`etlink analyze --csv --table ${table}\`.`;
 }
@@ -437,10 +437,10 @@ export function CollectivesSection({
   return (
     <>
       <Say>
-        How much later than the first each rank came to a collective or message. A rank is late by
-        what it did since the ranks were last together. What it brought with it, since its step or
-        recording began later, and what it handed on from others is told apart. Bandwidths are those
-        of nccl-tests, from the last arrival on.
+        How much later than the first rank each rank arrived at a collective or message. Delay
+        counts from the previous meeting of the ranks. Delay from a later start of a step or
+        recording, and delay passed on from other ranks, are listed separately. Bandwidths are
+        defined as in nccl-tests, from the last arrival.
       </Say>
       {met.late.first.length > 0 && <Heat met={met} data={data} theme={theme} />}
       <h3>Stragglers</h3>
@@ -467,7 +467,7 @@ export function CollectivesSection({
         rows={10}
         note={
           met.skews.length < met.count
-            ? `These are ${count(met.skews.length)} of ${count(met.count)}, those with the largest skew among them. All: \`etlink ranks --json\`.`
+            ? `${count(met.skews.length)} of ${count(met.count)}, including those with the largest skew. All: \`etlink ranks --json\`.`
             : undefined
         }
       />
@@ -485,8 +485,8 @@ const STRAGGLER_FIRST = ["rank", "caused_ns", "began_late_ns", "handed_on_ns", "
 const HEADS: { [field: string]: string } = {
   collectives: "takes part",
   last: "comes last",
-  caused_ns: "others waited for what it did, sum",
-  began_late_ns: "others waited for its late begin, sum",
-  handed_on_ns: "handed on from others, sum",
+  caused_ns: "others waited for its work, sum",
+  began_late_ns: "others waited for its late start, sum",
+  handed_on_ns: "passed on from others, sum",
   waited_ns: "waited for others",
 };

@@ -20,7 +20,7 @@ const KINDS: Column[] = [
   { field: "simulated_ns" },
   { field: "measured_ns" },
   { field: "change_share", head: "change" },
-  { field: "last_done_ns", head: "until last is done" },
+  { field: "last_done_ns", head: "until the last ends" },
   { field: "simulated_wait_ns", head: "simulated waits" },
   { field: "measured_wait_ns", head: "measured waits" },
 ];
@@ -91,7 +91,7 @@ export function SimulatedSection({ simulated }: { simulated: SimulatedPart }) {
       <Note
         text={
           `Log: ${simulated.log}. Bars are communications, from a rank's arrival to its end.` +
-          (short > 0 ? ` ${short} that are shorter than the others are not drawn.` : "")
+          (short > 0 ? ` The ${short} shortest are not drawn.` : "")
         }
       />
       <Strips tracks={tracks} />
@@ -110,7 +110,7 @@ export function SimulatedSection({ simulated }: { simulated: SimulatedPart }) {
           records={simulated.kinds.map((row) => ({ ...row }))}
           columns={KINDS}
           filter={false}
-          note="A transfer lasts from the last rank's arrival to its end; of host threads to the first that is done."
+          note="A transfer lasts from the last rank's arrival to its end; on host threads, to the first end."
         />
       )}
       {simulated.communications.length > 0 && (
@@ -120,7 +120,11 @@ export function SimulatedSection({ simulated }: { simulated: SimulatedPart }) {
           records={simulated.communications.map((row) => ({ ...row }))}
           columns={COMMUNICATIONS}
           rows={8}
-          note={cut > 0 ? `${cut} more differ less: etlink simulated --json has them.` : undefined}
+          note={
+            cut > 0
+              ? `${cut} more with smaller differences: see etlink simulated --json.`
+              : undefined
+          }
         />
       )}
     </>

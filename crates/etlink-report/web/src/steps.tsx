@@ -112,7 +112,7 @@ function StepTimes({ row, ranks, choose }: StepTimesProps) {
           </button>
         </span>
       ))}
-      {more > 0 && `, … of ${more} more at most ${time(slowest(row))}`}
+      {more > 0 && `, … and ${more} more of at most ${time(slowest(row))}`}
     </p>
   );
 }

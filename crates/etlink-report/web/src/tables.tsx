@@ -133,15 +133,15 @@ function notesOf(data: Data, notes: [label: string, note: string][]): string[] {
     if (labels.length === data.ranks.length) {
       return `All ranks: ${note}`;
     }
-    const more = labels.length > NAMED ? `, … (${labels.length} in all)` : "";
+    const more = labels.length > NAMED ? `, … (${labels.length} in total)` : "";
     return `Rank${labels.length > 1 ? "s" : ""} ${labels.slice(0, NAMED).join(", ")}${more}: ${note}`;
   });
 }
 
 const LINK_HEADS: { [field: string]: string } = {
   cpu_ops: "CPU ops",
-  matched: "of these matched",
-  launched: "of these launched",
+  matched: "matched",
+  launched: "launched",
   owned_by_op: "owned by an op",
 };
 
@@ -235,9 +235,7 @@ export function LinkSection({ data }: { data: Data }) {
           />
         </>
       )}
-      <h3>
-        {anomalies.length > 0 ? "What was wrong in the files" : "Nothing was wrong in the files."}
-      </h3>
+      <h3>{anomalies.length > 0 ? "Anomalies in the files" : "No anomalies in the files."}</h3>
       {anomalies.length > 0 && (
         <Table
           id="anomalies-table"
@@ -275,16 +273,16 @@ export function FidelitySection({ data }: { data: Data }) {
   const heads: { [field: string]: string } = {
     measured_ns: "measured",
     replayed_ns: "replayed",
-    end_error_p99_ns: "ends off, 99th percentile",
-    unexplained_rows: "rows that wait for no known cause",
-    unexplained_ns: "waiting for no known cause",
-    contradictions: "edges that the times contradict",
+    end_error_p99_ns: "end error, 99th percentile",
+    unexplained_rows: "rows with unexplained waits",
+    unexplained_ns: "unexplained waits",
+    contradictions: "edges contradicted by times",
   };
   return (
     <>
       <Say>
-        The graph was run with nothing but its edges, durations and latencies. A true graph gives
-        the measured times back: an error of 0.
+        The graph was replayed with only its edges, durations and latencies. An accurate graph
+        reproduces the measured times, with an error of 0.
       </Say>
       <Table
         id="fidelity-table"

@@ -17,9 +17,9 @@ pub enum ConversionError {
     Run(#[from] RunError),
     /// The input has no format that can be converted.
     #[error(
-        "{}: none of the formats that convert reads; give a .et, its JSON, merged JSON (ET+), \
-        tables of convert, or a text workload of ASTRA-sim 1.0; of a recording `etlink link --device \
-        KINETO -o x.et` makes a graph",
+        "{}: not a format that convert reads; give a .et, its JSON, merged JSON (ET+), \
+        tables of convert, or a text workload of ASTRA-sim 1.0. To convert a recording, first run \
+        `etlink link --device KINETO -o x.et`",
         path.display()
     )]
     UnknownInput {
@@ -27,7 +27,7 @@ pub enum ConversionError {
         path: PathBuf,
     },
     /// The input has another format than stated.
-    #[error("{}: this is {}, not {}; leave --from out", path.display(), found.describe(),
+    #[error("{}: the file is {}, not {}; leave out --from", path.display(), found.describe(),
         said.describe())]
     OtherInput {
         /// Path of the input.
@@ -39,8 +39,8 @@ pub enum ConversionError {
     },
     /// The output's name does not identify its format.
     #[error(
-        "{}: the name's ending does not tell the format; end it in .et, .json, .dot, .graphml, \
-        .mmd, .goal or .parquet, or say --to",
+        "{}: the file name does not show the format; use .et, .json, .dot, .graphml, \
+        .mmd, .goal or .parquet, or give --to",
         path.display()
     )]
     UnknownOutput {
@@ -48,7 +48,7 @@ pub enum ConversionError {
         path: PathBuf,
     },
     /// The conversion between the two formats is not supported.
-    #[error("{}: {} cannot become {}: {why}", path.display(), from.describe(), to.describe())]
+    #[error("{}: cannot convert {} to {}: {why}", path.display(), from.describe(), to.describe())]
     NoWay {
         /// Path of the input.
         path: PathBuf,
@@ -78,10 +78,10 @@ pub enum ConversionError {
         remedy: &'static str,
     },
     /// Data would be lost under `--strict`.
-    #[error("with --strict nothing was written: what would be lost: {}", describe(.0))]
+    #[error("nothing was written, because --strict refuses to lose: {}", describe(.0))]
     Lossy(Losses),
     /// The input contains no complete node.
-    #[error("{}: there is no whole node in it{}", path.display(), describe_damage(.losses))]
+    #[error("{}: the file has no complete node{}", path.display(), describe_damage(.losses))]
     NoNodes {
         /// Path of the input.
         path: PathBuf,

@@ -74,7 +74,7 @@ pub(super) fn link_again(source: &mut GraphInput) -> Result<(Vec<u8>, Losses), C
         // an intentionally edited graph can be converted from its nodes
         let more = match error {
             RecordingError::Changed { .. } => {
-                ", or take \"recording\" out of the file to convert what the nodes alone say"
+                ", or remove \"recording\" from the file to convert only its nodes"
             }
             _ => "",
         };

@@ -205,7 +205,7 @@ fn input_ranks(
         .all(|table| is_folder(&source.join(table)))
     {
         return Err(refused(
-            "it has tables of analyze, which do not say all that a .et does".to_owned(),
+            "the folder has tables of analyze, which lack data that a .et needs".to_owned(),
             "link the recording with `etlink merge` or `etlink link`",
         ));
     }
@@ -213,11 +213,11 @@ fn input_ranks(
     let [set] = &mut sets[..] else {
         let (found, remedy) = match sets.len() {
             0 => (
-                "no written graph is in it".to_owned(),
-                "make them of its recordings with `etlink merge`, or give a file",
+                "the folder has no written graphs".to_owned(),
+                "make graphs from its recordings with `etlink merge`, or give a file",
             ),
             several => (
-                format!("{several} runs of written graphs are in it"),
+                format!("the folder has written graphs of {several} runs"),
                 "give the folder of one run, or a file",
             ),
         };
@@ -229,15 +229,15 @@ fn input_ranks(
         ranks.retain(|known, _| *known == rank);
         if ranks.is_empty() {
             return Err(refused(
-                format!("rank {rank} has no file in it"),
-                "give a rank that has one",
+                format!("the folder has no file of rank {rank}"),
+                "give another rank",
             ));
         }
     }
     if ranks.len() > 1 && to != Some(GraphFormat::Goal) {
         return Err(refused(
-            format!("{} ranks are in it", ranks.len()),
-            "choose one with --rank, or give a file; only GOAL takes all",
+            format!("the folder has {} ranks", ranks.len()),
+            "select one with --rank, or give a file; only GOAL takes all ranks",
         ));
     }
     let mut read = set.clone();
@@ -275,22 +275,22 @@ fn refuse_formats(path: &Path, from: GraphFormat, to: GraphFormat) -> Result<(),
     let why = match (from, to) {
         (GraphFormat::EtPlus | GraphFormat::HostTrace, to) if to.is_picture() => return Ok(()),
         (GraphFormat::HostTrace, _) => {
-            "it has ops without launches, kernels and waits; link it with the profiler's trace: \
+            "it has no launches, kernels and waits; link it with the profiler's trace: \
             `etlink link --host ET --device KINETO -o x.et`"
         }
-        (_, GraphFormat::HostTrace) => "a graph of slices is no recording",
-        (GraphFormat::EtPlus, GraphFormat::EtPlus) => "it is that already",
+        (_, GraphFormat::HostTrace) => "a graph of slices is not a recording",
+        (GraphFormat::EtPlus, GraphFormat::EtPlus) => "the file already has this format",
         (GraphFormat::EtPlus, GraphFormat::Goal) => {
-            "GOAL is of all ranks of a run; make their .et files with `etlink merge FOLDER -o OUT`, \
-            and convert OUT"
+            "GOAL needs all ranks of a run; make their .et files with `etlink merge FOLDER -o OUT`, \
+            then convert OUT"
         }
         (_, GraphFormat::EtPlus) => {
             "a graph of slices has no tree of ops; link the recording with `etlink link --host ET \
             --device KINETO -o x.json`"
         }
-        (_, GraphFormat::Text) => "it has layers and no graph",
+        (_, GraphFormat::Text) => "a text workload has layers, not a graph",
         (GraphFormat::Text, to) if to != GraphFormat::Chakra => {
-            "it becomes a .et for each rank first; convert one of those, or their folder"
+            "first convert it to one .et per rank, then convert one of them, or their folder"
         }
         _ => return Ok(()),
     };
@@ -311,24 +311,28 @@ fn refuse_options(
     if options.choice != NodeChoice::default() && !to.is_picture() {
         return unused(
             "--range, --step and --depth",
-            "choose what is drawn: they go with dot, graphml and mermaid",
+            "select what is drawn: they apply only to dot, graphml and mermaid",
         );
     }
     if options.algorithm.is_some() && to != GraphFormat::Goal {
-        return unused("--collectives", "is for GOAL, which has messages alone");
+        return unused(
+            "--collectives",
+            "applies only to GOAL, which has only messages",
+        );
     }
     if options.attributes.is_some()
         && (!matches!(to, GraphFormat::Chakra | GraphFormat::Jsonizer) || from == GraphFormat::Text)
     {
-        return unused("--attrs", "is for .et files and jsonizer's JSON");
+        return unused("--attrs", "applies only to .et files and jsonizer's JSON");
     }
     match (options.text, from) {
-        (None, GraphFormat::Text) => {
-            unused("--ranks", "is needed: a text workload does not say it")
-        }
+        (None, GraphFormat::Text) => unused(
+            "--ranks",
+            "is required: a text workload does not state the number of ranks",
+        ),
         (Some(_), from) if from != GraphFormat::Text => unused(
             "--ranks and --passes",
-            "are for text workloads of ASTRA-sim 1.0",
+            "apply only to text workloads of ASTRA-sim 1.0",
         ),
         _ => Ok(()),
     }
@@ -361,7 +365,7 @@ impl ConvertJob<'_> {
             None => {
                 if let Some(member) = member.filter(|member| member.set.ranks.len() > 1) {
                     self.notes.push(format!(
-                        "rank {} has no recording that is whole: what follows is of it alone, not beside the others",
+                        "rank {} has no complete recording: it is converted alone, without the other ranks",
                         member.rank
                     ));
                 }
@@ -603,7 +607,7 @@ fn refuse_minimal(message: &ChakraMessage) -> io::Result<()> {
         ChakraMessage::Metadata(metadata) if is_minimal(metadata) => {
             Err(io::Error::other(ConversionError::Unused {
                 option: "--attrs full",
-                applies: "adds nothing to a file of --attrs minimal; link the recording again",
+                applies: "adds nothing to a file written with --attrs minimal; link the recording again",
             }))
         }
         _ => Ok(()),

@@ -67,7 +67,7 @@ impl TraceCandidate {
         match self.rank {
             // a local rank in the name is no contradiction if the trace agrees with the manifest
             Some(own) if own != told && self.inside.rank != Some(told) => notes.push(format!(
-                "{name} is of rank {own}, the manifest of the recording says {told}: its own counts"
+                "{name} is from rank {own}, but the recording's manifest says {told}: rank {own} is used"
             )),
             Some(_) => {}
             None => {
@@ -103,9 +103,7 @@ pub(super) fn look_at(
         return vec![TraceCandidate {
             rank: whole.rank.or(inside.rank),
             told_by: match (whole.rank, inside.rank) {
-                (None, Some(_)) => {
-                    RankRule::Processes(only.told_by.unwrap_or("what it says").into())
-                }
+                (None, Some(_)) => RankRule::Processes(only.told_by.unwrap_or("the report").into()),
                 _ => whole.told_by,
             },
             inside,
@@ -116,12 +114,12 @@ pub(super) fn look_at(
         return vec![whole];
     };
     notes.push(format!(
-        "{} has {} processes with work on devices, each a rank by {}",
+        "{} has {} processes with device work, each taken as a rank, by {}",
         file_name(&path),
         processes.len(),
-        first.told_by.unwrap_or("nothing that is known")
+        first.told_by.unwrap_or("no known rule")
     ));
-    let told_by = RankRule::Processes(first.told_by.unwrap_or("what it says").into());
+    let told_by = RankRule::Processes(first.told_by.unwrap_or("the report").into());
     let mut all = vec![];
     for process in processes {
         let inside = Inside {
@@ -171,7 +169,7 @@ pub(super) fn number_by_order(candidates: &mut [TraceCandidate], notes: &mut Vec
             files.push(format!("and {more} more"));
         }
         notes.push(format!(
-            "ranks of processes are numbered through the files in this order: {}",
+            "processes are numbered as ranks across the files in this order: {}",
             files.join(", ")
         ));
     }

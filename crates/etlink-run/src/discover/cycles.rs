@@ -104,7 +104,8 @@ pub(super) fn split_cycles(ranks: &RankCandidates) -> Option<FolderCycles> {
 /// Returns true if a cycle of a folder's files may have this name.
 pub(super) fn may_name_cycle(name: &str, folder: &Path) -> bool {
     let word = name.trim_end_matches(|c: char| c.is_ascii_digit());
-    if word.len() < name.len() && COUNTING_WORDS.contains(&word) {
+    // the subfolders of ranks may have that name: `rank0/iteration_10`
+    if word.len() < name.len() && COUNTING_WORDS.contains(&word.trim_end_matches(['_', '-'])) {
         return true;
     }
     // A word in the names, possibly followed by more. File names are excluded.
@@ -424,22 +425,22 @@ fn describe(ranks: &RankCandidates, recordings: &[Recording]) -> String {
         .collect();
     let who = match counts.first() {
         Some(count) if counts.len() == 1 && *count > 1 => {
-            format!("each rank has {count} device traces, whose names")
+            format!("each rank has {count} device traces, and their names")
         }
         _ => "names of device traces".to_owned(),
     };
     let by_order = recordings.iter().any(|one| one.told_by == CycleRule::Order);
     let mut note = match (&words[..], by_order) {
         ([""], true) => format!(
-            "{who} differ in numbers alone: {} cycles, each a run, by the order of these numbers",
+            "{who} differ only in numbers: {} cycles in the order of these numbers, each a run",
             recordings.len()
         ),
         ([""], false) => format!(
-            "{who} differ in numbers alone: {} cycles, each a run",
+            "{who} differ only in numbers: {} cycles, each a run",
             recordings.len()
         ),
         _ => format!(
-            "{who} say what they are of ({}): {} runs",
+            "{who} differ in words ({}): {} runs",
             words.join(", "),
             recordings.len()
         ),

@@ -127,7 +127,7 @@ pub(super) fn pair_dumps(run: &mut RunFiles, dumps: &[FlightFile]) {
         match dump.rank {
             Some(rank) => by_rank.entry(rank).or_default().push(dump),
             None => run.notes.push(format!(
-                "{} is a dump of the flight recorder whose name tells no rank: not used; call it \
+                "{} is a flight recorder dump without a rank in its name: not used; rename it, for example to \
                  nccl_trace_rank_0",
                 file_name(&dump.path)
             )),
@@ -152,11 +152,11 @@ pub(super) fn pair_dumps(run: &mut RunFiles, dumps: &[FlightFile]) {
             }
             if own.iter().position(|dump| dump.path == used.path) > Some(place) {
                 run.notes.push(format!(
-                    "{name} is a dump of rank {rank} that cannot be read: not used"
+                    "{name} is an unreadable dump of rank {rank}: not used"
                 ));
                 continue;
             }
-            let note = format!("{name} is of rank {rank} like {first}, which is used");
+            let note = format!("{name} is a second dump of rank {rank}: {first} is used");
             run.unused.push(note);
         }
     }
@@ -285,11 +285,11 @@ pub(super) fn pair_folder(runs: &mut [RunFiles], dumps: &mut Vec<FlightFolder>) 
         ([run], [folder]) => {
             let place = match (folder.folder.as_os_str().is_empty(), &folder.nodes[..]) {
                 (_, [_, ..]) => format!("in {}", folder.node_names()),
-                (true, []) => "beside the run's folder".to_owned(),
+                (true, []) => "next to the run's folder".to_owned(),
                 (false, []) => format!("in {}", folder.folder.display()),
             };
             run.notes.push(format!(
-                "the dumps of the flight recorder {place} are taken for those of this run"
+                "the flight recorder dumps {place} are used for this run"
             ));
             pair_dumps(run, &folder.dumps);
             dumps.clear();
@@ -298,8 +298,8 @@ pub(super) fn pair_folder(runs: &mut [RunFiles], dumps: &mut Vec<FlightFolder>) 
         ([first, ..], folders) => {
             for folder in folders {
                 first.notes.push(format!(
-                    "{} has dumps of the flight recorder beside no traces: not used; move them \
-                     beside the traces of their run",
+                    "{} has flight recorder dumps but no traces: not used; move the dumps \
+                     next to the traces of their run",
                     folder.folder.display()
                 ));
             }

@@ -12,8 +12,13 @@
 //!
 //! job/node0/rank0.json, …           other ranks of one world ┐ one run, `job`
 //! job/node1/rank8.json, …           at the same time         ┘
+//!
+//! job/rank0/step_100.json, …        recordings of each rank  ┐ a run for each recording:
+//! job/rank1/step_100.json, …        in its own folder        ┘ `job/step_100`
 //! ```
-//! Any other folder with traces is a separate run. Combined folders are noted, with the rule.
+//! The folders of a run may be at any depth (`node0/gpu1`, `dp_0/tp_1`): the deepest are combined
+//! first, and what they make is compared again in the folder above. Any other folder with traces is
+//! a separate run. Combined folders are noted, with the rule.
 
 use super::candidate::Inside;
 use super::recorded::{RankReading, Recording, World, are_concurrent, read_ranks};
@@ -24,29 +29,82 @@ use crate::text::{file_name, first_ranks};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Combines runs whose folders are parts of one. Takes and returns runs in order of their folders.
-/// O(ranks log ranks).
-pub(super) fn join_folders(runs: Vec<RunFiles>) -> Vec<RunFiles> {
+/// Combines runs whose folders are parts of one. `root`: folder of the search. Takes and returns
+/// runs in order of their folders. O(ranks log ranks) per level of folders.
+pub(super) fn join_folders(root: &Path, runs: Vec<RunFiles>) -> Vec<RunFiles> {
     let runs = join_nodes(runs);
-    let taken: BTreeSet<PathBuf> = runs.iter().map(|run| run.folder.clone()).collect();
-    let mut by_parent: BTreeMap<PathBuf, Vec<RunFiles>> = BTreeMap::new();
-    let mut joined = vec![];
-    for run in runs {
-        match run.folder.parent().map(Path::to_owned) {
-            // A folder with its own traces is already a run.
-            Some(parent) if !taken.contains(&parent) => {
-                by_parent.entry(parent).or_default().push(run);
-            }
-            _ => joined.push(run),
-        }
-    }
-    for (parent, siblings) in by_parent {
-        let siblings = join_sides(&parent, siblings);
-        let siblings = join_ranks(&parent, siblings);
-        joined.extend(join_recorded(&parent, siblings));
+    let mut joiner = FolderJoiner {
+        root,
+        notes: BTreeMap::new(),
+    };
+    let mut joined = joiner.join_below(Path::new(""), runs);
+    for run in &mut joined {
+        let notes = joiner.notes.remove(&run.folder).unwrap_or_default();
+        run.notes.splice(0..0, notes);
     }
     joined.sort_by(|a, b| a.folder.cmp(&b.folder));
     joined
+}
+
+/// Combines the folders below a folder, the deepest first.
+struct FolderJoiner<'r> {
+    /// Folder of the search.
+    root: &'r Path,
+    /// Notes on how folders were combined or why not, by the folder of the run.
+    notes: BTreeMap<PathBuf, Vec<String>>,
+}
+
+impl FolderJoiner<'_> {
+    fn join_below(&mut self, parent: &Path, runs: Vec<RunFiles>) -> Vec<RunFiles> {
+        let (own, below): (Vec<_>, Vec<_>) = runs.into_iter().partition(|run| run.folder == parent);
+        let mut by_child: BTreeMap<PathBuf, Vec<RunFiles>> = BTreeMap::new();
+        for run in below {
+            let child = parent.join(split_folder(parent, &run.folder).0);
+            by_child.entry(child).or_default().push(run);
+        }
+        let are_several = by_child.len() > 1;
+        let mut found = vec![];
+        for (child, runs) in by_child {
+            found.extend(match runs.len() {
+                1 => runs,
+                _ => self.join_below(&child, runs),
+            });
+        }
+        // A folder with its own traces is already a run.
+        if !own.is_empty() || !are_several {
+            return [own, found].concat();
+        }
+        let (siblings, deeper): (Vec<_>, Vec<_>) = found
+            .into_iter()
+            .partition(|run| run.folder.parent() == Some(parent));
+        let siblings = join_sides(parent, siblings);
+        let siblings = self.join_ranks(parent, siblings);
+        self.join_recorded(parent, [siblings, deeper].concat())
+    }
+
+    /// Combines runs into one, with a note on the rule. Notes on how its parts were combined no
+    /// longer hold.
+    fn join(
+        &mut self,
+        folder: &Path,
+        layout: FolderLayout,
+        note: String,
+        parts: Vec<RunFiles>,
+    ) -> RunFiles {
+        for part in &parts {
+            self.notes.remove(&part.folder);
+        }
+        self.notes.insert(folder.to_owned(), vec![note]);
+        as_one_run(folder, layout, parts)
+    }
+}
+
+/// Returns the first folder below `parent` on the way to `folder`, and the rest of the way.
+fn split_folder(parent: &Path, folder: &Path) -> (PathBuf, PathBuf) {
+    let way = folder.strip_prefix(parent).unwrap_or(folder);
+    let mut parts = way.components();
+    let first = parts.next().map(|first| PathBuf::from(first.as_os_str()));
+    (first.unwrap_or_default(), parts.as_path().to_owned())
 }
 
 /// Combines neighbouring folders with manifests of one job, in which each node recorded its ranks
@@ -118,7 +176,8 @@ fn join_job(place: PathBuf, job: &str, nodes: Vec<RunFiles>) -> RunFiles {
         names.join(", ")
     );
     let parts: Vec<_> = nodes.iter().filter_map(|node| node.part.clone()).collect();
-    let mut run = as_one_run(&place, FolderLayout::Nodes, note, nodes);
+    let mut run = as_one_run(&place, FolderLayout::Nodes, nodes);
+    run.notes.insert(0, note);
     run.ranks.sort_by_key(|rank| rank.rank);
     let apart = describe_parts(&parts, &mut run.ranks);
     // notes of a single manifest about its own ranks already exist
@@ -168,7 +227,7 @@ fn join_sides(parent: &Path, mut siblings: Vec<RunFiles>) -> Vec<RunFiles> {
     };
     let (hosts, devices) = (places(FolderSide::Hosts), places(FolderSide::Devices));
     let [host] = &hosts[..] else {
-        note_unsure_sides(&mut siblings, &hosts, &devices);
+        note_unsure_sides(parent, &mut siblings, &hosts, &devices);
         return siblings;
     };
     let host_ranks = ranks_of(&siblings[*host]);
@@ -181,11 +240,11 @@ fn join_sides(parent: &Path, mut siblings: Vec<RunFiles>) -> Vec<RunFiles> {
         // A rank may have lost one of its traces.
         ([], [device]) if !ranks_of(&siblings[*device]).is_disjoint(&host_ranks) => device,
         ([], _) => {
-            note_unsure_sides(&mut siblings, &hosts, &devices);
+            note_unsure_sides(parent, &mut siblings, &hosts, &devices);
             return siblings;
         }
         (_, _) => {
-            note_unsure_sides(&mut siblings, &hosts, &same);
+            note_unsure_sides(parent, &mut siblings, &hosts, &same);
             return siblings;
         }
     };
@@ -202,12 +261,8 @@ fn join_sides(parent: &Path, mut siblings: Vec<RunFiles>) -> Vec<RunFiles> {
         file_name(&host_run.folder),
         file_name(&device_run.folder)
     );
-    let mut run = as_one_run(
-        parent,
-        FolderLayout::Sides,
-        note,
-        vec![device_run, host_run],
-    );
+    let mut run = as_one_run(parent, FolderLayout::Sides, vec![device_run, host_run]);
+    run.notes.insert(0, note);
     let (devices, hosts): (Vec<_>, Vec<_>) = run
         .ranks
         .into_iter()
@@ -230,7 +285,7 @@ fn join_sides(parent: &Path, mut siblings: Vec<RunFiles>) -> Vec<RunFiles> {
 
 /// Adds a note to the first folder of host traces: the folders of device traces that may belong to
 /// it, and a remedy.
-fn note_unsure_sides(siblings: &mut [RunFiles], hosts: &[usize], devices: &[usize]) {
+fn note_unsure_sides(parent: &Path, siblings: &mut [RunFiles], hosts: &[usize], devices: &[usize]) {
     let share_ranks = |one: usize, other: usize| {
         !ranks_of(&siblings[one]).is_disjoint(&ranks_of(&siblings[other]))
     };
@@ -255,7 +310,10 @@ fn note_unsure_sides(siblings: &mut [RunFiles], hosts: &[usize], devices: &[usiz
         });
         let rivals: Vec<usize> = rivals.collect();
         if !rivals.is_empty() {
-            choices.push(format!("one of {}", name_folders(siblings, &rivals)));
+            choices.push(format!(
+                "one of {}",
+                name_folders(parent, siblings, &rivals)
+            ));
         }
     }
     let remedy = if choices.is_empty() {
@@ -270,8 +328,8 @@ fn note_unsure_sides(siblings: &mut [RunFiles], hosts: &[usize], devices: &[usiz
     };
     let note = format!(
         "folders of host traces ({}) and of device traces ({}) share ranks, and {remedy}",
-        name_folders(siblings, &hosts),
-        name_folders(siblings, &devices),
+        name_folders(parent, siblings, &hosts),
+        name_folders(parent, siblings, &devices),
     );
     siblings[first].notes.push(note);
     for host in hosts {
@@ -281,13 +339,15 @@ fn note_unsure_sides(siblings: &mut [RunFiles], hosts: &[usize], devices: &[usiz
     }
 }
 
-/// Returns the names of the first few neighbouring folders.
-fn name_folders(siblings: &[RunFiles], places: &[usize]) -> String {
+/// Returns the names of the first few folders below `parent`.
+fn name_folders(parent: &Path, runs: &[RunFiles], places: &[usize]) -> String {
     const NAMED: usize = 4;
-    let names = places.iter().take(NAMED);
-    let names: Vec<String> = names
-        .map(|place| file_name(&siblings[*place].folder))
-        .collect();
+    let names = places.iter().take(NAMED).map(|place| {
+        let folder = &runs[*place].folder;
+        let name = folder.strip_prefix(parent).unwrap_or(folder);
+        name.display().to_string()
+    });
+    let names: Vec<String> = names.collect();
     let more = match places.len().saturating_sub(NAMED) {
         0 => String::new(),
         more => format!(" and {more} more"),
@@ -295,63 +355,193 @@ fn name_folders(siblings: &[RunFiles], places: &[usize]) -> String {
     format!("{}{more}", names.join(", "))
 }
 
-/// Combines folders of one rank each whose names state it: `rank-0`, `rank-1`. Others stay runs.
-fn join_ranks(parent: &Path, siblings: Vec<RunFiles>) -> Vec<RunFiles> {
-    let (parts, others): (Vec<RunFiles>, Vec<RunFiles>) = siblings
-        .into_iter()
-        .partition(|run| folder_rank(run).is_some());
-    let ranks: BTreeSet<i64> = parts.iter().filter_map(folder_rank).collect();
-    let are_distinct = ranks.len() == parts.len();
-    // `rank-8` and `rank-16` may be sizes of an adapter, so the traces must state their ranks.
-    let are_all = ranks.iter().copied().eq(0..parts.len() as i64);
-    let are_stated = parts
-        .iter()
-        .all(|run| run.ranks.iter().all(|files| files.rank.is_some()));
-    if parts.len() < 2 || !are_distinct || !(are_all || are_stated) {
-        return [parts, others].concat();
-    }
-    let note = format!(
-        "{} folders ({}, …) have one rank each and are named by it: one run",
-        parts.len(),
-        file_name(&parts[0].folder)
-    );
-    let of_folders: Vec<Option<i64>> = parts.iter().map(folder_rank).collect();
-    let mut run = as_one_run(parent, FolderLayout::Ranks, note, parts);
-    for (files, rank) in run.ranks.iter_mut().zip(of_folders) {
-        (files.rank, files.told_by) = (rank, RankRule::Folder);
-        files.label = rank.map_or(files.label.clone(), |rank| rank.to_string());
-    }
-    run.ranks.sort_by_key(|rank| rank.rank);
-    [vec![run], others].concat()
-}
-
-/// Combines folders whose traces were recorded simultaneously by different processes, and whose
-/// contents or names make them the ranks of one run: one node or one rank per folder. If two
-/// interpretations are possible, adds a note on both to the first folder.
-fn join_recorded(parent: &Path, siblings: Vec<RunFiles>) -> Vec<RunFiles> {
-    let siblings = match join_alike(parent, siblings) {
-        Ok(run) => return vec![run],
-        Err(siblings) => siblings,
-    };
-    // other runs may be next to them
-    let mut by_words: BTreeMap<String, Vec<RunFiles>> = BTreeMap::new();
-    for run in siblings {
-        by_words.entry(words_of(&run.folder)).or_default().push(run);
-    }
-    let is_one = by_words.len() == 1;
-    let mut joined = vec![];
-    for own in by_words.into_values() {
-        let own = if is_one {
-            Err(own)
-        } else {
-            join_alike(parent, own)
-        };
-        match own {
-            Ok(run) => joined.push(run),
-            Err(own) => joined.extend(own),
+impl FolderJoiner<'_> {
+    /// Combines folders of one rank each whose names state it: `rank-0`, `rank-1`. Others stay runs.
+    fn join_ranks(&mut self, parent: &Path, siblings: Vec<RunFiles>) -> Vec<RunFiles> {
+        let (parts, others): (Vec<RunFiles>, Vec<RunFiles>) = siblings
+            .into_iter()
+            .partition(|run| folder_rank(run).is_some());
+        let ranks: BTreeSet<i64> = parts.iter().filter_map(folder_rank).collect();
+        let are_distinct = ranks.len() == parts.len();
+        // `rank-8` and `rank-16` may be sizes of an adapter, so the traces must state their ranks.
+        let are_all = ranks.iter().copied().eq(0..parts.len() as i64);
+        let are_stated = parts
+            .iter()
+            .all(|run| run.ranks.iter().all(|files| files.rank.is_some()));
+        if parts.len() < 2 || !are_distinct || !(are_all || are_stated) {
+            return [parts, others].concat();
         }
+        let note = format!(
+            "{} folders ({}, …) have one rank each and are named by it: one run",
+            parts.len(),
+            file_name(&parts[0].folder)
+        );
+        let of_folders: Vec<Option<i64>> = parts.iter().map(folder_rank).collect();
+        let mut run = self.join(parent, FolderLayout::Ranks, note, parts);
+        for (files, rank) in run.ranks.iter_mut().zip(of_folders) {
+            (files.rank, files.told_by) = (rank, RankRule::Folder);
+            files.label = rank.map_or(files.label.clone(), |rank| rank.to_string());
+        }
+        run.ranks.sort_by_key(|rank| rank.rank);
+        [vec![run], others].concat()
     }
-    joined
+
+    /// Combines folders whose traces were recorded simultaneously by different processes, and whose
+    /// contents or names make them the ranks of one run: one node or one rank per folder. If two
+    /// interpretations are possible, adds a note on both to the first folder.
+    fn join_recorded(&mut self, parent: &Path, runs: Vec<RunFiles>) -> Vec<RunFiles> {
+        let runs = match self.join_alike(parent, parent, runs) {
+            Ok(run) => return vec![run],
+            Err(runs) => runs,
+        };
+        // other runs may be next to them
+        let mut by_words: BTreeMap<String, Vec<RunFiles>> = BTreeMap::new();
+        for run in runs {
+            let words = words_of(&split_folder(parent, &run.folder).0);
+            by_words.entry(words).or_default().push(run);
+        }
+        let is_one = by_words.len() == 1;
+        let mut joined = vec![];
+        for own in by_words.into_values() {
+            let own = if is_one {
+                Err(own)
+            } else {
+                self.join_alike(parent, parent, own)
+            };
+            match own {
+                Ok(run) => joined.push(run),
+                Err(own) => joined.extend(self.join_recordings(parent, own)),
+            }
+        }
+        joined
+    }
+
+    /// Combines the ranks of each recording if every rank or node has several in its folder:
+    /// `rank0/cycle1`, `rank1/cycle1`.
+    fn join_recordings(&mut self, parent: &Path, runs: Vec<RunFiles>) -> Vec<RunFiles> {
+        let taken: BTreeSet<PathBuf> = runs.iter().map(|run| run.folder.clone()).collect();
+        let mut by_recording: BTreeMap<PathBuf, Vec<RunFiles>> = BTreeMap::new();
+        for run in runs {
+            let recording = split_folder(parent, &run.folder).1;
+            by_recording.entry(recording).or_default().push(run);
+        }
+        let are_several = by_recording.len() > 1;
+        let last_names: BTreeSet<String> = by_recording.keys().map(|way| file_name(way)).collect();
+        let are_named_by_last = last_names.len() == by_recording.len();
+        let mut joined = vec![];
+        for (recording, own) in by_recording {
+            let folder = if are_named_by_last {
+                parent.join(file_name(&recording))
+            } else {
+                parent.join(&recording)
+            };
+            if are_several && !recording.as_os_str().is_empty() && !taken.contains(&folder) {
+                match self.join_alike(parent, &folder, own) {
+                    Ok(run) => joined.push(run),
+                    Err(own) => joined.extend(own),
+                }
+            } else {
+                joined.extend(own);
+            }
+        }
+        joined
+    }
+
+    /// Returns runs below `parent` as the run of `folder`, or unchanged if they are several.
+    fn join_alike(
+        &mut self,
+        parent: &Path,
+        folder: &Path,
+        runs: Vec<RunFiles>,
+    ) -> Result<RunFiles, Vec<RunFiles>> {
+        // a job is combined by its manifests
+        if runs.len() < 2 || runs.iter().any(|run| run.part.is_some()) {
+            return Err(runs);
+        }
+        let Some(recorded) = self.recorded_files(parent, &runs) else {
+            return Err(runs);
+        };
+        let recordings: Vec<Recording> = recorded.iter().map(RecordedFile::as_recording).collect();
+        let first_folders = runs.iter().map(|run| split_folder(parent, &run.folder).0);
+        let words: BTreeSet<String> = first_folders.map(|first| words_of(&first)).collect();
+        let is_known = World::of(&recordings).is_some_and(|world| world.is_known());
+        if !(is_known || words.len() == 1) || !are_concurrent(&recordings) {
+            return Err(runs);
+        }
+        let places: Vec<usize> = (0..runs.len()).collect();
+        let names = name_folders(parent, &runs, &places);
+        let readings = match read_ranks(&recordings) {
+            RankReading::Settled(ranks, rule) => {
+                let note = format!(
+                    "folders {names} have different ranks of one world and were recorded at the same \
+                     time: one run, with the ranks of {}",
+                    rule.describe()
+                );
+                let layout = if runs.iter().all(|run| run.ranks.len() == 1) {
+                    FolderLayout::Ranks
+                } else {
+                    FolderLayout::Nodes
+                };
+                let mut run = self.join(folder, layout, note, runs);
+                for (files, rank) in run.ranks.iter_mut().zip(ranks) {
+                    if files.rank != Some(rank) {
+                        files.told_by = rule.clone();
+                        (files.rank, files.label) = (Some(rank), rank.to_string());
+                    }
+                }
+                run.ranks.sort_by_key(|files| files.rank);
+                return Ok(run);
+            }
+            RankReading::Split([one, two]) => format!(
+                "one run of ranks {} or of ranks {}",
+                first_ranks(&one),
+                first_ranks(&two)
+            ),
+            // a world that is too small for all folders means several runs
+            RankReading::Unknown if !is_known => {
+                "nodes of one run, or runs of their own".to_owned()
+            }
+            RankReading::Unknown => return Err(runs),
+        };
+        let note = format!(
+            "folders {names} were recorded at the same time by different processes: {readings}. Each \
+             folder is taken for a run; if they are one, say the global rank in each name (`rank0`, \
+             `rank1`)"
+        );
+        let first = runs[0].folder.clone();
+        self.notes.entry(first).or_default().push(note);
+        Err(runs)
+    }
+
+    /// Returns the device traces of runs below `parent`, in the order of their ranks. Returns `None`
+    /// if a rank has no device trace, or for cycles, whose traces are in one folder.
+    fn recorded_files(&self, parent: &Path, runs: &[RunFiles]) -> Option<Vec<RecordedFile>> {
+        let top = self.root.join(parent);
+        let mut found = vec![];
+        let mut places = BTreeSet::new();
+        for run in runs {
+            let first = run.ranks.first()?.device.as_ref()?;
+            if !places.insert(first.parent()) {
+                return None;
+            }
+            let in_folder = rank_of_folder(&run.folder).filter(|_| run.ranks.len() == 1);
+            for rank in &run.ranks {
+                let path = rank.device.clone()?;
+                found.push(RecordedFile {
+                    name: path
+                        .strip_prefix(&top)
+                        .unwrap_or(&path)
+                        .display()
+                        .to_string(),
+                    node: run.folder.display().to_string(),
+                    named: rank.rank.or(in_folder),
+                    inside: Inside::of_file(&path)?,
+                    path,
+                });
+            }
+        }
+        Some(found)
+    }
 }
 
 /// Returns a folder's name without digits.
@@ -359,66 +549,11 @@ fn words_of(folder: &Path) -> String {
     file_name(folder).replace(|c: char| c.is_ascii_digit(), "")
 }
 
-/// Returns the folders as one run, or unchanged if they are several.
-fn join_alike(parent: &Path, mut siblings: Vec<RunFiles>) -> Result<RunFiles, Vec<RunFiles>> {
-    // a job is combined by its manifests
-    if siblings.len() < 2 || siblings.iter().any(|run| run.part.is_some()) {
-        return Err(siblings);
-    }
-    let Some(recorded) = recorded_files(&siblings) else {
-        return Err(siblings);
-    };
-    let recordings: Vec<Recording> = recorded.iter().map(RecordedFile::as_recording).collect();
-    let folders: BTreeSet<String> = siblings.iter().map(|run| words_of(&run.folder)).collect();
-    let is_known = World::of(&recordings).is_some_and(|world| world.is_known());
-    if !(is_known || folders.len() == 1) || !are_concurrent(&recordings) {
-        return Err(siblings);
-    }
-    let names: Vec<usize> = (0..siblings.len()).collect();
-    let names = name_folders(&siblings, &names);
-    let readings = match read_ranks(&recordings) {
-        RankReading::Settled(ranks, rule) => {
-            let note = format!(
-                "folders {names} have different ranks of one world and were recorded at the same time: \
-                 one run, with the ranks of {}",
-                rule.describe()
-            );
-            let layout = if siblings.iter().all(|run| run.ranks.len() == 1) {
-                FolderLayout::Ranks
-            } else {
-                FolderLayout::Nodes
-            };
-            let mut run = as_one_run(parent, layout, note, siblings);
-            for (files, rank) in run.ranks.iter_mut().zip(ranks) {
-                if files.rank != Some(rank) {
-                    files.told_by = rule.clone();
-                    (files.rank, files.label) = (Some(rank), rank.to_string());
-                }
-            }
-            run.ranks.sort_by_key(|files| files.rank);
-            return Ok(run);
-        }
-        RankReading::Split([one, two]) => format!(
-            "one run of ranks {} or of ranks {}",
-            first_ranks(&one),
-            first_ranks(&two)
-        ),
-        // a world that is too small for all folders means several runs
-        RankReading::Unknown if !is_known => "nodes of one run, or runs of their own".to_owned(),
-        RankReading::Unknown => return Err(siblings),
-    };
-    if let Some(first) = siblings.first_mut() {
-        first.notes.push(format!(
-            "folders {names} were recorded at the same time by different processes: {readings}. Each \
-             folder is taken for a run; if they are one, say the global rank in each name (`rank0`, \
-             `rank1`)"
-        ));
-    }
-    Err(siblings)
-}
 /// A device trace of a run, with the facts that it states about itself.
 struct RecordedFile {
     name: String,
+    /// Folder of its run so far.
+    node: String,
     path: PathBuf,
     named: Option<i64>,
     inside: Inside,
@@ -428,6 +563,7 @@ impl RecordedFile {
     fn as_recording(&self) -> Recording<'_> {
         Recording {
             name: self.name.clone(),
+            node: Some(&self.node),
             path: &self.path,
             named: self.named,
             inside: &self.inside,
@@ -435,34 +571,10 @@ impl RecordedFile {
     }
 }
 
-/// Returns the device traces of folders, in the order of their ranks. Returns `None` if a rank has
-/// no device trace, or for cycles, whose traces are in one folder.
-fn recorded_files(siblings: &[RunFiles]) -> Option<Vec<RecordedFile>> {
-    let mut found = vec![];
-    let mut places = BTreeSet::new();
-    for run in siblings {
-        let first = run.ranks.first()?.device.as_ref()?;
-        if !places.insert(first.parent()) {
-            return None;
-        }
-        for rank in &run.ranks {
-            let path = rank.device.clone()?;
-            found.push(RecordedFile {
-                name: format!("{}/{}", file_name(&run.folder), file_name(&path)),
-                named: rank.rank,
-                inside: Inside::of_file(&path)?,
-                path,
-            });
-        }
-    }
-    Some(found)
-}
-
 /// Combines folders into one run, with their ranks in sequence.
-fn as_one_run(folder: &Path, layout: FolderLayout, note: String, parts: Vec<RunFiles>) -> RunFiles {
+fn as_one_run(folder: &Path, layout: FolderLayout, parts: Vec<RunFiles>) -> RunFiles {
     let mut run = RunFiles::empty(folder.to_owned());
     run.layout = Some(layout);
-    run.notes.push(note);
     for part in parts {
         run.ranks.extend(part.ranks);
         run.notes.extend(part.notes);
@@ -478,11 +590,15 @@ fn folder_rank(run: &RunFiles) -> Option<i64> {
     let [files] = &run.ranks[..] else {
         return None;
     };
-    let name = file_name(&run.folder).to_lowercase();
+    rank_of_folder(&run.folder).filter(|named| files.rank.is_none_or(|own| own == *named))
+}
+
+/// Returns the rank that a folder is named by: `rank0`, `rank-0`, `rank[0]`.
+pub(super) fn rank_of_folder(folder: &Path) -> Option<i64> {
+    let name = file_name(folder).to_lowercase();
     let number = name
         .strip_prefix("rank")?
         .trim_start_matches(['-', '_', '[', '=']);
     let number = number.trim_end_matches(']');
-    let named = number.parse::<i64>().ok().filter(|named| *named >= 0);
-    named.filter(|named| files.rank.is_none_or(|own| own == *named))
+    number.parse::<i64>().ok().filter(|named| *named >= 0)
 }

@@ -42,9 +42,9 @@ impl StrayMeasurements {
                         file.path.display(),
                         file.kind.describe(),
                         if is_needed {
-                            "it is taken for that of this run"
+                            "used for this run"
                         } else {
-                            "not used, as there is one beside the traces"
+                            "not used, since another one is next to the traces"
                         }
                     ));
                     if is_needed {
@@ -59,7 +59,7 @@ impl StrayMeasurements {
                 let metrics = self.metrics.iter().map(|file| (&file.path, file.kind));
                 for (path, kind) in measurements.chain(metrics) {
                     first.notes.push(format!(
-                        "{} is {}, in a folder without traces: not used; move it beside the traces \
+                        "{} is {}, in a folder without traces: not used; move it next to the traces \
                          of its run",
                         path.display(),
                         kind.describe()
@@ -90,18 +90,17 @@ pub(super) fn give_metrics(run: &mut RunFiles, metrics: Vec<TraceCandidate>) {
                     rank.metrics = Some(file.path);
                     continue;
                 }
-                Some(used) => format!("as {} has, which is used: this one is not", file_name(used)),
+                Some(used) => format!(", but {} is used instead", file_name(used)),
             },
             (None, Some(named)) => {
-                format!("of rank {named}, and no trace says that it is of this rank: not used")
+                format!(" for rank {named}, but no trace is from this rank: not used")
             }
             (None, None) => {
-                "and its name says no rank: not used; call it by its rank, such as ncu_rank0.csv"
+                ", but no rank in its name: not used; rename it, for example to ncu_rank0.csv"
                     .to_owned()
             }
         };
         let name = file_name(&file.path);
-        run.notes
-            .push(format!("{name} has metrics of kernels, {reason}"));
+        run.notes.push(format!("{name} has kernel metrics{reason}"));
     }
 }

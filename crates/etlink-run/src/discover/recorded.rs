@@ -46,6 +46,8 @@ const FIRST_TIME: i64 = 1_000_000_000;
 pub(super) struct Recording<'t> {
     /// Name of the trace, with the names of differing folders in front.
     pub(super) name: String,
+    /// Folder that holds the traces of its node; `None` for traces of one folder.
+    pub(super) node: Option<&'t str>,
     pub(super) path: &'t Path,
     /// Rank after a word in the name, which may be local to the machine.
     pub(super) named: Option<i64>,
@@ -84,24 +86,26 @@ pub(super) fn separate_processes(candidates: &mut [TraceCandidate], notes: &mut 
     let clash = first_clash(&recordings, &own);
     let what = match clash {
         Some((one, two)) => format!(
-            "{} and {} are both of rank {} by their names, and two processes recorded them at the same \
+            "{} and {} both have rank {} in their names, but two processes recorded them at the same \
              time",
             file_name(recordings[one].path),
             file_name(recordings[two].path),
             own[one].unwrap_or_default(),
         ),
         None if is_unnamed && are_concurrent(&recordings) => format!(
-            "{} processes recorded traces at the same time, whose names say no rank",
+            "{} processes recorded traces at the same time, without ranks in the file names",
             devices.len()
         ),
-        None if has_several_axes(&recordings) => "names say places along several axes".to_owned(),
+        None if has_several_axes(&recordings) => {
+            "file names have positions along several axes".to_owned()
+        }
         None => return,
     };
     match read_ranks(&recordings) {
         RankReading::Settled(ranks, rule) => {
             let is_news = ranks.iter().zip(&own).any(|(rank, own)| Some(*rank) != *own);
             if is_news {
-                notes.push(format!("{what}: one run, with the ranks of {}", rule.describe()));
+                notes.push(format!("{what}: read as one run, with ranks from {}", rule.describe()));
             }
             for (at, rank) in devices.iter().zip(ranks) {
                 candidates[*at].rank = Some(rank);
@@ -110,7 +114,7 @@ pub(super) fn separate_processes(candidates: &mut [TraceCandidate], notes: &mut 
         }
         RankReading::Split([one, two]) => {
             notes.push(format!(
-                "{what}: they are ranks {} of one run, or ranks {}; say the global rank in each name \
+                "{what}: they are ranks {} or ranks {} of one run; put the global rank in each name \
                  (`rank0`, `rank1`)",
                 first_ranks(&one),
                 first_ranks(&two)
@@ -121,8 +125,8 @@ pub(super) fn separate_processes(candidates: &mut [TraceCandidate], notes: &mut 
             }
         }
         RankReading::Unknown if clash.is_some() => notes.push(format!(
-            "{what}: they are of two runs, or of two ranks of one. They are taken for two runs; if they \
-             are of one, say the global rank in each name (`rank0`, `rank1`)"
+            "{what}: they are from two runs, or from two ranks of one run. They are read as two runs; if \
+             they are from one run, put the global rank in each name (`rank0`, `rank1`)"
         )),
         RankReading::Unknown => {}
     }
@@ -136,6 +140,7 @@ impl<'t> Recording<'t> {
     fn of(candidate: &'t TraceCandidate) -> Recording<'t> {
         Recording {
             name: candidate.stem.clone(),
+            node: None,
             path: &candidate.path,
             named: candidate.rank,
             inside: &candidate.inside,
@@ -157,9 +162,9 @@ impl<'t> Recording<'t> {
     }
 }
 
-/// Returns true if the first recording ends after the second one begins.
-fn overlap(first: &Recording, second: &Recording) -> bool {
-    last_time(first.path, first.recorder().base_ns) > second.recorder().start_ns
+/// Returns the end of a recording, Unix time, ns. Reads its file.
+fn end_of(recording: &Recording) -> Option<i64> {
+    last_time(recording.path, recording.recorder().base_ns)
 }
 
 /// Returns the first two recordings of one rank that two processes made simultaneously.
@@ -174,10 +179,12 @@ fn first_clash(recordings: &[Recording], ranks: &[Option<i64>]) -> Option<(usize
     }
     for mut own in by_rank.into_values() {
         own.sort_by_key(|at| (recordings[*at].recorder().start_ns, *at));
-        // if recordings are otherwise consecutive, overlapping ones are neighbours
+        // a process makes one recording at a time, so overlapping ones are neighbours
         for pair in own.windows(2) {
             let (first, second) = (&recordings[pair[0]], &recordings[pair[1]]);
-            if first.recorder().is_other_process(second.recorder()) && overlap(first, second) {
+            if first.recorder().is_other_process(second.recorder())
+                && end_of(first) > second.recorder().start_ns
+            {
                 return Some((pair[0], pair[1]));
             }
         }
@@ -212,11 +219,13 @@ pub(super) fn are_concurrent(recordings: &[Recording]) -> bool {
     let mut order: Vec<&Recording> = recordings.iter().collect();
     order.sort_by_key(|one| one.recorder().start_ns);
     // Containers on several machines may have equal process ids, and copies begin at the same time.
+    let mut last_end = None;
     (are_distinct || is_known)
         && order.windows(2).all(|pair| {
             let (one, two) = (pair[0].recorder(), pair[1].recorder());
             let is_copy = one.start_ns == two.start_ns && !one.is_other_process(two);
-            !is_copy && overlap(pair[0], pair[1])
+            last_end = last_end.max(end_of(pair[0]));
+            !is_copy && last_end > two.start_ns
         })
 }
 
@@ -309,7 +318,7 @@ pub(super) fn read_ranks(recordings: &[Recording]) -> RankReading {
         [AXES, AXES_OF_ENGINES]
     };
     let by_axes = orders.map(|order| ranks_of_axes(recordings, &order, world.size()));
-    let axes = RankRule::Name("the places in their names (TP, PP, DP, …)".into());
+    let axes = RankRule::Name("the positions in their names (TP, PP, DP, …)".into());
     let by_nodes = ranks_of_nodes(recordings, &world);
     let [first, second] = by_axes;
     for (readings, rule) in [
@@ -474,16 +483,11 @@ fn ranks_of_nodes(recordings: &[Recording], world: &World) -> Vec<Ranks> {
     if !world.is_known() {
         return vec![];
     }
-    let folder = |one: &Recording| {
-        one.name
-            .rsplit_once('/')
-            .map(|(folder, _)| folder.to_owned())
-    };
     let hosts: BTreeSet<_> = recordings.iter().map(|one| &one.recorder().host).collect();
     let by_host = hosts.len() > 1 && hosts.iter().all(|host| host.is_some());
     let node = |one: &Recording| match &one.recorder().host {
         Some(host) if by_host => host.clone(),
-        _ => folder(one).unwrap_or_default(),
+        _ => one.node.unwrap_or_default().to_owned(),
     };
     let mut nodes: BTreeMap<String, (String, i64)> = BTreeMap::new();
     for one in recordings {
@@ -493,7 +497,7 @@ fn ranks_of_nodes(recordings: &[Recording], world: &World) -> Vec<Ranks> {
             .iter()
             .filter_map(|group| group.first());
         let first = first.max().copied().unwrap_or(0);
-        let name = folder(one).unwrap_or_else(|| node(one));
+        let name = one.node.map_or_else(|| node(one), str::to_owned);
         nodes.entry(node(one)).or_insert((name, first));
     }
     if nodes.len() < 2 {
@@ -524,7 +528,13 @@ fn ranks_of_nodes(recordings: &[Recording], world: &World) -> Vec<Ranks> {
 }
 
 /// Returns the possible ranks from numbers that differ between all names, the last numbers first.
+/// Returns none if some recordings, but not all, are of one process: their numbers count recordings.
 fn ranks_of_numbers(recordings: &[Recording]) -> Vec<Ranks> {
+    let recorders = recordings.iter().map(Recording::recorder);
+    let processes: BTreeSet<_> = recorders.map(|one| (&one.host, one.process)).collect();
+    if processes.len() > 1 && processes.len() < recordings.len() {
+        return vec![];
+    }
     let all: Vec<Ranks> = recordings.iter().map(Recording::numbers).collect();
     let most = all.iter().map(Vec::len).min().unwrap_or(0);
     let from_end =
@@ -581,8 +591,8 @@ pub(super) fn refuse_copies(candidates: &mut [TraceCandidate], notes: &mut Vec<S
             continue;
         }
         notes.push(format!(
-            "{} and {} have the same content under two names: one is a copy of the other, and neither \
-             is taken for a rank. Keep the one whose rank you know",
+            "{} and {} have the same content, so one is a copy of the other, and neither is assigned a \
+             rank. Keep the file whose rank is correct",
             file_name(&one.path),
             file_name(&two.path)
         ));
@@ -635,6 +645,7 @@ mod tests {
             let inside = Inside::default();
             let recordings = stems.iter().map(|stem| Recording {
                 name: (*stem).to_owned(),
+                node: None,
                 path: Path::new(""),
                 named: None,
                 inside: &inside,

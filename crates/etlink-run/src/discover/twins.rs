@@ -24,27 +24,27 @@ pub(super) fn without_packed_twins(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<St
         if left_out.contains(&plain) {
             // compressed in two ways: the first one is read
             notes.push(format!(
-                "{} is there twice: it is left out",
+                "{} is left out: the folder has another compressed copy",
                 packed.display()
             ));
             left_out.insert(packed.clone());
         } else if !storage::exists(&plain) {
             notes.push(format!(
-                "{} is a link to nothing: {} beside it is read",
+                "{} is a broken link: reading {} instead",
                 plain.display(),
                 packed.display()
             ));
             left_out.insert(plain);
         } else if is_cut_twin(&plain, packed) {
             notes.push(format!(
-                "{} is cut: {} beside it is read, which has more",
+                "{} is truncated: reading {} instead, which has more data",
                 plain.display(),
                 packed.display()
             ));
             left_out.insert(plain);
         } else {
             notes.push(format!(
-                "{} is there unpacked too: it is left out",
+                "{} is left out: the folder has an uncompressed copy",
                 packed.display()
             ));
             left_out.insert(packed.clone());

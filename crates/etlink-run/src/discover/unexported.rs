@@ -44,7 +44,7 @@ impl Unexported {
         if let Some(first) = self.tables.first() {
             let more = match self.tables.len() {
                 1 => String::new(),
-                count => format!(" ({} more folders have such tables)", count - 1),
+                count => format!(" (and {} more such folders)", count - 1),
             };
             run.notes.push(format!("{}{more}", unread_tables(first)));
         }
@@ -95,7 +95,7 @@ fn stem_of_recording(path: &Path) -> String {
 
 fn unread_reports(count: usize, first: &Path) -> String {
     format!(
-        "{} of Nsight Systems cannot be read as they are: export each with `nsys export --type \
+        "{} of Nsight Systems must be exported first, for example with `nsys export --type \
          sqlite {}`",
         counted_reports(count),
         first.display()

@@ -22,7 +22,7 @@ pub enum InputError {
     },
     /// The input is a folder of Nsight Systems tables.
     #[error(
-        "{name} has tables that Nsight Systems exported, which are not read{}",
+        "{name} has tables exported by Nsight Systems, which etlink does not read{}",
         advice(self.remedy())
     )]
     NsysTables {
@@ -72,7 +72,7 @@ pub enum InputError {
     },
     /// The file is a host trace, which has no times.
     #[error(
-        "{name} is a host trace, which has no times: {}",
+        "{name} is a host trace, which has no times; {}",
         self.remedy().unwrap_or_default()
     )]
     HostAlone {
@@ -86,7 +86,7 @@ impl InputError {
     pub fn remedy(&self) -> Option<String> {
         let remedy = match self {
             InputError::File(_) => return None,
-            InputError::IsFolder { .. } => "to link all ranks in it use `etlink merge`",
+            InputError::IsFolder { .. } => "use `etlink merge` to link all ranks in a folder",
             InputError::NsysTables { .. } => {
                 "export the report with `nsys export --type sqlite`, and give the .sqlite file"
             }
@@ -94,11 +94,11 @@ impl InputError {
             InputError::Empty { .. } => "record the trace again",
             InputError::WrongKind { name, kind, wanted } => return wanted.remedy(name, *kind),
             InputError::View { .. } => {
-                "give the trace that it was made from, or, of a Kineto trace, its view as .pftrace"
+                "give the trace it was made from, or a .pftrace view of a Kineto trace"
             }
             InputError::Perfetto { origin, .. } => perfetto_remedy(*origin),
             InputError::HostAlone { .. } => {
-                "give it as --host beside the device trace of the same rank"
+                "give it as --host together with the device trace of the same rank"
             }
         };
         Some(remedy.to_owned())
@@ -149,18 +149,18 @@ fn is_sqlite_failure(_: &(dyn std::error::Error + Send + Sync + 'static)) -> boo
 fn perfetto_reason(origin: PerfettoOrigin) -> &'static str {
     match origin {
         PerfettoOrigin::SeveralRanks => {
-            "is a timeline of several ranks, whose times are by one clock"
+            "is a timeline of several ranks on one common clock, which cannot be read back"
         }
         PerfettoOrigin::ViewAlone => {
-            "is a view that etlink wrote for Perfetto, of a replay or a recording that is no \
-             Kineto trace: it lacks what reading it back needs"
+            "is a view that etlink wrote for Perfetto, from a replay or a recording other than a \
+             Kineto trace, so it cannot be read back"
         }
         PerfettoOrigin::Recorded | PerfettoOrigin::OtherLayout => {
-            "was written for Perfetto by another version of etlink, without what the recording \
-             says of its events"
+            "was written for Perfetto by another version of etlink, without the recorded details \
+             of its events"
         }
         PerfettoOrigin::Foreign | PerfettoOrigin::Torch => {
-            "is a Perfetto trace of another program: it has no correlation ids, streams and launch \
+            "is a Perfetto trace of another program: it has no correlation ids, streams or launch \
              calls"
         }
     }
@@ -170,7 +170,7 @@ fn perfetto_remedy(origin: PerfettoOrigin) -> &'static str {
     match origin {
         PerfettoOrigin::SeveralRanks => "give the folder of their traces, or the trace of one rank",
         PerfettoOrigin::Recorded | PerfettoOrigin::OtherLayout | PerfettoOrigin::ViewAlone => {
-            "give the trace that it was made from"
+            "give the trace it was made from"
         }
         PerfettoOrigin::Foreign | PerfettoOrigin::Torch => {
             "give the Kineto trace (.json) of PyTorch's profiler"
@@ -201,12 +201,12 @@ impl WantedTrace {
             Some(pair) => pair,
             None if self == WantedTrace::Capture => {
                 return format!(
-                    "{name} is {is}, but --capture wants the Kineto trace of the capture of the \
-                     graphs"
+                    "{name} is {is}, but --capture needs the Kineto trace recorded during graph \
+                     capture"
                 );
             }
             None if self.is_graph(name) => {
-                return format!("{name} is no Chakra trace: it does not begin like one");
+                return format!("{name} is not a Chakra trace: it does not start like one");
             }
             None => return format!("{name} is {is}"),
         };
@@ -217,21 +217,21 @@ impl WantedTrace {
             InputKind::ChakraEt | InputKind::ChakraJson => {
                 if self == WantedTrace::Device {
                     format!(
-                        "{name} is {is}, which is linked already, where a device trace (Kineto) is wanted"
+                        "{name} is {is}, which is already linked; a device trace (Kineto) is needed"
                     )
                 } else {
-                    format!("{name} is {is}, which is linked already; {option} wants a {what}")
+                    format!("{name} is {is}, which is already linked; {option} needs a {what}")
                 }
             }
             InputKind::FlightRecorder | InputKind::NcclInspector => {
-                format!("{name} is {is}; {option} wants a {what}")
+                format!("{name} is {is}; {option} needs a {what}")
             }
-            InputKind::Unknown => format!("{name} is no {what}: it does not begin like one"),
+            InputKind::Unknown => format!("{name} is not a {what}: it does not start like one"),
             // commands take a device trace with or without an option
             InputKind::HostTrace if self == WantedTrace::Device => {
-                format!("{name} is {is}, where a device trace (Kineto) is wanted")
+                format!("{name} is {is}, but a device trace (Kineto) is needed")
             }
-            _ => format!("{name} is {is}, but {option} wants a {what}"),
+            _ => format!("{name} is {is}, but {option} needs a {what}"),
         }
     }
 
@@ -240,7 +240,7 @@ impl WantedTrace {
         let is_linked = matches!(kind, InputKind::ChakraEt | InputKind::ChakraJson);
         let remedy = self.remedy(name, kind);
         if self.pair().is_some() && is_linked {
-            return format!(": {}", remedy.unwrap_or_default());
+            return format!("; {}", remedy.unwrap_or_default());
         }
         advice(remedy)
     }
@@ -260,7 +260,7 @@ impl WantedTrace {
         let Some((_, _, other)) = self.pair() else {
             let remedy = match self {
                 WantedTrace::Times if kind == InputKind::FlightRecorder => {
-                    "give the folder of all dumps to `etlink ranks`, or put it beside the traces"
+                    "give the folder of all dumps to `etlink ranks`, or put it next to the traces"
                 }
                 WantedTrace::Times if kind == InputKind::NcclInspector => {
                     "give its folder to `etlink ranks`"
@@ -269,15 +269,15 @@ impl WantedTrace {
                     "give it to `etlink simulated`"
                 }
                 WantedTrace::Times if kind == InputKind::TextWorkload => {
-                    "make graphs of it with `etlink convert`"
+                    "convert it to graphs with `etlink convert`"
                 }
                 WantedTrace::Times if kind.is_measurement() => {
-                    "give a trace of the same run, and this one as --metrics"
+                    "give a trace of the same run, and this file as --metrics"
                 }
                 WantedTrace::Times if self.is_graph(name) => "see `etlink check`",
                 WantedTrace::Times => "give a Kineto trace or a Chakra trace (.et)",
                 WantedTrace::Table => {
-                    "give the Kineto trace, which has all times that the table needs"
+                    "give the Kineto trace, which has the times that the table needs"
                 }
                 _ => "see `etlink inspect`",
             };
@@ -292,14 +292,16 @@ impl WantedTrace {
             | InputKind::XlaJson
             | InputKind::RocprofJson
             | InputKind::RocpdSqlite => {
-                format!("give that, and this one as {other}")
+                format!("give that trace, and this one as {other}")
             }
-            kind if kind.is_measurement() => "give that, and this one as --metrics".to_owned(),
+            kind if kind.is_measurement() => {
+                "give that trace, and this file as --metrics".to_owned()
+            }
             InputKind::ChakraEt | InputKind::ChakraJson => {
-                "give one of those that it was made from".to_owned()
+                "give one of the traces it was made from".to_owned()
             }
             InputKind::FlightRecorder => {
-                "put it beside the traces, or give the folder of all dumps to `etlink ranks`"
+                "put it next to the traces, or give the folder of all dumps to `etlink ranks`"
                     .to_owned()
             }
             InputKind::NcclInspector => "give its folder to `etlink ranks`".to_owned(),

@@ -79,18 +79,18 @@ impl InputKind {
             InputKind::XlaJson => "trace JSON of JAX or XLA (device trace)",
             InputKind::RocprofJson => "a recording of ROCm's rocprofv3 (device trace)",
             InputKind::RocpdSqlite => "a rocpd database of ROCm's rocprofv3 (device trace)",
-            InputKind::FlightRecorder => "a dump of PyTorch's flight recorder",
-            InputKind::NcclInspector => "a log of NCCL's inspector",
+            InputKind::FlightRecorder => "a PyTorch flight recorder dump",
+            InputKind::NcclInspector => "an NCCL inspector log",
             InputKind::NsysSqlite => "an export of Nsight Systems (device trace)",
-            InputKind::NsysReport => "a report of Nsight Systems that was not exported",
-            InputKind::ParquetTable => "a Parquet table, which is not read",
-            InputKind::OtherSqlite => "an SQLite database that etlink does not know",
-            InputKind::KernelMetrics => "metrics of kernels (CSV of Nsight Compute)",
-            InputKind::RequestLatencies => "latencies of requests (a result of vLLM or SGLang)",
+            InputKind::NsysReport => "a Nsight Systems report that was not exported",
+            InputKind::ParquetTable => "a Parquet table, which etlink does not read",
+            InputKind::OtherSqlite => "an unknown SQLite database",
+            InputKind::KernelMetrics => "kernel metrics (CSV of Nsight Compute)",
+            InputKind::RequestLatencies => "request latencies (a vLLM or SGLang benchmark result)",
             InputKind::WorkloadCard => "a workload card (ccl-bench)",
-            InputKind::AstraLog => "a log of ASTRA-sim",
+            InputKind::AstraLog => "an ASTRA-sim log",
             InputKind::TextWorkload => "a text workload of ASTRA-sim 1.0",
-            InputKind::Unknown => "no trace that etlink knows",
+            InputKind::Unknown => "an unknown kind of file",
         }
     }
 
@@ -98,7 +98,7 @@ impl InputKind {
     pub fn taken_by(self) -> &'static str {
         match self {
             InputKind::HostTrace => {
-                "--host of link, analyze, findings, replay, report and top, beside the device trace \
+                "--host of link, analyze, findings, replay, report and top, with the device trace \
                  of the rank; merge and ranks take a folder with both"
             }
             InputKind::KinetoTrace
@@ -120,8 +120,8 @@ impl InputKind {
             }
             InputKind::ChakraJson => "analyze, replay, report, check, convert",
             InputKind::FlightRecorder => {
-                "ranks takes a folder of dumps, and says which rank hangs; commands that take traces \
-                 take sizes and groups of collectives from a dump beside them"
+                "ranks takes a folder of dumps and reports which rank hangs; commands that take traces \
+                 read sizes and groups of collectives from a dump next to them"
             }
             InputKind::NcclInspector => "ranks takes a folder of logs",
             InputKind::KernelMetrics => {
@@ -133,9 +133,9 @@ impl InputKind {
                 "--metrics of analyze; found in a folder of traces; analyze \
                  --workload-card writes one"
             }
-            InputKind::AstraLog => "simulated, with the graphs beside it or --graphs",
+            InputKind::AstraLog => "simulated, with the graphs next to it or --graphs",
             InputKind::TextWorkload => "convert, with --ranks",
-            InputKind::NsysReport => "nsys export --type sqlite, whose result etlink reads",
+            InputKind::NsysReport => "nsys export --type sqlite; etlink reads the export",
             InputKind::ParquetTable | InputKind::OtherSqlite | InputKind::Unknown => "nothing",
         }
     }

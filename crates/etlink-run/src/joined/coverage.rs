@@ -59,7 +59,7 @@ impl JoinCoverage {
         if run.summaries.len() < 2 {
             let kernels = run.summaries.first()?.unrecorded.len();
             return (kernels > 0).then(|| {
-                format!("{kernels} communication kernels have no record of what is communicated")
+                format!("{kernels} communication kernels have no record of their group and size")
             });
         }
         let is_plain = self.joined == self.sides && self.inferred == 0;
@@ -67,13 +67,13 @@ impl JoinCoverage {
             return None;
         }
         let mut note = format!(
-            "{} of {} communications are joined with those of other ranks",
+            "{} of {} communications are joined with other ranks",
             self.joined, self.sides
         );
         if self.inferred > 0 {
             note += &format!(
-                " ({} of them have no record, and are joined by their order and the times at which \
-                 they end: inferred, sizes unknown)",
+                " ({} of them have no record and are joined by order and end time: inferred, sizes \
+                 unknown)",
                 self.inferred
             );
         }
@@ -83,14 +83,14 @@ impl JoinCoverage {
             note += &format!("; {} {}", gloo.count, gloo.kind.describe());
         }
         if self.alone.len() == run.summaries.len() {
-            note += ": each rank is replayed alone, and who waited for whom is not known";
+            note += ": each rank is replayed alone, and waits between ranks are unknown";
         } else if !self.alone.is_empty() {
             note += &format!(
-                "; rank {} is replayed alone: nobody is seen to wait for it",
+                "; rank {} is replayed alone: no waits for it are visible",
                 first_ranks(&self.alone)
             );
         } else if (self.joined as f64) < MOST * self.sides as f64 {
-            note += ": who waited for whom is known of these alone";
+            note += ": waits between ranks are known for these communications only";
         }
         Some(note)
     }

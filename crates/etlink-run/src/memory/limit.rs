@@ -22,7 +22,7 @@ impl Display for MemoryLimit {
         if self.is_asked {
             write!(f, "{} allows {bytes}", Setting::Memory)
         } else {
-            write!(f, "the system has {bytes} to give")
+            write!(f, "the system has {bytes} available")
         }
     }
 }
@@ -54,15 +54,15 @@ impl Display for OversizedRank {
         let files: Vec<String> = self.files.iter().map(|file| display_name(file)).collect();
         let others = match self.others {
             0 => String::new(),
-            1 => " (1 more rank is too large as well)".to_owned(),
-            more => format!(" ({more} more ranks are too large as well)"),
+            1 => " (1 more rank is also too large)".to_owned(),
+            more => format!(" ({more} more ranks are also too large)"),
         };
         let size = display_size(self.unpacked);
         let unpacked = match (self.unpacked, self.is_part) {
             // standard input, whose size is unknown
-            (0, _) => "what was read takes".to_owned(),
-            (_, true) => format!("{size} unpacked, and more that is to come, take"),
-            (_, false) => format!("{size} unpacked take"),
+            (0, _) => "the data read so far needs".to_owned(),
+            (_, true) => format!("{size} uncompressed, with more to come, need"),
+            (_, false) => format!("{size} uncompressed need"),
         };
         write!(
             f,
@@ -81,10 +81,7 @@ impl OversizedRank {
     fn least_text(&self) -> String {
         let least = least();
         if self.limit.bytes < least.as_u64() {
-            format!(
-                ", of which etlink itself takes some {}",
-                least.display().si()
-            )
+            format!(", and etlink itself needs about {}", least.display().si())
         } else {
             String::new()
         }
@@ -99,12 +96,12 @@ impl OversizedRank {
             ""
         };
         let slice = if self.is_recording {
-            command_only("read some of its steps with --steps or --time, ".to_owned())
+            command_only("read only some steps with --steps or --time, ".to_owned())
         } else {
             String::new()
         };
         let to_file = if self.is_part {
-            "save it to a file, whose size tells what it takes, "
+            "save it to a file, so that its size is known, "
         } else {
             ""
         };

@@ -316,8 +316,8 @@ fn rank_outputs(runs: &RunSet, run: &RunFiles, options: &MergeOptions) -> BTreeS
 /// that would be lost.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{}: nothing was replaced: {failed} of its ranks failed, and {file} of an earlier run would \
-     be lost: fix the errors above, write to another folder, or remove the file",
+    "{}: nothing was replaced, because {file} of an earlier run would be lost (failed ranks: \
+     {failed}); fix the errors above, write to another folder, or remove the file",
     folder.display()
 )]
 pub struct IncompleteReplacement {

@@ -70,7 +70,7 @@ fn known_rank(entry: RankEntry<'_>) -> Result<Option<KnownRank>, RunError> {
 fn left_out(entry: RankEntry<'_>, error: &RunError) -> String {
     let rank = text::rank(entry.label());
     format!(
-        "{rank} is not among the others: {}",
+        "{rank} is left out of the join: {}",
         text::error_chain(error)
     )
 }

@@ -27,10 +27,10 @@ pub enum OutputError {
     #[error(transparent)]
     Stdout(#[from] StdoutError),
     /// The run has no target.
-    #[error("there is nowhere to write to")]
+    #[error("no output is given")]
     NoTarget,
     /// The target is a pipe or a device, which cannot be written in pieces.
-    #[error("cannot write beside {}", path.display())]
+    #[error("cannot write next to {}", path.display())]
     NoPlaceForPieces {
         /// Path of the target.
         path: PathBuf,
@@ -40,11 +40,11 @@ pub enum OutputError {
     #[error("standard output cannot take several files{}", advice(self.remedy()))]
     FolderOnStdout,
     /// Standard output has no name that states the format.
-    #[error("standard output has no name to tell the format{}", advice(self.remedy()))]
+    #[error("standard output has no file name to show the format{}", advice(self.remedy()))]
     NoFormat,
     /// The target's name does not state the format.
     #[error(
-        "{}: the name's ending does not tell the format{}",
+        "{}: the file name does not show the format{}",
         path.display(),
         advice(self.remedy())
     )]
@@ -54,7 +54,7 @@ pub enum OutputError {
     },
     /// The target's name does not fit a trace for Perfetto.
     #[error(
-        "{}: replay writes a trace for Perfetto{}",
+        "{}: the file name does not fit a Perfetto trace{}",
         path.display(),
         advice(self.remedy())
     )]
@@ -63,27 +63,27 @@ pub enum OutputError {
         path: PathBuf,
     },
     /// The target's name does not fit Chrome trace events.
-    #[error("{}: a timeline of Chrome's trace events{}", path.display(), advice(self.remedy()))]
+    #[error("{}: the file name does not fit Chrome trace events{}", path.display(), advice(self.remedy()))]
     NotChrome {
         /// Path of the target.
         path: PathBuf,
     },
     /// The target's name does not fit a page.
-    #[error("{}: a report is a page{}", path.display(), advice(self.remedy()))]
+    #[error("{}: the file name does not fit an HTML page{}", path.display(), advice(self.remedy()))]
     NotAPage {
         /// Path of the target.
         path: PathBuf,
     },
 
     /// The target is also an input.
-    #[error("{} is an input too{}", path.display(), advice(self.remedy()))]
+    #[error("{} is also an input{}", path.display(), advice(self.remedy()))]
     IsInput {
         /// Path of the input.
         path: PathBuf,
     },
     /// The folder of the target does not exist.
     #[error(
-        "cannot write {}: there is no folder {}{}",
+        "cannot write {}: folder {} does not exist{}",
         path.display(),
         folder.display(),
         advice(self.remedy())
@@ -101,14 +101,14 @@ pub enum OutputError {
         path: PathBuf,
     },
     /// The target exists and must not be replaced.
-    #[error("{} exists already{}", path.display(), advice(self.remedy()))]
+    #[error("{} already exists{}", path.display(), advice(self.remedy()))]
     Exists {
         /// Path of the target.
         path: PathBuf,
     },
     /// A file with an output's name would be replaced, but etlink did not write it.
     #[error(
-        "{} has the name of an output, but etlink did not write it, and {} does not remove it: {}",
+        "{} has the name of an output, but etlink did not write it, and {} does not remove it; {}",
         path.display(),
         Setting::Overwrite,
         self.remedy().unwrap_or_default()
@@ -121,7 +121,7 @@ pub enum OutputError {
     /// A subset of ranks would replace files of an earlier run with more ranks, whose process
     /// groups are numbered differently.
     #[error(
-        "{} would no longer fit the files of the ranks that {} does not name: {}",
+        "{} would no longer fit the files of ranks not selected with {}; {}",
         path.display(),
         Setting::Ranks,
         self.remedy().unwrap_or_default()
@@ -132,7 +132,7 @@ pub enum OutputError {
     },
     /// A file needed by the ranks of another run would be replaced.
     #[error(
-        "{} would no longer fit {other} beside it, which is of another run: {}",
+        "{} would no longer fit {other} next to it, which is from another run; {}",
         path.display(),
         self.remedy().unwrap_or_default()
     )]
@@ -144,8 +144,8 @@ pub enum OutputError {
     },
     /// A subset of ranks would be written for a simulator, but other ranks' files do not fit it.
     #[error(
-        "{} is of a rank that {} does not name, and a simulation has all its ranks from one \
-         merge: {}",
+        "{} is from a rank not selected with {}, and a simulation needs all ranks from one \
+         merge; {}",
         path.display(),
         Setting::Ranks,
         self.remedy().unwrap_or_default()
@@ -156,7 +156,7 @@ pub enum OutputError {
     },
     /// A subset of ranks would add a rank to an earlier run that had excluded it.
     #[error(
-        "{} was not joined with the ranks whose files stay, and none of those is merged with it now: {}",
+        "{} was not joined with the ranks whose files stay, and this merge includes none of those ranks; {}",
         path.display(),
         self.remedy().unwrap_or_default()
     )]
@@ -166,7 +166,7 @@ pub enum OutputError {
     },
     /// Another process is writing the target.
     #[error(
-        "{} is being written by another etlink{}: {}",
+        "{} is being written by another etlink{}; {}",
         path.display(),
         process_note(*process),
         self.remedy().unwrap_or_default()
@@ -179,7 +179,7 @@ pub enum OutputError {
     },
     /// Another process may be writing the target: the file system has no locks to check this.
     #[error(
-        "{} is perhaps being written by another etlink: this file system has no locks{}",
+        "{} may be in use by another etlink: this file system has no locks{}",
         path.display(),
         advice(self.remedy())
     )]
@@ -200,7 +200,7 @@ pub enum OutputError {
     /// A folder contains files of two runs, because a replacement is in progress or was
     /// interrupted.
     #[error(
-        "{}: its files are being replaced by another etlink{}, or that was cut: {}",
+        "{}: another etlink{} is replacing its files, or was interrupted; {}",
         folder.display(),
         process_note(*process),
         self.remedy().unwrap_or_default()
@@ -221,14 +221,14 @@ pub enum OutputError {
         source: serde_json::Error,
     },
     /// The journal of a replacement has content that this program does not write.
-    #[error("{} is of another etlink, or damaged", path.display())]
+    #[error("{} was written by another version of etlink, or is damaged", path.display())]
     ForeignJournal {
         /// Path of the journal.
         path: PathBuf,
     },
     /// An interrupted replacement would follow a link.
     #[error(
-        "{}: {} is a link, and an earlier run did not make it: remove {}, or the link",
+        "{}: {} is a link that no earlier run made; remove {} or the link",
         journal.display(),
         link.display(),
         journal.display()
@@ -241,7 +241,7 @@ pub enum OutputError {
     },
     /// An interrupted replacement cannot be finished.
     #[error(
-        "{}: an earlier run was cut while it replaced files here, and this cannot be finished",
+        "{}: an earlier run was interrupted while it replaced files here, and the replacement cannot be finished",
         folder.display()
     )]
     CutReplacement {
@@ -260,7 +260,7 @@ pub enum OutputError {
     },
     /// Only some objects of a set got their names.
     #[error(
-        "{}: {done} of {all} objects are written, and not the others: mend the cause and repeat the \
+        "{}: only {done} of {all} objects are written; fix the cause and repeat the \
          command with {}",
         folder.display(),
         Setting::Overwrite
@@ -277,8 +277,8 @@ pub enum OutputError {
     },
     /// Only some files were replaced.
     #[error(
-        "{}: not all files are replaced: mend the cause and repeat the command, which finishes it \
-         first",
+        "{}: not all files are replaced; fix the cause and repeat the command to finish the \
+         replacement",
         folder.display()
     )]
     PartlyReplaced {
@@ -293,19 +293,19 @@ impl OutputError {
     /// Returns the remedy.
     pub fn remedy(&self) -> Option<String> {
         let remedy = match self {
-            OutputError::FolderOnStdout => "name a folder",
+            OutputError::FolderOnStdout => "give a folder",
             OutputError::NoFormat => "give --format",
             OutputError::UnknownEnding { .. } => {
-                "use .et, .json, .trace.json or .pftrace (.gz behind it packs, .zst behind .et too), \
+                "use .et, .json, .trace.json or .pftrace (append .gz to compress, or .zst after .et), \
                  or --format"
             }
             OutputError::NotForPerfetto { .. } => {
                 "use .pftrace, .pftrace.gz, .trace.json or .trace.json.gz"
             }
-            OutputError::NotChrome { .. } => "use .trace.json, .json or one of them with .gz",
+            OutputError::NotChrome { .. } => "use .trace.json or .json, optionally with .gz",
             OutputError::NotAPage { .. } => "use .html",
             OutputError::IsInput { .. } => "give the output another name",
-            OutputError::NoFolder { .. } => "make it first",
+            OutputError::NoFolder { .. } => "create it first",
             OutputError::IsFolder { .. } => "give a file name",
             OutputError::Exists { .. } => {
                 return Some(format!("{} replaces it", Setting::Overwrite));
@@ -316,20 +316,23 @@ impl OutputError {
             }
             OutputError::NotJoinedBefore { .. } => {
                 return Some(format!(
-                    "merge all ranks, write to another folder, or take it in by {}",
+                    "merge all ranks, write to another folder, or include it with {}",
                     Setting::AllowMismatch
                 ));
             }
             OutputError::BesideOtherRun { .. } => {
-                "write to another folder, or remove the files of that run first"
+                "write to another folder, or first remove the files of that run"
             }
-            OutputError::Busy { .. } => "wait for it, or write elsewhere",
+            OutputError::Busy { .. } => "wait for it to finish, or write elsewhere",
             OutputError::NoLocks { work, .. } => {
-                return Some(format!("if none runs, remove {}", work.display()));
+                return Some(format!(
+                    "if no other etlink is running, remove {}",
+                    work.display()
+                ));
             }
             OutputError::BeingReplaced { .. } => {
-                "try again, and if this stays, repeat the command that wrote them, which finishes \
-                 it first"
+                "try again. If the error persists, repeat the command that wrote the files to finish \
+                 the replacement"
             }
             _ => return None,
         };

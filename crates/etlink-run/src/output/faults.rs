@@ -33,7 +33,7 @@ enum Effect {
 static FAULT: LazyLock<Option<InjectedFault>> = LazyLock::new(|| {
     let text = std::env::var("ETLINK_FAULT").ok()?;
     let fault = parse(&text);
-    assert!(fault.is_some(), "ETLINK_FAULT={text} is no fault");
+    assert!(fault.is_some(), "ETLINK_FAULT={text} is not a fault");
     fault
 });
 

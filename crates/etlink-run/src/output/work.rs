@@ -262,7 +262,7 @@ fn work_name(name: &OsStr) -> String {
 /// folder through a link from an archive could destroy another folder.
 fn linked(path: &Path) -> io::Error {
     let what = format!(
-        "{} is a link, which etlink did not make: remove it",
+        "{} is a link that etlink did not make; remove it",
         path.display()
     );
     io::Error::new(io::ErrorKind::InvalidInput, what)

@@ -301,11 +301,17 @@ fn cached_result<V: BorshSerialize + BorshDeserialize>(
     let graph = files.graph.as_ref().or(files.device.as_ref());
     let groups = graph.map(|graph| graph.with_file_name(file::GROUPS));
     let folder = entry.run().folder.display();
-    let (is_alone, place) = (entry.is_alone(), entry.place());
+    // the trace of another file may state a rank that was not requested
+    let asked = if files.rank.is_none() {
+        entry.set.options.ranks.as_ref()
+    } else {
+        None
+    };
+    let is_alone = entry.is_alone();
     let key = RankKey {
         paths: paths.map(PathBuf::as_path).collect(),
         beside: groups.into_iter().collect(),
-        files: format!("{folder}, alone: {is_alone}, place: {place}, {files:?}"),
+        files: format!("{folder}, alone: {is_alone}, asked: {asked:?}, {files:?}"),
         settings,
     };
     cache.rank_result(&key, || entry.mark_idle(), || job(entry))
@@ -316,6 +322,7 @@ fn cache_settings(runs: &RunSet, work: &ReportWork) -> Option<Vec<(String, Strin
     let how = &runs.options;
     let (_, own) = how.cache.as_ref().zip(work.cache_settings.as_ref())?;
     let mut settings = report_settings(runs, work);
+    settings.retain(|(name, _)| *name != "--ranks");
     settings.extend(own.iter().cloned());
     settings.extend([
         ("command", work.command.to_owned()),
@@ -323,7 +330,6 @@ fn cache_settings(runs: &RunSet, work: &ReportWork) -> Option<Vec<(String, Strin
         ("rank", format!("{:?}", how.rank)),
         ("kept events", format!("{:?}", how.keep)),
         ("only traces", how.traces_only.to_string()),
-        ("ranks of the source", runs.whole_len().to_string()),
         ("source", source_kind(&runs.source).to_owned()),
     ]);
     let settings = settings.into_iter();

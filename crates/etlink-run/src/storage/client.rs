@@ -63,9 +63,8 @@ pub(super) fn place_of(path: &Path) -> io::Result<Place> {
     let key = match url.service {
         // the client has the whole URL: a signed one must not change by a character
         Service::Web => Key::default(),
-        _ => Key::parse(&url.key).map_err(|error| {
-            usage_error(&format!("its name cannot be that of an object: {error}"))
-        })?,
+        _ => Key::parse(&url.key)
+            .map_err(|error| usage_error(&format!("invalid object name: {error}")))?,
     };
     let client = match url.service {
         Service::Web => url.full.clone(),
@@ -90,10 +89,10 @@ pub(super) fn place_of(path: &Path) -> io::Result<Place> {
 fn bad_url(bad: &BadUrl) -> String {
     match bad {
         BadUrl::Scheme(scheme) => format!(
-            "URLs of {scheme}:// are not known: give one of s3://, gs://, az:// or https://, or a path"
+            "URLs of {scheme}:// are not supported; give s3://, gs://, az:// or https://, or a path"
         ),
-        BadUrl::NoBucket => "it names no bucket: write s3://BUCKET/KEY".to_owned(),
-        BadUrl::NoText => "it is no text".to_owned(),
+        BadUrl::NoBucket => "the URL has no bucket; give s3://BUCKET/KEY".to_owned(),
+        BadUrl::NoText => "the URL is not valid UTF-8".to_owned(),
     }
 }
 
@@ -156,7 +155,7 @@ fn web_store(url: &ObjectUrl) -> io::Result<Store> {
     let is_plain = url.full.to_ascii_lowercase().starts_with("http://");
     if is_plain && !credentials::is_this_machine(&url.bucket) && !credentials::allows_http() {
         return Err(usage_error(
-            "http:// is not encrypted: use https://, or set AWS_ALLOW_HTTP=true",
+            "http:// is not encrypted; use https://, or set AWS_ALLOW_HTTP=true",
         ));
     }
     let (address, headers) = without_password(&url.full)?;
@@ -192,7 +191,7 @@ fn without_password(url: &str) -> io::Result<(String, HeaderMap)> {
     };
     let word = base64::engine::general_purpose::STANDARD.encode(user);
     let mut value = HeaderValue::from_str(&format!("Basic {word}"))
-        .map_err(|_| usage_error("its user and password cannot be sent"))?;
+        .map_err(|_| usage_error("the user and password in the URL cannot be sent"))?;
     value.set_sensitive(true);
     headers.insert("authorization", value);
     Ok((format!("{scheme}://{host}{path}"), headers))

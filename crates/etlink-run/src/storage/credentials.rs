@@ -49,8 +49,8 @@ pub(super) fn s3_builder(bucket: &str) -> io::Result<AmazonS3Builder> {
     }
     if is_set("AWS_PROFILE") {
         return Err(usage_error(
-            "the profile of AWS_PROFILE has no aws_access_key_id: run \
-             `eval \"$(aws configure export-credentials --format env)\"` first",
+            "the profile in AWS_PROFILE has no aws_access_key_id; first run \
+             `eval \"$(aws configure export-credentials --format env)\"`",
         ));
     }
     let is_told = is_set("AWS_SKIP_SIGNATURE")

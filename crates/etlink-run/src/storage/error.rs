@@ -24,7 +24,7 @@ pub(super) fn store_error(service: Service, error: object_store::Error) -> io::E
         _ if asks_machine => (ErrorKind::PermissionDenied, no_credentials_text(service)),
         _ if code == Some("NoSuchBucket") || code == Some("ContainerNotFound") => (
             ErrorKind::NotFound,
-            format!("there is no such bucket{}", bucket_remedy(service)),
+            format!("the bucket does not exist{}", bucket_remedy(service)),
         ),
         object_store::Error::NotFound { .. } => (ErrorKind::NotFound, not_found(service)),
         object_store::Error::PermissionDenied { .. }
@@ -37,15 +37,18 @@ pub(super) fn store_error(service: Service, error: object_store::Error) -> io::E
         }
         object_store::Error::AlreadyExists { .. } => (
             ErrorKind::AlreadyExists,
-            "something has this name by now".to_owned(),
+            "an object with this name exists".to_owned(),
         ),
         object_store::Error::Precondition { .. } => (
             ErrorKind::InvalidData,
-            "it was changed while it was used: run it again".to_owned(),
+            "the object changed while in use; run the command again".to_owned(),
         ),
         object_store::Error::NotSupported { .. } | object_store::Error::NotImplemented { .. } => (
             ErrorKind::Unsupported,
-            format!("the server cannot do this: {}", shortened(&text)),
+            format!(
+                "the server does not support this request: {}",
+                shortened(&text)
+            ),
         ),
         _ if text.contains("LOCATION") => (
             ErrorKind::Other,
@@ -58,21 +61,21 @@ pub(super) fn store_error(service: Service, error: object_store::Error) -> io::E
 
 fn not_found(service: Service) -> String {
     match service {
-        Service::Web => "the server has no such file".to_owned(),
-        _ => "there is no such object, and no folder of this name".to_owned(),
+        Service::Web => "the server does not have this file".to_owned(),
+        _ => "no object or folder has this name".to_owned(),
     }
 }
 
 fn bucket_remedy(service: Service) -> &'static str {
     match service {
-        Service::S3 => ": look at its name, and at AWS_ENDPOINT_URL where it is not Amazon's",
+        Service::S3 => ": check its name, and AWS_ENDPOINT_URL if the store is not Amazon's",
         _ => "",
     }
 }
 
 /// Returns the message for missing credentials.
 pub(super) fn no_credentials_text(service: Service) -> String {
-    format!("no credentials are found: {}", credential_remedy(service))
+    format!("no credentials found: {}", credential_remedy(service))
 }
 
 /// Returns the ways to provide credentials for a service.
@@ -162,7 +165,7 @@ mod tests {
         };
         let error = store_error(Service::S3, missing);
         assert_eq!(error.kind(), ErrorKind::NotFound);
-        assert!(error.to_string().starts_with("there is no such bucket"));
+        assert!(error.to_string().starts_with("the bucket does not exist"));
         let denied = object_store::Error::PermissionDenied {
             path: "x".into(),
             source: "<Error><Code>InvalidAccessKeyId</Code>".into(),

@@ -47,6 +47,8 @@ pub struct FileData {
     pub bytes: u64,
     /// Time of the last change, if known.
     pub changed: Option<SystemTime>,
+    /// Hash of the tag by which a store identifies the content, if it states one.
+    pub tag: Option<u64>,
 }
 
 /// Kind of a path's target.
@@ -134,6 +136,7 @@ fn disk_data(data: &std::fs::Metadata) -> FileData {
         kind,
         bytes: data.len(),
         changed: data.modified().ok(),
+        tag: None,
     }
 }
 

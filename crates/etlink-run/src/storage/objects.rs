@@ -9,6 +9,7 @@ use super::web_file::WebReader;
 use super::{FileData, FolderEntry, OpenFile, StoredKind, object_entry};
 use object_store::path::Path as Key;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStoreExt};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
@@ -16,6 +17,7 @@ const FOLDER: FileData = FileData {
     kind: StoredKind::Folder,
     bytes: 0,
     changed: None,
+    tag: None,
 };
 
 /// Returns the metadata of an object, or of a folder if names of objects continue after the URL.
@@ -37,7 +39,14 @@ fn file_of(object: &ObjectMeta) -> FileData {
         kind: StoredKind::File,
         bytes: object.size,
         changed: Some(object.last_modified.into()),
+        tag: object.e_tag.as_ref().map(tag_hash),
     }
+}
+
+fn tag_hash(tag: &String) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    tag.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn head(place: &Place) -> io::Result<ObjectMeta> {
@@ -59,7 +68,7 @@ fn folder_data(place: &Place) -> io::Result<FileData> {
             place.service,
             object_store::Error::NotFound {
                 path: place.key.to_string(),
-                source: "nothing begins with it".into(),
+                source: "no object starts with this name".into(),
             },
         ));
     }
@@ -134,7 +143,7 @@ pub(super) fn list(folder: &Path) -> io::Result<Vec<FolderEntry>> {
     let place = place_of(folder)?;
     if place.service == Service::Web {
         return Err(usage_error(
-            "a web server does not say what is in a folder: give the URL of a file",
+            "a web server does not list folders; give the URL of a file",
         ));
     }
     let (objects, folders) = list_entries(&place)?;

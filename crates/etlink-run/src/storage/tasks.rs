@@ -22,7 +22,7 @@ fn runtime() -> io::Result<&'static Runtime> {
         built.map_err(|error| error.to_string())
     });
     made.as_ref()
-        .map_err(|error| io::Error::other(format!("no thread for requests: {error}")))
+        .map_err(|error| io::Error::other(format!("cannot start a thread for requests: {error}")))
 }
 
 /// A response in progress. Dropping it cancels the request.
@@ -36,7 +36,7 @@ impl<T> Pending<T> {
         match self.answer.recv() {
             Ok(answer) => answer,
             // the task ended without a response
-            Err(_) => Err(io::Error::other("the request ended without an answer")),
+            Err(_) => Err(io::Error::other("the request ended without a response")),
         }
     }
 }

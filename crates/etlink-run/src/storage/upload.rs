@@ -78,7 +78,7 @@ pub(crate) fn check_writable(path: &Path) -> io::Result<()> {
     let place = place_of(path)?;
     if place.service == Service::Web {
         return Err(usage_error(
-            "a web server is read, not written: give a folder, s3://, gs:// or az://",
+            "etlink cannot write to a web server; give a folder, s3://, gs:// or az://",
         ));
     }
     Ok(())
@@ -90,7 +90,7 @@ impl ObjectWriter {
         check_writable(path)?;
         let place = place_of(path)?;
         if place.key.as_ref().is_empty() {
-            return Err(usage_error("it names a bucket, and no object in it"));
+            return Err(usage_error("the URL names a bucket but no object"));
         }
         Ok(ObjectWriter {
             place,
@@ -133,7 +133,7 @@ impl ObjectWriter {
             none => none.insert(PartUpload::begin(&self.place)?),
         };
         if upload.sent == MOST_PARTS {
-            return Err(usage_error("an object of more than 80 GB is not written"));
+            return Err(usage_error("cannot write an object of more than 80 GB"));
         }
         if upload.running.len() >= AT_ONCE {
             upload.wait_for_one()?;

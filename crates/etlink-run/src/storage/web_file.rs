@@ -207,7 +207,7 @@ impl WebFile {
         let is_other =
             answer.meta.e_tag != self.object.e_tag || answer.meta.size != self.object.size;
         if is_other {
-            let changed = "it was changed while it was used: run it again";
+            let changed = "the object changed while in use; run the command again";
             return Err(io::Error::new(io::ErrorKind::InvalidData, changed));
         }
         let mut transfer = receive(service, answer)?;

@@ -3,13 +3,13 @@
     import etlink
 
     run = etlink.open("traces")          # a folder of traces, a trace, or a list of traces
-    run.table("kernels").to_pandas()     # also for polars, pyarrow, DuckDB: they take it as it is
-    run[3].table("gaps")                 # of rank 3 alone
+    run.table("kernels").to_pandas()     # polars, pyarrow and DuckDB read the table directly
+    run[3].table("gaps")                 # only rank 3
     run.replay(scale={"class=gemm": 0.5}).change_ns
     run.report().save("run.html")
 
-The recorder is here too: `with etlink.record("traces", wait=2, warmup=1, active=2) as prof:`.
-Nothing is printed. What goes wrong is an `etlink.Error`.
+`with etlink.record("traces", wait=2, warmup=1, active=2) as prof:` records traces. Nothing is
+printed. Failures raise an `etlink.Error`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Not at once: the recorder is for programs, this module for notebooks."""
+    """Imports the recorder on first use: notebooks do not need it."""
     if name == "record":
         from etlink_torch import profile
 

@@ -10,8 +10,8 @@ from etlink._etlink import run_command
 
 
 def main() -> int:
-    """Carries out the command line of this process. Returns the exit code."""
-    # what Python has changed for itself would reach the programs that `record` starts
+    """Runs the command line of this process. Returns the exit code."""
+    # undo Python's own signal settings, which programs started by `record` would inherit
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     if hasattr(signal, "SIGXFSZ"):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 
 class Error(Exception):
-    """Why etlink could not do what was asked for.
+    """An error of etlink.
 
-    file: the file or folder that it is about, or None
-    place: where in the file, or None
-    remedy: what you can do, or None; the message ends with it too
+    file: the file or folder of the error, or None
+    place: the position in the file, or None
+    remedy: what you can do, or None; also the end of the message
     """
 
     file: str | None
@@ -22,7 +22,7 @@ class Error(Exception):
         place: str | None = None,
         remedy: str | None = None,
     ) -> None:
-        # all of them: an exception is pickled by its arguments, on its way out of a process
+        # all arguments, because an exception is pickled by them when it leaves a process
         super().__init__(message, file, place, remedy)
         self.file, self.place, self.remedy = file, place, remedy
 

@@ -1,4 +1,4 @@
-"""The extension module: what the other modules of this package call."""
+"""The extension module, which the other modules of this package call."""
 
 from os import PathLike
 from typing import Any, final

@@ -1,4 +1,4 @@
-"""Files that are replaced when they are whole, and not before."""
+"""Files that are replaced only when they are complete."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from contextlib import contextmanager
 
 @contextmanager
 def written_beside(path: str, overwrite: bool) -> Iterator[str]:
-    """A name beside a file. What the block writes there takes the file's place at its end; when the
-    block fails, it is removed and the file stays as it was.
+    """Gives a temporary name next to a file. At the end of the block, that file replaces the first
+    one. If the block fails, it is removed, and the first file stays unchanged.
 
-    Raises FileExistsError where the file is there, unless it may be overwritten.
+    Raises FileExistsError if the file exists, unless `overwrite` is true.
     """
     if not overwrite and os.path.lexists(path):
         raise FileExistsError(path)
     # a link to a file stays one
     place = os.path.realpath(path)
     if os.path.exists(place) and not os.path.isfile(place):
-        # a device or a pipe is written to, and a folder is refused by whoever opens it
+        # devices and pipes are written directly, and opening a folder fails
         yield place
         return
-    # no ending of traces: what a killed process leaves is no trace of the folder
+    # not a trace's extension: the rest of a killed process must not count as a trace
     beside = os.path.join(os.path.dirname(place), f".etlink-{secrets.token_hex(8)}.part")
     try:
         yield beside
@@ -44,7 +44,7 @@ def _move(beside: str, place: str, overwrite: bool) -> None:
         os.replace(beside, place)
         return
     try:
-        # renaming would replace a file that came there meanwhile
+        # renaming would replace a file that was created meanwhile
         os.link(beside, place)
     except FileExistsError:
         raise

@@ -1,4 +1,4 @@
-"""The plots of `etlink.hta`, by plotly where it is installed."""
+"""Plots of `etlink.hta` with plotly, if it is installed."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ Frame = Any
 
 
 def overlap(frame: Frame) -> None:
-    """Communication with computation beside it, by rank."""
+    """Plots the overlap of communication with computation, by rank."""
     if (plotly := _plotly()) is not None:
         title = "Computation beside communication"
         plotly.bar(frame, x="rank", y="comp_comm_overlap_pctg", title=title).show()
 
 
 def temporal(frame: Frame) -> None:
-    """Idle time, computation and the rest, by rank."""
+    """Plots idle time, computation and the rest, by rank."""
     if (plotly := _plotly()) is not None:
         columns = ["idle_time_pctg", "compute_time_pctg", "non_compute_time_pctg"]
         plotly.bar(frame, x="rank", y=columns, title="Temporal breakdown").show()
 
 
 def kernel_types(frame: Frame, renderer: str) -> None:
-    """Time by types of kernels, over all ranks."""
+    """Plots time by type of kernel, over all ranks."""
     if (plotly := _plotly()) is not None:
         title = "Types of kernels, all ranks"
         figure = plotly.pie(frame, values="percentage", names="kernel_type", title=title)
@@ -31,7 +31,7 @@ def kernel_types(frame: Frame, renderer: str) -> None:
 
 
 def names(frame: Frame, group: str | None, renderer: str) -> None:
-    """Sums and means by names: one pair of figures for each value of `group`."""
+    """Plots sums and means by name, a pair of figures per value of `group`."""
     if (plotly := _plotly()) is None:
         return
     groups = [("annotations", frame)] if group is None else frame.groupby(group)
@@ -46,7 +46,7 @@ def names(frame: Frame, group: str | None, renderer: str) -> None:
 
 
 def idle(frame: Frame, rank: int, as_share: bool) -> None:
-    """Idle time of each stream by its cause."""
+    """Plots the idle time of each stream by cause."""
     if (plotly := _plotly()) is not None:
         column = "idle_time_ratio" if as_share else "idle_time"
         title = f"Idle time of rank {rank}"
@@ -54,7 +54,7 @@ def idle(frame: Frame, rank: int, as_share: bool) -> None:
 
 
 def launches(frame: Frame, rank: int, runtime_cutoff: int, delay_cutoff: int) -> None:
-    """Kernels shorter than their calls, long calls, and late kernels."""
+    """Plots kernels shorter than their calls, long calls, and late kernels."""
     if (plotly := _plotly()) is None:
         return
     is_short = frame["gpu_duration"] < frame["cpu_duration"]

@@ -1,4 +1,4 @@
-"""How far a call has read its traces: a bar of tqdm, where that is installed and somebody looks."""
+"""Progress of reading traces: a bar of tqdm, if installed, in a terminal or notebook."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import warnings
 from typing import Any
 
 DELAY_S = 0.5
-"""A call that takes less shows nothing."""
+"""Shorter calls show nothing."""
 
 
 class Progress:
-    """What the extension tells of a call, every 50 ms."""
+    """Progress of a call, updated by the extension every 50 ms."""
 
     def __init__(self) -> None:
         self._begin = time.monotonic()
@@ -20,7 +20,7 @@ class Progress:
         self._is_missing = False
 
     def update(self, phase: str, read: int, expected: int) -> None:
-        """So many bytes are read of those of the files that are opened."""
+        """Shows the bytes read, and the size of the files opened so far."""
         if self._is_missing or time.monotonic() - self._begin < DELAY_S:
             return
         if self._bar is None:
@@ -34,18 +34,18 @@ class Progress:
         self._bar.refresh()
 
     def close(self) -> None:
-        """The call has ended: nothing of the bar stays."""
+        """Removes the bar at the end of the call."""
         if self._bar is not None:
             self._bar.close()
 
 
 def progress() -> Progress | None:
-    """None where nobody would see a bar."""
+    """Returns a progress bar, or None if nobody would see it."""
     return Progress() if _is_watched() else None
 
 
 def _is_watched() -> bool:
-    """Whether this is a notebook, or standard error a terminal."""
+    """Returns True in a notebook, or if standard error is a terminal."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     if getattr(shell, "kernel", None) is not None:
@@ -54,7 +54,7 @@ def _is_watched() -> bool:
 
 
 def _new_bar() -> Any:
-    """None without tqdm. It takes longer to import than short calls last."""
+    """Returns a bar, or None without tqdm, which takes longer to import than short calls last."""
     try:
         with warnings.catch_warnings():
             # in a notebook without widgets tqdm warns, and draws a bar of text

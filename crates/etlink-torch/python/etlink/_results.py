@@ -1,4 +1,4 @@
-"""What is made of a run: a replay, a comparison, a page."""
+"""Results of a run: a replay, a comparison, a page."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Path = str | os.PathLike[str]
 
 
 class RunTables(Mapping[str, Table]):
-    """Tables by their names.
+    """Tables by name.
 
-    notes: what is to be known of the traces: damage, ranks that are left out
+    notes: notes on the traces, such as damage and omitted ranks
     """
 
     def __init__(self, tables: list[Table], notes: list[str]) -> None:
@@ -42,10 +42,10 @@ class RunTables(Mapping[str, Table]):
 
 
 class Replay:
-    """A run of the graph with nothing but its edges and durations.
+    """A replay of the graph by its edges and durations.
 
-    data: what `etlink replay --json` prints
-    critical_path: the nodes that took the whole time, one after the other
+    data: the output of `etlink replay --json`
+    critical_path: the nodes of the critical path, in order
     """
 
     def __init__(self, text: str, critical_path: Table) -> None:
@@ -54,19 +54,19 @@ class Replay:
 
     @property
     def makespan_ns(self) -> int:
-        """From the first start to the last end of work, with the changes that were asked for."""
+        """Time from the first start to the last end of work, ns, with the requested changes."""
         changed = self.data["what_if"]
         return int((changed or self.data["figures"])["makespan_ns"])
 
     @property
     def change_ns(self) -> int:
-        """By how much it takes longer with the changes; 0 without any."""
+        """Increase of the makespan by the changes, ns; 0 without changes."""
         changed = self.data["what_if"]
         return 0 if changed is None else int(changed["change_ns"])
 
     @property
     def range_ns(self) -> tuple[int, int] | None:
-        """Between which changes the truth lies, least and most; None without changes."""
+        """Smallest and largest change that the recording allows, ns; None without changes."""
         changed = self.data["what_if"]
         if changed is None:
             return None
@@ -75,7 +75,7 @@ class Replay:
 
     @property
     def notes(self) -> list[str]:
-        """What is to be known of it."""
+        """Notes on the replay."""
         return list(self.data["notes"])
 
     def __repr__(self) -> str:
@@ -84,10 +84,10 @@ class Replay:
 
 
 class Diff:
-    """What changed from one run to another.
+    """Changes from one run to another.
 
-    data: what `etlink diff --json` prints
-    sentences: what changed most
+    data: the output of `etlink diff --json`
+    sentences: the main changes
     """
 
     def __init__(self, text: str, sentences: list[str], tables: list[Table]) -> None:
@@ -97,12 +97,12 @@ class Diff:
 
     @property
     def tables(self) -> list[str]:
-        """The names of its tables."""
+        """Names of the tables."""
         return list(self._tables)
 
     def table(self, name: str) -> Table:
-        """A table: "changes" of ops and kernels, "classes", "ops" with what they launch,
-        "waiting"."""
+        """Returns a table: "changes" (ops and kernels), "classes", "ops" (with the work that they
+        launch) or "waiting"."""
         if name not in self._tables:
             names = ", ".join(self._tables)
             raise Error(f"there is no table {name}; tables of two runs are {names}")
@@ -119,14 +119,14 @@ class Diff:
 class Report:
     """The page about a run. A notebook shows it; `save` writes it.
 
-    html: the whole page, which needs nothing else
+    html: the whole page, which loads nothing
     """
 
     def __init__(self, name: str, page: bytes) -> None:
         self.name, self.html = name, page.decode()
 
     def save(self, path: Path, overwrite: bool = False) -> None:
-        """Writes the page. A page that is there stays until the new one is whole."""
+        """Writes the page. An existing page stays until the new one is complete."""
         try:
             with written_beside(os.fspath(path), overwrite) as beside:
                 with open(beside, "w", encoding="utf-8") as out:
@@ -134,7 +134,7 @@ class Report:
         except FileExistsError:
             text = os.fspath(path)
             remedy = "choose another name, or give overwrite=True"
-            raise Error(f"{text} is there already; {remedy}", file=text, remedy=remedy) from None
+            raise Error(f"{text} already exists; {remedy}", file=text, remedy=remedy) from None
         except OSError as error:
             text = os.fspath(path)
             raise Error(f"cannot write {text}: {error.strerror}", file=text) from None
@@ -143,6 +143,6 @@ class Report:
         return f"<etlink.Report {self.name}: {len(self.html)} characters>"
 
     def _repr_html_(self) -> str:
-        # a frame of its own: neither styles nor scripts of the notebook and the page may meet
+        # a frame separates styles and scripts of the page and the notebook
         page = html.escape(self.html, quote=True)
         return f'<iframe srcdoc="{page}" style="width:100%;height:800px;border:0"></iframe>'

@@ -29,16 +29,15 @@ def open(
     strict: bool = False,
     cache: Path | None = None,
 ) -> Run:
-    """Opens a run. Traces are read when something of them is asked for, and each once.
+    """Opens a run. Traces are read on first use, each once.
 
-    path: a folder with the traces of all ranks, one trace, or a list of traces; a trace may be a URL
-    ranks: the ranks of a folder or a list to take; None: all
-    memory: bytes to stay within, or a text such as "16G"; None: what the system can give
-    strict: leave out what is damaged, and pairs of traces of two runs
-    cache: a folder in which parsed traces are kept, so that they need not be parsed again
+    path: a folder with the traces of all ranks, one trace, or a list of traces; may be a URL
+    ranks: ranks of a folder or a list to read; None: all
+    memory: memory limit in bytes, or a text such as "16G"; None: the memory available
+    strict: leave out damaged traces, and pairs of traces from two runs
+    cache: a folder that keeps parsed traces for later sessions
 
-    Raises Error where there is no run: a file is missing, or a folder has no traces or several
-    runs.
+    Raises Error if there is no run: a file is missing, or a folder has no traces or several runs.
     """
     is_list = not isinstance(path, (str, os.PathLike))
     listed = list(path) if not isinstance(path, (str, os.PathLike)) else [path]
@@ -53,7 +52,7 @@ def open(
 
 
 class _Opening:
-    """How a run was opened, to open some of its ranks again."""
+    """The arguments with which a run was opened, to open some of its ranks again."""
 
     def __init__(
         self,
@@ -67,7 +66,7 @@ class _Opening:
     ) -> None:
         self.paths, self.is_list, self.ranks = paths, is_list, ranks
         self.memory, self.strict, self.cache = memory, strict, cache
-        # they go when the last run that reads them goes
+        # deleted with the last run that reads them
         self.copies = copies
 
     def handle(self) -> _etlink.RunHandle:
@@ -89,11 +88,11 @@ class _Opening:
 
 
 class Run:
-    """A run that `etlink.open` has opened.
+    """A run opened by `etlink.open`.
 
-    `len(run)` is the number of its ranks; `run[3]` is the run of rank 3 alone, and a loop over it
-    gives one such run for each rank. It is shown with its first findings and a table of its ranks.
-    `close()`, or the end of a `with`, gives its memory back.
+    `len(run)` is the number of ranks, `run[3]` the run of rank 3 alone, and iteration gives such a
+    run per rank. A notebook shows the first findings and a table of ranks. `close()`, or the end of
+    a `with`, frees the memory.
     """
 
     def __init__(self, opening: _Opening) -> None:
@@ -104,13 +103,13 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The folder or the trace."""
+        """Path of the folder or the trace, or the number of files."""
         return self._opening.name()
 
     @property
     def ranks(self) -> list[int | str]:
-        """Its ranks; of one whose number no file says, or several traces claim, the name of its
-        trace."""
+        """The ranks. The name of its trace replaces a number that no file states, or that several
+        traces state."""
         rows = self._handle.ranks
         numbers = [number for _, number, _, _ in rows]
         return [
@@ -120,29 +119,28 @@ class Run:
 
     @property
     def notes(self) -> list[str]:
-        """What is to be known of its files and of what was read so far: damage, ranks that are
-        left out."""
+        """Notes on the files and on the data read so far, such as damage and omitted ranks."""
         return self._handle.notes
 
     @property
     def tables(self) -> list[str]:
-        """The names of all tables, see `table`."""
+        """Names of all tables, see `table`."""
         return self._handle.table_names()
 
     def table(self, name: str, *, sequences_of: str | None = None) -> Table:
-        """A table of all its ranks.
+        """Returns a table of all ranks.
 
-        name: that of a table of `etlink analyze`, such as "kernels"; "findings", "top",
-            "ranks.steps", …: what those commands print with --json; "events", "nodes", "edges",
-            "collectives" or "kernel_metrics": what was recorded, and the graph. `tables` has all names.
-        sequences_of: for the table "sequences": those of the ops whose names contain this
+        name: a table of `etlink analyze`, such as "kernels"; a list that another command prints
+            with --json, such as "findings", "top" or "ranks.steps"; "events", "nodes", "edges",
+            "collectives" or "kernel_metrics" of the recording and the graph. `tables` has all names.
+        sequences_of: for the table "sequences": the outermost ops whose names contain this
         """
         if not isinstance(name, str):
             raise TypeError(f"the name of a table is a str, not {type(name).__name__}")
         return Table(self._handle.table(name, sequences_of))
 
     def findings(self) -> list[str]:
-        """What it would gain most from, a sentence each."""
+        """Returns the largest possible gains of the run, a sentence each."""
         return self._handle.findings()
 
     def replay(
@@ -150,55 +148,55 @@ class Run:
         scale: Mapping[str, float] | None = None,
         what_if: str | Iterable[str] = (),
     ) -> Replay:
-        """Runs the graph, with or without changes.
+        """Replays the graph, with or without changes.
 
-        scale: factors of what takes longer or shorter: {"class=gemm": 0.5}, {"kind=device": 2},
-            {"rank=1/kind=host_op": 2}, or names of ops and kernels, in which * and ? stand for
-            anything
-        what_if: named questions, such as "no-sync", see `etlink replay --help`
+        scale: factors of durations: {"class=gemm": 0.5}, {"kind=device": 2},
+            {"rank=1/kind=host_op": 2}, or names of ops and kernels with the wildcards * and ?
+        what_if: what-if questions by name, such as "no-sync"; see `etlink replay --help`
         """
         text, path = self._handle.replay(_scale_rules(scale), _questions(what_if))
         return Replay(text, Table(path))
 
     def critical_path(self) -> Table:
-        """The nodes that took the whole time, one after the other."""
+        """Returns the nodes of the critical path in order."""
         return self.replay().critical_path
 
     def diff(self, other: Run) -> Diff:
-        """What changed from this run to another, later one."""
+        """Compares this run with a later one."""
         if not isinstance(other, Run):
             raise TypeError(f"a run is compared with a Run, not {type(other).__name__}")
         text, sentences, tables = self._handle.diff(other._handle)
         return Diff(text, sentences, [Table(table) for table in tables])
 
     def report(self) -> Report:
-        """The page about it: figures, skew, the timeline of a step. `save` writes it."""
+        """Returns the HTML page about the run. A notebook shows it, and `save` writes it."""
         name = os.path.basename(os.path.normpath(self.name))
         return Report(name, self._handle.report(name))
 
     def to_chakra(
         self, folder: Path, simulator: str | None = None, overwrite: bool = False
     ) -> list[str]:
-        """Writes a Chakra file for each rank into a folder, and returns their paths.
+        """Writes a Chakra file per rank into a folder, and returns their paths.
 
-        simulator: "astra-sim": also what it needs to run them
+        simulator: "astra-sim" also writes its configurations and a README
+        overwrite: replace existing output, and files that an earlier run of this name wrote there
         """
         if simulator not in (None, "astra-sim"):
             raise Error(f"there is no simulator {simulator!r}; give 'astra-sim', or None")
         return self._handle.to_chakra(_path_text(folder), simulator is not None, bool(overwrite))
 
     def timeline(self, path: Path, overwrite: bool = False) -> None:
-        """Writes a trace of all ranks for ui.perfetto.dev: "x.pftrace" or "x.trace.json", with
-        ".gz" packed."""
+        """Writes a trace of all ranks for ui.perfetto.dev: "x.pftrace" or "x.trace.json",
+        also with ".gz"."""
         self._handle.timeline(_path_text(path), bool(overwrite))
 
     def close(self) -> None:
-        """Gives its memory back. Tables that were taken stay."""
+        """Frees the memory. Existing tables stay valid."""
         self._handle.close()
 
     @property
     def closed(self) -> bool:
-        """Whether it is closed."""
+        """True if the run is closed."""
         return self._handle.closed
 
     def __enter__(self) -> Run:
@@ -220,7 +218,7 @@ class Run:
             yield self[rank]
 
     def __getitem__(self, rank: int | str) -> Run:
-        """The run of one rank alone."""
+        """Returns the run of one rank alone."""
         if isinstance(rank, bool) or not isinstance(rank, (int, str)):
             raise TypeError(f"a rank is an int or a str, not {type(rank).__name__}")
         ranks = self.ranks
@@ -235,7 +233,7 @@ class Run:
         return self._by_files(ranks.index(rank))
 
     def _by_files(self, index: int) -> Run:
-        """The run of a rank that no number chooses: of its files alone."""
+        """Opens the files of a rank that no number selects."""
         label, _, trace, host = self._handle.ranks[index]
         paths = [path for path in (trace, host) if path is not None]
         alone = Run(self._opening.of_files(paths))
@@ -257,7 +255,7 @@ class Run:
             lines, columns = self._rank_lines()
             sentences = self.findings()[:SHOWN_FINDINGS]
         except Error as error:
-            # what cannot be shown is no reason to break a notebook's cell
+            # a failure to show the run must not break a notebook's cell
             return f"{head}\n{error}"
         numbered = [f"{number}. {text}" for number, text in enumerate(sentences, 1)]
         notes = [f"note: {note}" for note in self.notes]
@@ -277,7 +275,7 @@ class Run:
         return f"{head}<ol>{items}</ol>{html_table(lines, columns)}{notes}"
 
     def _rank_lines(self) -> tuple[list[dict[str, Any]], list[str]]:
-        """How busy each rank is, and how long others waited for it."""
+        """Returns how busy each rank is, and how long the others waited for it."""
         lines = {
             line["rank"]: {"rank": line["rank"], "busy": _percent(line["busy_share"])}
             for line in self.table("ranks.utilization").to_pylist()
@@ -306,7 +304,7 @@ def _text_table(lines: list[dict[str, Any]], columns: list[str]) -> list[str]:
 
 
 def _path_text(path: Path) -> str:
-    # bytes are paths for the system, and no path that a message could show
+    # the system accepts bytes as paths, but messages could not show them
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"a path is a str or an os.PathLike, not {type(path).__name__}")
     text = os.fspath(path)

@@ -1,4 +1,4 @@
-"""What each step of a program does under a schedule of PyTorch's profiler."""
+"""Actions of steps under a schedule of PyTorch's profiler."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def schedule(
     skip_first: int = 0,
     skip_first_wait: int = 0,
 ) -> Schedule:
-    """The steps of `torch.profiler.schedule` with the same arguments, without PyTorch.
+    """Returns the schedule of `torch.profiler.schedule` with the same arguments, without PyTorch.
 
-    A call with the number of a step gives the name of its action: "NONE", "WARMUP", "RECORD" or
-    "RECORD_AND_SAVE". `first_recorded` is the first step that is recorded.
+    Called with the number of a step, it returns the name of the action: "NONE", "WARMUP", "RECORD"
+    or "RECORD_AND_SAVE". `first_recorded` is the first recorded step.
     """
     return Schedule(wait, warmup, active, repeat, skip_first, skip_first_wait)

@@ -9,7 +9,7 @@ from . import _etlink
 from ._error import Error
 
 if TYPE_CHECKING:
-    # whoever has no stubs of them, or not the packages, gets no complaint about this file
+    # type checkers accept this file without the packages or their stubs
     import pandas  # type: ignore[import-untyped, import-not-found, unused-ignore]
     import polars  # type: ignore[import-not-found, unused-ignore]
     import pyarrow  # type: ignore[import-untyped, import-not-found, unused-ignore]
@@ -18,11 +18,11 @@ SHOWN_LINES = 10
 
 
 class Table:
-    """A table. Times are integers, ns; sizes bytes. What is not known is null.
+    """A table. Times are integers in ns, sizes are in bytes. Unknown values are null.
 
     It has Arrow's PyCapsule interface (`__arrow_c_stream__`): `polars.DataFrame(table)`,
-    `pyarrow.table(table)` and `duckdb.sql("FROM kernels")`, where `kernels` is the variable with
-    it, take it without a copy.
+    `pyarrow.table(table)` and, for a variable `kernels`, `duckdb.sql("FROM kernels")` read it
+    without a copy.
     """
 
     def __init__(self, handle: _etlink.Table) -> None:
@@ -32,12 +32,12 @@ class Table:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Name of the table."""
         return self._handle.name
 
     @property
     def columns(self) -> list[str]:
-        """The names of its columns."""
+        """Names of the columns."""
         return self._handle.columns
 
     def __len__(self) -> int:
@@ -48,11 +48,11 @@ class Table:
         return self._handle.__arrow_c_stream__(requested_schema)
 
     def to_pylist(self, limit: int | None = None) -> list[dict[str, Any]]:
-        """Its lines as dictionaries, with `limit` no more than so many. Needs no other package."""
+        """Returns the rows as dictionaries, at most `limit`. Needs no other package."""
         return self._handle.to_pylist(limit)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """As a frame of pandas."""
+        """Returns a pandas DataFrame; needs pyarrow too."""
         try:
             import pandas
         except ImportError as error:
@@ -60,13 +60,13 @@ class Table:
         try:
             import pyarrow
         except ImportError as error:
-            # pandas itself takes streams by way of it
+            # pandas itself reads streams through it
             raise missing("to_pandas", "pyarrow", error) from None
         frame: pandas.DataFrame = pyarrow.table(self).to_pandas()
         return frame
 
     def to_polars(self) -> polars.DataFrame:
-        """As a frame of polars."""
+        """Returns a polars DataFrame."""
         try:
             import polars
         except ImportError as error:
@@ -74,7 +74,7 @@ class Table:
         return polars.DataFrame(self)
 
     def to_pyarrow(self) -> pyarrow.Table:
-        """As a table of pyarrow."""
+        """Returns a pyarrow Table."""
         try:
             import pyarrow
         except ImportError as error:
@@ -91,17 +91,17 @@ class Table:
 
 
 def missing(method: str, package: str, error: ImportError) -> Error:
-    """What to say where a package is not there."""
+    """Returns the error for a missing package."""
     remedy = f"pip install {package}"
     return Error(f"{method} needs {package}: {error}; {remedy}", remedy=remedy)
 
 
 def html_table(lines: list[dict[str, Any]], columns: list[str]) -> str:
-    """Lines as a table of HTML."""
+    """Returns rows as an HTML table."""
     head = "".join(f"<th>{html.escape(column)}</th>" for column in columns)
     body = ""
     for line in lines:
         values = ["" if line[column] is None else str(line[column]) for column in columns]
-        # names of kernels have <, and those of a trace can have anything
+        # names of kernels contain <, and a trace can contain anything
         body += "<tr>" + "".join(f"<td>{html.escape(value)}</td>" for value in values) + "</tr>"
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -1,4 +1,4 @@
-"""Traces that lie elsewhere."""
+"""Traces at URLs."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ if TYPE_CHECKING:
     import tempfile
 
 BY_ETLINK = ("s3", "s3a", "gs", "az", "azure")
-"""Object stores that etlink itself reads: files and folders, without a copy."""
+"""Object stores whose files and folders etlink reads itself, without a copy."""
 BY_PYTHON = ("http", "https", "ftp")
-"""What Python itself reads; fsspec reads the rest, where it is installed."""
+"""Schemes that Python reads itself; fsspec reads others, if it is installed."""
 SILENCE_S = 60
-"""So long a server may send nothing before it counts as gone."""
+"""Time without data after which a server counts as gone."""
 
 
 def in_object_store(path: str) -> bool:
-    """Whether a path is a URL of an object store."""
+    """Returns True for a URL of an object store."""
     scheme, is_url, _ = path.partition("://")
     return bool(is_url) and scheme.lower() in BY_ETLINK
 
 
 class LocalCopies:
-    """Copies of what URLs name, until this object goes."""
+    """Local copies of URLs, deleted with this object."""
 
     def __init__(self) -> None:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def local_path(self, path: str) -> str:
-        """The path itself, or that of a copy of what it names."""
+        """Returns the path itself, or the path of a local copy."""
         scheme, is_url, rest = path.partition("://")
         if not is_url or in_object_store(path):
             return path

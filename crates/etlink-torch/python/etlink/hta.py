@@ -1,4 +1,4 @@
-"""HolisticTraceAnalysis' class `TraceAnalysis`, with etlink's reader behind it.
+"""HolisticTraceAnalysis' class `TraceAnalysis`, on top of etlink's reader.
 
     from etlink.hta import TraceAnalysis     # instead of: from hta.trace_analysis import ...
 
@@ -6,12 +6,12 @@
     analyzer.get_temporal_breakdown(visualize=False)
 
 Methods, arguments and frames are those of HTA 0.6.1 (PyPI: `traceinsight`). Figures follow its
-definitions, flaws included. Methods whose results are HTA's own structures are handed to HTA where
-it is installed; where it is not, an `etlink.Error` says what to use instead. They read the traces
-again, in HTA's time.
+definitions, flaws included. Methods that return HTA's own structures are passed to HTA if it is
+installed; HTA then reads the traces again, at its own speed. If it is not installed, an
+`etlink.Error` names the alternative.
 
-Needs pandas and pyarrow: `pip install etlink[hta]`. `visualize=True` shows plots of plotly where
-that is installed.
+Needs pandas and pyarrow: `pip install etlink[hta]`. `visualize=True` shows plots if plotly is
+installed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ._files import written_beside
 from ._table import Table, missing
 
 try:
-    # whoever has no stubs of it gets no complaint about this file
+    # type checkers accept this file without stubs of pandas
     import pandas as pd  # type: ignore[import-untyped, import-not-found, unused-ignore]
     import pyarrow  # type: ignore[import-untyped, import-not-found, unused-ignore]  # noqa: F401
 except ImportError as _error:
@@ -40,9 +40,9 @@ except ImportError as _error:
 __all__ = ["TimeSeriesTypes", "TraceAnalysis"]
 
 DEFAULT_TRACE_DIR = "/tmp/trace"
-"""HTA's own default."""
+"""HTA's default."""
 MOST_LAUNCHES = 1024
-"""How many launches a stream takes, by HTA."""
+"""Maximum length of a stream's launch queue, according to HTA."""
 GZIP_MAGIC = b"\x1f\x8b"
 IDLE_CATEGORIES = ["host_wait", "kernel_wait", "other"]
 TIME_COLUMNS = {
@@ -58,7 +58,7 @@ Frame = Any
 
 
 class TimeSeriesTypes(Flag):
-    """What `generate_trace_with_counters` adds."""
+    """Counters that `generate_trace_with_counters` adds."""
 
     QUEUE_LENGTH = 1
     MEMCPY_BANDWIDTH = 2
@@ -67,9 +67,9 @@ class TimeSeriesTypes(Flag):
 class TraceAnalysis:
     """HTA's analyses of the traces of a job.
 
-    trace_files: file of each rank, or a list of files that name their ranks
-    trace_dir: the folder of these files; without them, of all traces in it
-    include_last_profiler_step: also what belongs to the last step
+    trace_files: the file of each rank, or a list of files that state their ranks
+    trace_dir: the folder of these files; if there are none, all traces in it are read
+    include_last_profiler_step: include the last step
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class TraceAnalysis:
         trace_dir: str = DEFAULT_TRACE_DIR,
         include_last_profiler_step: bool | None = False,
     ) -> None:
-        # as HTA has it: by default, times are whole microseconds
+        # as in HTA: by default, times are whole microseconds
         exact = os.environ.get("HTA_DISABLE_NS_ROUNDING", "0") == "1"
         self._include_last = bool(include_last_profiler_step)
         files = _trace_files(trace_files, os.fspath(trace_dir))
@@ -92,26 +92,25 @@ class TraceAnalysis:
 
     @property
     def trace_files(self) -> dict[int, str]:
-        """The file of each rank."""
+        """File of each rank."""
         return {rank: os.fspath(path) for rank, path in self._handle.files}
 
     @property
     def t(self) -> Any:
-        """HTA's own `Trace` with its frames of events, where HTA is installed. It reads the traces
-        anew, in HTA's time."""
+        """HTA's own `Trace` with its frames of events; needs HTA, which reads the traces again."""
         return self._by_hta("t", 'etlink.open(trace).table("events")').t
 
     def get_comm_comp_overlap(self, visualize: bool = True) -> Frame:
-        """The share of communication during which computation runs too, by rank."""
+        """Returns the share of communication that overlaps with computation, by rank."""
         frame = self._table("comm_comp_overlap")[["rank", "comp_comm_overlap_pctg"]]
-        # where no rank communicates, pandas takes what is missing for objects
+        # if no rank communicates, the column's missing values have the type object
         frame["comp_comm_overlap_pctg"] = frame["comp_comm_overlap_pctg"].astype(float)
         if visualize:
             _hta_plots.overlap(frame)
         return frame
 
     def get_profiler_steps(self) -> list[int]:
-        """The numbers of the profiler's steps."""
+        """Returns the numbers of the profiler's steps."""
         return self._handle.profiler_steps
 
     def get_potential_stragglers(
@@ -121,7 +120,7 @@ class TraceAnalysis:
         visualize: bool = False,
         straggler_identification_impl: Callable[..., Any] | None = None,
     ) -> list[int]:
-        """The ranks that begin the communication that spreads most last."""
+        """Returns the ranks that start last in the communication whose start times differ most."""
         if visualize or straggler_identification_impl is not None:
             hta = self._by_hta("get_potential_stragglers", 'etlink.open(folder).table("stragglers")')
             more = (straggler_identification_impl,) if straggler_identification_impl else ()
@@ -145,7 +144,7 @@ class TraceAnalysis:
         include_memory_kernels: bool = True,
         image_renderer: str = "",
     ) -> tuple[Frame, Frame]:
-        """Time by types of kernels, and by kernels of each rank."""
+        """Returns time by type of kernel, and by kernel of each rank."""
         if include_memory_kernels:
             types = self._table("kernel_type_breakdown")
         else:
@@ -168,7 +167,7 @@ class TraceAnalysis:
     def get_gpu_kernels_with_user_annotations(
         self, rank: int, expand_names: bool = True, shorten_names: bool = True
     ) -> Frame | None:
-        """HTA's frame of kernels with their annotations, where HTA is installed."""
+        """Returns HTA's frame of kernels with their annotations; needs HTA."""
         hta = self._by_hta(
             "get_gpu_kernels_with_user_annotations", 'etlink.open(trace).table("events")'
         )
@@ -183,13 +182,13 @@ class TraceAnalysis:
         allowlist_patterns: list[str] | None = None,
         image_renderer: str | None = None,
     ) -> Frame | None:
-        """Time by user annotations of each rank; None where there is none."""
+        """Returns time by user annotation of each rank; None without annotations."""
         named = self._table("annotations_gpu" if use_gpu_annotation else "annotations_cpu")
         if named.empty:
             return None
         kept = None
         if allowlist_patterns is not None:
-            # HTA escapes what it calls patterns, and an empty list matches all
+            # HTA escapes its so-called patterns, and an empty list matches all
             texts = allowlist_patterns or [""]
             kept = [name for name in named["name"].unique() if any(one in name for one in texts)]
         folded = [
@@ -203,7 +202,7 @@ class TraceAnalysis:
         return frame
 
     def get_temporal_breakdown(self, visualize: bool = True) -> Frame:
-        """Idle time, time of computation and other time of each rank."""
+        """Returns idle time, computation time and other time of each rank."""
         frame = self._table("temporal_breakdown")
         if visualize:
             _hta_plots.temporal(frame)
@@ -219,7 +218,7 @@ class TraceAnalysis:
         visualize: bool = False,
         compress_other_kernels: bool = True,
     ) -> Frame:
-        """HTA's sequences of kernels, and its trace with them, where HTA is installed."""
+        """Returns HTA's sequences of kernels, and writes its trace with them; needs HTA."""
         hta = self._by_hta(
             "get_frequent_cuda_kernel_sequences",
             f'etlink.open(trace).table("sequences", sequences_of="{operator_name}")',
@@ -237,7 +236,7 @@ class TraceAnalysis:
     def get_aten_op_kernels_and_delay(
         self, ranks: list[int] | None = None, sort_by: list[str] | None = None
     ) -> dict[int, Frame]:
-        """HTA's ops with the kernels that they launch, where HTA is installed."""
+        """Returns HTA's ops with the kernels that they launch; needs HTA."""
         hta = self._by_hta("get_aten_op_kernels_and_delay", 'etlink.open(trace).table("op_launches")')
         return cast("dict[int, Frame]", hta.get_aten_op_kernels_and_delay(ranks, sort_by))
 
@@ -249,7 +248,7 @@ class TraceAnalysis:
         include_memory_events: bool = True,
         visualize: bool = True,
     ) -> dict[int, Frame]:
-        """Each launch: how long the call and the kernel took, and how long the kernel waited."""
+        """Returns the durations of call and kernel, and the delay of the kernel, per launch."""
         columns = ["correlation", "cpu_duration", "gpu_duration", "launch_delay"]
         launches = self._table("launches")
         if not include_memory_events:
@@ -268,7 +267,7 @@ class TraceAnalysis:
         ranks: list[int] | None = None,
         output_suffix: str = "_with_counters",
     ) -> None:
-        """Writes each rank's trace beside it, with lengths of queues and bandwidths of copies."""
+        """Writes a copy of each rank's trace with queue lengths and copy bandwidths next to it."""
         if time_series is None:
             time_series = TimeSeriesTypes.QUEUE_LENGTH | TimeSeriesTypes.MEMCPY_BANDWIDTH
         begin = self._table("extent")["first_start"].min()
@@ -288,8 +287,8 @@ class TraceAnalysis:
             self.write_raw_trace(output, trace)
 
     def write_raw_trace(self, output_file: str, trace_contents: dict[str, Any]) -> None:
-        """Writes a trace, compressed. As with HTA, a file of that name is replaced, but only when
-        the new one is whole."""
+        """Writes a trace, compressed. As in HTA, a file of this name is replaced, but only when the
+        new one is complete."""
         try:
             with written_beside(output_file, overwrite=True) as beside:
                 with gzip.open(beside, "wt", encoding="utf-8") as out:
@@ -299,7 +298,7 @@ class TraceAnalysis:
             raise Error(message, file=output_file) from None
 
     def get_queue_length_summary(self, ranks: list[int] | None = None) -> Frame | None:
-        """Statistics of the queues' lengths, by rank and stream."""
+        """Returns statistics of queue lengths, by rank and stream."""
         return self.get_queue_length_summary_from_time_series(
             self.get_queue_length_time_series(ranks)
         )
@@ -307,18 +306,19 @@ class TraceAnalysis:
     def get_queue_length_summary_from_time_series(
         self, queue_length_dict: dict[int, Frame]
     ) -> Frame | None:
-        """The same, of what `get_queue_length_time_series` gave."""
+        """Returns these statistics for a result of `get_queue_length_time_series`."""
         return _describe(queue_length_dict, "stream", "queue_length")
 
     def get_queue_length_time_series(self, ranks: list[int] | None = None) -> dict[int, Frame]:
-        """How many launches wait in each stream, from each change to the next."""
+        """Returns the number of launches that wait in each stream, from each change to the next."""
         columns = ["ts", "pid", "tid", "stream", "queue_length"]
         return self._series("queue_length_series", columns, ranks)
 
     def get_time_spent_blocked_on_full_queue(
         self, queue_length_dict: dict[int, Frame], max_queue_length: int = MOST_LAUNCHES
     ) -> Frame | None:
-        """Time in which a stream takes no launch; of several such streams of a rank the last."""
+        """Returns the time in which a stream's queue is full. For several such streams of a rank,
+        only the last is returned."""
         extent = self._table("extent").set_index("rank")
         lines = {}
         for rank, lengths in queue_length_dict.items():
@@ -338,13 +338,13 @@ class TraceAnalysis:
         return pd.DataFrame(list(lines.values()), columns=columns)
 
     def get_memory_bw_summary(self, ranks: list[int] | None = None) -> Frame | None:
-        """Statistics of the bandwidth of copies, by rank and kind."""
+        """Returns statistics of copy bandwidth, by rank and kind."""
         series = self.get_memory_bw_time_series(ranks)
         moving = {rank: frame[frame["memory_bw_gbps"] > 0] for rank, frame in series.items()}
         return _describe(moving, "name", "memory_bw_gbps")
 
     def get_memory_bw_time_series(self, ranks: list[int] | None = None) -> dict[int, Frame]:
-        """What copies of each kind move, GB/s, from each change to the next."""
+        """Returns the bandwidth of copies of each kind in GB/s, from each change to the next."""
         return self._series("memory_bw_series", ["ts", "pid", "name", "memory_bw_gbps"], ranks)
 
     def get_idle_time_breakdown(
@@ -356,13 +356,13 @@ class TraceAnalysis:
         show_idle_interval_stats: bool = False,
         consecutive_kernel_delay: int = 30,
     ) -> tuple[Frame, Frame | None]:
-        """Why streams are idle: for the host, between two kernels, or for something else."""
+        """Returns idle time of streams by cause: host wait, kernel wait, or other."""
         breakdowns, statistics = [], []
         for rank in self._known_ranks(ranks):
             gaps = self._idle_gaps(rank, streams, consecutive_kernel_delay)
             breakdown = _idle_breakdown(gaps, rank)
             if visualize:
-                # HTA's frames have texts then, and so have these
+                # the column then has strings in HTA's frames, too
                 breakdown["stream"] = breakdown["stream"].astype(str)
                 _hta_plots.idle(breakdown, rank, visualize_pctg)
             breakdowns.append(breakdown)
@@ -371,7 +371,8 @@ class TraceAnalysis:
         return pd.concat(breakdowns), pd.concat(statistics) if statistics else None
 
     def get_cupti_counter_data_with_operators(self, ranks: list[int] | None = None) -> list[Frame]:
-        """What CUPTI counted of each kernel, with the ops that launched it: a frame per rank."""
+        """Returns CUPTI's counters of each kernel, with the ops that launched it; a frame per
+        rank."""
         counters = self._table("cupti_counters")
         frames = []
         for rank in self._known_ranks(ranks):
@@ -395,7 +396,7 @@ class TraceAnalysis:
         instance_id: int | tuple[int, int] | None,
         data_load_events: list[str] | None = None,
     ) -> Any:
-        """HTA's graph and its critical path, where HTA is installed."""
+        """Returns HTA's graph and its critical path; needs HTA."""
         hta = self._by_hta("critical_path_analysis", "etlink.open(trace).critical_path()")
         return hta.critical_path_analysis(rank, annotation, instance_id, data_load_events)
 
@@ -407,7 +408,7 @@ class TraceAnalysis:
         only_show_critical_events: bool = True,
         show_all_edges: bool = False,
     ) -> str:
-        """HTA's trace with its critical path, where HTA is installed."""
+        """Writes HTA's trace with its critical path, and returns its file; needs HTA."""
         hta = self._by_hta("overlay_critical_path_analysis", "etlink.open(trace).timeline(path)")
         path = hta.overlay_critical_path_analysis(
             rank, critical_path_graph, output_dir, only_show_critical_events, show_all_edges
@@ -415,7 +416,7 @@ class TraceAnalysis:
         return str(path)
 
     def _by_hta(self, method: str, instead: str) -> Any:
-        """HTA's own object of the same traces; `instead`: what etlink has for the method."""
+        """Returns HTA's own object of the same traces. `instead` is etlink's alternative."""
         if self._hta is None:
             try:
                 from hta.trace_analysis import (  # type: ignore[import-not-found, unused-ignore]
@@ -428,7 +429,7 @@ class TraceAnalysis:
         return self._hta
 
     def _table(self, name: str) -> Frame:
-        """A copy of a table: callers change their frames."""
+        """Returns a copy of a table, because callers may change it."""
         if name not in self._frames:
             self._frames[name] = Table(self._handle.table(name)).to_pandas()
         return self._frames[name].copy()
@@ -436,7 +437,7 @@ class TraceAnalysis:
     def _series(
         self, name: str, columns: list[str], ranks: list[int] | None
     ) -> dict[int, Frame]:
-        """By rank; of a rank without samples nothing."""
+        """Returns samples by rank, without ranks that have none."""
         samples = self._table(name)
         series = {rank: samples[samples["rank"] == rank] for rank in self._known_ranks(ranks)}
         return {
@@ -446,7 +447,7 @@ class TraceAnalysis:
         }
 
     def _known_ranks(self, ranks: list[int] | None) -> list[int]:
-        """Those asked for; HTA's default is rank 0."""
+        """Returns the requested ranks; HTA's default is rank 0."""
         asked = list(ranks) if ranks else [0]
         for rank in asked:
             if rank not in self.trace_files:
@@ -463,7 +464,7 @@ class TraceAnalysis:
         return types
 
     def _idle_gaps(self, rank: int, streams: list[int] | None, delay: int) -> Frame:
-        """The gaps of a rank with their causes. The first row of a stream has a cause and no
+        """Returns the gaps of a rank with their causes. The first row of a stream has a cause but no
         gap."""
         gaps = self._table("idle_intervals")
         gaps = gaps[gaps["rank"] == rank]
@@ -508,9 +509,9 @@ def _trace_files(
 def _fold_names(
     named: Frame, num_kernels: int, duration_ratio: float, kept: Iterable[str] | None = None
 ) -> Frame:
-    """HTA's `others`: the names beyond the first `num_kernels`, and those where the running sum is
-    above its own quantile. As in HTA all figures are of sums then. Without names to keep, those
-    with a sum below 0 are kept, which rounding makes."""
+    """Folds names into HTA's `others`: those beyond the first `num_kernels`, and those whose running
+    sum is above its own quantile. As in HTA, all figures are then of sums. Without names to keep,
+    those with a sum below 0, due to rounding, are kept."""
     columns = ["name", *TIME_COLUMNS.values()]
     if len(named) <= num_kernels:
         return named[columns]
@@ -556,7 +557,7 @@ def _idle_statistics(gaps: Frame, rank: int) -> Frame:
 def _counter_events(
     series: Frame | None, name: str, column: str, begin: float
 ) -> list[dict[str, Any]]:
-    """Samples as counters of Chrome's trace format, by the clock of the file."""
+    """Returns samples as counters of Chrome's trace format, on the clock of the file."""
     if series is None:
         return []
     events = []
@@ -575,11 +576,11 @@ def _counter_events(
 
 
 def _output_beside(path: str, suffix: str, traces: Iterable[str]) -> str:
-    """Where a trace with counters goes: beside the trace, and never onto one of `traces`."""
+    """Returns the path of a trace with counters: next to the trace, and never one of `traces`."""
     folder, name = os.path.split(path)
     stem, ending, packing = name.rpartition(".json")
     if not ending:
-        # traces are known by what is in them, and may have any name
+        # traces are recognized by their content, and may have any name
         stem, ending, packing = name.removesuffix(".gz"), ".json", ".gz"
     output_name = f"{stem}{suffix}{ending}{packing}"
     remedy = "give another output_suffix="
@@ -599,7 +600,7 @@ def _read_json(path: str) -> dict[str, Any]:
         open_text = gzip.open if is_packed else open
         with open_text(path, "rt", encoding="utf-8") as text:
             trace = json.load(text)
-    # a packed file that is cut off is an EOFError
+    # a truncated gzip file raises EOFError
     except (OSError, EOFError, ValueError, zlib.error) as error:
         raise Error(f"{path} is no JSON: {error}", file=path) from None
     if isinstance(trace, list):

@@ -1,12 +1,12 @@
-"""Plots of a run, by altair: `pip install etlink[plots]`.
+"""Plots of a run with altair: `pip install etlink[plots]`.
 
     from etlink import plots
 
-    plots.step_times(run)                    # a notebook shows it
+    plots.step_times(run)                    # shown by a notebook
     plots.step_times(run).save("steps.html")
 
-Each function gives an `altair.Chart`, whose data are lines of a table of the run, as they are: change
-it like any other chart. Times are ns in the data and ms on the axes.
+Each function returns an `altair.Chart` of unchanged rows of a table of the run. You can change it
+like any other chart. Times are in ns in the data, and in ms on the axes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ._run import Run
 from ._table import missing
 
 if TYPE_CHECKING:
-    # whoever has no altair gets no complaint about this file
+    # type checkers accept this file without altair
     import altair  # type: ignore[import-not-found, unused-ignore]
 
 __all__ = [
@@ -50,11 +50,11 @@ IDLE_CAUSES = [
     "unexplained_ns",
 ]
 MOST_NODES = 2_000
-"""A path of more nodes than a chart can show is drawn by its longest."""
+"""Maximum number of nodes of a critical path to draw; the longest are drawn."""
 
 
 def step_times(run: Run) -> altair.Chart:
-    """How long each step took on each rank: the table `steps`."""
+    """Plots the duration of each step on each rank, from the table `steps`."""
     alt = _altair()
     lines = _lines(run, "steps", ["rank", "name", "duration_ns"])
     chart: altair.Chart = (
@@ -72,17 +72,19 @@ def step_times(run: Run) -> altair.Chart:
 
 
 def breakdown(run: Run) -> altair.Chart:
-    """What each device did: the table `breakdown`. The parts add up to the whole time."""
+    """Plots the time of each device by activity, from the table `breakdown`. The parts add up to
+    the whole time."""
     return _parts(run, "breakdown", BREAKDOWN, "Time of devices")
 
 
 def idle_causes(run: Run) -> altair.Chart:
-    """Why each device was idle: the table `idle`."""
+    """Plots the idle time of each device by cause, from the table `idle`."""
     return _parts(run, "idle", IDLE_CAUSES, "Idle time of devices")
 
 
 def overlap(run: Run) -> altair.Chart:
-    """The share of communication beside which a device computed: the table `breakdown`."""
+    """Plots the share of communication that overlaps with computation, from the table
+    `breakdown`."""
     alt = _altair()
     lines = _lines(run, "breakdown", ["rank", "device", "communication_ns", "overlap_share"])
     chart: altair.Chart = (
@@ -98,8 +100,8 @@ def overlap(run: Run) -> altair.Chart:
 
 
 def skew(run: Run) -> altair.Chart:
-    """For whom others waited in each step: the table `ranks.collectives`. A collective counts for
-    the rank that came last."""
+    """Plots the waits for late ranks in each step, from the table `ranks.collectives`. A collective
+    counts for the rank that came last."""
     alt = _altair()
     columns = ["step", "last", "kind", "start_ns", "waited_ns"]
     lines = _lines(run, "ranks.collectives", columns)
@@ -118,7 +120,7 @@ def skew(run: Run) -> altair.Chart:
 
 
 def critical_path(run: Run) -> altair.Chart:
-    """The nodes that took the whole time, one after the other: `run.critical_path()`."""
+    """Plots the nodes of `run.critical_path()` over time."""
     alt = _altair()
     columns = ["rank", "name", "kind", "place", "start_ns", "duration_ns"]
     nodes = run.critical_path().to_pylist()
@@ -150,8 +152,8 @@ def critical_path(run: Run) -> altair.Chart:
 
 
 def roofline(run: Run) -> altair.Chart:
-    """What kernels compute, by what they compute for a byte: the table `roofline`. Kernels whose
-    shapes are not known have no place in it."""
+    """Plots operations per second of kernels against operations per byte, from the table
+    `roofline`. Kernels with unknown shapes are left out."""
     alt = _altair()
     columns = ["rank", "name", "formula", "rows", "duration_ns", "operations", "bytes"]
     lines = _lines(run, "roofline", columns)
@@ -175,7 +177,7 @@ def roofline(run: Run) -> altair.Chart:
 
 
 def memory(run: Run) -> altair.Chart:
-    """What is allocated on each device over time: the table `memory_timeline`."""
+    """Plots the allocated memory of each device over time, from the table `memory_timeline`."""
     alt = _altair()
     columns = ["rank", "device_type", "device", "time_ns", "allocated_bytes"]
     lines = _lines(run, "memory_timeline", columns)
@@ -197,7 +199,7 @@ def memory(run: Run) -> altair.Chart:
 
 
 def _parts(run: Run, table: str, parts: Sequence[str], title: str) -> altair.Chart:
-    """Columns of a table, one upon the other."""
+    """Plots columns of a table as stacked bars."""
     alt = _altair()
     lines = _lines(run, table, ["rank", "device", *parts])
     chart: altair.Chart = (
@@ -216,7 +218,7 @@ def _parts(run: Run, table: str, parts: Sequence[str], title: str) -> altair.Cha
 
 
 def _lines(run: Run, table: str, columns: Sequence[str]) -> list[dict[str, Any]]:
-    """Some columns of a table, with every line."""
+    """Returns these columns of all rows of a table."""
     if not isinstance(run, Run):
         raise TypeError(f"a plot is of a Run, not of {type(run).__name__}")
     lines = run.table(table).to_pylist()

@@ -1,4 +1,4 @@
-"""Merges the ranks of a run on a Ray cluster, and reports on them: `pip install etlink[ray]`.
+"""Merges the ranks of a run on a Ray cluster, and makes reports: `pip install etlink[ray]`.
 
     import etlink.ray
 
@@ -6,14 +6,14 @@
     tables = etlink.ray.analyze("/shared/traces")
     print(tables["kernels"].to_pylist(3))
 
-The ranks are split into shards, and each shard is a task of Ray. The files are those that `etlink merge` writes, byte for byte, and
-the tables those of `etlink.open`. A task that is lost with its machine is done again.
+The ranks are split into shards, and each shard is a task of Ray. The files equal those of `etlink merge`, byte for byte, and the
+tables those of `etlink.open`. A task that is lost with its machine is repeated.
 
-All machines of the cluster have to see both folders by the same path. Folders of object stores are such paths:
+All machines of the cluster must see both folders under the same path. Folders in object stores have such paths:
 
     etlink.ray.merge("s3://bucket/traces", "s3://bucket/merged")
 
-The tasks find credentials where they run: in the environment, in the files of the cloud's tools, or from the machine's role.
+Each task looks for credentials on its machine: in the environment, in files of the cloud's tools, or from the machine's role.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from ._table import Table
 from ._urls import in_object_store
 
 SHARDS_PER_CPU = 4
-"""More shards than processors: who is done early takes another."""
+"""More shards than processors: a worker that finishes early takes another one."""
 
 DEFAULT_MEMORY = 4_000_000_000
-"""What a task takes at most, bytes."""
+"""Default memory limit of a task, bytes."""
 
 _M_MMAP_THRESHOLD = -3
 """The parameter of glibc's `mallopt`, from malloc.h."""
 
 _LARGE_BLOCK = 4 << 20
-"""Blocks of so many bytes are the system's own."""
+"""Size in bytes from which blocks are allocated directly from the system."""
 
 Joined = TypeVar("Joined")
 
 Progress = Callable[[str, int, int], None]
-"""Called with the name of a phase, the shards that are done, and all shards."""
+"""Called with the name of a phase, the number of finished shards, and the number of shards."""
 
 
 def merge(
@@ -68,18 +68,18 @@ def merge(
     """Writes a Chakra file for each rank of a folder into another folder, and returns their paths.
 
     source: the folder with the traces of all ranks, or its URL in an object store
-    folder: where the files go, or its URL; a folder is made if it is not there
-    shards: how many tasks the ranks are split into; None: four for each processor of the cluster
-    ranks: the ranks to take; None: all
-    memory: what one task may take, bytes or a text such as "8G"; Ray starts it where so much is
-        free. None: 4 GB, or what the largest machine has if that is less
-    simulator: "astra-sim": also what it needs to run them
-    strict: refuse damaged traces
+    folder: the output folder, or its URL; created if missing
+    shards: number of tasks that the ranks are split into; None: four per processor of the cluster
+    ranks: ranks to read; None: all
+    memory: memory limit of a task, in bytes or a text such as "8G"; Ray starts a task where this
+        much is free. None: 4 GB, or the memory of the largest machine if that is less
+    simulator: "astra-sim" also writes its configurations and a README
+    strict: reject damaged traces, and pairs of traces from two runs
     overwrite: replace files of an earlier merge
-    retries: how often a task is done again when its worker or machine is lost
+    retries: how often a task is repeated if its worker or machine is lost
     progress: called when a task is done
 
-    Raises Error where a rank could not be linked or written, with its name; the other ranks are
+    Raises Error if a rank could not be linked or written, with its name; the other ranks are
     written. Ctrl-C cancels all tasks.
     """
     paths = [_shared_path(path) for path in (source, folder)]
@@ -94,9 +94,9 @@ def merge(
         ray.init()
     most = _task_memory(ray, asked)
     parts = _shard_count(ray, shards)
-    # what an earlier merge left is of no use
+    # data of an earlier merge is of no use
     _etlink.remove_phases(paths[1])
-    # tasks find there which files are whose, and need not look for themselves
+    # tasks find the files of each rank there, instead of searching themselves
     parts = min(parts, _etlink.list_merge_ranks(paths[0], paths[1], selection))
     settings: dict[str, Any] = {
         "source": paths[0],
@@ -107,7 +107,7 @@ def merge(
         "strict": bool(strict),
         "simulator": simulator is not None,
     }
-    # a task that is done again finds what it wrote before
+    # a repeated task finds its own earlier output
     cluster = _Cluster(ray, _run_phase, {**settings, "overwrite": True}, most, retries, progress)
     files: list[str] = []
     failed: dict[str, str] = {}
@@ -135,11 +135,11 @@ def analyze(
     retries: int = 3,
     progress: Progress | None = None,
 ) -> RunTables:
-    """The tables of `etlink analyze` on a folder: `analyze(source)["kernels"]` is the table
+    """Returns the tables of `etlink analyze` on a folder: `analyze(source)["kernels"]` is the table
     `etlink.open(source).table("kernels")`.
 
-    sequences_of: also the table "sequences", of the ops whose names contain this
-    memory_timeline: also the table "memory_timeline", each allocation and free
+    sequences_of: add the table "sequences", for the outermost ops whose names contain this
+    memory_timeline: add the table "memory_timeline", with each allocation and free
 
     The other arguments are those of `merge`.
     """
@@ -158,7 +158,7 @@ def ranks(
     retries: int = 3,
     progress: Progress | None = None,
 ) -> RunTables:
-    """The tables of `etlink ranks` on a folder: `ranks(source)["steps"]` is the table
+    """Returns the tables of `etlink ranks` on a folder: `ranks(source)["steps"]` is the table
     `etlink.open(source).table("ranks.steps")`.
 
     The arguments are those of `merge`.
@@ -177,9 +177,9 @@ def findings(
     retries: int = 3,
     progress: Progress | None = None,
 ) -> list[str]:
-    """What the run of a folder would gain most from, a sentence each.
+    """Returns the largest possible gains of a folder's run, a sentence each.
 
-    The arguments are those of `merge`. The graphs of all ranks have to fit into the memory of this
+    The arguments are those of `merge`. The graphs of all ranks must fit into the memory of this
     process.
     """
     cluster = _ReportCluster(source, shards, ranks, memory, strict, retries, progress)
@@ -198,9 +198,9 @@ def replay(
     retries: int = 3,
     progress: Progress | None = None,
 ) -> Replay:
-    """Runs the graph of a folder's ranks, as `etlink.open(source).replay(scale, what_if)`.
+    """Replays the graph of a folder's ranks, like `etlink.open(source).replay(scale, what_if)`.
 
-    The other arguments are those of `merge`. The graphs of all ranks have to fit into the memory of
+    The other arguments are those of `merge`. The graphs of all ranks must fit into the memory of
     this process.
     """
     query = {"scale": _scale_rules(scale), "what_if": _questions(what_if)}
@@ -214,7 +214,7 @@ def _tables(tables: list[_etlink.Table], notes: list[str]) -> RunTables:
 
 
 class _ReportCluster:
-    """Makes a report: shards as tasks, whose summaries come to this process, which joins them."""
+    """Makes a report: tasks summarize shards, and this process joins the summaries."""
 
     def __init__(
         self,
@@ -239,7 +239,7 @@ class _ReportCluster:
         }
         with tempfile.TemporaryDirectory(prefix="etlink-") as folder:
             count, path = self.phased(folder, self.settings).list_ranks()
-            # which files are whose: tasks need not look for themselves
+            # the files of each rank, so that tasks need not search themselves
             self.listing = _stored(path)
         self.ray = _import_ray()
         if not self.ray.is_initialized():
@@ -248,7 +248,7 @@ class _ReportCluster:
         self.parts = min(_shard_count(self.ray, shards), count)
 
     def phased(self, folder: str, settings: dict[str, Any]) -> _etlink.PhasedReport:
-        """The report, as this process joins it."""
+        """Returns the report for a phase in this process."""
         return _etlink.PhasedReport(folder=folder, memory=self.asked, threads=0, **settings)
 
     def report(
@@ -264,7 +264,7 @@ class _ReportCluster:
         cluster = _Cluster(
             self.ray, _summarize, of_task, self.most, self.retries, self.progress, listing
         )
-        # of this machine alone: what shards have for the join comes through Ray
+        # only on this machine: summaries of shards arrive through Ray
         with tempfile.TemporaryDirectory(prefix="etlink-") as folder:
             _store(folder, self.listing)
             for stored in cluster.run("summaries", self.parts):
@@ -276,7 +276,7 @@ class _ReportCluster:
 
 
 class _Cluster:
-    """Does the shards of a phase as tasks, one processor each."""
+    """Runs the shards of a phase as tasks, on one processor each."""
 
     def __init__(
         self,
@@ -294,7 +294,7 @@ class _Cluster:
         )
 
     def run(self, phase: str, shards: int) -> Iterator[Any]:
-        """What came of each shard, in the order in which they are done."""
+        """Yields the result of each shard, in the order of their completion."""
         waiting = [
             self.task.remote(self.settings, phase, (shard, shards), *self.more)
             for shard in range(shards)
@@ -302,12 +302,12 @@ class _Cluster:
         try:
             while waiting:
                 done, waiting = self.ray.wait(waiting, num_returns=1)
-                # one at a time: what came of it need not stay in the cluster
+                # one at a time, so that results need not stay in the cluster
                 yield from self.ray.get(done)
                 if self.progress is not None:
                     self.progress(phase, shards - len(waiting), shards)
         except self.ray.exceptions.RayTaskError as error:
-            # what failed is an Error of etlink, which Ray has wrapped
+            # Ray has wrapped an Error of etlink
             raise error.cause from None
         except self.ray.exceptions.RayError as error:
             remedy = "give more retries, or more memory for a task"
@@ -321,22 +321,22 @@ class _Cluster:
 def _run_phase(
     settings: dict[str, Any], phase: str, shard: tuple[int, int]
 ) -> tuple[list[str], list[tuple[str, str]]]:
-    """A task: a phase of one shard of a merge. The files that were written, and the ranks that
-    failed with their reasons."""
+    """Task: runs a phase of one shard of a merge. Returns the written files, and the failed ranks
+    with their reasons."""
     with _trim_after_task():
         return _etlink.merge_phase(phase=phase, shard=shard, **settings)
 
 
 _StoredFile = tuple[str, bytes]
-"""The name of a file, and what is in it."""
+"""Name and content of a file."""
 
 
 def _summarize(
     settings: dict[str, Any], phase: str, shard: tuple[int, int], listing: _StoredFile
 ) -> _StoredFile:
-    """A task: what a report needs of one shard."""
+    """Task: summarizes one shard for a report."""
     of_report = {name: value for name, value in settings.items() if name != "command"}
-    # on this machine alone: what is in the file goes through Ray
+    # only on this machine: the content of the file goes through Ray
     with _trim_after_task(), tempfile.TemporaryDirectory(prefix="etlink-") as folder:
         _store(folder, listing)
         report = _etlink.PhasedReport(folder=folder, **of_report)
@@ -345,10 +345,10 @@ def _summarize(
 
 @contextlib.contextmanager
 def _trim_after_task() -> Iterator[None]:
-    """Gives the memory of a task back to the system when the task is done.
+    """Returns the memory of a task to the system at the end of the task.
 
-    glibc keeps what is freed, for each of its arenas, and the threads of a worker have many: it held
-    more with each task.
+    glibc keeps freed memory per arena, and the threads of a worker have many arenas, so a worker
+    would hold more memory with each task.
     """
     libc = ctypes.CDLL(None) if sys.platform == "linux" else None
     # other C libraries have no such functions
@@ -374,7 +374,7 @@ def _store(folder: str, stored: _StoredFile) -> None:
 
 
 def _import_ray() -> Any:
-    """Not at once: the rest of the package needs no Ray."""
+    """Imports Ray on first use: the rest of the package does not need it."""
     try:
         return importlib.import_module("ray")
     except ImportError as error:
@@ -394,7 +394,7 @@ def _shard_count(ray: Any, asked: int | None) -> int:
 
 
 def _task_memory(ray: Any, asked: int | None) -> int:
-    """Bytes that a task asks for: no more than a machine of the cluster has."""
+    """Returns the bytes that a task requests, at most those of the cluster's largest machine."""
     nodes = [node for node in ray.nodes() if node["Alive"]]
     largest = max((int(node["Resources"].get("memory", 0)) for node in nodes), default=0)
     if asked is None:
@@ -407,7 +407,7 @@ def _task_memory(ray: Any, asked: int | None) -> int:
 
 
 def _shared_path(path: Path) -> str:
-    """A path that means the same to all tasks."""
+    """Returns a path that is the same for all tasks."""
     text = _path_text(path)
     if in_object_store(text):
         return text
@@ -419,7 +419,7 @@ def _shared_path(path: Path) -> str:
 
 
 def _refuse_graphs(folder: str) -> None:
-    """Refuses a folder that has results: tasks that are done again replace what they find."""
+    """Refuses a folder with results, because repeated tasks replace existing files."""
     graphs = _etlink.written_graphs(folder)
     if graphs:
         remedy = "give overwrite=True to replace it"

@@ -1,4 +1,4 @@
-"""Records host and device trace of PyTorch programs. Needs nothing but PyTorch, 2.1 or newer.
+"""Records host and device traces of PyTorch programs. Needs only PyTorch 2.1 or newer.
 
     from etlink_torch import profile
 
@@ -7,10 +7,10 @@
             train(batch)
             prof.step()
 
-A script that uses `torch.profiler.profile` changes its import alone; all arguments stay.
+A script that uses `torch.profiler.profile` only changes its import; all arguments stay.
 
-`arm("traces")` records nothing until `etlink trigger` asks for it. The other modules are the
-part of `etlink record` that runs inside the recorded program.
+`arm("traces")` records on request, such as by `etlink trigger`. The other modules are the part of
+`etlink record` that runs inside the recorded program.
 """
 
 __version__ = "0.1.0"
@@ -29,12 +29,12 @@ __all__ = ["arm", "profile"]
 
 
 def __getattr__(name):
-    """Not at once: each Python process of a recorded program comes by here, and a process without torch."""
+    """Imports on first use: each Python process of a recorded program imports this module, even without torch."""
     if name == "profile":
         try:
             from .drop_in import profile
         except ImportError:
-            # without torch: it notes that, and the script goes on
+            # without torch: it notes this, and the script continues
             from .context import Recording as profile
 
         return profile

@@ -1,4 +1,4 @@
-"""Types of what programs use; the other modules are the package's own."""
+"""Types of the public interface; other modules are internal."""
 
 from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
@@ -20,7 +20,7 @@ __version__: str
 __all__ = ["arm", "profile"]
 
 class _Recorded(TypedDict, total=False):
-    """What is recorded, and how."""
+    """Options of recordings."""
 
     record_shapes: bool
     with_stack: bool
@@ -62,7 +62,7 @@ class arm:
     def close(self) -> None: ...
 
 class Recording:
-    """What `profile` gives for a schedule in its own arguments."""
+    """Result of `profile` with a schedule in its own arguments."""
 
     @property
     def notes(self) -> list[str]: ...

@@ -35,7 +35,7 @@ def has_whole_step(cycle):
 class ArmedSession(Session):
     """`settings["armed"]`: `steps` and `warmup` of a recording, `every`, `keep`, `when` and `signal`, or None for each of these four."""
 
-    LEFT_ALONE = "a profiler or an execution trace observer of the program's own was running: PyTorch has one at a time"
+    LEFT_ALONE = "the program's own profiler or execution trace observer was running, and PyTorch allows only one at a time"
 
     def __init__(self, torch, settings, report):
         # the schedule is that of the recording that was asked for
@@ -95,9 +95,9 @@ class ArmedSession(Session):
         before = self.running
         self.running = dict(plan)
         if self.off:
-            self.settle("it records nothing more: {}".format(self.why_off()))
+            self.settle("this rank no longer records: {}".format(self.why_off()))
         elif made > plan["first"] - plan["warmup"]:
-            self.settle("it saw the request too late: it had made {} steps, recording begins with step {}".format(made, plan["first"] - plan["warmup"]))
+            self.settle("the request came too late: this rank had made {} steps, but recording starts at step {}".format(made, plan["first"] - plan["warmup"]))
         else:
             self.set_schedule()
             return
@@ -118,7 +118,7 @@ class ArmedSession(Session):
 
     def give_up_window(self, why):
         if self.window is not None:
-            self.fail(why + " while this was recorded: it is given up")
+            self.fail(why + " during the recording, which is discarded")
 
     def is_program_profiled(self):
         """Also while it warms up, which PyTorch's own flag does not say."""
@@ -147,7 +147,7 @@ class ArmedSession(Session):
         self.settings["schedule"], self.next_action = None, steps.NEVER
 
     def why_off(self):
-        return "; ".join(self.report.content["notes"]) or "this rank is not to be recorded"
+        return "; ".join(self.report.content["notes"]) or "this rank is excluded from recording"
 
     def wait_for_next(self, made):
         """The next multiple of `every` that is still to come."""
@@ -201,7 +201,7 @@ class ArmedSession(Session):
             # the program ended in its warmup
             self.skip()
         else:
-            self.settle("the recording ended before its first step did")
+            self.settle("the recording ended before its first step")
 
     def save(self):
         """A signal that ends the program comes after this: then it is known what came of the recording."""
@@ -304,7 +304,7 @@ class ArmedSession(Session):
             plan = self.watcher.plan
             plan = plan if plan is not None and plan["id"] == request["id"] else {"first": self.made}
             self.running = dict(request, first=plan["first"])
-            self.settle("the program ended after {} steps, before it was recorded".format(self.made))
+            self.settle("the program ended after {} steps, before the recording".format(self.made))
 
     def begin_as_child(self):
         has_begun = super().begin_as_child()

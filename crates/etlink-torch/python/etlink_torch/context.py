@@ -1,4 +1,4 @@
-"""`profile` with a schedule in its own arguments: what `etlink record` does, for a part of a script. Prints nothing."""
+"""`profile` with a schedule in its own arguments: `etlink record` for a part of a script. Prints nothing."""
 
 import gc
 import os
@@ -12,7 +12,7 @@ from .signals import deferred
 from .window import DEVICES, is_profiled
 
 OUTPUT = "etlink_traces"
-"""The folder where none is given."""
+"""Default output folder."""
 
 OPTIONS = {
     "record_shapes": False,
@@ -36,11 +36,11 @@ SCHEDULE = {
     "repeat": (1, 0),
     "skip_first_wait": (0, None),
 }
-"""Arguments of the schedule: what goes without saying, and the least."""
+"""Arguments of the schedule: default and minimum."""
 
 
 def folder_settings(output, ranks, tensorboard, max_size, options):
-    """What all recordings without a launcher have in common."""
+    """Returns the settings that all recordings without a launcher share."""
     output = os.path.abspath(OUTPUT if output is None else output)
     return {
         "work": os.path.join(output, ".etlink"),
@@ -55,18 +55,18 @@ def folder_settings(output, ranks, tensorboard, max_size, options):
 
 
 def is_to_be_replaced(output, overwrite):
-    """Whether an earlier recording is: one in a folder that was named only if that is asked for."""
+    """Returns true if an earlier recording may be replaced: in a given folder, only on request."""
     return output is None if overwrite is None else overwrite
 
 
 def refuse_old(old):
     raise FileExistsError(
-        "{} is there already; choose another folder, or use overwrite=True to replace the recording".format(old[0])
+        "{} already exists; choose another folder, or use overwrite=True to replace the recording".format(old[0])
     )
 
 
 def checked_schedule(options):
-    """Takes the arguments of a schedule out of the options. Raises for numbers that make none."""
+    """Removes the arguments of a schedule from the options. Raises for invalid numbers."""
     schedule = {name: int(options.pop(name, usual)) for name, (usual, _) in SCHEDULE.items()}
     for name, (_, least) in SCHEDULE.items():
         if least is not None and schedule[name] < least:
@@ -85,38 +85,38 @@ def checked_phases(phases):
 
 
 def activity_names(activities):
-    """Names of kinds of activity. Raises for what is none."""
+    """Returns the names of activities. Raises for unknown ones."""
     if activities is None:
         return None
     names = [str(getattr(kind, "name", kind)).lower() for kind in activities]
     unknown = [name for name in names if name != "cpu" and name not in DEVICES]
     if unknown:
-        raise ValueError("activities has {}, knows cpu, {}".format(", ".join(unknown), ", ".join(DEVICES)))
+        raise ValueError("activities has {}; known are cpu, {}".format(", ".join(unknown), ", ".join(DEVICES)))
     return names
 
 
 OPEN = []
-"""The one that records in this process, if there is one."""
+"""The recording of this process, if any."""
 
 
 class Recording:
-    """Records both traces of the steps that the schedule names, with the options of `etlink record` under their names there.
+    """Records both traces of scheduled steps, with the options of `etlink record` under the same names.
 
-    output: folder for the traces and `etlink.json`, made if it is not there; "etlink_traces" if none is given
-    wait, warmup, active, repeat, skip_first, skip_first_wait: as `torch.profiler.schedule`, one cycle unless `repeat` says otherwise
-    step_on: None (a step ends at each call of `step()`), or "optimizer", "forward", "module:function"
-    ranks: ranks to record, such as [0, 8], or None for all
-    tensorboard: folder that gets the device traces under names that TensorBoard's plugin knows, too
-    overwrite: replace the traces that an earlier recording left of this rank; None: if no output is given
-    max_size: bytes that the traces in the folder may take, or None
-    activities: what is recorded, as `torch.profiler.ProfilerActivity` or by name ("cpu", "cuda"), with that of the CPU in any
-        case; None: all that is there
+    output: folder for traces and `etlink.json`, created if missing; default "etlink_traces"
+    wait, warmup, active, repeat, skip_first, skip_first_wait: as in `torch.profiler.schedule`, but `repeat` is 1 by default
+    step_on: None (a step ends at each call of `step()`), or a value of `etlink record --step-on`, such as "optimizer"
+    ranks: ranks to record, such as [0, 8]; None: all
+    tensorboard: also write device traces here, for TensorBoard's profiler plugin
+    overwrite: replace an earlier recording of this rank; None: only in the default folder
+    max_size: start no cycle that would make the traces in the folder larger than this, bytes; None: no limit
+    activities: activities to record, as `torch.profiler.ProfilerActivity` or by name ("cpu", "cuda"); cpu is always
+        recorded; None: all available
     and record_shapes, with_stack, profile_memory, with_flops, cuda_sync_events, thread_waits,
     memory_snapshot, cuda_graph_nodes, gzip, interleave.
 
-    Raises for wrong arguments (TypeError, ValueError) and where a recording is there already
-    (FileExistsError). Whatever else goes wrong is in `notes`, and the program goes on without a recording.
-    Under `etlink record` that command decides, and this does nothing; so does one inside of another.
+    Raises TypeError or ValueError for invalid arguments, and FileExistsError if there is a recording already.
+    Other failures are in `notes`, and the program continues without a recording. Under `etlink record`, that
+    command records and this does nothing; so does a recording inside another one.
     """
 
     def __init__(self, output=None, step_on=None, ranks=None, tensorboard=None, overwrite=None, max_size=None, activities=None, **options):
@@ -136,10 +136,10 @@ class Recording:
         if phases:
             self.settings.update(phases=checked_phases(phases), step_on="phase")
             if is_interleaved:
-                raise ValueError("interleave needs a schedule that is not of a phase")
+                raise ValueError("interleave does not support schedules of phases")
         elif is_interleaved and schedule["active"] % 2:
             raise ValueError(
-                "active is {}, needs to be even with interleave: half of the steps are in each "
+                "active is {}, but interleave needs an even number: half of the steps are in each "
                 "trace".format(schedule["active"])
             )
 
@@ -149,7 +149,7 @@ class Recording:
 
     @property
     def notes(self):
-        """What kept this process from being recorded; empty if nothing did."""
+        """Reasons why this process was not recorded; empty if it was."""
         noted = [] if self.session is None else self.session.report.content["notes"]
         return self.early_notes + list(noted)
 
@@ -165,7 +165,7 @@ class Recording:
             with deferred(has_defaults=False):
                 self.enter()
         except BaseException:
-            # Python calls no `__exit__` then
+            # then Python does not call `__exit__`
             self.end()
             raise
         return self
@@ -183,18 +183,18 @@ class Recording:
         if hook.is_recorded_by_command():
             return
         if OPEN:
-            self.fail("another `profile` records already: this one does nothing")
+            self.fail("another `profile` is already recording, so this one does nothing")
             return
         import torch
 
         if is_profiled(torch) or has_prepared_profiler(torch):
-            self.fail("a profiler of the program records already: this one does nothing")
+            self.fail("a profiler of the program is already recording, so this one does nothing")
             return
         self.folder = OutputFolder(torch, self.settings)
 
     @guarded
     def old_files(self):
-        """What an earlier recording left of this rank."""
+        """Returns the files of an earlier recording of this rank."""
         if self.session is None or self.session.closed:
             return []
         return self.folder.old_files()
@@ -223,7 +223,7 @@ class Recording:
 
     @guarded
     def step(self):
-        """The end of a step."""
+        """Ends a step."""
         if self.session is not None and self.settings["step_on"] is None:
             self.session.step()
 
@@ -259,7 +259,7 @@ class Recording:
 
 
 def has_prepared_profiler(torch):
-    """Whether a profiler of the program is in its warmup: Kineto knows one at a time."""
+    """Returns true if a profiler of the program is in its warmup: Kineto supports one at a time."""
     kind = torch.autograd.profiler.profile
     for found in gc.get_objects():
         if type(found) is kind and found.entered and found.kineto_results is None:

@@ -245,7 +245,7 @@ def certain(path, flags, mode):
         if PLAIN:
             break
     if not PLAIN:
-        raise OSError("{} was opened {} times already".format(path, MOST_OPENED))
+        raise OSError("{} was already opened {} times".format(path, MOST_OPENED))
     descriptor = Descriptor(os.open(path, flags, mode))
     descriptor.is_brief, descriptor.is_certain = True, False
     return descriptor
@@ -301,7 +301,7 @@ class OwnFile:
     def open(self, flags=0):
         self.opened += 1
         if self.opened > MOST_OPENED:
-            raise OSError("{} was opened {} times already".format(self.path, MOST_OPENED))
+            raise OSError("{} was already opened {} times".format(self.path, MOST_OPENED))
         if self.descriptor is not None:
             self.descriptor.forget()
         self.descriptor = opened(self.path, os.O_WRONLY | flags)

@@ -1,4 +1,4 @@
-"""`profile` with the arguments of `torch.profiler.profile`: PyTorch's own profiler, whose traces are recorded as well."""
+"""`profile` with the arguments of `torch.profiler.profile`: PyTorch's own profiler, whose steps etlink also records."""
 
 import gzip
 import inspect
@@ -15,21 +15,21 @@ from .own_profiler import around, calls_of_profilers
 from .process import rank_and_world
 
 SCHEDULED = {*SCHEDULE, "step_on", "interleave", "cuda_sync_events", "cuda_graph_nodes"}
-"""Arguments that only a schedule of `Recording` has."""
+"""Arguments that only `Recording` has, with its schedule."""
 FOLDER = ("output", "ranks", "tensorboard", "overwrite", "max_size", "gzip", "thread_waits", "memory_snapshot")
-"""Arguments that PyTorch's profiler has not."""
+"""Arguments that PyTorch's profiler lacks."""
 OF_BOTH = {"activities", "record_shapes", "with_stack", "profile_memory", "with_flops"}
 
 
 def is_scheduled(arguments, named):
-    """Whether a call is one of `Recording`. Raises for one that asks for both schedules."""
+    """Returns true if a call is for `Recording`. Raises for a call with both kinds of schedule."""
     scheduled = sorted(SCHEDULED.intersection(named))
     known = set(inspect.signature(torch_profile.__init__).parameters) - OF_BOTH
     others = sorted(known.intersection(named))
     if scheduled and others:
         raise TypeError(
-            "profile() takes {} with a schedule of its own, and {} with one of torch.profiler: choose "
-            "schedule=torch.profiler.schedule(...) instead of wait, warmup and active, or leave {} out".format(
+            "profile() takes {} only with its own schedule, and {} only with one of torch.profiler; use "
+            "schedule=torch.profiler.schedule(...) instead of wait, warmup and active, or leave out {}".format(
                 ", ".join(scheduled), ", ".join(others), ", ".join(others)
             )
         )
@@ -39,21 +39,21 @@ def is_scheduled(arguments, named):
 
 
 class profile(torch_profile):
-    """`torch.profiler.profile`, whose steps are recorded with the execution trace observer as well.
+    """`torch.profiler.profile`, whose steps are also recorded with the execution trace observer.
 
-    All arguments and methods are PyTorch's. What it exports, prints and hands to `on_trace_ready` is the script's, and
-    both traces of each cycle come into a folder too, with `etlink.json`.
+    All arguments and methods are PyTorch's, and so is the script's output. Both traces of each cycle are also written
+    to a folder, with `etlink.json`.
 
-    on_trace_ready: as PyTorch's, or a list: each of the handlers may export the trace
-    output: the folder, "etlink_traces" if none is given; made if it is not there
-    ranks, tensorboard, overwrite, max_size, gzip, thread_waits, memory_snapshot: as in the other form
+    on_trace_ready: as in PyTorch, or a list of handlers, each of which may export the trace
+    output: the folder, created if missing; default "etlink_traces"
+    ranks, tensorboard, overwrite, max_size, gzip, thread_waits, memory_snapshot: as in `Recording`
 
     With `wait`, `warmup`, `active`, `repeat`, `skip_first`, `skip_first_wait` or `step_on`, or with an output and no
-    argument that PyTorch's takes, this is a `Recording` instead.
+    argument of PyTorch's profiler, this is a `Recording` instead.
 
-    Raises what PyTorch raises, for wrong arguments TypeError and ValueError, and FileExistsError where a
-    recording is there already and an output was given without `overwrite=True`. Whatever else goes wrong is in `notes`.
-    Under `etlink record` that command decides what becomes of the traces.
+    Raises PyTorch's own exceptions, TypeError or ValueError for invalid arguments, and FileExistsError if there is a
+    recording already and an output was given without `overwrite=True`. Other failures are in `notes`. Under
+    `etlink record`, that command decides about the traces.
     """
 
     def __new__(cls, *arguments, **named):
@@ -84,7 +84,7 @@ class profile(torch_profile):
 
     @property
     def notes(self):
-        """What kept this process from being recorded; empty if nothing did."""
+        """Reasons why this process was not recorded; empty if it was."""
         noted = [] if self.etlink is None else self.etlink.session.report.content["notes"]
         return self.early_notes + list(noted)
 
@@ -103,13 +103,13 @@ class profile(torch_profile):
 
 
 def kind_of_activity(kind):
-    """The same for a name, such as "cuda", as the other form takes it."""
+    """Returns the activity of a name such as "cuda", which `Recording` accepts too."""
     if not isinstance(kind, str):
         return kind
     try:
         return getattr(torch.profiler.ProfilerActivity, kind.upper())
     except AttributeError:
-        raise ValueError("activities has {}, which this PyTorch does not know".format(kind)) from None
+        raise ValueError("activities has {}, which this version of PyTorch does not know".format(kind)) from None
 
 
 def adopted_settings(output, options):
@@ -123,12 +123,12 @@ def adopted_settings(output, options):
 
 
 def old_files(output):
-    """What an earlier process left of this rank."""
+    """Returns the files of an earlier recording of this rank."""
     return [] if adoption.is_known(output) else files.recorded_files(output, rank_and_world(torch)[0])
 
 
 class Handlers:
-    """Several handlers of a trace that PyTorch saves once: what the first of them exports is copied for the others."""
+    """Several handlers of a trace, which PyTorch saves only once: the first handler's export is copied for the others."""
 
     def __init__(self, handlers):
         self.handlers, self.is_called, self.exported = list(handlers), False, None
@@ -142,7 +142,7 @@ class Handlers:
             self.is_called, self.exported = False, None
 
     def copy(self, path):
-        """Whether the trace had been exported before, and is now at the path too."""
+        """Copies a trace that was already exported to the path. Returns false if there is none."""
         if not self.is_called or self.exported is None:
             return False
         path = os.fspath(path)
@@ -167,13 +167,13 @@ class Handlers:
 
 
 def owns(profiler):
-    """The recording of this profiler alone: others of the script are left alone."""
+    """Returns the recording of this profiler; other profilers of the script are not watched."""
     recording = profiler.__dict__.get("etlink")
     return () if recording is None else (recording.session.own,)
 
 
 def of_base(name):
-    """PyTorch's method as it is at the time of the call: others may replace it."""
+    """Returns a method that calls PyTorch's current one, because others may replace it."""
 
     def call(self, *arguments, **named):
         return getattr(super(profile, self), name)(*arguments, **named)

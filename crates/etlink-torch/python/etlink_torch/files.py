@@ -171,7 +171,7 @@ def check_end(path):
     if os.path.exists(path) and is_whole(path):
         return
     raise Failure(
-        "a trace of this cycle was not written to its end, so the cycle is lost: {}".format(why_unwritten(path))
+        "a trace of this cycle is incomplete, so the cycle is lost: {}".format(why_unwritten(path))
     )
 
 
@@ -192,7 +192,7 @@ def why_unwritten(path):
         return "{}; choose another folder with -o".format(error.strerror)
     finally:
         attempt(os.remove, probe)
-    return "PyTorch does not say why; was the disk full, or did the program have too many files open (`ulimit -n`)?"
+    return "PyTorch reports no reason; the disk may have been full, or the program had too many files open (`ulimit -n`)"
 
 
 def remove_trace(path):

@@ -10,7 +10,7 @@ import os
 from . import files
 from .guard import attempt
 
-LACKING = "the nodes of CUDA graphs, for which it needs CUDA, torch.profiler.CuspyConfig (2.15) and the package cupti-python"
+LACKING = "nodes of CUDA graphs (needs CUDA, torch.profiler.CuspyConfig (2.15) and the package cupti-python)"
 """What is missing, as the manifest says it."""
 
 

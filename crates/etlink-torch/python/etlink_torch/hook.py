@@ -143,7 +143,7 @@ def leave_by_exec(session):
 
 def became_another(session):
     """The only note that the manifest has of a cycle that this ends."""
-    return "it became another program (exec) in step {}, which is recorded as far as it went".format(session.made)
+    return "it became another program (exec) in step {}, which is recorded up to the exec".format(session.made)
 
 
 def stay(session, error):
@@ -158,7 +158,7 @@ def stay(session, error):
     notes, became = report.content["notes"], became_another(session)
     if became in notes:
         notes.remove(became)
-        why = "it tried to become another program (exec) in step {}, which failed: {}; a step that was being recorded ends there"
+        why = "it tried to become another program (exec) in step {}, which failed: {}; a recorded step ends there"
         report.note(why.format(session.made, describe(error)))
 
 

@@ -23,7 +23,7 @@ def share(path, cycles, report):
                 file.write(parts[index])
         cycle.has_host = True
     if parts is None and len(cycles) > 1:
-        report.note("the host trace of the program's own observer is not cut: it has the steps of all cycles")
+        report.note("the host trace of the program's own observer is not split: it has the steps of all cycles")
 
 
 def cut(path, cycles):
@@ -53,7 +53,7 @@ def first_ids(nodes, cycles):
             firsts.append(number)
             cycle = next(wanted, None)
     if len(firsts) != len(cycles):
-        raise ValueError("not all cycles begin in the trace")
+        raise ValueError("the trace lacks the start of some cycles")
     return firsts
 
 

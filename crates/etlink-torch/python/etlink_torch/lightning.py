@@ -17,18 +17,18 @@ PREFIX = "[LightningModule]"
 
 
 class EtlinkProfiler(Profiler):
-    """Records both traces of steps of each phase, with a schedule of its own. A step is a batch.
+    """Records both traces of steps of each phase by the phase's own schedule. A step is a batch.
 
-    output: folder for the traces and `etlink.json`, "etlink_traces" if none is given
-    train, validate, test, predict: arguments of `torch.profiler.schedule`, as a dict; batches of a phase without one are not recorded
+    output: folder for traces and `etlink.json`; default "etlink_traces"
+    train, validate, test, predict: arguments of `torch.profiler.schedule`, as a dict; phases without one are not recorded
     and the options of `etlink_torch.profile`: ranks, activities, record_shapes, with_stack, ...
 
-    Batches of the sanity check before the training do not count. A cycle is cut where another phase begins.
+    Batches of the sanity check before the training do not count. A cycle is split where another phase begins.
     """
 
     def __init__(self, output=None, train=None, validate=None, test=None, predict=None, **options):
         super().__init__()
-        # Lightning calls `teardown` when the object goes, also of one that was not made to its end
+        # Lightning calls `teardown` when the object is deleted, even if its `__init__` raised
         self.recorder, self.handled = None, None
         given = zip(PHASES, (train, validate, test, predict))
         schedules = {phase: schedule for phase, schedule in given if schedule is not None}
@@ -41,7 +41,7 @@ class EtlinkProfiler(Profiler):
 
     @property
     def notes(self):
-        """What kept this process from being recorded; empty if nothing did."""
+        """Reasons why this process was not recorded; empty if it was."""
         return self.recorder.notes
 
     def setup(self, stage, local_rank=None, log_dir=None):
@@ -54,7 +54,7 @@ class EtlinkProfiler(Profiler):
 
     def stop(self, action_name):
         self.call(lightning_hooks.after, action_name)
-        # an action that ends with an error is the last one: Lightning calls no `teardown` then
+        # an action that ends with an error is the last one: then Lightning does not call `teardown`
         error = sys.exc_info()[1]
         if error is not None and error is not self.handled and self.phases is not None:
             attempt(self.phases.cut)
@@ -68,7 +68,7 @@ class EtlinkProfiler(Profiler):
             attempt(function, self.phases, action.rpartition(".")[2])
 
     def is_checking(self):
-        """Whether this is the sanity check before the training."""
+        """Returns true during the sanity check before the training."""
         module = getattr(self, "_lightning_module", None)
         return bool(attempt(getattr, attempt(getattr, module, "trainer"), "sanity_checking"))
 

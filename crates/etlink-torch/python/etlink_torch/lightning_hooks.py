@@ -60,7 +60,7 @@ def watch(session, schedules, patches, after_import):
         except Exception as error:
             if is_programs(error):
                 raise
-            session.fail("{} has no {}: this version of Lightning is not known".format(module.__name__, CALL))
+            session.fail("{} has no {}: this version of Lightning is not supported".format(module.__name__, CALL))
 
     for name in MODULES:
         if name in sys.modules:

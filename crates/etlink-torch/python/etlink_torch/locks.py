@@ -181,7 +181,7 @@ def replace_method(patches, kind, name, new):
     methods[name] = new
     forget_looked_up(kind)
     if getattr(kind, name) is not new:
-        raise Failure("this Python looks up the methods of locks elsewhere")
+        raise Failure("this version of Python looks up lock methods elsewhere")
 
 
 def has_threads_side_by_side():

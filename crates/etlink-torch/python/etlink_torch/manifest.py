@@ -8,7 +8,7 @@ from .files import locked, write_whole
 from .masking import masked_command
 
 
-NOTHING = "nothing is recorded: the program"
+NOTHING = "nothing was recorded: the program"
 """How notes of a launcher begin that knows of no process."""
 EXEC = "another program (exec)"
 """Notes of what became another program, or tried to, have this."""
@@ -53,7 +53,7 @@ def own_manifest(settings, ranks, command):
 
 def with_notes(earlier, process):
     """What the launcher noted, but that this process was still running, or that there was none."""
-    wrong = ["process {} runs on".format(process["pid"])]
+    wrong = ["process {} is still running".format(process["pid"])]
     if process["cycles"]:
         wrong.append(NOTHING)
     kept = [note for note in earlier if not any(part in note for part in wrong)]
@@ -75,12 +75,12 @@ def notes(rank):
     name = "rank {}".format(rank["rank"]) if known else "process {}".format(rank["pid"])
     found = ["{}: {}".format(name, note) for note in rank["notes"]]
     for feature in rank["lacks"]:
-        found.append("PyTorch {} lacks {}: recorded without".format(rank["torch"], feature))
+        found.append("PyTorch {} lacks {}: recorded without it".format(rank["torch"], feature))
     for cycle in rank["cycles"]:
         # what became another program, or tried to, says so in a note of its own
         if not cycle["whole"] and not any(EXEC in note for note in rank["notes"]):
             found.append(
-                "{}: the recording ended in step {}, which is recorded as far as it went".format(
+                "{}: the recording ended in step {}, which is recorded up to its end".format(
                     name, cycle["last_step"]
                 )
             )

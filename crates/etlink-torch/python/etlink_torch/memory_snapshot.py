@@ -7,7 +7,7 @@ from .guard import attempt, describe
 
 MOST_ENTRIES = 100_000
 """Allocations and frees of which PyTorch keeps the latest; of more than that, the first ones are missing."""
-WITHOUT_CUDA = "memory snapshots of this process, which uses no CUDA"
+WITHOUT_CUDA = "memory snapshots of this process, which does not use CUDA"
 """What no PyTorch has, as the manifest says it."""
 
 

@@ -5,7 +5,7 @@ import os
 from .descriptors import KEEPER, Descriptor, high_numbers, number_of
 from .guard import Failure, attempt
 
-CLOSED = "the program closed the file into which PyTorch wrote the host trace: the cycle is given up"
+CLOSED = "the program closed the file of PyTorch's host trace: the cycle is discarded"
 
 
 class ObserverFile:

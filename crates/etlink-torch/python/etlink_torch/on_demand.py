@@ -1,4 +1,4 @@
-"""`arm`: one line in a script, by which a job records when it is asked to. Prints nothing."""
+"""`arm`: one line in a script that makes a job record on request. Prints nothing."""
 
 import os
 import re
@@ -15,16 +15,16 @@ WHEN = re.compile(r"\s*step_time\s*>\s*(\d+(?:\.\d+)?)\s*(x\s*median|us|ms|s)\s*
 NS = {"us": 1e3, "ms": 1e6, "s": 1e9}
 SIGNALS = ("SIGUSR1", "SIGUSR2", None)
 OPEN = []
-"""What is armed in this process."""
+"""The armed recording of this process, if any."""
 
 
 def limit_of(when):
-    """`step_time > 1.5 x median` or `step_time > 200 ms`. Raises for anything else."""
+    """Parses `step_time > 1.5 x median` or `step_time > 200 ms`. Raises for anything else."""
     if when is None:
         return None
     found = WHEN.fullmatch(when)
     if found is None or float(found.group(1)) <= 0:
-        raise ValueError("when is {!r}, knows `step_time > 1.5 x median` and `step_time > 200 ms`".format(when))
+        raise ValueError("when is {!r}; use `step_time > 1.5 x median` or `step_time > 200 ms`".format(when))
     value, unit = float(found.group(1)), found.group(2)
     return {"ns": int(value * NS[unit])} if unit in NS else {"factor": value}
 
@@ -36,20 +36,20 @@ def positive(name, value):
 
 
 class arm:
-    """From here on this process records whenever it is asked to, as under `etlink record --armed`, and nothing before.
+    """Makes this process record on request from now on, as under `etlink record --armed`.
 
-    output: folder for the traces and `etlink.json`; `etlink trigger` is given its name, or the id of the process
-    step_on: what counts as a step, as `etlink record --step-on` takes it
-    steps: steps of a recording for which nobody says how many
+    output: folder for traces and `etlink.json`; `etlink trigger` takes this folder, or the id of the process
+    step_on: what counts as a step, as in `etlink record --step-on`
+    steps: steps per recording, if the request has no number
     every: record at each step whose number is a multiple of this
-    when: record after a step that takes long: "step_time > 1.5 x median" or "step_time > 200 ms"
-    keep: so many recordings, the latest; older ones of this process are removed
-    signal: "SIGUSR2", "SIGUSR1" or None; left alone where the program handles it
-    ranks, overwrite, max_size, activities and the other options: as those of `profile`
+    when: record after a slow step: "step_time > 1.5 x median" or "step_time > 200 ms"
+    keep: keep only this number of latest recordings, and remove older ones of this process
+    signal: signal that requests a recording, "SIGUSR2", "SIGUSR1" or None; not used if the program handles it
+    ranks, overwrite, max_size, activities and the other options: as in `profile`
 
-    Raises for wrong arguments (TypeError, ValueError) and where a recording is there already
-    (FileExistsError). Whatever else goes wrong is in `notes`, and the program goes on.
-    Under `etlink record` that command decides, and this does nothing; so does a second `arm`.
+    Raises TypeError or ValueError for invalid arguments, and FileExistsError if there is a recording already.
+    Other failures are in `notes`, and the program continues. Under `etlink record`, that command records and
+    this does nothing; so does a second `arm`.
     """
 
     def __init__(
@@ -72,11 +72,11 @@ class arm:
         if options or chosen["interleave"]:
             raise TypeError("arm() has no option {}".format(", ".join(sorted(options)) or "interleave"))
         if signal not in SIGNALS:
-            raise ValueError("signal is {!r}, knows SIGUSR1, SIGUSR2 and None".format(signal))
+            raise ValueError("signal is {!r}; use SIGUSR1, SIGUSR2 or None".format(signal))
         armed = {"warmup": 1, "steps": positive("steps", steps), "every": positive("every", every)}
         armed.update(keep=positive("keep", keep), when=limit_of(when), signal=signal)
         if armed["every"] is not None and armed["every"] <= armed["steps"] + armed["warmup"]:
-            raise ValueError("every is {}, needs to be more than steps and one of warmup".format(every))
+            raise ValueError("every is {}, but must exceed steps plus 1 warmup step".format(every))
         self.settings = folder_settings(output, ranks, None, max_size, chosen)
         self.settings.update(
             schedule=None, armed=armed, own_profiler="leave", activities=activity_names(activities), step_on=step_on
@@ -85,7 +85,7 @@ class arm:
         if hook.is_recorded_by_command():
             return
         if OPEN:
-            self.early_notes.append("another `arm` is open already: this one does nothing")
+            self.early_notes.append("another `arm` is already open, so this one does nothing")
             return
         old = attempt(self.old_files) or []
         if old and not overwrite:
@@ -110,7 +110,7 @@ class arm:
 
     @property
     def notes(self):
-        """What keeps this process from being recorded; empty if nothing does."""
+        """Reasons why this process is not recorded; empty if it is."""
         noted = [] if self.session is None else self.session.report.content["notes"]
         return self.early_notes + list(noted)
 
@@ -123,7 +123,7 @@ class arm:
         import torch
 
         if is_profiled(torch):
-            self.early_notes.append("a profiler of the program records already: nothing is armed")
+            self.early_notes.append("a profiler of the program is already recording, so nothing is armed")
             return
         self.folder = OutputFolder(torch, self.settings, ArmedSession)
         session = self.session
@@ -146,7 +146,7 @@ class arm:
             attempt(setattr, owner, name, original)
 
     def close(self):
-        """Nothing is recorded any more; at the end of the process it does this itself. Never raises."""
+        """Stops recording, as the end of the process also does. Never raises."""
         attempt(self.end)
 
     def end(self):

@@ -169,7 +169,7 @@ class OwnProfilers:
         if self.cycle is None or self.cycle.profiler() is not profiler:
             return
         if has_failed:
-            self.fail("the profiler of the program could not start")
+            self.fail("the program's own profiler could not start")
             return
         self.session.time_own_steps()
 
@@ -186,7 +186,7 @@ class OwnProfilers:
         if cycle is None or cycle.profiler() is not profiler:
             return
         if has_failed:
-            self.fail("the profiler of the program could not stop")
+            self.fail("the program's own profiler could not stop")
             return
         cycle.finish(profiler, self.is_stopping)
         self.cycle = None
@@ -268,7 +268,7 @@ class OwnProfilers:
         if not self.is_here():
             return
         if self.cycle is not None and self.cycle.observer is not None:
-            self.fail("the program registered an execution trace observer within a recorded cycle: its cycle is left alone")
+            self.fail("the program registered an execution trace observer within a recorded cycle: the cycle is not recorded")
         self.session.give_up_window("the program registered an execution trace observer")
 
     @guarded
@@ -299,7 +299,7 @@ class OwnProfilers:
         if not self.is_here():
             return
         if self.cycle is not None:
-            self.fail("the profiler of the program was not stopped: its cycle is lost")
+            self.fail("the program did not stop its own profiler: the cycle is lost")
         for cycle in [cycle for cycle in self.waiting if not cycle.has_device]:
             self.export(cycle)
         observer = self.registered_observer()
@@ -307,7 +307,7 @@ class OwnProfilers:
             # as Python does it later, when the object goes
             observer.unregister_callback()
         for cycle in list(self.waiting):
-            self.lose(cycle, "the host trace of the program's observer was not finished: its cycle is lost")
+            self.lose(cycle, "the program's own observer did not finish its host trace: the cycle is lost")
         content = self.report.content
         if not content["cycles"] and not content["notes"] and not content["excluded"]:
             self.note_nothing()
@@ -315,10 +315,10 @@ class OwnProfilers:
 
     def note_nothing(self):
         if self.taken:
-            self.report.note("nothing is recorded: the program's own profiler recorded no step")
+            self.report.note("nothing was recorded: the program's own profiler recorded no step")
         elif self.started and self.session.settings["schedule"] is None and not self.session.settings.get("armed"):
             self.report.note(
-                "nothing is recorded: the program's own profiler never warmed up nor recorded; choose the steps with "
+                "nothing was recorded: the program's own profiler never warmed up or recorded; choose the steps with "
                 "--wait, --warmup and --active"
             )
 
@@ -373,7 +373,7 @@ class OwnCycle:
         if not os.path.exists(self.host):
             # PyTorch has one observer and says nothing: what is done with this one would be done to the other
             observer._registered = False
-            raise Failure("the program has an execution trace observer of its own: its cycle is left alone")
+            raise Failure("the program has its own execution trace observer: the cycle is not recorded")
         self.observer, self.observer_file = observer, file
 
     def make_room(self):

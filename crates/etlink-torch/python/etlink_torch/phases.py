@@ -90,7 +90,7 @@ class Phases:
         self.open = None
 
     def note_missing(self):
-        """Names the phases of which nothing is recorded."""
+        """Names the phases of which nothing was recorded."""
         content = self.session.report.content
         if content["excluded"] or content["duplicate"]:
             return
@@ -100,6 +100,6 @@ class Phases:
                 first = schedule["skip_first"] + schedule["warmup"]
                 first += 0 if schedule["skip_first_wait"] else schedule["wait"]
                 self.session.report.note(
-                    "nothing is recorded of phase {}: the program made {} batches of it, recording starts at "
-                    "step {} (they count from 0)".format(phase, self.made[phase], first)
+                    "nothing was recorded of phase {}: the program made {} batches of it, but recording starts at "
+                    "step {} (steps count from 0)".format(phase, self.made[phase], first)
                 )

@@ -20,7 +20,7 @@ NEAR_FULL = 0.8
 
 
 class Session:
-    LEFT_ALONE = "a profiler of the program records: it is left alone from there on"
+    LEFT_ALONE = "the program's own profiler is recording: from here on, etlink does not record"
 
     def __init__(self, torch, settings, report):
         self.torch, self.settings, self.report = torch, settings, report
@@ -116,7 +116,7 @@ class Session:
             # by another handler, in these few lines
             if self.made < made and self.window is not None:
                 self.made = made
-                self.fail("signal handlers of the program raised errors at the end of a step: the cycle is given up")
+                self.fail("signal handlers of the program raised errors at the end of a step: the cycle is discarded")
             raise
 
     def end_step_of_cycle(self):
@@ -177,7 +177,7 @@ class Session:
             if steps.action(self.settings["schedule"], self.made - 1) == steps.RECORD_AND_SAVE:
                 self.finish()
             elif self.is_too_large(self.window):
-                self.fail("the cycle grew over --max-size: it is given up")
+                self.fail("the cycle exceeded --max-size and is discarded")
             else:
                 self.window.step()
         if self.window is None:
@@ -220,7 +220,7 @@ class Session:
         if total + (total // cycles if self.cycle else 0) > limit:
             self.off = True
             self.report.note(
-                "recording ended after {} cycles: the traces take {} bytes, one more cycle would "
+                "recording ended after {} cycles: the traces take {} bytes, and one more cycle would "
                 "exceed --max-size".format(self.cycle, total)
             )
             return True
@@ -285,13 +285,13 @@ class Session:
         process = holder.rpartition(".")[2]
         if not lives:
             self.report.note(
-                "it was recorded before, by process {}: of programs that run one after the other the first is "
-                "recorded. For another, put `etlink record` with an -o of its own before that program".format(process)
+                "process {} already recorded this rank: of programs that run one after another, only the first is "
+                "recorded. To record another program, put `etlink record` with another -o before it".format(process)
             )
             return
         self.report.content["duplicate"] = True
         self.report.note(
-            "rank {} is process {} already; of two processes with one rank only the first is "
+            "rank {} is already process {}; of two processes with one rank, only the first is "
             "recorded: set RANK in each".format(rank, process)
         )
 
@@ -439,14 +439,14 @@ class Session:
         if content["cycles"] or content["notes"] or content["excluded"]:
             return
         if schedule is None:
-            self.report.note("nothing is recorded: no profiler of the program recorded")
+            self.report.note("nothing was recorded: the program's own profiler did not record")
             return
         first = schedule["skip_first"] + schedule["warmup"]
         first += 0 if schedule["skip_first_wait"] else schedule["wait"]
         plural = "" if self.made == 1 else "s"
         self.report.note(
-            "nothing is recorded: the program made {} step{}{}, recording starts at step {} "
-            "(they count from 0); choose a smaller wait, warmup or skip_first".format(
+            "nothing was recorded: the program made {} step{}{}, but recording starts at step {} "
+            "(steps count from 0); choose a smaller wait, warmup or skip_first".format(
                 self.made, plural, self.counted(), first
             )
         )
@@ -530,7 +530,7 @@ class Session:
     def foreign(self, _):
         """A profiler of the program is about to warm up or to record, or its observer is registered: there can be only one."""
         if not self.off and os.getpid() == self.report.pid:
-            self.fail("the program uses the profiler itself: it is left alone from there on")
+            self.fail("the program uses the profiler itself: from here on, etlink does not record")
 
     def yield_to_program(self):
         """From here on the program's own profiler decides what is recorded."""
@@ -540,7 +540,7 @@ class Session:
     def give_up_window(self, why):
         """The cycle that is recorded by the schedule, if there is one."""
         if self.window is not None:
-            self.fail(why + ": the cycle of --wait, --warmup and --active that was recorded is given up")
+            self.fail(why + ": the current cycle of --wait, --warmup and --active is discarded")
 
     def fail(self, why):
         """Ends the recording. Never raises."""

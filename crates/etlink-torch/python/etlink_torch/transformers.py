@@ -12,7 +12,7 @@ PHASE = "train"
 
 
 def watch_errors():
-    """Of a training that ends with an error callbacks hear nothing: the Trainer calls none then."""
+    """Watches for trainings that end with an error, because the Trainer then calls no callback."""
     from transformers import Trainer
 
     original = Trainer.train
@@ -38,13 +38,13 @@ def cut_cycles(trainer):
 
 
 class EtlinkCallback(TrainerCallback):
-    """Records both traces of the steps of the training that the schedule names.
+    """Records both traces of scheduled steps of the training.
 
-    A step is one of the optimizer, with all batches whose gradients it accumulates. What is evaluated between two steps
-    is not recorded: it cuts a cycle.
+    A step is a step of the optimizer, with all batches whose gradients it accumulates. An evaluation between two steps
+    is not recorded, and splits a cycle.
 
-    output: folder for the traces and `etlink.json`, "etlink_traces" if none is given
-    wait, warmup, active, repeat, skip_first, skip_first_wait: as `etlink_torch.profile`
+    output: folder for traces and `etlink.json`; default "etlink_traces"
+    wait, warmup, active, repeat, skip_first, skip_first_wait: as in `etlink_torch.profile`
     and its other options: ranks, activities, record_shapes, with_stack, ...
     """
 
@@ -55,7 +55,7 @@ class EtlinkCallback(TrainerCallback):
 
     @property
     def notes(self):
-        """What kept this process from being recorded; empty if nothing did."""
+        """Reasons why this process was not recorded; empty if it was."""
         return self.recorder.notes
 
     def call(self, method, *arguments):
@@ -63,7 +63,7 @@ class EtlinkCallback(TrainerCallback):
             attempt(getattr(self.recorder.phases, method), *arguments)
 
     def on_train_begin(self, args, state, control, **named):
-        # of a training whose Trainer has a `train` of its own, and ended with an error
+        # ends the cycle of an earlier training that failed in a Trainer with its own `train`
         self.call("cut")
         self.recorder.open()
 

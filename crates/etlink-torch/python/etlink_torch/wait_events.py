@@ -59,7 +59,7 @@ def end_of_events(file):
                 return start + place, tail[place:]
         if start == 0:
             break
-    raise ValueError("no event was found in the last {} bytes of the trace".format(min(size, length)))
+    raise ValueError("no event found in the last {} bytes of the trace".format(min(size, length)))
 
 
 def ends_with_event(text, place):

@@ -31,8 +31,8 @@ From 3.13 on Python calls the methods of a class more slowly, for good, once the
 (`MAX_VERSIONS_PER_CLASS` in its typeobject.c). A cycle changes locks, queues and threads twice.
 """
 USED_UP = (
-    "waits of threads are in the traces of the first {} cycles: if a class is changed in more of them, this Python "
-    "calls its methods more slowly from then on"
+    "thread waits are recorded only in the first {} cycles: after more changes to a class, this version of Python "
+    "calls its methods more slowly"
 )
 STARTS = itertools.count(1)
 """Numbers the recorders of waits of this process."""

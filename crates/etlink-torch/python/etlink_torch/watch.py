@@ -40,7 +40,7 @@ MISSING_S = 10
 """How long a rank is waited for that has made no step yet."""
 KNOWN_STEPS = 20
 """Steps whose median says whether one is slow."""
-NOT_HANDLED = "{} is not handled, and ends the process: only the main thread can handle signals, and others arm and make the steps"
+NOT_HANDLED = "{} is not handled and ends the process: only the main thread can handle signals, but other threads arm and make the steps"
 MOST_STEPS = 1_000_000
 MOST_BYTES = 1 << 16
 

@@ -11,7 +11,7 @@ from .observer_file import ObserverFile
 from .process import clock
 from .waits import Waits
 
-THREADS_OR_MEMORY = "allocations together with threads that the program makes itself (profile_all_threads)"
+THREADS_OR_MEMORY = "allocations together with threads that the program starts itself (profile_all_threads)"
 """What no PyTorch has, as the manifest says it."""
 DEVICES = ("cuda", "xpu", "mtia")
 """Kinds of activity beside that of the host, as modules of torch."""
@@ -104,7 +104,7 @@ def add_waits(cycle):
         wait_events.add(cycle.device, cycle.waits, cycle.report, cycle.begin["unix_ns"], cycle.end["unix_ns"])
     except Exception as error:
         cycle.lost.append("thread_waits")
-        cycle.report.note("waits of threads are not in the trace: {}".format(describe(error)))
+        cycle.report.note("thread waits are missing from the trace: {}".format(describe(error)))
 
 
 def lost_parts(cycle):
@@ -237,7 +237,7 @@ class Window:
             graph_nodes.unpack(self.device)
             # the collector of graph nodes warns and goes on
             if self.settings["options"]["cuda_graph_nodes"] and not os.path.exists(self.device):
-                raise Failure("PyTorch's collector of CUDA graph nodes wrote no trace: record without --cuda-graph-nodes")
+                raise Failure("PyTorch's collector of CUDA graph nodes wrote no trace; record without --cuda-graph-nodes")
             files.check_end(self.device)
             self.saved = True
         except Exception as error:
@@ -250,7 +250,7 @@ class Window:
     def close(self):
         """Ends the cycle; the steps recorded as (first, last), or None if there is no whole pair of traces."""
         if not self.is_closable_here():
-            raise RuntimeError("the cycle was begun in another thread than the one that ends the process")
+            raise RuntimeError("the thread that ends the process is not the thread that started the cycle")
         self.end = clock()
         self.stop_waits()
         self.observer_file.check()
@@ -276,7 +276,7 @@ class Window:
     def note_missing(self):
         """Says what was asked for and is not in the trace."""
         for name in files.missing(self.device, self.settings["options"]):
-            self.report.note("{} was asked for, and the device trace has nothing of it".format(name))
+            self.report.note("{} was requested, but the device trace has no such data".format(name))
 
     def abandon(self):
         """Ends a cycle in which something went wrong; whatever fails, the rest of it is done."""

@@ -89,8 +89,7 @@ fn why_nothing_is_recorded() {
         (
             vec![short],
             true,
-            "process 9: nothing is recorded: the program made 7 steps (calls of SGD.step), \
-             recording starts at step 12",
+            "process 9: nothing was recorded: the program made 7 steps (calls of SGD.step), but recording starts at step 12",
         ),
     ] {
         let manifest = manifest().with(processes, hooked, &none);
@@ -153,9 +152,8 @@ fn what_is_lost_cut_or_lacking_is_told_once() {
         notes,
         [
             "PyTorch 2.1.2 lacks profile_all_threads: recorded without",
-            "rank 0: the program ended in step 13, which is recorded as far as it went",
-            "rank 1: died in or after step 13 while it was recorded: the traces of that cycle are \
-                lost",
+            "rank 0: the program ended in step 13, which is recorded up to its end",
+            "rank 1: died in or after step 13 during recording: the traces of this cycle are lost",
         ]
     );
 }
@@ -251,7 +249,7 @@ fn ranks_of_which_nothing_is_heard_are_missed() {
     );
     assert_eq!(
         alone.notes,
-        ["rank 0, 1 of 4 is missing: no process of it reported a step"]
+        ["rank 0, 1 of 4 is missing: none of its processes reported a step"]
     );
     // torchrun on two machines: the other ranks are recorded on the second one
     assert!(two_of_four(Some(2)).is_complete());
@@ -324,8 +322,7 @@ fn ranks_that_the_program_does_not_profile_are_no_loss_without_a_schedule() {
     assert_eq!(
         unasked.notes,
         [
-            "rank 1: nothing is recorded: the program made 8 steps and no profiler of its own; \
-             choose the steps with --wait, --warmup and --active"
+            "rank 1: nothing was recorded: the program made 8 steps and created no profiler; choose the steps with --wait, --warmup and --active"
         ]
     );
 }
@@ -366,7 +363,7 @@ fn an_armed_program_misses_only_what_was_asked_for() {
     assert_eq!(
         partial.notes,
         [
-            "rank 1: nothing is recorded from step 12 on, for which etlink trigger asked: it was late"
+            "rank 1: nothing was recorded from step 12 on, as requested by etlink trigger: it was late"
         ]
     );
 }
@@ -396,8 +393,5 @@ fn a_phase_without_a_cycle_is_missed() {
         assert_eq!(found.is_complete(), is_complete);
     }
     let idle = asked.with(vec![Process::default()], true, &BTreeSet::new());
-    assert!(
-        idle.notes[0].contains("ran no batch with Lightning"),
-        "{idle:?}"
-    );
+    assert!(idle.notes[0].contains("ran no Lightning batch"), "{idle:?}");
 }

@@ -46,7 +46,7 @@ pub struct Transformer {
 pub enum TransformerError {
     /// The ranks cannot be divided evenly.
     #[error(
-        "{ranks} ranks cannot be shared among {tensor} tensor times {pipeline} pipeline ranks: give \
+        "{ranks} ranks cannot be divided into {tensor} tensor times {pipeline} pipeline ranks; give \
         a multiple of {}", u64::from(*tensor) * u64::from(*pipeline)
     )]
     Ranks {
@@ -58,7 +58,7 @@ pub enum TransformerError {
         pipeline: u32,
     },
     /// The data ranks cannot be divided into groups of experts.
-    #[error("{data} data ranks cannot be shared among {expert} expert ranks: give a divisor")]
+    #[error("{data} data ranks cannot be divided into {expert} expert ranks; give a divisor")]
     Experts {
         /// Number of data ranks.
         data: u32,
@@ -66,7 +66,7 @@ pub enum TransformerError {
         expert: u32,
     },
     /// The layers cannot be divided evenly among the stages.
-    #[error("{layers} layers cannot be shared among {pipeline} stages: give a multiple")]
+    #[error("{layers} layers cannot be divided into {pipeline} stages; give a multiple")]
     Layers {
         /// Number of layers.
         layers: u32,

@@ -11,38 +11,45 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(
     mut_arg("metrics", |metrics| metrics.help(
-        "What was measured beside one trace: the CSV of Nsight Compute, the result of a benchmark of \
-        vLLM or SGLang, a workload card; may be given more than once, and is found in a folder"
+        "Measurements of one trace: CSV of Nsight Compute, result of a vLLM or SGLang benchmark, \
+        workload card; repeatable, found automatically in folders"
     )),
-    after_help = "Exit codes: 0 done; 1 done, but a trace was left out: it could not be read, is \
-        not of the run, or is damaged under --strict; 2 no trace could be read."
+    after_help = "Examples:\n  \
+        etlink analyze traces\n  \
+        etlink analyze kineto_trace_0.json.gz --table kernels -n 20\n  \
+        etlink analyze traces --table gaps --csv > gaps.csv\n\n\
+        Exit codes: 0 done; 1 a trace was left out: unreadable, not part of the run, or damaged \
+        under --strict; 2 no trace could be read."
 )]
 pub struct AnalyzeArgs {
-    /// A device trace (Kineto, Nsight Systems, ROCm, JAX), a written graph (`.et`, ET+) as far as it
-    /// tells, or a folder with the traces of all ranks or with the `.et` files that `merge` wrote; `-`
-    /// for standard input
+    /// Device trace, written graph (`.et`, ET+), or folder of all ranks; `-` is standard input
+    ///
+    /// Device traces come from Kineto, Nsight Systems, ROCm or JAX. A folder has the traces of all
+    /// ranks, or the `.et` files that `merge` wrote. Written graphs give the tables that they have
+    /// data for.
     #[arg(value_name = "TRACE|DIR")]
     pub path: PathBuf,
     #[command(flatten)]
     pub trace: OneTraceArgs,
-    /// Find the kernel sequences that the outermost ops launch whose names contain this
+    /// Add the table `sequences`: kernels launched by outermost ops with this text in their name
     #[arg(long, value_name = "OP")]
     pub sequences_of: Option<String>,
-    /// Show only this table: utilization, breakdown, kernels, outside, host_ops, idle, host_idle,
-    /// gaps, stream_idle, launches, op_launches, queues, copies, steps, phases, coverage, counters,
-    /// work, peaks, collectives, sequences (with --sequences-of), memory, memory_timeline, requests,
-    /// metrics or stragglers; those of `--compat hta` are named where another is asked for
-    /// [default: all at the terminal but gaps, stream_idle, op_launches, memory_timeline, counters,
-    /// metrics and stragglers; as JSON all but memory_timeline; as CSV breakdown]
+    /// Show only this table, such as kernels; `--help` lists all tables
+    ///
+    /// Tables: utilization, breakdown, kernels, outside, host_ops, idle, host_idle, gaps,
+    /// stream_idle, launches, op_launches, queues, copies, steps, phases, coverage, counters, work,
+    /// peaks, collectives, sequences (with --sequences-of), memory, memory_timeline, requests,
+    /// metrics, stragglers. With --compat hta, an unknown name lists HTA's tables.
+    ///
+    /// Default: at the terminal all but gaps, stream_idle, op_launches, memory_timeline, counters,
+    /// metrics and stragglers; as JSON all but memory_timeline; as CSV breakdown.
     #[arg(long, value_name = "NAME")]
-    // no enum: which tables there are depends on --compat
+    // no enum: the tables depend on --compat
     pub table: Option<String>,
-    /// What a device can compute at most, 10¹² operations per second (an A100 312 in bf16): adds
-    /// how much of it was used to the metrics
+    /// Peak of the device in TFLOP/s (A100 in bf16: 312); adds its utilization to `metrics`
     #[arg(long, value_name = "TFLOPS", value_parser = parse_peak)]
     pub peak_tflops: Option<f64>,
-    /// What a device's links carry at most one way, GB/s (NVLink of an A100: 300): adds how much of
-    /// it each kind of collective used to the metrics
+    /// Peak of the links one way in GB/s (A100's NVLink: 300); adds the use per kind to `metrics`
     #[arg(long, value_name = "GB/S", value_parser = parse_peak)]
     pub peak_link: Option<f64>,
     #[command(flatten)]
@@ -51,9 +58,9 @@ pub struct AnalyzeArgs {
     pub steps: StepArgs,
     #[command(flatten)]
     pub names: NameArgs,
-    /// Give the numbers of another tool, where its definitions differ: `hta` is
-    /// HolisticTraceAnalysis; add `include-last-step` or `nanoseconds` (its options), as in
-    /// `hta,nanoseconds`
+    /// Give the figures of another tool by its definitions: `hta` (HolisticTraceAnalysis)
+    ///
+    /// HTA's options follow after a comma: `hta,include-last-step` or `hta,nanoseconds`.
     #[arg(
         long,
         value_enum,
@@ -72,12 +79,12 @@ pub struct AnalyzeArgs {
     pub phase: PhaseArgs,
     #[command(flatten)]
     pub reading: ReadingArgs,
-    /// Also write what was recorded, the graph, the communication and metrics of kernels as Parquet:
-    /// DIR/events, nodes, edges, collectives and kernel_metrics with a file per rank
+    /// Also write events, graph, collectives and kernel metrics as Parquet files
+    ///
+    /// DIR/events, nodes, edges, collectives and kernel_metrics have a file per rank.
     #[arg(long, value_name = "DIR")]
     pub parquet: Option<PathBuf>,
-    /// Also write a workload card of the run, as ccl-bench has them: YAML with what the traces and a
-    /// card beside them say, and empty values for the rest
+    /// Also write a workload card (YAML of ccl-bench); values that the traces lack are empty
     #[arg(long, value_name = "FILE")]
     pub workload_card: Option<PathBuf>,
     #[command(flatten)]
@@ -94,7 +101,7 @@ fn parse_peak(text: &str) -> Result<f64, &'static str> {
         .ok_or("a peak is a number above 0, such as 312 or 50.5")
 }
 
-/// Whose numbers.
+/// Tools whose figures can be given, and their options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Compat {
     /// HolisticTraceAnalysis

@@ -11,46 +11,52 @@ use std::path::PathBuf;
 /// `etlink convert`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    etlink convert run.0.et run.0.json              as chakra_jsonizer prints it, and back\n  \
+    etlink convert run.0.et run.0.json              JSON of chakra_jsonizer; also the reverse\n  \
     etlink convert run.0.et x.dot --range 100..180  a picture: dot -Tsvg x.dot\n  \
     etlink convert RUN run.goal --collectives tree  all ranks, for LogGOPSim\n  \
-    etlink convert resnet.txt OUT --ranks 8         a workload of ASTRA-sim 1.0")]
+    etlink convert resnet.txt OUT --ranks 8         from a workload of ASTRA-sim 1.0")]
 pub struct ConvertArgs {
-    /// A `.et`, its JSON, merged JSON (ET+), tables that convert wrote, a text workload of
-    /// ASTRA-sim 1.0, or the folder of a run; `-` is standard input
+    /// Graph, tables of `convert`, text workload, or folder of a run; `-` is standard input
+    ///
+    /// A graph is a `.et`, its JSON, or merged JSON (ET+). Text workloads are of ASTRA-sim 1.0.
     #[arg(value_name = "IN")]
     pub input: PathBuf,
-    /// What to write; its ending says the format: `.et`, `.json` (or with `.gz`), `.dot`,
-    /// `.graphml`, `.mmd`, `.goal`, `.parquet` (a folder with two tables)
+    /// Output, whose extension selects the format
+    ///
+    /// `.et`, `.json` (also with `.gz`), `.dot`, `.graphml`, `.mmd`, `.goal`, or `.parquet`, a
+    /// folder with two tables.
     #[arg(value_name = "OUT")]
     pub output: PathBuf,
-    /// Format of the input [default: by its content]
+    /// Input format [default: by the content]
     #[arg(long, value_enum, value_name = "FORMAT", hide_possible_values = true)]
     pub from: Option<GraphFormatName>,
-    /// Format of the output: chakra, jsonizer, parquet, dot, graphml, mermaid or goal [default:
-    /// what its name ends in]
+    /// Output format [default: by the output's extension]
+    ///
+    /// Formats: chakra, jsonizer, parquet, dot, graphml, mermaid, goal.
     #[arg(long, value_enum, value_name = "FORMAT", hide_possible_values = true)]
     pub to: Option<GraphFormatName>,
-    /// Draw nodes of these ids alone, such as 100..180 (both included)
+    /// Draw only nodes with these ids, such as 100..180 (inclusive)
     #[arg(long, value_name = "FIRST..LAST", value_parser = parse_range)]
     pub range: Option<RangeInclusive<u64>>,
-    /// Draw what begins in the annotation `ProfilerStep#N` alone
+    /// Draw only nodes that begin in the annotation `ProfilerStep#N`
     #[arg(long, value_name = "N")]
     pub step: Option<u64>,
-    /// Draw nodes at most so many dependencies away: from those of --range, else from nodes that
-    /// wait for nothing. In ET+ these are levels of the tree of ops
+    /// Draw only nodes at most N dependencies away from those of --range
+    ///
+    /// Without --range, N counts from nodes that wait for nothing. In merged JSON (ET+), N counts
+    /// levels of the op tree.
     #[arg(long, value_name = "N")]
     pub depth: Option<u32>,
-    /// Which rank of a folder to take
+    /// Rank of the folder to convert
     #[arg(long, value_name = "RANK")]
     pub rank: Option<i64>,
-    /// How collectives become messages in GOAL: `ring`, `tree` or `pairwise` [default: ring]
+    /// Algorithm of collectives in GOAL: `ring`, `tree` or `pairwise` [default: ring]
     #[arg(long, value_enum, value_name = "HOW", hide_possible_values = true)]
     pub collectives: Option<CollectivesName>,
-    /// For how many ranks a text workload is: a file for each
+    /// Number of ranks of a text workload, one file each
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub ranks: Option<u32>,
-    /// How many forward and backward passes to make of a text workload [default: 1]
+    /// Number of forward and backward passes of a text workload [default: 1]
     #[arg(
         long,
         value_name = "N",
@@ -58,12 +64,11 @@ pub struct ConvertArgs {
         value_parser = clap::value_parser!(u32).range(1..=10_000)
     )]
     pub passes: Option<u32>,
-    /// How much each node of a `.et` or its JSON says: `full`, or `minimal` for what simulators read
-    /// and no more [default: what the input says]
+    /// Node attributes in a `.et`: `full`, or `minimal` for simulators [default: as in the input]
     #[arg(long, value_enum, value_name = "SET", hide_possible_values = true)]
     pub attrs: Option<Attributes>,
     // not StrictArgs: no other trace is left out here
-    /// Write nothing if anything of the input would be lost, and exit with 1
+    /// Write nothing and exit with 1 if the output would lack part of the input
     #[arg(long)]
     pub strict: bool,
     #[command(flatten)]
@@ -77,7 +82,7 @@ pub struct ConvertArgs {
 pub enum GraphFormatName {
     /// Chakra protobuf
     Chakra,
-    /// Its JSON, as chakra_jsonizer prints it
+    /// JSON of Chakra protobuf, as chakra_jsonizer prints it
     Jsonizer,
     /// Merged JSON
     #[value(name = "etplus")]
@@ -97,12 +102,12 @@ pub enum GraphFormatName {
     Goal,
 }
 
-/// How collectives become messages.
+/// Algorithms that turn collectives into messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CollectivesName {
     /// Along a ring
     Ring,
-    /// By trees
+    /// Along trees
     Tree,
     /// Each with each
     Pairwise,
@@ -135,7 +140,7 @@ impl From<CollectivesName> for CollectiveAlgorithm {
 }
 
 impl ConvertArgs {
-    /// How the library converts.
+    /// Returns the options of the library.
     pub fn options(&self) -> ConvertOptions {
         ConvertOptions {
             from: self.from.map(GraphFormat::from),

@@ -1,4 +1,4 @@
-//! What can be typed about two runs.
+//! Arguments of `etlink diff`.
 
 use super::TableArgs;
 use clap::Args;
@@ -7,25 +7,30 @@ use std::path::PathBuf;
 
 /// `etlink diff`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Exit codes: 0 done; 1 done, but a rule of --fail-if holds, or a trace was left \
-        out: it could not be read, is of another run, or is damaged under --strict; 2 no trace of \
-        one of the runs could be read, a folder has several runs, or a rule is none, names what \
-        neither run has, or is for steps that ranks lack."
-)]
+#[command(after_help = "Examples:\n  \
+        etlink diff before after\n  \
+        etlink diff before after --fail-if 'step > 5%' --fail-if 'class gemm > 10%'\n\n\
+        Exit codes: 0 done; 1 a rule of --fail-if holds, or a trace was left out: unreadable, not \
+        part of the run, or damaged under --strict; 2 no trace of one run could be read, a folder has \
+        several runs, or a rule is invalid, has a name that neither run has, or needs steps that \
+        ranks lack.")]
 pub struct DiffArgs {
-    /// Kineto trace of the run before, or a folder with those of the ranks of one run
+    /// Earlier run: a Kineto trace, or a folder with the traces of its ranks
     #[arg(value_name = "BEFORE")]
     pub before: PathBuf,
-    /// The same of the run after
+    /// Later run: a Kineto trace, or a folder with the traces of its ranks
     #[arg(value_name = "AFTER")]
     pub after: PathBuf,
-    /// End with 1 where this holds, such as `step > 5%`: what changed (step, device, host, waiting,
-    /// utilization, class LABEL, op NAME, kernel NAME), > or <, and by how much (%, ns, us, ms, s);
-    /// may be given several times
+    /// Exit with 1 if this rule holds, such as `step > 5%`; repeatable
+    ///
+    /// A rule is a figure (step, device, host, waiting, utilization, class LABEL, op NAME, kernel
+    /// NAME), > or <, and the change with its unit (%, ns, us, ms, s).
     #[arg(long, value_name = "RULE")]
     pub fail_if: Vec<FailRule>,
-    /// Rules for kernels that come before the built-in ones, as for `analyze`
+    /// File with rules for classes of kernels, tried before the built-in ones
+    ///
+    /// A line has a class (computation, communication, memory, other), a label, and a regular
+    /// expression that is searched in the kernel's name.
     #[arg(long, value_name = "FILE")]
     pub rules: Option<PathBuf>,
     #[command(flatten)]

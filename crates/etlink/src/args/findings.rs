@@ -6,18 +6,19 @@ use std::path::PathBuf;
 
 /// `etlink findings`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Exit codes: 0 done, also where nothing stands out; 1 done, but a trace was left \
-        out: it could not be read, is not of the run, or is damaged under --strict; 2 no trace \
-        could be read."
-)]
+#[command(after_help = "Examples:\n  \
+        etlink findings traces\n  \
+        etlink findings kineto_trace_0.json.gz --host torch_et_0.json.gz\n\n\
+        Exit codes: 0 done, even without findings; 1 nothing ran in the recorded process, or a \
+        trace was left out: unreadable, not part of the run, or damaged under --strict; 2 no trace \
+        could be read.")]
 pub struct FindingsArgs {
-    /// A Kineto trace, or a folder with the traces of all ranks; `-` for standard input
+    /// Device trace, or folder with the traces of all ranks; `-` is standard input
     #[arg(value_name = "TRACE|DIR")]
     pub path: PathBuf,
     #[command(flatten)]
     pub trace: OneTraceArgs,
-    /// Of a folder: take each rank's times by its own clock, not by that of the first rank
+    /// Keep each rank's times on its own clock instead of the first rank's
     #[arg(long)]
     pub no_align: bool,
     #[command(flatten)]

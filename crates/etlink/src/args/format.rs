@@ -12,7 +12,7 @@ pub enum FormatName {
     EtPlus,
     /// Chrome JSON with flow arrows and the critical path (`.trace.json`), for ui.perfetto.dev
     Chrome,
-    /// The same in Perfetto's own format (`.pftrace`), much smaller
+    /// As `chrome`, in Perfetto's own, much smaller format (`.pftrace`)
     Perfetto,
 }
 

@@ -8,11 +8,12 @@ use etlink_workload::generate::{Transformer, WorkloadPattern, WorkloadSizes};
 use etlink_workload::scale::ScaleOptions;
 use std::path::PathBuf;
 
-/// Eleven days: readers count nanoseconds with 63 bits, and a rank has many computations.
+/// Maximum time of a computation, eleven days: readers count nanoseconds with 63 bits, and a rank
+/// has many computations.
 const MOST_MICROS: u64 = 1_000_000_000_000;
-/// Sizes are written with 63 bits, and added up.
+/// Maximum size of a communication: sizes are written with 63 bits, and added up.
 const MOST_BYTES: u64 = 1 << 50;
-/// The size of a communication.
+/// Default size of a communication.
 const DEFAULT_SIZE: ByteSize = ByteSize::kib(64);
 
 /// `etlink generate`.
@@ -22,16 +23,17 @@ const DEFAULT_SIZE: ByteSize = ByteSize::kib(64);
     etlink generate all-reduce --ranks 64 --size 16MiB --rounds 4 -o reduce\n  \
     etlink generate transformer --ranks 64 --tensor 4 --pipeline 2 --layers 8 -o model")]
 pub struct GenerateArgs {
-    /// What each rank does: `comp`, `comps`, `chain` (computation alone); `all-reduce`,
-    /// `all-gather`, `reduce-scatter`, `all-to-all`, `broadcast`; `message`, `ring`, `pipeline`; or
-    /// `transformer`
+    /// Pattern of each rank's work, such as ring; `--help` lists all patterns
+    ///
+    /// Only computation: `comp`, `comps`, `chain`. Collectives: `all-reduce`, `all-gather`,
+    /// `reduce-scatter`, `all-to-all`, `broadcast`. Messages: `message`, `ring`, `pipeline`. A
+    /// training step: `transformer`.
     #[arg(value_enum, hide_possible_values = true)]
     pub pattern: PatternName,
-    /// Folder for the files: `<pattern>.<rank>.et`, the ranks of groups, and configurations of
-    /// ASTRA-sim
+    /// Output folder: `<pattern>.<rank>.et`, `comm_group.json`, and configurations of ASTRA-sim
     #[arg(short, long, value_name = "DIR")]
     pub output: PathBuf,
-    /// How many ranks
+    /// Number of ranks
     #[arg(
         long,
         value_name = "N",
@@ -39,20 +41,17 @@ pub struct GenerateArgs {
         value_parser = clap::value_parser!(u32).range(2..=65_536)
     )]
     pub ranks: u32,
-    /// How often what communicates does so; of `pipeline` and `transformer` the micro-batches
-    /// [default: 1]
+    /// Repetitions of the communication; `pipeline`, `transformer`: micro-batches [default: 1]
     #[arg(
         long,
         value_name = "N",
         value_parser = clap::value_parser!(u32).range(1..=100_000)
     )]
     pub rounds: Option<u32>,
-    /// Size of each communication, such as 16MiB; a transformer's follow from its numbers [default:
-    /// 64KiB]
+    /// Size of each communication, such as 16MiB; not for `transformer` [default: 64KiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub size: Option<ByteSize>,
-    /// Time of each computation, us; of a transformer that of its optimizer, as the others follow
-    /// from its numbers
+    /// Time of each computation in us; for `transformer`, of its optimizer
     #[arg(
         long,
         value_name = "US",
@@ -60,7 +59,7 @@ pub struct GenerateArgs {
         value_parser = clap::value_parser!(u64).range(0..=MOST_MICROS)
     )]
     pub time: u64,
-    /// By how many per cent a computation can take longer, by chance
+    /// Maximum random increase of each computation's time, percent
     #[arg(
         long,
         value_name = "PERCENT",
@@ -68,7 +67,7 @@ pub struct GenerateArgs {
         value_parser = clap::value_parser!(u32).range(0..=1000)
     )]
     pub jitter: u32,
-    /// What chance is drawn from: the same number gives the same files
+    /// Seed of random numbers; the same seed gives the same files
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
     #[command(flatten)]
@@ -79,25 +78,25 @@ pub struct GenerateArgs {
     pub overwrite: OverwriteArgs,
 }
 
-/// The numbers of a transformer.
+/// Parameters of a transformer.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct ModelArgs {
-    /// Transformer: ranks that share each layer [default: 1]
+    /// Transformer: tensor-parallel ranks per layer [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub tensor: Option<u32>,
-    /// Transformer: stages [default: 1]
+    /// Transformer: pipeline stages [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub pipeline: Option<u32>,
-    /// Transformer: data ranks that share the experts of a layer; 1: no experts [default: 1]
+    /// Transformer: data-parallel ranks that share a layer's experts; 1: no experts [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub expert: Option<u32>,
     /// Transformer: layers [default: 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub layers: Option<u32>,
-    /// Transformer: width of a layer [default: 4096]
+    /// Transformer: hidden size [default: 4096]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub hidden: Option<u64>,
-    /// Transformer: tokens of a sequence [default: 2048]
+    /// Transformer: tokens per sequence [default: 2048]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub sequence: Option<u64>,
 }
@@ -107,9 +106,9 @@ pub struct ModelArgs {
 pub enum PatternName {
     /// One computation
     Comp,
-    /// Two that do not wait for each other
+    /// Two computations in parallel
     Comps,
-    /// Two, one after the other
+    /// Two computations in sequence
     Chain,
     /// All-reduces of all ranks
     AllReduce,
@@ -123,9 +122,9 @@ pub enum PatternName {
     Broadcast,
     /// Even ranks send to the next one
     Message,
-    /// All ranks send to the next one
+    /// Each rank sends to the next one
     Ring,
-    /// Ranks are stages
+    /// Each rank is a pipeline stage
     Pipeline,
     /// A training step
     Transformer,
@@ -135,23 +134,25 @@ pub enum PatternName {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     etlink merge traces --for astra-sim -o run && etlink scale run --ranks 256 -o large\n  \
-    etlink scale run --ranks 64 --data-parallel 3,4 -o large    groups of comm_group.json")]
+    etlink scale run --ranks 64 --data-parallel 3,4 -o large    groups in comm_group.json")]
 pub struct ScaleArgs {
-    /// Folder with the graphs of all ranks of one run, as `merge` writes them
+    /// Folder with the graphs of all ranks of a run, written by `merge`
     #[arg(value_name = "DIR")]
     pub source: PathBuf,
-    /// How many ranks there shall be: a multiple of those in the folder
+    /// New number of ranks, a multiple of the number in the folder
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub ranks: u32,
-    /// Folder for the files
+    /// Output folder
     #[arg(short, long, value_name = "OUT")]
     pub output: PathBuf,
-    /// Groups of comm_group.json whose ranks share the data, beside those of all ranks: they span
-    /// all copies. `none`: no other does
+    /// Data-parallel groups of comm_group.json besides groups of all ranks; they span all copies
+    ///
+    /// Needed if some groups have only part of the ranks. `none`: no such group is data-parallel.
     #[arg(long, value_name = "GROUP", value_delimiter = ',')]
     pub data_parallel: Vec<String>,
-    /// Collectives that stay among the ranks of each copy although the ranks share the data:
-    /// `all-to-all`, `all-gather`, `reduce-scatter`, `broadcast`, `all-reduce`
+    /// Collectives of data-parallel groups that stay within each copy, such as all-to-all
+    ///
+    /// Kinds: `all-to-all`, `all-gather`, `reduce-scatter`, `broadcast`, `all-reduce`.
     #[arg(
         long,
         value_enum,
@@ -194,13 +195,13 @@ impl From<CollectiveName> for CollectiveCommType {
 }
 
 impl GenerateArgs {
-    /// What the files begin with.
+    /// Returns the prefix of the file names.
     pub fn name(&self) -> String {
         let value = self.pattern.to_possible_value();
         value.map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// What each rank does.
+    /// Returns the work of each rank.
     pub fn workload(&self) -> WorkloadPattern {
         use CollectiveCommType as Kind;
         match self.pattern {
@@ -226,7 +227,7 @@ impl GenerateArgs {
         }
     }
 
-    /// An option that was given and that the pattern does not look at.
+    /// Returns a given option that the pattern does not use.
     pub fn unused_option(&self) -> Option<&'static str> {
         use PatternName as Name;
         let is_silent = matches!(self.pattern, Name::Comp | Name::Comps | Name::Chain);
@@ -245,7 +246,7 @@ impl GenerateArgs {
         unused.map(|(option, _)| option)
     }
 
-    /// The numbers of the run.
+    /// Returns the sizes of the run.
     pub fn sizes(&self) -> WorkloadSizes {
         WorkloadSizes {
             ranks: self.ranks,
@@ -259,7 +260,7 @@ impl GenerateArgs {
 }
 
 impl ScaleArgs {
-    /// What decides about groups.
+    /// Returns the options that determine the groups.
     pub fn options(&self) -> ScaleOptions {
         ScaleOptions {
             ranks: self.ranks,

@@ -1,4 +1,4 @@
-//! Options that several commands have, each defined once.
+//! Options that several commands share, each defined once.
 
 use crate::commands::ReportForm;
 use anyhow::bail;
@@ -10,22 +10,24 @@ use etlink_torch::RankSelection;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// What work may take.
+/// Limits of threads and memory.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct ResourceArgs {
-    /// Threads to use; results do not depend on it [default: all cores]
+    /// Number of threads; results do not depend on it [default: all cores]
     #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    // 0, which the library takes for all cores, is refused: it looks like a mistake of a script
+    // the library takes 0 for all cores; here it is refused, as a likely mistake of a script
     pub threads: Option<u32>,
-    /// Memory to stay within, such as `16G` or `500M` (`Gi`, `Mi`: powers of two); of a folder as many
-    /// ranks are read at once as fit, and a rank that takes more is refused [default: what the system can
-    /// give]
+    /// Memory limit, such as `16G` or `500M` [default: the memory available]
+    ///
+    /// `Gi` and `Mi` are powers of two. As many ranks of a folder are read at once as fit. A rank
+    /// that needs more is refused.
     #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
     pub memory: Option<ByteSize>,
 }
 
 impl ResourceArgs {
-    /// Starts the threads and says how many. With `--memory` what is freed goes back to the system.
+    /// Starts the threads, and returns their number. With `--memory`, freed memory returns to the
+    /// system.
     ///
     /// # Errors
     /// The threads cannot be started.
@@ -37,59 +39,60 @@ impl ResourceArgs {
     }
 }
 
-/// What is done with damage.
+/// Treatment of damage.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct StrictArgs {
-    /// Leave out what is damaged, and pairs of traces of two runs, and exit with 1
+    /// Leave out damaged traces, and pairs of traces from two runs; exit with 1 if there are any
     #[arg(long)]
     pub strict: bool,
 }
 
-/// What is done with traces that do not fit.
+/// Treatment of traces that do not belong together.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct MismatchArgs {
-    /// Link and join traces that do not seem to belong together, which a note names
+    /// Link and join traces that do not seem to belong together; a note names them
     #[arg(long)]
     pub allow_mismatch: bool,
 }
 
-/// What is done with results that are there already.
+/// Treatment of existing results.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct OverwriteArgs {
-    /// Replace what stands at the output, and what an earlier run of this name left there
+    /// Replace existing output, and files that an earlier run of this name wrote there
     #[arg(short = 'f', long)]
     pub overwrite: bool,
 }
 
-/// Parsed traces that are kept.
+/// Folder of parsed traces and results.
 #[derive(Clone, Debug, Args)]
 pub struct CacheArgs {
-    /// Folder in which parsed traces, and what reports make of each rank, are kept for later commands
-    /// on the same files; also the variable `ETLINK_CACHE`
+    /// Folder or URL that keeps parsed traces and results for later commands; also `ETLINK_CACHE`
     #[arg(long, value_name = "DIR")]
     pub cache: Option<PathBuf>,
 }
 
-/// Which part of each trace.
+/// Part of each trace to read.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct SliceArgs {
-    /// Read only these steps of each trace, such as 3 or 3-5, by the number in a step's name, else its
-    /// place from 0; what was launched before them is taken for work from before the recording
+    /// Read only these steps of each trace, such as 3 or 3-5
+    ///
+    /// A step's number is the one in its name, else its position from 0. Work launched before these
+    /// steps counts as launched before the recording.
     #[arg(long, value_name = "N-M", value_parser = TraceSlice::parse_steps, conflicts_with = "time")]
     pub steps: Option<TraceSlice>,
-    /// Read only this time of each trace, counted from its begin: 1.5s..2s, 200ms.. or ..5s
+    /// Read only this time since the start of each trace, such as 1.5s..2s, 200ms.. or ..5s
     #[arg(long, value_name = "FROM..TO", value_parser = TraceSlice::parse_time)]
     pub time: Option<TraceSlice>,
 }
 
 impl SliceArgs {
-    /// The slice that is wanted, if one is.
+    /// Returns the requested slice, if any.
     pub fn slice(self) -> Option<TraceSlice> {
         self.steps.or(self.time)
     }
 }
 
-/// How traces are read and linked.
+/// Options of reading and linking traces.
 #[derive(Clone, Debug, Args)]
 pub struct ReadingArgs {
     #[command(flatten)]
@@ -104,10 +107,10 @@ pub struct ReadingArgs {
     pub slice: SliceArgs,
 }
 
-/// Which ranks.
+/// Ranks to read.
 #[derive(Clone, Debug, Args)]
 pub struct RankArgs {
-    /// Ranks of a folder to take, such as 0,8-15 [default: all]
+    /// Ranks of a folder to read, such as 0,8-15 [default: all]
     #[arg(long, value_name = "RANKS")]
     pub ranks: Option<RankSelection>,
 }
@@ -115,8 +118,8 @@ pub struct RankArgs {
 /// A phase of a report, for many machines.
 #[derive(Clone, Debug, Args)]
 pub struct PhaseArgs {
-    /// Do one phase of the report on a folder, for many machines that share it: `summaries` for each
-    /// shard, then `join` once, which prints the report and reads no trace
+    /// Do one phase of the report on a folder, for many machines that share it: `summaries` for
+    /// each shard, then `join` once, which prints the report and reads no trace
     #[arg(
         long,
         value_enum,
@@ -146,31 +149,35 @@ pub enum ReportPhaseName {
     Join,
 }
 
-/// What counts as a step.
+/// Definition of a step.
 #[derive(Clone, Debug, Args)]
 pub struct StepArgs {
-    /// Take the annotations and ops whose names this matches for steps; what its groups named
-    /// `phase`, `batch` and `tokens` catch is shown per phase [default: `ProfilerStep#N`,
-    /// iterations of vLLM, SGLang and ATOM, optimizer steps, numbered annotations]
+    /// Annotations and ops whose names match are steps
+    ///
+    /// The named groups `phase`, `batch` and `tokens` describe a step.
+    ///
+    /// Default, the first of these that a trace has: `ProfilerStep#N`; iterations of vLLM, SGLang
+    /// or ATOM; the time between ends of optimizer steps; numbered annotations.
     #[arg(long, value_name = "REGEX", value_parser = parse_pattern)]
     pub steps_by: Option<StepPattern>,
 }
 
-/// A single trace, and how its kernels are classed.
+/// Options for a single trace, and for classes of kernels.
 #[derive(Clone, Debug, Args)]
 pub struct OneTraceArgs {
-    /// Host trace of the Kineto trace, as for `link`
+    /// Host trace that belongs to a single device trace, as for `link`
     #[arg(long, value_name = "ET")]
     pub host: Option<PathBuf>,
-    /// What was measured beside one trace: the CSV of Nsight Compute; it is found in a folder
+    /// Measurements of one trace: CSV of Nsight Compute; found automatically in folders
     #[arg(long, value_name = "FILE")]
     pub metrics: Vec<PathBuf>,
-    /// Rank, when the trace does not say
+    /// Rank, if the trace does not state it
     #[arg(long)]
     pub rank: Option<i64>,
-    /// Rules for kernels that come before the built-in ones: lines of a class (computation,
-    /// communication, memory, other), a label and a regular expression that is searched in the
-    /// kernel's name
+    /// File with rules for classes of kernels, tried before the built-in ones
+    ///
+    /// A line has a class (computation, communication, memory, other), a label, and a regular
+    /// expression that is searched in the kernel's name.
     #[arg(long, value_name = "FILE")]
     pub rules: Option<PathBuf>,
 }
@@ -178,7 +185,7 @@ pub struct OneTraceArgs {
 /// JSON or text.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct JsonArgs {
-    /// Print everything as JSON; times are ns
+    /// Print the whole report as JSON; times are in ns
     #[arg(long)]
     pub json: bool,
 }
@@ -186,33 +193,32 @@ pub struct JsonArgs {
 /// JSON, CSV or text.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct JsonOrCsvArgs {
-    /// Print everything as JSON; times are ns
+    /// Print the whole report as JSON; times are in ns
     #[arg(long, conflicts_with = "csv")]
     pub json: bool,
-    /// Print a line of CSV per row; times are ns
+    /// Print one table as CSV; times are in ns
     #[arg(long)]
     pub csv: bool,
 }
 
-/// How kernels are called.
+/// Names of kernels.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct NameArgs {
-    /// Show kernels by their full names, not without namespaces, parameters and template arguments;
-    /// JSON has both
+    /// Show kernels by their full names instead of short ones; JSON has both
     #[arg(long)]
     pub full_names: bool,
 }
 
-/// How much of a table.
+/// Length of tables.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct RowArgs<const DEFAULT: usize> {
-    /// Rows of each table to show; 0: all. JSON and CSV have all
+    /// Rows to show per table; 0 shows all. JSON and CSV have all
     #[arg(short = 'n', long, value_name = "N", default_value_t = DEFAULT)]
     pub rows: usize,
 }
 
 impl JsonOrCsvArgs {
-    /// How a report is printed.
+    /// Returns the form of the report.
     pub fn report_form(&self) -> ReportForm {
         match (self.json, self.csv) {
             (true, _) => ReportForm::Json,
@@ -249,14 +255,14 @@ impl PhaseArgs {
 }
 
 impl CacheArgs {
-    /// The cache that the command uses, if one is wanted.
+    /// Returns the requested cache, if any.
     pub fn open(&self) -> Option<ReadCache> {
         crate::trace_cache::open(self.cache.as_deref())
     }
 }
 
 impl ReadingArgs {
-    /// How the library reads a run; starts the threads.
+    /// Returns the options for reading a run; starts the threads.
     ///
     /// # Errors
     /// The threads cannot be started.
@@ -277,25 +283,25 @@ impl ReadingArgs {
 fn parse_pattern(text: &str) -> Result<StepPattern, String> {
     StepPattern::from_str(text).map_err(|error| {
         let shown = error.to_string();
-        // the error is several lines, with a mark below the place; the last one says what is wrong
+        // the error has several lines, with a mark below the position; the last one has the reason
         let last = shown.lines().next_back().unwrap_or_default();
         let reason = last.strip_prefix("error: ").unwrap_or(last);
-        format!("no regular expression: {reason}")
+        format!("not a regular expression: {reason}")
     })
 }
 
-/// Nobody means fewer bytes than this, in which no program starts.
+/// Minimum of `--memory`: no program starts in fewer bytes.
 const LEAST_MEMORY: ByteSize = ByteSize::mb(1);
 
 fn parse_memory(text: &str) -> Result<ByteSize, String> {
     let size: ByteSize = text
         .parse()
-        // bytesize's own error does not say what a size looks like
+        // bytesize's own error gives no example of a size
         .map_err(|_| "a size is a number and a unit, such as 16G, 500M or 2GiB")?;
     if size >= LEAST_MEMORY {
         return Ok(size);
     }
-    // a number alone is of bytes; more gigabytes than this has no machine
+    // a number without a unit counts bytes; no machine has more gigabytes than this
     const MOST_MEANT: u64 = 10_000;
     let is_number = text.bytes().all(|digit| digit.is_ascii_digit());
     let meant = if is_number && (1..MOST_MEANT).contains(&size.as_u64()) {
@@ -304,7 +310,7 @@ fn parse_memory(text: &str) -> Result<ByteSize, String> {
         String::new()
     };
     Err(format!(
-        "etlink takes some {} before it reads anything{meant}",
+        "etlink needs about {} before it reads anything{meant}",
         etlink_run::memory::least().display().si()
     ))
 }

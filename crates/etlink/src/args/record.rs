@@ -1,4 +1,4 @@
-//! What can be typed about recording.
+//! Arguments of `etlink record`.
 
 use super::{OverwriteArgs, TorchScheduleArgs};
 use bytesize::ByteSize;
@@ -10,29 +10,40 @@ use std::path::PathBuf;
 
 /// `etlink record`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    etlink record --wait 2 --warmup 1 --active 2 -o traces -- python train.py\n  \
+    etlink record --wait 2 --warmup 1 --active 2 -o traces --link -- \\\n    \
+    torchrun --nproc-per-node 4 train.py\n  \
+    etlink record --armed -o traces -- python train.py    then: etlink trigger traces\n\n\
+    Exit codes: that of the program; 1 if that is 0 and a trace, or a recorded part of one, is \
+    missing, or --link failed; 2 if the program could not be started.")]
 pub struct RecordArgs {
     #[command(flatten)]
     pub schedule: RecordScheduleArgs,
     #[command(flatten)]
     pub armed: ArmedArgs,
-    /// What is done about a `torch.profiler.profile` of the program
+    /// Treatment of a `torch.profiler.profile` in the program
     #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
     pub own_profiler: OwnProfilerArg,
-    /// Folder for the traces: `torch_et_0.json` and `kineto_trace_0.json` for rank 0, those of
-    /// further cycles in cycle_1, cycle_2, …, and etlink.json, which says what was recorded, as
-    /// JSON (there is no --json: standard output is the program's); made if it is not there
+    /// Output folder for traces and the manifest etlink.json, created if missing
+    ///
+    /// Rank 0 writes `torch_et_0.json` and `kineto_trace_0.json`. Further cycles are in cycle_1,
+    /// cycle_2, … There is no --json, because standard output is the program's; etlink.json says
+    /// what was recorded.
     #[arg(short, long, value_name = "DIR")]
     pub output: PathBuf,
-    /// What counts as a step: `optimizer` (a call of optimizer.step()), `forward` (a call of the
-    /// model: the outermost module with parameters), `forward:CLASS` (of a module of that class),
-    /// `annotation:NAME` (a range of torch.profiler.record_function(NAME); `NAME*` for all that
-    /// begin so), or a function of the program, `module:function`, `module:Class.method` or
-    /// `__main__:function`
+    /// Step: `optimizer`, `forward`, `forward:CLASS`, `annotation:NAME`, or a function
+    ///
+    /// `optimizer`: a call of optimizer.step(). `forward`: a call of the model, the outermost
+    /// module with parameters; `forward:CLASS`: a call of a module of this class.
+    /// `annotation:NAME`: a range of torch.profiler.record_function(NAME); `NAME*` is a prefix.
+    /// Functions: `module:function`, `module:Class.method`, `__main__:function`.
     #[arg(long, value_name = "WHAT", default_value = "optimizer", value_parser = step_on)]
     pub step_on: String,
-    /// A schedule of its own for a phase of Lightning: `train`, `validate`, `test` or `predict`, such
-    /// as `validate:wait=1,active=2`; the steps are batches of the phase. Also: warmup, repeat,
-    /// skip_first, skip_first_wait. For several phases it is given several times
+    /// Schedule of a Lightning phase, such as `validate:wait=1,active=2`; repeatable
+    ///
+    /// Phases: train, validate, test, predict. A step is a batch of the phase. Numbers: wait,
+    /// warmup, active, repeat, skip_first, skip_first_wait.
     #[arg(
         long,
         value_name = "PHASE:STEPS",
@@ -43,33 +54,32 @@ pub struct RecordArgs {
     /// Ranks to record, such as 0,8-15 [default: all]
     #[arg(long, value_name = "RANKS")]
     pub ranks: Option<RankSelection>,
-    /// Activities to record, such as cpu,cuda; cpu is always recorded, because the two traces are
-    /// joined by its operators [default: all that the machine has]
+    /// Activities to record, such as cpu,cuda; cpu is always recorded [default: all available]
     #[arg(long, value_name = "KINDS", value_enum, value_delimiter = ',')]
     pub activities: Vec<ActivityArg>,
     #[command(flatten)]
     pub what: RecordedArgs,
-    /// Link the traces as soon as the program has ended, into DIR/chakra, as `merge` does
+    /// Link the traces into DIR/chakra when the program has ended, as `merge` does
     #[arg(long)]
     pub link: bool,
-    /// Put the device traces there too, for TensorBoard's profiler plugin:
-    /// `HOST_rankN.TIME.pt.trace.json`, the time being the span
+    /// Also write device traces here, for TensorBoard's profiler plugin
     #[arg(long, value_name = "DIR")]
     pub tensorboard: Option<PathBuf>,
-    /// Begin no cycle that would make the traces in DIR larger than this, such as 10GiB
+    /// Start no cycle that would make the traces in DIR larger than this, such as 10GiB
     #[arg(long, value_name = "SIZE")]
     pub max_size: Option<ByteSize>,
     #[command(flatten)]
     pub overwrite: OverwriteArgs,
-    /// Run nothing: write the etlink.json that an `etlink record` into DIR did not write because it
-    /// was killed, and put back what it had moved aside
+    /// Run nothing; complete the recording in DIR of an `etlink record` that was killed
+    ///
+    /// Writes the missing etlink.json, and restores files that were moved aside.
     #[arg(long, conflicts_with_all = ["command", "overwrite"])]
     pub recover: bool,
-    /// Refused with the reason: standard output is the program's.
+    /// Refused, because standard output is the program's.
     #[arg(long, hide = true)]
     pub json: bool,
-    /// The program and its arguments
-    // behind `--` alone: options of the program are not ours to read
+    /// Program and its arguments
+    // only after `--`: options of the program are not ours
     #[arg(
         last = true,
         required_unless_present = "recover",
@@ -78,33 +88,31 @@ pub struct RecordArgs {
     pub command: Vec<OsString>,
 }
 
-/// What is done about a profiler that the program makes itself.
+/// Treatment of a profiler that the program makes itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum OwnProfilerArg {
-    /// It keeps its schedule, options and files; the host trace is recorded beside it, and both
-    /// traces come to DIR as well. Steps are the profiler's, and --wait, --warmup and --active are
-    /// not used
+    /// Keep its schedule and files, and also write both traces of its steps to DIR
     #[default]
     Adopt,
-    /// From where it warms up or records, nothing is recorded
+    /// Stop recording when it first warms up or records
     Leave,
 }
 
-/// What the profiler records, by PyTorch's names.
+/// Activities that the profiler records, with PyTorch's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ActivityArg {
     /// Operators and calls of the host
     Cpu,
     /// Kernels and copies of CUDA and ROCm
     Cuda,
-    /// Intel
+    /// Intel GPUs
     Xpu,
-    /// Meta
+    /// Meta's accelerators
     Mtia,
 }
 
 impl ActivityArg {
-    /// As the hook knows it: the module of torch.
+    /// Returns the name in the hook, that of torch's module.
     pub fn name(self) -> &'static str {
         match self {
             ActivityArg::Cpu => "cpu",
@@ -115,35 +123,37 @@ impl ActivityArg {
     }
 }
 
-/// Which steps are recorded of a program that has no profiler of its own: the arguments of
-/// `torch.profiler.schedule`, by its names.
+/// Steps to record if the program has no profiler of its own: arguments of
+/// `torch.profiler.schedule`, with its names.
 #[derive(Clone, Copy, Debug, Args)]
-// so that -1 reaches the schedule, which says why it is refused, as PyTorch does
+// so that -1 reaches the schedule, which refuses it with PyTorch's reason
 #[command(allow_negative_numbers = true)]
 pub struct RecordScheduleArgs {
-    /// Idle steps at the start of each cycle; --wait, --warmup and --active may be left out
-    /// together if the program has a profiler of its own
+    /// Idle steps at the start of each cycle
+    ///
+    /// --wait, --warmup and --active may be left out together if the program has its own profiler.
     #[arg(long, value_name = "N", requires_all = ["warmup", "active"])]
     pub wait: Option<i64>,
-    /// Steps for which the recorders warm up
+    /// Steps in which the recorders warm up
     #[arg(long, value_name = "N", requires_all = ["wait", "active"])]
     pub warmup: Option<i64>,
-    /// Steps that are recorded, at least 1; the trace is saved when the last of them ends
+    /// Recorded steps, at least 1; the trace is saved when the last one ends
     #[arg(long, value_name = "N", requires_all = ["wait", "warmup"])]
     pub active: Option<i64>,
-    /// Cycles of wait, warmup and active steps; 0: until the program ends [default: 1]
+    /// Number of cycles; 0: until the program ends [default: 1]
     #[arg(long, value_name = "N", requires = "active")]
     pub repeat: Option<i64>,
     /// Steps before the first cycle
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub skip_first: i64,
-    /// Anything but 0: the first cycle does not wait
+    /// Unless 0, start the first cycle without its wait
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub skip_first_wait: i64,
 }
 
 impl RecordScheduleArgs {
-    /// As `etlink schedule` takes them; none where the steps are left to the program's profiler.
+    /// Returns the arguments as `etlink schedule` takes them; none if the program's profiler
+    /// decides.
     pub fn given(self) -> Option<TorchScheduleArgs> {
         Some(TorchScheduleArgs {
             wait: self.wait?,
@@ -156,35 +166,40 @@ impl RecordScheduleArgs {
     }
 }
 
-/// Recordings that are asked for while the program runs.
+/// Recordings that are requested while the program runs.
 #[derive(Clone, Debug, Args)]
 pub struct ArmedArgs {
-    /// Record nothing until `etlink trigger`, a signal, --every or --when asks for it; each recording
-    /// is in a folder named for its first step, such as cycle_1200
+    /// Record only on request: by `etlink trigger`, a signal, --every or --when
+    ///
+    /// Each recording has a folder named for its first step, such as cycle_1200.
     #[arg(long, conflicts_with_all = [
         "wait", "warmup", "active", "repeat", "skip_first", "skip_first_wait", "interleave",
     ])]
     pub armed: bool,
-    /// Steps of a recording for which nobody says how many [default: 2]
+    /// Steps per recording, if the request has no number [default: 2]
     #[arg(long, value_name = "N", requires = "armed", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub steps: Option<u64>,
     /// Record at each step whose number is a multiple of N
     #[arg(long, value_name = "N", requires = "armed", value_parser = clap::value_parser!(u64).range(1..))]
     pub every: Option<u64>,
-    /// Record after a step that took long: `step_time > 1.5 x median` or `step_time > 200 ms`. The
-    /// recording begins about half a second later: it shows causes that last, not the slow step
+    /// Record after a slow step: `step_time > 1.5 x median` or `step_time > 200 ms`
+    ///
+    /// The recording begins up to half a second later, or later still if ranks must agree. It shows
+    /// lasting causes, not the slow step itself.
     #[arg(long, value_name = "CONDITION", requires = "armed")]
     pub when: Option<StepTimeLimit>,
-    /// Keep the last K recordings of this job, and remove older ones
+    /// Keep only the last K recordings of this job, and remove older ones
     #[arg(long, value_name = "K", requires = "armed", value_parser = clap::value_parser!(u64).range(1..))]
     pub keep: Option<u64>,
-    /// The signal that asks for a recording: send it to a rank (a Python process that trains), not to
-    /// torchrun, which would end. It is left alone where the program handles it [default: usr2]
+    /// Signal that requests a recording; send it to a rank [default: usr2]
+    ///
+    /// A rank is a Python process that trains. Do not send the signal to torchrun, which would end.
+    /// If the program handles the signal, etlink leaves it alone.
     #[arg(long, value_name = "SIGNAL", value_enum, requires = "armed")]
     pub trigger_signal: Option<TriggerSignal>,
 }
 
-/// A signal that asks for a recording.
+/// A signal that requests a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum TriggerSignal {
     /// SIGUSR1
@@ -192,12 +207,12 @@ pub enum TriggerSignal {
     /// SIGUSR2
     #[default]
     Usr2,
-    /// No signal does
+    /// No signal
     None,
 }
 
 impl TriggerSignal {
-    /// As Python knows it.
+    /// Returns the name in Python.
     pub fn name(self) -> Option<String> {
         let name = match self {
             TriggerSignal::Usr1 => "SIGUSR1",
@@ -222,7 +237,7 @@ const PHASES: [&str; 4] = ["train", "validate", "test", "predict"];
 fn phase_schedule(text: &str) -> Result<PhaseScheduleArg, String> {
     let (name, steps) = text
         .split_once(':')
-        .ok_or("the phase comes first, such as validate:wait=1,active=2")?;
+        .ok_or("a schedule begins with its phase, such as validate:wait=1,active=2")?;
     if !PHASES.contains(&name) {
         let known = PHASES.join(", ");
         return Err(format!("there is no phase {name}; the phases are {known}"));
@@ -234,10 +249,10 @@ fn phase_schedule(text: &str) -> Result<PhaseScheduleArg, String> {
     for pair in steps.split(',') {
         let (key, number) = pair
             .split_once('=')
-            .ok_or_else(|| format!("{pair} has no number, such as active=2"))?;
+            .ok_or_else(|| format!("{pair} has no number; write it as in active=2"))?;
         let number = number
             .parse()
-            .map_err(|_| format!("{key} is {number}, which is no whole number"))?;
+            .map_err(|_| format!("{key} is {number}, which is not a whole number"))?;
         match key.replace('-', "_").as_str() {
             "wait" => schedule.wait = number,
             "warmup" => schedule.warmup = number,
@@ -245,7 +260,7 @@ fn phase_schedule(text: &str) -> Result<PhaseScheduleArg, String> {
             "repeat" => schedule.repeat = number,
             "skip_first" => schedule.skip_first = number,
             "skip_first_wait" => schedule.skip_first_wait = number,
-            _ => return Err(format!("a schedule has no {key}")),
+            _ => return Err(format!("a schedule has no argument {key}")),
         }
     }
     Schedule::new(schedule).map_err(|error| error.to_string())?;
@@ -253,36 +268,37 @@ fn phase_schedule(text: &str) -> Result<PhaseScheduleArg, String> {
     Ok(PhaseScheduleArg { name, schedule })
 }
 
-/// What the profiler records besides times, by its own names.
+/// Data to record besides times, with the profiler's own names.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct RecordedArgs {
-    /// Shapes of inputs in the device trace too; the host trace always has them
+    /// Record input shapes in the device trace; the host trace always has them
     #[arg(long)]
     pub record_shapes: bool,
-    /// Python stacks; takes time
+    /// Record Python stacks, which slows the program
     #[arg(long)]
     pub with_stack: bool,
-    /// Allocations
+    /// Record allocations
     #[arg(long)]
     pub profile_memory: bool,
-    /// Estimated floating point operations
+    /// Record estimated floating point operations
     #[arg(long)]
     pub with_flops: bool,
-    /// Which event a stream or the host waited for (CUDA), where PyTorch has it
+    /// Record the event that a stream or the host waited for (CUDA), if PyTorch supports it
     #[arg(
         long,
         value_name = "BOOL",
         action = ArgAction::Set,
         default_value_t = true,
         num_args = 0..=1,
-        // else the word after the option would be taken for its value
+        // else the word after the option would be its value
         require_equals = true,
         default_missing_value = "true"
     )]
     // PyTorch's own default is off; without these events waits between streams are inferred
     pub cuda_sync_events: bool,
-    /// Where threads wait for each other (queues, events, futures, locks, DataLoader), and what
-    /// for: without it a thread that waits looks as one that works
+    /// Record waits between threads: queues, events, futures, locks, DataLoader
+    ///
+    /// Without this, a thread that waits looks like one that works.
     #[arg(
         long,
         value_name = "BOOL",
@@ -293,31 +309,35 @@ pub struct RecordedArgs {
         default_missing_value = "true"
     )]
     pub thread_waits: bool,
-    /// Beside the traces of each cycle, a snapshot of CUDA memory with the latest 100,000
-    /// allocations and their Python stacks; its cost is in the recorded times
+    /// Record a CUDA memory snapshot per cycle: latest 100,000 allocations with Python stacks
+    ///
+    /// The recorded times include its cost.
     #[arg(long)]
     pub memory_snapshot: bool,
-    /// Dependencies, annotations and events of the nodes of CUDA graphs, by PyTorch 2.15's own
-    /// collector of CUDA activities instead of Kineto's; needs the package cupti-python
+    /// Record dependencies, annotations and events of CUDA graph nodes; needs cupti-python
+    ///
+    /// PyTorch 2.15's own collector then records CUDA activities instead of Kineto's.
     #[arg(long)]
     pub cuda_graph_nodes: bool,
-    /// Pack the files
+    /// Compress the files with gzip
     #[arg(long)]
     pub gzip: bool,
-    /// Record host trace and device trace in neighbouring steps: the observer of the host trace
-    /// does not slow down the steps whose times are recorded
+    /// Record the host trace in the first half of the active steps, the device trace in the rest
+    ///
+    /// So the observer of the host trace does not slow down the steps whose times are recorded. Use
+    /// it only if steps repeat.
     #[arg(long)]
     pub interleave: bool,
 }
 
-/// Whether names with dots between them are no obvious mistake.
+/// Returns true if a dotted path has no obvious mistake.
 fn is_dotted_path(path: &str) -> bool {
     let is_odd = |letter: char| letter.is_whitespace() || letter == ':';
     path.split('.')
         .all(|name| !name.is_empty() && !name.contains(is_odd))
 }
 
-// looked at before the program starts: it may run for hours before the hook would notice
+// checked before the program starts: it may run for hours before the hook would notice
 fn step_on(text: &str) -> Result<String, String> {
     let is_annotation = text
         .strip_prefix("annotation:")

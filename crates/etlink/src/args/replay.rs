@@ -8,21 +8,28 @@ use std::path::PathBuf;
 
 /// `etlink replay`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    etlink replay traces --critical-path\n  \
+    etlink replay traces --scale 'class=gemm 0.5'\n  \
+    etlink replay traces --what-if no-sync --what-if overlap-comm\n  \
+    etlink replay traces --explain 'rank=1/ncclDevKernel_AllReduce*'")]
 // a host trace alone is no input: it has no times
 #[command(group(ArgGroup::new("input").required(true).args(["file", "device", "validate"])))]
 pub struct ReplayArgs {
-    /// A Chakra trace (`.et`), or a Kineto trace, which is linked without a host trace; `-` for
-    /// standard input. A folder with the traces of all ranks, or with the `.et` files of `merge`:
-    /// all ranks run together and wait for each other at collectives
+    /// Chakra trace (`.et`), device trace, or folder of all ranks; `-` is standard input
+    ///
+    /// A device trace is linked without a host trace. A folder has the traces of all ranks, or the
+    /// `.et` files of `merge`. Its ranks run together and wait for each other at collectives.
     #[arg(value_name = "FILE|DIR", conflicts_with_all = ["host", "device"])]
     pub file: Option<PathBuf>,
     #[command(flatten)]
     pub link: TracePairArgs,
     #[command(flatten)]
     pub what_if: WhatIfArgs,
-    /// Predict the run of trace B from trace A, of the program before it was changed, and show what
-    /// came true: what both have takes in A's graph what it takes in B. Of two folders all ranks of
-    /// each run together
+    /// Predict run B (after a change) from run A (before it), and compare with the measurement
+    ///
+    /// Nodes of A's graph that both runs have get their durations in B. A and B can be folders,
+    /// whose ranks run together.
     #[arg(
         long,
         num_args = 2,
@@ -33,19 +40,21 @@ pub struct ReplayArgs {
         ]
     )]
     pub validate: Vec<PathBuf>,
-    /// Why did this node start when it did? Its number, or a name (`*` and `?` stand for anything), a
-    /// kernel's short one too, or `class=gemm`: the first node that has it; `rank=1/NODE` of several
-    /// ranks
+    /// Explain why a node started when it did: its number, name, `class=gemm`, or `rank=1/NODE`
+    ///
+    /// In a name `*` and `?` are wildcards; a kernel's short name will do. The first node that
+    /// matches is explained.
     #[arg(long, value_name = "NODE")]
     pub explain: Option<String>,
-    /// Show the chain of nodes that took the whole time, and what it was spent on
+    /// Show the chain of nodes that takes the whole time, and its time by kind of node
     #[arg(long)]
     pub critical_path: bool,
-    /// Write the traces and the critical path of the run, the changed one if there are changes, for
-    /// ui.perfetto.dev: `x.pftrace`, `x.trace.json`, with `.gz` packed, `-` standard output (JSON)
+    /// Write the run, with any changes, and its critical path for ui.perfetto.dev
+    ///
+    /// `x.pftrace` or `x.trace.json`, compressed with `.gz`. `-` writes JSON to standard output.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Of a folder: take each rank's times by its own clock, not by that of the first rank
+    /// Keep each rank's times on its own clock instead of the first rank's
     #[arg(long)]
     pub no_align: bool,
     #[command(flatten)]
@@ -63,17 +72,19 @@ pub struct ReplayArgs {
 /// Traces that are linked before the replay.
 #[derive(Debug, Args)]
 pub struct TracePairArgs {
-    /// Host trace of a pair to link and replay, as for `link`
+    /// Host trace of a pair to link and replay, as for `link`; needs --device
     #[arg(long, value_name = "ET", requires = "device")]
     pub host: Option<PathBuf>,
     /// Device trace of a pair to link and replay, as for `link`
     #[arg(long, value_name = "KINETO")]
     pub device: Option<PathBuf>,
-    /// Rank, when the traces do not say
+    /// Rank, if the trace does not state it
     #[arg(long)]
     pub rank: Option<i64>,
-    /// Which dependencies through tensors of the host trace become edges between threads: `raw`
-    /// (read after write), `all` (also write after read and after write) or `none`
+    /// Tensor dependencies that become edges between threads: `raw`, `all` or `none`
+    ///
+    /// `raw` is read after write; `all` also has write after read and write after write. They come
+    /// from the tensors of the host trace.
     #[arg(
         long,
         value_enum,
@@ -87,22 +98,25 @@ pub struct TracePairArgs {
 /// Changes to the run.
 #[derive(Debug, Args)]
 pub struct WhatIfArgs {
-    /// One op at a time per thread and stream, of those that could start the one that was measured
-    /// first
+    /// Run one op at a time per thread and stream; of ready ops, the one that was measured first
     #[arg(long)]
     pub resources: bool,
-    /// What if these took longer or shorter: `NAME=0.5` (`*` and `?` stand for anything; a kernel's
-    /// short name will do), 'class=gemm 0.5', 'kind=device 2.0', 'kind=collective 0.5'; with
-    /// 'rank=1/' before it on that rank alone
+    /// Scale durations, such as `NAME=0.5`, 'class=gemm 0.5' or 'kind=collective 0.5'; repeatable
+    ///
+    /// In a name `*` and `?` are wildcards; a kernel's short name will do. With 'rank=1/' in front,
+    /// a rule is for that rank alone.
     #[arg(long, value_name = "RULE")]
     pub scale: Vec<DurationScale>,
-    /// What if nothing waited for this reason: `program_order`, `launch`, `stream_order`,
-    /// `event_wait`, `host_wait`, `handoff`, `tensor`, `collective` (other ranks)
+    /// Remove waits of this kind, such as `launch` or `collective` (other ranks); repeatable
+    ///
+    /// Kinds: `program_order`, `launch`, `stream_order`, `event_wait`, `host_wait`, `handoff`,
+    /// `tensor`, `collective`.
     #[arg(long, value_name = "KIND", value_parser = edge_kind)]
     pub drop_edges: Vec<EdgeKind>,
-    /// What if, by name: `graphs`, `fuse=REGEX`, `no-input-wait`, `no-sync`, `overlap-comm`,
-    /// `ranks=N`, `bandwidth=GROUP:X`, `device=NAME`, `straggler=RANK`; several times for all of
-    /// them at once
+    /// Ask a what-if question by name, such as `no-sync`; repeatable, for several changes at once
+    ///
+    /// Questions: `graphs`, `fuse=REGEX`, `no-input-wait`, `no-sync`, `overlap-comm`, `ranks=N`,
+    /// `bandwidth=GROUP:X`, `device=NAME`, `straggler=RANK`.
     #[arg(long = "what-if", value_name = "QUESTION")]
     pub what_if: Vec<WhatIfQuestion>,
 }
@@ -112,10 +126,6 @@ fn edge_kind(word: &str) -> Result<EdgeKind, String> {
     let word = word.replace(['-', ' '], "_");
     let names = EdgeKind::ALL.map(|kind| crate::table::enum_name(kind).replace(' ', "_"));
     let at = names.iter().position(|name| *name == word);
-    at.map(|at| EdgeKind::ALL[at]).ok_or_else(|| {
-        format!(
-            "there is no such kind of edge; kinds are {}",
-            names.join(", ")
-        )
-    })
+    at.map(|at| EdgeKind::ALL[at])
+        .ok_or_else(|| format!("unknown kind of edge; kinds are {}", names.join(", ")))
 }

@@ -6,13 +6,16 @@ use std::path::PathBuf;
 
 /// `etlink report`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    etlink report traces -o run.html\n  \
+    etlink report before after -o change.html    what changed between two runs")]
 pub struct ReportArgs {
-    /// A Kineto trace or a written graph (`.et`, its JSON, ET+), or a folder with the traces of all
-    /// ranks of a run or with the `.et` files that `merge` made of them; `-` for standard input
+    /// Device trace, written graph (`.et`, ET+), or folder of all ranks; `-` is standard input
+    ///
+    /// A folder has the traces of all ranks, or the `.et` files that `merge` wrote.
     #[arg(value_name = "TRACE|DIR")]
     pub path: PathBuf,
-    /// A later run, trace or folder of traces: the page is about this one, and says first what
-    /// changed since the other
+    /// Later run, a trace or a folder: the page is about this run, and shows first what changed
     #[arg(value_name = "AFTER")]
     pub after: Option<PathBuf>,
     #[command(flatten)]
@@ -21,19 +24,20 @@ pub struct ReportArgs {
     /// needs none
     #[arg(short, long, value_name = "FILE", required_unless_present = "shard")]
     pub output: Option<PathBuf>,
-    /// The step to draw, by its number or name [default: the one whose length is the median]
+    /// Step to draw first, by number or name [default: the step of median length]
     #[arg(long, value_name = "STEP")]
     pub step: Option<String>,
-    /// Ranks to draw the step of, such as `0,3-5` [default: of a folder 8, of more half the first,
-    /// half those waited for longest]
+    /// Ranks to draw, at most 8, such as `0,3-5` [default: up to 8 of a folder]
+    ///
+    /// For more than 8 ranks, the default is half the first ranks and half those that the others
+    /// waited for longest.
     #[arg(long, value_name = "RANKS", value_delimiter = ',')]
-    // texts: a rank whose number is not sure is called by its file's name
+    // texts: a rank of an uncertain number is named by its file
     pub timelines: Vec<String>,
-    /// What ASTRA-sim logged of this run, a file or the folder in which it ran: the page shows the
-    /// simulated ranks beside the measured ones
+    /// ASTRA-sim's log of this run, or the folder where it ran: adds its times to the page
     #[arg(long, value_name = "LOG", conflicts_with_all = ["host", "metrics"])]
     pub simulated: Option<PathBuf>,
-    /// Folder with the graphs that were simulated [default: that of the log, or the one above it]
+    /// Folder with the simulated graphs [default: the folder of the log, or its parent]
     #[arg(long, value_name = "DIR", requires = "simulated")]
     pub graphs: Option<PathBuf>,
     #[command(flatten)]

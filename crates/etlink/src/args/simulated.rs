@@ -7,24 +7,23 @@ use std::path::PathBuf;
 /// `etlink simulated`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    etlink simulated sim --against traces              sim: where merge --for astra-sim wrote, and \
-    the simulator ran\n  \
-    etlink simulated sim/log/log.log --against traces -o both.trace.json   for ui.perfetto.dev\n  \
-    etlink simulated printed.txt --graphs sim          times per rank alone")]
+    etlink simulated sim --against traces          sim: folder of the graphs, where ASTRA-sim ran\n  \
+    etlink simulated sim --against traces -o both.trace.json    for ui.perfetto.dev\n  \
+    etlink simulated printed.txt --graphs sim      times per rank only")]
 pub struct SimulatedArgs {
-    /// What ASTRA-sim logged: a file, or the folder with the graphs in which it ran. What it
-    /// printed has times per rank; its `log/log.log` with `"trace-enabled": 1` in `system.json` has
-    /// those of all nodes
+    /// ASTRA-sim's log, or the folder of the graphs if it ran there
+    ///
+    /// The simulator's printed output has times per rank. `log/log.log` also has the times of
+    /// nodes; it needs `"trace-enabled": 1` in `system.json`.
     #[arg(value_name = "LOG")]
     pub log: PathBuf,
-    /// The recording that the graphs were made of: the folder with the traces of all ranks
+    /// Folder with the traces that the graphs come from, to compare with
     #[arg(long, value_name = "TRACES")]
     pub against: Option<PathBuf>,
-    /// Folder with the graphs that were simulated [default: that of the log, or the one above it]
+    /// Folder with the simulated graphs [default: the folder of the log, or its parent]
     #[arg(long, value_name = "DIR")]
     pub graphs: Option<PathBuf>,
-    /// Write the measured and the simulated nodes of each rank, one above the other:
-    /// `x.trace.json`, for ui.perfetto.dev
+    /// Write measured and simulated nodes of each rank, `x.trace.json` for ui.perfetto.dev
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! What can be typed about the profiler's table.
+//! Arguments of `etlink top`.
 
 use super::{JsonOrCsvArgs, NameArgs, RankArgs, ReadingArgs, RowArgs, StepArgs};
 use crate::op_tables::OpTableConfig;
@@ -9,21 +9,19 @@ use std::path::PathBuf;
 
 /// `etlink top`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Exit codes: 0 done; 1 done, but a trace was left out: it could not be read, or \
-        is damaged under --strict; 2 no trace could be read."
-)]
+#[command(after_help = "Examples:\n  \
+        etlink top kineto_trace_0.json.gz -n 20\n  \
+        etlink top kineto_trace_0.json.gz --tree --depth 3\n\n\
+        Exit codes: 0 done; 1 a trace was left out: unreadable, or damaged under --strict; 2 no \
+        trace could be read.")]
 pub struct TopArgs {
-    /// Kineto trace (`-`: standard input), or a folder: a table for each trace in it and its
-    /// subfolders
+    /// Device trace, or folder (a table per trace in it); `-` is standard input
     #[arg(value_name = "TRACE|DIR")]
     pub trace: PathBuf,
-    /// Host trace of a single trace: input shapes, where that was recorded without; in a folder
-    /// they are found
+    /// Host trace of a single trace, for shapes that it lacks; found automatically in folders
     #[arg(long, value_name = "ET")]
     pub host: Option<PathBuf>,
-    /// Sort by own time on the device, time there with that of children, the same on the host, or
-    /// number of calls [default: self-device, else self-host]
+    /// Sort key; `self` times exclude children [default: self-device, else self-host]
     #[arg(
         long,
         value_enum,
@@ -31,20 +29,22 @@ pub struct TopArgs {
         value_name = "self-device|device|self-host|host|count"
     )]
     pub by: Option<TopBy>,
-    /// Frames of the Python stack as rows too
+    /// Show Python frames as rows too
     #[arg(long)]
     pub python: bool,
-    /// Show what called what instead: ops, annotations and modules (with --python frames too) with
-    /// the time of what they launched on the device. Sorted by device, else host
+    /// Show the call tree of modules, ops and annotations instead of the table
+    ///
+    /// Times are on the host, and of the work launched on the device. Sorted by device time, or by
+    /// host time if there is none. With --python, frames are nodes too.
     #[arg(long, conflicts_with_all = ["host", "csv", "rows"])]
     pub tree: bool,
-    /// A node of the tree for each module, not one for those of a class
+    /// Show a node of the tree per module, instead of one per class
     #[arg(long, requires = "tree")]
     pub each_module: bool,
-    /// How deep the tree is shown; 0: all of it
+    /// Depth of the tree to show; 0 shows all
     #[arg(long, value_name = "N", default_value_t = 0, requires = "tree")]
     pub depth: u32,
-    /// Leave out of the tree what has less of the host's time and of the device's, percent
+    /// Hide nodes with a smaller share of host time and of device time, percent
     #[arg(
         long,
         value_name = "PERCENT",
@@ -64,11 +64,10 @@ fn parse_percent(text: &str) -> Result<f64, &'static str> {
         .ok_or("a share is a number from 0 to 100")
 }
 
-/// What `top` and `diff` say of the profiler's tables.
+/// Options of the profiler's tables in `top` and `diff`.
 #[derive(Debug, Args)]
 pub struct TableArgs {
-    /// What makes a row of its own: a name, a name with input shapes, or a name with where it was
-    /// called from (recorded with stacks)
+    /// A row per name, per name and input shapes, or per name and Python stack
     #[arg(
         long,
         value_enum,
@@ -77,7 +76,7 @@ pub struct TableArgs {
         value_name = "name|shape|stack"
     )]
     pub group: TopGrouping,
-    /// How many frames of the stack tell where from
+    /// Number of innermost stack frames that distinguish rows of `--group stack`
     #[arg(
         long,
         value_name = "N",
@@ -99,14 +98,14 @@ pub struct TableArgs {
     pub print: JsonOrCsvArgs,
 }
 
-/// What to sort by.
+/// Sort key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum TopBy {
-    /// Own time on the device.
+    /// Time on the device, without children.
     SelfDevice,
     /// Time on the device.
     Device,
-    /// Own time on the host.
+    /// Time on the host, without children.
     SelfHost,
     /// Time on the host.
     Host,
@@ -114,7 +113,7 @@ pub enum TopBy {
     Count,
 }
 
-/// What makes a row.
+/// Key of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum TopGrouping {
     /// A name.
@@ -127,7 +126,7 @@ pub enum TopGrouping {
 }
 
 impl TopArgs {
-    /// Of what tables are made, and which; starts the threads.
+    /// Returns the source and the form of the tables; starts the threads.
     ///
     /// # Errors
     /// The threads cannot be started, or the trace is a folder and has a host trace.
@@ -147,7 +146,7 @@ impl TopArgs {
 }
 
 impl TableArgs {
-    /// How traces are read; starts the threads.
+    /// Returns the options for reading traces; starts the threads.
     ///
     /// # Errors
     /// The threads cannot be started.
@@ -159,7 +158,7 @@ impl TableArgs {
         })
     }
 
-    /// What makes a row of its own.
+    /// Returns the key of a row.
     pub fn top_group(&self) -> TopGroup {
         match self.group {
             TopGrouping::Name => TopGroup::Name,

@@ -1,4 +1,4 @@
-//! What can be typed about recordings that are asked for.
+//! Arguments of `etlink trigger`.
 
 use super::JsonArgs;
 use clap::Args;
@@ -6,35 +6,39 @@ use std::time::Duration;
 
 /// `etlink trigger`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Exit codes: 0 all ranks have recorded the steps; 1 a rank has not, which is named; \
-        2 nothing could be asked for: no such job, it is not armed, it cannot be written to, or \
-        another recording is under way. Ctrl-C takes the request back, unless the ranks have agreed \
-        to it or the job is on another machine. With --cancel: 0 it is taken back; 1 it is too late; 2 nothing is asked for. With \
-        --stop: 0 the recording ends; 2 none has begun."
-)]
+#[command(after_help = "Examples:\n  \
+        etlink trigger traces --steps 3\n  \
+        etlink trigger gpu7:/data/traces --for 2    by ssh\n\n\
+        Exit codes: 0 all ranks have recorded the steps; 1 a rank has not, and is named; 2 no \
+        request was possible: no such job, not armed, not writable, or another recording is under \
+        way. With --cancel: 0 withdrawn; 1 too late; 2 nothing requested. With --stop: 0 the \
+        recording ends; 2 none has begun.\n\n\
+        Ctrl-C withdraws the request, unless the ranks have agreed to it or the job is on another \
+        machine.")]
 pub struct TriggerArgs {
-    /// The job: the folder that `etlink record --armed -o` or `etlink_torch.arm` was given, or the
-    /// number of a rank, of `etlink record` or of a process under it. On another machine: a folder
-    /// that both share, or HOST:DIR or HOST:PID, where etlink is run by ssh
+    /// Job: its folder, or the id of one of its processes; HOST:DIR or HOST:PID by ssh
+    ///
+    /// The folder is that of `etlink record --armed -o` or `etlink_torch.arm`. A process is a rank,
+    /// `etlink record`, or any process under it. For a job on another machine, name a shared
+    /// folder, or put the host in front: ssh then runs etlink there.
     #[arg(value_name = "PID|DIR|HOST:DIR")]
     pub job: String,
-    /// Steps to record [default: what the job was started with, else 2]
+    /// Number of steps to record [default: the job's --steps, or 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub steps: Option<u64>,
-    /// Record for this time instead, in seconds; all ranks end with the same step
+    /// Record for this time in seconds instead; all ranks end with the same step
     #[arg(long = "for", value_name = "SECONDS", conflicts_with = "steps", value_parser = seconds)]
     pub duration: Option<Duration>,
-    /// Stop waiting after this time, in seconds: a request that not all ranks have agreed to is
-    /// withdrawn, a recording that they have agreed on is made all the same. Given, it is also waited
-    /// for the first step of a job that has made none [default: 600]
+    /// Stop waiting after this time in seconds [default: 600]
+    ///
+    /// A request that not all ranks have agreed to is then withdrawn; an agreed recording still
+    /// takes place. If this option is given, the command also waits for the first step of the job.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub timeout: Option<Duration>,
-    /// Take back what was asked for, unless the ranks have agreed on a step: then it is recorded
+    /// Withdraw the current request, unless the ranks have already agreed on a step
     #[arg(long, conflicts_with_all = ["steps", "duration", "timeout", "json"])]
     pub cancel: bool,
-    /// End the recording that is under way: what is recorded is kept, and all ranks end with the same
-    /// step
+    /// End the current recording with the same step on all ranks, and keep it
     #[arg(long, conflicts_with_all = ["steps", "duration", "timeout", "json", "cancel"])]
     pub stop: bool,
     #[command(flatten)]
@@ -44,5 +48,5 @@ pub struct TriggerArgs {
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<f64>().ok().filter(|seconds| *seconds > 0.0);
     let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    duration.ok_or_else(|| "a time in seconds is a number over 0".to_owned())
+    duration.ok_or_else(|| "a time in seconds is a number above 0".to_owned())
 }

@@ -87,7 +87,7 @@ pub fn run(args: DiffArgs) -> Result<Outcome> {
     }
     for rule in &compared.failed {
         // a result, not a note: -q must not hide why the command fails
-        notes::print_message(format_args!("--fail-if {rule}: it holds"));
+        notes::print_message(format_args!("--fail-if {rule}: the rule holds"));
     }
     Ok(
         if compared.excluded.is_empty() && compared.failed.is_empty() {
@@ -239,19 +239,19 @@ fn change_table(compared: &DiffReport<'_>, limit: usize, full_names: bool) -> St
     out += &part_table(
         diff,
         &diff.ops,
-        &format!("device time by the op that launched it, per {per}"),
+        &format!("device time by launching op, per {per}"),
         limit,
     );
     out += &part_table(
         diff,
         &diff.waiting,
-        &format!("the host waits for devices, per {per}"),
+        &format!("host waits for devices, per {per}"),
         limit,
     );
-    // own time, without the ops and calls inside, so that the rows add up to the sum above
+    // self time, without the ops and calls inside, so that the rows add up to the sum above
     for (title, on_device) in [
         ("device rows", true),
-        ("own time of ops and calls of the host", false),
+        ("self time of host ops and calls", false),
     ] {
         // time that the host waits is listed above, apart from its work
         let rows = diff.changes.iter();
@@ -278,7 +278,7 @@ fn ops_sentence(diff: &diff::RunDiff) -> String {
         return String::new();
     }
     format!(
-        "device time by op is not compared: the traces tell the op of {} of it before, of {} after\n",
+        "device time by op is not compared: the launching op is known for {} of it before, {} after\n",
         percent(before, 1),
         percent(after, 1)
     )
@@ -366,7 +366,7 @@ fn titled_table(title: &str, grid: &Grid, varied: usize) -> String {
         0 => String::new(),
         varied => {
             let rows = count(varied as u64, "row");
-            format!("  {rows} changed by no more than steps vary\n")
+            format!("  {rows} changed within the spread of steps\n")
         }
     };
     match (grid.is_empty(), varied.is_empty()) {
@@ -391,7 +391,7 @@ fn runs_head(compared: &DiffReport<'_>) -> String {
         let left_out = match side.excluded_steps {
             0 => String::new(),
             steps => format!(
-                " ({} without device rows or cut, left out)",
+                " (left out: {} truncated or without device rows)",
                 count(steps, "step")
             ),
         };

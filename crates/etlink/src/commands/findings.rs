@@ -336,14 +336,14 @@ fn findings_text(report: &FindingsReport) -> String {
         };
         let _ = writeln!(
             out,
-            "shares are of {}, from the first rank's begin to the last rank's end; from the last \
-            rank's begin on {which} {}",
+            "shares refer to {}, from the first rank's start to the last rank's end; {which} {} from \
+            the last rank's start",
             time(found.window_ns),
             time(job_ns)
         );
     }
     if found.ranks == 0 {
-        out += "nothing to look at: all traces are left out\n";
+        out += "no findings: all traces are left out\n";
     }
     let others = found.findings.len();
     for (number, sentence) in (1..).zip(found.sentences()) {
@@ -362,7 +362,7 @@ fn unknown_line(found: &RunFindings) -> String {
         _ if found.is_unknown && found.findings.is_empty() => String::new(),
         0 => String::new(),
         ns => format!(
-            "nothing is said of {}: more than {} % of the device rows of that time are missing\n",
+            "no findings for {}: more than {} % of the device rows in that time are missing\n",
             time(ns),
             100 / LOST_PART
         ),

@@ -115,7 +115,7 @@ fn what_outlasts_its_parent_is_cut_and_what_nobody_launched_is_a_root() {
     assert_eq!(
         lines(&tree),
         [
-            "launched by no call of the trace 0 0/0 5/5",
+            "launched by no recorded call 0 0/0 5/5",
             "thread 1000 (python) 0 10/0 3/0",
             "  outer 1 10/8 3/3",
             "    nccl:all_reduce 1 2/2 0/0"

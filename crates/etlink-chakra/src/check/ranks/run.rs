@@ -143,7 +143,7 @@ fn missing_ranks(
         }
     }
     match &missing[..] {
-        [] => "for ranks that do not have it".to_owned(),
+        [] => "for ranks that lack it".to_owned(),
         [one] => format!("for rank {one}"),
         all => format!("for ranks {}", all.join(", ")),
     }

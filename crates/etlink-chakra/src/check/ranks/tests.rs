@@ -138,9 +138,8 @@ fn a_collective_that_one_rank_lacks_is_named_and_stuck() {
         ],
         vec![reduce(1, &[], "1", 64)],
     ]);
-    let lacking = "rank 0: collective 1 of its group, which rank 1 does not have".to_owned();
-    let stuck =
-        "rank 0: waits here for ranks that do not have it; 2 of 3 nodes never run".to_owned();
+    let lacking = "rank 0: collective 1 of its group, missing on rank 1".to_owned();
+    let stuck = "rank 0: waits here for ranks that lack it; 2 of 3 nodes never run".to_owned();
     assert_eq!(
         found,
         [

@@ -102,7 +102,7 @@ pub(super) fn rebuilt_traces(
     }
     let nodes = assembler.trace.ops.len() + assembler.trace.rows.len();
     let too_long = || RecordingError::Damaged {
-        what: "more nodes than can be numbered".to_owned(),
+        what: "too many nodes".to_owned(),
     };
     let device = assembler.finish().ok_or_else(too_long)?;
     drop_rows(&mut lines, graph);

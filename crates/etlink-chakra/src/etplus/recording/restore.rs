@@ -48,7 +48,7 @@ pub fn recorded_traces(
     });
     let Some(member) = member else {
         return if has_recording(behind) {
-            Err(damaged("it is cut, or no JSON"))
+            Err(damaged("truncated, or not JSON"))
         } else {
             rebuilt::rebuilt_traces(lines, graph)
         };
@@ -78,7 +78,7 @@ impl<'g> RecordingReader<'g> {
         let in_turn = (1u64..).zip(&graph.id).all(|(want, id)| want == *id);
         let is_whole = lines.nodes.len() == graph.len() && in_turn;
         if !is_whole || graph.is_empty() {
-            return Err(changed("their ids do not count from 1"));
+            return Err(changed("ids do not count from 1"));
         }
         let names = std::mem::take(&mut document.names);
         Ok(RecordingReader {
@@ -115,7 +115,7 @@ impl<'g> RecordingReader<'g> {
         check_numbers(&device)?;
         device
             .sort_by_time()
-            .ok_or_else(|| damaged("a table has more rows than can be numbered"))?;
+            .ok_or_else(|| damaged("a table has too many rows"))?;
         let mut losses = Losses::default();
         let beside = [document.has_captured_ops, document.has_kernel_metrics];
         let beside = beside.into_iter().map(u64::from).sum();
@@ -155,7 +155,7 @@ impl<'g> RecordingReader<'g> {
 
     fn read_table(&self, name: &str) -> Result<&ReadTable, RecordingError> {
         let table = self.document.tables.get(name);
-        table.ok_or_else(|| damaged(format!("it has no table {name}")))
+        table.ok_or_else(|| damaged(format!("table {name} is missing")))
     }
 
     fn table<T: RecordedTable>(&self, name: &str) -> Result<T, RecordingError> {
@@ -180,7 +180,7 @@ impl<'g> RecordingReader<'g> {
             .and_then(|node| node.checked_sub(1));
         place
             .filter(|place| *place < self.graph.len())
-            .ok_or_else(|| changed(format!("there is no node {node}")))
+            .ok_or_else(|| changed(format!("node {node} is missing")))
     }
 
     /// Returns start and duration of a node.
@@ -300,7 +300,9 @@ impl<'g> RecordingReader<'g> {
         for (node, id) in nodes.into_iter().zip(&ids) {
             let place = self.place(node)?;
             if former[place] != 0 {
-                return Err(damaged("two nodes of the host trace are one of the file"));
+                return Err(damaged(
+                    "two nodes of the host trace are the same node of the file",
+                ));
             }
             former[place] = *id;
             order.push(u32::try_from(place).map_err(|_| damaged("too many nodes"))?);
@@ -361,7 +363,7 @@ impl<'g> RecordingReader<'g> {
 
 fn no_column(table: &str) -> RecordingError {
     damaged(format!(
-        "columns of table {table} are missing, or of another length"
+        "columns of table {table} are missing or have a different length"
     ))
 }
 
@@ -405,6 +407,6 @@ fn check_numbers(device: &DeviceTrace) -> Result<(), RecordingError> {
     if in_threads && in_queues && in_names && in_records && in_rows {
         Ok(())
     } else {
-        Err(damaged("a number names a row that is not there"))
+        Err(damaged("a number refers to a missing row"))
     }
 }

@@ -86,7 +86,7 @@ fn numbers_end_with_what_they_number() {
     dependencies.cause.push(RowIdx(0));
     let sound = document(&trace);
     let device = traces_of(&sound).expect("its traces").device;
-    let no_row = "a number names a row that is not there";
+    let no_row = "a number refers to a missing row";
     let (threads, queues) = (device.threads.len(), device.queues.len());
     let (names, records) = (device.names.count(), device.collectives.len());
     let rows = device.rows.len();
@@ -97,15 +97,11 @@ fn numbers_end_with_what_they_number() {
         ("ops/columns/collective", json!([records, 0, 0]), no_row),
         ("graph_dependencies/columns/effect", json!([rows]), no_row),
         ("graph_dependencies/columns/cause", json!([rows]), no_row),
-        (
-            "rows/columns/node",
-            json!([11, 0, 0]),
-            "there is no node 11",
-        ),
+        ("rows/columns/node", json!([11, 0, 0]), "node 11 is missing"),
         (
             "host/columns/node",
             json!([1, 1, 0, 2, 2, 1]),
-            "two nodes of the host trace are one of the file",
+            "two nodes of the host trace are the same node of the file",
         ),
         (
             "host/columns/id",

@@ -35,8 +35,8 @@ impl RecordedTraces {
 pub enum RecordingError {
     /// A newer etlink wrote the recording.
     #[error(
-        "its \"{KEY}\" is laid out in a way that this etlink does not know ({version}): read it \
-        with the etlink that wrote it, or link the recording again"
+        "its \"{KEY}\" has a layout that this version of etlink does not know ({version}): use the \
+        version that wrote it, or link the recording again"
     )]
     UnknownVersion {
         /// Version stated in the file.
@@ -49,15 +49,13 @@ pub enum RecordingError {
         what: String,
     },
     /// Nodes and recording belong to different files.
-    #[error(
-        "its nodes were changed after etlink had written it ({what}): link the recording again"
-    )]
+    #[error("its nodes were changed after etlink wrote them ({what}): link the recording again")]
     Changed {
         /// Description of the change.
         what: String,
     },
     /// No node has a time.
-    #[error("none of its nodes has a time: it was linked to no device trace")]
+    #[error("none of its nodes has a time: the host trace was not linked to a device trace")]
     NoTimes,
 }
 

@@ -97,8 +97,8 @@ pub fn carry_captured_ops(trace: &mut LinkedTrace, capture: &DeviceTrace) -> Res
 /// Most important note for the user; `None` if there is nothing to report.
 fn note(report: &CaptureReport, no_rows: bool, shapes: bool) -> Option<String> {
     let text = match report {
-        _ if no_rows => "the device trace has no graph launch, so the capture trace has nothing \
-             to say of it"
+        _ if no_rows => "the device trace has no graph launches, so the capture trace adds \
+             nothing"
             .into(),
         CaptureReport {
             complete: 0,
@@ -107,13 +107,15 @@ fn note(report: &CaptureReport, no_rows: bool, shapes: bool) -> Option<String> {
             ..
         } => {
             format!(
-                "none of the {unknown} graph launches has the kernels of a graph in the capture \
-                 trace: it is of other graphs, so no op was carried"
+                "none of the {unknown} graph launches has the kernels of a captured graph: the \
+                 capture trace is from other graphs, so no op was assigned"
             )
         }
-        _ if !shapes => "the capture trace has no shapes, so names alone were carried; record it \
+        _ if !shapes => {
+            "the capture trace has no shapes, so only op names were assigned; record it \
              with record_shapes=True"
-            .into(),
+                .into()
+        }
         _ => return None,
     };
     Some(text)

@@ -53,17 +53,17 @@ impl JoinProblemKind {
     /// Describes the problem in one line.
     pub fn describe(self) -> &'static str {
         match self {
-            JoinProblemKind::Outside => "collectives before or after the recording of some rank",
-            JoinProblemKind::Missing => "collectives that some rank does not have",
+            JoinProblemKind::Outside => "collectives before or after the recording of another rank",
+            JoinProblemKind::Missing => "collectives that are missing on some rank",
             JoinProblemKind::RowLost => {
                 "collectives whose device row the recorder lost on some rank"
             }
             JoinProblemKind::RecordedDiffers => {
-                "collectives that are a device row on one rank and the call alone on another"
+                "collectives with a device row on one rank and only the call on another"
             }
             JoinProblemKind::OrderUnknown => {
-                "collectives of a rank that lost device rows which nothing names: their order does not \
-                tell which of the others they are"
+                "collectives of a rank that lost unidentified device rows: their order no longer shows which \
+                collectives of other ranks they match"
             }
             JoinProblemKind::SendWithoutRecv => "sends without a receive",
             JoinProblemKind::RecvWithoutSend => "receives without a send",
@@ -72,14 +72,16 @@ impl JoinProblemKind {
                 "collectives of different element types on different ranks"
             }
             JoinProblemKind::SizeDiffers => "collectives of different sizes on different ranks",
-            JoinProblemKind::UnknownGroup => "collectives of a group whose ranks no trace lists",
-            JoinProblemKind::NotAMember => "collectives of a group that the rank is not in",
-            JoinProblemKind::UnknownPeer => "sends or receives that do not say with whom",
-            JoinProblemKind::OwnPeer => "sends or receives of a rank to or from itself",
-            JoinProblemKind::OrderDiffers => "communications that ranks do in opposite order",
+            JoinProblemKind::UnknownGroup => {
+                "collectives of a group whose ranks are not listed in any trace"
+            }
+            JoinProblemKind::NotAMember => "collectives of a group that does not contain the rank",
+            JoinProblemKind::UnknownPeer => "sends or receives without a peer rank",
+            JoinProblemKind::OwnPeer => "sends or receives between a rank and itself",
+            JoinProblemKind::OrderDiffers => "communications in opposite order on different ranks",
             JoinProblemKind::GlooUnrecorded => {
-                "collectives of Gloo without group and size, which are not joined: PyTorch records \
-                these for NCCL, not for Gloo, and a cut trace may lack them; record with NCCL, put dumps of the flight recorder beside the traces, or call \
+                "Gloo collectives without group and size, which are not joined: PyTorch records group and size \
+                for NCCL only, and a truncated trace may lack them; record with NCCL, put flight recorder dumps next to the traces, or call \
                 record_param_comms"
             }
         }
@@ -215,7 +217,7 @@ impl Problems {
                 if communication.on_device {
                     "a device row".to_owned()
                 } else {
-                    "the call alone".to_owned()
+                    "only the call".to_owned()
                 }
             }),
             Some(Mismatch::Kind) => (JoinProblemKind::KindDiffers, |_, communication| {

@@ -77,8 +77,8 @@ impl SeparateRanges {
     pub fn note(&self, device: &DeviceTrace, what: &str) -> Option<String> {
         let thread = device.threads.get(self.thread?.index())?;
         Some(format!(
-            "{what} of {} threads overlap: the {} of thread {} are the steps, the {} of other \
-             threads are none",
+            "{what} on {} threads overlap: the {} on thread {} are used as steps, and the {} on other \
+             threads are not",
             self.threads,
             self.ops.len(),
             device.label(thread.tid),

@@ -176,7 +176,7 @@ fn a_cut_file_says_where_it_ends() {
     let mut told = part.anomalies.iter();
     let told = told.find(|(kind, _)| *kind == AnomalyKind::SourceEnded);
     let last = bytes.len() - TimelineFormat::Protobuf.end().len();
-    let why = format!("the file ends inside the packet that begins at byte {last}");
+    let why = format!("the file is truncated inside the packet at byte {last}");
     assert_eq!(told.and_then(|(_, told)| told.first.clone()), Some(why));
 }
 

@@ -52,22 +52,18 @@ export function AreaSums({ model, area, select, fill, clear }: Props) {
       </dl>
       <div class="two">
         <Names
-          title={ofAll ? "Collectives and messages" : "Device rows that run longest"}
+          title={ofAll ? "Collectives and messages" : "Longest device rows"}
           names={sums.rows}
           select={select}
         />
         {!ofAll && (
-          <Names
-            title="Host ops that run longest, with what they call"
-            names={sums.ops}
-            select={select}
-          />
+          <Names title="Longest host ops, callees included" names={sums.ops} select={select} />
         )}
       </div>
       {sums.joined > 0 && (
         <p class="note">
-          {count(sums.joined)} hatched boxes stand for several short ranges. They count from the
-          first start to the last end, and under no name.
+          {count(sums.joined)} hatched boxes each combine several short ranges. They count from the
+          first start to the last end, without a name.
         </p>
       )}
     </div>

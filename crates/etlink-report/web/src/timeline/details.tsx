@@ -11,10 +11,10 @@ const LISTED = 12;
 
 const REASONS: { [kind: string]: string } = {
   launch: "launched by",
-  stream_order: "came after, on its stream",
-  event_wait: "waited for an event behind",
-  host_wait: "the host stood still for",
-  handoff: "was given its work by",
+  stream_order: "followed, on its stream",
+  event_wait: "waited for an event after",
+  host_wait: "the host blocked for",
+  handoff: "got its work from",
   tensor: "reads a tensor of",
   collective: "could not begin before",
 };
@@ -22,7 +22,7 @@ const REASONS: { [kind: string]: string } = {
 const EFFECTS: { [kind: string]: string } = {
   launch: "launched",
   stream_order: "was followed on its stream by",
-  event_wait: "an event behind it was waited for by",
+  event_wait: "an event after it was awaited by",
   host_wait: "held up the host in",
   handoff: "gave work to",
   tensor: "wrote a tensor for",
@@ -59,7 +59,7 @@ function started(model: Model, data: Data, range: number): string {
   }
   const rank = model.rankOf(range);
   const by = isLost(data, rank)
-    ? `the clock of rank ${rank}; its offset to the others’ is not known`
+    ? `the clock of rank ${rank}; its offset is unknown`
     : "the common clock";
   return `${time(model.start[range] + model.offset)} by ${by}`;
 }
@@ -72,14 +72,11 @@ export function Details({ model, data, range, occurrences, select, jump }: Props
   const facts: [string, string][] = [
     ["kind", model.kind(range)],
     ["start", started(model, data, range)],
-    [
-      several ? "from the first to the last" : "duration",
-      time(model.end[range] - model.start[range]),
-    ],
+    [several ? "from first to last" : "duration", time(model.end[range] - model.start[range])],
     ["on", [track.name, track.group].filter(Boolean).join(", ")],
   ];
   if (packed.own[range] > 0) {
-    facts.push(["itself, without what it calls", time(packed.own[range])]);
+    facts.push(["self time", time(packed.own[range])]);
   }
   if (packed.owner[range] > 0 && model.op[range] < 0) {
     facts.push(["of the op", packed.strings[packed.owner[range]]]);
@@ -99,8 +96,8 @@ export function Details({ model, data, range, occurrences, select, jump }: Props
   }
   const nothing = (which: string) =>
     packed.joints
-      ? `No other rank, as far as is known here; see rank ${model.rankOf(range)}’s own timeline.`
-      : `Nothing but what its thread did ${which}.`;
+      ? `No other rank that is known here; see rank ${model.rankOf(range)}’s own timeline.`
+      : `Only what its thread did ${which}.`;
   return (
     <div class="details">
       <h3 class="name" title={model.name(range)}>
@@ -216,7 +213,7 @@ function DeviceRows({
         ))}
       </ul>
       {rows.length > LISTED && (
-        <p class="note">These run longest; {count(rows.length - LISTED)} more are outlined.</p>
+        <p class="note">These are the longest; {count(rows.length - LISTED)} more are outlined.</p>
       )}
     </section>
   );
@@ -252,7 +249,7 @@ function Deps({ title, none, model, deps, other, reasons, select }: DepsProps) {
             {model.packed.joints && other(dep) >= 0 && `on rank ${model.rankOf(other(dep))} `}
             <span class="gap">
               {dep.kind === "collective"
-                ? `came at ${time(dep.at + model.offset)}, after a wait of ${time(dep.at - model.start[dep.to])}`
+                ? `arrived at ${time(dep.at + model.offset)}, after a wait of ${time(dep.at - model.start[dep.to])}`
                 : dep.kind === "launch"
                   ? `${time(dep.gap)} after the call began`
                   : `${time(Math.max(dep.gap, 0))} after its end`}

@@ -39,16 +39,16 @@ export function Meeting({ model, data, range, jump }: Props) {
         {met.kind.replaceAll("_", " ")} {met.number}, {met.ranks}
         {met.bytes ? `, ${bytes(met.bytes)}` : ""}:{" "}
         <strong>
-          rank {met.last} came last, {time(met.skew_ns)} after the first
+          rank {met.last} arrived last, {time(met.skew_ns)} after the first
         </strong>{" "}
         (rank {met.first})
         {met.alone_ns !== met.skew_ns && `, ${time(met.alone_ns)} after the one before it`}.
         {rank !== met.last &&
-          ` Rank ${rank} came ${after === 0 ? "first" : `${time(after)} after the first`} and waited ${time(Math.max(met.skew_ns - after, 0))}.`}
+          ` Rank ${rank} arrived ${after === 0 ? "first" : `${time(after)} after the first`} and waited ${time(Math.max(met.skew_ns - after, 0))}.`}
         {off === null
-          ? " How far the two clocks are apart is not known."
+          ? " The offset between the two clocks is unknown."
           : met.skew_ns <= off
-            ? ` The two clocks may be off by as much as ${time(off)}: who came last is not certain.`
+            ? ` The two clocks may be off by up to ${time(off)}, so the last rank is uncertain.`
             : ""}
       </p>
       <p class="tools">
@@ -119,9 +119,9 @@ export function clockNote(data: Data, packed: Timeline): string {
     .sort((a, b) => (b.uncertainty_ns ?? 0) - (a.uncertainty_ns ?? 0))[0];
   const parts = [
     worst &&
-      `the others’ offsets, from collectives that cannot end before all have begun, are at most ${time(worst.uncertainty_ns ?? 0)} off (rank ${worst.rank})`,
+      `the offsets of the others, derived from collectives, are at most ${time(worst.uncertainty_ns ?? 0)} off (rank ${worst.rank})`,
     bad.length > 0 && `collectives contradict any offset of ${list(bad)}`,
-    lost.length > 0 && `the offset of ${list(lost)} is not known: their times are as recorded`,
+    lost.length > 0 && `the offset of ${list(lost)} is unknown: times are as recorded`,
   ];
   return `${[first, ...parts.filter(Boolean)].join("; ")}.`;
 }
@@ -134,10 +134,10 @@ function one(clock: RankClock): string {
       ? `${name} is the same`
       : `${name} is ${time(Math.abs(offset))} ${offset < 0 ? "ahead" : "behind"}`;
   if (clock.by_machine) {
-    return `${ahead}, as that of its machine`;
+    return `${ahead}, from the clock of its machine`;
   }
   if (clock.uncertainty_ns === null) {
-    return `the offset of ${name} is not known: its times are as recorded`;
+    return `the offset of ${name} is unknown: its times are as recorded`;
   }
   return clock.contradicted
     ? `collectives contradict any offset of ${name}`

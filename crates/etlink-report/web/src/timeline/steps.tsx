@@ -67,7 +67,7 @@ export function StepChoice({ data }: { data: Data }) {
       {left.length > 0 && (
         <p class="note left-out">
           {marked(
-            `The page has the timelines of ${count(own.length)} of ${count(all.length + rest)} steps. ${listed(left)} ${left.length > 1 ? "are" : "is"} left out: \`etlink report --step ${left[0]}\` has it and those around it.`,
+            `The page has the timelines of ${count(own.length)} of ${count(all.length + rest)} steps. ${listed(left)} ${left.length > 1 ? "are" : "is"} left out: \`etlink report --step ${left[0]}\` has it and its neighbours.`,
           )}
         </p>
       )}

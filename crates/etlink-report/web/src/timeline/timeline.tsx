@@ -87,12 +87,12 @@ function about(packed: TimelineData): string {
   const parts = [name || "Collectives and messages of all ranks"];
   if (packed.step_ns !== null && packed.window_ns > packed.step_ns) {
     parts.push(
-      `what it launched ends ${time(packed.window_ns - packed.step_ns)} later (dashed line: the step’s end)`,
+      `its device work ends ${time(packed.window_ns - packed.step_ns)} later (dashed line: end of the step)`,
     );
   }
   if (packed.together_ns > 0) {
-    const short = `ranges shorter than ${time(packed.together_ns)} are drawn together (hatched)`;
-    parts.push(`of ${count(packed.ranges)} ranges ${short}: ${count(packed.start.length)} boxes`);
+    const short = `shorter than ${time(packed.together_ns)} drawn together (hatched)`;
+    parts.push(`${count(packed.ranges)} ranges, ${short}: ${count(packed.start.length)} boxes`);
   } else {
     parts.push(`${count(packed.ranges)} ranges, all drawn`);
   }

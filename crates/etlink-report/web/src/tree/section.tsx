@@ -42,8 +42,8 @@ export function TreeSection({ data, trees }: { data: Data; trees: PageTrees }) {
   return (
     <>
       <Say>
-        A bar is all calls of one name below one caller, as wide as their time. Device time is that
-        of what they launched. Threads run side by side; here their host times are added up.
+        A bar is all calls of one name below one caller, as wide as their time. Device time is the
+        time of the rows that they launched. Host times of concurrent threads are added up.
       </Say>
       {columns ? (
         <TreeViews
@@ -104,7 +104,7 @@ function TreeViews({
           </div>
         )}
         <label class="filter">
-          <span class="hidden">Search what called what</span>
+          <span class="hidden">Search the call tree</span>
           <input
             type="search"
             placeholder="Search calls"
@@ -176,7 +176,7 @@ function cutText(columns: CallTreeColumns): string {
   const command = `etlink top --tree${columns.with_frames ? " --python" : ""} --json`;
   return (
     `These are the ${count(columns.depth.length)} of ${count(columns.nodes)} nodes that take ` +
-    `most. None of the others has more than ${share} % of the device’s time or the host’s. ` +
+    `most. No other node has more than ${share} % of the device’s time or the host’s. ` +
     `All: \`${command}\`.`
   );
 }

@@ -104,8 +104,8 @@ export function TreeTable({ tree, root, metric, found, searching, zoom }: Props)
   };
   return (
     <div class="table" id="tree-table">
-      <div class="scroll" role="region" aria-label="What called what" tabIndex={-1}>
-        <table role="treegrid" aria-label="What called what" onKeyDown={keys}>
+      <div class="scroll" role="region" aria-label="Call tree" tabIndex={-1}>
+        <table role="treegrid" aria-label="Call tree" onKeyDown={keys}>
           <thead>
             <tr>
               <th scope="col">name</th>

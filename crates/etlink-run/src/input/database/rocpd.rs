@@ -36,13 +36,13 @@ fn rocpd_processes(processes: Vec<RocpdProcess>) -> Vec<DatabaseProcess> {
     let told_by = match (is_distinct, ranks.len()) {
         (true, all) if all == processes.len() => "the environment of the recorded program",
         (true, 1..) => {
-            "the environment of the recorded program, where that tells one, and else by the order \
+            "the environment of the recorded program if it has a rank, else by the order \
              of its tables"
         }
         (true, 0) => "the order of its tables",
         // The environment was inherited from a process that started both.
         (false, _) => {
-            "the order of its tables (the environment of the recorded program tells one rank twice)"
+            "the order of its tables (the environment of the recorded program has one rank twice)"
         }
     };
     let mut free = (0..).filter(|rank| !is_distinct || !ranks.contains(rank));

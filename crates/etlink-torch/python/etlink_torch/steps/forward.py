@@ -90,7 +90,7 @@ class ForwardCalls(StepCalls):
                 raise
             # methods of the program's own may raise; where that is the model, no step is counted
             kind = type(module).__name__
-            self.session.report.note("{} counts no steps: {}".format(kind, describe(error)))
+            self.session.report.note("calls of {} do not count as steps: {}".format(kind, describe(error)))
             return False
 
     def has_parameters(self, module):

@@ -161,7 +161,7 @@ class ScriptWatch:
     def look_at_call(self, frame):
         self.calls_left -= 1
         if self.calls_left == 0:
-            self.give_up("is not there after {} calls".format(CALLS_TRACED))
+            self.give_up("is not defined after {} calls".format(CALLS_TRACED))
         elif self.frame is None and self.is_top(frame):
             self.frame = frame
             return self.trace_line
@@ -181,9 +181,9 @@ class ScriptWatch:
         if self.steps.wrap(self.module):
             self.end()
         elif rest and isinstance(vars(self.module).get(first), type):
-            self.give_up("is not there: the class has no {}".format(rest))
+            self.give_up("is not defined: the class has no {}".format(rest))
         elif event == "return":
-            self.give_up("is not there at the end of the script")
+            self.give_up("is not defined at the end of the script")
 
     def give_up(self, why):
         attempt(self.end)

@@ -9,13 +9,13 @@ use etlink_model::AdvisedError;
 use etlink_run::text;
 
 /// Note above the tables of a written graph.
-const NOTE: &str = "a written graph says nothing of steps (ET+ does), sizes of copies, \
-grids, allocations, barriers and when Gloo began; \
-what a thread did for less than 1 us counts to the call before it";
+const NOTE: &str = "a written graph lacks steps (except ET+), copy sizes, grids, allocations, \
+barriers and start times of Gloo; \
+thread activity of less than 1 us counts to the call before it";
 
 /// Note above the tables of merged JSON whose original traces are missing.
-const TREE_NOTE: &str = "the nodes of merged JSON (ET+) say nothing of calls, of who launched what, \
-of communication, sizes of copies, grids and allocations";
+const TREE_NOTE: &str = "nodes of merged JSON (ET+) lack calls, launches, communication, copy sizes, grids and \
+allocations";
 
 /// Source of a rank's data.
 #[derive(Clone, Copy, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
@@ -68,18 +68,18 @@ pub(super) fn linked_graph(
 ) -> Result<LinkedTrace> {
     let damage = file.damage();
     let damage = damage.map_or(String::new(), |damage| format!("; {damage}"));
-    let remedy = format!("give the traces that it was made from, or use `etlink replay`{damage}");
+    let remedy = format!("use the original traces, or `etlink replay`{damage}");
     // graphs that were made for simulators have only durations
     if file.start_ns.iter().all(Option::is_none) {
         let why = file.unsaid().map(|unsaid| format!(", {unsaid}"));
         let why = why.unwrap_or_default();
-        let problem = format!("{name} has no start times: there is nothing to analyze{why}");
+        let problem = format!("{name} has no start times to analyze{why}");
         bail!(AdvisedError::new(problem, remedy));
     }
     match convert::linked_trace(file, rank, groups)? {
         Some(trace) => Ok(trace),
         None => {
-            let problem = "neither device nodes nor communications: there is nothing to analyze";
+            let problem = "neither device nodes nor communications to analyze";
             bail!(AdvisedError::new(format!("{name} has {problem}"), remedy));
         }
     }

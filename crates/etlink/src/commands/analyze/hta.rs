@@ -64,7 +64,7 @@ impl HtaDocument {
             notes.extend(of_file);
             if let Some(before) = by_rank.insert(loaded.rank, loaded) {
                 notes.push(format!(
-                    "left out: {}, as rank {} has several traces",
+                    "left out: {}, because rank {} has several traces",
                     before.file.display(),
                     before.rank
                 ));

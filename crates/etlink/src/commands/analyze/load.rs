@@ -172,7 +172,7 @@ fn check_files(runs: &RunSet, files: &TableFiles) -> Result<()> {
     for run in &runs.runs {
         if run.is_written() {
             bail!(
-                "{}: --parquet is for recorded traces: a written graph has no events",
+                "{}: --parquet needs recorded traces: a written graph has no events",
                 runs.source_name()
             );
         }

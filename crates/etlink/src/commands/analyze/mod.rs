@@ -77,7 +77,7 @@ pub(super) const OF_ALL_RANKS: [&str; 3] = ["metrics", "stragglers", "requests"]
 pub fn run(args: AnalyzeArgs) -> Result<Outcome> {
     let tables = check_args(&args)?;
     if args.phase.phase.is_some() && (!args.compat.is_empty() || args.parquet.is_some()) {
-        bail!("--compat and --parquet have no phases: leave --phase out");
+        bail!("--phase does not work with --compat or --parquet");
     }
     if !args.compat.is_empty() {
         return as_hta(&args, &tables);
@@ -136,7 +136,7 @@ pub fn run(args: AnalyzeArgs) -> Result<Outcome> {
 fn write_card(card: &CardTarget, runs: &[Analyzed]) -> Result<()> {
     let [run] = runs else {
         bail!(
-            "{} would be of {} runs: give the folder of one of them",
+            "{} would cover {} runs; pass the folder of one run",
             card.path().display(),
             runs.len()
         );
@@ -200,9 +200,7 @@ fn analyze_runs(
 fn check_args(args: &AnalyzeArgs) -> Result<Vec<&'static str>> {
     let as_hta = !args.compat.is_empty();
     if as_hta && !args.compat.contains(&Compat::Hta) {
-        bail!(
-            "include-last-step and nanoseconds are options of hta: --compat hta,include-last-step"
-        );
+        bail!("include-last-step and nanoseconds need hta, as in --compat hta,include-last-step");
     }
     let tables = if as_hta {
         [etlink_hta::RANK_TABLES, &etlink_hta::RUN_TABLES].concat()
@@ -215,14 +213,14 @@ fn check_args(args: &AnalyzeArgs) -> Result<Vec<&'static str>> {
         .filter(|table| !tables.contains(table))
     {
         bail!(
-            "{table} is no table {} --compat hta; tables are {}",
-            if as_hta { "of" } else { "without" },
+            "no table {table} {} --compat hta; tables: {}",
+            if as_hta { "with" } else { "without" },
             tables.join(", ")
         );
     }
     // an empty table would suggest that the trace has no sequences
     if args.table.as_deref() == Some("sequences") && args.sequences_of.is_none() {
-        bail!("--table sequences needs --sequences-of OP: those of which ops?");
+        bail!("--table sequences needs --sequences-of OP");
     }
     Ok(tables)
 }

@@ -70,7 +70,7 @@ impl TableFiles {
     /// place](TableFiles::replace_tables).
     pub(super) fn write_tables(&self, trace: &LinkedTrace, of: &AnalyzedTrace<'_>) -> Result<()> {
         if of.written {
-            bail!("--parquet is for recorded traces: a written graph has no events");
+            bail!("--parquet needs recorded traces: a written graph has no events");
         }
         let files = self.run_files(of.run)?;
         let times = graph_times(trace)?;
@@ -98,9 +98,9 @@ impl TableFiles {
             let stale: Vec<String> = stale.cloned().collect();
             if let (Some(first), false) = (stale.first(), run.excluded.is_empty()) {
                 bail!(
-                    "{}: no table was replaced: {} of the traces are left out, and {first} of an \
-                    earlier run would be \
-                     lost: fix the errors above, write to another folder, or remove the file",
+                    "{}: no table was replaced: {first} of an earlier run would be lost (traces left \
+                    out: {}). Fix the errors above, write to another folder, or remove the \
+                     file",
                     files.set.folder().display(),
                     run.excluded.len()
                 );
@@ -156,9 +156,8 @@ fn earlier_tables(folder: &Path) -> Result<Vec<String>> {
             let name = path.file_name().and_then(|name| name.to_str());
             let (Some(name), true) = (name, is_file && is_ours(&path)) else {
                 bail!(
-                    "{} was not written by etlink, and --overwrite does not remove it: move it \
-                     away, \
-                    or give another \
+                    "{} was not written by etlink, so --overwrite does not remove it; move it \
+                     away or use another \
                      folder",
                     path.display()
                 );

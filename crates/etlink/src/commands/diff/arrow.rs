@@ -19,7 +19,7 @@ impl DiffDocument {
             "waiting" => records_table(None, &diff.waiting),
             _ => {
                 let names = DiffDocument::TABLES.join(", ");
-                bail!("there is no table {name}; tables of two runs are {names}")
+                bail!("there is no table {name}; tables of two runs: {names}")
             }
         }
     }

@@ -95,15 +95,15 @@ fn inspect_file(file: &Path, options: &RunOptions) -> Result<(FileFacts, bool)> 
     // before reading the content, which consumes the input
     let (kind, stored) = (input.kind, input.stored_bytes);
     let what = if input.is_view {
-        "a view for Perfetto that etlink wrote, not a recording"
+        "a Perfetto view written by etlink, not a recording"
     } else {
         kind.describe()
     };
     let taken_by = if input.is_view {
-        "ui.perfetto.dev and other viewers: no command takes it"
+        "ui.perfetto.dev and other viewers, but no command"
     } else if input.is_read_back {
         // a folder also contains the source of such a file
-        "link --device, analyze, findings, replay, report, top, diff, as a file; not in a folder"
+        "link --device, analyze, findings, replay, report, top, diff, as a file, not in a folder"
     } else {
         kind.taken_by()
     };
@@ -141,7 +141,7 @@ fn read_contents(
         && !input.kind.is_device_trace()
     {
         bail!(
-            "{}: {slice} takes a part of a device trace, and this is {}",
+            "{}: {slice} needs a device trace, and this is {}",
             input.name,
             input.kind.describe()
         );
@@ -214,7 +214,7 @@ fn read_contents(
         InputKind::TextWorkload => {
             let taken_for = || {
                 format!(
-                    "{}: by its first line it is a text workload of ASTRA-sim 1.0",
+                    "{}: recognized by its first line as a text workload of ASTRA-sim 1.0",
                     path.display()
                 )
             };
@@ -235,7 +235,7 @@ fn read_contents(
         }
         _ => {
             bail!(
-                "{} is {}; give a host trace, a device trace, a .et or merged JSON",
+                "{} is {}; pass a host trace, a device trace, a .et or merged JSON",
                 input.name,
                 input.kind.describe()
             )

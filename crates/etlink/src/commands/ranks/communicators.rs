@@ -67,8 +67,8 @@ pub(super) fn run(
         .any(|size| size.timing != TimingSource::KernelGpu)
     {
         notes.push(
-            "times of some collectives are by the clock of the host, or it is not said by which: \
-             launches and callbacks are in them"
+            "some collectives were timed on the host or by an unknown clock: their times include \
+             launches and callbacks"
                 .to_owned(),
         );
     }
@@ -214,8 +214,8 @@ fn size_table(sizes: &[CommunicatorSize], rows: usize) -> String {
         ]);
     }
     format!(
-        "per communicator, kind and size, most time first (bytes: that each rank gives; transfer: \
-         the shortest time of all ranks, which came last; algbw, busbw: as in nccl-tests)\n{table}"
+        "per communicator, kind and size, by total time (bytes: per rank; transfer: time of the \
+         last rank to arrive, the shortest; algbw, busbw: as in nccl-tests)\n{table}"
     )
 }
 
@@ -225,7 +225,7 @@ fn member_table(members: &[CommunicatorMember], rows: usize) -> String {
     if order.is_empty() {
         let ranks = count(members.len() as u64, "rank");
         return format!(
-            "no collective has logs of several ranks ({ranks}): who came last is not known\n"
+            "no collective has logs of several ranks ({ranks}), so the last rank is unknown\n"
         );
     }
     order.sort_by_key(|one| std::cmp::Reverse((one.last, one.collectives)));
@@ -255,5 +255,5 @@ fn member_table(members: &[CommunicatorMember], rows: usize) -> String {
             time(one.waited_ns),
         ]);
     }
-    format!("per rank of a communicator (comes last: its time is the shortest)\n{table}")
+    format!("per rank of a communicator (comes last: shortest time)\n{table}")
 }

@@ -101,13 +101,9 @@ fn other_logs_note(folder: &Path) -> Result<Option<String>> {
     if logs == 0 {
         return Ok(None);
     }
-    let verb = match logs {
-        1 => "is",
-        _ => "are",
-    };
     Ok(Some(format!(
-        "{} of NCCL's inspector beside the dumps {verb} not looked at: for bandwidths put logs \
-         into a folder of their own, and give that to `etlink ranks`",
+        "ignoring {} of NCCL's inspector next to the dumps: for bandwidths, put logs in their own \
+         folder and pass the folder to `etlink ranks`",
         count(logs, "log")
     )))
 }
@@ -122,7 +118,7 @@ fn read_folder(found: &FlightFolder, options: &RunOptions) -> (Option<FolderHang
     for file in &found.dumps {
         let Some(rank) = file.rank else {
             notes.push(format!(
-                "the name of {} tells no rank: it is left out; call it nccl_trace_rank_0",
+                "{} is left out: its name has no rank; name it like nccl_trace_rank_0",
                 dump_name(file)
             ));
             continue;
@@ -156,7 +152,7 @@ fn read_folder(found: &FlightFolder, options: &RunOptions) -> (Option<FolderHang
         let (name, used) = read.remove(whole.unwrap_or(0));
         for (other, _) in read {
             notes.push(format!(
-                "{other} is another dump of rank {rank}: it is left out"
+                "{other} is left out: another dump of rank {rank} is used"
             ));
         }
         notes.extend(damage_note(&name, &used));
@@ -169,7 +165,7 @@ fn read_folder(found: &FlightFolder, options: &RunOptions) -> (Option<FolderHang
             label: name,
             reason: Exclusion::OtherRun(reason),
             message: format!(
-                "its last call is {} before those of the others, so it is of another run",
+                "its last call is {} before the others', so it belongs to another run",
                 time(-apart_ns)
             ),
         });
@@ -372,8 +368,8 @@ fn rank_table(report: &HangReport, rows: usize) -> String {
         ]);
     }
     format!(
-        "per rank (hangs in: the first collective that has not ended; waits for: those that have \
-         not called it)\n{table}"
+        "per rank (hangs in: first unfinished collective; waits for: ranks that have not called \
+         it)\n{table}"
     )
 }
 

@@ -202,9 +202,9 @@ fn compare_runs(source: RunSource, options: RunOptions) -> Result<Phased<Vec<Ran
     for results in runs.collect_runs(ranks, true)? {
         let name = runs.run_name(results.run);
         let others = if runs.options.ranks.is_some() {
-            format!("{} leaves the other ranks out", Setting::Ranks)
+            format!("{} excludes the other ranks", Setting::Ranks)
         } else {
-            "no trace of the other ranks is taken here".to_owned()
+            "the other ranks have no traces here".to_owned()
         };
         compared.push(compare_ranks(&runs, name, results, &others));
     }
@@ -344,9 +344,9 @@ fn why_not_compared(matched: &CollectiveMatch, others: &str) -> Option<String> {
         return Some(format!("the recorder lost its device row on {lost}"));
     }
     let message = match matched.differs? {
-        Mismatch::Kind => "ranks say different kinds",
-        Mismatch::Recorded => "a device row on one rank, the call alone on another",
-        Mismatch::Order => "which ones are the same is not known: device rows were lost",
+        Mismatch::Kind => "kinds differ between ranks",
+        Mismatch::Recorded => "a device row on one rank, only the call on another",
+        Mismatch::Order => "cannot be matched: device rows were lost",
         Mismatch::Dtype | Mismatch::Size => return None,
     };
     Some(message.to_owned())

@@ -88,7 +88,7 @@ pub(super) fn report_table(one: &RanksReport, top: usize) -> String {
     let unjoined = unjoined_text(&one.problems);
     let mut out = format!("{run}{ranks}, {met}{unjoined}\n");
     if one.ranks.len() == 1 {
-        out += "one rank has no other to wait for or to be compared with: give the folder of all ranks\n";
+        out += "only one rank; pass the folder of all ranks to compare them\n";
     }
     out += &not_compared(one);
     if one.collectives.is_empty() {
@@ -166,12 +166,12 @@ fn who_held_up(one: &RanksReport) -> String {
             let what = match one.began_steps_later.contains(&rank) {
                 true => format!("rank {rank} began its step later"),
                 // a recording that begins in the middle of a step looks the same
-                false => format!("the step of rank {rank}, or its recording, began later"),
+                false => format!("the step or the recording of rank {rank} began later"),
             };
             format!("{} because {what}", share(began))
         } else {
             format!(
-                "{} because steps or recordings began later, that of rank {rank} most",
+                "{} because steps or recordings began later, most on rank {rank}",
                 share(began)
             )
         });
@@ -180,14 +180,14 @@ fn who_held_up(one: &RanksReport) -> String {
         let rank = late.rank;
         said.push(match clock_doubt(one, rank) {
             Some(doubt) if doubt >= late.caused_ns => format!(
-                "no rank held the others up by more than the {} by which its clock may be off",
+                "no rank delayed the others by more than its clock uncertainty of {}",
                 time(doubt)
             ),
-            _ => format!("{} for what rank {rank} did", share(late.caused_ns)),
+            _ => format!("{} for work of rank {rank}", share(late.caused_ns)),
         });
     }
     format!(
-        "the ranks waited {} in all: {}\n",
+        "the ranks waited {} in total: {}\n",
         time(waited),
         said.join(", ")
     )
@@ -227,16 +227,16 @@ fn by_step(one: &RanksReport) -> String {
         [
             "step",
             "step time",
-            "begins apart",
+            "start spread",
             "collectives",
-            "all wait",
-            "late begins",
+            "total wait",
+            "late starts",
             "most for",
             "its share",
         ],
     )
-    .expendable(["collectives", "begins apart"])
-    .decisive(["all wait"]);
+    .expendable(["collectives", "start spread"])
+    .decisive(["total wait"]);
     for step in &one.steps {
         // communication before the first step, such as distributing a model to the ranks
         let name = step.step.as_deref().unwrap_or(if one.steps.len() > 1 {
@@ -276,8 +276,8 @@ fn by_step(one: &RanksReport) -> String {
     let definition = steps.find_map(step_definition);
     let definition = definition.map_or(String::new(), |step| format!("step: {step}; "));
     format!(
-        "stragglers per step ({definition}step time: from the last rank's begin to the last rank's end; most \
-        for: the rank that made the others wait most by what it did)\n{table}"
+        "stragglers per step ({definition}step time: from the last rank's start to the last rank's end; most \
+        for: the rank whose work the others waited for most)\n{table}"
     )
 }
 
@@ -343,12 +343,12 @@ fn by_rank(one: &RanksReport) -> String {
     let busy = if shares.is_empty() {
         ""
     } else {
-        "; device works: computes, copies or transfers; device waits: does nothing but wait in \
-            collectives for later ranks; both of its steps or recording"
+        "; device works: computes, copies or transfers; device waits: only waits in collectives for \
+            later ranks; both as shares of its steps or recording"
     };
     format!(
-        "per rank (others wait: for what it did; began later: because its step or its recording \
-        did; hands on: for those it waited for{busy})\n{table}"
+        "per rank (others wait: for its work; began later: for its late start; hands on: delay by \
+        ranks that it waited for{busy})\n{table}"
     )
 }
 
@@ -366,9 +366,9 @@ fn clocks_table(one: &RanksReport) -> String {
     };
     if known.len() + 1 == one.clocks.len() && known.iter().all(|clock| clock.by_machine) {
         return if known.iter().all(|clock| clock.support > 0) {
-            "all ranks are of one machine and have one clock\n".to_owned()
+            "all ranks run on one machine and share its clock\n".to_owned()
         } else {
-            "all ranks name one machine; nothing checks that they have one clock\n".to_owned()
+            "all ranks name one machine; nothing verifies that they share its clock\n".to_owned()
         };
     }
     let mut table = Grid::new(
@@ -406,7 +406,7 @@ fn clocks_table(one: &RanksReport) -> String {
         ]);
     }
     format!(
-        "clocks (offset: added to a rank's times, to have them by the clock of rank {})\n{table}",
+        "clocks (offset: added to a rank's times to match the clock of rank {})\n{table}",
         first.rank
     )
 }
@@ -480,8 +480,8 @@ fn by_kind(one: &RanksReport) -> String {
         ]);
     }
     format!(
-        "per kind and group (bytes: sum, each collective once, of the rank with most; algbw, busbw: all bytes over all \
-        transfer time, as in nccl-tests)\n{table}{}",
+        "per kind and group (bytes: sum, each collective once, from the rank with most; algbw, busbw: total bytes \
+        over total transfer time, as in nccl-tests)\n{table}{}",
         start_skew_text(&started_apart)
     )
 }
@@ -497,7 +497,7 @@ fn start_skew_text(started_apart: &[&CollectiveSkew]) -> String {
         return String::new();
     };
     format!(
-        "  start skew, left out of mean skews: {}, {} {} for {} at most, as rank {} began later\n",
+        "  not in mean skews, because ranks started apart: {}; largest: {} {}, {}, because rank {} began later\n",
         count(started_apart.len() as u64, "collective"),
         most.kind,
         most.number,
@@ -571,7 +571,7 @@ fn largest_skews(one: &RanksReport, top: usize) -> String {
             skew.transfer_ns.map_or("-".into(), time),
         ]);
     }
-    format!("largest skew (late by: what made the last rank late, most of it)\n{table}")
+    format!("largest skew (late by: main cause of the last rank's delay)\n{table}")
 }
 
 /// Formats a size, if known.
@@ -585,7 +585,7 @@ fn late_by(skew: &CollectiveSkew) -> String {
     match skew.waited_for {
         _ if skew.waited_ns == 0 => "-".to_owned(),
         Some(rank) if skew.handed_on_ns > most => format!("rank {rank}"),
-        _ if skew.began_late_ns > skew.caused_ns => "its begin".to_owned(),
-        _ => "itself".to_owned(),
+        _ if skew.began_late_ns > skew.caused_ns => "late start".to_owned(),
+        _ => "own work".to_owned(),
     }
 }

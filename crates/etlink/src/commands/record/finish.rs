@@ -88,7 +88,7 @@ impl EndedRecording<'_> {
         }
         notes.extend(running.iter().map(|process| {
             format!(
-                "process {} runs on: what it records is added to the manifest when it ends",
+                "process {} is still running: its recording is added to the manifest when it ends",
                 process.pid
             )
         }));

@@ -111,7 +111,7 @@ impl Output {
         };
         if !overwrite && let Some(first) = files.first() {
             bail!(
-                "{} is there already; choose another folder, or use --overwrite to replace the \
+                "{} already exists; choose another folder, or use --overwrite to replace the \
                 recording",
                 self.path.join(first).display()
             );

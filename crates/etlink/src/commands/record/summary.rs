@@ -23,7 +23,9 @@ pub fn print_summary(manifest: &Manifest, output: &Path) {
         }
     }
     if manifest.is_idle() {
-        notes::print_message("nothing is recorded: the program was armed, and nobody asked for it");
+        notes::print_message(
+            "nothing was recorded: the program was armed, and nobody asked for it",
+        );
         return;
     }
     if manifest.recorded() == 0 {

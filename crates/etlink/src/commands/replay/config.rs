@@ -95,14 +95,14 @@ fn check_folder_args(args: &ReplayArgs) -> Result<()> {
     if args.output.is_some() {
         // `merge --format perfetto` draws all ranks, with their measured times
         bail!(
-            "-o writes the replay of one rank for Perfetto, and this is a folder; give the traces of \
-             one as --host and --device"
+            "-o writes the replay of one rank for Perfetto, not of a folder; pass the traces of one \
+             rank as --host and --device"
         );
     }
     if args.link.rank.is_some() {
         bail!(
-            "--rank is for one trace; a folder is replayed with all its ranks, 'rank=1/' before a \
-            --scale rule or an --explain name takes one of them"
+            "--rank is for one trace; a folder is replayed with all its ranks. To select one, put \
+            'rank=1/' before a --scale rule or an --explain name"
         );
     }
     Ok(())

@@ -56,7 +56,7 @@ impl ReplayDocument {
             Some(replayed) => Ok(Phased::Report(ReplayDocument(replayed))),
             None => {
                 debug_assert!(is_strict, "only then damage is refused");
-                bail!("damage was found and strict given: nothing was replayed")
+                bail!("not replayed, because it is damaged and strict is set")
             }
         }
     }

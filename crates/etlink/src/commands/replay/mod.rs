@@ -178,7 +178,7 @@ fn replay_file(config: ReplayConfig, progress: &Progress) -> Result<Outcome> {
     let name = config.source.name();
     let Some(replayed) = replay_rank(config, progress)? else {
         notes::print_message(format_args!(
-            "{name}: damage was found and --strict given: nothing was replayed"
+            "{name}: not replayed, because it is damaged and --strict is set"
         ));
         return Ok(Outcome::Found);
     };
@@ -290,8 +290,8 @@ fn expect_graph(config: &ReplayConfig, written: Box<WrittenRank>) -> Result<Box<
     let name = &written.name;
     if config.target.is_some() {
         bail!(
-            "{name} is no Kineto trace, which a trace for Perfetto is made from; replay the \
-            traces, or leave -o out"
+            "{name} is not a Kineto trace, which -o needs to write a trace for Perfetto; replay the \
+            traces, or omit -o"
         );
     }
     // a tree has no edges: everything would start at once

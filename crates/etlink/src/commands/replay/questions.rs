@@ -80,13 +80,10 @@ impl ReplayConfig {
     pub(super) fn refuse_questions(&self, input: &str) -> Result<()> {
         if let Some(question) = self.questions.first() {
             let problem = format!(
-                "{input}: {} {question}: a written graph does not say what is needed for that",
+                "{input}: {} {question}: a written graph lacks the necessary data",
                 Setting::WhatIf
             );
-            bail!(AdvisedError::new(
-                problem,
-                "replay the traces that it was made from"
-            ));
+            bail!(AdvisedError::new(problem, "replay the original traces"));
         }
         Ok(())
     }
@@ -130,7 +127,7 @@ impl ReplayConfig {
                     return Err(no_answer(input, question, why));
                 }
                 Some(why) => notes.push(format!(
-                    "{} {question}: {} of {} ranks stay as they are: {why}",
+                    "{} {question}: {} of {} ranks are unchanged: {why}",
                     Setting::WhatIf,
                     failed.len(),
                     ranks.len()

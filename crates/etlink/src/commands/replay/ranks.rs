@@ -150,7 +150,7 @@ impl RunTogether {
         let mut of_runs = of_runs.filter(|(results, _)| !has_no_ranks(results));
         let (Some((mut results, idle)), None) = (of_runs.next(), of_runs.next()) else {
             bail!(
-                "{} has several runs: name the folder of one",
+                "{} has several runs; pass the folder of one run",
                 runs.source_name()
             );
         };
@@ -312,10 +312,8 @@ fn replay_run(
     };
     notes.extend(join.match_notes());
     if !measured && !joints.is_empty() {
-        notes.push(
-            "without start times a collective lasts on each rank as long as its node says"
-                .to_owned(),
-        );
+        notes
+            .push("no start times: a collective takes its node's duration on each rank".to_owned());
     }
     let config = config.resolve_names(&together.graph, &labels, &name)?;
     let first_nodes = (0..answers.len()).filter_map(|rank| together.first_node(RankIdx::new(rank)));
@@ -339,8 +337,8 @@ fn replay_run(
     let collectives = count_collectives(&together, &ranks, joined);
     if is_deadlocked {
         replayed.notes.push(format!(
-            "the ranks deadlock: as the graphs stand, they wait for each other for ever. Collectives \
-            and messages that are replayed as measured: {left_out}. `etlink check` names the nodes"
+            "the ranks deadlock: their graphs wait for each other forever. Collectives and messages \
+            replayed as measured: {left_out}. `etlink check` names the nodes"
         ));
     }
     replayed.together = Some(AllRanks {

@@ -4,7 +4,7 @@ use super::all_ranks::AllRanks;
 use super::steps::RankStep;
 use super::{Replayed, WhatIfReport};
 use crate::notes;
-use crate::table::{FactRows, cut, enum_name, mb, perfetto_text, plain, signed_time, time};
+use crate::table::{FactRows, count, cut, enum_name, mb, perfetto_text, plain, signed_time, time};
 use etlink_link::ranks::step_definition;
 use etlink_model::{DurationNs, GlobalRank};
 use etlink_replay::{
@@ -84,8 +84,10 @@ fn add_figures(figures: &ReplayFigures, resources: bool, rows: &mut FactRows) {
         "nodes",
         figures.nodes,
         format!(
-            "{} edges; {} device ops on {} streams",
-            figures.edges, figures.device_ops, figures.streams
+            "{}; {} on {}",
+            count(figures.edges, "edge"),
+            count(figures.device_ops, "device op"),
+            count(figures.streams, "stream")
         ),
     );
     if let Some(measured) = figures.measured_ns {
@@ -108,7 +110,7 @@ fn add_figures(figures: &ReplayFigures, resources: bool, rows: &mut FactRows) {
     rows.add(
         "replayed",
         duration_text(figures.replayed_ns),
-        format!("this run again, by edges, durations and latencies{how}{error}"),
+        format!("replay by edges, durations and latencies{how}{error}"),
     );
     let end_error = figures.end_error.as_ref();
     if let Some(error) = end_error.filter(|error| error.spread.max_ns > DurationNs::ZERO) {
@@ -124,7 +126,7 @@ fn add_figures(figures: &ReplayFigures, resources: bool, rows: &mut FactRows) {
     }
     let unexplained = &figures.unexplained;
     let waiting = format!(
-        "waiting {}, {} of all streams' time",
+        "waiting {}, {} of all stream time",
         duration_text(unexplained.waiting_ns),
         percent_text(unexplained.share_of_time)
     );
@@ -182,7 +184,7 @@ fn add_figures(figures: &ReplayFigures, resources: bool, rows: &mut FactRows) {
             "boundaries",
             boundary.count,
             format!(
-                "delays before the first event of a thread or stream: {} in all, max {}",
+                "delays before the first event of a thread or stream: {} in total, max {}",
                 duration_text(boundary.total_ns),
                 duration_text(boundary.max_ns)
             ),
@@ -194,7 +196,7 @@ fn add_figures(figures: &ReplayFigures, resources: bool, rows: &mut FactRows) {
 fn assumption_text(kind: EdgeKind) -> String {
     match kind {
         EdgeKind::Handoff => format!(
-            "; {} of it are assumed for waking the thread",
+            "; assumes {} to wake the thread",
             time(etlink_link::limits::USUAL_WAKE.0)
         ),
         _ => String::new(),
@@ -214,8 +216,8 @@ fn add_trust(replayed: &Replayed, rows: &mut FactRows) {
             "cross-step",
             percent_text(error.median),
             format!(
-                "median error of a step's length by the graph of another, p95 {}, max {}; {} of \
-                {} pairs of steps do the same",
+                "median error if one step's graph predicts another step, p95 {}, max {}; {} of {} \
+                pairs of steps do the same work",
                 percent_text(error.p95),
                 percent_text(error.max),
                 steps.aligned,
@@ -227,7 +229,7 @@ fn add_trust(replayed: &Replayed, rows: &mut FactRows) {
             "",
             percent_text(unchanged.median),
             format!(
-                "median error if a step were as long as the other, p95 {}, max {}",
+                "median error if each step took as long as the other, p95 {}, max {}",
                 percent_text(unchanged.p95),
                 percent_text(unchanged.max)
             ),
@@ -236,12 +238,12 @@ fn add_trust(replayed: &Replayed, rows: &mut FactRows) {
         rows.add(
             "cross-step",
             "none",
-            "no three steps that do the same to predict from each other",
+            "no three steps with the same work to predict each other",
         );
     }
     if let Some(stock) = &replayed.stock_replay {
         let text = format!(
-            "what readers of duration_micros get, {} off; measured {}",
+            "makespan from duration_micros alone, {} off; measured {}",
             percent_text(stock.error),
             time(stock.measured_ns)
         );
@@ -253,20 +255,20 @@ fn add_trust(replayed: &Replayed, rows: &mut FactRows) {
     rows.add("path", "", path_trust_text(&trust.path));
     if trust.unexplained_calls > 0 {
         let text = format!(
-            "calls that wait for a device, and nothing shows for what: {}",
+            "calls that wait for unknown device work: {}",
             duration_text(trust.unexplained_calls_ns)
         );
         rows.add("  calls", trust.unexplained_calls, text);
     }
     if trust.blocked_launches > 0 {
-        let text = "launches that waited for room in a queue";
+        let text = "launches that waited for a full queue";
         rows.add("blocked", trust.blocked_launches, text);
     }
     if let Some(dropped) = replayed.dropped_waits.filter(|dropped| *dropped > 0) {
         rows.add(
             "dropped",
             dropped,
-            "waits that the times contradict: no edges",
+            "waits without an edge, because the times contradict them",
         );
     }
     if let Some(first) = trust.passive_threads.first() {
@@ -342,26 +344,26 @@ impl MedianStep {
 
     fn add(&self, is_changed: bool, rows: &mut FactRows) {
         let of_all = if self.is_of_common {
-            " that all ranks have"
+            " common to all ranks"
         } else {
             ""
         };
         let steps = match (self.count, self.excluded) {
-            (1, 0) => format!("the only step{of_all}, until its device work has ended"),
+            (1, 0) => format!("the only step{of_all}, to the end of its device work"),
             (1, excluded) => format!(
-                "the only step{of_all} but {excluded} cut or empty, until its device work has ended"
+                "the only step{of_all}, to the end of its device work, excluding {excluded} truncated or empty"
             ),
-            (count, 0) => format!("median of {count} steps{of_all}, from end to end"),
+            (count, 0) => format!("median of {count} steps{of_all}, end to end"),
             (count, excluded) => format!(
-                "median of {count} steps{of_all}, from end to end, without {excluded} cut or empty"
+                "median of {count} steps{of_all}, end to end, excluding {excluded} truncated or empty"
             ),
         };
         let before = match self.before_ns {
             0 => String::new(),
-            ns => format!(", of it {} in work from before the recording", time(ns)),
+            ns => format!(", including {} of work from before the recording", time(ns)),
         };
         let rank = self.rank.map_or(String::new(), |rank| {
-            format!(" of rank {rank}, where it is longest")
+            format!(" on rank {rank} (the longest)")
         });
         let change_ns = self.ns.0 - self.unchanged_ns.0;
         let share = change_ns as f64 / self.unchanged_ns.0.max(1) as f64;
@@ -377,7 +379,7 @@ impl MedianStep {
             String::new()
         };
         let definition = self.definition.as_ref();
-        let definition = definition.map_or(String::new(), |step| format!("; a step: {step}"));
+        let definition = definition.map_or(String::new(), |step| format!("; a step is {step}"));
         rows.add(
             "step",
             duration_text(self.unchanged_ns),
@@ -405,20 +407,16 @@ fn path_trust_text(trust: &PathTrust) -> String {
     let unexplained = percent_text(trust.unexplained_share);
     let edges = trust.inferred_edges;
     if edges == 0 {
-        return format!(
-            "streams wait without a cause in {unexplained} of the critical path; nothing inferred"
-        );
+        return format!("unexplained waits: {unexplained} of the critical path; no inferred edges");
     }
     let share = percent_text(trust.inferred_share);
     let inferred = match edges {
-        1 => format!("1 edge on it is inferred, and {share} of it lies before that"),
+        1 => format!("1 inferred edge, with {share} of the path before it"),
         edges => {
-            format!(
-                "{edges} edges on it are inferred, and {share} of it lies before the last of them"
-            )
+            format!("{edges} inferred edges, with {share} of the path before the last")
         }
     };
-    format!("streams wait without a cause in {unexplained} of the critical path; {inferred}")
+    format!("unexplained waits: {unexplained} of the critical path; {inferred}")
 }
 
 /// Adds rows on the ranks' collectives, and on each rank.
@@ -435,30 +433,27 @@ fn add_ranks(all: &AllRanks, rows: &mut FactRows) {
         "transferred, or waited for absent ranks,"
     };
     let spent = format!(
-        "ranks waited {} for the last to come and {transferred} for {}",
+        "ranks waited {} for the last to arrive and {transferred} for {}",
         duration_text(met.waiting_ns),
         duration_text(met.transfer_ns)
     );
     rows.add(
         "collectives",
         met.joined,
-        format!("joined, and messages; {spent}"),
+        format!("joined, including messages; {spent}"),
     );
     for (count, why) in [
-        (local.joined.unmatched, "not all ranks have it"),
-        (local.joined.alone, "only one rank's trace is here"),
+        (local.joined.unmatched, "not on all ranks"),
+        (local.joined.alone, "with the trace of only one rank"),
         (
             local.joined.without_transfer,
-            "the traces do not say when the transfer ended",
+            "without the end of the transfer in the traces",
         ),
         (
             local.contradicted,
-            "a rank was done before the last had come: clocks or traces do not fit",
+            "a rank ended before the last one arrived: clocks or traces do not match",
         ),
-        (
-            local.out_of_order,
-            "ranks do it and another in opposite order",
-        ),
+        (local.out_of_order, "in opposite order on different ranks"),
     ] {
         if count > 0 {
             rows.add("  as measured", count, why);
@@ -482,7 +477,7 @@ fn add_ranks(all: &AllRanks, rows: &mut FactRows) {
             )
         });
         let how = if rank.clock_contradicted {
-            "but no offset fits, they miss one by"
+            "but every offset misses by"
         } else {
             "within"
         };
@@ -494,8 +489,8 @@ fn add_ranks(all: &AllRanks, rows: &mut FactRows) {
             )
         });
         let spent = format!(
-            "{} collectives: waited {}, transferred {}",
-            spent.count,
+            "{}: waited {}, transferred {}",
+            count(spent.count, "collective"),
             duration_text(spent.waiting_ns),
             duration_text(spent.transfer_ns)
         );
@@ -561,15 +556,15 @@ fn add_what_if(
     let range = &changes.range;
     let [least, most] = [range.least_change_ns, range.most_change_ns].map(signed_time);
     let range_text = if least == most {
-        "a prediction; what the recording leaves open does not move it".to_owned()
+        "a prediction; uncertain waits do not change it".to_owned()
     } else {
-        format!("a prediction; by what the recording leaves open from {least} to {most}")
+        format!("a prediction; from {least} to {most}, depending on uncertain waits")
     };
     rows.add("", "", range_text);
     if range.possible_waits > 0 && least != most {
         let text = format!(
-            "not known: whether {} waits that held nothing up are for work of other streams; \
-             a recording with enable_cuda_sync_events shows that",
+            "unknown: whether {} waits without delay are for work of other streams; record with \
+             enable_cuda_sync_events to see that",
             range.possible_waits
         );
         rows.add("", "", text);
@@ -579,7 +574,7 @@ fn add_what_if(
         && trust.unexplained_calls_ns.0 as f64 > LEAST_UNEXPLAINED * changes.unchanged_ns as f64
     {
         let text = format!(
-            "not known: what {} calls wait for, {} in all; here they wait as long as measured",
+            "unknown: what {} calls wait for ({} in total); they keep their measured duration",
             trust.unexplained_calls,
             duration_text(trust.unexplained_calls_ns)
         );
@@ -593,7 +588,7 @@ fn add_what_if(
         rows.add(
             "",
             time(changes.unchanged_ns),
-            "without changes, up to the end of the last work: what nothing waits for is left out",
+            "without changes, to the end of the last work; work that nothing waits for is left out",
         );
     }
     if let Some(change) = changes.device_end_change_ns {
@@ -656,7 +651,7 @@ fn critical_path(path: &PathReport) -> String {
         rows.add(
             "  crosses",
             format!("rank {} to {}", crossing.from, crossing.to),
-            format!("rank {} came last to {}", crossing.from, crossing.by),
+            format!("rank {} arrived last at {}", crossing.from, crossing.by),
         );
     }
     if path.crossings.len() > SHOWN_STEPS {
@@ -671,7 +666,7 @@ fn critical_path(path: &PathReport) -> String {
         let via = match step.via {
             StartReason::Start => "waits for nothing".to_owned(),
             StartReason::Edge(kind) => enum_name(kind),
-            StartReason::Busy => "its place was busy".to_owned(),
+            StartReason::Busy => "its thread or stream was busy".to_owned(),
         };
         rows.add(
             "  on path",
@@ -701,14 +696,14 @@ fn explanation_text(told: &StartExplanation) -> String {
     let measured = match (told.measured_start_ns, told.inferred_start_ns) {
         (Some(start), _) => format!("; measured start {start} ns"),
         (None, Some(start)) => {
-            format!("; inferred start {start} ns: when the last rank came, by the traces")
+            format!("; inferred start {start} ns, when the last rank arrived")
         }
         (None, None) => String::new(),
     };
     rows.add("start", told.start_ns, format!("ns in the run{measured}"));
     let slack = told.slack_ns.map_or(String::new(), |slack| {
         format!(
-            "; it could end {} later before the work does",
+            "; it could end {} later without delaying the end",
             duration_text(slack)
         )
     });
@@ -718,14 +713,14 @@ fn explanation_text(told: &StartExplanation) -> String {
         rows.add(
             "last",
             format!("rank {}", last.rank),
-            format!("came last to the collective, {behind} after the first"),
+            format!("arrived last at the collective, {behind} after the first"),
         );
     }
     if told.deps.is_empty() {
         rows.add(
             "waits for",
             "nothing",
-            "it starts when it was measured to, or at once",
+            "it starts at its measured time, or at once",
         );
     }
     for dep in &told.deps {
@@ -762,7 +757,7 @@ fn explanation_text(told: &StartExplanation) -> String {
         rows.add(
             "held by",
             held.node,
-            format!("its place was busy: {}", node_text(held)),
+            format!("its thread or stream was busy: {}", node_text(held)),
         );
     }
     rows.to_string()

@@ -57,7 +57,7 @@ pub(super) fn validate_traces(args: &ReplayArgs, before: &Path, after: &Path) ->
     if predicted.validation.matched == 0 {
         // a figure would look like an answer
         bail!(
-            "{} and {} have no node in common, so they are of different programs: give two runs \
+            "{} and {} have no node in common, so they come from different programs; pass two runs \
              of one program, before and after a change",
             before.display(),
             after.display()
@@ -183,34 +183,34 @@ fn validation_text(validated: &Validated) -> String {
     rows.add(
         "predicted",
         time(found.predicted_ns.0),
-        format!("{} where {} came true", changes[0], changes[1]),
+        format!("{}, measured {}", changes[0], changes[1]),
     );
     rows.add(
         "error",
         percent(found.error, 2),
         format!(
-            "of the time after; had nothing changed {}",
+            "of the time after; {} if nothing had changed",
             percent(found.unchanged_error, 2)
         ),
     );
     let (verdict, meaning) = match found.verdict {
-        ValidationVerdict::Confirmed => ("confirmed", "the prediction came true"),
+        ValidationVerdict::Confirmed => ("confirmed", "the prediction holds"),
         ValidationVerdict::Refuted => (
             "refuted",
-            "the prediction did not come true: more changed than the durations of common nodes",
+            "the prediction does not hold: more changed than the durations of common nodes",
         ),
         ValidationVerdict::DifferentPrograms => (
             "unknown",
-            "the runs have less than half of their ops and device work in common: they are of different programs",
+            "the runs share less than half of their ops and device work, so they come from different programs",
         ),
     };
     rows.add("verdict", verdict, meaning);
-    rows.add("nodes", found.matched, "that both have");
+    rows.add("nodes", found.matched, "in both runs");
     for (name, nodes) in [("before", found.only_before), ("after", found.only_after)] {
         rows.add(
             "",
             nodes.nodes,
-            format!("only {name}, of {}", time(nodes.total_ns.0)),
+            format!("only {name}, {}", time(nodes.total_ns.0)),
         );
     }
     rows.to_string()

@@ -26,7 +26,8 @@ const STEPS: usize = 16;
 #[derive(BorshSerialize, BorshDeserialize)]
 struct ReportedRank {
     rank: ReportRank,
-    /// Index of the rank among all ranks.
+    /// Index of the rank among all ranks; known when all are read.
+    #[borsh(skip)]
     index: usize,
     /// Data that the rank's file lacks, if it is a written graph.
     missing: Option<String>,
@@ -45,7 +46,8 @@ pub(super) fn folder_content(
     let work = ReportWork {
         command: "report",
         settings: vec![("--rules", text.clone())],
-        cache_settings: Some(vec![]),
+        // curves of all ranks share the room of one page
+        cache_settings: Some(vec![("ranks", run.set().whole_len().to_string())]),
     };
     let read = |rank: RankEntry<'_>| read_rank(rank, rules).map_err(rank_error);
     let results = run
@@ -55,7 +57,12 @@ pub(super) fn folder_content(
             None => 0,
         })?;
     print_run_files(run.set());
-    results.and_then(|results| {
+    results.and_then(|mut results| {
+        for (index, result) in results.iter_mut().enumerate() {
+            if let Ok(Some(rank)) = result {
+                rank.value.index = index;
+            }
+        }
         let results = results.into_iter().map(Result::transpose);
         content_of_ranks(config, rules, &run, results.collect())
     })
@@ -76,7 +83,7 @@ fn content_of_ranks(
             // with selected ranks, the user needs no notes on the others
             None if runs.options.ranks.is_some() => {}
             None => notes.push(format!(
-                "rank {}: its file does nothing, as that of a rank without a trace",
+                "rank {}: its file is a placeholder without work",
                 runs.entry(index).label()
             )),
             Some(Ok(rank)) => {
@@ -154,12 +161,12 @@ fn content_of_ranks(
     if shown.len() < ranks.len() {
         let labels: Vec<&str> = shown.iter().map(|at| ranks[*at].label.as_str()).collect();
         let why = if config.timelines.is_empty() && met.is_some() {
-            ", of which the others waited for some longest"
+            " (including the ranks that others waited for longest)"
         } else {
             ""
         };
         notes.push(format!(
-            "timelines with threads and streams are those of the ranks {}{why}; --timelines takes \
+            "timelines with threads and streams: ranks {}{why}; --timelines selects \
             others",
             labels.join(", ")
         ));
@@ -273,7 +280,7 @@ fn read_rank(
         summary,
         notes: ran.damage_note().into_iter().collect(),
         value: ReportedRank {
-            index: entry.place(),
+            index: 0,
             missing: ran.leaves_out(),
             found: ran.found_rank(&rank.analysis, rules),
             rank,

@@ -134,7 +134,7 @@ impl ReportConfig {
 
 pub fn run(mut args: ReportArgs) -> Result<Outcome> {
     if args.phase.phase.is_some() && (args.after.is_some() || args.simulated.is_some()) {
-        bail!("a second run and --simulated have no phases: leave --phase out");
+        bail!("--phase does not work with a second run or --simulated");
     }
     let after = args.after.take();
     // the page is about the later run
@@ -304,7 +304,7 @@ fn print_result(
 /// Makes the content for one trace, a pair, or a written graph.
 fn file_content(config: ReportConfig, rules: &KernelRules) -> Result<Content> {
     if !config.timelines.is_empty() {
-        bail!("--timelines is for a folder; of one trace the timeline is always drawn");
+        bail!("--timelines is for a folder; the timeline of one trace is always drawn");
     }
     let run = Run::open(config.source, config.options)?;
     note_idle_measurements(run.set());

@@ -73,7 +73,7 @@ impl Ran {
             ..
         } = written;
         if file.is_empty() {
-            let problem = format!("{name}: no nodes in it");
+            let problem = format!("{name}: no nodes");
             bail!(AdvisedError::new(problem, "see `etlink check`"));
         }
         // a tree shows who called whom, not who waits for whom
@@ -137,13 +137,13 @@ impl Ran {
         };
         let (kind, nothing_of) = if file.format.is_tree() {
             (
-                "a merged trace (ET+) is a tree of ops, not a graph of what waits for what",
+                "a merged trace (ET+) is a tree of ops, not a dependency graph",
                 "critical path, fidelity, linking, launches, causes of idle time, memory",
             )
         } else {
             (
-                "of a written graph host times are those of slices",
-                "steps, linking, sizes of copies, grids, allocations, barriers and when Gloo began",
+                "host times of a written graph are times of slices",
+                "steps, linking, copy sizes, grids, allocations, barriers and start times of Gloo",
             )
         };
         let has_rows = trace
@@ -157,10 +157,10 @@ impl Ran {
         let times = if self.graph.measured {
             ""
         } else {
-            "; not all nodes have start times: the timeline is that of the run of the graph"
+            "; some nodes have no start times: the timeline shows a replay of the graph"
         };
         Some(format!(
-            "{kind}: nothing is reported on {nothing_of}{devices}{times}"
+            "{kind}; not reported: {nothing_of}{devices}{times}"
         ))
     }
 

@@ -48,7 +48,7 @@ fn sentences(result: &SimulationResult) -> Vec<String> {
     let most = changes.iter().copied().reduce(f64::max);
     if let Some((least, most)) = least.zip(most) {
         sentences.push(format!(
-            "In the simulation ranks take {:+.1} % to {:+.1} % longer than measured.",
+            "Simulated ranks take {:+.1} % to {:+.1} % more time than measured.",
             100.0 * least,
             100.0 * most
         ));

@@ -48,7 +48,7 @@ pub(super) fn drawn_places(
         .collect();
     if places.len() > most {
         bail!(
-            "a page has {most} timelines at most; {} were asked for",
+            "a page has at most {most} timelines, but {} were requested",
             places.len()
         );
     }
@@ -79,7 +79,7 @@ fn places_named(asked: &str, ranks: &[ReportRank]) -> Result<Vec<usize>> {
     };
     if found.is_empty() {
         bail!(
-            "there is no trace of rank {asked}; there are {}",
+            "no trace of rank {asked}; ranks: {}",
             list_names(ranks.iter().map(|rank| rank.label.as_str()))
         );
     }
@@ -120,10 +120,10 @@ impl DrawnSteps {
             return match common.iter().position(|(_, name)| is_asked(name)) {
                 Some(at) => Ok(DrawnSteps::around(at, &common)),
                 None if common.is_empty() => {
-                    bail!("there is no step {asked}: the traces have no steps")
+                    bail!("no step {asked}: the traces have no steps")
                 }
                 None => bail!(
-                    "there is no step {asked}; there are {}",
+                    "no step {asked}; steps: {}",
                     list_names(common.iter().map(|(_, name)| *name))
                 ),
             };
@@ -223,7 +223,7 @@ fn without_step(
             start,
             end,
             step: None,
-            note: "The trace has no steps: this is all of it".to_owned(),
+            note: "The trace has no steps; this is the whole trace".to_owned(),
         };
     }
     starts.sort_unstable();
@@ -241,7 +241,7 @@ fn without_step(
         end: to,
         step: None,
         note: format!(
-            "The trace has no steps and {all} ranges: this is {share:.1} % of its time, from the \
+            "The trace has no steps and {all} ranges; this is {share:.1} % of its time, from the \
             middle"
         ),
     }
@@ -251,7 +251,7 @@ fn list_names<'a>(all: impl Iterator<Item = &'a str>) -> String {
     let all: Vec<&str> = all.collect();
     // a run may have thousands of steps, and the message is one line
     let more = if all.len() > 20 {
-        format!(", … ({} in all)", all.len())
+        format!(", … ({} in total)", all.len())
     } else {
         String::new()
     };

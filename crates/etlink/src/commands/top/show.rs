@@ -121,7 +121,7 @@ fn device_sum_note(top: &KeyAverages) -> String {
     if waits_ns > 0 {
         let _ = writeln!(
             out,
-            "{} of that are rows that only wait or synchronise, as PyTorch's table counts them",
+            "{} of this are rows that only wait or synchronize, counted as in PyTorch's table",
             format_time(waits_ns as f64)
         );
     }
@@ -129,8 +129,8 @@ fn device_sum_note(top: &KeyAverages) -> String {
     if ops.map(|row| row.self_device_ns).any(|ns| ns > 0) {
         let _ = writeln!(
             out,
-            "{} % adds up to more than 100 %: it counts a kernel in its own row and in that of its op, \
-             and a range on the device with the idle time in it",
+            "{} % adds up to more than 100 %: a kernel counts in its own row and in its op's row, and \
+             a device range includes idle time",
             top.device
         );
     }

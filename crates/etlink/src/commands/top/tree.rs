@@ -50,8 +50,8 @@ pub(super) fn push_tree(out: &mut String, table: &OpTable, tree: &CallTree, args
     if hidden > 0 {
         let _ = writeln!(
             out,
-            "{} deeper, or with less than {} % of the host's time and of the device's: --depth, \
-            --min-share",
+            "{} hidden: deeper, or below {} % of host time and of device time (--depth, \
+            --min-share)",
             count(hidden as u64, "node"),
             args.min_share
         );

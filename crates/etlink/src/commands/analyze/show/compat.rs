@@ -42,7 +42,7 @@ pub(in crate::commands::analyze) fn compat_tables(
 
 fn table_text(said: &Value, name: &str, top: usize) -> String {
     let Some(first) = table_records(said, name).next() else {
-        return "  nothing\n".to_owned();
+        return "  empty\n".to_owned();
     };
     let mut grid = Grid::new(
         0,

@@ -6,7 +6,7 @@ use etlink_analyze::{GapCause, HostIdle, IdleGap};
 use std::collections::BTreeMap;
 
 /// Label for host activity that the trace does not show.
-const NOTHING: &str = "nothing that the trace shows";
+const NOTHING: &str = "unrecorded activity";
 
 /// Names the largest cause of idle time, and the host's activity if the host is the cause.
 pub(super) fn idle_sentence(one: &Analyzed) -> String {
@@ -25,7 +25,7 @@ pub(super) fn idle_sentence(one: &Analyzed) -> String {
     let largest = causes.into_iter().rev().max_by_key(|(_, ns)| *ns);
     let (cause, ns) = largest.unwrap_or_default();
     let mut out = format!(
-        "between device rows {} are idle, {} of them ({}) {}",
+        "{} of idle time between device rows, {} of it ({}) {}",
         time(idle.idle_ns),
         share_of(ns, idle.idle_ns),
         time(ns),
@@ -34,7 +34,7 @@ pub(super) fn idle_sentence(one: &Analyzed) -> String {
     if cause == GapCause::HostLate
         && let Some((host, host_ns)) = longest_host(one)
     {
-        out += &format!(", most in {host} ({})", time(host_ns));
+        out += &format!(", longest in {host} ({})", time(host_ns));
     }
     if cause == GapCause::LaunchCall
         && let Some((call, call_ns)) = longest_launch_call(one)
@@ -47,13 +47,13 @@ pub(super) fn idle_sentence(one: &Analyzed) -> String {
 fn cause_phrase(cause: GapCause) -> &'static str {
     match cause {
         GapCause::HostLate => "because the host had not launched the next row",
-        GapCause::EventWait => "because the next row waits for another stream",
+        GapCause::EventWait => "because the next row waited for another stream",
         GapCause::LaunchCall => {
-            "because launching calls block (they load modules, wait in themselves, or the queue is full)"
+            "because launch calls blocked (loading a module, waiting, or on a full queue)"
         }
-        GapCause::Launch => "from a late launch to the row's start",
-        GapCause::Between => "though the next row was launched",
-        GapCause::Unexplained => "for no cause that the trace shows",
+        GapCause::Launch => "between a late launch and the start of its row",
+        GapCause::Between => "although the next row was launched",
+        GapCause::Unexplained => "without a cause in the trace",
     }
 }
 
@@ -102,8 +102,8 @@ pub(super) fn host_idle_table(one: &Analyzed, limit: Limit) -> Shown {
         }),
     ];
     (
-        "idle time before a late launch, by what the launching thread did, or who gave it work \
-        (innermost op, annotation or runtime call; without idle threads)"
+        "idle time before late launches, by activity of the launching thread or of the thread that \
+        gave it work (innermost op, annotation or runtime call)"
             .into(),
         Grid::from_records(2, limit, columns, of_ranks(one, |rank| &rank.host_idle))
             .last_texts(1)
@@ -133,7 +133,7 @@ pub(super) fn gap_table(one: &Analyzed, limit: Limit) -> Shown {
         ("row after", |(.., around)| around[1].to_owned()),
     ];
     (
-        "longest gaps of devices (of it: by the cause; start: ns since the origin of the trace)"
+        "longest device gaps (of it: due to the cause; start: ns since the origin of the trace)"
             .into(),
         Grid::from_records(2, limit, columns, gaps)
             .last_texts(4)

@@ -43,12 +43,12 @@ pub(super) fn run_text(one: &Analyzed, args: &AnalyzeArgs) -> String {
     {
         let _ = writeln!(
             out,
-            "{}rank {} holds the others up most: they wait {} for what it did since they were \
-            together, summed over ranks; it comes last to {} of {}",
+            "{}rank {} delays the others most: they wait {} for its work between collectives, summed \
+            over ranks; it is last at {} of {}",
             if one.told.absent.is_empty() && args.choice.ranks.is_none() {
                 ""
             } else {
-                "among the ranks here, "
+                "among these ranks, "
             },
             last.rank,
             time(last.caused_ns),
@@ -71,7 +71,7 @@ pub(super) fn run_text(one: &Analyzed, args: &AnalyzeArgs) -> String {
             out += &grid.titled(&title);
         // requested by name: no output at all would look like a failure
         } else if args.table.is_some() {
-            let _ = writeln!(out, "{title}\n  nothing");
+            let _ = writeln!(out, "{title}\n  empty");
         }
     }
     out
@@ -90,10 +90,10 @@ fn finding_lines(one: &Analyzed) -> String {
             let all = findings.len();
             out += &if all > FINDINGS {
                 format!(
-                    "the run would gain most from ({FINDINGS} of {all}; etlink findings has all):\n"
+                    "largest possible gains ({FINDINGS} of {all}; etlink findings lists all):\n"
                 )
             } else {
-                "the run would gain most from:\n".to_owned()
+                "largest possible gains:\n".to_owned()
             };
         }
         let _ = writeln!(out, "  {number}. {}", finding.sentence);
@@ -101,8 +101,7 @@ fn finding_lines(one: &Analyzed) -> String {
     let together = one.findings.as_ref();
     if let Some(together) = together.and_then(|found| found.together.as_ref()) {
         // This sentence covers all findings, but only the first ones are listed here.
-        let sentence = together.sentence.replace(" of these", "");
-        let _ = writeln!(out, "  {sentence}");
+        let _ = writeln!(out, "  {}", together.sentence);
     }
     let communication = one
         .findings
@@ -160,7 +159,7 @@ fn busy_sentence(one: &Analyzed) -> String {
     let sum = one.total.utilization.first();
     let Some(sum) = sum.filter(|sum| sum.whole_ns() > 0) else {
         return if sum.is_some_and(|sum| sum.unknown_ns > 0) {
-            "how busy devices are is not known: too many device rows are missing\n".to_owned()
+            "device utilization is unknown: too many device rows are missing\n".to_owned()
         } else {
             no_device_sentence(one)
         };
@@ -196,12 +195,12 @@ fn busy_sentence(one: &Analyzed) -> String {
     // the definition of a step needs host data
     let has_host = !one.total.launches.is_empty();
     if sum.window == UtilizationWindow::Process && has_host && !has_steps(one) {
-        out += "nothing marks steps: --steps-by REGEX takes annotations or ops for them\n";
+        out += "no steps are marked; --steps-by REGEX counts annotations or ops as steps\n";
     }
     if sum.unknown_ns > 0 {
         let _ = writeln!(
             out,
-            "{} more are left out: more than {} % of the device rows of that time are missing",
+            "another {} is excluded: more than {} % of its device rows are missing",
             time(sum.unknown_ns),
             100 / LOST_PART
         );
@@ -209,8 +208,8 @@ fn busy_sentence(one: &Analyzed) -> String {
     if sum.before_recording_ns > 0 {
         let _ = writeln!(
             out,
-            "{} more are left out: work from before the recording runs or is waited for, neither \
-            busy nor idle",
+            "another {} is excluded as neither busy nor idle: work from before the recording runs or \
+            is waited for",
             time(sum.before_recording_ns)
         );
     }
@@ -230,13 +229,13 @@ fn no_device_sentence(one: &Analyzed) -> String {
     // Ops that take hardly any time do not characterize the program.
     if ops_ns > 0 && (ops_ns as f64) < LEAST_OP_SHARE * steps_ns as f64 {
         out += &format!(
-            ": ops of the host take {} of their own in the recording, its steps {}",
+            ": host ops take {} of self time, the steps {}",
             time(ops_ns),
             time(steps_ns)
         );
     } else if let Some(op) = one.total.host_ops.first() {
         out += &format!(
-            ": of the host's ops {} takes most, {} of their own time ({})",
+            ": the host op with the most self time is {}, {} ({})",
             op.name,
             percent(op.share, 1),
             time(op.self_ns)
@@ -267,10 +266,10 @@ fn device_count(one: &Analyzed) -> usize {
 fn whole_phrase(one: &Analyzed, sum: &Utilization) -> String {
     let devices = device_count(one).max(1) as u64;
     match (sum.window, sum.steps / devices) {
-        (UtilizationWindow::Process, _) if devices > 1 => "the sum of their recordings".to_owned(),
+        (UtilizationWindow::Process, _) if devices > 1 => "their summed recordings".to_owned(),
         (UtilizationWindow::Process, _) => "the recording".to_owned(),
-        (UtilizationWindow::Steps, 1) if devices > 1 => "their step, summed".to_owned(),
-        (UtilizationWindow::Steps, _) if devices > 1 => "their steps, summed".to_owned(),
+        (UtilizationWindow::Steps, 1) if devices > 1 => "their summed step".to_owned(),
+        (UtilizationWindow::Steps, _) if devices > 1 => "their summed steps".to_owned(),
         (UtilizationWindow::Steps, 1) => "the step".to_owned(),
         (UtilizationWindow::Steps, steps) => format!("the {steps} steps"),
     }

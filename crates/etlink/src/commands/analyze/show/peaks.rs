@@ -20,15 +20,15 @@ pub(super) fn peak_table(one: &Analyzed, limit: Limit) -> Shown {
             over_text(device.window, device.steps, device.window_ns)
         }),
         ("MFU", |(_, device)| share_text(device.mfu)),
-        ("of the roof", |(_, device)| share_text(device.roof_share)),
-        ("of the memory's peak", |(_, device)| {
+        ("of roofline", |(_, device)| share_text(device.roof_share)),
+        ("of peak bandwidth", |(_, device)| {
             share_text(device.bandwidth_share)
         }),
         ("memory-bound", |(_, device)| {
             share_text(device.memory_bound)
         }),
-        ("memory's peak", |(_, device)| peak_text(device.gb_per_s)),
-        ("links' peak", |(_, device)| peak_text(device.link_gb_per_s)),
+        ("peak bandwidth", |(_, device)| peak_text(device.gb_per_s)),
+        ("peak link", |(_, device)| peak_text(device.link_gb_per_s)),
         ("known", |(_, device)| percent(device.covered, 1)),
         ("name", |(_, device)| device.name.clone()),
     ];
@@ -36,25 +36,26 @@ pub(super) fn peak_table(one: &Analyzed, limit: Limit) -> Shown {
     let mut sheets: Vec<&str> = devices().map(|(_, device)| &device.sheet[..]).collect();
     sheets.sort_unstable();
     sheets.dedup();
-    let mut title = "use of the device's peaks (links: all of them, one way; known: the part of \
-        its kernels' time whose work shapes or metrics say"
-        .to_owned();
+    let mut title =
+        "use of device peaks (link: all links, one direction; known: share of kernel time \
+        with known work"
+            .to_owned();
     if devices().any(|(_, device)| device.covered < ENOUGH) {
-        title += &format!("; under {} there are no shares", percent(ENOUGH, 0));
+        title += &format!("; no shares below {}", percent(ENOUGH, 0));
     }
     if devices().any(|(_, device)| lacks_memory_peak(device)) {
-        title += "; no sheet says the memory's peak of a device of that name: no share of the roof";
+        title += "; no roofline share: the memory bandwidth of this device name is unknown";
     }
     if !sheets.is_empty() {
         title += &format!("; peaks: {}", sheets.join(", "));
     }
     if devices().next().is_none() {
-        title += "; no device of the trace is known by its name";
+        title += "; no device of the trace has known peaks";
     }
     (
         title + ")",
         Grid::from_records(2, limit, columns, devices()).expendable([
-            "memory's peak",
+            "peak bandwidth",
             "memory-bound",
             "MFU over",
         ]),

@@ -39,7 +39,7 @@ pub(super) fn kernel_table(one: &Analyzed, limit: Limit) -> Shown {
     ];
     (
         format!(
-            "kernels and copies, {} (op: that most of the time is of)",
+            "kernels and copies, {} (op: with the most time)",
             count(all.len() as u64, "name")
         ),
         Grid::from_records(2, limit, columns, all_named)
@@ -59,8 +59,8 @@ pub(super) fn outside_table(one: &Analyzed, limit: Limit) -> Shown {
     ];
     let devices = of_ranks(one, |rank| &rank.outside);
     (
-        "kernels and copies of no step of the trace (no part of device time, kernels and copies \
-        above and below)"
+        "kernels and copies outside all steps (not part of device time, kernels and copies above \
+        and below)"
             .into(),
         Grid::from_records(2, limit, columns, devices).last_texts(1),
     )
@@ -69,19 +69,19 @@ pub(super) fn outside_table(one: &Analyzed, limit: Limit) -> Shown {
 pub(super) fn host_op_table(one: &Analyzed, limit: Limit) -> Shown {
     let columns: &[Column<&HostOpTotals>] = &[
         ("count", |op| op.count.to_string()),
-        ("own time", |op| time(op.self_ns)),
+        ("self time", |op| time(op.self_ns)),
         ("share", |op| percent(op.share, 1)),
-        ("with inner ops", |op| time(op.total_ns)),
+        ("total time", |op| time(op.total_ns)),
         ("op", |op| op.name.clone()),
     ];
-    let title = "ops of the host by their own time, over the recording, as there is no device work (`etlink \
-        top --tree` shows what called what)";
+    let title = "host ops by self time over the recording, as there is no device work (`etlink top --tree` \
+        shows the call tree)";
     (
         title.into(),
         Grid::from_records(0, limit, columns, one.total.host_ops.iter())
             .last_texts(1)
-            .expendable(["with inner ops"])
-            .decisive(["own time"]),
+            .expendable(["total time"])
+            .decisive(["self time"]),
     )
 }
 
@@ -102,7 +102,7 @@ pub(super) fn collective_table(one: &Analyzed, limit: Limit) -> Shown {
         ("kind", |one| one.kind.clone()),
         ("group", |one| {
             if one.group.is_empty() {
-                "not said".into()
+                "unknown".into()
             } else {
                 one.group.clone()
             }
@@ -135,13 +135,13 @@ pub(super) fn collective_table(one: &Analyzed, limit: Limit) -> Shown {
         ", see `etlink ranks`"
     };
     let with_size = if is_partial {
-        " of those with a size"
+        " of collectives with a size"
     } else {
         ""
     };
     let title = format!(
-        "communication (bytes: {summed}{with_size}; bandwidths: over all its time, also that of \
-         waiting for other ranks{see})"
+        "communication (bytes: {summed}{with_size}; bandwidths: over all time, including waits for \
+         other ranks{see})"
     );
     (
         title,
@@ -163,7 +163,7 @@ pub(super) fn copy_table(one: &Analyzed, limit: Limit) -> Shown {
         ("bandwidth", |copies| bandwidth_text(copies.gb_per_s)),
         ("largest", |copies| bandwidth_text(copies.max_gb_per_s)),
     ];
-    let title = "copies by kind (bandwidth: bytes over the time in which one with a size runs)";
+    let title = "copies by kind (bandwidth: bytes over the time in which copies with a size run)";
     (
         title.into(),
         Grid::from_records(1, limit, columns, one.total.copies.iter())
@@ -173,7 +173,7 @@ pub(super) fn copy_table(one: &Analyzed, limit: Limit) -> Shown {
 }
 
 pub(super) fn launch_table(one: &Analyzed, limit: Limit) -> Shown {
-    let title = "launching calls (short rows: together shorter than their call; delay: from the \
+    let title = "launch calls (short rows: shorter in total than their call; delay: from the \
         call's end to its first row)";
     (
         title.into(),
@@ -182,8 +182,8 @@ pub(super) fn launch_table(one: &Analyzed, limit: Limit) -> Shown {
 }
 
 pub(super) fn op_launch_table(one: &Analyzed, limit: Limit) -> Shown {
-    let title = "launching calls by the op or annotation around them (short rows: together shorter \
-        than their call; delay: from the call's end to its first row)";
+    let title = "launch calls by enclosing op or annotation (short rows: shorter in total than \
+        their call; delay: from the call's end to its first row)";
     let grid = launch_grid(&one.total.op_launches, "op", limit);
     (title.into(), grid)
 }
@@ -222,8 +222,8 @@ pub(super) fn queue_table(one: &Analyzed, limit: Limit) -> Shown {
     ];
     let queues = of_ranks(one, |rank| &rank.queues);
     (
-        "queue depth per stream: rows launched and not yet started (queue full: how long launches \
-        blocked, and at how many)"
+        "queue depth per stream: rows launched and not yet started (queue full: time that launches \
+        blocked, and at which depth)"
             .into(),
         Grid::from_records(3, limit, columns, queues).expendable(["mean depth"]),
     )
@@ -243,7 +243,7 @@ pub(super) fn coverage_table(one: &Analyzed, limit: Limit) -> Shown {
     ];
     let devices = of_ranks(one, |rank| &rank.coverage);
     (
-        "SM coverage: share of SMs that a kernel's blocks can fill (kernels: those with a grid)"
+        "SM coverage: share of SMs that a kernel's blocks can fill (only kernels with a grid)"
             .into(),
         Grid::from_records(2, limit, columns, devices).expendable(["by kernel", "SMs"]),
     )
@@ -268,7 +268,7 @@ pub(super) fn counter_table(one: &Analyzed, limit: Limit) -> Shown {
         (rank, of, name)
     });
     (
-        "metrics of kernels: measured beside the trace, each kernel alone".into(),
+        "kernel metrics, measured separately from the trace, one kernel at a time".into(),
         Grid::from_records(1, limit, columns, counters)
             .last_texts(3)
             .expendable(["min", "max"]),
@@ -294,17 +294,17 @@ pub(super) fn work_table(one: &Analyzed, limit: Limit) -> Shown {
             over_text(of.window, of.steps, of.window_ns)
         }),
         ("rate", |(_, of)| scaled(of.tflops * 1e12, "FLOP/s")),
-        ("while these run", |(_, of)| {
+        ("while running", |(_, of)| {
             scaled(of.busy_tflops * 1e12, "FLOP/s")
         }),
-        ("they run", |(_, of)| time(of.sum_ns)),
+        ("kernel time", |(_, of)| time(of.sum_ns)),
     ];
     let devices = of_ranks(one, |rank| &rank.work);
     (
-        "operations of multiplications, convolutions and attention, by shapes, or as measured (rate: over the \
-        steps or the recording)"
+        "operations of matrix multiplications, convolutions and attention, from shapes or measured (rate: \
+        over the steps or the recording)"
             .into(),
-        Grid::from_records(2, limit, columns, devices).expendable(["kernels", "they run"]),
+        Grid::from_records(2, limit, columns, devices).expendable(["kernels", "kernel time"]),
     )
 }
 
@@ -391,7 +391,8 @@ pub(super) fn memory_timeline_table(one: &Analyzed, limit: Limit) -> Shown {
             .map(move |point| (&*rank.label, (first, point)))
     });
     (
-        "allocations and frees (after the first of the rank; JSON and CSV have its time)".into(),
+        "allocations and frees (after: time since the rank's first, which JSON and CSV have)"
+            .into(),
         Grid::from_records(2, limit, columns, all),
     )
 }
@@ -403,7 +404,7 @@ pub(super) fn metric_table(one: &Analyzed, _: Limit) -> Shown {
         ("unit", |metric| metric.unit.to_owned()),
     ];
     (
-        "metrics over all ranks, by ccl-bench's names".into(),
+        "metrics over all ranks, with ccl-bench's names".into(),
         // a handful, which are looked up by name: show all
         Grid::from_records(1, Limit::NONE, columns, one.total.metrics.iter()),
     )
@@ -419,8 +420,7 @@ pub(super) fn straggler_table(one: &Analyzed, limit: Limit) -> Shown {
         ("began later", |late| time(late.began_late_ns)),
     ];
     (
-        "stragglers: what ranks wait for others, and others for what it did and for its late begin"
-            .into(),
+        "stragglers (others wait: for the rank's work; began later: for its late start)".into(),
         Grid::from_records(1, limit, columns, one.stragglers.iter()),
     )
 }

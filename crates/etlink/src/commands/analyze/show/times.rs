@@ -41,8 +41,8 @@ pub(super) fn utilization_table(one: &Analyzed, _: Limit) -> Shown {
     // a device whose rows are missing has no figures
     let devices = devices.filter(|(_, one)| one.whole_ns() > 0 || one.unknown_ns == 0);
     (
-        "utilization of devices while the program runs (communication, memory: where nothing to \
-        the left of them runs)"
+        "device utilization while the program runs (communication, memory: only time in which no \
+        column to the left runs)"
             .into(),
         Grid::from_records(3, Limit::NONE, columns, devices).expendable([
             "before the recording",
@@ -78,15 +78,15 @@ pub(super) fn breakdown_table(one: &Analyzed, _: Limit) -> Shown {
         }),
     ];
     let mut title =
-        "device time of the steps, else of the recording (communication, memory, other: \
-        where nothing to the left of them runs; other: waits, no work; overlap: of communication"
+        "device time of the steps, or of a recording without steps (communication, memory, other: only \
+        time in which no column to the left runs; other: waits; overlap: share of communication"
             .to_owned();
     let ranks = &one.told.ranks;
     let mut all = ranks.iter().flat_map(|rank| &rank.said.breakdown);
     let has_outside = all.any(|device| device.outside_ns > 0);
     // most traces have no such work, and their tables are narrow as they are
     let (columns, expendable) = if has_outside {
-        title += "; outside: more time, in which only work of no step runs or is waited for";
+        title += "; outside: excluded time with only work of no step";
         (columns, &["outside", "other", "memory"][..])
     } else {
         (&columns[..columns.len() - 1], &["other", "memory"][..])
@@ -142,10 +142,10 @@ pub(super) fn step_table(one: &Analyzed, limit: Limit) -> Shown {
     );
     if all().any(|(_, step)| step.between_ops_ns > 0) {
         let between = mean(|step| step.between_ops_ns);
-        host += &format!(" ({between} of it outside of ops and calls)");
+        host += &format!(" ({between} of it outside ops and calls)");
     }
     let device = format!(
-        ", {} from the first to the last device row that it launched (shares: of that)",
+        ", {} from first to last device row (shares refer to this)",
         mean(|step| step.device_window_ns)
     );
     let job_ns: f64 = one.job_steps_ns.iter().map(|ns| *ns as f64).sum();
@@ -153,7 +153,7 @@ pub(super) fn step_table(one: &Analyzed, limit: Limit) -> Shown {
         0 => String::new(),
         steps => {
             let mean = mean_time(job_ns / steps as f64);
-            format!("; from the last rank's begin to the last rank's end {mean}")
+            format!("; from the last rank's start to the last rank's end {mean}")
         }
     };
     let title = if all().any(|(_, step)| step.rows > 0) {
@@ -174,7 +174,7 @@ fn period_text(one: &Analyzed) -> String {
     match step_period(&rank.said.steps) {
         Some(median) => {
             let median = time(median);
-            format!(", one every {median} (median, from end to end on host and device)")
+            format!(", one every {median} (median, end to end on host and device)")
         }
         None => String::new(),
     }
@@ -212,8 +212,8 @@ pub(super) fn phase_table(one: &Analyzed, limit: Limit) -> Shown {
         ("idle", |(_, phase)| of_device(phase.idle_ns, phase)),
     ];
     (
-        "steps by phase (batch: mean; median, max, sum: on the host; tokens/s: from a step's begin \
-        to the next one's, of the last over its time on the host or on the device, the longer)"
+        "steps by phase (batch: mean; median, max, sum: on the host; tokens/s: between starts of \
+        steps; for the last step, over its host or device time, whichever is longer)"
             .into(),
         Grid::from_records(2, limit, columns, of_ranks(one, |rank| &rank.phases)),
     )
@@ -242,12 +242,12 @@ pub(super) fn request_table(one: &Analyzed, limit: Limit) -> Shown {
             "" => "-".to_owned(),
             phase => format!("{} {phase}", of.trace_steps),
         }),
-        ("their mean", |of| time_or_none(of.trace_mean_ns)),
+        ("step mean", |of| time_or_none(of.trace_mean_ns)),
         ("file", |of| of.file.clone()),
     ];
     (
-        "latencies of requests: measured at the client by a benchmark (steps: those of the trace \
-        that make it, over all ranks; their mean: on the host or on the device, the longer)"
+        "request latencies, measured by a benchmark at the client (steps: matching steps of all \
+        ranks; step mean: on the host or the device, whichever is longer)"
             .into(),
         Grid::from_records(1, limit, columns, one.requests.iter()).expendable(["file", "median"]),
     )
@@ -262,10 +262,10 @@ fn left_out_text(one: &Analyzed) -> String {
     };
     let others = match left_out.count() {
         0 => String::new(),
-        others => format!(" (and {others} more)"),
+        others => format!(" and {others} more"),
     };
     format!(
-        "; left out of the mean: {} of {}{others}, which {}",
+        "; left out of the mean: {} ({}){others}, which {}",
         first.name,
         time(first.duration_ns),
         cause.phrase()
@@ -285,9 +285,9 @@ fn how_many(one: &Analyzed) -> String {
     let many = match each[..] {
         [only] => steps_text(only),
         [first, ..] if each.iter().all(|steps| *steps == first) => {
-            format!("{} of each of {} ranks", steps_text(first), each.len())
+            format!("{} on each of {} ranks", steps_text(first), each.len())
         }
-        _ => format!("{} of {} ranks", steps_text(each.iter().sum()), each.len()),
+        _ => format!("{} on {} ranks", steps_text(each.iter().sum()), each.len()),
     };
     let mut steps = of_ranks(one, |rank| &rank.steps);
     match steps.find_map(|(_, step)| step_definition(&step.name)) {
@@ -303,7 +303,7 @@ fn steps_text(steps: usize) -> String {
 pub(super) fn idle_table(one: &Analyzed, _: Limit) -> Shown {
     let devices = of_ranks(one, |rank| &rank.idle).chain(of_all(one, &one.total.idle));
     (
-        "idle devices (no stream works), by what the next row waited for".into(),
+        "device idle time (no stream active), by what the next row waited for".into(),
         gap_grid(Limit::NONE, devices),
     )
 }
@@ -311,7 +311,7 @@ pub(super) fn idle_table(one: &Analyzed, _: Limit) -> Shown {
 pub(super) fn stream_idle_table(one: &Analyzed, limit: Limit) -> Shown {
     let streams = of_ranks(one, |rank| &rank.stream_idle);
     (
-        "gaps of streams, by what the next row waited for".into(),
+        "stream gaps, by what the next row waited for".into(),
         gap_grid(limit, streams),
     )
 }

@@ -12,7 +12,7 @@ impl ReplayDocument {
     /// The critical path was not requested.
     pub fn path_table(&self) -> Result<RecordBatch> {
         let path = self.0.critical_path.as_ref();
-        let path = path.context("the critical path was not asked for")?;
+        let path = path.context("the critical path was not requested")?;
         records_table(None, &path.steps)
     }
 }

@@ -71,7 +71,7 @@ fn sort_ranks(runs: &RunSet, ranks: Vec<Result<ReplayOutcome, RunError>>) -> Res
             Ok(ReplayOutcome::Unwanted) => None,
             Ok(ReplayOutcome::Idle) => {
                 idle_notes[run].push(format!(
-                    "rank {label}: its file does nothing, as that of a rank without a trace"
+                    "rank {label}: its file is a placeholder without work"
                 ));
                 None
             }
@@ -103,7 +103,7 @@ fn from_traces(
     // the trace is freed when this function returns: only graphs of all ranks fit into memory
     let graph = etlink_replay::graph_from_trace(&linked.trace)?;
     if graph.is_empty() {
-        bail!("{}: nothing to run in it", linked.report.device);
+        bail!("{}: nothing to replay", linked.report.device);
     }
     let names = RankNames::from_labels(&linked.trace, graph.len());
     let details = linked.details();
@@ -135,7 +135,7 @@ fn from_written(
     }
     let (name, file) = (&written.name, &written.graph);
     if !matches!(file.format, FileKind::ChakraEt | FileKind::ChakraJson) || file.is_empty() {
-        let problem = format!("{name}: no Chakra nodes in it to run");
+        let problem = format!("{name}: no Chakra nodes to run");
         bail!(AdvisedError::new(problem, "see `etlink check`"));
     }
     if rank.set.options.strict
@@ -180,7 +180,7 @@ fn from_written(
 /// Returns answers for a written graph, which has no calls, groups, or devices to ask about.
 fn unanswered(questions: &[WhatIfQuestion]) -> RankAnswers {
     let why = QuestionError::OtherInput {
-        why: "a written graph does not say what is needed".into(),
+        why: "a written graph lacks the necessary data".into(),
         remedy: "replay the traces".into(),
     };
     let answers = questions.iter().map(|question| {
