@@ -217,7 +217,7 @@ fn of_duplicate_argument_lists_the_last_counts() {
         "args": {"External id": 1, "Sequence number": 30, "Fwd thread id": 1}, "args": {"External id": 2}}]}"#,
     );
     let found = (
-        trace.ops.external_id[0].0,
+        trace.ops.external_id[0],
         trace.ops.seq_id[0],
         trace.ops.fwd_thread[0],
     );
