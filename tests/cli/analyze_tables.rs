@@ -90,10 +90,7 @@ fn help_names_all_tables() {
     let help: String = help.split_whitespace().collect::<Vec<_>>().join(" ");
     tool.file("trace.json", draw(0).kineto());
     let error = tool.run("analyze trace.json --table no").exits(2).stderr;
-    let (_, names) = error
-        .trim()
-        .split_once("tables are ")
-        .expect("names tables");
+    let (_, names) = error.trim().split_once("tables: ").expect("names tables");
     assert!(
         names.split(", ").all(|name| help.contains(name)) && help.contains("Exit codes: 0 done; 1"),
         "{names}: {help}"
