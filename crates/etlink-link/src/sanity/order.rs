@@ -2,11 +2,13 @@
 //!
 //! A stream runs its rows in the order of their launches. Rows that agree with it form the longest
 //! increasing run of starts (patience sorting, O(n log n)); a row outside it by more than clocks
-//! and threads explain has a wrong time. This needs no common clock of host and device. A single
-//! row, or one without a known call, is compared with the recording.
+//! explain has a wrong time. Calls of several threads that overlap may enqueue their rows in either
+//! order. This needs no common clock of host and device. A single row, or one without a known call,
+//! is compared with the recording.
 
 use super::launches::LaunchCalls;
 use super::rows_where;
+use crate::device::call_end;
 use crate::limits::{EARLY_START, RECORDING_MARGIN};
 use crate::search::Groups;
 use etlink_model::QueueIdx;
@@ -18,55 +20,74 @@ pub(super) fn misplaced_rows(device: &DeviceTrace, calls: &LaunchCalls) -> Vec<R
     mark_outside(device, &mut is_wrong);
     let by_queue: Groups<QueueIdx, RowIdx> = Groups::new(&device.rows.queue, device.queues.len());
     for queue in 0..device.queues.len() {
-        let mut launched: Vec<(TimeNs, TimeNs, RowIdx)> = vec![];
+        let mut launched: Vec<LaunchedRow> = vec![];
         for row in by_queue.rows(QueueIdx::from_index(queue)) {
             let call = calls.call_of(device.rows.correlation[row.index()]);
             if !is_wrong[row.index()]
                 && let Some(call) = call
             {
-                let called = device.calls.start[call.index()];
-                launched.push((called, device.rows.start[row.index()], *row));
+                launched.push(LaunchedRow {
+                    called: device.calls.start[call.index()],
+                    start: device.rows.start[row.index()],
+                    returned: call_end(device, call),
+                    row: *row,
+                });
             }
         }
         launched.sort_unstable();
-        let starts: Vec<TimeNs> = launched.iter().map(|(_, start, _)| *start).collect();
-        for place in out_of_order(&starts) {
-            is_wrong[launched[place].2.index()] = true;
+        for place in out_of_order(&launched) {
+            is_wrong[launched[place].row.index()] = true;
         }
     }
     rows_where(device.rows.len(), |row| is_wrong[row])
 }
 
-/// Returns the indexes of starts that are out of order by more than [`EARLY_START`].
-fn out_of_order(starts: &[TimeNs]) -> Vec<usize> {
-    if starts.is_sorted() {
+/// A row with the times of its launch call, ordered by call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct LaunchedRow {
+    called: TimeNs,
+    start: TimeNs,
+    returned: TimeNs,
+    row: RowIdx,
+}
+
+impl LaunchedRow {
+    /// True if this row starts more than [`EARLY_START`] after a row that was launched later.
+    fn contradicts(&self, later: &LaunchedRow) -> bool {
+        self.returned <= later.called && self.start.since(later.start) > EARLY_START.0
+    }
+}
+
+/// Returns the indexes of rows whose starts contradict the order of their launches.
+fn out_of_order(launched: &[LaunchedRow]) -> Vec<usize> {
+    if launched.is_sorted_by_key(|row| row.start) {
         return vec![];
     }
-    let in_order = longest_run(starts);
+    let in_order = longest_run(launched);
     let mut out = vec![];
-    let (mut before, mut next) = (TimeNs(i64::MIN), 0);
-    for (place, start) in starts.iter().enumerate() {
+    let (mut before, mut next) = (None, 0);
+    for (place, row) in launched.iter().enumerate() {
         if in_order.get(next) == Some(&place) {
-            before = *start;
+            before = Some(row);
             next += 1;
             continue;
         }
-        let after = in_order
-            .get(next)
-            .map_or(TimeNs(i64::MAX), |place| starts[*place]);
-        if before.since(*start).max(start.since(after)) > EARLY_START.0 {
+        let after = in_order.get(next).map(|place| &launched[*place]);
+        let is_early = before.is_some_and(|before| before.contradicts(row));
+        if is_early || after.is_some_and(|after| row.contradicts(after)) {
             out.push(place);
         }
     }
     out
 }
 
-/// Returns the indexes of the longest increasing subsequence. A frequent wrong time forms none.
-fn longest_run(starts: &[TimeNs]) -> Vec<usize> {
+/// Returns the indexes of the longest increasing subsequence of starts. A frequent wrong time forms
+/// none.
+fn longest_run(launched: &[LaunchedRow]) -> Vec<usize> {
     let mut last_of_length: Vec<usize> = vec![];
-    let mut previous: Vec<Option<usize>> = Vec::with_capacity(starts.len());
-    for (place, start) in starts.iter().enumerate() {
-        let length = last_of_length.partition_point(|last| starts[*last] < *start);
+    let mut previous: Vec<Option<usize>> = Vec::with_capacity(launched.len());
+    for (place, row) in launched.iter().enumerate() {
+        let length = last_of_length.partition_point(|last| launched[*last].start < row.start);
         previous.push(length.checked_sub(1).map(|shorter| last_of_length[shorter]));
         match last_of_length.get_mut(length) {
             Some(last) => *last = place,
@@ -108,18 +129,31 @@ mod tests {
 
     #[test]
     fn few_wrong_starts_are_told_from_many_right_ones() {
-        let ms = |times: &[i64]| -> Vec<TimeNs> {
-            times.iter().map(|ms| TimeNs(ms * 1_000_000)).collect()
+        let launched = |starts: &[i64]| -> Vec<LaunchedRow> {
+            let rows = (0..).zip(starts);
+            rows.map(|(row, ms)| LaunchedRow {
+                called: TimeNs(i64::from(row)),
+                start: TimeNs(ms * 1_000_000),
+                returned: TimeNs(i64::from(row) + 1),
+                row: RowIdx(row),
+            })
+            .collect()
         };
         for (starts, wrong) in [
             (&[10, 20, 30, 40][..], &[][..]),
             (&[10, 900, 30, 40], &[1]),
             (&[10, 20, 0, 30, 0, 0, 50], &[2, 4, 5]),
             (&[10, 20, 30, -5], &[3]),
-            // by 1 ms, which threads that launch concurrently may cause
+            // by 1 ms
             (&[10, 12, 11, 13], &[]),
         ] {
-            assert_eq!(out_of_order(&ms(starts)), wrong, "{starts:?}");
+            assert_eq!(out_of_order(&launched(starts)), wrong, "{starts:?}");
         }
+        // the first call blocks, and other threads launch meanwhile
+        let mut blocked = launched(&[60, 10, 20, 30, 70]);
+        blocked[0].returned = TimeNs(4);
+        assert!(out_of_order(&blocked).is_empty());
+        blocked[0].returned = TimeNs(1);
+        assert_eq!(out_of_order(&blocked), [0]);
     }
 }

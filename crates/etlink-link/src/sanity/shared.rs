@@ -5,7 +5,8 @@
 //! without a row on its thread, before or after it; other launches may be in between. A row starts
 //! no earlier than its launch, and rows of a stream start in the order of their launches. If both
 //! sides remain possible, the thread's other ids decide, and rows on idle streams. If nothing
-//! decides, the id is ambiguous.
+//! decides, the id is ambiguous. If no launch near it lacks a row, the id is that of kernels that
+//! launch kernels (dynamic parallelism).
 
 use super::launches::{LaunchCalls, LaunchKind};
 use super::row_place;
@@ -30,6 +31,10 @@ pub(super) fn give_shared_rows(device: &mut DeviceTrace, calls: &LaunchCalls) {
     for (thread, shared) in shared {
         let line = ThreadLine::new(device, calls, &launched, thread, shared);
         for (one, launches) in line.shared.iter().zip(line.decided()) {
+            // Kernels that a kernel launches have its id: no other launch lacks a row.
+            if !line.has_orphan_near(one) {
+                continue;
+            }
             let found = match launches {
                 Some(launches) => {
                     let ids = launches.iter().map(|launch| calls.launches[*launch].ids[0]);
@@ -178,6 +183,14 @@ impl<'t> ThreadLine<'t> {
             by_queue: Groups::new(&device.rows.queue, device.queues.len()),
             early_ns,
         }
+    }
+
+    /// True if a launch without a row is near enough to be that of one of these rows.
+    fn has_orphan_near(&self, one: &SharedLaunch) -> bool {
+        let from = one.launch.saturating_sub(SHARED_REACH);
+        let next = self.orphans.partition_point(|orphan| *orphan < from);
+        let orphan = self.orphans.get(next);
+        orphan.is_some_and(|orphan| *orphan <= one.launch.saturating_add(SHARED_REACH))
     }
 
     /// Returns the launches of each shared launch's rows; `None` if unknown.

@@ -5,8 +5,8 @@ use crate::limits::{EARLY_START, LEAST_NO_LENGTH, NO_LENGTH_PART, NO_ROUNDING, R
 use etlink_model::{AnomalyKind, DeviceTrace, DurationNs, RowIdx, RowKind, TimeNs};
 
 /// Returns rows with start and duration 0, and kernels of duration 0 that rounding does not
-/// explain: others of their name are long, times have nanoseconds, or too many kernels have
-/// duration 0. O(rows log rows).
+/// explain: others of their name are long, times have nanoseconds, or too many kernels are of names
+/// that always have duration 0. O(rows log rows).
 pub(super) fn rows_without_time(device: &DeviceTrace) -> Vec<RowIdx> {
     let rows = &device.rows;
     let is_instant = |row: usize| rows.duration[row] == DurationNs::ZERO;
@@ -28,7 +28,9 @@ pub(super) fn rows_without_time(device: &DeviceTrace) -> Vec<RowIdx> {
     let usual = usual_durations(device);
     let is_kernel = |row: &usize| rows.kind[*row] == RowKind::Kernel;
     let kernels = (0..rows.len()).filter(is_kernel).count() as u64;
-    let of_no_length = (0..rows.len()).filter(|row| is_kernel(row) && is_instant(*row));
+    let has_length = names_with_length(device);
+    let of_no_length = (0..rows.len())
+        .filter(|row| is_kernel(row) && is_instant(*row) && !has_length[rows.name[*row].index()]);
     let of_no_length = of_no_length.count() as u64;
     let is_much = of_no_length >= LEAST_NO_LENGTH && of_no_length * NO_LENGTH_PART >= kernels;
     let is_rounded = !is_much && rows.duration.iter().all(|ns| ns.0 % ROUNDING.0 == 0);
@@ -52,6 +54,16 @@ pub(super) fn rows_without_time(device: &DeviceTrace) -> Vec<RowIdx> {
         let is_short = is_kernel(&row) && (usual >= NO_ROUNDING || !is_rounded);
         is_far && is_zero(row) || is_short || instants <= negative
     })
+}
+
+/// Returns, per name, true if one of its rows has a duration above 0.
+fn names_with_length(device: &DeviceTrace) -> Vec<bool> {
+    let rows = &device.rows;
+    let mut has_length = vec![false; device.names.count()];
+    for (name, duration) in rows.name.iter().zip(&rows.duration) {
+        has_length[name.index()] |= *duration > DurationNs::ZERO;
+    }
+    has_length
 }
 
 /// Returns, per name, the median of its nonzero durations.
