@@ -579,7 +579,7 @@ fn a_packed_trace_is_read_where_the_plain_one_is_cut() {
             .notes(
                 "run/kineto_trace_1.json is truncated: reading run/kineto_trace_1.json.gz instead",
             )
-            .notes("run/torch_et_1.json is cut: run/torch_et_1.json.gz beside it is read");
+            .notes("run/torch_et_1.json is truncated: reading run/torch_et_1.json.gz instead");
         assert!(tool.read("out2/run.1.et") == rank, "{bytes}");
     }
     // compressed with zstd, and with both

@@ -235,7 +235,7 @@ def test_a_profile_has_the_credentials(etlink, store, tmp_path):
 
 def test_a_recording_is_not_made_in_a_store(etlink):
     said = etlink("record", "-o", f"s3://{BUCKET}/recorded", "--", "true", code=2)
-    assert "a recording is made in a folder of this machine" in said
+    assert "recordings need a folder on this machine" in said
 
 
 class WebHandler(http.server.SimpleHTTPRequestHandler):

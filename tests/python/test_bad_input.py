@@ -52,7 +52,7 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_runs_says_which_to_give() -> None:
-    with pytest.raises(etlink.Error, match="runs, each in its folder") as raised:
+    with pytest.raises(etlink.Error, match="runs, each in its own folder") as raised:
         etlink.open(PAIRS)
     assert raised.value.remedy is not None and "give one of them" in raised.value.remedy
 
