@@ -151,12 +151,12 @@ fn folders_of_one_job_are_one_run() {
         (
             "chakra/rank-R.json",
             "torch_profile/rank-R.json",
-            "host traces of chakra and device traces of torch_profile are of the same ranks",
+            "host traces in chakra and device traces in torch_profile have the same ranks",
         ),
         (
             "host/rank-R.json",
             "device/rank-R.json",
-            "host traces of host and device traces of device are of the same ranks",
+            "host traces in host and device traces in device have the same ranks",
         ),
         // OLMo
         (
@@ -311,7 +311,7 @@ fn folders_that_may_belong_together_are_named() {
         .notes(
             "folders of host traces (chakra) and of device traces (tb, torch_profile) share ranks",
         )
-        .notes("leave only one of tb, torch_profile there")
+        .notes("keep only one of tb, torch_profile")
         .says("which device trace belongs to it is unclear");
     std::fs::remove_dir_all(tool.path("job/tb")).expect("removes");
     tool.run("merge job -o out --overwrite")
@@ -328,8 +328,9 @@ fn folders_that_may_belong_together_are_named() {
         );
     }
     let merged = tool.run("merge nodes -o nodes-out").exits(1);
-    let merged = merged.notes("put all host traces into one, and all device traces into another");
-    assert!(!merged.stderr.contains("leave only"), "{}", merged.stderr);
+    let merged =
+        merged.notes("put all host traces into one folder, and all device traces into another");
+    assert!(!merged.stderr.contains("keep only"), "{}", merged.stderr);
 }
 
 #[test]

@@ -161,7 +161,7 @@ fn slices_of_pairs_pipes_and_merged_json_are_the_same() {
     ] {
         tool.run(&format!("{line} --steps 5-6"))
             .exits(0)
-            .notes("only steps 5 to 6 are read of steps 3 to 8 in the trace");
+            .notes("only steps 5 to 6 are read, out of steps 3 to 8 in the trace");
     }
     tool.run("inspect run/kineto_trace_0.json --time 0s..200us")
         .exits(0)
@@ -187,8 +187,8 @@ fn an_empty_slice_is_refused_with_what_the_trace_has() {
         ("none.json --steps 9", "the trace has no steps"),
         ("none.json --time 1s..2s", "the trace takes 0.000 s"),
         ("gap.json --time 1s..1.5s", "the trace takes 2.000 s"),
-        ("trace.json --steps 5-3", "it ends before it begins"),
-        ("trace.json --time 5", "two numbers with units"),
+        ("trace.json --steps 5-3", "the end is not after the start"),
+        ("trace.json --time 5", "a range of times with units"),
         ("trace.json --steps 3 --time 1s..", "cannot be used with"),
         ("x.et --steps 3", "a written graph"),
     ] {

@@ -26,13 +26,13 @@ pub enum TraceSlice {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SliceSyntax {
     /// The text is not in the form of steps.
-    #[error("steps are a number or two, such as 3 or 3-5")]
+    #[error("give one or two step numbers, such as 3 or 3-5")]
     Steps,
     /// The text is not in the form of times.
-    #[error("a time is two numbers with units, such as 1.5s..2s, 200ms.. or ..5s (s, ms, us, ns)")]
+    #[error("give a range of times with units, such as 1.5s..2s, 200ms.. or ..5s (s, ms, us, ns)")]
     Time,
     /// The end is not after the beginning.
-    #[error("it ends before it begins")]
+    #[error("the end is not after the start")]
     Backwards,
 }
 
@@ -99,7 +99,7 @@ pub(crate) struct ChosenSlice {
 }
 
 /// Note on every slice.
-const BEFORE: &str = "what was launched before is taken for work from before the recording";
+const BEFORE: &str = "device work launched earlier counts as launched before the recording";
 
 fn choose_steps(all: Vec<SlicedStep>, first: i64, last: i64) -> Result<ChosenSlice, String> {
     let ends = all
@@ -143,7 +143,7 @@ fn choose_steps(all: Vec<SlicedStep>, first: i64, last: i64) -> Result<ChosenSli
     };
     Ok(ChosenSlice {
         time: KeptTime { from, until },
-        note: format!("only {named} {is_read} of {whole} in the trace; {BEFORE}"),
+        note: format!("only {named} {is_read}, out of {whole} in the trace; {BEFORE}"),
         steps,
     })
 }
@@ -176,7 +176,7 @@ fn choose_time(
     Ok(ChosenSlice {
         time,
         steps,
-        note: format!("only {from} to {until} of the {length} of the trace are read; {BEFORE}"),
+        note: format!("only {from} to {until} of the trace of {length} is read; {BEFORE}"),
     })
 }
 
@@ -208,7 +208,7 @@ impl std::fmt::Display for TraceSlice {
 
 /// Describes the length of a trace, for the error of an empty slice.
 pub(crate) fn extent(length: DurationNs) -> String {
-    format!("the trace takes {}", seconds(length))
+    format!("the trace lasts {}", seconds(length))
 }
 
 fn seconds(time: DurationNs) -> String {
