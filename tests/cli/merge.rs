@@ -162,7 +162,7 @@ fn folders_of_one_job_are_one_run() {
         (
             "rank-R/execution-trace.json",
             "rank-R/trace.json",
-            "2 folders (rank-0, …) have one rank each and are named by it",
+            "2 folders (rank-0, …) have one rank each and are named after it",
         ),
     ] {
         let tool = Tool::new();

@@ -295,7 +295,7 @@ fn folders_of_the_nodes_of_one_job_are_one_run() {
     let ran = tool.run("ranks job").exits(0);
     assert!(
         ran.stderr
-            .contains("2 folders (n0, n1) are of job `torchrun 7`"),
+            .contains("2 folders (n0, n1) belong to job `torchrun 7`"),
         "{}",
         ran.stderr
     );

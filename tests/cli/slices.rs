@@ -185,8 +185,8 @@ fn an_empty_slice_is_refused_with_what_the_trace_has() {
     for (line, reason) in [
         ("trace.json --steps 9", "the trace has steps 3 to 8"),
         ("none.json --steps 9", "the trace has no steps"),
-        ("none.json --time 1s..2s", "the trace takes 0.000 s"),
-        ("gap.json --time 1s..1.5s", "the trace takes 2.000 s"),
+        ("none.json --time 1s..2s", "the trace lasts 0.000 s"),
+        ("gap.json --time 1s..1.5s", "the trace lasts 2.000 s"),
         ("trace.json --steps 5-3", "the end is not after the start"),
         ("trace.json --time 5", "a range of times with units"),
         ("trace.json --steps 3 --time 1s..", "cannot be used with"),
