@@ -273,7 +273,7 @@ fn folders_that_only_look_alike_stay_runs() {
     tool.file("a/device/rank-0.json", &ranks[0][1]);
     tool.run("merge a -o out-a")
         .exits(1)
-        .says("a host trace without a device trace of the same rank");
+        .says("no device trace of the same rank is next to it");
     // ranks of an adapter rather than of a job, and no trace states its rank
     let unnamed = String::from_utf8_lossy(&ranks[0][1]).replace("distributedInfo", "info");
     tool.file("c/rank-8/trace.json", &unnamed);

@@ -553,7 +553,7 @@ fn two_recordings_in_one_folder_are_not_added_up() {
         }
         assert!(!said.stdout.contains("8 ranks"), "{}", said.shown());
         assert!(
-            !said.stderr.contains("without a device trace"),
+            !said.stderr.contains("no device trace of the same rank"),
             "{}",
             said.shown()
         );

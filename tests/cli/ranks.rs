@@ -1141,7 +1141,10 @@ fn only_a_rank_that_several_device_traces_claim_has_one_that_is_not_sure() {
     };
     // the note on rank 2 does not cover rank 1
     let missing = message("1");
-    assert!(missing.contains("without a device trace"), "{missing}");
+    assert!(
+        missing.contains("no device trace of the same rank"),
+        "{missing}"
+    );
     let unsure = message("2");
     assert!(unsure.contains("is unclear"), "{unsure}");
 }
