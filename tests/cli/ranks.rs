@@ -609,7 +609,7 @@ fn communication_without_a_record_is_joined_by_its_ends() {
     std::fs::remove_file(tool.path("run/kineto_trace_1.json")).expect("it is there");
     tool.run("ranks run")
         .exits(0)
-        .notes("note: 8 communication kernels have no record");
+        .notes("note: communication kernels without a record of their group and size: 8");
 }
 
 #[test]

@@ -478,7 +478,7 @@ fn join_metrics(
             let name = input::display_name(path);
             if profile.damaged_lines > 0 {
                 trace.report.notes.push(format!(
-                    "{name}: {} lines are not rows of the table and are left out",
+                    "{name}: lines that are not rows of the table, left out: {}",
                     profile.damaged_lines
                 ));
             }
