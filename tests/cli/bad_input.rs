@@ -354,7 +354,7 @@ fn an_existing_output_needs_force() {
     tool.file("out.et", "precious");
     tool.run(&format!("link --device {DEVICE} -o out.et"))
         .exits(2)
-        .complains(&["out.et exists already", "--overwrite"]);
+        .complains(&["out.et already exists", "--overwrite"]);
     assert_eq!(tool.read("out.et"), b"precious");
     tool.run(&format!("link --device {DEVICE} -o out.et --overwrite"))
         .exits(0);

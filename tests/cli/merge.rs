@@ -173,7 +173,7 @@ fn folders_of_one_job_are_one_run() {
         // an unrelated folder stays a separate run
         tool.file("job/other/kineto_trace_0.json", &ranks[0][1]);
         let merged = tool.run("merge job -o out").exits(0);
-        let merged = merged.notes(&format!("{rule}: one run"));
+        let merged = merged.notes(&format!("{rule}: read as one run"));
         for line in [
             "\n  0  ",
             "\n  1  ",

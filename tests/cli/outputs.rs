@@ -50,7 +50,7 @@ fn a_link_is_written_through() {
     tool.file("far/real.et", "precious");
     tool.run("link --device device.json -o near.et")
         .exits(2)
-        .complains(&["near.et exists already", "--overwrite"]);
+        .complains(&["near.et already exists", "--overwrite"]);
     assert_eq!(tool.read("far/real.et"), b"precious");
     tool.run("link --device device.json -o near.et --overwrite")
         .exits(0);
@@ -463,7 +463,7 @@ fn some_ranks_for_a_simulator_do_not_replace_the_others_by_idle_ones() {
     let before = tool.files("out");
     tool.run(&format!("{line} --ranks 0")).exits(2).complains(&[
         "out/ddp2-2.15.0.1.et",
-        "--ranks does not name",
+        "not selected with --ranks",
         "all ranks",
     ]);
     assert!(tool.files("out") == before);

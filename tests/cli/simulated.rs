@@ -169,7 +169,7 @@ fn logs_of_others_are_refused_with_their_place() {
         "sim/log/log.log",
         log.replace("name=compute", "name=aten::mm"),
     );
-    refused(&["line 5: node 0 of rank 0 is called `aten::mm`", "`compute`"]);
+    refused(&["line 5: node 0 of rank 0 is named `aten::mm`", "`compute`"]);
     tool.file("sim/log/log.log", "");
     refused(&["log.log: the log is empty", "log/log.log"]);
     tool.file("sim/log/log.log", "a text\nof somebody\n");
@@ -202,7 +202,7 @@ fn recordings_of_others_are_refused() {
     tool.run("simulated sim --against {pairs}/fsdp2-2.15.0")
         .exits(2)
         .complains(&[
-            "none of the 4 simulated communications is in it",
+            "none of the 4 simulated communications is in the recording",
             "--against",
         ]);
     tool.run("simulated sim --against sim")

@@ -663,7 +663,7 @@ class Recorded(Traces):
     def test_two_processes_with_one_rank(self):
         (self.folder / "two.sh").write_text(f"python {PROGRAMS}/train.py 8 & python {PROGRAMS}/train.py 8; wait\n")
         ran = self.record(SCHEDULE, "sh two.sh", code=1)
-        self.assertIn("rank 0 is process", ran.stderr)
+        self.assertIn("rank 0 is already process", ran.stderr)
         self.assertEqual(len([r for r in self.manifest()["ranks"] if r["cycles"]]), 1)
 
     def test_a_rank_that_is_started_again(self):
