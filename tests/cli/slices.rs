@@ -165,7 +165,7 @@ fn slices_of_pairs_pipes_and_merged_json_are_the_same() {
     }
     tool.run("inspect run/kineto_trace_0.json --time 0s..200us")
         .exits(0)
-        .notes("only 0.000 s to 0.000 s of the 0.002 s");
+        .notes("only 0.000 s to 0.000 s of the trace of 0.002 s");
 }
 
 #[test]

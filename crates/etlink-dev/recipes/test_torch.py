@@ -1060,7 +1060,7 @@ class InScripts(Traces):
     def test_what_goes_wrong(self):
         self.run_in("wait=10, warmup=2, active=2")
         (note,) = self.manifest()["notes"]
-        self.assertIn("the program made 8 steps, recording starts at step 12", note)
+        self.assertIn("the program made 8 steps, but recording starts at step 12", note)
         self.run_in(self.TWO_STEPS, "fail", "4", code=9)
         (rank,) = self.manifest()["ranks"]
         self.assert_steps(rank, (3, 4))
