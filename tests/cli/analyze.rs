@@ -774,7 +774,7 @@ fn parquet_of_an_earlier_run() {
     tool.file("tables/nodes/notes.txt", "mine");
     tool.run("analyze run --parquet tables")
         .exits(2)
-        .complains(&["1.parquet exists already", "--overwrite"]);
+        .complains(&["1.parquet already exists", "--overwrite"]);
     assert!(
         !tool.path("tables/events/0.parquet").exists(),
         "written before it was refused"

@@ -79,7 +79,10 @@ fn one_table() {
         .complains(&["--table sequences needs --sequences-of"]);
     tool.run("analyze . --compat include-last-step")
         .exits(2)
-        .complains(&["options of hta", "--compat hta,include-last-step"]);
+        .complains(&[
+            "need hta, as in --compat hta",
+            "--compat hta,include-last-step",
+        ]);
     tool.run("analyze . --compat hta --parquet tables").exits(2);
 }
 

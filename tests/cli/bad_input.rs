@@ -354,7 +354,7 @@ fn an_existing_output_needs_force() {
     tool.file("out.et", "precious");
     tool.run(&format!("link --device {DEVICE} -o out.et"))
         .exits(2)
-        .complains(&["out.et exists already", "--overwrite"]);
+        .complains(&["out.et already exists", "--overwrite"]);
     assert_eq!(tool.read("out.et"), b"precious");
     tool.run(&format!("link --device {DEVICE} -o out.et --overwrite"))
         .exits(0);
@@ -541,7 +541,7 @@ fn a_damaged_file_is_named_beside_the_rank_that_lacks_its_trace() {
     }
     tool.run("merge run -o out")
         .exits(1)
-        .says("failed: 1: run/torch_et_1.json: a host trace without a device trace")
+        .says("failed: 1: run/torch_et_1.json: a host trace has no times")
         .notes("host_10.1.pt.trace.json is an unknown kind of file: it may be damaged, and the device trace that rank 1 lacks");
 }
 

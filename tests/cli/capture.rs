@@ -69,7 +69,7 @@ fn kernels_of_a_graph_launch_bear_op_and_shapes_of_the_capture() {
 
     tool.run("link --device replay.json --capture capture.json -o out.et")
         .exits(0)
-        .says("2  kernels of graph launches got their captured op");
+        .says("2  kernels of graph launches were assigned their captured op");
     let written = tool.read("out.et");
     for text in [
         "captured_op",

@@ -382,7 +382,7 @@ fn notes_of_several_runs_name_them() {
         .exits(0);
     tool.run("findings both --ranks 0,7")
         .exits(0)
-        .notes("note: 2 runs (a, b): no trace of rank 7, requested with --ranks");
+        .notes("note: 2 runs (a, b): no trace of rank 7 (requested with --ranks)");
 }
 
 /// If two traces may both be rank 0's, notes say so, and mention no option that was not given.

@@ -396,7 +396,7 @@ fn a_dump_of_another_run_describes_nothing() {
     }
     tool.run("ranks .")
         .exits(0)
-        .notes("it is cut or of another run, its buffer was too small")
+        .notes("The dump is truncated or from another run, its buffer was too small")
         .notes("8 Gloo collectives without group and size");
 }
 

@@ -235,7 +235,7 @@ fn options_that_a_pattern_does_not_look_at_are_refused() {
     ] {
         tool.run(&format!("generate {pattern} --ranks 8 {option} 8 -o set"))
             .exits(2)
-            .complains(&[option, "does nothing", pattern]);
+            .complains(&[option, "has no effect", pattern]);
         assert!(!tool.path("set").exists());
     }
     // numbers that overflow in every reader

@@ -294,7 +294,8 @@ fn folders_that_nothing_binds_stay_runs_and_both_readings_are_named() {
         ..nth(place)
     });
     assert_eq!(runs(&tool).len(), 2);
-    tool.run("ranks run").notes("nodes of one run, or runs");
+    tool.run("ranks run")
+        .notes("nodes of one run, or separate runs");
     // jobs of two ranks each are no nodes, and need no note
     let tool = Tool::new();
     put(&tool, &names, |place| Process {

@@ -321,7 +321,7 @@ fn a_cut_file_of_metrics_costs_no_trace() {
     tool.file("job/ncu_rank_0.csv.gz", packed);
     tool.run("analyze job")
         .exits(0)
-        .notes("lines are not rows of the table and are left out");
+        .notes("lines that are not rows of the table, left out");
 }
 
 #[test]

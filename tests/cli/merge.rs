@@ -151,18 +151,18 @@ fn folders_of_one_job_are_one_run() {
         (
             "chakra/rank-R.json",
             "torch_profile/rank-R.json",
-            "host traces of chakra and device traces of torch_profile are of the same ranks",
+            "host traces in chakra and device traces in torch_profile have the same ranks",
         ),
         (
             "host/rank-R.json",
             "device/rank-R.json",
-            "host traces of host and device traces of device are of the same ranks",
+            "host traces in host and device traces in device have the same ranks",
         ),
         // OLMo
         (
             "rank-R/execution-trace.json",
             "rank-R/trace.json",
-            "2 folders (rank-0, …) have one rank each and are named by it",
+            "2 folders (rank-0, …) have one rank each and are named after it",
         ),
     ] {
         let tool = Tool::new();
@@ -173,7 +173,7 @@ fn folders_of_one_job_are_one_run() {
         // an unrelated folder stays a separate run
         tool.file("job/other/kineto_trace_0.json", &ranks[0][1]);
         let merged = tool.run("merge job -o out").exits(0);
-        let merged = merged.notes(&format!("{rule}: one run"));
+        let merged = merged.notes(&format!("{rule}: read as one run"));
         for line in [
             "\n  0  ",
             "\n  1  ",
@@ -273,7 +273,7 @@ fn folders_that_only_look_alike_stay_runs() {
     tool.file("a/device/rank-0.json", &ranks[0][1]);
     tool.run("merge a -o out-a")
         .exits(1)
-        .says("a host trace without a device trace of the same rank");
+        .says("no device trace of the same rank is next to it");
     // ranks of an adapter rather than of a job, and no trace states its rank
     let unnamed = String::from_utf8_lossy(&ranks[0][1]).replace("distributedInfo", "info");
     tool.file("c/rank-8/trace.json", &unnamed);
@@ -311,7 +311,7 @@ fn folders_that_may_belong_together_are_named() {
         .notes(
             "folders of host traces (chakra) and of device traces (tb, torch_profile) share ranks",
         )
-        .notes("leave only one of tb, torch_profile there")
+        .notes("keep only one of tb, torch_profile")
         .says("which device trace belongs to it is unclear");
     std::fs::remove_dir_all(tool.path("job/tb")).expect("removes");
     tool.run("merge job -o out --overwrite")
@@ -328,8 +328,9 @@ fn folders_that_may_belong_together_are_named() {
         );
     }
     let merged = tool.run("merge nodes -o nodes-out").exits(1);
-    let merged = merged.notes("put all host traces into one, and all device traces into another");
-    assert!(!merged.stderr.contains("leave only"), "{}", merged.stderr);
+    let merged =
+        merged.notes("put all host traces into one folder, and all device traces into another");
+    assert!(!merged.stderr.contains("keep only"), "{}", merged.stderr);
 }
 
 #[test]
@@ -579,7 +580,7 @@ fn a_packed_trace_is_read_where_the_plain_one_is_cut() {
             .notes(
                 "run/kineto_trace_1.json is truncated: reading run/kineto_trace_1.json.gz instead",
             )
-            .notes("run/torch_et_1.json is cut: run/torch_et_1.json.gz beside it is read");
+            .notes("run/torch_et_1.json is truncated: reading run/torch_et_1.json.gz instead");
         assert!(tool.read("out2/run.1.et") == rank, "{bytes}");
     }
     // compressed with zstd, and with both

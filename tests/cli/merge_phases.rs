@@ -550,7 +550,7 @@ fn a_join_removes_no_earlier_file_unless_it_may() {
     tool.run(&format!("{phase} summaries --shard 0/1")).exits(0);
     tool.run(&format!("{phase} join"))
         .exits(2)
-        .complains(&["mlp-2.15.0.0.et exists already", "--overwrite"]);
+        .complains(&["mlp-2.15.0.0.et already exists", "--overwrite"]);
     assert!(tool.read("out/mlp-2.15.0.0.et") == before);
     tool.run(&format!("{phase} join --overwrite")).exits(0);
     tool.run(&format!("{phase} write --shard 0/1")).exits(0);

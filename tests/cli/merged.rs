@@ -250,7 +250,7 @@ fn a_recording_is_found_among_other_files() {
     let cut = tool.read("trees/ddp2-2.15.0.0.json.gz")[..20_000].to_vec();
     tool.file("cut/ddp2-2.15.0.0.json.gz", cut);
     tool.run("analyze cut").exits(0).notes(
-        "ddp2-2.15.0.0.et is read, which is the graph itself, and ddp2-2.15.0.0.json.gz is not",
+        "ddp2-2.15.0.0.et is read because it is the graph itself; ddp2-2.15.0.0.json.gz is not read",
     );
     let replayed = |folder: &str| {
         let json = tool.run(&format!("replay {folder} --json")).exits(0).runs();
@@ -320,7 +320,7 @@ fn one_file_counts_of_a_rank_that_has_two() {
     }
     tool.run("convert both --rank 1 -f one.et")
         .exits(0)
-        .notes("rank 1 has several files: ddp2-2.15.0.1.et is read, which is the graph itself");
+        .notes("rank 1 has several files: ddp2-2.15.0.1.et is read because it is the graph itself");
     assert!(tool.read("one.et") == tool.read("graphs/ddp2-2.15.0.1.et"));
 }
 

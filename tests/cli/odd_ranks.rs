@@ -295,7 +295,7 @@ fn folders_of_the_nodes_of_one_job_are_one_run() {
     let ran = tool.run("ranks job").exits(0);
     assert!(
         ran.stderr
-            .contains("2 folders (n0, n1) are of job `torchrun 7`"),
+            .contains("2 folders (n0, n1) belong to job `torchrun 7`"),
         "{}",
         ran.stderr
     );
@@ -370,8 +370,7 @@ fn a_manifest_that_contradicts_the_files_is_told_and_the_files_count() {
     for line in ["ranks run", "merge run -o out"] {
         let ran = tool.run(line).exits(0);
         ran.notes(
-            "kineto_trace_1.json is of rank 1, the manifest of the recording says 3: its \
-            own counts",
+            "kineto_trace_1.json is from rank 1, but the recording's manifest says 3: rank 1 is used",
         )
         .notes(
             "does not list rank 1, which has a trace here: the trace may be from another recording",
@@ -523,7 +522,7 @@ fn a_link_to_nothing_is_a_trace_that_cannot_be_read() {
         .exits(0);
     tool.run("ranks run")
         .exits(0)
-        .notes("run/kineto_trace_2.json is a link to nothing")
+        .notes("run/kineto_trace_2.json is a broken link")
         .says("4 ranks, ");
 }
 
@@ -554,7 +553,7 @@ fn two_recordings_in_one_folder_are_not_added_up() {
         }
         assert!(!said.stdout.contains("8 ranks"), "{}", said.shown());
         assert!(
-            !said.stderr.contains("without a device trace"),
+            !said.stderr.contains("no device trace of the same rank"),
             "{}",
             said.shown()
         );
@@ -612,7 +611,7 @@ fn partners_without_traces_are_neither_matched_nor_strangers() {
     assert!(!ran.stdout.contains("another run"), "{}", ran.stdout);
     assert!(
         ran.stdout
-            .contains("8 messages matched, 0 not, 16 with ranks whose traces are not here"),
+            .contains("8 messages matched, 0 not, 16 with ranks whose traces are missing"),
         "{}",
         ran.stdout
     );
@@ -719,7 +718,7 @@ fn a_simulator_folder_is_not_begun_for_ranks_that_are_too_far_apart() {
     tool.run("merge run -o out --for astra-sim")
         .exits(2)
         .complains(&[
-            "more than 4096 ranks are absent",
+            "more than 4096 ranks are missing",
             "leave --for astra-sim out",
         ]);
     assert!(!tool.path("out").exists(), "nothing half-written");
@@ -796,7 +795,7 @@ fn ranks_after_the_last_trace_get_a_file_too() {
     put(&tool, &RUN.map(|drawn| Drawn { world: 8, ..drawn })[..3]);
     tool.run("merge run -o out --for astra-sim")
         .exits(0)
-        .notes("no trace of rank 3, 4, 5, 6, 7: 3 of 8 ranks are here");
+        .notes("no trace of rank 3, 4, 5, 6, 7: 3 of 8 ranks have traces");
     assert!(
         (0..8).all(|rank| tool.path(&format!("out/run.{rank}.et")).exists())
             && !tool.path("out/run.8.et").exists()
@@ -928,8 +927,10 @@ fn of_one_trace_under_two_ranks_neither_is_taken() {
     for command in ["ranks", "analyze", "findings", "replay", "top"] {
         for strict in ["", " --strict"] {
             let ran = tool.run(&format!("{command} run{strict}")).exits(1);
-            ran.notes("rank 0 is left out: its trace and the trace of rank 3 are of one process")
-                .notes("rank 3 is left out: its trace and the trace of rank 0 are of one process");
+            ran.notes("rank 0 is left out: its trace and the trace of rank 3 are from one process")
+                .notes(
+                    "rank 3 is left out: its trace and the trace of rank 0 are from one process",
+                );
         }
     }
     let report = tool.run("ranks run --json").exits(1).runs();
@@ -973,7 +974,7 @@ fn device_traces_that_were_swapped_go_to_the_host_traces_of_their_processes() {
         assert_eq!(ran.runs()[0]["ranks"], whole.runs()[0]["ranks"]);
         tool.run("findings run")
             .exits(0)
-            .notes("kineto_trace_1.json is of the process of torch_et_0.json")
+            .notes("kineto_trace_1.json is from the process of torch_et_0.json")
             .lacks("two runs");
     }
 }

@@ -27,13 +27,13 @@ fn overwrite_does_not_link_what_does_not_fit() {
     tool.file("x.et", "mine");
     tool.run(&format!("link {MLP} -o x.et"))
         .exits(2)
-        .complains(&["x.et exists already", "--overwrite"]);
+        .complains(&["x.et already exists", "--overwrite"]);
     tool.run(&format!("link {other} -o x.et --overwrite"))
         .exits(2)
         .complains(&["different programs", "--allow-mismatch"]);
     tool.run(&format!("link {other} -o x.et --allow-mismatch"))
         .exits(2)
-        .complains(&["x.et exists already", "--overwrite"]);
+        .complains(&["x.et already exists", "--overwrite"]);
     assert_eq!(tool.read("x.et"), b"mine");
     tool.run(&format!("link {other} -o x.et --allow-mismatch -f"))
         .exits(0);

@@ -437,7 +437,7 @@ fn a_rank_that_is_not_there_is_named() {
     put(&tool, &[RUN[0], RUN[1], RUN[3]]);
     tool.run("merge run -o out")
         .exits(0)
-        .notes("no trace of rank 2: 3 of 4 ranks are here")
+        .notes("no trace of rank 2: 3 of 4 ranks have traces")
         .says("8 collectives and 0 messages matched, 0 not");
     assert_eq!(
         groups(&tool, "out/comm_group.json"),
@@ -609,7 +609,7 @@ fn communication_without_a_record_is_joined_by_its_ends() {
     std::fs::remove_file(tool.path("run/kineto_trace_1.json")).expect("it is there");
     tool.run("ranks run")
         .exits(0)
-        .notes("note: 8 communication kernels have no record");
+        .notes("note: communication kernels without a record of their group and size: 8");
 }
 
 #[test]
@@ -722,7 +722,7 @@ fn the_file_of_a_rank_that_is_not_joined_is_no_rank_of_the_run() {
         let ran = tool.run(&format!("merge run -o out {options}"));
         ran.exits(1)
             .notes("3 is not joined with the others: it")
-            .notes(&format!("; it is written by itself: {by_itself}"))
+            .notes(&format!("; it is written separately: {by_itself}"))
             .says("s, not joined")
             .says("3 linked, 1 not joined, 0 failed");
         let names = file_names(&tool, "out");
@@ -851,7 +851,7 @@ fn a_simulation_says_that_an_empty_rank_stands_for_one_that_is_not_joined() {
     );
     tool.run("merge run -o sim --for astra-sim")
         .exits(1)
-        .notes("nothing is written of it, and an empty rank takes its place in the simulation")
+        .notes("it is not written, and an idle rank takes its place in the simulation")
         .says("not joined and not written")
         .says("3 linked, 1 not joined, 0 failed");
     tool.run("check sim").exits(0).says("4 ranks together");
@@ -868,7 +868,7 @@ fn a_rank_that_is_checked_without_the_others_is_told() {
         .exits(1)
         .says("one/run.*.et: faults, 1 rank alone")
         .says("ET501: 3 ranks that take part in communication but have no file");
-    let alone = "out/run.0.et is checked alone, and it communicates: give its folder";
+    let alone = "out/run.0.et communicates with other ranks but is checked alone; give its folder";
     tool.run("check out/run.0.et").exits(0).notes(alone);
     let together = tool.run("check out").exits(0);
     assert_eq!(together.stderr, "");
@@ -1002,8 +1002,7 @@ fn a_rank_that_is_cut_keeps_what_it_has() {
         .says(cut)
         .notes("note: rank 2: damage: the file is truncated");
     // its first collectives would show little, and its missing ones would fix the others in place
-    let left_out =
-        "rank 2 is left out: its device trace is truncated and lacks collectives that others have";
+    let left_out = "rank 2 is left out: its device trace is truncated and lacks collectives that other ranks have";
     tool.run("findings run").exits(1).says(cut).notes(left_out);
     let without = tool.run("findings run --ranks 0,1,3 -q").exits(0).stdout;
     tool.run("findings run -q")
@@ -1069,14 +1068,14 @@ fn a_rank_that_is_cut_before_its_time_base_is_called_cut() {
         tool.run(line).exits(1).notes(cause);
     }
     let not_joined = "0 is not joined with the others: its file is truncated before its time base";
-    let by_itself = "compared with other ranks; it is written by itself: run.0.not_joined.et";
+    let by_itself = "compared with other ranks; it is written separately: run.0.not_joined.et";
     tool.run("merge run -o out")
         .exits(1)
         .notes(not_joined)
         .notes(by_itself);
     let timeline = tool.run("merge run -o view --format perfetto").exits(1);
     let timeline = timeline.notes(not_joined);
-    let timeline = timeline.notes("compared with other ranks; nothing is written of it");
+    let timeline = timeline.notes("compared with other ranks; it is not written");
     timeline
         .says("not joined and not written")
         .says("1 linked, 1 not joined, 0 failed");
@@ -1142,7 +1141,10 @@ fn only_a_rank_that_several_device_traces_claim_has_one_that_is_not_sure() {
     };
     // the note on rank 2 does not cover rank 1
     let missing = message("1");
-    assert!(missing.contains("without a device trace"), "{missing}");
+    assert!(
+        missing.contains("no device trace of the same rank"),
+        "{missing}"
+    );
     let unsure = message("2");
     assert!(unsure.contains("is unclear"), "{unsure}");
 }
@@ -1172,7 +1174,7 @@ fn check_reports_the_other_files_where_one_cannot_be_read() {
     assert_eq!(json[1]["findings"][0]["kind"], "unreadable");
     tool.run("check garbage.et missing.et")
         .exits(2)
-        .complains(&["none of 2 files could be read", "garbage.et"]);
+        .complains(&["none of the 2 files can be read", "garbage.et"]);
 }
 
 #[test]

@@ -215,7 +215,7 @@ fn a_cache_that_cannot_be_written_is_a_note() {
     let tool = Tool::new();
     tool.file("kept", "a file");
     let ran = tool.run("ranks {pairs}/ddp2-2.15.0 --cache kept").exits(0);
-    let note = "note: the cache could not be used: kept is a file; name a folder";
+    let note = "note: cannot use the cache: kept is a file; name a folder";
     assert!(ran.stderr.contains(note), "{}", ran.shown());
 }
 

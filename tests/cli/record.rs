@@ -90,7 +90,7 @@ fn what_cannot_be_run_is_named_and_leaves_nothing() {
     tool.file("file", "");
     tool.run(&format!("record {SCHEDULE} -o traces -- no-such-program x"))
         .exits(2)
-        .complains(&["cannot start `no-such-program`", "spelled right"]);
+        .complains(&["cannot start `no-such-program`", "check the spelling"]);
     tool.run(&format!("record {SCHEDULE} -o file -- true"))
         .exits(2)
         .complains(&["cannot create folder file"]);
@@ -215,7 +215,7 @@ fn a_program_that_ended_before_it_imported_torch_is_told_so() {
         (
             "imports.py",
             1,
-            "torch could not be imported: OSError: libgomp.so.1 is missing",
+            "cannot import torch: OSError: libgomp.so.1 is missing",
         ),
     ] {
         let line = format!("record {SCHEDULE} -o traces --overwrite -- python3 {script}");
@@ -231,7 +231,7 @@ fn a_folder_whose_name_is_no_text_is_named() {
     let line = format!("$ETLINK record {SCHEDULE} -o \"$(printf 'a\\377')\" -- true");
     let ran = tool.shell(&line).exits(2);
     assert!(
-        ran.stderr.contains("the path of the folder is no UTF-8"),
+        ran.stderr.contains("the path of the folder is not UTF-8"),
         "{}",
         ran.stderr
     );
@@ -350,9 +350,10 @@ fn files_moved_aside_are_put_back_or_kept() {
     let tool = moved_aside();
     tool.file("traces/cycle_1", "a file");
     for _ in 0..2 {
-        tool.run(&line)
-            .exits(2)
-            .complains(&["cannot settle", "which was cycle_1/kineto_trace_0.json"]);
+        tool.run(&line).exits(2).complains(&[
+            "cannot restore or remove",
+            "which was cycle_1/kineto_trace_0.json",
+        ]);
         assert_eq!(tool.read("traces/.etlink/0.old"), b"old");
         assert_eq!(tool.read("traces/torch_et_0.json"), b"old");
     }
@@ -470,7 +471,7 @@ fn nodes_of_torchrun_share_a_folder_and_wait_for_each_other() {
         let again = run("", "second");
         assert_eq!(again.stdout, "2 2\n", "{}", again.stderr);
         assert!(
-            again.stderr.contains("has recorded into"),
+            again.stderr.contains("has already recorded into"),
             "{}",
             again.stderr
         );
@@ -514,7 +515,7 @@ fn a_script_that_takes_the_hook_away_is_named() {
         ))
         .exits(1);
     assert!(
-        ran.stderr.contains("run.sh:2 sets PYTHONPATH anew"),
+        ran.stderr.contains("run.sh:2 overwrites PYTHONPATH"),
         "{}",
         ran.stderr
     );
@@ -604,19 +605,19 @@ fn a_recording_whose_launcher_was_killed_is_used_and_listed() {
     );
     tool.shell(&line);
     assert!(!tool.path("traces/etlink.json").exists());
-    let why = "traces has no etlink.json: `etlink record` was killed before it wrote that";
+    let why = "traces has no etlink.json: `etlink record` was killed before it wrote the manifest";
     tool.run("ranks traces").exits(0).notes(why);
     tool.run("merge traces -o merged")
         .exits(0)
-        .notes("`etlink record --recover -o traces` writes it");
+        .notes("`etlink record --recover -o traces` writes a manifest");
     tool.run("record --recover -o traces")
         .exits(0)
-        .notes("etlink.json is written of what an ended launcher left there");
-    let again = "etlink.json is there: nothing to recover";
+        .notes("etlink.json from the files of an earlier launcher");
+    let again = "etlink.json exists: nothing to recover";
     tool.run("record --recover -o traces").exits(0).notes(again);
     tool.run("record --recover -o nothing")
         .exits(2)
-        .complains(&["nothing has no recording that was begun"]);
+        .complains(&["nothing has no unfinished recording"]);
     assert!(!tool.path("nothing").exists());
     tool.run("record --recover -o traces -- true").exits(2);
     let manifest = manifest(&tool);

@@ -110,7 +110,7 @@ fn the_table_tells_how_true_the_graph_is() {
         .run(&format!("replay {MLP} --critical-path -j 1"))
         .exits(0);
     ran.says("cross-step")
-        .says("nothing inferred")
+        .says("no inferred edges")
         .says("contradictions")
         .says("program order")
         .says("critical path")
@@ -503,7 +503,7 @@ fn a_what_if_says_what_it_is_compared_with() {
     assert_eq!(times, [Some(109_000), Some(59_000), Some(-50_000)]);
     tool.shell(&format!("$ETLINK {question}"))
         .exits(0)
-        .says("without changes, up to the end of the last work");
+        .says("without changes, to the end of the last work");
 }
 
 #[test]

@@ -713,10 +713,10 @@ fn a_quicker_network_changes_what_bytes_take() {
     };
     // Its transfers have three sizes.
     asked("fsdp2-2.15.0")
-        .notes("bandwidth=default_pg:2: all_gather of group \"0\" takes ")
+        .notes("bandwidth=default_pg:2: all_gather of group \"0\": ")
         .notes("GB/s, fitted to 3 sizes");
-    asked("ddp2-2.15.0").notes("all_reduce of group \"0\" has too few sizes");
-    asked("tpdp4-2.15.0").notes("barrier of group \"0\" has no bytes");
+    asked("ddp2-2.15.0").notes("all_reduce of group \"0\": too few or too similar sizes");
+    asked("tpdp4-2.15.0").notes("barrier of group \"0\" moves no bytes");
 }
 
 /// A message goes from one rank to another, whatever the number of ranks.

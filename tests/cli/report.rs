@@ -115,7 +115,7 @@ fn nothing_is_replaced_or_mixed_by_accident() {
     tool.file("there.html", "mine");
     tool.run("report trace.json -o there.html")
         .exits(2)
-        .complains(&["there.html exists already", "--overwrite"]);
+        .complains(&["there.html already exists", "--overwrite"]);
     assert_eq!(tool.read("there.html"), b"mine");
     tool.run("report trace.json -o there.html --overwrite")
         .exits(0);

@@ -159,7 +159,7 @@ fn each_process_of_a_merged_rocpd_database_is_a_rank() {
     draw_database(&tool, "unsaid/all_results.db", &[None, None]);
     tool.run("merge unsaid -o two")
         .exits(0)
-        .notes("each a rank by the order of its tables");
+        .notes("each taken as a rank, by the order of its tables");
 }
 
 #[test]

@@ -126,7 +126,7 @@ fn each_command_says_once_who_is_not_taken_and_ends_with_the_same_code() {
             }
         }
     };
-    let absent = ("no trace of rank 2, 3", "no trace of ranks 2, 3, requested");
+    let absent = ("no trace of rank 2, 3", "no trace of ranks 2, 3 (requested");
     let is_said = |line: &&str| {
         let parts = [
             "left out: ",

@@ -67,11 +67,11 @@ fn what_looks_unintended_is_a_note() {
         ),
         (
             "--wait 1 --warmup 2 --active 2 --steps 7",
-            "the program ends in warmup: the last cycle leaves no trace",
+            "the program ends during warmup: the last cycle leaves no trace",
         ),
         (
             "--wait 1 --warmup 1 --active 5 --steps 4",
-            "saved with fewer steps; it would be whole after 7 steps",
+            "saved with fewer steps; it would be complete after 7 steps",
         ),
     ] {
         tool.run(&format!("schedule {line}")).exits(0).notes(words);

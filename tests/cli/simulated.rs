@@ -142,7 +142,7 @@ fn a_cut_log_says_where_each_rank_is() {
     tool.file("sim/log/log.log", &log[..end + 30]);
     tool.run(&format!("simulated sim --against {{pairs}}/{RUN}"))
         .exits(1)
-        .says("rank 0 did not finish; where the log ends, it is in: all_to_all, group 1 (node 1)")
+        .says("rank 0 did not finish; at the end of the log it is in all_to_all, group 1 (node 1)")
         .notes("the log lacks the simulator's last line")
         .notes("truncated lines in the log: 1");
 }
@@ -169,7 +169,7 @@ fn logs_of_others_are_refused_with_their_place() {
         "sim/log/log.log",
         log.replace("name=compute", "name=aten::mm"),
     );
-    refused(&["line 5: node 0 of rank 0 is called `aten::mm`", "`compute`"]);
+    refused(&["line 5: node 0 of rank 0 is named `aten::mm`", "`compute`"]);
     tool.file("sim/log/log.log", "");
     refused(&["log.log: the log is empty", "log/log.log"]);
     tool.file("sim/log/log.log", "a text\nof somebody\n");
@@ -179,7 +179,7 @@ fn logs_of_others_are_refused_with_their_place() {
     tool.file("sim/log/log.log", stopped);
     refused(&["no rank finished", "communicator group 1 not found"]);
     std::fs::remove_dir_all(tool.path("sim/log")).expect("removes");
-    refused(&["sim: no log.log in it"]);
+    refused(&["sim: the folder has no log.log"]);
     tool.file("alone/log.log", &log);
     tool.run("simulated alone")
         .exits(2)
@@ -194,11 +194,15 @@ fn recordings_of_others_are_refused() {
     let tool = simulated(RUN);
     tool.run("simulated sim --against {pairs}/tpdp4-2.15.0")
         .exits(2)
-        .complains(&["ranks 0, 1, 2, 3", "the simulation ranks 0, 1", "--against"]);
+        .complains(&[
+            "ranks 0, 1, 2, 3",
+            "the simulation has ranks 0, 1",
+            "--against",
+        ]);
     tool.run("simulated sim --against {pairs}/fsdp2-2.15.0")
         .exits(2)
         .complains(&[
-            "none of the 4 simulated communications is in it",
+            "none of the 4 simulated communications is in the recording",
             "--against",
         ]);
     tool.run("simulated sim --against sim")
@@ -307,7 +311,7 @@ fn a_rank_without_a_line_is_compared_with_the_recording() {
         "simulated printed.txt --graphs sim --against {{pairs}}/{RUN}"
     ))
     .exits(1)
-    .says("rank 1 did not finish; the log does not say in which node it is")
+    .says("rank 1 did not finish; the log does not show its current node")
     .notes("rank 1 has graphs but is not in the log");
 }
 

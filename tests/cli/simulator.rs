@@ -174,7 +174,7 @@ fn what_is_left_to_do_is_said_at_the_end() {
     tool.run("merge {pairs}/ddp2-2.15.0 -o out --for astra-sim")
         .exits(0)
         .notes("out/network.yml has one switch, ")
-        .notes(": put your topology there, then run the command in out/README.md");
+        .notes("; replace it with your topology, then run the command in out/README.md");
     let quiet = tool
         .run("merge {pairs}/ddp2-2.15.0 -o plain")
         .exits(0)
@@ -291,7 +291,7 @@ fn packet_networks_have_their_configurations() {
     // 0.1 Gb/s across hosts are not a whole number
     tool.run(&merge("astra-sim-htsim"))
         .exits(0)
-        .notes("1 Gb/s instead of 0.101 (9.9 times as quick)");
+        .notes("1 Gb/s instead of 0.101 (9.9 times as fast)");
     assert!(text("README.md").contains("1 Gb/s instead of 0.101"));
     // The other network's files are removed together with its run.
     assert!(!tool.path("out/ns3_config.txt").exists());
@@ -327,8 +327,8 @@ fn threads_of_a_cut_trace_do_not_wait_for_what_was_not_read() {
     tool.run("link --host {pairs}/tpdp4-2.15.0/torch_et_2.json.gz --device cut.json -o cut.et")
         .exits(0)
         // 236.6 ms including the time without data
-        .notes("takes 66.571 ms")
-        .notes("side by side, or waited for what the cut trace lacks");
+        .notes("needs at least 66.571 ms")
+        .notes("in parallel, or waited for work missing from the truncated trace");
     let kinds = kinds(&tool, "cut.et");
     let nodes = nodes(&tool, "cut.et");
     let boundaries = nodes
@@ -591,7 +591,7 @@ fn what_a_simulator_adds_or_does_not_time_is_said() {
     let tool = Tool::new();
     tool.run("merge {pairs}/mlp-2.15.0 --for astra-sim -o one")
         .exits(0)
-        .notes("the run has one rank, and ASTRA-sim's network two at least");
+        .notes("the run has one rank, but ASTRA-sim's network needs at least two");
     tool.run("merge {pairs}/ddp2_gloo-2.15.0 --for astra-sim -o silent")
         .exits(0);
     tool.run("merge {pairs}/ddp2-2.15.0 --for astra-sim -o sum")

@@ -1,7 +1,7 @@
 //! Slices of traces: `--steps` and `--time`.
 
 use crate::tool::Tool;
-use etlink_testing::{DeviceQueue, HostSchema, TraceBuilder};
+use etlink_testing::{DeviceQueue, HostSchema, ParamComms, TraceBuilder};
 use serde_json::Value;
 
 const US: i64 = 1_000;
@@ -161,11 +161,11 @@ fn slices_of_pairs_pipes_and_merged_json_are_the_same() {
     ] {
         tool.run(&format!("{line} --steps 5-6"))
             .exits(0)
-            .notes("only steps 5 to 6 are read of steps 3 to 8 in the trace");
+            .notes("only steps 5 to 6 are read, out of steps 3 to 8 in the trace");
     }
     tool.run("inspect run/kineto_trace_0.json --time 0s..200us")
         .exits(0)
-        .notes("only 0.000 s to 0.000 s of the 0.002 s");
+        .notes("only 0.000 s to 0.000 s of the trace of 0.002 s");
 }
 
 #[test]
@@ -185,10 +185,10 @@ fn an_empty_slice_is_refused_with_what_the_trace_has() {
     for (line, reason) in [
         ("trace.json --steps 9", "the trace has steps 3 to 8"),
         ("none.json --steps 9", "the trace has no steps"),
-        ("none.json --time 1s..2s", "the trace takes 0.000 s"),
-        ("gap.json --time 1s..1.5s", "the trace takes 2.000 s"),
-        ("trace.json --steps 5-3", "it ends before it begins"),
-        ("trace.json --time 5", "two numbers with units"),
+        ("none.json --time 1s..2s", "the trace lasts 0.000 s"),
+        ("gap.json --time 1s..1.5s", "the trace lasts 2.000 s"),
+        ("trace.json --steps 5-3", "the end is not after the start"),
+        ("trace.json --time 5", "a range of times with units"),
         ("trace.json --steps 3 --time 1s..", "cannot be used with"),
         ("x.et --steps 3", "a written graph"),
     ] {
@@ -250,4 +250,70 @@ fn a_slice_takes_the_memory_of_a_slice() {
         .complains(&["allow more with --memory", "--steps"]);
     assert!(!tool.path("x.et").exists());
     tool.run(&format!("{link} --steps 17")).exits(0);
+}
+
+/// Draws steps of 2 ms on one of two machines, whose clock is `ahead` us ahead, with one all-reduce
+/// each. Rank 1 comes 60 us late to that of every other step.
+fn rank_of_run(rank: i64, numbers: std::ops::Range<i64>, ahead: i64) -> Vec<u8> {
+    let mut draw = TraceBuilder::default();
+    draw.distributed(rank, 2);
+    draw.origin((1_700_000_000_000_000 + ahead) * US);
+    draw.metadata("host_name", &format!("\"machine{}\"", ahead.signum()));
+    let main = draw.thread();
+    for number in numbers {
+        let at = |us: i64| (number * 2_000 + us) * US;
+        draw.annotation(main, &format!("ProfilerStep#{number}"), at(0), at(2_000));
+        let late = if rank == 1 && number % 2 == 0 { 60 } else { 0 };
+        let gemm = (at(40), at(160 + late));
+        draw.launch(main, (at(20), at(25)), DeviceQueue::stream(7), "gemm", gemm);
+        let comms = ParamComms::new("allreduce", 0..2, rank, number);
+        draw.collective(main, &comms, at(200), at(210));
+        let id = draw.next_correlation();
+        draw.call(main, "cudaLaunchKernel", (at(202), at(207)), id);
+        let kernel = (at(220 + late), at(400));
+        let name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL";
+        draw.collective_kernel(DeviceQueue::stream(20), name, kernel, id, &comms);
+    }
+    draw.kineto()
+}
+
+/// Ranks that were recorded from different moments on are sliced at one moment.
+#[test]
+fn times_of_all_ranks_count_from_the_begin_of_the_run() {
+    let steps_of = |tool: &Tool, line: &str| {
+        let run = tool
+            .run(&format!("ranks {line} --json"))
+            .exits(0)
+            .only_run();
+        let mut steps = run["steps"].as_array().expect("steps").clone();
+        steps.retain(|step| step["step"].is_string());
+        (run["clocks"][1]["offset_ns"].clone(), steps)
+    };
+    for (ranks, ahead) in [
+        ([3..13, 6..13], 0),
+        ([6..13, 3..13], 0),
+        ([3..13, 4..23], 0),
+        ([3..13, 6..13], 5_000_000),
+        ([6..13, 3..13], 5_000),
+    ] {
+        let tool = Tool::new();
+        for (rank, numbers) in (0..).zip(ranks) {
+            let content = rank_of_run(rank, numbers, rank * ahead);
+            tool.file(&format!("run/rank{rank}.json"), content);
+        }
+        let (offset, whole) = steps_of(&tool, "run");
+        assert_eq!(offset, -ahead * US);
+        // the run begins with step 3
+        let (offset, slice) = steps_of(&tool, "run --time 7ms..13ms");
+        assert_eq!(offset, -ahead * US, "{ahead}");
+        let named = |name: &str| {
+            let mut steps = whole.iter();
+            steps.find(|step| step["step"] == name)
+        };
+        for name in ["ProfilerStep#7", "ProfilerStep#8"] {
+            let sliced = slice.iter().find(|step| step["step"] == name);
+            assert_eq!(sliced, named(name), "{ahead} {name}");
+        }
+        assert_eq!(slice.len(), 2, "{slice:?}");
+    }
 }

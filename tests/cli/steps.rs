@@ -214,7 +214,7 @@ fn steps_by_a_pattern() {
         .says("2 ranks, 6 steps");
     tool.run("analyze run --steps-by nothing")
         .exits(0)
-        .notes("no annotation or op matches --steps-by nothing: there are no steps");
+        .notes("no annotation or op matches --steps-by nothing, so there are no steps");
     for (line, reason) in [
         ("--steps-by (", "regular expression: unclosed group"),
         ("--steps-by a --compat hta", "cannot be used with"),

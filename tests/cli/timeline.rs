@@ -340,7 +340,7 @@ fn arrows_come_from_the_last_and_times_are_aligned() {
     );
     tool.run("merge run -o apart --format perfetto --no-align")
         .exits(0)
-        .says("not drawn: the rank had gone on");
+        .says("not drawn because the rank had continued");
     let apart = timeline(&tool, "apart");
     let starts = |found: &Found, rank: &str| {
         found

@@ -9,11 +9,8 @@ fn what_is_no_job_is_named() {
     let tool = Tool::new();
     tool.file("plain/torch_et_0.json", "{}");
     for (job, words) in [
-        (
-            "nowhere",
-            "nowhere is neither a folder nor the number of a process",
-        ),
-        ("plain", "no job is recorded into plain at present"),
+        ("nowhere", "nowhere is neither a folder nor a process id"),
+        ("plain", "no running job records into plain"),
     ] {
         tool.run(&format!("trigger {job}"))
             .exits(2)
@@ -38,7 +35,7 @@ fn a_process_that_is_not_recorded_is_told_from_none() {
         .complains(&["is not recorded by etlink"]);
     tool.run("trigger 4194999")
         .exits(2)
-        .complains(&["there is no process 4194999 on this machine"]);
+        .complains(&["process 4194999 does not exist on this machine"]);
 }
 
 #[test]
@@ -50,7 +47,7 @@ fn a_job_that_is_not_armed_is_told() {
         .shell("$ETLINK record --armed -o traces -- sh -c '$ETLINK trigger traces; echo code $?'")
         .exits(1)
         .says("code 2");
-    let words = "the job in traces cannot be asked: no process of it has imported PyTorch yet";
+    let words = "the job in traces cannot record: none of its processes has imported PyTorch yet";
     assert!(ran.stderr.contains(words), "{}", ran.stderr);
 }
 
@@ -62,8 +59,7 @@ fn why_a_job_cannot_be_asked() {
         (r#"{"pid": 7}"#, "it was started without --armed"),
         (
             r#"{"pid": 7, "asked": []}"#,
-            "no process of it has made a step yet: try again, or wait for it with --timeout; if it \
-             trains by now, what --step-on names is never called",
+            "none of its processes has made a step yet; try again, or wait with --timeout. If it is already training, the function in --step-on is never called",
         ),
     ] {
         tool.file("traces/.etlink/host.7.json", report);
@@ -75,16 +71,16 @@ fn why_a_job_cannot_be_asked() {
         let is_armed = report.contains("asked");
         let has_waited = begun.elapsed() >= Duration::from_secs(1);
         assert!(has_waited || !is_armed, "{:?}", begun.elapsed());
-        let waits = "no process of the job has made a step yet: waiting for the first";
+        let waits = "no process of the job has made a step yet; waiting for the first step";
         assert_eq!(ran.stderr.contains(waits), is_armed, "{}", ran.stderr);
     }
     tool.run("trigger traces --stop")
         .exits(2)
-        .complains(&["no recording is under way in traces"]);
+        .complains(&["no recording is in progress in traces"]);
     tool.file("traces/.etlink/trigger.json", r#"{"id": "a"}"#);
     tool.run("trigger traces --stop")
         .exits(2)
-        .complains(&["the recording of a file has not begun, asked for "]);
+        .complains(&["the recording of a file has not started, requested "]);
 }
 
 #[test]
@@ -98,7 +94,12 @@ fn what_started_the_recording_is_not_the_job() {
     let ran = tool.shell(outside).exits(1);
     let said = |words: &str| ran.stderr.matches(words).count();
     assert_eq!(said("is not recorded by etlink"), 1, "{}", ran.stderr);
-    assert_eq!(said("cannot be asked: no process"), 3, "{}", ran.stderr);
+    assert_eq!(
+        said("cannot record: none of its processes"),
+        3,
+        "{}",
+        ran.stderr
+    );
 }
 
 #[test]
@@ -124,7 +125,7 @@ fn a_job_of_another_machine_is_asked_there() {
     assert!(ran.stderr.contains(words), "{}", ran.stderr);
     ask("gpu7:a b", "aside")
         .exits(2)
-        .complains(&["the job in a b cannot be asked: it was started without --armed"]);
+        .complains(&["the job in a b cannot record: it was started without --armed"]);
     ask("gpu8:traces", "aside")
         .exits(2)
         .complains(&["ssh cannot reach gpu8"]);
@@ -142,7 +143,7 @@ fn options_that_do_not_go_together() {
         ("--every 100", "--armed"),
         (
             "--armed --every 3",
-            "--every is 3, needs to be more than the 2 steps",
+            "--every is 3, but must exceed the 2 steps",
         ),
         ("--armed --when step_time", "use `step_time > 1.5 x median`"),
     ] {

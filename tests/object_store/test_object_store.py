@@ -81,7 +81,7 @@ def test_merge_from_a_store_to_a_store_is_as_on_disk(etlink, store, on_disk, tmp
     etlink("merge", source, "-o", tmp_path / "disk")
     assert files(tmp_path / "disk") == on_disk[traces]
     said = etlink("merge", source, "-o", output, code=2)
-    assert f"s3://{BUCKET}/merged-{traces}/comm_group.json exists already; --overwrite" in said
+    assert f"s3://{BUCKET}/merged-{traces}/comm_group.json already exists; --overwrite" in said
     etlink("merge", source, "-o", output, "--overwrite")
     assert store.contents(f"merged-{traces}") == on_disk[traces]
 
@@ -235,7 +235,7 @@ def test_a_profile_has_the_credentials(etlink, store, tmp_path):
 
 def test_a_recording_is_not_made_in_a_store(etlink):
     said = etlink("record", "-o", f"s3://{BUCKET}/recorded", "--", "true", code=2)
-    assert "a recording is made in a folder of this machine" in said
+    assert "recordings need a folder on this machine" in said
 
 
 class WebHandler(http.server.SimpleHTTPRequestHandler):

@@ -52,7 +52,7 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_runs_says_which_to_give() -> None:
-    with pytest.raises(etlink.Error, match="runs, each in its folder") as raised:
+    with pytest.raises(etlink.Error, match="runs, each in its own folder") as raised:
         etlink.open(PAIRS)
     assert raised.value.remedy is not None and "give one of them" in raised.value.remedy
 
@@ -100,7 +100,7 @@ def test_empty_lists_and_ranks_that_are_not_there_are_errors() -> None:
             etlink.open(**arguments)
     with pytest.raises(etlink.Error, match="ranks"):
         etlink.open(DDP, ranks=[7]).table("host_ops")
-    with pytest.raises(etlink.Error, match="no size"):
+    with pytest.raises(etlink.Error, match="is not a size"):
         etlink.open(DDP, memory="much")
 
 
@@ -111,7 +111,7 @@ def test_memory_that_is_too_little_is_refused_before_work() -> None:
 
 def test_wrong_names_of_tables_list_the_right_ones() -> None:
     run = etlink.open(DDP)
-    with pytest.raises(etlink.Error, match="there is no table kernel;.* kernels"):
+    with pytest.raises(etlink.Error, match="unknown table kernel;.* kernels"):
         run.table("kernel")
     with pytest.raises(etlink.Error, match="ranks has no table"):
         run.table("ranks.kernels")

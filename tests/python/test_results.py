@@ -118,7 +118,7 @@ def test_graphs_are_those_of_the_command(tmp_path: Path) -> None:
     with pytest.raises(etlink.Error, match="overwrite"):
         etlink.open(DDP).to_chakra(tmp_path / "module")
     etlink.open(DDP).to_chakra(tmp_path / "module", simulator="astra-sim", overwrite=True)
-    with pytest.raises(etlink.Error, match="no simulator"):
+    with pytest.raises(etlink.Error, match="unknown simulator"):
         etlink.open(DDP).to_chakra(tmp_path, simulator="other")
 
 

@@ -32,7 +32,7 @@ def test_the_files_are_those_of_one_merge(merged, tmp_path) -> None:
             (phase, done, count) for done in range(1, count + 1)
         ]
     assert not (tmp_path / ".etlink-phases").exists()
-    with pytest.raises(etlink.Error, match="exists; give overwrite=True to replace it"):
+    with pytest.raises(etlink.Error, match="already exists; give overwrite=True to replace it"):
         etlink.ray.merge(TRACES, tmp_path, memory="1G")
     etlink.ray.merge(TRACES, tmp_path, shards=3, overwrite=True)
     assert results(tmp_path) == merged
@@ -105,7 +105,7 @@ def test_tables_are_those_of_one_process() -> None:
     expected = of_two.table("sequences", sequences_of="aten::addmm")
     assert rows(some["sequences"]) == rows(expected)
     assert {row["rank"] for row in rows(some["steps"])} == {1, 5}
-    with pytest.raises(KeyError, match="no table nothing; tables are utilization"):
+    with pytest.raises(KeyError, match="unknown table nothing; tables are utilization"):
         some["nothing"]
 
 
@@ -141,10 +141,10 @@ def test_a_report_names_a_rank_that_fails(broken) -> None:
 
 def test_bad_arguments_are_errors_before_any_task(tmp_path) -> None:
     for arguments, message in [
-        ({"shards": 0}, "0 shards are no shards"),
-        ({"simulator": "ns-3"}, "no simulator 'ns-3'"),
-        ({"memory": "much"}, "'much' is no size"),
-        ({"ranks": [-1]}, "-1 is no rank"),
+        ({"shards": 0}, "0 shards are too few"),
+        ({"simulator": "ns-3"}, "unknown simulator 'ns-3'"),
+        ({"memory": "much"}, "'much' is not a size"),
+        ({"ranks": [-1]}, "-1 is not a rank"),
         ({"memory": "900T"}, "no machine of the cluster has 900000000000000 bytes"),
     ]:
         with pytest.raises(etlink.Error, match=message):
@@ -153,7 +153,7 @@ def test_bad_arguments_are_errors_before_any_task(tmp_path) -> None:
         etlink.ray.merge(tmp_path / "nowhere", tmp_path / "out")
     for report in [etlink.ray.analyze, etlink.ray.ranks, etlink.ray.findings, etlink.ray.replay]:
         for arguments, message in [
-            ({"shards": 0}, "0 shards are no shards"),
+            ({"shards": 0}, "0 shards are too few"),
             ({"memory": "900T"}, "no machine of the cluster has 900000000000000 bytes"),
             ({"ranks": [99]}, "no traces for the ranks"),
         ]:

@@ -60,7 +60,7 @@ def test_the_objects_are_the_files_of_one_merge(merged, store) -> None:
     # what phases hand to each other is gone
     assert sorted(store.names("merged")) == sorted(merged)
     assert store.open_uploads() == 0
-    with pytest.raises(etlink.Error, match=rf"{output}/.*\.et exists; give overwrite=True"):
+    with pytest.raises(etlink.Error, match=rf"{output}/.*\.et already exists; give overwrite=True"):
         etlink.ray.merge(SOURCE, output, memory="1G")
 
 
@@ -114,7 +114,7 @@ def test_a_run_in_a_store_is_opened(merged, store) -> None:
 
 
 def test_urls_that_no_task_could_use_are_errors(store) -> None:
-    with pytest.raises(etlink.Error, match="https is no object store; give a folder, or one of s3"):
+    with pytest.raises(etlink.Error, match="https is not an object store; give a folder, or one of s3"):
         etlink.ray.merge("https://example.org/traces", f"s3://{BUCKET}/x")
     with pytest.raises(etlink.Error, match="s3://bucket/nothing"):
         etlink.ray.merge(f"s3://{BUCKET}/nothing", f"s3://{BUCKET}/x")

@@ -141,8 +141,8 @@ class Triggered(Jobs):
         self.wait_for((self.traces / ".etlink").exists)
         for words in ((), ("--timeout", "1")):
             refused = self.trigger(self.traces, *words, code=2).stderr
-            self.assertIn("no process of it has", refused)
-            self.assertIn("wait for it with --timeout", refused)
+            self.assertIn("none of its processes has", refused)
+            self.assertIn("wait with --timeout", refused)
         line = [CHOSEN.etlink, "trigger", str(self.traces), "--timeout", "120", "--json"]
         waiting = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.wait_for(lambda: len(list((self.traces / ".etlink").glob("*.json"))) >= 2)
@@ -151,7 +151,7 @@ class Triggered(Jobs):
         ready.touch()
         out, err = waiting.communicate(timeout=300)
         self.assertEqual(waiting.returncode, 0, out + err)
-        self.assertIn("no process of the job has made a step yet: waiting for the first", err)
+        self.assertIn("no process of the job has made a step yet; waiting for the first step", err)
         self.assertEqual([rank["why"] for rank in json.loads(out)["ranks"]], [None, None])
         self.assert_same_iterations(Path(json.loads(out)["recording"]), 2, 2)
         self.end_job(job)
@@ -172,7 +172,7 @@ class Triggered(Jobs):
         self.wait_for(lambda: list((self.traces / ".etlink").glob(f"*.{pids[2]}.host.json")))
         os.kill(pids[2], signal.SIGKILL)
         refused = self.trigger(self.traces, code=2)
-        self.assertIn("another recording of this job is under way, asked for", refused.stderr)
+        self.assertIn("another recording of this job is in progress, requested", refused.stderr)
         out, err = waiting.communicate(timeout=300)
         self.assertEqual(waiting.returncode, 1, err)
         self.assertRegex(out, r"recorded steps \d+-\d+ of 1 rank: ")
@@ -213,7 +213,7 @@ class Triggered(Jobs):
         self.assertIn(f"too late: the ranks have agreed to record from step {first} on", late.stdout)
         os.kill(self.pids()[0], signal.SIGUSR2)
         refused = self.trigger(self.traces, code=2)
-        self.assertRegex(refused.stderr, rf"under way, asked for \d+ s ago, from step {first} on: wait")
+        self.assertRegex(refused.stderr, rf"in progress, requested \d+ s ago, from step {first} on; wait")
         self.wait_for(lambda: self.asked_by("a signal"))
         self.end_job(job)
         (rank,) = self.manifest()["ranks"]
@@ -235,7 +235,7 @@ class Triggered(Jobs):
         self.assertEqual((first["first_step"], first["last_step"]), (second["first_step"], second["last_step"]))
         self.assertTrue(0 < steps < 100000, steps)
         self.assert_same_iterations(Path(json.loads(out)["recording"]), 2, steps)
-        self.assertIn("no recording is under way", self.trigger(self.traces, "--stop", code=2).stderr)
+        self.assertIn("no recording is in progress", self.trigger(self.traces, "--stop", code=2).stderr)
         # the next one has its length again
         found = self.triggered(self.traces, "--steps", "3")
         self.assert_same_iterations(Path(found["recording"]), 2, 3)
@@ -335,7 +335,7 @@ class Triggered(Jobs):
         """Nothing of ours is left, and that is no mistake."""
         ran = self.record("--armed", "python train.py 8")
         self.assertRegex(ran.stdout, r"\Aloss \d\.\d+\n\Z")
-        self.assertIn("the program was armed, and nobody asked for it", ran.stderr)
+        self.assertIn("the program was armed, but no recording was requested", ran.stderr)
         self.assertEqual(self.left(), ["etlink.json"])
         self.assertIn("made no step", self.record("--armed --overwrite", "python inference.py", code=1).stderr)
 
@@ -348,7 +348,7 @@ class Triggered(Jobs):
         # as far as it went, or not at all: the traces decide
         recorded = list(self.traces.glob("cycle_*/*_0.json"))
         self.assertEqual((waiting.returncode, len(recorded)), (0, 2) if recorded else (1, 0), out + err)
-        self.assertRegex(out, r"recorded steps \d+" if recorded else r"the program ended after|the recording ended before its first step did")
+        self.assertRegex(out, r"recorded steps \d+" if recorded else r"the program ended after|the recording ended before its first step")
 
     def test_a_signal_that_ends_it_while_it_saves(self):
         """As torchrun sends one when another rank has died: the recording is whole."""
@@ -382,7 +382,7 @@ class Triggered(Jobs):
     def test_a_recording_that_is_not_waited_for(self):
         job = self.start_job("", f"python looping.py {self.stop} 0.05")
         ran = self.trigger(self.traces, "--steps", "9000", "--timeout", "10", code=1)
-        self.assertRegex(ran.stdout, r"still recording: rank 0 .*: since step \d+; the end was not waited for")
+        self.assertRegex(ran.stdout, r"still recording: rank 0 .*: since step \d+; the command did not wait for the end")
         self.end_job(job)
         (asked,) = self.manifest()["ranks"][0]["asked"]
         self.assertIn(f"since step {asked['first_step']};", ran.stdout)
@@ -551,7 +551,7 @@ class InScripts(Jobs):
         failed, armed, second = ran.stdout.splitlines()
         self.assertRegex(failed, "nonsense.* False")
         self.assertEqual(armed, "[] True")
-        self.assertIn("another `arm` is open already", second)
+        self.assertIn("another `arm` is already open", second)
         # whatever is raised at the end
         self.assertEqual(ran.returncode, 5)
 
@@ -790,11 +790,11 @@ class Withdrawn(Jobs):
             waiting.send_signal(number)
             out, err = waiting.communicate(timeout=300)
             self.assertEqual(waiting.returncode, 1, err)
-            self.assertIn("none since it was asked; the request is withdrawn", out)
+            self.assertIn("none since the request; the request is withdrawn", out)
             self.assertEqual([name for name in ("trigger.json", "plan.json") if (work / name).exists()], [])
-        self.assertIn("no recording is asked for", self.trigger(self.traces, "--cancel", code=2).stderr)
+        self.assertIn("no recording is requested", self.trigger(self.traces, "--cancel", code=2).stderr)
         waiting = self.wait_in_background()
-        self.assertRegex(self.trigger(self.traces, "--cancel").stdout, r"withdrawn: the request of `etlink trigger`, asked for \d+ s ago\n")
+        self.assertRegex(self.trigger(self.traces, "--cancel").stdout, r"withdrawn: the request of `etlink trigger`, requested \d+ s ago\n")
         out, err = waiting.communicate(timeout=300)
         self.assertEqual(waiting.returncode, 1, err)
         self.assertIn("another command has withdrawn the request", out)
@@ -809,11 +809,11 @@ class Withdrawn(Jobs):
         waiting = self.wait_in_background("--steps", "9000")
         self.wait_for((self.traces / ".etlink/plan.json").exists)
         late = self.trigger(self.traces, "--cancel", code=1)
-        self.assertRegex(late.stdout, r"too late: the ranks have agreed to record from step \d+ on, and do so\n")
+        self.assertRegex(late.stdout, r"too late: the ranks have agreed to record from step \d+ on, and will do so\n")
         waiting.terminate()
         out, err = waiting.communicate(timeout=300)
         self.assertEqual(waiting.returncode, 1, err)
-        self.assertRegex(out, r"(since|records when it comes to) step \d+")
+        self.assertRegex(out, r"(since|records from) step \d+")
         self.end_job(job)
         (asked,) = self.manifest()["ranks"][0]["asked"]
         self.assertIn(f"step {asked['first_step']} ", late.stdout)
@@ -871,7 +871,7 @@ class Wrong(Jobs):
         ran = subprocess.run(line, capture_output=True, text=True)
         work.chmod(0o755)
         self.assertEqual(ran.returncode, 2)
-        self.assertIn("and the user that the job runs as", ran.stderr)
+        self.assertIn("run as the user of the job", ran.stderr)
         self.end_job(job)
         self.assertEqual(job.returncode, 3)
 
@@ -881,7 +881,7 @@ class Wrong(Jobs):
         # that file is there before it has a number, and before the process has reported
         self.wait_for(lambda: any(path.read_text() for path in (self.traces / ".etlink").glob("*.steps")))
         refused = self.trigger(self.traces, code=2).stderr
-        self.assertIn("the job in traces cannot be asked: it was started without --armed", refused.replace(str(self.folder) + "/", ""))
+        self.assertIn("the job in traces cannot record: it was started without --armed", refused.replace(str(self.folder) + "/", ""))
         # that is no matter of time
         begun = time.monotonic()
         self.assertIn("it was started without --armed", self.trigger(self.traces, "--timeout", "100", code=2).stderr)
@@ -890,7 +890,7 @@ class Wrong(Jobs):
     def test_nobody_makes_a_step(self):
         job = self.stand()
         found = self.triggered(self.traces, "--timeout", "1", code=1)
-        self.assertRegex(found["ranks"][0]["why"], r"it has made \d+ steps, and none since it was asked; the request is withdrawn")
+        self.assertRegex(found["ranks"][0]["why"], r"it has made \d+ steps, but none since the request; the request is withdrawn")
         self.assertFalse((self.traces / ".etlink/trigger.json").exists())
         self.end_job(job)
         self.assertEqual(job.returncode, 0)

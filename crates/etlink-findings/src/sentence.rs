@@ -260,7 +260,7 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
             format!("the host spends {total}{threads} between ops, on unrecorded work{apart}")
         }
         CauseKind::HostWork if finding.subject == ANOTHER_THREAD => {
-            format!("the program waits for {total}{threads} for another thread, outside ops")
+            format!("the program waits {total}{threads} for another thread, outside ops")
         }
         CauseKind::HostWork => {
             let when = launch_text(evidence);

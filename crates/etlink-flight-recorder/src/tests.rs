@@ -387,7 +387,7 @@ fn values_and_bad_entries_are_bounded() {
 
 #[test]
 fn what_is_no_dump_is_refused() {
-    assert!(error_of(b"\x80\x02}.").contains("no \"entries\" list in it (4 bytes read)"));
+    assert!(error_of(b"\x80\x02}.").contains("no \"entries\" list found (4 bytes read)"));
     assert!(error_of(b"\x80\x02\xff").contains("byte 2 (0xff) is not a pickle instruction"));
     assert!(error_of(b"{}").contains("no \"entries\""));
     assert!(error_of(b"").contains("no \"entries\""));

@@ -418,7 +418,7 @@ mod tests {
             .expect("fails");
         assert_eq!(
             error.to_string(),
-            "no \"traceEvents\" list in it (13 bytes read)"
+            "no \"traceEvents\" list found (13 bytes read)"
         );
     }
 }

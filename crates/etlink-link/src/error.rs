@@ -113,9 +113,9 @@ pub enum Error {
     },
     /// The launches of the capture-time trace do not name their kernels.
     #[error(
-        "launches in {captures} captures do not name their kernels (first: {first}), so kernels \
-         of a replay cannot be assigned to ops: ROCm traces name the kernels, CUDA traces do \
-         not{}",
+        "launches in captures do not name their kernels (captures: {captures}, first: {first}), so \
+         kernels of a replay cannot be assigned to ops: ROCm traces name the kernels, CUDA traces \
+         do not{}",
         advice(self.remedy())
     )]
     UnnamedCapture {

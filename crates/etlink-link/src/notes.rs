@@ -258,7 +258,7 @@ fn why_by_order(host: &HostTrace, device: &DeviceTrace, matching: &Matching) -> 
     }
     let other = matching.same_id_other_name;
     let reason = if other > 0 {
-        format!("{other} ids have different names in the two traces")
+        format!("the two traces have different names for {other} of the ids")
     } else if count(&host.nodes.rf_id) == 0 {
         "the host trace has no \"Record function id\"".to_owned()
     } else {

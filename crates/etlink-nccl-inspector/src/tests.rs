@@ -68,7 +68,7 @@ fn damage_is_counted() {
     let error = read(&b"hello\nworld\n"[..])
         .expect_err("no log")
         .to_string();
-    assert!(error.contains("none of its 2 lines"), "{error}");
+    assert!(error.contains("none of the 2 lines"), "{error}");
 }
 
 #[test]

@@ -47,7 +47,7 @@ pub(crate) fn merge_phase(
         "join" => MergePhase::Join,
         "write" => MergePhase::Write(shard),
         _ => {
-            let problem = format!("there is no phase {phase}");
+            let problem = format!("unknown phase {phase}");
             return Err(advised_exception(
                 py,
                 &problem,

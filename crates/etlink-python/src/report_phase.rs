@@ -181,6 +181,6 @@ fn named(name: &str, batch: arrow_array::RecordBatch) -> Result<Table> {
 fn stored<T>(phased: Phased<T>) -> Result<ShardResults> {
     match phased {
         Phased::Stored(shard) => Ok(shard),
-        Phased::Report(_) => bail!("the whole report was made, and not a shard of it"),
+        Phased::Report(_) => bail!("the whole report was made instead of a shard"),
     }
 }

@@ -285,7 +285,7 @@ impl OpenRun {
 
     fn table(&self, name: &str, sequences_of: Option<String>, call: Call) -> Result<TableSource> {
         if name != "sequences" && sequences_of.is_some() {
-            bail!("sequences_of is for the table sequences, not for {name}");
+            bail!("sequences_of applies only to the table sequences, not to {name}");
         }
         if let Some(table) = TraceTable::ALL.iter().find(|table| table.name() == name) {
             return Ok(TableSource::Traces(self.traces(call)?, *table));
@@ -319,12 +319,12 @@ impl OpenRun {
             .find(|known| *known == name)
             .with_context(|| {
                 let names = RunHandle::table_names().join(", ");
-                format!("there is no table {name}; tables are {names}")
+                format!("unknown table {name}; tables are {names}")
             })?;
         // an empty table would suggest that the trace has no sequences
         if name == "sequences" && sequences_of.is_none() {
             bail!(AdvisedError::new(
-                "the table sequences needs an op: those of which ops?",
+                "the table sequences needs the name of an op",
                 "give sequences_of=\"…\""
             ));
         }

@@ -189,6 +189,6 @@ fn cell_value<'py>(py: Python<'py>, column: &dyn Array, row: usize) -> PyResult<
             let text = names.values().as_string::<i32>().value(name);
             text.into_pyobject(py)?.into_any()
         }
-        other => return Err(PyTypeError::new_err(format!("no such column: {other}"))),
+        other => return Err(PyTypeError::new_err(format!("unknown column: {other}"))),
     })
 }

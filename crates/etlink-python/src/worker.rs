@@ -71,7 +71,7 @@ pub(crate) fn run_cancellable<T: Send + 'static>(
                 };
             }
             Err(RecvTimeoutError::Disconnected) => {
-                let problem = "etlink failed: this is a defect of it";
+                let problem = "etlink failed because of a bug";
                 let failed = || advised_exception(py, problem, "report it with the trace");
                 return Err(raised.map_or_else(failed, |(exception, _)| exception));
             }
@@ -103,7 +103,7 @@ fn check_process(py: Python<'_>) -> PyResult<()> {
         // the thread pool was not forked with the process, so the child would wait forever
         Err(_) => Err(advised_exception(
             py,
-            "this process was forked after etlink had read a trace, and has none of its threads",
+            "this process was forked after etlink read a trace, so it lacks etlink's threads",
             "start it with multiprocessing's \"spawn\" or \"forkserver\"",
         )),
     }

@@ -503,7 +503,7 @@ pub enum RunError {
     SimulatorFormat,
     /// A simulator needs a file per rank, and too many ranks of the run have no trace.
     #[error(
-        "{}: {ranks} ranks but only {traces} traces: more than {most} ranks are missing, and \
+        "{}: only {traces} of {ranks} ranks have traces: more than {most} ranks are missing, and \
          ASTRA-sim needs a file per rank{}",
         folder.display(),
         advice(self.remedy())

@@ -17,13 +17,14 @@ use crate::perfetto;
 use crate::read_cache::{ReadCache, TraceReading};
 use crate::run_files::ManifestEntry;
 use crate::slice::{ChosenSlice, TraceSlice};
+use crate::slice_begin::TraceExtent;
 use crate::step_pattern::StepPattern;
 use etlink_chakra::etplus::RecordedTraces;
 use etlink_chakra::messages::Losses;
 use etlink_chakra::{
     AttributeSet, LatencyMode, RankAgreement, TracePart, WriteOptions, WriteSummary, et, etplus,
 };
-use etlink_kineto::KinetoReadOptions;
+use etlink_kineto::{KinetoReadOptions, TraceOutline};
 use etlink_link::ranks::RankSteps;
 use etlink_link::{LinkOptions, LinkReport, LinkedTrace, MetricJoin, TensorEdges};
 use etlink_model::{DeviceTrace, GlobalRank, HostTrace, KeepEvents, KeptNodes, Severity, TimeNs};
@@ -478,7 +479,7 @@ fn join_metrics(
             let name = input::display_name(path);
             if profile.damaged_lines > 0 {
                 trace.report.notes.push(format!(
-                    "{name}: {} lines are not rows of the table and are left out",
+                    "{name}: lines that are not rows of the table, left out: {}",
                     profile.damaged_lines
                 ));
             }
@@ -758,10 +759,27 @@ pub(crate) fn read_slice(
         expect_events(&device, window, how.slice, name)?;
         return Ok((device, notes));
     };
-    let failed = |source| RunError::DeviceTrace {
+    let mut outline = read_kineto_outline(input, how)?;
+    let note = mark_steps(&mut outline.trace, how.steps_by);
+    let chosen = choose_slice(&outline.trace, outline.window, how.slice, name.clone())?;
+    let slice = outline.slice(chosen.time);
+    let window = outline.window;
+    drop(outline);
+    let content = input::open(&path, progress)?.content;
+    let read = etlink_kineto::read_slice(content, how.options, &slice);
+    let mut device = read.map_err(|source| RunError::DeviceTrace {
         name: name.clone(),
         source,
-    };
+    })?;
+    let notes = note.into_iter().chain([chosen.note.clone()]).collect();
+    chosen.cut(&mut device);
+    etlink_link::judge_rows(&mut device);
+    expect_events(&device, window, how.slice, name)?;
+    Ok((device, notes))
+}
+
+/// Reads what determines the slices of a Kineto file.
+fn read_kineto_outline(input: InputFile, how: SliceReading<'_>) -> Result<TraceOutline, RunError> {
     let is_step = |text: &str| how.steps_by.is_some_and(|pattern| pattern.is_match(text));
     // locating a slice needs neither frames nor details
     let outlined = KinetoReadOptions {
@@ -769,19 +787,33 @@ pub(crate) fn read_slice(
         ..how.options
     };
     let outline = etlink_kineto::read_outline(input.content, outlined, &is_step);
-    let mut outline = outline.map_err(failed)?;
-    let note = mark_steps(&mut outline.trace, how.steps_by);
-    let chosen = choose_slice(&outline.trace, outline.window, how.slice, name.clone())?;
-    let slice = outline.slice(chosen.time);
-    let window = outline.window;
-    drop(outline);
-    let content = input::open(&path, progress)?.content;
-    let mut device = etlink_kineto::read_slice(content, how.options, &slice).map_err(failed)?;
-    let notes = note.into_iter().chain([chosen.note.clone()]).collect();
-    chosen.cut(&mut device);
-    etlink_link::judge_rows(&mut device);
-    expect_events(&device, window, how.slice, name)?;
-    Ok((device, notes))
+    outline.map_err(|source| RunError::DeviceTrace {
+        name: input.name,
+        source,
+    })
+}
+
+/// Reads when the device trace of a job was recorded, and its steps; `None` for an empty trace.
+pub(crate) fn read_extent(
+    job: &LinkJob,
+    progress: &Progress,
+) -> Result<Option<TraceExtent>, RunError> {
+    let Some(slice) = job.slice else {
+        return Ok(None);
+    };
+    let mut input = input::open(&job.device, progress)?;
+    choose_process(&mut input, job)?;
+    let mut outline = match input.kind {
+        InputKind::KinetoTrace => read_kineto_outline(input, job.slicing(slice, false))?,
+        InputKind::EtPlus => {
+            let name = input.name.clone();
+            let content = read_merged(input, job.threads, progress)?;
+            TraceOutline::of_trace(content.into_traces(name)?.device)
+        }
+        _ => TraceOutline::of_trace(read_device(input, job.threads, false)?),
+    };
+    mark_steps(&mut outline.trace, job.steps_by.as_ref());
+    Ok(TraceExtent::of_outline(&outline))
 }
 
 /// Refuses a slice in which nothing is recorded.

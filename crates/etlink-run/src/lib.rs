@@ -78,6 +78,7 @@ pub mod run;
 mod run_files;
 pub mod simulated;
 mod slice;
+mod slice_begin;
 mod step_pattern;
 pub mod storage;
 pub mod text;

@@ -26,6 +26,7 @@ use crate::merged::{self, MergedContent, read_merged};
 use crate::phases::{FolderState, PhaseError, ReportPhase, RunListing, Shard};
 use crate::read_cache::ReadCache;
 use crate::slice::TraceSlice;
+use crate::slice_begin::{TraceExtent, run_begins};
 use crate::step_pattern::StepPattern;
 use crate::storage::{self, is_url};
 use crate::text;
@@ -35,10 +36,9 @@ use etlink_chakra::etplus::RecordingError;
 use etlink_chakra::read;
 use etlink_link::ranks::RankSummary;
 use etlink_link::{LinkReport, LinkedTrace, TensorEdges};
-use etlink_model::GlobalRank;
-use etlink_model::{DeviceTrace, KeepEvents, Setting};
+use etlink_model::{DeviceTrace, GlobalRank, KeepEvents, Setting, UnixNs};
 use etlink_torch::RankSelection;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -343,6 +343,8 @@ pub struct RunSet {
     pub ranks: Vec<(usize, usize)>,
     /// Like `ranks`, for the ranks of all shards.
     pub listed: Vec<(usize, usize)>,
+    /// Begin of the run by the clock of each of `listed`, if a slice of time is read of several ranks.
+    begins: BTreeMap<(usize, usize), UnixNs>,
     needs: Vec<RankMemory>,
     gate: Arc<MemoryGate>,
     budget: MemoryBudget,
@@ -422,19 +424,55 @@ impl RunSet {
         // threads without a rank of their own help with another rank
         let in_parallel = gate.at_once(threads);
         let threads_each = budget.threads_each(ranks.len(), in_parallel);
-        Ok(RunSet {
+        let mut set = RunSet {
             source,
             options,
             runs,
             state: FolderState::default(),
             ranks,
             listed,
+            begins: BTreeMap::new(),
             needs,
             gate,
             budget,
             threads,
             threads_each,
-        })
+        };
+        if let Some(TraceSlice::Time { .. }) = set.options.slice {
+            // also of other shards' ranks, so that all shards count from the same moment
+            let of_shard = std::mem::replace(&mut set.ranks, set.listed.clone());
+            set.begins = set.run_begins()?;
+            set.ranks = of_shard;
+        }
+        Ok(set)
+    }
+
+    /// Determines the beginning of each run of several ranks, by the clock of each rank. Reads one
+    /// rank at a time.
+    fn run_begins(&self) -> Result<BTreeMap<(usize, usize), UnixNs>, RunError> {
+        let mut by_run: BTreeMap<usize, Vec<(usize, TraceExtent)>> = BTreeMap::new();
+        for entry in self.entries().filter(|entry| !entry.is_alone()) {
+            self.options.cancellation.check()?;
+            self.options.progress.phase("reading");
+            let Ok(mut job) = entry.job() else { continue };
+            job.threads = self.threads;
+            // a rank that cannot be read fails with its error when it is linked
+            let extent = job::read_extent(&job, &self.options.progress);
+            if let Ok(Some(extent)) = extent
+                && entry.is_wanted(extent.rank)
+            {
+                let (run, place) = self.ranks[entry.index];
+                by_run.entry(run).or_default().push((place, extent));
+            }
+        }
+        let mut begins = BTreeMap::new();
+        for (run, ranks) in by_run {
+            let (places, extents): (Vec<usize>, Vec<TraceExtent>) = ranks.into_iter().unzip();
+            let of_ranks = run_begins(&extents).into_iter();
+            let places = places.into_iter().map(|place| (run, place));
+            begins.extend(places.zip(of_ranks));
+        }
+        Ok(begins)
     }
 
     /// Returns the number of ranks, of all runs.
@@ -833,6 +871,13 @@ impl<'s> RankEntry<'s> {
         self.files().device.is_none() && self.files().graph.is_none()
     }
 
+    /// Returns the part of the rank's traces to read; `None` for all.
+    pub fn slice(self) -> Option<TraceSlice> {
+        let begin = self.set.begins.get(&self.set.ranks[self.index]);
+        let asked = self.set.options.slice?;
+        Some(asked.since(begin.copied()))
+    }
+
     /// Returns the settings for reading and linking the rank.
     ///
     /// # Errors
@@ -852,7 +897,7 @@ impl<'s> RankEntry<'s> {
             tensor_deps: options.tensor_deps,
             keep: options.keep,
             steps_by: options.steps_by.clone(),
-            slice: options.slice,
+            slice: self.slice(),
             strict: options.strict,
             allow_mismatch: options.allow_mismatch,
             manifest: files.manifest.clone(),

@@ -364,7 +364,7 @@ fn log_notes(log: &AstraLog) -> Vec<String> {
     }
     if log.without_begin > 0 {
         notes.push(format!(
-            "{} nodes end but do not start in the log: its beginning is missing, because the \
+            "the log lacks the start of some nodes ({}): its beginning is missing, because the \
              simulator keeps only the last 110 MB; simulate less, such as files of --comm-only",
             log.without_begin
         ));
@@ -393,8 +393,8 @@ fn report_notes(report: &SimulationReport) -> Vec<String> {
     let mut notes = vec![];
     if report.unpaired > 0 {
         notes.push(format!(
-            "{} simulated communications have no counterpart in the recording and are not \
-             compared",
+            "simulated communications without a counterpart in the recording, not \
+             compared: {}",
             report.unpaired
         ));
     }

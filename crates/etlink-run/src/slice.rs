@@ -1,7 +1,7 @@
 //! Slices of traces: a range of steps or of time.
 
 use etlink_link::ranks::RankSteps;
-use etlink_model::{DeviceTrace, DurationNs, KeptTime, SlicedStep, TimeNs};
+use etlink_model::{DeviceTrace, DurationNs, KeptTime, SlicedStep, TimeNs, UnixNs};
 
 /// Part of each trace to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,8 +13,10 @@ pub enum TraceSlice {
         /// Last step.
         last: i64,
     },
-    /// Range of time since the beginning of the trace.
+    /// Range of time since the beginning of the run.
     Time {
+        /// Beginning of the run, by the clock of the trace; `None` for the beginning of the trace.
+        begin: Option<UnixNs>,
         /// Beginning of the range.
         from: DurationNs,
         /// End of the range; `None` for the end of the trace.
@@ -26,13 +28,13 @@ pub enum TraceSlice {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SliceSyntax {
     /// The text is not in the form of steps.
-    #[error("steps are a number or two, such as 3 or 3-5")]
+    #[error("give one or two step numbers, such as 3 or 3-5")]
     Steps,
     /// The text is not in the form of times.
-    #[error("a time is two numbers with units, such as 1.5s..2s, 200ms.. or ..5s (s, ms, us, ns)")]
+    #[error("give a range of times with units, such as 1.5s..2s, 200ms.. or ..5s (s, ms, us, ns)")]
     Time,
     /// The end is not after the beginning.
-    #[error("it ends before it begins")]
+    #[error("the end is not after the start")]
     Backwards,
 }
 
@@ -52,7 +54,7 @@ impl TraceSlice {
         }
     }
 
-    /// Parses times since the beginning of the trace: `1.5s..2s`, `200ms..`, `..5s`.
+    /// Parses times since the beginning of the run: `1.5s..2s`, `200ms..`, `..5s`.
     ///
     /// # Errors
     /// Fails if the text has another form.
@@ -68,7 +70,11 @@ impl TraceSlice {
         }
         let from = from.unwrap_or_default();
         if until.is_none_or(|until| from < until) {
-            Ok(TraceSlice::Time { from, until })
+            Ok(TraceSlice::Time {
+                begin: None,
+                from,
+                until,
+            })
         } else {
             Err(SliceSyntax::Backwards)
         }
@@ -83,7 +89,34 @@ impl TraceSlice {
         let all = RankSteps::numbered(device);
         match self {
             TraceSlice::Steps { first, last } => choose_steps(all, first, last),
-            TraceSlice::Time { from, until } => choose_time(all, window, from, until),
+            TraceSlice::Time { begin, from, until } => {
+                let begin = begin.map_or(window.0, |begin| device.header.trace_time(begin));
+                let time = KeptTime {
+                    from: begin + from,
+                    until: until.map_or(TimeNs(i64::MAX), |until| begin + until),
+                };
+                choose_time(all, window, time).ok_or_else(|| {
+                    let late = seconds(window.0 - begin);
+                    let extent = extent(window.1 - window.0);
+                    if window.0 == begin {
+                        extent
+                    } else {
+                        format!("{extent}, from {late} after the begin of the run on")
+                    }
+                })
+            }
+        }
+    }
+
+    /// Returns the slice for a trace of a run that began at `run_begin`, by the clock of the trace.
+    pub(crate) fn since(self, run_begin: Option<UnixNs>) -> TraceSlice {
+        match self {
+            TraceSlice::Time { from, until, .. } => TraceSlice::Time {
+                begin: run_begin,
+                from,
+                until,
+            },
+            steps @ TraceSlice::Steps { .. } => steps,
         }
     }
 }
@@ -99,7 +132,7 @@ pub(crate) struct ChosenSlice {
 }
 
 /// Note on every slice.
-const BEFORE: &str = "what was launched before is taken for work from before the recording";
+const BEFORE: &str = "device work launched earlier counts as launched before the recording";
 
 fn choose_steps(all: Vec<SlicedStep>, first: i64, last: i64) -> Result<ChosenSlice, String> {
     let ends = all
@@ -143,7 +176,7 @@ fn choose_steps(all: Vec<SlicedStep>, first: i64, last: i64) -> Result<ChosenSli
     };
     Ok(ChosenSlice {
         time: KeptTime { from, until },
-        note: format!("only {named} {is_read} of {whole} in the trace; {BEFORE}"),
+        note: format!("only {named} {is_read}, out of {whole} in the trace; {BEFORE}"),
         steps,
     })
 }
@@ -151,32 +184,28 @@ fn choose_steps(all: Vec<SlicedStep>, first: i64, last: i64) -> Result<ChosenSli
 fn choose_time(
     all: Vec<SlicedStep>,
     window: (TimeNs, TimeNs),
-    from: DurationNs,
-    until: Option<DurationNs>,
-) -> Result<ChosenSlice, String> {
+    asked: KeptTime,
+) -> Option<ChosenSlice> {
     let (begin, end) = window;
-    let length = end - begin;
-    if from >= length {
-        return Err(extent(length));
+    if asked.from >= end || asked.until <= begin {
+        return None;
     }
-    let until = until.unwrap_or(length).min(length);
     let time = KeptTime {
-        from: begin + from,
+        from: asked.from.max(begin),
         // the last event of the trace is included
-        until: if until == length {
-            (end).shifted(1)
-        } else {
-            begin + until
-        },
+        until: asked.until.min(end.shifted(1)),
     };
     let is_whole = |step: &SlicedStep| time.from <= step.start && step.end <= time.until;
     let steps = all.into_iter().filter(is_whole).collect();
-    let (from, until) = (seconds(from), seconds(until));
-    let length = seconds(length);
-    Ok(ChosenSlice {
+    let (from, until) = (
+        seconds(time.from - begin),
+        seconds(time.until.min(end) - begin),
+    );
+    let length = seconds(end - begin);
+    Some(ChosenSlice {
         time,
         steps,
-        note: format!("only {from} to {until} of the {length} of the trace are read; {BEFORE}"),
+        note: format!("only {from} to {until} of the trace of {length} is read; {BEFORE}"),
     })
 }
 
@@ -198,7 +227,7 @@ impl std::fmt::Display for TraceSlice {
                 write!(f, "--steps {first}")
             }
             TraceSlice::Steps { first, last } => write!(f, "--steps {first}-{last}"),
-            TraceSlice::Time { from, until } => {
+            TraceSlice::Time { from, until, .. } => {
                 let until = until.map_or(String::new(), |until| format!("{}s", decimal(until)));
                 write!(f, "--time {}s..{until}", decimal(*from))
             }
@@ -208,7 +237,7 @@ impl std::fmt::Display for TraceSlice {
 
 /// Describes the length of a trace, for the error of an empty slice.
 pub(crate) fn extent(length: DurationNs) -> String {
-    format!("the trace takes {}", seconds(length))
+    format!("the trace lasts {}", seconds(length))
 }
 
 fn seconds(time: DurationNs) -> String {
@@ -259,6 +288,7 @@ mod tests {
         }
         let time = |from, until: Option<i64>| {
             Ok(TraceSlice::Time {
+                begin: None,
                 from: DurationNs(from),
                 until: until.map(DurationNs),
             })

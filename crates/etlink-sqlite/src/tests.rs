@@ -296,7 +296,7 @@ fn a_cell_is_no_longer_than_its_file() {
     let damage: Vec<Option<String>> = damage.collect();
     assert_eq!(
         damage,
-        [Some("t behind 0 rows: string or blob too big".to_owned())]
+        [Some("t after 0 rows: string or blob too big".to_owned())]
     );
 }
 

@@ -523,7 +523,10 @@ mod tests {
         let run = recorded(CollectiveCommType::AllToAll);
         let error = scale(&run, &GroupList::new(), &options(4)).expect_err("refuses");
         let text = error.to_string();
-        assert!(text.contains("rank 0, node 0 (c): ALL_TO_ALL"), "{text}");
+        assert!(
+            text.contains("rank 0, node 0 (c): the size of ALL_TO_ALL"),
+            "{text}"
+        );
         assert!(text.contains("--keep all-to-all"), "{text}");
         let kept = ScaleOptions {
             keep: vec![CollectiveCommType::AllToAll],

@@ -393,7 +393,7 @@ mod tests {
             ("DATA\nx\n", "line 2"),
             (
                 "DATA\n2\na -1 5 NONE 0 6 NONE 0 7 NONE 0 1\n",
-                "line 2 says 2",
+                "line 2 states 2",
             ),
             (
                 "DATA\n1\na -1 5 NONE 0 6 NONE 0 7 SUM 0 1\n",

@@ -509,21 +509,21 @@ impl OutputArgs {
         let is_of_et = self.latency.is_some() || self.no_gaps || self.dep_latencies;
         if !is_et && (is_of_et || self.attrs.is_some()) {
             anyhow::bail!(
-                "--latency, --dep-latencies, --attrs and --no-gaps are for .et files; merged JSON \
+                "--latency, --dep-latencies, --attrs and --no-gaps apply only to .et files; merged JSON \
                 (ET+) and Perfetto traces keep everything as recorded"
             );
         }
         if format == Some(OutputFormat::EtPlus) && self.tensor_deps != TensorDeps::default() {
             anyhow::bail!(
-                "--tensor-deps is not for merged JSON (ET+), which has no edges between threads"
+                "--tensor-deps does not apply to merged JSON (ET+), which has no edges between threads"
             );
         }
         let latency = self.latency.map(etlink_chakra::LatencyMode::from);
         let latency = latency.unwrap_or_default();
         if self.dep_latencies && latency != etlink_chakra::LatencyMode::Fold {
             anyhow::bail!(
-                "--dep-latencies needs --latency fold: latencies of dependencies are those between \
-                the nodes of the trace"
+                "--dep-latencies needs --latency fold: latencies of dependencies are between \
+                nodes of the trace"
             );
         }
         let attributes = self.attrs.map(etlink_chakra::AttributeSet::from);

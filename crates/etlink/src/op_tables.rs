@@ -203,7 +203,7 @@ fn trace_table(
     // not linked: PyTorch makes this table from the profiler's events alone
     let job = LinkJob {
         steps_by: set.options.steps_by.clone(),
-        slice: set.options.slice,
+        slice: entry.slice(),
         allow_mismatch: set.options.allow_mismatch,
         manifest: if set.source.is_one_rank() {
             ManifestEntry::of_trace(device)

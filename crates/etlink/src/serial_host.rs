@@ -30,13 +30,13 @@ pub(crate) fn serial_host_note<'r>(
         let of_rank = name.map_or(String::new(), |name| format!(" of rank {name}"));
         let host_ns = i64::try_from(written.host_ns).unwrap_or(i64::MAX);
         let why = if linked.report.device_is_cut {
-            "as its threads ran side by side, or waited for what the cut trace lacks"
+            "because its threads ran in parallel, or waited for work missing from the truncated trace"
         } else {
-            "as its threads ran side by side"
+            "because its threads ran in parallel"
         };
         let said = format!(
-            "a simulator that runs one host node at a time takes {} at least for the .et{of_rank}, \
-             which took {} ({:+.0} %), {why}: \
+            "a simulator that runs one host node at a time needs at least {} for the .et{of_rank}, \
+             which took {} ({:+.0} %), {why}; \
              merge --for astra-sim counts their time once",
             text::time(host_ns),
             text::time(measured_ns),

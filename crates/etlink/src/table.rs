@@ -126,7 +126,7 @@ fn add_graphs(linked: &JobReport, rows: &mut FactRows) {
             found.unnamed,
             "captures left out: their launches do not name their kernels",
         ),
-        (found.unfinished, "captures left out: cut"),
+        (found.unfinished, "captures left out: incomplete"),
         (
             found.complete,
             "graph launches with all kernels of a capture",
@@ -135,15 +135,9 @@ fn add_graphs(linked: &JobReport, rows: &mut FactRows) {
             found.partial,
             "graph launches with most kernels of a capture",
         ),
-        (
-            found.unknown,
-            "graph launches of graphs that were not captured here",
-        ),
-        (
-            found.ambiguous,
-            "kernels for which several ops come into question",
-        ),
-        (found.not_found, "kernels that no capture has"),
+        (found.unknown, "graph launches without a capture here"),
+        (found.ambiguous, "kernels with several possible ops"),
+        (found.not_found, "kernels that are in no capture"),
         (found.without_op, "kernels that no op launched"),
     ] {
         // zeros would hide the informative lines
@@ -154,7 +148,7 @@ fn add_graphs(linked: &JobReport, rows: &mut FactRows) {
     rows.add(
         "  carried",
         found.carried,
-        "kernels of graph launches got their captured op",
+        "kernels of graph launches were assigned their captured op",
     );
 }
 

@@ -59,7 +59,7 @@ fn usage_notes(folder: &Path, usage: &CacheUsage) -> Vec<String> {
         notes.push(format!("{those} rebuilt ({first_of}{first})"));
     }
     let problem = usage.problem.iter();
-    notes.extend(problem.map(|problem| format!("the cache could not be used: {problem}")));
+    notes.extend(problem.map(|problem| format!("cannot use the cache: {problem}")));
     notes
 }
 

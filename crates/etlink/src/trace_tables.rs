@@ -35,8 +35,8 @@ impl TraceDocument {
         let runs = RunSet::open(run.source.clone(), options)?;
         if runs.runs.iter().any(|run| run.is_written()) {
             bail!(
-                "{}: events, nodes, edges and collectives are of recorded traces; a written graph \
-                has none",
+                "{}: written graphs have no tables of events, nodes, edges and collectives; give recorded \
+                traces",
                 runs.source_name()
             );
         }

@@ -62,14 +62,14 @@ pub fn write_timeline(run: &RunQuery, path: &Path, overwrite: bool) -> Result<()
         let linked = rank.run_job(&job, RankContext::default())?;
         if linked.refused {
             bail!(
-                "{}: damaged, and strict was given: nothing was written",
+                "{}: nothing was written: the trace is damaged, and strict was given",
                 runs.source_name()
             );
         }
         return Ok(());
     }
     let name = path.file_name().and_then(|name| name.to_str());
-    let name = name.with_context(|| format!("{} is no name of a file", path.display()))?;
+    let name = name.with_context(|| format!("{} is not a file name", path.display()))?;
     let options = MergeOptions {
         timeline_name: Some(name.to_owned()),
         ..options

@@ -127,7 +127,7 @@ mod tests {
         fit.levels[1].bandwidth = 0.011_7;
         let told = rounded_speeds(&fit).expect("is told");
         assert!(
-            told.contains("1 Gb/s instead of 0.101 (10.0 times as quick)"),
+            told.contains("1 Gb/s instead of 0.101 (10.0 times as fast)"),
             "{told}"
         );
     }

@@ -103,7 +103,7 @@ fn dangling_deps_say_which_id_and_who_needs_it() {
     let example = &findings[0].examples[0];
     assert_eq!(
         (example.id, example.detail.as_str()),
-        (Some(9), "named by 2, first by node 1 (n1)")
+        (Some(9), "references: 2, first: node 1 (n1)")
     );
 }
 

@@ -244,7 +244,7 @@ fn a_file_without_its_last_node_says_how_many_there_are() {
         .expect("cut between two messages");
     assert_eq!(count(&graph.findings, FindingKind::NodeCountDiffers), 1);
     let damage = graph.damage().expect("told");
-    assert!(damage.contains("9 of 10 nodes are there"), "{damage}");
+    assert!(damage.contains("9 of 10 nodes are present"), "{damage}");
 }
 
 #[test]

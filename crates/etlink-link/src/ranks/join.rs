@@ -15,6 +15,7 @@ mod resolve;
 pub use problems::{JoinProblem, JoinProblemKind, ProblemExample, rank_list};
 
 use super::inferred::{TimedComm, shift_of};
+use super::stated_steps::shift_by_steps;
 use super::{Communication, Peers, RankSummary};
 use etlink_model::{CollectiveKind, CommIdx, GlobalRank, GroupIdx, NodeIdx, RankIdx, UnixNs};
 use problems::Problems;
@@ -398,37 +399,45 @@ fn paired(
 }
 
 /// Returns the number of each rank's first communication if nothing numbers them: recordings begin
-/// at different times, and ends show the shift. The first to begin counts from 0.
+/// at different times, and ends show the shift, or else steps that both ranks number equally. The
+/// first to begin counts from 0.
 fn first_numbers(ranks: &[RankSummary], lists: &RankLists) -> BTreeMap<RankIdx, i64> {
-    let timed = |rank: &RankIdx, list: &[RankSide]| -> Option<Vec<TimedComm>> {
+    let recorded = |list: &[RankSide]| -> Option<Vec<CommIdx>> {
         let all = list.iter().map(|side| match side {
-            RankSide::Recorded(index) => {
-                let own = &ranks[rank.index()].communications[index.index()];
-                Some(TimedComm {
-                    kind: own.kind,
-                    start_ns: own.start_ns,
-                    end_ns: own.end_ns,
-                })
-            }
+            RankSide::Recorded(index) => Some(*index),
             // the time of a lost side is unknown
             RankSide::Lost(_) => None,
         });
         all.collect()
     };
-    let timed = lists
+    let recorded = lists
         .iter()
-        .map(|(rank, list)| Some((*rank, timed(rank, list)?)));
-    let Some(timed) = timed.collect::<Option<Vec<_>>>() else {
+        .map(|(rank, list)| Some((*rank, recorded(list)?)));
+    let Some(recorded) = recorded.collect::<Option<Vec<_>>>() else {
         return BTreeMap::new();
     };
-    let Some((reference, first)) = timed.first() else {
+    let Some((reference, first)) = recorded.first() else {
         return BTreeMap::new();
     };
+    let timed = |summary: &RankSummary, list: &[CommIdx]| -> Vec<TimedComm> {
+        let all = list.iter().map(|index| {
+            let own = &summary.communications[index.index()];
+            TimedComm {
+                kind: own.kind,
+                start_ns: own.start_ns,
+                end_ns: own.end_ns,
+            }
+        });
+        all.collect()
+    };
+    let one = &ranks[reference.index()];
+    let first_timed = timed(one, first);
     let mut firsts = BTreeMap::from([(*reference, 0)]);
-    for (rank, other) in &timed[1..] {
-        let sides = (&ranks[reference.index()], &ranks[rank.index()]);
-        let shift = shift_of((sides.0, first), (sides.1, other)).unwrap_or(0);
-        firsts.insert(*rank, -shift);
+    for (rank, other) in &recorded[1..] {
+        let two = &ranks[rank.index()];
+        let by_ends = shift_of((one, &first_timed), (two, &timed(two, other)));
+        let shift = by_ends.or_else(|| shift_by_steps((one, first), (two, other)));
+        firsts.insert(*rank, -shift.unwrap_or(0));
     }
     let least = firsts.values().min().copied().unwrap_or(0);
     firsts.values_mut().for_each(|first| *first -= least);

@@ -26,6 +26,7 @@ mod join;
 mod rank_set;
 mod selection;
 mod skew;
+mod stated_steps;
 mod step_numbers;
 mod steps;
 mod stragglers;

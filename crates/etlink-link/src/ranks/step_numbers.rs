@@ -4,6 +4,7 @@
 //! numbers each step one higher than the others, so steps of one name are different iterations.
 //! Collectives reveal this: a common collective of two ranks belongs to one iteration.
 
+use super::stated_steps::{PROFILER_STEP, number_of, share_steps};
 use super::{RankSummary, RunJoin};
 use etlink_model::{GlobalRank, RankIdx};
 use std::collections::BTreeMap;
@@ -11,11 +12,8 @@ use std::collections::BTreeMap;
 /// Minimum number of collectives in ten of two ranks that must show the same difference.
 const AGREE_OF_TEN: u64 = 9;
 
-/// Prefix of the names of profiler steps, before the number.
-const PROFILER_STEP: &str = "ProfilerStep#";
-
-/// Renumbers the steps of ranks that count higher or lower than the first rank by a constant.
-/// Returns these ranks with the constant. O(sides of collectives).
+/// Renumbers the steps of ranks that count higher or lower than the first rank by a constant. Numbers
+/// stay if steps of equal numbers coincide by the ranks' own clocks. Returns these ranks with the constant. O(sides of collectives).
 pub fn align_step_numbers(ranks: &mut [RankSummary], join: &RunJoin) -> Vec<(GlobalRank, i64)> {
     // Number of collectives per pair of ranks and difference of their steps' numbers.
     let mut votes: BTreeMap<(RankIdx, RankIdx), BTreeMap<i64, u64>> = BTreeMap::new();
@@ -42,7 +40,8 @@ pub fn align_step_numbers(ranks: &mut [RankSummary], join: &RunJoin) -> Vec<(Glo
         let (Some((difference, count)), Some(shift)) = (most, shifts.get(&reference)) else {
             continue;
         };
-        if 10 * count >= AGREE_OF_TEN * all {
+        let (one, two) = (&ranks[reference.index()], &ranks[other.index()]);
+        if 10 * count >= AGREE_OF_TEN * all && !share_steps(one, two) {
             let shift = shift + difference;
             shifts.entry(other).or_insert(shift);
         }
@@ -62,10 +61,6 @@ pub fn align_step_numbers(ranks: &mut [RankSummary], join: &RunJoin) -> Vec<(Glo
     shifted
 }
 
-fn number_of(step: &str) -> Option<i64> {
-    step.strip_prefix(PROFILER_STEP)?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,11 +68,12 @@ mod tests {
     use crate::ranks::{StepSpan, join_ranks};
     use etlink_model::{CollectiveKind, StepIdx, StepWork, UnixNs};
 
-    fn run(first_step: [i64; 3]) -> Vec<RankSummary> {
+    /// Ranks with these numbers of the first step, whose clocks are `ahead` of the first.
+    fn run(first_step: [i64; 3], ahead: i64) -> Vec<RankSummary> {
         let mut ranks = [0, 1, 2].map(|at| rank(at, 3, &[&[0, 1, 2]]));
         for (summary, first) in ranks.iter_mut().zip(first_step) {
             for number in 0..4 {
-                let at = number * 100;
+                let at = number * 100 + ahead * summary.rank.0;
                 collective(summary, CollectiveKind::AllReduce, 0, number, (at, at + 50));
                 summary.steps.all.push(StepSpan {
                     name: format!("ProfilerStep#{}", first + number),
@@ -93,11 +89,27 @@ mod tests {
 
     #[test]
     fn numbers_that_differ_by_a_constant_become_those_of_the_first_rank() {
-        let mut ranks = run([5, 6, 5]);
+        let mut ranks = run([5, 6, 5], 0);
         let join = join_ranks(&ranks);
         let found = align_step_numbers(&mut ranks, &join);
         assert_eq!(found, [(GlobalRank(1), 1)]);
         assert_eq!(ranks[1].steps.all, ranks[0].steps.all);
         assert_eq!(align_step_numbers(&mut ranks, &join), []);
+    }
+
+    #[test]
+    fn numbers_of_steps_that_coincide_are_kept_and_join_collectives() {
+        // recorded from step 5, 6 and 7 on, one step of 100 ns after the other
+        let mut ranks = run([5, 6, 7], 100);
+        for summary in &mut ranks {
+            for own in &mut summary.communications {
+                own.seq = None;
+            }
+        }
+        let join = join_ranks(&ranks);
+        let whole = join.matches.iter().filter(|matched| matched.is_whole());
+        assert_eq!(whole.count(), 2);
+        assert_eq!(align_step_numbers(&mut ranks, &join), []);
+        assert_eq!(ranks[2].steps.all[0].name, "ProfilerStep#7");
     }
 }

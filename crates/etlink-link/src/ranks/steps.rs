@@ -324,7 +324,15 @@ impl StepRanges {
             (Way::Is, Some(own)) => ranges.partition_point(|range| range.id <= own),
             (Way::Is, None) => ranges.partition_point(|range| range.start <= start),
         };
-        begun.checked_sub(1).map_or(StepIdx::NONE, StepIdx::new)
+        let Some(place) = begun.checked_sub(1) else {
+            return StepIdx::NONE;
+        };
+        // a slice may end in a step that is not whole
+        let is_sliced = !self.names.is_empty();
+        if is_sliced && begun == ranges.len() && start >= ranges[place].end {
+            return StepIdx::NONE;
+        }
+        StepIdx::new(place)
     }
 }
 

@@ -171,7 +171,7 @@ fn join_job(place: PathBuf, job: &str, nodes: Vec<RunFiles>) -> RunFiles {
         ""
     };
     let note = format!(
-        "{} folders ({}{more}) are of job `{job}`, by their manifests: one run",
+        "{} folders ({}{more}) belong to job `{job}` by their manifests: read as one run",
         nodes.len(),
         names.join(", ")
     );
@@ -257,7 +257,7 @@ fn join_sides(parent: &Path, mut siblings: Vec<RunFiles>) -> Vec<RunFiles> {
         (later, earlier)
     };
     let note = format!(
-        "host traces of {} and device traces of {} are of the same ranks: one run",
+        "host traces in {} and device traces in {} have the same ranks: read as one run",
         file_name(&host_run.folder),
         file_name(&device_run.folder)
     );
@@ -317,17 +317,17 @@ fn note_unsure_sides(parent: &Path, siblings: &mut [RunFiles], hosts: &[usize], 
         }
     }
     let remedy = if choices.is_empty() {
-        "a run has one folder of each: put all host traces into one, and all device traces \
+        "a run has one folder of each kind; put all host traces into one folder, and all device traces \
                  into another"
             .to_owned()
     } else {
         format!(
-            "nothing says which belong together: each folder is a run; leave only {} there",
+            "it is unclear which belong together, so each folder is read as a run; keep only {}",
             choices.join(" and ")
         )
     };
     let note = format!(
-        "folders of host traces ({}) and of device traces ({}) share ranks, and {remedy}",
+        "folders of host traces ({}) and of device traces ({}) share ranks, but {remedy}",
         name_folders(parent, siblings, &hosts),
         name_folders(parent, siblings, &devices),
     );
@@ -372,7 +372,7 @@ impl FolderJoiner<'_> {
             return [parts, others].concat();
         }
         let note = format!(
-            "{} folders ({}, …) have one rank each and are named by it: one run",
+            "{} folders ({}, …) have one rank each and are named after it: read as one run",
             parts.len(),
             file_name(&parts[0].folder)
         );
@@ -474,7 +474,7 @@ impl FolderJoiner<'_> {
             RankReading::Settled(ranks, rule) => {
                 let note = format!(
                     "folders {names} have different ranks of one world and were recorded at the same \
-                     time: one run, with the ranks of {}",
+                     time: read as one run, with ranks from {}",
                     rule.describe()
                 );
                 let layout = if runs.iter().all(|run| run.ranks.len() == 1) {
@@ -493,19 +493,17 @@ impl FolderJoiner<'_> {
                 return Ok(run);
             }
             RankReading::Split([one, two]) => format!(
-                "one run of ranks {} or of ranks {}",
+                "ranks {} or ranks {} of one run",
                 first_ranks(&one),
                 first_ranks(&two)
             ),
             // a world that is too small for all folders means several runs
-            RankReading::Unknown if !is_known => {
-                "nodes of one run, or runs of their own".to_owned()
-            }
+            RankReading::Unknown if !is_known => "nodes of one run, or separate runs".to_owned(),
             RankReading::Unknown => return Err(runs),
         };
         let note = format!(
             "folders {names} were recorded at the same time by different processes: {readings}. Each \
-             folder is taken for a run; if they are one, say the global rank in each name (`rank0`, \
+             folder is read as a run; if they are one run, put the global rank in each name (`rank0`, \
              `rank1`)"
         );
         let first = runs[0].folder.clone();

@@ -59,7 +59,7 @@ impl JoinCoverage {
         if run.summaries.len() < 2 {
             let kernels = run.summaries.first()?.unrecorded.len();
             return (kernels > 0).then(|| {
-                format!("{kernels} communication kernels have no record of their group and size")
+                format!("communication kernels without a record of their group and size: {kernels}")
             });
         }
         let is_plain = self.joined == self.sides && self.inferred == 0;

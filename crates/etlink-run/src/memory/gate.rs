@@ -85,7 +85,7 @@ struct Held {
 
 /// Error of a job whose memory is not available and will not become available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it takes more memory than there is")]
+#[error("the job needs more memory than is available")]
 pub(crate) struct OverBudget {
     /// Bytes that the process would add.
     pub(crate) needed: u64,

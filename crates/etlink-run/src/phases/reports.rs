@@ -308,10 +308,12 @@ fn cached_result<V: BorshSerialize + BorshDeserialize>(
         None
     };
     let is_alone = entry.is_alone();
+    // a time counts from the begin of the run, which depends on the other ranks
+    let slice = entry.slice();
     let key = RankKey {
         paths: paths.map(PathBuf::as_path).collect(),
         beside: groups.into_iter().collect(),
-        files: format!("{folder}, alone: {is_alone}, asked: {asked:?}, {files:?}"),
+        files: format!("{folder}, alone: {is_alone}, asked: {asked:?}, {slice:?}, {files:?}"),
         settings,
     };
     cache.rank_result(&key, || entry.mark_idle(), || job(entry))

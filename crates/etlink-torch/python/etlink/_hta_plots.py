@@ -11,7 +11,7 @@ Frame = Any
 def overlap(frame: Frame) -> None:
     """Plots the overlap of communication with computation, by rank."""
     if (plotly := _plotly()) is not None:
-        title = "Computation beside communication"
+        title = "Computation during communication"
         plotly.bar(frame, x="rank", y="comp_comm_overlap_pctg", title=title).show()
 
 
@@ -25,7 +25,7 @@ def temporal(frame: Frame) -> None:
 def kernel_types(frame: Frame, renderer: str) -> None:
     """Plots time by type of kernel, over all ranks."""
     if (plotly := _plotly()) is not None:
-        title = "Types of kernels, all ranks"
+        title = "Kernel types, all ranks"
         figure = plotly.pie(frame, values="percentage", names="kernel_type", title=title)
         figure.show(**_renderer(renderer))
 

@@ -28,7 +28,7 @@ class RunTables(Mapping[str, Table]):
     def __getitem__(self, name: str) -> Table:
         if name not in self._tables:
             names = ", ".join(self._tables)
-            raise KeyError(f"there is no table {name}; tables are {names}")
+            raise KeyError(f"unknown table {name}; tables are {names}")
         return self._tables[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -105,7 +105,7 @@ class Diff:
         launch) or "waiting"."""
         if name not in self._tables:
             names = ", ".join(self._tables)
-            raise Error(f"there is no table {name}; tables of two runs are {names}")
+            raise Error(f"unknown table {name}; tables of two runs are {names}")
         return self._tables[name]
 
     def __repr__(self) -> str:

@@ -97,7 +97,7 @@ class Run:
 
     def __init__(self, opening: _Opening) -> None:
         if not isinstance(opening, _Opening):
-            raise TypeError("a Run comes from etlink.open()")
+            raise TypeError("create a Run with etlink.open()")
         self._opening = opening
         self._handle = opening.handle()
 
@@ -182,7 +182,7 @@ class Run:
         overwrite: replace existing output, and files that an earlier run of this name wrote there
         """
         if simulator not in (None, "astra-sim"):
-            raise Error(f"there is no simulator {simulator!r}; give 'astra-sim', or None")
+            raise Error(f"unknown simulator {simulator!r}; give 'astra-sim', or None")
         return self._handle.to_chakra(_path_text(folder), simulator is not None, bool(overwrite))
 
     def timeline(self, path: Path, overwrite: bool = False) -> None:
@@ -238,8 +238,8 @@ class Run:
         paths = [path for path in (trace, host) if path is not None]
         alone = Run(self._opening.of_files(paths))
         if len(alone) != 1:
-            remedy = "open the traces of each rank by themselves"
-            message = f"{self.name}: {label} cannot be told from other ranks; {remedy}"
+            remedy = "open the traces of each rank separately"
+            message = f"{self.name}: {label} cannot be distinguished from other ranks; {remedy}"
             raise Error(message, remedy=remedy)
         return alone
 
@@ -311,7 +311,7 @@ def _path_text(path: Path) -> str:
     if not isinstance(text, str):
         raise TypeError(f"a path is a str or an os.PathLike of it, not {type(text).__name__}")
     if text == "-":
-        raise Error("standard input is for the command; give the path of a file")
+        raise Error("only the command reads standard input; give the path of a file")
     return text if "://" in text else os.path.expanduser(text)
 
 
@@ -329,7 +329,7 @@ def _questions(what_if: str | Iterable[str]) -> list[str]:
 
 def _scale_rule(nodes: str, factor: float) -> str:
     if not isinstance(nodes, str):
-        raise TypeError(f"what is scaled is named by a str, not {type(nodes).__name__}")
+        raise TypeError(f"the nodes to scale are a str, not {type(nodes).__name__}")
     if isinstance(factor, bool) or not isinstance(factor, (int, float)):
         raise TypeError(f"a factor is a number, not {type(factor).__name__}")
     return f"{nodes} {float(factor)!r}"
@@ -343,7 +343,7 @@ def _rank_list(ranks: int | Iterable[int] | None) -> list[int] | None:
         if isinstance(rank, bool) or not isinstance(rank, int):
             raise TypeError(f"a rank is an int, not {type(rank).__name__}")
         if rank < 0:
-            raise Error(f"{rank} is no rank; ranks are 0 and above")
+            raise Error(f"{rank} is not a rank; ranks are 0 and above")
     if not chosen:
         raise Error("no ranks; give at least one, or None for all")
     return chosen
@@ -355,12 +355,12 @@ def _bytes(memory: int | str | None) -> int | None:
     if isinstance(memory, str):
         match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", memory.strip().lower())
         if match is None:
-            raise Error(f"{memory!r} is no size; give bytes, or a text such as '16G'")
+            raise Error(f"{memory!r} is not a size; give bytes, or a text such as '16G'")
         number, unit, is_binary = match.groups()
         factor = 1024 ** list(UNITS).index(unit) if is_binary else UNITS[unit]
         return int(float(number) * factor)
     if isinstance(memory, bool) or not isinstance(memory, int):
         raise TypeError(f"memory is an int or a str, not {type(memory).__name__}")
     if memory <= 0:
-        raise Error(f"{memory} bytes are no memory; give more, or None for what there is")
+        raise Error(f"{memory} bytes are too little memory; give more, or None for all available memory")
     return memory

@@ -27,7 +27,7 @@ class Table:
 
     def __init__(self, handle: _etlink.Table) -> None:
         if not isinstance(handle, _etlink.Table):
-            raise TypeError("a Table comes from Run.table()")
+            raise TypeError("create a Table with Run.table()")
         self._handle = handle
 
     @property

@@ -68,7 +68,7 @@ def _opened(url: str, scheme: str) -> IO[bytes]:
     try:
         import fsspec  # type: ignore[import-untyped, import-not-found, unused-ignore]
     except ImportError:
-        remedy = "pip install fsspec and what it needs for this, or copy the trace"
+        remedy = "pip install fsspec and its package for this store, or copy the trace"
         raise Error(f"{url}: {scheme} needs fsspec; {remedy}", file=url, remedy=remedy) from None
     opened: Any = fsspec.open(url, "rb").open()
     return cast("IO[bytes]", opened)

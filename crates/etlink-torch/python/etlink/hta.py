@@ -453,7 +453,7 @@ class TraceAnalysis:
             if rank not in self.trace_files:
                 # HTA's own exception
                 names = ", ".join(map(str, self.trace_files))
-                raise ValueError(f"no trace of rank {rank}; there are ranks {names}")
+                raise ValueError(f"no trace of rank {rank}; the ranks are {names}")
         return asked
 
     def _kernel_types_without_memory(self) -> Frame:
@@ -585,10 +585,10 @@ def _output_beside(path: str, suffix: str, traces: Iterable[str]) -> str:
     output_name = f"{stem}{suffix}{ending}{packing}"
     remedy = "give another output_suffix="
     if os.path.basename(output_name) != output_name:
-        raise Error(f"{suffix} is no part of a file's name; {remedy}", remedy=remedy)
+        raise Error(f"{suffix} is not allowed in a file name; {remedy}", remedy=remedy)
     output = os.path.join(folder, output_name)
     if os.path.exists(output) and any(os.path.samefile(output, trace) for trace in traces):
-        message = f"{output} is a trace that is read, and would be replaced; {remedy}"
+        message = f"{output} is an input trace that would be replaced; {remedy}"
         raise Error(message, file=output, remedy=remedy)
     return output
 
@@ -602,7 +602,7 @@ def _read_json(path: str) -> dict[str, Any]:
             trace = json.load(text)
     # a truncated gzip file raises EOFError
     except (OSError, EOFError, ValueError, zlib.error) as error:
-        raise Error(f"{path} is no JSON: {error}", file=path) from None
+        raise Error(f"{path} is not JSON: {error}", file=path) from None
     if isinstance(trace, list):
         return {"traceEvents": trace}
     return cast("dict[str, Any]", trace)

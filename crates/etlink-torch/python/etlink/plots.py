@@ -74,12 +74,12 @@ def step_times(run: Run) -> altair.Chart:
 def breakdown(run: Run) -> altair.Chart:
     """Plots the time of each device by activity, from the table `breakdown`. The parts add up to
     the whole time."""
-    return _parts(run, "breakdown", BREAKDOWN, "Time of devices")
+    return _parts(run, "breakdown", BREAKDOWN, "Device time")
 
 
 def idle_causes(run: Run) -> altair.Chart:
     """Plots the idle time of each device by cause, from the table `idle`."""
-    return _parts(run, "idle", IDLE_CAUSES, "Idle time of devices")
+    return _parts(run, "idle", IDLE_CAUSES, "Device idle time")
 
 
 def overlap(run: Run) -> altair.Chart:
@@ -88,7 +88,7 @@ def overlap(run: Run) -> altair.Chart:
     alt = _altair()
     lines = _lines(run, "breakdown", ["rank", "device", "communication_ns", "overlap_share"])
     chart: altair.Chart = (
-        alt.Chart(_data(alt, lines), title="Communication beside computation")
+        alt.Chart(_data(alt, lines), title="Communication during computation")
         .mark_bar()
         .encode(
             x=alt.X("rank:N"),
@@ -106,12 +106,12 @@ def skew(run: Run) -> altair.Chart:
     columns = ["step", "last", "kind", "start_ns", "waited_ns"]
     lines = _lines(run, "ranks.collectives", columns)
     chart: altair.Chart = (
-        alt.Chart(_data(alt, lines), title="Waiting, by who came last")
+        alt.Chart(_data(alt, lines), title="Waiting, by last rank")
         .transform_calculate(waited_ms="datum.waited_ns / 1e6")
         .mark_rect()
         .encode(
             x=alt.X("step:N", sort=None),
-            y=alt.Y("last:N", title="rank that came last"),
+            y=alt.Y("last:N", title="last rank"),
             color=alt.Color("sum(waited_ms):Q", title="ms waited"),
             tooltip=["step:N", "last:N", "sum(waited_ms):Q", "count()"],
         )
@@ -127,7 +127,7 @@ def critical_path(run: Run) -> altair.Chart:
     lines = [{column: node[column] for column in columns} for node in nodes]
     lines = [line for line in lines if line["duration_ns"] > 0]
     if not lines:
-        raise Error(f"{run.name}: no node of the critical path takes time")
+        raise Error(f"{run.name}: no node on the critical path takes time")
     # in the order of the path again
     longest = sorted(lines, key=lambda line: -int(line["duration_ns"]))[:MOST_NODES]
     longest.sort(key=lambda line: int(line["start_ns"]))
@@ -166,8 +166,8 @@ def roofline(run: Run) -> altair.Chart:
         )
         .mark_circle()
         .encode(
-            x=alt.X("intensity:Q", scale=alt.Scale(type="log"), title="operations for a byte"),
-            y=alt.Y("tflops:Q", scale=alt.Scale(type="log"), title="10¹² operations a second"),
+            x=alt.X("intensity:Q", scale=alt.Scale(type="log"), title="operations per byte"),
+            y=alt.Y("tflops:Q", scale=alt.Scale(type="log"), title="10¹² operations per second"),
             size=alt.Size("duration_ns:Q"),
             color=alt.Color("formula:N"),
             tooltip=["rank:N", "name:N", "rows:Q", "intensity:Q", "tflops:Q", "duration_ns:Q"],
@@ -223,7 +223,7 @@ def _lines(run: Run, table: str, columns: Sequence[str]) -> list[dict[str, Any]]
         raise TypeError(f"a plot is of a Run, not of {type(run).__name__}")
     lines = run.table(table).to_pylist()
     if not lines:
-        remedy = "run.notes says what the traces have not"
+        remedy = "run.notes lists the missing data of the traces"
         raise Error(f"{run.name}: the table {table} is empty; {remedy}", remedy=remedy)
     return [{column: line[column] for column in columns} for line in lines]
 

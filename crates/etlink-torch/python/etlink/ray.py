@@ -84,7 +84,7 @@ def merge(
     """
     paths = [_shared_path(path) for path in (source, folder)]
     if simulator not in (None, "astra-sim"):
-        raise Error(f"there is no simulator {simulator!r}; give 'astra-sim', or None")
+        raise Error(f"unknown simulator {simulator!r}; give 'astra-sim', or None")
     chosen, asked = _rank_list(ranks), _bytes(memory)
     selection = None if chosen is None else ",".join(map(str, chosen))
     if not overwrite:
@@ -389,7 +389,7 @@ def _shard_count(ray: Any, asked: int | None) -> int:
     if isinstance(asked, bool) or not isinstance(asked, int):
         raise TypeError(f"shards is an int, not {type(asked).__name__}")
     if asked < 1:
-        raise Error(f"{asked} shards are no shards; give at least 1")
+        raise Error(f"{asked} shards are too few; give at least 1")
     return asked
 
 
@@ -414,7 +414,7 @@ def _shared_path(path: Path) -> str:
     scheme, is_url, _ = text.partition("://")
     if is_url:
         remedy = "give a folder, or one of s3://, gs:// and az://"
-        raise Error(f"{text}: {scheme} is no object store; {remedy}", file=text, remedy=remedy)
+        raise Error(f"{text}: {scheme} is not an object store; {remedy}", file=text, remedy=remedy)
     return os.path.abspath(text)
 
 
@@ -423,4 +423,4 @@ def _refuse_graphs(folder: str) -> None:
     graphs = _etlink.written_graphs(folder)
     if graphs:
         remedy = "give overwrite=True to replace it"
-        raise Error(f"{graphs[0]} exists; {remedy}", remedy=remedy)
+        raise Error(f"{graphs[0]} already exists; {remedy}", remedy=remedy)

@@ -80,7 +80,7 @@ pub struct SliceArgs {
     /// steps counts as launched before the recording.
     #[arg(long, value_name = "N-M", value_parser = TraceSlice::parse_steps, conflicts_with = "time")]
     pub steps: Option<TraceSlice>,
-    /// Read only this time since the start of each trace, such as 1.5s..2s, 200ms.. or ..5s
+    /// Read only this time since the start of the first rank, such as 1.5s..2s, 200ms.. or ..5s
     #[arg(long, value_name = "FROM..TO", value_parser = TraceSlice::parse_time)]
     pub time: Option<TraceSlice>,
 }

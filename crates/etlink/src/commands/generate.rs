@@ -20,7 +20,10 @@ impl JsonReport for GeneratedRun {
 
 pub fn run(args: &GenerateArgs) -> Result<Outcome> {
     if let Some(option) = args.unused_option() {
-        bail!("{option} does nothing with `{}`: leave it out", args.name());
+        bail!(
+            "{option} has no effect with `{}`; leave it out",
+            args.name()
+        );
     }
     let (pattern, sizes) = (args.workload(), args.sizes());
     let overwrite = args.overwrite.overwrite;

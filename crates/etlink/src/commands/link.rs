@@ -98,7 +98,7 @@ pub fn run(args: LinkArgs) -> Result<Outcome> {
     }
     // after the report, which lists the damage
     if linked.refused {
-        notes::print_message("damage was found and --strict given: nothing was written");
+        notes::print_message("nothing was written: the traces are damaged, and --strict was given");
         return Ok(Outcome::Found);
     }
     Ok(Outcome::Done)
@@ -129,7 +129,7 @@ fn link_traces(config: LinkConfig) -> Result<JobReport> {
 fn refuse_path(path: &Path) -> Result<()> {
     let name = path.display();
     if is_folder(path) {
-        bail!("{name} is a folder; to link all ranks in it use `etlink merge {name} -o DIR`");
+        bail!("{name} is a folder; use `etlink merge {name} -o DIR` to link all its ranks");
     }
-    bail!("{name}: say which trace it is: --device for a Kineto trace, --host for a host trace");
+    bail!("{name}: give --device for a Kineto trace, or --host for a host trace");
 }

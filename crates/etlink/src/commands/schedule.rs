@@ -67,7 +67,7 @@ fn schedule_notes(schedule: &Schedule, steps: u64) -> Vec<String> {
         (None, _) => notes.push("none of these steps is recorded".to_owned()),
         // torch.profiler's action_map: ending in WARMUP starts and stops, and calls no handler
         (_, Action::Warmup) => {
-            notes.push("the program ends in warmup: the last cycle leaves no trace".to_owned())
+            notes.push("the program ends during warmup: the last cycle leaves no trace".to_owned())
         }
         // the same map: ending in RECORD stops and hands over the partial trace
         (_, Action::Record) => {
@@ -75,7 +75,7 @@ fn schedule_notes(schedule: &Schedule, steps: u64) -> Vec<String> {
                 .next_change(last)
                 .and_then(|save| save.checked_add(1));
             let whole = whole.map_or(String::new(), |whole| {
-                format!("; it would be whole after {whole} steps")
+                format!("; it would be complete after {whole} steps")
             });
             notes.push(format!(
                 "the program ends while recording: the last trace is saved with fewer steps{whole}"

@@ -85,14 +85,14 @@ fn describe(result: &SimulationResult, rows: usize) -> String {
 /// Describes the node in which an unfinished rank is stuck.
 fn stuck_place(stuck: &StuckRank, log_has_end: bool) -> String {
     let nodes = match &stuck.waiting[..] {
-        [] => return "the log does not say in which node it is".to_owned(),
+        [] => return "the log does not show its current node".to_owned(),
         [one] => one.clone(),
         [first, others @ ..] => format!("{first} and {} others", others.len()),
     };
     if log_has_end {
-        format!("it waits in: {nodes}")
+        format!("it waits in {nodes}")
     } else {
-        format!("where the log ends, it is in: {nodes}")
+        format!("at the end of the log it is in {nodes}")
     }
 }
 
@@ -115,8 +115,8 @@ fn known_change(change: Option<f64>) -> String {
 /// Caveat on the times of ranks: `merge` turns waits that the network does not explain into
 /// computation.
 const CLOSE_BY_CONSTRUCTION: &str = "\
-    Graphs keep time that the network does not explain as computation: the times of ranks come \
-    close to the recording whatever the network takes. The kinds below say how good it is.\n";
+    Graphs keep time that the network does not explain as computation, so rank times are \
+    close to the recording for any network. The kinds below show how good the network is.\n";
 
 fn rank_table(report: &SimulationReport) -> String {
     let head = [
@@ -174,8 +174,8 @@ fn kind_table(report: &SimulationReport) -> String {
         table.add(kind_row(kind, is_measured));
     }
     format!(
-        "per kind, all transfers (from the last rank's arrival to the end; of host threads to the first \
-         that is done) and what ranks waited before\n{table}"
+        "per kind: all transfers (from the last rank's arrival to the end; for host threads to the first \
+         end) and the waits before them\n{table}"
     )
 }
 
@@ -220,7 +220,7 @@ fn comm_table(report: &SimulationReport, rows: usize) -> String {
     for comm in compared {
         table.add(comm_row(comm));
     }
-    format!("transfers that differ most (begins: the last rank comes)\n{table}")
+    format!("transfers that differ most (begins: the last rank arrives)\n{table}")
 }
 
 fn comm_row(comm: &ComparedComm) -> [String; 8] {

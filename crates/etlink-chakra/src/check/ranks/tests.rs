@@ -160,7 +160,7 @@ fn types_and_sizes_are_compared() {
         [(
             FindingKind::CollectiveSizeDiffers,
             1,
-            "rank 1: 704 bytes, on rank 0 320 (node 1)".to_owned()
+            "rank 1: 704 bytes, but on rank 0 320 bytes (node 1)".to_owned()
         )]
     );
     let gather = node(

@@ -75,7 +75,9 @@ fn has_no_error(findings: &[Finding]) -> bool {
 
 fn find_rule(id: &str) -> Result<&'static CheckRule> {
     let rule = CheckRule::find(id);
-    rule.with_context(|| format!("{id:?} is no rule; `etlink check --explain all` lists them"))
+    rule.with_context(|| {
+        format!("{id:?} is not a rule; `etlink check --explain all` lists the rules")
+    })
 }
 
 /// Explains the purpose of a rule, and the behavior of readers.
@@ -108,13 +110,13 @@ pub fn run(args: CheckArgs) -> Result<Outcome> {
         if is_folder(path) {
             for error in unreadable_paths(path)? {
                 let why = error_chain(&error);
-                notes::print_note(&format!("{why}: what is in it is left out"));
+                notes::print_note(&format!("{why}: its contents are left out"));
             }
             let found = written_files(path)?;
             // a folder without files would pass, and a script would continue with nothing
             if found.is_empty() {
                 bail!(
-                    "{}: no Chakra traces or merged traces in it",
+                    "{}: the folder has no Chakra traces or merged traces",
                     path.display()
                 );
             }
@@ -127,7 +129,7 @@ pub fn run(args: CheckArgs) -> Result<Outcome> {
     let all_files = files.len();
     files.retain(|file| is_chosen(&args.choice, file));
     if files.is_empty() {
-        bail!("there is no file of the ranks that --ranks names");
+        bail!("no files for the ranks requested with --ranks");
     }
     let left_out = all_files - files.len();
     let threads = args.resources.start()?;
@@ -146,8 +148,8 @@ pub fn run(args: CheckArgs) -> Result<Outcome> {
     } else {
         // a rank whose file was left out would seem to have none
         notes::print_note(&format!(
-            "--ranks leaves out {left_out} of {all_files} files: each file is checked, not how ranks \
-             fit together"
+            "--ranks leaves out {left_out} of {all_files} files: each file is checked alone, without \
+             comparing ranks"
         ));
     }
     if !rules.is_empty() {
@@ -211,7 +213,7 @@ fn checked_files(files: &[PathBuf], results: Vec<Result<Checked>>) -> Result<Vec
     match first_error {
         Some(error) if count == 1 => Err(error),
         Some(error) if errors == count => {
-            Err(error.context(format!("none of {count} files could be read")))
+            Err(error.context(format!("none of the {count} files can be read")))
         }
         _ => Ok(checked),
     }
@@ -258,8 +260,8 @@ fn compare_ranks(checked: &mut [Checked], named: &BTreeSet<String>) -> Vec<Check
         {
             if nodes.communicates() {
                 notes::print_note(&format!(
-                    "{file} is checked alone, and it communicates: give its folder to check how the \
-                     ranks fit together"
+                    "{file} communicates with other ranks but is checked alone; give its folder to compare the \
+                     ranks"
                 ));
             }
             continue;
@@ -348,7 +350,7 @@ fn describe_file(checked: &Checked) -> String {
         }
         let more = finding.examples.len().saturating_sub(EXAMPLES);
         if more > 0 {
-            let _ = writeln!(out, "    {more} more, which --json lists");
+            let _ = writeln!(out, "    {more} more, see --json");
         }
     }
     out

@@ -136,7 +136,7 @@ fn read_contents(
     path: &Path,
     rank: RankEntry<'_>,
 ) -> Result<(ContentFacts, bool)> {
-    let (threads, slice) = (rank.set.threads_each, rank.set.options.slice);
+    let (threads, slice) = (rank.set.threads_each, rank.slice());
     if let Some(slice) = slice
         && !input.kind.is_device_trace()
     {

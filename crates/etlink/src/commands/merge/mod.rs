@@ -42,16 +42,18 @@ impl MergeConfig {
         let format = how.output_format().unwrap_or(OutputFormat::Chakra);
         if args.simulator.is_some() && !matches!(how.format, None | Some(FormatName::Chakra)) {
             // the library rejects this too, but without the names of the options
-            bail!("--for astra-sim writes .et files: leave --format out");
+            bail!("--for astra-sim writes .et files; leave out --format");
         }
         if args.simulator.is_some() && how.dep_latencies {
-            bail!("--for astra-sim writes what ASTRA-sim reads: leave --dep-latencies out");
+            bail!("ASTRA-sim does not read latencies of dependencies; leave out --dep-latencies");
         }
         if args.pack.is_some() && format != OutputFormat::Chakra {
-            bail!("--pack is for .et files: merged JSON and timelines are packed by gzip already");
+            bail!(
+                "--pack applies only to .et files: merged JSON and timelines are already compressed with gzip"
+            );
         }
         if args.shard.is_some() && args.phase == Some(PhaseName::Join) {
-            bail!("--phase join joins all shards: leave --shard out");
+            bail!("--phase join joins all shards; leave out --shard");
         }
         let options = MergeOptions {
             format,

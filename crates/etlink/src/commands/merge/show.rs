@@ -133,16 +133,16 @@ pub(super) fn simulator_note(
     let readme = folder.join(file::README);
     let said = match written[..] {
         [run] => network_note(run.network.as_ref()),
-        _ => "a network whose latency and bandwidth the README explains".to_owned(),
+        _ => "a network whose latency and bandwidth are explained in the README".to_owned(),
     };
     let neighbour = match written[..] {
         [run] if run.is_single() => {
-            "; the run has one rank, and ASTRA-sim's network two at least: rank 1 does nothing"
+            "; the run has one rank, but ASTRA-sim's network needs at least two, so rank 1 is idle"
         }
         _ => "",
     };
     Some(format!(
-        "{} has {said}: put your topology there, then run the command in {}{neighbour}",
+        "{} has {said}; replace it with your topology, then run the command in {}{neighbour}",
         network.display(),
         readme.display()
     ))
@@ -157,7 +157,7 @@ pub(super) fn roofline_notes(ranks: &[MergedRank]) -> Vec<String> {
     }
     let cover = &all.roofline;
     if cover.nodes == 0 {
-        return vec!["no rank has nodes of a device: the roofline times nothing".to_owned()];
+        return vec!["no rank has device nodes, so the roofline has no effect".to_owned()];
     }
     let shorten = |name: &str| cut(name, KERNEL_LETTERS, 0);
     let times = roofline_times(cover, &all.roofline_kernels, shorten);
@@ -168,7 +168,7 @@ pub(super) fn roofline_notes(ranks: &[MergedRank]) -> Vec<String> {
 pub(super) fn htsim_notes(runs: &[MergedRun]) -> impl Iterator<Item = String> {
     runs.iter().filter_map(|run| {
         let speeds = rounded_speeds(run.network.as_ref()?)?;
-        Some(format!("htsim reads whole Gb/s, one at least: {speeds}"))
+        Some(format!("htsim reads whole Gb/s, at least 1: {speeds}"))
     })
 }
 
@@ -236,16 +236,16 @@ fn not_joined_text(rank: &MergedRank, joined: &[MergedRun]) -> &'static str {
 /// Returns the end of a sentence on the output of a rank that is not joined; `ranks` has the
 /// results per rank, if known already.
 fn left_out_text(joined: &MergedRun, label: &str, ranks: Option<&[MergedRank]>) -> String {
-    let nothing = "; nothing is written of it";
+    let nothing = "; it is not written";
     if joined.is_idle(label) {
-        return format!("{nothing}, and an empty rank takes its place in the simulation");
+        return format!("{nothing}, and an idle rank takes its place in the simulation");
     }
     let mut of_run = ranks.unwrap_or(&[]).iter();
     let rank = of_run.find(|rank| rank.run == joined.run && rank.label == label);
     match rank {
         None if joined.is_simulated() => nothing.to_owned(),
         // the next phase writes it
-        None => "; it is written by itself".to_owned(),
+        None => "; it is written separately".to_owned(),
         // the reason is printed below
         Some(rank) if rank.error.is_some() => String::new(),
         Some(rank) => match rank
@@ -255,7 +255,7 @@ fn left_out_text(joined: &MergedRun, label: &str, ranks: Option<&[MergedRank]>) 
         {
             Some(output) => {
                 let name = Path::new(output).file_name().unwrap_or_default();
-                format!("; it is written by itself: {}", name.to_string_lossy())
+                format!("; it is written separately: {}", name.to_string_lossy())
             }
             None => nothing.to_owned(),
         },
@@ -294,7 +294,7 @@ fn common_rows(joined: &MergedRun, ranks: Option<&[MergedRank]>) -> String {
         // if no trace states the number, only the ranks in the traces' groups are known
         let all = joined.world_size.unwrap_or(known);
         let here = joined.ranks.len();
-        notes::print_note(&format!("{run}{absent}: {here} of {all} ranks are here"));
+        notes::print_note(&format!("{run}{absent}: {here} of {all} ranks have traces"));
     }
     for rank in &joined.strangers {
         notes::print_note(&format!("{run}{}", stranger_note(*rank)));
@@ -310,7 +310,7 @@ fn common_rows(joined: &MergedRun, ranks: Option<&[MergedRank]>) -> String {
     let alone = if *alone == 0 {
         String::new()
     } else {
-        format!(", {alone} with ranks whose traces are not here")
+        format!(", {alone} with ranks whose traces are missing")
     };
     let [groups, collectives, messages] = [
         (joined.groups.len() as u64, "group"),
@@ -335,7 +335,10 @@ fn common_rows(joined: &MergedRun, ranks: Option<&[MergedRank]>) -> String {
     add_clocks(&joined.clocks, &mut rows);
     if let Some(timeline) = &joined.timeline {
         let gone_on = if timeline.gone_on > 0 {
-            format!(", {} not drawn: the rank had gone on", timeline.gone_on)
+            format!(
+                ", {} not drawn because the rank had continued",
+                timeline.gone_on
+            )
         } else {
             String::new()
         };
@@ -375,7 +378,7 @@ fn add_clocks(clocks: &[RankClock], rows: &mut FactRows) {
     for clock in told.iter().take(CLOCKS) {
         let within = clock.uncertainty_ns.unwrap_or(0) as f64 / 1e3;
         let within = if clock.contradicted {
-            format!("no offset fits, they miss one by {within:.3} us")
+            format!("no offset fits, the best misses one by {within:.3} us")
         } else {
             format!("within {within:.3} us")
         };
@@ -388,7 +391,7 @@ fn add_clocks(clocks: &[RankClock], rows: &mut FactRows) {
             )
         });
         let said = if clock.by_machine {
-            "to the first rank's clock: that of its machine, which other ranks have".to_owned()
+            "to the first rank's clock, as for the other ranks of its machine".to_owned()
         } else {
             format!(
                 "to the first rank's clock, {within}{drift}, by {} collectives",
@@ -402,7 +405,7 @@ fn add_clocks(clocks: &[RankClock], rows: &mut FactRows) {
         );
     }
     if told.len() > CLOCKS {
-        rows.add("  clocks", told.len() - CLOCKS, "more, --json has them");
+        rows.add("  clocks", told.len() - CLOCKS, "more, see --json");
     }
 }
 

@@ -10,9 +10,9 @@ pub fn run(command: &mut Command) -> Result<Ended> {
     // running
     let forwarding = SignalForwarding::new().context("cannot listen for signals")?;
     let name = command.get_program().to_string_lossy().into_owned();
-    let mut child = command.spawn().with_context(|| {
-        format!("cannot start `{name}`: is it spelled right, and can it be found?")
-    })?;
+    let mut child = command
+        .spawn()
+        .with_context(|| format!("cannot start `{name}`; check the spelling and the PATH"))?;
     let forwarding = forwarding.pass_to(&child);
     let status = child
         .wait()

@@ -73,8 +73,12 @@ pub fn settle(folder: &Path, work: &Path) -> Result<Earlier> {
         } else {
             put_back(&path, &folder.join(file))
         };
-        let done =
-            done.with_context(|| format!("cannot settle {}, which was {file}", path.display()));
+        let done = done.with_context(|| {
+            format!(
+                "cannot restore or remove {}, which was {file}",
+                path.display()
+            )
+        });
         // a failure must not keep the other files waiting
         settled = settled.and(done);
     }
@@ -112,7 +116,7 @@ fn listed_files(work: &Path) -> Result<Option<Vec<String>>> {
     }
     if has_files_aside(work)? {
         bail!(
-            "{} is damaged, so nobody knows the names of the traces beside it; move them away",
+            "{} is damaged, so the names of the traces next to it are unknown; move the traces away",
             journal.display()
         );
     }

@@ -59,9 +59,11 @@ impl EndedRecording<'_> {
         }
         if processes.is_empty() {
             let failed = left_notes(hook.path(), ".import");
-            notes.extend(failed.into_iter().map(|(pid, error)| {
-                format!("process {pid}: torch could not be imported: {error}")
-            }));
+            notes.extend(
+                failed
+                    .into_iter()
+                    .map(|(pid, error)| format!("process {pid}: cannot import torch: {error}")),
+            );
         }
         let spare = left_notes(hook.path(), ".note");
         for (pid, note) in spare {
@@ -110,7 +112,7 @@ impl EndedRecording<'_> {
         }
         if self.args.link && manifest.recorded() > 0 && !is_last && tasks > 1 {
             notes.push(format!(
-                "{} of {tasks} launchers of this job have ended: the last one links, if all record into \
+                "{} of {tasks} launchers of this job have ended: the last one links if all record into \
                  this folder",
                 manifest.tasks.len()
             ));
@@ -122,7 +124,7 @@ impl EndedRecording<'_> {
                 let path = output.path.display();
                 manifest
                     .notes
-                    .push(format!("the earlier recording in {path} stays as it was"));
+                    .push(format!("the earlier recording in {path} is unchanged"));
             }
             // the manifest in the folder may belong to the earlier recording
             Err(_) if manifest.recorded() == 0 => {}
@@ -136,7 +138,7 @@ impl EndedRecording<'_> {
         if has_alive {
             hook.keep();
         }
-        earlier.context("cannot put the earlier recording in order")?;
+        earlier.context("cannot restore the earlier recording")?;
         Ok(Finished {
             is_whole: manifest.is_complete(),
             is_to_be_linked: self.args.link && manifest.recorded() > 0 && is_last,

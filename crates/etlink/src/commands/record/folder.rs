@@ -52,8 +52,8 @@ impl Output {
     ) -> Result<Output> {
         if is_url(path) {
             bail!(
-                "{}: a recording is made in a folder of this machine: give one, and copy it when it \
-                 is done",
+                "{}: recordings need a folder on this machine; give one, and copy the recording when it is \
+                 done",
                 path.display()
             );
         }
@@ -63,7 +63,7 @@ impl Output {
         let work = path.join(WORK);
         let _lock = lock::exclusive(&work, LOCK).with_context(|| {
             format!(
-                "cannot write in folder {}; -o names another",
+                "cannot write in folder {}; choose another with -o",
                 path.display()
             )
         })?;
@@ -120,8 +120,8 @@ impl Output {
         let has_manifest = files.iter().any(|file| file == MANIFEST);
         if has_manifest && self.manifest()?.is_none() {
             bail!(
-                "{} has the name of a recording's list, but etlink did not write it, and \
-                --overwrite does not remove it: move it away",
+                "{} has the name of a recording's manifest, but etlink did not write it, and \
+                --overwrite does not remove it; move it away",
                 self.path.join(MANIFEST).display()
             );
         }
@@ -156,7 +156,7 @@ impl Output {
             if let Some(list) = list {
                 self.write_text(&(serde_json::to_string_pretty(&list)? + "\n"))?;
                 notes::print_note(&format!(
-                    "{} is written of what an ended launcher left there",
+                    "wrote {} from the files of an earlier launcher",
                     self.path.join(MANIFEST).display()
                 ));
             }
@@ -178,7 +178,7 @@ impl Output {
         if launchers.join(&self.launcher, task, &recorded).is_none() {
             bail!(
                 "another recording is being written to {}; choose another folder with -o, or wait \
-                for its end",
+                until it ends",
                 self.path.display()
             );
         }
@@ -211,7 +211,7 @@ impl Output {
                 None => "this job".to_owned(),
             };
             bail!(
-                "{who} has recorded into {} already; choose another folder, or use --overwrite to \
+                "{who} has already recorded into {}; choose another folder, or use --overwrite to \
                 replace its traces",
                 self.path.display()
             );
@@ -368,10 +368,10 @@ impl Output {
         // a process that made no step writes none
         let steps = disk::read_if_there(&self.report(launcher, pid, "steps"));
         let steps = steps
-            .context("cannot read how many steps it made")?
+            .context("cannot read its number of steps")?
             .unwrap_or_default();
         Process::read(&bytes, &steps)
-            .with_context(|| format!("{} is no report of a process", report.display()))
+            .with_context(|| format!("{} is not a report of a process", report.display()))
     }
 
     fn report(&self, launcher: &str, pid: u32, ending: &str) -> PathBuf {
@@ -411,12 +411,12 @@ pub fn recover(path: &Path) -> Result<()> {
     if !work.is_dir() {
         return if manifest.is_file() {
             notes::print_note(&format!(
-                "{} is there: nothing to recover",
+                "{} exists: nothing to recover",
                 manifest.display()
             ));
             Ok(())
         } else {
-            bail!("{} has no recording that was begun", path.display())
+            bail!("{} has no unfinished recording", path.display())
         };
     }
     let output = Output {
@@ -433,14 +433,14 @@ pub fn recover(path: &Path) -> Result<()> {
         .with_context(|| format!("cannot lock {}", running.display()))?;
     if alone.is_none() {
         bail!(
-            "{} is being recorded, or a process of that job runs on: wait for its end",
+            "{} is being recorded, or a process of the job is still running; wait until it ends",
             output.path.display()
         );
     }
     output.put_in_order()?;
     if !manifest.is_file() {
         notes::print_note(&format!(
-            "nothing was recorded into {}: it has no traces to list",
+            "nothing was recorded into {}: the folder has no traces",
             output.path.display()
         ));
     }
@@ -491,12 +491,12 @@ impl MadeFolder {
 
     fn absolute(&self, path: &Path) -> Result<PathBuf> {
         let name = path.display();
-        disk::make_folders(path).with_context(|| format!("cannot make folder {name}"))?;
+        disk::make_folders(path).with_context(|| format!("cannot create folder {name}"))?;
         let found = disk::canonicalize(path);
         let found = found.with_context(|| format!("cannot find folder {name}"))?;
         // the settings are passed to the program as JSON
         if found.to_str().is_none() {
-            bail!("{name}: the path of the folder is no UTF-8; choose another folder");
+            bail!("{name}: the path of the folder is not UTF-8; choose another folder");
         }
         Ok(found)
     }

@@ -37,7 +37,8 @@ impl HookFolder {
         // launchers of a whole cluster write into one folder, each under this name
         builder.prefix(PREFIX).rand_bytes(12);
         let folder = disk::attempt(&std::env::temp_dir()).and_then(|()| builder.tempdir());
-        let folder = folder.context("cannot make a temporary folder; TMPDIR names where")?;
+        let folder =
+            folder.context("cannot create a temporary folder; choose another place with TMPDIR")?;
         // other commands never remove a folder that has all files but no lock
         let lock = hold(folder.path()).ok();
         // the hook is embedded in the binary: nothing needs to be installed into the program's

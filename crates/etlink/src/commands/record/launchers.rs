@@ -51,7 +51,7 @@ impl Launchers {
     pub fn read(path: &Path) -> Result<Launchers> {
         let bytes = disk::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let read = etlink_json::from_slice(&bytes);
-        read.with_context(|| format!("{} is no list of launchers", path.display()))
+        read.with_context(|| format!("{} is not a list of launchers", path.display()))
     }
 
     pub fn write(&self, path: &Path) -> Result<()> {

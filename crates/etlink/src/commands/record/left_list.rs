@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 
 /// Note that explains why this manifest is incomplete.
-const KILLED: &str = "`etlink record` was killed before it wrote this list: traces are neither packed nor linked, and \
+const KILLED: &str = "`etlink record` was killed before it wrote this manifest: traces are neither compressed nor linked, and \
                       how the program ended is not known";
 
 fn draft(work: &Path, launcher: &str) -> PathBuf {

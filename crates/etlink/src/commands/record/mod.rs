@@ -52,7 +52,7 @@ const REPEAT: i64 = 1;
 pub fn run(args: &RecordArgs) -> Result<Outcome> {
     if args.json {
         bail!(
-            "record has no --json: standard output is the program's; {} has what was recorded as \
+            "record does not support --json: standard output belongs to the program. {} describes the recording as \
             JSON",
             args.output.join(MANIFEST).display()
         );
@@ -158,7 +158,7 @@ fn schedule(args: &RecordArgs) -> Result<Option<(Arguments, Schedule)>> {
     let arguments = given.torch_arguments(REPEAT);
     if args.what.interleave && arguments.active % 2 != 0 {
         bail!(
-            "--interleave needs an even number of steps, --active is {}: half of them are in each \
+            "--interleave needs an even number of steps, but --active is {}: half of the steps are in each \
              trace",
             arguments.active
         );
@@ -176,8 +176,8 @@ fn armed(args: &ArmedArgs) -> Result<Option<ArmedSettings>> {
         && every <= steps + ARMED_WARMUP
     {
         bail!(
-            "--every is {every}, needs to be more than the {steps} steps of a recording and one of \
-             warmup"
+            "--every is {every}, but must exceed the {steps} steps of a recording plus 1 warmup \
+             step"
         );
     }
     Ok(Some(ArmedSettings {
@@ -248,10 +248,10 @@ fn command(args: &RecordArgs, settings: &Settings, hook: &Path) -> Result<Comman
     let (program, rest) = args
         .command
         .split_first()
-        .context("no program to run; it comes after `--`")?;
+        .context("no program to run; give it after `--`")?;
     let path = python_path(hook, std::env::var_os("PYTHONPATH").as_deref()).with_context(|| {
         format!(
-            "{} cannot be put on PYTHONPATH; TMPDIR names another place",
+            "cannot put {} on PYTHONPATH; choose another place with TMPDIR",
             hook.display()
         )
     })?;
@@ -260,7 +260,7 @@ fn command(args: &RecordArgs, settings: &Settings, hook: &Path) -> Result<Comman
         SETTINGS_VARIABLE,
         // this is the only folder whose path was not checked before
         serde_json::to_string(settings)
-            .with_context(|| format!("{}: TMPDIR names another place", hook.display()))?,
+            .with_context(|| format!("{}; choose another place with TMPDIR", hook.display()))?,
     );
     // Nothing else is put before the user's programs unless the script needs it. Without PATH,
     // shells search default folders, which an empty PATH would hide.
@@ -301,7 +301,7 @@ fn failed_to_link(error: anyhow::Error) -> bool {
 
 /// Reports a failure to finish the recording.
 fn failed(error: anyhow::Error) -> finish::Finished {
-    notes::print_message(format_args!("the recording is not complete: {error:#}"));
+    notes::print_message(format_args!("the recording is incomplete: {error:#}"));
     finish::Finished {
         is_whole: false,
         is_to_be_linked: false,

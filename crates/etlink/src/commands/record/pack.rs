@@ -25,7 +25,7 @@ pub fn pack(folder: &Path, processes: &mut [Process]) -> Vec<String> {
                 name.push_str(".gz");
                 None
             }
-            Err(error) => Some(format!("{name} is not packed: {error}")),
+            Err(error) => Some(format!("{name} is not compressed: {error}")),
         });
     failures.collect()
 }

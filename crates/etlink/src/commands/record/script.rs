@@ -25,8 +25,8 @@ pub fn note(command: &[OsString]) -> Option<String> {
         );
         sets_anew(&line).then(|| {
             format!(
-                "{place} sets PYTHONPATH anew, which is how the hook comes into Python: keep what \
-                 it has, as in PYTHONPATH=mine:$PYTHONPATH"
+                "{place} overwrites PYTHONPATH, which etlink needs to load its hook; keep the previous \
+                 value, as in PYTHONPATH=mine:$PYTHONPATH"
             )
         })
     })

@@ -24,7 +24,7 @@ pub fn print_summary(manifest: &Manifest, output: &Path) {
     }
     if manifest.is_idle() {
         notes::print_message(
-            "nothing was recorded: the program was armed, and nobody asked for it",
+            "nothing was recorded: the program was armed, but no recording was requested",
         );
         return;
     }
@@ -181,8 +181,8 @@ fn cost_text(times: StepTimes) -> Option<String> {
     // anything less is within the normal variation of steps
     let slowdown = times.slowdown().filter(|times| *times >= WORTH_SAYING)?;
     Some(format!(
-        "recorded steps took {slowdown:.1} x as long as the others ({} instead of {}): recording \
-         made them longer, or they do more themselves",
+        "recorded steps took {slowdown:.1} x as long as other steps ({} instead of {}): recording \
+         slowed them down, or they do more work",
         milliseconds(times.recorded_ns),
         milliseconds(times.plain_ns)
     ))
@@ -201,7 +201,7 @@ fn saving(manifest: &Manifest) -> Option<String> {
     }
     let rank = rank.map_or(String::new(), |rank| format!(" of rank {rank}"));
     Some(format!(
-        "writing the traces took up to {:.1} s inside of the program (at the end of step {}{rank}), which no trace includes",
+        "writing the traces paused the program for up to {:.1} s (at the end of step {}{rank}), which the traces do not include",
         ns as f64 / 1e9,
         cycle.last_step
     ))
@@ -263,8 +263,8 @@ mod tests {
         assert_eq!(
             cost_text(times).as_deref(),
             Some(
-                "recorded steps took 12.1 x as long as the others (310.85 ms instead of 25.61 ms): \
-                 recording made them longer, or they do more themselves"
+                "recorded steps took 12.1 x as long as other steps (310.85 ms instead of 25.61 ms): \
+                 recording slowed them down, or they do more work"
             )
         );
     }

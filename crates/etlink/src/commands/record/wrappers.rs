@@ -26,7 +26,7 @@ pub fn path_with_wrappers(hook: &Path, path: &OsStr) -> Result<OsString> {
     if names.is_empty() || hook.to_str().is_none() {
         return Ok(path.to_owned());
     }
-    disk::make_folders(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    disk::make_folders(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     if !can_start_scripts(&folder) {
         return Ok(path.to_owned());
     }
@@ -98,7 +98,7 @@ fn write_wrapper(wrapper: &Path, hook: &Path, name: &str) -> std::io::Result<()>
     // to `exec`.
     let text = format!(
         "#!/bin/sh\n\
-        # Of etlink record: the script sets PYTHONPATH anew, which is how the hook comes into Python.\n\
+        # By etlink record: the script overwrites PYTHONPATH, which etlink needs to load its hook.\n\
         hook={hook}\n\
         case \":$PYTHONPATH:\" in\n\
         *\":$hook:\"*) ;;\n\

@@ -17,7 +17,7 @@ pub fn folder_of(job: &str) -> Result<PathBuf> {
     }
     let Ok(pid) = job.parse::<u32>() else {
         bail!(
-            "{job} is neither a folder nor the number of a process; a job on another machine is \
+            "{job} is neither a folder nor a process id; for a job on another machine, give \
              HOST:DIR"
         );
     };
@@ -27,16 +27,16 @@ pub fn folder_of(job: &str) -> Result<PathBuf> {
 fn folder_of_process(pid: u32) -> Result<PathBuf> {
     let processes = Path::new("/proc");
     if !processes.join("self").exists() {
-        bail!("this system does not tell the files of process {pid}: name the job's folder");
+        bail!("this system does not list the files of process {pid}; give the job's folder");
     }
     if !processes.join(pid.to_string()).exists() {
-        bail!("there is no process {pid} on this machine");
+        bail!("process {pid} does not exist on this machine");
     }
     let own = open_work_folder(pid);
     if let Err(error) = &own
         && error.kind() == ErrorKind::PermissionDenied
     {
-        bail!("process {pid} is somebody else's: name the job's folder");
+        bail!("process {pid} belongs to another user; give the job's folder");
     }
     // the processes between `etlink record` and a rank, such as torchrun, have no such file open
     let mut next = Some(pid);
@@ -47,8 +47,8 @@ fn folder_of_process(pid: u32) -> Result<PathBuf> {
         next = parent(pid);
     }
     bail!(
-        "process {pid} is not recorded by etlink: name a rank, `etlink record` or a process under \
-         it, or the job's folder"
+        "process {pid} is not recorded by etlink; give a rank, `etlink record` or one of its \
+         child processes, or the job's folder"
     );
 }
 

@@ -90,8 +90,8 @@ impl ArmedJob {
         let work = folder.join(WORK);
         if !work.is_dir() {
             bail!(
-                "no job is recorded into {} at present; it is started by `etlink record --armed`, \
-                 or arms itself by `etlink_torch.arm`",
+                "no running job records into {}; start one with `etlink record --armed`, \
+                 or call `etlink_torch.arm` in the program",
                 folder.display()
             );
         }
@@ -136,18 +136,18 @@ impl ArmedJob {
     /// Explains why no process has reported a status yet.
     pub fn why_nobody(&self) -> &'static str {
         if !self.is_there() {
-            return "it has ended";
+            return "the job has ended";
         }
         if self.reports().is_empty() {
-            return "no process of it has imported PyTorch yet: try again, or wait for it with \
+            return "none of its processes has imported PyTorch yet; try again, or wait with \
                     --timeout";
         }
         if !self.may_be_armed() {
-            return "it was started without --armed: start it again with it, or arm it by \
+            return "it was started without --armed; start it again with --armed, or call \
                     `etlink_torch.arm`";
         }
-        "no process of it has made a step yet: try again, or wait for it with --timeout; if it trains \
-         by now, what --step-on names is never called"
+        "none of its processes has made a step yet; try again, or wait with --timeout. If it is already \
+         training, the function in --step-on is never called"
     }
 
     /// Returns true if a process is armed, or none has reported yet.
@@ -185,11 +185,11 @@ impl ArmedJob {
         match create_from(file.path(), &self.work.join(REQUEST)) {
             Ok(()) => Ok(id),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => bail!(
-                "another recording of this job is under way{}: wait for its end, or {}",
+                "another recording of this job is in progress{}; wait until it ends, or {}",
                 self.age_of_request(),
                 match self.plan() {
                     Some(_) => "end it with --stop",
-                    None => "take it back with --cancel",
+                    None => "cancel it with --cancel",
                 }
             ),
             Err(error) => Err(error).with_context(|| self.cannot_write()),
@@ -226,7 +226,7 @@ impl ArmedJob {
 
     pub fn cannot_write(&self) -> String {
         format!(
-            "cannot write in {}, which needs room on its disk, and the user that the job runs as",
+            "cannot write in {}; check the free disk space, and run as the user of the job",
             self.work.display()
         )
     }
@@ -267,7 +267,7 @@ impl ArmedJob {
         let asked = planned.or_else(|| touched().ok());
         let age = asked.and_then(|asked| asked.elapsed().ok());
         let age = age.map_or_else(String::new, |age| {
-            format!(", asked for {} s ago", age.as_secs())
+            format!(", requested {} s ago", age.as_secs())
         });
         let first = plan.map_or_else(String::new, |plan| format!(", from step {} on", plan.first));
         age + &first

@@ -108,7 +108,7 @@ fn peers_that_can_be_asked(
     };
     if peers.is_empty() {
         bail!(
-            "the job in {} cannot be asked: {}",
+            "the job in {} cannot record: {}",
             job.folder.display(),
             job.why_nobody()
         );

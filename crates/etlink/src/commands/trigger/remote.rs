@@ -51,12 +51,12 @@ impl<'a> RemoteJob<'a> {
             // standard input belongs to our caller; ssh asks for passwords at the terminal
             .stdin(Stdio::null())
             .status()
-            .context("cannot start ssh, by which a job of another machine is asked")?;
+            .context("cannot start ssh, which is needed for a job on another machine")?;
         match ran.code() {
             Some(SSH_FAILED) => bail!("ssh cannot reach {}", self.host),
             Some(NO_COMMAND) => bail!(
-                "{} has no etlink on the PATH that ssh gives it: install it there, or name a folder \
-                 that both machines share",
+                "{} has no etlink on the PATH of ssh; install it there, or give a folder that both \
+                 machines share",
                 self.host
             ),
             Some(code) => Ok(Outcome::Ran(u8::try_from(code).unwrap_or(2))),

@@ -56,7 +56,9 @@ pub fn first_steps(
             return Ok(peers);
         }
         if !is_told {
-            notes::print_note("no process of the job has made a step yet: waiting for the first");
+            notes::print_note(
+                "no process of the job has made a step yet; waiting for the first step",
+            );
             is_told = true;
         }
         std::thread::sleep(PAUSE);
@@ -127,7 +129,7 @@ impl Waiting<'_> {
         if self.planned.is_none() {
             self.planned = self.job.planned(self.request);
             if let Some(first) = self.planned {
-                notes::print_note(&format!("recording begins with step {first}"));
+                notes::print_note(&format!("recording starts at step {first}"));
             } else if self.is_over || self.job.is_asked(self.request) {
                 self.withdrawn = None;
             } else {
@@ -231,7 +233,7 @@ impl Waiting<'_> {
             return Progress::Failed("the process has died".to_owned());
         }
         if peer.status.ended {
-            return Progress::Failed("the process ended before it was recorded".to_owned());
+            return Progress::Failed("the process ended before the recording".to_owned());
         }
         Progress::Waiting
     }
@@ -283,18 +285,18 @@ impl Waiting<'_> {
         let made = self.job.steps_made(peer).unwrap_or_default();
         match self.planned {
             Some(first) if made >= first => {
-                format!("since step {first}; the end was not waited for")
+                format!("since step {first}; the command did not wait for the end")
             }
             Some(first) => format!(
-                "it has made {made} steps and records when it comes to step {first}: this was not \
-                 waited for"
+                "it has made {made} steps and records from step {first} on; the command did not wait \
+                 for it"
             ),
             None if self.is_withdrawn() => "another command has withdrawn the request".to_owned(),
             None if self.has_answered(peer) => {
-                "it waited for the others; the request is withdrawn".to_owned()
+                "it waited for other ranks; the request is withdrawn".to_owned()
             }
             None => format!(
-                "it has made {made} steps, and none since it was asked; the request is withdrawn"
+                "it has made {made} steps, but none since the request; the request is withdrawn"
             ),
         }
     }
@@ -324,7 +326,7 @@ impl Waiting<'_> {
                 first_step: None,
                 last_step: None,
                 is_recording: false,
-                why: Some("no process of it has made a step".to_owned()),
+                why: Some("none of its processes has made a step".to_owned()),
             })
             .collect()
     }

@@ -35,7 +35,7 @@ struct WithdrawnPlan<'a> {
 /// Runs `etlink trigger --cancel`.
 pub fn cancel(job: &ArmedJob) -> Result<Outcome> {
     let Some(request) = job.request()? else {
-        bail!("no recording is asked for in {}", job.folder.display());
+        bail!("no recording is requested in {}", job.folder.display());
     };
     let age = job.age_of_request();
     Ok(match withdraw(job, &request.id)? {
@@ -48,7 +48,7 @@ pub fn cancel(job: &ArmedJob) -> Result<Outcome> {
         }
         Withdrawal::TooLate(first) => {
             print_report(&format!(
-                "too late: the ranks have agreed to record from step {first} on, and do so\n"
+                "too late: the ranks have agreed to record from step {first} on, and will do so\n"
             ))?;
             Outcome::Found
         }
@@ -58,16 +58,16 @@ pub fn cancel(job: &ArmedJob) -> Result<Outcome> {
 /// Runs `etlink trigger --stop`.
 pub fn stop(job: &ArmedJob) -> Result<Outcome> {
     let Some(request) = job.request()? else {
-        bail!("no recording is under way in {}", job.folder.display());
+        bail!("no recording is in progress in {}", job.folder.display());
     };
     let age = job.age_of_request();
     let asker = asker(&request.by);
     if job.planned(&request.id).is_none() {
-        bail!("the recording of {asker} has not begun{age}: --cancel takes it back");
+        bail!("the recording of {asker} has not started{age}; use --cancel to cancel it");
     }
     job.end(&request.id)?;
     print_report(&format!(
-        "the recording of {asker}{age}, ends now, with the same step on all ranks\n"
+        "the recording of {asker}{age}, ends now, at the same step on all ranks\n"
     ))?;
     Ok(Outcome::Done)
 }

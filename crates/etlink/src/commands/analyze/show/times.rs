@@ -79,7 +79,7 @@ pub(super) fn breakdown_table(one: &Analyzed, _: Limit) -> Shown {
     ];
     let mut title =
         "device time of the steps, or of a recording without steps (communication, memory, other: only \
-        time in which no column to the left runs; other: waits; overlap: share of communication"
+        time in which no column to the left runs; other: waits; overlap: hidden share of communication"
             .to_owned();
     let ranks = &one.told.ranks;
     let mut all = ranks.iter().flat_map(|rank| &rank.said.breakdown);
