@@ -137,6 +137,7 @@ pub(super) struct StoredClock {
     rank: GlobalRank,
     offset_ns: i64,
     uncertainty_ns: Option<i64>,
+    likely_error_ns: i64,
     support: u64,
     contradicted: bool,
     /// Drift, its uncertainty, and whether it is applied.
@@ -152,6 +153,7 @@ impl From<RankClock> for StoredClock {
             rank: clock.rank,
             offset_ns: clock.offset_ns,
             uncertainty_ns: clock.uncertainty_ns,
+            likely_error_ns: clock.likely_error_ns,
             support: clock.support,
             contradicted: clock.contradicted,
             drift: drift.map(|drift| (drift.ppb, drift.uncertainty_ppb, drift.applied)),
@@ -174,6 +176,7 @@ impl StoredClock {
             rank: self.rank,
             offset_ns: self.offset_ns,
             uncertainty_ns: self.uncertainty_ns,
+            likely_error_ns: self.likely_error_ns,
             support: self.support,
             contradicted: self.contradicted,
             drift,
