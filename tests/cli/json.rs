@@ -48,7 +48,6 @@ fn commands() -> Vec<(String, &'static str)> {
             all.push((format!("{line} {source}"), schema));
         }
     }
-    let phase = |phase: &str, shard: &str| format!("merge {DDP} -o phases --phase {phase} {shard}");
     for (line, schema) in [
         (
             format!("link --host {HOST} --device {TRACE}"),
@@ -59,12 +58,14 @@ fn commands() -> Vec<(String, &'static str)> {
             format!("merge {TPDP} -o sim --for astra-sim --comm-only"),
             "etlink.merge",
         ),
-        (phase("summaries", "--shard 0/1"), "etlink.merge_shard"),
-        (phase("join", ""), "etlink.merge_join"),
-        (phase("write", "--shard 0/1"), "etlink.merge_shard"),
+        (format!("merge {DDP} -o part --shard 1/2"), "etlink.merge"),
         (
-            format!("analyze {DDP} --phase summaries --shard 0/1 --phase-folder parts"),
-            "etlink.shard",
+            format!("merge {DDP} --cache kept --prepare 0/2"),
+            "etlink.prepared",
+        ),
+        (
+            format!("analyze {DDP} --cache kept --prepare 0/1"),
+            "etlink.prepared",
         ),
         (format!("ranks {DDP}"), "etlink.ranks"),
         (format!("ranks {STUCK}"), "etlink.hang"),

@@ -552,7 +552,7 @@ fn what_is_damaged_is_said() {
     let said = "note: 1: damage: text after the end";
     for (code, options) in [
         (0, "-o out"),
-        (0, "-o phases --phase summaries --shard 0/1"),
+        (0, "-o part --shard 1/2"),
         (1, "-o strict --strict"),
     ] {
         tool.run(&format!("merge run {options}"))

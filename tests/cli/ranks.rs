@@ -824,10 +824,9 @@ fn a_rank_that_is_not_joined_does_not_become_one_of_the_run_by_itself() {
             .exits(2)
             .complains(&[&said]);
         assert!(tool.files("out") == before, "{form}");
-        let phase = format!("{merge} --ranks 3 -f --phase");
-        tool.run(&format!("{phase} summaries --shard 0/1")).exits(0);
-        tool.run(&format!("{phase} join")).exits(2).notes(&said);
-        tool.shell("rm -r out/.etlink-phases").exits(0);
+        tool.run(&format!("{merge} --ranks 3 -f --shard 0/2"))
+            .exits(2)
+            .complains(&[&said]);
         assert!(tool.files("out") == before, "{form}");
         // next to ranks of the run it is again recognized as foreign
         tool.run(&format!("{merge} --ranks 1-3 -f")).exits(1);

@@ -39,7 +39,7 @@ fn answers_are_those_of_a_parsed_trace() {
             assert!(parsed.stdout == filling.stdout, "{command}");
             assert!(parsed.stdout == kept.stdout, "{command}");
             if parsed.code == 0 {
-                let notes = ["not parsed again", "not linked again"];
+                let notes = ["not parsed again", "found the results of"];
                 let is_said = notes.iter().any(|note| kept.stderr.contains(note));
                 assert!(is_said, "{}", kept.shown());
             }
@@ -184,8 +184,8 @@ fn the_note_says_how_many_and_how_old() {
                 unchanged files; the oldest parsed form is ";
     assert!(second.stderr.contains(note), "{}", second.shown());
     let third = tool.run(command).exits(0);
-    let note = "note: 2 ranks were not linked again: kept has the results for the same files; \
-                the oldest result is ";
+    let note = "note: found the results of 2 ranks in kept; their \
+                files are unchanged; the oldest result is ";
     assert!(third.stderr.contains(note), "{}", third.shown());
     assert!(!third.stderr.contains("not parsed"), "{}", third.shown());
     let quiet = tool.run(&format!("{command} -q")).exits(0);
@@ -242,7 +242,7 @@ fn results_stay_where_other_ranks_come_and_go() {
             let cached = tool.run(&format!("{line} --cache kept")).exits(0);
             assert!(cached.stdout == tool.run(&line).stdout, "{line}");
             match found {
-                Some(found) => cached.notes(&format!("{found} were not linked again")),
+                Some(found) => cached.notes(&format!("found the results of {found} in kept")),
                 None => cached,
             };
         }

@@ -99,15 +99,43 @@ def test_a_smaller_run_takes_the_place_of_an_earlier_one(etlink, store):
     ]
 
 
-def test_phases_hand_their_files_on_through_the_store(etlink, store, on_disk):
-    source, output = f"s3://{BUCKET}/small", f"s3://{BUCKET}/phases"
+def test_shards_share_a_cache_in_the_store(etlink, store, on_disk):
+    source, output = f"s3://{BUCKET}/small", f"s3://{BUCKET}/shards"
+    cache = ["--cache", f"s3://{BUCKET}/kept/here"]
     for shard in ("0/2", "1/2"):
-        etlink("merge", source, "-o", output, "--phase", "summaries", "--shard", shard)
-    etlink("merge", source, "-o", output, "--phase", "join")
-    for shard in ("0/2", "1/2"):
-        etlink("merge", source, "-o", output, "--phase", "write", "--shard", shard)
-    written = store.contents("phases")
-    assert {n: c for n, c in written.items() if not n.startswith(".")} == on_disk["small"]
+        etlink("merge", source, *cache, "--prepare", shard)
+    for shard in ("1/2", "0/2"):
+        said = etlink("merge", source, "-o", output, *cache, "--shard", shard)
+        assert "found the results of 8 ranks" in said
+    assert store.contents("shards") == on_disk["small"]
+    [name, *_] = [name for name in store.names("kept/here") if name.endswith(".made")]
+    assert store.open_uploads() == 0
+    plain = etlink("ranks", source, "--json")
+    etlink("ranks", source, *cache, "--prepare", "0/1")
+    said = etlink("ranks", source, "--json", *cache)
+    assert plain in said and "found the results of 8 ranks" in said
+    damaged = f"kept/here/{name}"
+    store.client.put_object(Bucket=BUCKET, Key=damaged, Body=b"something else")
+    etlink("merge", source, "-o", output, *cache, "--shard", "0/2", "--overwrite")
+    assert store.contents("shards") == on_disk["small"]
+
+
+def test_a_trace_that_was_put_again_is_read_again(etlink, store):
+    source, cache = f"s3://{BUCKET}/again", f"s3://{BUCKET}/kept-again"
+    traces = store.contents("small")
+    whole = {name: content for name, content in traces.items() if "_0." in name}
+
+    def put(change) -> None:
+        for name, content in whole.items():
+            content = change(content) if "kineto" in name else content
+            store.client.put_object(Bucket=BUCKET, Key=f"again/{name}", Body=content)
+
+    put(lambda content: content)
+    etlink("ranks", source, "--cache", cache)
+    assert "found the results of 1 rank" in etlink("ranks", source, "--cache", cache)
+    # the same length within the same second: only the tag of the content differs
+    put(lambda content: bytes(len(content)))
+    etlink("ranks", source, "--cache", cache, code=2)
 
 
 def test_a_store_that_refuses_every_tenth_request_changes_nothing(etlink, store, on_disk):

@@ -28,32 +28,32 @@ def start_cluster() -> None:
 
 
 def results(folder: Path) -> dict[str, bytes]:
-    """What was written, but for what phases hand to each other."""
+    """What was written, but for unfinished files."""
     paths = [path for path in folder.rglob("*") if path.is_file()]
     names = {str(path.relative_to(folder)): path for path in paths}
     return {name: path.read_bytes() for name, path in names.items() if not name.startswith(".")}
 
 
 class Killer(threading.Thread):
-    """Kills a worker in the middle of a task of each phase that is asked for."""
+    """Kills a worker in the middle of a task of each step that is asked for."""
 
-    def __init__(self, phases: list[str]) -> None:
+    def __init__(self, steps: list[str]) -> None:
         super().__init__(daemon=True)
-        self.phases, self.killed = phases, []
+        self.steps, self.killed = steps, []
         self.lock = threading.Lock()
 
-    def on_progress(self, phase: str, done: int, shards: int) -> None:
+    def on_progress(self, step: str, done: int, shards: int) -> None:
         # some shards are done, and others are under way
-        if phase in self.phases and done == 2:
-            self.phases.remove(phase)
-            self.kill_one(phase)
+        if step in self.steps and done == 2:
+            self.steps.remove(step)
+            self.kill_one(step)
 
-    def kill_one(self, phase: str) -> None:
+    def kill_one(self, step: str) -> None:
         while True:
             for process in psutil.process_iter(["cmdline"]):
                 line = " ".join(process.info["cmdline"] or [])
                 # a worker that has a task is named by it
                 if re.search(r"^ray::etlink", line):
                     os.kill(process.pid, signal.SIGKILL)
-                    self.killed.append((phase, process.pid))
+                    self.killed.append((step, process.pid))
                     return

@@ -27,11 +27,11 @@ def test_the_files_are_those_of_one_merge(merged, tmp_path) -> None:
     assert len(files) == 64
     assert results(tmp_path) == merged
     shards = WORKERS * etlink.ray.SHARDS_PER_CPU
-    for phase, count in [("summaries", shards), ("join", 1), ("write", shards)]:
-        assert [what for what in seen if what[0] == phase] == [
-            (phase, done, count) for done in range(1, count + 1)
+    for step, count in [("prepare", shards), ("write", shards)]:
+        assert [what for what in seen if what[0] == step] == [
+            (step, done, count) for done in range(1, count + 1)
         ]
-    assert not (tmp_path / ".etlink-phases").exists()
+    assert not [name for name in tmp_path.iterdir() if name.name.startswith(".")]
     with pytest.raises(etlink.Error, match="already exists; give overwrite=True to replace it"):
         etlink.ray.merge(TRACES, tmp_path, memory="1G")
     etlink.ray.merge(TRACES, tmp_path, shards=3, overwrite=True)
@@ -39,15 +39,15 @@ def test_the_files_are_those_of_one_merge(merged, tmp_path) -> None:
 
 
 def test_a_worker_that_is_killed_is_replaced(merged, tmp_path) -> None:
-    killer = Killer(["summaries", "write"])
+    killer = Killer(["prepare", "write"])
     etlink.ray.merge(TRACES, tmp_path, memory="1G", shards=16, progress=killer.on_progress)
-    assert [phase for phase, _ in killer.killed] == ["summaries", "write"]
+    assert [step for step, _ in killer.killed] == ["prepare", "write"]
     assert results(tmp_path) == merged
 
 
 def test_a_worker_that_is_always_killed_is_an_error(tmp_path) -> None:
-    killer = Killer(["summaries"])
-    with pytest.raises(etlink.Error, match="a task of the phase summaries was lost: "):
+    killer = Killer(["prepare"])
+    with pytest.raises(etlink.Error, match="a task of the step prepare was lost: "):
         etlink.ray.merge(
             TRACES, tmp_path, memory="1G", shards=16, retries=0, progress=killer.on_progress
         )
@@ -82,7 +82,7 @@ def test_tables_are_those_of_one_process() -> None:
     seen = []
     analyzed = etlink.ray.analyze(TRACES, memory="1G", progress=lambda *what: seen.append(what))
     shards = WORKERS * etlink.ray.SHARDS_PER_CPU
-    done = [("summaries", number, shards) for number in range(1, shards + 1)]
+    done = [("prepare", number, shards) for number in range(1, shards + 1)]
     assert seen == [*done, ("join", 1, 1)]
     assert {"kernels", "host_ops", "steps", "metrics", "stragglers"} <= set(analyzed)
     assert not {"sequences", "memory_timeline"} & set(analyzed)
@@ -125,9 +125,9 @@ def test_findings_and_replays_are_those_of_one_process() -> None:
 
 def test_a_report_survives_a_worker_that_is_killed() -> None:
     expected = rows(etlink.open(TRACES).table("ranks.steps"))
-    killer = Killer(["summaries"])
+    killer = Killer(["prepare"])
     ranks = etlink.ray.ranks(TRACES, memory="1G", shards=16, progress=killer.on_progress)
-    assert [phase for phase, _ in killer.killed] == ["summaries"]
+    assert [step for step, _ in killer.killed] == ["prepare"]
     assert rows(ranks["steps"]) == expected
 
 

@@ -46,7 +46,7 @@ def store(gate):
 
 
 def results(store: Store, prefix: str) -> dict[str, bytes]:
-    """What was written, but for what phases hand to each other."""
+    """What was written, but for unfinished files."""
     contents = store.contents(prefix).items()
     return {name: content for name, content in contents if not name.startswith(".")}
 
@@ -57,7 +57,7 @@ def test_the_objects_are_the_files_of_one_merge(merged, store) -> None:
     assert files == sorted(f"{output}/{name}" for name in merged if name.endswith(".et"))
     assert len(files) == 64
     assert results(store, "merged") == merged
-    # what phases hand to each other is gone
+    # nothing else is left
     assert sorted(store.names("merged")) == sorted(merged)
     assert store.open_uploads() == 0
     with pytest.raises(etlink.Error, match=rf"{output}/.*\.et already exists; give overwrite=True"):
@@ -65,11 +65,11 @@ def test_the_objects_are_the_files_of_one_merge(merged, store) -> None:
 
 
 def test_a_worker_that_is_killed_is_replaced(merged, store) -> None:
-    killer = Killer(["summaries", "write"])
+    killer = Killer(["prepare", "write"])
     etlink.ray.merge(
         SOURCE, f"s3://{BUCKET}/killed", memory="1G", shards=5, progress=killer.on_progress
     )
-    assert [phase for phase, _ in killer.killed] == ["summaries", "write"]
+    assert [step for step, _ in killer.killed] == ["prepare", "write"]
     assert results(store, "killed") == merged
 
 
@@ -87,7 +87,7 @@ def test_reports_of_a_store_are_those_of_one_process(store, gate) -> None:
     # the merges above are of all ranks, and the server needs its time for each request
     some = range(12)
     run = etlink.open(TRACES, ranks=some)
-    killer = Killer(["summaries"])
+    killer = Killer(["prepare"])
     gate.every, refused = 10, gate.refused
     try:
         ranks = etlink.ray.ranks(
@@ -96,7 +96,7 @@ def test_reports_of_a_store_are_those_of_one_process(store, gate) -> None:
         analyzed = etlink.ray.analyze(SOURCE, ranks=some, memory="1G", shards=WORKERS)
     finally:
         gate.every = 0
-    assert [phase for phase, _ in killer.killed] == ["summaries"]
+    assert [step for step, _ in killer.killed] == ["prepare"]
     assert gate.refused > refused + 10
     for name in ["clocks", "ranks", "steps"]:
         assert ranks[name].to_pylist() == run.table(f"ranks.{name}").to_pylist(), name

@@ -48,8 +48,5 @@ pub(crate) const LONGEST_LAUNCH_NS: i64 = 200_000;
 /// there, or if stacks and shapes are recorded, every op takes 100 to 500 us.
 pub(crate) const SLOW_FACTOR: i64 = 3;
 
-/// Fewest launches of a thread from which its usual time can be derived.
-pub(crate) const LEAST_LAUNCHES: usize = 20;
-
 /// Upper bound on the time for a launch, in ns, even on slow hosts.
 pub(crate) const SLOWEST_LAUNCH_NS: i64 = 1_000_000;

@@ -7,11 +7,10 @@
 
 mod errors;
 mod hta;
-mod merge_phase;
 mod progress;
-mod report_phase;
 mod run;
 mod schedule;
+mod sharded;
 mod table;
 mod worker;
 
@@ -23,15 +22,13 @@ mod _etlink {
     #[pymodule_export]
     use super::hta::HtaHandle;
     #[pymodule_export]
-    use super::merge_phase::{list_merge_ranks, merge_phase, remove_phases, written_graphs};
-    #[pymodule_export]
-    use super::report_phase::PhasedReport;
-    #[pymodule_export]
     use super::run::RunHandle;
     #[pymodule_export]
     use super::run_command;
     #[pymodule_export]
     use super::schedule::StepSchedule;
+    #[pymodule_export]
+    use super::sharded::{ShardedRun, written_graphs};
     #[pymodule_export]
     use super::table::Table;
 

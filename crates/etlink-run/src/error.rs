@@ -8,7 +8,7 @@ use crate::file_error::FileError;
 use crate::input::{InputError, InputKind};
 use crate::memory::limit::{MemoryLimit, OversizedRank, enough_size};
 use crate::output::OutputError;
-use crate::phases::{PhaseError, StoredError};
+use crate::prepared::{PrepareError, PreparedShard};
 use crate::slice::TraceSlice;
 use crate::text;
 use etlink_model::{AdvisedError, Anomalies, Setting, advice};
@@ -37,15 +37,15 @@ pub enum RunError {
     /// A result cannot be written.
     #[error(transparent)]
     Output(#[from] OutputError),
-    /// A phase cannot continue.
+    /// Results of ranks cannot be prepared.
     #[error(transparent)]
-    Phase(#[from] PhaseError),
+    Prepare(#[from] PrepareError),
+    /// Results were only to be prepared, and are now in the cache.
+    #[error(transparent)]
+    Prepared(Box<PreparedShard>),
     /// A file or folder cannot be read.
     #[error(transparent)]
     File(#[from] FileError),
-    /// A shard failed on a rank; the error was stored by an earlier phase.
-    #[error(transparent)]
-    Shard(#[from] StoredError),
     /// Work was cancelled.
     #[error(transparent)]
     Cancelled(#[from] Cancelled),
@@ -520,6 +520,12 @@ pub enum RunError {
     },
 }
 
+impl From<PreparedShard> for RunError {
+    fn from(prepared: PreparedShard) -> RunError {
+        RunError::Prepared(Box::new(prepared))
+    }
+}
+
 impl RunError {
     /// Creates the error for a trace that is refused for damage or for a host trace of another run.
     pub fn refused_trace(trace: &Path, anomalies: &Anomalies) -> RunError {
@@ -536,7 +542,6 @@ impl RunError {
             RunError::Input(error) => return error.remedy(),
             RunError::Output(error) => return error.remedy(),
             RunError::Job(error) => return remedy_of(&**error),
-            RunError::Shard(error) => return error.remedy.clone(),
             RunError::OversizedRank(rank) => return Some(rank.remedy()),
             RunError::NotAFolder { .. } => "give the folder with the traces of all ranks",
             RunError::OnlyWrittenGraphs { .. } => {
@@ -618,7 +623,6 @@ impl RunError {
             RunError::File(error) => &error.path,
             RunError::NoTraceTaken { first, .. } => return first.file(),
             RunError::Job(error) => return error.downcast_ref::<RunError>()?.file(),
-            RunError::Shard(error) => return error.file.clone(),
             #[cfg(feature = "rocm")]
             RunError::RocmTrace { name, .. } => return Some(name.clone()),
             #[cfg(feature = "nsys")]
@@ -681,7 +685,6 @@ impl RunError {
         let bytes = match self {
             RunError::NoTraceTaken { first, .. } => return first.place(),
             RunError::Job(error) => return error.downcast_ref::<RunError>()?.place(),
-            RunError::Shard(error) => return error.place.clone(),
             RunError::HostTrace {
                 source: etlink_host::Error::NoNodes { bytes },
                 ..
@@ -704,7 +707,6 @@ impl RunError {
         match self {
             RunError::Refused { .. } => true,
             RunError::NoTraceTaken { first, .. } => first.is_refused(),
-            RunError::Shard(error) => error.is_refused,
             // a caller may have wrapped a `RunError`
             RunError::Job(error) => error
                 .downcast_ref::<RunError>()

@@ -19,6 +19,7 @@ use crate::run_files::ManifestEntry;
 use crate::slice::{ChosenSlice, TraceSlice};
 use crate::slice_begin::TraceExtent;
 use crate::step_pattern::StepPattern;
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_chakra::etplus::RecordedTraces;
 use etlink_chakra::messages::Losses;
 use etlink_chakra::{
@@ -159,7 +160,7 @@ impl ChakraOptions {
 }
 
 /// Report of linking one rank.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JobReport {
     /// File of the host trace.
@@ -177,11 +178,14 @@ pub struct JobReport {
     pub report: LinkReport,
     /// Parts of the original traces that are missing in merged JSON.
     #[serde(skip)]
+    #[borsh(skip)]
     pub lost: Losses,
     /// Summary of the written graph.
+    #[borsh(skip)]
     pub written: Option<WriteSummary>,
     /// Counts of a written trace for Perfetto.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[borsh(skip)]
     pub shown: Option<PerfettoCounts>,
     /// Sizes of the traces and the output.
     pub bytes: JobBytes,
@@ -190,7 +194,7 @@ pub struct JobReport {
 }
 
 /// Sizes of traces and output, bytes.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JobBytes {
     /// Unpacked host trace.
@@ -202,7 +206,7 @@ pub struct JobBytes {
 }
 
 /// Wall times of the phases, seconds.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JobSeconds {
     /// Reading of both traces, in parallel.

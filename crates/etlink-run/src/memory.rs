@@ -184,14 +184,6 @@ impl RankMemory {
         }
     }
 
-    /// Creates the estimate of a rank whose files were examined elsewhere.
-    pub(crate) fn counted(bytes: u64) -> RankMemory {
-        RankMemory {
-            bytes,
-            ..RankMemory::default()
-        }
-    }
-
     /// Estimates the memory of one of several processes in the same database. Processes of a run
     /// are similar, so twice an equal share suffices.
     pub fn of_one_process(self, processes: usize) -> RankMemory {

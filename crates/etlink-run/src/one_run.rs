@@ -27,11 +27,6 @@ impl Run {
         &self.set
     }
 
-    /// Like `set`, mutable, to load results stored by shards.
-    pub fn set_mut(&mut self) -> &mut RunSet {
-        &mut self.set
-    }
-
     /// Returns the files of the run.
     pub fn files(&self) -> &RunFiles {
         &self.files

@@ -9,8 +9,9 @@
 //! ```
 //! The entry of a trace contains its tables as the reader returned them, so results equal those
 //! without a cache. Readers omit unneeded data, so the data for a graph and for a page are separate
-//! entries. The entry of a rank is the data that shards exchange
-//! ([`RunSet::rank_results`](crate::run::RunSet::rank_results)).
+//! entries. The entry of a rank is the whole result of a command
+//! ([`RunSet::rank_results`](crate::run::RunSet::rank_results)). What is found in a folder is an entry
+//! too ([`listing`](crate::listing)).
 //!
 //! The cache is a folder on a disk or in an object store; several machines may share it. Files count
 //! as unchanged if their size, and their time of change or the store's tag of their content are.
@@ -57,6 +58,8 @@ pub struct ReadCache {
     met: Arc<Mutex<BTreeSet<PathBuf>>>,
     /// Program whose results are cached; `None` if only parsed traces are.
     build: Option<String>,
+    /// True if parsed traces are cached.
+    keeps_traces: bool,
 }
 
 /// Usage statistics of a cache.
@@ -130,6 +133,15 @@ impl ReadCache {
             usage: Arc::default(),
             met: Arc::default(),
             build: None,
+            keeps_traces: true,
+        }
+    }
+
+    /// Caches no parsed traces, which would be of no use to other machines.
+    pub fn without_traces(self) -> ReadCache {
+        ReadCache {
+            keeps_traces: false,
+            ..self
         }
     }
 
@@ -140,6 +152,11 @@ impl ReadCache {
             build: Some(build),
             ..self
         }
+    }
+
+    /// Returns true if results are cached, and not only parsed traces.
+    pub(crate) fn has_results(&self) -> bool {
+        self.build.is_some()
     }
 
     /// Returns the folder of the cache.
@@ -163,6 +180,9 @@ impl ReadCache {
         reading: TraceReading,
         parse: impl FnOnce() -> Result<T, RunError>,
     ) -> Result<T, RunError> {
+        if !self.keeps_traces {
+            return parse();
+        }
         let Some(before) = entry_key(trace, reading) else {
             return parse();
         };
@@ -222,19 +242,65 @@ impl ReadCache {
         found: impl FnOnce(),
         make: impl FnOnce() -> Result<V, RunError>,
     ) -> Result<V, RunError> {
-        let Some(before) = self.result_key(rank) else {
-            return make();
-        };
         let mut hasher = DefaultHasher::new();
         rank.settings.hash(&mut hasher);
         rank.files.hash(&mut hasher);
-        let entry = self.folder.join(format!("{:016x}.made", hasher.finish()));
+        let count = |written| {
+            let mut usage = self.lock();
+            usage.found_results += 1;
+            usage.oldest_result = earlier(usage.oldest_result, written);
+            drop(usage);
+            found();
+        };
+        let key = |moment| match moment {
+            Moment::Before => self.result_key(rank),
+            Moment::After if rank.has_settled() => self.result_key(rank),
+            Moment::After => None,
+        };
+        self.kept(hasher.finish(), key, count, make)
+    }
+
+    /// Returns what was found in a folder, from its entry if there is one. Otherwise calls `find` and
+    /// stores its result. `facts` returns the state of the folder; `None` if it is unknown.
+    ///
+    /// # Errors
+    /// Returns the errors of `find`, which are not stored.
+    pub(crate) fn listing<V: BorshSerialize + BorshDeserialize>(
+        &self,
+        folder: &Path,
+        facts: impl Fn() -> Option<String>,
+        find: impl FnOnce() -> Result<V, RunError>,
+    ) -> Result<V, RunError> {
+        let mut hasher = DefaultHasher::new();
+        ("listing", folder).hash(&mut hasher);
+        let key = |_| {
+            first_line(&ResultKey {
+                etlink: env!("CARGO_PKG_VERSION"),
+                build: self.build.as_deref()?,
+                states: &[],
+                files: &format!("{}, {}", folder.display(), facts()?),
+                settings: &[],
+            })
+        };
+        self.kept(hasher.finish(), key, |_| (), find)
+    }
+
+    /// Returns the content of an entry with this key; then calls `found`. Otherwise calls `make` and
+    /// stores its result, if the key is the same after it.
+    fn kept<V: BorshSerialize + BorshDeserialize>(
+        &self,
+        name: u64,
+        key: impl Fn(Moment) -> Option<String>,
+        found: impl FnOnce(Option<SystemTime>),
+        make: impl FnOnce() -> Result<V, RunError>,
+    ) -> Result<V, RunError> {
+        let Some(before) = key(Moment::Before) else {
+            return make();
+        };
+        let entry = self.folder.join(format!("{name:016x}.made"));
         match read_entry(&entry, &before, |made| borsh::from_slice(made)) {
             Ok(Some((made, written))) => {
-                let mut usage = self.lock();
-                usage.found_results += 1;
-                usage.oldest_result = earlier(usage.oldest_result, written);
-                found();
+                found(written);
                 return Ok(made);
             }
             Ok(None) => {}
@@ -242,13 +308,7 @@ impl ReadCache {
         }
         let made = make()?;
         // files that changed meanwhile match neither state
-        let beside = rank.beside.iter().filter(|path| storage::exists(path));
-        let mut paths = rank
-            .paths
-            .iter()
-            .copied()
-            .chain(beside.map(PathBuf::as_path));
-        if self.result_key(rank).as_ref() == Some(&before) && paths.all(has_settled) {
+        if key(Moment::After).as_ref() == Some(&before) {
             let made_to = |out: &mut dyn Write| borsh::to_writer(out, &made);
             if let Err(error) = self.write_entry(&entry, &before, made_to) {
                 self.note_problem(&entry, &error);
@@ -271,15 +331,13 @@ impl ReadCache {
                 None
             });
         }
-        let key = ResultKey {
+        first_line(&ResultKey {
             etlink: env!("CARGO_PKG_VERSION"),
             build: self.build.as_deref()?,
             states: &states,
             files: &rank.files,
             settings: rank.settings,
-        };
-        let key = serde_json::to_string(&key).ok()?;
-        Some(key + "\n")
+        })
     }
 
     fn write_entry(
@@ -350,6 +408,22 @@ pub(crate) struct RankKey<'r> {
     pub(crate) settings: &'r [(String, String)],
 }
 
+impl RankKey<'_> {
+    /// Returns true if the next change of any file gives it another state.
+    fn has_settled(&self) -> bool {
+        let beside = self.beside.iter().map(PathBuf::as_path);
+        let beside = beside.filter(|path| storage::exists(path));
+        self.paths.iter().copied().chain(beside).all(has_settled)
+    }
+}
+
+/// Moment of looking at files: before or after the result is made of them.
+#[derive(Clone, Copy)]
+enum Moment {
+    Before,
+    After,
+}
+
 /// First line of an entry: the rank, the state of its files, and the settings.
 #[derive(Serialize)]
 struct ResultKey<'p> {
@@ -412,23 +486,28 @@ fn entry_key(trace: &Path, reading: TraceReading) -> Option<String> {
         state,
         read: reading,
     };
-    let key = serde_json::to_string(&key).ok()?;
+    first_line(&key)
+}
+
+fn first_line(key: &impl Serialize) -> Option<String> {
+    let key = serde_json::to_string(key).ok()?;
     Some(key + "\n")
+}
+
+fn has_settled(path: &Path) -> bool {
+    storage::file_data(path).is_ok_and(|data| is_settled(path, &data))
 }
 
 /// Returns true if the next change of a file gives it another state: the store states a tag of the
 /// content, or the last change is old enough that the next has another time.
-fn has_settled(trace: &Path) -> bool {
-    let Ok(FileData { changed, tag, .. }) = storage::file_data(trace) else {
-        return false;
-    };
-    let settling = if is_url(trace) {
+pub(crate) fn is_settled(path: &Path, data: &FileData) -> bool {
+    let settling = if is_url(path) {
         OBJECT_SETTLING
     } else {
         SETTLING
     };
-    let age = changed.and_then(|changed| changed.elapsed().ok());
-    tag.is_some() || age.is_some_and(|age| age >= settling)
+    let age = data.changed.and_then(|changed| changed.elapsed().ok());
+    data.tag.is_some() || age.is_some_and(|age| age >= settling)
 }
 
 /// Returns the earlier of two times that may be unknown.

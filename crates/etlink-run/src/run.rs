@@ -17,19 +17,23 @@ use crate::input::{self, InputError, InputFile, InputKind, WantedTrace};
 use crate::inspector;
 use crate::job::{self, JobReport, JobSeconds, LinkJob, OpenedTrace, RankContext};
 use crate::joined::JoinedRun;
+use crate::listing::listed_runs;
 use crate::measurements::sort_measurements;
 use crate::membership::{Excluded, Members, MembershipRule, RunMember};
-use crate::memory::gate::{KeptTooMuch, MemoryGate, OverBudget, in_budget, keeping};
+use crate::memory::gate::{MemoryGate, OverBudget, in_budget, keeping};
 use crate::memory::watch::RankWatch;
 use crate::memory::{MemoryBudget, RankMemory, RankOperation, with_base};
 use crate::merged::{self, MergedContent, read_merged};
-use crate::phases::{FolderState, PhaseError, ReportPhase, RunListing, Shard};
+use crate::prepared::PrepareError;
 use crate::read_cache::ReadCache;
+use crate::shard::Shard;
 use crate::slice::TraceSlice;
 use crate::slice_begin::{TraceExtent, run_begins};
 use crate::step_pattern::StepPattern;
 use crate::storage::{self, is_url};
+use crate::stored::{read_stored, write_stored};
 use crate::text;
+use borsh::{BorshDeserialize, BorshSerialize};
 use bytesize::ByteSize;
 use etlink_chakra::convert::GroupRanks;
 use etlink_chakra::etplus::RecordingError;
@@ -194,13 +198,9 @@ pub struct RunOptions {
     pub rank: Option<i64>,
     /// Ranks to use; `None` for all.
     pub ranks: Option<RankSelection>,
-    /// Shard of these ranks to process.
-    pub shard: Shard,
-    /// Phase of a report to run, whose shard takes precedence; `None` for the whole report.
-    pub phase: Option<ReportPhase>,
-    /// Folder for the files that the phases of a merge exchange; `None` for the folder of `phase`,
-    /// if any.
-    pub listing: Option<PathBuf>,
+    /// Shard of these ranks whose results are only to be stored in the cache; `None` to go on with
+    /// those of all ranks.
+    pub prepare: Option<Shard>,
     /// Kinds of dependencies through tensors that become edges.
     pub tensor_deps: TensorEdges,
     /// Events to read beyond the needs of a graph.
@@ -234,9 +234,7 @@ impl Default for RunOptions {
             memory: None,
             rank: None,
             ranks: None,
-            shard: Shard::WHOLE,
-            phase: None,
-            listing: None,
+            prepare: None,
             tensor_deps: TensorEdges::default(),
             keep: KeepEvents::Graph,
             work: RankOperation::default(),
@@ -254,12 +252,6 @@ impl Default for RunOptions {
 }
 
 impl RunOptions {
-    /// Returns the folder for the files that phases exchange.
-    fn phase_folder(&self) -> Option<&Path> {
-        let phase = self.phase.as_ref().map(|phase| &phase.folder);
-        self.listing.as_ref().or(phase).map(PathBuf::as_path)
-    }
-
     /// Returns a note on ranks of a run that were not requested; `None` if all were.
     fn left_out_note(&self, run: &RunFiles) -> Option<String> {
         let asked = self.ranks.as_ref()?;
@@ -337,12 +329,10 @@ pub struct RunSet {
     pub options: RunOptions,
     /// Runs, in the order of their folders.
     pub runs: Vec<RunFiles>,
-    /// State of the source folder, if phases are used.
-    pub(crate) state: FolderState,
     /// Run of each rank, and the rank's place in it.
     pub ranks: Vec<(usize, usize)>,
     /// Like `ranks`, for the ranks of all shards.
-    pub listed: Vec<(usize, usize)>,
+    listed: Vec<(usize, usize)>,
     /// Begin of the run by the clock of each of `listed`, if a slice of time is read of several ranks.
     begins: BTreeMap<(usize, usize), UnixNs>,
     needs: Vec<RankMemory>,
@@ -361,15 +351,14 @@ impl RunSet {
     /// than available.
     pub fn open(source: RunSource, options: RunOptions) -> Result<RunSet, RunError> {
         source.check_options(&options)?;
-        let (RunSource::Folder(folder), Some(phases)) = (&source, options.phase_folder()) else {
-            let runs = find_runs(&source, options.traces_only)?;
-            return RunSet::of_runs(source, runs, options);
-        };
-        let state = FolderState::of(folder);
         let find = || find_runs(&source, options.traces_only);
-        let runs = RunListing::runs(phases, folder, &state, options.traces_only, find)?;
-        let set = RunSet::of_runs(source, runs, options)?;
-        Ok(RunSet { state, ..set })
+        let runs = match (&source, &options.cache) {
+            (RunSource::Folder(folder), Some(cache)) if cache.has_results() => {
+                listed_runs(cache, folder, find)?
+            }
+            _ => find()?,
+        };
+        RunSet::of_runs(source, runs, options)
     }
 
     /// Creates a set of a folder's ranks with merged JSON, ignoring its other files.
@@ -392,11 +381,8 @@ impl RunSet {
             run.notes.extend(missing);
             run.notes.extend(options.left_out_note(run));
         }
-        if let Some(phase) = &options.phase {
-            if source.is_one_rank() {
-                return Err(PhaseError::OneTrace.into());
-            }
-            options.shard = phase.shard();
+        if options.prepare.is_some() && source.is_one_rank() {
+            return Err(PrepareError::OneTrace.into());
         }
         let progress = std::mem::take(&mut options.progress);
         options.progress = progress.with_cancellation(options.cancellation.clone());
@@ -410,7 +396,8 @@ impl RunSet {
             }
         }
         let of_shard = listed.iter().enumerate();
-        let of_shard = of_shard.filter(|(place, _)| options.shard.has(*place));
+        let shard = options.prepare.unwrap_or(Shard::WHOLE);
+        let of_shard = of_shard.filter(|(place, _)| shard.has(*place));
         let ranks: Vec<(usize, usize)> = of_shard.map(|(_, rank)| *rank).collect();
         let threads = thread_count(options.threads);
         let needs: Vec<RankMemory> = ranks
@@ -428,7 +415,6 @@ impl RunSet {
             source,
             options,
             runs,
-            state: FolderState::default(),
             ranks,
             listed,
             begins: BTreeMap::new(),
@@ -490,35 +476,6 @@ impl RunSet {
         self.listed.len()
     }
 
-    /// Returns the path of the stored listing of the folder, if it is shared with other shards.
-    pub fn listing(&self) -> Option<PathBuf> {
-        self.options.phase_folder().map(RunListing::path)
-    }
-
-    /// Returns true if this is only a shard of a report.
-    pub fn is_shard(&self) -> bool {
-        let phase = self.options.phase.as_ref();
-        phase.is_some_and(ReportPhase::is_shard)
-    }
-
-    /// Switches to the ranks of all shards, with their estimated memory while reading, in bytes, as
-    /// determined by the shards.
-    pub(crate) fn take_all(&mut self, bytes: Vec<u64>) {
-        debug_assert_eq!(bytes.len(), self.listed.len(), "one for each rank");
-        self.options.shard = Shard::WHOLE;
-        self.ranks.clone_from(&self.listed);
-        self.needs = bytes.into_iter().map(RankMemory::counted).collect();
-        self.gate = Arc::new(self.budget.gate(&self.needs));
-        let in_parallel = self.gate.at_once(self.threads);
-        self.threads_each = self.budget.threads_each(self.needs.len(), in_parallel);
-    }
-
-    /// Creates a gate for jobs with these needs.
-    pub(crate) fn gate_for(&self, needs: Vec<u64>) -> MemoryGate {
-        let needs: Vec<RankMemory> = needs.into_iter().map(RankMemory::counted).collect();
-        self.budget.gate(&needs)
-    }
-
     /// Returns all ranks.
     pub fn entries(&self) -> impl Iterator<Item = RankEntry<'_>> {
         (0..self.len()).map(|index| self.entry(index))
@@ -556,18 +513,7 @@ impl RunSet {
         job: impl Fn(RankEntry<'_>) -> (T, u64) + Sync,
     ) -> Result<Vec<T>, RunError> {
         let job = |index| job(self.entry(index));
-        self.keeping_results(|threads| keeping(&self.gate, threads, job))
-    }
-
-    /// Calls `work` with the number of threads, and converts its error.
-    ///
-    /// # Errors
-    /// Fails if the kept results do not fit into memory.
-    pub(crate) fn keeping_results<T>(
-        &self,
-        work: impl FnOnce(usize) -> Result<Vec<T>, KeptTooMuch>,
-    ) -> Result<Vec<T>, RunError> {
-        let results = work(self.threads);
+        let results = keeping(&self.gate, self.threads, job);
         results.map_err(|kept| self.too_large(self.len(), kept.needed))
     }
 
@@ -578,18 +524,6 @@ impl RunSet {
             ranks,
             needed: self.budget.more_than_there_is(with_base(kept)),
             limit: self.budget.limit(),
-        }
-    }
-
-    /// Checks that `bytes` of joined ranks fit into memory.
-    ///
-    /// # Errors
-    /// Fails if they do not.
-    pub(crate) fn check_joined(&self, ranks: usize, bytes: u64) -> Result<(), RunError> {
-        if bytes <= self.budget.limit().bytes {
-            Ok(())
-        } else {
-            Err(self.too_large(ranks, bytes))
         }
     }
 
@@ -822,12 +756,6 @@ impl<'s> RankEntry<'s> {
         &self.set.runs[self.set.ranks[self.index].0]
     }
 
-    /// Returns the place of the rank among all shards.
-    pub fn place(self) -> usize {
-        let shard = self.set.options.shard;
-        shard.index() as usize + self.index * shard.count() as usize
-    }
-
     /// Returns the files of the rank.
     pub fn files(self) -> &'s RankFiles {
         let (run, place) = self.set.ranks[self.index];
@@ -846,13 +774,7 @@ impl<'s> RankEntry<'s> {
 
     /// Returns the estimated memory while reading, in bytes; 0 if file sizes are unknown.
     pub fn memory_bytes(self) -> u64 {
-        let set = self.set;
-        if !set.is_shard() {
-            return set.needs[self.index].bytes;
-        }
-        // as if a single process read all ranks, so that the rank follows others
-        let (run, place) = set.ranks[self.index];
-        rank_memory(&set.runs[run], place, set.whole_len(), &set.options).bytes
+        self.set.needs[self.index].bytes
     }
 
     /// Returns the rank's folder and label, for messages.
@@ -1314,11 +1236,12 @@ impl RankContent {
 }
 
 /// Result of a job on one rank.
-#[derive(Debug)]
+#[derive(Debug, BorshSerialize, BorshDeserialize)]
 pub struct RankResult<T> {
     /// Rank number, or the file name if the rank is unknown.
     pub label: String,
     /// Summary for the join; `None` if the rank is uncertain.
+    #[borsh(serialize_with = "write_stored", deserialize_with = "read_stored")]
     pub summary: Option<RankSummary>,
     /// Notes on the rank's traces.
     pub notes: Vec<String>,

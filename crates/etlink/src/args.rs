@@ -24,7 +24,7 @@ pub use findings::FindingsArgs;
 pub use format::FormatName;
 pub use generate::{GenerateArgs, ScaleArgs};
 pub use groups::{
-    JsonArgs, JsonOrCsvArgs, NameArgs, OneTraceArgs, OverwriteArgs, PhaseArgs, RankArgs,
+    JsonArgs, JsonOrCsvArgs, NameArgs, OneTraceArgs, OverwriteArgs, PrepareArgs, RankArgs,
     ReadingArgs, ResourceArgs, RowArgs, SliceArgs, StepArgs,
 };
 pub use record::{ArmedArgs, OwnProfilerArg, RecordArgs};
@@ -38,7 +38,7 @@ pub use trigger::TriggerArgs;
 use crate::notes::Verbosity;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use etlink_run::job::ChakraOptions;
-use etlink_run::phases::Shard;
+use etlink_run::shard::Shard;
 use std::path::PathBuf;
 
 /// Links PyTorch host traces (execution traces) and device traces (Kineto) into dependency graphs
@@ -176,8 +176,8 @@ pub struct MergeArgs {
     /// group. A trace of another run becomes `<name>.<rank>.not_joined.et`, one of an uncertain
     /// rank `<name>.<trace>.et`. `--format perfetto` and `chrome` write one `timeline` of all
     /// ranks.
-    #[arg(short, long, value_name = "DIR")]
-    pub output: PathBuf,
+    #[arg(short, long, value_name = "DIR", required_unless_present = "prepare")]
+    pub output: Option<PathBuf>,
     /// Write the complete input of this simulator: graphs, configurations, README
     ///
     /// A rank without a trace gets a graph without work. Communications of a rank run one after the
@@ -215,28 +215,18 @@ pub struct MergeArgs {
         conflicts_with = "simulator"
     )]
     pub pack: Option<PackName>,
-    /// Do one phase of the merge, for many machines that share DIR and the output: `summaries` for
-    /// each shard, then `join` once, then `write` for each shard
-    #[arg(long, value_enum, hide_possible_values = true)]
-    pub phase: Option<PhaseName>,
-    /// The part of the ranks that this phase works on: its number from 0, and how many there are
-    #[arg(long, value_name = "K/N", requires = "phase", required_if_eq_any = [("phase", "summaries"), ("phase", "write")])]
+    /// Join all ranks, but write only the files of every Nth rank from the Kth on, such as 3/64
+    ///
+    /// Ranks count from 0. Part 0 also writes the files of the whole run. Each machine writes a part;
+    /// prepare the ranks first, so that not every machine links all of them.
+    #[arg(long, value_name = "K/N", conflicts_with = "prepare")]
     pub shard: Option<Shard>,
+    #[command(flatten)]
+    pub prepare: PrepareArgs,
     #[command(flatten)]
     pub choice: RankArgs,
     #[command(flatten)]
     pub how: OutputArgs,
-}
-
-/// A phase of `etlink merge`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PhaseName {
-    /// Link the ranks of a shard, and store what the join needs.
-    Summaries,
-    /// Decide what each rank is written with.
-    Join,
-    /// Write the ranks of a shard.
-    Write,
 }
 
 /// `etlink ranks`.
@@ -259,7 +249,7 @@ pub struct RanksArgs {
     #[command(flatten)]
     pub choice: RankArgs,
     #[command(flatten)]
-    pub phase: PhaseArgs,
+    pub prepare: PrepareArgs,
     #[command(flatten)]
     pub print: JsonOrCsvArgs,
 }

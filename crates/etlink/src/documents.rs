@@ -5,12 +5,11 @@
 
 pub use crate::commands::{
     AnalyzeDocument, AnalyzeQuery, DiffDocument, FindingsReport, HtaDocument, HtaQuery,
-    RanksDocument, ReplayDocument, ReplayQuery, TopDocument, findings_of_run, findings_phase,
-    report_page,
+    RanksDocument, ReplayDocument, ReplayQuery, TopDocument, findings_of_run, report_page,
 };
 
-pub use crate::merge_phase::{MergePhase, PhaseResult, merge_phase};
 pub use crate::run_query::RunQuery;
+pub use crate::trace_cache::result_cache;
 #[cfg(feature = "parquet")]
 pub use crate::trace_tables::TraceDocument;
-pub use crate::written_files::{write_chakra, write_timeline};
+pub use crate::written_files::{ShardFiles, write_chakra, write_shard, write_timeline};

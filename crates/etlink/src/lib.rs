@@ -56,7 +56,6 @@ mod envelope;
 mod kernel_rules;
 #[cfg(feature = "parquet")]
 mod kernel_work;
-mod merge_phase;
 mod notes;
 mod op_tables;
 mod own_command;

@@ -18,8 +18,16 @@ pub fn open(folder: Option<&Path>) -> Option<ReadCache> {
         Some(folder) => folder.to_owned(),
         None => PathBuf::from(of_variable()?),
     };
-    let new = || ReadCache::new(folder).with_results(env!("ETLINK_SOURCES").to_owned());
-    Some(CACHE.get_or_init(new).clone())
+    Some(CACHE.get_or_init(|| in_folder(folder)).clone())
+}
+
+/// Opens a cache of results alone.
+pub fn result_cache(folder: PathBuf) -> ReadCache {
+    in_folder(folder).without_traces()
+}
+
+fn in_folder(folder: PathBuf) -> ReadCache {
+    ReadCache::new(folder).with_results(env!("ETLINK_SOURCES").to_owned())
 }
 
 /// Prints notes on the number of traces from the cache, and their age.
@@ -36,8 +44,8 @@ fn usage_notes(folder: &Path, usage: &CacheUsage) -> Vec<String> {
     let mut notes = vec![];
     if usage.found_results > 0 {
         notes.push(format!(
-            "{} not linked again: {folder} has the results for the same files{}",
-            counted(usage.found_results, "rank"),
+            "found the results of {} in {folder}; their files are unchanged{}",
+            text::count(usage.found_results, "rank"),
             age_text("the oldest result", usage.oldest_result)
         ));
     }
@@ -106,7 +114,7 @@ mod tests {
         };
         let notes = usage_notes(Path::new("c"), &usage);
         assert!(
-            notes[0].starts_with("1 rank was not linked again"),
+            notes[0].starts_with("found the results of 1 rank in c;"),
             "{notes:?}"
         );
         assert!(

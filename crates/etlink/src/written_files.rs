@@ -7,8 +7,8 @@ use etlink_model::KeepEvents;
 use etlink_run::job::{LinkJob, RankContext};
 use etlink_run::merge::{AstraSimOptions, MergeOptions, MergeReport, MergedRank, merge};
 use etlink_run::output::{OutputFormat, Target};
-use etlink_run::phases::Shard;
 use etlink_run::run::{RunOptions, RunSet, RunSource};
+use etlink_run::shard::Shard;
 use etlink_run::workloads::WorkloadReport;
 use etlink_run::{Run, RunError};
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ pub fn write_chakra(
         overwrite,
         ..MergeOptions::default()
     };
-    let runs = open_to_write(run, &options, Shard::WHOLE)?;
+    let runs = open_to_write(run, &options)?;
     let report = merge(&runs, folder, &options)?;
     check_complete(&report, &options)?;
     let of_run = report.ranks.into_iter().filter(|rank| !rank.not_joined);
@@ -52,7 +52,7 @@ pub fn write_timeline(run: &RunQuery, path: &Path, overwrite: bool) -> Result<()
         overwrite,
         ..MergeOptions::default()
     };
-    let runs = open_to_write(run, &options, Shard::WHOLE)?;
+    let runs = open_to_write(run, &options)?;
     if runs.len() == 1 {
         let rank = runs.entry(0);
         let job = LinkJob {
@@ -81,12 +81,64 @@ pub fn write_timeline(run: &RunQuery, path: &Path, overwrite: bool) -> Result<()
     check_complete(&report, &options)
 }
 
-/// Opens the ranks of a shard of a run so that outputs are not put into a subfolder.
-pub(crate) fn open_to_write(
+/// Files of a shard's ranks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShardFiles {
+    /// Paths of the written files of the run's ranks.
+    pub files: Vec<PathBuf>,
+    /// Ranks that failed, each with its reason.
+    pub failed: Vec<(String, String)>,
+}
+
+/// Like [`write_chakra`], for the ranks of a shard. If the query only prepares ranks, nothing is
+/// written, and the error says so.
+///
+/// # Errors
+/// Files cannot be written, or exist and must not be replaced. Failures of single ranks are in the
+/// result.
+pub fn write_shard(
     run: &RunQuery,
-    options: &MergeOptions,
+    folder: &Path,
     shard: Shard,
-) -> Result<RunSet> {
+    simulator: bool,
+    overwrite: bool,
+) -> Result<ShardFiles> {
+    let options = MergeOptions {
+        simulator: simulator.then(AstraSimOptions::default),
+        overwrite,
+        shard,
+        ..MergeOptions::default()
+    };
+    let runs = open_to_write(run, &options)?;
+    let report = merge(&runs, folder, &options)?;
+    if let Some(incomplete) = report.incomplete {
+        return Err(incomplete.into());
+    }
+    let mut result = ShardFiles::default();
+    for rank in report.ranks {
+        let name = rank.name();
+        match (rank.linked, rank.error) {
+            (Some(linked), _) if linked.refused => {
+                let reason = "damaged, and strict was given".to_owned();
+                result.failed.push((name, reason));
+            }
+            // the file does not belong to a rank of the run
+            (Some(_), _) if rank.not_joined => {}
+            (Some(linked), _) => result.files.extend(linked.output.map(PathBuf::from)),
+            (None, error) => result.failed.push((name, error.unwrap_or_default())),
+        }
+    }
+    // a file per rank is useful without the others; a simulation is not
+    if simulator {
+        let excluded = report.runs.into_iter().flat_map(|run| run.excluded);
+        let excluded = excluded.map(|one| (one.label, one.message));
+        result.failed.extend(excluded);
+    }
+    Ok(result)
+}
+
+/// Opens the ranks of a run so that outputs are not put into a subfolder.
+fn open_to_write(run: &RunQuery, options: &MergeOptions) -> Result<RunSet> {
     let mut source = run.source.clone();
     // an export of all events leaves nothing out
     let keep = if options.is_timeline() {
@@ -94,15 +146,11 @@ pub(crate) fn open_to_write(
     } else {
         KeepEvents::Graph
     };
-    let options = RunOptions {
-        shard,
-        ..run.options.clone()
-    };
+    let options = run.options.clone();
     let opened = Run::open(source.clone(), options.clone())?;
     let within = &opened.files().folder;
-    let is_in_subfolder = !within.as_os_str().is_empty();
     if let RunSource::Folder(folder) = &source
-        && is_in_subfolder
+        && !within.as_os_str().is_empty()
     {
         // outputs mirror the traces' folders: a run in a subfolder would be written into one of
         // that name
@@ -110,12 +158,6 @@ pub(crate) fn open_to_write(
     }
     let options = RunOptions {
         keep,
-        // the listing exists only for the parent folder
-        listing: if !is_in_subfolder {
-            options.listing
-        } else {
-            None
-        },
         // graphs written earlier have no events for a join
         traces_only: true,
         ..options

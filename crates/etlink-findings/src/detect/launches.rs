@@ -6,7 +6,6 @@ use crate::host_span::HostSpan;
 use crate::kind::CauseKind;
 use crate::launched_row::LaunchedRow;
 use crate::launching::skip_launches;
-use crate::limits::LEAST_LAUNCHES;
 use crate::text::{mean_ns, sum_ns};
 use crate::view::{LaunchInterval, RankView};
 use etlink_analyze::RowClass;
@@ -18,8 +17,8 @@ use etlink_replay::GraphEdits;
 /// Name prefix of the range around an optimizer step in PyTorch (`Optimizer.profile_hook_step`).
 const OPTIMIZER_NAME: &str = "Optimizer.step#";
 
-/// Fewest consecutive launches worth a graph.
-const LEAST_RUN: usize = 8;
+/// Fewest consecutive launches that a graph could merge.
+const LEAST_RUN: usize = 2;
 
 /// Most consecutive longer kernels within a stretch of short ones.
 const MOST_LONG: usize = 2;
@@ -94,7 +93,7 @@ fn launch_candidate(
     }
     let (kernel_ns, launch_ns) = (mean_ns(&kernels), mean_ns(&launches));
     // Collectives alone do not show that kernels are short; neither do a few long kernels.
-    if launches.len() < LEAST_LAUNCHES || kernels.is_empty() || kernel_ns >= launch_ns {
+    if kernels.is_empty() || kernel_ns >= launch_ns {
         return None;
     }
     if !is_optimizer {

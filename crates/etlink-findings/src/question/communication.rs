@@ -1,7 +1,7 @@
 //! Questions about collectives: their time, their groups, their ranks.
 
 use super::transfer_cost::{RankAnswer, TransferClass};
-use etlink_link::ranks::bus_factor;
+use etlink_link::ranks::{GroupResolver, bus_factor};
 use etlink_link::{CollectiveRef, LinkedTrace, NodeKind};
 use etlink_model::{CollectiveKind, NodeIdx, dtype_bytes};
 use etlink_replay::GraphEdits;
@@ -42,15 +42,62 @@ pub(super) fn hide_all(trace: &LinkedTrace) -> Result<GraphEdits, String> {
     })
 }
 
-/// Returns the class of a transfer: its kind and group.
-fn class(collective: &CollectiveRef<'_>) -> TransferClass {
-    let record = &collective.record;
-    let [name, desc] = [record.group_name, record.group_desc].map(|id| collective.names.get(id));
-    TransferClass {
-        kind: collective.kind(),
+/// PyTorch's name of the group of all ranks.
+const WORLD_GROUP: &str = "default_pg";
+
+/// Least number that a group's name takes for an address, as it is in PyTorch before 2.2: other
+/// names that are numbers count the groups.
+const LEAST_ADDRESS: u64 = 1 << 32;
+
+/// Groups of a trace, by their members and names.
+struct TraceGroups<'t>(GroupResolver<'t>);
+
+impl TraceGroups<'_> {
+    /// Returns the class of a transfer: its kind and group.
+    fn class(&self, collective: &CollectiveRef<'_>) -> TransferClass {
+        let names = self.names(collective);
+        let [desc, name] = record_names(collective);
         // Groups of a mesh dimension share a description, but have individual names.
-        group: [name, desc][usize::from(name.is_empty())].to_owned(),
+        let group = match [name, desc].into_iter().find(|name| names.contains(name)) {
+            Some(name) => name,
+            None => names.first().copied().unwrap_or_default(),
+        };
+        TransferClass {
+            kind: collective.kind(),
+            group: group.to_owned(),
+        }
     }
+
+    /// Returns the names of a communication's group. An address names the group of all ranks on its
+    /// own rank only, so that the group has PyTorch's name instead.
+    fn names<'c>(&self, collective: &CollectiveRef<'c>) -> Vec<&'c str> {
+        let mut names = record_names(collective).to_vec();
+        if self.0.is_world(collective) {
+            names.retain(|name| !is_address(name));
+            names.push(WORLD_GROUP);
+        }
+        names.retain(|name| !name.is_empty());
+        names
+    }
+
+    /// Returns true if a communication is in the group of this name, or of this address on any rank.
+    fn is_in(&self, collective: &CollectiveRef<'_>, group: &str) -> bool {
+        let by_address = is_address(group)
+            && record_names(collective).into_iter().any(is_address)
+            && self.0.is_world(collective);
+        by_address || self.names(collective).contains(&group)
+    }
+}
+
+/// Returns the description and the name of a communication's group.
+fn record_names<'c>(collective: &CollectiveRef<'c>) -> [&'c str; 2] {
+    let record = &collective.record;
+    [record.group_desc, record.group_name].map(|name| collective.names.get(name))
+}
+
+fn is_address(name: &str) -> bool {
+    name.parse()
+        .is_ok_and(|number: u64| number >= LEAST_ADDRESS)
 }
 
 /// Returns the larger of input and output, in bytes; 0 if unknown.
@@ -74,6 +121,7 @@ pub(super) fn change_ranks(trace: &LinkedTrace, ranks: u64) -> Result<RankAnswer
     if world == 1 {
         return Err("a run with one rank has no collectives to scale".to_owned());
     }
+    let groups = TraceGroups(GroupResolver::new(trace));
     let mut answer = RankAnswer::default();
     let by_latency = (ranks as f64).log2() / (world as f64).log2();
     for (node, collective) in records(trace) {
@@ -83,11 +131,12 @@ pub(super) fn change_ranks(trace: &LinkedTrace, ranks: u64) -> Result<RankAnswer
             CollectiveKind::Send | CollectiveKind::Recv
         );
         // Other groups, of tensor or pipeline parallel ranks, keep their size.
-        if collective.record.group_size == world && !is_message {
+        let is_of_all = collective.record.group_size == world || groups.0.is_world(&collective);
+        if is_of_all && !is_message {
             let factor = |size: u64| bus_factor(collective.kind(), size as f64);
             let factors = (factor(ranks) / factor(world), by_latency);
             let bytes = message_bytes(&collective);
-            answer.change_transfer(node, class(&collective), bytes, factors);
+            answer.change_transfer(node, groups.class(&collective), bytes, factors);
         }
     }
     if answer.changes_nothing() {
@@ -104,24 +153,24 @@ pub(super) fn change_bandwidth(
     group: &str,
     factor: f64,
 ) -> Result<RankAnswer, String> {
+    let groups = TraceGroups(GroupResolver::new(trace));
     let mut answer = RankAnswer::default();
-    let mut groups: BTreeSet<&str> = BTreeSet::new();
+    let mut names: BTreeSet<&str> = BTreeSet::new();
     for (node, collective) in records(trace) {
-        let record = &collective.record;
-        let names = [record.group_desc, record.group_name].map(|name| collective.names.get(name));
-        if names.contains(&group) {
+        if groups.is_in(&collective, group) {
             let bytes = message_bytes(&collective);
-            answer.change_transfer(node, class(&collective), bytes, (1.0 / factor, 1.0));
+            let factors = (1.0 / factor, 1.0);
+            answer.change_transfer(node, groups.class(&collective), bytes, factors);
         }
-        groups.extend(names.into_iter().filter(|name| !name.is_empty()));
+        names.extend(groups.names(&collective));
     }
     if !answer.changes_nothing() {
         return Ok(answer);
     }
-    if groups.is_empty() {
+    if names.is_empty() {
         return Err("it names no process groups".to_owned());
     }
-    let list: Vec<&str> = groups.into_iter().collect();
+    let list: Vec<&str> = names.into_iter().collect();
     Err(format!(
         "no communication in group {group:?}; groups: {}",
         list.join(", ")

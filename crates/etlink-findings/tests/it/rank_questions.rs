@@ -106,21 +106,45 @@ fn makespan(ran: &[RanRank]) -> i64 {
     whole.map_or(0, |(first, last)| last - first)
 }
 
-fn link(ran: &[RanRank]) -> Vec<LinkedTrace> {
+/// Way in which traces name their groups.
+#[derive(Clone, Copy, PartialEq)]
+enum GroupNames {
+    Listed,
+    /// By an address, which differs between ranks, without the group's size, as PyTorch before 2.2.
+    Address,
+}
+
+fn address(rank: usize) -> String {
+    (94_594_108_284_448 + 4_096 * rank).to_string()
+}
+
+fn link(ran: &[RanRank], names: GroupNames) -> Vec<LinkedTrace> {
     let draws = ran.iter().enumerate();
     draws
         .map(|(rank, one)| {
             let text = draw_rank(one, rank, ran.len(), true).kineto();
-            let text = String::from_utf8_lossy(&text).replace("Drawn Device", DEVICE);
+            let mut text = String::from_utf8_lossy(&text).replace("Drawn Device", DEVICE);
+            if names == GroupNames::Address {
+                let name = format!("\"Process Group Name\": \"{}\"", address(rank));
+                text = text.replace("\"Process Group Name\": \"0\"", &name);
+                for key in [
+                    "Process Group Description",
+                    "Process Group Ranks",
+                    "Group size",
+                ] {
+                    text = text.replace(&format!("\"{key}\""), &format!("\"no {key}\""));
+                }
+                assert!(text.contains(&name));
+            }
             link_text(text.as_bytes(), rank)
         })
         .collect()
 }
 
 /// Answers the question from the traces of all ranks: the makespan before and after.
-fn predict(question: &str, ran: &[RanRank]) -> (i64, i64) {
+fn predict(question: &str, ran: &[RanRank], names: GroupNames) -> (i64, i64) {
     let asked: WhatIfQuestion = question.parse().expect("a question");
-    let traces = link(ran);
+    let traces = link(ran, names);
     let (mut graphs, mut summaries, mut names) = (vec![], vec![], vec![]);
     for (rank, trace) in (0..).map(GlobalRank).zip(&traces) {
         summaries.push(RankSummary::from_trace(trace, rank));
@@ -173,7 +197,7 @@ fn hold_question(
         let setup = recorded(seed);
         let ran = setup.run();
         let (before, truth) = (makespan(&ran), makespan(&changed(setup).run()));
-        let (plain, predicted) = predict(question, &ran);
+        let (plain, predicted) = predict(question, &ran, GroupNames::Listed);
         assert_eq!(plain, before, "{question}, seed {seed}");
         let error = (predicted - truth).abs() as f64 / truth as f64;
         let unchanged = (before - truth).abs() as f64 / truth as f64;
@@ -200,6 +224,21 @@ fn a_network_of_another_bandwidth() {
             bandwidth,
             ..setup
         });
+    }
+}
+
+/// Groups are the same by their members, however traces name them.
+#[test]
+fn groups_without_names_are_found_by_their_members() {
+    let ran = Setup::random(3).run();
+    for (question, listed) in [
+        ("bandwidth=default_pg:4".to_owned(), "bandwidth=0:4"),
+        (format!("bandwidth={}:4", address(0)), "bandwidth=0:4"),
+        ("ranks=16".to_owned(), "ranks=16"),
+    ] {
+        let by_address = predict(&question, &ran, GroupNames::Address);
+        assert_eq!(by_address, predict(listed, &ran, GroupNames::Listed));
+        assert_ne!(by_address.0, by_address.1);
     }
 }
 

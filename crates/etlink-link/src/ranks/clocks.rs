@@ -48,6 +48,9 @@ pub struct RankClock {
     /// this is the gap between their bounds. `None` if the offset is unknown or comes from the
     /// machine.
     pub uncertainty_ns: Option<i64>,
+    /// Likely error of the offset, ns, if the collectives show it: the spread of the differences of
+    /// their ends, and the offset itself if the clocks may also be one, so that the ends differ.
+    pub likely_error_ns: i64,
     /// Number of collectives that support the offset, for the least supported step from the first
     /// rank. For a clock known by its machine, number of collectives that confirm it; 0 means
     /// unchecked.
@@ -95,6 +98,7 @@ impl RankClock {
             rank: GlobalRank::default(),
             offset_ns: self.aligned(between).0.saturating_sub(step.at_ns.0),
             uncertainty_ns: sum_known(self.uncertainty_ns, step.uncertainty_ns),
+            likely_error_ns: self.likely_error_ns.saturating_add(step.likely_error_ns),
             support: self.support.min(step.support),
             contradicted: self.contradicted || step.contradicted,
             drift: ClockDrift::sum(self.drift, step.drift),

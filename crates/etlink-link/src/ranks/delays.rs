@@ -46,6 +46,8 @@ pub(super) struct DelayCharge {
     pub(super) caused_ns: i64,
     /// Waits caused by the rank's later start, ns.
     pub(super) began_late_ns: i64,
+    /// Likely error of `caused_ns` by the clocks, ns.
+    pub(super) uncertainty_ns: i64,
 }
 
 impl DelayCharge {
@@ -53,6 +55,7 @@ impl DelayCharge {
         let sum = match share {
             DelayShare::Doing => &mut self.caused_ns,
             DelayShare::Begin => &mut self.began_late_ns,
+            DelayShare::Uncertainty => &mut self.uncertainty_ns,
         };
         *sum = sum.saturating_add(ns);
     }
@@ -63,6 +66,8 @@ impl DelayCharge {
 enum DelayShare {
     Doing,
     Begin,
+    /// No cause, but the error of `Doing`.
+    Uncertainty,
 }
 
 /// A collective that all ranks here have, with the causes of its last rank's lateness.
@@ -206,6 +211,8 @@ impl DelayedCollective<'_> {
         // Most collectives hand nothing on, and need no way back.
         let mut way: Option<WayBack> = None;
         let (mut charges, mut givers) = (Charges::new(), Charges::new());
+        // errors of the waits that are charged to this rank, and handed on
+        let (mut own_error_ns, mut handed_error_ns) = (0i64, 0i64);
         for arrival in &self.arrivals {
             let waits_ns = arrival.waits_ns;
             if arrival.rank == last.rank || waits_ns <= 0 {
@@ -222,6 +229,13 @@ impl DelayedCollective<'_> {
                 handed_on_ns = way.share(handed_on_ns, &mut givers);
             }
             let own_ns = waits_ns - began_late_ns - handed_on_ns;
+            let error_ns = history.uncertainty(last.rank, arrival.rank);
+            let error_of = if own_ns >= handed_on_ns {
+                &mut own_error_ns
+            } else {
+                &mut handed_error_ns
+            };
+            *error_of = error_of.saturating_add(error_ns);
             self.own.add(DelayShare::Doing, own_ns);
             self.own.add(DelayShare::Begin, began_late_ns);
             self.handed_on_ns = self.handed_on_ns.saturating_add(handed_on_ns);
@@ -236,8 +250,13 @@ impl DelayedCollective<'_> {
             .iter()
             .max_by_key(|((rank, _), ns)| (**ns, std::cmp::Reverse(*rank)));
         self.waited_for = most.map(|((rank, _), _)| history.ranks[rank.index()].rank);
+        self.own.uncertainty_ns = own_error_ns;
         charges.insert((last.rank, DelayShare::Doing), self.own.caused_ns);
         charges.insert((last.rank, DelayShare::Begin), self.own.began_late_ns);
+        charges.insert((last.rank, DelayShare::Uncertainty), own_error_ns);
+        for (rank, _) in givers.clone().into_keys() {
+            givers.insert((rank, DelayShare::Uncertainty), handed_error_ns);
+        }
         for (giver, ns) in givers {
             let sum = charges.entry(giver).or_default();
             *sum = sum.saturating_add(ns);
@@ -390,6 +409,22 @@ impl<'r> RunHistory<'r> {
             ComparedSince::Recording => None,
         };
         aligned(self.clocks, rank, own.unwrap_or(summary.window_ns.0))
+    }
+
+    /// Likely error of the difference of two ranks' times, ns; 0 for times of one clock.
+    fn uncertainty(&self, one: RankIdx, other: RankIdx) -> i64 {
+        let [first, second] = [one, other].map(|rank| self.clocks.get(rank.index()));
+        let (Some(first), Some(second)) = (first, second) else {
+            return 0;
+        };
+        let machine = |rank: RankIdx| self.ranks[rank.index()].machine.as_ref();
+        let is_one_clock = machine(one).is_some()
+            && machine(one) == machine(other)
+            && first.offset_ns == second.offset_ns;
+        if is_one_clock {
+            return 0;
+        }
+        first.likely_error_ns.saturating_add(second.likely_error_ns)
     }
 
     /// Start of a rank's first step or, without steps, of its recording.

@@ -36,6 +36,9 @@ pub struct StragglerStats {
     pub last: u64,
     /// Waits of others, in any collective, caused by its activity since they were together, ns.
     pub caused_ns: i64,
+    /// Likely error of `caused_ns` by the clocks of the ranks: the sum over these waits, ns. The rank
+    /// is not shown to be late unless `caused_ns` exceeds it.
+    pub caused_uncertainty_ns: i64,
     /// Waits of others, in any collective, caused by the later start of its step or recording, ns.
     pub began_late_ns: i64,
     /// Waits of others in collectives in which it arrived last, caused by its own waits for other
@@ -43,6 +46,13 @@ pub struct StragglerStats {
     pub handed_on_ns: i64,
     /// Waits of the rank for others, ns.
     pub waited_ns: i64,
+}
+
+impl StragglerStats {
+    /// Returns true if the rank held others up by more than the error of the clocks.
+    pub fn is_late(&self) -> bool {
+        self.caused_ns > self.caused_uncertainty_ns
+    }
 }
 
 /// Stragglers in one step, over all ranks.
@@ -270,6 +280,9 @@ impl RankSums {
     fn add_charge(&mut self, rank: RankIdx, charge: DelayCharge) {
         if let Some(rank) = self.ranks.get_mut(rank.index()) {
             rank.caused_ns = rank.caused_ns.saturating_add(charge.caused_ns);
+            rank.caused_uncertainty_ns = rank
+                .caused_uncertainty_ns
+                .saturating_add(charge.uncertainty_ns);
             rank.began_late_ns = rank.began_late_ns.saturating_add(charge.began_late_ns);
         }
     }

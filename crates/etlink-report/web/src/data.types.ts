@@ -453,6 +453,7 @@ export type RankClock = {
   rank: number;
   offset_ns: number;
   uncertainty_ns: number | null;
+  likely_error_ns: number;
   support: number;
   contradicted: boolean;
   drift?: unknown;
@@ -684,6 +685,7 @@ export type StragglerStats = {
   collectives: number;
   last: number;
   caused_ns: number;
+  caused_uncertainty_ns: number;
   began_late_ns: number;
   handed_on_ns: number;
   waited_ns: number;

@@ -3,12 +3,15 @@
 //! The communications and times in a rank's file depend on all ranks. So all ranks are linked
 //! first, and only the summaries that the join needs are kept. The linked traces are kept too if
 //! all of them fit into the memory budget. Otherwise each rank is linked again when it is written.
+//!
+//! A cache keeps the summaries. So several machines that share it can each write a shard of the ranks:
+//! all of them join all ranks, with the same result, and no rank is linked only for the join. The first
+//! shard also writes the files of the whole run.
 
 mod earlier;
 mod joined;
 mod names;
 mod one_rank;
-pub mod phases;
 mod simulator;
 mod timeline;
 mod timeline_context;
@@ -26,9 +29,14 @@ use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
 use crate::job::{self, ChakraOptions, JobReport, LinkJob, RankContext};
 use crate::output::{FileSet, OutputError, OutputFormat, Packing, Piece, Target};
+use crate::prepared::PrepareError;
+use crate::rank_results::{RankJob, cache_settings, cached_result};
 use crate::run::{LinkedRank, RankEntry, RunSet, RunSource};
+use crate::shard::Shard;
 use crate::storage;
+use crate::stored::{read_stored, write_stored};
 use crate::text;
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_chakra::RooflineDevice;
 use etlink_chakra::astra::NetworkBackend;
 use etlink_link::LinkedTrace;
@@ -55,6 +63,9 @@ pub struct MergeOptions {
     pub simulator: Option<AstraSimOptions>,
     /// True to replace the files of an earlier run.
     pub overwrite: bool,
+    /// Shard of the ranks to write. All ranks are joined, and the first shard also writes the files of
+    /// the whole run.
+    pub shard: Shard,
 }
 
 /// Settings of a simulation in ASTRA-sim.
@@ -75,6 +86,7 @@ impl Default for MergeOptions {
             timeline_name: None,
             simulator: None,
             overwrite: false,
+            shard: Shard::WHOLE,
         }
     }
 }
@@ -82,6 +94,11 @@ impl Default for MergeOptions {
 impl MergeOptions {
     fn is_et(&self) -> bool {
         self.format == OutputFormat::Chakra
+    }
+
+    /// Returns true if the files of the whole run are written too.
+    fn is_first(&self) -> bool {
+        self.shard.index() == 0
     }
 
     /// Returns true if each run becomes one file of all its ranks.
@@ -122,11 +139,15 @@ pub struct MergedRank {
 }
 
 /// State of a linked rank that is kept until all ranks are linked.
+#[derive(BorshSerialize, BorshDeserialize)]
 struct KnownRank {
+    #[borsh(serialize_with = "write_stored", deserialize_with = "read_stored")]
     facts: RankSummary,
     sizes: Vec<Option<i64>>,
+    #[borsh(serialize_with = "write_stored", deserialize_with = "read_stored")]
     device: RooflineDevice,
     /// Linked trace, if traces are kept. Boxed: even its empty columns take kilobytes.
+    #[borsh(skip)]
     trace: Option<Box<LinkedTrace>>,
 }
 
@@ -151,8 +172,53 @@ impl KnownRank {
     }
 }
 
+/// Kept state of a rank, its report, and its trace if it was linked now.
+type FoundParts = (Option<KnownRank>, JobReport, Option<Box<LinkedTrace>>);
+
 /// Kept state of a linked rank, its report, and its linked trace.
 type LinkedParts = (Option<KnownRank>, JobReport, Box<LinkedTrace>);
+
+/// What a cache keeps of a linked rank.
+#[derive(BorshSerialize, BorshDeserialize)]
+struct LinkedSummary {
+    known: Option<KnownRank>,
+    report: JobReport,
+}
+
+/// Returns the settings on which a linked rank depends.
+fn rank_work(options: &MergeOptions) -> RankJob {
+    let settings = vec![
+        ("format", format!("{:?}", options.format)),
+        ("form", format!("{:?}", options.chakra)),
+    ];
+    RankJob {
+        command: "merge",
+        settings: Some(settings),
+    }
+}
+
+/// Returns the settings for linking a rank whose file is not written here.
+fn summary_job(entry: RankEntry<'_>, options: &MergeOptions) -> Result<LinkJob, RunError> {
+    Ok(LinkJob {
+        form: options.chakra,
+        ..entry.job()?
+    })
+}
+
+/// Links a rank of a shard that is only prepared.
+fn summarize(entry: RankEntry<'_>, options: &MergeOptions) -> Result<LinkedSummary, RunError> {
+    let (known, report, _) = KnownRank::link(entry, &summary_job(entry, options)?)?;
+    refuse_damage(&report)?;
+    Ok(LinkedSummary { known, report })
+}
+
+fn refuse_damage(report: &JobReport) -> Result<(), RunError> {
+    if report.refused {
+        let device = Path::new(&report.device);
+        return Err(RunError::refused_trace(device, &report.report.anomalies));
+    }
+    Ok(())
+}
 
 /// Result of a merge.
 #[derive(Serialize)]
@@ -162,6 +228,9 @@ pub struct MergeReport {
     pub ranks: Vec<MergedRank>,
     /// Join of the ranks of each run.
     pub runs: Vec<MergedRun>,
+    /// True if no rank could be linked, in any shard.
+    #[serde(skip)]
+    pub is_empty: bool,
     /// Run whose earlier files stay because too few ranks were written to replace them.
     #[serde(skip)]
     pub incomplete: Option<IncompleteReplacement>,
@@ -181,13 +250,23 @@ impl MergeReport {
 ///
 /// # Errors
 /// Fails if files already exist, a folder cannot be created, or the set has written graphs instead
-/// of traces. Failures of a single rank are in the report.
+/// of traces. Fails with [`RunError::Prepared`] if the ranks were only to be prepared. Failures of a
+/// single rank are in the report.
 pub fn merge(
     runs: &RunSet,
     output: &Path,
     options: &MergeOptions,
 ) -> Result<MergeReport, RunError> {
     check_source(runs, options)?;
+    if options.shard != Shard::WHOLE && options.is_timeline() {
+        return Err(PrepareError::OneFile.into());
+    }
+    let work = rank_work(options);
+    if let Some(shard) = runs.options.prepare {
+        runs.options.progress.phase("linking");
+        let prepared = runs.prepare_ranks(shard, &work, |entry| summarize(entry, options))?;
+        return Err(prepared.into());
+    }
     // before any folder is created
     if runs.is_empty() {
         return Err(RunError::NoRankAsked);
@@ -195,6 +274,7 @@ pub fn merge(
     let places = output_places(runs, output, options)?;
     runs.options.progress.phase("linking");
     let merger = Merger {
+        settings: cache_settings(runs, &work),
         hold: runs.all_fit(),
         runs,
         options,
@@ -243,7 +323,12 @@ fn output_places(
     for (index, run) in runs.runs.iter().enumerate() {
         // an empty folder would look like a run that could not be written
         places.push(if runs.ranks.iter().any(|(of, _)| *of == index) {
-            Some(output_place(runs, run, &output.join(&run.folder), options)?)
+            Some(output_place(
+                runs,
+                index,
+                &output.join(&run.folder),
+                options,
+            )?)
         } else {
             None
         });
@@ -253,19 +338,21 @@ fn output_places(
 
 fn output_place(
     runs: &RunSet,
-    run: &RunFiles,
+    run: usize,
     folder: &Path,
     options: &MergeOptions,
 ) -> Result<RunPlace, RunError> {
-    let set = FileSet::new(folder, options.overwrite)?;
+    let set = FileSet::of_shard(folder, options.overwrite, options.shard)?;
     // checks every file name now, so that a merge does not fail after an hour of work
-    for name in simulator::file_names(options) {
-        set.target(name, OutputFormat::EtPlus)?;
+    if options.is_first() {
+        for name in simulator::file_names(options) {
+            set.target(name, OutputFormat::EtPlus)?;
+        }
     }
     timeline::target(options, &set).transpose()?;
-    let outputs = rank_outputs(runs, run, options);
     if !options.overwrite {
         if runs.options.ranks.is_some() {
+            let outputs = rank_outputs(runs, run, options, options.shard);
             check_not_joined(set.folder(), &outputs)?;
         }
         return Ok(RunPlace {
@@ -273,8 +360,11 @@ fn output_place(
             earlier: EarlierFiles::default(),
         });
     }
-    let name = output_name(runs, run);
-    let earlier = EarlierFiles::find(options, set.folder(), &name, &outputs, false)?;
+    let outputs = rank_outputs(runs, run, options, Shard::WHOLE);
+    let name = output_name(runs, &runs.runs[run]);
+    // the groups may be those of the first shard, and its graphs not there yet
+    let knows_groups = !options.is_first();
+    let earlier = EarlierFiles::find(options, set.folder(), &name, &outputs, knows_groups)?;
     if options.simulator.is_some() {
         earlier.check_other_run(set.folder())?;
     }
@@ -296,19 +386,23 @@ fn check_not_joined(folder: &Path, outputs: &BTreeSet<String>) -> Result<(), Out
     Ok(())
 }
 
-/// Returns the names of a run's output files, as if all its ranks were joined.
-fn rank_outputs(runs: &RunSet, run: &RunFiles, options: &MergeOptions) -> BTreeSet<String> {
+/// Returns the names of the output files of a shard's ranks in a run, as if all were joined.
+fn rank_outputs(
+    runs: &RunSet,
+    run: usize,
+    options: &MergeOptions,
+    shard: Shard,
+) -> BTreeSet<String> {
     if let Some(timeline) = timeline::file_name(options) {
         return BTreeSet::from([timeline.to_owned()]);
     }
-    let asked = run
-        .ranks
-        .iter()
-        // as in `RunSet::open`: files without a rank number may belong to a requested rank
-        .filter(|files| files.rank.is_none() || runs.options.is_asked(files.rank));
-    let name = output_name(runs, run);
-    asked
-        .map(|files| names::rank_file_name(&name, &files.label, options, true))
+    let files = &runs.runs[run];
+    let name = output_name(runs, files);
+    let ranks = runs.ranks.iter().enumerate();
+    ranks
+        .filter(|(index, (of, _))| *of == run && shard.has(*index))
+        .map(|(_, (_, place))| &files.ranks[*place].label)
+        .map(|label| names::rank_file_name(&name, label, options, true))
         .collect()
 }
 
@@ -340,6 +434,8 @@ struct Merger<'r> {
     places: Vec<Option<RunPlace>>,
     /// True if linked traces are kept until all ranks are linked.
     hold: bool,
+    /// Settings of the cached summaries; `None` without a cache.
+    settings: Option<Vec<(String, String)>>,
 }
 
 impl Merger<'_> {
@@ -371,11 +467,14 @@ impl Merger<'_> {
         self.write_timelines(&mut ranks, &mut joined)?;
         self.check_groups(&joined)?;
         let incomplete = self.replace(&mut ranks, &mut joined)?;
+        let is_empty = ranks.iter().all(|rank| rank.linked.is_none());
         // places of ranks are valid up to here
-        ranks.retain(|rank| !rank.is_unwanted);
+        let mut index = 0..;
+        ranks.retain(|rank| index.next().is_some_and(|at| self.is_ours(at)) && !rank.is_unwanted);
         Ok(MergeReport {
             ranks,
             runs: joined,
+            is_empty,
             incomplete,
         })
     }
@@ -400,16 +499,48 @@ impl Merger<'_> {
         rank
     }
 
+    /// Returns true if the file of the rank at this place in the set is written here.
+    fn is_ours(&self, index: usize) -> bool {
+        self.options.shard.has(index)
+    }
+
+    /// Links a rank, unless its summary is cached; then there is no trace.
+    fn link_or_find(&self, entry: RankEntry<'_>, job: &LinkJob) -> Result<FoundParts, RunError> {
+        let (mut trace, mut refused) = (None, None);
+        let found = cached_result(entry, self.settings.as_deref(), || {
+            let (known, report, linked) = KnownRank::link(entry, job)?;
+            if let Err(error) = refuse_damage(&report) {
+                refused = Some(report);
+                return Err(error);
+            }
+            trace = Some(linked);
+            Ok(LinkedSummary { known, report })
+        });
+        match (found, refused) {
+            (_, Some(report)) => Ok((None, report, None)),
+            (found, None) => found.map(|found| (found.known, found.report, trace)),
+        }
+    }
+
     fn try_link(&self, entry: RankEntry<'_>, rank: &mut MergedRank) -> Result<(), RunError> {
-        // assumes that the rank will be joined
-        let job = self.job(entry, true)?;
-        let (facts, mut linked, trace) = KnownRank::link(entry, &job)?;
+        let is_ours = self.is_ours(entry.index);
+        let job = if is_ours {
+            // assumes that the rank will be joined
+            self.job(entry, true)?
+        } else {
+            summary_job(entry, self.options)?
+        };
+        let (facts, mut linked, trace) = self.link_or_find(entry, &job)?;
         if !entry.is_wanted(linked.report.rank) {
             rank.is_unwanted = true;
             return Ok(());
         }
         rank.known = facts;
         let alone = entry.is_alone();
+        let Some(trace) = trace.filter(|_| is_ours) else {
+            rank.linked = Some(linked);
+            return Ok(());
+        };
         if self.is_by_itself(rank, alone) {
             let context = RankContext::default();
             job::write_out(&trace, &job, context, self.progress(), &mut linked)?;
@@ -556,6 +687,7 @@ impl Merger<'_> {
             let name = output_name(self.runs, &self.runs.runs[run]);
             let joined = self
                 .ranks_of(run, ranks)
+                .map(|(_, rank)| rank)
                 .filter(|rank| !rank.is_bad() && !rank.is_unwanted && !rank.not_joined);
             let files = joined
                 .map(|rank| names::rank_file_name(&name, &rank.label, self.options, true))
@@ -573,6 +705,9 @@ impl Merger<'_> {
         entry: RankEntry<'_>,
         rank: &MergedRank,
     ) -> Option<WrittenParts> {
+        if !self.is_ours(entry.index) {
+            return None;
+        }
         let linked = rank
             .linked
             .as_ref()
@@ -620,12 +755,12 @@ impl Merger<'_> {
 
     /// Writes the files next to the ranks' files.
     fn write_beside(&self, ranks: &[MergedRank], runs: &[MergedRun]) -> Result<(), RunError> {
-        if !self.options.is_et() {
+        if !self.options.is_et() || !self.options.is_first() {
             return Ok(());
         }
         for (at, (place, joined)) in self.places.iter().zip(runs).enumerate() {
             let Some(place) = place else { continue };
-            if self.ranks_of(at, ranks).any(|rank| rank.output().is_some()) {
+            if !self.files_of(at, ranks).is_empty() {
                 let name = output_name(self.runs, &self.runs.runs[at]);
                 simulator::write_files(self.options, &place.set, &name, joined)?;
             }
@@ -649,10 +784,29 @@ impl Merger<'_> {
         &self,
         run: usize,
         ranks: &'r [MergedRank],
-    ) -> impl Iterator<Item = &'r MergedRank> {
-        let all = self.runs.ranks.iter().zip(ranks);
-        all.filter(move |((of, _), _)| *of == run)
-            .map(|(_, rank)| rank)
+    ) -> impl Iterator<Item = (usize, &'r MergedRank)> {
+        let all = self.runs.ranks.iter().zip(ranks).enumerate();
+        all.filter(move |(_, ((of, _), _))| *of == run)
+            .map(|(index, (_, rank))| (index, rank))
+    }
+
+    /// Returns the names of the files of a run's ranks: those that were written, and those that the
+    /// other shards write.
+    fn files_of(&self, run: usize, ranks: &[MergedRank]) -> BTreeSet<String> {
+        let name = output_name(self.runs, &self.runs.runs[run]);
+        let has_file = |index: usize, rank: &MergedRank| {
+            if self.is_ours(index) {
+                return rank.output().is_some();
+            }
+            let has_place = !rank.not_joined || self.options.simulator.is_none();
+            !rank.is_bad() && !rank.is_unwanted && has_place
+        };
+        self.ranks_of(run, ranks)
+            .filter(|(index, rank)| has_file(*index, rank))
+            .map(|(_, rank)| {
+                names::rank_file_name(&name, &rank.label, self.options, !rank.not_joined)
+            })
+            .collect()
     }
 
     /// Moves the files of each run into place, and removes an earlier run's files. The earlier run
@@ -668,7 +822,7 @@ impl Merger<'_> {
             let RunPlace { set, earlier } = place;
             let failed = self
                 .ranks_of(run, ranks)
-                .filter(|rank| rank.is_bad())
+                .filter(|(_, rank)| rank.is_bad())
                 .count();
             let lost = if failed > 0 {
                 self.first_lost(run, place, ranks)
@@ -678,7 +832,8 @@ impl Merger<'_> {
             let Some(file) = lost else {
                 // a run without any written file keeps its earlier files
                 if !set.is_empty() {
-                    set.replace(self.stale_files(set, earlier))?;
+                    let files = self.files_of(run, ranks);
+                    set.replace(self.stale_files(set, earlier, &files))?;
                 }
                 continue;
             };
@@ -701,20 +856,31 @@ impl Merger<'_> {
         Ok(unfit)
     }
 
-    /// Returns the files that are removed when a run replaces an earlier one.
-    fn stale_files(&self, set: &FileSet, earlier: &EarlierFiles) -> Vec<String> {
+    /// Returns the files that are removed when a run replaces an earlier one. `files` are those of its
+    /// ranks in all shards.
+    fn stale_files(
+        &self,
+        set: &FileSet,
+        earlier: &EarlierFiles,
+        files: &BTreeSet<String>,
+    ) -> Vec<String> {
         // a subset of ranks is not the whole run: the files of other ranks stay
         if self.runs.options.ranks.is_some() {
             let of_written = earlier.ranks.iter().chain(&earlier.not_joined);
             let of_written = of_written.filter(|name| is_other_file(set, name));
             return of_written.cloned().collect();
         }
+        if !self.options.is_first() {
+            return vec![];
+        }
         let all = earlier
             .ranks
             .iter()
             .chain(&earlier.not_joined)
             .chain(earlier.beside());
-        all.filter(|name| !set.has(name)).cloned().collect()
+        all.filter(|name| !set.has(name) && !files.contains(*name))
+            .cloned()
+            .collect()
     }
 
     /// Returns a file of the earlier run without a replacement. An earlier timeline may contain
@@ -725,15 +891,11 @@ impl Merger<'_> {
         place: &'p RunPlace,
         ranks: &[MergedRank],
     ) -> Option<&'p String> {
-        let written: BTreeSet<PathBuf> = self
-            .ranks_of(run, ranks)
-            .filter_map(|rank| rank.output().map(PathBuf::from))
-            .collect();
-        let folder = place.set.folder();
+        let written = self.files_of(run, ranks);
         // the file of a rank replaces its earlier file even if only one of the two is joined
         let is_written = |name: &str| {
-            let other = names::other_name(name).map(|other| folder.join(other));
-            written.contains(&folder.join(name)) || other.is_some_and(|it| written.contains(&it))
+            let other = names::other_name(name);
+            written.contains(name) || other.is_some_and(|it| written.contains(&it))
         };
         let is_lost = |name: &&String| self.options.is_timeline() || !is_written(name);
         let EarlierFiles {

@@ -9,6 +9,7 @@ use super::work::WorkFolder;
 use super::{OutputFormat, OutputPlace, Target, refuse_existing};
 use crate::file_error::{FileAction, FileContext};
 use crate::interrupt::Changes;
+use crate::shard::Shard;
 use crate::storage::upload;
 use crate::storage::{self, is_url, trimmed};
 use std::collections::BTreeSet;
@@ -16,7 +17,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Name of a set's work folder, shared by all sets in one folder.
+/// Name of a set's work folder, shared by all sets in one folder that are not of a shard.
 const NAME: &str = "set";
 
 /// The files of a set, in one folder and its subfolders.
@@ -65,6 +66,14 @@ impl FileSet {
     /// Fails if another process is writing a set there, the folder cannot be written, or an
     /// interrupted replacement cannot be finished.
     pub fn new(folder: &Path, overwrite: bool) -> Result<FileSet, OutputError> {
+        FileSet::of_shard(folder, overwrite, Shard::WHOLE)
+    }
+
+    /// Like `new`; processes write the sets of other shards into the folder at the same time.
+    ///
+    /// # Errors
+    /// Fails like [`FileSet::new`], if another process is writing the set of the same shard.
+    pub fn of_shard(folder: &Path, overwrite: bool, shard: Shard) -> Result<FileSet, OutputError> {
         // `-` is standard output everywhere else; use `./-` for a folder of that name
         if folder.starts_with("-") {
             return Err(OutputError::FolderOnStdout);
@@ -86,7 +95,11 @@ impl FileSet {
         let missing = folder.ancestors().take_while(|folder| !folder.exists());
         let made = missing.map(Path::to_owned).collect();
         std::fs::create_dir_all(&folder).with_path(FileAction::MakeFolder, &folder)?;
-        let work = WorkFolder::claim(&folder, OsStr::new(NAME), &folder)?;
+        let name = match shard {
+            Shard::WHOLE => NAME.to_owned(),
+            part => format!("{NAME}.{}-of-{}", part.index(), part.count()),
+        };
+        let work = WorkFolder::claim(&folder, OsStr::new(&name), &folder)?;
         Ok(FileSet {
             folder,
             made,

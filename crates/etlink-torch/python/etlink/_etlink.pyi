@@ -5,31 +5,14 @@ from typing import Any, final
 
 __all__ = [
     "HtaHandle",
-    "PhasedReport",
     "RunHandle",
     "Schedule",
+    "ShardedRun",
     "Table",
-    "list_merge_ranks",
-    "merge_phase",
-    "remove_phases",
     "run_command",
     "written_graphs",
 ]
 
-def list_merge_ranks(source: str, folder: str, ranks: str | None) -> int: ...
-def merge_phase(
-    source: str,
-    folder: str,
-    phase: str,
-    shard: tuple[int, int],
-    ranks: str | None,
-    memory: int | None,
-    threads: int,
-    strict: bool,
-    simulator: bool,
-    overwrite: bool,
-) -> tuple[list[str], list[tuple[str, str]]]: ...
-def remove_phases(folder: str) -> None: ...
 def written_graphs(folder: str) -> list[str]: ...
 def run_command(own_command: list[str], words: list[str]) -> int: ...
 @final
@@ -49,28 +32,6 @@ class HtaHandle:
     def profiler_steps(self) -> list[int]: ...
     def potential_stragglers(self, steps: list[int], candidates: int) -> list[int]: ...
     def table(self, name: str) -> Table: ...
-
-@final
-class PhasedReport:
-    def __new__(
-        cls,
-        source: str,
-        folder: str,
-        ranks: str | None,
-        memory: int | None,
-        threads: int,
-        strict: bool,
-        sequences_of: str | None,
-        memory_timeline: bool,
-        scale: list[str],
-        what_if: list[str],
-    ) -> PhasedReport: ...
-    def list_ranks(self) -> tuple[int, str]: ...
-    def summarize(self, command: str, shard: tuple[int, int]) -> str: ...
-    def analyze(self) -> tuple[list[Table], list[str]]: ...
-    def ranks(self) -> tuple[list[Table], list[str]]: ...
-    def findings(self) -> list[str]: ...
-    def replay(self) -> tuple[str, Table]: ...
 
 @final
 class RunHandle:
@@ -118,6 +79,32 @@ class Schedule:
     def __call__(self, step: int) -> str: ...
     @property
     def first_recorded(self) -> int | None: ...
+
+@final
+class ShardedRun:
+    def __new__(
+        cls,
+        source: str,
+        cache: str,
+        ranks: str | None,
+        memory: int | None,
+        threads: int,
+        strict: bool,
+        sequences_of: str | None,
+        memory_timeline: bool,
+        scale: list[str],
+        what_if: list[str],
+        simulator: bool,
+    ) -> ShardedRun: ...
+    def list_ranks(self, command: str) -> int: ...
+    def prepare(self, command: str, shard: tuple[int, int]) -> None: ...
+    def analyze(self) -> tuple[list[Table], list[str]]: ...
+    def ranks(self) -> tuple[list[Table], list[str]]: ...
+    def findings(self) -> list[str]: ...
+    def replay(self) -> tuple[str, Table]: ...
+    def merge(
+        self, folder: str, shard: tuple[int, int]
+    ) -> tuple[list[str], list[tuple[str, str]]]: ...
 
 @final
 class Table:

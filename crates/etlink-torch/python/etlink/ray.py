@@ -49,7 +49,7 @@ _LARGE_BLOCK = 4 << 20
 Joined = TypeVar("Joined")
 
 Progress = Callable[[str, int, int], None]
-"""Called with the name of a phase, the number of finished shards, and the number of shards."""
+"""Called with the name of a step, the number of finished shards, and the number of shards."""
 
 
 def merge(
@@ -82,40 +82,19 @@ def merge(
     Raises Error if a rank could not be linked or written, with its name; the other ranks are
     written. Ctrl-C cancels all tasks.
     """
-    paths = [_shared_path(path) for path in (source, folder)]
     if simulator not in (None, "astra-sim"):
         raise Error(f"unknown simulator {simulator!r}; give 'astra-sim', or None")
-    chosen, asked = _rank_list(ranks), _bytes(memory)
-    selection = None if chosen is None else ",".join(map(str, chosen))
+    output = _shared_path(folder)
     if not overwrite:
-        _refuse_graphs(paths[1])
-    ray = _import_ray()
-    if not ray.is_initialized():
-        ray.init()
-    most = _task_memory(ray, asked)
-    parts = _shard_count(ray, shards)
-    # data of an earlier merge is of no use
-    _etlink.remove_phases(paths[1])
-    # tasks find the files of each rank there, instead of searching themselves
-    parts = min(parts, _etlink.list_merge_ranks(paths[0], paths[1], selection))
-    settings: dict[str, Any] = {
-        "source": paths[0],
-        "folder": paths[1],
-        "ranks": selection,
-        "memory": most,
-        "threads": 1,
-        "strict": bool(strict),
-        "simulator": simulator is not None,
-    }
-    # a repeated task finds its own earlier output
-    cluster = _Cluster(ray, _run_phase, {**settings, "overwrite": True}, most, retries, progress)
+        _refuse_graphs(output)
+    cluster = _Cluster("merge", source, shards, ranks, memory, strict, retries, progress)
+    cluster.settings["simulator"] = simulator is not None
+    cluster.prepare()
     files: list[str] = []
     failed: dict[str, str] = {}
-    for phase, tasks in [("summaries", parts), ("join", 1), ("write", parts)]:
-        for written, refused in cluster.run(phase, tasks):
-            files += written
-            failed.update(refused)
-    _etlink.remove_phases(paths[1])
+    for written, refused in cluster.run("write", _write, output, cluster.entries):
+        files += written
+        failed.update(refused)
     if failed:
         label, reason = min(failed.items())
         more = f"; {len(failed) - 1} more ranks failed" if len(failed) > 1 else ""
@@ -144,8 +123,8 @@ def analyze(
     The other arguments are those of `merge`.
     """
     query = {"sequences_of": sequences_of, "memory_timeline": bool(memory_timeline)}
-    cluster = _ReportCluster(source, shards, ranks, memory, strict, retries, progress)
-    return _tables(*cluster.report("analyze", query, _etlink.PhasedReport.analyze))
+    cluster = _Cluster("analyze", source, shards, ranks, memory, strict, retries, progress)
+    return _tables(*cluster.report(query, _etlink.ShardedRun.analyze))
 
 
 def ranks(
@@ -163,8 +142,8 @@ def ranks(
 
     The arguments are those of `merge`.
     """
-    cluster = _ReportCluster(source, shards, ranks, memory, strict, retries, progress)
-    return _tables(*cluster.report("ranks", {}, _etlink.PhasedReport.ranks))
+    cluster = _Cluster("ranks", source, shards, ranks, memory, strict, retries, progress)
+    return _tables(*cluster.report({}, _etlink.ShardedRun.ranks))
 
 
 def findings(
@@ -182,8 +161,8 @@ def findings(
     The arguments are those of `merge`. The graphs of all ranks must fit into the memory of this
     process.
     """
-    cluster = _ReportCluster(source, shards, ranks, memory, strict, retries, progress)
-    return cluster.report("findings", {}, _etlink.PhasedReport.findings)
+    cluster = _Cluster("findings", source, shards, ranks, memory, strict, retries, progress)
+    return cluster.report({}, _etlink.ShardedRun.findings)
 
 
 def replay(
@@ -204,8 +183,8 @@ def replay(
     this process.
     """
     query = {"scale": _scale_rules(scale), "what_if": _questions(what_if)}
-    cluster = _ReportCluster(source, shards, ranks, memory, strict, retries, progress)
-    text, path = cluster.report("replay", query, _etlink.PhasedReport.replay)
+    cluster = _Cluster("replay", source, shards, ranks, memory, strict, retries, progress)
+    text, path = cluster.report(query, _etlink.ShardedRun.replay)
     return Replay(text, Table(path))
 
 
@@ -213,11 +192,16 @@ def _tables(tables: list[_etlink.Table], notes: list[str]) -> RunTables:
     return RunTables([Table(table) for table in tables], notes)
 
 
-class _ReportCluster:
-    """Makes a report: tasks summarize shards, and this process joins the summaries."""
+_Entries = dict[str, bytes]
+"""Files of a cache, by name."""
+
+
+class _Cluster:
+    """Prepares the ranks of a command: tasks of one processor, one for each shard."""
 
     def __init__(
         self,
+        command: str,
         source: Path,
         shards: int | None,
         ranks: int | Iterable[int] | None,
@@ -227,7 +211,7 @@ class _ReportCluster:
         progress: Progress | None,
     ) -> None:
         chosen, self.asked = _rank_list(ranks), _bytes(memory)
-        self.retries, self.progress = retries, progress
+        self.command, self.retries, self.progress = command, retries, progress
         self.settings: dict[str, Any] = {
             "source": _shared_path(source),
             "ranks": None if chosen is None else ",".join(map(str, chosen)),
@@ -236,111 +220,107 @@ class _ReportCluster:
             "memory_timeline": False,
             "scale": [],
             "what_if": [],
+            "simulator": False,
         }
-        with tempfile.TemporaryDirectory(prefix="etlink-") as folder:
-            count, path = self.phased(folder, self.settings).list_ranks()
+        self.entries: _Entries = {}
+        with _cache({}) as folder:
+            count = self.joined(folder).list_ranks(command)
             # the files of each rank, so that tasks need not search themselves
-            self.listing = _stored(path)
+            self.entries = _new_entries(folder, {})
         self.ray = _import_ray()
         if not self.ray.is_initialized():
             self.ray.init()
         self.most = _task_memory(self.ray, self.asked)
-        self.parts = min(_shard_count(self.ray, shards), count)
+        self.shards = min(_shard_count(self.ray, shards), count)
 
-    def phased(self, folder: str, settings: dict[str, Any]) -> _etlink.PhasedReport:
-        """Returns the report for a phase in this process."""
-        return _etlink.PhasedReport(folder=folder, memory=self.asked, threads=0, **settings)
+    def joined(self, folder: str) -> _etlink.ShardedRun:
+        """Returns all ranks, for this process."""
+        return _etlink.ShardedRun(cache=folder, memory=self.asked, threads=0, **self.settings)
+
+    def prepare(self) -> None:
+        """Collects the results of the ranks from the tasks."""
+        found = dict(self.entries)
+        for entries in self.run("prepare", _prepare, self.command, self.entries):
+            found.update(entries)
+        self.entries = found
 
     def report(
-        self,
-        command: str,
-        query: dict[str, Any],
-        join: Callable[[_etlink.PhasedReport], Joined],
+        self, query: dict[str, Any], make: Callable[[_etlink.ShardedRun], Joined]
     ) -> Joined:
-        settings = {**self.settings, **query}
-        of_task = {**settings, "memory": self.most, "threads": 1, "command": command}
-        # once for all tasks of a machine
-        listing = self.ray.put(self.listing)
-        cluster = _Cluster(
-            self.ray, _summarize, of_task, self.most, self.retries, self.progress, listing
-        )
-        # only on this machine: summaries of shards arrive through Ray
-        with tempfile.TemporaryDirectory(prefix="etlink-") as folder:
-            _store(folder, self.listing)
-            for stored in cluster.run("summaries", self.parts):
-                _store(folder, stored)
-            joined = join(self.phased(folder, settings))
+        self.settings.update(query)
+        self.prepare()
+        with _cache(self.entries) as folder:
+            made = make(self.joined(folder))
         if self.progress is not None:
             self.progress("join", 1, 1)
-        return joined
+        return made
 
-
-class _Cluster:
-    """Runs the shards of a phase as tasks, on one processor each."""
-
-    def __init__(
-        self,
-        ray: Any,
-        work: Callable[..., Any],
-        settings: dict[str, Any],
-        memory: int,
-        retries: int,
-        progress: Progress | None,
-        *more: Any,
-    ) -> None:
-        self.ray, self.settings, self.progress, self.more = ray, settings, progress, more
-        self.task = ray.remote(work).options(
-            num_cpus=1, memory=memory, max_retries=retries, name="etlink"
-        )
-
-    def run(self, phase: str, shards: int) -> Iterator[Any]:
+    def run(
+        self, step: str, work: Callable[..., Any], what: str, entries: _Entries
+    ) -> Iterator[Any]:
         """Yields the result of each shard, in the order of their completion."""
-        waiting = [
-            self.task.remote(self.settings, phase, (shard, shards), *self.more)
-            for shard in range(shards)
-        ]
+        task = self.ray.remote(work).options(
+            num_cpus=1, memory=self.most, max_retries=self.retries, name="etlink"
+        )
+        settings = {**self.settings, "memory": self.most, "threads": 1}
+        # once for all tasks of a machine
+        known = self.ray.put(entries)
+        shards = self.shards
+        waiting = [task.remote(settings, what, (shard, shards), known) for shard in range(shards)]
         try:
             while waiting:
                 done, waiting = self.ray.wait(waiting, num_returns=1)
                 # one at a time, so that results need not stay in the cluster
                 yield from self.ray.get(done)
                 if self.progress is not None:
-                    self.progress(phase, shards - len(waiting), shards)
+                    self.progress(step, shards - len(waiting), shards)
         except self.ray.exceptions.RayTaskError as error:
             # Ray has wrapped an Error of etlink
             raise error.cause from None
         except self.ray.exceptions.RayError as error:
             remedy = "give more retries, or more memory for a task"
-            message = f"a task of the phase {phase} was lost: {error}; {remedy}"
+            message = f"a task of the step {step} was lost: {error}; {remedy}"
             raise Error(message, remedy=remedy) from error
         finally:
             for task in waiting:
                 self.ray.cancel(task)
 
 
-def _run_phase(
-    settings: dict[str, Any], phase: str, shard: tuple[int, int]
+def _prepare(
+    settings: dict[str, Any], command: str, shard: tuple[int, int], known: _Entries
+) -> _Entries:
+    """Task: prepares one shard for a command. Returns the new entries of the cache."""
+    with _trim_after_task(), _cache(known) as folder:
+        _etlink.ShardedRun(cache=folder, **settings).prepare(command, shard)
+        return _new_entries(folder, known)
+
+
+def _write(
+    settings: dict[str, Any], output: str, shard: tuple[int, int], known: _Entries
 ) -> tuple[list[str], list[tuple[str, str]]]:
-    """Task: runs a phase of one shard of a merge. Returns the written files, and the failed ranks
-    with their reasons."""
-    with _trim_after_task():
-        return _etlink.merge_phase(phase=phase, shard=shard, **settings)
+    """Task: writes one shard of a merge. Returns the files, and the failed ranks with their reasons."""
+    with _trim_after_task(), _cache(known) as folder:
+        return _etlink.ShardedRun(cache=folder, **settings).merge(output, shard)
 
 
-_StoredFile = tuple[str, bytes]
-"""Name and content of a file."""
+@contextlib.contextmanager
+def _cache(entries: _Entries) -> Iterator[str]:
+    """Makes a cache of this machine with the entries that arrived through Ray."""
+    with tempfile.TemporaryDirectory(prefix="etlink-") as folder:
+        for name, content in entries.items():
+            with open(os.path.join(folder, name), "wb") as file:
+                file.write(content)
+        yield folder
 
 
-def _summarize(
-    settings: dict[str, Any], phase: str, shard: tuple[int, int], listing: _StoredFile
-) -> _StoredFile:
-    """Task: summarizes one shard for a report."""
-    of_report = {name: value for name, value in settings.items() if name != "command"}
-    # only on this machine: the content of the file goes through Ray
-    with _trim_after_task(), tempfile.TemporaryDirectory(prefix="etlink-") as folder:
-        _store(folder, listing)
-        report = _etlink.PhasedReport(folder=folder, **of_report)
-        return _stored(report.summarize(settings["command"], shard))
+def _new_entries(folder: str, known: _Entries) -> _Entries:
+    """Returns the entries of a cache that are not known yet."""
+    entries = {}
+    for name in os.listdir(folder):
+        if name not in known:
+            with open(os.path.join(folder, name), "rb") as file:
+                entries[name] = file.read()
+    return entries
 
 
 @contextlib.contextmanager
@@ -360,17 +340,6 @@ def _trim_after_task() -> Iterator[None]:
     finally:
         if malloc_trim is not None:
             malloc_trim(0)
-
-
-def _stored(path: str) -> _StoredFile:
-    with open(path, "rb") as file:
-        return os.path.basename(path), file.read()
-
-
-def _store(folder: str, stored: _StoredFile) -> None:
-    name, content = stored
-    with open(os.path.join(folder, name), "wb") as file:
-        file.write(content)
 
 
 def _import_ray() -> Any:

@@ -1,7 +1,7 @@
 //! `etlink analyze`.
 
 use super::{
-    JsonOrCsvArgs, NameArgs, OneTraceArgs, OverwriteArgs, PhaseArgs, RankArgs, ReadingArgs,
+    JsonOrCsvArgs, NameArgs, OneTraceArgs, OverwriteArgs, PrepareArgs, RankArgs, ReadingArgs,
     RowArgs, StepArgs,
 };
 use clap::{Args, ValueEnum};
@@ -76,7 +76,7 @@ pub struct AnalyzeArgs {
     #[command(flatten)]
     pub choice: RankArgs,
     #[command(flatten)]
-    pub phase: PhaseArgs,
+    pub prepare: PrepareArgs,
     #[command(flatten)]
     pub reading: ReadingArgs,
     /// Also write events, graph, collectives and kernel metrics as Parquet files

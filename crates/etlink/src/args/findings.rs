@@ -1,6 +1,6 @@
 //! `etlink findings`.
 
-use super::{JsonArgs, OneTraceArgs, PhaseArgs, RankArgs, ReadingArgs, StepArgs};
+use super::{JsonArgs, OneTraceArgs, PrepareArgs, RankArgs, ReadingArgs, StepArgs};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ pub struct FindingsArgs {
     #[command(flatten)]
     pub choice: RankArgs,
     #[command(flatten)]
-    pub phase: PhaseArgs,
+    pub prepare: PrepareArgs,
     #[command(flatten)]
     pub reading: ReadingArgs,
     #[command(flatten)]

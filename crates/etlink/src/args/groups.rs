@@ -1,10 +1,9 @@
 //! Options that several commands share, each defined once.
 
 use crate::commands::ReportForm;
-use anyhow::bail;
 use bytesize::ByteSize;
-use clap::{Args, ValueEnum};
-use etlink_run::phases::{ReportPhase, ReportStep, Shard};
+use clap::Args;
+use etlink_run::shard::Shard;
 use etlink_run::{ReadCache, RunOptions, StepPattern, TraceSlice};
 use etlink_torch::RankSelection;
 use std::path::PathBuf;
@@ -115,38 +114,15 @@ pub struct RankArgs {
     pub ranks: Option<RankSelection>,
 }
 
-/// A phase of a report, for many machines.
-#[derive(Clone, Debug, Args)]
-pub struct PhaseArgs {
-    /// Do one phase of the report on a folder, for many machines that share it: `summaries` for
-    /// each shard, then `join` once, which prints the report and reads no trace
-    #[arg(
-        long,
-        value_enum,
-        hide_possible_values = true,
-        requires = "phase_folder"
-    )]
-    pub phase: Option<ReportPhaseName>,
-    /// The part of the ranks that this phase works on: its number from 0, and how many there are
-    #[arg(
-        long,
-        value_name = "K/N",
-        requires = "phase",
-        required_if_eq("phase", "summaries")
-    )]
+/// Part of the ranks, for many machines.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct PrepareArgs {
+    /// Only fill the cache with the results of every Nth rank from the Kth on, such as 3/64
+    ///
+    /// Ranks count from 0. Machines that share a cache prepare a part each. Then the same command
+    /// without this option finds the results of all ranks.
+    #[arg(id = "prepare", long = "prepare", value_name = "K/N")]
     pub shard: Option<Shard>,
-    /// Folder in which the shards store what the join reads
-    #[arg(long, value_name = "DIR", requires = "phase")]
-    pub phase_folder: Option<PathBuf>,
-}
-
-/// A phase of a report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ReportPhaseName {
-    /// Make of the ranks of a shard what the report needs of them, and store it.
-    Summaries,
-    /// Make the report of what all shards have stored.
-    Join,
 }
 
 /// Definition of a step.
@@ -225,32 +201,6 @@ impl JsonOrCsvArgs {
             (_, true) => ReportForm::Csv,
             _ => ReportForm::Text,
         }
-    }
-}
-
-impl PhaseArgs {
-    /// Which part of the report is done here; `None`: all of it.
-    ///
-    /// # Errors
-    /// A shard is to be joined.
-    pub fn report_phase(&self) -> anyhow::Result<Option<ReportPhase>> {
-        // clap wants all that a phase needs
-        let (Some(phase), Some(folder)) = (self.phase, &self.phase_folder) else {
-            return Ok(None);
-        };
-        let step = match (phase, self.shard) {
-            (ReportPhaseName::Summaries, shard) => {
-                ReportStep::Summaries(shard.unwrap_or(Shard::WHOLE))
-            }
-            (ReportPhaseName::Join, None) => ReportStep::Join,
-            (ReportPhaseName::Join, Some(_)) => {
-                bail!("--phase join joins all shards: leave --shard out")
-            }
-        };
-        Ok(Some(ReportPhase {
-            folder: folder.clone(),
-            step,
-        }))
     }
 }
 

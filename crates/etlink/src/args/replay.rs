@@ -1,6 +1,6 @@
 //! `etlink replay`.
 
-use super::{JsonArgs, OverwriteArgs, PhaseArgs, RankArgs, ReadingArgs, TensorDeps};
+use super::{JsonArgs, OverwriteArgs, PrepareArgs, RankArgs, ReadingArgs, TensorDeps};
 use clap::{ArgGroup, Args};
 use etlink_findings::WhatIfQuestion;
 use etlink_replay::{DurationScale, EdgeKind};
@@ -36,7 +36,7 @@ pub struct ReplayArgs {
         value_names = ["A", "B"],
         conflicts_with_all = [
             "host", "explain", "critical_path", "output", "scale", "drop_edges", "what_if", "resources",
-            "phase"
+            "prepare"
         ]
     )]
     pub validate: Vec<PathBuf>,
@@ -60,7 +60,7 @@ pub struct ReplayArgs {
     #[command(flatten)]
     pub choice: RankArgs,
     #[command(flatten)]
-    pub phase: PhaseArgs,
+    pub prepare: PrepareArgs,
     #[command(flatten)]
     pub reading: ReadingArgs,
     #[command(flatten)]

@@ -1,6 +1,6 @@
 //! `etlink report`.
 
-use super::{JsonArgs, OneTraceArgs, OverwriteArgs, PhaseArgs, RankArgs, ReadingArgs, StepArgs};
+use super::{JsonArgs, OneTraceArgs, OverwriteArgs, PrepareArgs, RankArgs, ReadingArgs, StepArgs};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -20,9 +20,8 @@ pub struct ReportArgs {
     pub after: Option<PathBuf>,
     #[command(flatten)]
     pub trace: OneTraceArgs,
-    /// The page: one HTML file that a browser opens from disk, without network; `--phase summaries`
-    /// needs none
-    #[arg(short, long, value_name = "FILE", required_unless_present = "shard")]
+    /// The page: one HTML file that a browser opens from disk, without network
+    #[arg(short, long, value_name = "FILE", required_unless_present = "prepare")]
     pub output: Option<PathBuf>,
     /// Step to draw first, by number or name [default: the step of median length]
     #[arg(long, value_name = "STEP")]
@@ -45,7 +44,7 @@ pub struct ReportArgs {
     #[command(flatten)]
     pub choice: RankArgs,
     #[command(flatten)]
-    pub phase: PhaseArgs,
+    pub prepare: PrepareArgs,
     #[command(flatten)]
     pub reading: ReadingArgs,
     #[command(flatten)]

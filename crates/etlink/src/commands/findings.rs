@@ -3,7 +3,7 @@
 #[cfg(feature = "parquet")]
 mod arrow;
 
-use super::{note_idle_measurements, print_report, print_run_files, print_shard};
+use super::{note_idle_measurements, print_report, print_run_files};
 use crate::args::FindingsArgs;
 use crate::cut_traces::{cut_line, row_damage_lines};
 use crate::envelope::{JsonReport, RunReports, print_json_report};
@@ -21,7 +21,7 @@ use etlink_link::ranks::job_steps_total;
 use etlink_model::{Anomalies, GlobalRank, KeepEvents, Severity};
 use etlink_run::membership::{self, Excluded};
 use etlink_run::memory::RankOperation;
-use etlink_run::phases::{Phased, ReportWork};
+use etlink_run::rank_results::RankJob;
 use etlink_run::run::{
     RankEntry, RankResult, RunOptions, RunResults, RunSet, RunSource, report_notes,
 };
@@ -85,7 +85,7 @@ pub fn run(args: FindingsArgs) -> Result<Outcome> {
         align: !args.no_align,
         steps_by: args.steps.steps_by.clone(),
         progress: crate::progress::progress_bar(),
-        phase: args.phase.report_phase()?,
+        prepare: args.prepare.shard,
         ..args.reading.run_options(Some(&args.choice))?
     };
     let source = RunSource::from_path_and_files(
@@ -93,10 +93,7 @@ pub fn run(args: FindingsArgs) -> Result<Outcome> {
         args.trace.host.as_deref(),
         &args.trace.metrics,
     )?;
-    let reports = match find_in_runs(source, options, &rules)? {
-        Phased::Report(reports) => reports,
-        Phased::Stored(shard) => return print_shard(&shard, args.print.json),
-    };
+    let reports = find_in_runs(source, options, &rules)?;
     // no findings in an empty run would look like a run without faults
     let is_whole = |report: &FindingsReport| {
         let found = &report.found;
@@ -134,16 +131,8 @@ impl FindingsReport {
 /// # Errors
 /// No rank of the run could be read.
 pub fn findings_of_run(run: &RunQuery) -> Result<FindingsReport> {
-    findings_phase(run)?.whole()
-}
-
-/// Like [`findings_of_run`], in the phase that the query names.
-///
-/// # Errors
-/// No rank of the run could be read, or an earlier phase is missing or had other settings.
-pub fn findings_phase(run: &RunQuery) -> Result<Phased<FindingsReport>> {
-    let reports = find_in_runs(run.source.clone(), run.options.clone(), &read_rules(None)?)?;
-    reports.and_then(|mut reports| Ok(reports.pop().ok_or(RunError::NoRankAsked)?))
+    let mut reports = find_in_runs(run.source.clone(), run.options.clone(), &read_rules(None)?)?;
+    Ok(reports.pop().ok_or(RunError::NoRankAsked)?)
 }
 
 /// Makes a report per run of a source.
@@ -151,7 +140,7 @@ fn find_in_runs(
     source: RunSource,
     options: RunOptions,
     ReadRules { rules, text }: &ReadRules,
-) -> Result<Phased<Vec<FindingsReport>>> {
+) -> Result<Vec<FindingsReport>> {
     let progress = options.progress.clone();
     let options = RunOptions {
         // stacks name the line of Python; the profiler's own rows are a cause
@@ -160,12 +149,11 @@ fn find_in_runs(
         traces_only: true,
         ..options
     };
-    let mut runs = RunSet::open(source, options)?;
+    let runs = RunSet::open(source, options)?;
     progress.phase("linking");
-    let work = ReportWork {
+    let work = RankJob {
         command: "findings",
-        settings: vec![("--rules", text.clone())],
-        cache_settings: Some(vec![]),
+        settings: Some(vec![("--rules", text.clone())]),
     };
     let find = |rank: RankEntry<'_>| find_in_rank(rank, rules).map_err(rank_error);
     let ranks = runs.rank_results(&work, find, |_, found| {
@@ -173,10 +161,7 @@ fn find_in_runs(
         found.map_or(0, |rank| rank.value.retained_bytes())
     });
     progress.finish();
-    let ranks = match ranks? {
-        Phased::Report(ranks) => ranks.into_iter().map(Result::transpose).collect(),
-        Phased::Stored(stored) => return Ok(Phased::Stored(stored)),
-    };
+    let ranks = ranks?.into_iter().map(Result::transpose).collect();
     print_run_files(&runs);
     note_idle_measurements(&runs);
     let results = runs.collect_runs(ranks, !runs.source.is_one_rank())?;
@@ -188,7 +173,7 @@ fn find_in_runs(
     for run in results {
         reports.push(run_report(&runs, run)?);
     }
-    Ok(Phased::Report(reports))
+    Ok(reports)
 }
 
 /// Explains why there is nothing to search; notes have the details.

@@ -24,7 +24,7 @@ mod trigger;
 
 pub use analyze::{AnalyzeDocument, AnalyzeQuery, HtaDocument, HtaQuery};
 pub use diff::DiffDocument;
-pub use findings::{FindingsReport, findings_of_run, findings_phase};
+pub use findings::{FindingsReport, findings_of_run};
 pub use ranks::RanksDocument;
 pub use replay::{ReplayDocument, ReplayQuery};
 pub use report::report_page;
@@ -39,9 +39,9 @@ use crate::table::{count, fold_lines, plain, plain_lines};
 use crate::{notes, signals, trace_cache, unreadable_files};
 use anyhow::{Context, Result};
 use etlink_model::AdvisedError;
-use etlink_run::RunSet;
 use etlink_run::output::StdoutError;
-use etlink_run::phases::ShardResults;
+use etlink_run::prepared::PreparedShard;
+use etlink_run::{RunError, RunSet};
 use std::io::Write;
 use std::num::NonZeroUsize;
 
@@ -69,9 +69,29 @@ pub fn run(args: EtlinkArgs) -> Result<Outcome> {
     if !is_own {
         signals::install_handlers().context("cannot listen for signals")?;
     }
-    let outcome = run_subcommand(args.command);
+    let json = prints_json(&args.command);
+    let outcome = match run_subcommand(args.command) {
+        Err(error) => match error.downcast_ref() {
+            Some(RunError::Prepared(shard)) => print_prepared(shard, json),
+            _ => Err(error),
+        },
+        outcome => outcome,
+    };
     trace_cache::note_usage();
     outcome
+}
+
+/// Returns true if a command that can prepare results prints JSON.
+fn prints_json(command: &EtlinkCommand) -> bool {
+    match command {
+        EtlinkCommand::Merge(args) => args.how.print.json,
+        EtlinkCommand::Ranks(args) => args.print.json,
+        EtlinkCommand::Analyze(args) => args.print.json,
+        EtlinkCommand::Findings(args) => args.print.json,
+        EtlinkCommand::Replay(args) => args.print.json,
+        EtlinkCommand::Report(args) => args.print.json,
+        _ => false,
+    }
 }
 
 fn run_subcommand(command: EtlinkCommand) -> Result<Outcome> {
@@ -143,12 +163,12 @@ fn print_text(text: &str) -> Result<()> {
     Ok(())
 }
 
-impl JsonReport for ShardResults {
-    const SCHEMA: &'static str = "etlink.shard";
+impl JsonReport for PreparedShard {
+    const SCHEMA: &'static str = "etlink.prepared";
 }
 
-/// Prints the results of a shard of a report.
-fn print_shard(shard: &ShardResults, json: bool) -> Result<Outcome> {
+/// Prints what came of preparing a shard.
+fn print_prepared(shard: &PreparedShard, json: bool) -> Result<Outcome> {
     if json {
         print_json_report(shard)?;
     } else {
@@ -158,7 +178,7 @@ fn print_shard(shard: &ShardResults, json: bool) -> Result<Outcome> {
         }
         let failed = shard.failed.len();
         let done = count((shard.ranks - failed) as u64, "rank");
-        text += &format!("{done} summarized, {failed} failed\n");
+        text += &format!("{done} prepared, {failed} failed\n");
         print_report(&text)?;
     }
     Ok(if shard.failed.is_empty() {

@@ -20,8 +20,7 @@ use crate::op_tables::RunTables;
 use etlink_run::convert::ConvertReport;
 use etlink_run::job::JobReport;
 use etlink_run::merge::MergeReport;
-use etlink_run::merge::phases::{JoinReport, ShardReport};
-use etlink_run::phases::ShardResults;
+use etlink_run::prepared::PreparedShard;
 use etlink_run::simulated::SimulationResult;
 use etlink_torch::Manifest;
 use schemars::generate::SchemaSettings;
@@ -59,14 +58,12 @@ pub fn json_schemas() -> Vec<NamedSchema> {
         report_schema::<JobReport>(),
         manifest_schema(),
         report_schema::<MergeReport>(),
-        report_schema::<JoinReport>(),
-        report_schema::<ShardReport>(),
         report_schema::<RunReports<RanksReport>>(),
         report_schema::<RunReports<Replayed>>(),
         report_schema::<WrittenPage>(),
         report_schema::<ScaledRun>(),
         report_schema::<ScheduleReport>(),
-        report_schema::<ShardResults>(),
+        report_schema::<PreparedShard>(),
         report_schema::<SimulationResult>(),
         report_schema::<RunTables>(),
         report_schema::<TriggeredRecording>(),

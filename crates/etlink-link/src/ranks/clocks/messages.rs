@@ -84,14 +84,16 @@ pub(super) fn message_clocks(
         let least = back.saturating_neg();
         let offset_ns = least.midpoint(most);
         let rank = RankIdx::new(place);
+        let within = match missed.get(&rank) {
+            Some(missed) => *missed,
+            None => most.saturating_sub(offset_ns),
+        };
         clocks.push((
             rank,
             RankClock {
                 offset_ns,
-                uncertainty_ns: Some(match missed.get(&rank) {
-                    Some(missed) => *missed,
-                    None => most.saturating_sub(offset_ns),
-                }),
+                uncertainty_ns: Some(within),
+                likely_error_ns: within,
                 support: support[place],
                 contradicted: missed.contains_key(&rank),
                 at_ns: middle(ranks, rank),

@@ -45,14 +45,34 @@ pub(super) fn fit<'c>(
             .saturating_sub(lower)
             .max(upper.saturating_sub(offset_ns))
     };
+    let may_be_one = lower <= 0 && upper >= 0;
+    let likely_error = if contradicted {
+        uncertainty
+    } else {
+        let apart = if may_be_one { offset_ns } else { 0 };
+        let spread = spread(&mut ends, offset_ns);
+        spread
+            .saturating_add(apart.saturating_abs())
+            .min(uncertainty)
+    };
     let support = points.len() as u64;
     Some(RankClock {
         offset_ns,
         uncertainty_ns: Some(uncertainty),
+        likely_error_ns: likely_error,
         support,
         contradicted,
         drift,
         at_ns,
         ..RankClock::default()
     })
+}
+
+/// Returns the median distance of values from `middle`.
+fn spread(values: &mut [i64], middle: i64) -> i64 {
+    for value in values.iter_mut() {
+        *value = value.saturating_sub(middle).saturating_abs();
+    }
+    let half = values.len() / 2;
+    *values.select_nth_unstable(half).1
 }

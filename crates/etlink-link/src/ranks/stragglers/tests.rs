@@ -1,6 +1,6 @@
 use super::*;
 use crate::ranks::testing::{collective, rank};
-use crate::ranks::{RankSteps, StepSpan, join_ranks};
+use crate::ranks::{RankSteps, StepSpan, align_clocks, join_ranks};
 use etlink_model::CollectiveKind::AllReduce;
 use etlink_model::{StepIdx, StepWork, UnixNs};
 
@@ -51,6 +51,7 @@ fn the_last_is_charged_what_each_of_the_others_waited() {
             caused_ns: 318 + 299,
             began_late_ns: 2 + 1,
             handed_on_ns: 0,
+            caused_uncertainty_ns: 0,
             waited_ns: 40
         }
     );
@@ -63,6 +64,7 @@ fn the_last_is_charged_what_each_of_the_others_waited() {
             caused_ns: 50 + 40,
             began_late_ns: 0,
             handed_on_ns: 0,
+            caused_uncertainty_ns: 0,
             waited_ns: 300
         }
     );
@@ -75,6 +77,7 @@ fn the_last_is_charged_what_each_of_the_others_waited() {
             caused_ns: 0,
             began_late_ns: 0,
             handed_on_ns: 0,
+            caused_uncertainty_ns: 0,
             waited_ns: 320 + 50
         }
     );
@@ -265,4 +268,52 @@ fn a_rank_that_only_began_late_is_among_the_worst() {
     };
     let worst = sums.worst();
     assert_eq!(Vec::from_iter(worst.iter().map(|one| one.rank.0)), [2, 0]);
+}
+
+#[test]
+fn the_error_of_a_sum_of_waits_is_the_sum_of_their_errors() {
+    // rank 2 comes 10 later each time, and its clock may be off by as much
+    let (mut ranks, join) = drawn(&[[0, 0, 10]; 40], [&[0; 40]; 3]);
+    let clocks = |errors: [i64; 3]| {
+        let clock = |likely_error_ns| RankClock {
+            likely_error_ns,
+            ..RankClock::default()
+        };
+        errors.map(clock)
+    };
+    let sums = straggler_stats(&ranks, &join, &clocks([0, 0, 15]));
+    assert_eq!(sums[2].caused_uncertainty_ns, 15 * 2 * 40);
+    assert!(!sums[2].is_late() && sums[2].caused_ns > 15);
+    // a clock that is better known shows it
+    let sums = straggler_stats(&ranks, &join, &clocks([0, 0, 5]));
+    assert!(sums[2].is_late());
+    // an error of either clock counts, except of ranks that share one
+    let sums = straggler_stats(&ranks, &join, &clocks([0, 7, 7]));
+    assert_eq!(sums[2].caused_uncertainty_ns, (7 + 14) * 40);
+    ranks[1].machine = Some("a".into());
+    ranks[2].machine = Some("a".into());
+    let sums = straggler_stats(&ranks, &join, &clocks([0, 7, 7]));
+    assert_eq!(sums[2].caused_uncertainty_ns, 7 * 40);
+}
+
+#[test]
+fn a_rank_is_late_where_ends_agree_and_not_where_they_are_as_far_apart() {
+    for (start, end, is_late) in [(30, 0, true), (0, 30, false), (130, 0, true)] {
+        let mut ranks: Vec<RankSummary> = (0..2).map(|at| rank(at, 2, &[&[0, 1]])).collect();
+        for round in 0..20 {
+            let at = 1_000 * round;
+            collective(&mut ranks[0], AllReduce, 0, round, (at, at + 200));
+            let other = (at + start, at + 200 + end);
+            collective(&mut ranks[1], AllReduce, 0, round, other);
+        }
+        let join = join_ranks(&ranks);
+        let clocks = align_clocks(&ranks, &join);
+        let sums = straggler_stats(&ranks, &join, &clocks);
+        let late: Vec<bool> = sums.iter().map(StragglerStats::is_late).collect();
+        assert_eq!(late.contains(&true), is_late, "{start} {end}: {sums:?}");
+        assert!(
+            sums.iter().any(|rank| rank.caused_ns >= 19 * 30),
+            "{sums:?}"
+        );
+    }
 }

@@ -10,7 +10,6 @@ use crate::run_query::RunQuery;
 use anyhow::Result;
 use etlink_analyze::{HardwarePeaks, Options};
 use etlink_run::RunError;
-use etlink_run::phases::Phased;
 
 /// Optional tables to add to the default ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,26 +29,16 @@ impl AnalyzeDocument {
     /// # Errors
     /// No rank of the run could be read.
     pub fn read(run: &RunQuery, query: &AnalyzeQuery) -> Result<AnalyzeDocument> {
-        AnalyzeDocument::read_phase(run, query)?.whole()
-    }
-
-    /// Like [`read`](AnalyzeDocument::read), in the phase that the query names.
-    ///
-    /// # Errors
-    /// No rank of the run could be read, or an earlier phase is missing or had other settings.
-    pub fn read_phase(run: &RunQuery, query: &AnalyzeQuery) -> Result<Phased<AnalyzeDocument>> {
         let config = AnalyzeConfig::from_source(run.source.clone(), run.options.clone());
         let options = Options {
             sequences_of: query.sequences_of.clone(),
             memory_timeline: query.memory_timeline,
         };
-        let runs = analyze_runs(config, (&read_rules(None)?, &options), None)?;
-        runs.and_then(|mut runs| {
-            // the query opens exactly one run
-            let only = runs.pop().ok_or(RunError::NoRankAsked)?;
-            let peaks = HardwarePeaks::default();
-            Ok(AnalyzeDocument(Analyzed::new(only, peaks)))
-        })
+        let mut runs = analyze_runs(config, (&read_rules(None)?, &options), None)?;
+        // the query opens exactly one run
+        let only = runs.pop().ok_or(RunError::NoRankAsked)?;
+        let peaks = HardwarePeaks::default();
+        Ok(AnalyzeDocument(Analyzed::new(only, peaks)))
     }
 
     /// Returns the names of the tables.

@@ -20,7 +20,7 @@ use etlink_run::job;
 use etlink_run::measurements::RunMeasurements;
 use etlink_run::membership;
 use etlink_run::memory::RankOperation;
-use etlink_run::phases::{Phased, ReportPhase, ReportWork};
+use etlink_run::rank_results::RankJob;
 use etlink_run::run::{
     self, LinkedRank, RankContent, RankEntry, RankResult, RunOptions, RunResults, RunSet,
     RunSource, WrittenRank,
@@ -33,6 +33,8 @@ pub(super) struct AnalyzeConfig {
     options: RunOptions,
     /// True to print the largest possible gains above the tables, as `findings` does.
     pub(super) wants_findings: bool,
+    /// True to compute these, because they are printed or cached.
+    pub(super) computes_findings: bool,
 }
 
 impl AnalyzeConfig {
@@ -41,6 +43,7 @@ impl AnalyzeConfig {
         AnalyzeConfig {
             source,
             wants_findings: false,
+            computes_findings: false,
             options: RunOptions {
                 // no table uses tensor edges, and finding them takes time
                 tensor_deps: TensorEdges::None,
@@ -65,10 +68,11 @@ impl AnalyzeConfig {
                 work: RankOperation::Analyze,
                 steps_by: args.steps.steps_by.clone(),
                 progress: crate::progress::progress_bar(),
-                phase: args.phase.report_phase()?,
+                prepare: args.prepare.shard,
                 ..args.reading.run_options(Some(&args.choice))?
             },
             wants_findings: false,
+            computes_findings: false,
             source: RunSource::from_path_and_files(
                 &args.path,
                 args.trace.host.as_deref(),
@@ -77,11 +81,11 @@ impl AnalyzeConfig {
         };
         // A table requested by name is printed alone.
         let is_head = args.table.is_none() && !args.print.csv;
-        let phase = config.options.phase.as_ref();
-        // Shards serve every form of the report.
-        let may_want = (is_head || phase.is_some()) && args.compat.is_empty();
-        config.wants_findings = may_want && (is_head || phase.is_some_and(ReportPhase::is_shard));
-        if !may_want {
+        config.wants_findings = is_head && args.compat.is_empty();
+        // Cached results serve every form of the report.
+        let is_cached = config.options.cache.is_some() && args.compat.is_empty();
+        config.computes_findings = config.wants_findings || is_cached && args.parquet.is_none();
+        if !config.computes_findings {
             // no table uses tensor edges, and finding them takes time
             config.options.tensor_deps = TensorEdges::None;
             if !args.compat.contains(&Compat::Hta) {
@@ -92,17 +96,16 @@ impl AnalyzeConfig {
     }
 }
 
-/// Links the traces in the requested phase; `say` analyzes each one. Fails if `files` cannot be
-/// written. `keep` is passed on to [`RunSet::rank_results`].
+/// Links the traces; `say` analyzes each one. Fails if `files` cannot be written. `keep` is passed on to [`RunSet::rank_results`].
 pub(super) fn load_runs<T: Send + BorshSerialize + BorshDeserialize>(
     config: AnalyzeConfig,
-    work: &ReportWork,
+    work: &RankJob,
     files: Option<&TableFiles>,
     say: impl Fn(LinkedTrace, AnalyzedTrace<'_>) -> Result<(T, Option<FoundRank>)> + Sync,
     keep: impl Fn(RankEntry<'_>, &Ranked<T>) -> u64 + Sync,
-) -> Result<Phased<Vec<AnalyzedRun<T>>>> {
+) -> Result<Vec<AnalyzedRun<T>>> {
     let progress = config.options.progress.clone();
-    let mut runs = RunSet::open(config.source, config.options)?;
+    let runs = RunSet::open(config.source, config.options)?;
     // the tables of a single file are named by its rank, which is unknown until the file is read
     if !runs.source.is_one_rank()
         && let Some(files) = files
@@ -117,10 +120,8 @@ pub(super) fn load_runs<T: Send + BorshSerialize + BorshDeserialize>(
     });
     progress.finish();
     print_run_files(&runs);
-    results?.and_then(|results| {
-        let results = results.into_iter().map(Result::transpose);
-        analyzed_runs(&runs, results.collect())
-    })
+    let results = results?.into_iter().map(Result::transpose);
+    analyzed_runs(&runs, results.collect())
 }
 
 /// Like [`load_runs`], at once and without stored results. `said_bytes` returns the memory that an

@@ -16,7 +16,7 @@ mod show;
 pub use document::{AnalyzeDocument, AnalyzeQuery};
 pub use hta::{HtaDocument, HtaQuery};
 
-use super::{print_report, print_shard, print_text};
+use super::{print_report, print_text};
 use crate::Outcome;
 use crate::args::{AnalyzeArgs, Compat};
 use crate::cut_traces::findings_note;
@@ -35,7 +35,7 @@ use etlink_hta::{HtaOptions, HtaRunTables, HtaTables};
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::{StragglerStats, job_step_times};
 use etlink_run::joined::{JoinedRun, clock_notes};
-use etlink_run::phases::{Phased, ReportWork};
+use etlink_run::rank_results::RankJob;
 use load::{AnalyzeConfig, load_at_once, load_runs};
 use parquet::TableFiles;
 use requests::{RequestLatency, card_metrics, request_latencies};
@@ -76,8 +76,8 @@ pub(super) const OF_ALL_RANKS: [&str; 3] = ["metrics", "stragglers", "requests"]
 
 pub fn run(args: AnalyzeArgs) -> Result<Outcome> {
     let tables = check_args(&args)?;
-    if args.phase.phase.is_some() && (!args.compat.is_empty() || args.parquet.is_some()) {
-        bail!("--phase does not work with --compat or --parquet");
+    if args.prepare.shard.is_some() && (!args.compat.is_empty() || args.parquet.is_some()) {
+        bail!("--prepare does not work with --compat or --parquet");
     }
     if !args.compat.is_empty() {
         return as_hta(&args, &tables);
@@ -91,10 +91,7 @@ pub fn run(args: AnalyzeArgs) -> Result<Outcome> {
     let files = TableFiles::new(&args)?;
     let card = CardTarget::new(args.workload_card.as_ref(), args.overwrite.overwrite)?;
     let config = AnalyzeConfig::from_args(&args)?;
-    let told = match analyze_runs(config, (&rules, &options), files.as_ref())? {
-        Phased::Report(told) => told,
-        Phased::Stored(shard) => return print_shard(&shard, args.print.json),
-    };
+    let told = analyze_runs(config, (&rules, &options), files.as_ref())?;
     // before printing: the reader of the output may go away early
     let replaced = files.map_or(Ok(()), |files| files.replace_tables(&told));
     let peaks = HardwarePeaks {
@@ -149,28 +146,31 @@ fn analyze_runs(
     config: AnalyzeConfig,
     (ReadRules { rules, text }, options): (&ReadRules, &Options),
     files: Option<&TableFiles>,
-) -> Result<Phased<Vec<AnalyzedRun<RankAnalysis>>>> {
+) -> Result<Vec<AnalyzedRun<RankAnalysis>>> {
     let wants_findings = config.wants_findings;
-    let work = ReportWork {
+    let computes_findings = config.computes_findings;
+    let settings = vec![
+        ("--rules", text.clone()),
+        ("--sequences-of", format!("{:?}", options.sequences_of)),
+        (
+            "--table memory_timeline",
+            options.memory_timeline.to_string(),
+        ),
+        ("findings", computes_findings.to_string()),
+    ];
+    let work = RankJob {
         command: "analyze",
-        settings: vec![
-            ("--rules", text.clone()),
-            ("--sequences-of", format!("{:?}", options.sequences_of)),
-            (
-                "--table memory_timeline",
-                options.memory_timeline.to_string(),
-            ),
-        ],
-        cache_settings: match files {
-            // each rank's tables are written while its trace is in memory
-            Some(_) => None,
-            None => Some(vec![("findings", wants_findings.to_string())]),
+        // each rank's tables are written while its trace is in memory
+        settings: if files.is_none() {
+            Some(settings)
+        } else {
+            None
         },
     };
     let say = |trace: LinkedTrace, of: AnalyzedTrace<'_>| {
         let trace = &trace;
         let analysis = analyze(trace, rules, options);
-        let found = if wants_findings && !of.written {
+        let found = if computes_findings && !of.written {
             let graph = etlink_replay::graph_from_trace(trace)?;
             Some(FoundRank::new(trace, graph, rules, &analysis))
         } else {
@@ -183,17 +183,14 @@ fn analyze_runs(
         }
         Ok((RankAnalysis { rank, ..analysis }, found))
     };
-    let runs = load_runs(config, &work, files, say, |entry, ranked| {
+    let mut runs = load_runs(config, &work, files, say, |entry, ranked| {
         retained_bytes(entry, ranked.said.memory_bytes(), ranked.found.as_ref())
     })?;
-    runs.and_then(|mut runs| {
-        // shards compute findings even if this form of the report does not print them
-        if !wants_findings {
-            let ranks = runs.iter_mut().flat_map(|run| &mut run.ranks);
-            ranks.for_each(|rank| rank.found = None);
-        }
-        Ok(runs)
-    })
+    if !wants_findings {
+        let ranks = runs.iter_mut().flat_map(|run| &mut run.ranks);
+        ranks.for_each(|rank| rank.found = None);
+    }
+    Ok(runs)
 }
 
 /// Checks the arguments. Returns the names of the available tables.

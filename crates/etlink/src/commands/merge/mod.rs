@@ -1,10 +1,9 @@
 //! `etlink merge`: joins the ranks of a folder, and writes one output per rank or one for all.
 
-mod phases;
 mod show;
 
 use super::{print_report, print_run_files, print_text};
-use crate::args::{Compute, FormatName, MergeArgs, PhaseName, Simulator};
+use crate::args::{Compute, FormatName, MergeArgs, Simulator};
 use crate::envelope::{JsonReport, json_text};
 use crate::serial_host::serial_host_note;
 use crate::{Outcome, allocator, notes};
@@ -14,11 +13,10 @@ use etlink_chakra::astra::NetworkBackend;
 use etlink_model::KeepEvents;
 use etlink_run::Progress;
 use etlink_run::memory::RankOperation;
-use etlink_run::merge::phases::PHASE_FOLDER;
 use etlink_run::merge::{AstraSimOptions, MergeOptions, MergeReport, MergedRun, merge};
 use etlink_run::output::{OutputFormat, Packing};
-use etlink_run::phases::Shard;
 use etlink_run::run::{RunOptions, RunSet, RunSource};
+use etlink_run::shard::Shard;
 use std::path::PathBuf;
 
 impl JsonReport for MergeReport {
@@ -32,7 +30,6 @@ struct MergeConfig {
     /// Folder of the results.
     output: PathBuf,
     options: MergeOptions,
-    phase: Option<PhaseName>,
     json: bool,
 }
 
@@ -52,9 +49,6 @@ impl MergeConfig {
                 "--pack applies only to .et files: merged JSON and timelines are already compressed with gzip"
             );
         }
-        if args.shard.is_some() && args.phase == Some(PhaseName::Join) {
-            bail!("--phase join joins all shards; leave out --shard");
-        }
         let options = MergeOptions {
             format,
             chakra: how.chakra_options(Some(format))?.with(trace_part(&args)),
@@ -65,9 +59,9 @@ impl MergeConfig {
             }),
             overwrite: how.overwrite.overwrite,
             timeline_name: None,
+            shard: args.shard.unwrap_or(Shard::WHOLE),
         };
         Ok(MergeConfig {
-            phase: args.phase,
             run_options: RunOptions {
                 tensor_deps: how.tensor_deps.into(),
                 align: !args.no_align,
@@ -83,18 +77,14 @@ impl MergeConfig {
                     None => RankOperation::Write,
                 },
                 progress: progress.clone(),
-                // the join links nothing, and needs no memory for that
-                shard: match args.phase {
-                    Some(PhaseName::Join) => Shard::NONE,
-                    _ => args.shard.unwrap_or(Shard::WHOLE),
-                },
-                listing: args.phase.map(|_| args.output.join(PHASE_FOLDER)),
+                prepare: args.prepare.shard,
                 ..how.reading.run_options(Some(&args.choice))?
             },
             options,
             json: how.print.json,
             source: RunSource::Folder(args.dir),
-            output: args.output,
+            // clap requires it, unless nothing is written
+            output: args.output.unwrap_or_default(),
         })
     }
 }
@@ -105,11 +95,6 @@ pub fn run(args: MergeArgs) -> Result<Outcome> {
     let progress = crate::progress::progress_bar();
     let config = MergeConfig::from_args(args, &progress)?;
     let runs = RunSet::open(config.source, config.run_options)?;
-    if let Some(phase) = config.phase {
-        let outcome = phases::run(phase, &runs, &config.output, &config.options, config.json);
-        progress.finish();
-        return outcome;
-    }
     let report = merge(&runs, &config.output, &config.options);
     progress.finish();
     let report = report?;
@@ -129,7 +114,7 @@ pub fn run(args: MergeArgs) -> Result<Outcome> {
     let are_apart = runs.runs.iter().any(|run| run.are_apart);
     let is_refused = runs.options.strict && (is_unknown || are_apart);
     let is_complete = report.is_complete() && !is_refused;
-    let is_empty = report.ranks.iter().all(|rank| rank.linked.is_none());
+    let is_empty = report.is_empty;
     if let Some(incomplete) = report.incomplete {
         return Err(incomplete.into());
     }

@@ -11,7 +11,6 @@ use etlink_model::{Anomalies, Severity};
 use etlink_run::discover::RunFiles;
 use etlink_run::job::JobReport;
 use etlink_run::joined::stranger_note;
-use etlink_run::merge::phases::JoinReport;
 use etlink_run::merge::{MergedRank, MergedRun};
 use etlink_run::run::report_notes;
 use indexmap::IndexMap;
@@ -79,7 +78,7 @@ pub(super) fn merge_summary(
     };
     let common: String = joined
         .iter()
-        .map(|joined| common_rows(joined, Some(ranks)))
+        .map(|joined| common_rows(joined, ranks))
         .collect();
     // failures come last: the end of a long list stays on the screen
     rows.to_string()
@@ -89,27 +88,6 @@ pub(super) fn merge_summary(
             "{} linked{refusals}{apart}, {failed} failed\n",
             ranks.len() - failed - refused - not_joined
         )
-}
-
-/// Summarizes the joined ranks of all shards, and the failed ones.
-pub(super) fn join_summary(report: &JoinReport) -> String {
-    let mut text: String = report
-        .runs
-        .iter()
-        .map(|joined| common_rows(joined, None))
-        .collect();
-    for failed in &report.failed {
-        text += &failed_line(&failed.name, &failed.message);
-    }
-    let failed = report.failed.len();
-    let apart = report.not_joined();
-    let linked = count((report.ranks - failed - apart) as u64, "rank");
-    let apart = match apart {
-        0 => String::new(),
-        some => format!(", {some} not joined"),
-    };
-    let shards = count(u64::from(report.shards), "shard");
-    text + &format!("{linked} joined{apart}, of {shards}; {failed} failed\n")
 }
 
 /// Describes the remaining steps before a simulator can run the files in `output`.
@@ -234,17 +212,18 @@ fn not_joined_text(rank: &MergedRank, joined: &[MergedRun]) -> &'static str {
 }
 
 /// Returns the end of a sentence on the output of a rank that is not joined; `ranks` has the
-/// results per rank, if known already.
-fn left_out_text(joined: &MergedRun, label: &str, ranks: Option<&[MergedRank]>) -> String {
+/// results of the ranks in this shard.
+fn left_out_text(joined: &MergedRun, label: &str, ranks: &[MergedRank]) -> String {
     let nothing = "; it is not written";
     if joined.is_idle(label) {
         return format!("{nothing}, and an idle rank takes its place in the simulation");
     }
-    let mut of_run = ranks.unwrap_or(&[]).iter();
-    let rank = of_run.find(|rank| rank.run == joined.run && rank.label == label);
+    let rank = ranks
+        .iter()
+        .find(|rank| rank.run == joined.run && rank.label == label);
     match rank {
         None if joined.is_simulated() => nothing.to_owned(),
-        // the next phase writes it
+        // by another shard
         None => "; it is written separately".to_owned(),
         // the reason is printed below
         Some(rank) if rank.error.is_some() => String::new(),
@@ -263,8 +242,8 @@ fn left_out_text(joined: &MergedRun, label: &str, ranks: Option<&[MergedRank]>) 
 }
 
 /// Formats the common figures of a run's ranks; empty for a single rank without known peers.
-/// `ranks` has the results per rank, if known already.
-fn common_rows(joined: &MergedRun, ranks: Option<&[MergedRank]>) -> String {
+/// `ranks` has the results of the ranks in this shard.
+fn common_rows(joined: &MergedRun, ranks: &[MergedRank]) -> String {
     let run = if joined.run.is_empty() {
         String::new()
     } else {
@@ -325,7 +304,7 @@ fn common_rows(joined: &MergedRun, ranks: Option<&[MergedRank]>) -> String {
         count(joined.ranks.len() as u64, "rank"),
         said,
     );
-    for (reason, count) in count_demoted(joined, ranks.unwrap_or(&[])) {
+    for (reason, count) in count_demoted(joined, ranks) {
         rows.add(
             "  as compute",
             count,

@@ -7,7 +7,6 @@ use super::{RanksReport, compare_runs};
 use crate::run_query::RunQuery;
 use anyhow::Result;
 use etlink_run::RunError;
-use etlink_run::phases::Phased;
 
 /// Comparison of a run's ranks.
 pub struct RanksDocument(RanksReport);
@@ -29,19 +28,9 @@ impl RanksDocument {
     /// # Errors
     /// The traces cannot be found.
     pub fn read(run: &RunQuery) -> Result<RanksDocument> {
-        RanksDocument::read_phase(run)?.whole()
-    }
-
-    /// Like [`read`](RanksDocument::read), in the phase that the query names.
-    ///
-    /// # Errors
-    /// The traces cannot be found, or an earlier phase is missing or had other settings.
-    pub fn read_phase(run: &RunQuery) -> Result<Phased<RanksDocument>> {
-        let compared = compare_runs(run.source.clone(), run.options.clone())?;
+        let mut compared = compare_runs(run.source.clone(), run.options.clone())?;
         // the query opens exactly one run
-        compared.and_then(|mut compared| {
-            Ok(RanksDocument(compared.pop().ok_or(RunError::NoRankAsked)?))
-        })
+        Ok(RanksDocument(compared.pop().ok_or(RunError::NoRankAsked)?))
     }
 
     /// Returns notes about the files and their content, including excluded ones.

@@ -8,7 +8,7 @@ mod waits;
 
 pub use document::RanksDocument;
 
-use super::{ReportForm, print_report, print_run_files, print_shard, print_text};
+use super::{ReportForm, print_report, print_run_files, print_text};
 use crate::Outcome;
 use crate::args::RanksArgs;
 use crate::envelope::{JsonReport, RunReports, print_json_report};
@@ -23,7 +23,7 @@ use etlink_link::ranks::{
 };
 use etlink_model::{GlobalRank, Setting};
 use etlink_run::membership::{Excluded, Exclusion};
-use etlink_run::phases::{Phased, ReportWork};
+use etlink_run::rank_results::RankJob;
 use etlink_run::run::{RankEntry, RankResult, RunOptions, RunResults, RunSet, RunSource};
 use etlink_run::{Progress, RunError};
 use serde::Serialize;
@@ -99,7 +99,7 @@ impl RanksConfig {
                 align: !args.no_align,
                 steps_by: args.steps.steps_by,
                 progress: progress.clone(),
-                phase: args.phase.report_phase()?,
+                prepare: args.prepare.shard,
                 ..args.reading.run_options(Some(&args.choice))?
             },
             source: RunSource::Folder(args.dir),
@@ -133,10 +133,9 @@ pub fn run(args: RanksArgs) -> Result<Outcome> {
     let is_strict = config.options.strict;
     let options = config.options.clone();
     let compared = match compare_runs(config.source, config.options) {
-        Ok(Phased::Report(compared)) => compared,
-        Ok(Phased::Stored(shard)) => return print_shard(&shard, config.form == ReportForm::Json),
-        // dumps and logs are small, and have no stored phases
-        Err(error) if options.phase.is_some() => return Err(error),
+        Ok(compared) => compared,
+        // dumps and logs are small: nothing of them is prepared
+        Err(error) if options.prepare.is_some() => return Err(error),
         Err(error) => match error.downcast_ref() {
             Some(RunError::OnlyFlightDumps { folder }) => {
                 return hang::run(folder, &options, config.form, config.rows);
@@ -171,7 +170,7 @@ pub fn run(args: RanksArgs) -> Result<Outcome> {
 }
 
 /// Makes a report per run of a source.
-fn compare_runs(source: RunSource, options: RunOptions) -> Result<Phased<Vec<RanksReport>>> {
+fn compare_runs(source: RunSource, options: RunOptions) -> Result<Vec<RanksReport>> {
     let progress = options.progress.clone();
     let options = RunOptions {
         // lateness does not depend on edges between host threads
@@ -179,21 +178,17 @@ fn compare_runs(source: RunSource, options: RunOptions) -> Result<Phased<Vec<Ran
         traces_only: true,
         ..options
     };
-    let mut runs = RunSet::open(source, options)?;
+    let runs = RunSet::open(source, options)?;
     progress.phase("linking");
     let rules = KernelRules::built_in()?;
-    let work = ReportWork {
+    let work = RankJob {
         command: "ranks",
-        settings: vec![],
-        cache_settings: Some(vec![]),
+        settings: Some(vec![]),
     };
     // the memory budget ignores the small data that the join needs
     let ranks = runs.rank_results(&work, |rank| summarize_rank(rank, &rules), |_, _| 0);
     progress.finish();
-    let ranks = match ranks? {
-        Phased::Report(ranks) => ranks.into_iter().map(Result::transpose).collect::<Vec<_>>(),
-        Phased::Stored(stored) => return Ok(Phased::Stored(stored)),
-    };
+    let ranks: Vec<_> = ranks?.into_iter().map(Result::transpose).collect();
     print_run_files(&runs);
     for rank in ranks.iter().flatten().flatten() {
         notes::print_details(&table::rank(&rank.label), &rank.value.details);
@@ -208,7 +203,7 @@ fn compare_runs(source: RunSource, options: RunOptions) -> Result<Phased<Vec<Ran
         };
         compared.push(compare_ranks(&runs, name, results, &others));
     }
-    Ok(Phased::Report(compared))
+    Ok(compared)
 }
 
 impl RanksReport {

@@ -178,12 +178,13 @@ fn who_held_up(one: &RanksReport) -> String {
     }
     if let Some(late) = most_of(&one.ranks, |rank| rank.caused_ns) {
         let rank = late.rank;
-        said.push(match clock_doubt(one, rank) {
-            Some(doubt) if doubt >= late.caused_ns => format!(
-                "no rank delayed the others by more than its clock uncertainty of {}",
-                time(doubt)
-            ),
-            _ => format!("{} for work of rank {rank}", share(late.caused_ns)),
+        said.push(if late.is_late() {
+            format!("{} for work of rank {rank}", share(late.caused_ns))
+        } else {
+            format!(
+                "no rank delayed the others by more than the {} by which the clocks' uncertainty changes that sum",
+                time(late.caused_uncertainty_ns)
+            )
         });
     }
     format!(
@@ -191,14 +192,6 @@ fn who_held_up(one: &RanksReport) -> String {
         time(waited),
         said.join(", ")
     )
-}
-
-/// Returns the smallest uncertainty between the clocks of a rank and the first rank, if known.
-fn clock_doubt(one: &RanksReport, rank: GlobalRank) -> Option<i64> {
-    let others = one.clocks.iter().skip(1);
-    let is_first = one.clocks.first().is_some_and(|first| first.rank == rank);
-    let doubts = others.filter(|clock| is_first || clock.rank == rank);
-    doubts.filter_map(|clock| clock.uncertainty_ns).min()
 }
 
 /// Returns a line on truncated traces, which the previous sentence ignores.

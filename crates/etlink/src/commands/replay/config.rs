@@ -48,7 +48,7 @@ impl ReplayConfig {
                 None => RankOperation::Replay,
             },
             progress: progress.clone(),
-            phase: args.phase.report_phase()?,
+            prepare: args.prepare.shard,
             ..args.reading.run_options(Some(&args.choice))?
         };
         Ok(ReplayConfig {

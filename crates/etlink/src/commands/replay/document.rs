@@ -9,7 +9,6 @@ use crate::run_query::RunQuery;
 use anyhow::{Context, Result, bail};
 use etlink_model::KeepEvents;
 use etlink_replay::ReplaySettings;
-use etlink_run::phases::Phased;
 use etlink_run::{RunError, RunOptions};
 
 /// Changes for a replay, as typed after `--scale` and `--what-if`.
@@ -33,27 +32,16 @@ impl ReplayDocument {
     /// A rule or a question is invalid, nothing has the name in a rule, or no rank of the run could
     /// be read.
     pub fn read(run: &RunQuery, query: &ReplayQuery) -> Result<ReplayDocument> {
-        ReplayDocument::read_phase(run, query)?.whole()
-    }
-
-    /// Like [`ReplayDocument::read`], in the phase that the query of the run names.
-    ///
-    /// # Errors
-    /// The same as for [`ReplayDocument::read`]; also if an earlier phase is missing or had other
-    /// settings.
-    pub fn read_phase(run: &RunQuery, query: &ReplayQuery) -> Result<Phased<ReplayDocument>> {
         let config = replay_config(run, query)?;
         let progress = run.options.progress.clone();
         if config.is_folder() {
-            let replayed = ranks::replay_runs(config, &progress)?;
+            let mut replayed = ranks::replay_runs(config, &progress)?;
             // the query opens exactly one run
-            return replayed.and_then(|mut replayed| {
-                Ok(ReplayDocument(replayed.pop().ok_or(RunError::NoRankAsked)?))
-            });
+            return Ok(ReplayDocument(replayed.pop().ok_or(RunError::NoRankAsked)?));
         }
         let is_strict = config.options.strict;
         match replay_rank(config, &progress)? {
-            Some(replayed) => Ok(Phased::Report(ReplayDocument(replayed))),
+            Some(replayed) => Ok(ReplayDocument(replayed)),
             None => {
                 debug_assert!(is_strict, "only then damage is refused");
                 bail!("not replayed, because it is damaged and strict is set")

@@ -6,7 +6,7 @@ use super::all_ranks::{AllRanks, Collectives, Local, RankChange, RankReport};
 use super::questions::RankAnswers;
 use super::steps::{RankStep, ReplaySteps};
 use super::{ReplayConfig, Replayed, UnusedRules, replay_graph, table};
-use crate::commands::{print_report, print_run_files, print_shard};
+use crate::commands::{print_report, print_run_files};
 use crate::envelope::{RunReports, print_json_report};
 use crate::rank_columns::RankColumns;
 use crate::run_findings::{SUMMARY_BYTES, ranks_left_out};
@@ -20,7 +20,6 @@ use etlink_replay::{
     RankLabels, RankNames, ReplayGraph, ReplayRun,
 };
 use etlink_run::membership::Excluded;
-use etlink_run::phases::Phased;
 use etlink_run::run::{RankResult, RunResults, RunSet};
 use etlink_run::{JoinedRun, Progress, RunError, RunOptions, RunSource};
 
@@ -61,10 +60,7 @@ impl ReplayRank {
 /// Replays the runs of a folder, and prints the results.
 pub(super) fn replay_folder(config: ReplayConfig, progress: &Progress) -> Result<Outcome> {
     let json = config.json;
-    let replayed = match replay_runs(config, progress)? {
-        Phased::Report(replayed) => replayed,
-        Phased::Stored(shard) => return print_shard(&shard, json),
-    };
+    let replayed = replay_runs(config, progress)?;
     // the report lists what was left out; the exit code hints at it
     let bad = replayed
         .iter()
@@ -80,17 +76,14 @@ pub(super) fn replay_folder(config: ReplayConfig, progress: &Progress) -> Result
 }
 
 /// Replays the runs of a folder, each as one graph of all its ranks.
-pub(super) fn replay_runs(
-    config: ReplayConfig,
-    progress: &Progress,
-) -> Result<Phased<Vec<Replayed>>> {
-    let mut runs = RunSet::open(config.source.clone(), config.options.clone())?;
+pub(super) fn replay_runs(config: ReplayConfig, progress: &Progress) -> Result<Vec<Replayed>> {
+    let runs = RunSet::open(config.source.clone(), config.options.clone())?;
     // the graphs of all ranks run as one: unlike in `merge`, none can be freed early
     progress.phase("linking");
-    let read = read::read_ranks(&mut runs, &config.questions);
+    let read = read::read_ranks(&runs, &config.questions);
     progress.finish();
     print_run_files(&runs);
-    read?.and_then(|read| replay_read(&config, &runs, read))
+    replay_read(&config, &runs, read?)
 }
 
 /// Replays the runs whose ranks were read.
@@ -140,9 +133,9 @@ impl RunTogether {
     /// Opens a folder with one run.
     pub(super) fn open(source: RunSource, options: RunOptions) -> Result<RunTogether> {
         let align = options.align;
-        let mut runs = RunSet::open(source, options)?;
+        let runs = RunSet::open(source, options)?;
         unreadable_files::record(&runs);
-        let read: read::ReadRuns = read::read_ranks(&mut runs, &[])?.whole::<anyhow::Error>()?;
+        let read = read::read_ranks(&runs, &[])?;
         if read.runs.iter().all(has_no_ranks) {
             return Err(nothing_to_replay(&runs, read));
         }

@@ -15,7 +15,7 @@ use etlink_model::GlobalRank;
 use etlink_report::page::{
     PackedTimeline, RANGES, RankStats, ReportRank, RunTimeline, TIMELINE_BYTES, TIMELINES,
 };
-use etlink_run::phases::{Phased, ReportWork};
+use etlink_run::rank_results::RankJob;
 use etlink_run::run::{RankContent, RankEntry, RankResult};
 use etlink_run::{Run, RunError};
 
@@ -39,33 +39,34 @@ struct ReportedRank {
 pub(super) fn folder_content(
     config: ReportConfig,
     ReadRules { rules, text }: &ReadRules,
-) -> Result<Phased<Content>> {
+) -> Result<Content> {
     let progress = config.options.progress.clone();
-    let mut run = Run::open(config.source.clone(), config.options.clone())?;
+    let run = Run::open(config.source.clone(), config.options.clone())?;
     progress.phase("analyzing");
-    let work = ReportWork {
-        command: "report",
-        settings: vec![("--rules", text.clone())],
+    let settings = vec![
+        ("--rules", text.clone()),
         // curves of all ranks share the room of one page
-        cache_settings: Some(vec![("ranks", run.set().whole_len().to_string())]),
+        ("ranks", run.set().whole_len().to_string()),
+    ];
+    let work = RankJob {
+        command: "report",
+        settings: Some(settings),
     };
     let read = |rank: RankEntry<'_>| read_rank(rank, rules).map_err(rank_error);
-    let results = run
-        .set_mut()
+    let mut results = run
+        .set()
         .rank_results(&work, read, |entry, read| match read {
             Some(read) => retained_bytes(entry, 0, read.value.found.as_ref()),
             None => 0,
         })?;
     print_run_files(run.set());
-    results.and_then(|mut results| {
-        for (index, result) in results.iter_mut().enumerate() {
-            if let Ok(Some(rank)) = result {
-                rank.value.index = index;
-            }
+    for (index, result) in results.iter_mut().enumerate() {
+        if let Ok(Some(rank)) = result {
+            rank.value.index = index;
         }
-        let results = results.into_iter().map(Result::transpose);
-        content_of_ranks(config, rules, &run, results.collect())
-    })
+    }
+    let results = results.into_iter().map(Result::transpose);
+    content_of_ranks(config, rules, &run, results.collect())
 }
 
 /// Makes the content of the page from the results of each rank.

@@ -9,7 +9,7 @@ mod ran;
 mod simulated;
 mod steps;
 
-use super::{note_idle_measurements, print_report, print_shard, print_text};
+use super::{note_idle_measurements, print_report, print_text};
 use crate::Outcome;
 use crate::args::ReportArgs;
 use crate::envelope::{JsonReport, json_text};
@@ -29,7 +29,6 @@ use etlink_report::page::{
 use etlink_run::membership::Excluded;
 use etlink_run::memory::RankOperation;
 use etlink_run::output::{OutputError, Target, refuse_input};
-use etlink_run::phases::Phased;
 use etlink_run::run::{RunOptions, RunSource};
 use etlink_run::simulated::SimulationFiles;
 use etlink_run::{Progress, Run};
@@ -113,7 +112,7 @@ impl ReportConfig {
                 work: RankOperation::Report,
                 steps_by: args.steps.steps_by.clone(),
                 progress: progress.clone(),
-                phase: args.phase.report_phase()?,
+                prepare: args.prepare.shard,
                 ..args.reading.run_options(Some(&args.choice))?
             },
             title: file_name(&args.path),
@@ -133,8 +132,8 @@ impl ReportConfig {
 }
 
 pub fn run(mut args: ReportArgs) -> Result<Outcome> {
-    if args.phase.phase.is_some() && (args.after.is_some() || args.simulated.is_some()) {
-        bail!("--phase does not work with a second run or --simulated");
+    if args.prepare.shard.is_some() && (args.after.is_some() || args.simulated.is_some()) {
+        bail!("--prepare does not work with a second run or --simulated");
     }
     let after = args.after.take();
     // the page is about the later run
@@ -147,7 +146,7 @@ pub fn run(mut args: ReportArgs) -> Result<Outcome> {
             refuse_input(output, inputs)?;
             Some(target)
         }
-        // a shard has no page
+        // nothing is drawn while ranks are prepared
         None => None,
     };
     // find mistakes in the rules before reading the traces
@@ -171,10 +170,7 @@ pub fn run(mut args: ReportArgs) -> Result<Outcome> {
     let options = config.options.clone();
     let content = page_content(config, &rules);
     progress.finish();
-    let mut content = match content? {
-        Phased::Report(content) => content,
-        Phased::Stored(shard) => return print_shard(&shard, args.print.json),
-    };
+    let mut content = content?;
     let target = target.ok_or(OutputError::NoTarget)?;
     let simulated = match files {
         Some(files) => Some(simulated::simulated_part(files, &args.path, options)?),
@@ -204,13 +200,12 @@ pub fn report_page(run: &RunQuery, title: String) -> Result<Vec<u8>> {
         step: None,
         timelines: vec![],
     };
-    let content: Content = page_content(config, &read_rules(None)?)?.whole::<anyhow::Error>()?;
-    content.render(None, None)
+    page_content(config, &read_rules(None)?)?.render(None, None)
 }
 
-fn page_content(config: ReportConfig, rules: &ReadRules) -> Result<Phased<Content>> {
+fn page_content(config: ReportConfig, rules: &ReadRules) -> Result<Content> {
     if config.source.is_one_rank() {
-        file_content(config, &rules.rules).map(Phased::Report)
+        file_content(config, &rules.rules)
     } else {
         folder::folder_content(config, rules)
     }

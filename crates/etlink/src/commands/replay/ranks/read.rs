@@ -14,7 +14,7 @@ use etlink_findings::{QuestionError, RankAnswer, WhatIfQuestion};
 use etlink_model::{AdvisedError, GlobalRank, UnixNs};
 use etlink_replay::{RankNames, cross_step_figures};
 use etlink_run::RunError;
-use etlink_run::phases::{Phased, ReportWork};
+use etlink_run::rank_results::RankJob;
 use etlink_run::run::{
     LinkedRank, RankContent, RankEntry, RankResult, RunResults, RunSet, WrittenRank,
 };
@@ -38,22 +38,18 @@ pub(super) struct ReadRuns {
 }
 
 /// Reads every rank.
-pub(super) fn read_ranks(
-    runs: &mut RunSet,
-    questions: &[WhatIfQuestion],
-) -> Result<Phased<ReadRuns>> {
+pub(super) fn read_ranks(runs: &RunSet, questions: &[WhatIfQuestion]) -> Result<ReadRuns> {
     let asked: Vec<String> = questions.iter().map(ToString::to_string).collect();
-    let work = ReportWork {
+    let work = RankJob {
         command: "replay",
-        settings: vec![("--what-if", format!("{asked:?}"))],
-        cache_settings: Some(vec![]),
+        settings: Some(vec![("--what-if", format!("{asked:?}"))]),
     };
     let read = |rank: RankEntry<'_>| read_rank(rank, questions).map_err(rank_error);
     let ranks = runs.rank_results(&work, read, |_, read| match read {
         ReplayOutcome::Graph(rank) => rank.value.memory_bytes(),
         ReplayOutcome::Unwanted | ReplayOutcome::Idle => 0,
     })?;
-    ranks.and_then(|ranks| sort_ranks(runs, ranks))
+    sort_ranks(runs, ranks)
 }
 
 /// Sorts the ranks into their runs.

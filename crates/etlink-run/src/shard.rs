@@ -4,7 +4,7 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
-/// Maximum number of shards; more are probably a typing error, and each is a file.
+/// Maximum number of shards; more are probably a typing error.
 const MAX_SHARDS: u32 = 65_536;
 
 /// Every `count`th rank of a source, from place `index` on. Neighbours mostly have similar sizes,
@@ -22,13 +22,6 @@ impl Shard {
         count: NonZeroU32::MIN,
     };
 
-    /// The shard without ranks, for code that only needs the list of ranks.
-    pub const NONE: Shard = Shard {
-        index: 1,
-        count: NonZeroU32::MIN,
-    };
-
-    /// Shard `index` of `count`.
     /// Creates shard `index` of `count`.
     ///
     /// # Errors
@@ -52,12 +45,6 @@ impl Shard {
     /// Returns the total number of shards.
     pub fn count(self) -> u32 {
         self.count.get()
-    }
-
-    /// Returns all shards with the same total number.
-    pub(crate) fn siblings(self) -> impl Iterator<Item = Shard> {
-        let count = self.count;
-        (0..count.get()).map(move |index| Shard { index, count })
     }
 
     /// Returns true if the rank at this place is in the shard.
@@ -113,14 +100,13 @@ mod tests {
 
     #[test]
     fn shards_part_the_ranks() {
-        let whole: Shard = "0/3".parse().expect("a shard");
         let mut seen = vec![];
-        for shard in whole.siblings() {
+        for index in 0..3 {
+            let shard = Shard::new(index, 3).expect("a shard");
             seen.extend((0..10).filter(|place| shard.has(*place)));
         }
         seen.sort_unstable();
         assert_eq!(seen, Vec::from_iter(0..10));
-        assert!(!(0..10).any(|place| Shard::NONE.has(place)));
     }
 
     #[test]

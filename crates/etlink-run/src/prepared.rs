@@ -1,0 +1,51 @@
+//! Outcome of preparing the results of a shard's ranks.
+
+use serde::Serialize;
+
+/// Shard of the ranks whose results are now in the cache.
+#[derive(Clone, Debug, Serialize, thiserror::Error)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[error("only shard {shard}/{shards} was prepared: the same command without it gives the result")]
+pub struct PreparedShard {
+    /// Number of the shard, from 0.
+    pub shard: u32,
+    /// Number of shards.
+    pub shards: u32,
+    /// Number of ranks in the shard.
+    pub ranks: usize,
+    /// Ranks that failed, with their errors.
+    pub failed: Vec<FailedRank>,
+}
+
+/// A rank that could not be linked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct FailedRank {
+    /// Folder and label of the rank.
+    pub name: String,
+    /// Error of the rank.
+    pub message: String,
+}
+
+/// Reason that results cannot be prepared.
+#[derive(Debug, thiserror::Error)]
+pub enum PrepareError {
+    /// No cache can keep the results.
+    #[error("--prepare fills a cache: name its folder with --cache")]
+    NoCache,
+    /// The source is one trace.
+    #[error("--prepare is for the ranks of a folder: leave it out for one trace")]
+    OneTrace,
+    /// The work writes files instead of returning results.
+    #[error("this command has no results per rank to prepare: leave --prepare out")]
+    NoResults,
+    /// One file of all ranks is requested, which no shard can write.
+    #[error("a shard writes files of its ranks: leave --shard out for one file of all ranks")]
+    OneFile,
+    /// The cache cannot be written.
+    #[error("nothing can be prepared: {problem}")]
+    Unusable {
+        /// The first error of the cache.
+        problem: String,
+    },
+}
