@@ -96,7 +96,7 @@ fn the_wrong_kind_of_file_is_named() {
 }
 
 /// Phrases that introduce a remedy: a text with one contains at least one of them.
-const REMEDIES: [&str; 9] = [
+const REMEDIES: [&str; 11] = [
     "; give ",
     "; record ",
     "; replay ",
@@ -106,6 +106,8 @@ const REMEDIES: [&str; 9] = [
     "or use `",
     ": give ",
     "; leave ",
+    "; pass ",
+    "or `etlink replay`",
 ];
 
 /// A name with a colour code for terminals.

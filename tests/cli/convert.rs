@@ -363,7 +363,7 @@ fn formats_that_do_not_go_together_are_refused_with_the_way() {
         .complains(&["a graph of slices has no tree of ops"]);
     tool.run(&format!("convert {RANK} x.json --from jsonizer"))
         .exits(2)
-        .complains(&["this is Chakra protobuf"]);
+        .complains(&["is Chakra protobuf"]);
     tool.run(&format!("convert {RANK} x.unknown"))
         .exits(2)
         .complains(&["--to"]);
@@ -484,7 +484,7 @@ fn an_execution_trace_is_called_what_it_is() {
     tool.run(&format!("convert {trace} x.et"))
         .exits(2)
         .complains(&[
-            "torch_et_0.json.gz: an execution trace of PyTorch cannot become Chakra protobuf",
+            "torch_et_0.json.gz: cannot convert an execution trace of PyTorch",
             "etlink link --host ET --device KINETO -o x.et",
         ]);
     tool.run(&format!("convert {trace} x.dot --depth 3"))

@@ -256,7 +256,7 @@ fn a_step_is_that_of_the_slowest_rank_also_where_ranks_lack_steps() {
     );
     assert_eq!(json["runs"][1].get("incomplete_steps"), None);
     assert!(
-        json["notes"].to_string().contains("before: step times are"),
+        json["notes"].to_string().contains("before: step times"),
         "{json}"
     );
     // from one step or none, no rule can be decided
@@ -326,7 +326,7 @@ fn a_device_trace_of_another_program_or_rank_is_no_part_of_a_run() {
     }
     for (folder, why) in [
         ("program", "different programs"),
-        ("rank", "and the device trace of rank 3"),
+        ("rank", "the device trace is from rank 3"),
     ] {
         // `ranks` reports the same steps
         let ranks = tool.run(&format!("ranks {folder} --json")).exits(1).runs();

@@ -396,7 +396,7 @@ fn where_no_rank_is_sure_the_reason_is_told() {
         let ran = tool.run(&format!("{command} run")).exits(2);
         let ran = ran
             .notes("2 device traces claim rank 0")
-            .complains(&["its rank is uncertain"]);
+            .complains(&["no rank is certain"]);
         assert!(!ran.stderr.contains("--ranks"), "{}", ran.shown());
     }
 }

@@ -187,7 +187,7 @@ fn a_card_is_written_from_a_run() {
         .says("a workload card (ccl-bench)");
     tool.run("analyze trace.json --workload-card card.yaml")
         .exits(2)
-        .complains(&["card.yaml exists"]);
+        .complains(&["card.yaml already exists"]);
 }
 
 #[test]

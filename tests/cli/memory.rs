@@ -167,7 +167,7 @@ fn small_budget(tool: &Tool, line: &str) -> String {
 
 /// Extracts the memory that a refusal names.
 fn named_memory(refused: &str) -> String {
-    let (_, takes) = refused.split_once("take about ").expect("an estimate");
+    let (_, takes) = refused.split_once("need about ").expect("an estimate");
     let (megabytes, _) = takes.split_once(" MB of memory").expect("megabytes");
     format!("{megabytes}MB")
 }

@@ -427,7 +427,9 @@ fn tasks_of_one_job_share_a_folder_and_a_manifest() {
     assert!(notes.contains("task 0: nothing was recorded"), "{notes}");
     let again = task(1, "").exits(2);
     assert!(
-        again.stderr.contains("task 1 of this job has recorded"),
+        again
+            .stderr
+            .contains("task 1 of this job has already recorded"),
         "{}",
         again.stderr
     );

@@ -306,7 +306,7 @@ fn what_a_simulator_adds_to_a_plain_file_of_several_threads_is_said() {
     )
     .exits(0)
     // ASTRA-sim takes 28.77 ms
-    .notes("takes 28.767 ms")
+    .notes("28.767 ms")
     .notes("(+197 %)");
     for run in [
         "merge {pairs}/threads-2.15.0 -o folded --for astra-sim",
