@@ -93,10 +93,14 @@ impl Utilization {
             .saturating_sub(self.unknown_ns)
     }
 
+    /// Time in which the device does more than communicate.
+    pub fn compute_or_copy_ns(&self) -> i64 {
+        self.computation_ns.saturating_add(self.exposed_memory_ns)
+    }
+
     /// Share of time in which the device does more than communicate.
     pub fn compute_or_copy_share(&self) -> Option<f64> {
-        let own_ns = self.computation_ns.saturating_add(self.exposed_memory_ns);
-        busy_share(own_ns, self.whole_ns())
+        busy_share(self.compute_or_copy_ns(), self.whole_ns())
     }
 
     fn add(&mut self, other: &Utilization) {

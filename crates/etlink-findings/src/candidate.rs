@@ -137,9 +137,11 @@ pub struct RankWindow {
     pub between_ops_ns: i64,
     /// True if stacks were recorded.
     pub has_stacks: bool,
+    /// Time in which work runs on the device, in ns.
+    pub busy_ns: i64,
     /// Time in which the device computes or copies, in ns; communication is excluded, since it may
     /// be waiting.
-    pub busy_ns: i64,
+    pub compute_or_copy_ns: i64,
     /// Time in which the device computes, in ns; copies may run at the same time.
     pub computation_ns: i64,
     /// Time from before the recording in the surrounding stretch, in ns; not part of `length_ns`.

@@ -88,8 +88,10 @@ pub struct RunFindings {
     pub steps: u64,
     /// Reference time of the gains, in ns.
     pub window_ns: i64,
-    /// Time in which the busiest rank's device neither computes nor copies, in ns.
+    /// Time in which no work runs on the busiest rank's device, in ns.
     pub idle_ns: i64,
+    /// Time in which the device that computes and copies most does so, in ns.
+    pub compute_or_copy_ns: i64,
     /// Time in all ranks' windows in which too many device rows are lost for any findings, in ns.
     #[serde(skip_serializing_if = "is_zero")]
     pub unknown_ns: i64,

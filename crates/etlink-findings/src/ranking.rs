@@ -67,8 +67,10 @@ struct Replays<'r> {
     plain_ns: i64,
     /// Reference time of shares, in ns.
     whole_ns: i64,
-    /// Part of `whole_ns` in which the busiest rank's device neither computes nor copies, in ns.
+    /// Part of `whole_ns` in which no work runs on the busiest rank's device, in ns.
     idle_ns: i64,
+    /// Part of `whole_ns` in which the device that computes and copies most does so, in ns.
+    compute_or_copy_ns: i64,
     /// Part of `whole_ns` in which no device computes on the rank that computes most, in ns.
     free_ns: i64,
 }
@@ -93,6 +95,7 @@ impl<'r> Replays<'r> {
         };
         Replays {
             idle_ns: whole_ns.saturating_sub(most(|window| window.busy_ns)),
+            compute_or_copy_ns: most(|window| window.compute_or_copy_ns),
             free_ns: whole_ns.saturating_sub(most(|window| window.computation_ns)),
             graph,
             parts,
@@ -146,7 +149,7 @@ pub fn run_findings(graph: &ReplayGraph, mut parts: Vec<RankPart>) -> RunFinding
     let merged = merge_candidates(&mut parts);
     let parts = &parts[..];
     let replays = Replays::new(graph, parts);
-    let mut found = RunFindings::of_windows(parts, replays.whole_ns, replays.idle_ns);
+    let mut found = RunFindings::of_windows(parts, &replays);
     let least_ns = ((LEAST_GAIN * replays.whole_ns as f64) as i64).max(1);
     let mut replayed = vec![];
     let mut longest = RunFinding::default();
@@ -213,7 +216,7 @@ pub fn run_findings(graph: &ReplayGraph, mut parts: Vec<RankPart>) -> RunFinding
 
 impl RunFindings {
     /// Makes the findings of a run from its ranks' windows, before the search for causes.
-    fn of_windows(parts: &[RankPart], window_ns: i64, idle_ns: i64) -> RunFindings {
+    fn of_windows(parts: &[RankPart], replays: &Replays<'_>) -> RunFindings {
         let windows = || parts.iter().map(|part| part.causes.window);
         // Ranks of one run have the same program and steps: use the first.
         let first = windows().next().unwrap_or_default();
@@ -226,8 +229,9 @@ impl RunFindings {
             has_stacks: first.has_stacks,
             window: first.kind,
             steps: first.steps,
-            window_ns,
-            idle_ns,
+            window_ns: replays.whole_ns,
+            idle_ns: replays.idle_ns,
+            compute_or_copy_ns: replays.compute_or_copy_ns,
             unknown_ns,
             is_unknown: windows().any(|window| window.is_unknown),
             has_work: windows().any(|window| window.has_work),

@@ -172,7 +172,9 @@ pub(crate) fn nothing_sentence(found: &RunFindings) -> String {
         (UtilizationWindow::Process, _) => "the recording".to_owned(),
     };
     let whole = format!("{whole} ({})", time_text(found.window_ns));
-    let idle = found.idle_ns as f64 / found.window_ns.max(1) as f64;
+    let busy = found.compute_or_copy_ns as f64 / found.window_ns.max(1) as f64;
+    debug_assert!(busy <= 1.0, "a device is busy for {busy} of the window");
+    let idle = 1.0 - busy;
     if found.has_device && idle <= MUCH_IDLE {
         // A kernel that takes more has a sentence of its own.
         let kernels = if found.computes && found.kernel.is_none() {
@@ -180,7 +182,7 @@ pub(crate) fn nothing_sentence(found: &RunFindings) -> String {
         } else {
             ""
         };
-        let busy = percent_text(1.0 - idle);
+        let busy = percent_text(busy);
         return format!(
             "nothing stands out in {whole}: the device computes or copies {busy} of the time{kernels}"
         );

@@ -139,6 +139,7 @@ const RUNS_AHEAD: f64 = 1.1;
 fn step_sentence(step: &StepChange) -> String {
     let [before, after] = step.times_ns;
     let verdict = match step.verdict {
+        ChangeVerdict::Unchanged => "the same mean",
         ChangeVerdict::Real => "real",
         ChangeVerdict::WithinSpread => "may be chance",
         ChangeVerdict::SpreadUnknown => "spread unknown with a single step",
@@ -193,7 +194,7 @@ fn time_change(old: i64, new: i64) -> String {
 /// Formats a change in percent of the earlier value.
 pub fn percent_change(old: i64, new: i64) -> String {
     match (old, new) {
-        (0, 0) => "unchanged".to_owned(),
+        (old, new) if old == new => "unchanged".to_owned(),
         // there is no percentage of zero
         (0, _) => "from 0".to_owned(),
         _ => format!("{:+.1} %", (new as f64 - old as f64) * 100.0 / old as f64),

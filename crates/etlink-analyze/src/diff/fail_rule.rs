@@ -161,7 +161,8 @@ impl FailRule {
             FailFigure::Step => {
                 self.refuse_lacking(diff)?;
                 let step = diff.step.as_ref().ok_or_else(|| missing("steps"))?;
-                if step.verdict == ChangeVerdict::WithinSpread {
+                use ChangeVerdict::{Unchanged, WithinSpread};
+                if matches!(step.verdict, Unchanged | WithinSpread) {
                     return Ok(false);
                 }
                 step.times_ns

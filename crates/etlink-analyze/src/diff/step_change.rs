@@ -25,6 +25,8 @@ const STUDENT_T: [f64; 20] = [
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeVerdict {
+    /// The means are equal.
+    Unchanged,
     /// The difference is more than chance.
     Real,
     /// The difference may be chance.
@@ -75,6 +77,7 @@ impl StepChange {
         let spreads_ns = stats.map(|stats| stats.stddev_ns());
         let cost_ns = times_ns[1].saturating_sub(times_ns[0]);
         let verdict = match spreads_ns {
+            _ if cost_ns == 0 => ChangeVerdict::Unchanged,
             [Some(first), Some(second)] => {
                 let steps = stats.map(|stats| stats.count as f64);
                 let errors = [first * first / steps[0], second * second / steps[1]];

@@ -4,7 +4,7 @@
 use crate::planted::find_in_trace;
 use crate::program::{MS, US};
 use etlink_findings::{CauseKind, RunFinding, RunFindings};
-use etlink_testing::{DeviceQueue, TraceBuilder};
+use etlink_testing::{DeviceQueue, ParamComms, TraceBuilder};
 
 fn stream() -> DeviceQueue {
     DeviceQueue::stream(7)
@@ -276,4 +276,26 @@ fn a_cause_keeps_what_it_takes_outside_of_lost_rows() {
             "{lost:?}: {said} of {unknown_ns}"
         );
     }
+}
+
+/// Draws a kernel of 300 us and a collective of 200 us, 400 us apart.
+fn kernel_and_collective() -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.launch(main, (0, 5 * US), stream(), "gemm", (0, 300 * US));
+    let id = draw.next_correlation();
+    draw.call(main, "cudaLaunchKernel", (600 * US, 605 * US), id);
+    let comms = ParamComms::new("allreduce", 0..2, 0, 1);
+    let span = (700 * US, 900 * US);
+    let name = "ncclDevKernel_AllReduce_Sum_f32";
+    draw.collective_kernel(stream(), name, span, id, &comms);
+    draw
+}
+
+#[test]
+fn a_device_that_communicates_is_not_idle() {
+    let found = find_in_trace(&kernel_and_collective());
+    assert_eq!(found.window_ns, 900 * US);
+    assert_eq!(found.idle_ns, 400 * US);
+    assert_eq!(found.compute_or_copy_ns, 300 * US);
 }
