@@ -663,3 +663,40 @@ fn a_rank_of_two_recorders_has_its_kineto_trace() {
         .says("2 linked, 0 failed")
         .says("518 of 518 ops matched");
 }
+
+#[test]
+fn outputs_are_not_mixed_with_inputs() {
+    let tool = Tool::new();
+    for (rank, [host, device]) in two_ranks().iter().enumerate() {
+        put(&tool, "job/run/torch_et_R.json", rank, host);
+        put(&tool, "job/run/kineto_trace_R.json", rank, device);
+    }
+    let before = tool.files("job");
+    #[cfg(unix)]
+    std::os::unix::fs::symlink("job/run", tool.path("link")).expect("a link");
+    let links: &[&str] = if cfg!(unix) {
+        &["job/run -o link"]
+    } else {
+        &[]
+    };
+    let among = [
+        "job/run -o job/run",
+        "job/run -o job/../job/run",
+        "job -o job",
+        "job/run -o job",
+    ];
+    for line in among.iter().chain(links) {
+        tool.run(&format!("merge {line}"))
+            .exits(2)
+            .complains(&["contains the input", "folder of its own"]);
+    }
+    assert!(tool.files("job") == before, "the inputs are unchanged");
+    // a folder within is no input the next time
+    for (folder, format) in [("a", "chakra"), ("b", "etplus"), ("c", "perfetto")] {
+        let line = format!("merge job/run -o job/run/{folder} --format {format}");
+        tool.run(&line).exits(0).says("2 linked, 0 failed");
+    }
+    tool.run("merge job -o out")
+        .exits(0)
+        .says("2 linked, 0 failed");
+}

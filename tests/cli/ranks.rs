@@ -1259,3 +1259,16 @@ fn the_answer_of_some_ranks_says_that_it_is_of_them_alone() {
         .exits(0)
         .says("only one rank; pass the folder");
 }
+
+#[test]
+fn steps_that_no_trace_has_are_one_error_in_all_commands() {
+    let tool = Tool::new();
+    for command in ["ranks", "findings", "analyze", "top", "replay"] {
+        tool.run(&format!("{command} {{pairs}}/ddp2-2.15.0 --steps 900"))
+            .exits(2)
+            .complains(&[
+                "none of 2 traces can be used",
+                "--steps 900 selects nothing",
+            ]);
+    }
+}

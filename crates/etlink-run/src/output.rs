@@ -338,6 +338,35 @@ pub fn refuse_input<'a>(
     Ok(())
 }
 
+/// Refuses an output folder that contains inputs.
+///
+/// # Errors
+/// Fails if an input is in the folder or below it.
+pub fn refuse_input_folder<'a>(
+    folder: &Path,
+    mut inputs: impl Iterator<Item = &'a PathBuf>,
+) -> Result<(), OutputError> {
+    let resolved = |path: &Path| {
+        if is_url(path) {
+            Some(path.to_owned())
+        } else {
+            path.canonicalize().ok()
+        }
+    };
+    // a missing folder contains nothing
+    let Some(output) = resolved(folder) else {
+        return Ok(());
+    };
+    let is_inside = |input: &Path| resolved(input).is_some_and(|input| input.starts_with(&output));
+    match inputs.find(|input| is_inside(input)) {
+        Some(input) => Err(OutputError::HoldsInput {
+            path: folder.to_owned(),
+            input: input.clone(),
+        }),
+        None => Ok(()),
+    }
+}
+
 /// Returns true if a path leads to a file or object, whose name states its content.
 fn is_file_place(path: &Path) -> bool {
     matches!(

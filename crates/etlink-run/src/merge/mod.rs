@@ -28,7 +28,9 @@ use crate::discover::RunFiles;
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
 use crate::job::{self, ChakraOptions, JobReport, LinkJob, RankContext};
-use crate::output::{FileSet, OutputError, OutputFormat, Packing, Piece, Target};
+use crate::output::{
+    FileSet, OutputError, OutputFormat, Packing, Piece, Target, refuse_input_folder,
+};
 use crate::prepared::PrepareError;
 use crate::rank_results::{RankJob, cache_settings, cached_result};
 use crate::run::{LinkedRank, RankEntry, RunSet, RunSource};
@@ -257,7 +259,7 @@ pub fn merge(
     output: &Path,
     options: &MergeOptions,
 ) -> Result<MergeReport, RunError> {
-    check_source(runs, options)?;
+    check_source(runs, output, options)?;
     if options.shard != Shard::WHOLE && options.is_timeline() {
         return Err(PrepareError::OneFile.into());
     }
@@ -292,7 +294,7 @@ pub fn merge(
 }
 
 /// Refuses sources that cannot be merged, or not in this form.
-fn check_source(runs: &RunSet, options: &MergeOptions) -> Result<(), RunError> {
+fn check_source(runs: &RunSet, output: &Path, options: &MergeOptions) -> Result<(), RunError> {
     if runs.runs.iter().any(RunFiles::is_written) {
         return Err(RunError::OnlyWrittenGraphs {
             source_name: runs.source_name(),
@@ -301,7 +303,9 @@ fn check_source(runs: &RunSet, options: &MergeOptions) -> Result<(), RunError> {
     if options.simulator.is_some() && (!options.is_et() || options.packing != Packing::Plain) {
         return Err(RunError::SimulatorFormat);
     }
-    Ok(())
+    let ranks = runs.runs.iter().flat_map(|run| &run.ranks);
+    let inputs = ranks.flat_map(|rank| rank.host.iter().chain(&rank.device));
+    Ok(refuse_input_folder(output, inputs)?)
 }
 
 /// Output of a run.

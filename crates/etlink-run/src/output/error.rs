@@ -75,6 +75,19 @@ pub enum OutputError {
         path: PathBuf,
     },
 
+    /// The output folder contains inputs, which its files would be mixed with.
+    #[error(
+        "{}: the output folder contains the input {}{}",
+        path.display(),
+        input.display(),
+        advice(self.remedy())
+    )]
+    HoldsInput {
+        /// Output folder.
+        path: PathBuf,
+        /// One of the inputs.
+        input: PathBuf,
+    },
     /// The target is also an input.
     #[error("{} is also an input{}", path.display(), advice(self.remedy()))]
     IsInput {
@@ -305,6 +318,7 @@ impl OutputError {
             OutputError::NotChrome { .. } => "use .trace.json or .json, optionally with .gz",
             OutputError::NotAPage { .. } => "use .html",
             OutputError::IsInput { .. } => "give the output another name",
+            OutputError::HoldsInput { .. } => "give the output a folder of its own",
             OutputError::NoFolder { .. } => "create it first",
             OutputError::IsFolder { .. } => "give a file name",
             OutputError::Exists { .. } => {

@@ -22,7 +22,7 @@ use etlink_link::ranks::{
     StepStragglers, StragglerStats, order_conflicts, rank_list, step_began_later,
 };
 use etlink_model::{GlobalRank, Setting};
-use etlink_run::membership::{Excluded, Exclusion};
+use etlink_run::membership::{self, Excluded, Exclusion};
 use etlink_run::rank_results::RankJob;
 use etlink_run::run::{RankEntry, RankResult, RunOptions, RunResults, RunSet, RunSource};
 use etlink_run::{Progress, RunError};
@@ -70,6 +70,9 @@ pub(super) struct RanksReport {
     /// Ranks whose device traces are truncated.
     #[serde(skip)]
     cut: Vec<GlobalRank>,
+    /// Errors of the traces that could not be linked.
+    #[serde(skip)]
+    errors: Vec<RunError>,
 }
 
 /// Data kept per rank.
@@ -148,6 +151,11 @@ pub fn run(args: RanksArgs) -> Result<Outcome> {
     };
     let is_refused = is_strict && compared.iter().any(RanksReport::is_unsure);
     let outcome = exit_outcome(&compared);
+    // the document has the reasons
+    if outcome == Outcome::Nothing && config.form != ReportForm::Json {
+        show::print_notes(&compared);
+        return Err(nothing_taken(compared));
+    }
     match config.form {
         ReportForm::Json => print_json_report(&RunReports { runs: compared })?,
         ReportForm::Csv => {
@@ -167,6 +175,16 @@ pub fn run(args: RanksArgs) -> Result<Outcome> {
         Outcome::Done if is_refused => Outcome::Found,
         outcome => outcome,
     })
+}
+
+/// Explains why there is nothing to compare; notes have the details.
+fn nothing_taken(compared: Vec<RanksReport>) -> anyhow::Error {
+    let (mut errors, mut excluded) = (vec![], vec![]);
+    for one in compared {
+        errors.extend(one.errors);
+        excluded.extend(one.excluded);
+    }
+    membership::nothing_taken(errors, &excluded).into()
 }
 
 /// Makes a report per run of a source.
@@ -289,6 +307,7 @@ fn compare_ranks(
         name,
         notes,
         excluded: results.excluded(),
+        errors: results.failed.into_iter().map(|(_, error)| error).collect(),
         world_size: results.members.world_size,
         absent: results.members.absent,
         utilization,
