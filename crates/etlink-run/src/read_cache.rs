@@ -11,7 +11,7 @@
 //! without a cache. Readers omit unneeded data, so the data for a graph and for a page are separate
 //! entries. The entry of a rank is the whole result of a command
 //! ([`RunSet::rank_results`](crate::run::RunSet::rank_results)). What is found in a folder is an entry
-//! too ([`listing`](crate::listing)).
+//! too (`listing.rs`).
 //!
 //! The cache is a folder on a disk or in an object store; several machines may share it. Files count
 //! as unchanged if their size, and their time of change or the store's tag of their content are.

@@ -848,7 +848,7 @@ fn what_has_no_shapes_keeps_its_time_in_a_roofline() {
     );
     assert_eq!(
         crate::astra::uncovered(&cover).expect("all"),
-        "1 of 1 nodes (100 % of their time) have no shapes, and keep the measured time"
+        "1 of 1 nodes (100 % of their time) have no shapes and keep the measured time"
     );
 }
 

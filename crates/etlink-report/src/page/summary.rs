@@ -326,10 +326,7 @@ fn busy_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
 
 fn idle_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
     let (cause, ns, idle) = largest_idle_cause(page)?;
-    let mut note = format!(
-        "{} of the idle time between device rows",
-        percent_text(ns, idle)
-    );
+    let mut note = format!("{} of the idle time", percent_text(ns, idle));
     if cause == HOST_LATE
         && let Some((host, host_ns)) = longest_host(page)
     {

@@ -194,7 +194,7 @@ export type FindingLink = {
 
 export type HostIdle = {
   device: number;
-  host: null;
+  host: string | null;
   gaps: number;
   idle_ns: number;
   share: number;
@@ -230,7 +230,7 @@ export type IdleGap = {
   length_ns: number;
   cause: string;
   cause_ns: number;
-  host: null;
+  host: string | null;
   host_ns: number;
   row_before: string;
   row_after: string;

@@ -151,7 +151,7 @@ fn what_is_lost_cut_or_lacking_is_told_once() {
     assert_eq!(
         notes,
         [
-            "PyTorch 2.1.2 lacks profile_all_threads: recorded without",
+            "PyTorch 2.1.2 lacks profile_all_threads: recorded without it",
             "rank 0: the program ended in step 13, which is recorded up to its end",
             "rank 1: died in or after step 13 during recording: the traces of this cycle are lost",
         ]
